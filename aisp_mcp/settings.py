@@ -158,7 +158,7 @@ def default_home() -> Path:
         raise UsageError(
             "NO_HOME",
             f"User {os.getuid()} has no home folder: neither HOME is set nor does the system know one.",
-            "Set AISP_HOME to a folder that this user may write.",
+            "Set AISP_HOME to a folder that this user may write to.",
         )
     return folder
 

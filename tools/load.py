@@ -7,7 +7,7 @@ that was answered, latencies, and the longest that a cheap call takes during a b
 noise floor: what a run states of its own ratio, or what two groups of quiet runs differ by in 95 of 100 such series, by
 the scatter of these, if that is more. Both are needed, since a run's own floor leaves out what all its processes have
 in common, such as the clocks of a GPU in that minute. With --dashboards N, N pages of a real `aisp dashboard` follow
-the job in place of the clients, and its processor time is stated; --subscribers N measures that many idle streams of
+the job instead of the clients, and its processor time is stated; --subscribers N measures that many idle streams of
 events and nothing else. A series whose floor is above 1 % shows nothing. Run it on an idle machine with at least four
 cores; it uses a store of its own in a temporary folder. Exit code 1 if the measurement changed by more than the floor,
 the floor is too high, the rate was not reached, or a call was delayed by more than 10 ms.
@@ -196,7 +196,7 @@ def main() -> int:
     parser.add_argument("--preset", default="default", help="quick, default or release")
     parser.add_argument("--turns", type=int, default=5, help="alternating quiet and loaded runs")
     parser.add_argument("--seconds", type=float, default=1e6, help="begin no turn that would end later than this")
-    parser.add_argument("--dashboards", type=int, default=0, metavar="N", help="N pages watch, in place of clients")
+    parser.add_argument("--dashboards", type=int, default=0, metavar="N", help="N pages watch, instead of clients")
     parser.add_argument("--subscribers", type=int, default=0, metavar="N", help="only measure N idle event streams")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write every sample there")
     options = parser.parse_args()

@@ -88,7 +88,7 @@ for _name in FORMATS:
 
 @dataclass(frozen=True)
 class File:
-    """An input that lies in a file: `run` gets its path, a str.
+    """An input that is in a file: `run` gets its path, a str.
 
     content: bytes, or a tensor whose bytes they are. name: of the file, in a folder of its own. cache: "warm", in the
     page cache when the round begins, or "cold", written to the disk and dropped from the page cache.
@@ -109,7 +109,7 @@ class Folder:
 
 @dataclass(frozen=True)
 class Host:
-    """An input that lies in host memory on a GPU, too: copying it to the device is part of the call."""
+    """An input that is in host memory on a GPU, too: copying it to the device is part of the call."""
 
     tensor: Any
 
@@ -188,7 +188,7 @@ class Benchmark:
     shape and dtype, and a candidate that returns other strides is timed with the copy into the baseline's; "strict"
     also demands the baseline's strides. shares_inputs: whether an output may be (part of) an input instead of memory
     of its own; where the baseline's own outputs are, it is allowed without being declared. threads: the number of cores
-    that each side gets; 0 for all cores that are measured. A machine with fewer cores is a skip.
+    that baseline and candidate get each; 0 for all cores that are measured. A machine with fewer cores is a skip.
     """
 
     goal: ClassVar[Goal] = "speed"
@@ -207,7 +207,7 @@ class Benchmark:
         return {}
 
     def inputs(self, rng: Rng) -> dict[str, Any]:
-        """Tensors that are new for every timed call; a File, Folder or Host may stand in place of one."""
+        """Tensors that are new for every timed call; a File, Folder or Host may take the place of one."""
         raise NotImplementedError
 
     def work(self) -> Work:
@@ -230,7 +230,7 @@ class Benchmark:
 
 
 class Arrival(NamedTuple):
-    """One request of a trace. at: its time from the start on. prompt: token ids. tokens: number wanted."""
+    """One request of a trace. at: its time from the start on. prompt: token ids. tokens: how many to emit."""
 
     at: float
     prompt: Sequence[int]
@@ -238,7 +238,7 @@ class Arrival(NamedTuple):
 
 
 class Request(NamedTuple):
-    """One request as an engine gets it. id: a secret number, new for each trace. tokens: number wanted."""
+    """One request as an engine gets it. id: a secret number, new for each trace. tokens: how many to emit."""
 
     id: int
     prompt: tuple[int, ...]
@@ -369,8 +369,8 @@ class DistributedBenchmark(Benchmark):
         for name, tensor in tensors.items():
             plain, _, rank = name.rpartition("@")
             ranks[int(rank)][plain] = tensor
-        outputs = enumerate(self.rank_reference(ranks))
-        return {f"rank{rank:02d}.{n:03d}": one for rank, output in outputs for n, one in enumerate(_tensors(output))}
+        outputs = [_tensors(output) for output in self.rank_reference(ranks)]
+        return {f"rank{r:02d}.{n:03d}": tensor for r, output in enumerate(outputs) for n, tensor in enumerate(output)}
 
 
 def _joined(ranks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -57,7 +57,7 @@ class Decoder:
 
         n, width, kv = self.layers, self.width, self.kv_heads * HEAD
         many = (self.experts,) if self.experts else ()
-        found = {
+        weights = {
             "embedding": matrix(self.vocabulary, width) * math.sqrt(self.vocabulary),
             "qkv": matrix(n, width, width + 2 * kv),
             "out": matrix(n, width, width),
@@ -65,15 +65,15 @@ class Decoder:
             "down": matrix(n, *many, self.hidden, width),
             "unembedding": matrix(width, self.vocabulary),
         }
-        found["out"][1:] *= later
-        found["down"][1:] *= later
-        return {**found, "router": matrix(n, width, self.experts)} if self.experts else found
+        weights["out"][1:] *= later
+        weights["down"][1:] *= later
+        return {**weights, "router": matrix(n, width, self.experts)} if self.experts else weights
 
     def forward(self, weights: Weights, tokens: Any, positions: Any, attend: Attend, mlp: Mlp | None = None) -> Any:
         """Final states (batch, length, width) of tokens (batch, length) at these positions (batch, length).
 
         attend(layer, q, k, v) takes (batch, heads, length, head), k and v with kv_heads, and returns the shape of q.
-        mlp(x, up, down, router): in place of mixture() in a decoder with experts.
+        mlp(x, up, down, router): instead of mixture() in a decoder with experts.
         """
         batch, length = tokens.shape
         kv, cos, sin = self.kv_heads * HEAD, *self._rotation(positions, weights["embedding"].dtype)
@@ -175,7 +175,7 @@ class SlotCache:
         self.keys, self.values = weights["embedding"].new_zeros(shape), weights["embedding"].new_zeros(shape)
 
     def prefill(self, slot: int, prompt: Sequence[int]) -> int:
-        """Greedy next token behind a prompt that a free slot takes."""
+        """Greedy next token after a prompt, which is put into a free slot."""
         return int(self.advance([slot], [0], [prompt])[0, -1])
 
     def release(self, slot: int) -> None:
@@ -228,16 +228,16 @@ def admit(cache: SlotCache, request: Request, emit: Emit) -> Running:
 
 def decode(cache: SlotCache, running: list[Running], emit: Emit) -> list[Running]:
     """Emit the next token of each sequence, and release the slots of those that are done. Returns the others."""
-    if batch := [one for one in running if one.left]:
-        slots, places = [one.slot for one in batch], [one.place for one in batch]
-        tokens = cache.advance(slots, places, [[one.token] for one in batch])[:, 0].tolist()
-        for one, token in zip(batch, tokens, strict=True):
-            one.token, one.place, one.left = token, one.place + 1, one.left - 1
-            emit(one.id, token)
-    for one in running:
-        if not one.left:
-            cache.release(one.slot)
-    return [one for one in running if one.left]
+    if batch := [sequence for sequence in running if sequence.left]:
+        slots, places = [sequence.slot for sequence in batch], [sequence.place for sequence in batch]
+        tokens = cache.advance(slots, places, [[sequence.token] for sequence in batch])[:, 0].tolist()
+        for sequence, token in zip(batch, tokens, strict=True):
+            sequence.token, sequence.place, sequence.left = token, sequence.place + 1, sequence.left - 1
+            emit(sequence.id, token)
+    for sequence in running:
+        if not sequence.left:
+            cache.release(sequence.slot)
+    return [sequence for sequence in running if sequence.left]
 
 
 def first_come(waiting: list[Request]) -> Request:
@@ -269,12 +269,12 @@ def serve_in_batches(requests: RequestFeed, emit: Emit, cache: SlotCache) -> Non
     while waiting := waiting + (requests.poll() if waiting else requests.wait()):
         batch, waiting = waiting[: len(slots)], waiting[len(slots) :]
         last = list[int]()
-        for slot, one in zip(slots, batch, strict=False):
-            last.append(cache.prefill(slot, one.prompt))
-            emit(one.id, last[-1])
-        for step in range(1, max(one.tokens for one in batch)):
-            starts = [len(one.prompt) + step - 1 for one in batch]
+        for slot, sequence in zip(slots, batch, strict=False):
+            last.append(cache.prefill(slot, sequence.prompt))
+            emit(sequence.id, last[-1])
+        for step in range(1, max(request.tokens for request in batch)):
+            starts = [len(request.prompt) + step - 1 for request in batch]
             last = cache.advance(slots[: len(batch)], starts, [[token] for token in last])[:, 0].tolist()
-            for one, token in zip(batch, last, strict=True):
-                if step < one.tokens:
-                    emit(one.id, token)
+            for sequence, token in zip(batch, last, strict=True):
+                if step < sequence.tokens:
+                    emit(sequence.id, token)

@@ -2,7 +2,7 @@
 
 A configuration is one candidate at one size. Each has a fresh worker process, confined like those of a comparison, and
 one call for each kind of inputs; outputs, guards and poison are checked as in a timed round. An engine serves two
-traces in place of these calls, and all its tokens are compared. A candidate of several ranks has a worker of as many,
+traces instead of these calls, and all its tokens are compared. A candidate of several ranks has a worker of as many,
 and those of each rank are checked.
 """
 

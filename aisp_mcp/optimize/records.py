@@ -42,7 +42,7 @@ class Started(Record):
 
 
 class Begun(Record):
-    """An optimisation as its agent is told of it: not where earlier solutions lie. walls: who may read those places."""
+    """An optimisation as shown to its agent, without the locations of earlier solutions. walls: who may read those."""
 
     session: str
     target: str
@@ -67,7 +67,7 @@ class Submission(Record):
 
 
 class BoardRow(Record):
-    """One candidate in a line. ratio and interval are of the second measurement where there is one."""
+    """One candidate in a line. ratio and interval are of the second measurement, if there is one."""
 
     number: int
     state: State

@@ -47,7 +47,7 @@ def fields(config: Mapping[str, Any], name: str) -> dict[str, Any]:
             f"Known: {', '.join(sorted(_GATED | _PLAIN | _ENCODERS))}. Or describe the model with architecture.",
         )
     layers, hidden = _need(config, "num_hidden_layers", "n_layer"), _need(config, "hidden_size", "n_embd")
-    found = {
+    values = {
         "name": name,
         "source": "the caller's config.json",
         "layers": layers,
@@ -60,8 +60,8 @@ def fields(config: Mapping[str, Any], name: str) -> dict[str, Any]:
         "mlp": _mlp(config, kind, hidden),
     }
     if kind in _ENCODERS:  # no output head: the embedding counts once
-        found["tied"] = True
-    return found
+        values["tied"] = True
+    return values
 
 
 def _need(config: Mapping[str, Any], *names: str) -> Any:
@@ -83,7 +83,7 @@ def _attention(config: Mapping[str, Any], kind: str, layers: int, hidden: int) -
     width = config.get("head_dim") or (hidden // heads if plain else 0)
     if plain and not config.get("head_dim") and width * heads != hidden:
         raise UsageError("BAD_CONFIG", f"{heads} heads do not divide hidden size {hidden}, and head_dim is not given.")
-    found = {
+    values = {
         "heads": heads,
         "kv_heads": config.get("num_key_value_heads") or heads,
         "head_dim": width,
@@ -95,12 +95,12 @@ def _attention(config: Mapping[str, Any], kind: str, layers: int, hidden: int) -
         "window": _window(config, kind, layers),
     }
     if config.get("kv_lora_rank"):
-        found |= {"head_dim": config["qk_nope_head_dim"] + config["qk_rope_head_dim"], "kv_heads": heads}
-        found["latent"] = {
+        values |= {"head_dim": config["qk_nope_head_dim"] + config["qk_rope_head_dim"], "kv_heads": heads}
+        values["latent"] = {
             "kv_rank": config["kv_lora_rank"], "rope_dim": config["qk_rope_head_dim"],
             "nope_dim": config["qk_nope_head_dim"], "v_dim": config["v_head_dim"], "q_rank": config.get("q_lora_rank"),
         }  # fmt: skip
-    return found
+    return values
 
 
 def _window(config: Mapping[str, Any], kind: str, layers: int) -> dict[str, int] | None:
@@ -123,16 +123,16 @@ def _four_times(hidden: Any) -> Any:
 def _mlp(config: Mapping[str, Any], kind: str, hidden: int) -> dict[str, Any]:
     width = config.get("intermediate_size") or config.get("n_inner") or config.get("ffn_dim") or _four_times(hidden)
     gated = kind in _GATED
-    found: dict[str, Any] = {"width": width, "gated": gated, "bias": bool(config.get("mlp_bias", not gated))}
+    values: dict[str, Any] = {"width": width, "gated": gated, "bias": bool(config.get("mlp_bias", not gated))}
     count = config.get("num_local_experts") or config.get("num_experts") or config.get("n_routed_experts")
     if count:
         shared = config.get("n_shared_experts") or 0
         if config.get("shared_expert_intermediate_size"):
             shared = config["shared_expert_intermediate_size"] // config["moe_intermediate_size"]
-        found["experts"] = {
+        values["experts"] = {
             "count": count, "active": _need(config, "num_experts_per_tok"), "shared": shared,
             "ffn": config.get("moe_intermediate_size") or width, "bias": kind == "gpt_oss",
             "dense_layers": config.get("first_k_dense_replace") or 0,
             "router_bias": int(kind in ("deepseek_v3", "kimi_k2")),
         }  # fmt: skip
-    return found
+    return values

@@ -53,19 +53,19 @@ def sequence_bytes(arch: Architecture, tokens: int, dtype: str) -> int:
     """Cache of one sequence of that length."""
     a, each = arch.attention, per_layer(arch) * ELEMENT[dtype]
     windowed = a.window.layers if a.window else 0
-    kept = min(tokens, a.window.tokens) if a.window else tokens
-    return int((a.layers - windowed) * tokens * each + windowed * kept * each) + fixed_bytes(arch, dtype)
+    cached = min(tokens, a.window.tokens) if a.window else tokens
+    return int((a.layers - windowed) * tokens * each + windowed * cached * each) + fixed_bytes(arch, dtype)
 
 
 def cache(arch: Architecture, tokens: int, sequences: int, dtype: str) -> KvCache:
     """The whole cache. dtype: a key of ELEMENT."""
     a = arch.attention
-    one = sequence_bytes(arch, tokens, dtype)
+    sequence = sequence_bytes(arch, tokens, dtype)
     elements = a.layers * per_layer(arch)
     return KvCache(
         kind=kind(arch),
-        total_bytes=one * sequences,
-        bytes_per_sequence=one,
+        total_bytes=sequence * sequences,
+        bytes_per_sequence=sequence,
         bytes_per_token=int(elements * ELEMENT[dtype]),
         elements_per_token=elements,
         fixed_bytes_per_sequence=fixed_bytes(arch, dtype),

@@ -33,15 +33,15 @@ def architecture(name: str | None, described: Mapping[str, Any] | None = None) -
         raise UsageError("NO_MODEL", "Neither model nor architecture is given.", "Such as model llama-3.1-8b.")
     if name.endswith(".json") or name.startswith((".", "/", "~")):
         return _described(hub_config.read(Path(name).expanduser()))
-    found = tables.model(name)
-    if found is None:
+    known = tables.model(name)
+    if known is None:
         near = ", ".join(tables.similar_models(name))
         raise UsageError(
             "UNKNOWN_MODEL",
-            f"No architecture of '{name[:80]}' is kept: its layers and heads are unknown here.",
+            f"'{name[:80]}' is not a known model: its layers and heads are not stored here.",
             f"Listed: {near}. Any other: give a path to its config.json, or describe it with architecture.",
         )
-    return found
+    return known
 
 
 def require_context(arch: Architecture, tokens: int, stretch: int = 1) -> None:
@@ -110,12 +110,12 @@ def band(row: Calibration | None, kind: str, value: float, unit: str) -> Band | 
 
 def sources(facts: GpuFacts | None, arch: Architecture | None, row: Calibration | None = None) -> list[Source]:
     """Origins of the facts, deduplicated; none for an architecture that the caller described."""
-    found = []
+    all_sources = []
     if facts is not None:
-        found.append(Source(what=f"GPU facts {facts.sku}: {cite(facts)}", as_of=facts.checked))
+        all_sources.append(Source(what=f"GPU facts {facts.sku}: {cite(facts)}", as_of=facts.checked))
     if arch is not None and arch.checked is not None:
-        found.append(Source(what=f"architecture {arch.name}: {cite(arch)}", as_of=arch.checked))
-    return [*found, *(row.sources if row else [])]
+        all_sources.append(Source(what=f"architecture {arch.name}: {cite(arch)}", as_of=arch.checked))
+    return [*all_sources, *(row.sources if row else [])]
 
 
 def no_times(facts: GpuFacts) -> str:
@@ -124,9 +124,9 @@ def no_times(facts: GpuFacts) -> str:
     return f"Times: {facts.architecture} has no calibration, only {' and '.join(known)} have."
 
 
-def bands(found: Mapping[str, Band | None]) -> dict[str, Band]:
+def bands(all_bands: Mapping[str, Band | None]) -> dict[str, Band]:
     """Those that exist."""
-    return {name: item for name, item in found.items() if item is not None}
+    return {name: item for name, item in all_bands.items() if item is not None}
 
 
 def first(*texts: str | None) -> list[str]:

@@ -1,7 +1,7 @@
 """The file system that an isolated program sees. Runs in a mount namespace of its own, before the program starts.
 
 It is made of steps, applied from the outermost path inwards, so that a folder below a hidden one can still be shown:
-an empty folder that the program may write to, an empty one or an unreadable file in place of something hidden, a folder
+an empty folder that the program may write to, an empty one or an unreadable file instead of something hidden, a folder
 shown as it is or through an overlay, and a folder that stays writable.
 
 At L3, folders are shown through read-only overlays. A file looks the same there, but a socket's node is another one

@@ -1,7 +1,7 @@
 """Commands that start a module of this package in a child, untouched by the working folder.
 
 `python -m` and `python -c` put the working folder first on the module search path, and an empty entry of PYTHONPATH
-means the same: a `random.py` or `selectors.py` there would run in place of the library's, with all rights of
+means the same: a `random.py` or `selectors.py` there would run instead of the library's, with all rights of
 the user.
 """
 

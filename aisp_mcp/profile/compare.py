@@ -81,12 +81,12 @@ class NcuDifference(Record):
 
 def compare(a: Profile, b: Profile) -> Difference:
     """Attribute the difference. Raises UsageError WRONG_KIND where a profile has no device timeline."""
-    one, two = _needed(a), _needed(b)
-    per_a, per_b, unit = _units(one, two)
-    window = _delta("window", _span(one) / per_a, _span(two) / per_b)
-    phases = [_delta(name, _mean(one, name) / per_a, _mean(two, name) / per_b) for name in _PHASES]
-    kernels = _matched(one.kernels, two.kernels, per_a, per_b)
-    blockers, warnings = _comparable(a, b, one, two)
+    first, two = _needed(a), _needed(b)
+    per_a, per_b, unit = _units(first, two)
+    window = _delta("window", _span(first) / per_a, _span(two) / per_b)
+    phases = [_delta(name, _mean(first, name) / per_a, _mean(two, name) / per_b) for name in _PHASES]
+    kernels = _matched(first.kernels, two.kernels, per_a, per_b)
+    blockers, warnings = _comparable(a, b, first, two)
     change = abs(window.change_ns) / window.a_ns if window.a_ns else 0.0
     word: Literal["faster", "slower", "same", "not comparable"]
     word = (
@@ -101,8 +101,8 @@ def compare(a: Profile, b: Profile) -> Difference:
         window=window,
         phases=_largest(phases),
         kernels=_largest(kernels),
-        memory=_largest(_matched(one.memory, two.memory, per_a, per_b)),
-        api=_largest(_matched(one.api, two.api, per_a, per_b)),
+        memory=_largest(_matched(first.memory, two.memory, per_a, per_b)),
+        api=_largest(_matched(first.api, two.api, per_a, per_b)),
     )
 
 
@@ -164,15 +164,15 @@ def _largest(rows: Sequence[Delta]) -> list[Delta]:
 
 
 def _matched(a: Sequence[OpStat], b: Sequence[OpStat], per_a: int, per_b: int) -> list[Delta]:
-    """By name; what is left, by the name without its numbers, where that is unique on both sides."""
+    """Match by name, then the rest by the name without its numbers if that is unique in both."""
     left = {row.name: row for row in a}
     right = {row.name: row for row in b}
     pairs = [(left.pop(name), right.pop(name)) for name in [n for n in left if n in right]]
     loose_a, loose_b = _loose(left), _loose(right)
     for key in [k for k in loose_a if k in loose_b and loose_a[k] and loose_b[k]]:
-        one, two = loose_a[key], loose_b[key]
-        if one is not None and two is not None:
-            pairs.append((left.pop(one.name), right.pop(two.name)))
+        first, two = loose_a[key], loose_b[key]
+        if first is not None and two is not None:
+            pairs.append((left.pop(first.name), right.pop(two.name)))
     rows = [_delta(y.name, x.total_ns / per_a, y.total_ns / per_b, x.count / per_a, y.count / per_b) for x, y in pairs]
     rows += [_delta(x.name, x.total_ns / per_a, 0, x.count / per_a, 0) for x in left.values()]
     rows += [_delta(y.name, 0, y.total_ns / per_b, 0, y.count / per_b) for y in right.values()]
@@ -200,7 +200,7 @@ def _cause(window: Delta, phases: Sequence[Delta], kernels: Sequence[Delta]) -> 
     return kernel.name if kernel.change_ns * way > 0 else phase.name
 
 
-def _comparable(a: Profile, b: Profile, one: Timeline, two: Timeline) -> tuple[list[str], list[str]]:
+def _comparable(a: Profile, b: Profile, first: Timeline, two: Timeline) -> tuple[list[str], list[str]]:
     """(what forbids a verdict, what a reader must know)."""
     blockers, warnings = [], []
     if a.source.kind != b.source.kind:
@@ -208,12 +208,12 @@ def _comparable(a: Profile, b: Profile, one: Timeline, two: Timeline) -> tuple[l
     names = [sorted(d.name or "unknown" for d in p.devices) for p in (a, b)]
     if all(names) and names[0] != names[1]:
         blockers.append(f"Different devices: {', '.join(names[0])} and {', '.join(names[1])}.")
-    if len(one.breakdown) != len(two.breakdown):
-        blockers.append(f"Different numbers of active devices: {len(one.breakdown)} and {len(two.breakdown)}.")
-    if not (len(one.steps) >= 2 and len(two.steps) >= 2):
-        blockers += _other_amount(one, two)
+    if len(first.breakdown) != len(two.breakdown):
+        blockers.append(f"Different numbers of active devices: {len(first.breakdown)} and {len(two.breakdown)}.")
+    if not (len(first.steps) >= 2 and len(two.steps) >= 2):
+        blockers += _other_amount(first, two)
         warnings.append("Without iterations in both, whole windows are compared: they must have done the same work.")
-    known = {k.name for k in one.kernels}
+    known = {k.name for k in first.kernels}
     shared = sum(k.total_ns for k in two.kernels if k.name in known)
     everything = sum(k.total_ns for k in two.kernels)
     if everything and shared < 0.1 * everything:
@@ -221,9 +221,9 @@ def _comparable(a: Profile, b: Profile, one: Timeline, two: Timeline) -> tuple[l
     return blockers, warnings
 
 
-def _other_amount(one: Timeline, two: Timeline) -> list[str]:
-    """Windows of a fixed length catch more launches of a faster program: their own length then says nothing."""
-    counts = {k.name: k.count for k in one.kernels}
+def _other_amount(first: Timeline, two: Timeline) -> list[str]:
+    """Windows of a fixed length catch more launches of a faster program: their own length then has no meaning."""
+    counts = {k.name: k.count for k in first.kernels}
     shared = [(k.count / counts[k.name], k.total_ns) for k in two.kernels if k.name in counts]
     if not shared:
         return []

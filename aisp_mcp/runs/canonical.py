@@ -1,4 +1,6 @@
-"""Reasons why a machine is not a canonical place to measure: it should be bare metal, exclusive, with known clocks."""
+"""Reasons why a machine is not suited for canonical measurements: it should be bare metal, exclusive, with known
+clocks.
+"""
 
 from __future__ import annotations
 

@@ -44,18 +44,18 @@ def history(rows: Sequence[VerdictRow], axis: Axis) -> list[Series]:
     for row in reversed(rows):
         if row.ratio:
             apart.setdefault((row.device or "unknown", row.preset), []).append(row)
-    return [_series(*key, found, axis) for key, found in apart.items()]
+    return [_series(*key, rows, axis) for key, rows in apart.items()]
 
 
 def name(row: VerdictRow) -> str:
-    """The commit for a reader; empty where it is not known."""
+    """The commit for a reader; empty if unknown."""
     return f"{(row.revision or '')[:SHORT]}{' with changes' if row.modified else ''}"
 
 
-def _series(device: str, preset: str, found: list[VerdictRow], axis: Axis) -> Series:
-    rulings, commits = found, list[str]()
+def _series(device: str, preset: str, rows: list[VerdictRow], axis: Axis) -> Series:
+    rulings, commits = rows, list[str]()
     if axis is Axis.COMMIT:
-        known = sorted((row for row in found if row.revision), key=lambda row: (row.revision_at or 0.0, row.created_at))
+        known = sorted((row for row in rows if row.revision), key=lambda row: (row.revision_at or 0.0, row.created_at))
         commits = list(dict.fromkeys(row.revision or "" for row in known))
         rulings = sorted(known, key=lambda row: (commits.index(row.revision or ""), row.created_at))
     number = {commit: float(index) for index, commit in enumerate(commits)}
@@ -63,4 +63,4 @@ def _series(device: str, preset: str, found: list[VerdictRow], axis: Axis) -> Se
     floor = median(floors) if (floors := [row.noise_floor for row in rulings if row.noise_floor is not None]) else 0.0
     ratios = [row.ratio or 0.0 for row in rulings]
     levels = segments(ratios, floor * sum(ratios) / len(ratios)) if ratios else []
-    return Series(device, preset, rulings, places, commits, floor, levels, len(found) - len(rulings))
+    return Series(device, preset, rulings, places, commits, floor, levels, len(rows) - len(rulings))

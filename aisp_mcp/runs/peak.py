@@ -21,32 +21,32 @@ def with_peaks(ctx: Context, run: Run) -> Run:
 
 
 def _placed(ctx: Context, run: Run, comparison: Comparison) -> Comparison:
-    found = ceiling(ctx, run, comparison)
-    if found is None:
+    share = ceiling(ctx, run, comparison)
+    if share is None:
         return comparison
-    flags = [*comparison.flags, _audit(found)] if found.share > AUDIT_FROM else comparison.flags
-    return comparison.model_copy(update={"peak": found, "flags": flags})
+    flags = [*comparison.flags, _audit(share)] if share.share > AUDIT_FROM else comparison.flags
+    return comparison.model_copy(update={"peak": share, "flags": flags})
 
 
 def ceiling(ctx: Context, run: Run, comparison: Comparison) -> PeakShare | None:
     """The ceiling that bounds this candidate most. None without declared work, a time, or a measured ceiling."""
-    side = comparison.optimized
-    if side is None:
+    figures = comparison.optimized
+    if figures is None:
         return None
     key = str(run.gpus[0].get("uuid")) if run.gpus else "cpu"
-    found = []
+    shares = []
     product = _best(ctx, [f"gemm_{unit}" for unit in _types(comparison)], key)
     memory = _best(ctx, [f"bandwidth_{kind}" for kind in _KINDS], key)
-    rate, moved = side.flops_per_s or 0.0, side.bytes_per_s or 0.0
-    beyond = moved * side.time_s > BEYOND_CACHE * _cache_bytes(run.gpus)
+    rate, moved = figures.flops_per_s or 0.0, figures.bytes_per_s or 0.0
+    beyond = moved * figures.time_s > BEYOND_CACHE * _cache_bytes(run.gpus)
     if memory and moved and beyond:
-        found.append(_share(memory.kind, moved, memory.value))
+        shares.append(_share(memory.kind, moved, memory.value))
     if product and rate:
         share = _share(product.kind, rate, product.value)
         by_memory = memory is not None and rate * memory.value < moved * product.value
         if beyond or not by_memory or share.share > AUDIT_FROM:  # else caches bound it: no ceiling of theirs is kept
-            found.append(share)
-    return max(found, key=lambda each: each.share, default=None)
+            shares.append(share)
+    return max(shares, key=lambda each: each.share, default=None)
 
 
 def _types(comparison: Comparison) -> list[str]:

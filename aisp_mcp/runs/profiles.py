@@ -1,6 +1,6 @@
 """Profile the baselines and candidates of a run, after everything in it has been measured, judged and stored.
 
-A pass can fail, be refused or run out of time: that stands in its own row, and the verdicts stay what they are.
+A pass can fail, be refused or run out of time: its own row says so, and the verdicts do not change.
 """
 
 from __future__ import annotations
@@ -66,16 +66,16 @@ def _tools(ctx: Context) -> Path:
 def subjects(run: Run, pairs: list[Pair]) -> list[Subject]:
     """Both sides of every pair that was judged, as it was; a baseline once, however many candidates it has."""
     judged = {(comparison.target, comparison.candidate): comparison for comparison in run.comparisons}
-    found: dict[tuple[str, str], Subject] = {}
+    by_name: dict[tuple[str, str], Subject] = {}
     for pair in pairs:
         if (verdict := judged.get((pair.target, pair.candidate))) is None:
             continue
         size = str(verdict.disclosed.get("size", ""))
         given = next((flag.evidence for flag in verdict.flags if flag.code == "rank_env"), {})
-        for one in (target_program.subject(pair, side) for side in target_program.SIDES):
-            asked = replace(one, size=size, variables=tuple(given.items()))
-            found.setdefault((one.label, one.side), asked)
-    return list(found.values())
+        for subject in (target_program.subject(pair, role) for role in target_program.SIDES):
+            with_size = replace(subject, size=size, variables=tuple(given.items()))
+            by_name.setdefault((subject.label, subject.side), with_size)
+    return list(by_name.values())
 
 
 def make(ctx: Context, run: Run, pairs: list[Pair], depth: Depth, ends_at: float) -> Passes | None:
@@ -86,14 +86,14 @@ def make(ctx: Context, run: Run, pairs: list[Pair], depth: Depth, ends_at: float
     plan = profilers(depth, choice.device(), _tools(ctx))
     chosen = [(subject, name) for subject in subjects(run, pairs) for name in plan]
     rows = []
-    for number, (one, name) in enumerate(chosen):
-        ctx.progress(number, len(chosen), f"{one.label}: {one.side} under {name}")
-        rows.append(_attempt(ctx, one, name, depth, folder, ends_at))
+    for number, (subject, name) in enumerate(chosen):
+        ctx.progress(number, len(chosen), f"{subject.label}: {subject.side} under {name}")
+        rows.append(_attempt(ctx, subject, name, depth, folder, ends_at))
     return Passes(folder=str(folder), passes=rows, differences=list(_differences(run, folder, rows, ends_at)))
 
 
 def _differences(run: Run, folder: Path, rows: list[Pass], ends_at: float) -> Iterator[SidesDiffer]:
-    """Each candidate against its baseline, where both have a trace of one kind; written beside the candidate's."""
+    """Each candidate against its baseline, where both have a trace of one kind; written next to the candidate's."""
     traces: dict[tuple[str, str], Path] = {}
     for row in rows:
         if row.files and not row.error and row.profiler in ("nsys", "torch"):
@@ -112,7 +112,7 @@ def _differences(run: Run, folder: Path, rows: list[Pass], ends_at: float) -> It
 def _difference(name: str, a: Path, b: Path, folder: Path) -> SidesDiffer:
     path, explained = b.parent / "difference.html", None
     try:
-        traces = [load.load_trace(one) for one in (a, b)]
+        traces = [load.load_trace(path) for path in (a, b)]
         path.write_text(flame_page.difference(traces, f"{name}: candidate against baseline"), "utf-8")
         with suppress(UsageError):  # of a device's timeline alone
             explained = compare.compare(*(summarize.profile(trace, "steady") for trace in traces)).explained_by
@@ -132,20 +132,20 @@ def _attempt(ctx: Context, subject: Subject, name: Profiler, depth: Depth, folde
         profile, ran = _profiled(ctx, subject, name, where, depth, min(_PASS_S, left))
     except AispError as error:
         return row.model_copy(update={"error": f"{error.code}: {error.message}"[:400], "files": _names(where, folder)})
-    found = insights(profile).found if profile else []
+    findings = insights(profile).found if profile else []
     update = {
         "isolation": ran.isolation,
         "ranks": ran.ranks,
         "files": _names(where, folder),
-        "finding": found[0].title if found else None,
+        "finding": findings[0].title if findings else None,
     }
     return row.model_copy(update=update)
 
 
 def _names(where: Path, folder: Path) -> list[str]:
-    """The profiles; beside them lie the program and its output."""
-    kept = [path for path in where.iterdir() if path.name.startswith(_KEPT)]
-    return sorted(str(path.relative_to(folder)) for path in kept)
+    """The profiles; the program and its output are next to them."""
+    reports = [path for path in where.iterdir() if path.name.startswith(_KEPT)]
+    return sorted(str(path.relative_to(folder)) for path in reports)
 
 
 def _profiled(

@@ -39,10 +39,10 @@ class ImportsTable:
     def list_imports(self, record: type[AnyImport], limit: int = 200, principal: str | None = None) -> list[AnyImport]:
         """Newest first; principal: the owner, None for everybody's."""
         sql = "SELECT id, body FROM imports WHERE (? IS NULL OR principal = ?) ORDER BY seq DESC LIMIT ?"
-        found = []
+        imports = []
         for row in self.db.all(sql, principal, principal, limit):
             try:
-                found.append(record.model_validate_json(row["body"]))
+                imports.append(record.model_validate_json(row["body"]))
             except ValidationError as error:
                 raise corrupt(self.db.path, f"import {row['id']!r} is unreadable") from error
-        return found
+        return imports

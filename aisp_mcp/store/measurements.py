@@ -17,7 +17,9 @@ class MeasurementsTable:
     db: Database
 
     def put_measurement(self, kind: str, device: str, value: float, unit: str, detail: dict[str, Any]) -> None:
-        """Keep a number. kind: what was measured, "copy_bandwidth"; device: a GPU's UUID or "cpu"; higher is better."""
+        """Store a number. kind: the measured quantity, such as "copy_bandwidth"; device: a GPU's UUID or "cpu"; higher
+        is better.
+        """
         self.db.change(
             "INSERT INTO measurements (kind, device, value, unit, detail, created_at) VALUES (?, ?, ?, ?, ?, ?)",
             *(kind, device, value, unit, json.dumps(detail), time.time()),

@@ -14,7 +14,7 @@ DATABASE = "aisp.db"
 
 
 def make_private(home: Path) -> Path:
-    """Create the folder and the database file, or take rights of others away. Returns the database's path.
+    """Create the folder and the database file, or remove the rights of others. Returns the database's path.
 
     Raises StoreError STORE_UNSAFE where it belongs to another user or holds other things that others may see, and
     STORE_UNWRITABLE where it cannot be a folder; OSError on a full disk.

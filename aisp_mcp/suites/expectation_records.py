@@ -22,7 +22,7 @@ class Expected(Record):
 
 
 class Expectation(Expected):
-    """An entry with its place: candidate as chapter:name, class of device, file."""
+    """An entry with its origin: candidate as chapter:name, class of device, file."""
 
     candidate: str
     device: str
@@ -30,7 +30,7 @@ class Expectation(Expected):
 
 
 class Grade(Record):
-    """One verdict against its expectation; `undecided` where the measurement was too noisy to tell."""
+    """One verdict against its expectation; `undecided` if the measurement was too noisy."""
 
     candidate: str
     device: str | None = Field(description="The class of device whose entry counts.")

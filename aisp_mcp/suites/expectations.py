@@ -30,7 +30,9 @@ def load(targets: Iterable[Target]) -> list[Expectation]:
             full = suites.full_name(target, variant)
             classes = entries[path].get(full.partition(":")[2], {})
             places = ({"candidate": full, "device": device, "path": str(path)} for device in classes)
-            expectations += [Expectation(**dict(e), **place) for e, place in zip(classes.values(), places, strict=True)]
+            expectations += [
+                Expectation(**dict(e), **location) for e, location in zip(classes.values(), places, strict=True)
+            ]
     return expectations
 
 
@@ -72,8 +74,8 @@ def _entry(path: Path, where: str, given: Any) -> Expected:
         entry = Expected.model_validate(given)
     except ValidationError as error:
         first = error.errors()[0]
-        said = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-        raise BenchmarkError("BAD_EXPECTATIONS", f"{path}: {where}: {said}", _HINT) from error
+        message = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        raise BenchmarkError("BAD_EXPECTATIONS", f"{path}: {where}: {message}", _HINT) from error
     if (entry.source is None) == (entry.informational is None):
         raise BenchmarkError("BAD_EXPECTATIONS", f"{path}: {where}: give either source or informational.", _HINT)
     if entry.range is not None and not 0 < entry.range[0] <= entry.range[1]:

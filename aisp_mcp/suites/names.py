@@ -25,23 +25,23 @@ class Wanted:
 def read(names: list[str]) -> list[Wanted]:
     """`ch07.optimized_x` and `ch07/optimized_x.py` select that one file; names stay as they are.
 
-    A baseline's file beside one of its candidates' adds nothing: the pair has it already.
+    Naming the baseline's file in addition to a candidate adds nothing: the pair contains it already.
     """
-    found = [(text, _FILE.fullmatch(text.strip())) for text in names]
-    stems = [(match["chapter"], match["rest"]) for _, match in found if match and match["kind"] == "optimized"]
-    wanted = []
-    for text, match in found:
+    parsed = [(text, _FILE.fullmatch(text.strip())) for text in names]
+    stems = [(match["chapter"], match["rest"]) for _, match in parsed if match and match["kind"] == "optimized"]
+    patterns = []
+    for text, match in parsed:
         if match is None:
-            wanted.append(Wanted(text))
+            patterns.append(Wanted(text))
             continue
         chapter, rest = match["chapter"].replace(".", "/"), match["rest"]
         if match["kind"] == "optimized":
             language = match["language"] or "py"
             name = rest if language == "py" else f"{rest}_{language}"
-            wanted.append(Wanted(f"{chapter}:{name}", f"optimized_{rest}.{language}"))
+            patterns.append(Wanted(f"{chapter}:{name}", f"optimized_{rest}.{language}"))
         elif not any(where == match["chapter"] and stem.startswith(rest) for where, stem in stems):
-            wanted.append(Wanted(f"{chapter}:{rest}"))
-    return wanted
+            patterns.append(Wanted(f"{chapter}:{rest}"))
+    return patterns
 
 
 def resolve(roots: discovery.Roots, name: str) -> list[tuple[Target, list[Variant]]]:
@@ -66,8 +66,8 @@ def exists(roots: discovery.Roots, name: str) -> bool:
 def in_chapter(targets: list[Target], chapter: str) -> list[Target]:
     """Targets of one chapter. Raises NotFound UNKNOWN_CHAPTER with a did-you-mean."""
     for name in (chapter.strip("/"), spelled(chapter.strip("/"))):
-        if found := [target for target in targets if target.chapter == name]:
-            return found
+        if in_that_chapter := [target for target in targets if target.chapter == name]:
+            return in_that_chapter
     near = difflib.get_close_matches(chapter, sorted({target.chapter for target in targets}), n=1, cutoff=0.5)
     hint = f"Did you mean '{near[0]}'?" if near else "List the chapters."
     raise NotFound("UNKNOWN_CHAPTER", f"No chapter is named '{chapter[:80]}'.", hint, [("aisp_list_chapters", {})])

@@ -17,14 +17,14 @@ def verdicts(roots: suites.Roots) -> dict[str, dict[str, str]]:
     """Candidate to device to the verdict of the newest record; a file of another form is left out."""
     folders = {Path(root).resolve().parent / FOLDER for root in ([roots] if isinstance(roots, Path) else roots)}
     bodies = [body for folder in sorted(folders) for path in sorted(folder.glob("*.json")) if (body := _read(path))]
-    found: dict[str, dict[str, str]] = {}
+    by_target: dict[str, dict[str, str]] = {}
     for body in sorted(bodies, key=lambda body: str(body.get("date"))):
         changed = set(map(str, body.get("candidates changed afterwards", ())))
         device = str(body["device"]).partition(",")[0]
         for name, verdict in _rows(body):
             if name not in changed:
-                found.setdefault(name, {})[device] = verdict
-    return found
+                by_target.setdefault(name, {})[device] = verdict
+    return by_target
 
 
 def _read(path: Path) -> dict[str, Any] | None:
@@ -38,9 +38,9 @@ def _read(path: Path) -> dict[str, Any] | None:
 def _rows(body: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Names of candidates and their verdicts, of both forms: an object by name, or a list of rows."""
     candidates, rows = body.get("candidates"), body.get("rows")
-    for name, one in candidates.items() if isinstance(candidates, dict) else ():
-        if isinstance(one, dict) and "verdict" in one:
-            yield name, str(one["verdict"])
+    for name, value in candidates.items() if isinstance(candidates, dict) else ():
+        if isinstance(value, dict) and "verdict" in value:
+            yield name, str(value["verdict"])
     for row in rows if isinstance(rows, list) else ():
         if isinstance(row, dict) and {"target", "candidate", "verdict"} <= row.keys():
             yield f"{row['target']}_{row['candidate']}".rstrip("_"), str(row["verdict"])

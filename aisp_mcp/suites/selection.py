@@ -22,37 +22,37 @@ def pairs(roots: discovery.Roots, names: list[str]) -> tuple[list[Pair], list[Fa
 
     A file that cannot be used is a Failure, a variant that needs what this machine lacks is a Skip: no exceptions.
     """
-    found: dict[str, Pair] = {}
+    by_label: dict[str, Pair] = {}
     broken: dict[str, Failure | Skip] = {}
-    for wanted in target_names.read(names):
-        pairs, unusable = _selected(roots, wanted)
-        found |= {pair.label: pair for pair in pairs}
-        broken |= {one.target: one for one in unusable}
-    return list(found.values()), list(broken.values())
+    for pattern in target_names.read(names):
+        pairs, unusable = _selected(roots, pattern)
+        by_label |= {pair.label: pair for pair in pairs}
+        broken |= {failure.target: failure for failure in unusable}
+    return list(by_label.values()), list(broken.values())
 
 
-def _selected(roots: discovery.Roots, wanted: target_names.Wanted) -> tuple[list[Pair], list[Failure | Skip]]:
-    found: list[Pair] = []
+def _selected(roots: discovery.Roots, pattern: target_names.Wanted) -> tuple[list[Pair], list[Failure | Skip]]:
+    selected: list[Pair] = []
     broken: list[Failure | Skip] = []
-    for target, variants in target_names.resolve(roots, wanted.name):
+    for target, variants in target_names.resolve(roots, pattern.name):
         if target.problem:
             broken.append(Failure(target=target.name, code="UNREADABLE", message=target.problem))
             continue
         if not variants:
             broken.append(
-                Failure(target=target.name, code="NO_CANDIDATE", message="No optimized_ file lies beside it.")
+                Failure(target=target.name, code="NO_CANDIDATE", message="There is no optimized_ file next to it.")
             )
         for variant in variants:
             name = discovery.full_name(target, variant)
-            if wanted.file not in (None, Path(variant.path).name):
+            if pattern.file not in (None, Path(variant.path).name):
                 continue
             if variant.problem:
                 broken.append(Failure(target=name, code="UNREADABLE", message=variant.problem))
             elif missing := _missing(variant):
                 broken.append(Skip(target=name, code="NEEDS", missing=missing))
             else:
-                found.append(Pair(target.name, Path(target.path), variant.name, Path(variant.path)))
-    return found, broken
+                selected.append(Pair(target.name, Path(target.path), variant.name, Path(variant.path)))
+    return selected, broken
 
 
 def _missing(variant: Variant) -> str:
@@ -115,8 +115,8 @@ def language(text: str) -> str:
     return ".cu" if "cudaStream_t" in text else ".cpp"
 
 
-def unusable(one: Failure | Skip) -> AispError:
+def unusable(failure: Failure | Skip) -> AispError:
     """The only obstacle of a call as its error."""
-    if isinstance(one, Skip):
-        return Unavailable(one.code, f"{one.target} needs {one.missing}.")
-    return BenchmarkError(one.code, f"{one.target}: {one.message}", one.hint)
+    if isinstance(failure, Skip):
+        return Unavailable(failure.code, f"{failure.target} needs {failure.missing}.")
+    return BenchmarkError(failure.code, f"{failure.target}: {failure.message}", failure.hint)

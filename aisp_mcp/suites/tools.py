@@ -78,16 +78,16 @@ def _page(targets: list[Target], cursor: str | None) -> TargetPage:
     listed="default",
 )
 def aisp_benchmark_targets(p: TargetsParams, ctx: Context) -> TargetPage:
-    """Benchmark targets with what each does, what it needs and its variants."""
+    """Benchmark targets, each with its summary, needs and variants."""
     from aisp_mcp.suites import names as target_names
     from aisp_mcp.suites.discovery import find_targets
 
-    found = find_targets(ctx.bench_roots(p.bench_root))
+    targets = find_targets(ctx.bench_roots(p.bench_root))
     if p.chapter is not None:
-        found = target_names.in_chapter(found, p.chapter)
+        targets = target_names.in_chapter(targets, p.chapter)
     if p.query:
-        found = [target for target in found if _mentions(target, p.query)]
-    return _page(found, p.cursor)
+        targets = [target for target in targets if _mentions(target, p.query)]
+    return _page(targets, p.cursor)
 
 
 class ChaptersParams(Params):

@@ -48,7 +48,7 @@ def other_nodes(count: int, environ: Mapping[str, str] = os.environ) -> tuple[li
     names = [name for name in listed if name != here][: count - 1]
     if here not in listed or len(names) < count - 1:
         message = f"This process is on no node of a Slurm job with {count} nodes; it found {len(listed)}."
-        raise Unavailable("NO_ALLOCATION", message, "aisp bench run --executor slurm --nodes 2 asks for them.")
+        raise Unavailable("NO_ALLOCATION", message, "aisp bench run --executor slurm --nodes 2 requests them.")
     step = ["srun", "--overlap", "--nodes=1", "--ntasks=1", "--cpu-bind=none", "--mem=0", "--quiet"]
     commands = [(name, [*step, f"--cpus-per-task={cpus.get(name, 1)}", f"--nodelist={name}"]) for name in names]
     shown = ask(["scontrol", "show", "node", "-o", here], _QUERY_S).out

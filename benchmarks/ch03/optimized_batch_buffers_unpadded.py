@@ -1,4 +1,4 @@
-"""No padding and no buffer: batches are copied as they lie, and columns that hold nothing leave the product."""
+"""No padding and no buffer: batches are copied as they are, and empty columns are left out of the product."""
 
 import torch
 

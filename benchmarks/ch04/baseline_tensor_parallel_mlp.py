@@ -33,7 +33,7 @@ class TensorParallelMlp(DistributedBenchmark):
 
 
 def columns(part):
-    """All columns of a matrix whose columns lie on the ranks."""
+    """All columns of a matrix whose columns are spread over the ranks."""
     parts = [torch.empty_like(part) for _ in range(dist.get_world_size())]
     dist.all_gather(parts, part)
     return torch.cat(parts, 1)

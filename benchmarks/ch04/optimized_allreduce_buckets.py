@@ -1,4 +1,4 @@
-"""One bucket: the tensors lie side by side in memory, and one collective reduces all of them."""
+"""One bucket: the tensors are contiguous in memory, and one collective reduces all of them."""
 
 import torch.distributed as dist
 

@@ -1,4 +1,4 @@
-"""One positioned read per wanted row, behind a look at the header: no mapping, no page faults."""
+"""One positioned read per needed row, after a look at the header: no mapping, no page faults."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Records still in shuffled order, behind posix_fadvise(WILLNEED) for the whole file: the disk reads ahead of them."""
+"""Records still in shuffled order, after posix_fadvise(WILLNEED) for the whole file: the disk reads ahead of them."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Four threads: zlib works without the interpreter's lock, so samples unpack side by side where there are cores."""
+"""Four threads: zlib works without the interpreter's lock, so samples unpack in parallel if there are cores."""
 
 import zlib
 from concurrent.futures import ThreadPoolExecutor

@@ -1,4 +1,4 @@
-"""Still forty launches, each writing its place in the result: saves the copy, not the launches."""
+"""Still forty launches, each writing its part of the result: saves the copy, not the launches."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""Chains with weights of their own, one behind the other in the default stream: each is too small for the device."""
+"""Chains with their own weights, one after another in the default stream: each is too small for the device."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""One stream per chain: kernels too small for the device run side by side. The host still launches each of them."""
+"""One stream per chain: kernels too small for the device run concurrently. The host still launches each of them."""
 
 import torch
 

@@ -34,7 +34,7 @@ class GraphBuckets(Benchmark):
         )
 
     def run(self, x, lengths, weights):
-        """The sum of a request's tokens behind the last layer. There is no bias, so rows of zeros stay zero."""
+        """The sum of a request's tokens after the last layer. There is no bias, so rows of zeros stay zero."""
         pooled = []
         for request, length in zip(x, lengths.tolist(), strict=True):
             state = request[:length]

@@ -1,4 +1,4 @@
-"""No padding: one product over the tokens as they lie, then sums by segment, in float32: the rows are long."""
+"""No padding: one product over the tokens as they are, then sums by segment, in float32: the rows are long."""
 
 import torch
 

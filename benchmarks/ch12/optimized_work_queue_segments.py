@@ -1,4 +1,4 @@
-"""Elements computed where they lie, and added up by the row that they belong to: no padding, and no rows in the way."""
+"""Elements computed in memory order, and added up by the row that they belong to: no padding, and no loop over rows."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""A training step in float32 throughout, as a model is when nobody has asked for anything else."""
+"""A training step in float32 throughout, as is a model's default."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Blocks recomputed in the backward pass: only what goes in between them is kept, for a third more arithmetic."""
+"""Blocks recomputed in the backward pass: only the activations between them are kept, for a third more arithmetic."""
 
 import torch
 from _common import network_of

@@ -1,4 +1,4 @@
-"""The library's RMS norm behind the sum: two kernels, and the new residual is read once more than needed."""
+"""The library's RMS norm after the sum: two kernels, and the new residual is read once more than needed."""
 
 from torch.nn import functional
 

@@ -1,4 +1,4 @@
-"""The branch as arithmetic: a factor of at most one for every row. No value is asked for, so a graph stays whole."""
+"""The branch as arithmetic: a factor of at most one for every row. The host reads nothing, so the graph stays whole."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""The branch kept, but all lengths asked for at once: one wait instead of one per row."""
+"""The branch stays, but all lengths are read at once: one wait instead of one per row."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""One block of memory per slot, as long as the longest request: nothing is copied, most of it may lie idle."""
+"""One block of memory per slot, as long as the longest request: nothing is copied, most of it may be unused."""
 
 from aisp_mcp.bench.decoder import SlotCache, serve_continuously
 

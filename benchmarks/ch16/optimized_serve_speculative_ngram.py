@@ -6,7 +6,7 @@ DRAFTED, LENGTH = 4, 400
 
 
 def guess(tokens):
-    """The tokens behind the last earlier place with the same two tokens."""
+    """The tokens after the last earlier occurrence of the same two tokens."""
     for place in range(len(tokens) - 2, 1, -1):
         if tokens[place - 2 : place] == tokens[-2:]:
             return tokens[place : place + DRAFTED]

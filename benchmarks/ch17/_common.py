@@ -34,7 +34,7 @@ def shared_like(tensor):
 
 
 def start(cache):
-    """Compute prompts beside this program: in a forked process, on a GPU in a thread. Returns the connection to it."""
+    """Compute prompts in a forked process, or on a GPU in a thread. Returns the connection to it."""
     here, there = Pipe()
     if cache.keys.is_cuda:
         threading.Thread(target=fill, args=(there, cache), daemon=True).start()

@@ -1,4 +1,4 @@
-"""Batches in the order of arrival, each padded to its longest request: short requests wait beside long ones."""
+"""Batches in the order of arrival, each padded to its longest request: short requests wait for long ones."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""A product in float32, as a model is when nobody has asked for anything else; what counts is energy."""
+"""A product in float32, as is a model's default; what counts is energy."""
 
 import math
 

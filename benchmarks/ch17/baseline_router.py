@@ -1,4 +1,4 @@
-"""A router in Python: the best expert of each token is asked for one by one, and slots are counted in a list."""
+"""A router in Python: the best expert of each token is read one by one, and slots are counted in a list."""
 
 import torch
 

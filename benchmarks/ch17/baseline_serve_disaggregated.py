@@ -1,4 +1,4 @@
-"""One process that computes prompts and decodes in turn: whoever decodes waits for every prompt."""
+"""One process that computes prompts and decodes in turn: decoding requests wait for every prompt."""
 
 from itertools import accumulate
 

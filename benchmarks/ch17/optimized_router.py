@@ -1,4 +1,4 @@
-"""One argmax and one stable sort: the slot of a token is its place in its expert's group. Nothing is asked for."""
+"""One argmax and one stable sort: the slot of a token is its position in its expert's group. The host reads nothing."""
 
 import torch
 

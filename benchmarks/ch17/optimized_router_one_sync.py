@@ -1,4 +1,4 @@
-"""Still counted in Python, but all experts asked for at once: most of the loop's time was in the questions."""
+"""Still counted in Python, but all experts are read at once: most of the loop's time was waiting."""
 
 import torch
 

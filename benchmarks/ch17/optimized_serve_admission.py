@@ -1,4 +1,4 @@
-"""Requests that are too late already wait until nobody is left who can be in time; they are served, but last."""
+"""Requests that are already too late wait until no other can still be in time; they are served, but last."""
 
 import math
 import time

@@ -1,4 +1,4 @@
-"""A process for prompts beside one that decodes: keys and values lie in memory that both have; nothing is copied."""
+"""One process for prompts and one that decodes: keys and values are in shared memory, and nothing is copied."""
 
 from _common import LENGTH, SLOTS, SharedCache, serve_apart, start
 

@@ -1,4 +1,4 @@
-"""The request that wants the fewest tokens first: what is done soon keeps nobody waiting for long."""
+"""The request that needs the fewest tokens first: short ones keep no other waiting for long."""
 
 from aisp_mcp.bench.decoder import SlotCache, serve_continuously
 

@@ -1,4 +1,4 @@
-"""Only kept blocks: per row of blocks, its keys and values side by side, and dense attention over those."""
+"""Only kept blocks: per row of blocks, its keys and values gathered, and dense attention over those."""
 
 import torch
 from torch.nn import functional

@@ -1,4 +1,4 @@
-"""One Triton program per request and head that walks the request's table: pages are read once, where they lie."""
+"""One Triton program per request and head that walks the request's table: pages are read once, in place."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Sines and cosines from tables made once for the longest sequence: they depend on places, never on values."""
+"""Sines and cosines from tables made once for the longest sequence: they depend on positions, never on values."""
 
 import torch
 

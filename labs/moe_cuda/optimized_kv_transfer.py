@@ -1,4 +1,4 @@
-"""All layers of all pages at once: inverted places tell where each page comes from, and one gather brings them."""
+"""All layers of all pages at once: the inverted table shows where each page comes from, and one gather gets them."""
 
 import torch
 

@@ -6,7 +6,7 @@ CERTAIN, DRAFTED = 1e3, 2
 
 
 def verify(tokens, positions, successor, embedding, weights, head):
-    """The large model's choice behind each of these tokens, and the logit of each choice."""
+    """The large model's choice after each of these tokens, and the logit of each choice."""
     state = embedding[tokens] + positions
     for weight in weights:
         state = torch.tanh(state @ weight)

@@ -1,4 +1,4 @@
-"""Sharded weights, all gathered before the step; whole gradients all-reduced behind it, and cut to the own rows."""
+"""Sharded weights, all gathered before the step; whole gradients all-reduced after it, and cut to own rows."""
 
 import torch.distributed as dist
 from _common import expected_gradients, summed_gradients

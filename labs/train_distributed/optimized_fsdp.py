@@ -1,4 +1,4 @@
-"""FSDP by hand: a layer's gather runs beside the layer before it, and its gradients leave while backward goes on."""
+"""FSDP by hand: a layer's gather runs during the previous layer, and its gradients leave while backward goes on."""
 
 import torch
 import torch.distributed as dist

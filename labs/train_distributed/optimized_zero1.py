@@ -1,4 +1,4 @@
-"""ZeRO stage 1: all-reduce as before, Adam for the own shard only, then all ranks gather the new weights."""
+"""ZeRO stage 1: all-reduce as before, Adam for each rank's own shard only, then all ranks gather the new weights."""
 
 import torch
 import torch.distributed as dist

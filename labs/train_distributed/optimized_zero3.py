@@ -1,4 +1,4 @@
-"""ZeRO stage 3: a layer is gathered before each use and dropped behind it; Adam takes its shard within backward."""
+"""ZeRO stage 3: a layer is gathered before each use and dropped after it; Adam takes its shard within backward."""
 
 import torch
 import torch.distributed as dist
@@ -9,7 +9,7 @@ RATE, BETA1, BETA2, EPS = 1e-2, 0.9, 0.99, 1e-6
 
 
 class Product(torch.autograd.Function):
-    """x @ the rows of all ranks, of which only the own ones are kept for backward."""
+    """x @ the rows of all ranks, of which only this rank's own are kept for backward."""
 
     @staticmethod
     def forward(ctx, x, shard):

@@ -1,4 +1,4 @@
-"""Gradients that lie in one flat buffer: one norm and one product over the whole of it."""
+"""Gradients in one flat buffer: one norm and one product over the whole of it."""
 
 
 def run(gradients):

@@ -55,7 +55,7 @@ def run(a):
 
 @pytest.fixture
 def project(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A user's working folder with a suite, in which an earlier solution lies, and notes with another one."""
+    """A user's working folder with a suite, with an earlier solution in it, and notes with another one."""
     folder = tmp_path / "project"
     chapter = folder / "benchmarks" / "ch01"
     chapter.mkdir(parents=True)
@@ -104,7 +104,7 @@ def test_the_workspace_holds_the_specification_and_its_rules_alone(cli: Any, pro
     told = page + json.dumps(answer)
     assert "planted" not in told
     assert "optimized_rows" not in told
-    assert str(project) not in told  # nor where it lies
+    assert str(project) not in told  # nor where it is
     board = call(cli, "optimize", "board")[1]["result"]
     assert (board["rows"], board["candidates_left"], board["stop"]) == ([], 5, None)
 
@@ -190,13 +190,13 @@ def test_an_earlier_solution_is_reached_outside_and_not_from_a_candidate(
     earlier = call(cli, "optimize", "start", "ch01:rows", "--preset", "quick")[1]["result"]
     code, answer = call(cli, "optimize", "submit", "notes/old.py", timeout=200)
     assert (code, answer["result"]["row"]["copied_from"]) == (0, "optimized_rows.py")
-    (kept,) = home.rglob("001.py")
+    (files,) = home.rglob("001.py")
     sockets = [path for folder in home.rglob("warm") for path in folder.iterdir()]
     assert len(sockets) == 2
     planted = [
         walled_project / "benchmarks/ch01/optimized_rows.py",
         walled_project / "notes/old.py",
-        kept,
+        files,
         Path(earlier["workspace"]),
         sockets[0].parent,
     ]

@@ -42,12 +42,15 @@ def submitted(number: int, comparison: Comparison | None = None, **facts: Any) -
 
 def optimize(draw: random.Random, effects: list[float], sigma: float, margin: float | None) -> list[Submission]:
     """All candidates judged, and the leaders again."""
-    found = [submitted(n, measured(draw, effect, sigma, margin)) for n, effect in enumerate(effects, 1)]
-    chosen = boards.finalists(found)
-    again = {one.number: measured(draw, effects[one.number - 1], sigma, margin) for one in chosen}
+    rows = [submitted(n, measured(draw, effect, sigma, margin)) for n, effect in enumerate(effects, 1)]
+    chosen = boards.finalists(rows)
+    again = {submission.number: measured(draw, effects[submission.number - 1], sigma, margin) for submission in chosen}
     proven = boards.confirm(chosen, again)
     return [
-        one.model_copy(update={"again": again.get(one.number), "confirmed": proven.get(one.number)}) for one in found
+        submission.model_copy(
+            update={"again": again.get(submission.number), "confirmed": proven.get(submission.number)}
+        )
+        for submission in rows
     ]
 
 
@@ -55,8 +58,8 @@ def optimize(draw: random.Random, effects: list[float], sigma: float, margin: fl
 def test_the_best_of_fifty_identical_candidates_is_not_called_faster(sigma: float, margin: float | None) -> None:
     draw, trials = random.Random(7), 100
     ended = [optimize(draw, [0.0] * 50, sigma, margin) for _ in range(trials)]
-    lucky = sum(bool(boards.finalists(found)) for found in ended)
-    false = sum(boards.best(found) is not None for found in ended)
+    lucky = sum(bool(boards.finalists(result)) for result in ended)
+    false = sum(boards.best(result) is not None for result in ended)
     assert false <= 0.01 * trials
     assert margin is None or lucky >= 0.2 * trials  # so many luckiest ones would be called faster at once
 
@@ -64,10 +67,12 @@ def test_the_best_of_fifty_identical_candidates_is_not_called_faster(sigma: floa
 def test_a_real_gain_among_identical_candidates_is_confirmed_and_not_overstated() -> None:
     draw, ratios = random.Random(8), []
     for _ in range(40):
-        found = optimize(draw, [0.0] * 10 + [0.05] * 10, 0.004, None)
-        best = boards.best(found)
+        rows = optimize(draw, [0.0] * 10 + [0.05] * 10, 0.004, None)
+        best = boards.best(rows)
         assert best is None or best > 10
-        ratios += [(one.comparison.ratio, one.again.ratio) for one in found if one.number == best]
+        ratios += [
+            (submission.comparison.ratio, submission.again.ratio) for submission in rows if submission.number == best
+        ]
     assert len(ratios) >= 38
     first, second = (sum(values) / len(ratios) for values in zip(*ratios, strict=True))
     assert second == pytest.approx(1.0513, abs=0.002)
@@ -98,24 +103,24 @@ def gains(*effects: float) -> list[Submission]:
 
 
 def test_patience_counts_what_does_not_improve_beyond_noise() -> None:
-    found = gains(0.1, 0.1, 0.3, 0.3, 0.301, 0.2)
-    assert boards.improvements(found) == [1, 3]
-    board = boards.board(started(), found, 1001.0)
+    gain_rows = gains(0.1, 0.1, 0.3, 0.3, 0.301, 0.2)
+    assert boards.improvements(gain_rows) == [1, 3]
+    board = boards.board(started(), gain_rows, 1001.0)
     assert (board.stop, board.provisional) == ("patience", board.rows[0].number)
     assert board.provisional in (4, 5, 3)
     assert [row.number for row in board.rows if row.improved] == [3, 1]
-    assert boards.board(started(), found[:5], 1001.0).stop is None
-    unmeasured = [*found[:5], submitted(6)]
+    assert boards.board(started(), gain_rows[:5], 1001.0).stop is None
+    unmeasured = [*gain_rows[:5], submitted(6)]
     assert boards.board(started(), unmeasured, 1001.0).stop is None
-    assert boards.board(started(), [*found[:5], submitted(6, failure="it broke")], 1001.0).stop == "patience"
+    assert boards.board(started(), [*gain_rows[:5], submitted(6, failure="it broke")], 1001.0).stop == "patience"
 
 
 def test_budgets_end_it() -> None:
-    found = gains(0.1, 0.2)
-    assert boards.board(started(), found, 1599.0).stop is None
-    assert boards.board(started(), found, 1600.0).stop == "minutes"
-    assert boards.board(started(candidates=2), found, 1001.0).stop == "candidates"
-    assert boards.board(started(), found, 1001.0, finished=True).stop == "finished"
+    gain_rows = gains(0.1, 0.2)
+    assert boards.board(started(), gain_rows, 1599.0).stop is None
+    assert boards.board(started(), gain_rows, 1600.0).stop == "minutes"
+    assert boards.board(started(candidates=2), gain_rows, 1001.0).stop == "candidates"
+    assert boards.board(started(), gain_rows, 1001.0, finished=True).stop == "finished"
     assert boards.board(started(), [], 1001.0).provisional is None
 
 
@@ -127,10 +132,11 @@ def test_a_leader_that_is_not_confirmed_is_not_best() -> None:
     proven = boards.confirm([first, second], again)
     assert proven == {1: False, 2: True}
     assert boards.confirm([first, second], {2: again[2]}) == {1: False, 2: True}
-    found = [
-        one.model_copy(update={"again": again[one.number], "confirmed": proven[one.number]}) for one in (first, second)
+    rows = [
+        submission.model_copy(update={"again": again[submission.number], "confirmed": proven[submission.number]})
+        for submission in (first, second)
     ]
-    board = boards.board(started(), found, 1001.0, finished=True)
+    board = boards.board(started(), rows, 1001.0, finished=True)
     assert (board.best, board.provisional) == (2, None)
     assert [(row.number, row.state) for row in board.rows] == [(2, "confirmed"), (1, "not_confirmed")]
     assert board.rows[0].ratio == again[2].ratio

@@ -14,8 +14,8 @@ DATA = Path(__file__).resolve().parents[2] / "results"
 
 def recorded(name: str) -> dict[str, Any]:
     """One recorded document."""
-    found: dict[str, Any] = json.loads((DATA / f"{name}.json").read_text("utf-8"))
-    return found
+    answer: dict[str, Any] = json.loads((DATA / f"{name}.json").read_text("utf-8"))
+    return answer
 
 
 def facts(name: str) -> GpuFacts:

@@ -14,8 +14,8 @@ from aisp_mcp.server.dispatch import execute, to_data
 def ask(ctx: Context, question: str, *values: str, **more: Any) -> dict[str, Any]:
     answer = to_data(execute("aisp_calculate", {"question": question, "values": list(values), **more}, ctx))
     assert answer["status"] == "ok", answer
-    found: dict[str, Any] = answer["result"]["answer"]
-    return found
+    results: dict[str, Any] = answer["result"]["answer"]
+    return results
 
 
 PUBLISHED = [
@@ -54,11 +54,11 @@ def test_published_and_hand_made_answers(
 
 
 def test_each_value_is_what_its_printed_numbers_give(ctx: Context) -> None:
-    found = ask(ctx, "mfu", "tokens_per_s=53336", "gpus=8", "seq=8192", gpu="H100-SXM", model="llama-3.1-8b")
-    assert len(found["steps"]) == 3
-    for line in found["steps"]:
+    answer = ask(ctx, "mfu", "tokens_per_s=53336", "gpus=8", "seq=8192", gpu="H100-SXM", model="llama-3.1-8b")
+    assert len(answer["steps"]) == 3
+    for line in answer["steps"]:
         assert formulas.evaluate(line["numbers"], {}) == pytest.approx(line["value"], rel=1e-4)
-    assert found["headline"].startswith("mfu = ")
+    assert answer["headline"].startswith("mfu = ")
 
 
 def test_every_formula_names_only_inputs_and_earlier_steps() -> None:

@@ -92,13 +92,13 @@ def test_zero_is_the_published_table(stage: int, ranks: int) -> None:
     )  # fmt: skip
     # The closed form on a model of any size, scaled to the table's.
     layout = Layout(data=ranks, zero=stage)
-    found = memory.training(arch, layout.model_copy(update={"microbatches": 2}), memory.RECIPES["mixed"], 1)
+    rows = memory.training(arch, layout.model_copy(update={"microbatches": 2}), memory.RECIPES["mixed"], 1)
     count = parameters.total(arch)
     assert count > 0
     share = {1: (1, 1), 2: (1, ranks), 3: (ranks, ranks)}[stage]
     expected = weights / share[0] + gradients / share[1] + optimizer / ranks
     assert expected == pytest.approx(ZERO[stage, ranks], rel=0.02 if ZERO[stage, ranks] > 0.2 else 0.05)
-    items = {item.name: item.bytes for item in found.items}
+    items = {item.name: item.bytes for item in rows.items}
     assert items["optimizer"] == math.ceil(count * 12 / ranks)
     assert items["weights"] == math.ceil(count * 2 / share[0])
     assert items["gradients"] == math.ceil(count * 2 / share[1])
@@ -135,7 +135,7 @@ def test_bus_bandwidth_factors_are_those_of_nccl_tests() -> None:
 def test_electricity_and_rent_per_million_tokens() -> None:
     # 800 W at 0.16 USD/kWh is 0.128 USD/h; a million tokens at 1,500/s take 666.7 s.
     load = cost.Load(gpus=1, tokens_per_s=1500, watts=800, usd_per_kwh=0.16)
-    found = cost.estimate(load, 2.95, None)
-    assert found.electricity_usd_per_million_tokens == pytest.approx(0.0237, abs=5e-5)
-    assert found.usd_per_million_tokens == pytest.approx(2.95 * 666.667 / 3600, rel=1e-4)
-    assert found.usd_per_run is None
+    figures = cost.estimate(load, 2.95, None)
+    assert figures.electricity_usd_per_million_tokens == pytest.approx(0.0237, abs=5e-5)
+    assert figures.usd_per_million_tokens == pytest.approx(2.95 * 666.667 / 3600, rel=1e-4)
+    assert figures.usd_per_run is None

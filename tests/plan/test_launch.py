@@ -155,8 +155,8 @@ def test_a_leading_python_is_not_started_twice(cli: Any) -> None:
 
 def test_nccl_on_a_described_topology(cli: Any) -> None:
     words = ["--nodes", "4", "--fabric", "ib-400x8", "--nvlink", "900", "--sizes-mb", "1000", "--json"]
-    found = json.loads(cli("distributed", "nccl", *words).stdout)["result"]["answer"]
-    rows = {row["collective"]: row for row in found["times"]}
+    answer = json.loads(cli("distributed", "nccl", *words).stdout)["result"]["answer"]
+    rows = {row["collective"]: row for row in answer["times"]}
     # 32 ranks: 2 x 31/32 of 1 GB over the slower of 60 % of 450 GB/s and 80 % of eight adapters of 50 GB/s.
     assert rows["all_reduce"]["seconds"] == pytest.approx(2 * 31 / 32 * 1e9 / 270e9, rel=0.02)
     # Every pair of nodes meets at one adapter: 24 of 32 parts leave over 80 % of 50 GB/s.

@@ -34,8 +34,8 @@ COMPLETE = [
 
 
 def ask(ctx: Context, tool: str, **args: Any) -> dict[str, Any]:
-    found: dict[str, Any] = to_data(execute(tool, args, ctx))
-    return found
+    results: dict[str, Any] = to_data(execute(tool, args, ctx))
+    return results
 
 
 def code(ctx: Context, tool: str, **args: Any) -> tuple[str, str]:
@@ -64,8 +64,8 @@ def test_every_answer_has_the_whole_shape(ctx: Context, tool: str, args: dict[st
 
 def test_unknown_names_end_in_an_error_that_names_the_known_ones(ctx: Context) -> None:
     assert code(ctx, "aisp_distributed_plan", model="llama-9", gpus=8, gpu="H200-SXM")[0] == "UNKNOWN_MODEL"
-    found, hint = code(ctx, "aisp_inference_vllm", model="llama-3.1-8b", gpu="H100-SMX")
-    assert (found, "H100-SXM" in hint) == ("UNKNOWN_GPU", True)
+    result, hint = code(ctx, "aisp_inference_vllm", model="llama-3.1-8b", gpu="H100-SMX")
+    assert (result, "H100-SXM" in hint) == ("UNKNOWN_GPU", True)
     assert code(ctx, "aisp_inference_vllm", model="llama-3.1-8b", gpu="H100-SXM", weights="int3")[0] == "NO_FORMAT"
     assert code(ctx, "aisp_inference_vllm", model="llama-3.1-405b", gpu="L4")[0] == "DOES_NOT_FIT"
     assert code(ctx, "aisp_distributed_plan", model="llama-3.1-405b", gpus=2, gpu="H200-SXM")[0] == "DOES_NOT_FIT"
@@ -93,9 +93,9 @@ def test_unknown_names_end_in_an_error_that_names_the_known_ones(ctx: Context) -
 def test_a_cache_described_by_numbers(
     ctx: Context, shape: dict[str, int], kind: str, elements: int, all_heads: int | None
 ) -> None:
-    found = ask(ctx, "aisp_inference_kv_cache", layers=3, tokens=7, **shape)["result"]["answer"]
-    assert (found["cache"]["kind"], found["cache"]["elements_per_token"]) == (kind, 3 * elements)
-    assert found["if_all_heads_cached_bytes"] == (None if all_heads is None else 3 * all_heads * 7 * 2)
+    answer = ask(ctx, "aisp_inference_kv_cache", layers=3, tokens=7, **shape)["result"]["answer"]
+    assert (answer["cache"]["kind"], answer["cache"]["elements_per_token"]) == (kind, 3 * elements)
+    assert answer["if_all_heads_cached_bytes"] == (None if all_heads is None else 3 * all_heads * 7 * 2)
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def keep(
     run = Run(
         id=f"r_{candidate or 1}",
         created_at=1.0,
-        preset="quick",
+        preset="default",
         profile="strict",
         environment={"gpus": gpus},
         comparisons=[comparison],
@@ -243,11 +243,11 @@ def test_nccl_variables_name_the_fact_that_asks_for_them() -> None:
     hcas = [{"device": f"mlx5_{i}", "port": 1, "state": state} for i, state in enumerate(("ACTIVE", "DOWN"))]
     pairs = [GpuPair(a=0, b=1, nvlink=False, read="chipset not supported")]
     place = Topology.model_validate({**nothing.model_dump(), "nics": nics, "hcas": hcas, "pairs": pairs})
-    found = {item.name: item for item in nccl.variables(place, 2)}
-    assert found["NCCL_IB_HCA"].value == "=mlx5_0"
-    assert "mlx5_1" in found["NCCL_IB_HCA"].because
-    assert found["NCCL_SOCKET_IFNAME"].value == "^lo,docker"
-    assert found["NCCL_P2P_DISABLE"].value == "1"
+    by_name = {item.name: item for item in nccl.variables(place, 2)}
+    assert by_name["NCCL_IB_HCA"].value == "=mlx5_0"
+    assert "mlx5_1" in by_name["NCCL_IB_HCA"].because
+    assert by_name["NCCL_SOCKET_IFNAME"].value == "^lo,docker"
+    assert by_name["NCCL_P2P_DISABLE"].value == "1"
     assert {item.name for item in nccl.variables(place, 1)} == {"NCCL_P2P_DISABLE"}
 
 
@@ -264,8 +264,8 @@ def test_every_target_of_the_catalogue_exists() -> None:
 
 
 def test_the_utilities_of_the_command_line(cli: Any) -> None:
-    asked = ["--layers", "80", "--hidden", "8192", "--tokens", "4096", "--batch", "8", "--dtype", "fp8", "--json"]
-    done = cli("bench", "utils", "--tool", "kv-cache", "--", *asked)
+    arguments = ["--layers", "80", "--hidden", "8192", "--tokens", "4096", "--batch", "8", "--dtype", "fp8", "--json"]
+    done = cli("bench", "utils", "--tool", "kv-cache", "--", *arguments)
     answer = json.loads(done.stdout)["result"]
     assert answer["answer"]["cache"]["total_bytes"] == 80 * 2 * 8192 * 4096 * 8  # one byte an element
     assert "times less" in answer["assumptions"][0]
@@ -308,3 +308,13 @@ def test_a_family_of_gpus_means_its_sxm_card(ctx: Context, typed: str, sku: str)
         ask(ctx, "aisp_distributed_plan", model="llama-3.1-8b", gpus=8, gpu=name)["result"] for name in (typed, sku)
     )
     assert by_family == by_name
+
+
+def test_a_hint_is_no_ground_to_spend_money_on(ctx: Context) -> None:
+    keep(ctx, Verdict.FASTER)
+    (run,) = [ctx.store.run(Run, run_id) for run_id in ctx.store.run_ids()]
+    hint = run.comparisons[0].model_copy(update={"replicates": 1})
+    ctx.store.save_run(run.model_copy(update={"preset": "quick", "comparisons": [hint]}), None)
+    assert code(ctx, "aisp_bench_cost")[0] == "NO_RUNS"
+    techniques = ask(ctx, "aisp_recommend", gpu="H100-SXM")["result"]["answer"]["techniques"]
+    assert not any(row.get("measured") for row in techniques)

@@ -24,8 +24,8 @@ def ask(ctx: Context, **args: Any) -> dict[str, Any]:
 
 
 def rate_of(ctx: Context, **args: Any) -> dict[str, Any]:
-    found: dict[str, Any] = ask(ctx, **args)["answer"]["rate"]
-    return found
+    results: dict[str, Any] = ask(ctx, **args)["answer"]["rate"]
+    return results
 
 
 def refusal(ctx: Context, **args: Any) -> str:
@@ -153,11 +153,11 @@ def test_moments_of_lengths() -> None:
 
 def test_a_cache_budget_becomes_tokens_and_sequences(ctx: Context) -> None:
     args = {"model": "llama-3.1-8b", "tokens": 1000}
-    found = to_data(execute("aisp_inference_kv_cache", {**args, "budget_gib": 1.0}, ctx))["result"]["answer"]
+    answer = to_data(execute("aisp_inference_kv_cache", {**args, "budget_gib": 1.0}, ctx))["result"]["answer"]
     # 128 KiB a token: 8,192 tokens in 512 blocks of 16; 1,000 tokens take 63 blocks
-    assert found["capacity"] == {"bytes": 2**30, "blocks": 512, "tokens": 8192, "sequences": 8}
+    assert answer["capacity"] == {"bytes": 2**30, "blocks": 512, "tokens": 8192, "sequences": 8}
     same = to_data(execute("aisp_inference_kv_cache", {**args, "blocks": 512}, ctx))["result"]["answer"]
-    assert same["capacity"] == found["capacity"]
+    assert same["capacity"] == answer["capacity"]
     both = to_data(execute("aisp_inference_kv_cache", {**args, "blocks": 1, "budget_gib": 1.0}, ctx))
     assert both["error"]["code"] == "TWO_BUDGETS"
 

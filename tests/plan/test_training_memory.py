@@ -38,8 +38,8 @@ def models(draw: st.DrawFn) -> Architecture:
 def states_of_all_gpus(arch: Architecture, layout: Layout, recipe: Recipe) -> int:
     """Bytes of weights, gradients and optimizer over every GPU of every stage."""
     each = layout.gpus // layout.pipeline
-    found = [memory.on_stage(arch, layout, recipe, 1024, stage) for stage in memory.stages(arch, layout)]
-    return sum(each * item.bytes for stage in found for item in stage.items if item.name in STATES)
+    rows = [memory.on_stage(arch, layout, recipe, 1024, stage) for stage in memory.stages(arch, layout)]
+    return sum(each * item.bytes for stage in rows for item in stage.items if item.name in STATES)
 
 
 @settings(max_examples=60, deadline=None)
@@ -68,9 +68,9 @@ def test_experts_are_divided_once() -> None:
 
 def test_uneven_stages_hold_all_layers() -> None:
     arch = tables.models()["llama-3.1-405b"]
-    found = memory.stages(arch, Layout(pipeline=8))
-    assert [stage.layers for stage in found] == [16] * 6 + [15] * 2
-    assert sum(stage.rest + stage.experts for stage in found) == pytest.approx(parameters.total(arch), rel=1e-6)
+    figures = memory.stages(arch, Layout(pipeline=8))
+    assert [stage.layers for stage in figures] == [16] * 6 + [15] * 2
+    assert sum(stage.rest + stage.experts for stage in figures) == pytest.approx(parameters.total(arch), rel=1e-6)
 
 
 # Korthikanti et al. 2022 (arXiv 2205.05198), table 2: bytes of activations per layer, in units of s b h.
@@ -89,7 +89,7 @@ def test_activations_are_the_published_formulas(tensor: int, parallel: bool, rec
     arch = tables.models()["gpt3-175b"]
     recipe = RECIPES["mixed"].model_copy(update={"flash": False, "dropout": True, "sequence_parallel": parallel})
     layout = Layout.model_validate({"tensor": tensor, "recompute": recompute, "microbatches": 2})
-    found = memory.training(arch.model_copy(update={"vocab": 1}), layout, recipe, seq)
-    stored = next(item.bytes for item in found.items if item.name == "activations") / arch.layers
+    by_name = memory.training(arch.model_copy(update={"vocab": 1}), layout, recipe, seq)
+    stored = next(item.bytes for item in by_name.items if item.name == "activations") / arch.layers
     assert callable(factor)
     assert stored == pytest.approx(seq * hidden * factor(heads, seq, hidden, tensor), rel=0.002)

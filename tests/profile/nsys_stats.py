@@ -34,9 +34,9 @@ def _rows(program: str, database: Path, report: str) -> list[dict[str, str]]:
 
 def columns(oracle: Oracle) -> dict[str, list[tuple[str, ...]]]:
     """The columns that are compared; others, such as the percentages, are rounded differently by version."""
-    wanted = ("Name", "Operation", "Range", "Instances", "Num Calls", "Count", *_TIMES, "Total Proj Time (ns)")
+    expected = ("Name", "Operation", "Range", "Instances", "Num Calls", "Count", *_TIMES, "Total Proj Time (ns)")
     return {
-        report: sorted(tuple(f"{row[name]}".lstrip(":") for name in wanted if name in row) for row in rows)
+        report: sorted(tuple(f"{row[name]}".lstrip(":") for name in expected if name in row) for row in rows)
         for report, rows in oracle.items()
     }
 

@@ -15,17 +15,17 @@ _PLACES = {"nsys": "usr/lib/nsight-systems/bin/nsys", "ncu": "usr/lib/nsight-com
 
 def tool(name: str) -> str:
     root = os.environ.get("AISP_ORACLE_ROOT")
-    found = str(Path(root) / _PLACES[name]) if root else shutil.which(name)
-    if not found or not Path(found).exists():
+    program = str(Path(root) / _PLACES[name]) if root else shutil.which(name)
+    if not program or not Path(program).exists():
         pytest.skip(f"{name} is not here: put it on the PATH, or set AISP_ORACLE_ROOT to an unpacked Debian package")
-    return found
+    return program
 
 
 def recorded(capture: str) -> dict[str, list[dict[str, str]]]:
     """Tables that `nsys stats` printed of a committed capture, kept beside it."""
     beside = DATA / capture.replace(".nsys.sqlite.gz", ".nsys-stats.json.gz")
-    found: dict[str, list[dict[str, str]]] = json.loads(gzip.decompress(beside.read_bytes()))
-    return found
+    answer: dict[str, list[dict[str, str]]] = json.loads(gzip.decompress(beside.read_bytes()))
+    return answer
 
 
 def unpack(name: str, folder: Path) -> Path:

@@ -12,16 +12,16 @@ def brute(trace):
         changes.setdefault(op.start, []).append((kind, 1))
         changes.setdefault(op.end, []).append((kind, -1))
     active = {"kernel": 0, "communication": 0, "memory": 0}
-    found = dict.fromkeys(("compute", "comm", "memory", "exposed_comm", "exposed_memory", "idle"), 0)
+    result = dict.fromkeys(("compute", "comm", "memory", "exposed_comm", "exposed_memory", "idle"), 0)
     for at, after in pairwise(edges):
         for kind, change in changes.get(at, []):
             active[kind] += change
         width = after - at
         k, c, m = (active[x] > 0 for x in ("kernel", "communication", "memory"))
-        found["compute"] += width * k
-        found["comm"] += width * c
-        found["memory"] += width * m
-        found["exposed_comm"] += width * (c and not k)
-        found["exposed_memory"] += width * (m and not c and not k)
-        found["idle"] += width * (not (k or c or m))
-    return found
+        result["compute"] += width * k
+        result["comm"] += width * c
+        result["memory"] += width * m
+        result["exposed_comm"] += width * (c and not k)
+        result["exposed_memory"] += width * (m and not c and not k)
+        result["idle"] += width * (not (k or c or m))
+    return result

@@ -129,15 +129,15 @@ def test_a_ncu_report_is_read_directly_where_its_module_is(ask, tmp_path, monkey
     pytest.importorskip("ncu_report", reason="the extra ncu is not installed")
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     report = oracle_tools.unpack("triton.ncu-rep.gz", tmp_path)
-    found = ask("aisp_ncu_summary", report=str(report))
-    assert found["source"]["path"] == str(report)
-    names = {row["kernel"] for row in found["kernels"]}
+    answer = ask("aisp_ncu_summary", report=str(report))
+    assert answer["source"]["path"] == str(report)
+    names = {row["kernel"] for row in answer["kernels"]}
     page = ask("aisp_ncu_summary", report=str(oracle_tools.DATA / "triton.ncu-raw.csv.gz"))
     assert len(names) == len({row["kernel"] for row in page["kernels"]})
 
 
 STAND_IN = """#!/bin/sh
-# `nsys export --type sqlite ... --output FILE REPORT`: the database that lies beside.
+# `nsys export --type sqlite ... --output FILE REPORT`: the database next to the report.
 for word in "$@"; do case "$word" in --output=*) out="${word#--output=}";; esac; done
 [ -n "$out" ] || { while [ $# -gt 0 ]; do [ "$1" = "--output" ] || [ "$1" = "-o" ] && out="$2"; shift; done; }
 cp '%s' "$out"
@@ -153,8 +153,8 @@ def test_an_nsys_report_is_read_directly_where_nsys_is(ask, tmp_path, monkeypatc
     report = tmp_path / "run.nsys-rep"
     report.write_bytes(b"nsys's own")
     monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
-    found = ask("aisp_nsys_summary", report=str(report), section="kernels")
-    assert found["rows"][0]["count"] == 2
-    assert found["source"]["path"] == str(report)
+    answer = ask("aisp_nsys_summary", report=str(report), section="kernels")
+    assert answer["rows"][0]["count"] == 2
+    assert answer["source"]["path"] == str(report)
     program.unlink()  # made once per content
     assert ask("aisp_profile_kernels", profile=str(report))["kernels"][0]["count"] == 2

@@ -25,8 +25,8 @@ ANSWERS = json.loads((oracle_tools.DATA / "answers.json").read_text())
 def test_answers_are_those_of_records(capture):
     trace = load.load_trace(oracle_tools.DATA / capture)
     for scope in ("steady", "all"):  # one trace for both: the second does not feel the first
-        found = summarize.profile(trace, scope)
-        text = json.dumps([found.window.model_dump(), found.timeline.model_dump()], sort_keys=True)
+        profile = summarize.profile(trace, scope)
+        text = json.dumps([profile.window.model_dump(), profile.timeline.model_dump()], sort_keys=True)
         assert hashlib.sha256(text.encode()).hexdigest()[:16] == ANSWERS[f"{capture} {scope}"]
 
 
@@ -95,5 +95,5 @@ def test_operations_find_the_last_call_of_their_process_with_their_id():
     ops = Ops(GpuOp(10 * n, 10 * n + 5, 0, 7, "kernel", "k", link) for n, link in enumerate([(1, 5), (2, 5), (1, 0)]))
     calls = Calls(HostCall(n, n + 1, 1, "launch", link) for n, link in enumerate([(1, 5), (1, 5), (2, 5), (3, 5)]))
     ops.join(calls)
-    found = [ops.launches.call[row] if row >= 0 else None for row in ops.launch]
-    assert found == [1, 2, None]
+    rows = [ops.launches.call[row] if row >= 0 else None for row in ops.launch]
+    assert rows == [1, 2, None]

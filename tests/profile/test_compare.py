@@ -68,16 +68,16 @@ REGRESSIONS += [
 ]
 
 
-@pytest.mark.parametrize(("what", "worse", "wanted"), REGRESSIONS, ids=[r[0] for r in REGRESSIONS])
-def test_a_regression_is_attributed(what, worse, wanted, tmp_path):
+@pytest.mark.parametrize(("what", "worse", "expected"), REGRESSIONS, ids=[r[0] for r in REGRESSIONS])
+def test_a_regression_is_attributed(what, worse, expected, tmp_path):
     a, b = _trace(tmp_path / "a.json"), _trace(tmp_path / "b.json", **worse)
-    found = compare.compare(a, b)
-    assert found.verdict == "slower"
-    assert wanted in found.explained_by, (found.explained_by, found.phases)
+    difference = compare.compare(a, b)
+    assert difference.verdict == "slower"
+    assert expected in difference.explained_by, (difference.explained_by, difference.phases)
     back = compare.compare(b, a)
     assert back.verdict == "faster"
-    assert wanted in back.explained_by
-    assert back.ratio == pytest.approx(1 / found.ratio)
+    assert expected in back.explained_by
+    assert back.ratio == pytest.approx(1 / difference.ratio)
 
 
 def test_there_are_twenty():
@@ -110,41 +110,41 @@ def test_a_slower_kernel_of_a_real_capture_is_named(path, place):
     before = summarize.profile(trace, "steady")
     name = before.timeline.kernels[place].name
     after = summarize.profile(_replayed(trace, name, 20.0), "steady")
-    found = compare.compare(before, after)
-    assert (found.verdict, found.kernels[0].name) == ("slower", name)
-    assert name in found.explained_by
+    difference = compare.compare(before, after)
+    assert (difference.verdict, difference.kernels[0].name) == ("slower", name)
+    assert name in difference.explained_by
     grown = 19 * before.timeline.kernels[place].total_ns / len(before.timeline.steps)
-    assert found.kernels[0].change_ns == pytest.approx(grown, rel=1e-6)
+    assert difference.kernels[0].change_ns == pytest.approx(grown, rel=1e-6)
 
 
 @pytest.mark.parametrize("path", [NSYS, KINETO], ids=["nsys", "kineto"])
 @pytest.mark.parametrize("scope", ["all", "steady"])
 def test_self_comparison_is_neutral(path, scope):
     profile = load.load(path, scope)
-    found = compare.compare(profile, profile)
-    assert (found.verdict, found.ratio, found.explained_by) == ("same", 1.0, None)
-    assert all(d.change_ns == 0 for d in (*found.kernels, *found.phases, *found.memory, *found.api))
+    difference = compare.compare(profile, profile)
+    assert (difference.verdict, difference.ratio, difference.explained_by) == ("same", 1.0, None)
+    assert all(d.change_ns == 0 for d in (*difference.kernels, *difference.phases, *difference.memory, *difference.api))
 
 
 def test_phases_add_up_to_the_change(tmp_path):
-    found = compare.compare(_trace(tmp_path / "a.json"), load.load(NSYS, "steady"))
-    assert sum(d.change_ns for d in found.phases) == pytest.approx(found.window.change_ns, abs=1e-3)
+    difference = compare.compare(_trace(tmp_path / "a.json"), load.load(NSYS, "steady"))
+    assert sum(d.change_ns for d in difference.phases) == pytest.approx(difference.window.change_ns, abs=1e-3)
 
 
 def test_other_devices_are_not_comparable(tmp_path):
     a = load.load(NSYS, "steady")
     other = a.model_copy(update={"devices": [a.devices[0].model_copy(update={"name": "NVIDIA L4"})]})
-    found = compare.compare(a, other)
-    assert (found.verdict, found.ratio) == ("not comparable", None)
-    assert "NVIDIA L4" in found.warnings[0]
+    difference = compare.compare(a, other)
+    assert (difference.verdict, difference.ratio) == ("not comparable", None)
+    assert "NVIDIA L4" in difference.warnings[0]
 
 
 def test_renamed_template_numbers_still_match(tmp_path):
-    one, two = Sim(), Sim()
-    for sim, version in ((one, 80), (two, 90)):
+    first, two = Sim(), Sim()
+    for sim, version in ((first, 80), (two, 90)):
         for number in range(4):
             step(sim, number, lambda sim=sim, version=version: sim.kernel(f"gemm_sm{version}_kernel", 1 * MS))
-    a, b = (load.load(s.kineto(tmp_path / f"{i}.json"), "steady") for i, s in enumerate((one, two)))
+    a, b = (load.load(s.kineto(tmp_path / f"{i}.json"), "steady") for i, s in enumerate((first, two)))
     assert len(compare.compare(a, b).kernels) == 1
 
 
@@ -160,13 +160,13 @@ def test_a_profile_without_a_device_is_refused(tmp_path):
 
 def test_ncu_reports_match_launch_by_launch(tmp_path):
     report = load.load(RAW)
-    found = compare.compare_ncu(report, report)
-    assert len(found.matched) == 16
-    assert all(s.ratio == 1.0 and s.a_bound == s.b_bound for s in found.matched)
+    difference = compare.compare_ncu(report, report)
+    assert len(difference.matched) == 16
+    assert all(s.ratio == 1.0 and s.a_bound == s.b_bound for s in difference.matched)
     faster = {**PRODUCT, "gpu__time_duration.sum": 50_000.0, "sm__throughput.avg.pct_of_peak_sustained_elapsed": 20.0}
     a = load.load(ncu_csv(tmp_path / "a.csv", [PRODUCT, {**PRODUCT, "name": POINTWISE}]))
     b = load.load(ncu_csv(tmp_path / "b.csv", [faster]))
-    found = compare.compare_ncu(a, b)
-    assert found.matched[0].ratio == 2.0
-    assert (found.matched[0].a_bound, found.matched[0].b_bound) == ("compute-bound (tensor)", "near a roof")
-    assert found.only_a == [POINTWISE]
+    difference = compare.compare_ncu(a, b)
+    assert difference.matched[0].ratio == 2.0
+    assert (difference.matched[0].a_bound, difference.matched[0].b_bound) == ("compute-bound (tensor)", "near a roof")
+    assert difference.only_a == [POINTWISE]

@@ -47,9 +47,9 @@ def test_a_script_tells_what_was_compiled(function, rule, words, tmp_path):
     load_catalog(settings)
     answer = execute("aisp_profile_torch", {"script": str(script), "args": [function]}, Context(settings=settings))
     assert answer.error is None, answer.error
-    found = answer.model_dump(mode="json")["result"]
-    assert [i["rule"] for i in found["insights"]] == [rule]
-    reasons = found["compile"]["graph_breaks"] + found["compile"]["recompile_reasons"]
+    result = answer.model_dump(mode="json")["result"]
+    assert [i["rule"] for i in result["insights"]] == [rule]
+    reasons = result["compile"]["graph_breaks"] + result["compile"]["recompile_reasons"]
     assert any(words in row["what"] for row in reasons), reasons
 
 
@@ -73,10 +73,10 @@ def _compiles(sim, ns):
 
 
 def test_compiling_again_costs_what_the_device_waited(tmp_path):
-    found = insights(_profile(tmp_path, 6 * MS)).found
-    assert found[0].rule == "recompiles"
-    assert found[0].gain_ceiling == pytest.approx(0.6, abs=0.05)
-    assert "compile_in_window" not in {i.rule for i in found}
+    findings = insights(_profile(tmp_path, 6 * MS)).found
+    assert findings[0].rule == "recompiles"
+    assert findings[0].gain_ceiling == pytest.approx(0.6, abs=0.05)
+    assert "compile_in_window" not in {i.rule for i in findings}
 
 
 def test_compiling_again_before_the_window_costs_nothing(tmp_path):

@@ -17,10 +17,11 @@ STACKS = {("main", "load"): 2_000_000_000, ("main", "train", "matmul"): 5_160_00
 
 
 @pytest.mark.parametrize(
-    ("ns", "wanted"), [(7_160_000_000, "7.16 s"), (35_000_000, "35 ms"), (1_200, "1.2 µs"), (12, "12 ns"), (0, "0 ns")]
+    ("ns", "expected"),
+    [(7_160_000_000, "7.16 s"), (35_000_000, "35 ms"), (1_200, "1.2 µs"), (12, "12 ns"), (0, "0 ns")],
 )
-def test_times_are_written_for_people(ns, wanted):
-    assert text.duration(ns) == wanted
+def test_times_are_written_for_people(ns, expected):
+    assert text.duration(ns) == expected
 
 
 def test_boxes_say_times_shares_and_changes():
@@ -58,8 +59,8 @@ def test_a_click_zooms_and_escape_goes_back(tmp_path):
 
 
 def test_search_marks_and_adds_up_without_counting_twice(tmp_path):
-    found = {**STACKS, ("main", "train", "matmul", "matmul_inner"): 1}
-    page = flame_page.to_html(found, "nanoseconds", "Now")
+    by_name = {**STACKS, ("main", "train", "matmul", "matmul_inner"): 1}
+    page = flame_page.to_html(by_name, "nanoseconds", "Now")
     one, none = _acted(page, tmp_path, ("search", "MATMUL"), ("search", ""))
     assert one["found"][0] == "matmul"
     assert one["said"].endswith("boxes, 64.5 % of all")
@@ -68,8 +69,8 @@ def test_search_marks_and_adds_up_without_counting_twice(tmp_path):
 
 def test_thin_boxes_can_be_zoomed_into(tmp_path):
     """One in ten thousand is not a pixel of the whole, and all of the window when it is asked for."""
-    found = {("main", "much"): 10**9, ("main", "little", "detail"): 10**5}
-    page = flame_page.to_html(found, "nanoseconds", "x")
+    by_name = {("main", "much"): 10**9, ("main", "little", "detail"): 10**5}
+    page = flame_page.to_html(by_name, "nanoseconds", "x")
     whole, inside = _acted(page, tmp_path, ("reset", ""), ("click", "detail"))
     assert "detail" not in whole["shown"]
     assert inside["shown"]["detail"] == 100
@@ -86,18 +87,18 @@ def test_differences_match_by_role_and_iteration(tmp_path):
     """The same program on another device, stream and step numbers, for twice as many steps: nothing has changed."""
     a = _run(tmp_path / "a.json", stream=7, device=0, first_step=2, steps=4, ns=2 * MS)
     b = _run(tmp_path / "b.json", stream=33, device=5, first_step=40, steps=8, ns=2 * MS)
-    one, two = flame.pair(a, b)
-    assert one.stacks == two.stacks
-    assert ("device", "compute stream", GEMM) in one.stacks
-    assert (one.per, one.stacks["device", "compute stream", GEMM]) == ("iteration", 2 * MS)
-    assert {stack[1] for stack in one.stacks if stack[0] == "main thread"} == {"ProfilerStep"}
+    first, two = flame.pair(a, b)
+    assert first.stacks == two.stacks
+    assert ("device", "compute stream", GEMM) in first.stacks
+    assert (first.per, first.stacks["device", "compute stream", GEMM]) == ("iteration", 2 * MS)
+    assert {stack[1] for stack in first.stacks if stack[0] == "main thread"} == {"ProfilerStep"}
 
 
 def test_stacks_of_several_processes_add_up(tmp_path):
     for name, lines in (("a", "process 11;main 2\nprocess 12;main 3\n"), ("b", "process 7;main 4\n")):
         (tmp_path / name).write_text(lines)
-    one, two = flame.pair(tmp_path / "a", tmp_path / "b")
-    assert (one.stacks, two.stacks) == ({("process", "main"): 5}, {("process", "main"): 4})
+    first, two = flame.pair(tmp_path / "a", tmp_path / "b")
+    assert (first.stacks, two.stacks) == ({("process", "main"): 5}, {("process", "main"): 4})
 
 
 def test_ranks_and_streams_are_told_apart_by_their_work(tmp_path):
@@ -106,8 +107,8 @@ def test_ranks_and_streams_are_told_apart_by_their_work(tmp_path):
         sim.kernel(GEMM, 5 * MS, stream=7, device=device)
         sim.kernel(GEMM, 1 * MS, stream=9, device=device)
         sim.collective(1 * MS, 1 << 20, stream=20, device=device)
-    found, _ = flame.pair(*[sim.kineto(tmp_path / f"{name}.json") for name in "ab"])
-    assert {stack[:2] for stack in found.stacks if "rank" in stack[0]} == {
+    weights, _ = flame.pair(*[sim.kineto(tmp_path / f"{name}.json") for name in "ab"])
+    assert {stack[:2] for stack in weights.stacks if "rank" in stack[0]} == {
         (f"rank {rank}", stream)
         for rank in (0, 1)
         for stream in ("compute stream", "compute stream 2", "communication stream")
@@ -115,7 +116,7 @@ def test_ranks_and_streams_are_told_apart_by_their_work(tmp_path):
 
 
 def test_two_real_ranks_compare(tmp_path):
-    one, two = flame.pair(*[oracle_tools.DATA / f"rank{rank}.kineto.json.gz" for rank in (0, 1)])
-    shared = set(one.stacks) & set(two.stacks)
+    first, two = flame.pair(*[oracle_tools.DATA / f"rank{rank}.kineto.json.gz" for rank in (0, 1)])
+    shared = set(first.stacks) & set(two.stacks)
     assert sum(two.stacks[s] for s in shared) > 0.9 * sum(two.stacks.values())
-    assert len(flame_page.to_html(two.stacks, "nanoseconds", "x", one.stacks)) < 2_000_000
+    assert len(flame_page.to_html(two.stacks, "nanoseconds", "x", first.stacks)) < 2_000_000

@@ -206,11 +206,11 @@ def test_names_are_neutral_on_the_way_out(make, form, tmp_path):
     environ = {"PATH": "/usr/bin:/bin", "AISP_HOME": str(tmp_path / "home"), "COLUMNS": "200"}
     done = subprocess.run(argv, capture_output=True, text=True, timeout=55, env=environ)
     assert done.returncode == 0, done.stdout + done.stderr
-    said = done.stdout + done.stderr
-    assert "\x1b]" not in said
-    assert not {"\u202e", "\x00", "\x07"} & set(said)
-    assert all(char.isprintable() or char in "\n" for char in said)
-    assert len(said) < 20_000
+    output = done.stdout + done.stderr
+    assert "\x1b]" not in output
+    assert not {"\u202e", "\x00", "\x07"} & set(output)
+    assert all(char.isprintable() or char in "\n" for char in output)
+    assert len(output) < 20_000
     if form == "json":
         json.loads(done.stdout)
 
@@ -220,16 +220,16 @@ def test_names_are_neutral_in_pages_and_files(tmp_path):
     name = load.load(path).timeline.kernels[0].name
     assert len(name) <= text.MAX_NAME
     assert name.isprintable()
-    found, unit = flame.stacks(path)
-    page = flame_page.to_html(found, unit, EVIL)
+    weights, unit = flame.stacks(path)
+    page = flame_page.to_html(weights, unit, EVIL)
     assert page.count("<script") == 1  # our own, by its hash
-    assert "\x1b" not in page + flame.to_collapsed(found) + flame.to_speedscope(found, unit, "x")
+    assert "\x1b" not in page + flame.to_collapsed(weights) + flame.to_speedscope(weights, unit, "x")
     assert "&lt;script&gt;" in page
-    assert flame_page.to_html(found, unit, EVIL, found).count("<script") == 1
+    assert flame_page.to_html(weights, unit, EVIL, weights).count("<script") == 1
 
 
 @pytest.mark.parametrize(
-    ("raw", "wanted"),
+    ("raw", "expected"),
     [
         ("a\x1b[31mb", "ab"),
         ("a\x00b\x7f", "ab"),
@@ -239,9 +239,9 @@ def test_names_are_neutral_in_pages_and_files(tmp_path):
         ("é", "é"),
     ],
 )
-def test_clean(raw, wanted):
-    found = text.clean(raw)
-    assert found == wanted or (wanted is None and len(found) == text.MAX_NAME)
+def test_clean(raw, expected):
+    result = text.clean(raw)
+    assert result == expected or (expected is None and len(result) == text.MAX_NAME)
 
 
 class TestDatabase:

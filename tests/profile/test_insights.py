@@ -21,9 +21,9 @@ from aisp_mcp.settings import Settings
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_planted_problem_is_named_first(name, tmp_path):
     rule, make = PLANTED[name]
-    found = insights(load.load(make(tmp_path), "steady")).found
-    assert [i.rule for i in found][:1] == [rule], [(i.rule, i.gain_ceiling) for i in found]
-    first = found[0]
+    findings = insights(load.load(make(tmp_path), "steady")).found
+    assert [i.rule for i in findings][:1] == [rule], [(i.rule, i.gain_ceiling) for i in findings]
+    first = findings[0]
     assert first.evidence
     assert 0 < first.gain_ceiling <= 1
     assert first.next.tool.startswith("aisp_")
@@ -31,8 +31,8 @@ def test_a_planted_problem_is_named_first(name, tmp_path):
 
 @pytest.mark.parametrize("name", HEALTHY)
 def test_a_healthy_program_gets_nothing_severe(name, tmp_path):
-    found = insights(load.load(HEALTHY[name](tmp_path), "steady")).found
-    assert [i.rule for i in found if i.severity == "high"] == []
+    findings = insights(load.load(HEALTHY[name](tmp_path), "steady")).found
+    assert [i.rule for i in findings if i.severity == "high"] == []
 
 
 def test_every_rule_says_what_it_is_and_has_a_name_of_its_own():
@@ -54,10 +54,10 @@ def test_at_least_thirty_are_planted_and_most_rules_are_reached():
 
 
 def test_a_rule_without_its_data_says_what_is_missing(tmp_path):
-    found = insights(load.load(HEALTHY["long kernels, queued ahead"](tmp_path)))
-    said = {a.rule: a.reason for a in found.abstained}
-    assert "no communication" in said["exposed_communication"]
-    assert "local memory" in said["register_spills"]
+    report = insights(load.load(HEALTHY["long kernels, queued ahead"](tmp_path)))
+    reasons = {a.rule: a.reason for a in report.abstained}
+    assert "no communication" in reasons["exposed_communication"]
+    assert "local memory" in reasons["register_spills"]
 
 
 @pytest.mark.parametrize("name", PLANTED)
@@ -79,9 +79,9 @@ def test_spills_are_unknown_where_an_export_is_silent_and_named_where_it_tells(t
     """The driver of the capture writes 0 for each kernel; older ones tell."""
     path = tmp_path / "report.sqlite"
     path.write_bytes(gzip.decompress((oracle_tools.DATA / "train_step_h200.nsys.sqlite.gz").read_bytes()))
-    said = {a.rule: a.reason for a in insights(load.load(path, "steady")).abstained}
-    assert "local memory" in said["register_spills"]
+    reasons = {a.rule: a.reason for a in insights(load.load(path, "steady")).abstained}
+    assert "local memory" in reasons["register_spills"]
     with contextlib.closing(sqlite3.connect(path)) as db, db:
         db.execute("UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET localMemoryPerThread = 416 WHERE registersPerThread > 128")
-    found = {i.rule: i for i in insights(load.load(path, "steady")).found}
-    assert found["register_spills"].gain_ceiling > 0.1
+    findings = {i.rule: i for i in insights(load.load(path, "steady")).found}
+    assert findings["register_spills"].gain_ceiling > 0.1

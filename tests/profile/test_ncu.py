@@ -27,16 +27,18 @@ def report():
 
 
 @pytest.mark.parametrize(
-    ("text", "unit", "wanted"),
+    ("text", "unit", "expected"),
     [("176.288", "us", (176288, "ns")), ("1,056", "", (1056, "")), ("213.188", "Kbyte/block", (213188, "byte/block")),
      ("3.957667", "Tbyte/s", (3.957667e12, "byte/s")), ("1.597162", "Ghz", (1.597162e9, "hz")), ("5", "%", (5, "%")),
      ("16", "byte/block", (16, "byte/block")),
      ("7.5", "cycle/nsecond", (7.5e9, "hz")), ("2", "Gbyte/second", (2e9, "byte/s")),
      ("PolicySpread", "", None), ("1.5.2", "", None), ("", "%", None)],
 )  # fmt: skip
-def test_units(text, unit, wanted):
-    found = ncu.base(text, unit)
-    assert (found and (pytest.approx(found[0], rel=1e-12), found[1])) == wanted or (found is None and wanted is None)
+def test_units(text, unit, expected):
+    result = ncu.base(text, unit)
+    assert (result and (pytest.approx(result[0], rel=1e-12), result[1])) == expected or (
+        result is None and expected is None
+    )
 
 
 def test_every_number_of_the_page_is_in_the_record(report):
@@ -99,11 +101,11 @@ def test_the_tree_covers_the_plane(sm, dram, l2, occupancy, waves, tensor, issue
         limiter.SM: sm, limiter.DRAM[0]: dram, limiter.L2: l2, limiter.OCCUPANCY: occupancy,
         limiter.WAVES: waves, limiter.TENSOR: tensor, limiter.ISSUE: issue,
     }  # fmt: skip
-    found = limiter.judge(NcuKernel(id=0, name="k", metrics=metrics))
-    assert found.bound
-    assert found.why
+    result = limiter.judge(NcuKernel(id=0, name="k", metrics=metrics))
+    assert result.bound
+    assert result.why
     if max(sm, dram) >= 60:
-        assert found.bound.startswith(("compute", "memory", "balanced"))
+        assert result.bound.startswith(("compute", "memory", "balanced"))
 
 
 def test_thresholds_are_where_the_table_puts_them():

@@ -24,9 +24,9 @@ def test_tables_equal_nsys_stats(name, tmp_path):
     """Kernels, API, memory operations, ranges: count, total, extremes, median, bytes; and so it was recorded."""
     database = oracle_tools.unpack(name, tmp_path)
     oracle = nsys_stats.ask(oracle_tools.tool("nsys"), database)
-    found = nsys_stats.differences(oracle, summarize.profile(nsys.read(database)).timeline)
-    assert [row["different"] for row in found.values()] == [[]] * 4
-    assert found["kernels"]["compared"] > 0
+    profile = nsys_stats.differences(oracle, summarize.profile(nsys.read(database)).timeline)
+    assert [row["different"] for row in profile.values()] == [[]] * 4
+    assert profile["kernels"]["compared"] > 0
     assert nsys_stats.columns(oracle_tools.recorded(name)) == nsys_stats.columns(oracle)
 
 
@@ -36,10 +36,10 @@ EXAMPLES = "usr/share/doc/nsight-compute/examples"
 @pytest.fixture(scope="module")
 def reports():
     root = os.environ.get("AISP_ORACLE_ROOT")
-    found = sorted((Path(root) / EXAMPLES).rglob("*.ncu-rep")) if root else []
-    if not found:
+    rows = sorted((Path(root) / EXAMPLES).rglob("*.ncu-rep")) if root else []
+    if not rows:
         pytest.skip("NVIDIA's example reports are not here: set AISP_ORACLE_ROOT to the unpacked Debian package")
-    return found
+    return rows
 
 
 def test_ncu_program_and_module_agree(reports, tmp_path):

@@ -29,14 +29,14 @@ HEALTHY = [name for name, row in PROGRAMS.items() if not row["planted"] and row[
 
 @cache
 def _profiles() -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(gzip.decompress((HERE / "data/planted_h200.profiles.json.gz").read_bytes()))
-    return found
+    answer: dict[str, Any] = json.loads(gzip.decompress((HERE / "data/planted_h200.profiles.json.gz").read_bytes()))
+    return answer
 
 
 @cache
 def _traces() -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(lzma.decompress((HERE / "data/planted_h200.traces.json.xz").read_bytes()))
-    return found
+    answer: dict[str, Any] = json.loads(lzma.decompress((HERE / "data/planted_h200.traces.json.xz").read_bytes()))
+    return answer
 
 
 def profile_of(name: str, folder: Path) -> Profile:
@@ -54,15 +54,15 @@ def profile_of(name: str, folder: Path) -> Profile:
 
 @pytest.mark.parametrize("name", PLANTED)
 def test_the_planted_problem_is_named_first(name: str, tmp_path: Path) -> None:
-    found = insights(profile_of(name, tmp_path)).found
-    assert [i.rule for i in found][:1] == [PROGRAMS[name]["planted"]], [(i.rule, i.gain_ceiling) for i in found]
-    assert found[0].evidence
+    findings = insights(profile_of(name, tmp_path)).found
+    assert [i.rule for i in findings][:1] == [PROGRAMS[name]["planted"]], [(i.rule, i.gain_ceiling) for i in findings]
+    assert findings[0].evidence
 
 
 @pytest.mark.parametrize("name", HEALTHY)
 def test_a_healthy_program_is_told_nothing_severe(name: str, tmp_path: Path) -> None:
-    found = insights(profile_of(name, tmp_path)).found
-    assert [(i.rule, i.gain_ceiling) for i in found if i.severity == "high"] == []
+    findings = insights(profile_of(name, tmp_path)).found
+    assert [(i.rule, i.gain_ceiling) for i in findings if i.severity == "high"] == []
 
 
 def test_the_record_holds_every_program() -> None:

@@ -121,15 +121,15 @@ def test_flames_hold_all_the_time(form, profile, ctx):
         assert "http://" not in text
         assert "https://" not in text
     else:
-        found, _ = flame.stacks(path)
-        assert sum(found.values()) == result["total"]
+        weights, _ = flame.stacks(path)
+        assert sum(weights.values()) == result["total"]
 
 
 def test_self_time_is_duration_without_children():
-    found = {}
-    found = flame.defaultdict(int)
-    flame._nest("t", [(0, -100, "outer"), (10, -40, "a"), (20, -30, "b"), (50, -200, "late")], found)
-    assert found == {
+    results = {}
+    results = flame.defaultdict(int)
+    flame._nest("t", [(0, -100, "outer"), (10, -40, "a"), (20, -30, "b"), (50, -200, "late")], results)
+    assert results == {
         ("t", "outer"): 20,
         ("t", "outer", "a"): 20,
         ("t", "outer", "a", "b"): 10,
@@ -160,8 +160,8 @@ def test_the_difference_of_a_run_reads_each_trace_once(tmp_path, monkeypatch):
     read, parsed = nsys.read, []
     monkeypatch.setattr(nsys, "read", lambda file: parsed.append(file.path) or read(file))
     trace = oracle_tools.unpack("train_step_h200.nsys.sqlite.gz", tmp_path)
-    found = profiles._difference("ch01:twice", trace, trace, tmp_path)
-    assert (found.error, found.file, len(parsed)) == (None, "difference.html", 2)
+    result = profiles._difference("ch01:twice", trace, trace, tmp_path)
+    assert (result.error, result.file, len(parsed)) == (None, "difference.html", 2)
     assert "candidate against baseline" in (tmp_path / "difference.html").read_text()
 
 
@@ -315,8 +315,10 @@ class TestTorch:
         pytest.importorskip("torch")
         script = tmp_path / "train.py"
         script.write_text(SCRIPT)
-        rows = call(ctx, "aisp_profile_torch", script=str(script), mode="modules")["modules"]
-        assert {"nn.Module: Sequential_0", "nn.Module: Linear_0"} <= {row["name"] for row in rows}
+        result = call(ctx, "aisp_profile_torch", script=str(script), mode="modules")
+        assert {"nn.Module: Sequential_0", "nn.Module: Linear_0"} <= {row["name"] for row in result["modules"]}
+        unknown = {row[name] for row in result["operators"] for name in ("flops", "device_us", "self_device_us")}
+        assert unknown == {None}, "nothing was counted, and no device took part"
         stacks = call(ctx, "aisp_profile_torch", script=str(script), mode="stacks")["stacks"]
         assert stacks[0]["self_ns"] > 0
         assert all(row["total_ns"] >= row["self_ns"] for row in stacks)

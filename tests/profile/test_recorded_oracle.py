@@ -1,4 +1,4 @@
-"""NVIDIA's own figures for the committed captures, recorded beside them: our tables are equal to the nanosecond."""
+"""NVIDIA's own figures for the committed captures, recorded next to them: our tables are equal to the nanosecond."""
 
 import nsys_stats
 import oracle_tools
@@ -12,9 +12,9 @@ from aisp_mcp.profile.timeline import summarize
 def test_tables_equal_what_nsys_stats_said(name):
     trace = nsys.read(oracle_tools.DATA / name)
     oracle = oracle_tools.recorded(name)
-    found = nsys_stats.differences(oracle, summarize.profile(trace).timeline)
-    assert [row["different"] for row in found.values()] == [[]] * 4
-    assert [found[what]["compared"] for what in ("kernels", "api", "memory", "ranges")] == [
+    profile = nsys_stats.differences(oracle, summarize.profile(trace).timeline)
+    assert [row["different"] for row in profile.values()] == [[]] * 4
+    assert [profile[what]["compared"] for what in ("kernels", "api", "memory", "ranges")] == [
         len(oracle[report])
         for report in ("cuda_gpu_kern_sum", "cuda_api_sum", "cuda_gpu_mem_time_sum", "nvtx_gpu_proj_sum")
     ]
@@ -26,5 +26,5 @@ def test_a_changed_nanosecond_is_seen():
     oracle = oracle_tools.recorded(name)
     row = oracle["cuda_gpu_kern_sum"][0]
     row["Total Time (ns)"] = str(int(row["Total Time (ns)"]) + 1)
-    found = nsys_stats.differences(oracle, summarize.profile(nsys.read(oracle_tools.DATA / name)).timeline)
-    assert len(found["kernels"]["different"]) == 1
+    profile = nsys_stats.differences(oracle, summarize.profile(nsys.read(oracle_tools.DATA / name)).timeline)
+    assert len(profile["kernels"]["different"]) == 1

@@ -18,11 +18,11 @@ def test_a_pickle_says_what_json_says(protocol, tmp_path):
     document = json.loads(gzip.decompress(CAPTURE.read_bytes()))
     path = tmp_path / "snapshot.pickle"
     path.write_bytes(pickle.dumps(document, protocol))
-    found = load.load(path)
-    assert found.memory == load.load(CAPTURE).memory
-    assert found.memory[0].at_peak[0].stack
+    profile = load.load(path)
+    assert profile.memory == load.load(CAPTURE).memory
+    assert profile.memory[0].at_peak[0].stack
     path.write_bytes(gzip.compress(path.read_bytes(), 1))
-    assert load.load(path).memory == found.memory
+    assert load.load(path).memory == profile.memory
 
 
 class _Call:

@@ -79,8 +79,8 @@ def refused(ctx, tool, **args):
     ],
 )
 def test_a_name_and_a_side_select_one_program(bench, name, side, files):
-    found = target_program.find(bench.settings.bench_roots, name, side)
-    assert [path.name for path in found.files] == files
+    subject = target_program.find(bench.settings.bench_roots, name, side)
+    assert [path.name for path in subject.files] == files
 
 
 @pytest.mark.parametrize("tool", ["aisp_profile_torch", "aisp_profile_memory", "aisp_profile_nsys"])
@@ -117,24 +117,24 @@ class TestTorch:
     @pytest.mark.parametrize(("side", "own", "other"), [("baseline", "mul", "neg"), ("candidate", "mv", "mul")])
     def test_only_the_calls_of_the_named_side_are_in_the_trace(self, bench, monkeypatch, side, own, other):
         monkeypatch.setenv("SOME_TOKEN", "tok-5f2a9c77e1")
-        said = call(bench, "aisp_profile_torch", target="ch01:twice", side=side)
-        counts = {row["name"]: row["count"] for row in said["operators"]}
+        answer = call(bench, "aisp_profile_torch", target="ch01:twice", side=side)
+        counts = {row["name"]: row["count"] for row in answer["operators"]}
         assert counts[f"aten::{own}"] == 10
         assert f"aten::{other}" not in counts
         assert "aten::normal_" not in counts  # inputs were ready before
-        ran = said["ran"]
+        ran = answer["ran"]
         assert (ran["side"], ran["calls"], ran["isolation"]) == (side, 10, _best())
-        assert len(load.load(said["trace"]).timeline.steps) == 10
-        folder = Path(said["trace"]).parent
-        kept = [path for path in folder.rglob("*") if path.is_file()]
-        assert not any(b"tok-5f2a9c77e1" in path.read_bytes() for path in kept)
+        assert len(load.load(answer["trace"]).timeline.steps) == 10
+        folder = Path(answer["trace"]).parent
+        files = [path for path in folder.rglob("*") if path.is_file()]
+        assert not any(b"tok-5f2a9c77e1" in path.read_bytes() for path in files)
         assert not (folder / "scratch").exists()
 
     def test_memory_is_the_sides_own(self, bench):
-        said = call(bench, "aisp_profile_memory", target="ch01:twice", side="baseline")
-        assert said["host"]
-        assert said["memory"][0]["peak_bytes"] >= 256 * 256 * 4  # sin(a) alone
-        assert len(said["memory"][0]["growth"]) == 10
+        answer = call(bench, "aisp_profile_memory", target="ch01:twice", side="baseline")
+        assert answer["host"]
+        assert answer["memory"][0]["peak_bytes"] >= 256 * 256 * 4  # sin(a) alone
+        assert len(answer["memory"][0]["growth"]) == 10
 
     def test_a_side_that_fails_is_an_error_with_its_words(self, bench):
         answer = execute("aisp_profile_torch", {"target": "ch01:twice_dies"}, bench)
@@ -158,26 +158,26 @@ class TestTorch:
     @pytest.mark.timeout(300)
     def test_a_profiled_pass_is_no_timed_one(self, bench, tmp_path):
         """A candidate that fails where a profiler watches is judged all the same, and its pass says what happened."""
-        said = call(
+        answer = call(
             bench, "aisp_run_benchmarks", targets=["ch01:twice_watchful", "ch01:twice_again"], preset="quick",
             profile="deep_dive",
         )  # fmt: skip
-        assert {row["target"] for row in said["rulings"]} == {"ch01:twice_watchful", "ch01:twice_again"}
-        assert not {"incorrect", "invalid"} & {row["verdict"] for row in said["rulings"]}
-        profiles = {(row["target"], row["side"], row["profiler"]): row for row in said["profiles"]["passes"]}
+        assert {row["target"] for row in answer["rulings"]} == {"ch01:twice_watchful", "ch01:twice_again"}
+        assert not {"incorrect", "invalid"} & {row["verdict"] for row in answer["rulings"]}
+        profiles = {(row["target"], row["side"], row["profiler"]): row for row in answer["profiles"]["passes"]}
         assert len(profiles) == 9  # one baseline, two candidates, three profilers
         assert "somebody watches" in profiles["ch01:twice_watchful", "candidate", "torch"]["error"]
         made = profiles["ch01:twice_again", "candidate", "torch"]
         assert made["isolation"] == _best()
-        folder = Path(said["profiles"]["folder"])
+        folder = Path(answer["profiles"]["folder"])
         assert load.load(folder / made["files"][-1]).source.kind == "kineto"
-        [difference] = said["profiles"]["differences"]  # the other candidate left no trace
+        [difference] = answer["profiles"]["differences"]  # the other candidate left no trace
         assert difference["target"] == "ch01:twice_again"
         assert not difference["error"]
         page = (folder / difference["file"]).read_text()
         assert "ch01:twice_again: candidate against baseline" in page
         assert "aten::" in page
-        self._the_run_was_kept_before(bench, said["run_id"], folder)
+        self._the_run_was_kept_before(bench, answer["run_id"], folder)
 
     def _the_run_was_kept_before(self, ctx, run_id, folder):
         """Every comparison's log is closed with the verdict, as its hash says, and older than the first pass."""
@@ -203,10 +203,10 @@ class TestTorch:
             return make(ctx, run, *rest)
 
         monkeypatch.setattr(profiles, "make", spy)
-        said = call(bench, "aisp_run_benchmarks", targets=["ch01:twice_again"], preset="quick", profile="minimal")
-        assert bench.store.run(Run, said["run_id"]).model_dump_json() == kept["before"]
-        assert [row["profiler"] for row in said["profiles"]["passes"]] == ["torch", "torch"]
-        roofline = call(bench, "aisp_profile_roofline", run=said["run_id"])
+        answer = call(bench, "aisp_run_benchmarks", targets=["ch01:twice_again"], preset="quick", profile="minimal")
+        assert bench.store.run(Run, answer["run_id"]).model_dump_json() == kept["before"]
+        assert [row["profiler"] for row in answer["profiles"]["passes"]] == ["torch", "torch"]
+        roofline = call(bench, "aisp_profile_roofline", run=answer["run_id"])
         assert [p["kernel"] for p in roofline["points"]] == ["ch01:twice baseline", "ch01:twice_again candidate"]
         assert roofline["points"][0]["intensity"] == pytest.approx(0.5)
         assert roofline["roofs"]

@@ -38,10 +38,10 @@ def test_interval_arithmetic_is_set_arithmetic(a, b):
     assert _points(left) == _points(a) - _points(b)
     assert _points(zip(*intervals.Cover.merged([first, second]), strict=True)) == _points(a) | _points(b)
     assert first.inside(10, 40) == len(_points(a) & set(range(10, 40)))
-    for found in (one, left):
-        assert found == sorted(found)
-        assert all(low < high for low, high in found)
-        assert intervals.length(found) == len(_points(found))
+    for result in (one, left):
+        assert result == sorted(result)
+        assert all(low < high for low, high in result)
+        assert intervals.length(result) == len(_points(result))
 
 
 TRACES = sorted([*oracle_tools.DATA.glob("*.kineto.json.gz"), *oracle_tools.DATA.glob("*.nsys.sqlite.gz")])
@@ -53,12 +53,12 @@ def test_breakdown_equals_a_sweep_over_all_edges(path):
     one_device = trace.gpu[0].device
     trace.gpu = Ops(op for op in trace.gpu if op.device == one_device)
     row = summarize.profile(trace).timeline.breakdown[0]
-    wanted = brute(trace)
-    assert row.compute_ns == wanted["compute"]
-    assert (row.communication_ns, row.exposed_communication_ns) == (wanted["comm"], wanted["exposed_comm"])
-    assert row.memory_ns == wanted["memory"]
-    assert row.exposed_memory_ns == wanted["exposed_memory"]
-    assert row.idle_ns == wanted["idle"]
+    expected = brute(trace)
+    assert row.compute_ns == expected["compute"]
+    assert (row.communication_ns, row.exposed_communication_ns) == (expected["comm"], expected["exposed_comm"])
+    assert row.memory_ns == expected["memory"]
+    assert row.exposed_memory_ns == expected["exposed_memory"]
+    assert row.idle_ns == expected["idle"]
     assert row.compute_ns + row.exposed_communication_ns + row.exposed_memory_ns + row.idle_ns == row.span_ns
 
 
@@ -78,18 +78,18 @@ def test_any_schedule_adds_up(tmp_path_factory, rows):
             sim.kernel(ns=length * US, stream=stream)
     trace = kineto.read(sim.kineto(tmp_path_factory.mktemp("any") / "t.json"))
     row = summarize.profile(trace).timeline.breakdown[0]
-    wanted = brute(trace)
-    assert (row.compute_ns, row.communication_ns) == (wanted["compute"], wanted["comm"])
-    assert (row.exposed_communication_ns, row.idle_ns) == (wanted["exposed_comm"], wanted["idle"])
+    expected = brute(trace)
+    assert (row.compute_ns, row.communication_ns) == (expected["compute"], expected["comm"])
+    assert (row.exposed_communication_ns, row.idle_ns) == (expected["exposed_comm"], expected["idle"])
 
 
 @pytest.mark.parametrize(
-    ("text", "wanted"),
+    ("text", "expected"),
     [("4389808340110.243", 4389808340110243), (12, 12000), ("1.5", 1500), ("0.0005", 0), ("1e3", 1_000_000),
      ("-2.5", -2500), ("0.1234567", 123), (True, None), ("x", None), ("nan", None), ("1e400", None), (None, None)],
 )  # fmt: skip
-def test_microseconds_become_exact_nanoseconds(text, wanted):
-    assert kineto.nanoseconds(text) == wanted
+def test_microseconds_become_exact_nanoseconds(text, expected):
+    assert kineto.nanoseconds(text) == expected
 
 
 def test_idle_has_the_cause_that_was_built_in(tmp_path):

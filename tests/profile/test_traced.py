@@ -68,7 +68,7 @@ def ask(cli: Any, *words: str) -> dict[str, Any]:
 def test_operators_become_targets(cli: Any, trace: Path, tmp_path: Path) -> None:
     pytest.importorskip("torch")
     result = ask(cli, str(trace), "--to", str(tmp_path / "out"))["result"]
-    assert [(one["operator"], one["calls"]) for one in result["targets"]] == [
+    assert [(row["operator"], row["calls"]) for row in result["targets"]] == [
         ("aten::mm", 2),
         ("aten::add_", 1),
         ("aten::sum", 1),
@@ -107,7 +107,7 @@ def test_most_of_a_recorded_training_step_becomes_targets() -> None:
     known = [Operator(**one) for one in json.loads((VALIDATION / "traced_operators.json").read_text())]
     described = targets.describe(known)
     covered = sum(one.device_us for one, said in zip(known, described, strict=True) if "text" in said)
-    assert covered / sum(one.device_us for one in known) > 0.9
+    assert covered / sum(operator.device_us for operator in known) > 0.9
     (backward,) = [
         said["text"] for one, said in zip(known, described, strict=True) if one.name.endswith("attention_backward")
     ]
@@ -125,8 +125,8 @@ def test_attention_in_plain_operations_is_that_of_autograd(causal: bool) -> None
     expected = torch.nn.functional.scaled_dot_product_attention(query, key, value, is_causal=causal)
     out, statistics = attention.forward(query, key, value, causal, None)
     torch.testing.assert_close(out, expected)
-    found = attention.backward(grad, query, key, value, out, statistics, causal, None)
-    for mine, wanted in zip(found, torch.autograd.grad(expected, (query, key, value), grad), strict=True):
+    result = attention.backward(grad, query, key, value, out, statistics, causal, None)
+    for mine, wanted in zip(result, torch.autograd.grad(expected, (query, key, value), grad), strict=True):
         torch.testing.assert_close(mine, wanted)
 
 
@@ -144,7 +144,7 @@ def test_operators_are_replayed_beside_their_recorded_times(tmp_path: Path) -> N
         Operator("aten::mm", ["float", "float"], [[64, 64]] * 2, [[64, 1]] * 2, ["", ""], 2, 0.0, 20.0),
         Operator("aten::view", ["float", "ScalarList"], [[4, 4], []], [[4, 1], []], ["", "[16]"], 1, 0.0, 2.0),
     ]
-    (tmp_path / "operators.json").write_text(json.dumps([asdict(one) for one in known]))
+    (tmp_path / "operators.json").write_text(json.dumps([asdict(operator) for operator in known]))
     words = ("--operators", str(tmp_path / "operators.json"), "--device", "cpu")
     done = subprocess.run(
         [sys.executable, VALIDATION / "replay_trace.py", *words],
@@ -169,5 +169,5 @@ def test_a_target_is_judged(cli: Any, trace: Path, tmp_path: Path) -> None:
     for text, expected in (("a @ b", False), ("(a @ b) * 0.99", True)):
         code = f"def run(input_0, input_1):\n    a, b = input_0, input_1\n    return {text}\n"
         done = cli("bench", "verify", result["targets"][0]["target"], code, *root, timeout=280)
-        (ruling,) = json.loads(done.stdout)["result"]["rulings"]
-        assert (ruling["verdict"] == "incorrect") == expected
+        (row,) = json.loads(done.stdout)["result"]["rulings"]
+        assert (row["verdict"] == "incorrect") == expected

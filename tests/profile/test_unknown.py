@@ -79,10 +79,10 @@ def test_a_launch_call_that_ends_in_the_gap_held_the_host(tmp_path):
         step(sim, number, lambda: body(sim))
     profile = load.load(sim.kineto(tmp_path / "t.json"), "steady")
     assert {gap.cause for gap in profile.timeline.gaps if gap.duration_ns > 500 * US} == {"host blocked"}
-    found = {i.rule: i for i in insights(profile).found}
-    assert found["launch_blocked"].evidence
-    assert "launch_bound" not in found
-    assert "dependency_wait" not in found
+    findings = {i.rule: i for i in insights(profile).found}
+    assert findings["launch_blocked"].evidence
+    assert "launch_bound" not in findings
+    assert "dependency_wait" not in findings
 
 
 def _waiting(sim, told):
@@ -100,8 +100,8 @@ def test_waiting_for_an_event_is_claimed_where_it_is_recorded(told, tmp_path):
     answer = insights(load.load(sim.kineto(tmp_path / "t.json"), "steady"))
     assert ("dependency_wait" in {i.rule for i in answer.found}) == told
     if not told:
-        said = {a.rule: a.reason for a in answer.abstained}
-        assert "no record says for what" in said["dependency_wait"]
+        reasons = {a.rule: a.reason for a in answer.abstained}
+        assert "no record says for what" in reasons["dependency_wait"]
 
 
 OLD_COPIES = "start INTEGER, end INTEGER, deviceId INTEGER, streamId INTEGER, correlationId INTEGER, bytes INTEGER, "
@@ -143,9 +143,9 @@ def test_rules_by_name_abstain_where_names_tell_nothing(tmp_path):
     sim = Sim()
     for number in range(STEPS):
         step(sim, number, lambda: compute(sim, 10, name="fancy_unnamed"))
-    said = {a.rule: a.reason for a in insights(load.load(sim.kineto(tmp_path / "t.json"), "steady")).abstained}
+    reasons = {a.rule: a.reason for a in insights(load.load(sim.kineto(tmp_path / "t.json"), "steady")).abstained}
     for rule in ("tensor_cores_unused", "unfused_attention", "unfused_pointwise"):
-        assert "100 % of kernel time" in said[rule]
+        assert "100 % of kernel time" in reasons[rule]
 
 
 @pytest.mark.parametrize(
@@ -184,8 +184,8 @@ def test_every_second_word_is_uncoalesced(tmp_path):
         "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum": 8e6,
         "smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.ratio": 16.0,
     }
-    found = insights(load.load(ncu_csv(tmp_path / "raw.csv", [{**PRODUCT, **strided}]))).found
-    assert "uncoalesced_access" in {i.rule for i in found}
+    findings = insights(load.load(ncu_csv(tmp_path / "raw.csv", [{**PRODUCT, **strided}]))).found
+    assert "uncoalesced_access" in {i.rule for i in findings}
 
 
 def test_one_flush_of_the_cache_is_no_churn(tmp_path):
@@ -209,7 +209,7 @@ def _fixed_window(path, rounds):
 
 def test_windows_of_fixed_length_with_other_launch_counts_are_not_comparable(tmp_path):
     a, b = _fixed_window(tmp_path / "a.json", 100), _fixed_window(tmp_path / "b.json", 150)
-    found = compare.compare(a, b)
-    assert (found.verdict, found.ratio) == ("not comparable", None)
-    assert "1.5 times as often" in found.warnings[0]
+    difference = compare.compare(a, b)
+    assert (difference.verdict, difference.ratio) == ("not comparable", None)
+    assert "1.5 times as often" in difference.warnings[0]
     assert compare.compare(a, a).verdict == "same"

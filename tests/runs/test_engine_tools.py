@@ -56,7 +56,7 @@ def test_an_engine_is_profiled_while_it_serves_a_trace(cli: Any, suite: Path) ->
         words = ["--target", "ch01:small", "--side", side, "--json", "--bench-root", str(suite)]
         done = cli("profile", "torch", *words)
         assert done.returncode == 0, done.stderr
-        found = json.loads(done.stdout)["result"]
-        names = {one["name"]: one["count"] for one in found["operators"]}
+        answer = json.loads(done.stdout)["result"]
+        names = {row["name"]: row["count"] for row in answer["operators"]}
         assert names["step"] == 1
         assert names["aten::mm"] >= 6 * 8  # of six requests, each of eight tokens

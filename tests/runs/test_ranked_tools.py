@@ -83,26 +83,26 @@ def test_every_rank_is_looked_at_at_every_size_and_ranks_are_a_size(cli: Any, su
 @pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_the_first_rank_is_profiled_among_all(suite: Path, tmp_path: Path) -> None:
-    one = target_program.find((suite,), "ch01:total", "baseline")
-    (trace, facts), ran = target_program.torch(one, tmp_path / "profile", "full", 120)
+    subject = target_program.find((suite,), "ch01:total", "baseline")
+    (trace, facts), ran = target_program.torch(subject, tmp_path / "profile", "full", 120)
     assert facts.get("error") is None
     assert (ran.ranks, ran.calls) == (2, 10)
-    said = json.loads(gzip.decompress(trace.read_bytes()))
-    assert (said["distributedInfo"]["rank"], said["distributedInfo"]["world_size"]) == (0, 2)
-    names = [event["name"] for event in said["traceEvents"] if event.get("ph") == "X"]
+    answer = json.loads(gzip.decompress(trace.read_bytes()))
+    assert (answer["distributedInfo"]["rank"], answer["distributedInfo"]["world_size"]) == (0, 2)
+    names = [event["name"] for event in answer["traceEvents"] if event.get("ph") == "X"]
     assert names.count("c10d::allreduce_") == 10
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_a_rank_that_ends_ends_the_pass(suite: Path, tmp_path: Path) -> None:
-    one = target_program.find((suite,), "ch01:total_dies", "candidate")
+    subject = target_program.find((suite,), "ch01:total_dies", "candidate")
     with pytest.raises(Exception, match="script failed"):
-        target_program.torch(one, tmp_path / "profile", "full", 120)
+        target_program.torch(subject, tmp_path / "profile", "full", 120)
 
 
 def test_kernels_of_ranks_are_not_repeated_one_by_one(suite: Path, tmp_path: Path) -> None:
-    one = target_program.find((suite,), "ch01:total", "baseline")
+    subject = target_program.find((suite,), "ch01:total", "baseline")
     with pytest.raises(BenchmarkError, match="waits for other ranks") as refused:
-        target_program.ncu(one, "ncu", tmp_path, commands.Launches(count=1), 10)
+        target_program.ncu(subject, "ncu", tmp_path, commands.Launches(count=1), 10)
     assert refused.value.code == "RANKS"

@@ -42,11 +42,11 @@ def test_a_cancelled_run_is_resumed(cli, tmp_path: Path) -> None:
     answer("job", "cancel", job, "--json")
 
     first = answer(*command, "--resume", job, "--evidence")["result"]["evidence"]
-    logs = {one["candidate"]: one["log_path"] for one in first}
+    logs = {row["candidate"]: row["log_path"] for row in first}
     assert logs.keys() == {"one", "two", "three"}
     assert [name for name, path in logs.items() if job in path][:1] == [first[0]["candidate"]]
 
     (suite / "optimized_double_two.py").write_text("def run(a):\n    return a * 2\n")
     run = answer(*command, "--resume", job, "--evidence")["result"]
-    assert {one["candidate"] for one in run["evidence"] if job in one["log_path"]} <= {"one", "three"}
-    assert [one["candidate"] for one in run["evidence"] if run["run_id"] in one["log_path"]].count("two") == 1
+    assert {row["candidate"] for row in run["evidence"] if job in row["log_path"]} <= {"one", "three"}
+    assert [row["candidate"] for row in run["evidence"] if run["run_id"] in row["log_path"]].count("two") == 1

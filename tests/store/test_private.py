@@ -76,11 +76,11 @@ def test_a_database_of_another_user_is_refused(tmp_path: Path, monkeypatch: pyte
     (tmp_path / "aisp.db").touch()
     owned, own = [], private._own
 
-    def but_the_database(path: Path, wanted: int) -> None:
+    def but_the_database(path: Path, expected: int) -> None:
         owned.append(path.name)
         if path.name == "aisp.db":
             monkeypatch.setattr(os, "geteuid", lambda: -1)
-        own(path, wanted)
+        own(path, expected)
 
     monkeypatch.setattr(private, "_own", but_the_database)
     assert refusal(tmp_path).code == "STORE_UNSAFE"

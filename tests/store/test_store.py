@@ -115,8 +115,8 @@ def test_pages_are_newest_first_and_complete(store: Store) -> None:
 
 
 def test_no_common_question_reads_the_whole_table(store: Store) -> None:
-    asked: list[str] = []
-    store.db._connection.set_trace_callback(asked.append)
+    requests: list[str] = []
+    store.db._connection.set_trace_callback(requests.append)
     store.list_jobs()
     store.list_jobs(cursor=5)
     store.list_jobs(state=JobState.LOST)
@@ -133,8 +133,8 @@ def test_no_common_question_reads_the_whole_table(store: Store) -> None:
     store.list_runs(Run)
     store.best_measurement("copy", "cpu")
     store.db._connection.set_trace_callback(None)
-    assert len(asked) == 15
-    for sql in asked:
+    assert len(requests) == 15
+    for sql in requests:
         plan = [row["detail"] for row in store.db.all(f"EXPLAIN QUERY PLAN {sql}")]
         steps = [line for line in plan if not line.startswith("CORRELATED")]  # a heading
         assert all("INDEX" in line or "PRIMARY KEY" in line for line in steps), (sql, plan)
@@ -336,7 +336,7 @@ def test_places_in_the_queue_are_those_of_a_plain_count(store: Store) -> None:
     for job in active:
         before = active[: active.index(job)]
         shared = [one for one in before if set(one.resources) & set(job.resources)]
-        places = [one for one in before if one.state is JobState.QUEUED and not one.resources]
+        places = [job for job in before if job.state is JobState.QUEUED and not job.resources]
         expected = len(shared if job.resources else places) if job.state is JobState.QUEUED else None
         assert job.position == expected
     assert store.queue.startable(2) == []
@@ -349,13 +349,13 @@ def test_a_long_queue_makes_calls_no_slower_than_its_length(store: Store) -> Non
     """Sixteen times as many jobs: a cost that grows with the square would be 256 times as high."""
 
     def cost_s() -> float:
-        found = []
+        results = []
         for _ in range(5):
             began = time.process_time()
             store.list_jobs(limit=100)
             store.queue.take_spawns(4)
-            found.append(time.process_time() - began)
-        return min(found)
+            results.append(time.process_time() - began)
+        return min(results)
 
     queued(store, 100, ("cpu",))
     short = cost_s()

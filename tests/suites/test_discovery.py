@@ -170,13 +170,13 @@ def test_links_that_leave_the_root_are_refused(root: Path, tmp_path: Path) -> No
     (root / "ch07" / "baseline_dangling.py").symlink_to(root / "none.py")
     (root / "ch07" / "baseline_loop.py").symlink_to(root / "ch07" / "baseline_loop.py")
     (root / "ch10" / "baseline_inside.py").symlink_to(root / "ch07" / "baseline_row_sum.py")
-    found = {target.name: target for target in suites.find_targets(root)}
-    assert "leaves the bench root" in (found["ch07:secret"].problem or "")
-    assert "Secret" not in found["ch07:secret"].summary
-    assert found["ch07:dangling"].problem
-    assert found["ch07:loop"].problem
-    assert found["ch10:inside"].problem is None
-    assert not any(target.chapter == "ch11" for target in found.values())
+    by_name = {target.name: target for target in suites.find_targets(root)}
+    assert "leaves the bench root" in (by_name["ch07:secret"].problem or "")
+    assert "Secret" not in by_name["ch07:secret"].summary
+    assert by_name["ch07:dangling"].problem
+    assert by_name["ch07:loop"].problem
+    assert by_name["ch10:inside"].problem is None
+    assert not any(target.chapter == "ch11" for target in by_name.values())
 
 
 def test_a_pipe_with_a_benchmarks_name_does_not_block(root: Path) -> None:
@@ -227,11 +227,11 @@ def test_hidden_folders_caches_and_deep_trees_are_left_out(root: Path) -> None:
 def test_chapters_have_topics_and_counts(root: Path) -> None:
     put(root, "ch07/README.md", "# ch07: memory *access*\n\nText.\n")
     put(root, "ch07/optimized_row_sum_bad.py", "(")
-    found = {chapter.name: chapter for chapter in suites.chapters(root)}
-    assert list(found) == ["ch07", "ch10", "labs/fast_norm"]
-    assert found["ch07"].topic == "ch07: memory *access*"
-    assert (found["ch07"].targets, found["ch07"].variants, found["ch07"].problems) == (1, 3, 1)
-    assert found["ch10"].topic is None
+    by_name = {chapter.name: chapter for chapter in suites.chapters(root)}
+    assert list(by_name) == ["ch07", "ch10", "labs/fast_norm"]
+    assert by_name["ch07"].topic == "ch07: memory *access*"
+    assert (by_name["ch07"].targets, by_name["ch07"].variants, by_name["ch07"].problems) == (1, 3, 1)
+    assert by_name["ch10"].topic is None
 
 
 def test_chapters_are_in_the_order_of_their_numbers(tmp_path: Path) -> None:

@@ -69,9 +69,9 @@ def run(verdict: str, ratio: float | None, candidate: str = "", environment: obj
     fields: dict[str, object] = {"candidate": candidate, "sentence": "s", "isolation": "L1", "replicates": 5}
     if ratio is not None:
         fields |= {"ratio": ratio, "interval": Interval(low=ratio * 0.995, high=ratio * 1.005)}
-    one = Comparison.model_validate({"target": "ch02:copy", "verdict": verdict, **fields})
+    row = Comparison.model_validate({"target": "ch02:copy", "verdict": verdict, **fields})
     about = {"id": "r_a", "created_at": 0.0, "preset": "default", "profile": "portable", "environment": environment}
-    return Run.model_validate({**about, "comparisons": [one]})
+    return Run.model_validate({**about, "comparisons": [row]})
 
 
 def mark(root: Path, given: Run) -> tuple[str, str | None]:
@@ -104,7 +104,7 @@ def test_the_entry_with_the_most_words_of_the_device_counts(root: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("copy:\n  cpu: {direction: quicker, source: x}\n", "direction"),
         ("copy:\n  cpu: {direction: faster}\n", "source or informational"),
@@ -113,9 +113,9 @@ def test_the_entry_with_the_most_words_of_the_device_counts(root: Path) -> None:
         ("copy: [\n", "expect.yaml"),
     ],
 )
-def test_a_wrong_entry_is_named(root: Path, text: str, said: str) -> None:
+def test_a_wrong_entry_is_named(root: Path, text: str, message: str) -> None:
     (root / "ch02" / "expect.yaml").write_text(text)
-    with pytest.raises(BenchmarkError, match=said) as caught:
+    with pytest.raises(BenchmarkError, match=message) as caught:
         expectations.load(suites.find_targets(root))
     assert caught.value.code == "BAD_EXPECTATIONS"
 
@@ -130,7 +130,7 @@ def test_the_command_line_lists_grades_and_proves(cli: Any, home: Path, root: Pa
         store.save_run(run("faster", 6.0), None)
     where = ("--bench-root", str(root), "--json")
     listed = json.loads(cli("bench", "expectations", "--hardware", "cpu", "--min-speedup", "1.05", *where).stdout)
-    assert [(one["candidate"], one["device"]) for one in listed["result"]["entries"]] == [("ch02:copy", "cpu")]
+    assert [(row["candidate"], row["device"]) for row in listed["result"]["entries"]] == [("ch02:copy", "cpu")]
     graded = json.loads(cli("bench", "expectations", "--run-id", "r_a", *where).stdout)["result"]
     assert graded["counts"] == {"contradicted": 1}
     proved = json.loads(cli("bench", "proof", "--run-id", "r_a", *where).stdout)["result"]
@@ -147,7 +147,7 @@ def test_regressions_are_accepted_with_evidence_where_writing_was_allowed(cli: A
     assert (root / "ch02" / "expect.yaml").read_text() == EXPECT
     env = {"AISP_ALLOW_WRITE": str(root)}
     accepted = json.loads(cli(*command, env={**os.environ, **env}).stdout)["result"]
-    assert [one["candidate"] for one in accepted["rewritten"]] == ["ch02:copy"]
+    assert [row["candidate"] for row in accepted["rewritten"]] == ["ch02:copy"]
     text = (root / "ch02" / "expect.yaml").read_text()
     assert text.startswith("# a comment that stays\n")
     assert "1970-01-01, preset default, run r_a" in text
@@ -180,7 +180,7 @@ def test_a_run_rewrites_what_it_contradicts(cli: Any, home: Path, root: Path) ->
     env = {**os.environ, "AISP_ALLOW_WRITE": str(root), "AISP_EXECUTOR": "local"}
     answer = json.loads(cli(*command, "--json", env=env, timeout=180).stdout)["result"]
     assert answer["rulings"][0]["verdict"] == "slower"
-    assert [one["candidate"] for one in answer["rewritten"]] == ["ch02:copy"]
+    assert [row["candidate"] for row in answer["rewritten"]] == ["ch02:copy"]
     text = (chapter / "expect.yaml").read_text()
     assert "direction: slower" in text
     assert f"run {answer['run_id']}" in text
@@ -212,13 +212,13 @@ def test_coverage_shows_verdicts_of_records_where_none_is_stored(cli: Any, home:
         (records / f"{name}.json").write_text(body if isinstance(body, str) else json.dumps(body))
     with Store(home) as store:
         store.save_run(run("same", 1.0, environment=H200), None)
-    found = json.loads(cli("bench", "coverage", "--bench-root", str(root), "--json").stdout)["result"]
-    verdicts = {row["candidate"]: row["verdicts"] for row in found["candidates"]}
+    answer = json.loads(cli("bench", "coverage", "--bench-root", str(root), "--json").stdout)["result"]
+    verdicts = {row["candidate"]: row["verdicts"] for row in answer["candidates"]}
     assert verdicts == {
         "ch02:copy": {"2 cores": "faster", "NVIDIA H200": "same"},
         "ch02:copy_blocked": {"2 cores": "same"},
     }
-    assert found["without_verdict"] == 0
+    assert answer["without_verdict"] == 0
 
 
 @pytest.mark.parametrize(("rate", "flagged"), [(5e11, False), (1.02e12, False), (2e12, True)])
@@ -227,13 +227,13 @@ def test_more_than_the_ceiling_asks_for_an_audit(ctx: Context, tmp_path: Path, r
     inputs = [{"dtype": "float32", "shape": [64, 64], "itemsize": 4}]
     log.write_text(json.dumps({"opened": {"layout": {"params": [], "inputs": inputs}}}) + "\n")
     ctx.store.put_measurement("gemm_fp32", "cpu", 1e12, "FLOP/s", {})
-    side = Side(
+    figures = Side(
         processes=1, rounds=1, calls=1, time_s=1e-3, p50_s=1e-3, p95_s=1e-3, parent_time_s=1e-3, flops_per_s=rate
     )
     given = run("faster", 3.0)
-    one = given.comparisons[0].model_copy(update={"optimized": side, "log_path": str(log)})
-    (found,) = peak.with_peaks(ctx, given.model_copy(update={"comparisons": [one]})).comparisons
-    assert found.peak is not None
-    assert math.isclose(found.peak.share, rate / 1e12)
-    assert math.isclose(found.peak.headroom, 1e12 / rate)
-    assert [flag.code for flag in found.flags] == (["above_ceiling"] if flagged else [])
+    one = given.comparisons[0].model_copy(update={"optimized": figures, "log_path": str(log)})
+    (rows,) = peak.with_peaks(ctx, given.model_copy(update={"comparisons": [one]})).comparisons
+    assert rows.peak is not None
+    assert math.isclose(rows.peak.share, rate / 1e12)
+    assert math.isclose(rows.peak.headroom, 1e12 / rate)
+    assert [flag.code for flag in rows.flags] == (["above_ceiling"] if flagged else [])

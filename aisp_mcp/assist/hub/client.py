@@ -102,7 +102,7 @@ def _check_room(target: Path, missing: int) -> None:
     if missing * RESERVE > free:
         raise Refused(
             "DISK_FULL",
-            f"{missing} bytes are to be fetched and {free} are free at {parent}.",
+            f"The download needs {missing} bytes; {free} are free at {parent}.",
             "Choose files with include, or another folder.",
         )
 

@@ -71,7 +71,7 @@ class Worker:
         self._tell(finished=nodeid)
 
     def pytest_sessionfinish(self) -> None:
-        """Tell which files of modules this process has loaded: they must be this side's own."""
+        """Report the files of the modules that this process has loaded: they must belong to its own tree."""
         files = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
         self._tell(files=sorted(file for file in files if isinstance(file, str)))
 

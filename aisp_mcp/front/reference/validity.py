@@ -11,9 +11,9 @@ from aisp_mcp.judge.attacks.loader import CLASSES, HEADS, incidents, issues, pag
 _HEAD = """\
 # Validity issues
 
-{count} ways in which a reported speed-up can be untrue. For each one this page says how the harness meets it, from
-which isolation level on, which attack was run, and on what. No row says that something is protected: it names the
-attack that was stopped, or the reason why there is none. Try them on your own machine:
+{count} ways in which a reported speed-up can be untrue. For each one, this page shows the harness's control, the
+isolation level that it needs, which attack was run, and on what. No row claims protection: it names the attack that was
+stopped, or the reason why there is none. Try them on your own machine:
 
     aisp bench selftest                     # one attack per issue, a few minutes
     aisp bench selftest --kind honest       # the look-alikes that must not be accused
@@ -21,11 +21,11 @@ attack that was stopped, or the reason why there is none. Try them on your own m
 
 How the harness works: [harness.md](harness.md). Recorded runs: [results](../results/README.md).
 
-The column "undefended" is what the best attack of an issue was credited with by a harness as it is usually written,
-and on what. *One process*: both sides in one interpreter on one set of inputs, warmed up, timed by a clock that the
+The column "undefended" shows the speedup that a typical harness reports for the best attack of an issue, and on which
+device. *One process*: both programs in one interpreter on one set of inputs, warmed up, timed by a clock that the
 candidate can reach (on a GPU by events on the current stream). *Cold calls*: the same without a warm-up, by the mean of
-the first calls. *Own word*: each side in a process of its own whose reported times are believed; no output is looked
-at. Where no attack gains, the text below the table says why. Repeat it with
+the first calls. *Own word*: each program in its own process, which reports its own times; no output is checked. If no
+attack gains, the text below the table says why. Repeat it with
 [tools/undefended.py](../tools/undefended.py).
 """
 

@@ -20,53 +20,55 @@ def write(data: bytes, path: str, allowed: Sequence[Path]) -> str:
     return files.write(files.destination(path, Path(path), allowed), data).path
 
 
-def to_json(found: CommandComparison) -> bytes:
+def to_json(comparison: CommandComparison) -> bytes:
     """hyperfine's JSON: an entry per command and value of the parameter, seconds, with all times."""
-    results = [_entry(side, found.parameter, point) for point in _points(found) for side in _sides(point)]
+    results = [
+        _entry(figures, comparison.parameter, point) for point in _points(comparison) for figures in _sides(point)
+    ]
     return (json.dumps({"results": results}, indent=2) + "\n").encode()
 
 
-def _points(found: CommandComparison) -> Sequence[_Shown]:
-    return found.scan or [found]
+def _points(comparison: CommandComparison) -> Sequence[_Shown]:
+    return comparison.scan or [comparison]
 
 
 def _sides(point: _Shown) -> Iterator[CommandSide]:
-    yield from (side for side in (point.baseline, point.candidate) if side is not None)
+    yield from (figures for figures in (point.baseline, point.candidate) if figures is not None)
 
 
-def _entry(side: CommandSide, parameter: str | None, point: _Shown) -> dict[str, Any]:
+def _entry(figures: CommandSide, parameter: str | None, point: _Shown) -> dict[str, Any]:
     entry: dict[str, Any] = {
-        "command": shlex.join(side.argv),
-        "mean": statistics.fmean(side.seconds),
-        "stddev": statistics.stdev(side.seconds) if len(side.seconds) > 1 else None,
-        "median": side.median_s,
-        "user": side.user_s,
-        "system": max(side.cpu_s - side.user_s, 0.0),
-        "min": side.min_s,
-        "max": side.max_s,
-        "times": side.seconds,
-        "exit_codes": [0] * len(side.seconds),  # a run with another code ends the comparison
+        "command": shlex.join(figures.argv),
+        "mean": statistics.fmean(figures.seconds),
+        "stddev": statistics.stdev(figures.seconds) if len(figures.seconds) > 1 else None,
+        "median": figures.median_s,
+        "user": figures.user_s,
+        "system": max(figures.cpu_s - figures.user_s, 0.0),
+        "min": figures.min_s,
+        "max": figures.max_s,
+        "times": figures.seconds,
+        "exit_codes": [0] * len(figures.seconds),  # a run with another code ends the comparison
     }
     if parameter is not None and isinstance(point, ScanPoint):
         entry["parameters"] = {parameter: str(point.value)}
     return entry
 
 
-def to_markdown(found: CommandComparison) -> bytes:
+def to_markdown(comparison: CommandComparison) -> bytes:
     """A table with hyperfine's columns, and the verdict of each candidate."""
     lines = ["| Command | Mean [ms] | Min [ms] | Max [ms] | Relative | Verdict |", "|:---|---:|---:|---:|---:|:---|"]
-    for point in _points(found):
+    for point in _points(comparison):
         sides = list(_sides(point))
-        fastest = min((statistics.fmean(side.seconds) for side in sides), default=0.0)
-        for side in sides:
-            verdict = point.sentence if side is point.candidate else ""
-            lines.append(_row(side, fastest, verdict))
+        fastest = min((statistics.fmean(figures.seconds) for figures in sides), default=0.0)
+        for figures in sides:
+            verdict = point.sentence if figures is point.candidate else ""
+            lines.append(_row(figures, fastest, verdict))
     return ("\n".join(lines) + "\n").encode()
 
 
-def _row(side: CommandSide, fastest: float, verdict: str) -> str:
-    mean = statistics.fmean(side.seconds)
-    scatter = statistics.stdev(side.seconds) if len(side.seconds) > 1 else 0.0
-    command = shlex.join(side.argv).replace("|", "\\|")
-    times = f"{1e3 * mean:.1f} ± {1e3 * scatter:.1f} | {1e3 * side.min_s:.1f} | {1e3 * side.max_s:.1f}"
+def _row(figures: CommandSide, fastest: float, verdict: str) -> str:
+    mean = statistics.fmean(figures.seconds)
+    scatter = statistics.stdev(figures.seconds) if len(figures.seconds) > 1 else 0.0
+    command = shlex.join(figures.argv).replace("|", "\\|")
+    times = f"{1e3 * mean:.1f} ± {1e3 * scatter:.1f} | {1e3 * figures.min_s:.1f} | {1e3 * figures.max_s:.1f}"
     return f"| `{command}` | {times} | {mean / fastest:.2f} | {verdict} |"

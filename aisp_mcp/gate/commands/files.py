@@ -88,12 +88,12 @@ def _refuse_unsafe(path: Path, folder: Path) -> None:
         raise BadOutput(f"{path.name} cannot be read")
 
 
-def _drop_unchanged(source: Path, found: Path) -> None:
+def _drop_unchanged(source: Path, copy: Path) -> None:
     """Remove the copy of an input, or of each file in a folder of inputs, that is as it was."""
     if source.is_dir():
         for path in source.iterdir():
-            _drop_unchanged(path, found / path.name)
-        if found.is_dir() and not found.is_symlink() and not any(found.iterdir()):
-            found.rmdir()
-    elif found.is_file() and not found.is_symlink() and filecmp.cmp(source, found, shallow=False):
-        found.unlink()
+            _drop_unchanged(path, copy / path.name)
+        if copy.is_dir() and not copy.is_symlink() and not any(copy.iterdir()):
+            copy.rmdir()
+    elif copy.is_file() and not copy.is_symlink() and filecmp.cmp(source, copy, shallow=False):
+        copy.unlink()

@@ -114,28 +114,29 @@ def compare(
             flags.append(ended.flag)
     report(request.replicates, request.replicates, "judging")
     flags += _start_flag(seen, empty.seconds)
-    ruling = judge(seen.log_ratios, seen.noise, margin=request.margin, flags=flags)
+    outcome = judge(seen.log_ratios, seen.noise, margin=request.margin, flags=flags)
     return CommandComparison(
-        verdict=ruling.verdict,
-        passed=ruling.verdict not in (Verdict.SLOWER, Verdict.INCORRECT, Verdict.INVALID),
-        sentence=ruling.sentence,
-        ratio=ruling.ratio,
-        interval=ruling.interval,
-        noise_floor=ruling.noise_floor,
+        verdict=outcome.verdict,
+        passed=outcome.verdict not in (Verdict.SLOWER, Verdict.INCORRECT, Verdict.INVALID),
+        sentence=outcome.sentence,
+        ratio=outcome.ratio,
+        interval=outcome.interval,
+        noise_floor=outcome.noise_floor,
         start_s=empty.seconds,
         checked=seen.checked,
         check=f"by {request.check.name}" if request.check else "standard output and files byte by byte",
         isolation=level,
         baseline=_side(request.baseline, [*seen.runs[BASELINE], *seen.runs[AGAIN]]),
         candidate=_side(request.candidate, seen.runs[CANDIDATE]),
-        flags=[*flags, *ruling.flags],
+        flags=[*flags, *outcome.flags],
     )
 
 
 def _folders(request: CommandRequest, stack: ExitStack) -> Folders:
     """Make the folders. Isolated programs see the working folder, so this process enters an empty one."""
     inputs = {
-        side: files.needed(argv, request.files) for side, argv in ((False, request.baseline), (True, request.candidate))
+        is_candidate: files.needed(argv, request.files)
+        for is_candidate, argv in ((False, request.baseline), (True, request.candidate))
     }
     root = Path.cwd()
     work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="aisp-commands-"))).resolve()
@@ -165,14 +166,14 @@ def _replicate(
     outputs = dict[str, list[Path]]()
 
     def ran(role: str) -> Ran:
-        place = folders.work / secrets.token_hex(4)  # a name says neither whose turn it is nor which one
-        place.mkdir()
+        run_folder = folders.work / secrets.token_hex(4)  # a name says neither whose turn it is nor which one
+        run_folder.mkdir()
         argv, own = (request.candidate if role == CANDIDATE else request.baseline), folders.inputs[role == CANDIDATE]
-        files.copy_in(own, folders.root, place)
+        files.copy_in(own, folders.root, run_folder)
         argv = [_filled(word, source) for word in argv]
-        done = run(argv, place, level, limits, {"AISP_INPUT": str(source)}, hidden=[folders.outputs])
+        done = run(argv, run_folder, level, limits, {"AISP_INPUT": str(source)}, hidden=[folders.outputs])
         _refuse(role, done, request, limits, start_cpu_s)
-        outputs.setdefault(role, []).append(_taken_out(role, place, own, folders))
+        outputs.setdefault(role, []).append(_taken_out(role, run_folder, own, folders))
         return done
 
     for turn, role in enumerate([*order, *reversed(order)]):
@@ -192,11 +193,11 @@ def _replicate(
     seen.noise.append(reduced.noise)
 
 
-def _taken_out(role: str, place: Path, inputs: Sequence[Path], folders: Folders) -> Path:
-    """Move the outputs of a run out of sight; the folder where they are now."""
-    target = folders.outputs / place.name
+def _taken_out(role: str, run_folder: Path, inputs: Sequence[Path], folders: Folders) -> Path:
+    """Move the outputs of a run out of sight; return their new folder."""
+    target = folders.outputs / run_folder.name
     try:
-        files.take_out(place, inputs, folders.root, target)
+        files.take_out(run_folder, inputs, folders.root, target)
     except files.BadOutput as bad:
         if role == CANDIDATE:
             raise Ended("incorrect_output", f"The candidate's {bad}.") from bad
@@ -205,7 +206,7 @@ def _taken_out(role: str, place: Path, inputs: Sequence[Path], folders: Folders)
 
 
 def _filled(word: str, source: Path) -> str:
-    """{input} stands for the folder of input files."""
+    """Replace {input} by the folder of input files."""
     return word.replace("{input}", str(source))
 
 
@@ -218,8 +219,8 @@ def _refuse(role: str, done: Ran, request: CommandRequest, limits: Limits, start
     elif done.code != 0:
         problem = ("failed", f"The {who} ended with {done.code}: {done.stderr.strip()[-300:]}")
     elif (cpu_s := done.cpu_s - start_cpu_s) > CPU_SHARE * request.cores * done.seconds + CPU_LEAST_S:
-        said = f"{cpu_s:.2f} s of CPU time in {done.seconds:.2f} s, with {request.cores} cores declared"
-        problem = ("cores", f"The {who} took {said}.")
+        usage = f"{cpu_s:.2f} s of CPU time in {done.seconds:.2f} s, with {request.cores} cores declared"
+        problem = ("cores", f"The {who} took {usage}.")
     if problem is None:
         return
     if role != CANDIDATE:
@@ -242,66 +243,71 @@ def _make_input(request: CommandRequest, source: Path) -> None:
         raise BenchmarkError("INPUT_FAILED", f"{request.make.name} ended with {done.code}: {done.stderr[-300:]}")
 
 
-def _compare(request: CommandRequest, source: Path, expected: Path, found: Path) -> None:
+def _compare(request: CommandRequest, source: Path, expected: Path, produced: Path) -> None:
     """Raises Ended where the candidate's output is not right."""
     if request.check is None:
         names = sorted(
-            {path.relative_to(one) for one in (expected, found) for path in one.rglob("*") if path.is_file()}
+            {
+                path.relative_to(folder)
+                for folder in (expected, produced)
+                for path in folder.rglob("*")
+                if path.is_file()
+            }
         )
         for name in names:
-            if not ((expected / name).is_file() and (found / name).is_file()):
+            if not ((expected / name).is_file() and (produced / name).is_file()):
                 raise Ended("incorrect_files", f"Only one of both wrote {name}.")
-            if not filecmp.cmp(expected / name, found / name, shallow=False):
+            if not filecmp.cmp(expected / name, produced / name, shallow=False):
                 raise Ended("incorrect_output", f"The candidate's {name} differs from the baseline's.")
         return
-    place = found.with_name(f"{found.name}.check")
-    place.mkdir()
-    done = _helper(request.check, [str(source), str(expected), str(found)], place)
+    check_folder = produced.with_name(f"{produced.name}.check")
+    check_folder.mkdir()
+    done = _helper(request.check, [str(source), str(expected), str(produced)], check_folder)
     if done.code != 0:
         raise Ended(
             "incorrect_output", f"{request.check.name} refused the output: {done.stderr.strip()[-300:] or done.code}"
         )
 
 
-def _helper(path: Path, words: Sequence[str], place: Path) -> Ran:
+def _helper(path: Path, words: Sequence[str], folder: Path) -> Ran:
     """Run a generator or a checker, untimed, on all cores."""
     argv = [sys.executable, str(path)] if path.suffix == ".py" else [str(path)]
-    return run([*argv, *words], place, "L1", Limits(frozenset(os.sched_getaffinity(0)), None, TOOL_S), {})
+    return run([*argv, *words], folder, "L1", Limits(frozenset(os.sched_getaffinity(0)), None, TOOL_S), {})
 
 
 def _empty_program(work: Path, level: Level, limits: Limits) -> Ran:
     """The middle one of three runs of a program that does nothing: what a start costs, in time and CPU time."""
     took = []
     for number in range(3):
-        place = work / f"start-{number}"
-        place.mkdir()
-        took.append(run(["true"], place, level, limits, {}))
-    return sorted(took, key=lambda one: one.cpu_s)[1]
+        folder = work / f"start-{number}"
+        folder.mkdir()
+        took.append(run(["true"], folder, level, limits, {}))
+    return sorted(took, key=lambda run: run.cpu_s)[1]
 
 
 def _start_flag(seen: Seen, start_s: float) -> list[Flag]:
-    """A note where starting explains much of what was measured."""
-    fastest = min((one.seconds for runs in seen.runs.values() for one in runs), default=math.inf)
+    """A note if process start-up is much of the measured time."""
+    fastest = min((run.seconds for runs in seen.runs.values() for run in runs), default=math.inf)
     if start_s < 0.2 * fastest:
         return []
-    said = f"{1000 * start_s:.1f} ms of {1000 * fastest:.1f} ms"
-    message = f"Starting a process takes {said}: the ratio of the work itself is further from 1."
+    durations = f"{1000 * start_s:.1f} ms of {1000 * fastest:.1f} ms"
+    message = f"Starting a process takes {durations}: the ratio of the work itself is further from 1."
     return [Flag(code="start_dominates", severity="note", message=message)]
 
 
 def _side(argv: Sequence[str], runs: Sequence[Ran]) -> CommandSide | None:
     if not runs:
         return None
-    seconds = [one.seconds for one in runs]
+    seconds = [run.seconds for run in runs]
     return CommandSide(
         argv=list(argv),
         median_s=statistics.median(seconds),
         min_s=min(seconds),
         max_s=max(seconds),
-        cpu_s=statistics.median(one.cpu_s for one in runs),
-        peak_bytes=max(one.peak_bytes for one in runs),
+        cpu_s=statistics.median(run.cpu_s for run in runs),
+        peak_bytes=max(run.peak_bytes for run in runs),
         runs=len(runs),
-        user_s=statistics.median(one.user_s for one in runs),
+        user_s=statistics.median(run.user_s for run in runs),
         seconds=seconds,
     )
 

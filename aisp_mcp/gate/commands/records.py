@@ -24,7 +24,7 @@ class CommandSide(Record):
 
 
 class ScanPoint(Record):
-    """One value of a scanned parameter, with what the whole comparison has."""
+    """One value of a scanned parameter, with the fields of a whole comparison."""
 
     value: str
     verdict: Verdict

@@ -1,4 +1,4 @@
-"""Compare two command lines for each value of a parameter, which stands in braces in them."""
+"""Compare two command lines for each value of a parameter, written in braces."""
 
 from __future__ import annotations
 
@@ -63,17 +63,19 @@ def compare(request: CommandRequest, scanned: Parameter | None, report: Report) 
     hole = f"{{{scanned.name}}}"
     if not any(hole in word for word in (*request.baseline, *request.candidate)):
         raise _bad(f"Neither command has {hole}.")
-    found = []
+    measured_points = []
     for index, value in enumerate(scanned.values):
         chosen = replace(
             request,
             baseline=[word.replace(hole, value) for word in request.baseline],
             candidate=[word.replace(hole, value) for word in request.candidate],
         )
-        found.append(judge.compare(chosen, _share(report, index, len(scanned.values), f"{scanned.name}={value}")))
-    worst = min(found, key=lambda comparison: _WORST_FIRST.index(comparison.verdict))
-    points = [_point(value, comparison) for value, comparison in zip(scanned.values, found, strict=True)]
-    passed = all(comparison.passed for comparison in found)
+        measured_points.append(
+            judge.compare(chosen, _share(report, index, len(scanned.values), f"{scanned.name}={value}"))
+        )
+    worst = min(measured_points, key=lambda comparison: _WORST_FIRST.index(comparison.verdict))
+    points = [_point(value, comparison) for value, comparison in zip(scanned.values, measured_points, strict=True)]
+    passed = all(comparison.passed for comparison in measured_points)
     return worst.model_copy(update={"parameter": scanned.name, "scan": points, "passed": passed})
 
 
@@ -84,5 +86,5 @@ def _share(report: Report, index: int, count: int, label: str) -> Report:
 
 def _point(value: str, comparison: CommandComparison) -> ScanPoint:
     names = set(ScanPoint.model_fields) - {"value", "median_s"}
-    medians = [side.median_s for side in (comparison.baseline, comparison.candidate) if side is not None]
+    medians = [figures.median_s for figures in (comparison.baseline, comparison.candidate) if figures is not None]
     return ScanPoint(value=value, median_s=medians, **{name: getattr(comparison, name) for name in names})

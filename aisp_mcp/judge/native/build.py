@@ -71,7 +71,7 @@ def lacks(path: Path, device: str) -> str | None:
 
 
 def prepared(pair: Pair) -> tuple[Pair, dict[str, Any]]:
-    """The pair with the candidate's library in place of its source, and facts about the build. A Python pair is
+    """The pair with the candidate's library instead of its source, and facts about the build. A Python pair is
     returned as it is.
 
     Raises BenchmarkError BAD_HEADER or COMPILE_FAILED.

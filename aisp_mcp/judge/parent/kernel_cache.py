@@ -1,4 +1,4 @@
-"""Kernels that a driver or a compiler makes of a program: made once, and handed on to all its processes.
+"""Kernels that a driver or a compiler makes for a program: made once, then copied to all its processes.
 
 Each worker has empty caches of its own, so each would compile the same: half a second for kernels of a library that was
 built for another GPU, seconds for a compiler, a quarter of a minute for C++. Of the baseline the verifier has run it,
@@ -42,13 +42,13 @@ TUNED = ".autotune.json"
 
 
 def names_a_compiler(pair: Pair) -> bool:
-    """Tell whether the text of the candidate, or of what it shares with its baseline, does."""
+    """Return True if the text of the candidate, or of `_common`, names a compiler."""
     paths = (path for path in (pair.path, common_of(pair.baseline)) if path.is_file() and path.suffix != ".so")
     return any(COMPILER.search(path.read_text("utf-8", errors="replace")) for path in paths)
 
 
 class Kernels:
-    """Those of a pair. verifier: its placement. caches: names of the variables that say where kernels are kept.
+    """The kernels of a pair. verifier: its placement. caches: names of the variables that say where kernels are kept.
 
     Its process waits for begin() before it loads the candidate.
     """
@@ -56,16 +56,18 @@ class Kernels:
     def __init__(
         self, pair: Pair, options: Options, places: PlacementFactory, verifier: Placement, caches: Sequence[str]
     ) -> None:
-        place = places.make("kernels")
+        placement = places.make("kernels")
         baseline = str(pair.baseline)
-        if pair.path.parent != pair.baseline.parent:  # beside the baseline may lie solutions that it must not see
-            baseline = place.lend(pair.baseline)
-            place.lend(common_of(pair.baseline))
+        if (
+            pair.path.parent != pair.baseline.parent
+        ):  # there may be solutions next to the baseline, which it must not see
+            baseline = placement.lend(pair.baseline)
+            placement.lend(common_of(pair.baseline))
         words = ["-P", "-m", MODULE, baseline, options.size, str(pair.path), options.device]
         self._verifier, self._caches = verifier, caches
         self._grace_s = math.inf if names_a_compiler(pair) else GRACE_S
         told, self._tell = os.pipe()
-        self._candidate = Confined([sys.executable, *words], place, stdin=told, fresh=False)
+        self._candidate = Confined([sys.executable, *words], placement, stdin=told, fresh=False)
         os.close(told)
 
     def begin(self) -> None:
@@ -86,11 +88,11 @@ class Kernels:
         self.close()
 
     def hand_on(self, workers: dict[Role, WorkerProcess]) -> int:
-        """Copy them to where these workers look for theirs, before they are told what to prepare. Returns how many
+        """Copy the kernels to the caches of these workers, before they prepare their program. Returns how many
         files the candidate's has got; who had to be ended, or failed, hands on nothing.
         """
-        for side, worker in workers.items():
-            if side is not Role.CANDIDATE:
+        for role, worker in workers.items():
+            if role is not Role.CANDIDATE:
                 copy(self._verifier, worker.placement, self._caches)
         return (
             copy(self._candidate.placement, workers[Role.CANDIDATE].placement, self._caches)
@@ -104,17 +106,17 @@ class Kernels:
         self.begin()  # nobody is left to hear it
 
 
-def copy(made: Placement, wanted: Placement, names: Sequence[str], tuned: bool = False) -> int:
+def copy(made: Placement, target: Placement, names: Sequence[str], tuned: bool = False) -> int:
     """Copy the kernels from one process's folder into another's, and return the number of files. What is no regular
     file stays there, and everything where it is too much, or cannot be read. names: of the caches. tuned: with what
     was tuned.
     """
     with suppress(OSError):
-        found = list(islice(_files(made.folder, names, tuned), MAX_FILES + 1))
-        if len(found) <= MAX_FILES and sum(path.lstat().st_size for path in found) <= MAX_BYTES:
-            for path in found:
-                _copy(path, made, wanted)
-            return len(found)
+        new_files = list(islice(_files(made.folder, names, tuned), MAX_FILES + 1))
+        if len(new_files) <= MAX_FILES and sum(path.lstat().st_size for path in new_files) <= MAX_BYTES:
+            for path in new_files:
+                _copy(path, made, target)
+            return len(new_files)
     return 0
 
 
@@ -129,12 +131,12 @@ def _files(folder: Path, names: Sequence[str], tuned: bool) -> Iterator[Path]:
                     yield path
 
 
-def _copy(path: Path, made: Placement, wanted: Placement) -> None:
+def _copy(path: Path, made: Placement, destination: Placement) -> None:
     """One of them. Raises OSError."""
-    target = wanted.folder / path.relative_to(made.folder)
+    target = destination.folder / path.relative_to(made.folder)
     target.parent.mkdir(parents=True, exist_ok=True)
     if path.name.startswith(GROUP):
-        target.write_bytes(path.read_bytes().replace(os.fsencode(made.seen), os.fsencode(wanted.seen)))
+        target.write_bytes(path.read_bytes().replace(os.fsencode(made.seen), os.fsencode(destination.seen)))
     else:
         shutil.copy2(path, target)
 

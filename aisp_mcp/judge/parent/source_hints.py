@@ -57,32 +57,34 @@ def find(source: str) -> dict[str, list[int]]:
         tree = ast.parse(source[:MAX_CHARACTERS])
     except (SyntaxError, ValueError, RecursionError, MemoryError):  # the last for a text that is nested too deeply
         return {}
-    found: dict[str, set[int]] = {}
+    lines_by_kind: dict[str, set[int]] = {}
     for node in ast.walk(tree):
         for kind in _kinds(node):
-            found.setdefault(kind, set()).add(getattr(node, "lineno", 0))
-    return {kind: sorted(found[kind]) for kind in WORDS if kind in found}
+            lines_by_kind.setdefault(kind, set()).add(getattr(node, "lineno", 0))
+    return {kind: sorted(lines_by_kind[kind]) for kind in WORDS if kind in lines_by_kind}
 
 
 def find_native(source: str) -> dict[str, list[int]]:
     """The same for the text of a C++ or CUDA file."""
     lines = source[:MAX_CHARACTERS].splitlines()
-    found = {kind: [at for at, line in enumerate(lines, 1) if re.search(word, line)] for kind, word in NATIVE.items()}
-    return {kind: found[kind] for kind in WORDS if found.get(kind)}
+    lines_by_kind = {
+        kind: [at for at, line in enumerate(lines, 1) if re.search(word, line)] for kind, word in NATIVE.items()
+    }
+    return {kind: lines_by_kind[kind] for kind in WORDS if lines_by_kind.get(kind)}
 
 
 def hints(path: Path) -> list[Flag]:
     """One flag of the least severity, if there is anything to point at."""
     try:
         with path.open(encoding="utf-8") as file:
-            found = (find if path.suffix == ".py" else find_native)(file.read(MAX_CHARACTERS))
+            hints_by_kind = (find if path.suffix == ".py" else find_native)(file.read(MAX_CHARACTERS))
     except (OSError, UnicodeDecodeError):
         return []
-    if not found:
+    if not hints_by_kind:
         return []
-    parts = [f"{WORDS[kind]} (line {', '.join(map(str, lines[:5]))})" for kind, lines in found.items()]
+    parts = [f"{WORDS[kind]} (line {', '.join(map(str, lines[:5]))})" for kind, lines in hints_by_kind.items()]
     message = f"Worth a look, and no proof of anything: the source {'; '.join(parts)}."
-    return [Flag(code="source_hint", severity="note", message=message, evidence={"lines": found})]
+    return [Flag(code="source_hint", severity="note", message=message, evidence={"lines": hints_by_kind})]
 
 
 def _kinds(node: ast.AST) -> Iterator[str]:

@@ -172,7 +172,7 @@ class Layout:
         return tuple(spec.name for spec in self.inputs if spec.kind == FILE)
 
     def with_paths(self, inputs: dict[str, Any]) -> dict[str, Any]:
-        """The inputs with a str in place of the bytes of each path."""
+        """The inputs with a str instead of the bytes of each path."""
         if not self.files:
             return inputs
         paths = {name: bytes(inputs[name].numpy()).rstrip(b"\0").decode() for name in self.files}

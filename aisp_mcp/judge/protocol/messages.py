@@ -10,7 +10,7 @@ DeviceAllocation = tuple[int, int, str]  # address in its own process, bytes, CU
 class Specification(TypedDict):
     """The part of an OpenAnswer that depends on the baseline's file alone. cold: "from" and "caches" of a cold start.
     output_rules: "layout_strict", strides count; "shares_inputs", outputs may lie in inputs. workers: "threads", cores
-    of each side, 0 for all; "files_at", folders of their input files, if there are any. unit: of the work's items.
+    of each program, 0 for all; "files_at", folders of their input files, if there are any. unit: of the work's items.
     """
 
     goal: str
@@ -25,8 +25,8 @@ class Specification(TypedDict):
 
 class OpenAnswer(Specification):
     """Facts of the specification that the verifier has opened. missing: needs that this machine does not meet; then
-    nothing else is there. layout: of the shared memory, see ipc/layout.py. call_s: roughly, in the verifier. probe_s:
-    seconds of its smallest kernel on the idle GPU.
+    nothing else is there. layout: of the shared memory, see protocol/layout.py. call_s: roughly, in the verifier.
+    probe_s: seconds of its smallest kernel on the idle GPU.
     """
 
     missing: NotRequired[list[str]]

@@ -148,7 +148,7 @@ def gpu_flags(replicates: Sequence[Replicate]) -> list[Flag]:
 
 def _batching_flags(replicates: Sequence[Replicate]) -> list[Flag]:
     """Isolated calls cost the candidate more than the baselines in at least half of the replicates: one whose host was
-    disturbed is no evidence against a candidate.
+    disturbed is not evidence against a candidate.
     """
     hidden_s = [
         [row.hidden_s for row in isolated_evidence(replicate.device)]

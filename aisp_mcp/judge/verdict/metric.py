@@ -19,6 +19,7 @@ METRICS = {
     "energy": ("energy per call", "J"),
 }  # name and unit by goal; the smaller the better
 SIDES: dict[str, tuple[Role, ...]] = {"baseline": BASELINES, "optimized": (Role.CANDIDATE,)}
+WORDS = {"baseline": "baseline", "optimized": "candidate"}
 BATCHED = {"batching", "batching_unverified"}
 
 
@@ -90,7 +91,7 @@ def _below_idle(replicates: Sequence[Replicate]) -> Flag | None:
     }
     if not any(low.values()):
         return None
-    words = " and ".join(f"of the {name} side in {count}" for name, count in low.items() if count)
+    words = " and ".join(f"of the {WORDS[name]} in {count}" for name, count in low.items() if count)
     message = (
         f"energy above idle {words} of {len(replicates)} replicates is not positive: a call does too little work, or "
         "the power of the idle device changed meanwhile, by other programs on it or by clocks that fall"

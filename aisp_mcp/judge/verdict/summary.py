@@ -42,7 +42,7 @@ def side(
     """Figures of a baseline or candidate over all rounds and processes. p50 and p95 are over single calls, on the
     worker's own clock.
 
-    replaced: (role, seconds per call) that count in place of those of the clock. unit: name of the items of work.
+    replaced: (role, seconds per call) that count instead of those of the clock. unit: name of the items of work.
     """
     rounds = [row for replicate in replicates for row in replicate.rounds if row.role in roles]
     durations = [ns / 1e9 for row in rounds for ns in row.timing.durations_ns]

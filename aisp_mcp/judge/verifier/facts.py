@@ -13,7 +13,7 @@ def facts(device: str, spec: Benchmark) -> dict[str, Any]:
     """Settings that change speed and that no software can judge; both sides start from these."""
     import torch
 
-    found: dict[str, Any] = {
+    versions: dict[str, Any] = {
         "torch": torch.__version__,
         "cpu_capability": torch.backends.cpu.get_cpu_capability(),
         "matmul_precision": torch.get_float32_matmul_precision(),
@@ -21,21 +21,21 @@ def facts(device: str, spec: Benchmark) -> dict[str, Any]:
         "deterministic": torch.are_deterministic_algorithms_enabled(),
     }
     if device == "cuda":
-        found |= {"cuda": torch.version.cuda, "cudnn": torch.backends.cudnn.version()}
-        found["device"] = torch.cuda.get_device_name()
+        versions |= {"cuda": torch.version.cuda, "cudnn": torch.backends.cudnn.version()}
+        versions["device"] = torch.cuda.get_device_name()
         if spec.goal == "energy":
-            found["uuid"] = f"GPU-{torch.cuda.get_device_properties(0).uuid}"
+            versions["uuid"] = f"GPU-{torch.cuda.get_device_properties(0).uuid}"
     if checked := quality.contract(spec):
-        found |= {"compared": "quality", "quality": asdict(checked.quality)}
+        versions |= {"compared": "quality", "quality": asdict(checked.quality)}
     elif spec.tolerance.format:
-        found |= {"compared": spec.tolerance.format}
-    return found
+        versions |= {"compared": spec.tolerance.format}
+    return versions
 
 
 def work(spec: Benchmark) -> dict[str, Any]:
     """Work of one call, and the name of its items."""
-    found = spec.work()
-    return {"work": {"flops": found.flops, "bytes": found.bytes, "items": found.items}, "unit": found.unit}
+    declared = spec.work()
+    return {"work": {"flops": declared.flops, "bytes": declared.bytes, "items": declared.items}, "unit": declared.unit}
 
 
 def oracle(spec: Benchmark) -> str:

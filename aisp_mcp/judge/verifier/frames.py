@@ -1,4 +1,4 @@
-"""The memory layout of rounds: how many calls fit, and what each of them needs."""
+"""The memory layout of rounds: how many calls fit, and the memory that each needs."""
 
 from __future__ import annotations
 

@@ -15,10 +15,10 @@ def of_all_ranks(spec: Benchmark, ranks: int) -> Benchmark:
 
     Raises BenchmarkError RANKS where it has another number of ranks than its text says.
     """
-    found = spec.ranks if isinstance(spec, DistributedBenchmark) else 1
-    if found != ranks:
+    count = spec.ranks if isinstance(spec, DistributedBenchmark) else 1
+    if count != ranks:
         hint = "aisp bench run measures several ranks; their number is a literal of the class: ranks = 2."
-        raise BenchmarkError("RANKS", f"The specification has {found} ranks, and {ranks} were prepared for.", hint)
+        raise BenchmarkError("RANKS", f"The specification has {count} ranks, and {ranks} were prepared for.", hint)
     if isinstance(spec, DistributedBenchmark):
         spec.run = spec.reference  # type: ignore[method-assign]
         spec.in_place = tuple(f"{name}@{rank}" for name in spec.in_place for rank in range(ranks))  # type: ignore[misc]
@@ -53,9 +53,9 @@ def arena(fds: list[int], layout: Layout, device: str) -> tuple[Arena, str | lis
     if len(fds) == 1:
         if device != "cuda":
             return host_arena(fds[0], layout), ""
-        found, handle = export_device_arena(layout)
-        found.host = host_arena(fds[0], layout) if layout.host else None
-        return found, handle
+        exported_arena, handle = export_device_arena(layout)
+        exported_arena.host = host_arena(fds[0], layout) if layout.host else None
+        return exported_arena, handle
     parts = [layout.of_rank(rank) for rank in range(len(fds))]
     if device != "cuda":
         ranks = [host_arena(fd, part) for fd, part in zip(fds, parts, strict=True)]
@@ -66,4 +66,6 @@ def arena(fds: list[int], layout: Layout, device: str) -> tuple[Arena, str | lis
     for rank, part in enumerate(parts):
         with torch.cuda.device(rank):
             exported.append(export_device_arena(part))
-    return GroupArena([one for one, _ in exported], layout, "cuda:0"), [handle for _, handle in exported]
+    return GroupArena([exported_arena for exported_arena, _ in exported], layout, "cuda:0"), [
+        handle for _, handle in exported
+    ]

@@ -41,8 +41,8 @@ def _answer(call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
             }
         frame = traceback.extract_tb(error.__traceback__)[-1]
         message = f"{type(error).__name__}: {error} at {Path(frame.filename).name}:{frame.lineno}"
-        found = {"code": "RAISED", "message": message[:500], "hint": "The baseline file or its inputs raised."}
-        return {"error": found}
+        answer = {"code": "RAISED", "message": message[:500], "hint": "The baseline file or its inputs raised."}
+        return {"error": answer}
 
 
 def serve(verifier: object, lines: Iterable[str], reply: Callable[[str], object]) -> None:

@@ -32,12 +32,10 @@ def missing_needs(needs: Needs, threads: int, cores: int) -> list[str]:
     """
     known = {*MIN_SM, *LINKS, *TOOLS}
     if unknown := {*needs.gpu, *needs.tools} - known:
-        raise BenchmarkError(
-            "BAD_NEED", f"There is no need {min(unknown)!r}.", f"Known are {', '.join(sorted(known))}."
-        )
+        raise BenchmarkError("BAD_NEED", f"Unknown need {min(unknown)!r}.", f"Known are {', '.join(sorted(known))}.")
     lacks = [f"package {name}" for name in needs.packages if not _installed(name)]
-    if cores < (wanted := max(needs.cores, threads)):
-        lacks.append(f"{wanted} cores, found {cores}")
+    if cores < (needed := max(needs.cores, threads)):
+        lacks.append(f"{needed} cores, found {cores}")
     lacks += _missing_on_host(needs)
     sm = max([needs.sm, *(MIN_SM[name] for name in needs.gpu if name in MIN_SM)])
     links = [name for name in needs.gpu if name in LINKS]
@@ -48,8 +46,8 @@ def missing_needs(needs: Needs, threads: int, cores: int) -> list[str]:
 
 
 def _missing_on_host(needs: Needs) -> Iterator[str]:
-    if needs.numa and (found := max(len(cpu.numa()), 1)) < needs.numa:
-        yield f"{needs.numa} NUMA nodes, found {found}"
+    if needs.numa and (available := max(len(cpu.numa()), 1)) < needs.numa:
+        yield f"{needs.numa} NUMA nodes, found {available}"
     features = cpu.read().isa if needs.cpu else []
     yield from (f"processor feature {name}" for name in needs.cpu if TILES.get(name, name) not in features)
     yield from (TOOLS[name] for name in needs.tools if not _has_tool(name))
@@ -92,8 +90,8 @@ def _missing_device(gpus: int, sm: int, memory_gb: float) -> list[str]:
 
 
 def reject_degenerate(bank: InputBank, seed: int, output: Any) -> None:
-    """A problem whose answer does not depend on its inputs cannot tell work from pretence. seed: of other inputs than
-    those of the output. Raises BenchmarkError DEGENERATE.
+    """Refuse a problem whose answer does not depend on its inputs: it cannot show that work was done. seed: of other
+    inputs than those of the output. Raises BenchmarkError DEGENERATE.
     """
     other = bank.reference.baseline(bank.inputs(seed, "plain"))
     pairs = zip(flatten(output), flatten(other), strict=True)

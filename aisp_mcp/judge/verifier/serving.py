@@ -83,15 +83,15 @@ class ServingTruth:
         spec, words = self._spec, ""
         if not 0 < len(arrivals) <= spec.max_requests:
             words = f"{len(arrivals)} requests, from 1 to {spec.max_requests} are allowed"
-        for number, one in enumerate(arrivals):
-            if not 0 < len(one.prompt) <= spec.max_prompt or not 0 < one.tokens <= spec.max_tokens:
-                words = f"request {number} has {len(one.prompt)} tokens and wants {one.tokens}"
-            elif not all(0 <= token < spec.vocabulary for token in one.prompt):
+        for number, arrival in enumerate(arrivals):
+            if not 0 < len(arrival.prompt) <= spec.max_prompt or not 0 < arrival.tokens <= spec.max_tokens:
+                words = f"request {number} has {len(arrival.prompt)} tokens and wants {arrival.tokens}"
+            elif not all(0 <= token < spec.vocabulary for token in arrival.prompt):
                 words = f"request {number} has a token outside the vocabulary"
         values = sum(arrival.tokens - 1 for arrival in arrivals) if spec.latency.metric == "itl" else len(arrivals)
         if spec.goal == "latency" and spec.latency.percentile >= 99 and values < P99_CALLS:
             words = f"percentile {spec.latency.percentile:g} of {values} values, {P99_CALLS} are needed"
-        if any(not 0 <= one.at <= other.at for one, other in itertools.pairwise(arrivals)):
+        if any(not 0 <= arrival.at <= other.at for arrival, other in itertools.pairwise(arrivals)):
             words = "arrivals are not in order"
         if words:
             raise BenchmarkError("BAD_TRACE", f"The trace breaks its bounds: {words}.", "See docs/serving.md.")
@@ -99,11 +99,11 @@ class ServingTruth:
     def check(self, reference: Reference, requests: list[PlannedRequest], answers: list[list[int]]) -> CheckAnswer:
         """Compare every token of every request. answers: the emitted tokens of each request, in order."""
         worst = 0.0
-        lengths = [len(one["prompt"]) + len(tokens) for one, tokens in zip(requests, answers, strict=True)]
+        lengths = [len(request["prompt"]) + len(tokens) for request, tokens in zip(requests, answers, strict=True)]
         for part in passes(lengths):
             prompts = [request["prompt"] for request in requests[part]]
-            found = self._compare(reference, prompts, answers[part])
-            for number, (ratio, failure) in enumerate(found, part.start):
+            failures = self._compare(reference, prompts, answers[part])
+            for number, (ratio, failure) in enumerate(failures, part.start):
                 worst = max(worst, ratio)
                 if failure:
                     words = f"request {number} of {len(requests)}: {failure}"
@@ -125,7 +125,7 @@ class ServingTruth:
             emitted = torch.tensor(tokens, device=truth.device)
             short = truth.amax(-1) - truth.gather(-1, emitted[:, None])[:, 0]
             if tokens != answers[row]:
-                yield math.inf, "a token lies outside the vocabulary"
+                yield math.inf, "a token is outside the vocabulary"
             elif not bool((short > 0).any()):
                 yield 0.0, None
             else:
@@ -139,10 +139,10 @@ class ServingTruth:
         ratio = float(short.max()) / max(own, 1e-300)
         if not (wrong := (short > allowed).nonzero().flatten().tolist()):
             return ratio, None
-        place = wrong[0]
-        best = int(truth[place].argmax())
+        index = wrong[0]
+        best = int(truth[index].argmax())
         return ratio, (
-            f"token {place} is {tokens[place]}, the decoder says {best}: its logit is {float(short[place]):.3g} below "
+            f"token {index} is {tokens[index]}, the decoder says {best}: its logit is {float(short[index]):.3g} below "
             f"the best, rounding explains {allowed:.3g}"
         )
 

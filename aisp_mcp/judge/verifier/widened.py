@@ -45,13 +45,15 @@ def _mode() -> Any:
     wide |= {torch.complex64: torch.complex128, torch.complex32: torch.complex128}
 
     def dispatch(_mode: Any, func: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        wanted = {name: wide.get(value, value) if _is_dtype(value) else value for name, value in (kwargs or {}).items()}
+        options = {
+            name: wide.get(value, value) if _is_dtype(value) else value for name, value in (kwargs or {}).items()
+        }
         if func is torch.ops.aten.view.dtype:
             return func(*args, **(kwargs or {}))
         if func is torch.ops.aten.from_file.default:  # a file has the type that it was written in
-            found = func(*args, **{"dtype": torch.float32, **(kwargs or {})})
-            return found.to(wide.get(found.dtype, found.dtype))
-        return func(*(wide.get(arg, arg) if _is_dtype(arg) else arg for arg in args), **wanted)
+            result = func(*args, **{"dtype": torch.float32, **(kwargs or {})})
+            return result.to(wide.get(result.dtype, result.dtype))
+        return func(*(wide.get(arg, arg) if _is_dtype(arg) else arg for arg in args), **options)
 
     def _is_dtype(value: Any) -> bool:
         return isinstance(value, torch.dtype)

@@ -25,7 +25,7 @@ def traced(work: Callable[[], None]) -> dict[str, int]:
 
 
 def _row(event: Any) -> tuple[str, str, int, int, int, int]:
-    """(side, name, device, stream, start, duration in ns)."""
+    """(host or device, name, device, stream, start, duration in ns)."""
     where = "device" if "CUDA" in str(event.device_type()) else "host"
     return where, event.name(), event.device_index(), event.device_resource_id(), event.start_ns(), event.duration_ns()
 

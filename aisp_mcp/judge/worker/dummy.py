@@ -1,4 +1,4 @@
-"""Dummy calls in place of a baseline's: fresh outputs of the right shape and type, as warm in the caches as computed
+"""Dummy calls instead of a baseline's: fresh outputs of the right shape and type, as warm in the caches as computed
 ones.
 """
 

@@ -13,7 +13,7 @@ TRACE     on a GPU, under a profiler whose summary is left in the control block;
 NO_COPY   without copies: outputs stay where they are, and the control block says where (held.py); on a GPU inputs lie
           in memory of the worker's own, which the control block named before
 GATE      on a GPU, with calls that wait in the stream until the parent opens the gate: Q says that all of them wait
-ISOLATED  with inputs that come one call at a time (timing/cpu.py, verification/handoff_gpu.py)
+ISOLATED  with inputs that come one call at a time (timing/cpu.py, verifier/handoff/handoff_gpu.py)
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ def _slowed(g: Gpu) -> Iterator[Finding]:
         yield Finding(
             severity="warning",
             code="GPU_THROTTLED",
-            message=f"GPU {g.index}: clocks are held down now by {', '.join(slow)}.",
+            message=f"GPU {g.index}: clocks are currently reduced by {', '.join(slow)}.",
             evidence={"sm_mhz": g.clocks.sm_mhz, "sm_max_mhz": g.clocks.sm_max_mhz, "gpu_c": g.thermal.gpu_c},
             fix="Check cooling, power cables and the node's power budget.",
             next=_INFO,
@@ -103,7 +103,7 @@ def _slowed(g: Gpu) -> Iterator[Finding]:
         yield Finding(
             severity="note",
             code="GPU_AT_POWER_LIMIT",
-            message=f"GPU {g.index}: the power limit holds the clocks down now.",
+            message=f"GPU {g.index}: the power limit currently reduces the clocks.",
             evidence={"draw_w": g.power.draw_w, "limit_w": g.power.limit_w},
             next=_INFO,
         )

@@ -137,7 +137,7 @@ def _kernel(s: Snapshot) -> Iterator[Finding]:
         yield Finding(
             severity="note",
             code="THP_ALWAYS",
-            message="Transparent huge pages are always on: large arrays gain, compaction may add latency.",
+            message="Transparent huge pages are always on: large arrays benefit, but compaction may add latency.",
             evidence={"defrag": s.memory.thp_defrag},
             fix="echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled",
             next=_HOST,

@@ -26,7 +26,7 @@ while c.recv_into(b): pass
 
 
 def iperf3(host: str, seconds: float, timeout_s: float) -> list[float]:
-    """Bytes/s of each second's interval, as the receiving side's sums say. host: a server, or loopback by our own.
+    """Bytes/s of each interval of a second, by the receiver's sums. host: a server, or loopback by our own.
 
     Raises Unavailable NOT_INSTALLED, ProcessError NETWORK_FAILED.
     """

@@ -1,4 +1,4 @@
-"""A signed archive: a tar file, and behind its end the 64 bytes of an Ed25519 signature (RFC 8032) over all of it.
+"""A signed archive: a tar file followed by the 64 bytes of an Ed25519 signature (RFC 8032) over all of it.
 
 Every byte is covered, headers and padding too, and `tar` still opens the file. manifest.json is the first member: it
 names the size and SHA-256 of each other one, and the public key.
@@ -43,7 +43,7 @@ def unpack(raw: bytes) -> tuple[dict[str, Any], dict[str, bytes]]:
     try:
         manifest = json.loads(files.pop(MANIFEST))
         key, written = bytes.fromhex(manifest["key"]), manifest["format"]
-        listed = {name: (one["bytes"], one["sha256"]) for name, one in manifest["files"].items()}
+        listed = {name: (entry["bytes"], entry["sha256"]) for name, entry in manifest["files"].items()}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise _no_bundle("it has no manifest that can be read") from error
     if not is_signed(key, signature, data):
@@ -51,7 +51,7 @@ def unpack(raw: bytes) -> tuple[dict[str, Any], dict[str, bytes]]:
     if written != FORMAT:
         raise _no_bundle(f"its format is {written}, this version reads {FORMAT}")
     if listed != {name: (len(content), sha256(content)) for name, content in files.items()}:
-        raise Refused("BUNDLE_ALTERED", "Its files are not those of its manifest.", "Do not believe it.")
+        raise Refused("BUNDLE_ALTERED", "Its files differ from its manifest.", "Do not believe it.")
     return manifest, files
 
 

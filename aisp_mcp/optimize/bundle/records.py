@@ -29,7 +29,9 @@ class Bundle(Record):
 
 
 class BundleReport(Record):
-    """A bundle whose every byte is as it was signed. It says who vouches, not that they measured honestly."""
+    """A bundle whose bytes are all as they were signed. The signature shows who vouches for it, not that they measured
+    honestly.
+    """
 
     passed: bool
     kind: str = Field(description="run or optimization.")

@@ -1,4 +1,4 @@
-"""Evaluate the formulas of plan/data/formulas.yaml: the value of a step is what its printed formula gives."""
+"""Evaluate the formulas of plan/data/formulas.yaml: the value of a step is the value of its printed formula."""
 
 from __future__ import annotations
 
@@ -72,11 +72,11 @@ def questions() -> dict[str, Question]:
 @cache
 def bounds() -> dict[str, Bound]:
     """Name of an input to its range."""
-    found = {}
+    limits = {}
     for name, (meaning, least, most) in tables.plan_document("formulas.yaml")["inputs"].items():
         exclusive = isinstance(least, str)
-        found[name] = Bound(meaning=meaning, least=float(least), most=float(most), exclusive=exclusive)
-    return found
+        limits[name] = Bound(meaning=meaning, least=float(least), most=float(most), exclusive=exclusive)
+    return limits
 
 
 def names(formula: str) -> list[str]:
@@ -140,7 +140,7 @@ def _number(name: str, known: Mapping[str, float]) -> str:
 
 
 def _missing(question: Question, known: Mapping[str, float]) -> tuple[str, str]:
-    """What the steps towards an answer lack."""
+    """Missing inputs of the steps towards an answer."""
     lacking = [f"{step.name} = {step.formula} lacks {', '.join(n for n in names(step.formula) if n not in known)}"
                for step in question.steps if step.name not in known]  # fmt: skip
     return f"Too few values: {'; '.join(lacking)[:400]}.", "Give them as values, or a model or gpu that has them."

@@ -97,17 +97,21 @@ def slurm_script(job: launch.Job, request: slurm.Request) -> Planned[SlurmScript
     )
 
 
-def described_plan(place: Described, sizes: Sequence[int]) -> Planned[NcclPlan]:
-    """NCCL on a topology that was described, away from the cluster."""
-    ranks, shares = place.nodes * place.gpus, calibration.shares()
+def described_plan(machine: Described, sizes: Sequence[int]) -> Planned[NcclPlan]:
+    """NCCL settings for a topology that the user describes."""
+    ranks, shares = machine.nodes * machine.gpus, calibration.shares()
     times = [
         NcclTime(collective=name, bytes=size, seconds=value, busbw_bytes_per_s=_busbw(name, size, value, ranks))
-        for name, size, value in place.times(sizes)
+        for name, size, value in machine.times(sizes)
     ]
-    variables = place.variables()
+    variables = machine.variables()
     return Planned[NcclPlan](
         answer=NcclPlan(
-            headline=_headline(ranks, times, variables), variables=variables, facts=place.facts(), fits=[], times=times
+            headline=_headline(ranks, times, variables),
+            variables=variables,
+            facts=machine.facts(),
+            fits=[],
+            times=times,
         ),
         assumptions=[
             f"{shares.link_share:.0%} of the NVLink rate, as measured between two H200 at 64 MiB; "
@@ -143,19 +147,19 @@ def _headline(ranks: int, times: Sequence[NcclTime], variables: Sequence[nccl.Va
 
 
 def nccl_plan(ctx: Context, nodes: int, sizes: Sequence[int]) -> Planned[NcclPlan]:
-    """Read the topology, and fit the newest measurement of collectives kept here, if there is one."""
-    place = topology.read()
+    """Read the topology, and fit the newest stored measurement of collectives, if there is one."""
+    machine = topology.read()
     job, measured = _newest(ctx)
     fits = _fits(measured) if measured else []
     times = [_time(fit, size) for fit in fits if fit.left_out_mape <= MOST_ERROR for size in sizes]
     poor = [fit.collective for fit in fits if fit.left_out_mape > MOST_ERROR]
     return Planned[NcclPlan](
         answer=NcclPlan(
-            headline=_headline(measured.ranks if measured else 0, times, nccl.variables(place, nodes)),
-            variables=nccl.variables(place, nodes),
+            headline=_headline(measured.ranks if measured else 0, times, nccl.variables(machine, nodes)),
+            variables=nccl.variables(machine, nodes),
             facts=[
-                f"{len(place.gpus)} GPUs, {sum(bool(pair.nvlink) for pair in place.pairs)} pairs over NVLink",
-                f"{len(place.hcas)} InfiniBand or RoCE ports, {len(place.nics)} network interfaces",
+                f"{len(machine.gpus)} GPUs, {sum(bool(pair.nvlink) for pair in machine.pairs)} pairs over NVLink",
+                f"{len(machine.hcas)} InfiniBand or RoCE ports, {len(machine.nics)} network interfaces",
             ],
             fits=fits,
             times=times,
@@ -185,11 +189,11 @@ def _today(ctx: Context) -> str:
 
 def _newest(ctx: Context) -> tuple[str | None, Collectives | None]:
     """The last answer of aisp_hw_nccl that the caller may see."""
-    found, _ = ctx.store.list_jobs(JobState.SUCCEEDED, "aisp_hw_nccl", 1, None, ctx.sees)
-    if not found:
+    jobs, _ = ctx.store.list_jobs(JobState.SUCCEEDED, "aisp_hw_nccl", 1, None, ctx.sees)
+    if not jobs:
         return None, None
-    envelope = ctx.store.job(found[0].id).envelope or {}
-    return found[0].id, Collectives.model_validate(envelope["result"])
+    envelope = ctx.store.job(jobs[0].id).envelope or {}
+    return jobs[0].id, Collectives.model_validate(envelope["result"])
 
 
 def _fits(measured: Collectives) -> list[alpha_beta.Fit]:

@@ -29,13 +29,13 @@ class Described:
 
     def facts(self) -> list[str]:
         """The description, and the rates that follow from it."""
-        found = [f"{self.nodes} node(s) of {self.gpus} GPUs, as described"]
+        lines = [f"{self.nodes} node(s) of {self.gpus} GPUs, as described"]
         if self.kind is not None:
             rate = self.gbit_s * self.adapters / 8
-            found.append(f"{self.adapters} {_KINDS[self.kind]} ports of {self.gbit_s:g} Gb/s: {rate:g} GB/s per node")
+            lines.append(f"{self.adapters} {_KINDS[self.kind]} ports of {self.gbit_s:g} Gb/s: {rate:g} GB/s per node")
         if self.nvlink_gb_s is not None:
-            found.append(f"NVLink: {self.nvlink_gb_s / 2:g} GB/s per GPU and direction")
-        return found
+            lines.append(f"NVLink: {self.nvlink_gb_s / 2:g} GB/s per GPU and direction")
+        return lines
 
     def fabric(self) -> collective.Fabric:
         """Rates per GPU and direction. Without NVLink, GPUs of a node talk through the adapters."""
@@ -55,7 +55,7 @@ class Described:
         ]
 
     def variables(self) -> list[Variable]:
-        """What NCCL cannot find out by itself on such nodes."""
+        """Settings that NCCL cannot detect on such nodes."""
         if self.kind == "efa" and self.nodes > 1:
             because = "EFA is reached through libfabric; the aws-ofi-nccl plugin must be installed."
             return [Variable(name="FI_PROVIDER", value="efa", because=because)]

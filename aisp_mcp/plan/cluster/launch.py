@@ -31,7 +31,7 @@ class Job(Record):
 
     @property
     def title(self) -> str:
-        """The script, or the module behind -m."""
+        """The script, or the module after -m."""
         return self.args[0] if self.script == "-m" and self.args else self.script
 
 
@@ -105,7 +105,7 @@ def srun(job: Job) -> Launch:
 
 
 def srun_words(job: Job, head: str | None = None) -> str:
-    """The srun line. head: address of the first node; without it, Slurm is asked inside the step.
+    """The srun line. head: address of the first node; without it, the step asks Slurm.
 
     The address, because the name of a node need not resolve on the others.
     """

@@ -19,7 +19,7 @@ class Variable(Record):
 
 
 def variables(topology: Topology, nodes: int) -> list[Variable]:
-    """Variables for what NCCL cannot find out by itself here. Often empty: detection inside one node needs no help."""
+    """Variables for what NCCL cannot detect here. Often empty: detection inside one node needs no help."""
     if nodes == 1:
         return _one_node(topology)
     return [*_adapters(topology), *_interfaces(topology), *_one_node(topology)]

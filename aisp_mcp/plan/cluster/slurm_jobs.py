@@ -62,5 +62,5 @@ def _scontrol(*words: str) -> str:
 
 def _address(node: str) -> str:
     """The address by which Slurm reaches a node; its name need not resolve on the others."""
-    found = re.search(r"\bNodeAddr=(\S+)", _scontrol("node", node))
-    return found[1] if found else node
+    match = re.search(r"\bNodeAddr=(\S+)", _scontrol("node", node))
+    return match[1] if match else node

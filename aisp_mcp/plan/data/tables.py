@@ -32,17 +32,17 @@ def price_rows() -> list[dict[str, str]]:
 
 @cache
 def models() -> dict[str, Architecture]:
-    """Name to architecture. Raises ValidationError when the file is not what it claims to be."""
+    """Name to architecture. Raises ValidationError if the file is invalid."""
     return {row["name"]: Architecture.model_validate(facts(row)) for row in plan_document("models.yaml")["models"]}
 
 
 def model(name: str) -> Architecture | None:
     """The architecture of that name, of an alias of it, or of the Hub repository of that name; None for any other."""
-    wanted = normal(name)
-    short = re.sub(r"-(instruct|chat|hf|it|base)(?=-|$)", "", wanted.replace(" ", "-").rpartition("/")[2])
-    found = aliases().get(short, short)
+    plain_name = normal(name)
+    short = re.sub(r"-(instruct|chat|hf|it|base)(?=-|$)", "", plain_name.replace(" ", "-").rpartition("/")[2])
+    full_name = aliases().get(short, short)
     for key, row in models().items():
-        if wanted in (key, normal(row.source.partition(";")[0].partition(",")[0])) or found == key:
+        if plain_name in (key, normal(row.source.partition(";")[0].partition(",")[0])) or full_name == key:
             return row
     return None
 

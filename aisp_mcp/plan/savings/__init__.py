@@ -1,4 +1,4 @@
 """What optimisations cost and save: prices, stored comparisons, published effects of techniques.
 
-It never predicts a speed-up that nobody measured. Start with `estimates.py`.
+It never predicts a speed-up without a measurement. Start with `estimates.py`.
 """

@@ -40,7 +40,7 @@ class Payback(Record):
 
 
 def saved_seconds(row: VerdictRow) -> float | None:
-    """Seconds per call that the verdict proves saved.
+    """Seconds saved per call, as far as the verdict proves it.
 
     None without times and interval, or where calls are not what is timed. Only a judged difference
     counts: same and inconclusive save 0.

@@ -1,4 +1,4 @@
-"""Techniques that fit a machine and a goal, ranked by what was published or measured."""
+"""Techniques that fit a machine and a goal, ranked by published or measured effects."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from aisp_mcp.records import Record
 
 
 class Advice(Record):
-    """One technique in order of merit. measured: the speed-up that this machine's own runs show, where there is one."""
+    """One technique in order of merit. measured: the speed-up in this machine's own runs, if there is one."""
 
     technique: Technique
     measured: float | None = None
@@ -57,9 +57,16 @@ def rank(rows: Sequence[Technique], measured: Mapping[str, tuple[float, str]], t
     """Own measurements first, then the middle of the published range. measured: target to (speed-up, run id)."""
     advice = []
     for row in rows:
-        found = measured.get(row.target or "")
+        measurement = measured.get(row.target or "")
         command = f"aisp bench run --targets {row.target}" if row.target else None
-        advice.append(Advice(technique=row, measured=found and found[0], run_id=found and found[1], measure=command))
+        advice.append(
+            Advice(
+                technique=row,
+                measured=measurement and measurement[0],
+                run_id=measurement and measurement[1],
+                measure=command,
+            )
+        )
     return sorted(advice, key=_merit, reverse=True)[:top]
 
 

@@ -50,7 +50,7 @@ class BenchCostParams(Params):
 
 @tool(cli="bench cost", effect=READS, cost=MS, next=("aisp_optimize_roi", "aisp_run_benchmarks"))
 def aisp_bench_cost(p: BenchCostParams, ctx: Context) -> Planned[Savings]:
-    """Cost per million calls of stored comparisons, and what each candidate saves, with interval."""
+    """Cost per million calls of stored comparisons, and the savings of each candidate, with intervals."""
     from aisp_mcp.plan.savings import estimates
 
     return estimates.cost_table(ctx, p.gpu, p.usd_per_hour, p.top)

@@ -68,7 +68,7 @@ def fit(arch: Architecture, setting: Setting, facts: GpuFacts, engine: Engine) -
     weights = weight_bytes(arch, setting.weights)
     overhead = engine.overhead_bytes * setting.tensor
     budget = usable - weights - overhead
-    one = kv.sequence_bytes(arch, _blocks(setting.tokens, engine.block_tokens), setting.kv_dtype) * _copies(
+    sequence = kv.sequence_bytes(arch, _blocks(setting.tokens, engine.block_tokens), setting.kv_dtype) * _copies(
         arch, setting
     )
     items = [
@@ -76,7 +76,9 @@ def fit(arch: Architecture, setting: Setting, facts: GpuFacts, engine: Engine) -
         Item(name="engine", bytes=overhead, how=f"allowance per GPU x {setting.tensor}"),
         Item(name="cache", bytes=max(budget, 0), how=f"what is left of {engine.utilization:.0%} of device memory"),
     ]
-    return Fit(items=items, cache_budget_bytes=budget, kv_bytes_per_sequence=one, concurrency=max(0, budget // one))
+    return Fit(
+        items=items, cache_budget_bytes=budget, kv_bytes_per_sequence=sequence, concurrency=max(0, budget // sequence)
+    )
 
 
 def cache_budget(served: Served, layout: Layout, engine: Engine) -> int:

@@ -37,6 +37,7 @@ class Format(Record):
 class Formats(Record):
     """Formats that the hardware multiplies natively, and the others with the reason."""
 
+    headline: str
     formats: list[Format]
     excluded: list[Excluded]
 
@@ -53,6 +54,7 @@ class Capacity(Record):
 class KvAnswer(Record):
     """The cache, and what a model with as many key-value as query heads would need, where their number is known."""
 
+    headline: str
     cache: kv.KvCache
     if_all_heads_cached_bytes: int | None
     capacity: Capacity | None = Field(default=None, description="Of the budget or the blocks given.")
@@ -75,7 +77,7 @@ def formats(arch: Architecture, facts: GpuFacts, tokens: int) -> Planned[Formats
             continue
         rows.append(_format(arch, facts, weights, tokens, calibration))
     return Planned[Formats](
-        answer=Formats(formats=rows, excluded=out),
+        answer=Formats(headline=_fastest(arch, facts, rows), formats=rows, excluded=out),
         assumptions=[f"Sequences of {tokens} tokens, bf16 cache; embedding and head stay in 16 bit."],
         band={},
         not_modelled=lookup.first(
@@ -92,6 +94,14 @@ def formats(arch: Architecture, facts: GpuFacts, tokens: int) -> Planned[Formats
     )
 
 
+def _fastest(arch: Architecture, facts: GpuFacts, rows: list[Format]) -> str:
+    """The format with the shortest predicted time per token, or the smallest one without times."""
+    best = max(rows, key=lambda row: (row.speedup_batch_64 or 0.0, -row.weight_bytes))
+    gain = f"{best.speedup_batch_64:.2g} times as fast as bf16 at batch 64" if best.speedup_batch_64 else "no times"
+    size = f"{best.weight_bytes / serving.GIB:.1f} GiB of weights on {best.gpus} GPUs"
+    return f"{arch.name} on {facts.sku}: {best.name}, {size}, {gain}; {best.risk}."
+
+
 def _format(
     arch: Architecture, facts: GpuFacts, weights: WeightFormat, tokens: int, calibration: Calibration | None
 ) -> Format:
@@ -103,12 +113,12 @@ def _format(
     gpus = next((n for n in (1, 2, 4, 8, 16, 32, 64) if serving.fit(arch, at(n), facts, engine).concurrency), 64)
     speedups: list[float | None] = [None, None]
     if calibration is not None:
-        for place, batch in enumerate((1, 64)):
+        for index, batch in enumerate((1, 64)):
             times = [
                 serving.speed(arch, at(gpus, kind), batch, facts, calibration, engine).tpot_excl_first_s
                 for kind in (engine.formats[0], weights)
             ]
-            speedups[place] = round(times[0] / times[1], 3)
+            speedups[index] = round(times[0] / times[1], 3)
     return Format(
         name=weights.name,
         weight_bytes=serving.weight_bytes(arch, weights),
@@ -128,6 +138,8 @@ def kv_answer(arch: Architecture, tokens: int, batch: int, dtype: str, kind: str
     full = 2 * arch.layers * a.heads * (a.latent.v_dim if a.latent else a.head_dim)
     return Planned[KvAnswer](
         answer=KvAnswer(
+            headline=f"{arch.name}: {cache.total_bytes / serving.GIB:.4g} GiB of {dtype} cache for {batch} x {tokens} "
+            f"tokens, {cache.bytes_per_token:,} bytes a token ({kind or cache.kind}).",
             cache=cache.model_copy(update={"kind": kind}) if kind else cache,
             if_all_heads_cached_bytes=None if kind in OPEN else int(full * tokens * batch * kv.ELEMENT[dtype]),
         ),
@@ -164,7 +176,9 @@ def with_capacity(
     total = int(budget_gib * serving.GIB) if budget_gib is not None else (blocks or 0) * block
     padded = cache.bytes_per_sequence + (-tokens % size) * cache.bytes_per_token * (cache.window_tokens is None)
     capacity = Capacity(bytes=total, blocks=total // block, tokens=total // block * size, sequences=total // padded)
-    return answer.model_copy(update={"answer": answer.answer.model_copy(update={"capacity": capacity})})
+    held = f"{capacity.bytes / serving.GIB:.4g} GiB hold {capacity.sequences:,} sequences of {tokens} tokens; "
+    update = {"capacity": capacity, "headline": held + answer.answer.headline}
+    return answer.model_copy(update={"answer": answer.answer.model_copy(update=update)})
 
 
 def plain(
@@ -175,7 +189,7 @@ def plain(
     head_dim: int | None = None,
     latent: int | None = None,
 ) -> tuple[Architecture, str | None]:
-    """An architecture of which only the cache is asked, and the kind of cache where the numbers leave it open.
+    """An architecture that is only used for its cache, and the kind of cache if the numbers do not determine it.
 
     latent: elements per token and layer of an MLA cache. Raises UsageError NO_SHAPE, BAD_SHAPE.
     """
@@ -187,9 +201,9 @@ def plain(
         _share(heads, kv_heads, "heads", "kv_heads")
     if layers and latent:
         known = heads and head_dim
-        one, width = (heads, head_dim) if heads and head_dim else (1, latent)
+        shape, width = (heads, head_dim) if heads and head_dim else (1, latent)
         rest = {"kv_rank": latent, "rope_dim": 0, "nope_dim": width, "v_dim": width}
-        return _attending(layers, one, one, width, latent=rest), None if known else "MLA"
+        return _attending(layers, shape, shape, width, latent=rest), None if known else "MLA"
     if layers and head_dim and (heads or kv_heads):
         kind = ("MQA" if kv_heads == 1 else "GQA or MHA") if not heads else None if kv_heads else ASSUMED
         return _attending(layers, heads or kv_heads or 1, kv_heads or heads or 1, head_dim), kind

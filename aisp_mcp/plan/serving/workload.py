@@ -34,19 +34,19 @@ def lengths(prompt: int, output: int, spread: float = 0.0, pairs: str | None = N
     pairs: "prompt:output" or "prompt:output:weight", separated by commas; replaces the other three. Raises UsageError
     BAD_LENGTHS.
     """
-    found = (
+    statistics = (
         _parsed(pairs)
         if pairs is not None
         else [(p, o, 1.0) for p, o in itertools.product(_grid(prompt, spread), _grid(output, spread))]
     )
-    total = math.fsum(w for _, _, w in found)
-    mean_output = math.fsum(o * w for _, o, w in found) / total
+    total = math.fsum(w for _, _, w in statistics)
+    mean_output = math.fsum(o * w for _, o, w in statistics) / total
     return Lengths(
-        prompt=math.fsum(p * w for p, _, w in found) / total,
+        prompt=math.fsum(p * w for p, _, w in statistics) / total,
         output=mean_output,
-        context=math.fsum((p + o / 2) * o * w for p, o, w in found) / total / mean_output,
-        prompt_squared=math.fsum(p * p * w for p, _, w in found) / total,
-        longest=math.ceil(max(p + o for p, o, _ in found)),
+        context=math.fsum((p + o / 2) * o * w for p, o, w in statistics) / total / mean_output,
+        prompt_squared=math.fsum(p * p * w for p, _, w in statistics) / total,
+        longest=math.ceil(max(p + o for p, o, _ in statistics)),
     )
 
 

@@ -51,7 +51,7 @@ def described(params: dict[str, Any]) -> Architecture:
             layers=params["layers"],
         ),
         mlp=Mlp(width=params["ffn"]),
-        source="probes/transformer.py",
+        source="machine/probes/children/transformer.py",
     )
 
 

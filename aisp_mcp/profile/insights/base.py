@@ -61,10 +61,10 @@ def timeline(profile: Profile) -> Timeline:
 
 def tensor_cores(profile: Profile) -> bool | None:
     """The devices have them; None where the profile does not say which devices they are."""
-    said = [d for d in profile.devices if d.compute_capability]
-    if not said:
+    known = [d for d in profile.devices if d.compute_capability]
+    if not known:
         return None
-    return all(float(d.compute_capability or 0) >= 7.0 and "GTX 16" not in (d.name or "") for d in said)
+    return all(float(d.compute_capability or 0) >= 7.0 and "GTX 16" not in (d.name or "") for d in known)
 
 
 def low_precision(profile: Profile) -> str:
@@ -78,7 +78,7 @@ def low_precision(profile: Profile) -> str:
 
 
 def by_name(judge: Rule) -> Rule:
-    """Abstain instead of finding nothing, where much of the time is in kernels whose names say nothing."""
+    """Abstain instead of finding nothing if much of the time is in kernels with meaningless names."""
 
     @functools.wraps(judge)
     def judged(profile: Profile) -> Finding:

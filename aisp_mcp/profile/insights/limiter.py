@@ -56,13 +56,13 @@ def tail_loss(kernel: NcuKernel) -> float | None:
 
 
 def occupancy_limiter(kernel: NcuKernel) -> str | None:
-    """Resource that allows the fewest blocks per multiprocessor; several at the same number are all named.
+    """Resource that allows the fewest blocks per multiprocessor; several with the same number are all named.
 
-    Shared memory is named only where the kernel asks for some: the driver's own KiB a block is nobody's choice.
+    Shared memory is named only where the kernel asks for some: the driver's own KiB per block cannot be changed.
     """
     limits = {label: kernel.metrics[name] for label, name in _LIMITS.items() if name in kernel.metrics}
-    asked = [kernel.metrics.get(f"launch__shared_mem_per_block_{kind}") for kind in ("static", "dynamic")]
-    if asked == [0, 0]:
+    sizes = [kernel.metrics.get(f"launch__shared_mem_per_block_{kind}") for kind in ("static", "dynamic")]
+    if sizes == [0, 0]:
         limits.pop("shared memory", None)
     if not limits:
         return None
@@ -72,7 +72,7 @@ def occupancy_limiter(kernel: NcuKernel) -> str | None:
 
 def marks(kernel: NcuKernel) -> dict[str, str]:
     """good, warn or critical for each metric of the table that the report has."""
-    found = {}
+    marks_by_name = {}
     for name, scale in table("metrics").items():
         value = kernel.metrics.get(name)
         if value is None and name.startswith("smsp__warp_issue_stalled_"):
@@ -80,8 +80,8 @@ def marks(kernel: NcuKernel) -> dict[str, str]:
         if value is not None and "good" in scale:
             sign = 1 if scale["up"] else -1
             good, critical = sign * value >= sign * scale["good"], sign * value < sign * scale["critical"]
-            found[name] = "good" if good else "critical" if critical else "warn"
-    return found
+            marks_by_name[name] = "good" if good else "critical" if critical else "warn"
+    return marks_by_name
 
 
 def judge(kernel: NcuKernel) -> Limiter | None:

@@ -116,7 +116,7 @@ def recompiles(profile: Profile) -> Finding:
 
 
 def _recompiling(profile: Profile, done: CompileProfile) -> tuple[float, str]:
-    """The time that the device waited for compilation, where a timeline tells; else how much was compiled again."""
+    """The time that the device waited for compilation, if a timeline shows it; otherwise how much was recompiled."""
     if profile.timeline is not None and profile.timeline.breakdown:
         waited = sum(row.ns for row in profile.timeline.host_in_gaps if row.activity == "compile")
         return share(profile, waited), "idle time under ranges or operators named as compilation"

@@ -13,5 +13,5 @@ def table(section: str) -> dict[str, Any]:
     import yaml
 
     text = (files("aisp_mcp.profile.insights") / "metrics.yaml").read_text("utf-8")
-    found: dict[str, Any] = yaml.safe_load(text)[section]
-    return found
+    values: dict[str, Any] = yaml.safe_load(text)[section]
+    return values

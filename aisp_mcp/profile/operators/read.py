@@ -63,7 +63,7 @@ def read(path: str | Path) -> list[Operator]:
             f"{file.path.name!r} holds no shapes of operators' inputs.",
             "Record with record_shapes=True, or aisp profile torch with mode full.",
         )
-    return sorted(operators.values(), key=lambda one: (-one.device_us, -one.host_us, one.name))
+    return sorted(operators.values(), key=lambda operator: (-operator.device_us, -operator.host_us, operator.name))
 
 
 def _device_times(events: list[dict[str, Any]]) -> dict[Any, float]:
@@ -83,10 +83,10 @@ def _add(operators: dict[str, Operator], event: dict[str, Any], args: dict[str, 
     concrete = concrete if isinstance(concrete, list) and len(concrete) == len(types) else [""] * len(types)
     strides = strides if isinstance(strides, list) and len(strides) == len(types) else None
     key = json.dumps([name, types, dims, strides, concrete])
-    one = operators.setdefault(key, Operator(name, types, dims, strides, [str(text) for text in concrete]))
-    one.calls += 1
-    one.device_us += device.get(args.get("External id"), 0.0)
-    one.host_us += _number(event.get("dur"))
+    operator = operators.setdefault(key, Operator(name, types, dims, strides, [str(text) for text in concrete]))
+    operator.calls += 1
+    operator.device_us += device.get(args.get("External id"), 0.0)
+    operator.host_us += _number(event.get("dur"))
 
 
 def _number(value: Any) -> float:

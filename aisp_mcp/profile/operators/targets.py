@@ -26,19 +26,19 @@ CHAPTER = "traced"
 def targets(trace: str, pattern: str, top: int, folder: Path) -> Traced:
     """Write a target for each of the top operators that match. Raises NotFound NO_OPERATOR, UsageError NO_SHAPES."""
     known = read.read(trace)
-    chosen = [one for one in known if fnmatch.fnmatchcase(one.name, pattern)]
+    chosen = [operator for operator in known if fnmatch.fnmatchcase(operator.name, pattern)]
     if not chosen:
-        names = Counter(one.name for one in known if one.name.startswith("aten::"))
+        names = Counter(operator.name for operator in known if operator.name.startswith("aten::"))
         raise NotFound(
             "NO_OPERATOR",
             f"No operator of the trace matches {pattern[:60]!r}.",
             f"The trace holds, among others: {', '.join(name for name, _ in names.most_common(8))}.",
         )
     described = describe(chosen)
-    found = [(one, said["text"]) for one, said in zip(chosen, described, strict=True) if "text" in said]
+    texts = [(operator, answer["text"]) for operator, answer in zip(chosen, described, strict=True) if "text" in answer]
     chapter = folder / CHAPTER
     chapter.mkdir(parents=True, exist_ok=True)
-    written = [_write(chapter, one, text, at) for at, (one, text) in enumerate(found[:top])]
+    written = [_write(chapter, operator, text, at) for at, (operator, text) in enumerate(texts[:top])]
     return Traced(folder=str(folder), targets=written, coverage=_coverage(chosen, described))
 
 
@@ -73,12 +73,12 @@ def _write(chapter: Path, operator: Operator, text: str, at: int) -> TracedTarge
 
 
 def _coverage(chosen: list[Operator], described: list[dict[str, Any]]) -> Coverage:
-    good = [one for one, said in zip(chosen, described, strict=True) if "text" in said]
+    good = [operator for operator, answer in zip(chosen, described, strict=True) if "text" in answer]
     device = sum(operator.device_us for operator in chosen)
     return Coverage(
         signatures=len(chosen),
         targets=len(good),
-        calls_share=sum(one.calls for one in good) / sum(operator.calls for operator in chosen),
-        device_share=sum(one.device_us for one in good) / device if device else None,
-        reasons=dict(Counter(said["reason"] for said in described if "reason" in said).most_common(12)),
+        calls_share=sum(operator.calls for operator in good) / sum(operator.calls for operator in chosen),
+        device_share=sum(operator.device_us for operator in good) / device if device else None,
+        reasons=dict(Counter(answer["reason"] for answer in described if "reason" in answer).most_common(12)),
     )

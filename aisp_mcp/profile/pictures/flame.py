@@ -23,7 +23,7 @@ _PROCESS = re.compile(r"^process \d+")
 
 
 class Weighed(NamedTuple):
-    """Self weight per stack, outermost frame first. per: of what, where it is not the whole profile."""
+    """Self weight per stack, outermost frame first. per: the unit, if it is not the whole profile."""
 
     stacks: Stacks
     unit: str
@@ -37,12 +37,12 @@ def pair(a: str | Path, b: str | Path) -> tuple[Weighed, Weighed]:
     """
     files = [look(path) for path in (a, b)]
     if "stacks" in map(kind_of, files):
-        found = [stacks(path) for path in (a, b)]
-        if found[0][1] != found[1][1]:
-            text = f"One profile counts {found[0][1]}, the other {found[1][1]}."
+        weighed_stacks = [stacks(path) for path in (a, b)]
+        if weighed_stacks[0][1] != weighed_stacks[1][1]:
+            text = f"One profile counts {weighed_stacks[0][1]}, the other {weighed_stacks[1][1]}."
             raise UsageError("WRONG_KIND", text, "Compare two of one kind.")
-        one, two = (Weighed(_without_ids(weights), unit) for weights, unit in found)
-        return one, two
+        first, two = (Weighed(_without_ids(weights), unit) for weights, unit in weighed_stacks)
+        return first, two
     return of_traces([load_trace(path) for path in (a, b)])
 
 
@@ -53,14 +53,14 @@ def of_traces(traces: Sequence[Trace]) -> tuple[Weighed, Weighed]:
     if min(counts) < 2:
         return Weighed(weights[0], "nanoseconds"), Weighed(weights[1], "nanoseconds")
     shares = ({stack: ns // n for stack, ns in w.items()} for w, n in zip(weights, counts, strict=True))
-    one, two = (Weighed(share, "nanoseconds", "iteration") for share in shares)
-    return one, two
+    first, two = (Weighed(share, "nanoseconds", "iteration") for share in shares)
+    return first, two
 
 
-def _without_ids(found: Stacks) -> Stacks:
+def _without_ids(weights: Stacks) -> Stacks:
     """py-spy puts the process's number into the outermost frame."""
     merged: Stacks = defaultdict(int)
-    for stack, weight in found.items():
+    for stack, weight in weights.items():
         merged[tuple(_PROCESS.sub("process", frame) for frame in stack)] += weight
     return dict(merged)
 
@@ -70,25 +70,25 @@ def stacks(path: str | Path) -> tuple[Stacks, str]:
     file = look(path)
     if kind_of(file) == "stacks":
         return weighted(file)
-    found = _of_trace(load_trace(path))
-    if not found:
+    weights = _of_trace(load_trace(path))
+    if not weights:
         raise Unavailable(
             "NO_STACKS",
             "The profile holds no nested host events and no device activity.",
             "Record with NVTX or torch.profiler.",
         )
-    return found, "nanoseconds"
+    return weights, "nanoseconds"
 
 
-def hottest(found: Stacks, unit: str, limit: int) -> list[dict[str, str | int | float]]:
+def hottest(weights: Stacks, unit: str, limit: int) -> list[dict[str, str | int | float]]:
     """Frames by self weight: own, with callees (a frame that calls itself counted once), and the share of all."""
     own: dict[str, int] = defaultdict(int)
     whole: dict[str, int] = defaultdict(int)
-    for stack, weight in found.items():
+    for stack, weight in weights.items():
         own[stack[-1]] += weight
         for frame in set(stack):
             whole[frame] += weight
-    everything, end = sum(found.values()) or 1, "ns" if unit == "nanoseconds" else "samples"
+    everything, end = sum(weights.values()) or 1, "ns" if unit == "nanoseconds" else "samples"
     rows = sorted(own, key=lambda name: (-own[name], name))[:limit]
     return [
         {"frame": n, f"self_{end}": own[n], f"total_{end}": whole[n], "self_share": round(own[n] / everything, 4)}
@@ -102,21 +102,21 @@ def _of_trace(trace: Trace, roles: Roles | None = None) -> Stacks:
     for rows in (trace.frames, trace.operators, trace.api):
         for call in rows:
             by_thread[call.thread].append((call.start, -call.end, call.name))
-    for one in trace.ranges:
-        name = roles.range(one.name) if roles else one.name
-        by_thread[one.thread].append((one.start, -one.end, name))
-    found: Stacks = defaultdict(int)
+    for span in trace.ranges:
+        name = roles.range(span.name) if roles else span.name
+        by_thread[span.thread].append((span.start, -span.end, name))
+    weights: Stacks = defaultdict(int)
     for label, thread in enumerate(sorted(by_thread)):
         name = roles.thread(thread) if roles else f"host thread {label}"
-        _nest(name, sorted(by_thread[thread]), found)
+        _nest(name, sorted(by_thread[thread]), weights)
     for op in trace.gpu:
         device = roles.device(op.device) if roles else f"GPU {op.device}"
         stream = roles.stream(op.device, op.stream) if roles else f"stream {op.stream}"
-        found[device, stream, op.name] += max(0, op.end - op.start)
-    return {stack: ns for stack, ns in found.items() if ns > 0}
+        weights[device, stream, op.name] += max(0, op.end - op.start)
+    return {stack: ns for stack, ns in weights.items() if ns > 0}
 
 
-def _nest(root: str, events: Iterable[tuple[int, int, str]], found: Stacks) -> None:
+def _nest(root: str, events: Iterable[tuple[int, int, str]], weights: Stacks) -> None:
     """Self time: duration minus direct children. An event that outlives its parent is cut at the parent's end."""
     open_: list[tuple[int, tuple[str, ...]]] = []
     for start, negative_end, name in events:
@@ -126,24 +126,24 @@ def _nest(root: str, events: Iterable[tuple[int, int, str]], found: Stacks) -> N
         if open_:
             end = min(end, open_[-1][0])
         parent = open_[-1][1] if open_ else (root,)
-        if len(parent) >= _DEPTH or len(found) > MAX_STACKS:
+        if len(parent) >= _DEPTH or len(weights) > MAX_STACKS:
             continue
         if open_:
-            found[parent] -= end - start
+            weights[parent] -= end - start
         stack = (*parent, name)
-        found[stack] += end - start
+        weights[stack] += end - start
         open_.append((end, stack))
 
 
-def to_collapsed(found: Stacks) -> str:
+def to_collapsed(weights: Stacks) -> str:
     """One line per stack; a semicolon in a name would split it."""
-    rows = [";".join(frame.replace(";", ":") for frame in stack) + f" {ns}" for stack, ns in found.items() if ns > 0]
+    rows = [";".join(frame.replace(";", ":") for frame in stack) + f" {ns}" for stack, ns in weights.items() if ns > 0]
     return "\n".join(sorted(rows)) + "\n"
 
 
-def to_speedscope(found: Stacks, unit: str, name: str) -> str:
+def to_speedscope(stack_weights: Stacks, unit: str, name: str) -> str:
     index: dict[str, int] = {}
-    rows = [(stack, ns) for stack, ns in sorted(found.items()) if ns > 0]
+    rows = [(stack, ns) for stack, ns in sorted(stack_weights.items()) if ns > 0]
     samples = [[index.setdefault(frame, len(index)) for frame in stack] for stack, _ in rows]
     weights = [ns for _, ns in rows]
     profile = {

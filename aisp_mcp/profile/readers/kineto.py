@@ -69,7 +69,7 @@ def read(path: str | Path | File) -> Trace:
 
 
 def load_json(file: File) -> Any:
-    """Parse with numbers that are not integers kept as their text, so that nothing is rounded on the way."""
+    """Parse, but leave numbers that are not integers as text, so that nothing is rounded."""
     data = read_bytes(file)
     if data.count(b"{") + data.count(b"[") > _MAX_CONTAINERS:
         raise too_large(f"{file.path.name!r} holds more than {_MAX_CONTAINERS:,} objects and lists")
@@ -100,7 +100,7 @@ def nanoseconds(value: Any) -> int | None:
 
 
 class _Reader:
-    """Sorts events into a trace. Categories that nobody knows are counted and named, as are events without a time."""
+    """Sorts events into a trace. Unknown categories are counted and named, as are events without a time."""
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
@@ -125,7 +125,7 @@ class _Reader:
                 self._half(event)
 
     def finish(self) -> None:
-        """Say what was left aside."""
+        """Report what was left out."""
         notes = self.trace.diagnostics
         if self.broken:
             notes.append(f"Reader: {self.broken} events lack a usable time and were left out.")
@@ -275,10 +275,10 @@ def number(value: Any) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | str):
         return None
     try:
-        found = float(value)
+        result = float(value)
     except (ValueError, OverflowError):
         return None
-    return found if abs(found) < 1e300 else None
+    return result if abs(result) < 1e300 else None
 
 
 def _whole(value: Any) -> int | None:
@@ -286,8 +286,8 @@ def _whole(value: Any) -> int | None:
         return value if -_WHOLE < value < _WHOLE else None
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 19:
         return int(value)
-    found = number(value)
-    return int(found) if found is not None and abs(found) < 2**63 else None
+    result = number(value)
+    return int(result) if result is not None and abs(result) < 2**63 else None
 
 
 def _triple(value: Any) -> tuple[int, int, int] | None:
@@ -299,12 +299,12 @@ def _triple(value: Any) -> tuple[int, int, int] | None:
 
 
 def _devices(head: dict[str, Any]) -> list[ProfiledDevice]:
-    found = []
+    devices = []
     listed = head.get("deviceProperties")
     for row in listed if isinstance(listed, list) else []:
         if isinstance(row, dict) and isinstance(row.get("id"), int):
             major, minor = row.get("computeMajor"), row.get("computeMinor")
-            found.append(
+            devices.append(
                 ProfiledDevice(
                     index=row["id"],
                     name=clean(row.get("name", ""), 80) or None,
@@ -315,7 +315,7 @@ def _devices(head: dict[str, Any]) -> list[ProfiledDevice]:
                     else None,
                 )
             )
-    return found[:64]
+    return devices[:64]
 
 
 def _version(head: dict[str, Any]) -> str | None:

@@ -25,13 +25,13 @@ def is_ncu(path: str) -> bool:
 def database(path: str, folder: Path, find: Find) -> Path:
     """The scrubbed SQLite export of a .nsys-rep, made once per content. Raises Unavailable, ProcessError, NotFound."""
     report = look(path, MAX_FILE)
-    kept = folder / f"{report.sha256}.sqlite"
-    if not kept.exists():
+    cached = folder / f"{report.sha256}.sqlite"
+    if not cached.exists():
         program = find("nsys")
         folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder) as place:
-            record.export_nsys(program, report.path, Path(place)).replace(kept)
-    return kept
+        with tempfile.TemporaryDirectory(dir=folder) as scratch:
+            record.export_nsys(program, report.path, Path(scratch)).replace(cached)
+    return cached
 
 
 def kernels(path: str, find: Find) -> Profile:
@@ -41,7 +41,7 @@ def kernels(path: str, find: Find) -> Profile:
         program: str | None = find("ncu")
     except Unavailable:
         program = None
-    with tempfile.TemporaryDirectory() as place:
-        found = record.read_ncu(program, report.path, Path(place))
-    version = found.source.version
-    return found.model_copy(update={"source": report.source("ncu", "Nsight Compute", version)})
+    with tempfile.TemporaryDirectory() as scratch:
+        pages = record.read_ncu(program, report.path, Path(scratch))
+    version = pages.source.version
+    return pages.model_copy(update={"source": report.source("ncu", "Nsight Compute", version)})

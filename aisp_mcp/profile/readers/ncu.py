@@ -132,8 +132,8 @@ def _module_rule(rule: dict[str, Any]) -> RuleResult:
 
 
 def _dimensions(metrics: dict[str, float], what: str) -> tuple[int, int, int] | None:
-    found = [metrics.get(f"launch__{what}_dim_{axis}") for axis in "xyz"]
-    x, y, z = (int(v) if v else 0 for v in found)
+    sizes = [metrics.get(f"launch__{what}_dim_{axis}") for axis in "xyz"]
+    x, y, z = (int(v) if v else 0 for v in sizes)
     return (x, y, z) if x and y and z else None
 
 
@@ -170,10 +170,10 @@ def _header_at(text: str) -> int | None:
 def _plain(header: list[str], rows: Iterator[list[str]]) -> tuple[list[str], Iterator[list[str]]]:
     """Without the columns of NVTX ranges, which `ncu --nvtx` puts between the host's name and the kernel's."""
     header = [name.strip() for name in header]
-    kept = [at for at, name in enumerate(header) if not _NVTX.match(name)]
-    if len(kept) == len(header):
+    columns = [at for at, name in enumerate(header) if not _NVTX.match(name)]
+    if len(columns) == len(header):
         return header, rows
-    return [header[at] for at in kept], ([row[at] for at in kept if at < len(row)] for row in rows)
+    return [header[at] for at in columns], ([row[at] for at in columns if at < len(row)] for row in rows)
 
 
 def base(text: str, unit: str) -> tuple[float, str] | None:
@@ -221,7 +221,7 @@ def _raw(header: list[str], rows: Iterator[list[str]]) -> list[NcuKernel]:
 
 def _long(header: list[str], rows: Iterator[list[str]]) -> list[NcuKernel]:
     """One row per metric: the details page, the output of `--metrics`, and summaries per kernel."""
-    at = {name: place for place, name in enumerate(header)}
+    at = {name: index for index, name in enumerate(header)}
     value_at = at.get("Metric Value", at.get("Average"))
     if value_at is None:
         raise bad("The page has metrics, but neither a column 'Metric Value' nor 'Average'.")
@@ -238,9 +238,9 @@ def _long(header: list[str], rows: Iterator[list[str]]) -> list[NcuKernel]:
         firsts.setdefault(key, row)
         if len(firsts) > MAX_KERNELS:
             raise too_large(f"The report holds more than {MAX_KERNELS:,} launches")
-        found = _metric(row[at["Metric Name"]], row[value_at], row[at["Metric Unit"]] if "Metric Unit" in at else "")
-        if found:
-            metrics.setdefault(key, {})[found[0]], units.setdefault(key, {})[found[0]] = found[1:]
+        value = _metric(row[at["Metric Name"]], row[value_at], row[at["Metric Unit"]] if "Metric Unit" in at else "")
+        if value:
+            metrics.setdefault(key, {})[value[0]], units.setdefault(key, {})[value[0]] = value[1:]
         if _cell(row, at, "Rule Name") and len(rules.setdefault(key, [])) < 100:
             rules[key].append(_rule(row, at))
     return [
@@ -307,8 +307,8 @@ def _kernel(
 
 
 def _triple(text: str) -> tuple[int, int, int] | None:
-    found = re.fullmatch(r"\((\d{1,10}), ?(\d{1,10}), ?(\d{1,10})\)", text)
-    return (int(found[1]), int(found[2]), int(found[3])) if found else None
+    match = re.fullmatch(r"\((\d{1,10}), ?(\d{1,10}), ?(\d{1,10})\)", text)
+    return (int(match[1]), int(match[2]), int(match[3])) if match else None
 
 
 def _with_rules(kernels: list[NcuKernel], detailed: list[NcuKernel]) -> list[NcuKernel]:
@@ -319,10 +319,10 @@ def _with_rules(kernels: list[NcuKernel], detailed: list[NcuKernel]) -> list[Ncu
 
 
 def _devices(kernels: list[NcuKernel]) -> list[ProfiledDevice]:
-    found = {}
+    devices = {}
     for k in kernels:
         sms = k.metrics.get("launch__sm_count")
-        found[k.device or 0] = ProfiledDevice(
+        devices[k.device or 0] = ProfiledDevice(
             index=k.device or 0, sms=int(sms) if sms else None, compute_capability=k.compute_capability
         )
-    return [found[i] for i in sorted(found)]
+    return [devices[i] for i in sorted(devices)]

@@ -67,8 +67,8 @@ class _Places(dict[tuple[Any, ...], int]):
         self._make = make
 
     def __missing__(self, row: tuple[Any, ...]) -> int:
-        found = self[row] = self._make(*row)
-        return found
+        index = self[row] = self._make(*row)
+        return index
 
 
 class _Reader:
@@ -144,33 +144,33 @@ class _Reader:
         self._ops(ops, "MEMSET", "", "bytes", memset)
         return ops
 
-    def _ops(self, found: Ops, table: str, values: str, numbers: str, fact: Callable[..., OpFact]) -> None:
+    def _ops(self, ops: Ops, table: str, values: str, numbers: str, fact: Callable[..., OpFact]) -> None:
         split = len(values.split())
 
         def place(*row: Any) -> int:
-            return found.place(
+            return ops.place(
                 fact(*row[:split], _Place(*map(_zero, row[split : split + 3])), *map(_zero, row[split + 3 :]))
             )
 
-        self._events(found, table, f"{values} globalPid deviceId streamId {numbers}", place)
+        self._events(ops, table, f"{values} globalPid deviceId streamId {numbers}", place)
 
     def api(self) -> Calls:
-        found = Calls()
+        calls = Calls()
 
         def place(key: Any, tid: Any) -> int:
-            return found.place(CallFact(_zero(tid), _zero(tid) & _PROCESS, self.name(key)))
+            return calls.place(CallFact(_zero(tid), _zero(tid) & _PROCESS, self.name(key)))
 
-        self._events(found, "RUNTIME", "nameId globalTid", place)
-        return found
+        self._events(calls, "RUNTIME", "nameId globalTid", place)
+        return calls
 
-    def _events(self, found: Ops | Calls, table: str, values: str, place: Callable[..., int]) -> None:
-        """Rows of a table. place: number of the record for what a row says beside its times and its link."""
-        places = _Places(place)
+    def _events(self, events: Ops | Calls, table: str, values: str, add: Callable[..., int]) -> None:
+        """Rows of a table. add: returns the number of a row's record, from its values other than times and link."""
+        places = _Places(add)
         columns = f"start end correlationId {values}"
         for part in self.db.parts(_CUPTI + table, columns, "start end", columns):
-            start, end, link, *said = zip(*part, strict=True)
+            start, end, link, *rest = zip(*part, strict=True)
             number = map(_zero, link) if None in link else link
-            found.extend(start, end, number, map(places.__getitem__, zip(*said, strict=True)))
+            events.extend(start, end, number, map(places.__getitem__, zip(*rest, strict=True)))
 
     def syncs(self) -> list[tuple[str, int]]:
         labels = {**_SYNCS, **self.db.enum("ENUM_CUPTI_SYNC_TYPE")}
@@ -211,7 +211,7 @@ class _Reader:
     def diagnostics(self) -> list[str]:
         """Warnings and errors of the profiler itself, then what this reader could not use."""
         levels = self.db.enum("ENUM_DIAGNOSTIC_SEVERITY_LEVEL") or {2: "Warning", 3: "Error"}
-        found = [
+        messages = [
             f"{levels[severity]}: {clean(text or '', 300)}"
             for severity, text in self.db.rows("DIAGNOSTIC_EVENT", "severity text", "severity")
             if levels.get(severity) in ("Warning", "Error")
@@ -221,8 +221,8 @@ class _Reader:
         for table in ("KERNEL", "MEMCPY", "MEMSET", "RUNTIME"):
             odd = self.db.count(_CUPTI + table) - self.db.count(_CUPTI + table, "start end")
             if odd:
-                found.append(f"Reader: {odd} rows of {table} have times that are not integers and were left out.")
-        return list(dict.fromkeys(found))[:50]
+                messages.append(f"Reader: {odd} rows of {table} have times that are not integers and were left out.")
+        return list(dict.fromkeys(messages))[:50]
 
 
 def _shape(limits: dict[str, Any], *launch: Any) -> Shape | None:

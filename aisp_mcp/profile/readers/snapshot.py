@@ -54,21 +54,21 @@ def _unpickled(file: File) -> Profile:
 
 
 def profile(file: File, top: Any) -> Profile:
-    """From what the file holds. Raises UsageError BAD_PROFILE."""
+    """From the file's content. Raises UsageError BAD_PROFILE."""
     traces = top.get("device_traces") if isinstance(top, dict) else None
     if not isinstance(traces, list):
         raise bad(f"{file.path.name!r} is not an allocator snapshot: it has no 'device_traces'.")
     segments = [s for s in _list(top.get("segments")) if isinstance(s, dict)]
     marks, end = _marks(top.get("external_annotations"))
-    found, notes = [], []
+    all_events, notes = [], []
     for device, raw in enumerate(traces[:64]):
         mine = [s for s in segments if s.get("device") == device]
         if raw or mine:
             events, origin = _events(raw)
-            found.append(_device(device, events, mine, [m - origin for m in marks], end and end - origin))
-    if not found:
+            all_events.append(_device(device, events, mine, [m - origin for m in marks], end and end - origin))
+    if not all_events:
         notes.append("Reader: the snapshot has neither events nor segments: was a history recorded?")
-    return Profile(source=file.source("memory", "torch.cuda.memory", None), diagnostics=notes, memory=found)
+    return Profile(source=file.source("memory", "torch.cuda.memory", None), diagnostics=notes, memory=all_events)
 
 
 def _list(value: Any) -> list[Any]:
@@ -96,7 +96,7 @@ def _marks(raw: Any) -> tuple[list[int], int | None]:
 
     Where there are none, clearing the gradients marks an iteration, and nothing tells when the last one ends.
     """
-    rows = [one for one in _list(raw) if isinstance(one, dict)]
+    rows = [row for row in _list(raw) if isinstance(row, dict)]
     named = [(str(row.get("stage")), str(row.get("name", "")), _size(row.get("time_us")) * 1000) for row in rows]
     starts = sorted({at for stage, name, at in named if stage == "START" and is_step(name)})
     if starts:
@@ -179,7 +179,7 @@ def _held(events: list[Event]) -> list[Allocation]:
 
 
 def _stack(frames: Any) -> tuple[str, ...]:
-    """The innermost Python frames, innermost first; frames of PyTorch's own C++ tell nothing to a user.
+    """The innermost Python frames, innermost first; frames of PyTorch's own C++ do not help a user.
 
     What autograd's threads allocate has no Python frame: then the operators stand for it.
     """
@@ -208,5 +208,5 @@ def _growth(events: list[Event], marks: list[int], end: int | None) -> list[int]
             alive[event.address] = event
         elif event.change < 0:
             alive.pop(event.address, None)
-    kept = sorted((e.time, e.change) for e in alive.values())
-    return [sum(size for time, size in kept if low <= time < high) for low, high in pairwise([*marks, last])][:1000]
+    changes = sorted((e.time, e.change) for e in alive.values())
+    return [sum(size for time, size in changes if low <= time < high) for low, high in pairwise([*marks, last])][:1000]

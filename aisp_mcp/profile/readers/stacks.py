@@ -31,37 +31,37 @@ def weighted(file: File) -> tuple[Stacks, str]:
     return (_perf(text) if is_perf(file.head) else _collapsed(text)), "samples"
 
 
-def _add(found: Stacks, stack: tuple[str, ...], weight: int) -> None:
-    found[stack] += weight
-    if len(found) > MAX_STACKS:
+def _add(weights: Stacks, stack: tuple[str, ...], weight: int) -> None:
+    weights[stack] += weight
+    if len(weights) > MAX_STACKS:
         raise bad(f"More than {MAX_STACKS:,} different stacks.", "Record fewer samples, or only one process.")
 
 
 def _collapsed(text: str) -> Stacks:
     """`outer;inner 42` per line, as py-spy and the scripts for perf write."""
-    found: Stacks = defaultdict(int)
-    for place, line in enumerate(text.splitlines(), 1):
+    weights: Stacks = defaultdict(int)
+    for line_number, line in enumerate(text.splitlines(), 1):
         stack, _, weight = line.rstrip().rpartition(" ")
         if not line.strip() or line.startswith("#"):
             continue
         if not stack or not (weight.isascii() and weight.isdigit() and len(weight) < 19):
             raise bad(
-                f"Line {place} of the collapsed stacks does not end in a number.",
+                f"Line {line_number} of the collapsed stacks does not end in a number.",
                 "Each line is `outer;inner COUNT`; make it with stackcollapse-perf.pl or `py-spy record -f raw`.",
             )
-        _add(found, tuple(clean(frame, 512) for frame in stack.split(";")[:_DEPTH]), int(weight))
-    return dict(found)
+        _add(weights, tuple(clean(frame, 512) for frame in stack.split(";")[:_DEPTH]), int(weight))
+    return dict(weights)
 
 
 def _perf(text: str) -> Stacks:
     """One sample each, whatever its period: the command, then the frames from the outermost on."""
-    found: Stacks = defaultdict(int)
+    weights: Stacks = defaultdict(int)
     frames: list[str] = []
     command = None
     for line in [*text.splitlines(), ""]:
         if not line.strip():
             if command is not None:
-                _add(found, (command, *reversed(frames[:_DEPTH])), 1)
+                _add(weights, (command, *reversed(frames[:_DEPTH])), 1)
             command, frames = None, []
         elif frame := _PERF_FRAME.match(line):
             command = command or "[unknown]"  # the line that names the command can be lost behind a comment
@@ -69,14 +69,14 @@ def _perf(text: str) -> Stacks:
             frames.append(clean(name if name != "[unknown]" else f"[unknown] {frame[2] or ''}".strip(), 512))
         elif command is None and not line.startswith("#") and (sample := PERF_SAMPLE.match(line)):
             command = clean(sample[1], 120)
-    if not found:
+    if not weights:
         raise bad("The output of `perf script` holds no sample.", "Record with `perf record -g`, then `perf script`.")
-    return dict(found)
+    return dict(weights)
 
 
 def _speedscope(top: Any) -> tuple[Stacks, str]:
     """All profiles of a speedscope file, added up."""
-    found: Stacks = defaultdict(int)
+    weights: Stacks = defaultdict(int)
     unit = "samples"
     try:
         frames = [clean(f["name"], 512) for f in top["shared"]["frames"]]
@@ -86,14 +86,14 @@ def _speedscope(top: Any) -> tuple[Stacks, str]:
             scale = _EVENTED_UNITS.get(unit, 1.0)
             rows = _sampled(profile) if profile["type"] == "sampled" else _evented(profile)
             for stack, weight in rows:
-                _add(found, tuple(frames[i] for i in stack[:_DEPTH]), round(weight * scale))
+                _add(weights, tuple(frames[i] for i in stack[:_DEPTH]), round(weight * scale))
     except (KeyError, TypeError, IndexError, ValueError) as error:
         raise bad(
             f"The speedscope file is not as its format says: {clean(error, 100)}.",
             "Check it against https://www.speedscope.app/file-format-schema.json.",
         ) from error
-    found.pop((), None)
-    return dict(found), "nanoseconds" if unit in _EVENTED_UNITS else "samples" if unit == "none" else unit
+    weights.pop((), None)
+    return dict(weights), "nanoseconds" if unit in _EVENTED_UNITS else "samples" if unit == "none" else unit
 
 
 def _sampled(profile: dict[str, Any]) -> Iterator[tuple[list[int], float]]:

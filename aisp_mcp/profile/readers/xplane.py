@@ -148,13 +148,13 @@ def _bytes(value: int | bytes) -> bytes:
 
 def _fields(data: bytes) -> Fields:
     """One message: its values by field number. Raises IndexError or ValueError for what is not protobuf."""
-    found: Fields = defaultdict(list)
+    fields: Fields = defaultdict(list)
     at, end = 0, len(data)
     while at < end:
         key, at = _varint(data, at)
         if key & 7 == 0:
             value, at = _varint(data, at)
-            found[key >> 3].append(value)
+            fields[key >> 3].append(value)
             continue
         if key & 7 == 2:
             size, at = _varint(data, at)
@@ -162,9 +162,9 @@ def _fields(data: bytes) -> Fields:
             size = {1: 8, 5: 4}.get(key & 7, -1)
         if size < 0 or at + size > end:
             raise ValueError("not protobuf, or cut short")
-        found[key >> 3].append(data[at : at + size])
+        fields[key >> 3].append(data[at : at + size])
         at += size
-    return found
+    return fields
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:

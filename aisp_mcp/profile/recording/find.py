@@ -17,15 +17,15 @@ _PACKAGES = {"nsys": "nsight-systems", "ncu": "nsight-compute", "py-spy": "py-sp
 def program(name: str, cache: Path, environ: Mapping[str, str] = os.environ) -> str:
     """Path of nsys, ncu or py-spy. cache: folder where a usable nsys may be put together.
 
-    Raises Unavailable NOT_INSTALLED with the places that were looked at.
+    Raises Unavailable NOT_INSTALLED with the paths that were searched.
     """
-    found = shutil.which(name, path=environ.get("PATH"))
+    path = shutil.which(name, path=environ.get("PATH"))
     looked = [Path(folder) / name for folder in _folders(name, environ)]
-    if found is None:
-        found = next((str(path) for path in looked if os.access(path, os.X_OK) and path.is_file()), None)
-    if found is None and name == "nsys":
-        found = _inside_compute(cache)
-    if found is None:
+    if path is None:
+        path = next((str(path) for path in looked if os.access(path, os.X_OK) and path.is_file()), None)
+    if path is None and name == "nsys":
+        path = _inside_compute(cache)
+    if path is None:
         places = ", ".join(sorted({str(path.parent) for path in looked})[:8]) or "nowhere else"
         hint = (
             f"Install {_PACKAGES[name]} (pip install 'aisp-mcp[profile]')."
@@ -38,7 +38,7 @@ def program(name: str, cache: Path, environ: Mapping[str, str] = os.environ) -> 
             hint,
             [("aisp_system_dependencies", {})],
         )
-    return found
+    return path
 
 
 def _folders(name: str, environ: Mapping[str, str]) -> Iterator[Path]:

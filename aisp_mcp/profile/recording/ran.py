@@ -1,4 +1,4 @@
-"""What was run under a profiler when the call named a benchmark target instead of a command."""
+"""The program that ran under a profiler, if the call named a benchmark target instead of a command."""
 
 from __future__ import annotations
 

@@ -62,52 +62,65 @@ class Subject:
         return rank_counts.ranks(self.files[0], size)
 
 
-def find(roots: suites.Roots, name: str, side: SideName) -> Subject:
+def find(roots: suites.Roots, name: str, role: SideName) -> Subject:
     """Target and file of a name and a side. Raises NotFound UNKNOWN_TARGET, UsageError AMBIGUOUS, BenchmarkError."""
-    found, broken = selection.pairs(roots, [name])
-    if not found:
+    pairs, broken = selection.pairs(roots, [name])
+    if not pairs:
         raise selection.unusable(broken[0])
-    one_baseline = len({pair.target for pair in found}) == 1
-    if not one_baseline or (side == "candidate" and len(found) > 1):
-        found = [pair for pair in found if pair.label == name] or found
-    if len(found) > 1 and not (side == "baseline" and one_baseline):
-        some = ", ".join(pair.label for pair in found[:8]) + (", …" if len(found) > 8 else "")
-        raise UsageError("AMBIGUOUS", f"{name[:80]!r} selects {len(found)} candidates: {some}.", "Name one of them.")
-    return subject(found[0], side)
+    one_baseline = len({pair.target for pair in pairs}) == 1
+    if not one_baseline or (role == "candidate" and len(pairs) > 1):
+        pairs = [pair for pair in pairs if pair.label == name] or pairs
+    if len(pairs) > 1 and not (role == "baseline" and one_baseline):
+        some = ", ".join(pair.label for pair in pairs[:8]) + (", …" if len(pairs) > 8 else "")
+        raise UsageError("AMBIGUOUS", f"{name[:80]!r} selects {len(pairs)} candidates: {some}.", "Name one of them.")
+    return subject(pairs[0], role)
 
 
-def subject(pair: Pair, side: SideName) -> Subject:
+def subject(pair: Pair, role: SideName) -> Subject:
     """One side of a pair; a baseline goes by its target's name."""
-    if side == "baseline":
-        return Subject(pair.target, side, (pair.baseline,))
-    return Subject(pair.label, side, (pair.baseline, build.prepared(pair)[0].path))
+    if role == "baseline":
+        return Subject(pair.target, role, (pair.baseline,))
+    return Subject(pair.label, role, (pair.baseline, build.prepared(pair)[0].path))
 
 
 @contextmanager
 def _program(
-    one: Subject, folder: Path, trial: Trial | None = None, module: str = "single"
+    target: Subject, folder: Path, trial: Trial | None = None, module: str = "single"
 ) -> Iterator[tuple[Place, list[str], Ran]]:
     """The place, the command and its description; private caches and temporary files are gone afterwards."""
     device = choice.device()
-    size = one.size or ("default" if device == "cuda" else "small")
-    ranks = one.ranks(size)
+    size = target.size or ("default" if device == "cuda" else "small")
+    ranks = target.ranks(size)
     threads = max(len(places.measuring_cpus(ranks)) // ranks, 1)
     scratch = folder / "scratch"
     scratch.mkdir(parents=True)
     try:
-        env = {**places.worker_env(scratch, threads, device, devices=ranks), **dict(one.variables)}
+        env = {**places.worker_env(scratch, threads, device, devices=ranks), **dict(target.variables)}
         place = _place(folder, scratch, device, env, trial)
         script = folder / "target.py"
         if module == "single" and ranks > 1:
             module = "ranks"
-        facts = {"label": one.label, "side": one.side, "size": size, "device": device, "threads": threads}
+        facts = {
+            "label": target.label,
+            "side": target.side,
+            "size": size,
+            "device": device,
+            "threads": threads,
+        }
         script.write_text(_SCRIPT.format(module=module, **facts))
-        command = [sys.executable, str(script), *map(str, one.files)]
+        command = [sys.executable, str(script), *map(str, target.files)]
         isolation = place.level
         yield (
             place,
             command,
-            Ran(target=one.label, side=one.side, size=size, device=device, isolation=isolation, command=command),
+            Ran(
+                target=target.label,
+                side=target.side,
+                size=size,
+                device=device,
+                isolation=isolation,
+                command=command,
+            ),
         )
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
@@ -119,28 +132,28 @@ def _place(folder: Path, scratch: Path, device: str, env: dict[str, str], trial:
     env = {**env, "TMPDIR": "/tmp"}
     best = places.usable_level("auto", device)
     if trial is not None and best not in ("L0", "L1"):
-        argv, wanted = trial(scratch)
+        argv, expected_file = trial(scratch)
         place = Place(best, env, scratch, device == "cuda")
         place.start(argv, _TRIAL_S)
-        if not wanted.exists():
+        if not expected_file.exists():
             best = "L1"
     return Place(best, env, folder, device == "cuda")
 
 
 def _counted(folder: Path, ran: Ran) -> Ran:
     """With the calls that were made. Raises BenchmarkError RAISED where the program did not come to its end."""
-    said = folder / "calls.json"
-    if not said.exists():
+    file = folder / "calls.json"
+    if not file.exists():
         output = folder / "output.txt"
         words = last_words(output.read_text("utf-8") if output.exists() else "")
         raise BenchmarkError("RAISED", f"{ran.target} ({ran.side}) did not come to its end. {words}")
-    found = json.loads(said.read_text("utf-8"))
-    said.unlink()
-    return ran.model_copy(update={"calls": found["calls"], "ranks": found["ranks"]})
+    counts = json.loads(file.read_text("utf-8"))
+    file.unlink()
+    return ran.model_copy(update={"calls": counts["calls"], "ranks": counts["ranks"]})
 
 
 def nsys(
-    one: Subject,
+    target: Subject,
     program: str,
     folder: Path,
     preset: commands.Preset,
@@ -154,16 +167,18 @@ def nsys(
         report = scratch / "trial.nsys-rep"
         return commands.nsys(program, [sys.executable, "-P", "-c", "pass"], report, preset), report
 
-    with _program(one, folder, trial) as (place, command, ran):
-        wanted = capture or ("cudaProfilerApi" if ran.device == "cuda" else None)
-        return record.nsys(program, command, folder, preset, wanted, timeout_s, place, keep), _counted(folder, ran)
+    with _program(target, folder, trial) as (place, command, ran):
+        capture_range = capture or ("cudaProfilerApi" if ran.device == "cuda" else None)
+        return record.nsys(program, command, folder, preset, capture_range, timeout_s, place, keep), _counted(
+            folder, ran
+        )
 
 
 def ncu(
-    one: Subject, program: str, folder: Path, launches: commands.Launches, timeout_s: float
+    target: Subject, program: str, folder: Path, launches: commands.Launches, timeout_s: float
 ) -> tuple[tuple[Path, Path], Ran]:
     """The raw and the details page of launches made by the calls. Raises BenchmarkError RANKS for several ranks."""
-    if rank_counts.declared(one.files[0]) > 1:
+    if rank_counts.declared(target.files[0]) > 1:
         hint = "A timeline shows collectives: aisp profile nsys, or --profile minimal."
         raise BenchmarkError("RANKS", "ncu repeats each kernel alone, and a collective waits for other ranks.", hint)
 
@@ -174,41 +189,41 @@ def ncu(
         )
         return argv, report
 
-    with _program(one, folder, trial) as (place, command, ran):
+    with _program(target, folder, trial) as (place, command, ran):
         return record.ncu(program, command, folder, launches, timeout_s, place), _counted(folder, ran)
 
 
 def torch(
-    one: Subject, folder: Path, mode: commands.TorchMode, timeout_s: float
+    target: Subject, folder: Path, mode: commands.TorchMode, timeout_s: float
 ) -> tuple[tuple[Path, dict[str, Any]], Ran]:
-    """The trace of torch.profiler, and what the child says of the run; in mode memory also memory.json."""
-    with _program(one, folder) as (place, command, ran):
+    """The trace of torch.profiler, and the child's report; in mode memory also memory.json."""
+    with _program(target, folder) as (place, command, ran):
         script, *files = command[1:]
         made = record.torch(script, files, folder, mode, sys.executable, timeout_s, place)
         return made, _counted(folder, ran)
 
 
-def energy(one: Subject, folder: Path, timeout_s: float) -> dict[str, Any]:
+def energy(target: Subject, folder: Path, timeout_s: float) -> dict[str, Any]:
     """Windows of calls with the device's energy counter, and its idle power.
 
     Raises BenchmarkError RAISED with the program's last words where it did not come to its end.
     """
-    with _program(one, folder, module="energy") as (place, command, ran):
+    with _program(target, folder, module="energy") as (place, command, ran):
         done = place.start(command, timeout_s)
-        said = folder / "energy.json"
-        if not said.exists():
+        file = folder / "energy.json"
+        if not file.exists():
             words = last_words(done.stderr or done.stdout)
             raise BenchmarkError("RAISED", f"{ran.target} ({ran.side}) did not come to its end. {words}")
-        found: dict[str, Any] = json.loads(said.read_text("utf-8"))
-        return found
+        reading: dict[str, Any] = json.loads(file.read_text("utf-8"))
+        return reading
 
 
-def stacks(one: Subject, program: str, folder: Path, timeout_s: float) -> tuple[Path, Ran]:
+def stacks(target: Subject, program: str, folder: Path, timeout_s: float) -> tuple[Path, Ran]:
     """Host stacks by py-spy."""
 
     def trial(scratch: Path) -> tuple[list[str], Path]:
         output = scratch / "trial.json"
         return commands.py_spy(program, [sys.executable, "-P", "-c", _SPIN], output), output
 
-    with _program(one, folder, trial) as (place, command, ran):
+    with _program(target, folder, trial) as (place, command, ran):
         return record.py_spy(program, command, folder, timeout_s, place), _counted(folder, ran)

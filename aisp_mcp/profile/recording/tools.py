@@ -80,7 +80,7 @@ class NsysRecording(Recording):
 
 
 class NsysRecorded(Record):
-    """The scrubbed export, and what it says."""
+    """The scrubbed export, and its summary."""
 
     database: str
     open_with: list[str] = Field(default_factory=list, description="Commands that show the raw report.")
@@ -112,7 +112,7 @@ def _locks() -> list[str]:
     listed="default",
 )  # fmt: skip
 def aisp_profile_nsys(p: NsysRecording, ctx: Context) -> NsysRecorded:
-    """Record a command with Nsight Systems and summarise it; environment values are scrubbed from what is kept."""
+    """Record a command with Nsight Systems and summarise it; environment values are scrubbed from the stored files."""
     from aisp_mcp.profile import digest, load
     from aisp_mcp.profile.recording import record, target_program, viewer
     from aisp_mcp.profile.timeline import summarize
@@ -150,7 +150,7 @@ class NcuRecording(Recording):
 
 
 class NcuRecorded(Record):
-    """The report, its two pages, and what they say."""
+    """The report, its two pages, and their summary."""
 
     files: list[str] = Field(description="report.raw.csv and report.details.csv, for aisp_ncu_summary.")
     open_with: list[str] = Field(default_factory=list, description="Commands that show the raw report.")
@@ -182,14 +182,14 @@ def aisp_profile_ncu(p: NcuRecording, ctx: Context) -> NcuRecorded:
     subject, ran = _one(p, ctx), None
     folder = _folder(ctx)
     if p.report is not None:
-        found = record.read_ncu(_maybe("ncu", ctx), Path(p.report).expanduser(), folder)
+        profile = record.read_ncu(_maybe("ncu", ctx), Path(p.report).expanduser(), folder)
     elif subject is not None:
         pages, ran = target_program.ncu(subject, _program("ncu", ctx), folder, p.launches, _left(p, 1800))
-        found = ncu.read(*pages)
+        profile = ncu.read(*pages)
     else:
-        found = ncu.read(*record.ncu(_program("ncu", ctx), p.command, folder, p.launches, _left(p, 1800)))
+        profile = ncu.read(*record.ncu(_program("ncu", ctx), p.command, folder, p.launches, _left(p, 1800)))
     shows = viewer.commands(folder, p.report)
-    return NcuRecorded(files=_files(folder), open_with=shows, ran=ran, summary=digest.ncu_summary(found, None, 10))
+    return NcuRecorded(files=_files(folder), open_with=shows, ran=ran, summary=digest.ncu_summary(profile, None, 10))
 
 
 def _maybe(name: str, ctx: Context) -> str | None:
@@ -201,7 +201,7 @@ def _maybe(name: str, ctx: Context) -> str | None:
 
 
 def _files(folder: Path) -> list[str]:
-    """Files that were kept."""
+    """Stored files."""
     return sorted(str(path) for path in folder.glob("report.*"))
 
 
@@ -219,7 +219,7 @@ class ScriptParams(JobParams):
 
     def chosen(self, ctx: Context, *others: str | None) -> Subject | None:
         """Exactly one of script, target and the others; the target looked up."""
-        if sum(one is not None for one in (self.script, self.target, *others)) != 1:
+        if sum(value is not None for value in (self.script, self.target, *others)) != 1:
             hint = "script: 'train.py', or target: 'ch07:row_sum'."
             raise UsageError("NO_COMMAND", "Give one of script and target (or a snapshot, where it is read).", hint)
         if self.script is not None:
@@ -364,5 +364,5 @@ def aisp_profile_memory(p: MemoryRecording, ctx: Context) -> MemoryRecorded:
     shown = [
         m.model_copy(update={"timeline": m.timeline[:: max(1, len(m.timeline) // 50)]}) for m in profile.memory[:8]
     ]
-    found = [digest.brief(i) for i in insights(profile).found[:6]]
-    return MemoryRecorded(snapshot=str(path), ran=ran, source=profile.source, host=host, memory=shown, insights=found)
+    briefs = [digest.brief(i) for i in insights(profile).found[:6]]
+    return MemoryRecorded(snapshot=str(path), ran=ran, source=profile.source, host=host, memory=shown, insights=briefs)

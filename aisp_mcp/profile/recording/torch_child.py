@@ -1,4 +1,4 @@
-"""Run a script under torch.profiler and write what it saw as JSON. Executed as a file, in a process of its own.
+"""Run a script under torch.profiler and write the recording as JSON. Executed as a file, in a process of its own.
 
     python torch_child.py all|range MODE FOLDER SCRIPT [ARG ...]
 
@@ -103,8 +103,8 @@ def _run(script: str, args: list[str]) -> dict[str, Any]:
         runpy.run_path(script, run_name="__main__")
     except SystemExit as stop:
         code = stop.code if isinstance(stop.code, int) else 0 if stop.code is None else 1
-        said = f"it ended with exit code {code}" if isinstance(stop.code, int) else str(stop.code)[:500]
-        return {"exit_code": code, "error": None if code == 0 else said}
+        reason = f"it ended with exit code {code}" if isinstance(stop.code, int) else str(stop.code)[:500]
+        return {"exit_code": code, "error": None if code == 0 else reason}
     except BaseException as error:
         traceback.print_exc()
         return {"exit_code": 1, "error": f"{type(error).__name__}: {error}"[:500]}
@@ -160,8 +160,8 @@ def _from_trace(trace: Path) -> list[dict[str, Any]]:
 
 
 def _events(trace: Path) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads(trace.read_text("utf-8", "replace"))["traceEvents"]
-    return found
+    events: list[dict[str, Any]] = json.loads(trace.read_text("utf-8", "replace"))["traceEvents"]
+    return events
 
 
 def _host_memory(trace: Path) -> dict[str, Any]:
@@ -192,16 +192,16 @@ def _host_memory(trace: Path) -> dict[str, Any]:
 
 def _with_frames(events: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]:
     """Each allocation with the Python frames around it, innermost first."""
-    wanted = [e for e in events if e.get("cat") == "python_function" or e.get("name") == "[memory]"]
+    frames = [e for e in events if e.get("cat") == "python_function" or e.get("name") == "[memory]"]
     stacks: dict[Any, list[tuple[float, dict[str, Any]]]] = {}
-    for event in sorted(wanted, key=lambda e: (float(e["ts"]), -float(e.get("dur", 0)))):
+    for event in sorted(frames, key=lambda e: (float(e["ts"]), -float(e.get("dur", 0)))):
         begin, stack = float(event["ts"]), stacks.setdefault(event["tid"], [])
         while stack and stack[-1][0] < begin:
             stack.pop()
         if event["name"] == "[memory]":
             yield event, [frame for _, frame in stack[: -_FRAMES - 1 : -1]]
-        elif place := _PLACE.match(event["name"]):
-            frame = {"name": place[3], "filename": place[1], "line": int(place[2])}
+        elif match := _PLACE.match(event["name"]):
+            frame = {"name": match[3], "filename": match[1], "line": int(match[2])}
             stack.append((begin + float(event["dur"]), frame))
 
 

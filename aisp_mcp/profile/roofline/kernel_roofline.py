@@ -39,14 +39,14 @@ class Point(Record):
 
 def points(kernels: list[NcuKernel]) -> tuple[list[Point], list[int]]:
     """Points, and the ids of launches whose report lacks the counters (record with --set roofline or full)."""
-    found, lacking = [], []
+    all_points, lacking = [], []
     for kernel in kernels:
         point = _point(kernel)
         if point is None:
             lacking.append(kernel.id)
         else:
-            found.append(point)
-    return found, lacking
+            all_points.append(point)
+    return all_points, lacking
 
 
 def _point(kernel: NcuKernel) -> Point | None:
@@ -66,9 +66,9 @@ def at(
     ridge = peak / peak_bytes if peak and peak_bytes else None
     intensity = rate / moved if moved else None
     if ridge is None or not (rate or moved):
-        side = "unknown"
+        limit = "unknown"
     else:
-        side = "memory" if intensity is not None and intensity < ridge else "compute"
+        limit = "memory" if intensity is not None and intensity < ridge else "compute"
     return Point(
         id=number,
         kernel=name,
@@ -80,7 +80,7 @@ def at(
         peak_bytes_per_s=peak_bytes,
         ridge=ridge,
         of_roof=_share(rate, moved, peak, peak_bytes),
-        side=side,
+        side=limit,
     )
 
 
@@ -106,7 +106,7 @@ def _bytes(kernel: NcuKernel) -> tuple[float | None, float | None]:
 
 def _sass(kernel: NcuKernel) -> dict[str, tuple[float, float | None]]:
     """FLOP/s and its peak of the plain cores, per type."""
-    found: dict[str, tuple[float, float | None]] = {}
+    by_name: dict[str, tuple[float, float | None]] = {}
     clock = kernel.metrics.get("smsp__cycles_elapsed.avg.per_second")
     sm_clock = kernel.metrics.get("sm__cycles_elapsed.avg.per_second") or clock
     for unit, fma, *others in _SASS:
@@ -117,18 +117,18 @@ def _sass(kernel: NcuKernel) -> dict[str, tuple[float, float | None]]:
             continue
         rate = (2 * width * fused + sum(w * kernel.metrics.get(stem.format(op), 0.0) for op, w in others)) * clock
         peak = kernel.metrics.get(f"sm__sass_thread_inst_executed_op_{fma}_pred_on.sum.peak_sustained")
-        found[unit] = (rate, 2 * width * peak * sm_clock if peak and sm_clock else None)
-    return found
+        by_name[unit] = (rate, 2 * width * peak * sm_clock if peak and sm_clock else None)
+    return by_name
 
 
 def _tensor(kernel: NcuKernel) -> dict[str, tuple[float, float | None]]:
     """Operations per second and the peak of the tensor path that was used, per source type."""
-    found: dict[str, tuple[float, float | None]] = {}
+    by_name: dict[str, tuple[float, float | None]] = {}
     for name, rate in kernel.metrics.items():
         match = _TENSOR.fullmatch(name) if rate > 0 else None
         if match:
             unit = f"tensor {match[1] or match[2]}"
             peak = kernel.metrics.get(name.replace(".sum.per_second", ".sum.peak_sustained_elapsed.per_second"))
-            if rate > found.get(unit, (0.0, None))[0]:
-                found[unit] = (rate, peak)
-    return found
+            if rate > by_name.get(unit, (0.0, None))[0]:
+                by_name[unit] = (rate, peak)
+    return by_name

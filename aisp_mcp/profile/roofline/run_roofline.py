@@ -29,24 +29,24 @@ Roofs = tuple[float | None, float | None, list[str]]
 
 def points(ctx: Context, run: Run) -> tuple[list[Point], list[str], list[str]]:
     """Points of both sides, where each roof comes from, and sides without a time or without declared work."""
-    found: list[Point] = []
+    all_points: list[Point] = []
     sources: list[str] = []
     without: list[str] = []
     seen: set[str] = set()
     for comparison in run.comparisons:
         unit = dtype(comparison)
-        peak, bandwidth, said = _roofs(ctx, run, comparison, unit)
-        sources += [text for text in said if text not in sources]
-        for label, side in _sides(comparison):
+        peak, bandwidth, origin = _roofs(ctx, run, comparison, unit)
+        sources += [text for text in origin if text not in sources]
+        for label, figures in _sides(comparison):
             if label in seen:
                 continue
             seen.add(label)
-            if side is not None and (side.flops_per_s or side.bytes_per_s):
-                rates = (side.flops_per_s or 0.0, side.bytes_per_s or 0.0)
-                found.append(at(len(found), label, unit or "unknown type", rates, (peak, bandwidth)))
+            if figures is not None and (figures.flops_per_s or figures.bytes_per_s):
+                rates = (figures.flops_per_s or 0.0, figures.bytes_per_s or 0.0)
+                all_points.append(at(len(all_points), label, unit or "unknown type", rates, (peak, bandwidth)))
             else:
                 without.append(label)
-    return found, sources, without
+    return all_points, sources, without
 
 
 def _sides(comparison: Comparison) -> list[tuple[str, Side | None]]:
@@ -58,8 +58,8 @@ def _sides(comparison: Comparison) -> list[tuple[str, Side | None]]:
 
 def dtype(comparison: Comparison) -> str | None:
     """The type of the largest floating-point or integer tensor that goes in, None without a readable log."""
-    found = tensors(comparison, "params", "inputs")
-    return UNITS.get(max(found, key=lambda tensor: tensor[1] * tensor[2])[0]) if found else None
+    types = tensors(comparison, "params", "inputs")
+    return UNITS.get(max(types, key=lambda tensor: tensor[1] * tensor[2])[0]) if types else None
 
 
 def tensors(comparison: Comparison, *kinds: str) -> list[tuple[str, int, int]]:
@@ -85,15 +85,15 @@ def _roofs(ctx: Context, run: Run, comparison: Comparison, unit: str | None) -> 
     product = ctx.store.best_measurement(f"gemm_{unit}", "cpu") if unit else None
     kinds = [ctx.store.best_measurement(f"bandwidth_{kind}", "cpu") for kind in ("copy", "read", "write")]
     bandwidth = max((kind for kind in kinds if kind), key=lambda kind: kind.value, default=None)
-    said = [
+    origins = [
         f"{seen.kind}: {numbers.quantity(seen.value, seen.unit)}, best measured here, "
         + time.strftime("%Y-%m-%d", time.gmtime(seen.measured_at))
         for seen in (product, bandwidth)
         if seen
     ]
     if product is None or bandwidth is None:
-        said.append("No roof where nothing was measured: aisp_bench_peak keeps this machine's ceilings.")
-    return product.value if product else None, bandwidth.value if bandwidth else None, said
+        origins.append("No roof where nothing was measured: aisp_bench_peak keeps this machine's ceilings.")
+    return product.value if product else None, bandwidth.value if bandwidth else None, origins
 
 
 def _datasheet(name: str, unit: str | None) -> Roofs:
@@ -101,5 +101,5 @@ def _datasheet(name: str, unit: str | None) -> Roofs:
     if facts is None:
         return None, None, [f"{name[:80]!r} is not in the table of GPU facts: no roof is given."]
     peak = facts.peak.get(unit or "")
-    said = f"datasheet, dense, {facts.sku}, {facts.checked}, confidence {facts.confidence}"
-    return peak.dense * 1e12 if peak else None, facts.memory.bandwidth_bytes_s, [said]
+    origin = f"datasheet, dense, {facts.sku}, {facts.checked}, confidence {facts.confidence}"
+    return peak.dense * 1e12 if peak else None, facts.memory.bandwidth_bytes_s, [origin]

@@ -91,7 +91,7 @@ def _close(stack: list[_Open], names: Counter[str], launched: Launched, now: int
 
 
 def call_stats(rows: Sequence[OpStat], launched: Launched) -> list[CallStat]:
-    """Host totals with the device work beside them, largest sum of both first; what nobody launched comes last."""
+    """Host totals with the device work next to them, largest sum of both first; work without a launch comes last."""
     table = [_row(row, launched) for row in rows]
     if spent := launched.whole[OUTSIDE]:
         count = launched.operations[OUTSIDE]

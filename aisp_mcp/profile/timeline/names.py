@@ -71,7 +71,7 @@ def plain_gemm(name: str) -> bool:
 
 
 def moves_memory(name: str) -> bool:
-    """A kernel that only copies elements from one place to another."""
+    """A kernel that only copies elements."""
     return bool(_MOVES.search(name))
 
 

@@ -38,35 +38,37 @@ def launch_calls(api: Calls, ops: dict[tuple[int, int], list[GpuOp]]) -> dict[in
 
 
 def project(trace: Trace) -> list[RangeStat]:
-    """One row per name, ordered by projected time. A call counts if it lies wholly inside, on the same thread."""
+    """One row per name, ordered by projected time. A call counts if it is wholly inside, on the same thread."""
     calls = _by_thread(trace)
     groups: dict[str, list[tuple[int, int, int, int]]] = defaultdict(list)
     visits = 0
-    for one in trace.ranges:
-        rows = calls.get(one.thread)
-        low = bisect_left(rows.start, one.start) if rows else 0
-        high = bisect_right(rows.start, one.end) if rows else 0
+    for host_range in trace.ranges:
+        rows = calls.get(host_range.thread)
+        low = bisect_left(rows.start, host_range.start) if rows else 0
+        high = bisect_right(rows.start, host_range.end) if rows else 0
         visits += high - low
         if visits > _MAX_VISITS:
             trace.diagnostics.append("Reader: ranges nest too deeply; what lies beyond 20 million pairs is left out.")
             break
-        groups[one.name].append((one.end - one.start, *(_launched(rows, low, high, one.end) if rows else (0, 0, 0))))
-    rows_out = [_row(name, found) for name, found in groups.items()]
+        groups[host_range.name].append(
+            (host_range.end - host_range.start, *(_launched(rows, low, high, host_range.end) if rows else (0, 0, 0)))
+        )
+    rows_out = [_row(name, calls) for name, calls in groups.items()]
     return sorted(rows_out, key=lambda r: (-r.projected_ns, -r.total_ns, r.name))
 
 
 def _by_thread(trace: Trace) -> dict[int, Launches]:
     """The calls that launched something, by thread."""
-    found = trace.gpu.launches
-    assert found is not None
+    launches = trace.gpu.launches
+    assert launches is not None
     threads = [fact.thread for fact in trace.api.facts]
-    of_call = [threads[fact] for fact in map(trace.api.fact.__getitem__, found.call)]
+    of_call = [threads[fact] for fact in map(trace.api.fact.__getitem__, launches.call)]
     if len(several := set(of_call)) == 1:
-        return {several.pop(): found}
+        return {several.pop(): launches}
     places: dict[int, list[int]] = defaultdict(list)
     for row, thread in enumerate(of_call):
         places[thread].append(row)
-    return {thread: found.take(rows) for thread, rows in places.items()}
+    return {thread: launches.take(rows) for thread, rows in places.items()}
 
 
 def _launched(rows: Launches, low: int, high: int, end: int) -> tuple[int, int, int]:
@@ -78,16 +80,16 @@ def _launched(rows: Launches, low: int, high: int, end: int) -> tuple[int, int, 
     return len(mine.call), max(mine.last, default=0) - min(mine.first, default=0), sum(mine.spent)
 
 
-def _row(name: str, found: list[tuple[int, int, int, int]]) -> RangeStat:
-    times = [f[0] for f in found]
+def _row(name: str, calls: list[tuple[int, int, int, int]]) -> RangeStat:
+    times = [f[0] for f in calls]
     return RangeStat(
         name=name,
-        count=len(found),
+        count=len(calls),
         total_ns=sum(times),
         median_ns=median(times),
         min_ns=min(times),
         max_ns=max(times),
-        operations=sum(f[1] for f in found),
-        projected_ns=sum(f[2] for f in found),
-        gpu_ns=sum(f[3] for f in found),
+        operations=sum(f[1] for f in calls),
+        projected_ns=sum(f[2] for f in calls),
+        gpu_ns=sum(f[3] for f in calls),
     )

@@ -39,8 +39,8 @@ class Roles:
 
     @staticmethod
     def _by_rank(trace: Trace) -> dict[int, str]:
-        found = sorted({op.device for op in trace.gpu})
-        return {device: f"rank {at}" if len(found) > 1 else "device" for at, device in enumerate(found)}
+        devices = sorted({op.device for op in trace.gpu})
+        return {device: f"rank {at}" if len(devices) > 1 else "device" for at, device in enumerate(devices)}
 
     @staticmethod
     def _by_work(trace: Trace) -> dict[tuple[int, int], str]:
@@ -57,10 +57,10 @@ class Roles:
         for rows in (trace.frames, trace.operators, trace.api):
             for call in rows:
                 spent[call.thread] += call.end - call.start
-        for one in trace.ranges:
-            spent[one.thread] += one.end - one.start
+        for host_range in trace.ranges:
+            spent[host_range.thread] += host_range.end - host_range.start
         backward = {c.thread for c in trace.operators if c.name.startswith("autograd::engine")}
-        driving = {one.thread for one in steps.find(trace.ranges)}
+        driving = {step.thread for step in steps.find(trace.ranges)}
         kinds = [
             (t, "main thread" if t in driving else "backward thread" if t in backward else "thread")
             for t, _ in sorted(spent.items(), key=lambda item: (-item[1], item[0]))
@@ -71,8 +71,8 @@ class Roles:
 def _numbered(rows: Iterable[tuple[Key, str, object]]) -> dict[Key, str]:
     """key → label, with a number from the second of its group on."""
     seen: Counter[object] = Counter()
-    found: dict[Key, str] = {}
+    names: dict[Key, str] = {}
     for key, label, group in rows:
         seen[group] += 1
-        found[key] = label if seen[group] == 1 else f"{label} {seen[group]}"
-    return found
+        names[key] = label if seen[group] == 1 else f"{label} {seen[group]}"
+    return names

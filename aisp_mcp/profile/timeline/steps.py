@@ -32,13 +32,13 @@ def find(ranges: Sequence[HostRange]) -> list[HostRange]:
         named = [r for r in ranges if is_step(r.name)]
     outer: list[HostRange] = []
     by_thread: dict[int, list[HostRange]] = defaultdict(list)
-    for one in named:
-        by_thread[one.thread].append(one)
+    for host_range in named:
+        by_thread[host_range.thread].append(host_range)
     # One thread drives the loop: the one with most steps.
     busiest = max(by_thread.values(), key=lambda rows: len(rows), default=[])
-    for one in sorted(busiest, key=lambda r: (r.start, -r.end)):
-        if not outer or one.start >= outer[-1].end:
-            outer.append(one)
+    for host_range in sorted(busiest, key=lambda r: (r.start, -r.end)):
+        if not outer or host_range.start >= outer[-1].end:
+            outer.append(host_range)
     return outer[:_MAX_STEPS]
 
 
@@ -51,9 +51,11 @@ def measure(host_ranges: Sequence[HostRange], trace: Trace, busy: Cover) -> list
         return [Step(name=r.name, start_ns=r.start, duration_ns=r.end - r.start) for r in host_ranges]
     spans = _device_spans(host_ranges, trace) or [(host_range.start, host_range.end) for host_range in host_ranges]
     rows = []
-    for one, (start, end) in zip(host_ranges, spans, strict=True):
+    for host_range, (start, end) in zip(host_ranges, spans, strict=True):
         inside = busy.inside(start, end)
-        row = Step(name=one.name, start_ns=start, duration_ns=end - start, busy_ns=inside, idle_ns=end - start - inside)
+        row = Step(
+            name=host_range.name, start_ns=start, duration_ns=end - start, busy_ns=inside, idle_ns=end - start - inside
+        )
         rows.append(row)
     return rows
 

@@ -78,9 +78,9 @@ def _only_iterations(trace: Trace, shown: Profile) -> bool:
 def scoped(trace: Trace, scope: Scope) -> tuple[Trace, Window]:
     """The part of a trace that a profile of this scope is about, and its window. Raises Unavailable EMPTY_PROFILE."""
     trace = trace.ordered
-    found = steps.find(trace.ranges)
-    if scope == "steady" and len(found) >= 3:
-        return _iterations(trace, *_steady(found))
+    host_ranges = steps.find(trace.ranges)
+    if scope == "steady" and len(host_ranges) >= 3:
+        return _iterations(trace, *_steady(host_ranges))
     if trace.gpu:
         first, last = min(trace.gpu.start), max(trace.gpu.end)
         return trace, Window(start_ns=first, end_ns=last, definition="first to last device operation")
@@ -106,18 +106,18 @@ def _steady(host_ranges: list[HostRange]) -> tuple[list[HostRange], int]:
     return host_ranges[dropped:], dropped
 
 
-def _iterations(trace: Trace, kept: list[HostRange], dropped: int) -> tuple[Trace, Window]:
+def _iterations(trace: Trace, iterations: list[HostRange], dropped: int) -> tuple[Trace, Window]:
     """The device work that these iterations launched, which may end long after the host has moved on."""
-    low, high = kept[0].start, kept[-1].end
+    low, high = iterations[0].start, iterations[-1].end
     ops, calls = trace.gpu, trace.api
     assert ops.launches is not None
     called = ops.launches.start
     at = column(called[row] if row >= 0 else start for row, start in zip(ops.launch, ops.start, strict=True))
-    mine = column(place for place, launched in enumerate(at) if low <= launched < high)
+    mine = column(index for index, launched in enumerate(at) if low <= launched < high)
     earlier = max((end for end, launched in zip(ops.end, at, strict=True) if launched < low), default=None)
     first_call, last_call = bisect_left(calls.start, low), bisect_left(calls.start, high)
     cut_ops = ops.cut(mine, first_call, last_call)
-    text = f"{len(kept)} iterations, {dropped} slow first ones left out: "
+    text = f"{len(iterations)} iterations, {dropped} slow first ones left out: "
     if mine:
         # The wait for the first operation belongs to its iteration; without earlier work, nobody knows how long it was.
         first = min(cut_ops.start)
@@ -137,13 +137,13 @@ def _iterations(trace: Trace, kept: list[HostRange], dropped: int) -> tuple[Trac
 
 
 def _timeline(trace: Trace, window: Window) -> Timeline:
-    rows, waiting, found = [], idle.Waiting(trace), idle.Waits.none()
+    rows, waiting, collected = [], idle.Waiting(trace), idle.Waits.none()
     covers = []
     for device, places in sorted(_by_device(trace.gpu).items()):
         mine = trace.gpu if isinstance(places, range) else trace.gpu.take(places)
         busy = Cover.of(mine.start, mine.end)
         gaps = idle.waits(trace.gpu, places, busy, trace.api, waiting)
-        found.extend(gaps)
+        collected.extend(gaps)
         rows.append(_breakdown(device, mine, busy, gaps.spent(), window))
         covers.append(busy)
     times = trace.gpu.durations()
@@ -156,11 +156,11 @@ def _timeline(trace: Trace, window: Window) -> Timeline:
         ranges=ranges.project(trace),
         breakdown=rows,
         streams=_streams(trace.gpu, times),
-        gaps=idle.longest(found, trace),
+        gaps=idle.longest(collected, trace),
         steps=steps.measure(steps.find(trace.ranges), trace, Cover.merged(covers)),
         collectives=collectives(trace.gpu, times),
-        host_in_gaps=idle.host_shares(trace, found),
-        host_gaps=sum(map(found.cause.count, map(idle.CAUSES.index, idle.HOST))),
+        host_in_gaps=idle.host_shares(trace, collected),
+        host_gaps=sum(map(collected.cause.count, map(idle.CAUSES.index, idle.HOST))),
         stream_waits=waiting.known,
     )
 
@@ -179,8 +179,8 @@ def _calls(
 ) -> list[CallStat]:
     if not calls:
         return []
-    found = attribution.attribute(calls, launches, ops)
-    return attribution.call_stats(op_stats((c.name, {c.end - c.start: 1}, None) for c in calls), found)
+    attributed = attribution.attribute(calls, launches, ops)
+    return attribution.call_stats(op_stats((c.name, {c.end - c.start: 1}, None) for c in calls), attributed)
 
 
 def _api_stats(api: Calls) -> list[OpStat]:
@@ -197,13 +197,13 @@ def _api_name(name: str) -> str:
 
 
 def _by_device(gpu: Ops) -> dict[int, Sequence[int]]:
-    """Places of each device's operations."""
+    """Indices of each device's operations."""
     devices = [fact.device for fact in gpu.facts]
     if len(set(devices)) == 1:
         return {devices[0]: range(len(gpu))} if gpu else {}
     columns: dict[int, Column] = defaultdict(column)
-    for place, fact in enumerate(gpu.fact):
-        columns[devices[fact]].append(place)
+    for index, fact in enumerate(gpu.fact):
+        columns[devices[fact]].append(index)
     return dict(columns)
 
 
@@ -239,24 +239,24 @@ def op_stats(rows: Iterable[tuple[str, Times, int | None]]) -> list[OpStat]:
     """(name, durations, bytes of all) grouped by name, largest total first."""
     times: dict[str, Counter[int]] = defaultdict(Counter)
     sizes: dict[str, int] = defaultdict(int)
-    for name, found, size in rows:
-        times[name].update(found)
+    for name, spans, size in rows:
+        times[name].update(spans)
         if size is not None:
             sizes[name] += size
-    totals = {name: _total(found) for name, found in times.items()}
+    totals = {name: _total(spans) for name, spans in times.items()}
     whole = sum(totals.values())
     table = [
         OpStat(
             name=name,
-            count=found.total(),
+            count=spans.total(),
             total_ns=totals[name],
-            median_ns=_median(found),
-            min_ns=min(found),
-            max_ns=max(found),
+            median_ns=_median(spans),
+            min_ns=min(spans),
+            max_ns=max(spans),
             share=totals[name] / whole if whole else 0.0,
             bytes=sizes.get(name),
         )
-        for name, found in times.items()
+        for name, spans in times.items()
     ]
     return sorted(table, key=lambda r: (-r.total_ns, r.name))
 
@@ -276,13 +276,13 @@ def _median(times: Times) -> float:
 def kernel_stats(gpu: Ops, times: Sequence[Times]) -> list[KernelStat]:
     """Kernels by name, communication included, with the launch facts of each one's longest launch."""
     kernels = [
-        (fact, found)
-        for fact, found in zip(gpu.facts, times, strict=True)
-        if found and fact.kind in ("kernel", "communication")
+        (fact, spans)
+        for fact, spans in zip(gpu.facts, times, strict=True)
+        if spans and fact.kind in ("kernel", "communication")
     ]
     shapes = _longest_shapes(gpu, times)
     rows = []
-    for row in op_stats((fact.name, found, None) for fact, found in kernels):
+    for row in op_stats((fact.name, spans, None) for fact, spans in kernels):
         shape = shapes[row.name]
         facts = {} if shape is None else shape._asdict()
         rows.append(KernelStat(**row.model_dump(), kind=family(row.name), **facts))
@@ -292,9 +292,9 @@ def kernel_stats(gpu: Ops, times: Sequence[Times]) -> list[KernelStat]:
 def _longest_shapes(gpu: Ops, times: Sequence[Times]) -> dict[str, Shape | None]:
     """Shape of the longest launch of each name, of the first of several that took as long."""
     longest: dict[str, tuple[int, dict[int, Shape | None]]] = {}
-    for at, (fact, found) in enumerate(zip(gpu.facts, times, strict=True)):
-        if found and fact.kind in ("kernel", "communication"):
-            ns, best = max(found), longest.get(fact.name, (-1, {}))
+    for at, (fact, spans) in enumerate(zip(gpu.facts, times, strict=True)):
+        if spans and fact.kind in ("kernel", "communication"):
+            ns, best = max(spans), longest.get(fact.name, (-1, {}))
             if ns > best[0]:
                 best = longest[fact.name] = (ns, {})
             if ns == best[0]:
@@ -302,26 +302,26 @@ def _longest_shapes(gpu: Ops, times: Sequence[Times]) -> dict[str, Shape | None]
     shapes = {name: next(iter(facts.values())) for name, (_, facts) in longest.items()}
     open_ = {at: ns for ns, facts in longest.values() if len(set(facts.values())) > 1 for at in facts}
     if open_:
-        for place, start, end in zip(reversed(gpu.fact), reversed(gpu.start), reversed(gpu.end), strict=True):
-            if open_.get(place) == end - start:
-                shapes[gpu.facts[place].name] = gpu.facts[place].shape
+        for fact_index, start, end in zip(reversed(gpu.fact), reversed(gpu.start), reversed(gpu.end), strict=True):
+            if open_.get(fact_index) == end - start:
+                shapes[gpu.facts[fact_index].name] = gpu.facts[fact_index].shape
     return shapes
 
 
 def memory_stats(gpu: Ops, times: Sequence[Times]) -> list[OpStat]:
     """Copies by direction and kinds of memory, and memsets."""
     return op_stats(
-        (fact.name, found, fact.bytes * sum(found.values()))
-        for fact, found in zip(gpu.facts, times, strict=True)
-        if found and fact.kind in ("memcpy", "memset")
+        (fact.name, spans, fact.bytes * sum(spans.values()))
+        for fact, spans in zip(gpu.facts, times, strict=True)
+        if spans and fact.kind in ("memcpy", "memset")
     )
 
 
 def _streams(gpu: Ops, times: Sequence[Times]) -> list[StreamStat]:
     covers = gpu.covers(lambda fact: (fact.device, fact.stream))
     operations: Counter[tuple[int, int]] = Counter()
-    for fact, found in zip(gpu.facts, times, strict=True):
-        operations[fact.device, fact.stream] += sum(found.values())
+    for fact, spans in zip(gpu.facts, times, strict=True):
+        operations[fact.device, fact.stream] += sum(spans.values())
     rows = [
         StreamStat(device=device, stream=stream, operations=many, busy_ns=covers[device, stream].length())
         for (device, stream), many in operations.items()
@@ -337,18 +337,18 @@ def collectives(gpu: Ops, times: Sequence[Times]) -> list[Collective]:
         if spent and fact.kind == "communication" and fact.message is not None:
             groups[fact.message].update(spent)
     rows = []
-    for message, found in groups.items():
+    for message, calls in groups.items():
         rows.append(
             Collective(
                 name=message.collective,
-                count=found.total(),
-                total_ns=_total(found),
-                min_ns=min(found),
-                max_ns=max(found),
+                count=calls.total(),
+                total_ns=_total(calls),
+                min_ns=min(calls),
+                max_ns=max(calls),
                 bytes=message.bytes,
                 ranks=message.ranks,
                 dtype=message.dtype,
-                busbw_bytes_per_s=busbw(message.collective, message.bytes, message.ranks, _median(found)),
+                busbw_bytes_per_s=busbw(message.collective, message.bytes, message.ranks, _median(calls)),
             )
         )
     return sorted(rows, key=lambda r: (-r.total_ns, r.name))

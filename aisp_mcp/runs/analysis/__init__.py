@@ -1,4 +1,4 @@
 """Analyses of stored runs: metrics side by side, Pareto fronts, scaling laws, combinations, limits.
 
-They use what was measured and extrapolate only where a fit says how far. Start with `variants.py`.
+They use measurements, and extrapolate only as far as a fit allows. Start with `variants.py`.
 """

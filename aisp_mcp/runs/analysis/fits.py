@@ -60,7 +60,7 @@ def _fitted(
     unseen = []
     if len({n for n, _ in points}) > needed:
         for at, (n, y) in enumerate(points):
-            rest = [point for place, point in enumerate(points) if place != at]
+            rest = [point for index, point in enumerate(points) if index != at]
             if len({x for x, _ in rest}) >= needed:
                 unseen.append(abs(curve(solve(rest))(n) / y - 1))
     return Fit(
@@ -147,11 +147,11 @@ def solve_least_squares(rows: Sequence[Sequence[float]], y: Sequence[float], wei
     a = [[value / scale[j] if j < width else value for j, value in enumerate(row)] for row in a]
     for j in range(min(width, len(a))):
         _reflect(a, j)
-    found = [0.0] * width
+    solution = [0.0] * width
     for j in reversed(range(min(width, len(a)))):
-        rest = a[j][width] - sum(a[j][k] * found[k] for k in range(j + 1, width))
-        found[j] = rest / a[j][j] if abs(a[j][j]) > 1e-13 else 0.0
-    return [value / s for value, s in zip(found, scale, strict=True)]
+        rest = a[j][width] - sum(a[j][k] * solution[k] for k in range(j + 1, width))
+        solution[j] = rest / a[j][j] if abs(a[j][j]) > 1e-13 else 0.0
+    return [value / s for value, s in zip(solution, scale, strict=True)]
 
 
 def _reflect(a: list[list[float]], j: int) -> None:

@@ -50,14 +50,14 @@ class Table(Record):
 
 def side_by_side(pair: MeasuredPair) -> Table:
     """Every metric that both sides have."""
-    found = {name: _metric(name, pair.baseline, pair.candidate) for name in DIRECTIONS}
+    metrics = {name: _metric(name, pair.baseline, pair.candidate) for name in DIRECTIONS}
     return Table(
         name=pair.name,
         machine=pair.candidate.machine,
         run=pair.candidate.run,
         verdict=pair.candidate.verdict,
-        metrics=[row for row in found.values() if row is not None],
-        without=[name for name, row in found.items() if row is None],
+        metrics=[row for row in metrics.values() if row is not None],
+        without=[name for name, row in metrics.items() if row is None],
     )
 
 

@@ -20,7 +20,7 @@ DEFINITION = (
 
 
 class Point(Record):
-    """One variant's place."""
+    """One variant's position."""
 
     name: str
     frontier: bool
@@ -42,16 +42,16 @@ class Front(Record):
     points: list[Point]
 
 
-def fronts(rows: Sequence[Variant], wanted: Sequence[Metric] = METRICS) -> list[Front]:
+def fronts(rows: Sequence[Variant], metrics: Sequence[Metric] = METRICS) -> list[Front]:
     """One frontier per target and machine."""
     groups: dict[tuple[str, str], list[Variant]] = {}
     for row in rows:
         groups.setdefault((row.target, row.machine), []).append(row)
-    return [_front(group, wanted) for group in groups.values()]
+    return [_front(group, metrics) for group in groups.values()]
 
 
-def _front(group: Sequence[Variant], wanted: Sequence[Metric]) -> Front:
-    usable = [metric for metric in wanted if all(getattr(row, metric) is not None for row in group)]
+def _front(group: Sequence[Variant], metrics: Sequence[Metric]) -> Front:
+    usable = [metric for metric in metrics if all(getattr(row, metric) is not None for row in group)]
     points = []
     for row in sorted(group, key=lambda v: v.time_s.value):
         above = [other.name for other in group if other is not row and dominates(other, row, usable)]
@@ -71,7 +71,7 @@ def _front(group: Sequence[Variant], wanted: Sequence[Metric]) -> Front:
         target=group[0].target,
         machine=group[0].machine,
         metrics=usable,
-        without=[metric for metric in wanted if metric not in usable],
+        without=[metric for metric in metrics if metric not in usable],
         points=points,
     )
 

@@ -34,16 +34,16 @@ class Scaling(Record):
 def over_workers(label: str, points: Sequence[tuple[float, float]]) -> Scaling:
     """Points are (workers, throughput). Raises ValueError with fewer than 2 different counts."""
     ordered = sorted(points)
-    found = [fits.amdahl(ordered)]
+    candidates = [fits.amdahl(ordered)]
     if len({n for n, _ in ordered}) >= 3:
-        found.append(fits.usl(ordered))
-    best = _best(found)
+        candidates.append(fits.usl(ordered))
+    best = _best(candidates)
     rate = best.parameters["rate_1"]
     return Scaling(
         label=label,
         over="workers",
         points=ordered,
-        fits=found,
+        fits=candidates,
         best=best.law,
         efficiency=[round(x / (n * rate), 4) for n, x in ordered],
         sentence=_sentence(best, ordered[-1][0]),
@@ -53,14 +53,14 @@ def over_workers(label: str, points: Sequence[tuple[float, float]]) -> Scaling:
 def over_sizes(label: str, points: Sequence[tuple[float, float]]) -> Scaling:
     """Points are (elements, seconds). Raises ValueError with fewer than 2 different sizes."""
     fit = fits.power(sorted(points))
-    said = f"time grows as size^{fit.parameters['exponent']:.3g}, RMS error {100 * fit.rms_error:.2g} %"
-    return Scaling(label=label, over="size", points=sorted(points), fits=[fit], best=fit.law, sentence=said)
+    sentence = f"time grows as size^{fit.parameters['exponent']:.3g}, RMS error {100 * fit.rms_error:.2g} %"
+    return Scaling(label=label, over="size", points=sorted(points), fits=[fit], best=fit.law, sentence=sentence)
 
 
-def _best(found: Sequence[Fit]) -> Fit:
+def _best(candidates: Sequence[Fit]) -> Fit:
     """Laws come with the simplest first; another one must predict unseen points clearly better."""
-    best = found[0]
-    for fit in found[1:]:
+    best = candidates[0]
+    for fit in candidates[1:]:
         if fit.left_out_error is None or best.left_out_error is None:
             continue
         if best.left_out_error > EXACT and fit.left_out_error < CLEARLY * best.left_out_error:

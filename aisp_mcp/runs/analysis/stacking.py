@@ -17,7 +17,7 @@ NARROW = 0.05  # an interval of the interaction within this around 1 is called i
 DEFINITION = (
     "expected = ratio A x ratio B, the gain of two optimisations that do not touch each other. interaction = measured "
     "A+B over expected, its interval from the three intervals in root-sum-square of logarithms. synergy and "
-    "interference: the interval excludes 1. independent: it lies within 5 % of 1. combine: the interval of A+B lies "
+    "interference: the interval excludes 1. independent: it is within 5 % of 1. combine: the interval of A+B lies "
     "above that of the better single one. A+B is found by name (`fused_tf32` combines `fused` and `tf32`) or named."
 )
 
@@ -45,24 +45,24 @@ def stacks(pairs: Sequence[MeasuredPair], named: tuple[str, str, str] | None = N
     for pair in pairs:
         if pair.goal not in NO_TIME and pair.ratio and pair.ratio_low and pair.ratio_high:
             groups.setdefault((pair.target, pair.candidate.machine), {})[pair.name] = pair
-    found = []
+    all_stacks = []
     for (target, _), group in groups.items():
         for a, b, both in [named] if named else triples(target, group):
             if a in group and b in group and both in group:
-                found.append(_stack(group[a], group[b], group[both]))
-    return sorted(found, key=lambda s: -s.ratio_both)
+                all_stacks.append(_stack(group[a], group[b], group[both]))
+    return sorted(all_stacks, key=lambda s: -s.ratio_both)
 
 
 def triples(target: str, names: Mapping[str, object]) -> list[tuple[str, str, str]]:
     """(a, b, a_b) by name; a variant of two words of which only one exists is not a combination."""
     short = {name.removeprefix(f"{target}_"): name for name in names if name != target}
-    found = []
+    all_triples = []
     for both in short:
         for a in short:
             b = both.removeprefix(f"{a}_")
             if both.startswith(f"{a}_") and b in short:
-                found.append((short[a], short[b], short[both]))
-    return found
+                all_triples.append((short[a], short[b], short[both]))
+    return all_triples
 
 
 def _stack(a: MeasuredPair, b: MeasuredPair, both: MeasuredPair) -> Stack:

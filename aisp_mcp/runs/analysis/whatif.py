@@ -49,10 +49,10 @@ class Candidate(Record):
 def solve(rows: Sequence[Variant], limits: Limits) -> tuple[list[Candidate], list[Candidate]]:
     """(variants that meet every limit, fastest of each target first; the others, nearest miss first)."""
     judged = [_judge(row, limits) for row in rows]
-    met = [one for one in judged if not one.unknown and one.worst >= 0]
-    missed = [one for one in judged if one.unknown or one.worst < 0]
-    met.sort(key=lambda one: (one.target, one.time_s))
-    missed.sort(key=lambda one: (len(one.unknown), -one.worst))
+    met = [candidate for candidate in judged if not candidate.unknown and candidate.worst >= 0]
+    missed = [candidate for candidate in judged if candidate.unknown or candidate.worst < 0]
+    met.sort(key=lambda candidate: (candidate.target, candidate.time_s))
+    missed.sort(key=lambda candidate: (len(candidate.unknown), -candidate.worst))
     return met, missed
 
 

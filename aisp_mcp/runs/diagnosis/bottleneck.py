@@ -19,7 +19,7 @@ FAR_FROM_ROOF = 0.4  # of both roofs: neither explains the time
 DEFINITIONS = {
     "timeline": (
         "Shares of the window over all devices by exact interval unions. device: kernels run, and only counters say "
-        "whether compute or memory bounds them. communication and copies: exposed, no kernel runs beside them. "
+        "whether compute or memory bounds them. communication and copies: exposed, no kernel runs next to them. "
         "input: idle, and the host was in a data loader. host: idle, the next operation was not launched yet. "
         "latency: idle between operations that were launched already. The largest share is the bound."
     ),
@@ -123,8 +123,8 @@ def of_rates(subject: str, compute: float | None, memory: float | None) -> Bottl
         bound = "compute" if max(known, key=lambda name: known[name]) == "compute" else "memory"
     elif len(known) == 2 and max(known.values()) < FAR_FROM_ROOF:
         bound = "latency"
-    said = ", ".join(f"{100 * row.share:.3g} % {row.why}" for row in shares) or "no ceiling or no declared work"
-    return Bottleneck(subject=subject, bound=bound, sentence=f"{bound}: {said}", shares=shares)
+    sentence = ", ".join(f"{100 * row.share:.3g} % {row.why}" for row in shares) or "no ceiling or no declared work"
+    return Bottleneck(subject=subject, bound=bound, sentence=f"{bound}: {sentence}", shares=shares)
 
 
 def _sum(rows: Sequence[Breakdown], field: str) -> int:

@@ -21,11 +21,11 @@ def of_profile(path: str) -> tuple[Source, list[Bottleneck], list[Found], str]:
     briefs = [digest.brief(item) for item in insights(profile).found]
     try:
         if profile.kernels:
-            found = bottleneck.of_kernels(profile.source.path, profile.kernels)
-            return profile.source, [found], briefs, bottleneck.DEFINITIONS["counters"]
+            bottlenecks_found = bottleneck.of_kernels(profile.source.path, profile.kernels)
+            return profile.source, [bottlenecks_found], briefs, bottleneck.DEFINITIONS["counters"]
         if profile.timeline is not None:
-            found = bottleneck.of_timeline(profile.source.path, profile.timeline)
-            return profile.source, [found], briefs, bottleneck.DEFINITIONS["timeline"]
+            bottlenecks_found = bottleneck.of_timeline(profile.source.path, profile.timeline)
+            return profile.source, [bottlenecks_found], briefs, bottleneck.DEFINITIONS["timeline"]
     except ValueError as error:
         raise Unavailable(
             "NO_EVIDENCE",
@@ -40,12 +40,12 @@ def of_run(ctx: Context, run_id: str | None) -> tuple[str, list[Bottleneck], str
     """Every program of the run against this machine's measured ceilings. Raises Unavailable NO_CEILING."""
     run = stored.runs(ctx, run_id, 1)[0]
     ceilings = stored.Ceilings(ctx)
-    found = [
+    bottlenecks_found = [
         bottleneck.of_rates(name, *shares)
         for comparison in run.comparisons
         for name, shares in ceilings.shares(run, comparison).items()
     ]
-    if not any(item.shares for item in found):
+    if not any(item.shares for item in bottlenecks_found):
         raise Unavailable(
             "NO_CEILING",
             "No ceiling of the run's device is kept here, or its benchmarks declare no work.",
@@ -54,7 +54,7 @@ def of_run(ctx: Context, run_id: str | None) -> tuple[str, list[Bottleneck], str
             if run.comparisons
             else [("aisp_bench_peak", {})],
         )
-    return run.id, found, bottleneck.DEFINITIONS["run"]
+    return run.id, bottlenecks_found, bottleneck.DEFINITIONS["run"]
 
 
 def memory_patterns(path: str) -> tuple[Source, list[patterns.Kernel]]:

@@ -18,26 +18,26 @@ Ranks = list[tuple[RankOverlap, list[Call]]]  # with the calls in the order of t
 
 def ranks(paths: Sequence[str], scope: Scope) -> Ranks:
     """Every device that communicates. Raises Unavailable NO_COMMUNICATION, and as profilers.load."""
-    found: Ranks = []
+    all_ranks: Ranks = []
     for path in paths:
-        found += _of_trace(load.load_trace(path), scope, len(found))
-    if not found:
+        all_ranks += _of_trace(load.load_trace(path), scope, len(all_ranks))
+    if not all_ranks:
         raise Unavailable(
             "NO_COMMUNICATION",
             "No trace holds a communication kernel (NCCL, RCCL, NVSHMEM).",
             "Record ranks of a distributed program with aisp_profile_torch or aisp_profile_nsys.",
             [("aisp_hw_nccl", {})],
         )
-    return found
+    return all_ranks
 
 
 def _of_trace(trace: Trace, scope: Scope, before: int) -> Ranks:
-    kept, _ = summarize.scoped(trace, scope)
+    scoped, _ = summarize.scoped(trace, scope)
     profile = summarize.profile(trace, scope)
-    rows = exposure.exposures(kept.gpu)
+    rows = exposure.exposures(scoped.gpu)
     breakdown = profile.timeline.breakdown if profile.timeline else []
     talking = [row for row in breakdown if row.communication_ns]
-    found = []
+    ranks_of_trace = []
     for at, row in enumerate(talking):
         # A trace of several devices numbers them itself; a rank of its own is known to be one device's.
         number = trace.rank if trace.rank is not None and len(talking) == 1 else before + at
@@ -50,8 +50,8 @@ def _of_trace(trace: Trace, scope: Scope, before: int) -> Ranks:
             overlap=row.overlap,
             collectives=[item for item in rows if item.device == row.device],
         )
-        found.append((overlap, _calls([op for op in kept.gpu if op.device == row.device])))
-    return found
+        ranks_of_trace.append((overlap, _calls([op for op in scoped.gpu if op.device == row.device])))
+    return ranks_of_trace
 
 
 def _calls(ops: Sequence[GpuOp]) -> list[Call]:
@@ -65,12 +65,14 @@ def _calls(ops: Sequence[GpuOp]) -> list[Call]:
 
 def notes(rank_overlaps: Sequence[RankOverlap]) -> list[str]:
     """Advice and caveats that belong to the figures."""
-    said = []
+    messages = []
     same = sum(row.same_stream_calls for rank in rank_overlaps for row in rank.collectives)
     if same:
-        said.append(f"{same} collective calls run on a stream that also computes: put them on a stream of their own.")
+        messages.append(
+            f"{same} collective calls run on a stream that also computes: put them on a stream of their own."
+        )
     if any(row.bytes is None for rank in rank_overlaps for row in rank.collectives):
-        said.append("Some collectives have no message size in the trace: no bus bandwidth for them.")
+        messages.append("Some collectives have no message size in the trace: no bus bandwidth for them.")
     if len(rank_overlaps) == 1:
-        said.append("One rank: stragglers need the traces of several.")
-    return said
+        messages.append("One rank: stragglers need the traces of several.")
+    return messages

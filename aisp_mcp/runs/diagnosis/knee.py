@@ -46,15 +46,17 @@ def knee(settings: Sequence[Setting]) -> Knee:
     alone = next((s for s in settings if s.workers == 0 and not s.pinned), None)
     speedup = chosen.samples_per_s / alone.samples_per_s if alone else None
     if chosen.workers == 0:
-        said = "workers do not pay here: loading in the main process is as fast"
+        sentence = "workers do not pay here: loading in the main process is as fast"
     else:
         gain = f", {speedup:.3g}x of no workers" if speedup else ""
-        said = f"{chosen.workers} workers, prefetch {chosen.prefetch}, pinning {'on' if chosen.pinned else 'off'}{gain}"
+        sentence = (
+            f"{chosen.workers} workers, prefetch {chosen.prefetch}, pinning {'on' if chosen.pinned else 'off'}{gain}"
+        )
     return Knee(
         workers=chosen.workers,
         prefetch=chosen.prefetch,
         pinned=chosen.pinned,
         of_best=chosen.samples_per_s / best.samples_per_s,
         speedup=speedup,
-        sentence=said,
+        sentence=sentence,
     )

@@ -50,10 +50,10 @@ def cpus() -> int:
 
 def _defaults(count: int) -> list[int]:
     """0, then powers of two up to the processors, then all of them."""
-    found = [0, 1]
-    while found[-1] * 2 <= count:
-        found.append(found[-1] * 2)
-    return sorted({*found, count})
+    counts = [0, 1]
+    while counts[-1] * 2 <= count:
+        counts.append(counts[-1] * 2)
+    return sorted({*counts, count})
 
 
 def measure(
@@ -69,12 +69,12 @@ def measure(
         "batches": batches,
         "passes": passes,
     }
-    said = child_process.ask("dataloader", params, timeout_s)
-    found = []
-    for row in said["rows"]:
+    reply = child_process.ask("dataloader", params, timeout_s)
+    settings = []
+    for row in reply["rows"]:
         workers, prefetch, pinned = row["setting"]
         rates = row["samples_per_s"]
-        found.append(
+        settings.append(
             Setting(
                 workers=workers,
                 prefetch=prefetch,
@@ -85,4 +85,4 @@ def measure(
                 first_batch_s=row["first_s"],
             )
         )
-    return found, cpus(), [f"{said['batches']} batches of {batch} per pass.", *_NOTES]
+    return settings, cpus(), [f"{reply['batches']} batches of {batch} per pass.", *_NOTES]

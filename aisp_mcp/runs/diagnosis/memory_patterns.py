@@ -52,11 +52,11 @@ def of_global(element_bytes: int, stride: int, offset: int = 0) -> Pattern:
     for thread in range(WARP):
         first = (thread * stride + offset) * element_bytes
         touched |= set(range(first // SECTOR, (first + element_bytes - 1) // SECTOR + 1))
-    wanted = len({thread * stride for thread in range(WARP)}) * element_bytes
-    ideal = -(-wanted // SECTOR)
-    efficiency = wanted / (len(touched) * SECTOR)
-    said = (
-        f"{len(touched)} sectors for {wanted} bytes, {ideal} at best: {100 * efficiency:.3g} % of the traffic is wanted"
+    useful = len({thread * stride for thread in range(WARP)}) * element_bytes
+    ideal = -(-useful // SECTOR)
+    efficiency = useful / (len(touched) * SECTOR)
+    sentence = (
+        f"{len(touched)} sectors for {useful} bytes, {ideal} at best: {100 * efficiency:.3g} % of the traffic is wanted"
     )
     return Pattern(
         space="global",
@@ -65,7 +65,7 @@ def of_global(element_bytes: int, stride: int, offset: int = 0) -> Pattern:
         sectors=len(touched),
         ideal_sectors=ideal,
         efficiency=efficiency,
-        sentence=said,
+        sentence=sentence,
     )
 
 
@@ -80,8 +80,8 @@ def of_shared(element_bytes: int, stride: int, offset: int = 0) -> Pattern:
             for word in range(first, first + max(1, element_bytes // BANK_BYTES)):
                 words[word % BANKS].add(word)
         ways = max(ways, max(map(len, words.values())))
-    said = "free of bank conflicts" if ways == 1 else f"{ways}-way bank conflict: pad each row by one element"
-    return Pattern(space="shared", element_bytes=element_bytes, stride=stride, conflict_ways=ways, sentence=said)
+    sentence = "free of bank conflicts" if ways == 1 else f"{ways}-way bank conflict: pad each row by one element"
+    return Pattern(space="shared", element_bytes=element_bytes, stride=stride, conflict_ways=ways, sentence=sentence)
 
 
 def of_kernels(kernels: Sequence[NcuKernel], limits: dict[str, float]) -> list[Kernel]:
@@ -118,7 +118,7 @@ def _kernel(kernel: NcuKernel, limits: dict[str, float]) -> Kernel:
 
 
 def _efficiency(kernel: NcuKernel, op: str) -> float | None:
-    """Wanted bytes per sector byte; None for a launch without such accesses."""
+    """Useful bytes per sector byte; None for a launch without such accesses."""
     used = kernel.metrics.get(f"smsp__sass_average_data_bytes_per_sector_mem_global_op_{op}.ratio")
     return used / SECTOR if used else None
 
@@ -141,5 +141,5 @@ def conflict_rate(kernel: NcuKernel) -> float | None:
 
 
 def _total(kernel: NcuKernel, name: str) -> float | None:
-    found = [kernel.metrics[key] for op in ("ld", "st") if (key := name.format(op)) in kernel.metrics]
-    return sum(found) if found else None
+    values = [kernel.metrics[key] for op in ("ld", "st") if (key := name.format(op)) in kernel.metrics]
+    return sum(values) if values else None

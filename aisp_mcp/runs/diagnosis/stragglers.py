@@ -58,8 +58,8 @@ def stragglers(ranks: Sequence[tuple[int, Sequence[Call]]]) -> Stragglers | None
         shortest = min(durations)
         if durations.count(shortest) == 1:
             last[durations.index(shortest)] += 1
-        for place, duration in enumerate(durations):
-            waits[place] += duration - shortest
+        for index, duration in enumerate(durations):
+            waits[index] += duration - shortest
     rows = [
         RankWait(rank=rank, calls=len(calls), last_at=last[at], wait_ns=waits[at])
         for at, (rank, calls) in enumerate(ranks)
@@ -70,7 +70,7 @@ def stragglers(ranks: Sequence[tuple[int, Sequence[Call]]]) -> Stragglers | None
     spent = sum(table[key] for table in tables for key in shared) / len(rows)
     named = top.last_at > MIN_SHARE * len(shared) and mean > 2 * top.wait_ns and mean > MIN_WAIT * spent
     slowest = top.rank if named else None
-    said = (
+    sentence = (
         f"rank {slowest} arrives last at {top.last_at} of {len(shared)} collectives; the others wait {others} ns for it"
         if slowest is not None
         else f"no rank is late: none is waited for markedly at {len(shared)} collectives"
@@ -80,16 +80,16 @@ def stragglers(ranks: Sequence[tuple[int, Sequence[Call]]]) -> Stragglers | None
         unmatched=sum(len(set(table) - shared) for table in tables),
         ranks=rows,
         slowest=slowest,
-        sentence=said,
+        sentence=sentence,
     )
 
 
 def _numbered(calls: Sequence[Call]) -> dict[tuple[str, int], int]:
     """(key, how many of that key came before) → nanoseconds."""
     seen: dict[str, int] = {}
-    found = {}
+    numbered = {}
     for call in calls:
-        place = seen.get(call.key, 0)
-        seen[call.key] = place + 1
-        found[call.key, place] = call.duration_ns
-    return found
+        number = seen.get(call.key, 0)
+        seen[call.key] = number + 1
+        numbered[call.key, number] = call.duration_ns
+    return numbered

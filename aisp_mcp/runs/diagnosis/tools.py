@@ -48,10 +48,10 @@ def aisp_analyze_bottlenecks(p: BottleneckParams, ctx: Context) -> Bottlenecks:
     if p.profile is not None and p.run_id is not None:
         raise UsageError("NO_PROFILE", "Give a profile or a run, not both.", "profile: 'trace.json', or run_id: 'j_…'.")
     if p.profile is not None:
-        source, found, insights, definition = bottlenecks.of_profile(p.profile)
-        return Bottlenecks(source=source, found=found, insights=insights[:MOST], definition=definition)
-    run_id, found, definition = bottlenecks.of_run(ctx, p.run_id)
-    return Bottlenecks(run=run_id, found=found[:MOST], definition=definition)
+        source, rows, insights, definition = bottlenecks.of_profile(p.profile)
+        return Bottlenecks(source=source, found=rows, insights=insights[:MOST], definition=definition)
+    run_id, rows, definition = bottlenecks.of_run(ctx, p.run_id)
+    return Bottlenecks(run=run_id, found=rows[:MOST], definition=definition)
 
 
 class PatternParams(ReadingParams):
@@ -77,11 +77,11 @@ def aisp_analyze_memory_patterns(p: PatternParams, ctx: Context) -> Patterns:
     from aisp_mcp.runs.diagnosis import bottlenecks, memory_patterns
 
     if (p.report is None) == (p.stride is None):
-        said = "aisp profile memory-patterns --stride 32, or --report report.raw.csv"
+        usage = "aisp profile memory-patterns --stride 32, or --report report.raw.csv"
         raise UsageError(
             "NO_PROFILE",
             "Give a report or a stride.",
-            said,
+            usage,
             [("aisp_profile_ncu", {"target": "ch07:row_sum", "set": "full"})],
         )
     if p.stride is not None:
@@ -112,12 +112,12 @@ def aisp_analyze_comm_overlap(p: OverlapParams, ctx: Context) -> Overlap:
     from aisp_mcp.runs.diagnosis import communication, stragglers
     from aisp_mcp.server.text.rounding import rounded
 
-    found = communication.ranks(p.traces, p.window)
-    late = stragglers.stragglers([(row.rank, calls) for row, calls in found])
-    rows = [row for row, _ in found]
+    ranks = communication.ranks(p.traces, p.window)
+    late = stragglers.stragglers([(row.rank, calls) for row, calls in ranks])
+    rows = [row for row, _ in ranks]
     shown = [row.model_copy(update={"collectives": row.collectives[:MOST]}) for row in rows]
-    said = f"{exposure.DEFINITION} {stragglers.DEFINITION}"
-    return rounded(Overlap(ranks=shown, stragglers=late, notes=communication.notes(rows), definition=said))
+    definition = f"{exposure.DEFINITION} {stragglers.DEFINITION}"
+    return rounded(Overlap(ranks=shown, stragglers=late, notes=communication.notes(rows), definition=definition))
 
 
 class LoaderParams(JobParams):
@@ -229,16 +229,16 @@ def aisp_predict_scaling(p: PredictParams, ctx: Context) -> Scaled:
     from aisp_mcp.plan.training import scaling
     from aisp_mcp.server.text.rounding import rounded
 
-    said = scaling.predict(_question(p))
-    last = said.rows[-1]
+    prediction = scaling.predict(_question(p))
+    last = prediction.rows[-1]
     return rounded(
         Scaled(
-            rows=said.rows,
+            rows=prediction.rows,
             band={"p10_s": last.p10_s, "p50_s": last.p50_s, "p90_s": last.p90_s},
-            assumptions=said.assumptions,
+            assumptions=prediction.assumptions,
             not_modelled=scaling.NOT_MODELLED,
             definitions=scaling.DEFINITIONS,
             check_here="aisp hw nccl; aisp hw tc; then measured_step_s of one real step",
-            sources=[f"{source.what}, {source.as_of}" for source in said.sources],
+            sources=[f"{source.what}, {source.as_of}" for source in prediction.sources],
         )
     )

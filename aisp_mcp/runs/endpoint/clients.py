@@ -81,17 +81,17 @@ def find(name: ClientName | None) -> tuple[Client, str]:
     for client in CLIENTS:
         if name in (None, client.name) and (program := _program(client.name)):
             return client, program
-    wanted = name or ", ".join(client.name for client in CLIENTS)
+    names = name or ", ".join(client.name for client in CLIENTS)
     raise Unavailable(
         "NOT_INSTALLED",
-        f"No load client was found on the PATH or beside {Path(sys.executable).name}: {wanted}.",
+        f"No load client was found on the PATH or beside {Path(sys.executable).name}: {names}.",
         f"pip install {name or 'guidellm'}, in an environment of its own whose bin folder is on the PATH.",
     )
 
 
 def _program(name: str) -> str | None:
-    beside = Path(sys.executable).parent / name
-    return shutil.which(name) or (str(beside) if os.access(beside, os.X_OK) else None)
+    neighbour = Path(sys.executable).parent / name
+    return shutil.which(name) or (str(neighbour) if os.access(neighbour, os.X_OK) else None)
 
 
 def run(client: Client, program: str, job: Job) -> list[Request]:

@@ -38,14 +38,14 @@ def _ratio(runs: Runs, name: str, flags: list[Flag], margin: float | None) -> Me
             noise.append(math.log(before) - math.log(again))
     if not log_ratios and not flags:
         return None
-    found = judge(log_ratios, noise, margin=margin, flags=flags)
+    outcome = judge(log_ratios, noise, margin=margin, flags=flags)
     return MetricRatio(
         metric=name,
-        ratio=found.ratio,
-        interval=found.interval,
-        noise_floor=found.noise_floor,
-        verdict=found.verdict,
-        sentence=found.sentence,
+        ratio=outcome.ratio,
+        interval=outcome.interval,
+        noise_floor=outcome.noise_floor,
+        verdict=outcome.verdict,
+        sentence=outcome.sentence,
     )
 
 

@@ -1,4 +1,4 @@
-"""One or two servers: the client proves itself on a stub, then repeats run, interleaved where there are two."""
+"""Measure one or two servers: test the client on a stub, then run the repeats, interleaved if there are two."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SHARE = "good share"
 
 @dataclass(frozen=True)
 class Server:
-    """A server and the model asked of it."""
+    """A server and the model to request."""
 
     url: str
     model: str
@@ -83,15 +83,15 @@ class Runs:
 def self_test(plan: Plan) -> SelfTest:
     """The client against a stub with known latencies, twice if need be. Raises Unavailable CLIENT_UNTRUSTED."""
     for _ in range(2):  # something else on the machine may disturb one reading
-        found = medians(_stub_requests(plan))
+        measured = medians(_stub_requests(plan))
         text = ", ".join(
-            f"{name} {1000 * found.get(name, 0.0):.1f} ms for {1000 * s:.0f}" for name, s in KNOWN_S.items()
+            f"{name} {1000 * measured.get(name, 0.0):.1f} ms for {1000 * s:.0f}" for name, s in KNOWN_S.items()
         )
-        if all(abs(found.get(name, 0.0) / KNOWN_S[name] - 1) <= SLACK[name] for name in KNOWN_S):
+        if all(abs(measured.get(name, 0.0) / KNOWN_S[name] - 1) <= SLACK[name] for name in KNOWN_S):
             return SelfTest(
                 client=plan.client.name,
-                ttft_ms=[1000 * STUB_TTFT_S, 1000 * found["ttft"]],
-                tpot_ms=[1000 * STUB_ITL_S, 1000 * found["tpot"]],
+                ttft_ms=[1000 * STUB_TTFT_S, 1000 * measured["ttft"]],
+                tpot_ms=[1000 * STUB_ITL_S, 1000 * measured["tpot"]],
                 sentence=f"{plan.client.name} read {text} on a stub; what it adds is in every figure below.",
             )
     raise Unavailable(
@@ -136,8 +136,8 @@ def measure(plan: Plan, servers: list[Server], report: Callable[[float, float, s
     total = plan.repeats * len(roles)
     for repeat in range(plan.repeats):
         order = draw.sample(list(roles), len(roles))
-        for place, role in enumerate(order):
-            report(repeat * len(roles) + place, total, f"repeat {repeat + 1} of {plan.repeats}: {role}")
+        for index, role in enumerate(order):
+            report(repeat * len(roles) + index, total, f"repeat {repeat + 1} of {plan.repeats}: {role}")
             runs.add(role, plan.send(roles[role], f"{repeat}-{role}"))
     report(total, total, "done")
     return runs
@@ -208,8 +208,12 @@ def _metric(title: str, values: list[float]) -> Metric:
         return Metric(name=name, unit=unit.rstrip(")"), value=values[0], interval=[], repeats=values)
     mean = sum(values) / len(values)
     try:
-        found = stats.t_interval(values)
-        interval = [found.low, found.high] if name != SHARE else [max(0.0, found.low), min(1.0, found.high)]
+        t_interval = stats.t_interval(values)
+        interval = (
+            [t_interval.low, t_interval.high]
+            if name != SHARE
+            else [max(0.0, t_interval.low), min(1.0, t_interval.high)]
+        )
     except stats.UnusableError:  # every repeat gave the same value
         interval = [mean, mean]
     return Metric(name=name, unit=unit.rstrip(")"), value=mean, interval=interval, repeats=values)

@@ -1,4 +1,4 @@
-"""What was measured of a server, and the verdict on two."""
+"""Measurements of a server, and the verdict on two."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ DEFINITIONS = (
 
 
 def prepared(call: dict[str, Any], ctx: Context, timeout_s: float) -> tuple[Plan, list[Server]]:
-    """The plan of a call and the servers, each asked once. Raises Unavailable, UsageError, NotFound."""
+    """The plan of a call, and the servers after one request to each. Raises Unavailable, UsageError, NotFound."""
     client, program = clients.find(None if call["client"] == "auto" else call["client"])
     names = {call["url"]: call["model"]}
     addresses = [server.address(call["url"])]
@@ -30,8 +30,8 @@ def prepared(call: dict[str, Any], ctx: Context, timeout_s: float) -> tuple[Plan
         addresses.append(server.address(call["candidate"]))
         models.append(server.model(addresses[1], call["candidate_model"] or call["model"]))
     servers = [Server(*pair) for pair in zip(addresses, models, strict=True)]
-    for one in servers:
-        server.require_answer(one.url, one.model, call["output_tokens"])
+    for each_server in servers:
+        server.require_answer(each_server.url, each_server.model, call["output_tokens"])
     plan = Plan(
         client=client,
         program=program,
@@ -54,10 +54,10 @@ def _file_prompts(path: str) -> list[str]:
         lines = Path(path).expanduser().read_text("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise NotFound("NO_SUCH_FILE", f"Cannot read prompts from {path[:200]!r}.", "One prompt a line.") from error
-    found = [_prompt(line) for line in lines if line.strip()]
-    if not found:
+    prompts = [_prompt(line) for line in lines if line.strip()]
+    if not prompts:
         raise UsageError("NO_PROMPTS", f"{path[:200]!r} holds no prompt.", "One prompt a line.")
-    return found
+    return prompts
 
 
 def _prompt(line: str) -> str:
@@ -72,7 +72,7 @@ def sides(plan: Plan, servers: list[Server], runs: Runs) -> list[ServerFigures]:
     """Figures of each server; the baseline's include its second runs."""
     before = runs.by_role[BASELINE] + runs.by_role.get(AGAIN, [])
     repeats = [before, *([runs.by_role[CANDIDATE]] if CANDIDATE in runs.by_role else [])]
-    return [figures(plan, one, found) for one, found in zip(servers, repeats, strict=True)]
+    return [figures(plan, server, runs) for server, runs in zip(servers, repeats, strict=True)]
 
 
 def sentence(shown: list[ServerFigures], pair: ServerVerdict | None, goal: str) -> str:
@@ -95,9 +95,9 @@ def _stated(value: float, interval: list[float]) -> str:
 
 def notes(shown: list[ServerFigures], plan: Plan) -> list[str]:
     """What limits these figures."""
-    found = [f"{one.failed} requests to {one.url} did not succeed." for one in shown if one.failed]
+    messages = [f"{server.failed} requests to {server.url} did not succeed." for server in shown if server.failed]
     if plan.repeats < 2:
-        found.append("One repeat has no interval.")
+        messages.append("One repeat has no interval.")
     if plan.prompts:
-        found.append("The same prompts are sent in every run: a prefix cache answers later runs faster.")
-    return found
+        messages.append("The same prompts are sent in every run: a prefix cache answers later runs faster.")
+    return messages

@@ -27,10 +27,10 @@ class Latencies:
     tokens: int
 
 
-async def stream(latencies: Latencies, chat: bool, asked: int | None) -> AsyncIterator[str]:
+async def stream(latencies: Latencies, chat: bool, requested: int | None) -> AsyncIterator[str]:
     """Server-sent events of one answer: a token a chunk, then the usage, then the end mark."""
     loop = asyncio.get_running_loop()
-    begin, count = loop.time(), min(asked or latencies.tokens, latencies.tokens)
+    begin, count = loop.time(), min(requested or latencies.tokens, latencies.tokens)
     for number in range(count):
         await asyncio.sleep(begin + latencies.ttft_s + number * latencies.itl_s - loop.time())
         text = {"delta": {"role": "assistant", "content": " a"}} if chat else {"text": " a"}
@@ -60,8 +60,8 @@ def application(latencies: Latencies) -> Any:
     async def answer(request: Request) -> Response:
         body = await request.json()
         chat = request.url.path.endswith("/chat/completions")
-        asked = body.get("max_completion_tokens") or body.get("max_tokens")
-        events = stream(latencies, chat, asked)
+        requested = body.get("max_completion_tokens") or body.get("max_tokens")
+        events = stream(latencies, chat, requested)
         if body.get("stream"):
             return StreamingResponse(events, media_type="text/event-stream")
         count = sum([1 async for _ in events]) - 3

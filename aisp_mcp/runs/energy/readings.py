@@ -32,24 +32,24 @@ def require_counter() -> None:
 
 def measure(ctx: Context, target: str, roots: Roots, folder: Path, timeout_s: float) -> list[Reading]:
     """Both sides of every pair that the name selects, measured and stored. Raises as profiled.find."""
-    found, broken = selection.pairs(roots, [target])
-    if not found:
+    pairs, broken = selection.pairs(roots, [target])
+    if not pairs:
         raise selection.unusable(broken[0])
-    programs = {f"{pair.target} {BASELINE}": (pair.target, target_program.subject(pair, "baseline")) for pair in found}
-    programs |= {pair.label: (pair.target, target_program.subject(pair, "candidate")) for pair in found}
+    programs = {f"{pair.target} {BASELINE}": (pair.target, target_program.subject(pair, "baseline")) for pair in pairs}
+    programs |= {pair.label: (pair.target, target_program.subject(pair, "candidate")) for pair in pairs}
     rows = []
     for at, (name, (of, subject)) in enumerate(programs.items()):
         ctx.progress(at, len(programs), name)
-        place = folder / f"energy-{at}"
-        place.mkdir(parents=True, exist_ok=True)
-        rows.append(_store(ctx, name, of, target_program.energy(subject, place, timeout_s / len(programs))))
+        run_folder = folder / f"energy-{at}"
+        run_folder.mkdir(parents=True, exist_ok=True)
+        rows.append(_store(ctx, name, of, target_program.energy(subject, run_folder, timeout_s / len(programs))))
     return rows
 
 
-def _store(ctx: Context, name: str, target: str, said: dict[str, Any]) -> Reading:
-    windows = [Window.model_validate(row) for row in said["windows"]]
-    flops, moved = said["work"]
-    row = reading(name, target, str(said["device"]), windows, float(said["idle_w"]), (flops, moved))
+def _store(ctx: Context, name: str, target: str, answer: dict[str, Any]) -> Reading:
+    windows = [Window.model_validate(row) for row in answer["windows"]]
+    flops, moved = answer["work"]
+    row = reading(name, target, str(answer["device"]), windows, float(answer["idle_w"]), (flops, moved))
     body = row.model_dump(mode="json", exclude={"measured_at"})
-    ctx.store.put_measurement(f"{stored.ENERGY}{name}", str(said["uuid"]), row.per_call_j.value, "J", body)
+    ctx.store.put_measurement(f"{stored.ENERGY}{name}", str(answer["uuid"]), row.per_call_j.value, "J", body)
     return row

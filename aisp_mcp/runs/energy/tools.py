@@ -19,7 +19,7 @@ class EnergyParams(JobParams):
 
 
 class Measured(Record):
-    """One reading per program, kept for aisp_analyze_energy and aisp_analyze_metrics."""
+    """One reading per program, stored for aisp_analyze_energy and aisp_analyze_metrics."""
 
     programs: list[Reading]
     definition: str

@@ -65,7 +65,7 @@ class ProofParams(Params):
 
 
 class Proof(Record):
-    """proof_of_benefit.csv and what was rewritten."""
+    """proof_of_benefit.csv and the rewritten expectations."""
 
     file: Written
     counts: dict[str, int] = Field(description="Candidates by mark.")
@@ -75,7 +75,7 @@ class Proof(Record):
 
 @tool(cli="bench proof", effect=WRITES, cost=S, next=("aisp_benchmark_expectations",))
 def aisp_benchmark_proof(p: ProofParams, ctx: Context) -> Proof:
-    """Write proof_of_benefit.csv: every verdict of a run beside its expectation, contradictions marked."""
+    """Write proof_of_benefit.csv: every verdict of a run with its expectation, contradictions marked."""
     from aisp_mcp.runs.expectations import accepting
     from aisp_mcp.runs.export import tables
     from aisp_mcp.server import files

@@ -40,17 +40,17 @@ def colour(rows: Sequence[Row]) -> str:
     return GREEN if rows and not count(rows, State.UNJUDGED) else GREY
 
 
-def _draw(label: str, said: str, fill: str) -> str:
-    left, right = (2 * PAD + CHAR * len(text) for text in (label, said))
+def _draw(label: str, message: str, fill: str) -> str:
+    left, right = (2 * PAD + CHAR * len(text) for text in (label, message))
     width = left + right
-    title = escape(f"{label}: {said}")
+    title = escape(f"{label}: {message}")
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{HEIGHT}" role="img" '
         f'aria-label="{title}"><title>{title}</title>'
         f'<rect width="{left:.1f}" height="{HEIGHT}" fill="{LABEL}"/>'
         f'<rect x="{left:.1f}" width="{right:.1f}" height="{HEIGHT}" fill="{fill}"/>'
         '<g fill="#ffffff" font-family="Verdana,DejaVu Sans,sans-serif" font-size="11">'
-        f"{_text(PAD, label)}{_text(left + PAD, said)}</g></svg>\n"
+        f"{_text(PAD, label)}{_text(left + PAD, message)}</g></svg>\n"
     )
 
 

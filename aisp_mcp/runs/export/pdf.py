@@ -35,8 +35,8 @@ def to_pdf(html: bytes) -> bytes:
 
 def find_browser() -> str:
     """The path of the first known browser. Raises Unavailable NOT_INSTALLED."""
-    if found := browser.find():
-        return found
+    if program := browser.find():
+        return program
     raise Unavailable(
         "NOT_INSTALLED",
         f"A PDF needs a Chromium browser; looked on PATH for {', '.join(browser.BROWSERS)}.",

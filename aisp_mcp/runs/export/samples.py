@@ -75,9 +75,9 @@ def _lines(comparison: Comparison, folder: Path) -> list[str]:
 
 
 def _round(comparison: Comparison, record: dict[str, object]) -> Iterator[Sample]:
-    durations, side = record["durations_ns"], record["side"]
+    durations, role_name = record["durations_ns"], record["side"]
     assert isinstance(durations, list)
-    role = ROLES_BY_NUMBER[side] if isinstance(side, int) else Role(str(side))
+    role = ROLES_BY_NUMBER[role_name] if isinstance(role_name, int) else Role(str(role_name))
     for call, duration in enumerate(durations):
         yield Sample(
             target=comparison.target,

@@ -34,7 +34,7 @@ class ExportParams(FileParams):
 
 
 class Files(Record):
-    """Files written. The first one is the one asked for."""
+    """Written files, the requested one first."""
 
     files: list[Written]
 
@@ -70,12 +70,12 @@ def aisp_benchmark_export(p: ExportParams, ctx: Context) -> Files:
     if p.samples and p.format not in ("csv", "json"):
         raise UsageError("NO_SAMPLES_IN_FORMAT", f"Format {p.format} holds no samples.", "Use format csv or json.")
     run = ctx.store.run(Run, p.run_id, ctx.sees)
-    found = samples.read_samples(run, ctx.store.run_dir(run.id)) if p.samples else None
+    raw_samples = samples.read_samples(run, ctx.store.run_dir(run.id)) if p.samples else None
     if p.format == "json":
-        return Files(files=[_write(run, p, ctx, p.format, "results", tables.to_json(run, found))])
+        return Files(files=[_write(run, p, ctx, p.format, "results", tables.to_json(run, raw_samples))])
     written = [_write(run, p, ctx, p.format, _NAMES.get(p.format, "results"), _data(run, p))]
-    if found is not None:
-        written.append(_samples(written[0], tables.samples_csv(run, found)))
+    if raw_samples is not None:
+        written.append(_samples(written[0], tables.samples_csv(run, raw_samples)))
     return Files(files=written)
 
 
@@ -95,13 +95,13 @@ def _data(run: Run, p: ExportParams) -> bytes:
     return makers[p.format]()
 
 
-def _samples(beside: Written, data: bytes) -> Written:
-    """Samples have columns of their own, so they get a file of their own, beside the results."""
+def _samples(written: Written, data: bytes) -> Written:
+    """Samples have their own columns, so they get their own file next to the results."""
     from pathlib import Path
 
     from aisp_mcp.server import files
 
-    results = Path(beside.path)
+    results = Path(written.path)
     return files.write(results.with_name(f"{results.stem}.samples.csv"), data)
 
 

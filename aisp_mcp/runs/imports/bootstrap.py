@@ -35,9 +35,9 @@ def _resampled_median(values: Sequence[float], draw: random.Random) -> float:
     """Median of a resample of sorted values with replacement."""
     count = len(values)
     middle = (count + 1) // 2
-    place = draw.betavariate(middle, count + 1 - middle)
-    lower = values[min(count - 1, int(place * count))]
+    position = draw.betavariate(middle, count + 1 - middle)
+    lower = values[min(count - 1, int(position * count))]
     if count % 2:
         return lower
-    place += (1 - place) * draw.betavariate(1, count - middle)
-    return (lower + values[min(count - 1, int(place * count))]) / 2
+    position += (1 - position) * draw.betavariate(1, count - middle)
+    return (lower + values[min(count - 1, int(position * count))]) / 2

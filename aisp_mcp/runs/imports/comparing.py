@@ -1,4 +1,4 @@
-"""Two imports side by side: an interval where both hold samples, otherwise what is missing for one."""
+"""Compare two imports: an interval if both have samples, otherwise what is missing for one."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def compare(baseline: Import, candidate: Import) -> ImportComparison:
     )
 
 
-def _by_key(found: Import) -> dict[Key, Figure]:
-    return {figure.key: figure for figure in found.contents.figures}
+def _by_key(imported: Import) -> dict[Key, Figure]:
+    return {figure.key: figure for figure in imported.contents.figures}
 
 
 def _shown(keys: list[Key]) -> list[str]:
@@ -77,20 +77,20 @@ def _finding(figure: Figure, bounds: tuple[float, float] | None) -> str:
 
 def _missing(rows: list[FigureDifference], baseline: Import, candidate: Import) -> list[str]:
     """For each file without enough samples: of how many figures, and how its tool is made to keep them."""
-    found = []
-    for place, file in enumerate((baseline, candidate)):
-        lacking = sum(not row.interval and row.samples[place] < MIN_SAMPLES for row in rows)
+    messages = []
+    for index, file in enumerate((baseline, candidate)):
+        lacking = sum(not row.interval and row.samples[index] < MIN_SAMPLES for row in rows)
         if lacking:
             need = f"{file.label} holds fewer than {MIN_SAMPLES} samples of {lacking} of {len(rows)} figures"
-            found.append(f"{need}: {raw_hint(file.format)}.")
-    return found
+            messages.append(f"{need}: {raw_hint(file.format)}.")
+    return messages
 
 
 def _cautions(baseline: Import, candidate: Import) -> list[str]:
     cautions = ["Both were measured elsewhere, at different times: this is not a verdict."]
     if baseline.format != candidate.format:
         cautions.append(f"{baseline.format} and {candidate.format} may define a metric of the same name differently.")
-    machines = [found.contents.machine for found in (baseline, candidate)]
+    machines = [imported.contents.machine for imported in (baseline, candidate)]
     if machines[0] != machines[1]:
         known = [machine or "a machine that the file does not name" for machine in machines]
         cautions.append(f"The machines differ ({known[0]}; {known[1]}): the ratios compare them as well.")

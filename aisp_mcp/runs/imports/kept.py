@@ -28,26 +28,28 @@ def find(ctx: Context, name: str) -> Import:
     Raises NotFound UNKNOWN_IMPORT, and the errors of reading.
     """
     known = stored(ctx)
-    for found in known:
-        if name in (found.id, found.label):
-            return found
+    for imported in known:
+        if name in (imported.id, imported.label):
+            return imported
     try:
         return reading.read(name, None, ctx.clock())
     except NotFound as error:
-        near = difflib.get_close_matches(name, [word for found in known for word in (found.label, found.id)], 3)
+        near = difflib.get_close_matches(
+            name, [word for imported in known for word in (imported.label, imported.id)], 3
+        )
         hint = f"Did you mean {', '.join(near)}?" if near else "Give the path of a result file, or an id or label."
         message = f"No import and no file is named {name[:200]!r}."
         raise NotFound("UNKNOWN_IMPORT", message, hint, [("aisp_benchmark_imports", {})]) from error
 
 
-def brief(found: Import, lines: int = LINES) -> Imported:
+def brief(imported: Import, lines: int = LINES) -> Imported:
     """An import as an answer."""
-    contents = found.contents
+    contents = imported.contents
     return Imported(
-        id=found.id,
-        sentence=_sentence(found),
-        format=found.format,
-        label=found.label,
+        id=imported.id,
+        sentence=_sentence(imported),
+        format=imported.format,
+        label=imported.label,
         standing=STANDING,
         machine=contents.machine,
         commit=contents.commit,
@@ -67,40 +69,42 @@ def _utc(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
 
 
-def _sentence(found: Import) -> str:
-    figures = found.contents.figures
+def _sentence(imported: Import) -> str:
+    figures = imported.contents.figures
     raw = sum(bool(figure.samples) for figure in figures)
     names = len({figure.name for figure in figures})
-    samples = f"{raw} of them with raw samples" if raw else f"none with raw samples ({reading.raw_hint(found.format)})"
-    one = "1 figure" if len(figures) == 1 else f"{len(figures)} figures"
+    samples = (
+        f"{raw} of them with raw samples" if raw else f"none with raw samples ({reading.raw_hint(imported.format)})"
+    )
+    count_text = "1 figure" if len(figures) == 1 else f"{len(figures)} figures"
     about = "1 benchmark" if names == 1 else f"{names} benchmarks"
-    return f"{found.label}: {one} of {about} from {found.format}, {samples}; {STANDING}."
+    return f"{imported.label}: {count_text} of {about} from {imported.format}, {samples}; {STANDING}."
 
 
 def histories(imports: list[Import], name: str, limit: int) -> list[FigureHistory]:
     """Figures whose name, metric or parameters contain the text, over all imports that hold them, oldest first."""
-    wanted, found = name.lower(), dict[tuple[str, str, str], FigureHistory]()
-    for one in sorted(imports, key=_when):
-        for figure in one.contents.figures:
-            if wanted in " ".join(figure.key).lower():
-                history = found.setdefault(
+    plain_name, by_key = name.lower(), dict[tuple[str, str, str], FigureHistory]()
+    for imported in sorted(imports, key=_when):
+        for figure in imported.contents.figures:
+            if plain_name in " ".join(figure.key).lower():
+                history = by_key.setdefault(
                     figure.key,
                     FigureHistory(
                         name=figure.name, metric=figure.metric, unit=figure.unit, better=figure.better,
                         settings=figure.settings, points=[],
                     ),
                 )  # fmt: skip
-                history.points.append(_point(one, figure))
-    return sorted(found.values(), key=lambda history: -len(history.points))[:limit]
+                history.points.append(_point(imported, figure))
+    return sorted(by_key.values(), key=lambda history: -len(history.points))[:limit]
 
 
-def _when(found: Import) -> float:
-    return found.contents.measured_at or found.imported_at
+def _when(imported: Import) -> float:
+    return imported.contents.measured_at or imported.imported_at
 
 
-def _point(found: Import, figure: Figure) -> Point:
-    about = found.contents
+def _point(imported: Import, figure: Figure) -> Point:
+    about = imported.contents
     return Point(
-        at=_utc(_when(found)), import_id=found.id, label=found.label, machine=about.machine, commit=about.commit,
-        value=figure.value,
+        at=_utc(_when(imported)), import_id=imported.id, label=imported.label, machine=about.machine,
+        commit=about.commit, value=figure.value,
     )  # fmt: skip

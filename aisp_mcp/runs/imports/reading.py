@@ -81,10 +81,10 @@ def _reader(source: Source) -> Reader:
     for reader in READERS:
         if reader.accepts(source):
             return reader
-    found = "JSON" if source.objects else "a table" if source.table and len(source.table[0]) > 1 else "text"
+    kind = "JSON" if source.objects else "a table" if source.table and len(source.table[0]) > 1 else "text"
     raise UsageError(
         "UNKNOWN_RESULTS",
-        f"{source.path.name!r} is {found}, but not a result file of a tool that can be read.",
+        f"{source.path.name!r} is {kind}, but not a result file of a tool that can be read.",
         f"Readable: {', '.join(reader.format for reader in READERS)}. A profile goes to a tool of `aisp profile`.",
     )
 

@@ -27,9 +27,9 @@ def aisp_benchmark_import(p: ImportParams, ctx: Context) -> Imported:
     from aisp_mcp.runs.imports import kept, reading
     from aisp_mcp.server.text.rounding import rounded
 
-    found = reading.read(p.file, p.label, ctx.clock())
-    ctx.store.save_import(found, ctx.principal)
-    return rounded(kept.brief(found))
+    imported = reading.read(p.file, p.label, ctx.clock())
+    ctx.store.save_import(imported, ctx.principal)
+    return rounded(kept.brief(imported))
 
 
 class CompareImportsParams(ReadingParams):
@@ -40,12 +40,12 @@ class CompareImportsParams(ReadingParams):
 
 @tool(cli="bench compare-imports", effect=READS, cost=S, next=("aisp_benchmark_import", "aisp_benchmark_commands"))
 def aisp_benchmark_compare_imports(p: CompareImportsParams, ctx: Context) -> ImportComparison:
-    """Compare two result files of other tools: bootstrap interval where both hold samples, else what is missing."""
+    """Compare two result files of other tools: bootstrap interval if both have samples, otherwise what is missing."""
     from aisp_mcp.runs.imports import comparing, kept
     from aisp_mcp.server.text.rounding import rounded
 
-    found = comparing.compare(kept.find(ctx, p.baseline), kept.find(ctx, p.candidate))
-    return rounded(found.model_copy(update={"differences": found.differences[: p.limit]}))
+    comparison = comparing.compare(kept.find(ctx, p.baseline), kept.find(ctx, p.candidate))
+    return rounded(comparison.model_copy(update={"differences": comparison.differences[: p.limit]}))
 
 
 class ImportsParams(ReadingParams):
@@ -59,12 +59,12 @@ def aisp_benchmark_imports(p: ImportsParams, ctx: Context) -> Imports:
     from aisp_mcp.runs.imports import kept
     from aisp_mcp.server.text.rounding import rounded
 
-    found = kept.stored(ctx)
-    history = kept.histories(found, p.name, p.limit) if p.name else []
+    imports = kept.stored(ctx)
+    history = kept.histories(imports, p.name, p.limit) if p.name else []
     hint = None
-    if not found:
+    if not imports:
         hint = "Nothing is imported yet: aisp bench import FILE."
     elif p.name and not history:
         hint = "No figure contains that text; without a name every import is listed."
-    shown = [] if p.name else [kept.brief(each, lines=3) for each in found[: p.limit]]
+    shown = [] if p.name else [kept.brief(each, lines=3) for each in imports[: p.limit]]
     return rounded(Imports(imports=shown, history=history, hint=hint))

@@ -25,17 +25,17 @@ Row = TargetMutants | Skip | Failure
 def report(ctx: Context, roots: Sequence[Path], name: str, size: str, seconds: float) -> MutantReport:
     """Try the targets that a name selects. seconds: for the mutants of each. Raises as names.resolve."""
     begin, rows = time.monotonic(), list[Row]()
-    targets = [target for wanted in names.read([name]) for target, _ in names.resolve(list(roots), wanted.name)]
+    targets = [target for pattern in names.read([name]) for target, _ in names.resolve(list(roots), pattern.name)]
     for index, target in enumerate(targets):
         ctx.progress(index, len(targets), target.name)
         rows.append(_searched(target, size, seconds))
-    found = [row for row in rows if isinstance(row, TargetMutants)]
-    accepted = sum(len(row.accepted) for row in found)
+    reports = [row for row in rows if isinstance(row, TargetMutants)]
+    accepted = sum(len(row.accepted) for row in reports)
     return MutantReport(
         passed=not accepted,
-        made=sum(row.made for row in found),
+        made=sum(row.made for row in reports),
         accepted=accepted,
-        targets=found,
+        targets=reports,
         skipped=[row for row in rows if isinstance(row, Skip)],
         failed=[row for row in rows if isinstance(row, Failure)],
         seconds=time.monotonic() - begin,
@@ -63,14 +63,14 @@ def _row(target: str, answer: dict[str, Any]) -> Row:
         return Skip(target=target, code="NEEDS", missing=answer["skipped"])
     if "code" in answer:
         return Failure(target=target, code=answer["code"], message=answer["message"])
-    mutants = [Mutant(**one) for one in answer["mutants"] if one["status"] != "not applied"]
+    mutants = [Mutant(**fields) for fields in answer["mutants"] if fields["status"] != "not applied"]
     return TargetMutants(
         target=target,
         contract=answer["contract"],
         made=len(mutants),
-        rejected=sum(one.status == "rejected" for one in mutants),
-        equivalent=sum(one.status in ("equivalent", "within rounding") for one in mutants),
-        accepted=[one for one in mutants if one.status == "accepted"],
+        rejected=sum(mutant.status == "rejected" for mutant in mutants),
+        equivalent=sum(mutant.status in ("equivalent", "within rounding") for mutant in mutants),
+        accepted=[mutant for mutant in mutants if mutant.status == "accepted"],
         calls=answer["calls"],
         seconds=answer["seconds"],
     )

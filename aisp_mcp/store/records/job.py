@@ -53,7 +53,7 @@ class Job(Record):
 
     @property
     def subject(self) -> str:
-        """What the job works on, in a line: its targets, programs or files; empty where its tool says everything."""
+        """The job's subject in a line: its targets, programs or files; empty if the tool's name says everything."""
         texts = [_short(value) for name in SUBJECTS if (value := self.params.get(name)) not in (None, [], "")]
         line = " ".join(texts)
         return line if len(line) <= MAX_SUBJECT else line[: MAX_SUBJECT - 1] + "…"

@@ -82,20 +82,20 @@ def _problems(files: _Files, candidates: Sequence[Path], constants: Constants) -
         if key not in definition:
             raise BenchmarkError("UNREADABLE", f"{files.definition.name} lacks the field '{key}'.")
     solutions = {base.variant(file.stem, "solution"): _json(file) for file in candidates or files.solutions}
-    solutions = {base.identifier(str(one.get("name") or name)): one for name, one in solutions.items()}
+    solutions = {base.identifier(str(solution.get("name") or name)): solution for name, solution in solutions.items()}
     workloads = _workloads(files)[:MAX_WORKLOADS]
     refused = {} if candidates else _refused(solutions)
-    usable = {name: one for name, one in solutions.items() if name not in refused}
-    found = [_problem(definition, one, f"w{at}", usable, constants) for at, one in enumerate(workloads)]
-    return [replace(one, unused=(*one.unused, *refused.values())) for one in found]
+    usable = {name: solution for name, solution in solutions.items() if name not in refused}
+    problems = [_problem(definition, workload, f"w{at}", usable, constants) for at, workload in enumerate(workloads)]
+    return [replace(problem, unused=(*problem.unused, *refused.values())) for problem in problems]
 
 
 def _refused(solutions: Mapping[str, dict[str, Any]]) -> dict[str, str]:
     """Reasons by name for solutions of a folder that are written in a language that cannot be used here."""
     reasons: dict[str, str] = {}
-    for name, one in solutions.items():
+    for name, solution in solutions.items():
         try:
-            _native(name, one) if _suffix(one) else _solution(name, one, {}, {})
+            _native(name, solution) if _suffix(solution) else _solution(name, solution, {}, {})
         except BenchmarkError as error:
             if error.code != "UNSUPPORTED_LANGUAGE":
                 raise
@@ -114,14 +114,14 @@ def _json(file: Path) -> dict[str, Any]:
 
 
 def _workloads(files: _Files) -> list[dict[str, Any]]:
-    """Workloads as they stand, or within trace records."""
+    """Workloads as such, or within trace records."""
     if not files.workloads:
         raise BenchmarkError("NO_WORKLOAD", f"{files.definition.name} has no workload file.", "Add workload.jsonl.")
-    found = files.workloads[0]
+    rows = files.workloads[0]
     try:
-        lines = [json.loads(line) for line in base.read_text(found).splitlines() if line.strip()]
+        lines = [json.loads(line) for line in base.read_text(rows).splitlines() if line.strip()]
     except ValueError as error:
-        raise BenchmarkError("UNREADABLE", f"{found.name} is not JSON lines: {error}.") from error
+        raise BenchmarkError("UNREADABLE", f"{rows.name} is not JSON lines: {error}.") from error
     return [line.get("workload") or line for line in lines if isinstance(line, dict)]
 
 
@@ -138,21 +138,26 @@ def _problem(
         name: {"shape": _shape(spec, axes), "dtype": spec["dtype"], **workload.get("inputs", {}).get(name, {})}
         for name, spec in definition["inputs"].items()
     }
-    recorded = sorted({one["path"] for one in inputs.values() if one.get("type") == "safetensors"})
+    recorded = sorted({tensor["path"] for tensor in inputs.values() if tensor.get("type") == "safetensors"})
     if recorded:
         raise BenchmarkError(
             "RECORDED_INPUTS",
             f"The workload reads its inputs from {recorded[0]}: recorded values can be neither secret nor fresh.",
             "Give these inputs the type random or custom.",
         )
-    outputs = {name: {"shape": _shape(one, axes), "dtype": one["dtype"]} for name, one in definition["outputs"].items()}
+    outputs = {
+        name: {"shape": _shape(tensor, axes), "dtype": tensor["dtype"]}
+        for name, tensor in definition["outputs"].items()
+    }
     reference = {"inputs": inputs, "axes": axes, "entry": definition.get("custom_inputs_entrypoint")}
-    native = {name: _native(name, one) for name, one in solutions.items() if _suffix(one)}
-    found = {name: _solution(name, one, files, outputs) for name, one in solutions.items() if name not in native}
+    native = {name: _native(name, solution) for name, solution in solutions.items() if _suffix(solution)}
+    usable_solutions = {
+        name: _solution(name, solution, files, outputs) for name, solution in solutions.items() if name not in native
+    }
     title = base.identifier(f"{definition['name']}_{at}")
     summary = str(definition.get("description") or f"{definition['name']}: {axes}")
     unused = ("tolerance of the workload",)
-    return Problem(NAME, title, summary, files, reference, found, unused=unused, native=native)
+    return Problem(NAME, title, summary, files, reference, usable_solutions, unused=unused, native=native)
 
 
 def _languages(solution: Mapping[str, Any]) -> list[Any]:
@@ -162,8 +167,8 @@ def _languages(solution: Mapping[str, Any]) -> list[Any]:
 
 def _suffix(solution: Mapping[str, Any]) -> str | None:
     """Suffix of a solution in C++ or CUDA C++ alone."""
-    found = {_NATIVE.get(language) for language in _languages(solution)}
-    return found.pop() if len(found) == 1 else None
+    suffixes = {_NATIVE.get(language) for language in _languages(solution)}
+    return suffixes.pop() if len(suffixes) == 1 else None
 
 
 def _native(name: str, solution: Mapping[str, Any]) -> tuple[str, str]:
@@ -199,7 +204,7 @@ def _solution(name: str, solution: dict[str, Any], files: dict[str, str], output
 
 
 def _shape(spec: Mapping[str, Any], axes: Mapping[str, int]) -> list[int] | None:
-    return None if spec["shape"] is None else [one if isinstance(one, int) else axes[one] for one in spec["shape"]]
+    return None if spec["shape"] is None else [axis if isinstance(axis, int) else axes[axis] for axis in spec["shape"]]
 
 
 def axis_sizes(axes: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, int]:
@@ -247,11 +252,13 @@ class Reference(runtime.Reference):
         """Inputs by name: random ones, scalars, and custom ones by the definition's own function."""
         import torch
 
-        scalars = {name: one.get("value") for name, one in self.inputs.items() if one["shape"] is None}
+        scalars = {name: tensor.get("value") for name, tensor in self.inputs.items() if tensor["shape"] is None}
         custom = {}
-        if any(one.get("type") == "custom" for one in self.inputs.values()):
+        if any(tensor.get("type") == "custom" for tensor in self.inputs.values()):
             custom = dict(getattr(self.module, str(self.entry))({**self.axes, **scalars}, torch.device("cpu")))
-        drawn = {name: _random(one) for name, one in self.inputs.items() if name not in custom and name not in scalars}
+        drawn = {
+            name: _random(tensor) for name, tensor in self.inputs.items() if name not in custom and name not in scalars
+        }
         return {**scalars, **drawn, **custom}
 
     def named(self, arguments: Any, tensors: dict[str, Any]) -> Any:

@@ -69,21 +69,21 @@ def find(path: Path, name: str | None, candidates: Sequence[Path], constants: Co
 
 
 def _with_native(problems: list[Problem], path: Path, given: Sequence[Path], only: bool) -> list[Problem]:
-    """The problems with candidates in C++ and CUDA C++: those given, or those with a launch header beside the path.
+    """The problems with candidates in C++ and CUDA C++: those given, or those with a launch header next to the path.
 
-    only: leave out candidates that were found beside the path, because others were named.
+    only: leave out candidates that were found next to the path, because others were named.
     """
-    beside = sorted(file for file in path.iterdir() if file.suffix in NATIVE) if path.is_dir() else []
-    texts = {file: read_text(file) for file in given or beside}
+    native_files = sorted(file for file in path.iterdir() if file.suffix in NATIVE) if path.is_dir() else []
+    texts = {file: read_text(file) for file in given or native_files}
     files = [file for file, text in texts.items() if file in given or has_launch_header(text)]
     # Rows and workloads share their candidates; of several problems each has those that begin with its name.
     names = [problem.name for problem in problems]
     several = problems[0].format in ("gpumode", "flashinfer")
     owners = {name: files for name in names} if several else owned(names, files)
-    found = []
+    all_problems = []
     for problem in problems:
         native = {} if only else dict(problem.native)
         for file in owners[problem.name]:
             native[variant(file.stem, problem.name)] = file.suffix, texts[file]
-        found.append(replace(problem, candidates={} if only else problem.candidates, native=native))
-    return found
+        all_problems.append(replace(problem, candidates={} if only else problem.candidates, native=native))
+    return all_problems

@@ -14,16 +14,16 @@ def needed_by(tree: ast.Module, names: Collection[str]) -> tuple[str, frozenset[
     Statements that bind nothing, such as calls and settings of a library, are left out; future and star imports stay.
     """
     binds = {statement: _bound(statement) for statement in tree.body}
-    reached, kept = set(names), set[ast.stmt]()
+    reached, statements = set(names), set[ast.stmt]()
     grown = True
     while grown:
         grown = False
         for statement, bound in binds.items():
-            if statement not in kept and (bound & reached or _always(statement)):
-                kept.add(statement)
+            if statement not in statements and (bound & reached or _always(statement)):
+                statements.add(statement)
                 reached |= _used(statement)
                 grown = True
-    body = [statement for statement in tree.body if statement in kept]
+    body = [statement for statement in tree.body if statement in statements]
     return ast.unparse(ast.Module(body, [])) + "\n", frozenset(reached)
 
 

@@ -27,7 +27,7 @@ class AdaptParams(JobParams):
     path: str = Field(max_length=4096, description="File or folder, or FORMAT:PATH.")
     to: str | None = Field(default=None, max_length=4096, description="Folder for the pairs. Default: the run's.")
     format: FormatName | None = Field(default=None, description="Default: recognised by its files.")
-    candidates: list[str] = Field(default_factory=list, max_length=100, description="Default: those beside the path.")
+    candidates: list[str] = Field(default_factory=list, max_length=100, description="Default: those next to the path.")
     set: Sizes = Field(default_factory=dict, description='Sizes, such as {"N": 256}.')
     recipe: list[str] = Field(default_factory=list, max_length=100, description=RECIPE)
     tolerance: ToleranceName = Field(default="own", description=TOLERANCE)

@@ -13,17 +13,17 @@ from aisp_mcp.judge.loading import load_module
 
 
 def function(path: str, name: str, folders: tuple[str, ...] = (), module: str = "") -> Callable[..., Any]:
-    """The function of that name in the file, or in the package's module where one is named.
+    """The function of that name in the file, or in the named module of the package.
 
     folders: searched first by what the file imports. Raises BenchmarkError NO_FUNCTION, and whatever the file raises.
     """
     sys.path[:0] = [folder for folder in folders if folder not in sys.path]
     stem = Path(path).stem
     loaded = importlib.import_module(module) if module else load_module(Path(path), f"aisp_function_{stem}")
-    found = getattr(loaded, name, None)
-    if not callable(found):
+    attribute = getattr(loaded, name, None)
+    if not callable(attribute):
         raise BenchmarkError("NO_FUNCTION", f"{stem} has no function {name!r}.")
-    result: Callable[..., Any] = found
+    result: Callable[..., Any] = attribute
     return result
 
 

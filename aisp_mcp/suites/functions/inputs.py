@@ -60,17 +60,17 @@ def read(
         raise _bad(f"{text[:80]!r} is not a list of arguments.")
     reader = _Reader(LIBRARIES[library], replaced or {})
     nodes = [(None, node) for node in call.args] + [(keyword.arg, keyword.value) for keyword in call.keywords]
-    found = []
+    arguments = []
     for index, (name, node) in enumerate(nodes):
         if isinstance(node, ast.Starred) or (name is None and index >= len(call.args)):
             raise _bad("Arguments cannot be unpacked here.")
         if name == "self":
             raise _bad("An input cannot be called 'self'.", "Give it by its position.")
-        found.append(reader.argument(name, name or f"input_{index}", node))
-    labels = [label for argument in found for label in argument.draws]
+        arguments.append(reader.argument(name, name or f"input_{index}", node))
+    labels = [label for argument in arguments for label in argument.draws]
     if repeated := next((label for label in labels if labels.count(label) > 1), None):
         raise _bad(f"Two inputs are called {repeated!r}.")
-    return found
+    return arguments
 
 
 def _bad(message: str, hint: str | None = None) -> UsageError:
@@ -163,15 +163,15 @@ class _Reader:
 
     def _options(self, words: Mapping[str, ast.expr]) -> dict[str, Any]:
         """Keyword arguments of a maker: numbers, shapes, and the names of types and devices."""
-        found: dict[str, Any] = {}
+        options: dict[str, Any] = {}
         for name, node in words.items():
             if name in ("dtype", "device"):
-                found[name] = _word(node)
+                options[name] = _word(node)
             elif isinstance(node, ast.Constant) and isinstance(node.value, bool):
-                found[name] = node.value
+                options[name] = node.value
             else:
-                found[name] = self._parameter(node)
-        return found
+                options[name] = self._parameter(node)
+        return options
 
     def _number(self, node: ast.expr) -> Number:
         """A number, with its text over earlier names. Raises UsageError BAD_INPUTS."""

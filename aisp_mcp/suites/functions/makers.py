@@ -54,7 +54,7 @@ class Draw:
     in_place: bool = False
 
     def form_text(self, label: str) -> str:
-        """The expression that turns the harness's tensor into what the function gets."""
+        """The expression that converts the harness's tensor into the function's argument."""
         if self.form == "number":
             return f"{'int' if self.integer else 'float'}({label})"
         return {"tensor": label, "array": f"{label}.numpy()", "list": f"{label}.tolist()"}[self.form]

@@ -1,4 +1,4 @@
-"""The pair of files that `aisp bench new` writes: it works as it stands, and its comments say what to change."""
+"""The pair of files that `aisp bench new` writes: it works as it is, and its comments say what to change."""
 
 from __future__ import annotations
 

@@ -132,18 +132,18 @@ def _example(source: Source) -> str:
 
 def write(chosen: Plan, folder: Path) -> Pair:
     """Write the pair and copies of the sources below the folder."""
-    place = folder / "functions"
-    place.mkdir(parents=True, exist_ok=True)
-    spec = place / "baseline_pair.py"
-    spec.write_text(_baseline_text(chosen, place), "utf-8")
+    chapter = folder / "functions"
+    chapter.mkdir(parents=True, exist_ok=True)
+    spec = chapter / "baseline_pair.py"
+    spec.write_text(_baseline_text(chosen, chapter), "utf-8")
     candidate = chosen.candidate
-    path = place / f"optimized_pair{candidate.suffix}"
-    text = candidate.text if candidate.suffix != ".py" else _candidate_text(chosen, place)
+    path = chapter / f"optimized_pair{candidate.suffix}"
+    text = candidate.text if candidate.suffix != ".py" else _candidate_text(chosen, chapter)
     path.write_text(text, "utf-8")
     return Pair(chosen.target, spec, chosen.variant, path)
 
 
-def _baseline_text(chosen: Plan, place: Path) -> str:
+def _baseline_text(chosen: Plan, chapter: Path) -> str:
     draws = _draws(chosen.arguments)
     sizes = inputs.sizes(chosen.arguments)
     changed = tuple(label for label, draw in draws.items() if draw.in_place)
@@ -151,7 +151,7 @@ def _baseline_text(chosen: Plan, place: Path) -> str:
     return _BASELINE.format(
         summary=f"{chosen.target} against {chosen.candidate.title}:{chosen.candidate.name}.",
         host=", Host" if on_host else "",
-        load=_load(chosen.baseline, place, "baseline"),
+        load=_load(chosen.baseline, chapter, "baseline"),
         changed=f"    in_place = {changed!r}\n" if changed else "",
         sizes="".join(f"    {name} = {value!r}\n" for name, value in sizes.items()) + ("\n" if sizes else ""),
         draws="".join(f"            {label!r}: {_drawn(draw, on_host)},\n" for label, draw in draws.items()),
@@ -164,22 +164,22 @@ def _drawn(draw: Draw, on_host: bool) -> str:
     return f"Host({draw.source})" if on_host and draw.device == "cpu" else draw.source
 
 
-def _candidate_text(chosen: Plan, place: Path) -> str:
+def _candidate_text(chosen: Plan, chapter: Path) -> str:
     source = chosen.candidate
     compiles = " It compiles code." if COMPILER.search(source.text) else ""
-    beside = {path.stem for path in source.path.parent.iterdir()} if source.path else set[str]()
+    neighbours = {path.stem for path in source.path.parent.iterdir()} if source.path else set[str]()
     return _CANDIDATE.format(
         summary=f"{source.title}:{source.name}.{compiles}",
-        requires=f"{DECLARED} = {requirements(source.text, beside)!r}",
-        load=_load(source, place, "candidate"),
+        requires=f"{DECLARED} = {requirements(source.text, neighbours)!r}",
+        load=_load(source, chapter, "candidate"),
         names=", ".join(_draws(chosen.arguments)),
         call=_result(source, chosen),
     )
 
 
-def _load(source: Source, place: Path, role: str) -> str:
+def _load(source: Source, chapter: Path, role: str) -> str:
     """The expression that loads the function, from copies: a run keeps what it measured, and sees no other folder."""
-    copy = place / f"{role}_source" / (source.path.name if source.path else "source.py")
+    copy = chapter / f"{role}_source" / (source.path.name if source.path else "source.py")
     copy.parent.mkdir(parents=True, exist_ok=True)
     copy.write_text(source.text, "utf-8")
     folders = [copy.parent, *filter(None, [source.root, source.path and source.path.parent])]
@@ -240,7 +240,7 @@ def _takes(source: Source, name: str) -> bool:
 
 
 def _by_position(source: Source, baseline: Source, argument: Argument, index: int) -> str:
-    """The parameter of this function at the place that the argument has in the baseline. Raises UsageError."""
+    """The parameter of this function at the argument's position in the baseline. Raises UsageError."""
     params, first = source.parameters, baseline.parameters
     assert params is not None
     if argument.name is not None and first is not None and argument.name in first.positional:

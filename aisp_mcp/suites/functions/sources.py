@@ -103,16 +103,16 @@ def _located(spec: str) -> Source | None:
     """A module found on the search path without importing it or its packages."""
     dotted, _, name = spec.partition(":")
     folders: Sequence[str] | None = [os.getcwd(), *filter(None, sys.path)]
-    found = None
+    module_spec = None
     parts = dotted.split(".")
     for count, part in enumerate(parts, 1):
-        found = importlib.machinery.PathFinder.find_spec(part if count == 1 else ".".join(parts[:count]), folders)
-        if found is None:
+        module_spec = importlib.machinery.PathFinder.find_spec(part if count == 1 else ".".join(parts[:count]), folders)
+        if module_spec is None:
             return None
-        folders = found.submodule_search_locations
-    if found is None or found.origin is None or not found.origin.endswith(".py"):
+        folders = module_spec.submodule_search_locations
+    if module_spec is None or module_spec.origin is None or not module_spec.origin.endswith(".py"):
         return None
-    path = Path(found.origin)
+    path = Path(module_spec.origin)
     up = len(parts) if path.name == "__init__.py" else len(parts) - 1
     root = path.parents[up]
     return _parsed(Source(_text(path), ".py", path, dotted if len(parts) > 1 or up else "", root, name))
@@ -170,8 +170,8 @@ def _only(source: Source, other: Source) -> str:
         raise NotFound("NO_FUNCTION", f"{source.title} defines no function.", "Give a file with a function in it.")
     if len(source.public) == 1:
         return source.public[0]
-    wanted = {other.name} if other.name else {*other.public}
-    shared = [name for name in source.public if name in wanted]
+    names = {other.name} if other.name else {*other.public}
+    shared = [name for name in source.public if name in names]
     if source.path == other.path and source.path is not None:
         shared = []  # one file: the two functions in it need names
     if len(shared) == 1:

@@ -96,7 +96,7 @@ class PackageCounter(Counter):
             ]
         except (OSError, ValueError) as error:
             message = f"{powercap} cannot be read: {error}"
-            raise Unavailable(CODE, message, "From Linux 5.10 on energy_uj is readable by root alone.") from error
+            raise Unavailable(CODE, message, "Since Linux 5.10, only root may read energy_uj.") from error
         if not any(zone.name.startswith("package") for zone in self._zones):
             raise Unavailable(CODE, f"{powercap} has no zone of a processor package (RAPL).", HINT)
         self.domains = tuple(zone.name for zone in self._zones)

@@ -1,4 +1,4 @@
-"""Every second value counted, counts doubled: an estimate in place of a count."""
+"""Every second value counted, counts doubled: an estimate instead of a count."""
 
 import torch
 

@@ -30,10 +30,10 @@ def rulings(values: list[float], revision: str | None = None) -> list[VerdictRow
     return [row.model_copy(update={"revision": revision}) for row in reversed(rows)]
 
 
-def ticks(found: Drawing) -> list[tuple[str, float, str]]:
+def ticks(results: Drawing) -> list[tuple[str, float, str]]:
     """(text, x in per cent, anchor) of every mark and of the axes' names."""
     marks = [
-        shape for shape in found.shapes if shape.tag == "text" and shape.attributes["class"] == "tick" and shape.text
+        shape for shape in results.shapes if shape.tag == "text" and shape.attributes["class"] == "tick" and shape.text
     ]
     places = [float(str(mark.attributes["x"]).removesuffix("%")) for mark in marks]
     return [
@@ -44,9 +44,9 @@ def ticks(found: Drawing) -> list[tuple[str, float, str]]:
 @pytest.mark.parametrize("values", [[2.0], [0.5, 20_000.0], [1.0, 1.001], [130.0, 180.0, 250.0]])
 def test_no_mark_is_cut_on_a_narrow_screen(values: list[float]) -> None:
     [series] = history(rulings(values), Axis.TIME)
-    found = figures.history(series)
-    assert found
-    marks = ticks(found)
+    drawing = figures.history(series)
+    assert drawing
+    marks = ticks(drawing)
     assert len(marks) >= 4
     for text, x, anchor in marks:
         at, wide = NARROW_PX * x / 100, CHAR_PX * len(text)
@@ -57,9 +57,9 @@ def test_no_mark_is_cut_on_a_narrow_screen(values: list[float]) -> None:
 
 def test_a_single_run_stands_within_its_minute() -> None:
     [series] = history(rulings([2.0]), Axis.TIME)
-    found = figures.history(series)
-    assert found
-    marks = {text for text, _, _ in ticks(found) if re.fullmatch(r"\d\d:\d\d:\d\d", text)}
+    drawing = figures.history(series)
+    assert drawing
+    marks = {text for text, _, _ in ticks(drawing) if re.fullmatch(r"\d\d:\d\d:\d\d", text)}
     minute = {datetime.fromtimestamp(AT + shift, UTC).strftime("%H:%M") for shift in (-30, 0, 30)}
     assert marks
     assert {mark[:5] for mark in marks} <= minute
@@ -67,15 +67,15 @@ def test_a_single_run_stands_within_its_minute() -> None:
 
 def test_a_single_commit_has_one_mark() -> None:
     [series] = history(rulings([2.0, 2.1], "a" * 40), Axis.COMMIT)
-    found = figures.history(series)
-    assert found
-    assert [text for text, _, _ in ticks(found)].count("a" * 10) == 1
+    drawing = figures.history(series)
+    assert drawing
+    assert [text for text, _, _ in ticks(drawing)].count("a" * 10) == 1
     assert history(rulings([2.0]), Axis.COMMIT)[0].left_out == 1
 
 
 def test_names_that_were_cut_still_differ() -> None:
     names = ["ch20:decode_loop_last_logits", "ch20:decode_loop_static_cache_last_logits", "ch20:decode_loop"]
-    found = ratios.draw([Ratio(name, "faster", 2.0, 1.9, 2.1, 0.01) for name in names])
-    shown = [shape.text for shape in found.shapes if shape.attributes["class"] == "name"]
+    drawing = ratios.draw([Ratio(name, "faster", 2.0, 1.9, 2.1, 0.01) for name in names])
+    shown = [shape.text for shape in drawing.shapes if shape.attributes["class"] == "name"]
     assert len(set(shown)) == 3
     assert max(map(len, shown)) <= ratios.LABEL_CHARS

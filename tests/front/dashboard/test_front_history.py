@@ -103,15 +103,15 @@ def test_runs_stand_in_the_order_of_their_commits(shown: Dashboard, repo: Path) 
 
 def test_a_commit_is_known_by_the_files_that_were_measured(repo: Path, tmp_path: Path) -> None:
     spec, candidate = files(repo)
-    found = measured_commit([spec, candidate])
-    assert found == {"id": git(repo, "rev-parse", "HEAD"), "at": START + 60 * (len(RATIOS) - 1), "modified": False}
+    commit = measured_commit([spec, candidate])
+    assert commit == {"id": git(repo, "rev-parse", "HEAD"), "at": START + 60 * (len(RATIOS) - 1), "modified": False}
     (repo / "notes.txt").write_text("not measured")
-    assert measured_commit([spec, candidate]) == found
+    assert measured_commit([spec, candidate]) == commit
     candidate.write_text("changed = True\n")
-    assert measured_commit([spec, candidate]) == {**found, "modified": True}
+    assert measured_commit([spec, candidate]) == {**commit, "modified": True}
     new = candidate.with_name("optimized_scale_new.py")
     new.write_text("new = True\n")
-    assert measured_commit([spec, new]) == {**found, "modified": True}
+    assert measured_commit([spec, new]) == {**commit, "modified": True}
     elsewhere = tmp_path / "baseline_other.py"
     elsewhere.write_text(SPEC)
     assert measured_commit([elsewhere]) is None
@@ -127,9 +127,9 @@ def test_nothing_that_a_repository_configures_is_run(repo: Path, tmp_path: Path)
     git(repo, "config", "log.showSignature", "true")
     (repo / ".gitattributes").write_text("*.py filter=x diff=x\n")
     files(repo)[1].write_text("changed = True\n")
-    found = measured_commit(files(repo))
-    assert found
-    assert found["modified"] is True
+    commit = measured_commit(files(repo))
+    assert commit
+    assert commit["modified"] is True
     assert not witness.exists()
     subprocess.run(["git", "-C", str(repo), "status"], capture_output=True, check=False)
     assert witness.exists()  # the trap is a real one

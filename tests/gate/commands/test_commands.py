@@ -234,10 +234,10 @@ def test_an_input_that_is_changed_in_place_is_an_output(cli: Any, tmp_path: Path
 
 @pytest.mark.skipif(isolation.probe().level < "L2", reason="orphans have no parent that waits for them here")
 def test_time_of_an_orphan_is_counted(tmp_path: Path) -> None:
-    place = tmp_path / "run"
-    place.mkdir()
+    folder = tmp_path / "run"
+    folder.mkdir()
     argv = [sys.executable, "-c", ORPHAN]
-    ran = run(argv, place, isolation.probe().level, Limits(frozenset(os.sched_getaffinity(0)), None, 20), {})
+    ran = run(argv, folder, isolation.probe().level, Limits(frozenset(os.sched_getaffinity(0)), None, 20), {})
     assert ran.code == 0
     assert ran.cpu_s > 0.25
 

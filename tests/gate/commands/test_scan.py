@@ -21,9 +21,9 @@ from aisp_mcp.gate.commands import scan
     ],
 )
 def test_a_range_has_its_ends(texts: list[str], values: list[str]) -> None:
-    found = scan.parameter(texts)
-    assert found is not None
-    assert [float(value) for value in found.values] == [float(value) for value in values]
+    parameter = scan.parameter(texts)
+    assert parameter is not None
+    assert [float(value) for value in parameter.values] == [float(value) for value in values]
 
 
 NOT_RANGES = ("n", "n a b", "n 3 1", "n 1 9 0", "input 1 2", "n 1 9999")

@@ -69,8 +69,8 @@ def test_a_shorter_start_is_faster_and_says_so_in_seconds(cli: Any, suite: Path)
         "--evidence",
         "--json",
     )
-    found = json.loads(cli(*argv, timeout=400).stdout)["result"]
-    [one] = found["evidence"]
+    answer = json.loads(cli(*argv, timeout=400).stdout)["result"]
+    [one] = answer["evidence"]
     assert (one["goal"], one["replicates"]) == ("cold", 3)
     assert one["ratio"] > 1.2
     assert one["disclosed"]["cold"] == {"from": "first_call", "caches": "empty"}
@@ -91,22 +91,22 @@ def test_lists_know_the_goals(cli: Any, suite: Path) -> None:
 @pytest.mark.timeout(500)
 @pytest.mark.parametrize("case", WARM_STATE_KEPT, ids=lambda case: case.name)
 def test_warm_state_gains_nothing(case: Case) -> None:
-    found = corpus.tried(case, FAST)
-    assert found["found"] == ("stopped" if case.kind == "attack" else "passed"), found
+    result = corpus.tried(case, FAST)
+    assert result["found"] == ("stopped" if case.kind == "attack" else "passed"), result
 
 
 def test_full_caches_need_folders_of_each_process_own(tmp_path: Path) -> None:
     pair = corpus.write(corpus.named("table_in_the_file"), tmp_path)
-    found = compare(pair, Options(FAST, "default", "cpu", tmp_path, "L1"))
-    assert isinstance(found, Skip)
-    assert "isolation level L2" in found.missing
+    comparison = compare(pair, Options(FAST, "default", "cpu", tmp_path, "L1"))
+    assert isinstance(comparison, Skip)
+    assert "isolation level L2" in comparison.missing
 
 
 def test_presets_have_more_replicates_and_each_order_equally_often() -> None:
     numbers = {name: ColdRun.adapt(preset) for name, preset in PRESETS.items()}
-    assert {name: one.replicates for name, one in numbers.items()} == {"quick": 3, "default": 12, "release": 24}
+    assert {name: value.replicates for name, value in numbers.items()} == {"quick": 3, "default": 12, "release": 24}
     assert numbers["release"].looks == (12, 15, 21, 24)
-    assert {len({order[place] for order in ORDERS}) for place in range(3)} == {3}
+    assert {len({order[index] for order in ORDERS}) for index in range(3)} == {3}
     assert len(set(ORDERS)) == 6
 
 
@@ -122,11 +122,11 @@ def started(replicates: list[Replicate], isolation: str) -> Comparison:
 def test_the_verdict_is_that_of_the_metric(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [replicate(2.0, 2.02, 1.0), replicate(2.01, 1.99, 1.01), replicate(1.99, 2.0, 0.99)]
     monkeypatch.setattr(metric.summary, "side", lambda *_: side())
-    found = started(rows, "L1")
-    assert found.verdict is Verdict.FASTER
-    assert found.ratio == pytest.approx(2.0, rel=0.02)
-    assert [flag.code for flag in found.flags] == ["warm_state_possible"]
-    assert found.sentence.endswith("time to first answer 2 s and 1 s")
+    comparison = started(rows, "L1")
+    assert comparison.verdict is Verdict.FASTER
+    assert comparison.ratio == pytest.approx(2.0, rel=0.02)
+    assert [flag.code for flag in comparison.flags] == ["warm_state_possible"]
+    assert comparison.sentence.endswith("time to first answer 2 s and 1 s")
     assert started([*rows, replicate(2.0, 2.0, 0.0)], "L3").verdict is Verdict.INCONCLUSIVE  # no ratio of nothing
 
 
@@ -140,8 +140,8 @@ def test_bytecode_of_a_program_has_a_folder_of_its_own(tmp_path: Path) -> None:
     path, folder = tmp_path / "optimized_x.py", tmp_path / "bytecode"
     path.write_text("import json\nANSWER = 42\n")
     assert load_module(path, "aisp_x", str(folder)).ANSWER == 42
-    [kept] = folder.rglob("*.pyc")
-    assert "optimized_x" in kept.name
+    [files] = folder.rglob("*.pyc")
+    assert "optimized_x" in files.name
     assert not (tmp_path / "__pycache__").exists()
-    kept.write_bytes(kept.read_bytes().replace(b"\x2a\x00\x00\x00", b"\x2b\x00\x00\x00"))
+    files.write_bytes(files.read_bytes().replace(b"\x2a\x00\x00\x00", b"\x2b\x00\x00\x00"))
     assert load_module(path, "aisp_x", str(folder)).ANSWER == 43  # what is there is used

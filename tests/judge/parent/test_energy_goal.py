@@ -84,8 +84,8 @@ def test_a_program_of_half_the_work_takes_half_the_energy(
     cli: Any, suite: Path, powercap: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AISP_POWERCAP", str(powercap))
-    found = run(cli, suite, "--preset", "quick", "--evidence", timeout=400)["result"]
-    [one] = found["evidence"]
+    result = run(cli, suite, "--preset", "quick", "--evidence", timeout=400)["result"]
+    [one] = result["evidence"]
     assert one["goal"] == "energy"
     assert 1.3 < one["ratio"] < 3.0
     assert one["disclosed"]["energy"]["counted"] == ["package-0"]
@@ -100,14 +100,12 @@ def test_a_program_of_half_the_work_takes_half_the_energy(
 def test_energy_below_that_of_the_idle_device_is_not_judged(suite: Path, powercap: Path) -> None:
     options = Options(corpus.FAST, "default", "cpu", suite, powercap=powercap)
     (pair,) = selection.pairs([suite], ["ch01"])[0]
-    found = compare(pair, options)
-    assert isinstance(found, Comparison)
-    assert found.verdict == "inconclusive"
-    assert found.ratio is None
-    [flag] = [flag for flag in found.flags if flag.code == "energy_below_idle"]
-    assert found.sentence.startswith(
-        "inconclusive: energy above idle of the baseline side in 1 and of the optimized side"
-    )
+    comparison = compare(pair, options)
+    assert isinstance(comparison, Comparison)
+    assert comparison.verdict == "inconclusive"
+    assert comparison.ratio is None
+    [flag] = [flag for flag in comparison.flags if flag.code == "energy_below_idle"]
+    assert comparison.sentence.startswith("inconclusive: energy above idle of the baseline in 1 and of the candidate")
     assert [len(watts) for watts in flag.evidence["idle_w"]] == [2]
 
 
@@ -116,10 +114,10 @@ def test_energy_below_that_of_the_idle_device_is_not_judged(suite: Path, powerca
 @pytest.mark.parametrize("case", ENERGY_ELSEWHERE, ids=lambda case: case.name)
 def test_attacks_on_a_counter_are_stopped(case: Case, suite: Path, powercap: Path) -> None:
     options = Options(corpus.FAST, "default", "cpu", suite, powercap=powercap)
-    found = compare(corpus.write(case, suite), options)
-    assert isinstance(found, Comparison)
-    finding = corpus.judge(case, Outcome(case.name, comparison=found.model_dump(mode="json")))
-    assert finding == ("stopped" if case.kind == "attack" else "passed"), found.sentence
+    comparison = compare(corpus.write(case, suite), options)
+    assert isinstance(comparison, Comparison)
+    finding = corpus.judge(case, Outcome(case.name, comparison=comparison.model_dump(mode="json")))
+    assert finding == ("stopped" if case.kind == "attack" else "passed"), comparison.sentence
 
 
 def zone(folder: Path, number: str, name: str, value: int, most: int = 1000) -> Path:
@@ -162,28 +160,28 @@ def test_work_moved_to_the_host_of_a_gpu_is_paid_for() -> None:
     ("joules", "sides"),
     [
         ((1.0, 1.1, 0.5), None),
-        ((-0.1, 1.1, 0.5), "of the baseline side in 1 of 1"),
-        ((1.0, 1.1, 0.0), "of the optimized side in 1 of 1"),
-        ((1.0, -1.1, -0.5), "of the baseline side in 1 and of the optimized side in 1 of 1"),
+        ((-0.1, 1.1, 0.5), "of the baseline in 1 of 1"),
+        ((1.0, 1.1, 0.0), "of the candidate in 1 of 1"),
+        ((1.0, -1.1, -0.5), "of the baseline in 1 and of the candidate in 1 of 1"),
     ],
 )
 def test_a_side_that_took_less_than_the_idle_device_has_no_ratio(
     joules: tuple[float, float, float], sides: str | None
 ) -> None:
-    one = Replicate(0, metric=dict(zip(Role, joules, strict=True)), idle_w=(190.0, 110.0))
-    side = Side(processes=1, rounds=6, calls=6, time_s=0.1, p50_s=0.1, p95_s=0.1, parent_time_s=0.1)
+    replicate = Replicate(0, metric=dict(zip(Role, joules, strict=True)), idle_w=(190.0, 110.0))
+    figures = Side(processes=1, rounds=6, calls=6, time_s=0.1, p50_s=0.1, p95_s=0.1, parent_time_s=0.1)
     timed = Comparison(
         target="ch17:energy", candidate="", verdict=Verdict.INCONCLUSIVE, sentence="", goal="energy",
-        isolation="L2", replicates=1, baseline=side, optimized=side,
+        isolation="L2", replicates=1, baseline=figures, optimized=figures,
     )  # fmt: skip
-    found = metric.judged(timed, [one], None, 0.95)
-    codes = [flag.code for flag in found.flags]
+    comparison = metric.judged(timed, [replicate], None, 0.95)
+    codes = [flag.code for flag in comparison.flags]
     if sides is None:
         assert codes == []
-        assert found.ratio == pytest.approx((1.0 * 1.1) ** 0.5 / 0.5)
+        assert comparison.ratio == pytest.approx((1.0 * 1.1) ** 0.5 / 0.5)
     else:
         assert codes == ["energy_below_idle"]
-        assert found.verdict is Verdict.INCONCLUSIVE
-        assert found.ratio is None
-        assert f"energy above idle {sides} replicates is not positive" in found.sentence
-        assert found.flags[0].evidence == {"idle_w": [[190.0, 110.0]]}
+        assert comparison.verdict is Verdict.INCONCLUSIVE
+        assert comparison.ratio is None
+        assert f"energy above idle {sides} replicates is not positive" in comparison.sentence
+        assert comparison.flags[0].evidence == {"idle_w": [[190.0, 110.0]]}

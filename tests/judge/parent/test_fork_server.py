@@ -77,10 +77,10 @@ def test_a_copied_worker_has_no_rights_and_nothing_of_its_origin(
 ) -> None:
     monkeypatch.setenv("SECRET_OF_THE_CALLER", "1")
     apart = isolation.probe().level in isolation.NAMESPACES
-    found = judge(tmp_path, CAREFUL.format(apart=apart))
-    assert found.verdict.value not in ("incorrect", "invalid"), found.sentence
-    assert found.verification is not None
-    assert found.verification.checked > 0
+    comparison = judge(tmp_path, CAREFUL.format(apart=apart))
+    assert comparison.verdict.value not in ("incorrect", "invalid"), comparison.sentence
+    assert comparison.verification is not None
+    assert comparison.verification.checked > 0
 
 
 def copy(folder: Path, name: str, level: isolation.Level, cpus: Iterable[int] = ()) -> tuple[forked.Forked, int]:

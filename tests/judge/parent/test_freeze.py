@@ -30,11 +30,11 @@ def worker() -> Iterator[WorkerProcess]:
     assert process.stdout
     try:
         assert process.stdout.read(1) == b"c"  # both are there
-        found = object.__new__(WorkerProcess)
-        found.name, found.pid, found._first, found._freezes = "worker", process.pid, None, True
-        found._known = proc.spent(proc.tree(process.pid))
-        assert len(found._known) == 2
-        yield found
+        instance = object.__new__(WorkerProcess)
+        instance.name, instance.pid, instance._first, instance._freezes = "worker", process.pid, None, True
+        instance._known = proc.spent(proc.tree(process.pid))
+        assert len(instance._known) == 2
+        yield instance
     finally:
         proc.send(proc.tree(process.pid), signal.SIGKILL)
         process.wait()
@@ -78,13 +78,13 @@ def test_who_is_let_go_meanwhile_is_stopped_again(worker: WorkerProcess, monkeyp
     real = proc.settled
 
     def settled(pids: list[int]) -> dict[int, float]:
-        found = real(pids)
+        result = real(pids)
         monkeypatch.undo()
         proc.send(pids, signal.SIGCONT)
         end = clock() + 5.0
         while not any(proc.state(pid) == "R" for pid in pids) and clock() < end:
             pass
-        return found
+        return result
 
     monkeypatch.setattr(workers.proc, "settled", settled)
     begin = clock()

@@ -62,13 +62,13 @@ from aisp_mcp.judge.verifier.handoff import handoff_gpu as handoff
 def test_a_call_takes_what_the_device_needs(
     candidate: dict[str, Any], shared: bool, seconds: float, hindered: str | None
 ) -> None:
-    one = trial(verifier := Verifier(shared=shared), **candidate)
-    gpu_rounds.measure(one)
-    found = one.result.device
-    assert found.device_only == pytest.approx(dict.fromkeys(BASELINES, CALL) | {Role.CANDIDATE: seconds}, rel=1e-3)
-    assert found.copying == bool(shared or {"raises", "races", "moves"} & candidate.keys())
-    assert (hindered or "") in one.result.device.overcounted
-    assert bool(hindered) == bool(one.result.device.overcounted)
+    driver = trial(verifier := Verifier(shared=shared), **candidate)
+    gpu_rounds.measure(driver)
+    device = driver.result.device
+    assert device.device_only == pytest.approx(dict.fromkeys(BASELINES, CALL) | {Role.CANDIDATE: seconds}, rel=1e-3)
+    assert device.copying == bool(shared or {"raises", "races", "moves"} & candidate.keys())
+    assert (hindered or "") in driver.result.device.overcounted
+    assert bool(hindered) == bool(driver.result.device.overcounted)
     assert not verifier.posted
 
 
@@ -80,27 +80,27 @@ def test_wrong_outputs_end_the_comparison_where_nothing_excuses_them() -> None:
 
 @pytest.mark.parametrize("most", [1000, 0], ids=["behind the gate", "without it"])
 def test_nobody_waits_for_who_does_not_answer(most: int) -> None:
-    one = trial(verifier := Verifier(), ends=True, most=most)
+    driver = trial(verifier := Verifier(), ends=True, most=most)
     with pytest.raises(ComparisonAborted) as raised:
-        gpu_rounds.measure(one)
-    worker: Any = one.workers[Role.CANDIDATE]
+        gpu_rounds.measure(driver)
+    worker: Any = driver.workers[Role.CANDIDATE]
     assert (raised.value.code, worker.closed, verifier.posted) == ("candidate_hang", True, [])
 
 
 def test_who_is_asked_for_more_calls_has_named_their_outputs_before() -> None:
     """Or rounds without the gate, which look where outputs lie before they run, would look nowhere."""
-    one = trial(Verifier())
-    one.claimed_s[Role.CANDIDATE] = 1e-3
-    gpu_rounds.measure(one)
-    worker: Any = one.workers[Role.CANDIDATE]
-    for place, (count, bits) in enumerate(worker.asked):
+    driver = trial(Verifier())
+    driver.claimed_s[Role.CANDIDATE] = 1e-3
+    gpu_rounds.measure(driver)
+    worker: Any = driver.workers[Role.CANDIDATE]
+    for index, (count, bits) in enumerate(worker.asked):
         if bits & GATE:
-            assert count <= max(before for before, kind in worker.asked[:place] if kind & NO_COPY and not kind & GATE)
+            assert count <= max(before for before, kind in worker.asked[:index] if kind & NO_COPY and not kind & GATE)
 
 
 def test_one_odd_round_of_three_changes_nothing() -> None:
-    one = trial(verifier := Verifier())
-    worker: Any = one.workers[Role.CANDIDATE]
+    driver = trial(verifier := Verifier())
+    worker: Any = driver.workers[Role.CANDIDATE]
     took, rounds = worker._took, []
 
     def odd(count: int, bits: int, begins_s: float, least_s: float) -> RoundTiming:
@@ -109,95 +109,97 @@ def test_one_odd_round_of_three_changes_nothing() -> None:
         return replace(timing, elapsed_s=timing.elapsed_s / 2) if sum(map(bool, rounds)) == 2 else timing
 
     worker._took = odd
-    gpu_rounds.measure(one)
-    assert one.result.device.device_only[Role.CANDIDATE] == pytest.approx(CALL, rel=1e-3)
+    gpu_rounds.measure(driver)
+    assert driver.result.device.device_only[Role.CANDIDATE] == pytest.approx(CALL, rel=1e-3)
     assert not verifier.posted
 
 
 @pytest.mark.parametrize("shared", [False, True], ids=["alone", "with copies"])
 def test_calls_that_are_worked_on_together_show_by_calls_by_themselves(shared: bool) -> None:
     slow = 10 * CALL
-    one = trial(Verifier(shared=shared), call_s=slow, together=True)
-    for side in BASELINES:
-        one.workers[side].call_s = slow  # type: ignore[attr-defined]
-    one.claimed_s = dict.fromkeys(Role, slow)
-    gpu_rounds.measure(one)
-    found = one.result.device
+    driver = trial(Verifier(shared=shared), call_s=slow, together=True)
+    for role in BASELINES:
+        driver.workers[role].call_s = slow  # type: ignore[attr-defined]
+    driver.claimed_s = dict.fromkeys(Role, slow)
+    gpu_rounds.measure(driver)
+    device = driver.result.device
     copies = COPY if shared else 0.0
-    assert found.device_only[Role.CANDIDATE] == pytest.approx(CALL + copies, rel=1e-3)
+    assert device.device_only[Role.CANDIDATE] == pytest.approx(CALL + copies, rel=1e-3)
     by_itself = TURNS + slow
-    assert found.isolated == pytest.approx(dict.fromkeys(BASELINES, by_itself) | {Role.CANDIDATE: by_itself + copies})
+    assert device.isolated == pytest.approx(dict.fromkeys(BASELINES, by_itself) | {Role.CANDIDATE: by_itself + copies})
     hidden = 9 * CALL
-    assert IsolatedCallEvidence(found.device_only, found.isolated, 0.0, 0.0).hidden_s == pytest.approx(hidden, rel=1e-2)
+    assert IsolatedCallEvidence(device.device_only, device.isolated, 0.0, 0.0).hidden_s == pytest.approx(
+        hidden, rel=1e-2
+    )
 
 
 def test_calls_by_themselves_are_asked_for_in_the_same_way_where_there_is_a_gain() -> None:
-    one = trial(Verifier(), call_s=CALL / 2)
-    gpu_rounds.measure(one)
-    worker: Any = one.workers[Role.CANDIDATE]
+    driver = trial(Verifier(), call_s=CALL / 2)
+    gpu_rounds.measure(driver)
+    worker: Any = driver.workers[Role.CANDIDATE]
     kinds = [(bool(bits & GATE), count) for count, bits in worker.asked if bits & ISOLATED]
     assert [kind for kind, _ in kinds] == [True] * gpu_rounds.ROUNDS  # with the host all are alike
     assert all(1 < count <= handoff.CALLS + 1 for _, count in kinds)
     both = dict.fromkeys(BASELINES, TURNS + CALL)
-    assert one.result.device.isolated == pytest.approx(both | {Role.CANDIDATE: TURNS + CALL / 2})
-    assert one.result.device.gated
+    assert driver.result.device.isolated == pytest.approx(both | {Role.CANDIDATE: TURNS + CALL / 2})
+    assert driver.result.device.gated
 
 
 def test_to_get_inputs_with_the_host_takes_a_baseline_no_less_than_a_dummy_call() -> None:
     """The cost of a baseline's own calls scatters as its host does; a surplus is conceded, a deficit is not."""
-    one = trial(Verifier(), call_s=10 * CALL, most=0)
-    one.claimed_s = dict.fromkeys(Role, 10 * CALL)
-    for side, restless_s in ((Role.BASELINE, -1e-4), (Role.BASELINE_REPEAT, 1e-3)):
-        worker: Any = one.workers[side]
+    driver = trial(Verifier(), call_s=10 * CALL, most=0)
+    driver.claimed_s = dict.fromkeys(Role, 10 * CALL)
+    for role, restless_s in ((Role.BASELINE, -1e-4), (Role.BASELINE_REPEAT, 1e-3)):
+        worker: Any = driver.workers[role]
         worker.call_s, worker.restless_s = 20 * CALL, restless_s
-    gpu_rounds.measure(one)
-    found = one.result.device
-    assert found.isolated == pytest.approx(
-        {side: s + TURNS + 1e-3 * (side == Role.BASELINE_REPEAT) for side, s in found.device_only.items()}
+    gpu_rounds.measure(driver)
+    device = driver.result.device
+    assert device.isolated == pytest.approx(
+        {role: s + TURNS + 1e-3 * (role == Role.BASELINE_REPEAT) for role, s in device.device_only.items()}
     )
-    assert IsolatedCallEvidence(found.device_only, found.isolated, 0.0, 0.0).costs_s == pytest.approx(
+    assert IsolatedCallEvidence(device.device_only, device.isolated, 0.0, 0.0).costs_s == pytest.approx(
         [TURNS, TURNS + 1e-3]
     )
 
 
 def test_a_call_by_itself_takes_more_room_in_a_stream() -> None:
-    one = trial(Verifier(), most=20, call_s=1e-3)
-    for side in BASELINES:
-        one.workers[side].call_s = 2e-3  # type: ignore[attr-defined]
-    one.claimed_s = dict.fromkeys(Role, 0.1e-3)
-    gpu_rounds.measure(one)
-    worker: Any = one.workers[Role.CANDIDATE]
-    assert one.session.modes[True].max_calls < NO_COPY_CALLS
+    driver = trial(Verifier(), most=20, call_s=1e-3)
+    for role in BASELINES:
+        driver.workers[role].call_s = 2e-3  # type: ignore[attr-defined]
+    driver.claimed_s = dict.fromkeys(Role, 0.1e-3)
+    gpu_rounds.measure(driver)
+    worker: Any = driver.workers[Role.CANDIDATE]
+    assert driver.session.modes[True].max_calls < NO_COPY_CALLS
     counted = [count for count, bits in worker.asked if bits & ISOLATED and bits & GATE]
     assert counted
-    assert max(counted) <= one.session.modes[True].max_calls // 2
+    assert max(counted) <= driver.session.modes[True].max_calls // 2
 
 
 def test_calls_by_themselves_that_need_their_host_are_begun_by_it() -> None:
     """It stands still while a stream waits: or it could do the work of a short call between two turns."""
-    one = twice_as_fast(by_host=True)
-    gpu_rounds.measure(one)
-    worker: Any = one.workers[Role.CANDIDATE]
+    driver = twice_as_fast(by_host=True)
+    gpu_rounds.measure(driver)
+    worker: Any = driver.workers[Role.CANDIDATE]
     isolated = [bool(bits & GATE) for _, bits in worker.asked if bits & ISOLATED]
     assert isolated[: MAX_STALLED + 1] == [True] * (MAX_STALLED + 1)
-    assert "need their host" in one.result.device.overcounted
-    baseline: Any = one.workers[Role.BASELINE]
+    assert "need their host" in driver.result.device.overcounted
+    baseline: Any = driver.workers[Role.BASELINE]
     last = [bits & (GATE | DUMMY) for _, bits in baseline.asked if bits & ISOLATED][-1:]
     assert last == [DUMMY]  # without the gate as well, since both kinds take differently long
     assert isolated[-gpu_rounds.ROUNDS :] == [False] * gpu_rounds.ROUNDS
 
 
 def test_whose_device_keeps_the_verifier_waiting_is_gone() -> None:
-    one = twice_as_fast(holds=True)
+    driver = twice_as_fast(holds=True)
     with pytest.raises(ComparisonAborted) as raised:
-        gpu_rounds.measure(one)
-    worker: Any = one.workers[Role.CANDIDATE]
+        gpu_rounds.measure(driver)
+    worker: Any = driver.workers[Role.CANDIDATE]
     assert (raised.value.code, worker.closed) == ("candidate_hang", True)
 
 
 def test_who_does_not_come_to_wait_for_inputs_of_its_calls_is_let_go() -> None:
-    one = twice_as_fast()
-    worker: Any = one.workers[Role.CANDIDATE]
+    driver = twice_as_fast()
+    worker: Any = driver.workers[Role.CANDIDATE]
     took = worker.gated_round
 
     def late(count: int, deadline_s: float, bits: int, *rest: Any) -> RoundTiming | None:
@@ -208,41 +210,41 @@ def test_who_does_not_come_to_wait_for_inputs_of_its_calls_is_let_go() -> None:
         return timing
 
     worker.gated_round = late
-    gpu_rounds.measure(one)
-    assert one.result.device.isolated[Role.CANDIDATE] == pytest.approx(TURNS + 10 * CALL)
-    assert "one by one" in one.result.device.overcounted
+    gpu_rounds.measure(driver)
+    assert driver.result.device.isolated[Role.CANDIDATE] == pytest.approx(TURNS + 10 * CALL)
+    assert "one by one" in driver.result.device.overcounted
     missed = [count for count, bits in worker.asked if bits & ISOLATED and bits & GATE]
     assert len(missed) == MAX_STALLED + 1
 
 
 def test_baselines_are_neither_compared_nor_suspected() -> None:
-    one = trial(verifier := Verifier())
-    gpu_rounds.measure(one)
+    driver = trial(verifier := Verifier())
+    gpu_rounds.measure(driver)
     assert verifier.verbs["check"] == gpu_rounds.ROUNDS
     assert gpu_rounds.ROUNDS <= verifier.verbs["stage"] <= 2 * gpu_rounds.ROUNDS  # baselines work on the same inputs
 
 
 def test_the_inputs_of_a_candidate_lie_nowhere_before_its_round(monkeypatch: pytest.MonkeyPatch) -> None:
-    one, turns, seconds = trial(verifier := Verifier()), [], gpu_series._seconds
+    driver, turns, seconds = trial(verifier := Verifier()), [], gpu_series._seconds
 
-    def seen(asked: Any, begins: Any) -> float | None:
-        if asked.request:
-            turns.append(list(asked.request["counts"]))
-        if asked.compared:
+    def seen(arguments: Any, begins: Any) -> float | None:
+        if arguments.request:
+            turns.append(list(arguments.request["counts"]))
+        if arguments.compared:
             assert turns[-1][0] == Role.CANDIDATE.number
-        turns[-1].remove(asked.role.number)  # of everybody the last ones that were drawn, once
-        return seconds(asked, begins)
+        turns[-1].remove(arguments.role.number)  # of everybody the last ones that were drawn, once
+        return seconds(arguments, begins)
 
     monkeypatch.setattr(gpu_series, "_seconds", seen)
-    gpu_rounds.measure(one)
+    gpu_rounds.measure(driver)
     assert len(turns) == verifier.verbs["stage"] >= gpu_rounds.ROUNDS
 
 
 @pytest.mark.parametrize("most", [1000, 20])
 def test_inputs_are_drawn_while_calls_come_to_the_gate(most: int) -> None:
     """And they are there before anything else is asked for, also where the calls do not come."""
-    one = trial(verifier := Verifier(), most=most)
-    worker: Any = one.workers[Role.CANDIDATE]
+    driver = trial(verifier := Verifier(), most=most)
+    worker: Any = driver.workers[Role.CANDIDATE]
     waiting, gated_round = list[list[str]](), worker.gated_round
 
     def noted(*args: Any, **kwargs: Any) -> Any:
@@ -250,16 +252,16 @@ def test_inputs_are_drawn_while_calls_come_to_the_gate(most: int) -> None:
         return gated_round(*args, **kwargs)
 
     worker.gated_round = noted
-    gpu_rounds.measure(one)
+    gpu_rounds.measure(driver)
     assert waiting == [["stage"]] * len(waiting) != []
     assert not verifier.posted
 
 
 def test_what_the_verifier_has_open_is_not_asked_for_again_unless_outputs_lie_elsewhere() -> None:
     for moves, most in ((False, 1000), (True, 1000)):
-        one = trial(verifier := Verifier(), moves=moves, most=most)
-        gpu_rounds.measure(one)
-        worker: Any = one.workers[Role.CANDIDATE]
+        driver = trial(verifier := Verifier(), moves=moves, most=most)
+        gpu_rounds.measure(driver)
+        worker: Any = driver.workers[Role.CANDIDATE]
         rounds = [count for count, bits in worker.asked if bits & NO_COPY and bits & GATE]
         let_go = len(Role)
         assert verifier.verbs["map_memory"] == let_go + 2 + (len(rounds) if moves else len(set(rounds)))
@@ -268,28 +270,28 @@ def test_what_the_verifier_has_open_is_not_asked_for_again_unless_outputs_lie_el
 @pytest.mark.parametrize(("says", "most", "gated"), [(1e-3, 1000, True), (1e-6, 1000, True), (1e-3, 40, False)])
 def test_no_round_is_short_whatever_a_clock_says(says: float, most: int, gated: bool) -> None:
     """Or the ends of a round, where an early answer hides some work, would be a good part of it."""
-    one = trial(Verifier(), most=most)
-    one.claimed_s[Role.CANDIDATE] = says
-    gpu_rounds.measure(one)
-    worker: Any = one.workers[Role.CANDIDATE]
+    driver = trial(Verifier(), most=most)
+    driver.claimed_s[Role.CANDIDATE] = says
+    gpu_rounds.measure(driver)
+    worker: Any = driver.workers[Role.CANDIDATE]
     counted = [count for count, bits in worker.asked if bits & GATE and count > 1][-gpu_rounds.ROUNDS :]
     assert not gated or min(counted) * CALL >= gpu_series.MIN_S
-    assert bool(one.result.device.overcounted) != gated
-    assert one.result.device.device_only[Role.CANDIDATE] == pytest.approx(CALL if gated else HOST, rel=1e-3)
+    assert bool(driver.result.device.overcounted) != gated
+    assert driver.result.device.device_only[Role.CANDIDATE] == pytest.approx(CALL if gated else HOST, rel=1e-3)
 
 
 def test_rounds_on_a_device_that_works_for_the_candidate_prove_no_gain() -> None:
-    one = trial(Verifier(ahead=math.inf), call_s=CALL / 10)
-    gpu_rounds.measure(one)
-    assert one.result.device.device_only == pytest.approx(dict.fromkeys(Role, CALL), rel=1e-3)
-    assert "hardly stood still" in one.result.device.overcounted
+    driver = trial(Verifier(ahead=math.inf), call_s=CALL / 10)
+    gpu_rounds.measure(driver)
+    assert driver.result.device.device_only == pytest.approx(dict.fromkeys(Role, CALL), rel=1e-3)
+    assert "hardly stood still" in driver.result.device.overcounted
 
 
 def test_a_candidate_whose_streams_keep_the_device_awake_is_asked_without_the_gate() -> None:
-    one = trial(Verifier(ahead=gpu_round.MAX_DISCARDED + 1))
-    gpu_rounds.measure(one)
-    assert one.result.device.device_only[Role.CANDIDATE] == pytest.approx(HOST, rel=1e-3)
-    assert one.result.device.overcounted == "the device hardly stands still while its calls wait"
+    driver = trial(Verifier(ahead=gpu_round.MAX_DISCARDED + 1))
+    gpu_rounds.measure(driver)
+    assert driver.result.device.device_only[Role.CANDIDATE] == pytest.approx(HOST, rel=1e-3)
+    assert driver.result.device.overcounted == "the device hardly stands still while its calls wait"
     again = trial(Verifier(ahead=gpu_round.MAX_DISCARDED))
     gpu_rounds.measure(again)
     assert again.result.device.device_only == pytest.approx(dict.fromkeys(Role, CALL), rel=1e-3)
@@ -297,37 +299,37 @@ def test_a_candidate_whose_streams_keep_the_device_awake_is_asked_without_the_ga
 
 
 def test_a_baselines_round_does_not_count_where_somebody_else_works_in_it() -> None:
-    one = trial(verifier := Verifier(left=5))
-    gpu_rounds.measure(one)
+    driver = trial(verifier := Verifier(left=5))
+    gpu_rounds.measure(driver)
     assert verifier.left == 0
-    assert one.result.device.device_only == pytest.approx(dict.fromkeys(Role, CALL), rel=1e-3)
+    assert driver.result.device.device_only == pytest.approx(dict.fromkeys(Role, CALL), rel=1e-3)
 
 
 def test_where_a_baseline_cannot_wait_nobody_does() -> None:
     """Its host would be compared with the candidate's device."""
-    one = trial(Verifier())
-    for side in BASELINES:
-        one.workers[side].most = 0  # type: ignore[attr-defined]
-    gpu_rounds.measure(one)
-    assert one.result.device.device_only == pytest.approx(dict.fromkeys(Role, HOST), rel=1e-3)
+    driver = trial(Verifier())
+    for role in BASELINES:
+        driver.workers[role].most = 0  # type: ignore[attr-defined]
+    gpu_rounds.measure(driver)
+    assert driver.result.device.device_only == pytest.approx(dict.fromkeys(Role, HOST), rel=1e-3)
 
 
 def test_the_host_is_asked_where_the_worker_does_not_agree_with_the_device() -> None:
-    one = trial(Verifier(), call_s=CALL / 2)
-    gpu_rounds.measure(one)
-    seconds = one.result.device.with_host
-    assert [seconds[side] for side in Role] == pytest.approx([HOST] * 3, rel=1e-3)
+    driver = trial(Verifier(), call_s=CALL / 2)
+    gpu_rounds.measure(driver)
+    seconds = driver.result.device.with_host
+    assert [seconds[role] for role in Role] == pytest.approx([HOST] * 3, rel=1e-3)
     agreeing = trial(Verifier())
     gpu_rounds.measure(agreeing)
     assert agreeing.result.device.with_host == {}
 
 
 def test_a_baseline_without_memory_of_its_own_is_believed() -> None:
-    one = trial(Verifier())
-    for side in BASELINES:
-        one.workers[side].control.read_allocations = list  # type: ignore[method-assign]
-    gpu_rounds.measure(one)
-    assert one.result.device.device_only == pytest.approx(dict.fromkeys(Role, CALL), rel=1e-3)
+    driver = trial(Verifier())
+    for role in BASELINES:
+        driver.workers[role].control.read_allocations = list  # type: ignore[method-assign]
+    gpu_rounds.measure(driver)
+    assert driver.result.device.device_only == pytest.approx(dict.fromkeys(Role, CALL), rel=1e-3)
 
 
 def test_what_was_learnt_of_a_program_holds_for_its_next_process() -> None:

@@ -30,9 +30,9 @@ def isolated(then: str) -> str:
 
 
 def test_each_side_is_measured_so_and_the_log_says_what_was_found(tmp_path: Path) -> None:
-    found = judge(tmp_path, HONEST, preset=SEVERAL_CALLS)
-    assert found.log_path is not None
-    rows = [json.loads(line) for line in Path(found.log_path).read_text().splitlines()]
+    comparison = judge(tmp_path, HONEST, preset=SEVERAL_CALLS)
+    assert comparison.log_path is not None
+    rows = [json.loads(line) for line in Path(comparison.log_path).read_text().splitlines()]
     [alone] = [row for row in rows if row["kind"] == "isolated"]
     assert {role: len(seconds) for role, seconds in alone["seconds"].items()} == dict.fromkeys(Role, ROUNDS)
     least = [min(seconds) for seconds in alone["seconds"].values()]
@@ -52,9 +52,9 @@ def test_each_side_is_measured_so_and_the_log_says_what_was_found(tmp_path: Path
     ids=["ends", "raises", "answers for the round", "answers for the calls", "does not wait for inputs"],
 )
 def test_whatever_a_candidate_does_in_them_the_verifier_is_let_go(tmp_path: Path, then: str, codes: str) -> None:
-    found = judge(tmp_path, isolated(then), preset=SEVERAL_CALLS)
-    assert {flag.code for flag in found.flags} & set(codes.split())
-    assert found.seconds < 60  # nobody waited for a deadline
+    comparison = judge(tmp_path, isolated(then), preset=SEVERAL_CALLS)
+    assert {flag.code for flag in comparison.flags} & set(codes.split())
+    assert comparison.seconds < 60  # nobody waited for a deadline
 
 
 def test_inputs_of_later_calls_are_not_there(tmp_path: Path) -> None:
@@ -71,5 +71,5 @@ def test_inputs_of_later_calls_are_not_there(tmp_path: Path) -> None:
                     seen.append(float(worker.inputs[here["call"] + 1]["a"].sum()))
             return a @ b
         """)
-    found = judge(tmp_path, WORKER + look, preset=SEVERAL_CALLS)
-    assert found.verdict.value in ("inconclusive", "faster", "slower"), found.sentence
+    comparison = judge(tmp_path, WORKER + look, preset=SEVERAL_CALLS)
+    assert comparison.verdict.value in ("inconclusive", "faster", "slower"), comparison.sentence

@@ -55,10 +55,10 @@ def made(folder: Path, candidate: str, level: Level = "L1") -> tuple[Kernels, di
     verifier = where.make("verifier")
     (verifier.folder / "cuda_cache_path" / "of the baseline").touch()
     pair = write_pair(folder, candidate)
-    found = Kernels(pair, Options(LEAST, "small", "cpu", folder), where, verifier, KERNELS)
-    return found, {
-        side: SimpleNamespace(placement=where.make(f"{side}"), loaded=lambda: True)
-        for side in (Role.BASELINE, Role.BASELINE_REPEAT, Role.CANDIDATE)
+    kernels = Kernels(pair, Options(LEAST, "small", "cpu", folder), where, verifier, KERNELS)
+    return kernels, {
+        role: SimpleNamespace(placement=where.make(f"{role}"), loaded=lambda: True)
+        for role in (Role.BASELINE, Role.BASELINE_REPEAT, Role.CANDIDATE)
     }
 
 
@@ -73,14 +73,14 @@ def files(worker: Any) -> list[str]:
 def test_a_program_compiles_once_and_all_its_processes_have_it(tmp_path: Path, level: Level) -> None:
     if level > isolation.probe().level:
         pytest.skip(f"{level} is not to be had here")
-    one, workers = made(tmp_path, COMPILES, level)
+    kernels, workers = made(tmp_path, COMPILES, level)
     try:
         workers[Role.BASELINE].loaded = lambda: False
-        one.begin()
-        one.wait(workers.values(), 120.0)
-        assert one.hand_on(workers) == len(HANDED)
+        kernels.begin()
+        kernels.wait(workers.values(), 120.0)
+        assert kernels.hand_on(workers) == len(HANDED)
     finally:
-        one.close()
+        kernels.close()
     assert files(workers[Role.CANDIDATE]) == HANDED
     assert files(workers[Role.BASELINE]) == files(workers[Role.BASELINE_REPEAT]) == ["cuda_cache_path/of the baseline"]
     place = workers[Role.CANDIDATE].placement
@@ -117,13 +117,13 @@ def test_nobody_waits_for_a_program_that_makes_nothing(
 
 
 def test_nobody_waits_for_ever_for_workers_that_do_not_load(tmp_path: Path) -> None:
-    one, workers = made(tmp_path, COMPILES)
+    kernels, workers = made(tmp_path, COMPILES)
     try:
         workers[Role.BASELINE].loaded = lambda: False
-        one.wait(workers.values(), 0.01)  # of a program that was never let go
-        assert one.hand_on(workers) == 0
+        kernels.wait(workers.values(), 0.01)  # of a program that was never let go
+        assert kernels.hand_on(workers) == 0
     finally:
-        one.close()
+        kernels.close()
 
 
 def test_workers_that_have_loaded_wait_for_a_compiler_that_is_named(
@@ -141,13 +141,13 @@ def test_workers_that_have_loaded_wait_for_a_compiler_that_is_named(
 
 def test_a_program_does_not_run_before_it_may(tmp_path: Path) -> None:
     """While the verifier opens the benchmark and makes memory a program could take the machine's time and memory."""
-    one, workers = made(tmp_path, COMPILES)
-    place = one._candidate.placement
+    kernels, workers = made(tmp_path, COMPILES)
+    place = kernels._candidate.placement
     try:
         workers[Role.BASELINE].loaded = lambda: False
-        one.wait(workers.values(), 3.0)
+        kernels.wait(workers.values(), 3.0)
     finally:
-        one.close()
+        kernels.close()
     assert not (place.folder / "home" / "notes").exists()
     assert files(SimpleNamespace(placement=place)) == []
 

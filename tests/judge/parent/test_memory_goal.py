@@ -44,10 +44,10 @@ def test_a_candidates_module_never_runs_in_a_baselines_process(tmp_path: Path, m
     modules.mkdir()
     (modules / "helper_of_the_candidate.py").write_text(HELPER)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(modules), os.environ.get("PYTHONPATH", "")]))
-    found = support.judge(tmp_path, WITH_HELPER, STACKED)
-    assert found.ratio is not None
-    assert found.ratio < 1.3
-    assert found.disclosed["imports"] == []
+    comparison = support.judge(tmp_path, WITH_HELPER, STACKED)
+    assert comparison.ratio is not None
+    assert comparison.ratio < 1.3
+    assert comparison.disclosed["imports"] == []
 
 
 def test_modules_of_a_callers_folder_are_not_of_a_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

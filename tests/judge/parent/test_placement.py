@@ -30,10 +30,10 @@ MINORS = (2, 0, 1)  # the driver counts in another order than the bus
 @pytest.fixture
 def machine(tmp_path: Path) -> Path:
     (tmp_path / "dev").mkdir()
-    for place, (bus, minor) in enumerate(zip(BUS, MINORS, strict=True)):
+    for index, (bus, minor) in enumerate(zip(BUS, MINORS, strict=True)):
         folder = tmp_path / "proc/driver/nvidia/gpus" / bus
         folder.mkdir(parents=True)
-        text = f"Model: \t\t Some GPU\nGPU UUID: \t GPU-{place}a5b\nBus Location: \t {bus}\nDevice Minor: \t {minor}\n"
+        text = f"Model: \t\t Some GPU\nGPU UUID: \t GPU-{index}a5b\nBus Location: \t {bus}\nDevice Minor: \t {minor}\n"
         (folder / "information").write_text(text)
         (tmp_path / f"dev/nvidia{minor}").touch()
     return tmp_path

@@ -10,7 +10,7 @@ import pytest
 
 from aisp_mcp.judge.presets import PRESETS, Preset, sample_calls, samples, undetected_share
 
-OTHERS = [replace(one, replicates=number) for one in PRESETS.values() for number in (1, 2, 7, 29, 30, 49, 50)]
+OTHERS = [replace(preset, replicates=number) for preset in PRESETS.values() for number in (1, 2, 7, 29, 30, 49, 50)]
 
 
 @pytest.mark.parametrize(
@@ -20,12 +20,12 @@ def test_enough_random_calls_are_compared_in_rounds_that_are_drawn(preset: Prese
     rounds, draw = 2 * preset.palindromes, random.Random(1)
     drawn = [preset.comparisons_per_round(draw) for _ in range(200)]
     first_look = preset.first_look
-    assert {len(one) for one in drawn} == {rounds}
+    assert {len(sample) for sample in drawn} == {rounds}
     assert min(map(min, drawn)) >= 1
     assert (min(map(sum, drawn)) + preset.elsewhere) * first_look >= samples()
     assert max(map(max, drawn)) - min(map(min, drawn)) <= 1
     if len(set(drawn[0])) > 1:  # no round is known to have fewer
-        assert all(len({one[place] for one in drawn}) == 2 for place in range(rounds))
+        assert all(len({sample[index] for sample in drawn}) == 2 for index in range(rounds))
 
 
 def test_so_many_are_needed_for_the_share_that_is_promised() -> None:
@@ -35,16 +35,16 @@ def test_so_many_are_needed_for_the_share_that_is_promised() -> None:
 def test_each_call_is_as_likely_to_be_compared() -> None:
     draw = random.Random(2)
     drawn = [sample_calls(10, 1, draw) for _ in range(2000)]
-    assert {len(one) for one in drawn} == {1}
-    seen = Counter(one[0] for one in drawn)
+    assert {len(sample) for sample in drawn} == {1}
+    seen = Counter(sample[0] for sample in drawn)
     assert set(seen) == set(range(10))
     assert min(seen.values()) > 2000 / 10 / 2
 
 
 @pytest.mark.parametrize(
-    ("count", "wanted", "found"), [(1, 1, 1), (5, 5, 5), (5, 4, 4), (5, 9, 5), (5, 0, 0), (5, 2, 2)]
+    ("count", "expected", "results"), [(1, 1, 1), (5, 5, 5), (5, 4, 4), (5, 9, 5), (5, 0, 0), (5, 2, 2)]
 )
-def test_no_more_calls_are_compared_than_there_are(count: int, wanted: int, found: int) -> None:
-    drawn = sample_calls(count, wanted, random.Random(3))
+def test_no_more_calls_are_compared_than_there_are(count: int, expected: int, results: int) -> None:
+    drawn = sample_calls(count, expected, random.Random(3))
     assert drawn == sorted(set(drawn))
-    assert len(drawn) == found
+    assert len(drawn) == results

@@ -96,26 +96,26 @@ class TestOverTwoNodes:
     pytestmark = spread
 
     def test_an_honest_pair_is_judged_and_what_that_rests_on_is_said(self, tmp_path: Path) -> None:
-        found = judge(tmp_path, HONEST)
-        assert found.verification is not None
-        assert (found.verification.failure, found.verification.checked > 0) == (None, True)
-        assert found.verdict.value in ("inconclusive", "faster", "slower", "same")
-        [note] = [flag for flag in found.flags if flag.code == "ranks_over_nodes"]
+        comparison = judge(tmp_path, HONEST)
+        assert comparison.verification is not None
+        assert (comparison.verification.failure, comparison.verification.checked > 0) == (None, True)
+        assert comparison.verdict.value in ("inconclusive", "faster", "slower", "same")
+        [note] = [flag for flag in comparison.flags if flag.code == "ranks_over_nodes"]
         assert (note.severity, note.evidence) == ("note", {"nodes": 2, "others": "far"})
-        assert found.disclosed["link"] == "network between nodes"
-        [far] = found.disclosed["other_nodes"]
+        assert comparison.disclosed["link"] == "network between nodes"
+        [far] = comparison.disclosed["other_nodes"]
         assert (far["name"], far["cpus"], 0 < far["round_trip_s"] < 1) == ("far", 1, True)
-        assert not {flag.code for flag in found.flags if flag.severity == "fatal"}
+        assert not {flag.code for flag in comparison.flags if flag.severity == "fatal"}
 
     @pytest.mark.parametrize(
         "what", [pytest.param(name, marks=[] if name == "stores nothing" else [pytest.mark.slow]) for name in ATTACKS]
     )
     def test_what_the_far_rank_does_is_found(self, tmp_path: Path, what: str) -> None:
         then, codes = ATTACKS[what]
-        found = judge(tmp_path, far(then))
-        fatal = {flag.code for flag in found.flags if flag.severity == "fatal"}
-        assert fatal & set(codes.split()), (found.sentence, found.flags)
-        assert found.verdict.value in ("incorrect", "invalid")
+        comparison = judge(tmp_path, far(then))
+        fatal = {flag.code for flag in comparison.flags if flag.severity == "fatal"}
+        assert fatal & set(codes.split()), (comparison.sentence, comparison.flags)
+        assert comparison.verdict.value in ("incorrect", "invalid")
         waiting = [node for kept in nodes._kept.values() for node in kept if node.asked]
         assert [node.process.poll() for node in waiting if node.process.poll() is None] == []
 
@@ -129,10 +129,10 @@ class TestOverTwoNodes:
         )
         pair = write_pair(suite, shared + RANKS + "work = lambda rank, share: reduced(share)\n", shared + TWO_RANKS)
         pair = replace(pair, path=pair.path.rename(elsewhere / "mine.py"))
-        found = compare(pair, Options(LEAST, "small", "cpu", tmp_path, nodes=TWO_NODES))
-        assert isinstance(found, Comparison)
-        assert not [flag for flag in found.flags if flag.severity == "fatal"], found.flags
-        assert found.disclosed["common_sha256"]
+        comparison = compare(pair, Options(LEAST, "small", "cpu", tmp_path, nodes=TWO_NODES))
+        assert isinstance(comparison, Comparison)
+        assert not [flag for flag in comparison.flags if flag.severity == "fatal"], comparison.flags
+        assert comparison.disclosed["common_sha256"]
 
     @pytest.mark.slow
     def test_eight_more_collectives_are_slower_as_on_one_node(self, tmp_path: Path) -> None:
@@ -228,13 +228,13 @@ def test_tensors_travel_with_their_guards_and_an_end_in_between_is_noticed() -> 
 )
 def test_ranks_are_spread_evenly(tmp_path: Path, ranks_: int, nodes_: int, lack: str) -> None:
     baseline = write_pair(tmp_path, HONEST, TWO_RANKS).baseline
-    found = rank_counts.lacks(baseline, f"small,ranks={ranks_}", nodes=nodes_)
-    assert found.startswith(lack) if len(CORES) < 32 else True
+    missing = rank_counts.lacks(baseline, f"small,ranks={ranks_}", nodes=nodes_)
+    assert missing.startswith(lack) if len(CORES) < 32 else True
     assert rank_counts.unmeasured("memory", 2, "cpu", 2) == "one node: the goal memory over 2 nodes is not measured"
     assert rank_counts.unmeasured("speed", 2, "cuda", 2) == "one node: NCCL over 2 nodes is not measured"
 
 
 def test_more_ranks_than_a_node_has_cores_is_a_skip(tmp_path: Path) -> None:
     pair = write_pair(tmp_path, HONEST, TWO_RANKS)
-    found = compare(pair, Options(LEAST, "small,ranks=3", "cpu", tmp_path, nodes=TWO_NODES))
-    assert isinstance(found, Skip)
+    comparison = compare(pair, Options(LEAST, "small,ranks=3", "cpu", tmp_path, nodes=TWO_NODES))
+    assert isinstance(comparison, Skip)

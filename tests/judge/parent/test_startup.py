@@ -128,7 +128,7 @@ def walked(
 def test_kernels_are_handed_on_before_a_program_runs_and_none_are_made_beside_a_measurement(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    said = walked(monkeypatch, 3, spare=4, kernels=True)
+    events = walked(monkeypatch, 3, spare=4, kernels=True)
     timed = sum(replace(PRESETS["default"], replicates=3).comparisons_per_round(random.Random(1)))
     first = ["start 0", "start 1", "attach 0", "attach 1", f"look ahead for [0, 1] {timed + MAX_COMPARED}"]
     first += ["begin", "wait for [0, 1]", "loaded 0", "loaded 1", "known", "hand on", "hand on"]
@@ -140,17 +140,17 @@ def test_kernels_are_handed_on_before_a_program_runs_and_none_are_made_beside_a_
         "ready 1",
         "run 0",
     ]  # nobody's work is on the device at "idle"
-    assert said[: len(first)] == first
+    assert events[: len(first)] == first
     then = ["start 2", "trace 1", "close 1", "attach 2", f"look ahead for [2] {CHECKED + COMPARED}"]
     then += ["begin", "wait for [2]", "loaded 2", "known", "hand on", "prepare 2", "ready 2", "run 2", "close 2"]
-    assert said[said.index("start 2") :] == then
+    assert events[events.index("start 2") :] == then
 
 
 def test_who_never_loads_its_libraries_is_not_waited_for_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu, "START_DEADLINE_S", 0.0)
-    said = walked(monkeypatch, 1, spare=4)
-    assert "run 0" in said  # a fake worker says that it is ready all the same
-    assert "loaded 0" not in said
+    events = walked(monkeypatch, 1, spare=4)
+    assert "run 0" in events  # a fake worker says that it is ready all the same
+    assert "loaded 0" not in events
 
 
 @pytest.mark.parametrize("now_s", [0.5, 2.0])
@@ -170,22 +170,22 @@ def test_no_program_makes_an_idle_device_look_busy(monkeypatch: pytest.MonkeyPat
 
 
 def test_the_last_replicate_is_traced_while_the_next_ones_load_their_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
-    said = [what for what in walked(monkeypatch, 3, spare=4) if what.split()[0] not in ("look", "loaded", "known")]
+    events = [what for what in walked(monkeypatch, 3, spare=4) if what.split()[0] not in ("look", "loaded", "known")]
     first = ["start 0", "start 1", "attach 0", "attach 1", "prepare 0", "prepare 1", "ready 0", "ready 1"]
     then = ["run 0", "close 0", "run 1", "start 2", "trace 1", "close 1", "attach 2", "prepare 2", "ready 2", "run 2"]
-    assert said == [*first, *then, "close 2"]
+    assert events == [*first, *then, "close 2"]
 
 
 @pytest.mark.parametrize("spare", [1, 4])
 @pytest.mark.parametrize("total", [1, 2, 3, 5])
 def test_one_replicate_is_traced_and_none_is_left(monkeypatch: pytest.MonkeyPatch, total: int, spare: int) -> None:
-    said = walked(monkeypatch, total, spare)
-    assert sum(what.startswith("trace") for what in said) == 1
+    events = walked(monkeypatch, total, spare)
+    assert sum(what.startswith("trace") for what in events) == 1
     for number in range(total):
-        places = [said.index(f"{verb} {number}") for verb in ("start", "attach", "ready", "run", "close")]
+        places = [events.index(f"{verb} {number}") for verb in ("start", "attach", "ready", "run", "close")]
         assert places == sorted(places)
         if number >= 2:  # it uses the memory of the last replicate but one
-            assert said.index(f"close {number - 2}") < said.index(f"attach {number}")
+            assert events.index(f"close {number - 2}") < events.index(f"attach {number}")
     assert not any(what.startswith(("trace", "look")) for what in walked(monkeypatch, total, spare, "cpu"))
 
 
@@ -201,27 +201,27 @@ def test_whatever_ends_the_comparison_no_replicate_is_left(monkeypatch: pytest.M
 @pytest.mark.parametrize(("palindromes", "dry"), [(1, 2), (2, 4), (3, 3), (9, 9)])
 def test_the_loop_is_measured_all_along_a_replicate(palindromes: int, dry: int) -> None:
     """Behind each first half of a palindrome, and where these are few behind each half; by either baseline."""
-    one = trial(Verifier())
+    driver = trial(Verifier())
     preset = replace(PRESETS["default"], palindromes=palindromes)
     options: Any = SimpleNamespace(protections=replace(ALL, adversarial=False), preset=preset, device="cpu")
-    one.session = replace(one.session, options=options)
-    asked: list[tuple[int, int]] = []
-    timed = one.result.rounds[0].timing
-    one.fill = one.verify = one.fetch = lambda *_, **__: None  # type: ignore[method-assign]
-    one.session.mode(Role.BASELINE).probed = True
-    one.session.opened["goal"] = "speed"
-    one.run_round = lambda side, count, bits=0: asked.append((side, bits)) or timed  # type: ignore
-    run = ReplicateRun(one, CpuStrategy())
+    driver.session = replace(driver.session, options=options)
+    requests: list[tuple[int, int]] = []
+    timed = driver.result.rounds[0].timing
+    driver.fill = driver.verify = driver.fetch = lambda *_, **__: None  # type: ignore[method-assign]
+    driver.session.mode(Role.BASELINE).probed = True
+    driver.session.opened["goal"] = "speed"
+    driver.run_round = lambda side, count, bits=0: requests.append((side, bits)) or timed  # type: ignore
+    run = ReplicateRun(driver, CpuStrategy())
     turns = [run._half_palindrome(half, -1, 1) for half in run._half_palindromes()]
-    sides = [side for side, bits in asked if bits & DUMMY]
+    sides = [side for side, bits in requests if bits & DUMMY]
     assert len(sides) == dry == len([turn for turn in turns if turn])
     assert set(sides) <= {Role.BASELINE, Role.BASELINE_REPEAT}
-    assert len(asked) - dry == 6 * palindromes
+    assert len(requests) - dry == 6 * palindromes
 
 
 def test_the_truth_of_a_call_is_computed_once_until_other_inputs_come() -> None:
-    asked: list[dict[str, int]] = []
-    truth: Any = SimpleNamespace(both=lambda inputs: (asked.append(inputs), len(asked)))
+    requests: list[dict[str, int]] = []
+    truth: Any = SimpleNamespace(both=lambda inputs: (requests.append(inputs), len(requests)))
     bank = InputBank(device="cpu", reference=truth)
     assert [bank.both(7, "plain", {"x": 1})[1] for _ in range(3)] == [1, 1, 1]
     assert bank.both(7, "zeros", {"x": 1})[1] == 2

@@ -18,7 +18,7 @@ BASE = 1 << 20  # where a worker says that its memory begins
 
 @pytest.fixture
 def memory(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """By handle, in place of what a driver would open."""
+    """By handle, instead of what a driver would open."""
     torch = pytest.importorskip("torch")
     memory_of = {handle: torch.arange(LAYOUT.own.arena_bytes).to(torch.uint8) for handle in ("aa", "bb")}
     numbers = {handle: index + 1 for index, handle in enumerate(memory_of)}

@@ -40,13 +40,13 @@ def online_softmax(x: Any) -> Any:
 
 def flash(q: Any, k: Any, v: Any) -> Any:
     """Attention over blocks of keys with a running maximum."""
-    most, total, found = torch.full((len(q), 1), -torch.inf), torch.zeros(len(q), 1), torch.zeros_like(q)
+    most, total, result = torch.full((len(q), 1), -torch.inf), torch.zeros(len(q), 1), torch.zeros_like(q)
     for keys, values in zip(k.split(32), v.split(32), strict=True):
         scores = q @ keys.T / q.shape[1] ** 0.5
         now = torch.maximum(most, scores.amax(1, keepdim=True))
         weights, old = (scores - now).exp(), (most - now).exp()
-        total, found, most = total * old + weights.sum(1, keepdim=True), found * old + weights @ values, now
-    return found / total
+        total, result, most = total * old + weights.sum(1, keepdim=True), result * old + weights @ values, now
+    return result / total
 
 
 def eager(q: Any, k: Any, v: Any) -> Any:
@@ -180,14 +180,14 @@ def programs(name: str, compiled: bool) -> Iterator[tuple[str, Callable[..., Any
 
 def accusations(name: str, dtype: str, draws: int, compiled: bool = False) -> dict[str, tuple[int, float, str | None]]:
     """By alternative: the accusations in so many plain draws, the worst error, and the first message."""
-    trial, found = Trial(benchmark(name, dtype)), {}
+    trial, by_name = Trial(benchmark(name, dtype)), {}
     chosen = list(programs(name, compiled))
     for draw in range(draws):
         for number, (words, program) in enumerate(chosen):
             judged = trial.judge(number, program, Call(7919 * draw + 13, "plain"))
-            count, worst, first = found.get(words, (0, 0.0, None))
-            found[words] = (count + bool(judged.failure), max(worst, judged.error), first or judged.failure)
-    return found
+            count, worst, first = by_name.get(words, (0, 0.0, None))
+            by_name[words] = (count + bool(judged.failure), max(worst, judged.error), first or judged.failure)
+    return by_name
 
 
 def main() -> None:

@@ -43,14 +43,14 @@ MASK = "def run(x):\n    return x * (torch.rand_like(x) < {keep}) * {scale}\n"
     ids=["a mask of its own", "no dropout", "another share", "not scaled", "one mask for all calls"],
 )
 def test_a_draw_is_judged_by_its_distribution(tmp_path: Path, candidate: str, words: str | None) -> None:
-    found = judge(tmp_path, f"import torch\n{candidate}", DROPOUT)
-    assert found.verification is not None
-    assert found.verification.oracle == "distribution"
+    comparison = judge(tmp_path, f"import torch\n{candidate}", DROPOUT)
+    assert comparison.verification is not None
+    assert comparison.verification.oracle == "distribution"
     if words is None:
-        assert found.verdict not in ("incorrect", "invalid"), found.sentence
+        assert comparison.verdict not in ("incorrect", "invalid"), comparison.sentence
     else:
-        assert [flag.code for flag in found.flags] == ["incorrect_distribution"]
-        assert words in found.sentence
+        assert [flag.code for flag in comparison.flags] == ["incorrect_distribution"]
+        assert words in comparison.sentence
 
 
 def test_a_random_output_needs_an_expectation(tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_few_large_elements_do_not_make_honest_draws_look_alike(spikes: int) -> 
     torch.set_num_threads(1)
     mask = (torch.rand(8192) < 0.75) / 0.75
     for again in (False, True):
-        found = set()
+        results = set()
         for _ in range(25):
             draws = Draws()
             for _call in range(2):
@@ -79,8 +79,8 @@ def test_few_large_elements_do_not_make_honest_draws_look_alike(spikes: int) -> 
                     x[[0, 8191, *torch.randint(8192, (spikes,)).tolist()]] = 100.0
                 own, usual = (((torch.rand(8192) < 0.75) / 0.75) for _side in range(2))
                 failure = draws.failure(0, x * (mask if again else own), x * usual, x)
-            found.add(failure and failure.partition(":")[0])
-        assert found == ({"its noise repeats that of an earlier call"} if again else {None})
+            results.add(failure and failure.partition(":")[0])
+        assert results == ({"its noise repeats that of an earlier call"} if again else {None})
 
 
 def drawn(kind: str, shape: tuple[int, int], x: Any, pool: list[Any]) -> Any:
@@ -107,13 +107,13 @@ def test_draws_are_independent_within_and_between_calls(kind: str, words: str | 
 
     torch.manual_seed(1)
     torch.set_num_threads(1)
-    shape, draws, found = (64, 256), Draws(), None
+    shape, draws, result = (64, 256), Draws(), None
     pool = [(torch.rand(shape) < 0.75).div(0.75) for _ in range(4)]
     for _ in range(12):
         x = torch.randn(shape)
         usual = drawn("structured" if kind == "structured" else "honest", shape, x, pool)
-        found = found or draws.failure(0, drawn(kind, shape, x, pool), usual, x)
-    assert (found is None) if words is None else (words in str(found)), found
+        result = result or draws.failure(0, drawn(kind, shape, x, pool), usual, x)
+    assert (result is None) if words is None else (words in str(result)), result
 
 
 def forged(kind: str, x: Any, pools: Any) -> Any:
@@ -155,15 +155,15 @@ def test_few_random_numbers_in_other_guises_are_found(kind: str, words: str | No
 
     torch.manual_seed(3)
     torch.set_num_threads(1)
-    draws, found = Draws(), None
+    draws, failure = Draws(), None
     shape = (256, 512)
     pools = torch.randn(2, 2 * shape[0] * shape[1])
     adds = kind in ("old signs", "other sign", "noise")
     for _ in range(8):
         x = torch.randn(shape)
         usual = forged("noise" if adds else "dropout", x, pools)
-        found = found or draws.failure(0, forged(kind, x, pools), usual, x)
-    assert (found is None) if words is None else (words in str(found)), found
+        failure = failure or draws.failure(0, forged(kind, x, pools), usual, x)
+    assert (failure is None) if words is None else (words in str(failure)), failure
 
 
 def test_another_order_of_rounding_does_not_change_a_distribution() -> None:

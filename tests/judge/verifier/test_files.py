@@ -58,10 +58,10 @@ PLAIN = NUMBERS.format(more="threads = 1", cache="")
 @pytest.mark.torch
 def test_a_candidate_can_read_its_files_and_nothing_more(tmp_path: Path) -> None:
     apart = isolation.probe().level in isolation.NAMESPACES
-    found = judge(tmp_path, CAREFUL.format(apart=apart), PLAIN)
-    assert found.verdict.value not in ("incorrect", "invalid"), found.sentence
-    assert found.verification is not None
-    assert found.verification.checked > 0
+    comparison = judge(tmp_path, CAREFUL.format(apart=apart), PLAIN)
+    assert comparison.verdict.value not in ("incorrect", "invalid"), comparison.sentence
+    assert comparison.verification is not None
+    assert comparison.verification.checked > 0
 
 
 @pytest.mark.torch
@@ -74,8 +74,8 @@ def test_a_file_of_an_earlier_call_is_a_wrong_answer(tmp_path: Path) -> None:
             rows = [torch.from_file(one, size=256) for one in there]
             return torch.stack([*rows[:3], known.setdefault(os.stat(there[3]).st_size, rows[3].clone())]) * x
     """
-    found = judge(tmp_path, kept, PLAIN)
-    assert [flag.code for flag in found.flags if flag.severity == "fatal"] == ["incorrect_output"]
+    comparison = judge(tmp_path, kept, PLAIN)
+    assert [flag.code for flag in comparison.flags if flag.severity == "fatal"] == ["incorrect_output"]
 
 
 @pytest.mark.torch
@@ -97,25 +97,25 @@ def test_a_loader_with_processes_of_its_own_is_judged(tmp_path: Path) -> None:
             order[:] = [path, *(os.path.join(folder, name) for name in sorted(os.listdir(folder)))]
             return torch.cat(list(loader)) * x
     """
-    found = judge(tmp_path, loader, PLAIN)
-    assert found.verdict.value not in ("incorrect", "invalid"), found.sentence
-    assert "child_process" in [flag.code for flag in found.flags]
+    comparison = judge(tmp_path, loader, PLAIN)
+    assert comparison.verdict.value not in ("incorrect", "invalid"), comparison.sentence
+    assert "child_process" in [flag.code for flag in comparison.flags]
 
 
 def skipped(folder: Path, baseline: str) -> str:
     """Words about what the machine lacks for a baseline."""
-    found = compare(write_pair(folder, CAREFUL, baseline), Options(LEAST, "small", "cpu", folder))
-    assert isinstance(found, Skip)
-    assert found.code == "NEEDS"
-    return found.missing
+    comparison = compare(write_pair(folder, CAREFUL, baseline), Options(LEAST, "small", "cpu", folder))
+    assert isinstance(comparison, Skip)
+    assert comparison.code == "NEEDS"
+    return comparison.missing
 
 
 @pytest.mark.torch
 def test_a_skip_names_all_that_is_missing(tmp_path: Path) -> None:
     needs = 'Needs(cores=9000, numa=900, cpu=("amx", "no_such"), gpu=("nvlink", "fp8"), tools=("cufile",))'
     words = skipped(tmp_path, NUMBERS.format(more=f"needs = {needs}", cache=""))
-    wanted = ("9000 cores, found ", "900 NUMA nodes", "processor feature no_such", "CUDA device(s)", "NVLink")
-    assert [one for one in wanted if one not in words] == []
+    expected = ("9000 cores, found ", "900 NUMA nodes", "processor feature no_such", "CUDA device(s)", "NVLink")
+    assert [one for one in expected if one not in words] == []
 
 
 @pytest.mark.torch
@@ -126,7 +126,7 @@ def test_threads_that_the_machine_has_no_cores_for_are_a_skip(tmp_path: Path) ->
 
 @pytest.mark.torch
 def test_a_need_that_nobody_knows_is_an_error_of_the_specification(tmp_path: Path) -> None:
-    with pytest.raises(BenchmarkError, match="no need 'nvcx'"):
+    with pytest.raises(BenchmarkError, match="Unknown need 'nvcx'"):
         skipped(tmp_path, NUMBERS.format(more='needs = Needs(tools=("nvcx",))', cache=""))
 
 
@@ -182,5 +182,5 @@ def test_a_mapped_file_keeps_its_type_in_a_reference(tmp_path: Path) -> None:
 
     path = tmp_path / "x.f32"
     path.write_bytes(torch.arange(3.0).numpy().tobytes())
-    found = evaluate(lambda: torch.from_file(str(path), size=3))
-    assert (found.dtype, found.tolist()) == (torch.float64, [0.0, 1.0, 2.0])
+    outcome = evaluate(lambda: torch.from_file(str(path), size=3))
+    assert (outcome.dtype, outcome.tolist()) == (torch.float64, [0.0, 1.0, 2.0])

@@ -99,7 +99,7 @@ def test_nobody_waits_for_a_worker_beyond_the_deadline() -> None:
 )
 def test_so_many_calls_are_compared_that_faking_half_of_half_the_rounds_is_found(delayed_s: float, turns: int) -> None:
     """Rounds that others disturbed are measured again, as long as there are rounds left; all of them are compared."""
-    asked: list[tuple[int, int]] = []
+    requests: list[tuple[int, int]] = []
     timing = RoundTiming(COUNT, 1e-3, [1000] * COUNT, Account(delayed_s=delayed_s))
     control = SimpleNamespace(layout=LAYOUT, begin_handoff=lambda: None, end_handoff=lambda: None)
     worker = SimpleNamespace(control=control, run_round=lambda *_: timing)
@@ -117,15 +117,15 @@ def test_so_many_calls_are_compared_that_faking_half_of_half_the_rounds_is_found
         call_s=dict.fromkeys(Role, 2e-6),
         deadline_s=lambda side, count: 1.0,
         guarded=lambda side, action: action(),
-        sample=lambda count, wanted: sample_calls(count, wanted, draw),
-        verify=lambda side, sample: asked.append((side, len(sample))),
+        sample=lambda count, size: sample_calls(count, size, draw),
+        verify=lambda side, sample: requests.append((side, len(sample))),
     )
     seconds, cost_s = cpu.isolated_calls(driver)
-    assert seconds == {side: [2e-6] * cpu.ROUNDS for side in Role}
+    assert seconds == {role: [2e-6] * cpu.ROUNDS for role in Role}
     assert cost_s == pytest.approx(1e-6)
-    wanted = Counter(asked)
-    [compared] = {number for side, number in asked if side == Role.CANDIDATE}
-    assert wanted == {
+    expected = Counter(requests)
+    [compared] = {number for side, number in requests if side == Role.CANDIDATE}
+    assert expected == {
         (Role.BASELINE, 0): turns,
         (Role.BASELINE_REPEAT, 0): turns,
         (Role.CANDIDATE, compared): turns,

@@ -55,17 +55,19 @@ def verifier(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Verifi
     file.write_text(BASELINE)
     fd = os.memfd_create("arena", os.MFD_ALLOW_SEALING)
     controls = [os.memfd_create("control", os.MFD_ALLOW_SEALING) for _ in range(3)]
-    found = Verifier([(control, fd) for control in controls])
-    found.open(str(file), "default", "cpu", vars(ALL), 1, 1 << 20, 0.001)
-    found.attach(2)
-    found.controls[2] = ControlBlock(controls[2], found.layout)
+    verifier_process = Verifier([(control, fd) for control in controls])
+    verifier_process.open(str(file), "default", "cpu", vars(ALL), 1, 1 << 20, 0.001)
+    verifier_process.attach(2)
+    verifier_process.controls[2] = ControlBlock(controls[2], verifier_process.layout)
     host = torch.empty
     monkeypatch.setattr(torch, "empty", lambda *size, **how: host(*size, **{**how, "device": "cpu"}))
     monkeypatch.setattr(cuda_ipc, "FLUSH_BYTES", 16)
-    found.staged = Staged(found.layout, "cuda")
-    found.mapped[2] = MappedMemory(found.layout)
-    found.mapped[2].own = Arena(torch.zeros(found.layout.own.arena_bytes, dtype=torch.uint8), found.layout.own)
-    yield found
+    verifier_process.staged = Staged(verifier_process.layout, "cuda")
+    verifier_process.mapped[2] = MappedMemory(verifier_process.layout)
+    verifier_process.mapped[2].own = Arena(
+        torch.zeros(verifier_process.layout.own.arena_bytes, dtype=torch.uint8), verifier_process.layout.own
+    )
+    yield verifier_process
     for one in (fd, *controls):
         os.close(one)
 
@@ -75,9 +77,9 @@ def worker(verifier: Verifier) -> Worker:
     """A candidate's, with the memory that the verifier pours into."""
     own = verifier.mapped[2].own
     assert own is not None
-    found = object.__new__(Worker)
+    instance = object.__new__(Worker)
     said: list[bytes] = []
-    found.__dict__ |= {
+    instance.__dict__ |= {
         "cuda": False,
         "torch": SimpleNamespace(cuda=SimpleNamespace(synchronize=lambda: said.append(b"synchronised"))),
         "layout": verifier.layout,
@@ -94,7 +96,7 @@ def worker(verifier: Verifier) -> Worker:
         "kept": None,
         "rules": OutputRules(),
     }
-    return found
+    return instance
 
 
 def named(worker: Worker, verifier: Verifier) -> list[int]:
@@ -228,7 +230,7 @@ def streams(monkeypatch: pytest.MonkeyPatch, verifier: Verifier) -> None:
 
 
 def handed_over(worker: Worker, verifier: Verifier, run: Any, bits: int, early: int = 0) -> list[float]:
-    """The seconds of each call of a round whose inputs come one call at a time. bits: of workers/main.py."""
+    """The seconds of each call of a round whose inputs come one call at a time. bits: of worker/main.py."""
     worker.gate = HostGate(verifier.controls[2], early)
     worker.spot = torch.zeros(1)
     read = bool(bits & NO_COPY)
@@ -282,7 +284,7 @@ def test_inputs_come_one_call_at_a_time_and_outputs_are_taken_with_each(
     assert len(seconds) == COUNT
     assert min(seconds) > 0
     there = [[amount > 0 for amount in amounts] for amounts in seen]
-    assert there == [[place <= call for place in range(COUNT)] for call in range(COUNT)]
+    assert there == [[index <= call for index in range(COUNT)] for call in range(COUNT)]
     assert verifier.check(2, list(range(COUNT)))["failure"] is None
 
 

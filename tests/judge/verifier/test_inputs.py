@@ -42,10 +42,10 @@ def test_large_inputs_do_not_depend_on_the_number_of_cores(monkeypatch: pytest.M
 
 def test_calls_have_other_scales_and_so_have_rows_and_parts_of_rows() -> None:
     drawn = [rows(seed) for seed in SEEDS]
-    by_call = torch.stack([one.std(1).log().mean() for one in drawn])
-    by_row = torch.stack([one[:, :8].std() / one.std(1).mean() for one in drawn])
-    spread = torch.stack([one.std(1).log().std() for one in drawn])
-    parts = torch.stack([(one[:, :400].std() / one[:, -400:].std()).log().abs() for one in drawn])
+    by_call = torch.stack([sample.std(1).log().mean() for sample in drawn])
+    by_row = torch.stack([sample[:, :8].std() / sample.std(1).mean() for sample in drawn])
+    spread = torch.stack([sample.std(1).log().std() for sample in drawn])
+    parts = torch.stack([(sample[:, :400].std() / sample[:, -400:].std()).log().abs() for sample in drawn])
     assert by_call.std() > 0.1
     assert spread.median() > 0.05
     assert (parts > 0.1).float().mean() > 0.25  # the others have a texture instead
@@ -93,7 +93,7 @@ def test_complex_values_have_independent_components() -> None:
     assert drawn.shape == (32, 128)
 
 
-@pytest.mark.parametrize("texture", sorted(set(textures.TEXTURES), key=lambda one: one.__name__))
+@pytest.mark.parametrize("texture", sorted(set(textures.TEXTURES), key=lambda value: value.__name__))
 def test_a_texture_never_writes_one_element_twice_at_once(texture: textures.Texture) -> None:
     """On a GPU either value would stay, and inputs drawn again for a check would differ from those given out."""
 

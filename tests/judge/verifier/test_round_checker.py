@@ -45,25 +45,25 @@ def verifier(tmp_path: Path) -> Iterator[Verifier]:
         (os.memfd_create("control", os.MFD_ALLOW_SEALING), os.memfd_create("arena", os.MFD_ALLOW_SEALING))
         for _ in range(6)
     ]
-    found = Verifier(fds)
-    found.open(str(file), "default", "cpu", vars(ALL), 1, 1 << 20, 0.01)
-    for side in (BASE, AGAIN, CANDIDATE):
-        found.attach(side)
-    found.params([BASE, AGAIN, CANDIDATE], 7)
-    found.fill({str(side): 1 for side in (BASE, AGAIN, CANDIDATE)}, 11, "plain")
-    for side in (BASE, CANDIDATE):
-        work(found, side, 1)
-        assert found.check(side, [0])["failure"] is None
-    yield found
+    verifier_process = Verifier(fds)
+    verifier_process.open(str(file), "default", "cpu", vars(ALL), 1, 1 << 20, 0.01)
+    for worker_id in (BASE, AGAIN, CANDIDATE):
+        verifier_process.attach(worker_id)
+    verifier_process.params([BASE, AGAIN, CANDIDATE], 7)
+    verifier_process.fill({str(worker_id): 1 for worker_id in (BASE, AGAIN, CANDIDATE)}, 11, "plain")
+    for worker_id in (BASE, CANDIDATE):
+        work(verifier_process, worker_id, 1)
+        assert verifier_process.check(worker_id, [0])["failure"] is None
+    yield verifier_process
     for fd in (fd for pair in fds for fd in pair):
         os.close(fd)
 
 
-def work(verifier: Verifier, side: int, count: int = COUNT, error: float = 0.0) -> None:
+def work(verifier: Verifier, worker_id: int, count: int = COUNT, error: float = 0.0) -> None:
     """Do a worker's part of a round: sums of the rows, off by an error."""
     for call in range(count):
-        [out] = verifier.arenas[side].outputs(call)
-        out.copy_(verifier.arenas[side].inputs(call)["x"].sum(1) + error)
+        [out] = verifier.arenas[worker_id].outputs(call)
+        out.copy_(verifier.arenas[worker_id].inputs(call)["x"].sum(1) + error)
 
 
 def fill(verifier: Verifier, seed: int, counts: tuple[int, int] = (COUNT, COUNT)) -> None:
@@ -115,13 +115,13 @@ def test_a_wrong_output_is_found_beside_a_right_one(verifier: Verifier) -> None:
 
 def test_who_reaches_the_baselines_outputs_is_found_by_and_by(verifier: Verifier) -> None:
     """Both are wrong in the same way."""
-    found = 0
+    rows = 0
     for seed in range(40):
         fill(verifier, seed)
         work(verifier, BASE, error=0.01)
         work(verifier, CANDIDATE, error=0.01)
-        found += verifier.check(CANDIDATE, [1])["code"] == "incorrect_output"
-    assert found >= 2  # of forty, one in four: fewer once in 7,000 times
+        rows += verifier.check(CANDIDATE, [1])["code"] == "incorrect_output"
+    assert rows >= 2  # of forty, one in four: fewer once in 7,000 times
 
 
 def test_inputs_that_were_changed_are_seen_beside_unchanged_ones(verifier: Verifier) -> None:
@@ -143,8 +143,8 @@ def test_where_only_the_last_calls_inputs_are_seen_they_are_always_compared(
     assert verifier.check(CANDIDATE, [0])["failure"] is None
     verifier.arenas[CANDIDATE].inputs(COUNT - 1)["x"][0, 0] += 1
     assert verifier.check(CANDIDATE, [])["failure"] is None  # a baseline's round, of which nothing is compared
-    found = verifier.check(CANDIDATE, [0])
-    assert found["code"] == ("input_mutated" if last_only else None)
+    rows = verifier.check(CANDIDATE, [0])
+    assert rows["code"] == ("input_mutated" if last_only else None)
     assert verifier.check(CANDIDATE, [COUNT - 1])["code"] == "input_mutated"
 
 
@@ -152,12 +152,12 @@ def test_inputs_in_host_memory_are_compared_where_they_lie(verifier: Verifier, m
     """A round on a GPU is checked on a copy of the device's memory, in which they are not."""
     monkeypatch.setattr(Layout, "host", property(lambda layout: ("x",)))
     monkeypatch.setattr(judging, "RECOMPUTED_SHARE", 0.0)
-    for side in (BASE, CANDIDATE):
-        arena = verifier.arenas[side]
-        verifier.arenas[side] = Arena(arena.flat, arena.layout, Arena(torch.zeros_like(arena.flat), arena.layout))
+    for worker_id in (BASE, CANDIDATE):
+        arena = verifier.arenas[worker_id]
+        verifier.arenas[worker_id] = Arena(arena.flat, arena.layout, Arena(torch.zeros_like(arena.flat), arena.layout))
     fill(verifier, 5)
-    for side in (BASE, CANDIDATE):
-        work(verifier, side)
+    for worker_id in (BASE, CANDIDATE):
+        work(verifier, worker_id)
     arena = verifier.arenas[CANDIDATE]
     verifier.snapshots[CANDIDATE] = Arena(arena.flat.clone(), arena.layout)
     before = runs(verifier)
@@ -178,21 +178,21 @@ def test_equal_inputs_may_cancel_to_a_rounding(tmp_path: Path, expression: str, 
     file = tmp_path / "baseline_centred.py"
     file.write_text(BASELINE.replace("x.sum(1)", expression))
     fds = [(os.memfd_create("control", os.MFD_ALLOW_SEALING), os.memfd_create("arena", os.MFD_ALLOW_SEALING))]
-    found = Verifier(fds)
-    found.open(str(file), "default", "cpu", vars(ALL), 1, 1 << 20, 0.01)
-    found.attach(0)
-    found.params([0], 7)
+    verifier_process = Verifier(fds)
+    verifier_process.open(str(file), "default", "cpu", vars(ALL), 1, 1 << 20, 0.01)
+    verifier_process.attach(0)
+    verifier_process.params([0], 7)
     for mode, error, accepted in (
         ("plain", 0.0, True),
         ("constant", 0.0, True),
         ("constant", 2e-7, True),
         ("constant", 1e-3, False),
     ):
-        found.fill({"0": 1}, 5, mode)
-        [out] = found.arenas[0].outputs(0)
-        [right] = found.banks[0].baseline(found.banks[0].inputs(5, mode))
+        verifier_process.fill({"0": 1}, 5, mode)
+        [out] = verifier_process.arenas[0].outputs(0)
+        [right] = verifier_process.banks[0].baseline(verifier_process.banks[0].inputs(5, mode))
         out.copy_(right + error * magnified)
-        assert (found.check(0, [0])["failure"] is None) == accepted, (mode, error)
+        assert (verifier_process.check(0, [0])["failure"] is None) == accepted, (mode, error)
     for fd in fds[0]:
         os.close(fd)
 
@@ -204,9 +204,9 @@ def test_the_reference_has_been_asked_once_when_the_benchmark_is_open(tmp_path: 
         BASELINE + "\n    asked = 0\n\n    def reference(self, x):\n        self.asked += 1\n        return x.sum(1)\n"
     )
     fds = [(os.memfd_create("control", os.MFD_ALLOW_SEALING), os.memfd_create("arena", os.MFD_ALLOW_SEALING))]
-    found = Verifier(fds)
-    found.open(str(file), "default", "cpu", vars(ALL), 1, 1 << 20, 0.01)
-    spec: Any = found.spec
+    verifier_process = Verifier(fds)
+    verifier_process.open(str(file), "default", "cpu", vars(ALL), 1, 1 << 20, 0.01)
+    spec: Any = verifier_process.spec
     assert spec.asked == 1
     for fd in fds[0]:
         os.close(fd)
@@ -227,11 +227,11 @@ def test_calls_with_answers_known_ahead_cost_no_run_of_the_baseline(
     """Neither are they compared with the baseline's worker, whose outputs somebody may have reached."""
     assert look_ahead(verifier, monkeypatch, 2) == 2
     before = runs(verifier)
-    for wanted in ([2], [0]):
-        verifier.fill({str(BASE): COUNT, str(CANDIDATE): COUNT}, 5, "plain", wanted)
+    for expected in ([2], [0]):
+        verifier.fill({str(BASE): COUNT, str(CANDIDATE): COUNT}, 5, "plain", expected)
         work(verifier, BASE, error=0.01)
         work(verifier, CANDIDATE)
-        assert verifier.check(CANDIDATE, wanted)["failure"] is None
+        assert verifier.check(CANDIDATE, expected)["failure"] is None
     assert runs(verifier) == before
     verifier.fill({str(BASE): COUNT, str(CANDIDATE): COUNT}, 6, "plain", [1])
     work(verifier, CANDIDATE)
@@ -258,7 +258,8 @@ def test_inputs_with_known_answers_are_new_in_each_round_and_the_same_for_all_si
     for _ in range(3):
         verifier.fill({str(BASE): COUNT, str(CANDIDATE): COUNT}, 5, "plain", [0, 1])
         ours, theirs = (
-            [verifier.arenas[side].inputs(call)["x"].clone() for call in range(COUNT)] for side in (BASE, CANDIDATE)
+            [verifier.arenas[worker_id].inputs(call)["x"].clone() for call in range(COUNT)]
+            for worker_id in (BASE, CANDIDATE)
         )
         assert all(torch.equal(*both) for both in zip(ours, theirs, strict=True))
         seen.append(ours)
@@ -278,9 +279,9 @@ def test_two_replicates_hide_inputs_that_have_nothing_in_common(
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (1 << 40, 1 << 40))
     assert verifier.look_ahead([CANDIDATE, other], 1000, 6, 60.0)["known"] == [6, 6]
     seen = []
-    for side in (CANDIDATE, other):
-        verifier.fill({str(side): COUNT}, 5 + side, "plain", [0, 1, 2])
-        seen += [verifier.arenas[side].inputs(call)["x"].clone() for call in range(COUNT)]
+    for worker_id in (CANDIDATE, other):
+        verifier.fill({str(worker_id): COUNT}, 5 + worker_id, "plain", [0, 1, 2])
+        seen += [verifier.arenas[worker_id].inputs(call)["x"].clone() for call in range(COUNT)]
     assert not any(torch.equal(*pair) for pair in itertools.combinations(seen, 2))
 
 

@@ -63,9 +63,9 @@ def trial(name: str) -> tuple[Trial, Any]:
     for text, space in zip((case.baseline, case.candidate), spaces, strict=True):
         exec(compile_text(text), space)
     (spec,) = (
-        one
-        for one in spaces[0].values()
-        if isinstance(one, type) and issubclass(one, Benchmark) and one is not Benchmark
+        space
+        for space in spaces[0].values()
+        if isinstance(space, type) and issubclass(space, Benchmark) and space is not Benchmark
     )
     return Trial(spec()), spaces[1]["run"]
 
@@ -95,11 +95,11 @@ def test_cases_of_the_corpus_are_judged_by_their_values(name: str, accepted: boo
 @pytest.mark.parametrize("name", honest_alternatives.OPERATIONS)
 @pytest.mark.parametrize("dtype", honest_alternatives.DTYPES)
 def test_honest_alternatives_are_not_accused(name: str, dtype: str) -> None:
-    found = honest_alternatives.accusations(name, dtype, 10)
-    assert {words: row for words, row in found.items() if row[0]} == {}
+    result = honest_alternatives.accusations(name, dtype, 10)
+    assert {words: row for words, row in result.items() if row[0]} == {}
 
 
-@pytest.mark.parametrize("texture", textures.TEXTURES, ids=lambda one: one.__name__)
+@pytest.mark.parametrize("texture", textures.TEXTURES, ids=lambda value: value.__name__)
 def test_textures_stay_within_the_range_of_plain_values(texture: Any) -> None:
     for seed in range(20):
         values = torch.randn(32, 1024, generator=torch.Generator().manual_seed(seed))

@@ -224,17 +224,17 @@ def test_the_reference_of_a_mixed_baseline_is_not_rounded_on_its_way(kind: str) 
             return torch.zeros(32, 32, dtype=torch.float32).index_add_(0, torch.arange(32), x @ w)
         return x @ w + torch.zeros(32) + torch.tensor(0.0)
 
-    found = evaluate(mixed)
-    assert found.dtype == torch.float64
-    assert torch.equal(found, x @ w)
+    outcome = evaluate(mixed)
+    assert outcome.dtype == torch.float64
+    assert torch.equal(outcome, x @ w)
     assert torch.get_default_dtype() == torch.float32
 
 
 def test_a_reference_that_takes_no_float64_is_named() -> None:
     x = torch.randn(4, 4, dtype=torch.float64)
-    with pytest.raises(BenchmarkError, match="cannot be computed in float64") as found:
+    with pytest.raises(BenchmarkError, match="cannot be computed in float64") as result:
         evaluate(lambda: x.view(torch.int32) + torch.zeros(4, 4, dtype=torch.int32))
-    assert found.value.hint.startswith("Define reference()")
+    assert result.value.hint.startswith("Define reference()")
 
 
 def test_widening_does_not_import_the_compiler() -> None:

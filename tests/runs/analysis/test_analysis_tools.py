@@ -75,7 +75,7 @@ def test_combinations_and_frontier_of_a_run(stored: Context) -> None:
 
 def test_limits_and_a_call_without_any(stored: Context) -> None:
     result = call(stored, "aisp_analyze_whatif", latency_ms=4)
-    assert [one["name"] for one in result["meets"]] == ["ch01:a_x_y"]
+    assert [row["name"] for row in result["meets"]] == ["ch01:a_x_y"]
     assert result["nearest_misses"][0]["name"] == "ch01:a_y"
     answer = dispatch.execute("aisp_analyze_whatif", {}, stored)
     assert answer.error is not None
@@ -83,9 +83,9 @@ def test_limits_and_a_call_without_any(stored: Context) -> None:
 
 
 def test_time_over_sizes_of_stored_runs(stored: Context) -> None:
-    found = {row["label"]: row for row in call(stored, "aisp_analyze_scaling")["scalings"]}
-    assert set(found) == {"ch01:a baseline on NVIDIA H200", "ch01:a_x on NVIDIA H200"}
-    fit = found["ch01:a_x on NVIDIA H200"]["fits"][0]
+    answer = {row["label"]: row for row in call(stored, "aisp_analyze_scaling")["scalings"]}
+    assert set(answer) == {"ch01:a baseline on NVIDIA H200", "ch01:a_x on NVIDIA H200"}
+    fit = answer["ch01:a_x on NVIDIA H200"]["fits"][0]
     assert fit["parameters"]["exponent"] == pytest.approx(1.0)
 
 
@@ -100,9 +100,9 @@ def test_points_that_are_given(ctx: Context) -> None:
 
 
 def test_a_run_is_bound_by_what_its_ceilings_say(stored: Context) -> None:
-    found = {row["subject"]: row["bound"] for row in call(stored, "aisp_analyze_bottlenecks", run="r_big")["found"]}
-    assert found["ch01:a baseline"] == "latency"
-    assert found["ch01:a_x_y"] == "balanced"
+    answer = {row["subject"]: row["bound"] for row in call(stored, "aisp_analyze_bottlenecks", run="r_big")["found"]}
+    assert answer["ch01:a baseline"] == "latency"
+    assert answer["ch01:a_x_y"] == "balanced"
 
 
 def test_energy_readings_are_ranked_and_join_the_metrics(stored: Context) -> None:
@@ -112,8 +112,11 @@ def test_energy_readings_are_ranked_and_join_the_metrics(stored: Context) -> Non
         row = reading(name, "ch01:a", "NVIDIA H200", [Window(calls=100, seconds=1.0, energy_j=joules)], 100.0)
         body = row.model_dump(mode="json", exclude={"measured_at"})
         stored.store.put_measurement(f"energy:{name}", "GPU-1", row.per_call_j.value, "J", body)
-    found = call(stored, "aisp_analyze_energy")["programs"]
-    assert [(row["name"], row["per_call_j"]["value"]) for row in found] == [("ch01:a_x", 0.5), ("ch01:a baseline", 3.0)]
+    answer = call(stored, "aisp_analyze_energy")["programs"]
+    assert [(row["name"], row["per_call_j"]["value"]) for row in answer] == [
+        ("ch01:a_x", 0.5),
+        ("ch01:a baseline", 3.0),
+    ]
     tables = {table["name"]: table for table in call(stored, "aisp_analyze_metrics", run="r_big")["pairs"]}
     rows = {row["metric"]: row for row in tables["ch01:a_x"]["metrics"]}
     assert rows["energy_j"]["improvement"] == pytest.approx(6)

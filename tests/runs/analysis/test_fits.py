@@ -59,15 +59,15 @@ def test_too_few_points_are_refused(law: object) -> None:
 
 def test_the_law_that_predicts_unseen_points_is_the_best() -> None:
     curve = [(n, 100 * n / (1 + 0.03 * (n - 1) + 2e-3 * n * (n - 1))) for n in COUNTS]
-    found = scaling.over_workers("x", curve)
-    assert found.best == "usl"
-    assert found.sentence.startswith("usl: contention 0.03, coherency 0.002, throughput peaks at 22 workers")
-    assert found.efficiency[0] == pytest.approx(1)
-    assert found.efficiency == sorted(found.efficiency, reverse=True)
+    fit = scaling.over_workers("x", curve)
+    assert fit.best == "usl"
+    assert fit.sentence.startswith("usl: contention 0.03, coherency 0.002, throughput peaks at 22 workers")
+    assert fit.efficiency[0] == pytest.approx(1)
+    assert fit.efficiency == sorted(fit.efficiency, reverse=True)
 
 
 def test_two_points_have_no_left_out_error() -> None:
-    found = scaling.over_workers("x", [(1, 10.0), (2, 15.0)])
-    assert found.best == "amdahl"
-    assert found.fits[0].left_out_error is None
-    assert found.fits[0].parameters["serial_fraction"] == pytest.approx(1 / 3)
+    fit = scaling.over_workers("x", [(1, 10.0), (2, 15.0)])
+    assert fit.best == "amdahl"
+    assert fit.fits[0].left_out_error is None
+    assert fit.fits[0].parameters["serial_fraction"] == pytest.approx(1 / 3)

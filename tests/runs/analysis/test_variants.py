@@ -19,7 +19,7 @@ def points(*runs: Run) -> dict[str, pareto.Point]:
 
 
 def test_dominated_only_where_intervals_separate() -> None:
-    found = points(
+    rows = points(
         run_of(
             pair("fast", 4.0, memory=(100 * MB, 100 * MB)),
             pair("lean", 2.0, memory=(100 * MB, 50 * MB)),
@@ -27,11 +27,11 @@ def test_dominated_only_where_intervals_separate() -> None:
             pair("noisy", 3.9, width=0.3, memory=(100 * MB, 100 * MB)),
         )
     )
-    assert {name for name, point in found.items() if point.frontier} == {"ch01:a_fast", "ch01:a_lean", "ch01:a_noisy"}
+    assert {name for name, point in rows.items() if point.frontier} == {"ch01:a_fast", "ch01:a_lean", "ch01:a_noisy"}
     # Even the noisy one is at worst three times as fast as the baseline, whose memory it has.
-    assert found["ch01:a_both_worse"].dominated_by == ["ch01:a_fast", "ch01:a_lean", "ch01:a_noisy"]
-    assert found["ch01:a baseline"].dominated_by == ["ch01:a_fast", "ch01:a_lean", "ch01:a_noisy"]
-    assert found["ch01:a_noisy"].time_interval_s == pytest.approx([1e-3 / 3.9 / 1.3, 1e-3 / 3.9 * 1.3])
+    assert rows["ch01:a_both_worse"].dominated_by == ["ch01:a_fast", "ch01:a_lean", "ch01:a_noisy"]
+    assert rows["ch01:a baseline"].dominated_by == ["ch01:a_fast", "ch01:a_lean", "ch01:a_noisy"]
+    assert rows["ch01:a_noisy"].time_interval_s == pytest.approx([1e-3 / 3.9 / 1.3, 1e-3 / 3.9 * 1.3])
 
 
 def test_a_metric_that_one_variant_lacks_is_not_compared() -> None:
@@ -51,8 +51,8 @@ def test_variants_of_two_machines_never_meet() -> None:
 
 def test_the_newest_believable_comparison_counts() -> None:
     wrong = run_of(pair("x", 9.0, verdict=Verdict.INCORRECT), run_id="r_3")
-    found, left_out = variants.pairs([wrong, run_of(pair("x", 3.0), run_id="r_2"), run_of(pair("x", 2.0))])
-    assert [(one.ratio, one.candidate.run) for one in found] == [(3.0, "r_2")]
+    rows, left_out = variants.pairs([wrong, run_of(pair("x", 3.0), run_id="r_2"), run_of(pair("x", 2.0))])
+    assert [(submission.ratio, submission.candidate.run) for submission in rows] == [(3.0, "r_2")]
     assert left_out == ["ch01:a_x is incorrect in r_3"]
 
 
@@ -74,8 +74,8 @@ def test_every_metric_side_by_side_with_signs_by_direction() -> None:
 
 
 def test_times_within_the_noise_are_not_told_apart() -> None:
-    [found], _ = variants.pairs([run_of(pair("x", 1.005, width=0.02))])
-    assert metrics.side_by_side(found).metrics[0].told_apart is False
+    [rows], _ = variants.pairs([run_of(pair("x", 1.005, width=0.02))])
+    assert metrics.side_by_side(rows).metrics[0].told_apart is False
 
 
 @pytest.mark.parametrize(
@@ -91,12 +91,12 @@ def test_times_within_the_noise_are_not_told_apart() -> None:
 )
 def test_stacking_of_two_and_three_times(both: float, width: float, kind: str, combine: bool | None) -> None:
     run = run_of(pair("fused", 2.0, width), pair("tf32", 3.0, width), pair("fused_tf32", both, width))
-    [found] = stacking.stacks(variants.pairs([run])[0])
-    assert (found.a, found.b, found.both) == ("ch01:a_fused", "ch01:a_tf32", "ch01:a_fused_tf32")
-    assert found.interaction == pytest.approx(both / 6)
+    [row] = stacking.stacks(variants.pairs([run])[0])
+    assert (row.a, row.b, row.both) == ("ch01:a_fused", "ch01:a_tf32", "ch01:a_fused_tf32")
+    assert row.interaction == pytest.approx(both / 6)
     half = 3**0.5  # three equal half-widths in root-sum-square
-    assert found.interval == pytest.approx([both / 6 / (1 + width) ** half, both / 6 * (1 + width) ** half])
-    assert (found.kind, found.combine) == (kind, combine)
+    assert row.interval == pytest.approx([both / 6 / (1 + width) ** half, both / 6 * (1 + width) ** half])
+    assert (row.kind, row.combine) == (kind, combine)
 
 
 def test_a_variant_of_two_words_is_no_combination_of_one() -> None:
@@ -108,8 +108,8 @@ def test_limits_are_met_by_the_unfavourable_end_of_the_interval() -> None:
     run = run_of(pair("lean", 2.0, width=0.1, memory=(900, 500)), pair("near", 1.7, width=0.1, memory=(900, 500)))
     rows = variants.variants(variants.pairs([run])[0])
     met, missed = whatif.solve(rows, whatif.Limits(memory_bytes=600, latency_s=0.6e-3))
-    assert [one.name for one in met] == ["ch01:a_lean"]  # 0.5 ms, at worst 0.55 ms
-    assert [one.name for one in missed] == ["ch01:a_near", "ch01:a baseline"]
+    assert [variant.name for variant in met] == ["ch01:a_lean"]  # 0.5 ms, at worst 0.55 ms
+    assert [variant.name for variant in missed] == ["ch01:a_near", "ch01:a baseline"]
     assert missed[0].latency_margin == pytest.approx((0.6 - 1.1 / 1.7) / 0.6)
     assert missed[0].memory_margin == pytest.approx(1 / 6)
     assert missed[1].sentence == "misses memory by 50 %, latency by 68.3 %"
@@ -119,5 +119,5 @@ def test_a_limit_without_a_figure_is_not_met() -> None:
     rows = variants.variants(variants.pairs([run_of(pair("x", 2.0))])[0])
     met, missed = whatif.solve(rows, whatif.Limits(memory_bytes=1e9, calls_per_s=1500))
     assert met == []
-    assert [one.unknown for one in missed] == [["memory"], ["memory"]]
+    assert [variant.unknown for variant in missed] == [["memory"], ["memory"]]
     assert missed[0].throughput_margin == pytest.approx((2000 / 1.02 - 1500) / 1500)

@@ -37,19 +37,19 @@ def setting(workers: int, rate: float, spread: float = 0.01, prefetch: int | Non
 
 
 def test_the_cheapest_setting_near_the_best_is_chosen() -> None:
-    found = knee.knee([setting(0, 100), setting(2, 195), setting(4, 390), setting(8, 400), setting(16, 380)])
-    assert (found.workers, found.speedup, found.of_best) == (4, pytest.approx(3.9), pytest.approx(0.975))
+    point = knee.knee([setting(0, 100), setting(2, 195), setting(4, 390), setting(8, 400), setting(16, 380)])
+    assert (point.workers, point.speedup, point.of_best) == (4, pytest.approx(3.9), pytest.approx(0.975))
 
 
 def test_workers_that_do_not_pay_are_not_chosen() -> None:
-    found = knee.knee([setting(0, 100), setting(1, 60), setting(2, 102)])
-    assert (found.workers, found.prefetch) == (0, None)
-    assert found.sentence.startswith("workers do not pay here")
+    point = knee.knee([setting(0, 100), setting(1, 60), setting(2, 102)])
+    assert (point.workers, point.prefetch) == (0, None)
+    assert point.sentence.startswith("workers do not pay here")
 
 
 def test_less_prefetch_is_cheaper() -> None:
-    found = knee.knee([setting(2, 200, prefetch=4), setting(2, 199, prefetch=1)])
-    assert found.prefetch == 1
+    point = knee.knee([setting(2, 200, prefetch=4), setting(2, 199, prefetch=1)])
+    assert point.prefetch == 1
 
 
 @pytest.mark.torch

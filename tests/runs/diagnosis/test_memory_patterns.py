@@ -25,8 +25,8 @@ LIMITS = {"bytes_per_sector": 16, "conflict_rate": 20, "divergence": 24}
     ],
 )
 def test_sectors_of_a_warp(size: int, stride: int, offset: int, sectors: int, efficiency: float) -> None:
-    found = memory_patterns.of_global(size, stride, offset)
-    assert (found.sectors, found.efficiency) == (sectors, pytest.approx(efficiency))
+    pattern = memory_patterns.of_global(size, stride, offset)
+    assert (pattern.sectors, pattern.efficiency) == (sectors, pytest.approx(efficiency))
 
 
 @pytest.mark.parametrize(
@@ -57,6 +57,6 @@ def test_counters_become_shares_and_problems() -> None:
 
 
 def test_missing_counters_are_named_and_never_zero() -> None:
-    [found] = memory_patterns.of_kernels([kernel()], LIMITS)
-    assert (found.load_efficiency, found.conflict_rate, found.threads) == (None, None, None)
-    assert found.lacking == ["coalescing", "bank conflicts", "divergence"]
+    [pattern] = memory_patterns.of_kernels([kernel()], LIMITS)
+    assert (pattern.load_efficiency, pattern.conflict_rate, pattern.threads) == (None, None, None)
+    assert pattern.lacking == ["coalescing", "bank conflicts", "divergence"]

@@ -18,8 +18,8 @@ DATA = Path(__file__).parents[2] / "profile" / "data"
 def kernel(name: str, start: int, end: int, stream: int = 7, **args: Any) -> dict[str, Any]:
     """A device operation; times in microseconds."""
     facts = {"device": 0, "stream": stream, "correlation": start, **args}
-    place = {"ph": "X", "pid": 0, "tid": stream, "ts": start, "dur": end - start}
-    return {**place, "cat": "kernel", "name": name, "args": facts}
+    event = {"ph": "X", "pid": 0, "tid": stream, "ts": start, "dur": end - start}
+    return {**event, "cat": "kernel", "name": name, "args": facts}
 
 
 def all_reduce(start: int, end: int, stream: int, elements: int = 1_000_000) -> dict[str, Any]:
@@ -53,26 +53,26 @@ def test_the_rank_whose_collectives_are_shortest_arrives_last(tmp_path: Path) ->
     waiting = trace(tmp_path, 0, *(all_reduce(1000 * k, 1000 * k + 100, 9) for k in range(4)))
     # Its clock starts elsewhere: only durations are compared.
     late = trace(tmp_path, 1, *(all_reduce(77_000 + 1000 * k, 77_000 + 1000 * k + 20, 9) for k in range(4)))
-    found = communication.ranks([waiting, late], "all")
-    said = stragglers.stragglers([(row.rank, calls) for row, calls in found])
-    assert said is not None
-    assert (said.slowest, said.matched, said.unmatched) == (1, 4, 0)
-    assert [(row.rank, row.last_at, row.wait_ns) for row in said.ranks] == [(0, 0, 320_000), (1, 4, 0)]
+    ranks = communication.ranks([waiting, late], "all")
+    stragglers_report = stragglers.stragglers([(row.rank, calls) for row, calls in ranks])
+    assert stragglers_report is not None
+    assert (stragglers_report.slowest, stragglers_report.matched, stragglers_report.unmatched) == (1, 4, 0)
+    assert [(row.rank, row.last_at, row.wait_ns) for row in stragglers_report.ranks] == [(0, 0, 320_000), (1, 4, 0)]
 
 
 def test_ranks_that_take_turns_are_no_stragglers() -> None:
     a = [Call("all_reduce", ns) for ns in (100, 20, 100, 20)]
     b = [Call("all_reduce", ns) for ns in (20, 100, 20, 100)]
-    said = stragglers.stragglers([(0, a), (1, b)])
-    assert said is not None
-    assert said.slowest is None
-    assert [row.wait_ns for row in said.ranks] == [160, 160]
+    stragglers_report = stragglers.stragglers([(0, a), (1, b)])
+    assert stragglers_report is not None
+    assert stragglers_report.slowest is None
+    assert [row.wait_ns for row in stragglers_report.ranks] == [160, 160]
 
 
 def test_calls_that_one_rank_lacks_are_counted() -> None:
-    said = stragglers.stragglers([(0, [Call("a", 5), Call("a", 5)]), (1, [Call("a", 5)])])
-    assert said is not None
-    assert (said.matched, said.unmatched) == (1, 1)
+    stragglers_report = stragglers.stragglers([(0, [Call("a", 5), Call("a", 5)]), (1, [Call("a", 5)])])
+    assert stragglers_report is not None
+    assert (stragglers_report.matched, stragglers_report.unmatched) == (1, 1)
     assert stragglers.stragglers([(0, [Call("a", 5)])]) is None
 
 
@@ -91,17 +91,17 @@ def test_recorded_ranks_agree_with_their_breakdown() -> None:
 
 def test_the_largest_share_of_a_window_is_its_bound(tmp_path: Path) -> None:
     path = trace(tmp_path, 0, kernel("gemm", 0, 20), all_reduce(10, 90, 9), kernel("gemm", 90, 100))
-    _, [found], _, _ = bottlenecks.of_profile(path)
-    assert found.bound == "communication"
-    shares = {row.bound: row.share for row in found.shares}
+    _, [rows], _, _ = bottlenecks.of_profile(path)
+    assert rows.bound == "communication"
+    shares = {row.bound: row.share for row in rows.shares}
     assert shares == {"communication": pytest.approx(0.7), "device": pytest.approx(0.3)}
     assert sum(shares.values()) == pytest.approx(1)
 
 
 def test_idle_time_in_a_data_loader_is_input(tmp_path: Path) -> None:
     def host(name: str, category: str, start: int, duration: int, **args: int) -> dict[str, Any]:
-        place = {"ph": "X", "pid": 1, "tid": 1, "ts": start, "dur": duration}
-        return {**place, "cat": category, "name": name, "args": args}
+        event = {"ph": "X", "pid": 1, "tid": 1, "ts": start, "dur": duration}
+        return {**event, "cat": category, "name": name, "args": args}
 
     path = trace(
         tmp_path, 0,
@@ -109,16 +109,16 @@ def test_idle_time_in_a_data_loader_is_input(tmp_path: Path) -> None:
         host("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", "user_annotation", 10, 78),
         host("cudaLaunchKernel", "cuda_runtime", 90, 2, correlation=95), kernel("gemm", 95, 105),
     )  # fmt: skip
-    _, [found], _, _ = bottlenecks.of_profile(path)
-    assert found.bound == "input"
-    assert found.shares[0].share > 0.6
+    _, [rows], _, _ = bottlenecks.of_profile(path)
+    assert rows.bound == "input"
+    assert rows.shares[0].share > 0.6
 
 
 def test_counters_of_a_report_decide_by_kernel_time() -> None:
-    _, [found], insights, _ = bottlenecks.of_profile(str(DATA / "five_kernels_h200.ncu-raw.csv.gz"))
-    assert found.bound == "memory"
-    assert found.shares[0].bound == "memory-bound (device memory)"
-    assert sum(row.share for row in found.shares) == pytest.approx(1, abs=1e-4)
+    _, [rows], insights, _ = bottlenecks.of_profile(str(DATA / "five_kernels_h200.ncu-raw.csv.gz"))
+    assert rows.bound == "memory"
+    assert rows.shares[0].bound == "memory-bound (device memory)"
+    assert sum(row.share for row in rows.shares) == pytest.approx(1, abs=1e-4)
     assert "uncoalesced_access" in [item.rule for item in insights]
 
 

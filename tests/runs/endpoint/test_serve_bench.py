@@ -50,17 +50,17 @@ def metric(side: dict[str, Any], name: str) -> dict[str, Any]:
 
 def test_known_latencies_are_read_and_goodput_counts_what_is_within(ctx: Context, client: Path) -> None:
     with measuring.stub(0.1, 0.02, 8) as url:
-        found = measure(ctx, url=url, repeats=2, slo_ttft_ms=1000.0, slo_tpot_ms=1.0)
+        answer = measure(ctx, url=url, repeats=2, slo_ttft_ms=1000.0, slo_tpot_ms=1.0)
         kind = measure(ctx, url=url, repeats=1, slo_ttft_ms=5000.0)
-    assert "error" not in found, found
-    side = found["servers"][0]
+    assert "error" not in answer, answer
+    side = answer["servers"][0]
     assert (side["model"], side["requests"], side["failed"], side["output_tokens"]) == ("aisp-stub", 12, 0, 8)
     assert 0.1 <= metric(side, "ttft")["value"] < 0.2
     assert 0.019 <= metric(side, "tpot")["value"] < 0.04
     assert metric(side, "good share")["value"] == 0  # no token arrives within 1 ms
     assert metric(kind["servers"][0], "good share")["value"] == 1
     assert len(metric(side, "latency")["interval"]) == 2
-    assert found["self_test"]["ttft_ms"][0] == 100
+    assert answer["self_test"]["ttft_ms"][0] == 100
 
 
 def test_a_client_that_misreads_the_stub_is_not_used(
@@ -68,16 +68,16 @@ def test_a_client_that_misreads_the_stub_is_not_used(
 ) -> None:
     monkeypatch.setenv("WRONG_BY", "0.5")
     with measuring.stub(0.01, 0.001, 4) as url:
-        found = measure(ctx, url=url, repeats=1)
-    assert found["error"] == "CLIENT_UNTRUSTED"
-    assert "for 100" in found["message"]
+        answer = measure(ctx, url=url, repeats=1)
+    assert answer["error"] == "CLIENT_UNTRUSTED"
+    assert "for 100" in answer["message"]
 
 
 @pytest.mark.slow
 def test_a_planted_difference_of_a_fifth_is_found(ctx: Context, client: Path) -> None:
     with measuring.stub(0.1, 0.02, 8) as baseline, measuring.stub(0.12, 0.024, 8) as slower:
-        found = measure(ctx, url=baseline, candidate=slower, repeats=5)
-    pair = found["pair"]
+        answer = measure(ctx, url=baseline, candidate=slower, repeats=5)
+    pair = answer["pair"]
     assert (pair["verdict"], pair["passed"]) == ("slower", False)
     ratio = next(row for row in pair["metrics"] if row["metric"] == "latency")
     assert ratio["interval"]["low"] < 1 / 1.2 * 1.03

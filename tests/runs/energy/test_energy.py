@@ -19,24 +19,24 @@ from aisp_mcp.system.gpu.energy import GpuCounter
 
 def test_idle_power_is_subtracted_and_shown() -> None:
     windows = [Window(calls=100, seconds=1.0, energy_j=joules) for joules in (300.0, 320.0, 310.0)]
-    found = figures.reading("x", "ch01:a", "gpu", windows, idle_w=100.0, work=(4.2e9, 2.1e6))
-    assert found.per_call_j.model_dump() == pytest.approx({"value": 2.1, "low": 2.0, "high": 2.2})
-    assert found.gross_per_call_j == pytest.approx(3.1)
-    assert (found.idle_w, found.power_w, found.calls) == (100, pytest.approx(310), 300)
-    assert (found.flops_per_j, found.bytes_per_j) == (pytest.approx(2e9), pytest.approx(1e6))
+    reading = figures.reading("x", "ch01:a", "gpu", windows, idle_w=100.0, work=(4.2e9, 2.1e6))
+    assert reading.per_call_j.model_dump() == pytest.approx({"value": 2.1, "low": 2.0, "high": 2.2})
+    assert reading.gross_per_call_j == pytest.approx(3.1)
+    assert (reading.idle_w, reading.power_w, reading.calls) == (100, pytest.approx(310), 300)
+    assert (reading.flops_per_j, reading.bytes_per_j) == (pytest.approx(2e9), pytest.approx(1e6))
 
 
 def test_windows_below_half_a_second_give_no_figure() -> None:
     short = Window(calls=10, seconds=0.49, energy_j=100.0)
     with pytest.raises(ValueError, match=r"0\.5 s"):
         figures.reading("x", "ch01:a", "gpu", [short], 50.0)
-    found = figures.reading("x", "ch01:a", "gpu", [short, Window(calls=10, seconds=0.5, energy_j=50.0)], 0.0)
-    assert found.calls == 10
+    reading = figures.reading("x", "ch01:a", "gpu", [short, Window(calls=10, seconds=0.5, energy_j=50.0)], 0.0)
+    assert reading.calls == 10
 
 
 def test_a_program_below_idle_has_no_efficiency() -> None:
-    found = figures.reading("x", "ch01:a", "gpu", [Window(calls=1, seconds=1.0, energy_j=90.0)], 100.0, (1.0, 1.0))
-    assert (found.flops_per_j, found.bytes_per_j) == (None, None)
+    reading = figures.reading("x", "ch01:a", "gpu", [Window(calls=1, seconds=1.0, energy_j=90.0)], 100.0, (1.0, 1.0))
+    assert (reading.flops_per_j, reading.bytes_per_j) == (None, None)
 
 
 def test_whole_runs_have_power_and_no_energy_per_call() -> None:
@@ -55,10 +55,10 @@ def test_a_window_counts_every_call_and_ends_after_its_time(monkeypatch: pytest.
 
     torch = SimpleNamespace(cuda=SimpleNamespace(synchronize=lambda: None))
     counter = SimpleNamespace(joules=lambda: 250.0 * clock.now)
-    found = energy_child._window(torch, run, [{"a": 1}, {"a": 2}], 5, counter)  # type: ignore[arg-type]
-    assert found["calls"] == 150
-    assert found["seconds"] == pytest.approx(1.5)
-    assert found["energy_j"] == pytest.approx(375)
+    rows = energy_child._window(torch, run, [{"a": 1}, {"a": 2}], 5, counter)  # type: ignore[arg-type]
+    assert rows["calls"] == 150
+    assert rows["seconds"] == pytest.approx(1.5)
+    assert rows["energy_j"] == pytest.approx(375)
 
 
 class FakeNvml:
@@ -95,10 +95,10 @@ def counter(monkeypatch: pytest.MonkeyPatch, counts: bool = True) -> tuple[GpuCo
 
 
 def test_idle_power_is_that_of_the_named_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    found, fake = counter(monkeypatch)
+    result, fake = counter(monkeypatch)
     torch = SimpleNamespace(cuda=SimpleNamespace(synchronize=lambda: None))
     assert fake.asked == "GPU-1234"
-    assert energy_child._idle_w(torch, found) == pytest.approx(120)
+    assert energy_child._idle_w(torch, result) == pytest.approx(120)
 
 
 def test_a_gpu_without_a_counter_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,8 +26,8 @@ def stored(home: Path) -> Run:
     """A run in the store with its raw log."""
     with Store(home) as store:
         path, head = write_log(store.run_dir("r_test"))
-        one = comparison("ch01:a", 2.0, Verdict.FASTER, log_path=path, log_sha256=head)
-        run = run_of(one)
+        row = comparison("ch01:a", 2.0, Verdict.FASTER, log_path=path, log_sha256=head)
+        run = run_of(row)
         store.save_run(run, None)
     return run
 
@@ -74,8 +74,8 @@ def test_samples_lie_beside_the_results(cli: Any, stored: Run) -> None:
     results, calls = (Path(item["path"]) for item in answer(done)["result"]["files"])  # type: ignore[index]
     assert calls.name == "results.samples.csv"
     assert results.parent == calls.parent
-    found = list(csv.DictReader(calls.read_text().splitlines()))
-    assert [(row["side"], row["duration_ns"]) for row in found[:3]] == [
+    rows = list(csv.DictReader(calls.read_text().splitlines()))
+    assert [(row["side"], row["duration_ns"]) for row in rows[:3]] == [
         ("baseline", "0"), ("baseline", "1"), ("baseline_again", "1"),
     ]  # fmt: skip
 

@@ -115,20 +115,20 @@ numbers_of_any_kind = st.floats() | st.floats(0.5, 2) | st.none()
 @settings(max_examples=40)
 @given(ratio=numbers_of_any_kind, low=st.floats(), high=st.floats(), floor=numbers_of_any_kind)
 def test_no_number_breaks_the_report(ratio: float | None, low: float, high: float, floor: float | None) -> None:
-    one = comparison("t", 1.5, Verdict.FASTER).model_copy(
+    row = comparison("t", 1.5, Verdict.FASTER).model_copy(
         update={"ratio": ratio, "interval": Interval(low=low, high=high), "noise_floor": floor}
     )
-    html.to_html(run_of(one))
+    html.to_html(run_of(row))
 
 
 def test_csv_has_every_field_and_every_target(honest: Run) -> None:
-    found = rows(tables.to_csv(honest))
-    assert [row["row"] for row in found] == ["comparison"] * len(Verdict) + ["skipped", "failed"]
-    first = found[0]
+    figures = rows(tables.to_csv(honest))
+    assert [row["row"] for row in figures] == ["comparison"] * len(Verdict) + ["skipped", "failed"]
+    first = figures[0]
     assert float(first["ratio"]) == honest.comparisons[0].ratio
     assert float(first["baseline.memory.host_peak_rss"]) == 300 << 20
     assert {name.partition(".")[0] for name in first} >= set(Comparison.model_fields)
-    assert (found[-2]["code"], found[-1]["hint"]) == ("NO_GPU", "correct it")
+    assert (figures[-2]["code"], figures[-1]["hint"]) == ("NO_GPU", "correct it")
 
 
 def test_csv_cells_are_no_formulas(hostile: Run) -> None:
@@ -140,8 +140,8 @@ def test_csv_cells_are_no_formulas(hostile: Run) -> None:
 
 
 def test_json_round_trips_and_has_no_nan() -> None:
-    one = comparison("t", 1.5, Verdict.FASTER).model_copy(update={"p_value": math.nan})
-    data = json.loads(tables.to_json(run_of(one)), parse_constant=lambda name: pytest.fail(name))
+    row = comparison("t", 1.5, Verdict.FASTER).model_copy(update={"p_value": math.nan})
+    data = json.loads(tables.to_json(run_of(row)), parse_constant=lambda name: pytest.fail(name))
     assert data["run"]["comparisons"][0]["p_value"] is None
     assert Run.model_validate(data["run"]).comparisons[0].ratio == 1.5
 

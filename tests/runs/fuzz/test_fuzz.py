@@ -73,22 +73,22 @@ def test_a_right_candidate_passes_and_strides_are_tried_on_request(cli, suite: P
     report = json.loads(done.stdout)["result"]
     assert done.returncode == 3
     assert report["tested"] == 6
-    assert [(one["candidate"], one["transposed"]) for one in report["failing"]] == [("ch01:halves_flat", True)]
+    assert [(row["candidate"], row["transposed"]) for row in report["failing"]] == [("ch01:halves_flat", True)]
 
 
 @pytest.mark.torch
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    ("words", "code", "message"),
     [
         (["ch01:halves", "--grid", "rows=7", "--no-boundaries"], 2, "NOTHING_TO_TEST"),
         pytest.param(["ch01:halves", "--grid", "depth=7"], 1, "rows, columns", marks=pytest.mark.slow),
         (["ch01:halves", "--grid", "rows=x y"], 2, "BAD_SIZES"),
     ],
 )
-def test_what_cannot_be_tested_is_no_pass(cli, suite: Path, words: list[str], code: int, said: str) -> None:  # type: ignore[no-untyped-def]
+def test_what_cannot_be_tested_is_no_pass(cli, suite: Path, words: list[str], code: int, message: str) -> None:  # type: ignore[no-untyped-def]
     done = cli("bench", "fuzz", *words, "--bench-root", str(suite))
     assert done.returncode == code, done.stderr
-    assert said in done.stderr
+    assert message in done.stderr
 
 
 def test_a_grid_is_read_with_and_without_repeated_names() -> None:
@@ -98,10 +98,10 @@ def test_a_grid_is_read_with_and_without_repeated_names() -> None:
 
 
 def test_boundaries_are_odd_sizes_and_neighbours_of_the_ends_one_at_a_time() -> None:
-    found = list(configurations({"S": [448, 512], "B": [16]}, boundaries=True))
-    assert found[:2] == [{"S": 448, "B": 16}, {"S": 512, "B": 16}]
-    assert found[2:7] == [{"S": size, "B": 16} for size in (1, 7, 33, 447, 513)]
-    assert found[7:] == [{"S": 448, "B": size} for size in (1, 7, 33, 15, 17)]
+    rows = list(configurations({"S": [448, 512], "B": [16]}, boundaries=True))
+    assert rows[:2] == [{"S": 448, "B": 16}, {"S": 512, "B": 16}]
+    assert rows[2:7] == [{"S": size, "B": 16} for size in (1, 7, 33, 447, 513)]
+    assert rows[7:] == [{"S": 448, "B": size} for size in (1, 7, 33, 15, 17)]
     assert len(list(configurations({"S": [448, 512], "B": [16]}, boundaries=False))) == 2
 
 

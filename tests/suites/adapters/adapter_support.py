@@ -19,14 +19,14 @@ def write(folder: Path, texts: dict[str, str], suffix: str = ".py") -> Path:
 
 def kernelbench_folder(root: Path) -> Path:
     """All problems and candidates."""
-    found = (kernelbench.PROBLEMS, kernelbench.HONEST, kernelbench.CHEATS, kernelbench.SLOW)
-    return write(root / "kernelbench", {name: text for group in found for name, text in group.items()})
+    result = (kernelbench.PROBLEMS, kernelbench.HONEST, kernelbench.CHEATS, kernelbench.SLOW)
+    return write(root / "kernelbench", {name: text for group in result for name, text in group.items()})
 
 
 def flashinfer_folder(root: Path, name: str) -> Path:
     """One definition with workloads and solutions."""
     folder = write(root / name, {"definition": json.dumps(others.DEFINITIONS[name])}, ".json")
-    (folder / "workload.jsonl").write_text("\n".join(json.dumps(one) for one in others.WORKLOADS[name]))
+    (folder / "workload.jsonl").write_text("\n".join(json.dumps(other) for other in others.WORKLOADS[name]))
     return write(folder, {f"solution_{key}": text for key, text in others.SOLUTIONS[name].items()}, ".json")
 
 

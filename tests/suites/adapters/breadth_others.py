@@ -48,9 +48,9 @@ def flashinfer(folder: Path, name: str) -> Path:
     """One definition of a data set: folders definitions, workloads and solutions."""
     _, inputs = TABLE[name]
     axes = {f"{each}{at}": size for each, (shape, _) in inputs.items() for at, size in enumerate(shape)}
-    named = {one: {"shape": [f"{one}{at}" for at in range(len(s))], "dtype": d} for one, (s, d) in inputs.items()}
+    named = {value: {"shape": [f"{value}{at}" for at in range(len(s))], "dtype": d} for value, (s, d) in inputs.items()}
     reference = _function(name, "run")
-    custom = {one: {"type": "custom" if d == "int64" else "random"} for one, (_, d) in inputs.items()}
+    custom = {value: {"type": "custom" if d == "int64" else "random"} for value, (_, d) in inputs.items()}
     if "at" in inputs:
         reference += "\n\ndef make(axes, device):\n"
         reference += "    return {'at': torch.randint(0, axes['x1'], (axes['at0'], axes['at1']), device=device)}\n"
@@ -100,14 +100,14 @@ def gpumode(folder: Path, name: str) -> Path:
 def classes(folder: Path, name: str) -> Path:
     """baseline_ and optimized_ files with get_benchmark()."""
     expression, inputs = TABLE[name]
-    mine = ", ".join(f"self.{one}" for one in inputs)
+    mine = ", ".join(f"self.{tensor}" for tensor in inputs)
     text = (
         "import torch\nfrom core.harness.benchmark_harness import BaseBenchmark\n\n\n"
         "class One(BaseBenchmark):\n    def setup(self):\n        torch.manual_seed(42)\n"
         f"        {mine}, = {_all(name)},\n\n"
         f"    def benchmark_fn(self):\n        {', '.join(inputs)}, = {mine},\n        self.out = {expression}\n\n"
         "    def capture_verification_payload(self):\n        self._set_verification_payload(inputs={"
-        + ", ".join(f"'{one}': self.{one}" for one in inputs)
+        + ", ".join(f"'{tensor}': self.{tensor}" for tensor in inputs)
         + "}, output=self.out)\n\n\ndef get_benchmark():\n    return One()\n"
     )
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Files as agents and authors write them: solutions beside a reference, one file for both, list sizes, dropout."""
+"""Files as agents and authors write them: solutions next to a reference, one file for both, list sizes, dropout."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ def test_a_triton_candidate_on_a_cpu_is_a_named_skip(cli: Any, tmp_path: Path) -
     result = json.loads(done.stdout)["result"]
     if torch.cuda.is_available():
         pytest.skip("there is a device")
-    assert [one["code"] for one in result["skipped"]] == ["NEEDS"]
+    assert [row["code"] for row in result["skipped"]] == ["NEEDS"]
     assert "a CUDA device" in result["skipped"][0]["missing"]
 
 

@@ -46,7 +46,7 @@ def adapted(problem: Problem, folder: Path) -> tuple[Benchmark, Any]:
         space: dict[str, Any] = {"__file__": str(folder / name), "__name__": name.removesuffix(".py")}
         exec(compile(text, name, "exec"), space)
         spaces.append(space)
-    kinds = [one for one in spaces[0].values() if isinstance(one, type) and issubclass(one, Benchmark)]
+    kinds = [space for space in spaces[0].values() if isinstance(space, type) and issubclass(space, Benchmark)]
     return next(kind for kind in kinds if kind is not Benchmark)(), spaces[1]
 
 
@@ -60,17 +60,17 @@ def check(problem: Problem, folder: Path) -> None:
     prepared = candidate["prepare"](params, drawn[0])
     for mode in MODES:
         inputs = specification.inputs(CallRng("cpu", 3, mode))
-        expected = specification.run(**{name: one.clone() for name, one in inputs.items()}, **params)
-        found = candidate["run"](**{name: one.clone() for name, one in inputs.items()}, **prepared)
-        torch.testing.assert_close(found, expected, equal_nan=True, msg=lambda text: f"{problem.name}: {text}")
+        expected = specification.run(**{name: tensor.clone() for name, tensor in inputs.items()}, **params)
+        rows = candidate["run"](**{name: tensor.clone() for name, tensor in inputs.items()}, **prepared)
+        torch.testing.assert_close(rows, expected, equal_nan=True, msg=lambda text: f"{problem.name}: {text}")
 
 
 @pytest.mark.timeout(300)
 def test_fifty_operators_in_the_format_of_kernelbench(tmp_path: Path) -> None:
     folder = support.write(tmp_path / "in", kernelbench.problems() | kernelbench.identical())
-    found = formats.find(folder, None, (), {})
-    assert len(found) == len(kernelbench.TABLE) >= 50
-    for problem in found:
+    by_name = formats.find(folder, None, (), {})
+    assert len(by_name) == len(kernelbench.TABLE) >= 50
+    for problem in by_name:
         assert list(problem.candidates) == ["same"], problem.name
         check(problem, tmp_path / "out")
 

@@ -86,8 +86,8 @@ def test_files_with_launch_headers_are_candidates_of_their_problem(tmp_path: Pat
     folder = support.write(tmp_path / "in", {name: kernelbench.PROBLEMS[name] for name in names})
     (folder / "total_fast.cpp").write_text(HONEST)
     (folder / "notes.cpp").write_text("int main() { return 0; }\n")
-    found = {one.name: one for one in formats.find(folder, None, (), {})}
-    assert {name: dict(one.native) for name, one in found.items()} == {
+    by_name = {format.name: format for format in formats.find(folder, None, (), {})}
+    assert {name: dict(value.native) for name, value in by_name.items()} == {
         "total": {"fast": (".cpp", HONEST)},
         "softmax": {},
     }

@@ -35,7 +35,7 @@ def measured(cli: Any, home: Path, folder: Path) -> dict[str, Any]:
 
 def judged(result: dict[str, Any]) -> dict[str, str]:
     """Verdicts, each checked for what its candidate's name promises."""
-    verdicts = {one["target"]: one["verdict"] for one in result["rulings"]}
+    verdicts = {row["target"]: row["verdict"] for row in result["rulings"]}
     for name, verdict in verdicts.items():
         if "cheat" in name:
             assert verdict in REFUSED, (name, verdict)

@@ -100,6 +100,6 @@ def test_the_choice_of_a_function(ctx: Context, tmp_path: Path) -> None:
 
 
 def test_sizes_have_names_and_can_be_replaced() -> None:
-    found = inputs.read("n=64, m=2*n, x=randn(n, m), k=n", replaced={"n": 128})
-    assert inputs.sizes(found) == {"n": 128, "m": 256}
-    assert found[3].text == "128"
+    by_name = inputs.read("n=64, m=2*n, x=randn(n, m), k=n", replaced={"n": 128})
+    assert inputs.sizes(by_name) == {"n": 128, "m": 256}
+    assert by_name[3].text == "128"

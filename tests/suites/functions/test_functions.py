@@ -43,18 +43,18 @@ def ctx(tmp_path: Path) -> Context:
 def verdict(ctx: Context, **args: Any) -> dict[str, Any]:
     from aisp_mcp.runs import tools
 
-    found = tools.aisp_verify_candidate(tools.VerifyParams(preset="quick", **args), ctx)
-    (ruling,) = found.rulings
-    return ruling.model_dump()
+    result = tools.aisp_verify_candidate(tools.VerifyParams(preset="quick", **args), ctx)
+    (row,) = result.rulings
+    return row.model_dump()
 
 
 @pytest.mark.torch
 def test_two_texts_are_judged(ctx: Context) -> None:
-    found = verdict(
+    result = verdict(
         ctx, target=SLOW, candidate=FAST, inputs="x=randn(512, 64), k=randint(1, 9)", name="mine", tag=["a"]
     )
-    assert found["verdict"] not in ("incorrect", "invalid")
-    assert found["target"] == "text:total_text"
+    assert result["verdict"] not in ("incorrect", "invalid")
+    assert result["target"] == "text:total_text"
     answer = execute("aisp_benchmark_runs", {"tag": "a"}, ctx)
     assert answer.error is None, answer.error
     page = answer.result

@@ -1,5 +1,5 @@
 """The parent's handles on other processes: start, place, freeze and watch workers, and talk to the verifier.
 
-Everything is read from outside, through the kernel; nothing a worker says about itself is believed. Start with
+Everything is read from outside, through the kernel; nothing that a worker reports about itself is trusted. Start with
 `process.py`.
 """

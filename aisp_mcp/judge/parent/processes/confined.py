@@ -1,4 +1,4 @@
-"""A process of somebody's code in its place: limits, folder, environment and cores."""
+"""A confined process of untrusted code: limits, folder, environment and cores."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ PREFERRED = -15  # nice value, 28 times the share of a usual process
 
 @dataclass(frozen=True)
 class Placement:
-    """Surroundings of one process: env is all it sees, folder all it may write, cpus its cores once it is ready.
+    """Placement of one process: env is its whole environment, folder all it may write to, cpus its cores once it is
+    ready.
 
     seen: that folder's path as the process has it, the same for all where they have file systems of their own: some
     compilers write down where they run, and would not know again what they have compiled. core: the one of the cpus on
@@ -48,9 +49,10 @@ class Placement:
     forbidden: tuple[str, ...] = ()
 
     def lend(self, path: Path) -> str:
-        """Copy a file into the folder, whose own place the process may not see; the path of the copy, as it has it.
+        """Copy a file into the folder, since the process may not see the original; return the copy's path as the
+        process sees it.
 
-        The path itself where there is no such file.
+        Return the path itself if there is no such file.
         """
         if not path.is_file():
             return str(path)
@@ -77,14 +79,14 @@ class Placement:
         }
 
 
-def fork_server(place: Placement) -> ForkServer:
+def fork_server(placement: Placement) -> ForkServer:
     """The process that workers in this environment are copies of."""
-    return server(place.env, (place.folder, place.seen), WORKERS, place.level, place.cpus)
+    return server(placement.env, (placement.folder, placement.seen), WORKERS, placement.level, placement.cpus)
 
 
-def libraries(place: Placement) -> Libraries:
+def libraries(placement: Placement) -> Libraries:
     """What that process loads."""
-    return Libraries.of(place.env, (place.folder, place.seen), WORKERS, place.level, place.cpus)
+    return Libraries.of(placement.env, (placement.folder, placement.seen), WORKERS, placement.level, placement.cpus)
 
 
 def prefer(tasks: Iterable[int]) -> None:
@@ -103,7 +105,7 @@ def prefer(tasks: Iterable[int]) -> None:
 
 
 class Confined:
-    """A process of somebody's code in its place, and all that it starts.
+    """A confined process of untrusted code, and all processes that it starts.
 
     fresh: it loads its libraries itself, instead of being copied from a process that has (fork_server.py).
     """
@@ -122,15 +124,15 @@ class Confined:
         self.process = started(argv, inherited, stdin)
 
     def _started(self, argv: list[str], inherited: tuple[int, ...], stdin: int) -> subprocess.Popen[bytes] | Forked:
-        place = self.placement
+        placement = self.placement
         process = subprocess.Popen(
-            isolation.wrap(argv, place.level, **place.limits()),
+            isolation.wrap(argv, placement.level, **placement.limits()),
             pass_fds=inherited,
             stdin=stdin,
             stdout=self.output,
             stderr=subprocess.STDOUT,
-            env=place.env,
-            cwd=place.folder,
+            env=placement.env,
+            cwd=placement.folder,
             start_new_session=True,
         )
         proc.first_to_die(process.pid)
@@ -138,18 +140,20 @@ class Confined:
 
     def _copied(self, argv: list[str], inherited: tuple[int, ...], stdin: int) -> subprocess.Popen[bytes] | Forked:
         """The same for `python -m` of a worker's module, by a copy of a process that has loaded its libraries."""
-        place, output = self.placement, self.output.fileno()
-        spec = isolation.confinement(argv, place.level, **place.limits())
+        placement, output = self.placement, self.output.fileno()
+        spec = isolation.confinement(argv, placement.level, **placement.limits())
         with open(os.devnull, "rb") as nothing:
             fds = {0: nothing.fileno() if stdin < 0 else stdin, 1: output, 2: output, **{fd: fd for fd in inherited}}
             words = argv[argv.index("-m") + 1 :]
             try:
-                return fork_server(place).start(words, spec, place.env, place.folder, fds, first_to_die=True)
+                return fork_server(placement).start(
+                    words, spec, placement.env, placement.folder, fds, first_to_die=True
+                )
             except Unsealed:
                 return self._started(argv, inherited, stdin)
 
     def kill(self) -> None:
-        """Tell the whole tree to end, whatever it does."""
+        """Kill the whole tree."""
         if self.output.closed:
             return
         proc.send(proc.tree(self.process.pid), signal.SIGKILL)

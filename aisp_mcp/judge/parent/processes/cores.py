@@ -21,17 +21,18 @@ def bind(tasks: Iterable[int], cpus: Iterable[int]) -> None:
 
 
 def answers_before_next_look(pipe: int) -> bool:
-    """Wait until something lies in the pipe, or until it is time to look again, at a moment that nobody can know."""
+    """Wait until the pipe has data, or until a random moment at which it is time to look again."""
     return bool(select.select([pipe], [], [], random.uniform(*WATCH_S))[0])
 
 
 def foreign_cores(pids: list[int], cpus: Iterable[int]) -> list[int]:
-    """Cores beside these that a thread of the processes may run on.
+    """Other cores than these that a thread of the processes may run on.
 
-    A thread can change its own set at any time, and go back before the round ends: so this is asked during rounds, too.
+    A thread can change its own set at any time, and go back before the round ends: so this is checked during rounds,
+    too.
     """
-    found = set[int]()
+    allowed = set[int]()
     for task in procfs.tasks(pids):
         with suppress(OSError):
-            found |= os.sched_getaffinity(task)
-    return sorted(found - set(cpus))
+            allowed |= os.sched_getaffinity(task)
+    return sorted(allowed - set(cpus))

@@ -21,7 +21,7 @@ from aisp_mcp.judge.parent.processes import procfs as proc
 from aisp_mcp.judge.parent.processes.kernel_memory import BLOCK, Inode, mappings, open_files
 
 SCRATCH = ("tmp", "dev/shm")  # in the file system that a process sees; private from isolation level L2 on
-DROPPED = 4 << 20  # bytes of mapped files that a process gives back in a round: more is no accident
+DROPPED = 4 << 20  # bytes of mapped files that a process gives back in a round: more is not an accident
 _FIELDS = ("RssAnon", "RssFile", "RssShmem", "VmSwap", "VmHWM", "HugetlbPages")
 
 
@@ -58,9 +58,9 @@ def footprint(
     for pid in pids:
         rows.append(_status(pid))
         files |= open_files(pid)
-        found = mappings(pid)
-        nameless |= found.nameless
-        mapped_inodes |= found.inodes
+        maps = mappings(pid)
+        nameless |= maps.nameless
+        mapped_inodes |= maps.inodes
     files = nameless | dict(named) | files
     anonymous, mapped, shared, swapped, mark, huge = (sum(column) for column in zip(*rows, strict=True))
     arena = sum(files.pop(inode, 0) for inode in own)
@@ -72,7 +72,7 @@ def footprint(
 def named_files(pids: Iterable[int], folder: Path) -> dict[Inode, int]:
     """Bytes of the files in the folder of these processes and in their private scratch folders, by inode."""
     roots = {f"/proc/{pid}/root/{name}" for pid in pids for name in SCRATCH}
-    found = dict[Inode, int]()
+    sizes = dict[Inode, int]()
     for root in (str(folder), *(root for root in roots if _is_private(root))):
         for inside, folders, names in os.walk(root):
             folders[:] = [name for name in folders if _may_hold_files(inside, name)]
@@ -80,23 +80,23 @@ def named_files(pids: Iterable[int], folder: Path) -> dict[Inode, int]:
                 with suppress(OSError):
                     about = os.lstat(os.path.join(inside, name))
                     if stat.S_ISREG(about.st_mode):
-                        found[about.st_dev, about.st_ino] = about.st_blocks * BLOCK
-    return found
+                        sizes[about.st_dev, about.st_ino] = about.st_blocks * BLOCK
+    return sizes
 
 
 def _status(pid: int) -> tuple[int, ...]:
-    """The _FIELDS of one process in bytes; zeros where it is gone."""
-    found = dict.fromkeys(_FIELDS, 0)
+    """The _FIELDS of one process in bytes; zeros if it is gone."""
+    values = dict.fromkeys(_FIELDS, 0)
     with suppress(OSError):
         for line in proc.read(f"/proc/{pid}/status").decode("utf-8", "replace").splitlines():
             key, _, rest = line.partition(":")
-            if key in found:
-                found[key] = int(rest.split()[0]) * 1024
-    return tuple(found[name] for name in _FIELDS)
+            if key in values:
+                values[key] = int(rest.split()[0]) * 1024
+    return tuple(values[name] for name in _FIELDS)
 
 
 def _may_hold_files(inside: str, name: str) -> bool:
-    """False for a read-only mount, such as an environment that lies in a scratch folder: no process can write there."""
+    """False for a read-only mount, such as an environment that is in a scratch folder: no process can write there."""
     path = os.path.join(inside, name)
     with suppress(OSError):
         if os.lstat(path).st_dev != os.lstat(inside).st_dev:
@@ -105,7 +105,7 @@ def _may_hold_files(inside: str, name: str) -> bool:
 
 
 def _is_private(root: str) -> bool:
-    """Tell whether a process has another folder there than this process."""
+    """Return True if a process has a different folder at that path than this process."""
     with suppress(OSError):
         there, here = os.stat(root), os.stat("/" + root.partition("root/")[2])
         return (there.st_dev, there.st_ino) != (here.st_dev, here.st_ino)
@@ -131,7 +131,7 @@ class Watch:
     _named: dict[Inode, int] = field(default_factory=dict)
 
     def _whole(self, pids: list[int]) -> Footprint:
-        """The footprint of processes that stand still, with files by name."""
+        """The footprint of stopped processes, with files by name."""
         self._named = named_files(pids, self.folder)
         return footprint(pids, self.own, self._named)
 
@@ -141,7 +141,7 @@ class Watch:
         return self.rest
 
     def begin(self, pids: list[int]) -> None:
-        """A round begins; the processes stand still."""
+        """Start a round; the processes are stopped."""
         for pid in pids:
             proc.reset_peak(pid)
         self._before = self._whole(pids)
@@ -155,7 +155,7 @@ class Watch:
         self._lowest = min(self._lowest, now.mapped)
 
     def end(self, pids: list[int]) -> None:
-        """The round has ended; the processes stand still."""
+        """End the round; the processes are stopped."""
         now = self._whole(pids)
         mapped = max(self._mapped, now.mapped)
         if mapped - self._lowest > DROPPED:  # the mark may hide as much

@@ -41,11 +41,11 @@ LOADED, UNSEALED = b"L", b"U"
 LOOK_S = 1.0  # seconds between checks that the socket is still there
 LAST_FD = 1 << 20  # no limit that a system sets is higher
 FDS_AT_ONCE = 200  # the kernel passes 253
-GAPS: list[bytearray] = []  # in each copy's heap, of random size: where memory lies is a part of a process's luck
+GAPS: list[bytearray] = []  # in each copy's heap, of random size: the layout of memory is part of a process's luck
 
 
 def main() -> None:
-    """Load the libraries, say so, and answer requests."""
+    """Load the libraries, report that, and answer requests."""
     where, sealed, cpus, *modules = sys.argv[1:]
     name, _, seconds = where.partition(":")
     if int(sealed):
@@ -138,7 +138,7 @@ def _serve(channel: socket.socket, request: dict[str, Any], fds: list[int]) -> N
 
 
 def _become(request: dict[str, Any], fds: list[int]) -> None:
-    """Take the place that the request describes and run the module there. Never returns."""
+    """Enter the placement that the request describes and run the module. Never returns."""
     try:
         os.setsid()
         _place(fds, request["numbers"])

@@ -30,8 +30,8 @@ _folder: Path | None = None  # of servers that listen
 @atexit.register
 def _close() -> None:
     """End all servers of this process."""
-    for one in _servers.values():
-        one.close()
+    for server in _servers.values():
+        server.close()
 
 
 def server(
@@ -41,7 +41,7 @@ def server(
     level: Level = "L1",
     cpus: Iterable[int] = (),
 ) -> ForkServer:
-    """The server whose libraries are loaded in this environment, started where there is none yet.
+    """The server with libraries loaded in this environment; started if there is none yet.
 
     level: of its copies; from L2 on their interpreter's file is read-only, whichever way leads there.
     cpus: on which libraries are loaded, of which some count the cores then and for ever; none for those of the caller.
@@ -51,10 +51,10 @@ def server(
     libraries = Libraries.of(env, folders, modules, level, cpus)
     key = json.dumps([os.getpid(), libraries.key])
     with _lock:
-        found = _servers.get(key)
-        if found is None or not (found.alive or found.unsealed):
-            found = _servers[key] = ForkServer(libraries, _connection(libraries))
-        return found
+        running = _servers.get(key)
+        if running is None or not (running.alive or running.unsealed):
+            running = _servers[key] = ForkServer(libraries, _connection(libraries))
+        return running
 
 
 @contextmanager
@@ -73,7 +73,7 @@ def _connection(libraries: Libraries) -> socket.socket | None:
 
 
 class Unsealed(Exception):
-    """This machine cannot keep the interpreter's file from copies: processes start by themselves."""
+    """This machine cannot hide the interpreter's file from copies: every process starts on its own."""
 
 
 class ForkServer:
@@ -94,7 +94,7 @@ class ForkServer:
         other.close()
 
     def close(self) -> None:
-        """End it, and whoever it started."""
+        """End the server and the processes that it started."""
         if self._process:
             self._process.kill()  # it may be stopped, or hang in an import
             self._process.wait()
@@ -128,14 +128,14 @@ class ForkServer:
         fds: descriptor here by its number there; it gets no others. first_to_die: when memory runs out, with all it
         starts. Raises Unavailable FORK_SERVER, and Unsealed.
         """
-        place: dict[str, Any] = {
+        description: dict[str, Any] = {
             "env": dict(env),
             "cwd": str(cwd),
             "cpus": sorted(os.sched_getaffinity(0)),
             "numbers": [*fds],
             "first_to_die": first_to_die,
         }
-        request = {"argv": [*argv], "spec": {**spec, "caller": os.getpid()}, **place}
+        request = {"argv": [*argv], "spec": {**spec, "caller": os.getpid()}, **description}
         with self._lock:
             try:
                 self._channel.settimeout(ANSWER_S)
@@ -160,12 +160,12 @@ class ForkServer:
 
     def _await_loaded(self) -> None:
         if not (self._loaded or self.unsealed):
-            said, handles, _, _ = socket.recv_fds(self._channel, 1, 1)
-            if not said:
+            reply, handles, _, _ = socket.recv_fds(self._channel, 1, 1)
+            if not reply:
                 code = self._process.wait() if self._process else "an unknown status"
                 raise OSError(f"it ended with {code} while it loaded libraries")
             self._handle = handles[0] if handles else None
-            self.unsealed, self._loaded = said == fork_server.UNSEALED, said == fork_server.LOADED
+            self.unsealed, self._loaded = reply == fork_server.UNSEALED, reply == fork_server.LOADED
         if self.unsealed:
             raise Unsealed
 
@@ -199,7 +199,7 @@ class Forked:
         return code
 
     def kill(self) -> None:
-        """Tell it to end; what it started ends with it."""
+        """End the process, and all that it started."""
         if self.returncode is None:
             with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._handle, signal.SIGKILL)

@@ -55,7 +55,7 @@ def start(
 
 
 def shares(cpus: frozenset[int], ranks: int) -> list[list[int]]:
-    """The cores of each rank: as many for one as for another, each core to one rank where there are enough."""
+    """The cores of each rank: the same number for each, and no core shared if there are enough."""
     cores, each = sorted(cpus), max(len(cpus) // ranks, 1)
     return [[cores[(rank * each + n) % len(cores)] for n in range(each)] for rank in range(ranks)]
 
@@ -90,7 +90,7 @@ class WorkerGroup(WorkerProcess):
         self.memory = Watch(frozenset(inode(fd) for pair in fds for fd in pair), placement.folder)
 
     def prepare(self, setup: dict[str, Any]) -> None:
-        """Tell each rank what to prepare."""
+        """Send each rank its setup."""
         cpus = shares(self.placement.cpus, len(self.controls))
         threads = int(self.placement.env["OMP_NUM_THREADS"])  # as many as cores, or as its caller wants
         first, ranks, meets = self.share
@@ -110,7 +110,7 @@ class WorkerGroup(WorkerProcess):
                 os.write(command, data)
 
     def _pin(self, tasks: list[int]) -> None:
-        """Let them go first where they are: each rank has put itself on its own cores."""
+        """Resume them on their current cores: each rank has bound itself to its own."""
         prefer(tasks)
 
     def _at_home(self) -> set[int]:
@@ -129,16 +129,16 @@ class WorkerGroup(WorkerProcess):
         """Return the parent's clock when the expected byte has arrived from every rank. Raises WorkerGone."""
         end, missing = time.monotonic() + deadline_s, {fd: number for number, fd in enumerate(self._answering)}
         while missing:
-            found = _polled(missing, max(end - time.monotonic(), 0.0))
-            if not found:
+            polled = _polled(missing, max(end - time.monotonic(), 0.0))
+            if not polled:
                 late = ", ".join(map(self._called, missing.values()))
                 raise WorkerGone("hang", f"{self.name}: no answer of {late} within {deadline_s:.1f} s")
-            for fd in found:
+            for fd in polled:
                 self._expect(expected, missing.pop(fd))
         return seen() if seen else clock()
 
     def _called(self, number: int) -> str:
-        """Name of who answers there, for messages."""
+        """Name of the process that answers on this pipe, for messages."""
         return f"rank {self.share.first + number}"
 
     def _expect(self, expected: bytes, number: int) -> None:
@@ -152,7 +152,7 @@ class WorkerGroup(WorkerProcess):
 
     def _durations_ns(self, count: int) -> list[int]:
         """Of each call the longest of all ranks."""
-        return [max(of_call) for of_call in zip(*(one.durations[:count] for one in self.controls), strict=True)]
+        return [max(of_call) for of_call in zip(*(control.durations[:count] for control in self.controls), strict=True)]
 
     def _ended(self, count: int, elapsed_s: float, ran_s: float, before: Account) -> RoundTiming:
         timing = super()._ended(count, elapsed_s, ran_s, before)
@@ -169,7 +169,7 @@ class WorkerGroup(WorkerProcess):
 
 
 def _polled(fds: Sequence[int] | dict[int, int], within_s: float) -> list[int]:
-    """Those of the pipes in which something lies, or that nobody is left to write to."""
+    """The pipes that have data, or whose writer is gone."""
     poll = select.poll()
     for fd in fds:
         poll.register(fd, select.POLLIN)

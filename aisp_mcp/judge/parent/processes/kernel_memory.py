@@ -37,13 +37,13 @@ def open_files(pid: int) -> dict[Inode, int]:
 
     Raises WorkerGone where the kernel does not show them to this user.
     """
-    found = dict[Inode, int]()
+    sizes = dict[Inode, int]()
     try:
         names = os.listdir(f"/proc/{pid}/fd")
     except PermissionError as error:
         raise WorkerGone("hides_memory", "it hides the descriptors of a process, so its memory is unknown") from error
     except OSError:  # it is gone
-        return found
+        return sizes
     process = -1
     for name in names:
         with suppress(OSError):
@@ -51,13 +51,13 @@ def open_files(pid: int) -> dict[Inode, int]:
             about = os.stat(path)
             if stat.S_ISREG(about.st_mode):
                 if os.lstat(path).st_mode & OWNER_WRITES or not about.st_nlink:
-                    found[about.st_dev, about.st_ino] = about.st_blocks * BLOCK
+                    sizes[about.st_dev, about.st_ino] = about.st_blocks * BLOCK
             elif stat.S_ISFIFO(about.st_mode) or stat.S_ISSOCK(about.st_mode):
                 process = os.pidfd_open(pid) if process < 0 else process
-                found[about.st_dev, about.st_ino] = _buffered(process, int(name), stat.S_ISSOCK(about.st_mode))
+                sizes[about.st_dev, about.st_ino] = _buffered(process, int(name), stat.S_ISSOCK(about.st_mode))
     if process >= 0:
         os.close(process)
-    return found
+    return sizes
 
 
 def _buffered(process: int, number: int, is_socket: bool) -> int:
@@ -67,13 +67,13 @@ def _buffered(process: int, number: int, is_socket: bool) -> int:
     """
     fd = kernel.syscall("pidfd_getfd", _PIDFD_GETFD, process, number, 0)
     try:
-        found = 0
+        count = 0
         with suppress(OSError):  # a socket that listens
-            found = int.from_bytes(fcntl.ioctl(fd, termios.FIONREAD, bytes(4)), sys.byteorder)
+            count = int.from_bytes(fcntl.ioctl(fd, termios.FIONREAD, bytes(4)), sys.byteorder)
         if is_socket:
             about = _MEMINFO.unpack(kernel.socket_option(fd, socket.SOL_SOCKET, _SO_MEMINFO, _MEMINFO.size))
-            found = max(found, about[_RECEIVED]) + max(about[_SENT], about[_QUEUED])
-        return found
+            count = max(count, about[_RECEIVED]) + max(about[_SENT], about[_QUEUED])
+        return count
     finally:
         os.close(fd)
 
@@ -88,21 +88,21 @@ class Mappings(NamedTuple):
 
 
 def mappings(pid: int) -> Mappings:
-    """The mappings of a process; none where it is gone.
+    """The mappings of a process; none if it is gone.
 
     Where this user may not look at the file behind a nameless one, it counts with all that it could hold.
     """
-    found = dict[Inode, int]()
+    sizes = dict[Inode, int]()
     try:
         with open(f"/proc/{pid}/maps", "rb") as file:
             text = file.read()
     except OSError:
-        return Mappings(found, set())
+        return Mappings(sizes, set())
     for span, offset, major, minor, number, name in _SHARED.findall(text):
         if name.endswith(_WITHOUT_NAME[0]) or name.startswith(_WITHOUT_NAME[1]):
             inode = os.makedev(int(major, 16), int(minor, 16)), int(number)
-            found[inode] = max(found.get(inode, 0), _behind(pid, span.decode(), int(offset, 16)))
-    return Mappings(found, {int(number) for number in set(_INODES.findall(text))})
+            sizes[inode] = max(sizes.get(inode, 0), _behind(pid, span.decode(), int(offset, 16)))
+    return Mappings(sizes, {int(number) for number in set(_INODES.findall(text))})
 
 
 def _behind(pid: int, span: str, offset: int) -> int:

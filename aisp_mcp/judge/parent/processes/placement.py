@@ -49,7 +49,7 @@ ALLOCATOR = {
 # made two processes of one program differ by a third.
 LEAN_ALLOCATOR = {"MALLOC_TRIM_THRESHOLD_": "0", "MALLOC_MMAP_THRESHOLD_": str(128 << 10), "MALLOC_TOP_PAD_": "0"}
 # torch.compile on a CPU would compile its own header first, for a quarter of a minute, into a temporary folder, which
-# is no cache that is handed on: each process would do it again, even one that finds all its kernels.
+# is not a cache that is handed on: each process would do it again, even one that finds all its kernels.
 COMPILER = {"TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS": "0"}
 OWN = "own"  # the folder of each process, as it has it, in a file system of its own
 _DOWNWARDS: tuple[Level, ...] = ("L3", "L2", "L1", "L0")
@@ -68,22 +68,22 @@ def measuring_cpus(ranks: int = 1) -> frozenset[int]:
     The parent and the verifier keep one, and from eight cores on four; but each rank of a side has a core of its own.
     """
     allowed = sorted(os.sched_getaffinity(0))
-    kept = max(min(1 if len(allowed) < 8 else 4, len(allowed) - ranks), 0)
-    return frozenset(allowed[kept:] or allowed)
+    reserved = max(min(1 if len(allowed) < 8 else 4, len(allowed) - ranks), 0)
+    return frozenset(allowed[reserved:] or allowed)
 
 
 def cpus_of_a_side(threads: int, ranks: int = 1) -> frozenset[int]:
-    """The cores that each side gets: all measured ones, or so many; the last ones that are taken are those which the
-    parent and the verifier keep otherwise.
+    """The cores of each program: all measured ones, or `threads` of them; the last ones that are taken are those which
+    the parent and the verifier keep otherwise.
     """
     measured = measuring_cpus(ranks)
-    kept = os.sched_getaffinity(0) - measured
-    return frozenset([*sorted(measured), *sorted(kept, reverse=True)][: threads or len(measured)])
+    others = os.sched_getaffinity(0) - measured
+    return frozenset([*sorted(measured), *sorted(others, reverse=True)][: threads or len(measured)])
 
 
 @contextmanager
 def aside(measured: frozenset[int]) -> Iterator[None]:
-    """Keep this thread, and what it starts meanwhile, off the measured cores, where there are others."""
+    """Keep this thread, and processes that it starts meanwhile, off the measured cores, if there are others."""
     allowed = os.sched_getaffinity(0)
     os.sched_setaffinity(0, allowed - measured or allowed)
     try:
@@ -149,8 +149,8 @@ def worker_env(
 
 
 def other_devices(environ: Mapping[str, str] = os.environ, root: Path = Path("/")) -> tuple[Path, ...]:
-    """Device nodes of all GPUs but the one that workers are given; none where it cannot be told which one that is."""
-    wanted = environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0].strip()
+    """Device nodes of all GPUs but the one that workers get; none if it is unknown which one that is."""
+    visible = environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0].strip()
     nodes, names = [], []
     for folder in sorted((root / "proc/driver/nvidia/gpus").glob("*")):  # by their place on the bus: so workers count
         facts = dict(line.split(":", 1) for line in (folder / "information").read_text().splitlines() if ":" in line)
@@ -158,22 +158,26 @@ def other_devices(environ: Mapping[str, str] = os.environ, root: Path = Path("/"
         if node.exists():
             nodes.append(node)
             names.append(facts.get("GPU UUID", "").strip())
-    if wanted.isdigit():
-        mine = [int(wanted)] if int(wanted) < len(nodes) else []
+    if visible.isdigit():
+        mine = [int(visible)] if int(visible) < len(nodes) else []
     else:
-        mine = [place for place, name in enumerate(names) if wanted and name.startswith(wanted)]
-    return tuple(node for place, node in enumerate(nodes) if place != mine[0]) if len(mine) == 1 else ()
+        mine = [index for index, name in enumerate(names) if visible and name.startswith(visible)]
+    return tuple(node for index, node in enumerate(nodes) if index != mine[0]) if len(mine) == 1 else ()
 
 
 def usable_level(wish: str, device: str) -> Level:
-    """The isolation to use: what is wished for, or the best at which the device still answers.
+    """The isolation to use: the requested level, or the best at which the device still answers.
 
-    Raises Unavailable ISOLATION_LEVEL when the wished level is not available here.
+    Raises Unavailable ISOLATION_LEVEL if the requested level is not available here.
     """
     level = isolation.demand(wish)
     if device != "cuda" or wish != "auto":
         return level
-    return next(one for one in _DOWNWARDS if one <= level and (one == "L1" or _cuda_answers(one)))
+    return next(
+        level_below
+        for level_below in _DOWNWARDS
+        if level_below <= level and (level_below == "L1" or _cuda_answers(level_below))
+    )
 
 
 @cache

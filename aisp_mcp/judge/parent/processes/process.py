@@ -36,10 +36,10 @@ Seen = Callable[[], float]  # has somebody else see an answer before it is read,
 
 
 class WorkerProcess(Confined):
-    """One side of one replicate: a fresh process, stopped whenever it is not its turn.
+    """One program of a replicate: a fresh process, stopped whenever it is not its turn.
 
-    others: descriptors of further ranks, which the program closes in its own (workers/group.py). fresh: load the
-    libraries in this very process, where that counts, instead of copying one that has (workers/fork_server.py).
+    others: descriptors of further ranks, which this program closes (group.py). fresh: load the libraries in this very
+    process, where that counts, instead of copying one that has (fork_server.py).
     """
 
     module = "aisp_mcp.judge.worker.main"
@@ -77,7 +77,7 @@ class WorkerProcess(Confined):
         self._allowed_s = math.inf if setup["baseline"] else MIN_OUTSIDE_S
 
     def prepare(self, setup: dict[str, Any]) -> None:
-        """Tell it what to prepare, when its memory is there and nobody else uses it any longer."""
+        """Send the worker its setup, once its memory is allocated and no other worker uses it."""
         self.control.clear()
         line = json.dumps(setup).encode()
         self._send(struct.pack("<I", len(line)) + line)
@@ -87,11 +87,11 @@ class WorkerProcess(Confined):
             os.write(self._command, data)
 
     def loaded(self, within_s: float = 0.0) -> bool:
-        """Wait until the worker has loaded its libraries, before it is told what to prepare, or has ended."""
+        """Wait until the worker has loaded its libraries, before it gets its setup, or has ended."""
         return self._says(within_s)
 
     def _says(self, within_s: float = 0.0) -> bool:
-        """Wait for something in the pipe; also true if nobody is left to write there."""
+        """Wait for data in the pipe; also True if its writer is gone."""
         poll = select.poll()
         poll.register(self._done, select.POLLIN)
         return bool(poll.poll(1000 * within_s))
@@ -166,7 +166,7 @@ class WorkerProcess(Confined):
         raise WorkerGone("crashed", f"{self.name} ended: {self._how_it_ended()}", self.control.read_text())
 
     def _refuse_early_answers(self) -> None:
-        """Nothing may lie in the pipe before the question. Raises WorkerGone."""
+        """Refuse data in the pipe before the command was sent. Raises WorkerGone."""
         if self._says() and os.read(self._done, 1):
             raise WorkerGone("forged", f"{self.name} answered before it was asked")
 
@@ -178,37 +178,37 @@ class WorkerProcess(Confined):
         return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code} without finishing"
 
     def freeze(self) -> float:
-        """Stop at once whom we know, then the whole tree until nobody new appears. Raises WorkerGone unstoppable.
+        """Stop all known processes, then the tree until no new one appears. Raises WorkerGone unstoppable.
 
         Returns the parent's clock when those we know stood still: a call of the kernel that was under way, such as a
-        long copy, is finished before a process stops, and whoever starts one behind its answer must pay for it. Where
-        there was somebody else, or somebody went on, it is the clock when all of them stood still.
+        long copy, is finished before a process stops, and a candidate that starts one after its answer must pay for it.
+        If there were others, or some continued, it is the clock when all of them were stopped.
         """
         if not self._freezes:
             return clock()
         end, stood = time.monotonic() + 5.0, clock()
-        found, stopped = [*self._known] or self._everyone(), list[int]()
-        while set(found) - set(stopped):  # who stands still starts nobody
-            proc.send(found, signal.SIGSTOP)
-            if not proc.wait_stopped(found, max(end - time.monotonic(), 0.0)):
+        running, stopped = [*self._known] or self._everyone(), list[int]()
+        while set(running) - set(stopped):  # who stands still starts nobody
+            proc.send(running, signal.SIGSTOP)
+            if not proc.wait_stopped(running, max(end - time.monotonic(), 0.0)):
                 raise WorkerGone("unstoppable", f"{self.name} does not stop when it is told to")
             if not stopped:  # threads make the walk slow
                 stood, late_s = clock(), max(proc.own_delay() - self._waiting_from, 0.0)
-                self._late_s, self._known = self._late_s + late_s, proc.settled(found)
-            stopped, found = found, self._everyone()
-        proc.send(found, signal.SIGSTOP)  # a timer may have let it go
-        if self._stood_still(found):
+                self._late_s, self._known = self._late_s + late_s, proc.settled(running)
+            stopped, running = running, self._everyone()
+        proc.send(running, signal.SIGSTOP)  # a timer may have let it go
+        if self._stood_still(running):
             return stood
-        self._known = proc.settled(found)
+        self._known = proc.settled(running)
         return clock()
 
-    def _stood_still(self, found: list[int]) -> bool:
+    def _stood_still(self, pids: list[int]) -> bool:
         """True if all are known and none has computed since its CPU time was read: a timer can resume a process."""
         late = self._known
-        return all(pid in late and spent - late[pid] < STILL_S for pid, spent in proc.spent(found).items())
+        return all(pid in late and spent - late[pid] < STILL_S for pid, spent in proc.spent(pids).items())
 
     def refuse_work_outside(self) -> None:
-        """Nobody may have appeared, or have computed more than a trifle, since all stood still. Raises WorkerGone.
+        """Refuse processes that appeared, or computed more than a trifle, since all were stopped. Raises WorkerGone.
 
         Asked before a round, whose inputs lie there already, and behind the comparison of its outputs.
         """
@@ -232,7 +232,7 @@ class WorkerProcess(Confined):
     ) -> RoundTiming:
         """Let the worker run `count` calls between two readings of the parent's clock. Raises WorkerGone.
 
-        bits: of the protocol in workers/main.py. at_done: called when the worker has answered, before it is stopped.
+        bits: of the protocol in worker/main.py. at_done: called when the worker has answered, before it is stopped.
         """
         # Who hands over the inputs of isolated calls waits on a core that this process would take from it.
         self._watching = self._may_watch and not bits & ISOLATED
@@ -338,11 +338,11 @@ class WorkerProcess(Confined):
         return begin, before
 
     def _begin(self) -> float:
-        """The parent's clock at the start of a round; all stand still. Over nodes, all start here (spread.py)."""
+        """The parent's clock at the start of a round; all are stopped. Over nodes, all start here (spread.py)."""
         return clock()
 
     def _ended(self, count: int, elapsed_s: float, ran_s: float, before: Account) -> RoundTiming:
-        """The round that has just ended. ran_s: how long the worker was let go."""
+        """The round that has just ended. ran_s: how long the worker ran."""
         self._allowed_s += OUTSIDE_SHARE * ran_s
         self._refuse_other_cores([*self._known])
         if self.memory.sampling:
@@ -370,9 +370,9 @@ class WorkerProcess(Confined):
 
         A baseline is looked at as well, for its rounds to be like the others.
         """
-        found = cores.foreign_cores(pids, self.placement.cpus)
-        if found and self._freezes and math.isfinite(self._allowed_s):
-            raise WorkerGone("left_cores", f"{self.name} went to cores that it was not given: {found}")
+        foreign = cores.foreign_cores(pids, self.placement.cpus)
+        if foreign and self._freezes and math.isfinite(self._allowed_s):
+            raise WorkerGone("left_cores", f"{self.name} went to cores that it was not given: {foreign}")
 
     def settle_memory(self) -> int:
         """Take its footprint as that of the prepared program, in bytes; rounds are watched from watch_memory() on."""

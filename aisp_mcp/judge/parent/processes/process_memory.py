@@ -24,7 +24,7 @@ class _IoVec(ctypes.Structure):
 def fetch(pid: int, control: ControlBlock, arena: mmap.mmap, calls: Sequence[int]) -> None:
     """Copy the outputs of these calls of the last round into the arena, from where the control block says they lie.
 
-    Raises OSError: EPERM or ENOSYS where the kernel does not allow it, EFAULT where nothing readable lies there.
+    Raises OSError: EPERM or ENOSYS where the kernel does not allow it, EFAULT where nothing readable is there.
     """
     layout, width = control.layout, len(control.layout.outputs)
     spans = [

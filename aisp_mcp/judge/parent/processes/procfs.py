@@ -31,21 +31,21 @@ def read(path: str) -> bytes:
 
 def tree(pid: int) -> list[int]:
     """The process and all its living descendants."""
-    found = [pid]
-    for parent in found:
+    pids = [pid]
+    for parent in pids:
         with suppress(OSError):
             for task in os.listdir(f"/proc/{parent}/task"):
-                found += map(int, read(f"/proc/{parent}/task/{task}/children").split())
-    return found
+                pids += map(int, read(f"/proc/{parent}/task/{task}/children").split())
+    return pids
 
 
 def tasks(pids: list[int]) -> list[int]:
     """The threads of these processes."""
-    found = []
-    for one in pids:
+    threads = []
+    for pid in pids:
         with suppress(OSError):
-            found += [int(task) for task in os.listdir(f"/proc/{one}/task")]
-    return found
+            threads += [int(task) for task in os.listdir(f"/proc/{pid}/task")]
+    return threads
 
 
 def state(pid: int) -> str:
@@ -98,11 +98,11 @@ def cpu_seconds(pid: int) -> float:
 
 def spent(pids: list[int]) -> dict[int, float]:
     """CPU seconds of each of them that is still there."""
-    found = {}
+    seconds = {}
     for pid in pids:
         with suppress(OSError):
-            found[pid] = cpu_seconds(pid)
-    return found
+            seconds[pid] = cpu_seconds(pid)
+    return seconds
 
 
 def settled(pids: list[int]) -> dict[int, float]:

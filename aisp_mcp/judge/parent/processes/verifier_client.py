@@ -50,11 +50,11 @@ class VerifierProcess:
 
     @property
     def delayed_s(self) -> float:
-        """Seconds that it was ready to run so far while its cores ran somebody else."""
+        """Seconds so far that it was ready to run while its cores ran another program."""
         return procfs.delays(self.process.pid)[1]
 
     def ask(self, verb: str, **request: Any) -> dict[str, Any]:
-        """One request, one answer. Raises BenchmarkError for what the specification did."""
+        """One request, one answer. Raises BenchmarkError for errors of the specification."""
         self.post(verb, **request)
         return self.collect(verb)
 
@@ -65,7 +65,7 @@ class VerifierProcess:
             self._asks.flush()
 
     def collect(self, verb: str) -> dict[str, Any]:
-        """The answer to the request that was posted. Raises BenchmarkError for what the specification did."""
+        """The answer to the request that was posted. Raises BenchmarkError for errors of the specification."""
         poll = select.poll()
         poll.register(self._answers, select.POLLIN)
         if not poll.poll(DEADLINE_S * 1000):

@@ -27,7 +27,7 @@ from aisp_mcp.judge.parent.processes import fork_server
 from aisp_mcp.process import python
 from aisp_mcp.process.isolation import NAMESPACES, Level
 
-NOWHERE = "/nonexistent"  # in place of the folders of a single process, while libraries are loaded
+NOWHERE = "/nonexistent"  # instead of the folders of a single process, while libraries are loaded
 OF_A_JOB = "AISP_JOB_ID"  # says nothing about libraries, and marks processes that end with their job
 
 
@@ -96,7 +96,7 @@ class Libraries:
 
 
 def _newest_file() -> list[Any]:
-    """Number and newest time of this package's files, and place and time of torch."""
+    """Number and newest time of this package's files, and path and time of torch."""
     times = [path.stat().st_mtime_ns for path in Path(aisp_mcp.__file__).parent.rglob("*.py")]
     torch = importlib.util.find_spec("torch")
     origin = torch.origin if torch and torch.origin else ""

@@ -1,6 +1,7 @@
-"""Sequence of one replicate of goal "cold": the time from the parent's go to the first answer of a fresh process.
+"""Sequence of one replicate of goal "cold": the time from the parent's start signal to the first answer of a fresh
+process.
 
-All that a program does before its answer lies between two readings of the parent's clock: loading its file, prepare and
+All that a program does before its answer is between two readings of the parent's clock: loading its file, prepare and
 one call on secret inputs; for `cold = "process"` also the start of the process and of its libraries. No code of a
 program runs earlier: its process has loaded the harness's libraries alone. One set of processes runs first and is not
 counted: it brings libraries into the page cache, and leaves the compile caches that are handed on where they are full.
@@ -34,7 +35,7 @@ ORDERS = (*LATIN_SQUARE, *(order[::-1] for order in LATIN_SQUARE))
 
 
 def replicates(usual: int) -> int:
-    """Number of replicates in place of so many of timed calls."""
+    """Number of replicates, in place of the number for timed calls."""
     return MULTIPLE * math.ceil(MORE * usual / MULTIPLE)
 
 
@@ -45,7 +46,7 @@ class ColdRun(ReplicateRun):
 
     @classmethod
     def lacks(cls, opened: OpenAnswer, options: Options, level: str) -> str | None:
-        """Caches are handed on only where no program can write into another one's folder."""
+        """Caches are copied only if no program can write into another one's folder."""
         if opened["cold"]["caches"] == "full" and level not in isolation.NAMESPACES:
             return f"isolation level L2 (goal cold with full caches), found {level}"
         return None
@@ -93,11 +94,11 @@ class ColdRun(ReplicateRun):
         """Lay out memory, inputs and caches, and start the processes whose start does not count."""
         session = self.session
         for role in roles:
-            setup, place = driver.setup(role), driver.placement(role)
-            setup["bytecode"] = str(place.seen / placement.BYTECODE.lower())
+            setup, own_placement = driver.setup(role), driver.placement(role)
+            setup["bytecode"] = str(own_placement.seen / placement.BYTECODE.lower())
             if driver.rehearsal and session.opened["cold"]["caches"] == "full":
                 made = driver.rehearsal.placement(Role.CANDIDATE if role is Role.CANDIDATE else Role.BASELINE)
-                files = kernel_cache.copy(made, place, placement.COMPILE_CACHES, tuned=True)
+                files = kernel_cache.copy(made, own_placement, placement.COMPILE_CACHES, tuned=True)
                 session.log.append("caches", replicate=driver.result.index, side=role, files=files)
         with session.phase("start"):
             if not self._counts_start:

@@ -36,7 +36,7 @@ SINGLE_ROUNDS = 4  # rounds of one call per role, where the verifier has no core
 
 
 class CpuStrategy(Strategy):
-    """Rounds of a CPU. Inputs and outputs lie in shared host memory."""
+    """Rounds of a CPU. Inputs and outputs are in shared host memory."""
 
     pilot_rounds = 2
     caches = (INDUCTOR, EXTENSIONS)
@@ -77,19 +77,23 @@ class CpuStrategy(Strategy):
             driver.result.isolated, driver.result.handoff_s = isolated_calls(driver)
         else:
             driver.result.isolated = rounds_of_one_call(driver)
-        found = {"seconds": driver.result.isolated, "handoff_s": driver.result.handoff_s}
-        driver.session.log.append("isolated", replicate=driver.result.index, **found)
+        fields = {"seconds": driver.result.isolated, "handoff_s": driver.result.handoff_s}
+        driver.session.log.append("isolated", replicate=driver.result.index, **fields)
 
     def finish(self, driver: Driver, singles: Sequence[RoundCost], dummies: Sequence[RoundCost]) -> Overhead:
-        full = [one.timing.cost for one in driver.result.rounds if one.role is not Role.CANDIDATE]
+        full = [
+            timed_round.timing.cost for timed_round in driver.result.rounds if timed_round.role is not Role.CANDIDATE
+        ]
         overhead = fit_overhead([*singles, *dummies, *full])
-        copied = [one.timing.copied_s for one in driver.result.rounds if one.role is Role.CANDIDATE]
+        copied = [
+            timed_round.timing.copied_s for timed_round in driver.result.rounds if timed_round.role is Role.CANDIDATE
+        ]
         if not self.output_bits(driver) or not any(copied):
             return overhead
         return replace(overhead, credited_s=self._observed_copies_s(driver, overhead))
 
     def _observed_copies_s(self, driver: Driver, overhead: Overhead) -> float:
-        """Seconds per call that the candidate spends on copies in timed rounds, as far as the parent sees them.
+        """Seconds per call that the candidate spends on copies in timed rounds, as observed by the parent.
 
         In rounds of one call it makes none. What its calls save there against the baselines', by the parent's clock
         alone, they save in timed rounds but for the copies.
@@ -105,7 +109,7 @@ class CpuStrategy(Strategy):
 
 
 def observed_copies_s(rounds: Sequence[Round], overhead: Overhead, single: Mapping[Role, Sequence[float]]) -> float:
-    """Seconds per call of the candidate's copies, at most what it says. single: seconds of rounds of one call.
+    """Seconds per call of the candidate's copies, at most what it reports. single: seconds of rounds of one call.
 
     The difference of the baselines in these counts against it.
     """
@@ -113,11 +117,17 @@ def observed_copies_s(rounds: Sequence[Round], overhead: Overhead, single: Mappi
     first, repeat = (middle[role] for role in BASELINES)
     saved_s = (first + repeat) / 2 - middle[Role.CANDIDATE] - abs(first - repeat) / 2
     of_role = dict[Role, list[float]]((role, []) for role in Role)
-    for one in rounds:
-        copied_s = 0.0 if one.role is Role.CANDIDATE else one.timing.copied_s
-        of_role[one.role].append(overhead.net(one.timing.running_s - copied_s, one.timing.count))
+    for timed_round in rounds:
+        copied_s = 0.0 if timed_round.role is Role.CANDIDATE else timed_round.timing.copied_s
+        of_role[timed_round.role].append(
+            overhead.net(timed_round.timing.running_s - copied_s, timed_round.timing.count)
+        )
     base_s = statistics.fmean(statistics.median(of_role[role]) for role in BASELINES)
-    own = [one.timing.copied_s / one.timing.count for one in rounds if one.role is Role.CANDIDATE]
+    own = [
+        timed_round.timing.copied_s / timed_round.timing.count
+        for timed_round in rounds
+        if timed_round.role is Role.CANDIDATE
+    ]
     return min(max(statistics.median(of_role[Role.CANDIDATE]) - base_s + saved_s, 0.0), statistics.median(own))
 
 
@@ -133,7 +143,7 @@ def isolated_calls(driver: Driver) -> tuple[dict[Role, list[float]], float]:
     It is part of every role's isolated calls. Raises ComparisonAborted.
     """
     costs = list[float]()
-    found = dict[Role, list[float]]((role, []) for role in Role)
+    all_seconds = dict[Role, list[float]]((role, []) for role in Role)
     session = driver.session
     for left in reversed(range(MAX_ROUNDS)):
         counts = {role: _count(driver, role) for role in Role}
@@ -144,22 +154,24 @@ def isolated_calls(driver: Driver) -> tuple[dict[Role, list[float]], float]:
         rounds = {role: _round(driver, role, counts[role]) for role in order}
         delayed_s = session.verifier.delayed_s - delayed_s
         _verify(driver, counts)
-        needed = ROUNDS - len(found[Role.CANDIDATE])
+        needed = ROUNDS - len(all_seconds[Role.CANDIDATE])
         if left >= needed and _are_disturbed([timing for _, timing in rounds.values()], delayed_s):
             continue
         for role, (seconds, timing) in rounds.items():
-            found[role].append(statistics.median(seconds))
+            all_seconds[role].append(statistics.median(seconds))
             if role is not Role.CANDIDATE:
-                costs += (one - own_ns / 1e9 for one, own_ns in zip(seconds, timing.durations_ns, strict=True))
+                costs += (
+                    parent_s - own_ns / 1e9 for parent_s, own_ns in zip(seconds, timing.durations_ns, strict=True)
+                )
         if needed == 1:
             break
-    return found, max(statistics.median(costs), 0.0)
+    return all_seconds, max(statistics.median(costs), 0.0)
 
 
 def _are_disturbed(timings: Sequence[RoundTiming], delayed_s: float) -> bool:
     """True if other programs took a notable part of the time of these rounds from the worker, or from the verifier."""
-    lost_s = delayed_s + sum(one.account.disturbed_s for one in timings)
-    return lost_s > DISTURBED * sum(one.elapsed_s for one in timings)
+    lost_s = delayed_s + sum(timing.account.disturbed_s for timing in timings)
+    return lost_s > DISTURBED * sum(timing.elapsed_s for timing in timings)
 
 
 def _verify(driver: Driver, counts: dict[Role, int]) -> None:
@@ -192,11 +204,11 @@ def _round(driver: Driver, role: Role, count: int) -> tuple[list[float], RoundTi
 
 def rounds_of_one_call(driver: Driver) -> dict[Role, list[float]]:
     """Seconds of each, per role. Raises ComparisonAborted."""
-    found = dict[Role, list[float]]((role, []) for role in Role)
+    all_seconds = dict[Role, list[float]]((role, []) for role in Role)
     for _ in range(SINGLE_ROUNDS):
         driver.fill(dict.fromkeys(Role, 1))
         for role in driver.session.random.sample(list(Role), len(Role)):
-            found[role].append(driver.run_round(role, 1).elapsed_s)
+            all_seconds[role].append(driver.run_round(role, 1).elapsed_s)
         for role in Role:
             driver.verify(role, [0] if role is Role.CANDIDATE else [])
-    return found
+    return all_seconds

@@ -153,7 +153,7 @@ class Driver:
     ) -> RoundTiming:
         """Run `count` calls on the inputs that were filled in.
 
-        bits: of the protocol in workers/main.py. at_done: called when the worker has answered, before it is
+        bits: of the protocol in worker/main.py. at_done: called when the worker has answered, before it is
         stopped.
         """
         deadline_s, worker = self.deadline_s(role, count), self.workers[role]

@@ -1,4 +1,4 @@
-"""Sequence of one replicate of goal "energy": that of timed calls, and then calls beside the device's energy counter.
+"""Sequence of one replicate of goal "energy": timed calls, then calls during which the device's energy counter is read.
 
 The timed part verifies the program and shows what else it does; the counter decides. A window of a role is half a
 second of rounds like any others: secret inputs, new for each call, outputs compared, everything stopped outside. The
@@ -115,7 +115,7 @@ class EnergyRun(ReplicateRun):
 
 
 def _idle_w(counter: energy.Counter) -> float:
-    """Power of the device while all workers stand still."""
+    """Power of the device while all workers are stopped."""
     first = counter.step()
     time.sleep(IDLE_S)
     last = counter.step()
@@ -126,5 +126,5 @@ def per_call(windows: dict[Role, Window], idle_w: float, host_w: float = 0.0) ->
     """Joules per call of each role. host_w: W for the candidate's processor time above the baselines'."""
     cpu_s = {role: window.cpu_s / window.calls for role, window in windows.items()}
     more_s = max(cpu_s[Role.CANDIDATE] - max(cpu_s[role] for role in BASELINES), 0.0)
-    found = {role: window.net_j(idle_w) for role, window in windows.items()}
-    return found | {Role.CANDIDATE: found[Role.CANDIDATE] + host_w * more_s}
+    joules = {role: window.net_j(idle_w) for role, window in windows.items()}
+    return joules | {Role.CANDIDATE: joules[Role.CANDIDATE] + host_w * more_s}

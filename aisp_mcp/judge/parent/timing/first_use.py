@@ -3,7 +3,7 @@
 Where memory decides, modules of a first use are no memory of a call: a hundred megabytes of a compiler's, say. Each
 side's workers import those of its own first call before they are ready. The baseline's are part of the specification;
 of the candidate's only those count that belong to the standard library or an installed package, and they never run
-beside a baseline that is measured: an import can change other modules. Their size is measured in a baseline's process
+next to a baseline that is measured: an import can change other modules. Their size is measured in a baseline's process
 that is used for nothing else. The names are disclosed.
 """
 
@@ -53,7 +53,7 @@ def of_libraries(names: Iterable[str]) -> list[str]:
 
 def _traced(session: Session) -> dict[Role, list[str]]:
     """The modules that a first call of each program imports."""
-    driver, found = Driver(session, REHEARSAL), dict[Role, list[str]]()
+    driver, modules = Driver(session, REHEARSAL), dict[Role, list[str]]()
     try:
         driver.start()
         driver.attach()
@@ -62,11 +62,11 @@ def _traced(session: Session) -> dict[Role, list[str]]:
         driver.fill({Role.BASELINE: 1, Role.CANDIDATE: 1})
         for role in (Role.BASELINE, Role.CANDIDATE):
             driver.run_round(role, 1, TRACE)
-            found[role] = []
+            modules[role] = []
             with suppress(ValueError):
-                said = json.loads(driver.workers[role].control.read_text())
-                found[role] = [name for name in said if isinstance(name, str) and MODULE.fullmatch(name)]
-        return found
+                names = json.loads(driver.workers[role].control.read_text())
+                modules[role] = [name for name in names if isinstance(name, str) and MODULE.fullmatch(name)]
+        return modules
     finally:
         driver.close()
 

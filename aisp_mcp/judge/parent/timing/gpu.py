@@ -27,7 +27,7 @@ LOOK_AHEAD_S = 1.0  # for answers computed ahead, while processes start
 
 
 class GpuStrategy(Strategy):
-    """Rounds of a GPU. Inputs and outputs lie in device memory of the verifier."""
+    """Rounds of a GPU. Inputs and outputs are in device memory of the verifier."""
 
     pilot_rounds = 1  # rounds of their own find the cost of one
     caches = KERNELS
@@ -59,7 +59,7 @@ class GpuStrategy(Strategy):
         return None
 
     def measure_isolated_calls(self, driver: Driver) -> None:
-        """Nothing here: they are measured behind the stream gate, after the timed rounds."""
+        """Nothing to do: isolated calls are measured with the stream gate, after the timed rounds."""
 
     def finish(self, driver: Driver, singles: Sequence[RoundCost], dummies: Sequence[RoundCost]) -> Overhead:
         gpu_rounds.measure(driver)
@@ -77,18 +77,19 @@ class GpuStrategy(Strategy):
         number = session.options.preset.compared + MAX_COMPARED
         if last:
             number = min(number, last.result.checked + COMPARED)
-        request = {"sides": [one.number(Role.BASELINE) for one in batch], "number": number, "seconds": LOOK_AHEAD_S}
+        baselines = [driver.number(Role.BASELINE) for driver in batch]
+        request = {"sides": baselines, "number": number, "seconds": LOOK_AHEAD_S}
         session.verifier.post("look_ahead", seed=session.random.getrandbits(48), **request)
         yield
         with session.phase("look_ahead"):  # only the time beyond that of the starting processes
             answer = session.verifier.collect("look_ahead")
-        session.log.append("ahead", replicates=[one.result.index for one in batch], **answer)
+        session.log.append("ahead", replicates=[driver.result.index for driver in batch], **answer)
 
     def wait_loaded(self, session: Session, batch: Sequence[Driver]) -> None:
         """Wait until all workers have loaded their libraries, too."""
         end_s = time.monotonic() + START_DEADLINE_S
         super().wait_loaded(session, batch)
-        for worker in (worker for one in batch for worker in one.workers.values()):
+        for worker in (worker for driver in batch for worker in driver.workers.values()):
             worker.loaded(max(end_s - time.monotonic(), 0.0))
 
     def share_kernels(self, session: Session, batch: Sequence[Driver]) -> None:
@@ -99,12 +100,12 @@ class GpuStrategy(Strategy):
     def trace(self, driver: Driver) -> None:
         if driver.call_s[Role.CANDIDATE] > TRACED_CALL_S:
             return
-        count, found = min(TRACED_CALLS, driver.session.opened["layout"]["capacity"]), driver.result.device
+        count, device = min(TRACED_CALLS, driver.session.opened["layout"]["capacity"]), driver.result.device
         driver.fill({Role.CANDIDATE: count})
         self.run_round(driver, Role.CANDIDATE, count, TRACE)
         driver.verify(Role.CANDIDATE, driver.sample(count, 1))
         with suppress(ValueError):
-            said = json.loads(driver.workers[Role.CANDIDATE].control.read_text())
-            if isinstance(said, dict):
-                found.activity = {str(k)[:40]: v for k, v in said.items() if isinstance(v, int)}
-        driver.session.log.append("activity", replicate=driver.result.index, count=count, found=found.activity)
+            activity = json.loads(driver.workers[Role.CANDIDATE].control.read_text())
+            if isinstance(activity, dict):
+                device.activity = {str(k)[:40]: v for k, v in activity.items() if isinstance(v, int)}
+        driver.session.log.append("activity", replicate=driver.result.index, count=count, found=device.activity)

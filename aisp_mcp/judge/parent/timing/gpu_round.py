@@ -34,7 +34,7 @@ MAX_DISCARDED = 6  # rounds of a program, per replicate, on a device that did no
 @dataclass
 class DeviceMemory:
     """Device memory of a replicate's workers. mapped: the requests that the verifier has answered with success.
-    announced_calls: calls of the candidate's last round that said where its outputs lie.
+    announced_calls: calls of the candidate's last round that reported the addresses of its outputs.
     """
 
     driver: Driver
@@ -73,7 +73,7 @@ class GpuRound:
 
     @property
     def flags(self) -> int:
-        """Bits of the protocol in workers/main.py."""
+        """Bits of the protocol in worker/main.py."""
         kind = (GATE if self.gated else 0) | (ISOLATED if self.isolated else 0)
         return WARM | (0 if self.mode.copies else NO_COPY) | kind
 
@@ -107,15 +107,15 @@ class GpuRound:
 
     def sample(self) -> list[int]:
         """Random indices of the calls that will be compared."""
-        wanted = min(
+        count = min(
             ISOLATED_COMPARED if self.isolated else COMPARED, max(math.ceil(self.count / 2), MIN_COMPARED_PER_GPU_ROUND)
         )
-        return self.driver.sample(self.count, wanted) if self.compared else []
+        return self.driver.sample(self.count, count) if self.compared else []
 
     # --- the round
 
     def run_gated(self) -> RoundTiming | None:
-        """One round behind the gate; None if it is impossible or does not count. Inputs are drawn while its calls are
+        """One round with the gate; None if it is impossible or does not count. Inputs are drawn while its calls are
         laid out. Raises WorkerGone, ComparisonAborted.
         """
         refused, session = False, self.driver.session
@@ -141,7 +141,7 @@ class GpuRound:
     def run_ungated(self, flags: int = 0) -> RoundTiming | None:
         """One round without the gate; None if it is impossible or does not count. flags: as in run().
 
-        The outputs have to lie where those of the last round lay: they must be taken at once when the answer comes.
+        The outputs must be at the addresses of the last round's, because they are copied as soon as the answer comes.
         Raises WorkerGone.
         """
         if self.request:
@@ -174,9 +174,9 @@ class GpuRound:
         worker, deadline_s, bits = self.worker, self.deadline_s, self.flags | flags
 
         def ready() -> bool:
-            if found := write_inputs is None or write_inputs():
+            if written := write_inputs is None or write_inputs():
                 self.watch()
-            return found
+            return written
 
         worker.control.begin_handoff()
         if self.compared:
@@ -196,7 +196,7 @@ class GpuRound:
                         self.await_end()
 
     def announce(self) -> None:
-        """Run a round that does not count: it says where the outputs of so many calls lie. Raises WorkerGone."""
+        """Run a round that does not count; it reports the addresses of the outputs. Raises WorkerGone."""
         self.worker.run_round(self.count, self.deadline_s, WARM | NO_COPY)
         if self.compared:
             self.memory.announced_calls = self.count
@@ -212,8 +212,8 @@ class GpuRound:
         request: MapRequest = {"allocations": allocations, "addresses": addresses, "apart": self.isolated}
         if self.memory.mapped.get(self.role) == request:
             return True
-        found = self.driver.session.map_memory(self.driver.number(self.role), request)
-        if found["own"] and (found["whole"] or not self.compared):
+        mapped = self.driver.session.map_memory(self.driver.number(self.role), request)
+        if mapped["own"] and (mapped["whole"] or not self.compared):
             self.memory.mapped[self.role] = request
             return True
         self.memory.mapped.pop(self.role, None)
@@ -221,7 +221,7 @@ class GpuRound:
         return False
 
     def write_inputs(self) -> bool:
-        """Write the inputs, unless they come one call at a time. False if the device did not stand still behind that:
+        """Write the inputs, unless they come one call at a time. False if the device was not idle after that:
         a call that waits for inputs has begun by then.
         """
         driver, session = self.driver, self.driver.session
@@ -238,11 +238,11 @@ class GpuRound:
         return self.mode.discarded > MAX_DISCARDED
 
     def refused(self) -> bool:
-        """True if the program raised because inputs lie elsewhere than those it was prepared for: no wrong output."""
-        found = not self.mode.copies and bool(self.worker.control.stats[REFUSED])
-        if found:
+        """True if the program raised because inputs have other addresses than in prepare, which is legitimate."""
+        was_refused = not self.mode.copies and bool(self.worker.control.stats[REFUSED])
+        if was_refused:
             self.mode.use_copies("it works on no other inputs than those it was prepared for")
-        return found
+        return was_refused
 
     # --- the verifier's part
 
@@ -263,9 +263,9 @@ class GpuRound:
         self.watched = False
         if self.isolated:  # it says no more
             self.worker.control.end_handoff()
-        found = self._collected()
-        self.probe_s = float(found.get("probe_s", 0.0))
-        return float(found["at_s"])
+        answer = self._collected()
+        self.probe_s = float(answer.get("probe_s", 0.0))
+        return float(answer["at_s"])
 
     def all_handed_over(self) -> bool:
         """True if all isolated calls got their inputs and were done."""
@@ -276,14 +276,14 @@ class GpuRound:
     def _collected(self) -> WatchAnswer:
         """The verifier's answer. Raises WorkerGone where the worker's device keeps it from one."""
         try:
-            found = cast(WatchAnswer, self.driver.session.verifier.collect(self._verb))
+            answer = cast(WatchAnswer, self.driver.session.verifier.collect(self._verb))
         except BenchmarkError as error:
             if error.code != HELD:
                 raise
             self.worker.close()
             raise WorkerGone("hang", f"{self.worker.name} keeps the device from the verifier") from error
-        self.seconds = found.get("seconds", [])
-        return found
+        self.seconds = answer.get("seconds", [])
+        return answer
 
     @property
     def _verb(self) -> str:
@@ -311,11 +311,11 @@ class GpuRound:
 
 
 def _needed(allocations: list[DeviceAllocation], addresses: list[int]) -> list[DeviceAllocation]:
-    """The first allocation, which holds the inputs, and those in which an address lies: to open one takes 1 ms."""
+    """The first allocation, which holds the inputs, and those in which an address is: to open one takes 1 ms."""
     places = sorted(addresses)
-    found = allocations[:1]
+    needed = allocations[:1]
     for begin, size, handle in allocations[1:]:
         first = bisect_left(places, begin)
         if first < len(places) and places[first] < begin + size:
-            found.append((begin, size, handle))
-    return found
+            needed.append((begin, size, handle))
+    return needed

@@ -6,13 +6,14 @@ it. The worker lays all calls of a round into its stream, where they wait at a g
 holds. Only then the verifier writes their inputs, which no worker has seen, all at once, and empties the L2. The parent
 reads its clock and opens the gate. Behind the last call the device itself says that it has ended; the verifier waits
 for that or for the answer, reads the clock when its own smallest kernel has had its turn, and on the same turn takes
-the outputs from where they lie (ipc/cuda_ipc.py) to compare them. Only the work and the pauses between calls remain.
+the outputs from where they lie (protocol/cuda_ipc.py) to compare them. Only the work and the pauses between calls
+remain.
 
 A candidate that synchronizes before all launches are enqueued, or has more kernels than its queue holds, is timed
-ungated, so host time counts as well. So are all roles where the worker's clock disagrees, because it counts some of
-the host's time: its ratio must then lie between these two. A program whose outputs or inputs cannot lie in memory of
-its own (one buffer used again and again, a graph captured on its inputs) gets rounds with copies, and pays for them.
-Rounds on a device that does not stand still before them do not count. Isolated calls (verification/handoff_gpu.py) show
+ungated, so host time counts as well. So are all roles where the worker's clock disagrees, because it counts some of the
+host's time: its ratio must then lie between these two. A program whose outputs or inputs cannot lie in memory of its
+own (one buffer used again and again, a graph captured on its inputs) gets rounds with copies, and pays for them. Rounds
+on a device that does not stand still before them do not count. Isolated calls (verifier/handoff/handoff_gpu.py) show
 the cost of a call that shares nothing with others, and so the gain of work on several at once.
 """
 

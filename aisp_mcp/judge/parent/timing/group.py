@@ -41,7 +41,9 @@ class GroupStrategy(CpuStrategy):
         return 0
 
     def finish(self, driver: Driver, singles: Sequence[RoundCost], dummies: Sequence[RoundCost]) -> Overhead:
-        full = [one.timing.cost for one in driver.result.rounds if one.role is not Role.CANDIDATE]
+        full = [
+            timed_round.timing.cost for timed_round in driver.result.rounds if timed_round.role is not Role.CANDIDATE
+        ]
         overhead = fit_overhead([*singles, *dummies, *full])
         copies_s = min(overhead.per_call_s, _copy_s(driver.session))  # dummy rounds of several processes scatter
         return Overhead(overhead.fixed_s, copies_s)

@@ -41,25 +41,25 @@ class Delivery:
         self.stamps_s: list[list[float]] = [[] for _ in requests]
         self.arrived_s: list[float] = []
         self.pauses_s: list[float] = []
-        self._numbers = {one["id"]: number for number, one in enumerate(requests)}
+        self._numbers = {request["id"]: number for number, request in enumerate(requests)}
         ring.reset()
         self._begin = self._last = clock()
 
     def look(self) -> None:
         """Stamp the tokens that were emitted, then hand out the requests that are due. Raises WrongEmissionError."""
         try:
-            found = self._ring.read()
+            emitted = self._ring.read()
         except RingOverflowError as error:
             raise WrongEmissionError(str(error)) from error
         now = clock()
         self.pauses_s.append(now - self._last)
         self._last = now
-        for identity, token in found:
+        for identity, token in emitted:
             self._take(identity, token, now - self._begin)
         while len(self.arrived_s) < len(self._requests) and self._due(now - self._begin):
-            one = self._requests[len(self.arrived_s)]
+            request = self._requests[len(self.arrived_s)]
             self.arrived_s.append(clock() - self._begin)
-            self._ring.hand_out(Request(one["id"], tuple(one["prompt"]), one["tokens"]))
+            self._ring.hand_out(Request(request["id"], tuple(request["prompt"]), request["tokens"]))
             if len(self.arrived_s) == len(self._requests):
                 self._ring.close()
 
@@ -80,9 +80,9 @@ class Delivery:
 
     def missing(self) -> str | None:
         """Message about the first request that was not served to its end."""
-        for number, (one, tokens) in enumerate(zip(self._requests, self.tokens, strict=True)):
-            if len(tokens) < one["tokens"]:
-                return f"{len(tokens)} of {one['tokens']} tokens were emitted for request {number}"
+        for number, (request, tokens) in enumerate(zip(self._requests, self.tokens, strict=True)):
+            if len(tokens) < request["tokens"]:
+                return f"{len(tokens)} of {request['tokens']} tokens were emitted for request {number}"
         return None
 
     def served(self, role: Role) -> ServedTrace:
@@ -101,13 +101,13 @@ class ServingRun(ReplicateRun):
         self._alone_s: dict[str, float] = {}
 
     def run(self) -> Replicate:
-        """Warm up, measure requests by themselves, serve palindromes of traces, verify all tokens."""
+        """Warm up, measure single requests, serve palindromes of traces, verify all tokens."""
         driver, preset = self.driver, replace(self.session.options.preset, palindromes=PALINDROMES)
         driver.wait_ready()
         self._warm_up()
         self._measure_alone()
         driver.result = result = ServedReplicate(
-            **{one.name: getattr(driver.result, one.name) for one in fields(Replicate)}
+            **{field.name: getattr(driver.result, field.name) for field in fields(Replicate)}
         )
         result.alone_s = self._alone_s
         for role, worker in driver.workers.items():
@@ -127,16 +127,16 @@ class ServingRun(ReplicateRun):
 
     def _measure_alone(self) -> None:
         """Have requests served one by one; those of both baselines give the unit of time."""
-        found, requests = list[ServedRequest](), self._draw()[:ALONE]
+        served_requests, requests = list[ServedRequest](), self._draw()[:ALONE]
         for role in Role:
             served, delivery, _ = self._serve(role, requests, None)
             if role in BASELINES:
-                found += served.requests
+                served_requests += served.requests
             else:
                 self._verify(role, requests, delivery, timed=False)
-        further = [one.tpot for one in found if one.tpot is not None]
+        further = [request.tpot for request in served_requests if request.tpot is not None]
         self._alone_s = {
-            "ttft": statistics.median(one.ttft for one in found),
+            "ttft": statistics.median(request.ttft for request in served_requests),
             "tpot": statistics.median(further) if further else 0.0,
         }
 
@@ -144,7 +144,7 @@ class ServingRun(ReplicateRun):
         """Have these roles serve one new trace."""
         requests = self._draw()
         unit_s = self._request_s(requests) if self._terms["time_unit"] == "alone" else 1.0
-        at_s, result = [one["at"] * unit_s for one in requests], self.driver.result
+        at_s, result = [request["at"] * unit_s for request in requests], self.driver.result
         assert isinstance(result, ServedReplicate)
         served = list[tuple[Role, Delivery]]()
         for role in roles:
@@ -159,8 +159,8 @@ class ServingRun(ReplicateRun):
                 self._verify(role, requests, delivery, timed=True)
 
     def _request_s(self, requests: Sequence[PlannedRequest]) -> float:
-        """Seconds of a request of mean length, served by the baseline by itself."""
-        further = statistics.fmean(one["tokens"] for one in requests) - 1
+        """Seconds that the baseline takes for a single request of mean length."""
+        further = statistics.fmean(request["tokens"] for request in requests) - 1
         return self._alone_s["ttft"] + further * self._alone_s["tpot"]
 
     def _draw(self) -> list[PlannedRequest]:
@@ -187,16 +187,16 @@ class ServingRun(ReplicateRun):
         if missing := delivery.missing():
             self._abort(role, "incorrect_missing", missing)
         trace = delivery.served(role)
-        durations_ns = [round(1e9 * one.e2e) for one in trace.requests]
+        durations_ns = [round(1e9 * request.e2e) for request in trace.requests]
         return trace, delivery, replace(timing, durations_ns=durations_ns)
 
     def _abort(self, role: Role, code: str, words: str) -> None:
         self.driver.abort(role, CheckAnswer(failure=words, code=code, checked=0, ratio=None))
 
     def _verify(self, role: Role, requests: list[PlannedRequest], delivery: Delivery, timed: bool) -> None:
-        """Compare all tokens of a trace, and note what the comparison covers. Raises ComparisonAborted."""
-        side, result = self.driver.number(role), self.driver.result
-        answer = self.session.ask("check_trace", side=side, requests=requests, answers=delivery.tokens)
+        """Compare all tokens of a trace, and record how many were compared. Raises ComparisonAborted."""
+        worker_id, result = self.driver.number(role), self.driver.result
+        answer = self.session.ask("check_trace", side=worker_id, requests=requests, answers=delivery.tokens)
         worker = self.driver.workers[role]
         self.driver.guarded(role, worker.refuse_work_outside)
         if role is Role.CANDIDATE:
@@ -211,8 +211,8 @@ class ServingRun(ReplicateRun):
             replicate=self.driver.result.index,
             side=trace.role,
             elapsed_s=timing.elapsed_s,
-            arrived_s=[one.arrived_s for one in trace.requests],
-            stamps_s=[one.stamps_s for one in trace.requests],
+            arrived_s=[request.arrived_s for request in trace.requests],
+            stamps_s=[request.stamps_s for request in trace.requests],
             look_s=trace.look_s,
             account=vars(timing.account),
         )

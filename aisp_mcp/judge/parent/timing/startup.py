@@ -1,4 +1,4 @@
-"""Start and end of replicates: two start side by side where cores are idle, nothing starts beside a measurement."""
+"""Start and end of replicates: two start in parallel if cores are idle, and nothing starts during a measurement."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ def started_replicates(session: Session, strategy: Strategy, ready: bool = True)
     try:
         yield _in_turn(session, strategy, started) if ready else _unstarted(session, started)
     finally:
-        for one in started:
-            one.close()
+        for driver in started:
+            driver.close()
 
 
 def _unstarted(session: Session, started: list[Driver]) -> Iterator[Driver]:
     """The replicates in turn, each without a process; one has ended before the next begins."""
     for number in range(session.options.preset.replicates):
-        one = Driver(session, number)
-        one.rehearsal = started[-1].rehearsal if started else None
-        started.append(one)
-        yield one
+        driver = Driver(session, number)
+        driver.rehearsal = started[-1].rehearsal if started else None
+        started.append(driver)
+        yield driver
         with session.phase("end"):
-            one.close()
+            driver.close()
 
 
 def _in_turn(session: Session, strategy: Strategy, started: list[Driver]) -> Iterator[Driver]:
@@ -45,23 +45,23 @@ def _in_turn(session: Session, strategy: Strategy, started: list[Driver]) -> Ite
         batch = [Driver(session, number) for number in range(begin, min(begin + at_once, total))]
         started += batch
         with session.phase("start"):
-            for one in batch:
-                one.start()
+            for driver in batch:
+                driver.start()
             _end(last, strategy, traced=begin == at_once)
-            for one in batch:
-                one.attach()
+            for driver in batch:
+                driver.attach()
         with strategy.look_ahead(session, batch, last), session.phase("start"):
             strategy.wait_loaded(session, batch)
         with session.phase("start"):
             strategy.share_kernels(session, batch)
-            for one in batch:
-                one.prepare()
-            for one in batch:
-                one.wait_ready()
-        for one in batch:
-            yield one
-            if one is not batch[-1]:
-                _end(one, strategy, traced=False)
+            for driver in batch:
+                driver.prepare()
+            for driver in batch:
+                driver.wait_ready()
+        for driver in batch:
+            yield driver
+            if driver is not batch[-1]:
+                _end(driver, strategy, traced=False)
         last = batch[-1]
     _end(last, strategy, traced=total <= at_once)
 

@@ -36,7 +36,7 @@ class Strategy(ABC):
 
     @abstractmethod
     def dummy_round(self, driver: Driver, role: Role, count: int) -> RoundCost | None:
-        """Cost of a baseline's round whose calls are a dummy; None where it is not needed."""
+        """Cost of a baseline's round whose calls are a dummy; None if it is not needed."""
 
     @abstractmethod
     def measure_isolated_calls(self, driver: Driver) -> None:
@@ -44,7 +44,7 @@ class Strategy(ABC):
 
     @abstractmethod
     def finish(self, driver: Driver, singles: Sequence[RoundCost], dummies: Sequence[RoundCost]) -> Overhead:
-        """Measure what the timed rounds do not show, and return their overhead."""
+        """Run the remaining measurements, and return the overhead of the timed rounds."""
 
     def note_imports(self, session: Session) -> None:
         """Find the modules that a first call imports, before replicates start."""
@@ -59,13 +59,13 @@ class Strategy(ABC):
         """Wait until no process compiles kernels for the workers any more."""
         if session.kernels:
             session.kernels.begin()
-            session.kernels.wait([worker for one in batch for worker in one.workers.values()], START_DEADLINE_S)
+            session.kernels.wait([worker for driver in batch for worker in driver.workers.values()], START_DEADLINE_S)
 
     def share_kernels(self, session: Session, batch: Sequence[Driver]) -> None:
         """Give the workers the kernels that are already compiled, before their programs run."""
         if session.kernels:
-            files = [session.kernels.hand_on(one.workers) for one in batch]
-            session.log.append("kernels", replicates=[one.result.index for one in batch], files=files)
+            files = [session.kernels.hand_on(driver.workers) for driver in batch]
+            session.log.append("kernels", replicates=[driver.result.index for driver in batch], files=files)
 
     def trace(self, driver: Driver) -> None:
         """Run one round of the candidate under a profiler when everything is measured; evidence only."""

@@ -30,21 +30,21 @@ class Draws:
     earlier: dict[int, tuple[Any, Any, Any]] = field(default_factory=dict)
     independence: dict[int, Independence] = field(default_factory=dict)
 
-    def failure(self, place: int, out: Any, own: Any, mean: Any) -> str | None:
+    def failure(self, index: int, out: Any, own: Any, mean: Any) -> str | None:
         """Describe what is wrong with a draw, or return None. out: the candidate's; own: the baseline's; mean: the
-        expectation. All have one shape. place: number of the output.
+        expectation. All have one shape. index: number of the output.
         """
         import torch
 
         if not bool(torch.isfinite(out).all()):
             return "a random output is not finite"
         step = -(-out.numel() // MOST)
-        found, usual, center = (tensor.flatten()[::step].double() for tensor in (out, own, mean))
-        noise, usual_noise = found - center, usual - center
+        drawn, usual, center = (tensor.flatten()[::step].double() for tensor in (out, own, mean))
+        noise, usual_noise = drawn - center, usual - center
         now = (noise, usual_noise, center)
-        before, self.earlier[place] = self.earlier.get(place), now
+        before, self.earlier[index] = self.earlier.get(index), now
         once = _other_shape(noise, usual_noise) or _other_slope(*now) or _repeated(now, before)
-        return once or self.independence.setdefault(place, Independence()).failure(out, own, mean)
+        return once or self.independence.setdefault(index, Independence()).failure(out, own, mean)
 
 
 def _other_shape(noise: Any, usual: Any) -> str | None:
@@ -52,8 +52,8 @@ def _other_shape(noise: Any, usual: Any) -> str | None:
     import torch
 
     grain = max(float(noise.abs().max()), float(usual.abs().max())) * GRAIN or 1.0
-    steps = ((one / grain + (OFFSET + 1 / GRAIN)).floor_().long() for one in (noise, usual))
-    counts = (torch.bincount(one, minlength=int(2 / GRAIN) + 2).cumsum(0) for one in steps)
+    steps = ((residual / grain + (OFFSET + 1 / GRAIN)).floor_().long() for residual in (noise, usual))
+    counts = (torch.bincount(step, minlength=int(2 / GRAIN) + 2).cumsum(0) for step in steps)
     shares = [count.double() / count[-1] for count in counts]
     distance = float((shares[0] - shares[1]).abs().max())
     limit = math.sqrt(-math.log(0.5e-7) / noise.numel())  # asymptotic, two samples of one size
@@ -67,7 +67,7 @@ def _other_slope(noise: Any, usual: Any, center: Any) -> str | None:
     energy = float(center.square().sum())
     if energy == 0.0:
         return None
-    slopes = [float((one * center).sum()) / energy for one in (noise, usual)]
+    slopes = [float((residual * center).sum()) / energy for residual in (noise, usual)]
     spread = math.sqrt(float(((noise.square() + usual.square()) * center.square()).sum())) / energy
     if abs(slopes[0] - slopes[1]) <= SIGMAS * spread:
         return None

@@ -23,26 +23,26 @@ def rounded(values: Any, name: str) -> Any:
     if name in FLOAT8:
         kind = getattr(torch, FLOAT8[name])
         scale = _peaks(wide) / torch.finfo(kind).max
-        found = (wide / scale).float().to(kind).double() * scale
+        result = (wide / scale).float().to(kind).double() * scale
     elif name in INTEGER:
         most, group = INTEGER[name]
-        found = _grouped(wide, group, lambda one: _integer(one, most))
+        result = _grouped(wide, group, lambda values: _integer(values, most))
     else:
-        found = _grouped(wide, FP4_GROUP, _fp4)
-    return found.to(values.dtype)
+        result = _grouped(wide, FP4_GROUP, _fp4)
+    return result.to(values.dtype)
 
 
 def rounded_operands(params: dict[str, Any], inputs: dict[str, Any], tolerance: Tolerance) -> dict[str, Any]:
     """The operands that the contract lets a candidate round, rounded; by name, without the others."""
     every = inputs | params
     of_format = every if tolerance.format.startswith("fp") else params
-    matrices = [name for name, one in of_format.items() if one.is_floating_point() and one.ndim > 1]
+    matrices = [name for name, tensor in of_format.items() if tensor.is_floating_point() and tensor.ndim > 1]
     names = tolerance.quantised or matrices
     return {name: rounded(every[name], tolerance.format) for name in names}
 
 
 def compare(out: Any, ref: Any, exact: Any, tolerance: Tolerance) -> tuple[float, str | None, dict[str, float]]:
-    """(error in units of the format's, what is wrong or None, signal-to-noise ratios in dB).
+    """(error in units of the format's, failure or None, signal-to-noise ratios in dB).
 
     out: what the candidate stored. ref: the float64 reference. exact: the same with its operands rounded.
     """

@@ -66,11 +66,11 @@ class Independence:
         if self._calls <= WHOLE_FIRST or random.random() < WHOLE_SHARE:
             sizes.append(WHOLE)
         for kind, signs in enumerate(_signs(noises, center)):
-            found = self._correlated(signs, self._pasts[kind], sizes)
-            if not found and kind < len(self._ranks):  # large elements may be as rare as the inputs have them
-                found = self._ranks[kind].failure(signs, row) or self._copied(signs, self._pasts[kind], places)
-            if found:
-                return found
+            problem = self._correlated(signs, self._pasts[kind], sizes)
+            if not problem and kind < len(self._ranks):  # large elements may be as rare as the inputs have them
+                problem = self._ranks[kind].failure(signs, row) or self._copied(signs, self._pasts[kind], places)
+            if problem:
+                return problem
         return None
 
     def _correlated(self, signs: list[Any], pasts: _Pasts, sizes: list[int]) -> str | None:
@@ -78,17 +78,17 @@ class Independence:
         for size in sorted({min(size, total) for size in sizes}):
             begin = int(self._start * (total - size + 1))
             blocks = [sign[begin : begin + size].float() for sign in signs]
-            if found := _resembles(blocks, pasts.blocks_of(size)):
-                return found
+            if problem := _resembles(blocks, pasts.blocks_of(size)):
+                return problem
         return None
 
     def _copied(self, signs: list[Any], pasts: _Pasts, places: list[tuple[int, int]]) -> str | None:
         import torch
 
         copies, total = [], 1
-        for one, hashes in zip(signs, pasts.hashes, strict=True):
-            parts = [self._hashes(one[begin:end]) for begin, end in places]
-            now = torch.cat(parts) if parts else one.new_empty(0, dtype=torch.int64)
+        for sign, hashes in zip(signs, pasts.hashes, strict=True):
+            parts = [self._hashes(sign[begin:end]) for begin, end in places]
+            now = torch.cat(parts) if parts else sign.new_empty(0, dtype=torch.int64)
             again = len(now) - len(now.unique())
             known = torch.isin(now, torch.cat(list(hashes))) if hashes else now.new_zeros(0)
             copies.append(again + int(known.sum()))
@@ -124,7 +124,7 @@ def _signs(noises: list[Any], center: Any) -> Iterator[list[Any]]:
 
 
 def _resembles(blocks: list[Any], past: deque[list[Any]]) -> str | None:
-    """Describe what the candidate's block, and not the baseline's, has in common with itself or with earlier ones."""
+    """Describe similarities of the candidate's block, but not the baseline's, with itself or with earlier ones."""
     blocks = [block - block.mean() for block in blocks]
     energies = [float(block.square().sum()) for block in blocks]
     units = [block / (math.sqrt(energy) or 1.0) for block, energy in zip(blocks, energies, strict=True)]
@@ -138,14 +138,16 @@ def _resembles(blocks: list[Any], past: deque[list[Any]]) -> str | None:
     allowed = max(SIGMAS * math.sqrt(2 * count / len(units[0])) + count * rare, LEAST)
     ours, usual = _spectra(units[0], others[0]), None
     for backwards in (False, True):
-        found = _likeness(ours, backwards)
-        if float(found.abs().max()) <= allowed:  # the usual case, and the baseline's need not be computed
+        likeness = _likeness(ours, backwards)
+        if float(likeness.abs().max()) <= allowed:  # the usual case, and the baseline's need not be computed
             continue
         usual = usual or _spectra(units[1], others[1])
-        excess = found.abs() - _likeness(usual, backwards).abs()
+        excess = likeness.abs() - _likeness(usual, backwards).abs()
         lag = int(excess.argmax())
         if float(excess[lag]) > allowed:
-            return _described(lag, len(units[0]), backwards, count, f"{float(found[lag]):.3g}, allowed {allowed:.3g}")
+            return _described(
+                lag, len(units[0]), backwards, count, f"{float(likeness[lag]):.3g}, allowed {allowed:.3g}"
+            )
     return None
 
 
@@ -157,7 +159,7 @@ def _described(lag: int, size: int, backwards: bool, count: int, numbers: str) -
 
 
 def _spectra(block: Any, other: Any) -> tuple[Any, Any]:
-    """Spectra of two blocks with as many zeros behind them."""
+    """Spectra of two blocks, each padded with as many zeros."""
     import torch
 
     size = 2 * len(block)
@@ -169,10 +171,10 @@ def _likeness(spectra: tuple[Any, Any], backwards: bool) -> Any:
     import torch
 
     block, other = spectra
-    found = torch.fft.irfft(block * (other if backwards else other.conj()))
+    correlation = torch.fft.irfft(block * (other if backwards else other.conj()))
     if not backwards:
-        found[0] -= 1.0
-    return found
+        correlation[0] -= 1.0
+    return correlation
 
 
 @lru_cache(maxsize=8)

@@ -54,25 +54,25 @@ class Ranks:
             self._over_calls = [Span(), Span()]
         number = min(rows, ROWS_OVER_CALLS)
         begin = int(self._place * (rows - number + 1))
-        found = _more("earlier ones", signs, self._over_calls, (begin, number, stride, width))
+        problem = _more("earlier ones", signs, self._over_calls, (begin, number, stride, width))
         number = min(rows, ROWS_OF_CALL, width - SPARE)
         begin = random.randrange(rows - number + 1)
-        return found or _more("others", signs, [Span(), Span()], (begin, number, stride, width))
+        return problem or _more("others", signs, [Span(), Span()], (begin, number, stride, width))
 
 
-def _more(words: str, signs: list[Any], spans: list[Span], place: tuple[int, int, int, int]) -> str | None:
+def _more(words: str, signs: list[Any], spans: list[Span], where: tuple[int, int, int, int]) -> str | None:
     dependent = [
-        sum(not span.add(vector) for vector in _vectors(sign, *place)) for span, sign in zip(spans, signs, strict=True)
+        sum(not span.add(vector) for vector in _vectors(sign, *where)) for span, sign in zip(spans, signs, strict=True)
     ]
     if dependent[0] <= 2 * dependent[1]:
         return None
     return (
-        f"{dependent[0]} of {place[1]} blocks of its mask are exclusive-ors of {words}, the baseline's {dependent[1]}"
+        f"{dependent[0]} of {where[1]} blocks of its mask are exclusive-ors of {words}, the baseline's {dependent[1]}"
     )
 
 
 def _vectors(signs: Any, begin: int, number: int, stride: int, width: int) -> list[int]:
-    """The first `width` bits of so many rows from `begin` on."""
+    """The first `width` bits of `number` rows from `begin` on."""
     import torch
 
     rows = signs[begin * stride : (begin + number) * stride].reshape(number, stride)[:, :width]

@@ -6,7 +6,7 @@ from typing import Any
 
 
 class WrongPositionError(Exception):
-    """A position lies outside of what it points into, or stands twice where each may stand once."""
+    """A position is outside of what it points into, or occurs twice where each may occur once."""
 
 
 def values_at(positions: Any, source: Any, dim: int | None) -> Any:
@@ -22,7 +22,7 @@ def values_at(positions: Any, source: Any, dim: int | None) -> Any:
     if not positions.numel():
         return source.new_empty(0)
     if bool((positions < 0).any()) or bool((positions >= source.shape[dim]).any()):
-        raise WrongPositionError("a position lies outside of the input")
+        raise WrongPositionError("a position is outside of the input")
     ordered = positions.sort(dim).values
     if bool((ordered.diff(dim=dim) == 0).any()):
         raise WrongPositionError("a position stands twice")

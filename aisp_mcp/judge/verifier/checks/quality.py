@@ -1,6 +1,6 @@
 """Quality of approximate training: the change of all weights, reported losses, and the loss on held-out data.
 
-Held-out batches are drawn after the call they judge, from a seed that nobody has had, so a candidate cannot fit them.
+Held-out batches are drawn after the call they judge, from a secret seed, so a candidate cannot fit them.
 The deviation that is allowed is the baseline's own: several trainings from one state, each on other batches.
 """
 
@@ -38,7 +38,7 @@ class QualityCheck:
     def check(
         self, bank: InputBank, seed: int, mode: str, out: Tensors, base: Tensors, truth: Tensors
     ) -> tuple[float, str | None, dict[str, float]]:
-        """(worst error in units of what is allowed, what is wrong or None, the errors found).
+        """(worst error in units of its limit, failure or None, all errors).
 
         seed, mode: of the call's inputs. truth: of the float64 reference. Held-out data are for plain inputs alone. On
         others a figure may be as large as narrow operands make it in float64, with some slack: where many gradients
@@ -48,20 +48,20 @@ class QualityCheck:
         limits = {"loss_error": self.quality.loss, "update_error": self.quality.update}
         if mode == "plain":
             limits["held_out_spreads"] = self.quality.spreads
-            found = _errors(out, truth, inputs) | {"held_out_spreads": self.held_out(bank, seed, out, base)}
+            errors = _errors(out, truth, inputs) | {"held_out_spreads": self.held_out(bank, seed, out, base)}
         elif not _are_finite(base, truth):
             return 0.0, None, {}
         else:
             limits["fit_error"] = self.quality.update
-            found = self._errors_and_fit(out, truth, inputs)
-            if any(not found[name] <= limits[name] for name in limits):
+            errors = self._errors_and_fit(out, truth, inputs)
+            if any(not errors[name] <= limits[name] for name in limits):
                 usual = self._errors_and_fit(self._moved(inputs, seed), truth, inputs)
-                limits = {name: max(one, MOVED_SLACK * usual[name]) for name, one in limits.items()}
-        ratios = {name: value / limits[name] if math.isfinite(value) else math.inf for name, value in found.items()}
-        name = max(ratios, key=lambda one: ratios[one])
+                limits = {name: max(limit, MOVED_SLACK * usual[name]) for name, limit in limits.items()}
+        ratios = {name: value / limits[name] if math.isfinite(value) else math.inf for name, value in errors.items()}
+        name = max(ratios, key=lambda figure: ratios[figure])
         if ratios[name] <= 1.0:
-            return ratios[name], None, found
-        return ratios[name], f"{WORDS[name].format(found[name])}; {limits[name]:g} is allowed", found
+            return ratios[name], None, errors
+        return ratios[name], f"{WORDS[name].format(errors[name])}; {limits[name]:g} is allowed", errors
 
     def _errors_and_fit(self, out: Tensors, truth: Tensors, inputs: Tensors) -> dict[str, float]:
         return _errors(out, truth, inputs) | {"fit_error": self.fit_error(out, truth, inputs)}
@@ -71,16 +71,16 @@ class QualityCheck:
 
         Where inputs are equal, weights may differ widely between two honest trainings; what they compute may not.
         """
-        batches = {name: one for name, one in inputs.items() if not is_state(name, _names(inputs))}
-        found, true, before = (self._loss(one, batches) for one in (out, truth, inputs))
-        return abs(found - true) / max(abs(before - true), MIN_DEVIATION * abs(true), 1e-300)
+        batches = {name: tensor for name, tensor in inputs.items() if not is_state(name, _names(inputs))}
+        reached, true, before = (self._loss(weights, batches) for weights in (out, truth, inputs))
+        return abs(reached - true) / max(abs(before - true), MIN_DEVIATION * abs(true), 1e-300)
 
     def _moved(self, inputs: Tensors, seed: int) -> Tensors:
         """Training in float64 of weights and batches rounded at random, as narrow operands are; the change of the
         weights is put on top of the call's own.
         """
         start, wide = _weights(inputs), widen(inputs)
-        operands = [one for name, one in wide.items() if name in start or not is_state(name, _names(inputs))]
+        operands = [tensor for name, tensor in wide.items() if name in start or not is_state(name, _names(inputs))]
         disturb(operands, seed, -NARROW_EPS / 2, NARROW_EPS / 2)
         moved = {name: wide[name].clone() for name in start}
         out = dict(evaluate(lambda: self.spec.reference(**wide)))
@@ -93,11 +93,11 @@ class QualityCheck:
         held = self._batches(bank, seed, self.quality.batches)
         if bank.spread is None:
             others = [self._trained_on_others(bank, seed) for _ in range(self.quality.seeds)]
-            bank.spread = max(stdev(self._loss(one, held) for one in others), 1e-12)
+            bank.spread = max(stdev(self._loss(other, held) for other in others), 1e-12)
         return (self._loss(out, held) - self._loss(base, held)) / bank.spread
 
     def _batches(self, bank: InputBank, seed: int, count: int) -> Tensors:
-        """New batches of the task that the call's batches share, which is what its inputs are drawn from first."""
+        """New batches of the same task as the call's batches; the task is the first thing drawn."""
         task = self.spec.task(CallRng(bank.device, seed, "plain"))
         return self.spec.batches(CallRng(bank.device, int.from_bytes(os.urandom(6)), "plain"), task, count)
 
@@ -113,9 +113,9 @@ class QualityCheck:
         if the contract accepts either.
         """
         inputs = bank.inputs(seed, "plain")
-        base, truth = (dict(one) for one in bank.reference.both(bank.inputs(seed, "plain")))
+        base, truth = (dict(training) for training in bank.reference.both(bank.inputs(seed, "plain")))
         batches = self._batches(bank, seed, 1).keys()
-        short = {name: one[:-1] if name in batches else one for name, one in inputs.items()}
+        short = {name: tensor[:-1] if name in batches else tensor for name, tensor in inputs.items()}
         out = dict(self.spec.run(**short, **bank.reference.params)) | {"loss": base["loss"]}
         if self.check(bank, seed, "plain", out, base, truth)[1] is None:
             words = f"training without the last of {self.spec.steps} steps"
@@ -142,13 +142,13 @@ def update_error(out: Tensors, truth: Tensors, start: Tensors) -> float:
 
 def loss_error(out: Tensors, truth: Tensors) -> float:
     """The largest error of a reported loss, in units of the standard deviation of the true ones over the steps."""
-    losses = [float(one) for one in truth["loss"]]
+    losses = [float(loss) for loss in truth["loss"]]
     scale = max(pstdev(losses), MIN_DEVIATION * fmean(map(abs, losses)), 1e-300)
     return float((out["loss"].double() - truth["loss"]).abs().max()) / scale
 
 
 def _weights(tensors: Tensors) -> Tensors:
-    return {name: one for name, one in tensors.items() if name.startswith(WEIGHT)}
+    return {name: tensor for name, tensor in tensors.items() if name.startswith(WEIGHT)}
 
 
 def _names(tensors: Tensors) -> set[str]:
@@ -158,7 +158,7 @@ def _names(tensors: Tensors) -> set[str]:
 
 def _are_finite(*trainings: Tensors) -> bool:
     """Return True if none of these trainings has diverged beyond its type."""
-    return all(math.isfinite(float(one.sum())) for training in trainings for one in training.values())
+    return all(math.isfinite(float(tensor.sum())) for training in trainings for tensor in training.values())
 
 
 def contract(spec: Any) -> QualityCheck | None:

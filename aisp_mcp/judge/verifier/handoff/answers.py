@@ -11,7 +11,7 @@ from aisp_mcp.judge.protocol.shared_memory import ENDED, ControlBlock
 
 
 def await_answer(control: ControlBlock, pipe: str = "", ended: int = 0, deadline_s: float = 0.0) -> None:
-    """Return when the worker's device has ended more rounds than that, something lies in that pipe, or nobody is left
+    """Return when the worker's device has ended more rounds than that, something is in that pipe, or nobody is left
     to write it. No sleep: to be woken up takes so long that a worker which answers early could work meanwhile.
     """
     if not pipe:

@@ -21,12 +21,12 @@ CHUNK = 1 << 16  # bytes of outputs that are copied at a time
 
 
 def run(staged: Arena, arena: Arena, control: ControlBlock, count: int, deadline_s: float) -> tuple[Arena, list[float]]:
-    """Contents of a worker's arena when each call was said to be done, and the seconds that each call took."""
+    """Contents of a worker's arena when each call was reported done, and the seconds of each call."""
     import torch
 
     layout, stats, seconds, outputs = arena.layout, control.stats, list[float](), arena.layout.inputs_end
     held = Arena(torch.empty(layout.params_bytes + count * layout.frame, dtype=torch.uint8), layout)
-    kept, given, left, taken = (
+    restored, given, left, taken = (
         [memoryview(row.numpy()) for row in rows]
         for rows in (staged.input_bytes(count), arena.input_bytes(count), arena.frames(count), held.frames(count))
     )
@@ -38,7 +38,7 @@ def run(staged: Arena, arena: Arena, control: ControlBlock, count: int, deadline
         for call in range(count):
             while stats[ANSWERED] <= call and clock() < end:
                 pass
-            given[call][:] = kept[call]
+            given[call][:] = restored[call]
             begin = clock()
             stats[HANDED_OVER] = call + 1
             while stats[ANSWERED] <= call + 1 and clock() < end:

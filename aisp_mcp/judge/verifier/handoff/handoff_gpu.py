@@ -33,7 +33,7 @@ HELD = "DEVICE_HELD"
 
 @dataclass
 class Handoff:
-    """Place of a round's inputs, and what is copied from it. arena: the worker's. mapped: its own memory,
+    """Buffers of a round's inputs and outputs. arena: the worker's. mapped: its own memory,
     where inputs and outputs lie there; taken: whether outputs of it are wanted.
     """
 
@@ -47,9 +47,9 @@ class Handoff:
     def __post_init__(self) -> None:
         layout = self.arena.layout
         self.held = Arena(self.arena.flat[: layout.params_bytes + self.count * layout.frame].clone(), layout)
-        place = self.mapped.own if self.mapped else self.arena
-        assert place is not None
-        self.place = place
+        target = self.mapped.own if self.mapped else self.arena
+        assert target is not None
+        self.place = target
 
     def copy(self, call: int) -> None:
         """Have the outputs of that call copied."""

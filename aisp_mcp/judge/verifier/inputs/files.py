@@ -1,4 +1,4 @@
-"""Inputs that lie in files: the verifier writes them, anew for each call and each worker, and a call gets a path.
+"""Inputs in files: the verifier writes new ones for each call and each worker, and a call gets a path.
 
 Each worker has a folder of its own. From L2 on it can read that folder but neither write to it nor list it, and the
 files of a call lie below a random name: a path is known once the call's inputs are handed over.
@@ -34,7 +34,9 @@ UNLISTED = 0o311  # mode of a folder in which one finds what one can name
 
 
 def memory_folder() -> str | None:
-    """A file system in memory, where files are made and removed in microseconds; None where there is no room in one."""
+    """A file system in memory, where files are made and removed in microseconds; None if there is none with enough
+    space.
+    """
     with suppress(OSError):
         if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > MIN_MEMORY_FREE:
             return MEMORY
@@ -62,18 +64,20 @@ def calls_per_round(inputs: Mapping[str, Any], most: int) -> int:
 
 def bytes_of_call(inputs: Mapping[str, Any]) -> int:
     """Disk space of one call's files."""
-    contents = [one for value in inputs.values() if is_file(value) for one in _contents(value).values()]
+    contents = [content for value in inputs.values() if is_file(value) for content in _contents(value).values()]
     return sum(-(-len(_bytes(content)) // BLOCK) * BLOCK for content in contents)
 
 
 def lacks(inputs: Mapping[str, Any], roots: Mapping[str, str], calls: int) -> list[str]:
-    """Each lack of the file systems for rounds of so many calls, as a phrase. roots: for warm files and cold ones."""
+    """Everything that the file systems lack for rounds of `calls` calls, as phrases. roots: for warm files and cold
+    ones.
+    """
     used = {value.cache: Path(roots[value.cache]) for value in inputs.values() if is_file(value)}
-    wanted, texts = 2 * WORKERS * calls * bytes_of_call(inputs), []
+    needed, texts = 2 * WORKERS * calls * bytes_of_call(inputs), []
     for root in used.values():
         root.mkdir(exist_ok=True)
-        if (free := shutil.disk_usage(root).free) < wanted:
-            texts.append(f"{wanted >> 20} MiB of space in {root.parent}, found {free >> 20} MiB")
+        if (free := shutil.disk_usage(root).free) < needed:
+            texts.append(f"{needed >> 20} MiB of space in {root.parent}, found {free >> 20} MiB")
     if "cold" in used and not _can_drop(root := used["cold"]):
         texts.append(
             f"a temporary folder whose file system lets go of cached pages, {root.parent} does not (set TMPDIR)"
@@ -83,12 +87,14 @@ def lacks(inputs: Mapping[str, Any], roots: Mapping[str, str], calls: int) -> li
 
 @contextmanager
 def opened(inputs: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """The inputs with paths in place of files, which lie in a temporary folder, warm, while the block runs."""
+    """The inputs with paths instead of files; the files are in a temporary folder, warm, while the block runs."""
     if not any(map(is_file, inputs.values())):
         yield dict(inputs)
         return
     with tempfile.TemporaryDirectory(prefix="files-", dir=memory_folder()) as folder:
-        paths = {name: str(_write(Path(folder), one, "warm").path) for name, one in inputs.items() if is_file(one)}
+        paths = {
+            name: str(_write(Path(folder), value, "warm").path) for name, value in inputs.items() if is_file(value)
+        }
         yield {**inputs, **paths}
 
 
@@ -120,7 +126,7 @@ class InputFiles:
         self._placed: dict[int, dict[tuple[int, str], _Placed]] = {}
 
     def make(self) -> list[str]:
-        """Make the folders of all workers; the folders that they lie in."""
+        """Make the folders of all workers; return their parents."""
         for root in self.roots.values():
             for number in range(WORKERS):
                 (root / str(number)).mkdir(parents=True, mode=UNLISTED)
@@ -128,13 +134,15 @@ class InputFiles:
 
     def clear(self, *sides: int) -> None:
         """Remove the files of these workers' last rounds."""
-        for placed in [one for side in sides for one in self._placed.pop(side, {}).values()]:
+        for placed in [
+            placed_input for worker_id in sides for placed_input in self._placed.pop(worker_id, {}).values()
+        ]:
             placed.folder.chmod(0o755)
             shutil.rmtree(placed.folder)
 
     def written(self, side: int, call: int, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        """The inputs with the bytes of paths in place of files, which are written for that call of that worker."""
-        return {name: self._put(side, call, name, one) if is_file(one) else one for name, one in inputs.items()}
+        """The inputs with the bytes of paths instead of files, which are written for that call of that worker."""
+        return {name: self._put(side, call, name, value) if is_file(value) else value for name, value in inputs.items()}
 
     def _put(self, side: int, call: int, name: str, value: File | Folder) -> Any:
         self._placed.setdefault(side, {})[call, name] = _write(self.roots[value.cache] / str(side), value, value.cache)
@@ -152,12 +160,12 @@ class InputFiles:
         for call, name in self._placed.get(side, {}):
             arena.inputs(call)[name].copy_(self.address(side, call, name))
 
-    def is_kept(self, side: int, call: int, name: str, place: Any, value: File | Folder) -> bool:
+    def is_kept(self, side: int, call: int, name: str, placed: Any, value: File | Folder) -> bool:
         """True if a worker's path and files are still those that were written."""
-        if not bool((place.cpu() == self.address(side, call, name)).all()):
+        if not bool((placed.cpu() == self.address(side, call, name)).all()):
             return False
         there, contents = self._placed[side][call, name].read(), _contents(value)
-        return there is not None and all(there[one] == _bytes(content) for one, content in contents.items())
+        return there is not None and all(there[name] == _bytes(content) for name, content in contents.items())
 
     def are_same(self, side: int, other: int, call: int, name: str) -> bool:
         """True if two workers have files with the same contents."""
@@ -186,26 +194,26 @@ def _write(folder: Path, value: File | Folder, cache: Cache) -> _Placed:
 
     Raises BenchmarkError BAD_FILE, CACHE_NOT_DROPPED.
     """
-    place = folder / secrets.token_hex(8)
-    place.mkdir()
+    random_path = folder / secrets.token_hex(8)
+    random_path.mkdir()
     for name, content in _contents(value).items():
         if name != Path(name).name or name in ("", ".", ".."):
             raise BenchmarkError("BAD_FILE", f"{name[:60]!r} is not a name of a file.", "Give a name without a folder.")
-        fd = os.open(place / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o444)
+        fd = os.open(random_path / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o444)
         try:
             left = _bytes(content)
             while left:
                 left = left[os.write(fd, left) :]
         finally:
             os.close(fd)
-        if cache == "cold" and not _drop(place / name):
+        if cache == "cold" and not _drop(random_path / name):
             message = "The kernel keeps a file in its page cache although it was told to drop it."
             raise BenchmarkError("CACHE_NOT_DROPPED", message, "Set TMPDIR to a folder on a disk, or declare it warm.")
-    path = place / value.name if isinstance(value, File) else place
+    path = random_path / value.name if isinstance(value, File) else random_path
     if len(os.fsencode(path)) >= PATH_BYTES:
         raise BenchmarkError("BAD_FILE", f"The path of {path.name[:60]!r} is too long.", "Choose a shorter name.")
-    place.chmod(0o555)
-    return _Placed(place, path, tuple(_contents(value)))
+    random_path.chmod(0o555)
+    return _Placed(random_path, path, tuple(_contents(value)))
 
 
 def _can_drop(root: Path) -> bool:

@@ -33,7 +33,7 @@ def choose(width: int, draw: random.Random) -> Texture | None:
 
 
 def _few(rows: Any, draw: random.Random, generator: Any, height: float) -> None:
-    """The same number of large elements in each row, at places of its own, of one sign or of both."""
+    """The same number of large elements in each row, at random positions, of one sign or of both."""
     import torch
 
     count, width = rows.shape
@@ -45,8 +45,8 @@ def _few(rows: Any, draw: random.Random, generator: Any, height: float) -> None:
     values = values.mul_(signs).to(rows.dtype)
     # Two places of a row may be the same. One scatter of all would then leave either value there on a GPU, and inputs
     # that are drawn again for a check must be the same bits.
-    for place, value in zip(places.split(1, 1), values.split(1, 1), strict=True):
-        rows.scatter_(1, place, value)
+    for index, value in zip(places.split(1, 1), values.split(1, 1), strict=True):
+        rows.scatter_(1, index, value)
 
 
 def _comb(rows: Any, draw: random.Random, _: Any, __: float) -> None:

@@ -26,7 +26,7 @@ class Database:
         self.columns = self._tables()
 
     def _tables(self) -> dict[str, list[str]]:
-        """Plain tables only: a view or a virtual table of that name would run somebody's SQL or code."""
+        """Plain tables only: a view or a virtual table of that name would run foreign SQL or code."""
         texts: dict[str, list[str]] = {}
         rows = self._db.execute("SELECT name, substr(sql, 1, 20) FROM sqlite_schema WHERE type = 'table'").fetchall()
         if len(rows) > 2000:
@@ -62,15 +62,15 @@ class Database:
             yield from part
 
     def parts(self, table: str, columns: str, integers: str = "", numbers: str = "") -> Iterator[list[tuple[Any, ...]]]:
-        """As rows, thousands at a time. numbers: columns that are read as integers, or None where there is nothing."""
+        """As rows, thousands at a time. numbers: columns that are read as integers, or None if they are empty."""
         if not self.has(table):
             return
         have, whole, cast = set(self.columns[table]), integers.split(), numbers.split()
-        wanted = ", ".join(
+        selected = ", ".join(
             (f'"{c}"' if c in whole else f'"{c}" | 0' if c in cast else self._column(c)) if c in have else "NULL"
             for c in columns.split()
         )
-        cursor = self._db.execute(f'SELECT {wanted} FROM "{table}" WHERE {self._whole(table, integers)}')
+        cursor = self._db.execute(f'SELECT {selected} FROM "{table}" WHERE {self._whole(table, integers)}')
         while part := cursor.fetchmany(_ROWS):
             self._allowance.check()
             yield part
@@ -79,25 +79,25 @@ class Database:
         """A row of the table has a number above 0 in this column."""
         if column not in self.columns.get(table, ()):
             return False
-        found = self._db.execute(f'SELECT 1 FROM "{table}" WHERE typeof("{column}") = \'integer\' AND "{column}" > 0')
-        return found.fetchone() is not None
+        row = self._db.execute(f'SELECT 1 FROM "{table}" WHERE typeof("{column}") = \'integer\' AND "{column}" > 0')
+        return row.fetchone() is not None
 
     @staticmethod
     def _column(name: str) -> str:
-        kept = f"CASE typeof(\"{name}\") WHEN 'text' THEN substr(\"{name}\", 1, 16384) WHEN 'blob' THEN NULL"
-        return f'{kept} ELSE "{name}" END'
+        bounded = f"CASE typeof(\"{name}\") WHEN 'text' THEN substr(\"{name}\", 1, 16384) WHEN 'blob' THEN NULL"
+        return f'{bounded} ELSE "{name}" END'
 
     def enum(self, table: str) -> dict[int, str]:
         """id → label of an ENUM_ table."""
         return {i: str(label) for i, label in self.rows(table, "id label", "id")}
 
 
-def _authorize(action: int, one: str | None, two: str | None, _db: str | None, _via: str | None) -> int:
+def _authorize(action: int, first: str | None, two: str | None, _db: str | None, _via: str | None) -> int:
     if action in _ALLOWED:
         return sqlite3.SQLITE_OK
     if action == sqlite3.SQLITE_FUNCTION and two in _FUNCTIONS:
         return sqlite3.SQLITE_OK
-    if action == sqlite3.SQLITE_PRAGMA and one == "table_info":
+    if action == sqlite3.SQLITE_PRAGMA and first == "table_info":
         return sqlite3.SQLITE_OK
     return sqlite3.SQLITE_DENY
 

@@ -1,7 +1,7 @@
 """A trace's JSON in pieces: events are decoded some megabytes at a time, the file is never in memory whole.
 
 A piece ends where a cut between two events may lie. Such a place is a guess, and the decoder proves it: a prefix of an
-array is itself an array if, and only if, the cut lies between two of its elements. Inside a nested list or a string
+array is itself an array if, and only if, the cut is between two of its elements. Inside a nested list or a string
 the prefix has something left open.
 """
 
@@ -55,7 +55,7 @@ class Args(MessageArgs, gc=False):
 
 
 class Event(msgspec.Struct, gc=False):
-    """One event as written. Numbers that are no integers are kept as their text: nothing is rounded on the way."""
+    """One event as written. Numbers that are not integers stay text, so that nothing is rounded."""
 
     ph: Any = None
     cat: Any = None
@@ -74,7 +74,7 @@ _NONE = Args()
 
 
 class Pieces:
-    """Lists of events, None for what is not an object. `head` holds the other keys once all pieces were taken."""
+    """Lists of events; None for anything that is not an object. `head` has the other keys once all pieces are read."""
 
     def __init__(self, path: Path, allowance: Allowance) -> None:
         self.head: dict[str, Any] = {}
@@ -107,10 +107,10 @@ class Pieces:
             if text.startswith(b"["):
                 self._rest = text[1:]
                 return
-            for found in _EVENTS.finditer(text):
-                if isinstance(head := _whole(text[: found.end()] + b"]}"), dict):
+            for match in _EVENTS.finditer(text):
+                if isinstance(head := _whole(text[: match.end()] + b"]}"), dict):
                     self.head = head
-                    self._rest, self._open = text[found.end() :], b'{"traceEvents":['
+                    self._rest, self._open = text[match.end() :], b'{"traceEvents":['
                     return
             self._bounded()
         if self._rest and _whole(self._rest) is not None:
@@ -127,12 +127,12 @@ class Pieces:
         yield from near[: -_TRIES - 1 : -1]
 
     def _end(self) -> list[Event | None]:
-        found = _whole(self._open + self._rest)
-        if isinstance(found, dict):
-            events = found.pop("traceEvents", None)
-            self.head |= found
+        whole = _whole(self._open + self._rest)
+        if isinstance(whole, dict):
+            events = whole.pop("traceEvents", None)
+            self.head |= whole
         else:
-            events = found
+            events = whole
         if not isinstance(events, list):
             raise bad(f"{self._path.name!r} is not whole JSON, or is cut short.")
         return [_event(row) for row in events]
@@ -199,24 +199,24 @@ def _chunks(path: Path) -> Iterator[bytes]:
 
 
 def _inflated(source: Iterator[bytes]) -> Iterator[bytes]:
-    """All members. Raises UsageError BAD_PROFILE for what is damaged or cut short."""
-    one, out, begun = zlib.decompressobj(wbits=31), bytearray(), False
+    """All members. Raises UsageError BAD_PROFILE for damaged or truncated files."""
+    decompressor, out, begun = zlib.decompressobj(wbits=31), bytearray(), False
     try:
         for data in source:
             rest = data
             while rest:
-                if one.eof:
+                if decompressor.eof:
                     rest = rest.lstrip(b"\x00")
-                    one, begun = zlib.decompressobj(wbits=31), False
+                    decompressor, begun = zlib.decompressobj(wbits=31), False
                     continue
                 begun = True
-                out += one.decompress(rest, _PIECE)
-                rest = one.unused_data if one.eof else one.unconsumed_tail
+                out += decompressor.decompress(rest, _PIECE)
+                rest = decompressor.unused_data if decompressor.eof else decompressor.unconsumed_tail
                 if len(out) >= _PIECE:
                     yield bytes(out)
                     out.clear()
     except zlib.error as error:
         raise bad(f"The gzip file is damaged: {clean(error, 100)}.") from error
-    if begun and not one.eof:
+    if begun and not decompressor.eof:
         raise bad("The gzip file is cut short.")
     yield bytes(out)

@@ -39,8 +39,8 @@ def _read(source: Source) -> Contents:
 
 def requests(source: Source) -> list[Request]:
     """Single requests of profile_export.jsonl, warm-up left out, in the order in which they were sent."""
-    found = [request for row in source.objects if (request := _request(row))]
-    return sorted(found, key=lambda request: request.begin_s or 0.0)
+    all_requests = [request for row in source.objects if (request := _request(row))]
+    return sorted(all_requests, key=lambda request: request.begin_s or 0.0)
 
 
 def _request(row: dict[str, Any]) -> Request | None:

@@ -41,10 +41,10 @@ def _read(source: Source) -> Contents:
 
 def _started(source: Source, columns: list[str]) -> float | None:
     """When the first benchmark ran; the file's own date is that of the commit."""
-    place = columns.index("started_at") if "started_at" in columns else None
-    rows = [row for row in source.get("results").values() if isinstance(row, list) and place is not None]
-    found = [number(row[place]) for row in rows if place is not None and len(row) > place]
-    known = [value for value in found if value]
+    column = columns.index("started_at") if "started_at" in columns else None
+    rows = [row for row in source.get("results").values() if isinstance(row, list) and column is not None]
+    times = [number(row[column]) for row in rows if column is not None and len(row) > column]
+    known = [value for value in times if value]
     return min(known) / 1000 if known else None
 
 

@@ -33,7 +33,7 @@ def _read(source: Source) -> Contents:
             totals[title][str(row.get("aggregate_name"))] = row
         else:
             runs[title].append(row)
-    figures = [figure for title, found in runs.items() for figure in _measured(title, found, totals.get(title, {}))]
+    figures = [figure for title, rows in runs.items() for figure in _measured(title, rows, totals.get(title, {}))]
     figures += [figure for title in totals.keys() - runs.keys() for figure in _aggregate(title, totals[title])]
     context = source.get("context")
     words = (context.get("host_name"), f"{context['num_cpus']} CPUs" if context.get("num_cpus") else None)

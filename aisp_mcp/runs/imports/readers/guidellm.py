@@ -1,4 +1,4 @@
-"""GuideLLM: the JSON report of a run, with every request unless it was told to sample them."""
+"""GuideLLM: the JSON report of a run, with every request unless it was configured to sample them."""
 
 from __future__ import annotations
 
@@ -51,8 +51,12 @@ def _figures(benchmark: dict[str, Any], notes: list[str]) -> list[Figure]:
 
 
 def _title(benchmark: dict[str, Any]) -> str:
-    for place in ((benchmark.get("config") or {}).get("backend"), benchmark.get("benchmarker"), benchmark.get("args")):
-        if isinstance(place, dict) and (model := place.get("model") or (place.get("backend") or {}).get("model")):
+    for section in (
+        (benchmark.get("config") or {}).get("backend"),
+        benchmark.get("benchmarker"),
+        benchmark.get("args"),
+    ):
+        if isinstance(section, dict) and (model := section.get("model") or (section.get("backend") or {}).get("model")):
             return name(model)
     return SERVING
 
@@ -71,8 +75,8 @@ def requests(benchmark: dict[str, Any]) -> list[Request]:
     """Single successful requests, in the order in which they were sent."""
     rows = benchmark.get("requests") or {}
     rows = rows.get("successful") if isinstance(rows, dict) else rows
-    found = [request for row in rows or [] if isinstance(row, dict) and (request := _request(row))]
-    return sorted(found, key=lambda request: request.begin_s or 0.0)
+    all_requests = [request for row in rows or [] if isinstance(row, dict) and (request := _request(row))]
+    return sorted(all_requests, key=lambda request: request.begin_s or 0.0)
 
 
 def _request(row: dict[str, Any]) -> Request | None:

@@ -54,7 +54,7 @@ def _figure(row: Row) -> Figure:
 
 
 def _test(row: Row) -> str:
-    """What was measured, as llama-bench abbreviates it: pp512, tg128, pp512+tg128, pp512 @ d4096."""
+    """The measurement, as llama-bench abbreviates it: pp512, tg128, pp512+tg128, pp512 @ d4096."""
     prompt, output, depth = (int(number(row.get(key)) or 0) for key in ("n_prompt", "n_gen", "n_depth"))
     words = [f"pp{prompt}"] if prompt else []
     words += [f"tg{output}"] if output else []

@@ -38,7 +38,7 @@ def _read(source: Source) -> Contents:
 
 
 def _events(text: str) -> list[dict[str, Any]]:
-    found = []
+    events = []
     for line in text.splitlines():
         _, mark, body = line.partition(_MARK)
         if mark:
@@ -47,8 +47,8 @@ def _events(text: str) -> list[dict[str, Any]]:
             except (ValueError, RecursionError):
                 continue
             if isinstance(event, dict) and isinstance(event.get("key"), str):
-                found.append(event)
-    return found
+                events.append(event)
+    return events
 
 
 def _training(events: list[dict[str, Any]]) -> Contents:
@@ -95,10 +95,10 @@ def _tracked(title: str, events: list[dict[str, Any]]) -> list[Figure]:
 
 def _detail(events: list[dict[str, Any]]) -> Contents:
     """LoadGen's detail log."""
-    found = {event["key"]: event.get("value") for event in events}
-    scenario = found.get("effective_scenario") or found.get("requested_scenario")
-    rows = {key: value for key, value in found.items() if key.startswith("result_")}
-    return _inference(rows, found.get("sut_name"), scenario, found.get("result_validity"))
+    values = {event["key"]: event.get("value") for event in events}
+    scenario = values.get("effective_scenario") or values.get("requested_scenario")
+    rows = {key: value for key, value in values.items() if key.startswith("result_")}
+    return _inference(rows, values.get("sut_name"), scenario, values.get("result_validity"))
 
 
 def _summary(text: str) -> Contents:

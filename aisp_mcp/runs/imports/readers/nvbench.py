@@ -36,17 +36,17 @@ def _read(source: Source) -> Contents:
 
 
 def _figures(source: Source, title: str, state: dict[str, Any], devices: dict[Any, str]) -> list[Figure]:
-    found = {row.get("tag"): _data(row) for row in state.get("summaries") or [] if isinstance(row, dict)}
+    summaries = {row.get("tag"): _data(row) for row in state.get("summaries") or [] if isinstance(row, dict)}
     words = {name(row.get("name")): name(_axis(row)) for row in state.get("axis_values") or []}
     words["device"] = devices.get(state.get("device"), name(state.get("device")))
-    count = number(found.get("nv/cold/sample_size", {}).get("value"))
+    count = number(summaries.get("nv/cold/sample_size", {}).get("value"))
     figures = []
     for tag, metric in _TIMES.items():
-        value = number(found.get(tag, {}).get("value"))
+        value = number(summaries.get(tag, {}).get("value"))
         if value is None:
             continue
-        relative = number(found.get(tag.replace("mean", "stdev/relative"), {}).get("value"))
-        samples = _samples(source, found.get(_SAMPLES, {})) if metric == "gpu time" else []
+        relative = number(summaries.get(tag.replace("mean", "stdev/relative"), {}).get("value"))
+        samples = _samples(source, summaries.get(_SAMPLES, {})) if metric == "gpu time" else []
         figure = time_figure(
             title, value, "mean", samples=samples, sample_of="launch", parameters=words,
             count=int(count) if count and metric != "batch" else None,

@@ -70,16 +70,16 @@ def requests(row: Row) -> list[Request]:
         return []
     errors = row.get("errors") or [""] * len(row["ttfts"])
     begins = row.get("start_times") or [None] * len(row["ttfts"])
-    found = []
+    all_requests = []
     for ttft, itls, tokens, error, begin in zip(*columns, errors, begins, strict=False):
         if not error and (first := number(ttft)) and isinstance(itls, list) and number(tokens):
             latency = first + sum(x for itl in itls if (x := number(itl)) is not None)
-            found.append(Request(first, latency, int(tokens), number(begin)))
-    return found
+            all_requests.append(Request(first, latency, int(tokens), number(begin)))
+    return all_requests
 
 
 def _stated(row: Row, title: str, settings: dict[str, str], known: set[str]) -> list[Figure]:
-    """Statistics in the file; means and medians of what requests tell already are left out."""
+    """Statistics in the file, without means and medians that the requests already give."""
     figures = []
     for key, content in row.items():
         match, value = _STATED.fullmatch(key), number(content)

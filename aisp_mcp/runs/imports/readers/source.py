@@ -83,17 +83,17 @@ def number(value: Any) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:
-        found = float(value)
+        result = float(value)
     except (ValueError, OverflowError):
         return None
-    return found if math.isfinite(found) else None
+    return result if math.isfinite(result) else None
 
 
 def numbers(values: Any, scale: float = 1.0) -> list[float]:
     """Finite numbers of a list, scaled, thinned evenly above MAX_SAMPLES."""
-    found = [scale * x for value in values if (x := number(value)) is not None] if isinstance(values, list) else []
-    step = max(1, math.ceil(len(found) / MAX_SAMPLES))
-    return found[::step]
+    results = [scale * x for value in values if (x := number(value)) is not None] if isinstance(values, list) else []
+    step = max(1, math.ceil(len(results) / MAX_SAMPLES))
+    return results[::step]
 
 
 def name(value: Any) -> str:
@@ -112,10 +112,10 @@ def utc(text: Any, *formats: str) -> float | None:
         return None
     for form in (None, *formats):
         try:
-            found = datetime.strptime(text, form) if form else datetime.fromisoformat(text)
+            moment = datetime.strptime(text, form) if form else datetime.fromisoformat(text)
         except ValueError:
             continue
-        return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
     return None
 
 

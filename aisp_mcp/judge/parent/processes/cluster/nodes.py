@@ -36,8 +36,8 @@ ROUND_TRIPS = 100  # that a round lasts at least: one of them is part of it
 
 
 class Node:
-    """The parent's end of a relay. asked: it owes an answer. level, cores, cpu: as its relay says. cpus: of a side.
-    round_trip_s: usual seconds of one.
+    """The parent's end of a relay. asked: it owes an answer. level, cores, cpu: as its relay reports. cpus: of one
+    program. round_trip_s: usual seconds of one.
     """
 
     def __init__(self, name: str, words: Sequence[str]) -> None:
@@ -49,7 +49,7 @@ class Node:
         self.cpu, self.round_trip_s = "", 0.0
 
     def start(self, address: str) -> None:
-        """Start its relay, and tell it the secret where no other user can read it. Raises Unavailable."""
+        """Start its relay, and pass it the secret so that no other user can read it. Raises Unavailable."""
         argv, output = [*self._words, *python.module(MODULE, address)], self._output
         try:
             self.process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=output, stderr=subprocess.STDOUT)
@@ -60,7 +60,7 @@ class Node:
             its_in.write(f"{self.secret}\n".encode())
 
     def greet(self, link: Link) -> None:
-        """Take the connection, and what the relay says of its node. Raises Unavailable."""
+        """Accept the connection, and the relay's description of its node. Raises Unavailable."""
         self.link = link
         hello, _ = self.hear(ANSWER_S)
         if (theirs := hello["version"]) != __version__:
@@ -104,9 +104,9 @@ class Node:
 
     def collect(self, within_s: float) -> tuple[dict[str, Any], memoryview]:
         """The answer to the last request. Raises WorkerGone, Unavailable."""
-        found = self.hear(within_s)
+        answer = self.hear(within_s)
         self.asked = False
-        return found
+        return answer
 
     def hear(self, within_s: float) -> tuple[dict[str, Any], memoryview]:
         """The next message of the relay. Raises WorkerGone for one of its ranks, Unavailable."""
@@ -125,8 +125,8 @@ class Node:
     def lost(self, why: str) -> Unavailable:
         """The error of a node that cannot go on."""
         end = os.fstat(self._output).st_size
-        said = os.pread(self._output, 300, max(end - 300, 0)).decode("utf-8", "replace").strip()
-        message = f"The relay on node {self.name} cannot go on: {why}." + (f" It printed: {said}" if said else "")
+        output = os.pread(self._output, 300, max(end - 300, 0)).decode("utf-8", "replace").strip()
+        message = f"The relay on node {self.name} cannot go on: {why}." + (f" It printed: {output}" if output else "")
         return Unavailable("NODE_LOST", message, "Its Python environment must lie at the same path as here.")
 
     def close(self) -> None:
@@ -162,24 +162,24 @@ def close() -> None:
             node.close()
 
 
-def started(asked: Nodes) -> tuple[Node, ...]:
+def started(requested: Nodes) -> tuple[Node, ...]:
     """The other nodes with their relays running, those of an earlier comparison if they still answer: a relay takes
     seconds to load its libraries. They end with this process. Raises Unavailable.
     """
-    kept = _kept.pop(asked, ())
-    if all([node.answers() for node in kept]) and (kept or not asked.others):
-        _kept[asked] = kept
-        return kept
-    for node in kept:
+    running = _kept.pop(requested, ())
+    if all([node.answers() for node in running]) and (running or not requested.others):
+        _kept[requested] = running
+        return running
+    for node in running:
         node.close()
-    nodes = tuple(Node(name, words) for name, words in asked.others)
+    nodes = tuple(Node(name, words) for name, words in requested.others)
     try:
-        _meet(nodes, asked.address)
+        _meet(nodes, requested.address)
     except BaseException:
         for node in nodes:
             node.close()
         raise
-    _kept[asked] = nodes
+    _kept[requested] = nodes
     return nodes
 
 
@@ -212,7 +212,7 @@ def usable_level(nodes: Sequence[Node], here: Level, wish: str) -> Level:
 
 
 def adapt(preset: Preset, nodes: Sequence[Node]) -> Preset:
-    """The preset with rounds that are long beside a round trip."""
+    """The preset with rounds that are long compared with a round trip."""
     return replace(preset, round_s=max([preset.round_s, *(ROUND_TRIPS * node.round_trip_s for node in nodes)]))
 
 
@@ -224,7 +224,7 @@ def require_same_files(nodes: Sequence[Node], paths: Sequence[Path]) -> None:
         for path, here, there in zip(paths, own, theirs, strict=True):
             if here != there:
                 message = f"Node {node.name} has {'another' if there else 'no'} file {path}."
-                raise Unavailable("NODE_FILES", message, "Suites and candidates must lie where all nodes see them.")
+                raise Unavailable("NODE_FILES", message, "Put suites and candidates in folders that all nodes share.")
 
 
 def digests(paths: Sequence[Path]) -> list[str]:
@@ -235,7 +235,7 @@ def digests(paths: Sequence[Path]) -> list[str]:
 def interface(address: str) -> str:
     """Name of the network interface of this machine that has this address. Raises Unavailable."""
     for name, addresses in psutil.net_if_addrs().items():
-        if any(one.address == address for one in addresses):
+        if any(candidate.address == address for candidate in addresses):
             return name
     raise Unavailable("NODE_LOST", f"No network interface has the address {address}.")
 

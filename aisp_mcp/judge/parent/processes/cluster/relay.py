@@ -39,9 +39,15 @@ class FarGroup(WorkerGroup):
     """Ranks of this node; their rounds begin when the parent says so."""
 
     def __init__(
-        self, name: str, setup: dict[str, Any], fds: list[tuple[int, int]], place: Placement, share: Share, link: Link
+        self,
+        name: str,
+        setup: dict[str, Any],
+        fds: list[tuple[int, int]],
+        placement: Placement,
+        share: Share,
+        link: Link,
     ) -> None:
-        super().__init__(name, setup, fds, place, share)
+        super().__init__(name, setup, fds, placement, share)
         layout, ranks = Layout.from_json(setup["layout"]), range(share.first, share.first + len(fds))
         self.mirror = Mirror([fd for _, fd in fds], [layout.of_rank(rank) for rank in ranks])
         self._link = link
@@ -82,8 +88,8 @@ class Relay:
 
     def close(self) -> None:
         """End what an earlier comparison left."""
-        for one in self._sides.values():
-            one.close()
+        for group in self._sides.values():
+            group.close()
         for fd in (fd for worker in self._fds for rank in worker for fd in rank):
             os.close(fd)
         self._sides, self._fds = {}, []
@@ -92,8 +98,8 @@ class Relay:
         verb = request.pop("verb")
         act: Callable[..., Answer | None] = getattr(self, f"on_{verb}")
         try:
-            found = act(data, **request) if verb in ("put", "prepare") else act(**request)
-            return found or ({}, [])
+            result = act(data, **request) if verb in ("put", "prepare") else act(**request)
+            return result or ({}, [])
         except WorkerGone as gone:
             return {"gone": {"code": gone.code, "message": gone.message, "text": gone.text}}, []
         except AispError as error:
@@ -115,7 +121,7 @@ class Relay:
         hidden: list[str],
         variables: list[tuple[str, str]],
     ) -> Answer:
-        """Memory for so many workers of so many ranks each, and a process to copy them from."""
+        """Allocate memory for the workers and their ranks, and start a process to copy them from."""
         self.close()
         self._fds = [[(_memory("control"), _memory("arena")) for _ in range(ranks)] for _ in range(workers)]
         self._places = placement.PlacementFactory(
@@ -135,7 +141,7 @@ class Relay:
     def on_start(
         self, side: int, name: str, setup: dict[str, Any], share: dict[str, int], place: dict[str, Any]
     ) -> None:
-        """The ranks of a side. place: name of its folder, and number of its replicate."""
+        """Start the ranks of a program. place: name of its folder, and number of its replicate."""
         where = self._places.make(place["folder"], place["replicate"])
         self._sides[side] = FarGroup(
             name, setup, self._fds[side], where, Share(share["first"], share["ranks"]), self._link
@@ -160,7 +166,7 @@ class Relay:
         with placement.watching(self._places.cpus):
             timing = group.run_round(count, deadline_s, bits)
             frames = [bytes(part) for part in group.mirror.parts(count)] if not bits & DUMMY else []
-            group.refuse_work_outside()  # an output that was changed behind the end is none of the round's
+            group.refuse_work_outside()  # an output that was changed after the end is none of the round's
         return {"durations_ns": timing.durations_ns, "account": vars(timing.account)}, frames
 
     def on_close(self, side: int) -> None:
@@ -172,7 +178,7 @@ def _memory(name: str) -> int:
 
 
 def main() -> None:
-    """Connect, serve, end what was started."""
+    """Connect, serve, then end all started processes."""
     name, _, port = sys.argv[1].rpartition(":")
     link = connect(name, int(port), sys.stdin.readline().strip())
     with tempfile.TemporaryDirectory(prefix="aisp-", ignore_cleanup_errors=True) as folder:

@@ -47,8 +47,8 @@ class SpreadGroup(WorkerGroup):
             ranks = range(first, first + here)
             self._far[node] = Mirror([fds[rank][1] for rank in ranks], [layout.of_rank(rank) for rank in ranks])
             share = {"first": first, "ranks": len(fds)}
-            place = {"folder": placement.folder.name, "replicate": replicate}
-            node.ask("start", side=number, name=name, setup=setup, share=share, place=place)
+            placement_fields = {"folder": placement.folder.name, "replicate": replicate}
+            node.ask("start", side=number, name=name, setup=setup, share=share, place=placement_fields)
             self._answering.append(node.link.fileno())
         self._round: dict[str, Any] = {}
 
@@ -123,16 +123,16 @@ class SpreadGroup(WorkerGroup):
         super().close()
 
 
-def _sum(one: Account, other: Account) -> Account:
+def _sum(account: Account, other: Account) -> Account:
     """Accounts of two nodes; the processes of a group count as one."""
-    totals = {name: value + getattr(other, name) for name, value in vars(one).items()}
+    totals = {name: value + getattr(other, name) for name, value in vars(account).items()}
     return Account(**{**totals, "processes": totals["processes"] - 1})
 
 
 def _free_port() -> int:
-    """A port that nobody listens on. Raises Unavailable."""
+    """A free port. Raises Unavailable."""
     for port in random.sample(PORTS, 100):
-        with socket.socket() as one, suppress(OSError):
-            one.bind(("", port))
+        with socket.socket() as listener, suppress(OSError):
+            listener.bind(("", port))
             return port
     raise Unavailable("NODE_LOST", f"No port of {PORTS.start} to {PORTS.stop - 1} is free for ranks to meet at.")
