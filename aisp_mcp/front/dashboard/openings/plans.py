@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from aisp_mcp.front.cli import format
-from aisp_mcp.front.dashboard.words import listed
 from aisp_mcp.server.charts import bars
 from aisp_mcp.server.charts.bars import Bar
 from aisp_mcp.server.charts.drawing import Drawing
@@ -119,29 +118,6 @@ def _cycle(number: int) -> list[str]:
     return [STYLES[index % len(STYLES)] for index in range(number)]
 
 
-def _kv_cache(answer: Data) -> str:
-    cache = answer.get("cache") or {}
-    each, token = (numbers.size(cache.get(name)) for name in ("bytes_per_sequence", "bytes_per_token"))
-    return f"{cache.get('kind')} cache: {each} for each sequence, {token} for one more token."
-
-
-def _formats_lead(answer: Data) -> str:
-    rows = answer.get("formats") or []
-    best = max(rows, key=lambda row: row.get("speedup_batch_1") or 0.0, default=None)
-    if best is None:
-        return "This GPU multiplies none of the known formats."
-    size = numbers.size(best.get("weight_bytes"))
-    return f"{best['name']} is fastest at batch 1: {numbers.ratio(best['speedup_batch_1'])}, {size} of weights."
-
-
-def _cost(answer: Data) -> str:
-    parts = [f"{value:,.2f} USD {name}" for key, name in _COSTS.items() if (value := answer.get(key))]
-    return f"{listed(parts)}." if parts else ""
-
-
-_COSTS = {"usd_per_hour": "an hour", "usd_per_run": "a run", "usd_per_million_tokens": "per million tokens"}
-
-
 def recommended(answer: Data) -> str:
     """The first technique, with what was measured here or published."""
     rows = answer.get("techniques") or []
@@ -155,9 +131,6 @@ def recommended(answer: Data) -> str:
 
 
 _LEADS: Mapping[str, Callable[[Data], str]] = {
-    "aisp_inference_kv_cache": _kv_cache,
-    "aisp_inference_quantization": _formats_lead,
-    "aisp_cost_estimate": _cost,
     "aisp_optimize_techniques": recommended,
     "aisp_recommend": recommended,
 }
