@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from aisp_mcp.errors import NotFound
-from aisp_mcp.gate import flames, history, policy
+from aisp_mcp.gate import flames, history, kept, policy
 from aisp_mcp.gate import pairs as gate_pairs
 from aisp_mcp.gate import rows as gate_rows
 from aisp_mcp.gate.records import GateReport, GateRow, Outcome, Policy
@@ -27,6 +27,7 @@ from aisp_mcp.judge.verdict.verdict import MIN_MARGIN
 from aisp_mcp.runs import commits, measure
 from aisp_mcp.runs.commits import Checkout
 from aisp_mcp.server.context import Context
+from aisp_mcp.store.records.run_kind import RunKind
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ def gate(ctx: Context, request: GateRequest, options: Options) -> GateReport:
     margin = MIN_MARGIN if options.margin is None else options.margin
     with tempfile.TemporaryDirectory(prefix="aisp-gate-", ignore_cleanup_errors=True) as temporary:
         work = Path(temporary).resolve()
-        base, head = _checkouts(request, work)
+        base, head = _checkouts(ctx, request, work)
         at_base, at_head = (
             gate_pairs.find_candidates(checkout, request.roots, request.names) for checkout in (base, head)
         )
@@ -56,16 +57,13 @@ def gate(ctx: Context, request: GateRequest, options: Options) -> GateReport:
             raise NotFound("NO_TARGETS_AT_BASE", f"{base.commit[:12]} has no benchmark that was named.", None)
         shared = {name: (files, at_head[name]) for name, files in at_base.items() if name in at_head}
         pairs, broken = gate_pairs.make_pairs(shared, base, head, work, options.device)
+        about = measure.About(RunKind.GATE, {"base": base.commit, "head": head.commit})
         with contextlib.chdir(work):  # isolated processes see the working folder, wherever it is
-            run = measure.measure(ctx, pairs, options, broken=broken)
+            run = measure.measure(ctx, pairs, options, broken=broken, about=about)
             looks = _further_looks(ctx, run, pairs, options, margin)
         changed = {name for name, both in shared.items() if not gate_pairs.have_same_spec(*both)}
         with contextlib.chdir(work):
             rows = _explained(gate_rows.rows(run, changed, looks, margin), run, pairs)
-    run = run.model_copy(
-        update={"environment": {**run.environment, "commits": {"base": base.commit, "head": head.commit}}}
-    )
-    ctx.store.save_run(run, ctx.job_id)
     before = history.histories(ctx, run)
     rows = [row.model_copy(update={"history": before.get(row.target, [])}) for row in rows]
     rows += gate_rows.absent_rows([*at_base], [*at_head])
@@ -81,8 +79,10 @@ def _explained(rows: list[GateRow], run: Run, pairs: list[Pair]) -> list[GateRow
     return [row.model_copy(update={"flame": texts.get(row.target)}) for row in rows]
 
 
-def _checkouts(request: GateRequest, work: Path) -> tuple[Checkout, Checkout]:
+def _checkouts(ctx: Context, request: GateRequest, work: Path) -> tuple[Checkout, Checkout]:
     """Base and head as folders."""
+    if stored := kept.runs(ctx, request.base, request.head):
+        return kept.checkout(ctx, stored[0], work / "base"), kept.checkout(ctx, stored[1], work / "head")
     repo = commits.repository(request.repo)
     base = commits.export(repo, request.base, work / "base")
     if request.head is None:
@@ -103,7 +103,8 @@ def _further_looks(
         folder.mkdir()
         apart = copy.copy(ctx)
         apart.job_id = None
-        for comparison in measure.measure(apart, again, replace(options, folder=folder)).comparisons:
+        about = measure.About(run.kind, run.commits)
+        for comparison in measure.measure(apart, again, replace(options, folder=folder), about=about).comparisons:
             looks[comparison.target].append(comparison)
     return looks
 

@@ -9,6 +9,7 @@ from aisp_mcp.judge.records.run import Run
 from aisp_mcp.judge.records.verdict import Comparison
 from aisp_mcp.runs import stored
 from aisp_mcp.server.context import Context
+from aisp_mcp.store.records.run_kind import RunKind
 
 RUNS, POINTS = 200, 8  # stored runs that are looked at, and commits that are shown
 LEVELS = "▁▂▃▄▅▆▇█"
@@ -19,7 +20,7 @@ def histories(ctx: Context, run: Run) -> dict[str, list[Point]]:
 
     A commit that was measured several times counts once, as it was last measured.
     """
-    earlier = [one for one in stored.runs(ctx, None, RUNS) if one.id != run.id and _is_alike(one, run)]
+    earlier = [one for one in stored.runs(ctx, None, RUNS, (RunKind.GATE,)) if one.id != run.id and _is_alike(one, run)]
     found: dict[str, dict[str, Point]] = {}
     for one in sorted([*earlier, run], key=lambda one: one.created_at):
         for comparison in one.comparisons:
@@ -32,7 +33,7 @@ def histories(ctx: Context, run: Run) -> dict[str, list[Point]]:
 
 def _is_alike(one: Run, run: Run) -> bool:
     """True for a gate with the same preset on the same device."""
-    return bool(one.environment.get("commits")) and one.preset == run.preset and _device(one) == _device(run)
+    return bool(one.commits) and one.preset == run.preset and _device(one) == _device(run)
 
 
 def _device(run: Run) -> str:
@@ -41,7 +42,7 @@ def _device(run: Run) -> str:
 
 def _measured(run: Run, comparison: Comparison) -> list[tuple[str, float]]:
     """(commit, seconds per call) of both commits, base first."""
-    commits = run.environment["commits"]
+    commits = run.commits
     sides = ((commits["base"], comparison.baseline), (commits["head"], comparison.optimized))
     return [(commit, side.time_s) for commit, side in sides if side is not None]
 

@@ -31,6 +31,7 @@ class GateRow(Record):
     ratio: float | None = None
     low: float | None = None
     high: float | None = None
+    at_least: bool = Field(default=False, description="The ratio is a lower bound.")
     noise_floor: float | None = None
     resolution: float | None = Field(default=None, description="A slowdown this large shows in nine of ten gates.")
     spec_changed: bool = Field(default=False, description="The head's specification differs; the base's was used.")

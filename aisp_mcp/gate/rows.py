@@ -74,6 +74,7 @@ def _row(comparison: Comparison, spec_changed: bool, looks: Sequence[Comparison]
         ratio=comparison.ratio,
         low=comparison.interval.low if comparison.interval else None,
         high=comparison.interval.high if comparison.interval else None,
+        at_least=comparison.at_least,
         noise_floor=comparison.noise_floor,
         resolution=policy.resolution(comparison.ratio, comparison.interval, comparison.noise_floor),
         spec_changed=spec_changed,

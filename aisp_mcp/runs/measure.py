@@ -6,9 +6,10 @@ import hashlib
 import os
 import secrets
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from aisp_mcp.errors import AispError, BenchmarkError, UsageError
 from aisp_mcp.judge import comparison as orchestrator
@@ -23,10 +24,22 @@ from aisp_mcp.judge.sizes import Sizes
 from aisp_mcp.runs import canonical, commits, peak, quarantine
 from aisp_mcp.server.context import Context
 from aisp_mcp.settings import ClusterSettings, SensorSettings
+from aisp_mcp.store.records.run_kind import RunKind
 from aisp_mcp.suites import selection
 from aisp_mcp.system import manifest, slurm
 from aisp_mcp.system.gpu import choice
 from aisp_mcp.system.watch import sampler
+
+
+@dataclass(frozen=True)
+class About:
+    """Kind of a run, and for a gate the ids of its commits: base and head."""
+
+    kind: RunKind = RunKind.BENCH
+    commits: Mapping[str, str] = field(default_factory=dict)
+
+
+SUITE = About()
 
 
 def preset(name: str, replicates: int | None) -> Preset:
@@ -97,6 +110,7 @@ def measure(
     profile: str = "portable",
     broken: Sequence[Failure | Skip] = (),
     before: Run | None = None,
+    about: About = SUITE,
 ) -> Run:
     """Measure the pairs one after another and keep the run after each. Each pair's trouble stays its own.
 
@@ -105,13 +119,11 @@ def measure(
     run that was cut off; what it judged is taken over where preset, machine and both files are the same.
     """
     begin = time.monotonic()
-    environment = manifest.manifest()
-    files = [file for pair in chosen for file in (pair.baseline, pair.path)]
-    if (commit := commits.measured_commit(files)) is not None:
-        environment["commit"] = commit
+    environment = _environment(chosen, about)
     run = Run(
         id=ctx.job_id or f"r_{secrets.token_urlsafe(16)}",
         created_at=ctx.clock(),
+        kind=about.kind,
         preset=how.preset.name,
         profile=profile,
         environment=environment,
@@ -131,6 +143,15 @@ def measure(
     run = peak.with_peaks(ctx, run)
     ctx.store.save_run(run, ctx.job_id)
     return run
+
+
+def _environment(chosen: Sequence[Pair], about: About) -> dict[str, Any]:
+    """The machine, and the commits that are measured on it, where they are known."""
+    environment = manifest.manifest()
+    files = [file for pair in chosen for file in (pair.baseline, pair.path)]
+    if (commit := commits.measured_commit(files)) is not None:
+        environment["commit"] = commit
+    return {**environment, "commits": dict(about.commits)} if about.commits else environment
 
 
 def _label(run: Run, reasons: list[str]) -> Run:

@@ -35,6 +35,7 @@ STYLES = {
     "lost": "red",
     "warning": "yellow",
     "inconclusive": "yellow",
+    "could_not_judge": "yellow",
     "same": "cyan",
     "running": "cyan",
 }
@@ -155,9 +156,17 @@ def _list(items: Sequence[Any], name: str) -> RenderableType:
         return Text("none", style="dim")
     if all(isinstance(item, dict) and not _is_call(item) for item in items):
         return Rows(items)
+    if all(_is_call(item) for item in items):
+        return Group(*map(_call, items))
     if all(_is_short(item) for item in items):
         return Text("\n".join(value(name, item) for item in items))
     return Group(*(render(item, name) for item in items))
+
+
+def _call(item: dict[str, Any]) -> Text:
+    """A command line, after the reason for it."""
+    line = styled("", item)
+    return Text.assemble((f"{item['why']}: ", "dim"), line) if item.get("why") else line
 
 
 class Rows:
