@@ -34,14 +34,16 @@ def pairs(adapted: Adapted) -> tuple[list[Pair], list[Failure | Skip]]:
     return found, broken
 
 
-def measure(ctx: Context, request: AdaptRequest, options: Options, profile: str = "portable") -> tuple[Run, list[Pair]]:
+def measure(
+    ctx: Context, request: AdaptRequest, options: Options, profile: str = "portable", about: runs.About = runs.SUITE
+) -> tuple[Run, list[Pair]]:
     """Adapt and measure; each ruling discloses what could not be kept from its candidate. Raises as adapt."""
     load_libraries(options)  # while the problems are recorded
     adapted = adapt(ctx, request, options.folder / "adapted")
     names = forbidden(options.policy.forbidden, adapted.problems)
     options = replace(options, policy=replace(options.policy, forbidden=names))
     found, broken = pairs(adapted)
-    measured = runs.measure(ctx, found, options, profile, broken)
+    measured = runs.measure(ctx, found, options, profile, broken, about=about)
     facts = {problem.target: problem for problem in adapted.problems}
     judged = [_disclose(comparison, adapted.format, facts[comparison.target]) for comparison in measured.comparisons]
     measured = measured.model_copy(update={"comparisons": judged})

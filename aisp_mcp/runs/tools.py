@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field
 
 from aisp_mcp.errors import UsageError
-from aisp_mcp.judge.records.run import Failure, Run, Skip
-from aisp_mcp.judge.records.verdict import Comparison
-from aisp_mcp.profile.recording.ran import Depth, Passes
-from aisp_mcp.records import Record
-from aisp_mcp.runs.expectations.accepting import Rewritten
+from aisp_mcp.judge.records.run import Run
+from aisp_mcp.profile.recording.ran import Depth
+from aisp_mcp.runs.answers import Verdicts, verdicts
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.registry import MIN, RUNS, JobParams, JobSpec, Plan, tool
 from aisp_mcp.settings import ClusterSettings
@@ -27,69 +25,6 @@ if TYPE_CHECKING:
     from aisp_mcp.suites.functions.pair import Request
 
 PresetName = Literal["quick", "default", "release"]
-
-
-class JudgedCandidate(Record):
-    """One comparison in brief. time_s: baseline and candidate, seconds per call."""
-
-    target: str
-    verdict: str
-    sentence: str
-    ratio: float | None
-    interval: list[float]
-    noise_floor: float | None
-    time_s: list[float]
-    clock: str | None
-    of_peak: float | None = Field(description="Candidate's share of this machine's best measured rate.")
-    headroom: float | None = Field(description="Speedup that is left up to that rate; null where no ceiling is known.")
-    isolation: str
-    flags: list[str]
-
-
-class Verdicts(Record):
-    """A run in brief; run.json and the raw rounds in the run's folder hold everything."""
-
-    run_id: str
-    passed: bool = Field(description="Nothing failed, and nothing was slower, incorrect or invalid.")
-    rulings: list[JudgedCandidate]
-    skipped: list[Skip]
-    failed: list[Failure]
-    noise: list[str] = Field(description="What disturbed the machine while it measured.")
-    seconds: float
-    profiles: Passes | None = None
-    evidence: list[Comparison] | None = None
-    rewritten: list[Rewritten] | None = Field(default=None, description="Expectations, with accept_regressions.")
-
-
-def _brief(judged: Comparison) -> JudgedCandidate:
-    return JudgedCandidate(
-        target=judged.label,
-        verdict=judged.verdict,
-        sentence=judged.sentence,
-        ratio=judged.ratio,
-        interval=[judged.interval.low, judged.interval.high] if judged.interval else [],
-        noise_floor=judged.noise_floor,
-        time_s=[side.time_s for side in (judged.baseline, judged.optimized) if side],
-        clock=judged.clocks.used if judged.clocks else None,
-        of_peak=judged.peak.share if judged.peak else None,
-        headroom=judged.peak.headroom if judged.peak else None,
-        isolation=judged.isolation,
-        flags=[flag.code for flag in judged.flags],
-    )
-
-
-def _verdicts(run: Run, evidence: bool, profiles: Passes | None = None) -> Verdicts:
-    return Verdicts(
-        run_id=run.id,
-        passed=run.passed,
-        rulings=[_brief(comparison) for comparison in run.comparisons],
-        skipped=run.skipped,
-        failed=run.failed,
-        noise=[flag["message"] for flag in run.environment["during"]["flags"]],
-        seconds=run.seconds,
-        profiles=profiles,
-        evidence=run.comparisons if evidence else None,
-    )
 
 
 class ChosenParams(JobParams):
@@ -208,9 +143,9 @@ def aisp_run_benchmarks(p: RunParams, ctx: Context) -> Verdicts:
         run = measure.measure(ctx, chosen, options, p.validity, broken, before)
     measure.require_some(run)
     labelled = labels.labelled(ctx, run, p.name, p.tag)
-    verdicts = _verdicts(labelled, p.evidence, profiles.make(ctx, run, chosen, p.profile, ends_at))
+    answer = verdicts(labelled, p.evidence, profiles.make(ctx, run, chosen, p.profile, ends_at))
     rewritten = accepting.graded(ctx, run, p.bench_root, rewrite=True)[1] if p.accept_regressions else None
-    return verdicts.model_copy(update={"rewritten": rewritten})
+    return answer.model_copy(update={"rewritten": rewritten})
 
 
 class VerifyParams(LabelledParams):
@@ -288,18 +223,20 @@ def aisp_verify_candidate(p: VerifyParams, ctx: Context) -> Verdicts:
     """Judge your own variant against a baseline: faster, slower, same, inconclusive, incorrect or invalid."""
     from aisp_mcp.runs import adapted, functions, measure
     from aisp_mcp.runs.listing import labels
+    from aisp_mcp.store.records.run_kind import RunKind
     from aisp_mcp.suites import selection
 
     options = measure.options(ctx, measure.preset(p.preset, p.replicates), margin=p.margin, forbidden=p.forbid)
-    roots = ctx.bench_roots(p.bench_root)
+    roots, about = ctx.bench_roots(p.bench_root), measure.About(RunKind.VERIFY)
     if request := _functions(p, ctx):
         run = functions.measure(ctx, request, options)
     elif p.format:
-        run, _ = adapted.measure(ctx, _adapt_request(p, options), options)
+        run, _ = adapted.measure(ctx, _adapt_request(p, options), options, about=about)
     else:
-        run = measure.measure(ctx, [selection.candidate_pair(roots, p.target, p.candidate, options.folder)], options)
+        pair = selection.candidate_pair(roots, p.target, p.candidate, options.folder)
+        run = measure.measure(ctx, [pair], options, about=about)
     measure.require_some(run)
-    return _verdicts(labels.labelled(ctx, run, p.name, p.tag), p.evidence)
+    return verdicts(labels.labelled(ctx, run, p.name, p.tag), p.evidence)
 
 
 def _adapt_request(p: VerifyParams, options: Options) -> AdaptRequest:

@@ -19,8 +19,9 @@ class WorkloadParams(Params):
     spread: float = Field(default=0.0, ge=0, le=5, description="Deviation / mean of both.")
     lengths: str | None = Field(default=None, description="prompt:output[:weight],… instead.")
     scenario: Scenario = "offline"
-    ttft_s: Positive | None = Field(default=None, description="99th percentile.")
-    tpot_s: Positive | None = Field(default=None, description="99th percentile.")
+    ttft_s: Positive | None = Field(default=None, description="99th percentile, as tpot_s.")
+    tpot_s: Positive | None = None
+    chunk: Count | None = Field(default=None, description="Prompt tokens per step.")
     prefix_hit: float = Field(default=0.0, ge=0, lt=1)
 
 
@@ -34,8 +35,9 @@ class LayoutParams(Params):
     concurrency: Count | None = Field(default=None, description="All replicas.")
     batch: Count | None = Field(default=None, description="Per replica.")
     cache_tokens: Count | None = Field(default=None, description="Cache per replica; default: what fits.")
-    draft: int = Field(default=0, ge=0, le=16, description="Speculative tokens.")
+    draft: int = Field(default=0, ge=0, le=16, description="Speculated tokens.")
     acceptance: float = Field(default=0.7, ge=0, lt=1)
+    draft_cost: float = Field(default=0.0, ge=0, le=10, description="In steps.")
 
 
 class VllmParams(LayoutParams, WorkloadParams):
@@ -47,4 +49,4 @@ class VllmParams(LayoutParams, WorkloadParams):
     gpu: str | None = None
     goal: Literal["throughput", "latency"] = "throughput"
     usd_per_gpu_hour: Positive | None = None
-    provider: str | None = Field(default=None, description="List price of.")
+    provider: str | None = None

@@ -36,7 +36,8 @@ def build(request: PageRequest) -> dict[str, Any]:
         trades = sorted(leaderboards.tradeoffs(rows), key=lambda row: row["low"] or 0.0, reverse=True)[:MAX_ROWS]
         return {**shared, "trades": trades, "drawings": _present(figures.tradeoffs(trades))}
     answer = _answer(request, section)
-    alone = {row.target: row for row in request.ctx.store.latest_verdicts(VerdictFilter(), request.ctx.sees)}
+    latest = request.ctx.store.latest_verdicts(VerdictFilter(confirmed=True), request.ctx.sees)
+    alone = {row.target: row for row in reversed(latest)}
     return {**shared, "answer": answer, "drawings": _drawings(section, answer), "alone": alone}
 
 

@@ -6,16 +6,17 @@ from typing import Any
 
 from aisp_mcp.front.dashboard import figures
 from aisp_mcp.front.dashboard.request import PageRequest
-from aisp_mcp.runs.segments import segments
+from aisp_mcp.runs.changes.worse import worse
 from aisp_mcp.store.records.job import JobState
 from aisp_mcp.store.records.verdict_row import VerdictFilter, VerdictRow
 
-SHOWN, EXAMINED, LEVELS = 12, 1000, 60
+SHOWN, EXAMINED = 12, 1000
 
 
 def build(request: PageRequest) -> dict[str, Any]:
     ctx = request.ctx
     rows, _ = ctx.store.list_verdicts(VerdictFilter(), EXAMINED, None, ctx.sees)
+    falls = worse(ctx, rows)
     active = [job for state in (JobState.RUNNING, JobState.QUEUED) for job in ctx.store.list_jobs(state, limit=20)[0]]
     return {
         "machine": request.tool("aisp_status"),
@@ -23,7 +24,8 @@ def build(request: PageRequest) -> dict[str, Any]:
         "rows": rows[:SHOWN],
         "drawing": figures.of_verdicts(_newest(rows)[:SHOWN]),
         "counts": ctx.store.count_verdicts(VerdictFilter(), ctx.sees),
-        "worse": worse(rows),
+        "worse": [(fall.now, fall.then) for fall in falls if fall.proven],
+        "not_judged": [fall for fall in falls if not fall.proven],
         "examined": EXAMINED,
     }
 
@@ -34,23 +36,3 @@ def _newest(rows: list[VerdictRow]) -> list[VerdictRow]:
     for row in rows:
         newest.setdefault(row.target, row)
     return list(newest.values())
-
-
-def worse(rows: list[VerdictRow]) -> list[tuple[VerdictRow, VerdictRow]]:
-    """(newest, earlier) verdicts of targets whose ratio fell, the largest fall first. rows: newest first.
-
-    earlier: the last verdict of the previous level, or else the previous verdict. The intervals do not overlap.
-    """
-    series: dict[tuple[str, str | None, str], list[VerdictRow]] = {}
-    for row in reversed(rows):
-        if row.ratio and row.low and row.high:
-            series.setdefault((row.target, row.device, row.preset), []).append(row)
-    pairs = [(verdicts[-1], _earlier(verdicts)) for verdicts in series.values() if len(verdicts) > 1]
-    falls = [(now, then) for now, then in pairs if (now.high or 0.0) < (then.low or 0.0)]
-    return sorted(falls, key=lambda pair: (pair[0].ratio or 0.0) / (pair[1].ratio or 1.0))
-
-
-def _earlier(verdicts: list[VerdictRow]) -> VerdictRow:
-    recent = verdicts[-LEVELS:]
-    levels = segments([row.ratio or 0.0 for row in recent])
-    return recent[levels[-2][1] - 1 if len(levels) > 1 else -2]

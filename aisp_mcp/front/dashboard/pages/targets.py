@@ -12,7 +12,8 @@ from aisp_mcp.suites.records import Target
 
 
 def build(request: PageRequest) -> dict[str, Any]:
-    from aisp_mcp.suites.discovery import find_targets, full_name
+    from aisp_mcp.runs.leaderboards import in_order
+    from aisp_mcp.suites.discovery import find_targets, full_name, topic
 
     roots = request.ctx.bench_roots([request.bench_root] if request.bench_root else None)
     query, chapter = request.word("q").casefold(), request.word("chapter")
@@ -24,7 +25,12 @@ def build(request: PageRequest) -> dict[str, Any]:
     expected = _expected(targets if chapter or query else [])
     for target in targets:
         variants: list[dict[str, Any]] = [
-            {"name": name, "variant": variant, "verdicts": verdicts.get(name, ()), "expected": expected.get(name, ())}
+            {
+                "name": name,
+                "variant": variant,
+                "verdicts": in_order(verdicts.get(name, ())),
+                "expected": expected.get(name, ()),
+            }
             for variant in target.variants
             if (name := full_name(target, variant))
         ]
@@ -32,7 +38,11 @@ def build(request: PageRequest) -> dict[str, Any]:
         if query in f"{target.name} {target.summary} {names}".casefold():
             chapters[target.chapter].append((target, variants))
     shown = {chapter: chapters.get(chapter, [])} if chapter else dict(chapters) if query else {}
-    rows = [] if shown else [_chapter_row(name, entries) for name, entries in chapters.items()]
+    rows = []
+    if not shown:
+        rows = [
+            _chapter_row(name, entries) | {"topic": topic(roots, entries[0][0])} for name, entries in chapters.items()
+        ]
     return {"roots": roots, "chapters": shown, "rows": rows, "chapter": chapter}
 
 
