@@ -20,8 +20,11 @@ PLACEMENT = ("sched_setaffinity",)
 # Keys in a keyring that was there before the program stay when it ends.
 KEYRINGS = ("add_key", "request_key", "keyctl")
 # Memory without a process or a descriptor that shows it: segments and queues, secret memory, buffers registered with a
-# ring, and tables of descriptors that a single thread has.
-UNACCOUNTED = ("shmget", "msgget", "mq_open", "memfd_secret", "io_uring_setup", "unshare", "clone3")
+# ring, tables of descriptors that a single thread has, and files whose descriptor was sent and not received.
+UNACCOUNTED = (
+    *("shmget", "msgget", "mq_open", "memfd_secret", "io_uring_setup", "unshare", "clone3"),
+    *("sendmsg", "sendmmsg"),  # they carry descriptors: a file that is on its way is nobody's
+)
 
 _LOAD, _EQUAL, _ANY_BIT, _RETURN = 0x20, 0x15, 0x45, 0x06
 _ALLOW, _FAIL, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
@@ -42,9 +45,9 @@ class Architecture(NamedTuple):
 
 _NEW = {"io_uring_setup": 425, "memfd_secret": 447, "clone3": 435}
 _X86 = {"sched_setaffinity": 203, "shmget": 29, "msgget": 68, "mq_open": 240, "unshare": 272, "add_key": 248}
-_X86 |= {"request_key": 249, "keyctl": 250}
+_X86 |= {"request_key": 249, "keyctl": 250, "sendmsg": 46, "sendmmsg": 307}
 _ARM = {"sched_setaffinity": 122, "shmget": 194, "msgget": 186, "mq_open": 180, "unshare": 97, "add_key": 217}
-_ARM |= {"request_key": 218, "keyctl": 219}
+_ARM |= {"request_key": 218, "keyctl": 219, "sendmsg": 211, "sendmmsg": 269}
 _ARCHITECTURES = {
     "x86_64": Architecture(0xC000003E, 317, 56, _X86 | _NEW),
     "aarch64": Architecture(0xC00000B7, 277, 220, _ARM | _NEW),

@@ -89,15 +89,16 @@ class Reference:
     def _left(
         self, before: dict[str, Any], given: dict[str, Any], output: Any, truth: dict[str, Any]
     ) -> dict[str, tuple[Any, Any]]:
-        """(baseline's, reference's) of those that the baseline changed and does not return.
+        """(baseline's, reference's) of those that the baseline changed and does not return as a whole.
 
         A reference() of its own may leave the inputs alone: what the baseline leaves is the truth there.
         """
-        returned = {tensor.untyped_storage().data_ptr() for _, tensor in flatten(output)}
+        returned = {(tensor.untyped_storage().data_ptr(), tensor.numel()) for _, tensor in flatten(output)}
         changed = {
             name: given[name]
             for name, old in before.items()
-            if not same_bits(given[name], old) and given[name].untyped_storage().data_ptr() not in returned
+            if not same_bits(given[name], old)
+            and (given[name].untyped_storage().data_ptr(), given[name].numel()) not in returned
         }
         return {
             name: (value, _wide(value) if bool((truth[name] == before[name]).all()) else truth[name])
