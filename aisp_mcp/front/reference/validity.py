@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from aisp_mcp.judge.attacks import corpus
 from aisp_mcp.judge.attacks.base import Issue
-from aisp_mcp.judge.attacks.loader import CLASSES, HEADS, incidents, issues, page
+from aisp_mcp.judge.attacks.loader import CLASSES, HEADS, attack_round, incidents, issues, page
 
 _HEAD = """\
 # Validity issues
@@ -36,7 +36,7 @@ def validity_page() -> str:
     for category in dict.fromkeys(issue.category for issue in issues()):
         some = [issue for issue in issues() if issue.category == category]
         lines += ["", f"## {category.capitalize()}", "", *_table(some), *_pages(some)]
-    lines += ["", "## What has happened in public", "", *_incidents()]
+    lines += ["", "## What has happened in public", "", *_incidents(), "", attack_round()]
     return "\n".join(lines) + "\n"
 
 

@@ -198,6 +198,11 @@ def incidents() -> tuple[Incident, ...]:
     return tuple(sorted(unsorted, key=lambda incident: (incident.year, incident.title)))
 
 
+def attack_round() -> str:
+    """The table of the last round of fresh attacks, in Markdown."""
+    return (HERE / "attack_round.md").read_text("utf-8").rstrip()
+
+
 @cache
 def _entries() -> tuple[Entry, ...]:
     return tuple(read_issue(path) for path in sorted((HERE / "issues").glob("*/*.md")))
