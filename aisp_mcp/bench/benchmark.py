@@ -187,13 +187,12 @@ class Benchmark:
     sizes: attribute values per size preset; the harness picks small on a CPU and default on a GPU.
     goal: the metric that decides. cold, caches: of goal "cold", see docs/cold-start.md: time counts from loading the
     program, or from starting the process, until the first answer; compile caches are empty, or full of what an earlier
-    process left. in_place: names of inputs that run may change; what the
-    baseline leaves there is an output, too, unless it returns them, or they are `scratch`. layout: "values" compares
-    values, shape and dtype, and a candidate that returns other strides is timed with the copy into the baseline's;
-    "strict" also demands the baseline's strides. shares_inputs: whether an output may be (part of) an input instead of
-    memory of its own; where the baseline's own outputs are, it is allowed without being declared. threads: the number
-    of cores that baseline and candidate get each; 0 for all cores that are measured. A machine with fewer cores is a
-    skip.
+    process left. in_place: names of inputs that run may change; what the baseline leaves there is an output, too,
+    unless it returns them, or they are `scratch`. layout: "values" compares values, shape and dtype, and a candidate
+    that returns other strides is timed with the copy into the baseline's; "strict" also demands the baseline's strides.
+    shares_inputs: whether an output may be (part of) an input instead of memory of its own; where the baseline's own
+    outputs are, it is allowed without being declared. threads: the number of cores that baseline and candidate get
+    each; 0 for all cores that are measured. A machine with fewer cores is a skip.
     """
 
     goal: ClassVar[Goal] = "speed"

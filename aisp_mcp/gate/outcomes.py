@@ -27,4 +27,6 @@ def of_gate(report: GateReport, policies: Mapping[Outcome, Policy]) -> list[Row]
 def _gated(row: GateRow, policies: Mapping[Outcome, Policy]) -> Row:
     state = State.FAILED if policies.get(row.outcome) == "fail" else OUTCOMES[row.outcome]
     word = row.outcome.replace("_", " ")
-    return Row(row.target, state, word, row.sentence, row.ratio, row.low, row.high, row.noise_floor)
+    return Row(
+        row.target, state, word, row.sentence, row.ratio, row.low, row.high, row.noise_floor, at_least=row.at_least
+    )

@@ -13,23 +13,24 @@ from aisp_mcp.server.registry import MIN, RUNS, JobParams, JobSpec, Plan, tool
 
 
 class GateParams(JobParams):
-    base: str = Field(max_length=200, description="Revision to compare with, such as origin/main.")
-    head: str | None = Field(default=None, max_length=200, description="Revision to judge. Default: the working tree.")
+    base: str = Field(max_length=200, description="Revision, such as origin/main; or a run, as head is.")
+    head: str | None = Field(default=None, max_length=200, description="Default: the working tree.")
     targets: list[str] = Field(default_factory=lambda: ["*"], max_length=200, description="Default: all.")
-    repo: str | None = Field(default=None, description="Folder in the repository. Default: the working folder.")
-    roots: list[str] = Field(
-        default_factory=lambda: ["benchmarks", "labs"], max_length=20, description="Bench roots in the repository."
-    )
+    repo: str | None = Field(default=None, description="Default: the working folder.")
+    roots: list[str] = Field(default_factory=lambda: ["benchmarks", "labs"], max_length=20)
     preset: Literal["quick", "default", "release"] = "default"
-    margin: float | None = Field(default=None, ge=0, le=1, description="Least slowdown that fails, such as 0.03.")
-    could_not_judge: Policy = Field(default="warn", description="When a benchmark's change cannot be told from noise.")
-    missing: Policy = Field(default="fail", description="When the head lacks a benchmark of the base.")
-    usd_per_hour: float | None = Field(default=None, gt=0, description="Price of this machine, for the cost line.")
+    margin: float | None = Field(default=None, ge=0, le=1, description="Least slowdown that fails.")
+    could_not_judge: Policy = Field(default="warn", description="Hidden by noise.")
+    missing: Policy = Field(default="fail", description="Not at the head.")
+    usd_per_hour: float | None = Field(default=None, gt=0, description="Price of this machine.")
 
 
 def _estimate(p: GateParams, ctx: Context) -> Plan:
+    from aisp_mcp.gate import kept
     from aisp_mcp.runs import commits
 
+    if stored := kept.runs(ctx, p.base, p.head):
+        return Plan(argv=[], timeout_s=p.timeout_s or 3600, resources=[], details={"runs": [run.id for run in stored]})
     repo = commits.repository(Path(p.repo or ".").expanduser())  # wrong names are refused before a job starts
     found = {name: commits.commit_of(repo, name) for name in (p.base, p.head) if name is not None}
     return Plan(argv=[], timeout_s=p.timeout_s or 3600, resources=[], details={"commits": found})
@@ -46,18 +47,19 @@ def _estimate(p: GateParams, ctx: Context) -> Plan:
     verdict=True,
 )
 def aisp_benchmark_gate(p: GateParams, ctx: Context) -> GateReport:
-    """Judge a change between two commits: both measured interleaved in one job, one outcome per benchmark.
+    """Judge a change between two commits, interleaved in one job: one outcome per benchmark.
 
     regressed, wrong and failed never pass; could_not_judge and missing follow the policy given. The comment for a pull
     request, JUnit XML and a badge are written into the run's folder.
     """
-    from aisp_mcp.gate import gate
+    from aisp_mcp.gate import gate, kept
     from aisp_mcp.runs import measure
 
     options = measure.options(ctx, measure.preset(p.preset, None), margin=p.margin)
     policies: dict[Outcome, Policy] = {"could_not_judge": p.could_not_judge, "missing": p.missing}
     repo = Path(p.repo or ".").expanduser()
-    request = gate.GateRequest(repo, p.base, p.head, p.roots, p.targets, policies, p.usd_per_hour)
+    roots = [kept.ROOT] if kept.runs(ctx, p.base, p.head) else p.roots
+    request = gate.GateRequest(repo, p.base, p.head, roots, p.targets, policies, p.usd_per_hour)
     report = gate.gate(ctx, request, options)
     return report.model_copy(update=_files(report, policies, ctx))
 

@@ -39,7 +39,7 @@ def requirements(text: str, own_modules: Collection[str] = ()) -> tuple[str, ...
     if "sys.path" in text:
         return ()
     packages = [name for node in tree.body for name in _imported(node) if name not in own_modules]
-    if any(name in GPU_PACKAGES for name in packages):
+    if any(name in GPU_PACKAGES for name in packages) or _has_device_code(tree):
         packages.append(CUDA)
     if _has_cuda_sources(tree):
         packages += [CUDA, NVCC]
@@ -51,6 +51,18 @@ def _imported(node: ast.stmt) -> Iterator[str]:
         yield from (alias.name.partition(".")[0] for alias in node.names)
     elif isinstance(node, ast.ImportFrom) and not node.level and node.module and node.module != "__future__":
         yield node.module.partition(".")[0]
+
+
+def _has_device_code(tree: ast.Module) -> bool:
+    """True where a text of the file is CUDA C++ with a kernel, or CUDA graphs are captured without asking for a device:
+    however it is compiled, it runs on a GPU alone.
+    """
+    prose = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    texts = [node for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    if any("__global__" in str(node.value) for node in texts if id(node) not in prose):
+        return True
+    names = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    return "CUDAGraph" in names and not names & {"is_available", "is_cuda", "device_count"}
 
 
 def _has_cuda_sources(tree: ast.Module) -> bool:

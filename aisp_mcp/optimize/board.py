@@ -18,6 +18,7 @@ from aisp_mcp.judge import statistics as stats
 from aisp_mcp.judge.records.verdict import Comparison, Verdict
 from aisp_mcp.optimize.records import Board, BoardRow, Budget, Started, State, Stop, Submission
 from aisp_mcp.runs.changes import changes
+from aisp_mcp.runs.changes.records import ChangeVerdict
 
 FALSE_BEST = 0.01
 FINALISTS = 3
@@ -40,7 +41,7 @@ def improvements(found: Sequence[Submission]) -> list[int]:
     for one in found:
         if one.comparison is None or one.comparison.verdict is not Verdict.FASTER:
             continue
-        if best is None or changes.change(best, one.comparison).verdict is Verdict.FASTER:
+        if best is None or changes.change(best, one.comparison).verdict is ChangeVerdict.FASTER:
             best = one.comparison
             numbers.append(one.number)
     return numbers

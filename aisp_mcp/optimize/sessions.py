@@ -29,6 +29,7 @@ from aisp_mcp.optimize.records import Begun, Board, Budget, Judged, Started, Sto
 from aisp_mcp.process import isolation
 from aisp_mcp.runs import measure
 from aisp_mcp.server.context import Context
+from aisp_mcp.store.records.run_kind import RunKind
 from aisp_mcp.suites import names
 
 LOG, SPEC, CANDIDATES, WARM = "log.jsonl", "spec", "candidates", "warm"
@@ -249,12 +250,12 @@ def _measure(ctx: Context, started: Started, numbers: Sequence[int], preset: str
             baseline = Path(shutil.copy(spec, alone))
         pairs.append(Pair(started.target, baseline, f"{started.id}_{number:03d}", path.resolve()))
     with loaded_in(home / WARM):
-        return measure.measure(ctx, pairs, options)
+        return measure.measure(ctx, pairs, options, about=measure.About(RunKind.OPTIMIZE))
 
 
 def _options(ctx: Context, started: Started, preset: str) -> Options:
     options = measure.options(ctx, measure.preset(preset, None), margin=started.margin)
-    return replace(options, hidden=tuple(map(Path, started.hidden)))
+    return replace(options, policy=replace(options.policy, hidden=tuple(map(Path, started.hidden))))
 
 
 def _failure(run: Run) -> str:

@@ -12,6 +12,7 @@ from aisp_mcp.judge.records.verdict import Comparison, Flag
 from aisp_mcp.runs import growth
 from aisp_mcp.runs import measure as runs
 from aisp_mcp.server.context import Context
+from aisp_mcp.store.records.run_kind import RunKind
 from aisp_mcp.suites.functions import pair
 from aisp_mcp.suites.functions.pair import Plan, Request
 
@@ -24,7 +25,8 @@ def measure(ctx: Context, request: Request, options: Options) -> Run:
     options = replace(options, device=plan.device or options.device)
     request, flag = growth.grown(ctx, request, options)
     plan = pair.plan(request)
-    run = runs.measure(ctx, [pair.write(plan, options.folder)], options)
+    about = runs.About(RunKind.FUNCTIONS)
+    run = runs.measure(ctx, [pair.write(plan, options.folder)], options, about=about)
     disclosed = [_disclosed(comparison, request, plan, flag) for comparison in run.comparisons]
     run = run.model_copy(update={"comparisons": disclosed, "failed": [_hinted(failure) for failure in run.failed]})
     ctx.store.save_run(run, ctx.job_id)
@@ -43,6 +45,8 @@ def _disclosed(comparison: Comparison, request: Request, plan: Plan, grown: Flag
     sizes = {"sizes": dict(plan.sizes)} if plan.sizes else {}
     update: dict[str, Any] = {"disclosed": {**comparison.disclosed, "inputs": request.inputs, **sizes}}
     update["flags"] = [*comparison.flags, *filter(None, [grown])]
+    if grown is not None:
+        update["sentence"] = f"{comparison.sentence}; {growth.clause(grown)}"
     if plan.fixed:
         message = f"The candidate may know these inputs, which are the same in every call: {', '.join(plan.fixed)}."
         flag = Flag(code="inputs_not_fresh", severity="warn", message=message, evidence={"inputs": plan.fixed})

@@ -68,6 +68,12 @@ def _text(sizes: Mapping[str, int]) -> str:
     return ", ".join(f"{name}={value}" for name, value in sizes.items())
 
 
+def clause(flag: Flag) -> str:
+    """The end of a sentence that says at which sizes a verdict was reached."""
+    given, measured = (_text(flag.evidence[name]) for name in ("asked", "measured"))
+    return f"measured at {measured} because calls at {given} are too short to time"
+
+
 def _flag(begin: Mapping[str, int], end: Mapping[str, int], resolved: bool) -> Flag:
     message = f"Measured with {_text(end)}: with {_text(begin)} the calls were too short for the parent's clock."
     if not resolved:

@@ -1,4 +1,8 @@
-"""Rankings over stored verdicts. Pure functions; only what a verdict proved counts as better."""
+"""Rankings over stored verdicts. Pure functions; only what a verdict proved about its target counts.
+
+Ratios of different targets are not compared: a high one says that the baseline was slow. Candidates compete within
+their target, and targets are ordered by the share of the machine's measured ceiling that their best candidate reaches.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +10,47 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from aisp_mcp.store.records.run_kind import OF_TARGETS
 from aisp_mcp.store.records.verdict_row import VerdictRow
 
 PROVEN = ("faster", "slower", "same")
 
 
+def counts_as_evidence(row: VerdictRow) -> bool:
+    """Return True for a proven verdict on a candidate of the target: not provisional, and not of a gate or the like."""
+    return row.verdict in PROVEN and not row.provisional and row.kind in OF_TARGETS
+
+
+def in_order(rows: Iterable[VerdictRow]) -> list[VerdictRow]:
+    """Verdicts of one target for its page: newest first, those that one replicate only hints at after all others."""
+    return sorted(rows, key=lambda row: (row.provisional, -row.seq))
+
+
 def leaderboards(rows: Sequence[VerdictRow], limit: int = 20) -> dict[str, list[dict[str, Any]]]:
-    """By goal: variants by the lower end of their interval, best first; unproven verdicts below all proven ones."""
-    boards: dict[str, list[VerdictRow]] = defaultdict(list)
-    for row in rows:
+    """By goal: one row per target and device, its best candidate, the largest share of a ceiling first.
+
+    Targets without a measured ceiling follow by name. variants: all ranked candidates of the target, best first.
+    """
+    boards: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for (_, _, goal), candidates in _by_target(rows).items():
+        boards[goal].append({**_entry(candidates[0]), "variants": [row.target for row in candidates]})
+    return {goal: sorted(entries, key=_by_ceiling)[:limit] for goal, entries in boards.items()}
+
+
+def _by_target(rows: Sequence[VerdictRow]) -> dict[tuple[str, str, str], list[VerdictRow]]:
+    """(target, device, goal) → its candidates by the lower end of their interval, each with its newest verdict."""
+    newest: dict[tuple[str, str], VerdictRow] = {}
+    for row in sorted(filter(counts_as_evidence, rows), key=lambda row: row.seq):
         if row.ratio is not None:
-            boards[row.goal].append(row)
-    return {
-        goal: [_entry(row) for row in sorted(found, key=_rank, reverse=True)[:limit]] for goal, found in boards.items()
-    }
+            newest[row.target, row.device or "unknown"] = row
+    groups: dict[tuple[str, str, str], list[VerdictRow]] = defaultdict(list)
+    for row in sorted(newest.values(), key=_lower_end, reverse=True):
+        groups[row.benchmark or row.target, row.device or "unknown", row.goal].append(row)
+    return groups
+
+
+def _by_ceiling(entry: dict[str, Any]) -> tuple[float, str]:
+    return -(entry["of_peak"] or 0.0), entry["target"]
 
 
 def tradeoffs(rows: Iterable[VerdictRow]) -> list[dict[str, Any]]:
@@ -31,16 +62,16 @@ def tradeoffs(rows: Iterable[VerdictRow]) -> list[dict[str, Any]]:
             "time_ratio": row.baseline_s / row.candidate_s,
         }
         for row in rows
-        if row.verdict in PROVEN and row.baseline_bytes and row.candidate_bytes and row.baseline_s and row.candidate_s
+        if counts_as_evidence(row) and row.baseline_bytes and row.candidate_bytes and row.baseline_s and row.candidate_s
     ]
 
 
 def summary(counts: dict[str, int], latest: Sequence[VerdictRow]) -> dict[str, Any]:
     """Counts by verdict, targets and devices, and the largest proven gain on each device."""
     best: dict[str, VerdictRow] = {}
-    for row in latest:
+    for row in filter(counts_as_evidence, latest):
         device = row.device or "unknown"
-        if row.verdict == "faster" and (device not in best or _rank(best[device]) < _rank(row)):
+        if row.verdict == "faster" and (device not in best or _lower_end(best[device]) < _lower_end(row)):
             best[device] = row
     return {
         "verdicts": counts,
@@ -51,10 +82,13 @@ def summary(counts: dict[str, int], latest: Sequence[VerdictRow]) -> dict[str, A
     }
 
 
-def _rank(row: VerdictRow) -> tuple[bool, float]:
-    return row.verdict in PROVEN, row.low if row.low is not None else 0.0
+def _lower_end(row: VerdictRow) -> float:
+    return row.low if row.low is not None else 0.0
 
 
 def _entry(row: VerdictRow) -> dict[str, Any]:
-    keep = ("target", "verdict", "ratio", "low", "high", "noise_floor", "device", "preset", "run_id", "created_at")
-    return {name: getattr(row, name) for name in keep}
+    names = (
+        *("target", "benchmark", "verdict", "ratio", "low", "high", "at_least", "of_peak", "noise_floor"),
+        *("device", "preset", "run_id", "created_at"),
+    )
+    return {name: getattr(row, name) for name in names}

@@ -12,20 +12,23 @@ from aisp_mcp.profile.roofline.run_roofline import dtype, tensors
 from aisp_mcp.runs.analysis.variants import BASELINE, MeasuredPair, Range, pairs
 from aisp_mcp.runs.energy import figures
 from aisp_mcp.server.context import Context
+from aisp_mcp.store.records.run_kind import OF_TARGETS, RunKind
 from aisp_mcp.system import cpu
 
 ENERGY = "energy:"  # measurements of this kind are readings of one program
 _KINDS = ("copy", "read", "write", "triad")
 
 
-def runs(ctx: Context, run_id: str | None, limit: int) -> list[Run]:
-    """The named run, or the newest ones. Raises NotFound UNKNOWN_RUN, Unavailable NOTHING_STORED."""
+def runs(
+    ctx: Context, run_id: str | None, limit: int, kinds: Sequence[RunKind] = (*OF_TARGETS, RunKind.VERIFY)
+) -> list[Run]:
+    """The named run, or the newest ones of these kinds. Raises NotFound UNKNOWN_RUN, Unavailable NOTHING_STORED."""
     if run_id is not None:
         return [ctx.store.run(Run, run_id, ctx.sees)]
-    found = [ctx.store.run(Run, name, ctx.sees) for name in ctx.store.run_ids(limit, ctx.sees)]
-    if not found:
+    stored = [ctx.store.run(Run, name, ctx.sees) for name in ctx.store.run_ids(limit, ctx.sees, kinds)]
+    if not stored:
         raise nothing("No run is stored.")
-    return found
+    return stored
 
 
 def nothing(message: str) -> Unavailable:
@@ -34,13 +37,17 @@ def nothing(message: str) -> Unavailable:
         "NOTHING_STORED",
         message,
         "Measure pairs first; every run is kept and can be analysed afterwards.",
-        [("aisp_run_benchmarks", {"targets": ["*"], "preset": "quick"}), ("aisp_benchmark_targets", {})],
+        [("aisp_run_benchmarks", {"targets": ["*"]}), ("aisp_benchmark_targets", {})],
     )
 
 
-def measured(ctx: Context, found: Sequence[Run]) -> tuple[list[MeasuredPair], list[str]]:
-    """Pairs of these runs with everything known beside their times. Raises Unavailable NOTHING_STORED."""
-    rows, left_out = pairs(found, shares(ctx, found), energies(ctx))
+def measured(ctx: Context, run_id: str | None, limit: int) -> tuple[list[MeasuredPair], list[str]]:
+    """Pairs of the named run, or of the newest ones, with everything known about them.
+
+    Provisional verdicts count only in a run that is named. Raises Unavailable NOTHING_STORED.
+    """
+    chosen = runs(ctx, run_id, limit)
+    rows, left_out = pairs(chosen, shares(ctx, chosen), energies(ctx), provisional=run_id is not None)
     if not rows:
         raise nothing("No stored run holds a comparison with right outputs and times." + _why(left_out))
     return rows, left_out

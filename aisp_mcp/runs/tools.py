@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field
 
 from aisp_mcp.errors import UsageError
-from aisp_mcp.judge.records.run import Failure, Run, Skip
-from aisp_mcp.judge.records.verdict import Comparison
-from aisp_mcp.profile.recording.ran import Depth, Passes
-from aisp_mcp.records import Record
-from aisp_mcp.runs.expectations.accepting import Rewritten
+from aisp_mcp.judge.records.run import Run
+from aisp_mcp.profile.recording.ran import Depth
+from aisp_mcp.runs.answers import Verdicts, verdicts
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.registry import MIN, RUNS, JobParams, JobSpec, Plan, tool
 from aisp_mcp.settings import ClusterSettings
@@ -29,73 +27,8 @@ if TYPE_CHECKING:
 PresetName = Literal["quick", "default", "release"]
 
 
-class JudgedCandidate(Record):
-    """One comparison in brief. time_s: baseline and candidate, seconds per call."""
-
-    target: str
-    verdict: str
-    sentence: str
-    ratio: float | None
-    interval: list[float]
-    noise_floor: float | None
-    time_s: list[float]
-    clock: str | None
-    of_peak: float | None = Field(description="Candidate's share of this machine's best measured rate.")
-    headroom: float | None = Field(description="Speedup that is left up to that rate; null where no ceiling is known.")
-    isolation: str
-    flags: list[str]
-
-
-class Verdicts(Record):
-    """A run in brief; run.json and the raw rounds in the run's folder hold everything."""
-
-    run_id: str
-    passed: bool = Field(description="Nothing failed, and nothing was slower, incorrect or invalid.")
-    rulings: list[JudgedCandidate]
-    skipped: list[Skip]
-    failed: list[Failure]
-    noise: list[str] = Field(description="What disturbed the machine while it measured.")
-    seconds: float
-    profiles: Passes | None = None
-    evidence: list[Comparison] | None = None
-    rewritten: list[Rewritten] | None = Field(default=None, description="Expectations, with accept_regressions.")
-
-
-def _brief(judged: Comparison) -> JudgedCandidate:
-    return JudgedCandidate(
-        target=judged.label,
-        verdict=judged.verdict,
-        sentence=judged.sentence,
-        ratio=judged.ratio,
-        interval=[judged.interval.low, judged.interval.high] if judged.interval else [],
-        noise_floor=judged.noise_floor,
-        time_s=[side.time_s for side in (judged.baseline, judged.optimized) if side],
-        clock=judged.clocks.used if judged.clocks else None,
-        of_peak=judged.peak.share if judged.peak else None,
-        headroom=judged.peak.headroom if judged.peak else None,
-        isolation=judged.isolation,
-        flags=[flag.code for flag in judged.flags],
-    )
-
-
-def _verdicts(run: Run, evidence: bool, profiles: Passes | None = None) -> Verdicts:
-    return Verdicts(
-        run_id=run.id,
-        passed=run.passed,
-        rulings=[_brief(comparison) for comparison in run.comparisons],
-        skipped=run.skipped,
-        failed=run.failed,
-        noise=[flag["message"] for flag in run.environment["during"]["flags"]],
-        seconds=run.seconds,
-        profiles=profiles,
-        evidence=run.comparisons if evidence else None,
-    )
-
-
 class ChosenParams(JobParams):
-    targets: list[str] = Field(
-        default_factory=list, max_length=200, description="Such as ch07, ch07:row_sum, ch07:row_sum_tiled."
-    )
+    targets: list[str] = Field(default_factory=list, max_length=200, description="Such as ch07, ch07:row_sum_tiled.")
     source: str | None = Field(
         default=None, alias="from", description="Instead: another suite's problem, such as kernelbench:PATH."
     )
@@ -104,6 +37,7 @@ class ChosenParams(JobParams):
 class LabelledParams(JobParams):
     name: str = Field(default="", max_length=60)
     tag: list[str] = Field(default_factory=list, max_length=20)
+    forbid: list[str] = Field(default_factory=list, description="Operators.")  # docs/adapters.md
 
 
 class RunParams(LabelledParams, ChosenParams):
@@ -111,19 +45,19 @@ class RunParams(LabelledParams, ChosenParams):
     replicates: int | None = Field(default=None, ge=1, le=50)
     validity: Literal["strict", "portable"] = "portable"
     isolation: Literal["auto", "L1", "L2", "L3"] = Field(default="auto", description="Demand a level.")
-    margin: float | None = Field(default=None, ge=0, le=1, description="Least difference that counts, such as 0.01.")
+    margin: float | None = Field(default=None, ge=0, le=1, description="Least difference that counts.")
     size: list[str] = Field(
         default_factory=list,
         max_length=20,
-        description="Sizes instead of the preset's: rows=1024, ranks=4, or ch07:row_sum:rows=1024.",
+        description="Instead of the preset's: rows=1024, ch07:row_sum:rows=1024.",
     )
     rank_env: list[str] = Field(
         default_factory=list, max_length=20, description="Variables of ranks, such as NCCL_ALGO=Ring."
     )
-    resume: str | None = Field(default=None, description="A cut-off run of these targets, to go on with.")
+    resume: str | None = Field(default=None, description="A cut-off run to go on with.")
     accept_regressions: bool = Field(default=False, description="Rewrite entries of expect.yaml that this contradicts.")
-    evidence: bool = Field(default=False, description="Add clocks, sides, verification and facts of each verdict.")
-    profile: Depth = Field(default="none", description="Passes of their own after the verdicts; never the timed ones.")
+    evidence: bool = Field(default=False, description="Add the evidence of each verdict.")
+    profile: Depth = Field(default="none", description="Passes of their own, never the timed ones.")
     bench_root: BenchRoots = None
 
 
@@ -196,8 +130,8 @@ def aisp_run_benchmarks(p: RunParams, ctx: Context) -> Verdicts:
 
     ends_at = time.monotonic() + (p.timeout_s or 1800)
     _refuse_slips(p)
-    values = [] if p.source else p.size
-    options = measure.options(ctx, measure.preset(p.preset, p.replicates), p.isolation, p.margin, values, p.rank_env)
+    preset, values = measure.preset(p.preset, p.replicates), [] if p.source else p.size
+    options = measure.options(ctx, preset, p.isolation, p.margin, values, p.rank_env, p.forbid)
     if p.source:
         request = adapt.AdaptRequest(p.source, constants=adapt.constants(p.size))
         run, chosen = adapted.measure(ctx, request, options, p.validity)
@@ -209,9 +143,9 @@ def aisp_run_benchmarks(p: RunParams, ctx: Context) -> Verdicts:
         run = measure.measure(ctx, chosen, options, p.validity, broken, before)
     measure.require_some(run)
     labelled = labels.labelled(ctx, run, p.name, p.tag)
-    verdicts = _verdicts(labelled, p.evidence, profiles.make(ctx, run, chosen, p.profile, ends_at))
+    answer = verdicts(labelled, p.evidence, profiles.make(ctx, run, chosen, p.profile, ends_at))
     rewritten = accepting.graded(ctx, run, p.bench_root, rewrite=True)[1] if p.accept_regressions else None
-    return verdicts.model_copy(update={"rewritten": rewritten})
+    return answer.model_copy(update={"rewritten": rewritten})
 
 
 class VerifyParams(LabelledParams):
@@ -289,18 +223,20 @@ def aisp_verify_candidate(p: VerifyParams, ctx: Context) -> Verdicts:
     """Judge your own variant against a baseline: faster, slower, same, inconclusive, incorrect or invalid."""
     from aisp_mcp.runs import adapted, functions, measure
     from aisp_mcp.runs.listing import labels
+    from aisp_mcp.store.records.run_kind import RunKind
     from aisp_mcp.suites import selection
 
-    options = measure.options(ctx, measure.preset(p.preset, p.replicates), margin=p.margin)
-    roots = ctx.bench_roots(p.bench_root)
+    options = measure.options(ctx, measure.preset(p.preset, p.replicates), margin=p.margin, forbidden=p.forbid)
+    roots, about = ctx.bench_roots(p.bench_root), measure.About(RunKind.VERIFY)
     if request := _functions(p, ctx):
         run = functions.measure(ctx, request, options)
     elif p.format:
-        run, _ = adapted.measure(ctx, _adapt_request(p, options), options)
+        run, _ = adapted.measure(ctx, _adapt_request(p, options), options, about=about)
     else:
-        run = measure.measure(ctx, [selection.candidate_pair(roots, p.target, p.candidate, options.folder)], options)
+        pair = selection.candidate_pair(roots, p.target, p.candidate, options.folder)
+        run = measure.measure(ctx, [pair], options, about=about)
     measure.require_some(run)
-    return _verdicts(labels.labelled(ctx, run, p.name, p.tag), p.evidence)
+    return verdicts(labels.labelled(ctx, run, p.name, p.tag), p.evidence)
 
 
 def _adapt_request(p: VerifyParams, options: Options) -> AdaptRequest:

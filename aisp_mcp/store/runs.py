@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -14,12 +15,14 @@ from pydantic import BaseModel, ValidationError
 
 from aisp_mcp.store.connection import Database, corrupt
 from aisp_mcp.store.files import folder_of, unknown_run, write_atomic
+from aisp_mcp.store.records.run_kind import ANY_KIND, RunKind
 
 MAX_PAGE = 200
 NAMED = 1000  # newest runs among which a name is looked for
 _LAST = re.compile(r"last(?:~(\d{1,6}))?")
 # A run belongs to the owner of its job; without a principal all runs are visible.
 _ITS = "(? IS NULL OR EXISTS (SELECT 1 FROM jobs WHERE jobs.id = runs.job_id AND jobs.principal = ?))"
+_LOOK = "(job_id IS NULL AND json_extract(body, '$.kind') = 'gate')"  # a gate's further looks: its own run says all
 
 
 class Document(Protocol):
@@ -73,7 +76,8 @@ class RunsTable:
         its = f"SELECT id, body FROM runs WHERE seq < ? AND {_ITS} ORDER BY seq DESC"
         newest = 2**62, principal, principal
         if match := _LAST.fullmatch(text):
-            return self.db.one(f"{its} LIMIT 1 OFFSET ?", *newest, int(match[1] or 0))
+            own = its.replace("WHERE", f"WHERE NOT {_LOOK} AND")
+            return self.db.one(f"{own} LIMIT 1 OFFSET ?", *newest, int(match[1] or 0))
         if not text:
             return None
         named = f"SELECT id, body FROM ({its} LIMIT {NAMED}) WHERE json_extract(body, '$.name') = ? LIMIT 1"
@@ -93,10 +97,15 @@ class RunsTable:
         rows = self.db.all(sql, 2**62 if before is None else before, principal, principal, max(1, min(limit, MAX_PAGE)))
         return [(self._run(record, row), row["seq"]) for row in rows]
 
-    def run_ids(self, limit: int = 20, principal: str | None = None) -> list[str]:
-        """Ids of runs, newest first."""
-        sql = f"SELECT id FROM runs WHERE seq < ? AND {_ITS} ORDER BY seq DESC LIMIT ?"
-        return [row["id"] for row in self.db.all(sql, 2**62, principal, principal, max(1, min(limit, MAX_PAGE)))]
+    def run_ids(self, limit: int = 20, principal: str | None = None, kinds: Sequence[RunKind] = ANY_KIND) -> list[str]:
+        """Ids of runs, newest first; kinds: of those whose verdicts are of these kinds."""
+        other = [kind.value for kind in RunKind if kind not in kinds]
+        its = _ITS
+        if other:
+            marks = ", ".join("?" for _ in other)
+            its += f" AND NOT EXISTS (SELECT 1 FROM rulings WHERE run_id = runs.id AND kind IN ({marks}))"
+        sql = f"SELECT id FROM runs WHERE {its} ORDER BY seq DESC LIMIT ?"
+        return [row["id"] for row in self.db.all(sql, principal, principal, *other, max(1, min(limit, MAX_PAGE)))]
 
     def list_runs(
         self, record: type[AnyRun], limit: int = 20, cursor: int | None = None

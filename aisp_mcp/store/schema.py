@@ -223,6 +223,48 @@ CREATE TABLE imports (
 );
 """
 
+# A run stored before kinds were gets the one that its job and its document show.
+_FORMER_KIND = """CASE
+    WHEN json_type(body, '$.environment.commits') = 'object' THEN 'gate'
+    WHEN json_extract(body, '$.comparisons[0].log_path') LIKE '%/look-%' THEN 'gate'
+    WHEN (SELECT tool FROM jobs WHERE jobs.id = job_id) = 'aisp_benchmark_gate' THEN 'gate'
+    WHEN (SELECT tool FROM jobs WHERE jobs.id = job_id) LIKE 'aisp_optimize%' THEN 'optimize'
+    WHEN json_extract(body, '$.comparisons[0].candidate') GLOB 'o_????????????_[0-9]*' THEN 'optimize'
+    WHEN json_extract(body, '$.comparisons[0].disclosed.inputs') IS NOT NULL THEN 'functions'
+    WHEN (SELECT tool FROM jobs WHERE jobs.id = job_id) = 'aisp_verify_candidate' THEN 'verify'
+    ELSE 'bench' END"""
+_BOUND = """coalesce(json_extract(c, '$.clocks.used') IN ('parent', 'lower_bound', 'proven')
+    AND coalesce(json_extract(c, '$.clocks.ratio_worker'), json_extract(c, '$.clocks.ratio_shim'))
+        > 1.02 * json_extract(c, '$.ratio'), 0)"""
+_OF_KIND = (
+    ("kind", "TEXT NOT NULL DEFAULT 'bench'", "coalesce(json_extract(new.body, '$.kind'), 'bench')"),
+    ("benchmark", "TEXT NOT NULL DEFAULT ''", "t"),
+    ("replicates", "INTEGER", _first("c", ["$.replicates"])),
+    ("at_least", "INTEGER NOT NULL DEFAULT 0", _BOUND),
+    ("of_peak", "REAL", _first("c", ["$.peak.share"])),
+    ("base_revision", "TEXT", _first("new.body", ["$.environment.commits.base"])),
+)
+_HEAD = "$.environment.commits.head"  # of a gate, whose files are in no repository
+_KINDS = f"""
+{"".join(f"ALTER TABLE rulings ADD COLUMN {name} {kind};{chr(10)}" for name, kind, _ in _OF_KIND)}
+DROP TRIGGER runs_added;
+DROP TRIGGER runs_changed;
+{
+    _triggers(
+        [*_COLUMNS, *(name for name, *_ in _OF_COMMIT), *(name for name, *_ in _OF_KIND)],
+        [
+            *_VALUES,
+            _first("new.body", ["$.environment.commit.id", _HEAD]),
+            *(_first("new.body", paths) for _, _, *paths in _OF_COMMIT[1:]),
+            *(value for _, _, value in _OF_KIND),
+        ],
+    )
+}
+UPDATE runs SET body = json_set(body, '$.kind', {_FORMER_KIND}) WHERE json_extract(body, '$.kind') IS NULL;
+CREATE INDEX rulings_kind ON rulings (kind, seq);
+CREATE INDEX rulings_target_kind ON rulings (target, kind, seq);
+"""
+
 MIGRATIONS: tuple[str, ...] = (
     _JOBS + _RUNS + _MEASUREMENTS,
     _COUNT_SPAWNS,
@@ -234,6 +276,7 @@ MIGRATIONS: tuple[str, ...] = (
     _EXECUTORS,
     _COMMITS,
     _IMPORTS,
+    _KINDS,
 )
 VERSION = len(MIGRATIONS)
 _FORGETS = MIGRATIONS.index(_FORGET_ENVIRONMENTS)

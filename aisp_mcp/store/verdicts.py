@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from aisp_mcp.store.connection import Database
-from aisp_mcp.store.records.verdict_row import VerdictFilter, VerdictRow
+from aisp_mcp.store.records.run_kind import ANY_KIND
+from aisp_mcp.store.records.verdict_row import QUICK, VerdictFilter, VerdictRow
 
 MAX_PAGE = 1000
 LATEST = 5000  # rows that a chart or ranking looks at, newest first
@@ -42,12 +43,16 @@ class VerdictsTable:
         return [VerdictRow(**dict(row)) for row in rows[:limit]], more
 
     def latest_verdicts(self, filters: VerdictFilter, principal: str | None = None) -> list[VerdictRow]:
-        """The newest matching verdict of each target on each device, by target; among the last 5,000 rows."""
+        """The newest matching verdict of each target by kind, device and preset; among the last 5,000 rows.
+
+        By target, those of one target newest first.
+        """
         where, values = _conditions(filters)
         condition = " AND ".join([*where, _VISIBLE])
-        inner = f"SELECT seq, target, device, preset FROM rulings WHERE {condition} ORDER BY seq DESC LIMIT {LATEST}"
-        newest = f"SELECT MAX(seq) FROM ({inner}) GROUP BY target, device, preset"
-        sql = f"SELECT {COLUMNS} FROM rulings WHERE seq IN ({newest}) ORDER BY target, seq"
+        apart = "target, kind, device, preset"
+        inner = f"SELECT seq, {apart} FROM rulings WHERE {condition} ORDER BY seq DESC LIMIT {LATEST}"
+        newest = f"SELECT MAX(seq) FROM ({inner}) GROUP BY {apart}"
+        sql = f"SELECT {COLUMNS} FROM rulings WHERE seq IN ({newest}) ORDER BY target, seq DESC"
         return [VerdictRow(**dict(row)) for row in self.db.all(sql, *values, principal, principal)]
 
     def count_verdicts(self, filters: VerdictFilter, principal: str | None = None) -> dict[str, int]:
@@ -65,6 +70,12 @@ def _conditions(filters: VerdictFilter) -> tuple[list[str], list[Any]]:
         if value is not None:
             where.append(f"{column} = ?")
             values.append(value)
+    if filters.kinds and set(filters.kinds) != set(ANY_KIND):
+        where.append(f"kind IN ({', '.join('?' for _ in filters.kinds)})")
+        values += [kind.value for kind in filters.kinds]
+    if filters.confirmed:
+        where.append("(verdict IN ('incorrect', 'invalid') OR (preset != ? AND coalesce(replicates, 2) != 1))")
+        values.append(QUICK)
     if filters.device is not None:
         where.append("device LIKE ? ESCAPE '\\'")
         values.append(f"%{_escaped(filters.device)}%")

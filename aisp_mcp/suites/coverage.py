@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from aisp_mcp.judge.records.run import Run
 from aisp_mcp.records import Record
 from aisp_mcp.server.context import Context
+from aisp_mcp.store.records.run_kind import OF_TARGETS
 from aisp_mcp.suites import discovery as suites
 from aisp_mcp.suites import expectations, names, recorded
 from aisp_mcp.suites.records import Target
@@ -53,18 +54,26 @@ def _rows(target: Target, expected: dict[str, list[str]], last: dict[str, dict[s
 
 
 def _last_verdicts(ctx: Context) -> dict[str, dict[str, str]]:
-    """Candidate to device to the newest verdict; a damaged run is left out."""
-    found: dict[str, dict[str, str]] = {}
+    """Candidate to device to the newest verdict, a provisional one only where there is no other."""
+    confirmed: dict[str, dict[str, str]] = {}
+    hints: dict[str, dict[str, str]] = {}
+    for run in _target_runs(ctx):
+        for comparison in run.comparisons:
+            provisional = run.is_provisional(comparison)
+            verdicts = (hints if provisional else confirmed).setdefault(comparison.label, {})
+            verdicts.setdefault(device(run), comparison.verdict.value + (" (provisional)" if provisional else ""))
+    return {label: {**hints.get(label, {}), **confirmed.get(label, {})} for label in {*hints, *confirmed}}
+
+
+def _target_runs(ctx: Context) -> Iterator[Run]:
+    """The newest runs whose verdicts are about targets of suites."""
     cursor, seen = None, 0
     while seen < RUNS:
         runs, cursor = ctx.store.list_runs(Run, 50, cursor)
-        for run in runs:
-            for comparison in run.comparisons:
-                found.setdefault(comparison.label, {}).setdefault(device(run), comparison.verdict.value)
+        yield from (run for run in runs if run.kind in OF_TARGETS)
         seen += len(runs)
         if cursor is None:
-            break
-    return found
+            return
 
 
 def device(run: Run) -> str:

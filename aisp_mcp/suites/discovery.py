@@ -100,6 +100,11 @@ def chapters(roots: Roots) -> list[Chapter]:
     return [_chapter(_each(roots), name, group) for name, group in groups.items()]
 
 
+def topic(roots: Roots, target: Target) -> str | None:
+    """What a target's chapter is about: the first heading of its README."""
+    return _topic(Path(target.path).parent, _each(roots))
+
+
 def resolve(roots: Roots, names: list[str]) -> list[tuple[Target, list[Variant]]]:
     """The targets that the names select, each once, with the variants to measure.
 

@@ -21,6 +21,7 @@ from aisp_mcp.server import registry
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.dispatch import execute, load_catalog
 from aisp_mcp.settings import Settings
+from aisp_mcp.store.records.run_kind import RunKind
 from aisp_mcp.system import llm
 
 QUESTIONS = yaml.safe_load((Path(__file__).parent / "fifty_questions.yaml").read_text("utf-8"))
@@ -184,6 +185,21 @@ def test_a_question_about_own_runs_is_answered_from_them(ctx: Context) -> None:
         assert {passage["kind"] for passage in passages} == {"run"}
     other = call("aisp_ask", ctx, question="My CUDA graph replays a wrong result, why?")["result"]["passages"]
     assert other[0]["source"] == "cuda-graph-traps"
+
+
+def test_hints_and_gates_are_no_evidence_but_are_told_when_asked_for(ctx: Context) -> None:
+    one = run_of(pair(target="ch07:row_sum"))
+    hint = one.comparisons[0].model_copy(update={"replicates": 1})
+    commits = {"commits": {"base": "b" * 40, "head": "c" * 40}}
+    ctx.store.save_run(one.model_copy(update={"id": "r_q", "preset": "quick", "comparisons": [hint]}), None)
+    gate = {"id": "r_g", "kind": RunKind.GATE, "environment": {**one.environment, **commits}}
+    ctx.store.save_run(one.model_copy(update=gate), None)
+    cited = call("aisp_ask", ctx, question="Is row_sum ch07 faster with tiles?")["result"]["passages"]
+    assert "run" not in {passage["kind"] for passage in cited}
+    told = call("aisp_ask", ctx, question="What did my last run of row_sum show?")["result"]["passages"]
+    texts = {passage["source"].partition("/")[0]: passage["text"] for passage in told}
+    assert texts["r_q"].startswith("Provisional, one replicate: ")
+    assert texts["r_g"].startswith("Commit bbbbbbbbbb to cccccccccc: ")
 
 
 @pytest.mark.parametrize(

@@ -187,7 +187,7 @@ def keep(
     run = Run(
         id=f"r_{candidate or 1}",
         created_at=1.0,
-        preset="quick",
+        preset="default",
         profile="strict",
         environment={"gpus": gpus},
         comparisons=[comparison],
@@ -308,3 +308,13 @@ def test_a_family_of_gpus_means_its_sxm_card(ctx: Context, typed: str, sku: str)
         ask(ctx, "aisp_distributed_plan", model="llama-3.1-8b", gpus=8, gpu=name)["result"] for name in (typed, sku)
     )
     assert by_family == by_name
+
+
+def test_a_hint_is_no_ground_to_spend_money_on(ctx: Context) -> None:
+    keep(ctx, Verdict.FASTER)
+    (run,) = [ctx.store.run(Run, run_id) for run_id in ctx.store.run_ids()]
+    hint = run.comparisons[0].model_copy(update={"replicates": 1})
+    ctx.store.save_run(run.model_copy(update={"preset": "quick", "comparisons": [hint]}), None)
+    assert code(ctx, "aisp_bench_cost")[0] == "NO_RUNS"
+    techniques = ask(ctx, "aisp_recommend", gpu="H100-SXM")["result"]["answer"]["techniques"]
+    assert not any(row.get("measured") for row in techniques)

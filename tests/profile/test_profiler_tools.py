@@ -315,8 +315,10 @@ class TestTorch:
         pytest.importorskip("torch")
         script = tmp_path / "train.py"
         script.write_text(SCRIPT)
-        rows = call(ctx, "aisp_profile_torch", script=str(script), mode="modules")["modules"]
-        assert {"nn.Module: Sequential_0", "nn.Module: Linear_0"} <= {row["name"] for row in rows}
+        result = call(ctx, "aisp_profile_torch", script=str(script), mode="modules")
+        assert {"nn.Module: Sequential_0", "nn.Module: Linear_0"} <= {row["name"] for row in result["modules"]}
+        unknown = {row[name] for row in result["operators"] for name in ("flops", "device_us", "self_device_us")}
+        assert unknown == {None}, "nothing was counted, and no device took part"
         stacks = call(ctx, "aisp_profile_torch", script=str(script), mode="stacks")["stacks"]
         assert stacks[0]["self_ns"] > 0
         assert all(row["total_ns"] >= row["self_ns"] for row in stacks)

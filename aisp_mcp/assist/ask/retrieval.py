@@ -14,8 +14,10 @@ from aisp_mcp.assist.ask.records import Kind, Passage
 from aisp_mcp.assist.guide.questions import questions
 from aisp_mcp.assist.guide.suggest import subject_words, term
 from aisp_mcp.judge.records.run import Run
+from aisp_mcp.judge.records.verdict import Comparison
 from aisp_mcp.server import registry
 from aisp_mcp.server.context import Context
+from aisp_mcp.store.records.run_kind import ANY_KIND, OF_TARGETS, RunKind
 
 RUNS, PASSAGE_CHARS = 20, 900
 # Pages that list what the tools' and concepts' own entries say better.
@@ -39,10 +41,11 @@ def search(question: str, ctx: Context, limit: int) -> list[Passage]:
     if not words:
         return []
     query = " OR ".join(term(word) for word in words)
-    rows = _runs(ctx)
+    about_own = intents.about_own_results(question)
+    rows = _runs(ctx, evidence_only=not about_own)
     matches = _matches(_library(), query)
     in_runs = _run_matches(rows, query)
-    if intents.about_own_results(question):
+    if about_own:
         matches = [*in_runs, *((0.0, row) for row in rows)]
     else:
         matches = sorted(matches + in_runs, key=lambda match: match[0] * _preference(question, match[1]))
@@ -78,7 +81,7 @@ def about_runs(question: str, ctx: Context, limit: int) -> list[Passage]:
     words = subject_words(question)
     if not words:
         return []
-    matches = _run_matches(_runs(ctx), " OR ".join(term(word) for word in words))
+    matches = _run_matches(_runs(ctx, evidence_only=False), " OR ".join(term(word) for word in words))
     return _passages([row for _, row in matches][:limit])
 
 
@@ -141,23 +144,29 @@ def _anchor(heading: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", heading.lower()).strip("-")
 
 
-def _runs(ctx: Context) -> list[Row]:
-    """Verdicts of the latest runs that the caller may see, one passage each."""
+def _runs(ctx: Context, evidence_only: bool) -> list[Row]:
+    """Verdicts of the latest runs that the caller may see, one passage each.
+
+    evidence_only: leave out what proves nothing about a target, which is provisional or compares two commits.
+    """
     if not (ctx.settings.home / "aisp.db").exists():  # a question does not create a store
         return []
-    store = ctx.store
-    runs = [store.run(Run, run_id, ctx.sees) for run_id in store.run_ids(RUNS, ctx.sees)]
-    return [row for run in runs for row in _verdicts(run)]
-
-
-def _verdicts(run: Run) -> list[Row]:
+    store, kinds = ctx.store, (*OF_TARGETS, RunKind.VERIFY) if evidence_only else ANY_KIND
+    runs = [store.run(Run, run_id, ctx.sees) for run_id in store.run_ids(RUNS, ctx.sees, kinds)]
     return [
-        (
-            "run",
-            f"{run.id}/{comparison.target}",
-            f"{comparison.target} in run {run.id}",
-            comparison.target.replace(":", " "),
-            comparison.sentence,
-        )
+        _verdict(run, comparison)
+        for run in runs
         for comparison in run.comparisons
+        if not (evidence_only and run.is_provisional(comparison))
     ]
+
+
+def _verdict(run: Run, comparison: Comparison) -> Row:
+    """The passage of one verdict, which names the kind of its run."""
+    name = comparison.target
+    about = {RunKind.BENCH: "", RunKind.FUNCTIONS: ""}.get(run.kind, f"{run.kind.value} ")
+    commits = " to ".join(run.commits.get(end, "")[:10] for end in ("base", "head")) if run.commits else ""
+    text = f"Commit {commits}: {comparison.sentence}" if commits else comparison.sentence
+    if run.is_provisional(comparison):
+        text = f"Provisional, one replicate: {text}"
+    return "run", f"{run.id}/{name}", f"{name} in {about}run {run.id}", name.replace(":", " "), text

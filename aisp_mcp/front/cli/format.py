@@ -112,7 +112,11 @@ def value(name: str, item: Any) -> str:
 
 
 def measured(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Replace measured rates by their median and interval in the row's unit, and references by shares."""
+    """Replace measured rates by their median and interval in the row's unit, and references by shares.
+
+    A provisional verdict is hollow, and a ratio that is a lower bound says so.
+    """
+    row = _qualified(row)
     unit = str(row.get("unit") or "")
     in_unit = seconds if unit == "s" else lambda item: scaled(item, 1000, _DECIMAL, unit)
     texts: dict[str, Any] = {}
@@ -126,6 +130,19 @@ def measured(row: Mapping[str, Any]) -> dict[str, Any]:
             texts[name] = f"{100 * item['share']:.3g} % of {write(item['value'])}, {item['source']}"
     others = {name: item for name, item in row.items() if not (texts and name == "unit")}
     return {**others, **texts}
+
+
+def _qualified(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The row with its marks in the cells that they are about."""
+    cells = dict(row)
+    if isinstance(cells.get("provisional"), bool) and isinstance(cells.get("verdict"), str):
+        cells["verdict"] = numbers.verdict(cells["verdict"], cells.pop("provisional"))
+    for end in ("", "_before", "_after"):
+        if isinstance(cells.get(f"at_least{end}"), bool):
+            bound, ratio = cells.pop(f"at_least{end}"), cells.get(f"ratio{end}")
+            if bound and isinstance(ratio, int | float):
+                cells[f"ratio{end}"] = numbers.ratio(ratio, at_least=True)
+    return cells
 
 
 def _are_numbers(items: Iterable[Any]) -> bool:

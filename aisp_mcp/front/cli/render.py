@@ -35,6 +35,7 @@ STYLES = {
     "lost": "red",
     "warning": "yellow",
     "inconclusive": "yellow",
+    "could_not_judge": "yellow",
     "same": "cyan",
     "running": "cyan",
 }
@@ -111,6 +112,8 @@ def _record(item: dict[str, Any]) -> RenderableType:
     """Render a record: its sentence first, then short values as a grid, then longer values as sections."""
     if _is_call(item):
         return styled("", item)
+    if (opened := _headline_first(item)) is not None:
+        return opened
     parts: list[RenderableType] = []
     item = measured(item)
     rest = dict(item)
@@ -138,14 +141,32 @@ def _record(item: dict[str, Any]) -> RenderableType:
     return Group(*parts, *below)
 
 
+def _headline_first(item: dict[str, Any]) -> RenderableType | None:
+    """Render a planner's answer: its headline, then its figures, then what they rest on; None for other records."""
+    figures = item.get("answer")
+    if not isinstance(figures, dict) or not isinstance(figures.get("headline"), str):
+        return None
+    others = {name: part for name, part in figures.items() if name != "headline"}
+    rest = {name: part for name, part in item.items() if name != "answer"}
+    return Group(Text(figures["headline"], style="bold"), render(others), render(rest))
+
+
 def _list(items: Sequence[Any], name: str) -> RenderableType:
     if not items:
         return Text("none", style="dim")
     if all(isinstance(item, dict) and not _is_call(item) for item in items):
         return Rows(items)
+    if all(_is_call(item) for item in items):
+        return Group(*map(_call, items))
     if all(_is_short(item) for item in items):
         return Text("\n".join(value(name, item) for item in items))
     return Group(*(render(item, name) for item in items))
+
+
+def _call(item: dict[str, Any]) -> Text:
+    """A command line, after the reason for it."""
+    line = styled("", item)
+    return Text.assemble((f"{item['why']}: ", "dim"), line) if item.get("why") else line
 
 
 class Rows:

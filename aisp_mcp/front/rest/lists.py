@@ -15,6 +15,7 @@ from aisp_mcp.runs.history import Axis, Series
 from aisp_mcp.runs.history import history as in_order
 from aisp_mcp.server.context import Context
 from aisp_mcp.store.records.job import Job, JobState
+from aisp_mcp.store.records.run_kind import OF_TARGETS
 from aisp_mcp.store.records.verdict_row import VerdictFilter
 
 MAX_LIST, MAX_PROFILES, MAX_TAIL = 1000, 100, 65_536
@@ -32,18 +33,21 @@ def benchmarks(request: Request, ctx: Context) -> dict[str, Any]:
     limit, cursor = page_of(request, MAX_LIST, 50)
     rows, more = ctx.store.list_verdicts(filter_of(request), limit, cursor, ctx.sees)
     fields = request.query_params.get("fields")
-    return {"rows": select_fields([row.model_dump() for row in rows], fields), "next_cursor": more}
+    data = [{**row.model_dump(mode="json"), "provisional": row.provisional} for row in rows]
+    return {"rows": select_fields(data, fields), "next_cursor": more}
 
 
 def summary(request: Request, ctx: Context) -> dict[str, Any]:
     """Counts by verdict, devices and targets, and the best proven gain on each device."""
     matching = filter_of(request)
+    if "kind:" not in request.query_params.get("q", ""):  # head against base says nothing about a target's candidates
+        matching = matching.model_copy(update={"kinds": OF_TARGETS})
     counts, latest = ctx.store.count_verdicts(matching, ctx.sees), ctx.store.latest_verdicts(matching, ctx.sees)
     return leaderboards.summary(counts, latest)
 
 
 def boards(request: Request, ctx: Context) -> dict[str, Any]:
-    """Variants by proven ratio, for each goal."""
+    """The best candidate of each target, for each goal, by its share of the measured ceiling."""
     return {"boards": leaderboards.leaderboards(ctx.store.latest_verdicts(filter_of(request), ctx.sees))}
 
 

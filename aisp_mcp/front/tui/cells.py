@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from aisp_mcp.server.text.numbers import AT_LEAST
 from aisp_mcp.store.records.job import Job
+from aisp_mcp.store.records.run_kind import OF_TARGETS
 from aisp_mcp.store.records.verdict_row import VerdictRow
 
 BAR = 10  # width of a progress bar, in characters
@@ -21,7 +23,15 @@ def ratio(row: VerdictRow) -> str:
     """Format a ratio with its interval; empty if the verdict has none."""
     if row.ratio is None or row.low is None or row.high is None:
         return ""
-    return f"{row.ratio:.3g}x ({row.low:.3g}–{row.high:.3g})"
+    return f"{AT_LEAST if row.at_least else ''}{row.ratio:.3g}x ({row.low:.3g}–{row.high:.3g})"
+
+
+def subject(row: VerdictRow) -> str:
+    """Name the target, and the kind of the run where the verdict is not about the target's candidates."""
+    if row.kind in OF_TARGETS:
+        return row.target
+    commits = f" {row.base_revision[:10]}..{(row.revision or '')[:10]}" if row.base_revision else ""
+    return f"{row.kind.value}{commits}: {row.target}"
 
 
 def progress(job: Job) -> str:

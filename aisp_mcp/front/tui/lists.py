@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from aisp_mcp.suites.records import Target
 
 
+MOST_SPARE = 60  # columns of a wide screen that names get beyond their least width
+
+
 class Rows(DataTable[Text]):
     """A table with a cursor over whole rows."""
 
@@ -25,9 +28,11 @@ class Rows(DataTable[Text]):
         self._headings = columns
 
     def on_mount(self) -> None:
-        """Add the columns, which needs a running screen."""
-        for name, width in self._headings:
-            self.add_column(name, key=name, width=width)
+        """Add the columns, which needs a running screen; names in the second one get the width that is left."""
+        taken = sum(width + 2 * self.cell_padding for _, width in self._headings)
+        spare = min(max(0, self.app.size.width - taken), MOST_SPARE)
+        for number, (name, width) in enumerate(self._headings):
+            self.add_column(name, key=name, width=width + (spare if number == 1 else 0))
 
     @property
     def selected(self) -> str | None:

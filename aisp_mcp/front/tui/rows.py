@@ -8,7 +8,7 @@ from rich.text import Text
 
 PRESETS = ("quick", "default", "release")
 JOB_COLUMNS = (("state", 10), ("tool", 24), ("progress", 30), ("age", 7))
-VERDICT_COLUMNS = (("verdict", 12), ("target", 24), ("ratio (interval)", 21), ("floor", 7), ("age", 6))
+VERDICT_COLUMNS = (("verdict", 14), ("target", 19), ("ratio (interval)", 25), ("floor", 6), ("age", 6))
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from aisp_mcp.errors import AispError
 from aisp_mcp.front import terminal_text
 from aisp_mcp.front.cli.render import STYLES, render
 from aisp_mcp.front.rest.filters import parse
-from aisp_mcp.front.tui.cells import age, progress, ratio
+from aisp_mcp.front.tui.cells import age, progress, ratio, subject
 from aisp_mcp.front.tui.rows import Row
 from aisp_mcp.judge.records.run import Run
 from aisp_mcp.server import dispatch, registry
@@ -62,8 +62,8 @@ class Source:
     def _verdict(self, row: VerdictRow) -> Row:
         floor = "" if row.noise_floor is None else f"±{numbers.percent(row.noise_floor)}"
         cells = (
-            _styled(row.verdict),
-            _plain(row.target),
+            _verdict_text(row),
+            _plain(subject(row)),
             _plain(ratio(row)),
             _plain(floor),
             _plain(age(self._ctx.clock() - row.created_at)),
@@ -78,8 +78,9 @@ class Source:
 
     def latest(self) -> dict[str, Text]:
         """The latest verdict of each variant, as a short text."""
-        rows = sorted(self._ctx.store.latest_verdicts(VerdictFilter(), self._ctx.sees), key=lambda row: row.seq)
-        return {row.target: Text.assemble(_styled(row.verdict), f" {ratio(row)}") for row in rows}
+        rows = self._ctx.store.latest_verdicts(VerdictFilter(), self._ctx.sees)
+        rows.sort(key=lambda row: (not row.provisional, row.seq))  # a hint never hides what was confirmed
+        return {row.target: Text.assemble(_verdict_text(row), f" {ratio(row)}") for row in rows}
 
     def describe_job(self, job_id: str) -> RenderableType:
         """A job's answer, state and the end of its output."""
@@ -97,7 +98,13 @@ class Source:
                 facts.append({**_facts(target), "path": relpath(target.path)})
         rows = self._ctx.store.latest_verdicts(VerdictFilter(text=(name,)), self._ctx.sees)
         verdicts = [
-            {"target": row.target, "verdict": row.verdict, "ratio": ratio(row), "preset": row.preset, "on": row.device}
+            {
+                "target": row.target,
+                "verdict": numbers.verdict(row.verdict, row.provisional),
+                "ratio": ratio(row),
+                "preset": row.preset,
+                "on": row.device,
+            }
             for row in rows
         ]
         return render(
@@ -164,6 +171,13 @@ def _checked(answer: Envelope | dispatch.Pending) -> Envelope | dispatch.Pending
 
 def _plain(text: str) -> Text:
     return Text(terminal_text.escape(text).replace("\n", " "))
+
+
+def _verdict_text(row: VerdictRow) -> Text:
+    """The verdict in its colour; hollow and pale where one replicate is all there is."""
+    if not row.provisional:
+        return _styled(row.verdict)
+    return Text(f"{numbers.HOLLOW}{row.verdict}", style=f"dim {STYLES.get(row.verdict, '')}".replace("bold ", ""))
 
 
 def _styled(state: str) -> Text:

@@ -71,7 +71,7 @@ class Program(TypedDict):
 class WorkerSetup(Program):
     """Line of JSON that a worker reads before it prepares itself. output_rules: as in OpenAnswer; "contract": outputs
     are held to it. ipc: handle of its arena on a GPU, else empty; of several ranks a list. bytecode: folder for that of
-    the program's own file, where a cold start is measured.
+    the program's own file, where a cold start is measured. forbidden: operators that a policy takes away.
     """
 
     size: str
@@ -84,6 +84,7 @@ class WorkerSetup(Program):
     freeze: bool
     ipc: NotRequired[str | list[str]]
     bytecode: NotRequired[str]
+    forbidden: NotRequired[list[str]]
 
 
 class CheckAnswer(TypedDict):

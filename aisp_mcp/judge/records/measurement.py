@@ -78,6 +78,10 @@ class Side(Record):
     serving: Serving | None = Field(default=None, description="Of a serving benchmark: latencies and goodput.")
 
 
+BOUNDING = ("parent", "lower_bound")  # clocks that count too much rather than too little
+NOTABLY = 1.02  # times the ratio: a worker's clock that says more is also named
+
+
 class Clocks(Record):
     """Two clocks that bound each other."""
 
@@ -91,6 +95,12 @@ class Clocks(Record):
     ratio_lower_bound: float | None = Field(default=None, description="Where used is lower_bound: the ratio.")
     disagreement: float | None = Field(default=None, description="Relative difference of both ratios.")
     delta: float = Field(description="The difference tolerated, never below the resolution of the parent's clock.")
+
+    def bound(self, ratio: float | None) -> bool:
+        """Return True if this ratio is only what the parent's clock proves, and the worker's own says notably more."""
+        if ratio is None or self.used not in BOUNDING or not self.ratio_worker:
+            return False
+        return self.ratio_worker > NOTABLY * ratio
 
     @model_validator(mode="before")
     @classmethod

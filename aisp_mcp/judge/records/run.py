@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from aisp_mcp.judge.records.verdict import Comparison
 from aisp_mcp.records import Record
+from aisp_mcp.store.records.run_kind import RunKind, former_kind
+from aisp_mcp.store.records.verdict_row import is_provisional
 
 
 class Skip(Record):
@@ -32,6 +34,7 @@ class Run(Record):
 
     id: str
     created_at: float
+    kind: RunKind = RunKind.BENCH
     preset: str
     profile: str = Field(description="strict or portable")
     environment: dict[str, Any] = Field(description="Manifest: hardware, driver, libraries, limits, noise.")
@@ -46,6 +49,21 @@ class Run(Record):
     name: str = Field(default="", description="Given by its user; it can be used in place of the id.")
     tags: list[str] = Field(default_factory=list)
     note: str = ""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_kind(cls, data: Any) -> Any:
+        return {**data, "kind": former_kind(data)} if isinstance(data, dict) and "kind" not in data else data
+
+    def is_provisional(self, comparison: Comparison) -> bool:
+        """Return True if more replicates must confirm this verdict before anybody relies on it."""
+        return is_provisional(self.preset, comparison.replicates, comparison.verdict)
+
+    @property
+    def commits(self) -> dict[str, str]:
+        """Base and head of a gate's run; empty for others."""
+        found: dict[str, str] = self.environment.get("commits") or {}
+        return found
 
     @property
     def gpus(self) -> list[dict[str, Any]]:

@@ -84,6 +84,11 @@ class Comparison(Record):
     seconds: float = Field(default=0.0, description="Wall time this comparison took.")
 
     @property
+    def at_least(self) -> bool:
+        """True if the ratio is a lower bound: what the parent's clock proves of a larger gain."""
+        return self.clocks is not None and self.clocks.bound(self.ratio)
+
+    @property
     def label(self) -> str:
         """Name that selects the candidate: `ch07:row_sum_tiled`."""
         return f"{self.target}_{self.candidate}" if self.candidate else self.target

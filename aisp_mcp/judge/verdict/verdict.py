@@ -41,8 +41,6 @@ SINGLE_MARGIN = 0.10
 FLOORS_PER_MARGIN = 2.0
 WIDEST_SAME = 0.05
 BIAS_ALPHA = 0.001
-BOUNDING = ("parent", "lower_bound")  # clocks that count too much rather than too little
-NOTABLY = 1.02  # times the ratio: a worker's clock that says more is also named
 
 
 @dataclass(frozen=True)
@@ -125,14 +123,14 @@ def without_loss(outcome: Outcome) -> Outcome:
     """
     if outcome.verdict not in (Verdict.SLOWER, Verdict.SAME):
         return outcome
-    sentence = f"inconclusive: no gain is proven, no more than {outcome.ratio:.3g}x"
+    sentence = f"inconclusive: no gain is proven, only a ratio of at least {outcome.ratio:.3g}x"
     return replace(outcome, verdict=Verdict.INCONCLUSIVE, sentence=sentence)
 
 
 def as_lower_bound(outcome: Outcome, clocks: Clocks) -> Outcome:
     """The outcome, with a sentence saying that the ratio is only what the parent's clock proves."""
     claimed = clocks.ratio_worker
-    if outcome.ratio is None or clocks.used not in BOUNDING or not claimed or claimed <= NOTABLY * outcome.ratio:
+    if claimed is None or not clocks.bound(outcome.ratio):
         return outcome
     return _qualified(
         outcome, "at least ", f" by the parent's clock, {format_ratio(math.log(claimed))}x by the worker's own"

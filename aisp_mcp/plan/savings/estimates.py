@@ -23,6 +23,7 @@ from aisp_mcp.records import Record
 from aisp_mcp.server.context import Context
 from aisp_mcp.store.records.verdict_row import VerdictFilter, VerdictRow
 
+_CONFIRMED = VerdictFilter(confirmed=True)  # what one replicate hints at is no ground to spend money on
 _BASIS_PUBLISHED = "lowest and highest published, not a quantile"
 _BASIS_ESTIMATE = "an estimate: no published figure was found"
 
@@ -110,7 +111,7 @@ def estimate(
     row = price(ctx, lookup.gpu(gpu).sku, spot, old, provider) if gpu is not None and usd is None else None
     hourly = row.usd_per_gpu_hour if row is not None else usd
     found = cost.estimate(load_, hourly, row)
-    figures = found.model_dump(exclude={"price", "usd_per_gpu_hour"})
+    figures = found.model_dump(exclude={"headline", "price", "usd_per_gpu_hour"})
     if all(value is None for value in figures.values()):
         raise UsageError(
             "NO_LOAD",
@@ -137,7 +138,7 @@ def estimate(
 
 def rows(ctx: Context, gpu: str | None, usd: float | None, top: int) -> Savings:
     """The newest verdict of each candidate and device, largest saving first. Raises Unavailable NO_RUNS, NO_PRICE."""
-    rulings = sorted(ctx.store.latest_verdicts(VerdictFilter(), ctx.sees), key=lambda row: row.seq, reverse=True)
+    rulings = sorted(ctx.store.latest_verdicts(_CONFIRMED, ctx.sees), key=lambda row: row.seq, reverse=True)
     skus = {row.device: _sku(row.device) for row in rulings}
     asked = [row for row in rulings if gpu is None or load.normal(skus[row.device]).startswith(load.normal(gpu))]
     prices = {sku: usd if usd is not None else _listed(ctx, sku) for sku in {skus[row.device] for row in asked}}
@@ -227,7 +228,7 @@ def roi(ctx: Context, calls_per_day: float, effort_usd: float, usd: float | None
 
 def measured(ctx: Context) -> dict[str, tuple[float, str]]:
     """Target of a technique to the best proven speed-up among its candidates' newest verdicts here, and its run."""
-    faster = ctx.store.latest_verdicts(VerdictFilter(verdict=Verdict.FASTER.value), ctx.sees)
+    faster = ctx.store.latest_verdicts(_CONFIRMED.model_copy(update={"verdict": Verdict.FASTER.value}), ctx.sees)
     faster.sort(key=lambda row: row.ratio or 0.0, reverse=True)
     targets = [row.target for row in knowledge.techniques() if row.target]
     return {target: best for target in targets if (best := _best(ctx, target, faster)) is not None}

@@ -184,14 +184,29 @@ def torch(
     return _compressed(folder / "trace.json"), facts
 
 
+# Columns of operators that are 0 where nothing was counted, or no device took part.
+_RECORDED = ("flops", "device_us", "self_device_us", "device_bytes", "host_bytes")
+
+
 def operators(folder: Path, limit: int, offset: int = 0) -> list[dict[str, Any]]:
-    """Per operator, by FLOPs where they were counted, else by own time; written by our child."""
-    return [{**row, "name": clean(row["name"], 120)} for row in _operators(folder)[offset : offset + limit]]
+    """Per operator, by FLOPs where they were counted, else by own time; written by our child.
+
+    A column that is 0 in every row was not recorded: null.
+    """
+    rows = _operators(folder)
+    empty = {name for name in _RECORDED if not any(row.get(name) for row in rows)}
+    return [
+        {name: None if name in empty else value for name, value in row.items()} | {"name": clean(row["name"], 120)}
+        for row in rows[offset : offset + limit]
+    ]
 
 
-def flops(folder: Path) -> int:
-    """Of all operators that torch can count: matrix products, convolutions, additions and multiplications."""
-    return sum(row.get("flops", 0) for row in _operators(folder))
+def flops(folder: Path) -> int | None:
+    """Of all operators that torch can count: matrix products, convolutions, additions and multiplications.
+
+    None where it counted none.
+    """
+    return sum(row.get("flops") or 0 for row in _operators(folder)) or None
 
 
 def _operators(folder: Path) -> list[dict[str, Any]]:

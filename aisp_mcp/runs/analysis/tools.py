@@ -48,7 +48,7 @@ def aisp_analyze_metrics(p: MetricsParams, ctx: Context) -> Tables:
     from aisp_mcp.runs.analysis import metrics
     from aisp_mcp.server.text.rounding import rounded
 
-    found, left_out = stored.measured(ctx, stored.runs(ctx, p.run_id, p.runs))
+    found, left_out = stored.measured(ctx, p.run_id, p.runs)
     tables = metrics.ranked(found)
     shown = Tables(
         pairs=tables[: p.rows],
@@ -80,7 +80,7 @@ def aisp_analyze_pareto(p: ParetoParams, ctx: Context) -> Fronts:
     from aisp_mcp.runs.analysis import pareto, variants
     from aisp_mcp.server.text.rounding import rounded
 
-    found, left_out = stored.measured(ctx, stored.runs(ctx, p.run_id, p.runs))
+    found, left_out = stored.measured(ctx, p.run_id, p.runs)
     rows = [row for row in variants.variants(found) if p.target in (None, row.target)]
     if not rows:
         raise stored.nothing(f"No stored run holds {p.target!r}.")
@@ -118,7 +118,7 @@ def aisp_analyze_whatif(p: WhatifParams, ctx: Context) -> Solutions:
         latency_s=None if p.latency_ms is None else p.latency_ms * 1e-3,
         calls_per_s=p.calls_per_s,
     )
-    rows = variants.variants(stored.measured(ctx, stored.runs(ctx, p.run_id, p.runs))[0])
+    rows = variants.variants(stored.measured(ctx, p.run_id, p.runs)[0])
     met, missed = whatif.solve(rows, limits)
     return rounded(
         Solutions(
@@ -154,7 +154,7 @@ def aisp_analyze_stacking(p: StackingParams, ctx: Context) -> Stacks:
     named = (p.a, p.b, p.both) if p.a and p.b and p.both else None
     if any(given) and named is None:
         raise UsageError("MISSING_ARGUMENT", "Name all of a, b and both, or none.", "Without names, all are looked up.")
-    found, _ = stored.measured(ctx, stored.runs(ctx, p.run_id, p.runs))
+    found, _ = stored.measured(ctx, p.run_id, p.runs)
     rows = stacking.stacks(found, named)
     if not rows:
         raise Unavailable(

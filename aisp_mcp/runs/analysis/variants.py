@@ -58,11 +58,12 @@ Energies = Mapping[tuple[str, str], Range]
 
 
 def pairs(
-    runs: Sequence[Run], ceilings: Extras | None = None, energies: Energies | None = None
+    runs: Sequence[Run], ceilings: Extras | None = None, energies: Energies | None = None, provisional: bool = True
 ) -> tuple[list[MeasuredPair], list[str]]:
     """Every pair's newest believable comparison per machine, and why others were left out.
 
-    runs: newest first. ceilings and energies are keyed by (run id or machine, variant name).
+    runs: newest first. ceilings and energies are keyed by (run id or machine, variant name). provisional: count
+    verdicts that rest on one replicate.
     """
     found: dict[tuple[str, str, str], MeasuredPair] = {}
     left_out: list[str] = []
@@ -76,6 +77,8 @@ def pairs(
                 left_out.append(f"{comparison.label} is {comparison.verdict.value} in {run.id}")
             elif comparison.baseline is None or comparison.optimized is None:
                 left_out.append(f"{comparison.label} has no times in {run.id}")
+            elif not provisional and run.is_provisional(comparison):
+                left_out.append(f"{comparison.label} is provisional in {run.id}: measure it with preset default")
             else:
                 found[key] = _pair(run, comparison, where, ceilings or {}, energies or {})
     return list(found.values()), left_out

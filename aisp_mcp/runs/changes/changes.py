@@ -5,6 +5,8 @@ judged by Welch's t: the standard errors come back out of the intervals, degrees
 run could report for two identical programs limits what two runs can: the floors add in root-sum-square. Many
 benchmarks at once would give false alarms by their number alone, so the p-values are adjusted by Benjamini-Hochberg
 before any word is chosen, and a difference must also exceed the margin, max(1 %, twice the joint floor).
+
+All of this holds for runs under the same conditions only. Where these differ nothing is judged: see conditions.py.
 """
 
 from __future__ import annotations
@@ -17,7 +19,8 @@ from aisp_mcp.judge import statistics as stats
 from aisp_mcp.judge.records.measurement import Interval
 from aisp_mcp.judge.records.run import Run
 from aisp_mcp.judge.records.verdict import Comparison, Verdict
-from aisp_mcp.runs.changes.records import Change, Missing
+from aisp_mcp.runs.changes import conditions
+from aisp_mcp.runs.changes.records import Change, ChangeVerdict, Missing, Outcome
 from aisp_mcp.server.text.numbers import percent
 
 ALPHA = 0.05
@@ -25,6 +28,8 @@ LEAST_MARGIN = 0.01
 FLOORS_PER_MARGIN = 2.0
 WIDEST_SAME = 0.05  # a wider margin would call anything the same
 BROKEN = (Verdict.INVALID, Verdict.INCORRECT)
+WORSE = (ChangeVerdict.SLOWER, ChangeVerdict.INCORRECT, ChangeVerdict.INVALID)
+OPEN = (ChangeVerdict.INCONCLUSIVE, ChangeVerdict.COULD_NOT_JUDGE)
 
 Key = tuple[str, str]
 
@@ -44,30 +49,46 @@ class Shift:
         return math.log1p(max(LEAST_MARGIN, FLOORS_PER_MARGIN * math.expm1(self.floor)))
 
 
-def compare_runs(before: Run, after: Run) -> tuple[list[Change], list[Missing]]:
-    """Every benchmark of both runs, in the order of the earlier, and what only one of them has."""
+def compare_runs(before: Run, after: Run, any_preset: bool = False) -> tuple[list[Change], list[Missing]]:
+    """Every benchmark of both runs, in the order of the earlier, and what only one of them has.
+
+    any_preset: runs of different presets may be compared.
+    """
     old, new = _by_key(before), _by_key(after)
     both = [key for key in old if key in new]
-    shifts = [_shift(old[key], new[key]) for key in both]
-    adjusted = iter(stats.benjamini_hochberg([s.p_value for s in shifts if s])) if any(shifts) else iter(())
-    changes = [
-        _change(old[key], new[key], s, next(adjusted) if s else None) for key, s in zip(both, shifts, strict=True)
-    ]
+    common = conditions.of_runs(before, after, any_preset)
+    reasons = {key: [*common, *conditions.of_comparisons(old[key], new[key])] for key in both}
+    shifts = {key: None if reasons[key] else _shift(old[key], new[key]) for key in both}
+    p_values = {key: shift.p_value for key, shift in shifts.items() if shift}
+    adjusted = dict(zip(p_values, stats.benjamini_hochberg(list(p_values.values())), strict=True)) if p_values else {}
+    changes = []
+    for key in both:
+        change = _change(old[key], new[key], shifts[key], adjusted.get(key), reasons[key])
+        judged = change.verdict is not ChangeVerdict.COULD_NOT_JUDGE
+        provisional = judged and (before.is_provisional(old[key]) or after.is_provisional(new[key]))
+        changes.append(change.model_copy(update={"provisional": provisional}))
     missing = [_missing(key, "candidate_run", after) for key in old if key not in new]
     return changes, missing + [_missing(key, "baseline_run", before) for key in new if key not in old]
 
 
-def passed(changes: Sequence[Change], missing: Sequence[Missing], after: Run) -> bool:
-    """A gate must not open on lost data: a benchmark that vanished or failed does not pass."""
-    bad = {Verdict.SLOWER, *BROKEN}
+def outcome(changes: Sequence[Change], missing: Sequence[Missing], after: Run) -> Outcome:
+    """The answer to a gate, which must not open on lost data: what vanished or failed does not pass."""
     vanished = any(item.missing_in == "candidate_run" for item in missing)
-    return not vanished and not after.failed and all(change.verdict not in bad for change in changes)
+    if vanished or after.failed or any(is_worse(change) for change in changes):
+        return Outcome.FAILED
+    unjudged = not changes or any(change.verdict in OPEN or change.provisional for change in changes)
+    return Outcome.COULD_NOT_JUDGE if unjudged else Outcome.PASSED
+
+
+def is_worse(change: Change) -> bool:
+    """Return True for a proven loss. One replicate proves a wrong output, but no loss of time."""
+    return change.verdict in WORSE and not (change.provisional and change.verdict is ChangeVerdict.SLOWER)
 
 
 def change(old: Comparison, new: Comparison) -> Change:
-    """The change between two comparisons with one baseline; no other one is judged beside it."""
+    """The change between two comparisons with one baseline in one session; no other one is judged beside it."""
     shift = _shift(old, new)
-    return _change(old, new, shift, shift.p_value if shift else None)
+    return _change(old, new, shift, shift.p_value if shift else None, [])
 
 
 def _by_key(run: Run) -> dict[Key, Comparison]:
@@ -114,21 +135,25 @@ def estimate(comparison: Comparison) -> tuple[float, float, float] | None:
     return (value, error, df) if error >= 0 else None
 
 
-def _change(old: Comparison, new: Comparison, shift: Shift | None, adjusted: float | None) -> Change:
-    sides = {
+def _change(
+    old: Comparison, new: Comparison, shift: Shift | None, adjusted: float | None, reasons: list[str]
+) -> Change:
+    facts = {
         "target": new.target,
         "candidate": new.candidate,
         "ratio_before": old.ratio,
         "ratio_after": new.ratio,
+        "at_least_before": old.at_least,
+        "at_least_after": new.at_least,
         "time_before_s": old.optimized.time_s if old.optimized else None,
         "time_after_s": new.optimized.time_s if new.optimized else None,
     }
     if shift is None or adjusted is None:
-        word, why = _without_numbers(old, new)
-        return Change(**sides, verdict=word, sentence=f"{word.value}: {why}")
+        word, why = _without_numbers(old, new, reasons)
+        return Change(**facts, verdict=word, sentence=f"{word.value.replace('_', ' ')}: {why}", reasons=reasons)
     verdict, reason = _word(shift, adjusted)
     return Change(
-        **sides,
+        **facts,
         verdict=verdict,
         sentence=_sentence(verdict, reason, shift),
         change=math.exp(shift.mean),
@@ -140,33 +165,38 @@ def _change(old: Comparison, new: Comparison, shift: Shift | None, adjusted: flo
     )
 
 
-def _without_numbers(old: Comparison, new: Comparison) -> tuple[Verdict, str]:
+def _without_numbers(old: Comparison, new: Comparison, reasons: list[str]) -> tuple[ChangeVerdict, str]:
+    """A wrong output is wrong under all conditions; everything else needs the same ones, and usable numbers."""
     if new.verdict in BROKEN:
         was = "as it was before" if old.verdict is new.verdict else f"it was {old.verdict.value} before"
-        return new.verdict, f"the later run found it {new.verdict.value}, {was}"
+        return ChangeVerdict(new.verdict.value), f"the later run found it {new.verdict.value}, {was}"
+    if reasons:
+        return ChangeVerdict.COULD_NOT_JUDGE, f"measured under different conditions ({'; '.join(reasons)})"
     if old.verdict in BROKEN:
-        return (
-            Verdict.INCONCLUSIVE,
-            f"it was {old.verdict.value} in the earlier run, so there is nothing to compare with",
-        )
-    return Verdict.INCONCLUSIVE, "a run has no usable ratio or interval for it"
+        why = f"it was {old.verdict.value} in the earlier run, so there is nothing to compare with"
+        return ChangeVerdict.INCONCLUSIVE, why
+    return ChangeVerdict.INCONCLUSIVE, "a run has no usable ratio or interval for it"
 
 
-def _word(shift: Shift, adjusted: float) -> tuple[Verdict, str | None]:
+def _word(shift: Shift, adjusted: float) -> tuple[ChangeVerdict, str | None]:
     """The verdict, and for inconclusive why. The order of the tests is the order of their strength."""
     if -shift.margin < shift.low <= shift.high < shift.margin:
         narrow = math.expm1(shift.margin) <= WIDEST_SAME
-        return (Verdict.SAME, None) if narrow else (Verdict.INCONCLUSIVE, "the noise is too wide to call it the same")
+        return (
+            (ChangeVerdict.SAME, None)
+            if narrow
+            else (ChangeVerdict.INCONCLUSIVE, "the noise is too wide to call it the same")
+        )
     if shift.low <= 0.0 <= shift.high:
-        return Verdict.INCONCLUSIVE, "no change cannot be ruled out"
+        return ChangeVerdict.INCONCLUSIVE, "no change cannot be ruled out"
     if adjusted > ALPHA:
-        return Verdict.INCONCLUSIVE, "not significant among this many benchmarks"
+        return ChangeVerdict.INCONCLUSIVE, "not significant among this many benchmarks"
     if abs(shift.mean) <= shift.margin:
-        return Verdict.INCONCLUSIVE, "there is a change, but it is within the margin"
-    return (Verdict.FASTER if shift.mean > 0 else Verdict.SLOWER), None
+        return ChangeVerdict.INCONCLUSIVE, "there is a change, but it is within the margin"
+    return (ChangeVerdict.FASTER if shift.mean > 0 else ChangeVerdict.SLOWER), None
 
 
-def _sentence(verdict: Verdict, reason: str | None, shift: Shift) -> str:
+def _sentence(verdict: ChangeVerdict, reason: str | None, shift: Shift) -> str:
     mean, low, high = (math.exp(min(value, 700.0)) for value in (shift.mean, shift.low, shift.high))
     text = f"{verdict.value}: ratio changed {mean:.4g}x (95 % interval {low:.4g}-{high:.4g})"
     if reason:

@@ -2,13 +2,33 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Any
 
 from pydantic import Field
 
 from aisp_mcp.judge.records.measurement import Interval
-from aisp_mcp.judge.records.verdict import Verdict
 from aisp_mcp.records import Record
+
+
+class ChangeVerdict(StrEnum):
+    """The six verdicts, and could_not_judge where the runs were measured under different conditions."""
+
+    FASTER = "faster"
+    SLOWER = "slower"
+    SAME = "same"
+    INCONCLUSIVE = "inconclusive"
+    COULD_NOT_JUDGE = "could_not_judge"
+    INCORRECT = "incorrect"
+    INVALID = "invalid"
+
+
+class Outcome(StrEnum):
+    """passed only where every benchmark could be judged."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    COULD_NOT_JUDGE = "could_not_judge"
 
 
 class Change(Record):
@@ -21,8 +41,10 @@ class Change(Record):
 
     target: str
     candidate: str
-    verdict: Verdict
+    verdict: ChangeVerdict
     sentence: str
+    reasons: list[str] = Field(default_factory=list, description="Conditions that differ, so that nothing is judged.")
+    provisional: bool = Field(default=False, description="A run has one replicate of it.")
     change: float | None = None
     interval: Interval | None = None
     noise_floor: float | None = Field(default=None, description="Both runs' floors together, as a fraction.")
@@ -31,6 +53,8 @@ class Change(Record):
     p_adjusted: float | None = None
     ratio_before: float | None = None
     ratio_after: float | None = None
+    at_least_before: bool = Field(default=False, description="ratio_before is a lower bound.")
+    at_least_after: bool = False
     time_before_s: float | None = Field(default=None, description="Candidate, per call; other days, other clocks.")
     time_after_s: float | None = None
 
@@ -42,16 +66,6 @@ class Missing(Record):
     candidate: str | None = None
     missing_in: str = Field(description="baseline_run or candidate_run")
     reason: str
-
-
-class RunComparison(Record):
-    """passed: nothing slower, incorrect or invalid, and nothing of the baseline run missing."""
-
-    passed: bool
-    changes: list[Change]
-    missing: list[Missing]
-    environment_difference: list[str] = Field(description="Empty: the runs are comparable.")
-    counts: dict[str, int]
 
 
 class Suspicion(Record):
@@ -73,10 +87,25 @@ class Recommendation(Record):
     why: str
 
 
+class RunComparison(Record):
+    """passed: every benchmark of the baseline run was judged, and nothing is slower, incorrect, invalid or missing."""
+
+    sentence: str
+    outcome: Outcome
+    passed: bool
+    conditions: list[str] = Field(description="Differences between the runs that forbid to compare any benchmark.")
+    changes: list[Change]
+    missing: list[Missing]
+    environment_difference: list[str] = Field(description="All differences of the machines, also harmless ones.")
+    counts: dict[str, int]
+    again: list[Recommendation] = Field(description="Calls that judge what could not be judged.")
+
+
 class Triage(Record):
     """Regressions, suspects and the next command."""
 
     regressed: list[Change]
+    not_judged: list[Change] = Field(default_factory=list, description="Conditions of the runs differ.")
     suspect: list[Suspicion]
     missing: list[Missing] = Field(default_factory=list)
     not_measured: list[str] = Field(default_factory=list)

@@ -13,8 +13,9 @@ from aisp_mcp.server.registry import MS, READS, tool
 
 
 class CompareParams(Params):
-    baseline_run: str = Field(max_length=200, description="The earlier run.")
+    baseline_run: str = Field(max_length=200, description="Earlier.")
     candidate_run: str = Field(max_length=200)
+    any_preset: bool = Field(default=False, description="Also quick with default.")
 
 
 @tool(
@@ -27,12 +28,17 @@ class CompareParams(Params):
     listed="default",
 )
 def aisp_benchmark_compare_runs(p: CompareParams, ctx: Context) -> RunComparison:
-    """Judge each benchmark of two runs: change with interval, noise floor, adjusted p, missing ones, environment."""
+    """Judge each benchmark of two runs: change, interval, adjusted p, missing ones, conditions.
+
+    Runs under different conditions (load, preset, cores, versions, isolation, clock) are not judged; the answer then
+    has the call that measures both again, interleaved.
+    """
     from aisp_mcp.runs.changes.triage import compared
 
     if p.baseline_run == p.candidate_run:
         raise UsageError("SAME_RUN", "A run cannot be compared with itself.", "Name two runs.")
-    return compared(ctx.store.run(Run, p.baseline_run, ctx.sees), ctx.store.run(Run, p.candidate_run, ctx.sees))
+    before, after = (ctx.store.run(Run, name, ctx.sees) for name in (p.baseline_run, p.candidate_run))
+    return compared(before, after, p.any_preset)
 
 
 class TriageParams(Params):

@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+import math
+
 from aisp_mcp.judge.records.run import Run
 from aisp_mcp.judge.records.verdict import Comparison, Verdict
-from aisp_mcp.runs.changes.changes import compare_runs
-from aisp_mcp.runs.changes.records import Change, Missing, Recommendation, RunComparison, Suspicion, Triage
+from aisp_mcp.runs.changes import again, conditions
+from aisp_mcp.runs.changes.changes import FLOORS_PER_MARGIN, OPEN, compare_runs, is_worse, outcome
+from aisp_mcp.runs.changes.records import (
+    Change,
+    ChangeVerdict,
+    Missing,
+    Outcome,
+    Recommendation,
+    RunComparison,
+    Suspicion,
+    Triage,
+)
+from aisp_mcp.server.text.numbers import percent
 from aisp_mcp.system.manifest import manifest_difference
 
 ENOUGH_REPLICATES = 5  # what the default preset takes
@@ -18,7 +31,8 @@ _SETTLED = (Verdict.FASTER, Verdict.SLOWER, Verdict.SAME)
 def triage(run: Run, against: Run | None) -> Triage:
     """Regressions against another run if one is given; suspicions and next calls in any case."""
     changes, missing = compare_runs(against, run) if against else ([], [])
-    regressed = [change for change in changes if change.verdict is Verdict.SLOWER]
+    regressed = [change for change in changes if change.verdict is ChangeVerdict.SLOWER and is_worse(change)]
+    not_judged = [change for change in changes if change.verdict is ChangeVerdict.COULD_NOT_JUDGE]
     suspect = sorted(
         (s for comparison in run.comparisons for s in _suspicions(comparison)), key=lambda s: _ORDER.get(s.severity, 3)
     )
@@ -26,27 +40,53 @@ def triage(run: Run, against: Run | None) -> Triage:
     lost += [f"{failure.target}: {failure.code}, {failure.message}" for failure in run.failed]
     return Triage(
         regressed=regressed,
+        not_judged=not_judged,
         suspect=suspect,
         missing=missing,
         not_measured=lost,
         environment_difference=environment_difference(against, run) if against else [],
-        run_next=_next(run, against, regressed, missing),
+        run_next=[*again.calls(against, run, not_judged), *_next(run, against, regressed, missing)]
+        if against
+        else _next(run, None, regressed, missing),
     )
 
 
-def compared(before: Run, after: Run) -> RunComparison:
+def compared(before: Run, after: Run, any_preset: bool = False) -> RunComparison:
     """The whole answer of a comparison of two runs."""
-    from aisp_mcp.runs.changes.changes import passed
-
-    changes, missing = compare_runs(before, after)
+    changes, missing = compare_runs(before, after, any_preset)
     words = [change.verdict for change in changes]
+    result = outcome(changes, missing, after)
     return RunComparison(
-        passed=passed(changes, missing, after),
+        sentence=_answer(result, changes, missing, after),
+        outcome=result,
+        passed=result is Outcome.PASSED,
+        conditions=conditions.of_runs(before, after, any_preset),
         changes=changes,
         missing=missing,
         environment_difference=environment_difference(before, after),
-        counts={word.value: words.count(word) for word in Verdict if word in words},
+        counts={word.value: words.count(word) for word in ChangeVerdict if word in words},
+        again=again.calls(before, after, [change for change in changes if change.verdict in OPEN]),
     )
+
+
+def _answer(result: Outcome, changes: list[Change], missing: list[Missing], after: Run) -> str:
+    """The outcome as a sentence that says what stands against passing."""
+    if not changes and result is not Outcome.FAILED:
+        return "could not judge: the runs have no benchmark in common"
+    total = f"{len(changes)} benchmark{'' if len(changes) == 1 else 's'}"
+    if result is Outcome.PASSED:
+        return f"passed: {total} judged, none is slower, incorrect or invalid"
+    worse = [change.verdict.value for change in changes if is_worse(change)]
+    parts = [f"{worse.count(word)} {word}" for word in dict.fromkeys(worse)]
+    lost = sum(item.missing_in == "candidate_run" for item in missing)
+    parts += [f"{lost} missing in the later run"] if lost else []
+    parts += [f"{len(after.failed)} failed"] if after.failed else []
+    unjudged = [change for change in changes if change.verdict in OPEN or (change.provisional and not is_worse(change))]
+    if unjudged:
+        reasons = dict.fromkeys(reason for change in unjudged for reason in change.reasons)
+        why = f" ({next(iter(reasons))})" if reasons else ""
+        parts.append(f"{len(unjudged)} of {total} could not be judged{why}")
+    return f"{result.value.replace('_', ' ')}: {', '.join(parts)}"
 
 
 def environment_difference(before: Run, after: Run) -> list[str]:
@@ -65,10 +105,8 @@ def _suspicions(comparison: Comparison) -> list[Suspicion]:
         found.append(("fatal", "incorrect", comparison.sentence, {}))
     if comparison.verdict in _SETTLED and comparison.replicates < ENOUGH_REPLICATES:
         found.append(("note", "few_replicates", "rests on few processes", {"replicates": comparison.replicates}))
-    if comparison.noise_floor is not None and comparison.noise_floor > WIDE_FLOOR:
-        found.append(
-            ("warn", "noisy", "two identical programs differed widely", {"noise_floor": comparison.noise_floor})
-        )
+    if noise := _noise(comparison):
+        found.append(noise)
     seen = comparison.verification
     if seen and comparison.verdict in _SETTLED and seen.undetected_share > THIN_SHARE:
         evidence = {"undetected_share": seen.undetected_share}
@@ -94,6 +132,18 @@ def _suspicions(comparison: Comparison) -> list[Suspicion]:
     ]
 
 
+def _noise(comparison: Comparison) -> tuple[str, str, str, dict[str, float]] | None:
+    """What the noise hides, where it hides something: in an open verdict, or a difference as small as the noise is."""
+    floor, ratio = comparison.noise_floor, comparison.ratio
+    if floor is None or ratio is None or ratio <= 0 or floor <= WIDE_FLOOR:
+        return None
+    margin = FLOORS_PER_MARGIN * floor
+    if comparison.verdict in _SETTLED and abs(math.log(ratio)) > math.log1p(margin):
+        return None
+    message = f"two processes of one program differed by {percent(floor)}: no difference below {percent(margin)} shows"
+    return "warn", "noisy", message, {"noise_floor": floor}
+
+
 def _next(run: Run, against: Run | None, regressed: list[Change], missing: list[Missing]) -> list[Recommendation]:
     """Calls worth their time, the most pressing first; each names targets once."""
     calls = []
@@ -117,7 +167,7 @@ def _next(run: Run, against: Run | None, regressed: list[Change], missing: list[
     if run.skipped:
         calls.append(Recommendation(tool="aisp_system_dependencies", args={}, why="see what the skipped targets lack"))
     if against and environment_difference(against, run):
-        calls.append(Recommendation(tool="aisp_triage", args={}, why="the environments differ"))
+        calls.append(Recommendation(tool="aisp_triage", args={}, why="the machines differ, or what they did"))
     return calls
 
 

@@ -44,13 +44,17 @@ def require_writable(ctx: Context, roots: Sequence[str] | None, labels: Sequence
 
 
 def accept(ctx: Context, run: Run, grades: list[Grade], entries: list[Expectation]) -> list[Rewritten]:
-    """Rewrite contradicted entries. Verdicts incorrect and invalid are no regressions and change nothing.
+    """Rewrite contradicted entries. Verdicts incorrect and invalid are no regressions and change nothing, and nor do
+    provisional ones: one replicate is no source.
 
     Raises Refused OUTSIDE_ROOTS for a file in a folder that was not opened for writing.
     """
     places = {(entry.candidate, entry.device): entry for entry in entries}
     changed = []
+    provisional = {comparison.label for comparison in run.comparisons if run.is_provisional(comparison)}
     for grade in grades:
+        if grade.candidate in provisional:
+            continue
         if grade.mark != "contradicted" or grade.verdict not in _DECIDED or grade.device is None:
             continue
         entry = places[(grade.candidate, grade.device)]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from aisp_mcp.judge.records.run import Run
 from aisp_mcp.runs.export.markdown import escape
 from aisp_mcp.runs.export.outcomes import Row, State, count, of_run
+from aisp_mcp.server.text import numbers
 
 MAX_CHARS = 65_536
 SIGNS = {
@@ -48,6 +49,16 @@ def marker(name: str) -> str:
     return f"<!-- aisp:{name} -->"
 
 
+def title(what: str, passed: bool, rows: Sequence[Row]) -> str:
+    """The heading of a gate's comment: one in which nothing could be judged did not pass anything."""
+    word = "passed" if passed else "did not pass"
+    if passed and rows and all(row.state is State.UNJUDGED for row in rows):
+        word = "judged nothing"
+    unjudged = count(rows, State.UNJUDGED)
+    more = f", {unjudged} of {len(rows)} not judged" if unjudged and word != "judged nothing" else ""
+    return f"### {what} {word}{more}"
+
+
 def run_comment(run: Run) -> str:
     """GitHub-flavoured Markdown of at most 65,536 characters; rows that do not fit are counted."""
     rows = of_run(run)
@@ -78,7 +89,9 @@ def write(page: Page, rows: Sequence[tuple[Row, str]]) -> str:
 
 
 def _line(row: Row) -> str:
-    ratio = "" if row.ratio is None else f"{row.ratio:.3f}x"
+    bound = numbers.AT_LEAST if row.at_least else ""
+    ratio = "" if row.ratio is None else f"{bound}{row.ratio:.3f}x"
     interval = "" if row.low is None or row.high is None else f"{row.low:.3f}–{row.high:.3f}"
     floor = "" if row.noise_floor is None else f"±{100 * row.noise_floor:.1f} %"
-    return f"| {escape(row.target)} | {SIGNS[row.word]} | {ratio} | {interval} | {floor} |"
+    word = numbers.verdict(row.word, True) if row.provisional else SIGNS[row.word]
+    return f"| {escape(row.target)} | {word} | {ratio} | {interval} | {floor} |"

@@ -11,6 +11,7 @@ from aisp_mcp.judge.records.run import Run
 from aisp_mcp.judge.records.verdict import Comparison, Verdict
 from aisp_mcp.runs.export import chart
 from aisp_mcp.runs.export.facts import environment_rows
+from aisp_mcp.runs.export.markdown import subject
 from aisp_mcp.server.charts import drawing, ratios
 from aisp_mcp.server.text import numbers
 from aisp_mcp.server.text.escape import visible
@@ -42,7 +43,7 @@ def _view(run: Run) -> dict[str, Any]:
         "made_at": numbers.moment(run.created_at),
         "version": __version__,
         "counts": [(word.value, n) for word in Verdict if (n := sum(c.verdict is word for c in run.comparisons))],
-        "chart": drawing.to_svg(chart.of_comparisons(run.comparisons[:_SHOWN_COMPARISONS])),
+        "chart": drawing.to_svg(chart.of_comparisons(run.comparisons[:_SHOWN_COMPARISONS], run.preset)),
         "legend": ratios.LEGEND,
         "left_out": max(0, len(run.comparisons) - _SHOWN_COMPARISONS),
         "details": [
@@ -50,6 +51,7 @@ def _view(run: Run) -> dict[str, Any]:
         ],
         "environment": environment_rows(run.environment),
         "noise": noise(run),
+        "subject": subject(run),
     }
 
 

@@ -48,6 +48,7 @@ def _case(suite: Element, row: Row) -> None:
     said = _line(row.sentence)
     if row.state in TAGS:
         message = said if said.startswith(row.word) else f"{row.word}: {said}"
+        message = f"provisional: {message}" if row.provisional else message
         attributes = {"message": message[:MAX_MESSAGE]}
         if row.state is not State.UNJUDGED:
             attributes["type"] = row.word
@@ -60,7 +61,8 @@ def _figures(row: Row) -> str:
     if row.ratio is None or row.low is None or row.high is None:
         return "no ratio"
     floor = numbers.percent(row.noise_floor)
-    return f"ratio {row.ratio:.4g} (interval {row.low:.4g} to {row.high:.4g}), noise floor {floor}"
+    bound = numbers.AT_LEAST if row.at_least else ""
+    return f"ratio {bound}{row.ratio:.4g} (interval {row.low:.4g} to {row.high:.4g}), noise floor {floor}"
 
 
 def _line(text: str) -> str:

@@ -9,7 +9,13 @@ from aisp_mcp.judge.records.run import Run
 from aisp_mcp.judge.records.verdict import Comparison
 from aisp_mcp.runs.export.facts import environment_rows
 from aisp_mcp.server.text import numbers
+from aisp_mcp.store.records.run_kind import RunKind
 
+_SUBJECTS = {
+    RunKind.GATE: "Gate: one state of the code against another.",
+    RunKind.VERIFY: "A caller's own candidate against a target's baseline.",
+    RunKind.OPTIMIZE: "Candidates of an optimisation against the target's baseline.",
+}
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#!|~&])")
 _LIVE = re.compile(r"@|://|www(?=\.)", re.IGNORECASE)  # what GitHub turns into mentions and links by itself
 
@@ -26,9 +32,17 @@ def escape(text: str) -> str:
     return _LIVE.sub(lambda match: f"{match[0][:1]}\u200b{match[0][1:]}", _SPECIAL.sub(r"\\\1", line))
 
 
+def subject(run: Run) -> str:
+    """A sentence on what was compared, where that is not a target's candidates with its baseline; else empty."""
+    if run.commits:
+        return f"Gate: commit {run.commits.get('base', '')} against {run.commits.get('head', '')}."
+    return _SUBJECTS.get(run.kind, "")
+
+
 def _head(run: Run) -> str:
     about = f"{numbers.moment(run.created_at)}, preset {escape(run.preset)}, profile {escape(run.profile)}"
-    return f"# Benchmark run {escape(run.id)}\n\n{about}, {numbers.seconds(run.seconds)}."
+    kind = f"{subject(run)} " if subject(run) else ""
+    return f"# Benchmark run {escape(run.id)}\n\n{kind}{about}, {numbers.seconds(run.seconds)}."
 
 
 def _table(run: Run) -> str:
@@ -36,10 +50,12 @@ def _table(run: Run) -> str:
         return "Nothing was compared."
     head = "| target | variant | verdict | ratio | 95 % interval | noise floor | baseline | candidate | verified |"
     rule = "| --- | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |"
-    return "\n".join([head, rule, *(_row(comparison) for comparison in run.comparisons)])
+    return "\n".join(
+        [head, rule, *(_row(comparison, run.is_provisional(comparison)) for comparison in run.comparisons)]
+    )
 
 
-def _row(comparison: Comparison) -> str:
+def _row(comparison: Comparison, provisional: bool) -> str:
     interval = (
         f"{comparison.interval.low:.3f}–{comparison.interval.high:.3f}" if comparison.interval else numbers.MISSING
     )
@@ -51,8 +67,8 @@ def _row(comparison: Comparison) -> str:
     cells = [
         escape(comparison.target),
         escape(comparison.candidate) or "plain",
-        f"**{comparison.verdict.value}**",
-        numbers.ratio(comparison.ratio),
+        f"**{numbers.verdict(comparison.verdict.value, provisional)}**",
+        numbers.ratio(comparison.ratio, comparison.at_least),
         interval,
         numbers.percent(comparison.noise_floor),
         _decisive(comparison.baseline),

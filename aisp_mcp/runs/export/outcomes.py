@@ -21,7 +21,10 @@ class State(Enum):
 
 @dataclass(frozen=True)
 class Row:
-    """One benchmark. word: the verdict or outcome; low, high: the interval of ratio; seconds: wall time, 0 unknown."""
+    """One benchmark. word: the verdict or outcome; low, high: the interval of ratio; seconds: wall time, 0 unknown.
+
+    at_least: the ratio is a lower bound. provisional: the verdict rests on one replicate.
+    """
 
     target: str
     state: State
@@ -32,6 +35,8 @@ class Row:
     high: float | None = None
     noise_floor: float | None = None
     seconds: float = 0.0
+    at_least: bool = False
+    provisional: bool = False
 
 
 VERDICTS = {
@@ -45,10 +50,15 @@ VERDICTS = {
 
 
 def of_run(run: Run, fail_inconclusive: bool = False) -> list[Row]:
-    """Comparisons, skips and failures of a run, in its order. fail_inconclusive: inconclusive verdicts are failures."""
-    rows = [_compared(comparison, fail_inconclusive) for comparison in run.comparisons]
-    rows += [Row(one.target, State.UNJUDGED, "skipped", f"{one.code}: needs {one.missing}") for one in run.skipped]
-    return rows + [Row(one.target, State.BROKEN, "failed", f"{one.code}: {one.message}") for one in run.failed]
+    """Comparisons, skips and failures of a run, in its order. fail_inconclusive: inconclusive verdicts are failures.
+
+    A provisional gain is not judged: nothing passes on one replicate.
+    """
+    rows = [_compared(comparison, run.is_provisional(comparison), fail_inconclusive) for comparison in run.comparisons]
+    rows += [Row(skip.target, State.UNJUDGED, "skipped", f"{skip.code}: needs {skip.missing}") for skip in run.skipped]
+    return rows + [
+        Row(failure.target, State.BROKEN, "failed", f"{failure.code}: {failure.message}") for failure in run.failed
+    ]
 
 
 def count(rows: Sequence[Row], *states: State) -> int:
@@ -56,11 +66,15 @@ def count(rows: Sequence[Row], *states: State) -> int:
     return sum(row.state in states for row in rows)
 
 
-def _compared(comparison: Comparison, fail_inconclusive: bool) -> Row:
-    fails = fail_inconclusive and comparison.verdict is Verdict.INCONCLUSIVE
+def _compared(comparison: Comparison, provisional: bool, fail_inconclusive: bool) -> Row:
+    state = VERDICTS[comparison.verdict]
+    if provisional and state is State.PASSED:
+        state = State.UNJUDGED
+    if state is State.UNJUDGED and fail_inconclusive:
+        state = State.FAILED
     return Row(
         target=comparison.label,
-        state=State.FAILED if fails else VERDICTS[comparison.verdict],
+        state=state,
         word=comparison.verdict.value,
         sentence=comparison.sentence,
         ratio=comparison.ratio,
@@ -68,4 +82,6 @@ def _compared(comparison: Comparison, fail_inconclusive: bool) -> Row:
         high=comparison.interval.high if comparison.interval else None,
         noise_floor=comparison.noise_floor,
         seconds=comparison.seconds,
+        at_least=comparison.at_least,
+        provisional=provisional,
     )

@@ -16,7 +16,8 @@ from aisp_mcp.judge.records.verdict import Comparison
 from aisp_mcp.runs.export.samples import Sample
 from aisp_mcp.suites.expectation_records import Grade
 
-_RUN_COLUMNS = ("run_id", "created_at", "preset", "profile", "row")
+_RUN_COLUMNS = ("run_id", "created_at", "kind", "preset", "profile", "row")
+_MARKS = ("at_least", "provisional")
 _PROOF_COLUMNS = (
     "candidate", "mark", "verdict", "ratio", "ratio_low", "ratio_high",
     "expected", "expected_low", "expected_high", "source", "device", "why",
@@ -35,16 +36,19 @@ def to_json(run: Run, samples: Sequence[Sample] | None = None) -> bytes:
 def to_csv(run: Run) -> bytes:
     """One row per comparison, skip and failure (column `row`); nested fields are dotted columns, lists are JSON."""
     columns = comparison_columns()
-    about = [run.id, run.created_at, run.preset, run.profile]
-    empty = [None] * len(_PROBLEM_COLUMNS)
-    rows = [
-        [*about, "comparison", *(_pick(comparison, name) for name in columns), *empty] for comparison in run.comparisons
-    ]
-    rows += [[*about, "skipped", *_only(columns, skip.target), skip.code, skip.missing, None] for skip in run.skipped]
-    rows += [
-        [*about, "failed", *_only(columns, fail.target), fail.code, fail.message, fail.hint] for fail in run.failed
-    ]
-    return _csv([*_RUN_COLUMNS, *columns, *_PROBLEM_COLUMNS], rows)
+    about = [run.id, run.created_at, run.kind.value, run.preset, run.profile]
+    unmarked, empty = [None] * len(_MARKS), [None] * len(_PROBLEM_COLUMNS)
+    rows = []
+    for comparison in run.comparisons:
+        marks = [comparison.at_least, run.is_provisional(comparison)]
+        rows.append([*about, "comparison", *(_pick(comparison, name) for name in columns), *marks, *empty])
+    for skip in run.skipped:
+        problem = [skip.code, skip.missing, None]
+        rows.append([*about, "skipped", *_only(columns, skip.target), *unmarked, *problem])
+    for failure in run.failed:
+        problem = [failure.code, failure.message, failure.hint]
+        rows.append([*about, "failed", *_only(columns, failure.target), *unmarked, *problem])
+    return _csv([*_RUN_COLUMNS, *columns, *_MARKS, *_PROBLEM_COLUMNS], rows)
 
 
 def proof_csv(run: Run, grades: Sequence[Grade]) -> bytes:

@@ -7,6 +7,8 @@ from collections import Counter
 from aisp_mcp.judge.records.run import Run
 from aisp_mcp.runs.listing.records import RunLine, RunPage
 from aisp_mcp.server.context import Context
+from aisp_mcp.server.text import numbers
+from aisp_mcp.store.records.run_kind import RunKind
 
 BLOCK = 100  # runs read at a time
 MOST = 2000  # runs looked at for one page
@@ -14,16 +16,20 @@ MOST = 2000  # runs looked at for one page
 
 def line(run: Run) -> RunLine:
     """A run in a line."""
-    counts = Counter(comparison.verdict.value for comparison in run.comparisons)
+    counts = Counter(
+        numbers.verdict(comparison.verdict.value, run.is_provisional(comparison)) for comparison in run.comparisons
+    )
     counts += Counter(skipped=len(run.skipped), failed=len(run.failed))
     unmeasured = [*(failure.target for failure in run.failed), *(skip.target for skip in run.skipped)]
     names = [comparison.label for comparison in run.comparisons] or unmeasured
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    commits = f"{run.commits['base'][:10]}..{run.commits['head'][:12]}: " if run.commits else ""
     return RunLine(
         run_id=run.id,
         name=run.name,
         created_at=run.created_at,
-        targets=", ".join(names[:3]) + more,
+        kind=run.kind.value,
+        targets=commits + ", ".join(names[:3]) + more,
         verdicts=", ".join(f"{count} {word}" for word, count in counts.items()),
         preset=run.preset,
         tags=run.tags,
@@ -31,18 +37,20 @@ def line(run: Run) -> RunLine:
     )
 
 
-def page(ctx: Context, tag: str | None, query: str | None, limit: int, cursor: int | None) -> RunPage:
+def page(
+    ctx: Context, tag: str | None, query: str | None, limit: int, cursor: int | None, kind: RunKind | None = None
+) -> RunPage:
     """The newest matching runs that this caller may see, after the cursor."""
-    found: list[tuple[RunLine, int]] = []
+    matching: list[tuple[RunLine, int]] = []
     seen, before = 0, cursor
-    while len(found) <= limit and seen < MOST:
+    while len(matching) <= limit and seen < MOST:
         block = ctx.store.newest_runs(Run, BLOCK, before, ctx.sees)
         if not block:
             break
         seen, before = seen + len(block), block[-1][1]
-        found += [(line(run), seq) for run, seq in block if _matches(run, tag, query)]
-    shown = found[:limit]
-    more = str(shown[-1][1]) if len(found) > limit else None
+        matching += [(line(run), seq) for run, seq in block if kind in (None, run.kind) and _matches(run, tag, query)]
+    shown = matching[:limit]
+    more = str(shown[-1][1]) if len(matching) > limit else None
     return RunPage(runs=[row for row, _ in shown], next_cursor=more)
 
 

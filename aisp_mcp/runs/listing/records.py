@@ -8,11 +8,12 @@ from aisp_mcp.records import Record
 
 
 class RunLine(Record):
-    """One stored run in a line. verdicts: how many of each."""
+    """One stored run in a line. kind: bench, or what its verdicts are about. verdicts: how many of each."""
 
     run_id: str
     name: str = ""
     created_at: float
+    kind: str
     targets: str
     verdicts: str
     preset: str

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import Field
 
 from aisp_mcp.errors import UsageError
@@ -15,6 +17,7 @@ from aisp_mcp.server.registry import MS, READS, WRITES, tool
 class RunsParams(Params):
     tag: str | None = Field(default=None, max_length=60, description="Only runs with this tag.")
     query: str | None = Field(default=None, max_length=200, description="Text in name, targets or note.")
+    kind: Literal["bench", "verify", "functions", "gate", "optimize"] | None = None
     limit: int = Field(default=20, ge=1, le=100)
     cursor: str | None = Field(default=None, description="next_cursor of the page before.")
 
@@ -26,10 +29,12 @@ def aisp_benchmark_runs(p: RunsParams, ctx: Context) -> RunPage:
     Wherever a tool takes a run, `last`, `last~1` (the one before) and a run's name work as well as its id.
     """
     from aisp_mcp.runs.listing import pages
+    from aisp_mcp.store.records.run_kind import RunKind
 
     if p.cursor is not None and not (p.cursor.isascii() and p.cursor.isdigit() and len(p.cursor) < 19):
         raise UsageError("BAD_CURSOR", "This cursor was not made by aisp_benchmark_runs.", "Leave it out.")
-    return pages.page(ctx, p.tag, p.query, p.limit, int(p.cursor) if p.cursor else None)
+    kind = RunKind(p.kind) if p.kind else None
+    return pages.page(ctx, p.tag, p.query, p.limit, int(p.cursor) if p.cursor else None, kind)
 
 
 class LabelParams(Params):

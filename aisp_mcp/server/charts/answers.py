@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Literal
 
 from aisp_mcp.server.charts import ratios, roofline, timeline
@@ -26,9 +27,11 @@ def _verdicts(result: Data) -> list[Drawing]:
     rows = []
     for item in _items(result, "rulings")[:MOST_RATIOS]:
         low, high = (*_list(item, "interval"), None, None)[:2]
-        rows.append(
-            Ratio(_text(item, "target"), _text(item, "verdict"), item.get("ratio"), low, high, item.get("noise_floor"))
+        row = Ratio(
+            _text(item, "target"), _text(item, "verdict"), item.get("ratio"), low, high, item.get("noise_floor")
         )
+        bound, hint = bool(item.get("at_least")), bool(item.get("provisional"))
+        rows.append(replace(row, at_least=bound, provisional=hint))
     return [ratios.draw(rows)] if rows else []
 
 
@@ -93,8 +96,10 @@ def _timeline(result: Data) -> list[Drawing]:
 
 def _step(row: Data, begin: int) -> Span:
     start, length = row["start_ns"] - begin, row.get("duration_ns") or 0
-    busy = numbers.seconds((row.get("busy_ns") or 0) * 1e-9)
-    text = f"{_text(row, 'name')}: {numbers.seconds(length * 1e-9)}, busy {busy}"
+    busy = row.get("busy_ns")
+    text = f"{_text(row, 'name')}: {numbers.seconds(length * 1e-9)}"
+    if busy is not None:  # of a trace without a device nobody knows
+        text += f", busy {numbers.seconds(busy * 1e-9)}"
     return Span(start * 1e-9, (start + length) * 1e-9, "busy", text)
 
 

@@ -34,7 +34,10 @@ LEGEND = (
 
 @dataclass(frozen=True)
 class Ratio:
-    """One row: low and high are the ends of the interval, floor is the noise floor as a fraction."""
+    """One row: low and high are the ends of the interval, floor is the noise floor as a fraction.
+
+    at_least: the ratio is a lower bound. provisional: one replicate is all there is.
+    """
 
     name: str
     verdict: str
@@ -42,6 +45,13 @@ class Ratio:
     low: float | None = None
     high: float | None = None
     floor: float | None = None
+    at_least: bool = False
+    provisional: bool = False
+
+    @property
+    def outcome(self) -> str:
+        """Ratio and verdict as the row says them."""
+        return f"{numbers.ratio(self.ratio, self.at_least)} {numbers.verdict(self.verdict, self.provisional)}"
 
     @property
     def interval(self) -> tuple[float, float] | None:
@@ -83,7 +93,8 @@ _COLUMNS = ("target", "verdict", "ratio", "interval", "noise floor")
 
 def _cells(row: Ratio) -> tuple[str, ...]:
     ends = numbers.MISSING if row.low is None else f"{numbers.ratio(row.low)} to {numbers.ratio(row.high)}"
-    return row.name, row.verdict, numbers.ratio(row.ratio), ends, numbers.percent(row.floor)
+    word, ratio = numbers.verdict(row.verdict, row.provisional), numbers.ratio(row.ratio, row.at_least)
+    return row.name, word, ratio, ends, numbers.percent(row.floor)
 
 
 def _names(rows: Sequence[Ratio]) -> list[str]:
@@ -97,7 +108,7 @@ def _names(rows: Sequence[Ratio]) -> list[str]:
 
 
 def _row(row: Ratio, name: str, top: float, axis: LogAxis) -> list[Shape]:
-    y, outcome = top + 31.0, f"{numbers.ratio(row.ratio)} {row.verdict}"
+    y, outcome = top + 31.0, row.outcome
     shapes = [words("name", 0, top + 15, name)]
     interval = row.interval
     if interval is None:
@@ -111,7 +122,7 @@ def _row(row: Ratio, name: str, top: float, axis: LogAxis) -> list[Shape]:
         *shapes,
         words(f"word {row.verdict}", 100, top + 15, outcome + beyond, "end"),
         line(f"span {row.verdict}", axis.place(low), y, axis.place(high), y, tip),
-        dot(f"spot {row.verdict}", axis.place(value), y, tip),
+        dot(f"spot {row.verdict}{' provisional' * row.provisional}", axis.place(value), y, tip),
     ]
 
 

@@ -9,10 +9,23 @@ MISSING = "–"
 _PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
-def ratio(value: float | None) -> str:
-    """Three decimals near 1, fewer further out: 1.013×, 2.74×, 127×, 20,900×."""
+AT_LEAST = "at least "  # before a ratio that is a lower bound
+HOLLOW = "○ "  # before a verdict that rests on one replicate
+
+
+def ratio(value: float | None, at_least: bool = False) -> str:
+    """Three decimals near 1, fewer further out: 1.013×, 2.74×, 127×, 20,900×. at_least: it is a lower bound."""
     if value is None or not math.isfinite(value):
         return MISSING
+    return AT_LEAST + ratio(value) if at_least else _ratio(value)
+
+
+def verdict(word: str, provisional: bool = False) -> str:
+    """The word, hollow and named for what it is where one replicate is all there is."""
+    return f"{HOLLOW}{word} (provisional)" if provisional else word
+
+
+def _ratio(value: float) -> str:
     if 0.8 < value < 1.25:
         return f"{value:.3f}×"
     if 1000 <= value < 1e6:

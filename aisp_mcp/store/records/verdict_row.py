@@ -5,9 +5,35 @@ from __future__ import annotations
 from pydantic import Field
 
 from aisp_mcp.records import Record
+from aisp_mcp.store.records.run_kind import OF_TARGETS, RunKind
+
+QUICK = "quick"
+_ABOUT_TIME = ("faster", "slower", "same", "inconclusive")
 
 
-class VerdictRow(Record):
+def is_provisional(preset: str, replicates: int | None, verdict: str) -> bool:
+    """Return True for a verdict that rests on one replicate: a hint, never ranked, recommended or cited as evidence.
+
+    A wrong output or a broken rule is established by one replicate as well as by ten.
+    """
+    return verdict in _ABOUT_TIME and (preset == QUICK or replicates == 1)
+
+
+class RowOrigin(Record):
+    """The run that a row is from, and how it relates to its target."""
+
+    kind: RunKind = RunKind.BENCH
+    benchmark: str = Field(default="", description="The target without the variant: ch07:row_sum.")
+    replicates: int | None = None
+    at_least: bool = Field(default=False, description="The ratio is a lower bound.")
+    of_peak: float | None = Field(default=None, description="Candidate's share of the machine's measured ceiling.")
+    revision: str | None = Field(default=None, description="The commit that was measured, where it is known.")
+    revision_at: float | None = Field(default=None, description="UTC seconds of that commit.")
+    modified: bool | None = Field(default=None, description="The measured files differed from that commit.")
+    base_revision: str | None = Field(default=None, description="Of a gate: the commit that the head is compared with.")
+
+
+class VerdictRow(RowOrigin):
     """A row. seq: its number in the store, ascending with time; times in seconds per call, memory in bytes."""
 
     seq: int
@@ -30,13 +56,18 @@ class VerdictRow(Record):
     flops_per_s: float | None = None
     bytes_per_s: float | None = None
     seconds: float | None = None
-    revision: str | None = Field(default=None, description="The commit that was measured, where it is known.")
-    revision_at: float | None = Field(default=None, description="UTC seconds of that commit.")
-    modified: bool | None = Field(default=None, description="The measured files differed from that commit.")
+
+    @property
+    def provisional(self) -> bool:
+        """True for a verdict that more replicates must confirm."""
+        return is_provisional(self.preset, self.replicates, self.verdict)
 
 
 class VerdictFilter(Record):
-    """Conditions on stored verdicts; empty fields match all. text: part of the target's name. since: UTC seconds."""
+    """Conditions on stored verdicts; empty fields match all. text: part of the target's name. since: UTC seconds.
+
+    kinds: of runs; by default those whose verdicts are about the target that they name. confirmed: no provisional ones.
+    """
 
     chapter: str | None = None
     target: str | None = None
@@ -47,3 +78,5 @@ class VerdictFilter(Record):
     run: str | None = None
     since: float | None = None
     text: tuple[str, ...] = ()
+    kinds: tuple[RunKind, ...] = OF_TARGETS
+    confirmed: bool = False

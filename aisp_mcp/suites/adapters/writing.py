@@ -63,7 +63,8 @@ run = candidate.run
 def files(problem: Problem, recorded: Recorded, allowed: float | None = None) -> dict[str, str]:
     """Text by file name: one baseline, and one file per candidate. allowed: the problem's own tolerance, to be used."""
     tolerance = _tolerance(recorded, allowed)
-    slot = "from aisp_mcp.suites.adapters.runtime import Slot\n" if "Slot(" in recorded.arguments else ""
+    names = ", ".join(name for name in ("Buffer", "Slot") if f"{name}(" in recorded.arguments)
+    slot = f"from aisp_mcp.suites.adapters.runtime import {names}\n" if names else ""
     said = {"format": problem.format, "name": problem.name, "arguments": recorded.arguments, "slot": slot}
     params = [tensor for tensor in recorded.tensors if tensor.role == "param"]
     inputs = [tensor for tensor in recorded.tensors if tensor.role == "input"]
@@ -84,7 +85,7 @@ def files(problem: Problem, recorded: Recorded, allowed: float | None = None) ->
     written = {f"baseline_{problem.name}.py": baseline}
     for name, arguments in problem.candidates.items():
         source = problem.files.get(str(arguments.get("file")), "")
-        beside = {Path(file).stem for file in problem.files}
+        beside = {part for file in problem.files for part in Path(file).with_suffix("").parts}
         text = _CANDIDATE.format(
             **said,
             summary=f"{name} of {problem.name}.",

@@ -74,7 +74,7 @@ def source(home: Path, root: Path) -> Source:
         body = {"target": target, "candidate": "tiled" if ratio == 2.5 else "", "verdict": verdict, "ratio": ratio}
         body |= {"sentence": f"{verdict}: as measured", "isolation": "L1", "replicates": 5, "noise_floor": 0.012}
         body |= {"interval": {"low": 0.9 * ratio, "high": 1.1 * ratio}} if ratio else {}
-        run = {"id": f"r_{number:022d}", "created_at": NOW - 7200, "preset": "quick", "profile": "portable"}
+        run = {"id": f"r_{number:022d}", "created_at": NOW - 7200, "preset": "default", "profile": "portable"}
         run |= {"environment": {"gpus": [{"name": "NVIDIA H200"}]}, "comparisons": [body]}
         ctx.store.save_run(Run.model_validate(run), None)
     return Source(ctx)

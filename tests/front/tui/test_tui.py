@@ -21,7 +21,9 @@ from textual.widgets import Input
 from aisp_mcp.front.tui.app import Tui
 from aisp_mcp.front.tui.questions import ChoosePreset, Confirm, Help
 from aisp_mcp.front.tui.source import Source
+from aisp_mcp.judge.records.run import Run
 from aisp_mcp.store.records.job import JobState
+from aisp_mcp.store.records.run_kind import RunKind
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 SIZES = ((80, 24), (120, 40))
@@ -148,6 +150,21 @@ def test_inconclusive_is_grey_and_no_ratio_stands_alone(seen: Source) -> None:
     assert "green" in str(rows["faster"][0].style)
     assert rows["faster"][2].plain == "2.5x (2.25–2.75)"
     assert rows["invalid"][2].plain == ""
+
+
+def test_a_hint_is_hollow_and_hides_no_verdict(seen: Source) -> None:
+    """A quick run after a default one, and a gate: the tree keeps the confirmed verdict of the target."""
+    store = seen._ctx.store
+    (name,) = [run_id for run_id in store.run_ids() if run_id.endswith("2")]
+    confirmed = store.run(Run, name)
+    hint = confirmed.comparisons[0].model_copy(update={"replicates": 1, "ratio": 9.0})
+    store.save_run(confirmed.model_copy(update={"id": "r_q", "preset": "quick", "comparisons": [hint]}), None)
+    commits = {"environment": {"commits": {"base": "b" * 40, "head": "c" * 40}}, "kind": RunKind.GATE}
+    store.save_run(confirmed.model_copy(update={"id": "r_g", **commits}), None)
+    gate, quick = (row.cells for row in seen.verdicts("row_sum_tiled")[:2])
+    assert gate[1].plain == "gate bbbbbbbbbb..cccccccccc: ch07:row_sum_tiled"
+    assert quick[0].plain == "○ faster"
+    assert seen.latest()["ch07:row_sum_tiled"].plain.startswith("faster 2.5x")
 
 
 def test_the_plain_menu_answers_line_by_line(cli: Any, seen: Source, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ from aisp_mcp.server.context import Context
 from aisp_mcp.server.dispatch import execute, load_catalog
 from aisp_mcp.settings import Settings
 from aisp_mcp.store.records.job import Job, JobState
+from aisp_mcp.store.records.run_kind import RunKind
 
 
 @pytest.fixture
@@ -55,6 +56,16 @@ def test_names_and_tags_stay_with_a_run(ctx: Context) -> None:
 def test_a_run_by_its_place_and_under_the_arguments_former_name(ctx: Context, name: str) -> None:
     written = ask(ctx, "aisp_benchmark_export", **{name: "last"}, format="json")
     assert Path(written["files"][0]["path"]).parent.name == "r_2"
+
+
+def test_a_gates_further_looks_are_not_the_last_run(ctx: Context) -> None:
+    facts = {"created_at": 9.0, "preset": "default", "profile": "portable", "kind": RunKind.GATE}
+    commits = {"commits": {"base": "b" * 40, "head": "c" * 40}}
+    ctx.store.save_run(Run(id="j_gate", environment=commits, **facts), "j_gate")
+    ctx.store.save_run(Run(id="r_look", environment=commits, **facts), None)
+    assert ask(ctx, "aisp_benchmark_label", run_id="last")["run_id"] == "j_gate"
+    rows = ask(ctx, "aisp_benchmark_runs", kind="gate")["runs"]
+    assert [(row["run_id"], row["targets"][:24]) for row in rows][-1] == ("j_gate", "bbbbbbbbbb..cccccccccccc")
 
 
 def test_a_job_says_what_it_works_on() -> None:

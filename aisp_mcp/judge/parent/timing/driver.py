@@ -92,6 +92,7 @@ class Driver:
                 output_rules={**session.opened["output_rules"], "contract": options.protections.contract},
                 imports=session.mode(role).imports,
                 freeze=options.protections.freeze,
+                forbidden=list(options.policy.forbidden) if role is Role.CANDIDATE else [],
             )
         return self._setups[role]
 

@@ -19,6 +19,7 @@ from aisp_mcp.judge.presets import ROUNDS_PER_PALINDROME, Preset
 from aisp_mcp.judge.protocol.layout import Layout
 from aisp_mcp.judge.protocol.messages import OpenAnswer
 from aisp_mcp.judge.protocol.roles import BASELINES, Role
+from aisp_mcp.judge.verdict import replay
 from aisp_mcp.judge.verifier.inputs.rng import MODES, battery_modes
 
 SOME_MODES = 2  # kinds of adversarial inputs that a candidate sees in most replicates, besides its hidden round
@@ -70,14 +71,8 @@ class ReplicateRun:
         result.overhead = overhead = strategy.finish(driver, singles, dummies)
         fitted = {"singles": singles, "dummies": dummies, "fitted": vars(overhead)}
         self.session.log.append("overhead", replicate=result.index, **fitted)
-        result.rounds = [replace(one, net_s=self._net_s(one)) for one in result.rounds]
+        result.rounds = [replace(one, net_s=replay.net_s(one.role, one.timing, overhead)) for one in result.rounds]
         return result
-
-    def _net_s(self, one: Round) -> float:
-        """Seconds per call on the parent's clock. Only a baseline is believed what it says of its own copies."""
-        overhead, count = self.driver.result.overhead, one.timing.count
-        copied_s = overhead.credited_s * count if one.role is Role.CANDIDATE else one.timing.copied_s
-        return overhead.net(one.timing.running_s - copied_s, count)
 
     def _half_palindromes(self) -> list[list[tuple[int, Role]]]:
         """(number, role) of the rounds that share one set of inputs."""
@@ -158,17 +153,16 @@ class ReplicateRun:
         counts = {role: driver.count(role) for _, role in half}
         sample = driver.sample(counts[Role.CANDIDATE], wanted)
         driver.fill(counts, sample=sample)
-        timings = list[tuple[int, Role, RoundTiming]]()
+        roles = list[Role]()
         for number, role in half:
             timing = self.strategy.run_round(driver, role, counts[role])
-            median_s = sorted(timing.durations_ns)[timing.count // 2] / 1e9
-            result.rounds.append(Round(role, timing.elapsed_s / timing.count, median_s, timing))
-            timings.append((number, role, timing))
+            result.rounds.append(Round(role, timing.elapsed_s / timing.count, replay.median_s(timing), timing))
+            self._record(number, role, timing)
+            roles.append(role)
         compared = [call for call in sample if call < counts[Role.BASELINE]]
         driver.fetch(Role.BASELINE, compared)  # most of the candidate's are compared with these
-        for number, role, timing in timings:
+        for role in roles:
             driver.verify(role, sample if role is Role.CANDIDATE else [], timed=True)
-            self._record(number, role, timing)
         enough = self.options.preset.palindromes >= len(Role)
         number = half[0][0]
         if enough and number % ROUNDS_PER_PALINDROME:

@@ -11,7 +11,8 @@ import json
 import os
 import secrets
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NoReturn
@@ -21,8 +22,10 @@ from aisp_mcp.judge.loading import flatten
 from aisp_mcp.suites.adapters.base import Recorded, TensorFacts
 from aisp_mcp.suites.adapters.formats import load
 from aisp_mcp.suites.adapters.recording import distributions, footprint
-from aisp_mcp.suites.adapters.runtime import Draws, Reference, on_device, seeded
+from aisp_mcp.suites.adapters.runtime import Reference, on_device
+from aisp_mcp.suites.adapters.seeding import Draws, seeded
 
+SECRETLESS = ("NO_INPUTS", "BAD_INPUTS", "BAD_OUTPUT", "NOT_DETERMINISTIC")  # another way may measure them
 MARK = "aisp-recorded "  # begins the line of the answer: the problem may print, too
 
 
@@ -32,7 +35,7 @@ def main() -> int:
     try:
         known = json.loads(facts.read_text("utf-8"))
         reference = load(name).Reference(facts.parent, **known)  # type: ignore[attr-defined]
-        with footprint.watched(reference, _device(), _refuse):
+        with footprint.watched(reference, _device(), _refuse), _hinted(reference):
             recorded = record(reference)
         _print({"recorded": asdict(recorded)})
     except BenchmarkError as error:
@@ -40,6 +43,17 @@ def main() -> int:
     except Exception as error:  # the user's code may raise anything
         _refuse(BenchmarkError("RAISED", f"The problem raised {type(error).__name__}: {str(error)[:500]}"))
     return 0
+
+
+@contextmanager
+def _hinted(reference: Reference) -> Iterator[None]:
+    """Give errors the format's own way out, if it has one."""
+    try:
+        yield
+    except BenchmarkError as error:
+        if reference.otherwise is None or error.code not in SECRETLESS:
+            raise
+        raise BenchmarkError(error.code, error.message, reference.otherwise) from error
 
 
 def _refuse(error: BenchmarkError) -> NoReturn:

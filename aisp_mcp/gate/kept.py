@@ -1,0 +1,48 @@
+"""Stored runs in place of commits: the files that each of them kept, laid out as a suite."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+from aisp_mcp.errors import UsageError
+from aisp_mcp.judge.records.run import Run
+from aisp_mcp.judge.records.verdict import Comparison
+from aisp_mcp.runs.commits import Checkout
+from aisp_mcp.server.context import Context
+
+ROOT = "benchmarks"
+_RUN = re.compile(r"(?:[jr]_[\w-]+|last(?:~\d+)?)")
+
+
+def runs(ctx: Context, base: str, head: str | None) -> tuple[Run, Run] | None:
+    """Both runs, if these name stored runs and not revisions. Raises NotFound UNKNOWN_RUN."""
+    if head is None or not (_RUN.fullmatch(base) and _RUN.fullmatch(head)):
+        return None
+    return ctx.store.run(Run, base, ctx.sees), ctx.store.run(Run, head, ctx.sees)
+
+
+def checkout(ctx: Context, run: Run, folder: Path) -> Checkout:
+    """The files that a run measured, as a suite below the folder. Raises UsageError NOTHING_KEPT."""
+    copied = [_copied(ctx.store.run_dir(run.id), comparison, folder) for comparison in run.comparisons]
+    if not any(copied):
+        raise UsageError("NOTHING_KEPT", f"Run {run.id} keeps no Python files to measure again.", "Measure it anew.")
+    return Checkout(run.id, folder)
+
+
+def _copied(kept: Path, comparison: Comparison, folder: Path) -> bool:
+    """Copy one benchmark's files; C++ and CUDA candidates, whose kind of file is not recorded, stay out."""
+    chapter, _, name = comparison.target.rpartition(":")
+    source = kept / "sources" / comparison.label.replace(":", "-").replace("/", "-")
+    candidate = source / "candidate.py"
+    if not candidate.is_file() or candidate.read_bytes().lstrip().startswith((b"/*", b"//")):
+        return False
+    suite = folder / ROOT / chapter
+    suite.mkdir(parents=True, exist_ok=True)
+    shutil.copy(source / "baseline.py", suite / f"baseline_{name}.py")
+    variant = f"_{comparison.candidate}" if comparison.candidate else ""
+    shutil.copy(candidate, suite / f"optimized_{name}{variant}.py")
+    if (common := source / "_common.py").is_file():
+        shutil.copy(common, suite)
+    return True

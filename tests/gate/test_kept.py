@@ -1,0 +1,72 @@
+"""Two stored runs in place of two commits: the files that they kept become the suites that the gate compares."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aisp_mcp.errors import UsageError
+from aisp_mcp.gate import kept, outcomes, pairs
+from aisp_mcp.gate.comment import gate_comment
+from aisp_mcp.gate.records import GateReport, GateRow
+from aisp_mcp.judge.records.run import Run
+from aisp_mcp.runs.export import junit
+from aisp_mcp.server.context import Context
+from aisp_mcp.settings import Settings
+
+SPEC = '"""Rows."""\nfrom aisp_mcp.bench import Benchmark\n\n\nclass Rows(Benchmark):\n    pass\n'
+
+
+def stored(ctx: Context, name: str, candidate: str) -> Run:
+    compared = {"target": "labs/mine:rows", "candidate": "tiled", "verdict": "faster", "sentence": "faster"}
+    facts = {"created_at": 1.0, "preset": "default", "profile": "portable", "environment": {}}
+    comparison = {**compared, "isolation": "L2", "replicates": 5}
+    run = Run.model_validate({"id": name, **facts, "comparisons": [comparison]})
+    ctx.store.save_run(run, None)
+    folder = ctx.store.run_dir(name) / "sources" / "labs-mine-rows_tiled"
+    folder.mkdir(parents=True)
+    (folder / "baseline.py").write_text(SPEC)
+    (folder / "candidate.py").write_text(candidate)
+    return run
+
+
+@pytest.fixture
+def ctx(home: Path) -> Context:
+    return Context(settings=Settings.from_env({"AISP_HOME": str(home)}))
+
+
+def test_kept_files_are_found_as_benchmarks(ctx: Context, tmp_path: Path) -> None:
+    stored(ctx, "r_before", "def run(a):\n    return a.sum(1)\n")
+    stored(ctx, "r_after", "def run(a):\n    return a.mean(1)\n")
+    assert kept.runs(ctx, "origin/main", None) is None
+    assert kept.runs(ctx, "main", "r_after") is None
+    both = kept.runs(ctx, "last~1", "r_after")
+    assert both is not None
+    assert [run.id for run in both] == ["r_before", "r_after"]
+    checkout = kept.checkout(ctx, both[1], tmp_path / "head")
+    (candidate,) = pairs.find_candidates(checkout, [kept.ROOT], ["*"]).values()
+    assert (checkout.commit, "mean" in candidate.path.read_text()) == ("r_after", True)
+
+
+def test_a_run_without_python_files_is_refused(ctx: Context, tmp_path: Path) -> None:
+    run = stored(ctx, "r_native", "/* launch: */\n")
+    with pytest.raises(UsageError, match="keeps no Python files"):
+        kept.checkout(ctx, run, tmp_path / "head")
+
+
+def test_the_gate_takes_runs_outside_of_a_repository(cli: Any, ctx: Context, tmp_path: Path) -> None:
+    for name in ("r_before", "r_after"):
+        stored(ctx, name, "/* launch: */\n")
+    done = cli("bench", "gate", "--base", "r_before", "--head", "r_after", "--repo", str(tmp_path), "--json")
+    assert json.loads(done.stdout)["error"]["code"] == "NOTHING_KEPT"
+
+
+def test_a_gain_that_is_a_lower_bound_says_at_least() -> None:
+    row = GateRow(target="ch01:a", outcome="improved", sentence="s", ratio=2.0, low=1.9, high=2.1, at_least=True)
+    facts = {"run_id": "r_1", "passed": True, "base": "b" * 40, "head": "c" * 40, "reasons": [], "seconds": 1.0}
+    report = GateReport.model_validate({**facts, "rows": [row]})
+    assert "at least 2.000x" in gate_comment(report)
+    assert b"ratio at least 2 (" in junit.to_junit(outcomes.of_gate(report, {}), "gate", 1.0, 1.0, {})

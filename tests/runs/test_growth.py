@@ -1,0 +1,42 @@
+"""A verdict at larger sizes than those given says so in its sentence, wherever the sentence goes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aisp_mcp.judge.options import Options
+from aisp_mcp.judge.presets import PRESETS
+from aisp_mcp.judge.records.run import Run
+from aisp_mcp.judge.records.verdict import Comparison, Flag
+from aisp_mcp.runs import functions, growth, measure
+from aisp_mcp.server.context import Context
+from aisp_mcp.settings import Settings
+from aisp_mcp.store.records.run_kind import RunKind
+from aisp_mcp.suites.functions.pair import Request
+
+SOURCE = "def f(x):\n    return x.sum(1)\n"
+
+
+def test_the_sentence_names_both_sizes(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    evidence = {"asked": {"n": 64}, "measured": {"n": 256}, "resolved": True}
+    flag = Flag(code="size_grown", severity="note", message="grown", evidence=evidence)
+    facts = {"target": "slow:f", "candidate": "fast", "verdict": "faster", "sentence": "faster: 2x"}
+    comparison = Comparison.model_validate({**facts, "isolation": "L1", "replicates": 5})
+
+    def measured(ctx: Context, *_: Any, about: measure.About, **__: Any) -> Run:
+        shared = {"id": "r_1", "created_at": 1.0, "preset": "default", "profile": "portable", "environment": {}}
+        return Run.model_validate({**shared, "kind": about.kind, "comparisons": [comparison]})
+
+    monkeypatch.setattr(growth, "grown", lambda _, request, __: (request, flag))
+    monkeypatch.setattr(measure, "measure", measured)
+    files = [tmp_path / name for name in ("slow.py", "fast.py")]
+    for file in files:
+        file.write_text(SOURCE)
+    request = Request(*map(str, files), "n=64, x=randn(n,n)")
+    ctx = Context(settings=Settings.from_env({"AISP_HOME": str(home)}))
+    run = functions.measure(ctx, request, Options(preset=PRESETS["quick"], folder=tmp_path, size="small", device="cpu"))
+    assert run.kind is RunKind.FUNCTIONS
+    assert run.comparisons[0].sentence == "faster: 2x; measured at n=256 because calls at n=64 are too short to time"
