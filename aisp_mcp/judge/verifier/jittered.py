@@ -93,7 +93,8 @@ def _size_of_sum(name: str, args: Any, kwargs: Any) -> Any:
     """The size of the partial sums of each element of a result, where it can be had; None elsewhere."""
     import torch
 
-    op, tensors = getattr(torch.ops.aten, name, None), _tensors(args)
+    op: Any = getattr(torch.ops.aten, name, None)  # None for operations of other libraries
+    tensors = _tensors(args)
     if not tensors or any(one.dtype != torch.float64 for one in tensors):
         return None
     if name in BY_NORM:
