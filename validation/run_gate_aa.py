@@ -6,7 +6,7 @@ python validation/run_gate_aa.py pulls OUT.json [RECORD.json …] --pulls 30000 
 record: a repository with one small benchmark; the head is the base commit itself, or one whose library computes that
 much more. pulls: each pull request has five benchmarks whose noise is that of A/A comparisons recorded on one machine,
 by the gate or by tools/calibrate.py; a slowdown is planted by shifting ratio and interval, which changes nothing else
-that the verdict rests on. Judged as the gate does, further looks included.
+that the verdict rests on, or by shifting some processes. Judged by the gate's own policy, further looks included.
 """
 
 from __future__ import annotations
@@ -15,18 +15,21 @@ import argparse
 import json
 import math
 import os
+import random
 import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean, stdev
 from typing import Any
 
-import numpy as np
-
-from aisp_mcp.gate.policy import LOOKS
+from aisp_mcp.gate.policy import BROKEN, OUTCOMES, Look, judge_looks, needs_look
+from aisp_mcp.gate.records import Outcome
 from aisp_mcp.judge.records.verdict import Verdict
-from aisp_mcp.judge.statistics import Estimate
+from aisp_mcp.judge.statistics import Estimate, t_quantile
 from aisp_mcp.judge.verdict.verdict import MIN_MARGIN, WIDEST_SAME, Numbers, word
 from aisp_mcp.process.python import module
 from aisp_mcp.system import manifest
@@ -54,8 +57,13 @@ LIBRARY = """import torch
 def zeta(x, q):
     return torch.special.zeta(x[:{numbers}].abs() + 1.5, q[:{numbers}].abs() + 1)[:12000]
 """
-NUMBERS, BENCHMARKS = 16000, 5
-PLANTED = (0.0, 0.02, 0.05, 0.10)
+NUMBERS, BENCHMARKS, PROCESSES = 16000, 5, 5
+T_HALF = t_quantile(0.975, PROCESSES - 1) / math.sqrt(PROCESSES)  # half of a 95 % interval over the standard deviation
+
+
+def planted() -> list[Planted]:
+    """Heads to simulate: equal ones, slower ones, and those that are slower in some of their processes alone."""
+    return [*map(Planted, (0.0, 0.02, 0.05, 0.10)), *(Planted(0.7, share) for share in (0.2, 0.4, 0.6, 0.8))]
 
 
 def commits(folder: Path, slower: float) -> None:
@@ -130,15 +138,40 @@ def _text(data: dict[str, Any]) -> str:
 # --- pull requests drawn from records
 
 
-def again(row: dict[str, Any], slower: float) -> Verdict:
-    """The verdict of a recorded A/A comparison, had the head been slower by that fraction."""
-    if row["ratio"] is None or row["verdict"] in ("invalid", "incorrect"):
-        return Verdict(row["verdict"])
-    if _bounded(row):  # a bound proves no loss
-        return Verdict.INCONCLUSIVE
-    mean, low, high = (math.log(row[name]) - math.log1p(slower) for name in ("ratio", "low", "high"))
-    estimate = Estimate(mean, low, high, 0.95, 0.0, 5)
-    return word(Numbers(estimate, math.log1p(row["noise_floor"]), row["margin"], row["margin"] <= WIDEST_SAME))[0]
+@dataclass(frozen=True)
+class Planted:
+    """A head that takes `slower` more in a share of its processes."""
+
+    slower: float
+    share: float = 1.0
+
+
+def drawn(row: dict[str, Any], planted: Planted, draw: random.Random) -> Look:
+    """The look that a recorded A/A comparison would have been, had the head been slower.
+
+    The ratios of its processes are not recorded: they are drawn as normal, and moved to the recorded mean and scatter.
+    """
+    verdict = Verdict(row["verdict"])
+    if row["ratio"] is None or verdict in BROKEN or _bounded(row):
+        return Look(verdict if verdict in BROKEN else Verdict.INCONCLUSIVE, 0.0, 0.0, 0.0, 0.0, PROCESSES, usable=False)
+    mean, low, high = (math.log(row[name]) for name in ("ratio", "low", "high"))
+    shift, half = math.log1p(planted.slower), (high - low) / 2
+    if planted.share < 1.0:
+        mean, half = _mixed(mean, half / T_HALF, shift, planted.share, draw)
+    else:
+        mean -= shift
+    floor, margin = math.log1p(row["noise_floor"]), row["margin"]
+    estimate = Estimate(mean, mean - half, mean + half, 0.95, 0.0, PROCESSES)
+    judged = word(Numbers(estimate, floor, margin, margin <= WIDEST_SAME))[0]
+    return Look(judged, mean, mean - half, mean + half, floor, PROCESSES)
+
+
+def _mixed(mean: float, spread: float, shift: float, share: float, draw: random.Random) -> tuple[float, float]:
+    """(mean, half of the interval) of five processes, some of which are slower."""
+    normal = [draw.gauss(0.0, 1.0) for _ in range(PROCESSES)]
+    centre, scale = fmean(normal), stdev(normal)
+    ratios = [mean + spread * (one - centre) / scale - shift * (draw.random() < share) for one in normal]
+    return fmean(ratios), stdev(ratios) * T_HALF
 
 
 def _bounded(row: dict[str, Any]) -> bool:
@@ -147,46 +180,37 @@ def _bounded(row: dict[str, Any]) -> bool:
     return used in ("lower_bound", "proven")
 
 
-def shows(row: dict[str, Any], slower: float) -> bool:
-    """True where one look of the gate, with this row's noise, shows a slowdown of any size."""
-    if row["ratio"] is None or row["verdict"] in ("invalid", "incorrect") or _bounded(row):
-        return False
-    return bool(row["high"] < 1 + slower and row["ratio"] * (1 + row["noise_floor"]) < 1 + slower)
+def gated(rows: list[dict[str, Any]], planted: Planted, margin: float, draw: random.Random) -> tuple[Outcome, int]:
+    """(outcome, looks) of one benchmark; every look has the noise of a row of its own."""
+    looks = [drawn(draw.choice(rows), planted, draw)]
+    while needs_look(looks, margin):
+        looks.append(drawn(draw.choice(rows), planted, draw))
+    if any(look.verdict in BROKEN for look in looks):
+        return "wrong", len(looks)
+    if looks[0].verdict is Verdict.SLOWER or len(looks) > 1:
+        return judge_looks(looks, margin)[0], len(looks)
+    return OUTCOMES[looks[0].verdict], 1
 
 
-def resolved(row: dict[str, Any], slower: float) -> bool:
-    """True where the resolution that the gate gives is below the slowdown."""
-    if row["ratio"] is None or _bounded(row):
-        return False
-    half = (row["high"] - row["low"]) / 2 / row["ratio"]
-    return bool(half + max(half, row["noise_floor"]) < slower)
-
-
-def pulls(rows: list[dict[str, Any]], count: int, slower: float) -> dict[str, Any]:
-    """Pull requests of five benchmarks, each slower by that fraction; every look has the noise of a row of its own."""
-    words = [again(row, slower) for row in rows]
-    slow = np.array([shows(row, slower) for row in rows])
-    opens = slow & np.array([word in (Verdict.SLOWER, Verdict.INCONCLUSIVE) for word in words])
-    sizes = np.array([math.log(row["ratio"] or 1.0) - math.log1p(slower) for row in rows])
-    stated = np.array([resolved(row, slower) for row in rows])
-    looks = np.random.default_rng([round(slower * 1000), len(rows)]).integers(
-        len(rows), size=(LOOKS, count, BENCHMARKS)
-    )
-    first = looks[0]
-    alarms = opens[first] & slow[looks[1:]].all(axis=0) & (sizes[looks].mean(axis=0) < -math.log1p(MIN_MARGIN))
-    unchanged = np.array([word is Verdict.SAME for word in words])[first]
+def pulls(rows: list[dict[str, Any]], count: int, planted: Planted) -> dict[str, Any]:
+    """Pull requests of five benchmarks, each of which is slower as planted, at the default margin."""
+    draw = random.Random(f"{planted} {len(rows)}")
+    outcomes, further, failed = Counter[Outcome](), 0, 0
+    for _ in range(count):
+        results = [gated(rows, planted, MIN_MARGIN, draw) for _ in range(BENCHMARKS)]
+        outcomes.update(outcome for outcome, _ in results)
+        further += sum(looks - 1 for _, looks in results)
+        failed += any(outcome == "regressed" for outcome, _ in results)
+    total = count * BENCHMARKS
     return {
-        "slower": slower,
+        "slower": planted.slower,
+        "share": planted.share,
         "pulls": count,
-        "failed": int(alarms.any(axis=1).sum()),
-        "failed_after_one_look": int(np.array([word is Verdict.SLOWER for word in words])[first].any(axis=1).sum()),
-        "second_looks": int(opens[first].sum()),
-        "found": int(alarms.sum()),
-        "unchanged": int(unchanged.sum()),
-        "resolved": int(stated[first].sum()),
-        "found_of_resolved": int((stated[first] & alarms).sum()),
-        "resolved_in_all_looks": int(stated[looks].all(axis=0).sum()),
-        "found_of_these": int((stated[looks].all(axis=0) & alarms).sum()),
+        "failed": failed,
+        "found": round(outcomes["regressed"] / total, 5),
+        "unchanged": round(outcomes["unchanged"] / total, 5),
+        "not_judged": round(outcomes["could_not_judge"] / total, 5),
+        "further_looks": round(further / total, 4),
     }
 
 
@@ -220,9 +244,10 @@ def main() -> None:
     data["pulls"] = []
     for path in (options.out, *options.records):
         rows = recorded(path)
-        for slower in PLANTED:
-            data["pulls"].append({"record": path.name, "comparisons": len(rows), **pulls(rows, options.pulls, slower)})
-            print(data["pulls"][-1])
+        for head in planted():
+            count = options.pulls if not head.slower else options.pulls // 10
+            data["pulls"].append({"record": path.name, "comparisons": len(rows), **pulls(rows, count, head)})
+            print(data["pulls"][-1], flush=True)
     options.out.write_text(_text(data))
 
 

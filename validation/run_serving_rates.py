@@ -34,7 +34,8 @@ WORKLOADS: dict[str, tuple[str, int, int, tuple[float, float], tuple[float, floa
     "deepseek-r1": ("deepseek-v3", 800, 3886, (2.0, 0.08), (2.0, 0.08)),
 }
 ROUNDS = 5
-FEW = 5  # residuals, below which quantiles say little
+# 90th percentile of Student's t for 1, 2, 3 … degrees of freedom.
+STUDENT = (3.078, 1.886, 1.638, 1.533, 1.476, 1.440, 1.415, 1.397, 1.383, 1.372, 1.363, 1.356)
 
 
 class Row(NamedTuple):
@@ -95,7 +96,7 @@ def ask(row: Row, shares: Any) -> Answer | str:
         return str(to_data(envelope)["error"]["code"])
     answer = to_data(envelope)["result"]
     band = answer["band"]["rate.tokens_per_s_per_gpu"]
-    return Answer(answer["result"]["rate"]["tokens_per_s_per_gpu"], band["p10"], band["p90"])
+    return Answer(answer["answer"]["rate"]["tokens_per_s_per_gpu"], band["p10"], band["p90"])
 
 
 def medians(rows: Iterable[Row]) -> list[Row]:
@@ -184,31 +185,37 @@ def left_out(rows: Sequence[Row], key: str) -> list[tuple[Row, float]]:
 
 
 def bands(rows: Sequence[Row]) -> dict[str, Any]:
-    """Tenth and ninetieth percentile of residuals of configurations, and of GPU types, that were left out."""
+    """Eight of ten residuals of configurations, and of GPU types, that were left out; see _tails."""
+    from aisp_mcp.plan.data import tables
     from aisp_mcp.plan.records.calibration import Ratio
 
-    by_group = {}
+    by_group: dict[str, Any] = {
+        "experts": tables.serving_shares().bands["experts"]
+    }  # of other publications, see its basis
     for key, suffix in (("configuration", ""), ("gpu", "_uncalibrated")):
         residuals = left_out(rows, key)
         for scenario in ("offline", "server", "interactive"):
-            values = sorted(value for row, value in residuals if row.scenario == scenario)
-            if len(values) < 2:
-                values = sorted(value for _, value in residuals)
-            low, high = _tails(values)
-            what = "configurations" if key == "configuration" else "configurations of GPU types"
-            widened = "quantiles widened by 5 %" if len(values) >= FEW else "extremes widened by a quarter"
-            basis = f"residuals of {len(values)} {scenario} {what}, each left out, {widened}"
-            by_group[scenario + suffix] = Ratio(p10=round(low, 3), p90=round(high, 3), basis=basis)
+            mine = [(row, value) for row, value in residuals if row.scenario == scenario] or residuals
+            groups: dict[Any, list[float]] = {}
+            for row, value in mine:
+                groups.setdefault(getattr(row, key), []).append(math.log(value))
+            half = _tails(list(groups.values()))
+            what = "configurations" if key == "configuration" else "GPU types"
+            basis = (
+                f"residuals of {len(groups)} {what} in {scenario}, each left out of the fit; eight of ten by "
+                "Student's t with as many degrees of freedom"
+            )
+            low, high = round(math.exp(-half), 3), round(math.exp(half), 3)
+            by_group[scenario + suffix] = Ratio(p10=low, p90=high, basis=basis)
     return by_group
 
 
-def _tails(values: Sequence[float]) -> tuple[float, float]:
-    if len(values) < 2:
-        return 0.5, 2.0
-    if len(values) < FEW:
-        return values[0] * 0.8, values[-1] * 1.25
-    cuts = statistics.quantiles(values, n=10, method="inclusive")
-    return min(cuts[0] * 0.95, 0.95), max(cuts[-1] * 1.05, 1.05)
+def _tails(groups: Sequence[Sequence[float]]) -> float:
+    """Half width in logarithms that holds eight of ten: root mean square of residuals times Student's t."""
+    if not groups:
+        return math.log(2.0)
+    square = statistics.fmean(statistics.fmean(value * value for value in group) for group in groups)
+    return max(STUDENT[min(len(groups), len(STUDENT)) - 1] * math.sqrt(square), math.log(1.05))
 
 
 def judged(rows: Sequence[Row], key: str) -> list[tuple[Row, Answer | str]]:

@@ -23,7 +23,7 @@ from typing import Any
 
 sys.path[:0] = [str(Path(__file__).resolve().parents[1])]
 
-SHARES, CONTENTION = (0.42, 0.46, 0.50, 0.54), (0.25, 0.5, 0.75, 1.0)
+SHARES, CONTENTION = (0.44, 0.48, 0.52), (0.5, 0.75, 1.0)
 MODELS = {"llama31_8b": "llama-3.1-8b", "llama31_405b": "llama-3.1-405b", "llama2_70b_lora": "llama-2-70b"}
 GPUS = {"B300": "B300-SXM", "B200": "B200-SXM", "H200": "H200-SXM", "H100": "H100-SXM", "MI355X": "MI355X",
         "MI325X": "MI325X", "MI300X": "MI300X", "GB200": "GB200", "GB300": "GB300"}  # fmt: skip

@@ -2,29 +2,57 @@
 
 from __future__ import annotations
 
+from aisp_mcp.gate import flames, history
 from aisp_mcp.gate.outcomes import of_gate
+from aisp_mcp.gate.policy import resolution_words
 from aisp_mcp.gate.records import GateReport, GateRow
-from aisp_mcp.runs.export.comment import Page, marker, write
+from aisp_mcp.runs.export.comment import Page, marker, title, write
 from aisp_mcp.runs.export.markdown import escape
-from aisp_mcp.runs.export.outcomes import State
+from aisp_mcp.server.text import numbers
+
+MOST = 40  # benchmarks whose history is shown
 
 
 def gate_comment(report: GateReport) -> str:
     """GitHub-flavoured Markdown of at most 65,536 characters; rows that do not fit are counted."""
     rows = of_gate(report, {})
-    word = "passed" if report.passed else "did not pass"
-    if report.passed and all(row.state is State.UNJUDGED for row in rows):
-        word = "judged nothing"
     commits = f"`{report.base[:12]}` → `{escape(report.head[:12])}`"
-    head = [marker("gate"), f"### Performance gate {word}", "", commits, ""]
+    head = [marker("gate"), title("Performance gate", report.passed is not False, rows), "", commits, ""]
     cost = "" if report.cost_usd is None else f", ${report.cost_usd:.2f}"
     took = f"{report.seconds / 60:.1f} min{cost}"
-    foot = ["", f"Both commits measured interleaved in one job: {took}. Run {escape(report.run_id)}."]
+    foot = [
+        *_history(report),
+        *_flames(report),
+        "",
+        f"Both commits measured interleaved in one job: {took}. Run {escape(report.run_id)}.",
+    ]
     notes = {row.target: _spec(row) for row in report.rows}
     return write(Page(head, foot, "head against base"), [(row, notes[row.target]) for row in rows])
 
 
+def _history(report: GateReport) -> list[str]:
+    """Times at the last commits, where there are earlier ones than this gate's."""
+    rows = [row for row in report.rows if len(row.history) > 2][:MOST]
+    if not rows:
+        return []
+    table = ["| benchmark | | time per call at the last commits, the head last |", "| --- | --- | --- |"]
+    for row in rows:
+        points = [f"`{flames.clean(point.commit[:8])}` {numbers.seconds(point.seconds)}" for point in row.history]
+        table.append(f"| {escape(row.target)} | {history.sparkline(row.history)} | {' → '.join(points)} |")
+    return ["", "<details><summary>History over the last commits</summary>", "", *table, "", "</details>"]
+
+
+def _flames(report: GateReport) -> list[str]:
+    """Differences of flame graphs, folded except for the first."""
+    lines = []
+    for number, row in enumerate(row for row in report.rows if row.flame):
+        opening = "<details open>" if not number else "<details>"
+        lines += ["", f"{opening}<summary>What takes longer in {escape(row.target)}</summary>", ""]
+        lines += ["```text", *(row.flame or "").splitlines(), "```", "", "</details>"]
+    return lines
+
+
 def _spec(row: GateRow) -> str:
     """What the row adds to its sentence: the resolution reached, and a specification that changed."""
-    seen = f"; would have seen a slowdown of {100 * row.resolution:.2g} %" if row.resolution is not None else ""
+    seen = f"; {resolution_words(row.resolution)}" if row.resolution is not None else ""
     return seen + ("; the specification changed, and the base's was used" if row.spec_changed else "")

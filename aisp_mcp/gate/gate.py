@@ -15,8 +15,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from aisp_mcp.errors import NotFound
-from aisp_mcp.gate import kept, policy
+from aisp_mcp.gate import flames, history, kept, policy
 from aisp_mcp.gate import pairs as gate_pairs
+from aisp_mcp.gate import rows as gate_rows
 from aisp_mcp.gate.records import GateReport, GateRow, Outcome, Policy
 from aisp_mcp.judge.options import Options
 from aisp_mcp.judge.pair import Pair
@@ -45,6 +46,7 @@ class GateRequest:
 def gate(ctx: Context, request: GateRequest, options: Options) -> GateReport:
     """Measure what both commits have, and judge. Raises NotFound NO_TARGETS_AT_BASE, and as commits does."""
     begin = time.monotonic()
+    margin = MIN_MARGIN if options.margin is None else options.margin
     with tempfile.TemporaryDirectory(prefix="aisp-gate-", ignore_cleanup_errors=True) as temporary:
         work = Path(temporary).resolve()
         base, head = _checkouts(ctx, request, work)
@@ -58,11 +60,23 @@ def gate(ctx: Context, request: GateRequest, options: Options) -> GateReport:
         about = measure.About(RunKind.GATE, {"base": base.commit, "head": head.commit})
         with contextlib.chdir(work):  # isolated processes see the working folder, wherever it is
             run = measure.measure(ctx, pairs, options, broken=broken, about=about)
-            looks = _further_looks(ctx, run, pairs, options)
+            looks = _further_looks(ctx, run, pairs, options, margin)
         changed = {name for name, both in shared.items() if not gate_pairs.have_same_spec(*both)}
-    margin = MIN_MARGIN if options.margin is None else options.margin
-    rows = [*policy.rows(run, changed, looks, margin), *policy.absent_rows([*at_base], [*at_head])]
+        with contextlib.chdir(work):
+            rows = _explained(gate_rows.rows(run, changed, looks, margin), run, pairs)
+    before = history.histories(ctx, run)
+    rows = [row.model_copy(update={"history": before.get(row.target, [])}) for row in rows]
+    rows += gate_rows.absent_rows([*at_base], [*at_head])
     return _report(run, request, (base, head), rows, time.monotonic() - begin)
+
+
+def _explained(rows: list[GateRow], run: Run, pairs: list[Pair]) -> list[GateRow]:
+    """The rows with the difference of both commits' flame graphs where one regressed most."""
+    regressed = [(row.target, row.ratio) for row in rows if row.outcome == "regressed"]
+    sizes = {comparison.label: str(comparison.disclosed.get("size", "")) for comparison in run.comparisons}
+    chosen = flames.most_regressed(regressed)
+    texts = {pair.label: flames.difference(pair, sizes[pair.label]) for pair in pairs if pair.label in chosen}
+    return [row.model_copy(update={"flame": texts.get(row.target)}) for row in rows]
 
 
 def _checkouts(ctx: Context, request: GateRequest, work: Path) -> tuple[Checkout, Checkout]:
@@ -76,12 +90,13 @@ def _checkouts(ctx: Context, request: GateRequest, work: Path) -> tuple[Checkout
     return base, commits.export(repo, request.head, work / "head")
 
 
-def _further_looks(ctx: Context, run: Run, pairs: list[Pair], options: Options) -> dict[str, list[Comparison]]:
-    """Fresh comparisons of what seems slower, by target, after the first look; kept as runs of their own."""
-    looks = {comparison.target: [comparison] for comparison in run.comparisons if policy.needs_looks(comparison)}
+def _further_looks(
+    ctx: Context, run: Run, pairs: list[Pair], options: Options, margin: float
+) -> dict[str, list[Comparison]]:
+    """All comparisons by target, the first look first: fresh ones of what seems slower are runs of their own."""
+    looks = {comparison.target: [comparison] for comparison in run.comparisons}
     for number in range(2, policy.LOOKS + 1):
-        again = [pair for pair in pairs if len(looks.get(pair.label, [])) == number - 1]
-        again = [pair for pair in again if policy.shows_slowdown(looks[pair.label][-1])]
+        again = [pair for pair in pairs if _needs_look(looks.get(pair.label, []), number, margin)]
         if not again:
             break
         folder = options.folder / f"look-{number}"
@@ -94,13 +109,20 @@ def _further_looks(ctx: Context, run: Run, pairs: list[Pair], options: Options) 
     return looks
 
 
+def _needs_look(comparisons: list[Comparison], number: int, margin: float) -> bool:
+    """True if the look with that number could change the outcome; not where an earlier one gave no comparison."""
+    if len(comparisons) != number - 1:
+        return False
+    return policy.needs_look([policy.look(comparison) for comparison in comparisons], margin)
+
+
 def _report(
     run: Run, request: GateRequest, checkouts: tuple[Checkout, Checkout], rows: list[GateRow], seconds: float
 ) -> GateReport:
-    reasons = policy.reasons(rows, request.policies)
+    reasons = gate_rows.reasons(rows, request.policies)
     return GateReport(
         run_id=run.id,
-        passed=not any(reason.startswith("fail") for reason in reasons),
+        passed=gate_rows.passed(rows, reasons),
         base=checkouts[0].commit,
         head=checkouts[1].commit,
         rows=rows,

@@ -1,17 +1,20 @@
 """The gate's policy: what the comparisons of two commits mean for the change. Pure functions.
 
-A change fails only on a slowdown that both clocks of the first look and all further looks show. What could not be
-judged is never a pass.
+A look is one comparison in fresh processes. A change fails if looks prove a slowdown, or if the head is slower in some
+of its processes, look after look. What could not be judged is never a pass.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from statistics import fmean
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean, stdev
+from typing import Literal
 
-from aisp_mcp.gate.records import GateRow, Outcome, Policy
-from aisp_mcp.judge.records.run import Run
+from aisp_mcp.gate.records import Outcome
+from aisp_mcp.judge import statistics as stats
+from aisp_mcp.judge.records.measurement import Interval
 from aisp_mcp.judge.records.verdict import Comparison, Verdict
 
 OUTCOMES: dict[Verdict, Outcome] = {
@@ -22,114 +25,134 @@ OUTCOMES: dict[Verdict, Outcome] = {
     Verdict.INCORRECT: "wrong",
     Verdict.INVALID: "wrong",
 }
-LOOKS = 3  # a slowdown must show in each of them
+CONFIRMED, LOOKS, NEEDED = 3, 5, 4  # bad looks in a row that fail; looks at most, and how many of them must be bad
+SCATTER = 4.0  # times the base's own scatter: of five processes each, one of a hundred equal programs has more
+POOLED_LEVEL = 0.99  # of the interval over all looks but the first, which was chosen for what it shows
 BROKEN = (Verdict.INCORRECT, Verdict.INVALID)
 ALWAYS_FAIL: tuple[Outcome, ...] = ("regressed", "wrong", "failed")
-Looks = Mapping[str, Sequence[Comparison]]  # by target, the first look first
+Kind = Literal["slower", "unsteady", "vague", "clean"]
 
 
-def rows(run: Run, changed_specs: set[str], looks: Looks, margin: float) -> list[GateRow]:
-    """One row for each benchmark that both commits have. changed_specs: targets whose specification differs."""
-    compared = [
-        _row(comparison, comparison.target in changed_specs, looks.get(comparison.target, [comparison]), margin)
-        for comparison in run.comparisons
-    ]
-    skipped = [
-        GateRow(target=skip.target, outcome="could_not_judge", sentence=f"skipped: needs {skip.missing}")
-        for skip in run.skipped
-    ]
-    failed = [
-        GateRow(target=failure.target, outcome="failed", sentence=f"{failure.code}: {failure.message}")
-        for failure in run.failed
-    ]
-    return compared + skipped + failed
+@dataclass(frozen=True)
+class Look:
+    """Numbers of one comparison, log units: the ratio with its interval, and the run's noise floor.
 
-
-def absent_rows(base_names: Sequence[str], head_names: Sequence[str]) -> list[GateRow]:
-    """Rows for the benchmarks that only one of the commits has."""
-    gone = [name for name in base_names if name not in head_names]
-    new = [name for name in head_names if name not in base_names]
-    return [
-        *(GateRow(target=name, outcome="missing", sentence="The head has no such benchmark.") for name in gone),
-        *(
-            GateRow(target=name, outcome="new", sentence="The base has no such benchmark: nothing to compare with.")
-            for name in new
-        ),
-    ]
-
-
-def reasons(gate_rows: Sequence[GateRow], policies: Mapping[Outcome, Policy]) -> list[str]:
-    """Why the change does not pass, or what to be warned of; a reason that begins with "fail" fails it."""
-    every: dict[Outcome, Policy] = {**policies, **dict.fromkeys(ALWAYS_FAIL, "fail")}
-    return [
-        f"{every[row.outcome]}: {row.target} {row.outcome.replace('_', ' ')}: {row.sentence}"
-        for row in gate_rows
-        if every.get(row.outcome, "pass") != "pass"
-    ]
-
-
-def judge_looks(looks: Sequence[Comparison], margin: float) -> tuple[Outcome, str]:
-    """The outcome of what seemed slower, and why.
-
-    margin: a fraction that the mean of the looks must exceed. Where two clocks disagree the judge counts the one that
-    favours a candidate less. That refuses doubtful gains, and would invent losses, so both must show a slowdown here.
+    usable: there is a ratio, no bound alone, and both clocks show a slowdown where the ratio does.
     """
-    first = looks[0]
-    if _is_doubtful(first):
-        return "could_not_judge", f"{first.sentence}; one of both clocks shows no slowdown"
-    for number, look in enumerate(looks[1:], 2):
-        if look.verdict in BROKEN:
-            return OUTCOMES[look.verdict], look.sentence
-        if not shows_slowdown(look):
-            return "could_not_judge", f"{first.sentence}; look {number} did not confirm it: {look.sentence}"
-    if len(looks) < LOOKS:
-        return "could_not_judge", f"{first.sentence}; a further look gave no comparison"
-    mean = math.exp(fmean(math.log(look.ratio) for look in looks if look.ratio))
-    if mean * (1.0 + margin) >= 1.0:
-        return "could_not_judge", f"{first.sentence}; {mean:.3f}x over {LOOKS} looks is within the margin"
-    return "regressed", f"{mean:.3f}x over {LOOKS} looks, which all show a slowdown; the first: {first.sentence}"
+
+    verdict: Verdict
+    mean: float
+    low: float
+    high: float
+    floor: float
+    processes: int
+    level: float = 0.95
+    usable: bool = True
+
+    def kind(self, margin: float) -> Kind:
+        """slower: a slowdown of any size is beyond noise. unsteady: the head scatters far more than the base, to the
+        slow side. clean: a slowdown beyond the margin is excluded. vague: none of these.
+        """
+        if not self.usable:
+            return "vague"
+        if self.high < 0.0 and self.mean + self.floor < 0.0:
+            return "slower"
+        half = (self.high - self.low) / 2
+        if self.mean < -math.log1p(margin) and self.low < 0.0 and half > SCATTER * self.floor:
+            return "unsteady"
+        return "clean" if self.low > -math.log1p(margin) else "vague"
+
+    def is_bad(self, margin: float) -> bool:
+        """True for a slowdown, and for a head that is slower in some of its processes."""
+        return self.kind(margin) in ("slower", "unsteady")
 
 
-def shows_slowdown(comparison: Comparison) -> bool:
-    """True for a slowdown of any size that the interval, and the run's noise floor, cannot explain."""
-    if comparison.ratio is None or comparison.interval is None:
+def look(comparison: Comparison) -> Look:
+    """The numbers of a comparison that the policy uses."""
+    ratio, clocks = comparison.ratio, comparison.clocks
+    found = log_look(comparison.verdict, ratio, comparison.interval, comparison.noise_floor, comparison.replicates)
+    if clocks is None or ratio is None:
+        return found
+    doubtful = max(clocks.ratio_parent, clocks.ratio_worker or 0.0) >= 1.0 > ratio
+    bound = clocks.used == "lower_bound"  # of a gain: it proves no loss
+    return replace(found, usable=found.usable and not doubtful and not bound)
+
+
+def log_look(
+    verdict: Verdict, ratio: float | None, interval: Interval | None, noise_floor: float | None, processes: int
+) -> Look:
+    """The same numbers of any other measurement."""
+    if ratio is None or interval is None:
+        return Look(verdict, 0.0, 0.0, 0.0, 0.0, processes, usable=False)
+    mean, low, high = (math.log(max(value, 1e-12)) for value in (ratio, interval.low, interval.high))
+    return Look(verdict, mean, low, high, math.log1p(noise_floor or 0.0), processes, interval.level)
+
+
+def needs_look(looks: Sequence[Look], margin: float) -> bool:
+    """True if one more look could change the outcome."""
+    if len(looks) >= LOOKS or any(one.verdict in BROKEN for one in looks):
         return False
-    return comparison.interval.high < 1.0 and comparison.ratio * (1.0 + (comparison.noise_floor or 0.0)) < 1.0
+    if looks[0].verdict not in (Verdict.SLOWER, Verdict.INCONCLUSIVE) or not looks[0].is_bad(margin):
+        return False
+    kinds, bad = [one.kind(margin) for one in looks], sum(one.is_bad(margin) for one in looks)
+    if bad == len(looks) >= CONFIRMED:
+        return False
+    return "clean" not in kinds or bad + LOOKS - len(looks) >= NEEDED
 
 
-def needs_looks(comparison: Comparison) -> bool:
-    """True if a first look shows a slowdown that further looks should confirm."""
-    undecided = comparison.verdict in (Verdict.SLOWER, Verdict.INCONCLUSIVE)
-    return undecided and shows_slowdown(comparison) and not _is_doubtful(comparison)
+def judge_looks(looks: Sequence[Look], margin: float) -> tuple[Outcome, str]:
+    """The outcome of what seemed slower, and why. margin: a fraction that the mean of the looks must exceed."""
+    if not looks[0].usable:
+        return "could_not_judge", "one of both clocks shows no slowdown"
+    kinds, number = [one.kind(margin) for one in looks], len(looks)
+    bad = sum(one.is_bad(margin) for one in looks)
+    mean = fmean(one.mean for one in looks)
+    words = f"{math.exp(mean):.3f}x over {number} looks"
+    if number < CONFIRMED:
+        return "could_not_judge", f"look {number + 1} gave no comparison"
+    if mean >= -math.log1p(margin):
+        return "could_not_judge", f"{words} is within the margin"
+    if bad == number or bad >= NEEDED:
+        if 2 * kinds.count("unsteady") <= number:
+            return "regressed", f"{words}, {_count(bad, number)} a slowdown"
+        return "regressed", f"{words}: the head is slower in some of its processes, which scatter {_scatter(looks)}"
+    if "clean" not in kinds and (high := pooled_high(looks[1:])) is not None and high < 0.0:
+        return "regressed", f"{words}, no look contradicts it, and all but the first together prove it"
+    return "could_not_judge", f"{words}, {_count(bad, number)} a slowdown"
 
 
-def resolution(comparison: Comparison) -> float | None:
-    """Slowdown that every look shows in nine of ten gates, with this look's noise, as a fraction."""
-    if comparison.ratio is None or comparison.interval is None:
+def pooled_high(looks: Sequence[Look]) -> float | None:
+    """Upper end of the interval over the processes of several looks, log units; None where there are too few.
+
+    The error is the larger one of the scatter within looks and that between them: what shifts all processes of a look
+    at once does not become certain by their number.
+    """
+    if len(looks) < LOOKS - 1 or any(not one.usable or one.processes < 2 for one in looks):
         return None
-    half = (comparison.interval.high - comparison.interval.low) / 2 / comparison.ratio
-    return half + max(half, comparison.noise_floor or 0.0)
+    errors = [(one.high - one.low) / 2 / stats.t_quantile((1 + one.level) / 2, one.processes - 1) for one in looks]
+    within = math.sqrt(math.fsum(error * error for error in errors)) / len(looks)
+    between = stdev(one.mean for one in looks) / math.sqrt(len(looks))
+    freedom = sum(one.processes - 1 for one in looks) if within >= between else len(looks) - 1
+    return fmean(one.mean for one in looks) + stats.t_quantile((1 + POOLED_LEVEL) / 2, freedom) * max(within, between)
 
 
-def _row(comparison: Comparison, spec_changed: bool, looks: Sequence[Comparison], margin: float) -> GateRow:
-    outcome, sentence = OUTCOMES[comparison.verdict], comparison.sentence
-    if outcome == "regressed" or len(looks) > 1:
-        outcome, sentence = judge_looks(looks, margin)
-    return GateRow(
-        target=comparison.target,
-        outcome=outcome,
-        sentence=sentence,
-        ratio=comparison.ratio,
-        low=comparison.interval.low if comparison.interval else None,
-        high=comparison.interval.high if comparison.interval else None,
-        at_least=comparison.at_least,
-        noise_floor=comparison.noise_floor,
-        resolution=resolution(comparison),
-        spec_changed=spec_changed,
-    )
+def resolution(ratio: float | None, interval: Interval | None, noise_floor: float | None) -> float | None:
+    """Slowdown that every look shows in nine of ten gates, with this look's noise, as a fraction."""
+    if ratio is None or interval is None:
+        return None
+    half = (interval.high - interval.low) / 2 / ratio
+    return half + max(half, noise_floor or 0.0)
 
 
-def _is_doubtful(comparison: Comparison) -> bool:
-    """True if one of both clocks shows no slowdown."""
-    clocks = comparison.clocks
-    return clocks is not None and max(clocks.ratio_parent, clocks.ratio_worker or 0.0) >= 1.0
+def resolution_words(fraction: float) -> str:
+    """The resolution as a reader of a comment understands it."""
+    return f"would have seen a slowdown of {100 * fraction:.2g} %"
+
+
+def _count(bad: int, number: int) -> str:
+    return "which all show" if bad == number else f"of which {bad} show"
+
+
+def _scatter(looks: Sequence[Look]) -> str:
+    half = fmean((one.high - one.low) / 2 for one in looks)
+    return f"{half / max(fmean(one.floor for one in looks), 1e-9):.2g} times as much as the base's"

@@ -12,8 +12,18 @@ Outcome = Literal["improved", "unchanged", "regressed", "could_not_judge", "wron
 Policy = Literal["pass", "warn", "fail"]
 
 
+class Point(Record):
+    """Time per call of a benchmark at one commit."""
+
+    commit: str
+    seconds: float
+
+
 class GateRow(Record):
-    """One benchmark. ratio: the base commit's time over the head's, above 1 where the head is faster."""
+    """One benchmark. ratio: the base commit's time over the head's, above 1 where the head is faster. history: times at
+    the last commits that gates of this machine measured, oldest first. flame: of what regressed, the difference of both
+    commits' flame graphs as text.
+    """
 
     target: str
     outcome: Outcome
@@ -25,13 +35,15 @@ class GateRow(Record):
     noise_floor: float | None = None
     resolution: float | None = Field(default=None, description="A slowdown this large shows in nine of ten gates.")
     spec_changed: bool = Field(default=False, description="The head's specification differs; the base's was used.")
+    history: list[Point] = Field(default_factory=list)
+    flame: str | None = None
 
 
 class GateReport(Record):
-    """The gate's answer. reasons: why it did not pass, or what it warns of."""
+    """The gate's answer. passed: None if nothing could be judged. reasons: why it did not pass, or what it warns of."""
 
     run_id: str
-    passed: bool
+    passed: bool | None
     base: str = Field(description="Commit, 40 hexadecimal digits.")
     head: str = Field(description="Commit, or 'working tree'.")
     rows: list[GateRow]

@@ -14,17 +14,15 @@ from aisp_mcp.server.registry import MIN, RUNS, JobParams, JobSpec, Plan, tool
 
 class GateParams(JobParams):
     base: str = Field(max_length=200, description="Revision, such as origin/main; or a run, as head is.")
-    head: str | None = Field(default=None, max_length=200, description="Revision to judge. Default: the working tree.")
+    head: str | None = Field(default=None, max_length=200, description="Default: the working tree.")
     targets: list[str] = Field(default_factory=lambda: ["*"], max_length=200, description="Default: all.")
-    repo: str | None = Field(default=None, description="Folder in the repository. Default: the working folder.")
-    roots: list[str] = Field(
-        default_factory=lambda: ["benchmarks", "labs"], max_length=20, description="Bench roots in the repository."
-    )
+    repo: str | None = Field(default=None, description="Default: the working folder.")
+    roots: list[str] = Field(default_factory=lambda: ["benchmarks", "labs"], max_length=20)
     preset: Literal["quick", "default", "release"] = "default"
-    margin: float | None = Field(default=None, ge=0, le=1, description="Least slowdown that fails, such as 0.03.")
-    could_not_judge: Policy = Field(default="warn", description="When a benchmark's change cannot be told from noise.")
-    missing: Policy = Field(default="fail", description="When the head lacks a benchmark of the base.")
-    usd_per_hour: float | None = Field(default=None, gt=0, description="Price of this machine, for the cost line.")
+    margin: float | None = Field(default=None, ge=0, le=1, description="Least slowdown that fails.")
+    could_not_judge: Policy = Field(default="warn", description="Hidden by noise.")
+    missing: Policy = Field(default="fail", description="Not at the head.")
+    usd_per_hour: float | None = Field(default=None, gt=0, description="Price of this machine.")
 
 
 def _estimate(p: GateParams, ctx: Context) -> Plan:
@@ -49,7 +47,7 @@ def _estimate(p: GateParams, ctx: Context) -> Plan:
     verdict=True,
 )
 def aisp_benchmark_gate(p: GateParams, ctx: Context) -> GateReport:
-    """Judge a change between two commits: both measured interleaved in one job, one outcome per benchmark.
+    """Judge a change between two commits, interleaved in one job: one outcome per benchmark.
 
     regressed, wrong and failed never pass; could_not_judge and missing follow the policy given. The comment for a pull
     request, JUnit XML and a badge are written into the run's folder.

@@ -25,7 +25,7 @@ from aisp_mcp.judge.evidence import Replicate
 from aisp_mcp.judge.native import build
 from aisp_mcp.judge.options import Nodes, Options
 from aisp_mcp.judge.pair import Pair
-from aisp_mcp.judge.parent import source_hints
+from aisp_mcp.judge.parent import policy, source_hints
 from aisp_mcp.judge.parent.kernel_cache import Kernels, names_a_compiler
 from aisp_mcp.judge.parent.phase_timer import PhaseTimer
 from aisp_mcp.judge.parent.processes import confined, placement, verifier_client
@@ -45,11 +45,12 @@ from aisp_mcp.judge.parent.timing.serving import ServingRun
 from aisp_mcp.judge.parent.timing.startup import started_replicates
 from aisp_mcp.judge.parent.timing.strategy import Strategy
 from aisp_mcp.judge.protocol.messages import OpenAnswer
-from aisp_mcp.judge.protocol.module_loader import common_of
+from aisp_mcp.judge.protocol.module_loader import common_of, project_folders
 from aisp_mcp.judge.protocol.roles import Role
 from aisp_mcp.judge.ranks import rank_counts, rank_env
 from aisp_mcp.judge.records.run import Skip
 from aisp_mcp.judge.records.verdict import Comparison, Flag
+from aisp_mcp.judge.verdict import replay
 from aisp_mcp.judge.verdict.conclude import conclude, is_settled
 from aisp_mcp.judge.verifier.inputs import files
 from aisp_mcp.process import isolation
@@ -60,7 +61,7 @@ SEALABLE = os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
 STRATEGIES: dict[str, type[Strategy]] = {"cpu": CpuStrategy, "cuda": GpuStrategy}
 # Of one replicate, by the benchmark's goal, or its kind; the others time calls.
 SEQUENCES: dict[str, type[ReplicateRun]] = {"cold": ColdRun, "energy": EnergyRun, "serving": ServingRun}
-RAISED, NO_KERNEL_IMAGE = "incorrect_raised", "no kernel image is available for execution on the device"  # by CUDA
+RAISED = "incorrect_raised"
 Report = Callable[[float, float, str], None]
 
 
@@ -125,7 +126,7 @@ def compare(pair: Pair, options: Options, report: Report = lambda *_: None) -> C
         isolation.demand(options.isolation)  # first: an unavailable level must not end a comparison that has begun
         if missing := _lacks(pair, options):
             return Skip(target=pair.label, code="NEEDS", missing=missing)
-        source, (pair, built) = pair.path, build.prepared(pair)
+        sources, source, (pair, built) = pair.sources(), pair.path, build.prepared(pair)
         log = ChainLog(options.folder / f"{pair.label.replace(':', '-').replace('/', '-')}.rounds.jsonl")
         stack.callback(log.close)
         if built:
@@ -138,27 +139,30 @@ def compare(pair: Pair, options: Options, report: Report = lambda *_: None) -> C
                 CpuStrategy()
             )  # an engine runs its own rounds on any device: there are no calls to prepare or to trace
         replicates, flags = _replicates(session, strategy, report)
-        if any(flag.code == RAISED and NO_KERNEL_IMAGE in flag.message for flag in flags):
-            return Skip(target=pair.label, code="NEEDS", missing="a GPU of the architecture it was compiled for")
+        raised = [flag.message for flag in flags if flag.code == RAISED]
+        if raised and (missing := candidate_needs.told_by(raised[0], options.device)):
+            return Skip(target=pair.label, code="NEEDS", missing=missing)
+        flags = [policy.flag(flag) for flag in flags]
+        flags += policy.notes(options.policy.forbidden, flags)
         flags += [*rank_env.note(options.variables), *nodes.note(session.placement.relays)]
-        result = conclude(session.terms(), replicates, [*flags, *source_hints.hints(source)])
-        log.append("verdict", verdict=result.verdict, ratio=result.ratio)
-        disclosed = {**result.disclosed, "size": options.size, **({"build": built} if built else {}), **_common(pair)}
-        return result.model_copy(
-            update={
-                "disclosed": disclosed,
-                "log_path": str(log.path),
-                "log_sha256": log.head,
-                "seconds": time.monotonic() - begin,
-            }
-        )
+        terms, flags = session.terms(), [*flags, *source_hints.hints(source)]
+        result = conclude(terms, replicates, flags)
+        for kind, fields in replay.records(terms, replicates, flags, sources):
+            log.append(kind, **fields)
+        disclosed = {"size": options.size, **({"build": built} if built else {}), **_common(pair)}
+        disclosed |= {"forbidden": list(options.policy.forbidden)} if options.policy.forbidden else {}
+        seconds = time.monotonic() - begin
+        log.append("verdict", verdict=result.verdict, ratio=result.ratio, disclosed=disclosed, seconds=seconds)
+        where = {"log_path": str(log.path), "log_sha256": log.head, "seconds": seconds}
+        return result.model_copy(update={"disclosed": {**result.disclosed, **disclosed}, **where})
 
 
 def _lacks(pair: Pair, options: Options) -> str | None:
     """Requirement of the pair that this machine does not meet, as far as its files show before they run."""
     if build.is_native(pair.path) and (missing := build.lacks(pair.path, options.device)):
         return missing
-    missing = candidate_needs.lacks(pair.path, options.device, [pair.baseline.parent])
+    own = [pair.baseline.parent, *project_folders(pair.baseline), *project_folders(pair.path)]
+    missing = candidate_needs.lacks(pair.path, options.device, own)
     return missing or rank_counts.lacks(pair.baseline, options.size, bool(options.variables), options.nodes.count)
 
 
@@ -233,7 +237,7 @@ def _places(root: Path, options: Options, ranks: int) -> placement.PlacementFact
         "L1",
         placement.measuring_cpus(ranks),
         options.protections.clean_environment,
-        hidden=options.hidden,
+        hidden=options.policy.hidden,
         ranks=ranks,
         network=options.nodes.count > 1,
     )

@@ -26,11 +26,19 @@ class Nodes:
 
 
 @dataclass(frozen=True)
+class Policy:
+    """What candidates may not have. hidden: folders that no worker may read, from L2 on. forbidden: operators."""
+
+    hidden: tuple[Path, ...] = ()
+    forbidden: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Options:
     """Preset, size preset of the benchmark, device (cpu or cuda), isolation, and where the log goes.
 
     margin: the least difference that counts, as a fraction; None for the larger of 1 % and twice the noise floor.
-    protections: all of them, except in tests of a single one. hidden: folders that no worker may read, from L2 on.
+    protections: all of them, except in tests of a single one. policy: what candidates may not have.
     powercap: folder of the processor's energy counters. own_sizes: by target, in place of `size`. variables:
     environment of the ranks of both programs. nodes: over which the ranks of each program are spread.
     """
@@ -42,7 +50,7 @@ class Options:
     isolation: str = "auto"
     margin: float | None = None
     protections: Protections = ALL
-    hidden: tuple[Path, ...] = ()
+    policy: Policy = Policy()
     powercap: Path = energy.POWERCAP
     own_sizes: tuple[tuple[str, str], ...] = ()
     variables: rank_env.Variables = ()

@@ -255,7 +255,7 @@ def _measure(ctx: Context, started: Started, numbers: Sequence[int], preset: str
 
 def _options(ctx: Context, started: Started, preset: str) -> Options:
     options = measure.options(ctx, measure.preset(preset, None), margin=started.margin)
-    return replace(options, hidden=tuple(map(Path, started.hidden)))
+    return replace(options, policy=replace(options.policy, hidden=tuple(map(Path, started.hidden))))
 
 
 def _failure(run: Run) -> str:

@@ -17,7 +17,7 @@ class StartParams(Params):
     target: str = Field(description="Such as ch07:row_sum.")
     candidates: int = Field(default=20, ge=1, le=500)
     minutes: float = Field(default=60, gt=0, le=10_080)
-    patience: int = Field(default=8, ge=1, description="Candidates in a row without improvement that end it.")
+    patience: int = Field(default=8, ge=1, description="Candidates in a row without a gain that end it.")
     preset: Literal["quick", "default", "release"] = "default"
     margin: float | None = Field(default=None, ge=0, le=1)
     workspace: str | None = Field(default=None, description="Empty folder. Default: a temporary one.")
@@ -26,7 +26,7 @@ class StartParams(Params):
 
 @tool(cli="optimize start", effect=WRITES, cost=MS, next=("aisp_optimize_submit", "aisp_optimize_board"))
 def aisp_optimize_start(p: StartParams, ctx: Context) -> Begun:
-    """Begin an optimisation: a budget, and a workspace with the specification and no earlier solution."""
+    """Begin an optimisation: a budget, and a workspace without earlier solutions."""
     from aisp_mcp.optimize import sessions
     from aisp_mcp.optimize.records import Budget
 
@@ -85,7 +85,7 @@ def aisp_optimize_board(p: BoardParams, ctx: Context) -> Board:
 
 class FinishParams(JobParams):
     session: str | None = None
-    path: str | None = Field(default=None, description="File of the bundle. Default: in the store.")
+    path: str | None = Field(default=None, description="Default: in the store.")
 
 
 @tool(
@@ -98,7 +98,7 @@ class FinishParams(JobParams):
     verdict=True,
 )
 def aisp_optimize_finish(p: FinishParams, ctx: Context) -> Finished:
-    """Measure the leaders again in fresh processes, name the best if one is confirmed, and bundle the evidence."""
+    """Measure the leaders again, name the best if one is confirmed, and bundle the evidence."""
     from aisp_mcp.optimize import sessions
     from aisp_mcp.optimize.bundle import bundles
 

@@ -16,6 +16,7 @@ import aisp_mcp
 from aisp_mcp.errors import UsageError
 from aisp_mcp.judge import source_facts
 from aisp_mcp.judge.loading import common_of
+from aisp_mcp.optimize import canonical
 from aisp_mcp.optimize.records import Budget
 from aisp_mcp.server import files
 from aisp_mcp.suites.records import Target
@@ -97,43 +98,13 @@ def hidden(roots: Iterable[Path], home: Path) -> list[str]:
     return sorted(str(path) for path in found if path.is_dir())
 
 
-class _WithoutAliases(ast.NodeTransformer):
-    """Replaces the names that imports bind by what they import, so `import torch as t` and `t.add` become torch.add."""
-
-    def __init__(self, tree: ast.Module) -> None:
-        self.names: dict[str, str] = {}
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Import):
-                self.names |= {name.asname: name.name for name in node.names if name.asname}
-            elif isinstance(node, ast.ImportFrom) and not node.level:
-                self.names |= {name.asname or name.name: f"{node.module}.{name.name}" for name in node.names}
-
-    def visit_Name(self, node: ast.Name) -> ast.Name:
-        return ast.Name(self.names.get(node.id, node.id), ast.Load())
-
-    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
-        value = self.visit(node.value)
-        if isinstance(value, ast.Name):
-            return ast.Name(f"{value.id}.{node.attr}", ast.Load())
-        return ast.Attribute(value, node.attr, ast.Load())
-
-    def visit_Import(self, node: ast.Import | ast.ImportFrom) -> None:
-        """Imports are dropped: the names that are used say what the code does."""
-
-    visit_ImportFrom = visit_Import  # noqa: N815
-
-
 def fingerprint(text: str) -> str:
-    """SHA-256 of the code without comments, docstrings, layout and the aliases of imports."""
+    """SHA-256 of the code in a form that comments, aliases, names of locals and dead code do not change."""
     try:
-        tree = ast.parse(text)
-        tree = _WithoutAliases(tree).visit(tree)
+        form = canonical.canonical(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return hashlib.sha256(text.encode()).hexdigest()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            node.body = node.body[ast.get_docstring(node, clean=False) is not None :]
-    return hashlib.sha256(ast.dump(tree).encode()).hexdigest()
+        form = text
+    return hashlib.sha256(form.encode("utf-8", "replace")).hexdigest()
 
 
 def known(target: Target, earlier: Iterable[tuple[str, Path]]) -> dict[str, str]:

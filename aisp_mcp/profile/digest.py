@@ -111,7 +111,7 @@ def summary(profile: Profile, section: Section, limit: int, steady: Profile, off
         rows_left_out=left,
         insights=[brief(i) for i in found.found[:6]] if section == "overview" else [],
         abstained=abstentions(found) if section == "insights" else [],
-        opening=opening(profile, []) if section == "overview" else [],
+        opening=opening(profile, found.found, steady) if section == "overview" else [],
     )
 
 
@@ -259,7 +259,7 @@ def ncu_summary(profile: Profile, ncu_kernel: NcuKernel | None, limit: int, offs
         kernels=[_brief(k) for k in listed],
         kernels_left_out=max(0, len(rows) - offset - len(listed)),
         insights=[brief(i) for i in found[:6]],
-        opening=opening(judged, []) + [Statement(text=text, rows=[]) for text in profile.diagnostics[:4]],
+        opening=opening(judged, found) + [Statement(text=text, rows=[]) for text in profile.diagnostics[:4]],
         limiter=ncu_kernel.limiter if ncu_kernel else None,
         metrics={name: ncu_kernel.metrics[name] for name in _SHOWN if name in ncu_kernel.metrics} if ncu_kernel else {},
         marks=marks(ncu_kernel) if ncu_kernel else {},

@@ -59,6 +59,6 @@ def _trace(file: File, kind: ProfileKind) -> Trace:
 
 def wrong(name: str, kind: str, wanted: str) -> UsageError:
     words = {"ncu": "an ncu page", "memory": "a memory snapshot", "stacks": "a set of stacks", "nsys": "an nsys export"}
-    return UsageError(
-        "WRONG_KIND", f"{name!r} is {words.get(kind, kind)}; this needs {wanted}.", "Choose the tool for its kind."
-    )
+    words |= {"flight": "a flight recorder dump", "nccl": "a log of NCCL"}
+    hint = "aisp_profile_read reads it." if kind in ("flight", "nccl", "stacks") else "Choose the tool for its kind."
+    return UsageError("WRONG_KIND", f"{name!r} is {words.get(kind, kind)}; this needs {wanted}.", hint)

@@ -60,7 +60,7 @@ def aisp_nsys_summary(p: NsysParams, ctx: Context) -> Summary:
         raise load.wrong(p.report, trace.source.kind, "an nsys SQLite export")
     shown = summarize.profile(trace, p.window)
     judged = p.section in digest.JUDGED and p.window != "steady"
-    steady = summarize.profile(trace, "steady") if judged else shown
+    steady = summarize.judged(trace, shown) if judged else shown
     return digest.summary(shown, p.section, p.limit, steady, p.offset)
 
 
@@ -160,36 +160,35 @@ class HtaParams(ReadingParams):
 @tool(cli="profile hta", effect=READS, cost=S, next=("aisp_profile_kernels", "aisp_profile_compare"), chart="ranks")
 def aisp_profile_hta(p: HtaParams, ctx: Context) -> Ranks:
     """Break torch.profiler traces down: compute, communication, copies, idle by cause, overlap, per rank and step."""
-    from aisp_mcp.profile.overview.words import opening
-    from aisp_mcp.profile.timeline import summarize
-
-    traces = [_trace(path, ctx) for path in p.traces]
-    rows = [_rank(trace, p) for trace in traces]
+    found = [_rank(_trace(path, ctx), p) for path in p.traces]
+    rows = [rank for rank, _ in found]
     spent = [sum(b.compute * b.span_ns for b in row.breakdown) for row in rows]
-    alone = len(rows) == 1 and p.section == "overview"
-    said = opening(summarize.profile(traces[0], p.window), []) if alone else []
-    return Ranks(ranks=rows, slowest=spent.index(max(spent)) if len(rows) > 1 else None, opening=said)
+    slowest = spent.index(max(spent)) if len(rows) > 1 else None
+    return Ranks(ranks=rows, slowest=slowest, opening=found[0][1] if len(rows) == 1 else [])
 
 
-def _rank(trace: Trace, p: HtaParams) -> Rank:
+def _rank(trace: Trace, p: HtaParams) -> tuple[Rank, list[Statement]]:
+    """The trace's row, and of the overview its opening."""
     from aisp_mcp.profile import digest
     from aisp_mcp.profile.insights.engine import insights
+    from aisp_mcp.profile.overview.words import opening
     from aisp_mcp.profile.timeline import summarize
 
     profile, most = summarize.profile(trace, p.window), max(1, 4 // len(p.traces))
     judged = p.section in digest.JUDGED and p.window != "steady"
-    found = insights(summarize.profile(trace, "steady") if judged else profile)
+    steady = summarize.judged(trace, profile) if judged else profile
+    found = insights(steady)
     assert profile.window is not None
     rank = Rank(
         source=profile.source, rank=profile.rank, window=profile.window, breakdown=digest.breakdowns(profile)[:4],
         diagnostics=profile.diagnostics[:4],
     )  # fmt: skip
     if p.section == "overview":
-        return rank.model_copy(update=_overview(profile, found, most))
+        return rank.model_copy(update=_overview(profile, found, most)), opening(profile, found.found, steady)
     limit = max(1, p.limit // len(p.traces))
     rows, left = digest.section_rows(profile, p.section, limit, found.found, p.offset)
     said = digest.abstentions(found) if p.section == "insights" else []
-    return rank.model_copy(update={"rows": rows, "rows_left_out": left, "abstained": said})
+    return rank.model_copy(update={"rows": rows, "rows_left_out": left, "abstained": said}), []
 
 
 def _overview(profile: Profile, found: Insights, most: int) -> dict[str, Any]:

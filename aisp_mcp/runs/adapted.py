@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from aisp_mcp.errors import UsageError
 from aisp_mcp.judge.comparison import load_libraries
 from aisp_mcp.judge.options import Options
 from aisp_mcp.judge.pair import Pair
@@ -15,6 +18,8 @@ from aisp_mcp.server.context import Context
 from aisp_mcp.suites import selection
 from aisp_mcp.suites.adapters.adapt import AdaptRequest, adapt
 from aisp_mcp.suites.adapters.records import Adapted, AdaptedProblem
+
+RULES = "problem"  # in a policy: what the problem itself forbids
 
 
 def pairs(adapted: Adapted) -> tuple[list[Pair], list[Failure | Skip]]:
@@ -35,6 +40,8 @@ def measure(
     """Adapt and measure; each ruling discloses what could not be kept from its candidate. Raises as adapt."""
     load_libraries(options)  # while the problems are recorded
     adapted = adapt(ctx, request, options.folder / "adapted")
+    names = forbidden(options.policy.forbidden, adapted.problems)
+    options = replace(options, policy=replace(options.policy, forbidden=names))
     found, broken = pairs(adapted)
     measured = runs.measure(ctx, found, options, profile, broken, about=about)
     facts = {problem.target: problem for problem in adapted.problems}
@@ -42,6 +49,20 @@ def measure(
     measured = measured.model_copy(update={"comparisons": judged})
     ctx.store.save_run(measured, ctx.job_id)
     return measured, found
+
+
+def forbidden(names: Sequence[str], problems: Sequence[AdaptedProblem]) -> tuple[str, ...]:
+    """The operators of a policy, in which `problem` stands for those that the problems themselves forbid.
+
+    Raises UsageError NO_POLICY if they forbid none, or not the same.
+    """
+    if RULES not in names:
+        return tuple(names)
+    rules = {tuple(problem.forbidden) for problem in problems}
+    if len(rules) != 1 or not (own := rules.pop()):
+        message = "The problems forbid no operators, or different ones."
+        raise UsageError("NO_POLICY", message, f"Name operators in place of {RULES!r}.")
+    return tuple(dict.fromkeys([*(name for name in names if name != RULES), *own]))
 
 
 def _disclose(comparison: Comparison, name: str, problem: AdaptedProblem) -> Comparison:

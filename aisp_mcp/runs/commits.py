@@ -59,14 +59,19 @@ def export(repo: Path, revision: str, folder: Path) -> Checkout:
 
 def working_tree(repo: Path, folder: Path) -> Checkout:
     """Copy of the tracked files, and of new files that git does not ignore, as they are now."""
-    listed = _git(repo, "ls-files", "-z", "--cached", "--others", "--exclude-standard") or ""
-    for name in filter(None, listed.split("\0")):
+    for name in tracked(repo):
         source = repo / name
         if source.is_file() and not source.is_symlink():
             target = folder / name
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(source, target)
     return Checkout(WORKING_TREE, folder)
+
+
+def tracked(repo: Path) -> list[str]:
+    """Paths of the tracked files, and of new files that git does not ignore."""
+    listed = _git(repo, "ls-files", "-z", "--cached", "--others", "--exclude-standard") or ""
+    return [name for name in listed.split("\0") if name]
 
 
 def measured_commit(files: Sequence[Path]) -> dict[str, str | float | bool] | None:

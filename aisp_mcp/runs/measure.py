@@ -14,7 +14,7 @@ from typing import Any
 from aisp_mcp.errors import AispError, BenchmarkError, UsageError
 from aisp_mcp.judge import comparison as orchestrator
 from aisp_mcp.judge import sizes
-from aisp_mcp.judge.options import Nodes, Options
+from aisp_mcp.judge.options import Nodes, Options, Policy
 from aisp_mcp.judge.pair import Pair
 from aisp_mcp.judge.presets import PRESETS, Preset
 from aisp_mcp.judge.ranks import rank_counts, rank_env
@@ -76,11 +76,12 @@ def options(
     margin: float | None = None,
     values: Sequence[str] = (),
     variables: Sequence[str] = (),
+    forbidden: Sequence[str] = (),
 ) -> Options:
     """Options of a measurement on this machine: small sizes on a CPU, default ones on a GPU.
 
     values: sizes that replace those of the preset, such as rows=1024, or ch07:row_sum:rows=1024 for one target.
-    variables: of ranks. Raises UsageError BAD_SIZES, BAD_RANK_ENV.
+    variables: of ranks. forbidden: operators that a candidate may not call. Raises UsageError BAD_SIZES, BAD_RANK_ENV.
     """
     kind = choice.device()
     preset = "default" if kind == "cuda" else "small"
@@ -100,6 +101,7 @@ def options(
         own_sizes=tuple((target, Sizes(preset, found).text()) for target, found in of_target.items()),
         variables=rank_env.read(variables),
         nodes=_nodes(ClusterSettings.from_env()),
+        policy=Policy(forbidden=tuple(forbidden)),
     )
 
 
@@ -171,7 +173,7 @@ def _reporter(ctx: Context, index: int, total: int) -> Callable[[float, float, s
 def _taken_over(run: Run, before: Run, pair: Pair, how: Options) -> Run | None:
     """The run with the earlier run's verdict on this pair; None where it has none that holds here and now."""
     comparisons = [comparison for comparison in before.comparisons if comparison.label == pair.label]
-    hashes = {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in _files(pair).items()}
+    hashes = pair.sources()
     if not comparisons or any(before.sources.get(name) != value for name, value in hashes.items()):
         return None
     told = {flag.code: flag.evidence for flag in comparisons[0].flags}
@@ -208,20 +210,12 @@ def _add(ctx: Context, run: Run, pair: Pair, how: Options, report: orchestrator.
 def _sources(pair: Pair, folder: Path) -> dict[str, str]:
     """Keep the files, as they are now, beside the log; their SHA-256 by path in the folder."""
     found = {}
-    for name, path in _files(pair).items():
+    for name, path in pair.files().items():
         text = path.read_bytes()
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(text)
         found[name] = hashlib.sha256(text).hexdigest()
     return found
-
-
-def _files(pair: Pair) -> dict[str, Path]:
-    """Files of a pair, with what both share, by their place in a run's folder."""
-    place = Path("sources", pair.label.replace(":", "-").replace("/", "-"))
-    common = pair.baseline.with_name("_common.py")
-    shared = {str(place / common.name): common} if common.is_file() else {}
-    return {str(place / "baseline.py"): pair.baseline, str(place / "candidate.py"): pair.path, **shared}
 
 
 def require_some(run: Run) -> None:

@@ -28,9 +28,7 @@ PresetName = Literal["quick", "default", "release"]
 
 
 class ChosenParams(JobParams):
-    targets: list[str] = Field(
-        default_factory=list, max_length=200, description="Such as ch07, ch07:row_sum, ch07:row_sum_tiled."
-    )
+    targets: list[str] = Field(default_factory=list, max_length=200, description="Such as ch07, ch07:row_sum_tiled.")
     source: str | None = Field(
         default=None, alias="from", description="Instead: another suite's problem, such as kernelbench:PATH."
     )
@@ -39,6 +37,7 @@ class ChosenParams(JobParams):
 class LabelledParams(JobParams):
     name: str = Field(default="", max_length=60)
     tag: list[str] = Field(default_factory=list, max_length=20)
+    forbid: list[str] = Field(default_factory=list, description="Operators.")  # docs/adapters.md
 
 
 class RunParams(LabelledParams, ChosenParams):
@@ -46,19 +45,19 @@ class RunParams(LabelledParams, ChosenParams):
     replicates: int | None = Field(default=None, ge=1, le=50)
     validity: Literal["strict", "portable"] = "portable"
     isolation: Literal["auto", "L1", "L2", "L3"] = Field(default="auto", description="Demand a level.")
-    margin: float | None = Field(default=None, ge=0, le=1, description="Least difference that counts, such as 0.01.")
+    margin: float | None = Field(default=None, ge=0, le=1, description="Least difference that counts.")
     size: list[str] = Field(
         default_factory=list,
         max_length=20,
-        description="Sizes instead of the preset's: rows=1024, ranks=4, or ch07:row_sum:rows=1024.",
+        description="Instead of the preset's: rows=1024, ch07:row_sum:rows=1024.",
     )
     rank_env: list[str] = Field(
         default_factory=list, max_length=20, description="Variables of ranks, such as NCCL_ALGO=Ring."
     )
-    resume: str | None = Field(default=None, description="A cut-off run of these targets, to go on with.")
+    resume: str | None = Field(default=None, description="A cut-off run to go on with.")
     accept_regressions: bool = Field(default=False, description="Rewrite entries of expect.yaml that this contradicts.")
-    evidence: bool = Field(default=False, description="Add clocks, sides, verification and facts of each verdict.")
-    profile: Depth = Field(default="none", description="Passes of their own after the verdicts; never the timed ones.")
+    evidence: bool = Field(default=False, description="Add the evidence of each verdict.")
+    profile: Depth = Field(default="none", description="Passes of their own, never the timed ones.")
     bench_root: BenchRoots = None
 
 
@@ -131,8 +130,8 @@ def aisp_run_benchmarks(p: RunParams, ctx: Context) -> Verdicts:
 
     ends_at = time.monotonic() + (p.timeout_s or 1800)
     _refuse_slips(p)
-    values = [] if p.source else p.size
-    options = measure.options(ctx, measure.preset(p.preset, p.replicates), p.isolation, p.margin, values, p.rank_env)
+    preset, values = measure.preset(p.preset, p.replicates), [] if p.source else p.size
+    options = measure.options(ctx, preset, p.isolation, p.margin, values, p.rank_env, p.forbid)
     if p.source:
         request = adapt.AdaptRequest(p.source, constants=adapt.constants(p.size))
         run, chosen = adapted.measure(ctx, request, options, p.validity)
@@ -227,7 +226,7 @@ def aisp_verify_candidate(p: VerifyParams, ctx: Context) -> Verdicts:
     from aisp_mcp.store.records.run_kind import RunKind
     from aisp_mcp.suites import selection
 
-    options = measure.options(ctx, measure.preset(p.preset, p.replicates), margin=p.margin)
+    options = measure.options(ctx, measure.preset(p.preset, p.replicates), margin=p.margin, forbidden=p.forbid)
     roots, about = ctx.bench_roots(p.bench_root), measure.About(RunKind.VERIFY)
     if request := _functions(p, ctx):
         run = functions.measure(ctx, request, options)

@@ -12,6 +12,8 @@ from aisp_mcp.server.dispatch import execute, to_data
 PLAN = {"model": "llama-3.1-8b", "gpus": 8, "gpu": "H100-SXM"}
 LARGE = {"model": "llama-3.1-405b", "gpus": 512, "gpu": "H100-SXM", "batch": 512}
 SCALE = {"params_b": 7, "layers": 32, "hidden": 4096, "gpus": 8, "batch": 64, "gpu": "H100-SXM"}
+SERVE = {"model": "llama-3.1-8b", "gpu": "H100-SXM"}
+CACHE = {"model": "llama-3.1-8b"}
 NAN, INF = float("nan"), float("inf")
 
 
@@ -79,7 +81,7 @@ BAD: list[tuple[str, dict[str, Any], str, str]] = [
     ("aisp_predict_scaling", {**SCALE, "tensor": 3, "gpus": 9}, "BAD_LAYOUT", "tensor 3"),
     ("aisp_predict_scaling", {**SCALE, "batch": 63}, "BAD_LAYOUT", "63"),
     ("aisp_predict_scaling", {**SCALE, "gpus": 16}, "NO_LINK", "nodes"),
-    ("aisp_predict_scaling", {**SCALE, "gpu": "B200-SXM"}, "NO_CALIBRATION", "Blackwell"),
+    ("aisp_predict_scaling", {**SCALE, "gpu": "L40S", "gpus": 1}, "NO_CALIBRATION", "Ada"),
     ("aisp_predict_scaling", {**SCALE, "gpu": "MI300X"}, "NO_CALIBRATION", "CDNA 3"),
     ("aisp_predict_scaling", {**SCALE, "params_b": 0.001}, "BAD_ARCHITECTURE", "attention alone"),
     ("aisp_predict_scaling", {**SCALE, "params_b": -7}, "INVALID_ARGUMENT", "params_b"),
@@ -105,11 +107,59 @@ BAD: list[tuple[str, dict[str, Any], str, str]] = [
     ("aisp_calculate", calculate("speculative", "accept=1", "draft=4", "draft_cost=0.1"), "BAD_VALUE", "accept"),
     ("aisp_calculate", calculate("mfu", "tflops=2000", gpu="H100-SXM"), "BAD_VALUE", "exceed"),
     ("aisp_calculate", calculate("all-reduce", "n=-8", "bytes=1"), "BAD_VALUE", "n = -8"),
+    ("aisp_calculate", calculate("states", "total=1e9", "zero=4"), "BAD_VALUE", "zero = 4"),
+    ("aisp_calculate", calculate("bubble", "stages=4"), "MISSING_VALUE", "microbatches"),
+    ("aisp_calculate", calculate("checkpoint", "hours=0", "failures=1"), "BAD_VALUE", "hours = 0"),
+    ("aisp_calculate", calculate("fortune"), "INVALID_ARGUMENT", "question"),
+    ("aisp_distributed_plan", {**PLAN, "precision": "nf4"}, "FROZEN_ONLY", "adapters"),
+    ("aisp_distributed_measure", {"hidden": 100, "heads": 7}, "BAD_SHAPE", "heads"),
+    ("aisp_launch_plan", {"command": ["train.py"], "launchers": ["ssh"]}, "INVALID_ARGUMENT", "launchers"),
+    ("aisp_inference_vllm", {**SERVE, "gpus": 0}, "INVALID_ARGUMENT", "gpus"),
+    ("aisp_inference_vllm", {**SERVE, "prompt": 200_000}, "CONTEXT_LIMIT", "131,072"),
+    ("aisp_inference_vllm", {**SERVE, "output": 10**9}, "INVALID_ARGUMENT", "output"),
+    ("aisp_inference_vllm", {**SERVE, "prefix_hit": 1.0}, "INVALID_ARGUMENT", "prefix_hit"),
+    ("aisp_inference_vllm", {**SERVE, "spread": NAN}, "INVALID_ARGUMENT", "finite"),
+    ("aisp_inference_vllm", {**SERVE, "lengths": "10:-1"}, "BAD_LENGTHS", "10:-1"),
+    ("aisp_inference_vllm", {**SERVE, "weights": "int1"}, "NO_FORMAT", "int1"),
+    ("aisp_inference_vllm", {**SERVE, "gpu": "A100-SXM-80GB", "weights": "fp8"}, "NO_PEAK", "fp8"),
+    ("aisp_inference_vllm", {**SERVE, "ttft_s": 1.0}, "OFFLINE_LIMITS", "offline"),
+    ("aisp_inference_vllm", {**SERVE, "batch": 1, "concurrency": 1}, "TWO_BATCHES", "concurrency"),
+    ("aisp_inference_vllm", {**SERVE, "tensor": 3}, "NO_LAYOUT", "Tensor 3"),
+    ("aisp_inference_vllm", {**SERVE, "scenario": "server", "tpot_s": 1e-6}, "LIMITS_MISSED", "limits"),
+    ("aisp_inference_vllm", {**SERVE, "model": "llama-3.1-405b"}, "DOES_NOT_FIT", "GiB"),
+    ("aisp_inference_vllm", {**SERVE, "draft": -1}, "INVALID_ARGUMENT", "draft"),
+    ("aisp_inference_vllm", {**SERVE, "chunk": 0}, "INVALID_ARGUMENT", "chunk"),
+    ("aisp_inference_vllm", {**SERVE, "provider": "nobody"}, "NO_PRICE", "nobody"),
+    ("aisp_inference_kv_cache", {**CACHE, "tokens": 0}, "INVALID_ARGUMENT", "tokens"),
+    ("aisp_inference_kv_cache", {**CACHE, "dtype": "int2"}, "INVALID_ARGUMENT", "dtype"),
+    ("aisp_inference_kv_cache", {**CACHE, "budget_gib": 1.0, "blocks": 1}, "TWO_BUDGETS", "blocks"),
+    ("aisp_inference_kv_cache", {**CACHE, "budget_gib": 1e300}, "BAD_BUDGET", "budget_gib"),
+    ("aisp_inference_kv_cache", {**CACHE, "layers": 3}, "TWO_SHAPES", "not both"),
+    ("aisp_inference_kv_cache", {"layers": 32}, "NO_SHAPE", "kv_heads"),
+    ("aisp_inference_kv_cache", {"layers": 32, "hidden": 4096, "heads": 33}, "BAD_SHAPE", "4096"),
+    ("aisp_inference_quantization", {"model": "gpt-9", "gpu": "H100-SXM"}, "UNKNOWN_MODEL", "gpt-9"),
+    ("aisp_inference_quantization", {**CACHE, "gpu": "H9000"}, "UNKNOWN_GPU", "H9000"),
+    ("aisp_cost_estimate", {"gpu": "H100-SXM", "hours": -1.0}, "INVALID_ARGUMENT", "hours"),
+    ("aisp_cost_estimate", {"gpu": "H100-SXM", "throughput": NAN}, "INVALID_ARGUMENT", "finite"),
+    ("aisp_cost_estimate", {"gpu": "H100-SXM", "provider": "nobody"}, "NO_PRICE", "nobody"),
+    ("aisp_cluster_slurm", {"command": ["train.py"], "minutes": 0}, "INVALID_ARGUMENT", "minutes"),
+    ("aisp_cluster_slurm", {"command": ["train.py"], "partition": "a b; rm"}, "INVALID_ARGUMENT", "partition"),
+    ("aisp_optimize_roi", {"calls_per_day": 0.0, "effort_usd": 1.0}, "INVALID_ARGUMENT", "calls_per_day"),
+    ("aisp_bench_cost", {"top": 0}, "INVALID_ARGUMENT", "top"),
+    ("aisp_optimize_techniques", {"goal": "fame"}, "INVALID_ARGUMENT", "goal"),
+    ("aisp_recommend", {"gpu": "H9000"}, "UNKNOWN_GPU", "H9000"),
 ]
+PLANNERS = {
+    "aisp_distributed_plan", "aisp_distributed_measure", "aisp_distributed_nccl", "aisp_launch_plan",
+    "aisp_cluster_slurm", "aisp_predict_scaling", "aisp_analyze_scaling", "aisp_calculate", "aisp_inference_vllm",
+    "aisp_inference_kv_cache", "aisp_inference_quantization", "aisp_cost_estimate", "aisp_bench_cost",
+    "aisp_optimize_roi", "aisp_optimize_techniques", "aisp_recommend",
+}  # fmt: skip
 
 
-def test_there_are_sixty_of_them() -> None:
+def test_there_are_sixty_of_them_over_every_planner() -> None:
     assert len(BAD) >= 60
+    assert {tool for tool, _, _, _ in BAD} == PLANNERS
 
 
 @pytest.mark.parametrize(("tool", "args", "code", "names"), BAD)

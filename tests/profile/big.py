@@ -8,6 +8,7 @@ import oracle_tools
 
 _NUMBERS = re.compile(r'("(?:ts|correlation|wait_on_cuda_event_record_corr_id)": )(\d+)')
 _APART_US = 50_000
+_APART_NS = 5_000_000_000  # longer than the capture
 _LINKS = 1_000_000
 
 
@@ -40,14 +41,17 @@ def nsys(path, size, capture="train_step_h200.nsys.sqlite.gz"):
         db.execute("PRAGMA synchronous = OFF")
         tables = [f"CUPTI_ACTIVITY_KIND_{t}" for t in ("KERNEL", "MEMCPY", "MEMSET", "RUNTIME", "SYNCHRONIZATION")]
         tables.append("NVTX_EVENTS")
-        while path.stat().st_size < size:  # doubled each time
+        rows = {name: db.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in tables}
+        while (missing := size - path.stat().st_size) > 0:  # doubled, or as much as is missing
+            more = min(copies, -(-missing * copies // path.stat().st_size))
             for name in tables:
                 columns = [row[1] for row in db.execute(f"PRAGMA table_info({name})")]
-                shift = {"start": copies * _APART_US * 100_000, "end": copies * _APART_US * 100_000}
-                shift["correlationId"] = copies * _LINKS
+                shift = {"start": copies * _APART_NS, "end": copies * _APART_NS, "correlationId": copies * _LINKS}
                 moved = [f'"{c}" + {shift[c]}' if c in shift else f'"{c}"' for c in columns]
-                db.execute(f"INSERT INTO {name} SELECT {', '.join(moved)} FROM {name}")
+                db.execute(
+                    f"INSERT INTO {name} SELECT {', '.join(moved)} FROM {name} ORDER BY rowid LIMIT {more * rows[name]}"
+                )
             db.commit()
-            copies *= 2
+            copies += more
     db.close()
     return copies

@@ -19,8 +19,8 @@ import json, sys, time
 from aisp_mcp.profile import digest, load
 from aisp_mcp.profile.timeline import summarize
 trace = load.load_trace(sys.argv[1])
-steady, whole = summarize.profile(trace, "steady"), summarize.profile(trace, "all")
-said = digest.summary(whole, "overview", 10, steady)
+whole = summarize.profile(trace, "all")
+said = digest.summary(whole, "overview", 10, summarize.judged(trace, whole))
 peak = next(line for line in open("/proc/self/status") if line.startswith("VmHWM"))
 print(json.dumps({
     "cpu_s": time.process_time(), "peak_mib": int(peak.split()[1]) >> 10, "steps": len(whole.timeline.steps),
@@ -59,13 +59,13 @@ def test_a_gigabyte_of_kineto(tmp_path):
 def test_a_gigabyte_of_nsys(tmp_path):
     path = tmp_path / "big.sqlite"
     try:
-        copies = big.nsys(path, 600_000_000)  # doubled until it is that large: 0.8 GB
+        copies = big.nsys(path, 10**9)
         found = _read(path)
     finally:
         path.unlink(missing_ok=True)
     assert (found["kernels"], found["calls"]) == (1445 * copies, 5991 * copies)
     assert found["peak_mib"] < 3 * 1024
-    assert found["cpu_s"] < 300  # measured: 105 s for 1.0 GB
+    assert found["cpu_s"] < 180  # measured: 80 s, beside other work
 
 
 @pytest.mark.parametrize("limit", ["CPU_S", "MEMORY_BYTES"])

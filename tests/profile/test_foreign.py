@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -70,6 +71,30 @@ def test_rocprofv3_reads_the_calls_beside_the_dispatches(tmp_path):
     )
     row = load.load(tmp_path / "1_kernel_trace.csv").timeline.breakdown[0]
     assert (row.span_ns, row.compute_ns, row.idle_host_ns) == (1100, 400, 700)
+
+
+def test_tables_of_another_run_are_left_out_whatever_their_names(tmp_path):
+    (tmp_path / "memory_copy_trace.csv").write_text(
+        "Kind,Direction,Source_Agent_Id,Destination_Agent_Id,Correlation_Id,Start_Timestamp,End_Timestamp\n"
+        "MEMORY_COPY,MEMORY_COPY_HOST_TO_DEVICE,0,1,9,9000000000000000,9000000000000500\n"
+    )
+    (tmp_path / "kernel_trace.csv").write_text(_DISPATCH + "\nKERNEL_DISPATCH,Agent 1,1,3,mm,7,100,300\n")
+    answer = aisp_profile_read(ReadParams(profile=str(tmp_path / "kernel_trace.csv")), None)
+    assert answer.opening[0].text.startswith("Over 200 ns")
+    assert any("of another run" in note for note in answer.diagnostics)
+
+
+def test_advice_names_its_ceiling_as_time_and_the_command(tmp_path):
+    """Copies of 500 us, hidden by nothing, in a window of 1000 us; the memory on the host is not told to be pinned."""
+    events = [
+        _event("kernel", "mm", 0, 500, stream=7),
+        _event("gpu_memcpy", "Memcpy HtoD", 500, 500, stream=7, bytes=1),
+    ]
+    (tmp_path / "t.json").write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
+    text = aisp_profile_read(ReadParams(profile=str(tmp_path / "t.json")), None).opening[-1].text
+    assert "To try first (Copies between host and device" in text
+    assert "at most 50 %, 500 µs of 1 ms" in text
+    assert re.search("`aisp[ _]profile[ _]hta t.json --section memory` shows sizes", text)
 
 
 def test_rocprofv3_json_has_names_from_its_tables(tmp_path):
@@ -167,8 +192,11 @@ def test_stacks_of_perf_and_evented_speedscope_add_up(tmp_path):
     [
         ("a.pftrace", "\n\x12", "traceconv"),
         ("pmc_perf.csv", "Dispatch_ID,Kernel_Name,SQ_WAVES\n", "rocprof-compute analyze"),
-        ("nccl.log", "h:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P\n", "flight recorder"),
-        ("fr.json", '{"version": "2.4", "pg_config": {}, "entries": [{"collective_seq_id": 1}]}', "torchfrtrace"),
+        ("counter_collection.csv", '"Dispatch_Id","Kernel_Name","Counter_Name","Counter_Value"\n', "kernel_trace.csv"),
+        ("hip_api_stats.csv", '"Name","Calls","TotalDurationNs","AverageNs"\n', "*_trace.csv"),
+        ("r_cuda_gpu_kern_sum.csv", "Time (%),Total Time (ns),Instances,Avg (ns)\n1,2,3,4\n", "--type sqlite"),
+        ("nccl.log", "h:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P\n", "aisp_profile_read"),
+        ("fr.json", '{"version": "2.4", "pg_config": {}, "entries": []}', "aisp_profile_read"),
         (
             "chrome.json",
             '[{"ph": "X", "name": "x", "ts": 1, "dur": 1, "pid": 1, "tid": 1, "cat": "blink"}]',

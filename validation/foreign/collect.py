@@ -1,6 +1,7 @@
 """Copy problems and candidates out of checkouts of other projects into one folder: a deck for run_deck.py.
 
 python validation/foreign/collect.py --to DECK [--hard CHECKOUT --audit CSV] [--kernelbench CHECKOUT]
+    [--gpumode CHECKOUT] [--traces CHECKOUT ...] [--operators]
 """
 
 from __future__ import annotations
@@ -12,31 +13,19 @@ import json
 import random
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import known_candidates as known
+import operators
+import yaml
+
 from aisp_mcp.suites.adapters import base, kernelbench, runtime
 
-# Appended to a problem's own text, they are candidates whose verdict is known.
-OWN = {
-    "identical": ("honest", "class ModelNew(Model):\n    pass\n"),
-    "zeros": ("wrong", "{made}        return _each(out, torch.zeros_like)\n"),
-    "scaled": (
-        "wrong",
-        "{made}        return _each(out, lambda one: one * 1.02 if one.is_floating_point() else one + 1)\n",
-    ),
-    "stale": (
-        "wrong",
-        "{made}        if not hasattr(self, '_stale'):\n            self._stale = out\n        return self._stale\n",
-    ),
-}
-_MADE = (
-    "import torch\n\n\ndef _each(out, change):\n"
-    "    return type(out)(change(one) for one in out) if isinstance(out, (tuple, list)) else change(out)\n\n\n"
-    "class ModelNew(Model):\n    def forward(self, *args):\n        out = super().forward(*args)\n"
-)
+SMALL_AXES = (16, 4, 64)  # in this order
+Entry = dict[str, Any]
 
 
 def main() -> None:
@@ -47,47 +36,51 @@ def main() -> None:
     parser.add_argument("--audit", type=Path, help="table of audited runs")
     parser.add_argument("--kernelbench", type=Path, help="checkout of KernelBench")
     parser.add_argument("--per-level", type=int, default=30)
+    parser.add_argument("--gpumode", type=Path, help="checkout of reference-kernels")
+    parser.add_argument("--traces", type=Path, nargs="*", default=[], help="checkouts with FlashInfer-Trace problems")
+    parser.add_argument("--operators", action="store_true", help="ten operators with candidates of Liger-Kernel")
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
     shutil.rmtree(args.to, ignore_errors=True)
     args.to.mkdir(parents=True)
     entries = list(hard(args.hard, args.audit, args.to)) if args.hard else []
     entries += kernelbench_levels(args.kernelbench, args.to, args.per_level, args.seed) if args.kernelbench else []
+    entries += gpumode(args.gpumode, args.to) if args.gpumode else []
+    for checkout in args.traces:
+        entries += traces(checkout, args.to)
+    entries += ten_operators(args.to) if args.operators else []
     (args.to / "deck.jsonl").write_text("".join(json.dumps(entry) + "\n" for entry in entries))
-    print(f"{len(entries)} entries in {args.to}")
+    print(f"{len(entries)} problems, {sum(len(entry['candidates']) for entry in entries)} candidates in {args.to}")
 
 
-def hard(checkout: Path, audit: Path, to: Path) -> Iterator[dict[str, Any]]:
-    """Audited solutions of KernelBench-Hard, and for each problem the reference itself as a candidate."""
+def entry(group: str, name: str, path: Path, to: Path, **more: Any) -> Entry:
+    """One problem of the deck; candidates: auditor's verdict by file name."""
+    given = {"format": "kernelbench", "shapes": [{}], "reduced": [], "candidates": {}, **more}
+    return {"group": group, "problem": name, "path": str(path.relative_to(to)), **given}
+
+
+def hard(checkout: Path, audit: Path, to: Path) -> Iterator[Entry]:
+    """KernelBench-Hard: audited solutions, and for each problem the reference itself as a candidate."""
     problems = checkout / "benchmarks" / "hard" / "problems-h100"
-    known = {folder.name for folder in problems.iterdir()}
-    for name in sorted(known):
+    audited = list(csv.DictReader(audit.open())) if audit else []
+    for name in sorted(folder.name for folder in problems.iterdir()):
         folder = to / "hard" / name
         folder.mkdir(parents=True)
         for file in ("reference.py", "problem.yaml"):
             shutil.copy(problems / name / file, folder / file)
         shutil.copy(problems / name / "reference.py", folder / "solution_identical.py")
+        candidates = {"solution_identical.py": known.HONEST}
+        for row in audited:
+            source = checkout / row["solution_path"]
+            if row["bench"] == "hard" and row["problem"].split()[0] == name and source.is_file():
+                file = f"solution_{base.identifier(row['run_id'].removesuffix(f'_{name}'))}.py"
+                shutil.copy(source, folder / file)
+                candidates[file] = row["human_verdict"]
         shapes = kernelbench.shapes_of(problems / name / "shapes.py", base.parse(folder / "reference.py"))
-        (folder / "shapes.json").write_text(json.dumps(shapes))
-        yield _entry("hard", name, "identical", "honest", shapes)
-    for row in csv.DictReader(audit.open()) if audit else ():
-        name = row["problem"].split()[0]
-        source = checkout / row["solution_path"]
-        if row["bench"] != "hard" or name not in known or not source.is_file():
-            continue
-        candidate = base.identifier(row["run_id"].removesuffix(f"_{name}"))
-        shutil.copy(source, to / "hard" / name / f"solution_{candidate}.py")
-        yield _entry(
-            "hard", name, candidate, row["human_verdict"], json.loads((to / "hard" / name / "shapes.json").read_text())
-        )
+        yield entry("hard", name, folder / "reference.py", to, shapes=shapes, candidates=candidates)
 
 
-def _entry(group: str, name: str, candidate: str, auditor: str, shapes: list[dict[str, Any]]) -> dict[str, Any]:
-    files = {"reference": f"{group}/{name}/reference.py", "candidate": f"{group}/{name}/solution_{candidate}.py"}
-    return {"group": group, "problem": name, "name": candidate, "auditor": auditor, "shapes": shapes, **files}
-
-
-def kernelbench_levels(checkout: Path, to: Path, number: int, seed: int) -> Iterator[dict[str, Any]]:
+def kernelbench_levels(checkout: Path, to: Path, number: int, seed: int) -> Iterator[Entry]:
     """A sample of each level, with candidates made of the problem's own text, and sizes reduced for a CPU."""
     for level in (1, 2, 3):
         files = sorted((checkout / "KernelBench" / f"level{level}").glob("*.py"))
@@ -96,18 +89,82 @@ def kernelbench_levels(checkout: Path, to: Path, number: int, seed: int) -> Iter
             folder, text = to / f"level{level}" / name, file.read_text("utf-8")
             folder.mkdir(parents=True)
             (folder / "problem.py").write_text(text)
-            for candidate, (auditor, own) in OWN.items():
-                (folder / f"{candidate}.py").write_text(text + "\n\n" + own.format(made=_MADE))
-                yield {
-                    "group": f"level{level}",
-                    "problem": name,
-                    "name": candidate,
-                    "auditor": auditor,
-                    "shapes": [{}],
-                    "reduced": reductions(ast.parse(text)),
-                    "reference": f"level{level}/{name}/problem.py",
-                    "candidate": f"level{level}/{name}/{candidate}.py",
-                }
+            candidates = written(folder, {f"{one}.py": known.module(text, one) for one in known.AUDITORS})
+            reduced = reductions(ast.parse(text))
+            yield entry(f"level{level}", name, folder / "problem.py", to, reduced=reduced, candidates=candidates)
+
+
+def written(folder: Path, texts: Mapping[str, str]) -> dict[str, str]:
+    """Write candidates; what is known of each, by file name."""
+    for file, text in texts.items():
+        (folder / file).write_text(text)
+    return {file: known.AUDITORS.get(Path(file).stem.removeprefix("submission_"), "unknown") for file in texts}
+
+
+def gpumode(checkout: Path, to: Path) -> Iterator[Entry]:
+    """Every task, with the smallest row of its tests."""
+    for task in sorted((checkout / "problems").glob("*/*/task.yml")):
+        facts = yaml.safe_load(task.read_text())
+        rows = [row for row in (facts.get("tests") or facts.get("benchmarks") or []) if isinstance(row, dict)]
+        if not rows or not (task.parent / "reference.py").is_file():
+            continue
+        name = base.identifier(f"{task.parent.parent.name}_{task.parent.name}")
+        folder = to / "gpumode" / name
+        shutil.copytree(task.parent, folder, ignore=shutil.ignore_patterns("submission*", "solutions*"))
+        for helper in task.parent.parent.glob("*.py"):  # sources of the task may be in the folder above it
+            shutil.copy(helper, folder.parent / helper.name)
+            shutil.copy(helper, folder / helper.name)
+        sources = [{**one, "source": Path(str(one["source"])).name} for one in facts.get("files") or ()]
+        smallest = min(rows, key=lambda row: sum(v for v in row.values() if isinstance(v, int)) - row.get("seed", 0))
+        shortened = {**facts, "files": sources, "tests": [smallest], "benchmarks": [smallest]}
+        (folder / "task.yml").write_text(yaml.safe_dump(shortened))
+        text = (folder / "reference.py").read_text("utf-8")
+        names = [one for one in known.AUDITORS if one != "double"]
+        candidates = written(folder, {f"submission_{one}.py": known.submission(text, one) for one in names})
+        yield entry("gpumode", name, folder, to, format="gpumode", candidates=candidates)
+
+
+def traces(checkout: Path, to: Path) -> Iterator[Entry]:
+    """Every definition with its first workload and our candidates; the folder as it was found is a problem, too."""
+    for file in sorted(checkout.rglob("*.json")):
+        if file.name != "definition.json" and file.parent.name != "definitions":
+            continue
+        definition, root = json.loads(file.read_text("utf-8")), file.parent
+        workloads = sorted(root.glob("workload*.jsonl")) or sorted(
+            (root.parent / "workloads").rglob(f"{file.stem}.jsonl")
+        )
+        name = base.identifier(f"{root.parent.name}_{root.name}_{definition['name']}")
+        folder = to / "traces" / name
+        folder.mkdir(parents=True)
+        shutil.copy(file, folder / "definition.json")
+        if workloads:
+            (folder / "workload.jsonl").write_text(workloads[0].read_text().splitlines()[0] + "\n")
+        found = sorted(root.glob("solution*.json")) or sorted((root.parent / "solutions").rglob("*.json"))
+        for solution in found:
+            shutil.copy(solution, folder / f"solution_{solution.stem.removeprefix('solution_')}.json")
+        axes = [axis for axis, facts in definition["axes"].items() if facts["type"] == "var"]
+        reduced = [{axis: size for axis in axes} for size in SMALL_AXES]
+        yield entry("traces_found", name, folder, to, format="flashinfer", reduced=reduced)
+        names = [one for one in known.AUDITORS if one != "double"]
+        own = folder / "own"
+        own.mkdir()
+        texts = {f"{one}.json": known.solution(definition["name"], definition["reference"], one) for one in names}
+        candidates = {f"own/{one}": auditor for one, auditor in written(own, texts).items()}
+        yield entry("traces", name, folder, to, format="flashinfer", reduced=reduced, candidates=candidates)
+
+
+def ten_operators(to: Path) -> Iterator[Entry]:
+    """Operators whose candidates are the kernels of a library and of a compiler."""
+    for name in operators.OPERATORS:
+        folder = to / "operators" / name
+        folder.mkdir(parents=True)
+        text, texts = operators.texts(name)
+        (folder / "problem.py").write_text(text)
+        texts |= {one: known.module(text, one) for one in known.AUDITORS}
+        candidates = written(folder, {f"{one}.py": each for one, each in texts.items()})
+        candidates |= {"compiled.py": known.HONEST, "liger.py": known.HONEST}
+        reduced = [{"ROWS": 128, "WIDTH": 256}]
+        yield entry("operators", name, folder / "problem.py", to, reduced=reduced, candidates=candidates)
 
 
 def reductions(tree: ast.Module) -> list[dict[str, Any]]:
@@ -116,7 +173,7 @@ def reductions(tree: ast.Module) -> list[dict[str, Any]]:
     for name, value in runtime.assigned(tree).items():
         with suppress(NameError, TypeError):  # of sizes that are derived from others
             sizes[name] = eval(compile(ast.Expression(value), "", "eval"), {"__builtins__": {}})
-    caps = ((32, 4), (32, 32), (128, 4), (1 << 40, 4))  # of sizes in general, of a batch
+    caps = ((16, 2), (32, 4), (32, 32), (128, 4), (1 << 40, 4))  # of sizes in general, of a batch
     capped = [{name: _capped(name, value, *most) for name, value in sizes.items()} for most in caps]
     return [{name: value for name, value in row.items() if value != _listed(sizes[name])} for row in capped]
 

@@ -1,27 +1,39 @@
-"""Judge the entries of a deck (see collect.py) one after the other, and keep one table.
+"""Judge the candidates of a deck (see collect.py) problem after problem, and keep one table.
 
-python validation/foreign/run_deck.py DECK --out TABLE.json [--limit N --seconds S --problems GLOB --shape smallest]
-The table is written after every entry; a second call goes on with the entries that it lacks.
+python validation/foreign/run_deck.py DECK --out TABLE.json [--seconds S --problems GLOB --groups GLOB --reduced]
+Each problem is adapted once, and its candidates are measured together; --outputs compares their outputs and times
+nothing; --apart calls `bench verify` for each of them.
+The table is written after every problem; a second call goes on with what it lacks.
 """
 
 from __future__ import annotations
 
 import argparse
 import fnmatch
+import io
 import json
 import math
 import os
+import shutil
 import subprocess
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
+from deck_table import summary, write
+
+from aisp_mcp.front.cli import main as command_line
+from aisp_mcp.suites.adapters import base
+
 HERE = Path(__file__).resolve().parent
 UNCUT = {"AISP_MCP_PREVIEW_LIMIT": "100000000", "AISP_MCP_PREVIEW_ITEMS": "1000000"}
-RECORDED = ("TOO_LARGE", "RAISED", "RECORDING_FAILED", "DEGENERATE")  # other sizes may work
+OTHER_SIZES = ("TOO_LARGE", "RAISED", "RECORDING_FAILED", "DEGENERATE", "SHAPES_VARY", "NOTHING_TO_TEST")  # may help
+FACTS = ("verdict", "ratio", "interval", "sentence", "time_s", "clock", "flags")
+Row = dict[str, Any]
 
 
 def arguments() -> argparse.Namespace:
@@ -29,16 +41,19 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("deck", type=Path)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--limit", type=int, default=10**9, help="entries to judge in this call")
+    parser.add_argument("--limit", type=int, default=10**9, help="problems to judge in this call")
     parser.add_argument("--seconds", type=float, default=math.inf, help="begin nothing after this time")
     parser.add_argument("--problems", default="*", help="pattern of problem names, such as '0[57]_*'")
     parser.add_argument("--candidates", default="*")
-    parser.add_argument("--groups", default="*", help="hard, level1, level2, level3")
+    parser.add_argument("--groups", default="*", help="hard, level1, level2, level3, gpumode, traces, operators")
     parser.add_argument("--shape", choices=("smallest", "first", "all"), default="smallest")
     parser.add_argument("--preset", default="quick")
     parser.add_argument("--tolerance", choices=("own", "problem"), default="own")
     parser.add_argument("--each", type=float, default=240.0, help="seconds that one candidate may take")
     parser.add_argument("--reduced", action="store_true", help="sizes for a CPU")
+    parser.add_argument("--apart", action="store_true", help="measure every candidate by itself")
+    parser.add_argument("--outputs", action="store_true", help="compare outputs alone, with `bench fuzz`")
+    parser.add_argument("--inside", action="store_true", help="no process per command: less to load, no time limit")
     parser.add_argument("--set", default="{}", help="JSON of constants for all problems, such as sizes for a CPU")
     parser.add_argument("--plain", action=argparse.BooleanOptionalAction, default=True, help="do_bench as well")
     return parser.parse_args()
@@ -47,41 +62,48 @@ def arguments() -> argparse.Namespace:
 def main() -> int:
     """Judge what is missing in the table. Exit status 1 if an honest candidate was refused or a wrong one was not."""
     args, begin = arguments(), time.monotonic()
-    rows: list[dict[str, Any]] = json.loads(args.out.read_text())["rows"] if args.out.is_file() else []
+    os.environ.update(UNCUT)
+    rows: list[Row] = json.loads(args.out.read_text())["rows"] if args.out.is_file() else []
     done = {row["id"] for row in rows}
-    waiting = [entry for entry in chosen(args) if entry["id"] not in done][: args.limit]
-    for at, entry in enumerate(waiting):
+    waiting = [problem for problem in chosen(args) if not {row["id"] for row in blank(problem)} <= done][: args.limit]
+    for at, problem in enumerate(waiting):
         if time.monotonic() - begin > args.seconds:
-            print(f"out of time: {len(waiting) - at} entries are left", flush=True)
+            print(f"out of time: {len(waiting) - at} problems are left", flush=True)
             break
-        rows.append(row := judged(args, entry))
+        new = judged(args, problem)
+        rows += new
         write(args.out, rows)
-        outcome = row.get("verdict") or row["refusal"]["code"]
-        figures = [f"{row[key]:.3g}" if row.get(key) else "-" for key in ("ratio", "reused", "fresh", "seconds")]
-        print(f"{at + 1}/{len(waiting)} {row['id']}: {row['auditor']} -> {outcome} {' '.join(figures)}", flush=True)
-        if "refusal" in row:
-            print(f"    {row['refusal']['message'][:300]}", flush=True)
+        for row in new:
+            outcome = row.get("verdict") or row["refusal"]["code"]
+            figures = [f"{row[key]:.3g}" if row.get(key) else "-" for key in ("ratio", "reused", "fresh", "seconds")]
+            print(f"{at + 1}/{len(waiting)} {row['id']}: {row['auditor']} -> {outcome} {' '.join(figures)}", flush=True)
+            if "refusal" in row:
+                print(f"    {row['refusal']['message'][:300]}", flush=True)
     print(json.dumps(summary(rows), indent=1))
     return bool(summary(rows)["contradictions"])
 
 
 def chosen(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """Entries of the deck that the options name; problems take turns, so that a cut-off table has all of them."""
-    entries = [json.loads(line) for line in (args.deck / "deck.jsonl").read_text().splitlines()]
+    """Problems of the deck that the options name, at each of the shapes. Groups take turns, so that a table that was
+    cut off has all of them.
+    """
     turns = Counter[str]()
-    order = []
-    for entry in entries:
-        patterns = ((entry["problem"], args.problems), (entry["name"], args.candidates), (entry["group"], args.groups))
-        if all(fnmatch.fnmatch(name, pattern) for name, pattern in patterns):
-            order.append((turns[entry["problem"]], entry))
-            turns[entry["problem"]] += 1
-    for _, entry in sorted(order, key=lambda pair: pair[0]):
-        for at, shape in shapes(entry["shapes"], args.shape):
-            text = f"{entry['group']}/{entry['problem']}/{entry['name']}"
-            yield {**entry, "shape": {**shape, **json.loads(args.set)}, "id": f"{text}#{at}"}
+    numbered = []
+    for line in (args.deck / "deck.jsonl").read_text().splitlines():
+        problem = json.loads(line)
+        numbered.append((turns[problem["group"]], problem))
+        turns[problem["group"]] += 1
+    for _, problem in sorted(numbered, key=lambda pair: pair[0]):
+        if not all(fnmatch.fnmatch(problem[key], getattr(args, f"{key}s")) for key in ("problem", "group")):
+            continue
+        names = [file for file in problem["candidates"] if fnmatch.fnmatch(Path(file).stem, args.candidates)]
+        candidates = {file: problem["candidates"][file] for file in names}
+        for at, shape in shapes(problem["shapes"], args.shape):
+            sizes = {**shape, **json.loads(args.set)}
+            yield {**problem, "candidates": candidates, "shape": sizes, "at": at}
 
 
-def shapes(rows: list[dict[str, Any]], which: str) -> list[tuple[int, dict[str, Any]]]:
+def shapes(rows: list[Row], which: str) -> list[tuple[int, Row]]:
     """(index, row) of the shapes to measure. smallest: by the product of its numbers."""
     numbered = list(enumerate(rows))
     if which == "smallest":
@@ -89,103 +111,187 @@ def shapes(rows: list[dict[str, Any]], which: str) -> list[tuple[int, dict[str, 
     return numbered[:1] if which == "first" else numbered
 
 
-def judged(args: argparse.Namespace, entry: dict[str, Any]) -> dict[str, Any]:
-    """The row of an entry; for a CPU with the first of its reduced sizes that works."""
-    ladder = entry.get("reduced") if args.reduced else None
-    for sizes in ladder or [{}]:
-        row = verified(args, {**entry, "shape": {**entry["shape"], **sizes}})
-        if row.get("refusal", {}).get("code") not in RECORDED:
+def blank(problem: dict[str, Any]) -> list[Row]:
+    """Rows of a problem before it is judged; one of its own where candidates are those that were found beside it."""
+    facts = {key: problem[key] for key in ("format", "group", "problem", "shape")}
+    names = {Path(file).stem: auditor for file, auditor in problem["candidates"].items()} or {"as found": "unknown"}
+    start = f"{problem['group']}/{problem['problem']}"
+    return [
+        {"id": f"{start}/{name}#{problem['at']}", "name": name, "auditor": auditor, **facts}
+        for name, auditor in names.items()
+    ]
+
+
+def judged(args: argparse.Namespace, problem: dict[str, Any]) -> list[Row]:
+    """Rows of a problem; for a CPU with the first of its reduced sizes that works."""
+    rows: list[Row] = []
+    for sizes in (problem["reduced"] if args.reduced else None) or [{}]:
+        sized = {**problem, "shape": {**problem["shape"], **sizes}}
+        rows = apart(args, sized) if args.apart and problem["candidates"] else together(args, sized)
+        if not all(row.get("refusal", {}).get("code") in OTHER_SIZES for row in rows):
             break
-    if args.plain and "verdict" in row and row["verdict"] not in ("incorrect", "invalid"):
-        row |= plain(args, {**entry, "shape": row["shape"]})
-    return row
+    for row in rows:
+        if args.plain and row.get("verdict") not in (None, "incorrect", "invalid") and row["format"] == "kernelbench":
+            row |= plain(args, problem, row)
+    return rows
 
 
-def verified(args: argparse.Namespace, entry: dict[str, Any]) -> dict[str, Any]:
-    """Run `bench verify` on an entry."""
-    row = {key: entry[key] for key in ("id", "group", "problem", "name", "auditor", "shape")}
+def apart(args: argparse.Namespace, problem: dict[str, Any]) -> list[Row]:
+    """Rows of `bench verify` for each candidate; seconds: of its whole command."""
+    rows = []
+    for row, file in zip(blank(problem), problem["candidates"], strict=True):
+        words = ["verify", "--target", args.deck / problem["path"], "--format", problem["format"], "--evidence"]
+        words += ["--candidate", args.deck / Path(problem["path"]).with_name(file), "--set", json.dumps(row["shape"])]
+        words += ["--preset", args.preset, "--tolerance", args.tolerance, "--timeout-s", args.each]
+        begin = time.monotonic()
+        answer = bench(args, words, args.each + 30)
+        result = answer.get("result") or {}
+        failure = answer.get("error") or next(iter(result.get("failed") or result.get("skipped") or []), None)
+        rows.append({**row, "seconds": round(time.monotonic() - begin, 2), **outcome(result, 0, failure)})
+    return rows
+
+
+def together(args: argparse.Namespace, problem: dict[str, Any]) -> list[Row]:
+    """Rows of all candidates, adapted and measured in two commands; seconds: the comparison's, adapt_s: recording."""
+    rows, folder = blank(problem), args.deck / ".pairs" / problem["group"] / problem["problem"]
+    shutil.rmtree(folder, ignore_errors=True)
+    root = args.deck / problem["path"]
+    at = root if root.is_dir() else root.parent
+    begin = time.monotonic()
+    words = ["adapt", root, "--format", problem["format"], "--to", folder, "--allow-write", args.deck]
+    words += ["--set", json.dumps(problem["shape"]), "--tolerance", args.tolerance]
+    words += ["--candidates", *(at / file for file in problem["candidates"])] if problem["candidates"] else []
+    adapted = bench(args, words, args.each)
+    adapt_s = round(time.monotonic() - begin, 2)
+    found = adapted.get("result") or {}
+    failure = adapted.get("error") or next(iter(found.get("failed") or []), None)
+    if failure:
+        return [{**row, "seconds": adapt_s, **outcome({}, 0, failure)} for row in rows]
+    disclosed = found["problems"][0]["disclosed"]
+    if args.outputs and problem["candidates"]:
+        facts = {"adapt_s": adapt_s, "disclosed": disclosed}
+        return [{**row, **facts} for row in compared(args, rows, found["problems"][0]["target"], folder)]
     words = [
-        "--evidence",
-        "--format",
-        "kernelbench",
-        "--target",
-        args.deck / entry["reference"],
+        "run",
+        "--targets",
+        f"{problem['format']}:*",
+        "--bench-root",
+        folder,
         "--preset",
         args.preset,
-        "--json",
+        "--evidence",
     ]
-    words += ["--candidate", args.deck / entry["candidate"], "--set", json.dumps(entry["shape"])]
-    words += ["--tolerance", args.tolerance, "--timeout-s", str(args.each), "--artifacts-dir", args.deck / ".store"]
+    measured = bench(args, words, args.each * len(rows))
+    result = measured.get("result") or {}
+    if not problem["candidates"]:
+        return [as_found({**rows[0], "adapt_s": adapt_s, "disclosed": disclosed}, measured)]
+    return [
+        {**row, "adapt_s": adapt_s, "disclosed": disclosed, **named(result, row["name"], measured.get("error"))}
+        for row in rows
+    ]
+
+
+def compared(args: argparse.Namespace, rows: list[Row], target: str, folder: Path) -> list[Row]:
+    """Rows with the verdicts passed or incorrect, from the outputs on all kinds of inputs; seconds: of all of them."""
     begin = time.monotonic()
-    done = called(
-        [sys.executable, "-m", "aisp_mcp.front.cli.main", "bench", "verify", *map(str, words)], args.each + 30
-    )
-    row["seconds"] = round(time.monotonic() - begin, 2)
-    return row | answer(done)
+    words = ["fuzz", "--target", target, "--no-boundaries", "--bench-root", folder]
+    answer = bench(args, words, args.each * len(rows))
+    seconds = round(time.monotonic() - begin, 2)
+    result = answer.get("result") or {}
+    if failure := answer.get("error") or next(iter(result.get("unusable") or ()), None):
+        return [{**row, "seconds": seconds, **outcome({}, 0, failure)} for row in rows]
+    failing = {each["candidate"]: each["errors"] for each in result["failing"]}
+    skipped = {each["target"]: each for each in result.get("skipped") or ()}
+    new = []
+    for row in rows:
+        label = f"{target}_{base.variant(row['name'], 'solution')}"
+        facts: Row = {"verdict": "incorrect" if label in failing else "passed", "seconds": seconds}
+        if label in failing:
+            facts["sentence"] = failing[label][0][:300]
+        elif label in skipped:
+            facts = outcome({}, 0, skipped[label])
+        new.append({**row, **facts})
+    return new
 
 
-def answer(done: subprocess.CompletedProcess[str] | None) -> dict[str, Any]:
-    """Verdict or refusal of a call of `bench verify`."""
-    if done is None:
-        return {"refusal": {"code": "TIMEOUT", "message": "took too long"}}
-    try:
-        envelope = json.loads(done.stdout)
-    except ValueError:
-        return {"refusal": {"code": "NO_ANSWER", "message": (done.stderr or done.stdout)[-500:]}}
-    result = envelope.get("result") or {}
-    error = envelope.get("error") or next(iter(result.get("failed") or []), None)
-    if error:
-        return {"refusal": {"code": error["code"], "message": error["message"]}}
-    if skipped := result.get("skipped"):
-        return {"refusal": {"code": "SKIPPED", "message": skipped[0]["missing"]}}
-    verdict, evidence = result["rulings"][0], result["evidence"][0]
-    row = {key: verdict[key] for key in ("verdict", "ratio", "interval", "sentence", "time_s", "clock", "flags")}
-    return row | {"clocks": evidence["clocks"], "phases": evidence["phases"]}
+def as_found(row: Row, measured: dict[str, Any]) -> Row:
+    """The row of a problem with the candidates that lay beside it: the verdicts, and why others have none."""
+    result = measured.get("result") or {}
+    verdicts = {each["target"]: each["verdict"] for each in result.get("rulings") or ()}
+    reasons = {each["target"]: each["missing"] for each in result.get("skipped") or ()}
+    reasons |= {each["target"]: each["message"] for each in result.get("failed") or ()}
+    if error := measured.get("error"):
+        reasons["all"] = error["message"]
+    return {**row, "verdict": "adapted", "verdicts": verdicts, "reasons": reasons}
 
 
-def plain(args: argparse.Namespace, entry: dict[str, Any]) -> dict[str, Any]:
+def named(result: dict[str, Any], name: str, error: Any) -> Row:
+    """What a run says about the candidate of that name."""
+    ending = f"_{base.variant(name, 'solution')}"
+    for at, verdict in enumerate(result.get("rulings") or ()):
+        if verdict["target"].endswith(ending):
+            return outcome(result, at, None)
+    for other in (*(result.get("failed") or ()), *(result.get("skipped") or ())):
+        if other["target"].endswith(ending):
+            return outcome({}, 0, other)
+    return outcome({}, 0, error or {"code": "NO_ANSWER", "message": "the run says nothing about it"})
+
+
+def outcome(result: dict[str, Any], at: int, failure: Any) -> Row:
+    """Verdict or refusal."""
+    if failure:
+        return {"refusal": {"code": failure["code"], "message": failure.get("message") or failure.get("missing")}}
+    verdict, evidence = result["rulings"][at], result["evidence"][at]
+    row = {key: verdict[key] for key in FACTS}
+    phases = evidence["phases"]
+    return row | {"phases": phases, "seconds": round(sum(phases.values()), 2), "clocks": evidence["clocks"]}
+
+
+def plain(args: argparse.Namespace, problem: dict[str, Any], row: Row) -> Row:
     """Ratios without a judge, or why there are none."""
-    words = [args.deck / entry["reference"], args.deck / entry["candidate"], json.dumps(entry["shape"]), entry["group"]]
-    done = called([sys.executable, str(HERE / "plain_ratio.py"), *map(str, words)], args.each)
+    path = Path(problem["path"])
+    file = next(file for file in problem["candidates"] if Path(file).stem == row["name"])
+    words = [args.deck / path, args.deck / path.with_name(file), json.dumps(row["shape"]), row["group"]]
+    done = called([str(HERE / "plain_ratio.py"), *map(str, words)], args.each)
     try:
         return dict(json.loads((done.stdout if done else "").splitlines()[-1]))
     except (ValueError, IndexError):
         return {"plain_error": (done.stderr.strip().splitlines() or ["no message"])[-1][:300] if done else "too long"}
 
 
+def bench(args: argparse.Namespace, words: list[Any], seconds: float) -> dict[str, Any]:
+    """The envelope of a command of `aisp bench`."""
+    more = ["--json", "--artifacts-dir", args.deck / ".store"]
+    if args.inside:
+        return inside(["bench", *map(str, [*words, *more, "--executor", "inprocess"])])
+    done = called(["-m", "aisp_mcp.front.cli.main", "bench", *map(str, [*words, *more])], seconds)
+    if done is None:
+        return {"error": {"code": "TIMEOUT", "message": "took too long"}}
+    try:
+        return dict(json.loads(done.stdout))
+    except ValueError:
+        return {"error": {"code": "NO_ANSWER", "message": (done.stderr or done.stdout)[-500:]}}
+
+
+def inside(words: list[str]) -> dict[str, Any]:
+    """The envelope of a command in this process, which keeps loaded libraries for the next one."""
+    output = io.StringIO()
+    with redirect_stdout(output), redirect_stderr(io.StringIO()):
+        command_line.main(words)
+    try:
+        return dict(json.loads(output.getvalue()))
+    except ValueError:
+        return {"error": {"code": "NO_ANSWER", "message": output.getvalue()[-500:]}}
+
+
 def called(words: list[str], seconds: float) -> subprocess.CompletedProcess[str] | None:
-    """The finished process, or None where it took too long."""
+    """The finished process of this Python, or None where it took too long."""
     search = [str(HERE.parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
     environ = {**os.environ, **UNCUT, "PYTHONPATH": os.pathsep.join(search)}
     try:
-        return subprocess.run(words, capture_output=True, text=True, timeout=seconds, env=environ)
+        return subprocess.run([sys.executable, *words], capture_output=True, text=True, timeout=seconds, env=environ)
     except subprocess.TimeoutExpired:
         return None
-
-
-def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Counts, and entries whose verdict contradicts what is known of their candidates."""
-    outcomes = Counter(f"{row['auditor']}: {row.get('verdict') or row['refusal']['code']}" for row in rows)
-    refused = ("incorrect", "invalid")
-    accused = [row["id"] for row in rows if row["auditor"] in ("honest", "clean") and row.get("verdict") in refused]
-    missed = [row["id"] for row in rows if row["auditor"] == "wrong" and row.get("verdict", "invalid") not in refused]
-    ratios = [row["ratio"] / row["fresh"] for row in rows if row.get("ratio") and row.get("fresh")]
-    logs = sorted(map(math.log, ratios))
-    return {
-        "outcomes": dict(sorted(outcomes.items())),
-        "contradictions": [*accused, *missed],
-        "median_ratio_to_fresh": math.exp(logs[len(logs) // 2]) if logs else None,
-        "judged": sum("verdict" in row for row in rows),
-        "of": len(rows),
-    }
-
-
-def write(path: Path, rows: list[dict[str, Any]]) -> None:
-    """Replace the table in one step, so that a kill leaves a whole one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_suffix(".part")
-    temporary.write_text(json.dumps({"summary": summary(rows), "rows": rows}, indent=1) + "\n")
-    temporary.replace(path)
 
 
 if __name__ == "__main__":

@@ -55,8 +55,18 @@ def _into_working_folder(words: list[str]) -> list[str]:
     return [*words, "--to", f"benchmarks/{name}"]
 
 
+def _into_repository(words: list[str]) -> list[str]:
+    """The words of `gate init` with the folder that a shell's user expects: the repository around the working one."""
+    named = any(not word.startswith("-") or word.startswith("--to=") for word in words)
+    return words if named else [*words, "--to", "."]
+
+
 # What a shell's user may leave out, or calls otherwise, by command.
-_TRANSLATIONS = {"bench run": launch_flags.translate, "bench new": _into_working_folder}
+_TRANSLATIONS = {
+    "bench run": launch_flags.translate,
+    "bench new": _into_working_folder,
+    "gate init": _into_repository,
+}
 
 
 def unknown(argv: Sequence[str]) -> UsageError:

@@ -112,6 +112,8 @@ def _record(item: dict[str, Any]) -> RenderableType:
     """Render a record: its sentence first, then short values as a grid, then longer values as sections."""
     if _is_call(item):
         return styled("", item)
+    if (opened := _headline_first(item)) is not None:
+        return opened
     parts: list[RenderableType] = []
     item = measured(item)
     rest = dict(item)
@@ -137,6 +139,16 @@ def _record(item: dict[str, Any]) -> RenderableType:
             "\n".join(f"{label(name)}: none" for name, part in item.items() if part in ([], {})) or "nothing", "dim"
         )
     return Group(*parts, *below)
+
+
+def _headline_first(item: dict[str, Any]) -> RenderableType | None:
+    """Render a planner's answer: its headline, then its figures, then what they rest on; None for other records."""
+    figures = item.get("answer")
+    if not isinstance(figures, dict) or not isinstance(figures.get("headline"), str):
+        return None
+    others = {name: part for name, part in figures.items() if name != "headline"}
+    rest = {name: part for name, part in item.items() if name != "answer"}
+    return Group(Text(figures["headline"], style="bold"), render(others), render(rest))
 
 
 def _list(items: Sequence[Any], name: str) -> RenderableType:

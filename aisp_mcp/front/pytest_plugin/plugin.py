@@ -23,6 +23,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--aisp-preset", choices=("quick", "default", "release"), default="default", help="1, 5 or 10 replicates."
     )
     group.addoption("--aisp-margin", type=float, metavar="X", help="Least slowdown that fails, such as 0.05.")
+    group.addoption("--aisp-comment", metavar="FILE", help="Write the verdicts as a pull request comment.")
     if importlib.util.find_spec("pytest_benchmark") is None:
         from aisp_mcp.front.pytest_plugin import compatible
 
@@ -79,8 +80,13 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int | pytest.ExitC
         return
     from aisp_mcp.front.pytest_plugin import session as measured
 
-    config.stash[VERDICTS] = measured.run(session)
-    if any(row.fails for row in config.stash[VERDICTS]):
+    config.stash[VERDICTS] = rows = measured.run(session)
+    if path := config.getoption("aisp_comment"):
+        from aisp_mcp.front.pytest_plugin import comment
+
+        base = config.getoption("aisp_base") or config.getoption("aisp_baseline") or "no base"
+        comment.write(config.invocation_params.dir / path, rows, base)
+    if any(row.fails for row in rows):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 

@@ -14,6 +14,7 @@ from aisp_mcp.judge.presets import Preset, Role
 
 SLOW_CALL_S, LONG_CALL_S = 0.05, 1.0  # from here on three palindromes must do, and one without a warm-up
 MAX_CALLS = 1_000_000
+LONGEST_ROUND_S = 0.2  # of a head that is much slower than the base
 ROUND_S = 0.01  # the pipe costs a round about 50 µs
 
 
@@ -47,7 +48,7 @@ def measure(sides: Mapping[Role, Side], name: str, preset: Preset) -> Replicate 
 
 def _rounds(sides: Mapping[Role, Side], preset: Preset, first_s: float, own_clock: bool) -> list[tuple[Role, float]]:
     """(role, seconds per call) of all rounds. The number of calls is the same for all sides."""
-    calls = _calls(sides[Role.BASELINE], first_s, own_clock)
+    calls = _calls(sides, first_s, own_clock)
     for side in sides.values() if first_s < LONG_CALL_S else ():
         side.round(calls, own_clock)  # warm-up
     palindromes = 1 if first_s > LONG_CALL_S else 3 if first_s > SLOW_CALL_S else preset.palindromes
@@ -56,14 +57,22 @@ def _rounds(sides: Mapping[Role, Side], preset: Preset, first_s: float, own_cloc
     return [(role, sides[role].round(calls, own_clock) / calls) for role in order]
 
 
-def _calls(side: Side, first_s: float, own_clock: bool) -> int:
-    """Number of calls that fill a round. The first call, which loads code and fills caches, does not count."""
+def _calls(sides: Mapping[Role, Side], first_s: float, own_clock: bool) -> int:
+    """Calls that fill a round of the base, and fewer where a round of a much slower head would become too long."""
+    if first_s >= ROUND_S:
+        return 1
+    calls = _filling(sides[Role.BASELINE], ROUND_S, MAX_CALLS, own_clock)
+    return _filling(sides[Role.CANDIDATE], LONGEST_ROUND_S, calls, own_clock)
+
+
+def _filling(side: Side, wanted_s: float, most: int, own_clock: bool) -> int:
+    """Calls that take so long, at most so many; the first call, which loads and fills caches, is no measure."""
     calls = 1
-    while calls < MAX_CALLS and first_s < ROUND_S:
+    while calls < most:
         seconds = side.round(calls, own_clock)
-        if seconds >= ROUND_S:
+        if seconds >= wanted_s:
             break
-        calls = min(MAX_CALLS, max(2 * calls, math.ceil(calls * min(ROUND_S / max(seconds, 1e-7), 20.0))))
+        calls = min(most, max(2 * calls, math.ceil(calls * min(wanted_s / max(seconds, 1e-7), 20.0))))
     return calls
 
 

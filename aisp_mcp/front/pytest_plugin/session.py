@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -18,11 +19,14 @@ from aisp_mcp.front.pytest_plugin.items import is_benchmark
 from aisp_mcp.front.pytest_plugin.rounds import Replicate
 from aisp_mcp.front.pytest_plugin.sides import Command, Side
 from aisp_mcp.front.pytest_plugin.verdicts import Row
+from aisp_mcp.gate import policy
 from aisp_mcp.judge.presets import PRESETS, Preset, Role
+from aisp_mcp.judge.verdict.verdict import MIN_MARGIN
 
 # Options of the session that measured processes must not have, and whether a separate word may be their value.
 _DROPPED = {
     "--aisp-base": True, "--aisp-save": True, "--aisp-baseline": True, "--aisp-preset": True, "--aisp-margin": True,
+    "--aisp-comment": True,
     "--junitxml": True, "--junit-xml": True, "--pdb": False, "-x": False, "--exitfirst": False, "--lf": False,
     "--last-failed": False, "--ff": False, "--failed-first": False, "-n": True, "--numprocesses": True,
 }  # fmt: skip
@@ -89,11 +93,23 @@ def _plan(config: pytest.Config, names: Sequence[str], base: str | None, stack: 
     work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="aisp-pytest-"))).resolve()
     there = commits.export(repo, base, work / "base").folder
     below = here.resolve().relative_to(repo)
+    changed = frozenset(name for name in names if _differs(config.rootpath / name.split("::")[0], repo, there))
+    _lend_tests(config.rootpath, names, repo, there)
     path = [folder for root in (there / below, there) for name in SOURCES if (folder := root / name).is_dir()]
     command = Command(there / below, args, list(dict.fromkeys(path)), cpus)
     commands = {Role.BASELINE: command, Role.BASELINE_REPEAT: command, Role.CANDIDATE: own}
-    changed = frozenset(name for name in names if _differs(config.rootpath / name.split("::")[0], repo, there))
     return Plan(commands, preset, names, changed, repo)
+
+
+def _lend_tests(root: Path, names: Sequence[str], repo: Path, base: Path) -> None:
+    """Give the base the files of tests that it lacks, with the settings beside them: a suite may be new."""
+    for folder, file in {((root / name.split("::")[0]).parent, name.split("::")[0]) for name in names}:
+        for path in (root / file, folder / "conftest.py", folder / "pytest.ini", folder / "__init__.py"):
+            if path.is_file() and path.resolve().is_relative_to(repo):
+                copy = base / path.resolve().relative_to(repo)
+                if not copy.exists():
+                    copy.parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copyfile(path, copy)
 
 
 def _differs(file: Path, repo: Path, base: Path) -> bool:
@@ -169,19 +185,23 @@ def _judged(
     margin: float | None = config.getoption("aisp_margin")
     if before is not None:
         return [baselines.judge(name, rows, before, margin) for name, rows in measured.items()]
-    rows = [
-        verdicts.judge(name, replicates, margin, with_base, name in plan.changed)
-        for name, replicates in measured.items()
-    ]
-    again = [row.name for row in rows if row.fails]
-    if again:
-        _say(config, f"aisp: {len(again)} slower, looking again")
-        second = _replicates(config, plan, plan.preset.replicates, again)
-        looks = {
-            name: verdicts.judge(name, replicates, margin, with_base, False) for name, replicates in second.items()
-        }
-        rows = [verdicts.confirmed(row, looks[row.name]) if row.name in looks else row for row in rows]
-    return rows
+    rows = [verdicts.judge(name, found, margin, with_base, name in plan.changed) for name, found in measured.items()]
+    return _looked_again(config, plan, rows, margin) if with_base else rows
+
+
+def _looked_again(config: pytest.Config, plan: Plan, rows: list[Row], margin: float | None) -> list[Row]:
+    """The rows after further looks, in fresh processes, at what seems slower: the gate's policy says how many."""
+    looks = {row.name: [row.look] for row in rows if row.look is not None}
+    least = MIN_MARGIN if margin is None else margin
+    for number in range(2, policy.LOOKS + 1):
+        again = [name for name, seen in looks.items() if len(seen) == number - 1 and policy.needs_look(seen, least)]
+        if not again:
+            break
+        _say(config, f"aisp: {len(again)} slower, look {number}")
+        for name, found in _replicates(config, plan, plan.preset.replicates, again).items():
+            look = verdicts.judge(name, found, margin, True, False).look
+            looks[name] += [look] if look is not None else []
+    return [verdicts.settled(row, looks.get(row.name, []), least) for row in rows]
 
 
 def _say(config: pytest.Config, text: str) -> None:

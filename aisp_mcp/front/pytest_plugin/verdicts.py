@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from aisp_mcp.front.pytest_plugin.rounds import Replicate
+from aisp_mcp.gate.policy import Look, judge_looks, log_look
 from aisp_mcp.judge.presets import Role
 from aisp_mcp.judge.records.verdict import Verdict
+from aisp_mcp.judge.verdict.verdict import Outcome
 from aisp_mcp.judge.verdict.verdict import judge as judge_ratios
 
 NOT_JUDGED = "not judged"
@@ -16,7 +18,9 @@ NOT_JUDGED = "not judged"
 
 @dataclass(frozen=True)
 class Row:
-    """One benchmark. seconds: per call, of the base and of this tree; fails: the session fails for it."""
+    """One benchmark. seconds: per call, of the base and of this tree; fails: the session fails for it. figures: of the
+    first look at two commits. processes: sets of them in that look.
+    """
 
     name: str
     verdict: str
@@ -24,6 +28,16 @@ class Row:
     seconds: tuple[float, ...] = ()
     fails: bool = False
     notes: tuple[str, ...] = ()
+    figures: Outcome | None = None
+    processes: int = 0
+
+    @property
+    def look(self) -> Look | None:
+        """The numbers by which the gate decides about further looks; None where nothing was judged."""
+        figures = self.figures
+        if figures is None:
+            return None
+        return log_look(figures.verdict, figures.ratio, figures.interval, figures.noise_floor, self.processes)
 
 
 def judge(
@@ -45,12 +59,15 @@ def judge(
     notes = ["the test's own file differs at the base"] if test_changed else []
     if any(each.changed for each in replicates):
         notes.append("the result differs from the base's")
-    return Row(name, outcome.verdict, outcome.sentence, tuple(medians), outcome.verdict is Verdict.SLOWER, tuple(notes))
+    fails = outcome.verdict is Verdict.SLOWER
+    return Row(name, outcome.verdict, outcome.sentence, tuple(medians), fails, tuple(notes), outcome, len(replicates))
 
 
-def confirmed(first: Row, second: Row) -> Row:
-    """A slowdown after a second look: it fails only if both show it."""
-    if second.fails:
-        return replace(first, notes=(*first.notes, f"second look: {second.sentence}"))
-    sentence = f"{first.sentence}; a second look did not confirm it: {second.sentence}"
-    return replace(first, verdict=Verdict.INCONCLUSIVE, sentence=sentence, fails=False)
+def settled(row: Row, looks: Sequence[Look], margin: float) -> Row:
+    """The row after all looks: it fails only where the gate's policy calls it a regression."""
+    if row.verdict != Verdict.SLOWER and len(looks) < 2:
+        return row
+    outcome, reason = judge_looks(looks, margin)
+    fails = outcome == "regressed"
+    verdict = Verdict.SLOWER if fails else Verdict.INCONCLUSIVE
+    return replace(row, verdict=verdict, sentence=f"{reason}; the first: {row.sentence}", fails=fails)

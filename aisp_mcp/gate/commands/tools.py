@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 class LimitParams(JobParams):
     """Limits of either side."""
 
-    cores: int = Field(default=1, ge=1, le=1024, description="Cores either side may compute on.")
-    memory_mb: float | None = Field(default=None, gt=0, description="Address space of either side, in 10^6 bytes.")
-    run_timeout_s: float = Field(default=60, gt=0, le=3600, description="Time-out of one run.")
+    cores: int = Field(default=1, ge=1, le=1024, description="Of either side.")
+    memory_mb: float | None = Field(default=None, gt=0, description="Address space of a side.")
+    run_timeout_s: float = Field(default=60, gt=0, le=3600, description="Of one run.")
 
 
 class ScanParams(LimitParams):
@@ -37,14 +37,14 @@ class ScanParams(LimitParams):
 
 
 class CommandsParams(ScanParams):
-    baseline: str = Field(max_length=4000, description="Command line; {input} is the folder of input files. No shell.")
-    candidate: str = Field(max_length=4000, description="Command line that claims to do the same better.")
-    make: str | None = Field(default=None, description="Program that writes inputs: make SEED FOLDER.")
+    baseline: str = Field(max_length=4000, description="Command line; {input}: folder of input files. No shell.")
+    candidate: str = Field(max_length=4000, description="Command line.")
+    make: str | None = Field(default=None, description="Program: make SEED FOLDER.")
     check: str | None = Field(default=None, description="Program: check INPUT EXPECTED FOUND; exit code 0 is right.")
     file: list[str] = Field(
         default_factory=list,
         max_length=100,
-        description="Further files or folders for runs.",
+        description="Further files for runs.",
     )
     preset: Literal["quick", "default", "release"] = Field(default="default", description="3, 7 or 15 replicates.")
     runs: int | None = Field(default=None, ge=4, le=200, description="Timed runs of the candidate.")

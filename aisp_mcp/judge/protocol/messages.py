@@ -71,7 +71,7 @@ class Program(TypedDict):
 class WorkerSetup(Program):
     """Line of JSON that a worker reads before it prepares itself. output_rules: as in OpenAnswer; "contract": outputs
     are held to it. ipc: handle of its arena on a GPU, else empty; of several ranks a list. bytecode: folder for that of
-    the program's own file, where a cold start is measured.
+    the program's own file, where a cold start is measured. forbidden: operators that a policy takes away.
     """
 
     size: str
@@ -84,11 +84,13 @@ class WorkerSetup(Program):
     freeze: bool
     ipc: NotRequired[str | list[str]]
     bytecode: NotRequired[str]
+    forbidden: NotRequired[list[str]]
 
 
 class CheckAnswer(TypedDict):
     """Findings on the outputs of a round. ratio: worst error in units of the baseline's own. measures: other errors of
-    the sampled calls, by name, the worst of each.
+    the sampled calls, by name, the worst of each. edge: the largest share of what the contract allows that is near all
+    of it, and where.
     """
 
     failure: str | None
@@ -96,6 +98,7 @@ class CheckAnswer(TypedDict):
     checked: int
     ratio: float | None
     measures: NotRequired[dict[str, float]]
+    edge: NotRequired[tuple[float, str]]
 
 
 class StageRequest(TypedDict):

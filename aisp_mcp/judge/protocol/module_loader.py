@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import importlib
+import importlib.abc
 import importlib.util
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -18,6 +20,7 @@ from aisp_mcp.judge import sizes
 from aisp_mcp.judge.protocol.layout import FILE, HOST, PATH_BYTES, TensorSpec
 
 BASELINE, CANDIDATE, COMMON = "aisp_baseline", "aisp_candidate", "_common"  # names of the modules
+PROJECT_MARKS, PROJECT_DEPTH = (".git", "pyproject.toml", "setup.py"), 6  # of a project's top folder, at most so far up
 
 
 def load_module(path: Path, name: str, bytecode: str | None = None) -> ModuleType:
@@ -47,6 +50,34 @@ def _code(loader: Any, name: str, folder: str) -> Any:
         sys.pycache_prefix, sys.dont_write_bytecode = before
 
 
+class ProjectFinder(importlib.abc.MetaPathFinder):
+    """Finds a project's own modules, before installed ones of the same name; never in place of the standard library."""
+
+    def __init__(self, folders: Sequence[str]) -> None:
+        self.folders = list(folders)
+
+    def find_spec(self, fullname: str, path: Any, target: Any = None) -> ModuleSpec | None:
+        """The top-level module of that name in the project, if it has one."""
+        if path is not None or fullname in sys.stdlib_module_names:
+            return None
+        return PathFinder.find_spec(fullname, self.folders, target)
+
+
+def project_folders(path: Path) -> list[Path]:
+    """Folders with the modules of the project around a file: its `src`, and its own; empty outside of any project."""
+    for folder in path.resolve().parents[:PROJECT_DEPTH]:
+        if any((folder / name).exists() for name in PROJECT_MARKS):
+            return [part for part in (folder / "src", folder) if part.is_dir()]
+    return []
+
+
+def _see_project(path: Path) -> None:
+    """Let this process import the modules of the project around the file."""
+    folders = [str(folder) for folder in project_folders(path)]
+    if folders and not any(isinstance(one, ProjectFinder) and one.folders == folders for one in sys.meta_path):
+        sys.meta_path.insert(0, ProjectFinder(folders))
+
+
 def load_common(path: Path) -> None:
     """Execute the file as the module `_common`, if it exists. Raises as load_module."""
     sys.modules.pop(COMMON, None)
@@ -65,6 +96,7 @@ def load_candidate(path: Path, common: Path | None = None, bytecode: str | None 
     common: the baseline author's `_common`, even if another file of that name is next to the candidate.
     """
     if path.suffix != ".so":
+        _see_project(path)
         load_common(common or common_of(path))
         return load_module(path, CANDIDATE, bytecode)
     from aisp_mcp.judge.native import call
@@ -97,6 +129,7 @@ def load_spec(path: Path, size: str, bytecode: str | None = None) -> Benchmark:
 
     Raises BenchmarkError NOT_A_BENCHMARK when there is none or more than one, BAD_SIZE for an unknown attribute.
     """
+    _see_project(path)
     load_common(common_of(path))
     module = load_module(path, BASELINE, bytecode)
     classes = [

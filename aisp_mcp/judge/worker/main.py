@@ -74,6 +74,7 @@ from aisp_mcp.judge.worker.contract import (
     refuse_shared,
 )
 from aisp_mcp.judge.worker.cupti import traced
+from aisp_mcp.judge.worker.forbidden import forbid
 from aisp_mcp.judge.worker.held import HeldOutputs
 from aisp_mcp.judge.worker.serving import ServingWorker
 
@@ -370,6 +371,7 @@ def serve(kind: type[Worker], cmd: int, done: int, control_fd: int, arena_fd: in
     setup = json.loads(read_exactly(cmd, size))
     control = ControlBlock(control_fd, Layout.from_json(setup["layout"]))
     try:
+        forbid(setup.get("forbidden", ()))
         if setup["layout"]["ring"]:
             worker: Worker | ServingWorker = ServingWorker(setup, control_fd, arena_fd)
         else:

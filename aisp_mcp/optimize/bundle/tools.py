@@ -13,8 +13,8 @@ from aisp_mcp.server.registry import READS, WRITES, ReadingParams, S, tool
 
 
 class BundleParams(Params):
-    run_id: str | None = Field(default=None, description="A run, or an ended optimisation. Default: newest run.")
-    path: str | None = Field(default=None, description="File to write. Default: in the store.")
+    run_id: str | None = Field(default=None, description="Or an ended optimisation. Default: newest run.")
+    path: str | None = Field(default=None, description="Default: in the store.")
 
 
 @tool(cli="bench bundle", effect=WRITES, cost=S, next=("aisp_verify_bundle",))
@@ -36,7 +36,7 @@ class VerifyBundleParams(ReadingParams):
 
 @tool(cli="verify-bundle", effect=READS, cost=S, next=("aisp_verify_candidate",))
 def aisp_verify_bundle(p: VerifyBundleParams, ctx: Context) -> BundleReport:
-    """Check a bundle anywhere, without torch: every byte, its signature, its chains, and that its claims follow."""
+    """Check a bundle anywhere, without torch: every byte, its signature, and that its claims follow from its rounds."""
     from aisp_mcp.optimize.bundle import bundles
 
     return bundles.verify(Path(p.path).expanduser(), p.key)

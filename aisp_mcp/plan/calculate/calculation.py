@@ -87,7 +87,9 @@ def _of_model(arch: Architecture | None) -> dict[str, float]:
         return {}
     a = arch.attention
     return {
-        "parameters": parameters.matmul(arch), "layers": a.layers, "hidden": a.heads * a.head_dim, "heads": a.heads,
+        "parameters": parameters.matmul(arch), "total": parameters.total(arch), "active": parameters.active(arch),
+        "vocab": arch.vocab,
+        "layers": a.layers, "hidden": a.heads * a.head_dim, "heads": a.heads,
         "kv_heads": a.kv_heads, "head_dim": a.head_dim,
     }  # fmt: skip
 

@@ -16,7 +16,8 @@ from aisp_mcp.server.registry import MS, READS, tool
 class CalculateParams(Params):
     question: Literal[
         "training-flops", "call-flops", "mfu", "duration", "gemm", "attention", "all-reduce", "all-gather",
-        "all-to-all", "speculative", "amdahl", "gustafson", "chinchilla",
+        "all-to-all", "speculative", "amdahl", "gustafson", "chinchilla", "parameters", "states",
+        "activations", "bubble", "decode", "broadcast", "lora", "checkpoint",
     ]  # fmt: skip
     values: list[str] = Field(default_factory=list, max_length=32, description="Such as m=4096.")
     model: str | None = None

@@ -38,6 +38,7 @@ class ServingShares(Record):
     bandwidth: float
     attention: float = Field(description="Of the bf16 peak, for attention.")
     link: float
+    network: float = Field(description="Of the adapters between nodes.")
     expert_layer_s: float = Field(description="Dispatch and combine of one layer of experts over several GPUs.")
     pipeline_loss: float = Field(description="Extra time of a step with several stages.")
     tpot_headroom: float = Field(description="99th percentile of time per token over its mean.")

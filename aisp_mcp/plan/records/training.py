@@ -32,6 +32,11 @@ class TrainingBand(Record):
     architectures: list[str]
     dtypes: list[str]
     step: Ratio
+    experts: Ratio | None = Field(default=None, description="Of models with routed experts, where it differs.")
+
+    def of(self, experts: bool) -> Ratio:
+        """The ratio for a model with or without routed experts."""
+        return self.experts if experts and self.experts is not None else self.step
 
 
 class TrainingCalibration(Record):

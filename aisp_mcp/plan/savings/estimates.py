@@ -111,7 +111,7 @@ def estimate(
     row = price(ctx, lookup.gpu(gpu).sku, spot, old, provider) if gpu is not None and usd is None else None
     hourly = row.usd_per_gpu_hour if row is not None else usd
     found = cost.estimate(load_, hourly, row)
-    figures = found.model_dump(exclude={"price", "usd_per_gpu_hour"})
+    figures = found.model_dump(exclude={"headline", "price", "usd_per_gpu_hour"})
     if all(value is None for value in figures.values()):
         raise UsageError(
             "NO_LOAD",

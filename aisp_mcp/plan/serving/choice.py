@@ -10,12 +10,11 @@ from pydantic import Field
 from aisp_mcp.plan.records.planning import Engine
 from aisp_mcp.plan.records.serving import ServingShares
 from aisp_mcp.plan.serving import model, rate
-from aisp_mcp.plan.serving.rate import Layout, Served, Step
+from aisp_mcp.plan.serving.rate import NODE, Layout, Served, Step
 from aisp_mcp.plan.serving.workload import Lengths, Scenario
 from aisp_mcp.records import Record
 
 SIZES = (1, 2, 4, 8, 16)
-NODE = 8  # GPUs that a link connects
 MISSED = math.log(100)  # of the 99th percentile
 
 
@@ -30,6 +29,10 @@ class Limits(Record):
     concurrency: int | None = Field(default=None, description="Over all replicas.")
     batch: int | None = Field(default=None, description="Per replica.")
     cache_bytes: int | None = None
+
+    def engine(self, shares: ServingShares, gpus: int) -> float:
+        """Sequences that the engine of a replica of that many GPUs runs at once: each node has a scheduler."""
+        return float(shares.most_sequences * max(1, gpus // NODE))
 
 
 class Rate(Record):
@@ -66,16 +69,16 @@ def _of(
         if layout.gpus > most_gpus:
             continue
         budget = limits.cache_bytes or model.cache_budget(served, layout, engine)
-        most = budget / rate.cache_bytes(served, layout, lengths.context)
+        # Engines that admit more sequences than the cache can finish have to preempt some of them.
         whole = budget / rate.cache_bytes(served, layout, lengths.longest)
         if whole >= 1:
-            row = _rate(served, gpus, layout, most, lengths, limits, shares, engine)
+            row = _rate(served, gpus, layout, whole, lengths, limits, shares, engine)
             found += [row] if row else []
     return sorted(found, key=lambda row: -row.tokens_per_s)
 
 
 def layouts(served: Served, gpus: int, limits: Limits) -> Iterator[Layout]:
-    """Sizes of tensor and pipeline parallelism whose replicas fill the GPUs; latent attention also by data."""
+    """Sizes of tensor and pipeline parallelism whose replicas fill the GPUs; with experts, attention also by data."""
     arch = served.arch
     tensors = [limits.tensor] if limits.tensor else [n for n in SIZES if arch.attention.heads % n == 0]
     for tensor in tensors:
@@ -83,8 +86,22 @@ def layouts(served: Served, gpus: int, limits: Limits) -> Iterator[Layout]:
             if tensor * pipeline > gpus or gpus % (tensor * pipeline) or tensor > NODE or pipeline > arch.layers:
                 continue
             yield Layout(tensor=tensor, pipeline=pipeline)
-            if tensor > 1 and arch.attention.latent and arch.mlp.experts:
+            if tensor > 1 and arch.mlp.experts:
                 yield Layout(tensor=tensor, pipeline=pipeline, data_attention=True)
+    if arch.mlp.experts and limits.pipeline in (None, 1):
+        yield from (
+            Layout(tensor=size, data_attention=True)
+            for size in _spread(arch.mlp.experts.count, gpus)
+            if limits.tensor in (None, size)
+        )
+
+
+def _spread(experts: int, gpus: int) -> list[int]:
+    """GPUs of several nodes over which experts can be spread, each with its own sequences: all, or halves of that."""
+    sizes = [gpus]
+    while sizes[-1] % 2 == 0 and sizes[-1] // 2 > NODE:
+        sizes.append(sizes[-1] // 2)
+    return [size for size in sizes if NODE < size <= experts]
 
 
 def _rate(
@@ -102,7 +119,7 @@ def _rate(
     def at(concurrency: float) -> Step:
         return rate.step(served, layout, lengths, concurrency, shares, engine)
 
-    concurrency, limit = _concurrency(most, limits, shares, at, served.accepted, replicas)
+    concurrency, limit = _concurrency(most, layout.gpus, limits, shares, at, served.accepted, replicas)
     if concurrency is None:
         return None
     now = at(concurrency)
@@ -129,10 +146,16 @@ def _rate(
 
 
 def _concurrency(
-    most: float, limits: Limits, shares: ServingShares, at: Callable[[float], Step], accepted: float, replicas: int
+    most: float,
+    gpus: int,
+    limits: Limits,
+    shares: ServingShares,
+    at: Callable[[float], Step],
+    accepted: float,
+    replicas: int,
 ) -> tuple[float | None, str]:
     """Largest number of sequences in flight, and what bounds it; None where even one misses the time per token."""
-    bound, limit = (most, "cache") if most < shares.most_sequences else (float(shares.most_sequences), "engine")
+    bound, limit = (most, "cache") if most < limits.engine(shares, gpus) else (limits.engine(shares, gpus), "engine")
     fixed = limits.batch or (limits.concurrency / replicas if limits.concurrency else None)
     if fixed is not None:
         if fixed > most:

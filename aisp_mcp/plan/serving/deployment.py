@@ -12,6 +12,7 @@ from aisp_mcp.machine.datasheets.records import GpuFacts
 from aisp_mcp.plan import kv, lookup
 from aisp_mcp.plan.data import tables as knowledge
 from aisp_mcp.plan.records.architecture import Architecture
+from aisp_mcp.plan.records.calibration import Ratio
 from aisp_mcp.plan.records.plan import Band, Planned, Source
 from aisp_mcp.plan.records.planning import Engine, WeightFormat
 from aisp_mcp.plan.records.serving import ServingShares
@@ -33,11 +34,16 @@ DEFINITIONS = {
 
 @dataclass(frozen=True)
 class Decoding:
-    """Share of prompt tokens in the prefix cache; speculative tokens per step and how likely each is accepted."""
+    """Prefix cache, chunks of prefill and speculation.
+
+    prefix_hit: share of prompt tokens in the cache; draft_cost: time of a drafted token over that of a step.
+    """
 
     prefix_hit: float = 0.0
     draft: int = 0
     acceptance: float = 0.0
+    draft_cost: float = 0.0
+    chunk: int | None = None
 
     @property
     def expected(self) -> float:
@@ -82,9 +88,12 @@ class ServingPlan(Record):
 def plan(wish: Wish) -> Planned[ServingPlan]:
     """The fastest layout that fits and meets the limits; for the goal latency the one with the shortest token time.
 
-    Raises UsageError DOES_NOT_FIT, LIMITS_MISSED, NO_FORMAT, NO_LAYOUT, Unavailable NO_PEAK.
+    Raises UsageError CONTEXT_LIMIT, DOES_NOT_FIT, LIMITS_MISSED, NO_FORMAT, NO_LAYOUT, Unavailable NO_PEAK.
     """
+    lookup.require_context(wish.arch, wish.lengths.longest)
     shares, engine = knowledge.serving_shares(), knowledge.engine()
+    if wish.decoding.chunk:
+        shares = shares.model_copy(update={"chunk_tokens": wish.decoding.chunk})
     served, found = _best(wish, shares, engine)
     best = min(found, key=lambda row: row.tpot_s) if wish.goal == "latency" else found[0]
     setting = model.Setting(
@@ -148,6 +157,7 @@ def _served(wish: Wish, weights: WeightFormat) -> Served:
         facts=wish.facts,
         prefix_hit=wish.decoding.prefix_hit,
         accepted=wish.decoding.expected,
+        drafting=wish.decoding.draft * wish.decoding.draft_cost,
         drafted=float(wish.decoding.draft),
     )
 
@@ -158,8 +168,8 @@ def _refused(wish: Wish, served: Served, shares: ServingShares, engine: Engine) 
     if not list(choice.layouts(served, wish.gpus, wish.limits)):
         return UsageError(
             "NO_LAYOUT",
-            f"Tensor {wish.limits.tensor} and pipeline {wish.limits.pipeline} do not divide {wish.gpus} GPUs and "
-            f"{wish.arch.attention.heads} heads.",
+            f"Tensor {wish.limits.tensor or 'of any size'} and pipeline {wish.limits.pipeline or 'of any size'} do not "
+            f"divide {wish.gpus} GPUs and {wish.arch.attention.heads} heads.",
             "Leave one of them out: every layout is then tried.",
         )
     possible = choice.rates(served, wish.gpus, wish.lengths, free, shares, engine)
@@ -205,7 +215,12 @@ def _bands(wish: Wish, served: Served, best: Rate, shares: ServingShares) -> dic
         row.architecture == wish.facts.architecture and served.weights.compute in row.dtypes for row in shares.factors
     )
     kind = wish.limits.scenario if exact else f"{wish.limits.scenario}_uncalibrated"
-    ratio, text = shares.bands[kind], f"{shares.bands[kind].basis}; products calibrated on {basis}"
+    ratio = shares.bands[kind]
+    if wish.arch.mlp.experts:  # engines differ more where experts are uneven, so the wider ends hold
+        wide = shares.bands["experts"]
+        low, high = min(ratio.p10, wide.p10), max(ratio.p90, wide.p90)
+        ratio = Ratio(p10=low, p90=high, basis=f"{ratio.basis}; {wide.basis}")
+    text = f"{ratio.basis}; products calibrated on {basis}"
     spread = (1.0, 1.0) if exact else rate.product_spread(shares, wish.facts, served.weights.compute)
     if spread != (1.0, 1.0):
         text += "; widened by the spread of matrix products, because none of this GPU is listed"
@@ -273,7 +288,7 @@ def _assumptions(wish: Wish, served: Served, best: Rate, engine: Engine) -> list
         if wish.decoding.prefix_hit
         else None,
         f"{wish.decoding.draft} drafted tokens, accepted with probability {wish.decoding.acceptance:g}: "
-        f"{served.accepted:.2f} tokens a step; the draft model's own time is not counted."
+        f"{served.accepted:.2f} tokens a step; drafting one takes {wish.decoding.draft_cost:g} of a step."
         if wish.decoding.draft
         else None,
     )

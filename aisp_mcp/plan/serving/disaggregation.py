@@ -11,11 +11,9 @@ from aisp_mcp.plan.records.planning import Engine
 from aisp_mcp.plan.records.serving import ServingShares
 from aisp_mcp.plan.serving import rate
 from aisp_mcp.plan.serving.choice import Rate
-from aisp_mcp.plan.serving.rate import Served
+from aisp_mcp.plan.serving.rate import NETWORK, Served
 from aisp_mcp.plan.serving.workload import Lengths
 from aisp_mcp.records import Record
-
-NETWORK = 50.0e9  # bytes/s per GPU: 400 Gb/s adapters
 
 
 class Disaggregation(Record):

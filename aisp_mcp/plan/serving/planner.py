@@ -37,6 +37,7 @@ class Format(Record):
 class Formats(Record):
     """Formats that the hardware multiplies natively, and the others with the reason."""
 
+    headline: str
     formats: list[Format]
     excluded: list[Excluded]
 
@@ -53,6 +54,7 @@ class Capacity(Record):
 class KvAnswer(Record):
     """The cache, and what a model with as many key-value as query heads would need, where their number is known."""
 
+    headline: str
     cache: kv.KvCache
     if_all_heads_cached_bytes: int | None
     capacity: Capacity | None = Field(default=None, description="Of the budget or the blocks given.")
@@ -75,7 +77,7 @@ def formats(arch: Architecture, facts: GpuFacts, tokens: int) -> Planned[Formats
             continue
         rows.append(_format(arch, facts, weights, tokens, calibration))
     return Planned[Formats](
-        answer=Formats(formats=rows, excluded=out),
+        answer=Formats(headline=_fastest(arch, facts, rows), formats=rows, excluded=out),
         assumptions=[f"Sequences of {tokens} tokens, bf16 cache; embedding and head stay in 16 bit."],
         band={},
         not_modelled=lookup.first(
@@ -90,6 +92,14 @@ def formats(arch: Architecture, facts: GpuFacts, tokens: int) -> Planned[Formats
             *(Source(what=cite(row), as_of=row.checked) for row in engine.formats[1:]),
         ],
     )
+
+
+def _fastest(arch: Architecture, facts: GpuFacts, rows: list[Format]) -> str:
+    """The format with the shortest predicted time per token, or the smallest one without times."""
+    best = max(rows, key=lambda row: (row.speedup_batch_64 or 0.0, -row.weight_bytes))
+    gain = f"{best.speedup_batch_64:.2g} times as fast as bf16 at batch 64" if best.speedup_batch_64 else "no times"
+    size = f"{best.weight_bytes / serving.GIB:.1f} GiB of weights on {best.gpus} GPUs"
+    return f"{arch.name} on {facts.sku}: {best.name}, {size}, {gain}; {best.risk}."
 
 
 def _format(
@@ -128,6 +138,8 @@ def kv_answer(arch: Architecture, tokens: int, batch: int, dtype: str, kind: str
     full = 2 * arch.layers * a.heads * (a.latent.v_dim if a.latent else a.head_dim)
     return Planned[KvAnswer](
         answer=KvAnswer(
+            headline=f"{arch.name}: {cache.total_bytes / serving.GIB:.4g} GiB of {dtype} cache for {batch} x {tokens} "
+            f"tokens, {cache.bytes_per_token:,} bytes a token ({kind or cache.kind}).",
             cache=cache.model_copy(update={"kind": kind}) if kind else cache,
             if_all_heads_cached_bytes=None if kind in OPEN else int(full * tokens * batch * kv.ELEMENT[dtype]),
         ),
@@ -164,7 +176,9 @@ def with_capacity(
     total = int(budget_gib * serving.GIB) if budget_gib is not None else (blocks or 0) * block
     padded = cache.bytes_per_sequence + (-tokens % size) * cache.bytes_per_token * (cache.window_tokens is None)
     capacity = Capacity(bytes=total, blocks=total // block, tokens=total // block * size, sequences=total // padded)
-    return answer.model_copy(update={"answer": answer.answer.model_copy(update={"capacity": capacity})})
+    held = f"{capacity.bytes / serving.GIB:.4g} GiB hold {capacity.sequences:,} sequences of {tokens} tokens; "
+    update = {"capacity": capacity, "headline": held + answer.answer.headline}
+    return answer.model_copy(update={"answer": answer.answer.model_copy(update=update)})
 
 
 def plain(

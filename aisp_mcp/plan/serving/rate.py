@@ -10,13 +10,15 @@ from aisp_mcp.machine.datasheets.records import GpuFacts
 from aisp_mcp.plan import gemm, kv, parameters
 from aisp_mcp.plan.records.architecture import Architecture
 from aisp_mcp.plan.records.planning import Engine, WeightFormat
-from aisp_mcp.plan.records.serving import ServingShares
+from aisp_mcp.plan.records.serving import EngineFactor, ServingShares
 from aisp_mcp.plan.serving.workload import Lengths
 from aisp_mcp.records import Record
 
 SHARPNESS = 6.0
 ELEMENT = 2.0  # bytes of an activation between kernels
 PASSES_HIDDEN, PASSES_MLP = 5, 2  # reads and writes of a layer's activations outside products, engines fuse the rest
+NODE = 8  # GPUs that a link connects
+NETWORK = 50.0e9  # bytes/s per GPU between nodes: 400 Gb/s adapters
 DISPATCH = 3.0  # bytes per element that goes to an expert and back: fp8 out, bf16 in
 
 
@@ -41,7 +43,7 @@ class Step(Record):
     activations: float
     links: float
     launches: float
-    waiting: float = Field(description="Stages or experts waiting for each other.")
+    waiting: float = Field(description="Stages or experts waiting for each other; drafting.")
     total: float
 
 
@@ -54,6 +56,7 @@ class Served(Record):
     facts: GpuFacts
     prefix_hit: float = Field(default=0.0, description="Share of prompt tokens found in the prefix cache.")
     accepted: float = Field(default=1.0, description="Tokens that one decode step yields; above 1 with speculation.")
+    drafting: float = Field(default=0.0, description="Time of the draft model over that of a step.")
     drafted: float = Field(default=0.0, description="Tokens that are verified besides, per sequence and step.")
 
 
@@ -62,14 +65,24 @@ def product_share(shares: ServingShares, facts: GpuFacts, dtype: str) -> tuple[f
     listed = [r for r in shares.matmul if r.architecture == facts.architecture and r.dtype == dtype]
     best = next((r for r in listed if r.sku == facts.sku), None) or next((r for r in listed if r.sku is None), None)
     factor = next((r for r in shares.factors if r.architecture == facts.architecture and dtype in r.dtypes), None)
-    near = next((r for r in shares.factors if r.architecture == facts.architecture), None)
+    near = _near(shares, facts, dtype)
     used = factor or near
     default = shares.default_matmul[16 if gemm.WIDTH[dtype] >= 2 else 8]
     value = (best.share if best else default) * (used.factor if used else shares.default_factor)
     if factor:
         return value, factor.basis
-    how = f"results in {near.dtypes[0]} of {facts.architecture}" if near else "results of other architectures"
+    how = f"results in {near.dtypes[0]} of {near.architecture}" if near else "results of other architectures"
     return value, f"{how}; none of {facts.architecture} in {dtype}"
+
+
+def _near(shares: ServingShares, facts: GpuFacts, dtype: str) -> EngineFactor | None:
+    """The factor of the same architecture in another type, else of the same family, such as Blackwell for its Ultra."""
+    family = facts.architecture.partition(" ")[0]
+    same = [row for row in shares.factors if row.architecture == facts.architecture]
+    related = [row for row in shares.factors if row.architecture.partition(" ")[0] == family]
+    wide = gemm.WIDTH[dtype] >= 2
+    alike = [row for row in related if any((gemm.WIDTH[name] >= 2) == wide for name in row.dtypes)]
+    return next(iter([*same, *alike, *related]), None)
 
 
 def product_spread(shares: ServingShares, facts: GpuFacts, dtype: str) -> tuple[float, float]:
@@ -112,7 +125,7 @@ def step(
     links, latency = _links(served, layout, decode + prefill, shares)
     launches = served.arch.layers * engine.per_layer_s + latency
     spent = products + attention + activations + links + launches
-    loss = spent * shares.pipeline_loss if layout.pipeline > 1 else 0.0
+    loss = spent * (served.drafting + (shares.pipeline_loss if layout.pipeline > 1 else 0.0))
     loss += spent * shares.expert_loss if served.arch.mlp.experts else 0.0
     return Step(
         products=products,
@@ -201,10 +214,19 @@ def _links(served: Served, layout: Layout, rows: float, shares: ServingShares) -
         return 0.0, 0.0
     rate = (facts.link.per_direction_bytes_s if facts.link else _pcie(facts)) * shares.link
     if layout.data_attention and arch.mlp.experts:
-        size = rows / n * arch.mlp.experts.active * arch.hidden * DISPATCH * (n - 1) / n
-        return parameters.moe_layers(arch) * size / rate, parameters.moe_layers(arch) * shares.expert_layer_s
+        token = rows / n * arch.hidden * DISPATCH
+        size = token * arch.mlp.experts.active * (min(n, NODE) - 1) / n
+        away = token * _nodes_reached(n, arch.mlp.experts.active) / (NETWORK * shares.network)
+        layers = parameters.moe_layers(arch)
+        return layers * max(size / rate, away), layers * shares.expert_layer_s * (2 if n > NODE else 1)
     size = 2.0 * rows * arch.hidden * ELEMENT * (n - 1) / n
     return 2 * arch.layers * size / rate, 2 * arch.layers * 1e-5
+
+
+def _nodes_reached(gpus: int, active: int) -> float:
+    """Other nodes that a token's experts are on, on average: it crosses the network once to each."""
+    nodes = gpus / NODE
+    return (nodes - 1) * (1 - (1 - 1 / nodes) ** active) if nodes > 1 else 0.0
 
 
 def _pcie(facts: GpuFacts) -> float:

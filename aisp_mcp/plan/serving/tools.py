@@ -27,10 +27,10 @@ def aisp_inference_vllm(p: VllmParams, ctx: Context) -> Planned[ServingPlan]:
 
 
 class QuantizationParams(Params):
-    model: str | None = Field(default=None)
+    model: str | None = None
     architecture: dict[str, Any] | None = None
     gpu: str | None = None
-    tokens: Count = Field(default=4096, description="Per sequence.")
+    tokens: Count = 4096
 
 
 @tool(cli="inference quantization", effect=READS, cost=MS, next=("aisp_inference_vllm", "aisp_hw_tc"))
@@ -54,7 +54,7 @@ class KvParams(Params):
     tokens: Count = 4096
     batch: Count = 1
     dtype: KvDtype = "bf16"
-    budget_gib: Positive | None = Field(default=None, description="Memory for the cache.")
+    budget_gib: Positive | None = None
     blocks: Count | None = Field(default=None, description="Of 16 tokens.")
 
 

@@ -32,7 +32,7 @@ def wish(p: VllmParams, ctx: Context) -> Wish:
         weights=p.weights,
         kv_dtype=p.kv_dtype,
         model=arch.source.partition(";")[0].partition(",")[0] if listed else p.model,
-        decoding=Decoding(p.prefix_hit, p.draft, p.acceptance),
+        decoding=Decoding(p.prefix_hit, p.draft, p.acceptance, p.draft_cost, p.chunk),
         usd_per_gpu_hour=usd,
         price_source=source,
     )

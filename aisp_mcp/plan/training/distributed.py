@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -14,14 +15,14 @@ from aisp_mcp.plan.cluster.collective import Fabric
 from aisp_mcp.plan.records.architecture import Architecture
 from aisp_mcp.plan.records.plan import Band, Planned
 from aisp_mcp.plan.training import calibration, excluded, memory, step
-from aisp_mcp.plan.training.layout import Layout, candidates
+from aisp_mcp.plan.training.layout import Layout, candidates, stage_layers
 from aisp_mcp.plan.training.memory import TrainingMemory
 from aisp_mcp.plan.training.recipe import Recipe
 from aisp_mcp.plan.training.step import StepTime
 from aisp_mcp.records import Record
 
 USABLE = 0.92  # of device memory: the rest goes to context, communication buffers and fragmentation
-MARGIN = 0.03  # of the usable memory that a recommended layout leaves: twice the largest error on measured peaks
+MARGIN = 0.06  # of the usable memory; with USABLE 14 % of the device, where frameworks reserve 10 % beyond live tensors
 STRETCH = 2  # fine-tuning stretches rotary positions: MLPerf tunes Llama 2 at twice its published context
 GIB = 1 << 30
 
@@ -75,14 +76,15 @@ def plan(task: Task, fixed: dict[str, int | str]) -> Planned[DistributedPlan]:
     if not layouts:
         raise UsageError("NO_LAYOUT", *excluded.reason(task.arch, task.gpus, task.per_node, task.batch, fixed))
     job = step_job(task)
-    ranked = sorted((choose(task, item, job) for item in layouts), key=merit)
+    partial = "recompute" not in fixed
+    ranked = sorted((choose(task, item, job, partial) for item in layouts), key=merit)
     best = ranked[0]
-    if not best.fits:
+    if not best.fits and not fixed:
         raise UsageError(
             "DOES_NOT_FIT",
-            f"The smallest of {len(ranked)} layouts needs {min(c.peak_bytes for c in ranked) / GIB:.1f} GiB per "
+            f"The smallest of {len(ranked)} layouts needs {best.peak_bytes / GIB:.1f} GiB per "
             f"GPU; {_limit(task.facts) / GIB:.1f} GiB of {task.facts.sku} may be planned.",
-            "Use more GPUs, a shorter sequence, --offload, or a GPU with more memory.",
+            "Use more GPUs, a shorter sequence, --offload, or a GPU with more memory. Fix a size to see its memory.",
         )
     return _answer(task, best, ranked, job)
 
@@ -95,11 +97,33 @@ def step_job(task: Task) -> step.Job | None:
     return step.Job(task.arch, task.recipe, task.seq, task.facts, calibration.shares(), fabric)
 
 
-def choose(task: Task, item: Layout, job: step.Job | None) -> Choice:
-    """Memory and time of one layout; a workspace as PyTorch takes is included."""
-    peak = memory.training(task.arch, item, task.recipe, task.seq, calibration.shares().workspace_bytes).peak_bytes
-    fits = peak <= _limit(task.facts)
+def choose(task: Task, item: Layout, job: step.Job | None, partial: bool = True) -> Choice:
+    """Memory and time of one layout; a workspace as PyTorch takes is included.
+
+    partial: under full recomputation, only as many layers as memory demands run twice.
+    """
+    peak, limit = _peak(task, item), _limit(task.facts)
+    if partial and item.recompute == "full" and peak <= limit:
+        item = _least_recomputed(task, item, peak, limit)
+        peak = _peak(task, item)
+    fits = peak <= limit
     return Choice.model_construct(layout=item, peak_bytes=peak, fits=fits, step=step.time(job, item) if job else None)
+
+
+def _peak(task: Task, item: Layout) -> int:
+    return memory.training(task.arch, item, task.recipe, task.seq, calibration.shares().workspace_bytes).peak_bytes
+
+
+def _least_recomputed(task: Task, item: Layout, whole: int, limit: int) -> Layout:
+    """The layout with the fewest layers of a stage recomputed that fits. whole: bytes when all of them are."""
+    layers = max(stage_layers(task.arch, item))
+    stored = _peak(task, item.model_copy(update={"recomputed": 0.0}))
+    share = max(0.0, (stored - limit) / max(1, stored - whole))
+    for count in range(math.ceil(share * layers), layers):
+        fewer = item.model_copy(update={"recomputed": count / layers})
+        if _peak(task, fewer) <= limit:
+            return fewer
+    return item
 
 
 def _usable(facts: GpuFacts) -> int:
@@ -114,7 +138,13 @@ def merit(choice: Choice) -> tuple[bool, float, int, int, int]:
     """Fitting ones first, then the shortest step; without times the least recomputing and splitting."""
     item = choice.layout
     time = choice.step.total_s if choice.step else float(("none", "selective", "full").index(item.recompute))
-    return not choice.fits, time, item.tensor * item.pipeline * item.context, item.zero, choice.peak_bytes
+    return (
+        not choice.fits,
+        time if choice.fits else choice.peak_bytes,
+        item.tensor * item.pipeline * item.context,
+        item.zero,
+        choice.peak_bytes,
+    )
 
 
 def _answer(task: Task, best: Choice, ranked: Sequence[Choice], job: step.Job | None) -> Planned[DistributedPlan]:
@@ -122,7 +152,9 @@ def _answer(task: Task, best: Choice, ranked: Sequence[Choice], job: step.Job | 
     bands = {"memory.peak_bytes": calibration.around(calibration.memory_ratio(), held.peak_bytes, "bytes")}
     found = calibration.band(task.facts, task.recipe.compute)
     if best.step is not None and found is not None:
-        bands["best.step.total_s"] = calibration.around(found.step, best.step.total_s, "s")
+        bands["best.step.total_s"] = calibration.around(
+            found.of(task.arch.mlp.experts is not None), best.step.total_s, "s"
+        )
     return Planned[DistributedPlan](
         answer=DistributedPlan(
             headline=_headline(task, best, held, bands),
@@ -155,7 +187,8 @@ def _headline(task: Task, best: Choice, held: TrainingMemory, bands: dict[str, B
     split = " x ".join(f"{name}{size}" for name, size in sizes.items() if size > 1) or "one GPU"
     zero = f", ZeRO-{item.zero}" if item.zero else ""
     start = f"{task.arch.name}, {task.recipe.name}, on {task.gpus} {task.facts.sku}: {split}{zero}"
-    memory_text = f"{held.peak_bytes / GIB:.1f} of {_usable(task.facts) / GIB:.1f} GiB per GPU"
+    lacking = "" if best.fits else "does NOT fit, "
+    memory_text = f"{lacking}{held.peak_bytes / GIB:.1f} of {_usable(task.facts) / GIB:.1f} GiB per GPU"
     if best.step is None:
         return f"{start}; {memory_text}; no time is predicted for this GPU."
     band = bands["best.step.total_s"]

@@ -22,7 +22,7 @@ def reason(arch: Architecture, gpus: int, per_node: int, batch: int, fixed: Mapp
         return f"{arch.layers} layers do not fill {pipeline} pipeline stages.", f"Use at most {arch.layers} stages."
     if gpus % group:
         return f"{named} = {group} does not divide {gpus} GPUs.", f"Use a multiple of {group} GPUs."
-    found = _schedule(arch, batch, gpus // group, fixed)
+    found = _schedule(arch, batch, gpus // group, gpus // pipeline, fixed)
     if found is not None:
         return found
     replicas = gpus // group
@@ -35,7 +35,9 @@ def reason(arch: Architecture, gpus: int, per_node: int, batch: int, fixed: Mapp
     )
 
 
-def _schedule(arch: Architecture, batch: int, replicas: int, fixed: Mapping[str, int | str]) -> tuple[str, str] | None:
+def _schedule(
+    arch: Architecture, batch: int, replicas: int, ranks: int, fixed: Mapping[str, int | str]
+) -> tuple[str, str] | None:
     """Rules about microbatches, chunks and experts, once the replicas are known to divide the batch."""
     if batch % replicas:
         return None
@@ -47,7 +49,8 @@ def _schedule(arch: Architecture, batch: int, replicas: int, fixed: Mapping[str,
     if virtual > 1 and arch.layers < pipeline * virtual:
         text = f"{arch.layers} layers do not fill {pipeline} stages of {virtual} chunks."
         return text, f"Use at most {max(1, arch.layers // pipeline)} chunks."
-    if expert > 1 and (arch.mlp.experts is None or arch.mlp.experts.count % expert or replicas % expert):
+    if expert > 1 and (arch.mlp.experts is None or arch.mlp.experts.count % expert or ranks % expert):
         count = arch.mlp.experts.count if arch.mlp.experts else 0
-        return f"expert {expert} does not divide {count} experts and {replicas} replicas.", "Use a divisor of both."
+        text = f"expert {expert} does not divide {count} experts and the {ranks} GPUs of a pipeline stage."
+        return text, "Use a divisor of both."
     return None

@@ -16,10 +16,11 @@ Recompute = Literal["none", "selective", "full"]
 RECOMPUTES = ("none", "selective", "full")
 LONG = 1024  # tokens per GPU below which one sequence is not split further
 MOST_CONTEXT = 16
+SPARED = 2  # layers that the stages of the embedding and of the head may have fewer than the others
 
 
 class Layout(Record):
-    """GPUs = data x tensor x pipeline x context. Expert parallelism reuses the GPUs of the data dimension."""
+    """GPUs = data x tensor x pipeline x context. Expert parallelism reuses all GPUs of a stage."""
 
     data: int = 1
     tensor: int = 1
@@ -31,8 +32,10 @@ class Layout(Record):
     microbatch: int = Field(default=1, description="Sequences of one replica in one forward pass.")
     microbatches: int = Field(default=1, description="Forward passes of one replica per step.")
     recompute: Recompute = Field(
-        default="none", description="selective: attention scores again; full: every layer again."
+        default="none",
+        description="selective: attention scores, or with flash attention half of the products; full: whole layers.",
     )
+    recomputed: float = Field(default=1.0, description="Under full: share of the layers, the rest is stored.")
 
     @property
     def gpus(self) -> int:
@@ -44,8 +47,14 @@ class Layout(Record):
         return self.data * self.context
 
     @property
-    def checkpoint(self) -> bool:
-        return self.recompute == "full"
+    def again(self) -> float:
+        """Share of the layers that run forward twice."""
+        return self.recomputed if self.recompute == "full" else 0.0
+
+    @property
+    def expert_split(self) -> int:
+        """GPUs over which the routed experts are divided: whole experts each, or slices of all of them."""
+        return self.expert if self.expert > 1 else self.tensor
 
 
 def stage_layers(arch: Architecture, layout: Layout) -> list[int]:
@@ -88,7 +97,7 @@ def _scheduled(
     micros = [size for size in _chosen(want, "microbatch", [1, 2, 4, 8]) if mine % size == 0]
     count = arch.mlp.experts.count if arch.mlp.experts else 1
     experts = _chosen(want, "expert", _experts(arch, base, per_node))
-    experts = [size for size in experts if base.data % size == 0 and count % size == 0]
+    experts = [size for size in experts if base.shards * base.tensor % size == 0 and count % size == 0]
     modes = [mode for mode in RECOMPUTES if mode == want.get("recompute", mode)]
     for micro in micros:
         if base.pipeline > 1 and mine // micro < base.pipeline and "pipeline" not in want:
@@ -118,18 +127,18 @@ def _contexts(seq: int) -> list[int]:
 
 
 def _virtual(arch: Architecture, base: Layout, microbatches: int) -> list[int]:
-    """Interleaving needs even chunks, and groups of microbatches as large as the pipeline."""
-    if base.pipeline == 1 or arch.layers % base.pipeline or microbatches % base.pipeline:
+    """Interleaving needs even chunks but for two layers, and groups of microbatches as large as the pipeline."""
+    if base.pipeline == 1 or microbatches % base.pipeline:
         return [1]
-    return [size for size in (1, 2, 4) if arch.layers // base.pipeline % size == 0]
+    return [size for size in (1, 2, 4) if -arch.layers % (base.pipeline * size) <= SPARED or size == 1]
 
 
 def _experts(arch: Architecture, base: Layout, per_node: int) -> list[int]:
     """No split, the widest inside a node, the widest of all."""
     if arch.mlp.experts is None:
         return [1]
-    sizes = _divisors(math.gcd(arch.mlp.experts.count, base.data))
-    inside = [size for size in sizes if size * base.tensor * base.context <= per_node]
+    sizes = _divisors(math.gcd(arch.mlp.experts.count, base.shards * base.tensor))
+    inside = [size for size in sizes if size <= per_node]
     return sorted({1, max(inside, default=1), sizes[-1]})
 
 

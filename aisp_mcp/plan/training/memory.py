@@ -23,8 +23,12 @@ from aisp_mcp.plan.training.recipe import RECIPES, Recipe, trainable_share
 from aisp_mcp.records import Record
 
 __all__ = ["RECIPES", "Recipe", "TrainingMemory", "stages", "training"]
-FP32 = 4
+FP32, HALF = 4, 2
 LOSS_COPIES = 3  # fp32 logits-sized tensors alive in the backward of cross entropy: log-probabilities and two gradients
+CHUNK = 1024  # tokens whose logits a fused loss holds
+SPLIT_LOSS_COPIES = (
+    2  # under tensor or pipeline parallelism: the loss of Megatron, whose softmax and gradient are in place
+)
 
 
 class TrainingMemory(Record):
@@ -80,7 +84,7 @@ def on_stage(
     trained = trainable_share(arch, recipe)
     rest, experts = _local(stage, layout)
     # Routed experts are already divided over the expert ranks: only their copies are left to shard.
-    sharded = rest / layout.shards + experts / max(1, layout.shards // layout.expert)
+    sharded = rest / layout.shards + experts / max(1, layout.shards * layout.tensor // layout.expert_split)
     held = sharded if layout.zero >= 2 else rest + experts
     gradients = Item(
         name="gradients", bytes=_up(held * trained * recipe.gradients), how=f"{recipe.gradients} bytes per parameter"
@@ -98,6 +102,10 @@ def on_stage(
         moments = {name: [gradients, *(i for i in items if i.name != "gradients")] for name, items in moments.items()}
     moment, items = max(moments.items(), key=lambda entry: sum(i.bytes for i in entry[1]))
     items = [*_states(rest + experts, sharded, layout, recipe, trained), *_gathered(arch, layout, recipe), *items]
+    if recipe.weights < 1:  # quantised layers: embedding and head stay in 16 bits
+        tables = arch.vocab * arch.hidden * (stage.first + (stage.last and not arch.tied)) / layout.tensor
+        how = "embedding and head, beyond the bits of the layers"
+        items.append(Item(name="16-bit tables", bytes=_up(tables * (HALF - recipe.weights)), how=how))
     if workspace:
         items.append(Item(name="library workspaces", bytes=workspace, how="cuBLAS, one per thread that calls it"))
     return TrainingMemory(
@@ -115,7 +123,7 @@ def _up(value: float) -> int:
 
 
 def _local(stage: Stage, layout: Layout) -> tuple[float, float]:
-    return stage.rest / layout.tensor, stage.experts / layout.tensor / layout.expert
+    return stage.rest / layout.tensor, stage.experts / layout.expert_split
 
 
 def _states(mine: float, sharded: float, layout: Layout, recipe: Recipe, trained: float) -> list[Item]:
@@ -124,7 +132,7 @@ def _states(mine: float, sharded: float, layout: Layout, recipe: Recipe, trained
     shard = f", sharded over {layout.shards} GPUs (ZeRO-{layout.zero})" if layout.zero else ""
     place = ", in host memory" if recipe.offload else ""
     return [
-        Item(name="weights", bytes=weights, how=f"{recipe.weights} bytes x {_up(mine)} parameters"),
+        Item(name="weights", bytes=weights, how=f"{recipe.weights:.4g} bytes x {_up(mine)} parameters"),
         Item(
             name="optimizer",
             bytes=0 if recipe.offload else moments,
@@ -144,12 +152,12 @@ def _layer_backward(arch: Architecture, layout: Layout, recipe: Recipe, seq: int
     width = experts.active * experts.ffn if experts else arch.mlp.width
     spare = recipe.activations * tokens * (2 * width + arch.hidden) // layout.tensor
     items = [Item(name="backward temporaries", bytes=spare, how="two gradients of MLP width, one of the residual")]
-    if layout.recompute == "full":
+    if layout.again:
         each = layer_activations(arch, layout, recipe, seq)
         items.append(Item(name="recomputed layer", bytes=each, how="one layer's activations again"))
-    elif layout.recompute == "selective" and not recipe.flash:
-        each = _scores(arch, layout, recipe, seq)
-        items.append(Item(name="recomputed attention", bytes=each, how="one layer's scores again"))
+    elif layout.recompute == "selective":
+        each = layer_activations(arch, layout, recipe, seq) - _kept_per_layer(arch, layout, recipe, seq)
+        items.append(Item(name="recomputed parts", bytes=each, how="of one layer again"))
     return items
 
 
@@ -161,7 +169,7 @@ def _last_backward(
     body = stage.rest + stage.experts
     share = (body - tables) * (stage.layers - 1) / stage.layers / body if body else 0
     items = _layer_backward(arch, layout, recipe, seq)
-    if layout.recompute != "full":
+    if layout.again < 1:
         each = _kept_per_layer(arch, layout, recipe, seq)
         items.append(Item(name="activations", bytes=each, how="one layer"))
     done = Item(name="gradients", bytes=int(gradients.bytes * share), how="of the layers already passed")
@@ -174,10 +182,10 @@ def _gathered(arch: Architecture, layout: Layout, recipe: Recipe) -> list[Item]:
         return []
     whole = local_parameters(arch, layout)
     if not recipe.reshard:
-        return [Item(name="gathered weights", bytes=whole * recipe.weights, how="kept from forward to backward")]
+        return [Item(name="gathered weights", bytes=_up(whole * recipe.weights), how="kept from forward to backward")]
     layer = (parameters.total(arch) - parameters.embeddings(arch) - parameters.routed(arch)) // arch.layers
-    layer += parameters.routed(arch) // layout.expert // arch.layers
-    size = 2 * recipe.weights * max(layer, arch.vocab * arch.hidden) // layout.tensor
+    experts = parameters.routed(arch) // arch.layers // layout.expert_split
+    size = 2 * math.ceil(recipe.weights) * (max(layer, arch.vocab * arch.hidden) // layout.tensor + experts)
     return [Item(name="gathered weights", bytes=size, how="two units, one in use and one ahead")]
 
 
@@ -189,10 +197,11 @@ def layer_activations(arch: Architecture, layout: Layout, recipe: Recipe, seq: i
     out = a.heads * (a.latent.v_dim if a.latent else a.head_dim)
     latent = 2 * (a.latent.kv_rank + (a.latent.q_rank or 0)) if a.latent else 0
     norms = FP32 * 2 * 2  # mean and deviation of two norms
+    small = recipe.compute == "fp8"  # inputs of products are kept in 8 bits, and the activation is not kept at all
     # Two norm inputs, two norm outputs; two masks of a byte where there is dropout. Sequence parallelism splits them.
-    streams = 4 * arch.hidden * width + 2 * arch.hidden * recipe.dropout + norms
+    streams = 2 * arch.hidden * (width + (1 if small else width)) + 2 * arch.hidden * recipe.dropout + norms
     heads = FP32 * a.heads * recipe.flash  # one log-sum-exp per head
-    inner = width * (q + kv + out + latent + _mlp_elements(arch)) + heads
+    inner = width * (q + kv + out + latent) + _mlp_bytes(arch, width, small) + heads
     split = layout.tensor if recipe.sequence_parallel else 1
     tokens = _tokens(layout, seq)
     return streams * tokens // split + inner * tokens // layout.tensor + _scores(arch, layout, recipe, seq)
@@ -207,19 +216,36 @@ def _scores(arch: Architecture, layout: Layout, recipe: Recipe, seq: int) -> int
 
 
 def _kept_per_layer(arch: Architecture, layout: Layout, recipe: Recipe, seq: int) -> int:
-    if layout.recompute == "full":
-        return recipe.activations * arch.hidden * _tokens(layout, seq) // layout.tensor
     every = layer_activations(arch, layout, recipe, seq)
-    return every - (_scores(arch, layout, recipe, seq) if layout.recompute == "selective" else 0)
+    start = recipe.activations * arch.hidden * _tokens(layout, seq) // layout.tensor
+    if layout.recompute == "selective":
+        every = (
+            start + _products(arch, layout, recipe, seq) if recipe.flash else every - _scores(arch, layout, recipe, seq)
+        )
+    return _up(layout.again * start + (1 - layout.again) * every)
 
 
-def _mlp_elements(arch: Architecture) -> int:
-    """Kept per token: gate, up, their activation and product; or input and output of the activation."""
-    experts, copies = arch.mlp.experts, 4 if arch.mlp.gated else 2
+def _products(arch: Architecture, layout: Layout, recipe: Recipe, seq: int) -> int:
+    """Under selective recomputation with flash attention: every second product's output, and that of attention."""
+    a, experts, matrices = arch.attention, arch.mlp.experts, 2 if arch.mlp.gated else 1
+    width = experts.active * experts.ffn if experts else arch.mlp.width
+    outputs = (a.heads + 2 * a.kv_heads) * a.head_dim + 2 * arch.hidden + matrices * width
+    kept = recipe.activations * (outputs // 2 + a.heads * a.head_dim)
+    return kept * _tokens(layout, seq) // layout.tensor
+
+
+def _mlp_bytes(arch: Architecture, width: int, small: bool) -> int:
+    """Kept per token: gate, up, their activation and product; or input and output of the activation.
+
+    small: as Transformer Engine does in fp8, the input of the second product in 8 bits and no activation of the gate.
+    """
+    experts = arch.mlp.experts
+    inputs = 2 if arch.mlp.gated or experts else 1
+    each = inputs * width + 1 if small else 2 * inputs * width
     if experts is None:
-        return copies * arch.mlp.width
-    routed = experts.active * (4 * experts.ffn + 2 * arch.hidden)
-    return routed + experts.shared * 4 * experts.ffn + 2 * experts.count
+        return each * arch.mlp.width
+    routed = experts.active * (each * experts.ffn + (1 + width if small else 2 * width) * arch.hidden)
+    return routed + experts.shared * each * experts.ffn + 2 * width * experts.count
 
 
 def in_flight(layout: Layout, stage: int) -> float:
@@ -239,7 +265,11 @@ def _stored(arch: Architecture, layout: Layout, recipe: Recipe, seq: int, stage:
 def _loss(arch: Architecture, layout: Layout, recipe: Recipe, seq: int) -> list[Item]:
     """Final norm and cross entropy, on the last stage."""
     tokens = _tokens(layout, seq)
-    logits = LOSS_COPIES * FP32 * arch.vocab * tokens // layout.tensor
     norm = 2 * recipe.activations * arch.hidden * tokens // layout.tensor
-    how = f"{LOSS_COPIES} fp32 copies of {tokens} x {arch.vocab} logits, final norm"
+    if recipe.fused_loss:
+        logits = FP32 * arch.vocab * min(tokens, CHUNK) // layout.tensor
+        return [Item(name="loss", bytes=logits + norm, how=f"logits of {CHUNK} tokens at a time, final norm")]
+    copies = SPLIT_LOSS_COPIES if layout.tensor * layout.pipeline > 1 else LOSS_COPIES
+    logits = copies * FP32 * arch.vocab * tokens // layout.tensor
+    how = f"{copies} fp32 copies of {tokens} x {arch.vocab} logits, final norm"
     return [Item(name="loss", bytes=logits + norm, how=how)]

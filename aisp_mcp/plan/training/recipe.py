@@ -21,24 +21,31 @@ class Recipe(Record):
     """Bytes per parameter, the width of activations, and the options that change memory or time."""
 
     name: str
-    weights: int
+    weights: float
     gradients: int
     optimizer: float = Field(description="Moments, and the fp32 copy of the weights where there is one.")
-    activations: int
     compute: str = Field(description="Type of the matrix products: a key of the GPU's peaks.")
     lora_rank: int | None = Field(default=None, description="Weights are frozen; adapters of this rank are trained.")
     flash: bool = True
+    fused_loss: bool = Field(default=False, description="Cross entropy in chunks: no whole logits.")
     dropout: bool = False
     sequence_parallel: bool = True
     reshard: bool = Field(default=True, description="FSDP frees gathered weights after the forward pass.")
     offload: bool = Field(default=False, description="Optimizer state in host memory.")
 
+    @property
+    def activations(self) -> int:
+        """Bytes of an activation."""
+        return 4 if self.compute == "fp32" else 2
+
 
 RECIPES = {
-    "mixed": Recipe(name="mixed", weights=2, gradients=2, optimizer=12, activations=2, compute="bf16"),
-    "bf16": Recipe(name="bf16", weights=2, gradients=2, optimizer=4, activations=2, compute="bf16"),
-    "fp32": Recipe(name="fp32", weights=4, gradients=4, optimizer=8, activations=4, compute="fp32"),
-    "fp8": Recipe(name="fp8", weights=2, gradients=2, optimizer=12, activations=2, compute="fp8"),
+    "mixed": Recipe(name="mixed", weights=2, gradients=2, optimizer=12, compute="bf16"),
+    "bf16": Recipe(name="bf16", weights=2, gradients=2, optimizer=4, compute="bf16"),
+    "fp32": Recipe(name="fp32", weights=4, gradients=4, optimizer=8, compute="fp32"),
+    "fp8": Recipe(name="fp8", weights=2, gradients=2, optimizer=12, compute="fp8"),
+    # QLoRA: frozen weights in 4 bits with doubly quantised scales, 4.127 bits each; adapters as in mixed precision.
+    "nf4": Recipe(name="nf4", weights=4.127 / 8, gradients=2, optimizer=12, compute="bf16"),
 }
 
 

@@ -151,7 +151,8 @@ def _calibrated(question: Question, facts: GpuFacts, layout: Layout) -> tuple[st
             calibration.absent(facts, question.dtype),
             "Give measured_step_s of one real step of this layout.",
         )
-    return job, found.step, f"share of the peak and band calibrated on: {found.step.basis}"
+    ratio = found.of(question.arch.mlp.experts is not None)
+    return job, ratio, f"share of the peak and band calibrated on: {ratio.basis}"
 
 
 def _speed(job: step.Job, layout: Layout, measured_s: float) -> float:

@@ -19,6 +19,7 @@ from aisp_mcp.plan.training.recipe import Recipe, trainable_share
 from aisp_mcp.records import Record
 
 BACKWARD_SHARE = 2 / 3  # of the compute: what gradient communication can hide behind
+SELECTED = 0.5  # of the forward products that selective recomputation runs again under flash attention
 RECOMPUTED = 1.4  # activation traffic of a checkpointed layer against a stored one
 HALF = 2  # bytes: activations and gathered weights travel in 16 bits
 
@@ -110,13 +111,16 @@ def _products(job: Job, layout: Layout) -> float:
     head = 6.0 * arch.vocab * arch.hidden * tokens
     layers = flops(arch, recipe, job.seq) * tokens - attention - head
     forward = layers / (4.0 if recipe.lora_rank is not None else 6.0) * 2.0
-    if layout.recompute == "full":
-        layers, attention = layers + forward, attention * 4 / 3
-    elif layout.recompute == "selective" and not recipe.flash:
-        attention *= 4 / 3
+    selective = layout.recompute == "selective"
+    again = 1.0 if selective and not recipe.flash else layout.again
+    layers += forward * (SELECTED if selective and recipe.flash else layout.again)
+    attention *= 1 + again / 3
     wide = "fp32" if recipe.compute == "fp32" else "bf16"
     rates = {kind: job.facts.peak[kind].dense * TERA for kind in {recipe.compute, wide}}
-    body = layers / (rates[recipe.compute] * shares.peak[recipe.compute])
+    # Grouped products of experts gain nothing from 8 bits: few rows for each, and each is quantised on its own.
+    experts = layers * _expert_share(arch)
+    body = (layers - experts) / (rates[recipe.compute] * shares.peak[recipe.compute])
+    body += experts / (rates[wide] * shares.peak[wide])
     body += attention / (rates[wide] * shares.attention)
     last = head / (rates[wide] * shares.peak[wide])
     # With a pipeline the head is on one stage only; it is spread evenly, as frameworks place fewer layers there.
@@ -124,11 +128,21 @@ def _products(job: Job, layout: Layout) -> float:
     return each / layout.tensor * layout.microbatches
 
 
+def _expert_share(arch: Architecture) -> float:
+    """Part of the products of the layers that routed experts do."""
+    experts = arch.mlp.experts
+    if experts is None:
+        return 0.0
+    used = parameters.routed(arch) * experts.active / experts.count
+    return used / max(used, parameters.active(arch) - parameters.embeddings(arch))
+
+
 def _traffic(job: Job, layout: Layout) -> float:
     """Seconds of elementwise work of all microbatches."""
     arch, layers = job.arch, _fullest(job, layout) * job.arch.layers
     kept = layers * memory.layer_activations(arch, layout, job.recipe, job.seq)
-    kept *= RECOMPUTED if layout.recompute == "full" else 1
+    again = 1.0 if layout.recompute == "selective" and job.recipe.flash else layout.again
+    kept *= 1 + (RECOMPUTED - 1) * again
     tokens = layout.microbatch * job.seq // layout.context
     logits = memory.FP32 * tokens * arch.vocab / layout.tensor / layout.pipeline
     passes = job.shares.activation_passes * kept + job.shares.loss_passes * logits
@@ -152,8 +166,8 @@ def _host_rate(facts: GpuFacts) -> float:
     return 0.985e9 * float(2 ** (generation - 3)) * width * 0.8
 
 
-def _passes(layout: Layout) -> int:
-    return 3 if layout.recompute == "full" else 2
+def _passes(layout: Layout) -> float:
+    return 2 + layout.again
 
 
 def _tensor(job: Job, layout: Layout) -> float:
@@ -177,14 +191,16 @@ def _context(job: Job, layout: Layout) -> float:
 
 
 def _expert(job: Job, layout: Layout) -> float:
-    """Tokens to their experts and back, in each pass of the layers with experts."""
+    """Tokens to their experts and back, in each pass of the layers with experts; to a node a token travels once."""
     experts = job.arch.mlp.experts
     if experts is None or layout.expert == 1:
         return 0.0
     tokens = layout.microbatch * job.seq / layout.context / layout.tensor
-    copies = min(experts.active, layout.expert)
+    nodes = max(1, layout.expert // job.fabric.per_node)
+    inside = min(experts.active, layout.expert)
+    copies = nodes * (1 - (1 - 1 / nodes) ** inside) if nodes > 1 else inside
     size = HALF * job.arch.hidden * tokens * copies
-    each = collective.seconds("all_to_all", size, layout.expert, layout.tensor * layout.context, job.fabric)
+    each = collective.seconds("all_to_all", size, layout.expert, 1, job.fabric)
     return 2 * _passes(layout) * each * parameters.moe_layers(job.arch) / layout.pipeline
 
 

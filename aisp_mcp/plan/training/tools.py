@@ -32,11 +32,12 @@ class LayoutSizes(Params):
 
 
 class RecipeOptions(LayoutSizes):
-    precision: Literal["mixed", "bf16", "fp32", "fp8"] = "mixed"
+    precision: Literal["mixed", "bf16", "fp32", "fp8", "nf4"] = "mixed"
     optimizer: Literal["adam", "adam8bit", "adafactor", "muon", "sgd"] = "adam"
     fp32_gradients: bool = False
     lora_rank: Rank | None = None
     flash: bool = True
+    fused_loss: bool = False
     dropout: bool = False
     sequence_parallel: bool = True
     reshard: bool = True
@@ -44,34 +45,37 @@ class RecipeOptions(LayoutSizes):
 
 
 class DistributedParams(RecipeOptions):
-    model: str | None = Field(default=None, description="Or path to config.json.")
+    model: str | None = None
     architecture: dict[str, Any] | None = None
     gpus: Gpus
-    gpu: str | None = Field(default=None, description="Default: the one here.")
+    gpu: str | None = None
     gpus_per_node: Size | None = None
     seq: Size = 4096
     batch: Size | None = Field(default=None, description="Sequences per step.")
-    network_gb_s: Positive | None = Field(default=None, description="Between nodes.")
+    network_gb_s: Positive | None = None
 
 
 _LAYOUT = {
     "tensor": "tensor", "pipeline": "pipeline", "context": "context", "expert": "expert", "zero": "zero",
     "micro_batch": "microbatch", "virtual_stages": "virtual", "recompute": "recompute",
 }  # fmt: skip
-_RECIPE = ("lora_rank", "flash", "dropout", "sequence_parallel", "reshard", "offload")
+_RECIPE = ("lora_rank", "flash", "fused_loss", "dropout", "sequence_parallel", "reshard", "offload")
 
 
 @tool(cli="distributed plan", effect=READS, cost=MS, next=("aisp_distributed_measure", "aisp_launch_plan"))
 def aisp_distributed_plan(p: DistributedParams, ctx: Context) -> Planned[DistributedPlan]:
     """Lay out training over GPUs: DP, TP, PP, CP, EP, ZeRO; itemised memory, step time with band."""
+    from aisp_mcp.errors import UsageError
     from aisp_mcp.plan import lookup
     from aisp_mcp.plan.training import distributed
     from aisp_mcp.plan.training.recipe import RECIPES, optimizer_bytes
 
+    if p.precision == "nf4" and p.lora_rank is None:
+        raise UsageError("FROZEN_ONLY", "Weights in nf4 are frozen: only adapters are trained.", "Give lora_rank=16.")
+
     options: dict[str, Any] = {name: getattr(p, name) for name in _RECIPE}
     options["optimizer"] = optimizer_bytes(p.precision, p.optimizer)
-    if p.fp32_gradients:
-        options["gradients"] = 4
+    options |= {"gradients": 4} if p.fp32_gradients else {}
     facts = lookup.gpu(p.gpu)
     task = distributed.Task(
         arch=lookup.architecture(p.model, p.architecture),
@@ -141,7 +145,7 @@ def aisp_distributed_nccl(p: NcclParams, ctx: Context) -> Planned[NcclPlan]:
 
 
 class LaunchParams(Params):
-    command: list[str] = Field(min_length=1, description="Script and arguments.")
+    command: list[str] = Field(min_length=1)
     nodes: Count = 1
     gpus: Count = Field(default=1, description="Per node.")
     launchers: list[Literal["torchrun", "srun", "accelerate", "kubernetes"]] = Field(

@@ -46,7 +46,7 @@ def _ordered(found: list[tuple[int, Insight]]) -> list[Insight]:
 def _complete(profile: Profile, step: NextStep) -> NextStep:
     """The same step with the profile's path, for tools that read files; those that record need a command instead."""
     path, kind = profile.source.path, profile.source.kind
-    if step.tool == "aisp_nsys_summary" and kind == "kineto":
+    if step.tool == "aisp_nsys_summary" and kind in ("kineto", "rocprof", "xplane"):
         return NextStep(tool="aisp_profile_hta", args={**step.args, "traces": [path]}, why=step.why)
     if step.tool == "aisp_profile_hta" and kind == "nsys":
         return NextStep(tool="aisp_nsys_summary", args={"report": path, "section": "collectives"}, why=step.why)

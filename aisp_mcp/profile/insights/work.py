@@ -72,7 +72,7 @@ def exposed_copies(profile: Profile) -> Finding:
     """Copies between host and device while nothing else runs."""
     spent, rows = _copies(profile, lambda r: _host_copy(r) and "pageable" not in r.name)
     return found(
-        "Pinned copies between host and device are not hidden behind kernels",
+        "Copies between host and device are not hidden behind kernels",
         share(profile, min(spent, _exposed_copies(profile))),
         "time of those copies, at most what no kernel hid",
         rows,

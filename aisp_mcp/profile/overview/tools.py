@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from pydantic import Field
 
+from aisp_mcp.profile.hangs.records import Wait
+from aisp_mcp.profile.readers.files import File
 from aisp_mcp.profile.records import Source, Statement
 from aisp_mcp.records import Record
 from aisp_mcp.server.context import Context
@@ -19,27 +22,49 @@ class Opening(Record):
     opening: list[Statement]
     diagnostics: list[str]
     frames: list[dict[str, Any]] = Field(default_factory=list)
+    waits: list[Wait] = Field(default_factory=list, description="Of dumps of several ranks: who waits for whom.")
+    held_up_by: list[int] = Field(
+        default_factory=list, description="Ranks that others wait for, and that wait for none."
+    )
+    held_up: list[int] = Field(default_factory=list, description="Ranks that wait for them, also through others.")
 
 
 class ReadParams(ReadingParams):
     profile: str = Field(
         min_length=1,
         max_length=4096,
-        description="nsys, Kineto, JAX, rocprofv3, ncu, memory, speedscope, stacks, perf script; TensorBoard folder.",
+        description="nsys, Kineto, JAX, rocprofv3, ncu, memory, speedscope, stacks, perf script, NCCL log, flight "
+        "recorder dump; a folder: of TensorBoard, or with the dumps of all ranks.",
     )
-    limit: int = Field(default=10, ge=1, le=50, description="Most frames of a profile of stacks.")
+    limit: int = Field(default=10, ge=1, le=50, description="Most frames of a profile of stacks, or waits.")
+
+
+def _hang(files: list[File], path: Path, limit: int) -> Opening:
+    from aisp_mcp.profile.hangs.read import read
+    from aisp_mcp.profile.readers.files import kind_of
+
+    hang = read(files, kind_of(files[0]), path)
+    return Opening(
+        source=hang.source, opening=hang.opening, diagnostics=hang.diagnostics, waits=hang.waits[:limit],
+        held_up_by=hang.held_up_by, held_up=hang.held_up,
+    )  # fmt: skip
 
 
 @tool(cli="profile read", effect=READS, cost=S, next=("aisp_profile_kernels", "aisp_profile_hta"))
 def aisp_profile_read(p: ReadParams, ctx: Context) -> Opening:
     """Read a profile of any kind: where the time went, in a few sentences whose numbers name their rows."""
     from aisp_mcp.profile import load
+    from aisp_mcp.profile.hangs import read as hangs
     from aisp_mcp.profile.insights.engine import insights
     from aisp_mcp.profile.overview import words
     from aisp_mcp.profile.pictures import flame
     from aisp_mcp.profile.readers.files import kind_of, look
 
+    if (path := Path(p.profile).expanduser()).is_dir() and (files := hangs.in_folder(path)):
+        return _hang(files, path, p.limit)
     file = look(p.profile)
+    if kind_of(file) in ("flight", "nccl"):
+        return _hang([file], file.path, p.limit)
     if kind_of(file) == "stacks":
         found, unit = flame.stacks(file.path)
         rows, source = flame.hottest(found, unit, p.limit), file.source("stacks", "sampling profiler", None)

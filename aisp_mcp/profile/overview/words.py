@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping
 from statistics import median
 
+from aisp_mcp.envelope import NextStep
+from aisp_mcp.errors import UnknownTool
 from aisp_mcp.profile.readers.text import duration, shorten
 from aisp_mcp.profile.records import Breakdown, Insight, MemoryProfile, NcuKernel, OpStat, Profile, Statement, Timeline
+from aisp_mcp.server import registry
 
 _SHOWN = 3
+_FILES = {"report", "traces", "profile"}
+_RECORDS = {"aisp_profile_torch", "aisp_profile_nsys", "aisp_profile_ncu"}
 _CAUSES: tuple[tuple[str, str], ...] = (
     ("idle_host_ns", "the host had not launched the next operation yet"),
     ("idle_kernel_ns", "the next operation was queued already, in pauses of at most 10 us"),
@@ -19,15 +25,18 @@ _CAUSES: tuple[tuple[str, str], ...] = (
 )
 
 
-def opening(profile: Profile, insights: list[Insight]) -> list[Statement]:
-    """One to four sentences, the most important first; empty for a profile without any table."""
+def opening(profile: Profile, insights: list[Insight], judged: Profile | None = None) -> list[Statement]:
+    """One to five sentences, the most important first; empty for a profile without any table.
+
+    judged: the part of the profile that the insights are about, if not all of it.
+    """
     if profile.timeline is not None:
         found = _device(profile) if profile.timeline.breakdown else _host(profile)
     elif profile.kernels:
         found = _launches(profile.kernels)
     else:
         found = [_memory(at, row) for at, row in enumerate(profile.memory[:_SHOWN])]
-    return found + _advice(insights)
+    return found + _advice(judged or profile, insights)
 
 
 def of_stacks(stacks: Mapping[tuple[str, ...], int], unit: str) -> list[Statement]:
@@ -152,12 +161,31 @@ def _memory(at: int, row: MemoryProfile) -> Statement:
     return Statement(text=text, rows=[f"memory[{at}].{key}" for key in ("peak_bytes", "end_bytes", "reserved_bytes")])
 
 
-def _advice(insights: list[Insight]) -> list[Statement]:
+def _advice(profile: Profile, insights: list[Insight]) -> list[Statement]:
+    """The largest ceiling, as time where the profile has a window, and the call that shows more."""
     if not insights:
         return []
     first = insights[0]
-    text = (
-        f"To try first ({first.title}): {first.fix} It can save at most {_percent(first.gain_ceiling, 1)} "
-        f"({first.basis}); {first.next.tool} {first.next.why}."
-    )
+    gain = _percent(first.gain_ceiling, 1)
+    if profile.window is not None:
+        length = profile.window.duration_ns
+        gain += f", {duration(first.gain_ceiling * length)} of {duration(length)}"
+    text = f"To try first ({first.title}): {first.fix} At stake: at most {gain} ({first.basis})."
+    if first.next.why:
+        text += f" `{_command(first.next)}` {first.next.why}."
     return [Statement(text=text, rows=["insights[0].gain_ceiling"])]
+
+
+def _command(step: NextStep) -> str:
+    """The step as a line for a shell, with the folder of a file left out: SCRIPT stands for what is to be recorded."""
+    try:
+        words = ["aisp", *registry.get(step.tool).cli.split()]
+    except UnknownTool:  # this module is used without the tools
+        words = [step.tool]
+    files = [value for name, value in step.args.items() if name in _FILES]
+    for value in files or (["SCRIPT"] if step.tool in _RECORDS else []):
+        paths = value if isinstance(value, list) else [value]
+        words += [str(path).rpartition("/")[2] for path in paths]
+    for name, value in step.args.items():
+        words += [] if name in _FILES else [f"--{name}", str(value).rpartition("/")[2]]
+    return shlex.join(words)

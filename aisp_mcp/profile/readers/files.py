@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import stat
 import zlib
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ _CAPTURES = ("*.xplane.pb", "*.pt.trace.json", "*.pt.trace.json.gz")
 _STEP = 2**24  # bytes inflated at a time
 _SQLITE = b"SQLite format 3\x00"
 GZIP = b"\x1f\x8b"
+_TAG = re.compile(rb"\[[A-Za-z]*[\d,]*\][: <]")  # how a line of a log may begin: [rank3]: or [1,0]<stdout>:
 
 
 @dataclass(frozen=True)
@@ -100,11 +102,12 @@ def kind_of(file: File) -> ProfileKind:
         return "nsys"
     _refuse_native(name)
     if is_pickle(head):
-        return "memory"
+        return "flight" if foreign.is_flight(head) else "memory"
     if name.endswith(".xplane.pb") or (head[:1] == b"\n" and (b"/host:" in head[:32] or b"/device:" in head[:32])):
         return "xplane"
     text = head.lstrip(b"\xef\xbb\xbf \t\r\n")
-    return _json_kind(text) if text[:1] in (b"{", b"[") else _text_kind(name, head, text)
+    json = text[:1] == b"{" or (text[:1] == b"[" and not _TAG.match(text))
+    return _json_kind(text) if json else _text_kind(name, head, text)
 
 
 def _refuse_native(name: str) -> None:
@@ -126,6 +129,8 @@ def _text_kind(name: str, head: bytes, text: bytes) -> ProfileKind:
     first = text.splitlines()[0] if text else b""
     if (b"Start_Timestamp" in first and b"Correlation_Id" in first) or b"BeginNs" in first:
         return "rocprof"
+    if foreign.is_nccl(head):
+        return "nccl"
     if (refusal := foreign.refusal(name, head, first)) is not None:
         raise bad(*refusal)
     if text and b"\x00" not in head and (first.rstrip().rsplit(b" ", 1)[-1].isdigit() or foreign.is_perf(head)):
@@ -143,6 +148,8 @@ def _json_kind(text: bytes) -> ProfileKind:
         return "stacks"
     if b'"rocprofiler-sdk-tool"' in text:
         return "rocprof"
+    if foreign.is_flight(text):
+        return "flight"
     if (refusal := foreign.json_refusal(text)) is not None:
         raise bad(*refusal)
     early = {

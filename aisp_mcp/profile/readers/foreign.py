@@ -6,7 +6,7 @@ import re
 
 KNOWN = (
     "Known: nsys SQLite, torch.profiler and JAX traces (JSON, xplane), rocprofv3 CSV and JSON, ncu CSV, memory "
-    "snapshots (pickle, JSON), speedscope, collapsed stacks, perf script."
+    "snapshots (pickle, JSON), speedscope, collapsed stacks, perf script, flight recorder dumps, logs of NCCL."
 )
 # `python  4012/4013 [002]  1234.567890:  10101010 cycles:u:`; the thread, the processor and the period may be missing.
 PERF_SAMPLE = re.compile(r"^(\S.*?)\s+(-?\d+)(?:/(-?\d+))?\s+(?:\[\d+\]\s+)?\d+\.\d+:\s*(.*)$")
@@ -20,6 +20,21 @@ def is_perf(head: bytes) -> bool:
     return bool(PERF_SAMPLE.match(first)) or _PERF_COMMENT.search(head) is not None
 
 
+def is_flight(head: bytes) -> bool:
+    """A dump of PyTorch's flight recorder, pickle or JSON."""
+    if b"profiling_name" in head and b"seq_id" in head:
+        return True
+    trace = any(mark in head for mark in (b"schemaVersion", b"traceEvents", b"deviceProperties", b"distributedInfo"))
+    return not trace and any(mark in head for mark in (b"pg_config", b"pg_status", b"nccl_comm_state"))
+
+
+def is_nccl(head: bytes) -> bool:
+    """A line of NCCL, or of PyTorch's watchdog over it, is among the first."""
+    return any(
+        mark in head for mark in (b"NCCL INFO", b"NCCL WARN", b"Watchdog caught collective", b"ProcessGroupNCCL")
+    )
+
+
 def refusal(name: str, head: bytes, first: bytes) -> tuple[str, str] | None:
     """(what it is, what to do) for a text or binary format that is known and not read."""
     rows = (
@@ -29,8 +44,12 @@ def refusal(name: str, head: bytes, first: bytes) -> tuple[str, str] | None:
          "Give the .pt.trace.json or .xplane.pb under plugins/profile instead."),
         (b"SQ_" in first or first.startswith(b"Dispatch_ID"), "a table of counters of rocprof-compute",
          "Analyse it with `rocprof-compute analyze -p FOLDER`; for time, give the run's *_kernel_trace.csv."),
-        (b"NCCL INFO" in head or b"NCCL WARN" in head, "a log of NCCL, which holds no times of operations",
-         "Record a trace with torch.profiler, or a flight recorder dump (TORCH_NCCL_TRACE_BUFFER_SIZE)."),
+        (b"Counter_Name" in first and b"Counter_Value" in first, "counters of rocprofv3, which hold no times",
+         "Give the *_kernel_trace.csv of the same run (`rocprofv3 --kernel-trace --hip-trace`)."),
+        (b"TotalDurationNs" in first and b"Calls" in first, "a table of sums of rocprof, which holds no times",
+         "Give the *_trace.csv files of the same run, or record with `rocprofv3 --sys-trace`."),
+        (b"Total Time (ns)" in first or b"Total Time (ns)" in head[:2000], "a table of `nsys stats`",
+         "Give the report that it was made from: .nsys-rep, or `nsys export --type sqlite FILE`."),
         (first.startswith((b"==PROF==", b"[")) and b"Section:" in head, "ncu's report as text",
          "Export it as a table: `ncu --import FILE --csv --page raw`."),
         (b"==NVPROF==" in head or first.startswith(b'"Type","Time(%)"'), "output of nvprof",
@@ -46,9 +65,6 @@ def refusal(name: str, head: bytes, first: bytes) -> tuple[str, str] | None:
 def json_refusal(text: bytes) -> tuple[str, str] | None:
     """The same for JSON by the keys at its beginning."""
     rows = (
-        (b'"collective_seq_id"' in text or b'"nccl_comm_state"' in text,
-         "The file is a flight recorder dump of PyTorch.",
-         "Compare the dumps of all ranks with `torchfrtrace FOLDER`, which names the rank that others wait for."),
         (b'"nodes"' in text and (b'"callFrame"' in text or b'"hitCount"' in text), "The file is a CPU profile of V8.",
          "It holds JavaScript; open it in speedscope or the browser's developer tools."),
         (text.startswith(b'{"head"') and b'"callFrame"' in text, "The file is a heap profile of V8.",

@@ -18,6 +18,7 @@ from aisp_mcp.profile.timeline.names import collective, is_communication
 from aisp_mcp.profile.timeline.trace import Trace
 
 _TABLES = ("kernel_trace", "hip_api_trace", "memory_copy_trace", "marker_api_trace")
+_APART_NS = 3600 * 10**9  # tables of one run share a clock, and overlap
 _GPU = 2  # the type of an agent
 Row = dict[str, str]
 
@@ -33,9 +34,7 @@ def read_trace(file: File) -> Trace:
         _json(load_json(file), trace)
     else:
         for table in _tables(file):
-            _csv(table, trace)
-            if table.path != file.path:
-                trace.diagnostics.append(f"Reader: {table.path.name} of the same run was read too.")
+            _join(table, file, trace)
     if not trace.gpu and not trace.api and not trace.ranges:
         raise bad(f"{file.path.name!r} holds no dispatch, copy or call.", "Record with `rocprofv3 --sys-trace`.")
     if not trace.api:
@@ -50,6 +49,30 @@ def _tables(file: File) -> Iterator[File]:
         beside = file.path.with_name(file.path.name.replace(f"{stem}.csv", f"{table}.csv"))
         if table != stem and Path(beside).is_file():
             yield look(beside)
+
+
+def _join(table: File, file: File, trace: Trace) -> None:
+    """Add a table, if it is the file itself or its times are near those of the file: names alone do not tell a run."""
+    if table.path == file.path:
+        _csv(table, trace)
+        return
+    more = Trace(trace.source)
+    _csv(table, more)
+    mine, theirs = _span(trace), _span(more)
+    if mine and theirs and max(mine[0] - theirs[1], theirs[0] - mine[1]) > _APART_NS:
+        trace.diagnostics.append(f"Reader: {table.path.name} is of another run: its times are far from this file's.")
+        return
+    for name in ("gpu", "api", "ranges"):
+        rows = getattr(trace, name)
+        for event in getattr(more, name):
+            rows.append(event)
+    trace.diagnostics.append(f"Reader: {table.path.name} of the same run was read too.")
+
+
+def _span(trace: Trace) -> tuple[int, int] | None:
+    starts = [*trace.gpu.start, *trace.api.start, *(row.start for row in trace.ranges)]
+    ends = [*trace.gpu.end, *trace.api.end, *(row.end for row in trace.ranges)]
+    return (min(starts), max(ends)) if starts else None
 
 
 def _csv(file: File, trace: Trace) -> None:

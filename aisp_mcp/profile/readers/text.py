@@ -34,6 +34,8 @@ def shorten(text: str, limit: int) -> str:
 
 def duration(ns: float) -> str:
     """Nanoseconds in the unit that a person would choose: 7.16 s, 35 ms, 1.2 µs."""
+    if abs(ns) >= 1e13:
+        return f"{ns / 1e9:,.0f} s"
     for factor, unit in ((1e9, "s"), (1e6, "ms"), (1e3, "µs")):
         if abs(ns) >= factor:
             return f"{ns / factor:.3g} {unit}"

@@ -126,6 +126,9 @@ class Columns(Sequence[Event], Generic[Event, Fact]):
     def covers(self, key: Callable[[Fact], Key]) -> dict[Key, Cover]:
         """Union of the events, which are in order of start, by a key of their records; for the keys that have any."""
         keys = [key(fact) for fact in self.facts]
+        if len(set(keys)) == 1:
+            cover = Cover.of(self.start, self.end)
+            return {keys[0]: cover} if cover.begin else {}
         found = {key: OpenCover() for key in keys}
         rows = [found[key] for key in keys]
         for low in range(0, len(self), _STEP):
@@ -192,8 +195,8 @@ class Launches(NamedTuple):
         if isinstance(where, slice):
             rows = [values[where] for values in self[:5]]
             return Launches(rows[0], rows[1], rows[2], rows[3], rows[4], self.spent[where])
-        rows = [column(map(values.__getitem__, where)) for values in self[:5]]
-        return Launches(rows[0], rows[1], rows[2], rows[3], rows[4], [self.spent[at] for at in where])
+        rows = [column(list(map(values.__getitem__, where))) for values in self[:5]]
+        return Launches(rows[0], rows[1], rows[2], rows[3], rows[4], list(map(self.spent.__getitem__, where)))
 
 
 class Ops(Columns[GpuOp, OpFact]):

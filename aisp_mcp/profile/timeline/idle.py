@@ -204,7 +204,9 @@ def host_shares(trace: Trace, found: Waits) -> list[HostShare]:
     groups[RECORDED].append(_recorded(trace))
     rows, rest = [], left.length()
     for kind in _ORDER:
-        left = left.without(Cover.merged(groups.pop(kind, [])))
+        if not (busy := Cover.merged(groups.pop(kind, []))).begin:
+            continue
+        left = left.without(busy)
         before, rest = rest, left.length()
         if before > rest:
             rows.append(HostShare(activity=kind, ns=before - rest))

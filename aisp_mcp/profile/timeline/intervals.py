@@ -5,6 +5,8 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
+from itertools import islice
+from operator import lt
 from typing import NamedTuple, TypeAlias
 
 Interval = tuple[int, int]
@@ -25,6 +27,8 @@ class Cover(NamedTuple):
     @classmethod
     def of(cls, start: Iterable[int], end: Iterable[int]) -> Cover:
         """Union of intervals in order of start; empty ones vanish, touching ones join."""
+        if isinstance(start, array) and isinstance(end, array) and _apart(start, end):
+            return cls(start[:], end[:])
         open_cover = OpenCover()
         begins, ends, until = open_cover.begins, open_cover.ends, BEFORE
         for low, high in zip(start, end, strict=True):
@@ -63,8 +67,10 @@ class Cover(NamedTuple):
 
     def without(self, other: Cover) -> Cover:
         """Points that are not in the other."""
-        if not other.begin:
+        if not other.begin or not self.begin:
             return self
+        if len(other.begin) * _FEW < len(self.begin):
+            return self._without_few(other)
         cover = Cover(column(), column())
         begin: list[int] = []
         end: list[int] = []
@@ -89,6 +95,34 @@ class Cover(NamedTuple):
         cover.pack(begin, end)
         return cover
 
+    def _without_few(self, other: Cover) -> Cover:
+        """The same: runs of intervals that the other does not touch are copied as they are."""
+        cover = Cover(column(), column())
+        at, begun = 0, self.begin[0]  # the next interval, and where what is left of it begins
+        for low, high in zip(other.begin, other.end, strict=True):
+            first = bisect_right(self.end, low, at)
+            last = bisect_left(self.begin, high, first)
+            if first == last:
+                continue
+            cover.copy(self, at, first, begun)
+            start = begun if first == at else self.begin[first]
+            if start < low:
+                cover.begin.append(start)
+                cover.end.append(low)
+            if self.end[last - 1] > high:
+                at, begun = last - 1, high
+            else:
+                at, begun = last, self.begin[last] if last < len(self.begin) else 0
+        cover.copy(self, at, len(self.begin), begun)
+        return cover
+
+    def copy(self, other: Cover, low: int, high: int, begun: int) -> None:
+        """Append the other's intervals from place low to high, the first of them from begun on."""
+        if low < high:
+            self.begin.append(begun)
+            self.begin.extend(other.begin[low + 1 : high])
+            self.end.extend(other.end[low:high])
+
     def pack(self, begin: list[int], end: list[int]) -> None:
         """Take over what is in the lists."""
         for mine, more in ((self.begin, begin), (self.end, end)):
@@ -98,7 +132,13 @@ class Cover(NamedTuple):
 
 _NEVER = (2**64, 2**64)
 _MANY = 2**18
+_FEW = 16  # times fewer intervals: found by bisection
 BEFORE = -(2**64)
+
+
+def _apart(start: Column, end: Column) -> bool:
+    """Each begins after the one before it has ended, and none is empty."""
+    return all(map(lt, start, end)) and all(map(lt, end, islice(start, 1, None)))
 
 
 class OpenCover:

@@ -35,6 +35,8 @@ from aisp_mcp.profile.timeline.trace import Trace
 from aisp_mcp.system.bus import FACTORS
 
 Scope = Literal["all", "steady"]
+_LARGE = 500_000  # operations and calls
+_NEARLY = 0.99
 
 
 @collector_held()
@@ -52,6 +54,25 @@ def profile(trace: Trace, scope: Scope = "all") -> Profile:
         diagnostics=trace.diagnostics,
         timeline=_timeline(usable, window),
     )
+
+
+def judged(trace: Trace, shown: Profile) -> Profile:
+    """The profile that insights are about: steady iterations. shown: the same trace's, of all of it.
+
+    Of a large trace that is nothing but iterations the two differ by less than a hundredth, and take as long to make.
+    """
+    return shown if _only_iterations(trace.ordered, shown) else profile(trace, "steady")
+
+
+def _only_iterations(trace: Trace, shown: Profile) -> bool:
+    launches, found = trace.gpu.launches, steps.find(trace.ranges)
+    if len(trace.gpu) + len(trace.api) < _LARGE or launches is None or shown.window is None or len(found) < 3:
+        return False
+    kept, _ = _steady(found)
+    low, high = kept[0].start, kept[-1].end
+    inside = bisect_left(launches.start, high) - bisect_left(launches.start, low)
+    whole = shown.window.duration_ns
+    return inside >= _NEARLY * len(launches.start) and high - low >= _NEARLY * whole
 
 
 def scoped(trace: Trace, scope: Scope) -> tuple[Trace, Window]:

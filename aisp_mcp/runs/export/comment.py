@@ -49,6 +49,16 @@ def marker(name: str) -> str:
     return f"<!-- aisp:{name} -->"
 
 
+def title(what: str, passed: bool, rows: Sequence[Row]) -> str:
+    """The heading of a gate's comment: one in which nothing could be judged did not pass anything."""
+    word = "passed" if passed else "did not pass"
+    if passed and rows and all(row.state is State.UNJUDGED for row in rows):
+        word = "judged nothing"
+    unjudged = count(rows, State.UNJUDGED)
+    more = f", {unjudged} of {len(rows)} not judged" if unjudged and word != "judged nothing" else ""
+    return f"### {what} {word}{more}"
+
+
 def run_comment(run: Run) -> str:
     """GitHub-flavoured Markdown of at most 65,536 characters; rows that do not fit are counted."""
     rows = of_run(run)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aisp_mcp.errors import BenchmarkError, UsageError
-from aisp_mcp.judge import correctness, sizes
+from aisp_mcp.judge import candidate_needs, correctness, sizes
 from aisp_mcp.judge.native import build
 from aisp_mcp.judge.options import Options
 from aisp_mcp.judge.pair import Pair
@@ -102,7 +102,8 @@ def _ready(pairs: Sequence[Pair], options: Options) -> tuple[list[Pair], list[Sk
     """The pairs that can run here, compiled where that is needed. Raises BenchmarkError."""
     ready, skipped = list[Pair](), list[Skip]()
     for pair in pairs:
-        if missing := build.is_native(pair.path) and build.lacks(pair.path, options.device):
+        native = build.is_native(pair.path) and build.lacks(pair.path, options.device)
+        if missing := native or candidate_needs.lacks(pair.path, options.device, [pair.baseline.parent]):
             skipped.append(Skip(target=pair.label, code="NEEDS", missing=missing))
         else:
             ready.append(build.prepared(pair)[0])

@@ -108,6 +108,7 @@ def _write(problem: Problem, folder: Path, request: AdaptRequest) -> AdaptedProb
         variants=[f"{problem.format}:{problem.name}_{name}" for name in (*problem.candidates, *native)],
         files=[str(folder / name) for name in texts],
         inputs=[_input(tensor) for tensor in recorded.tensors],
+        forbidden=list(problem.forbidden),
         disclosed=disclosed,
     )
 

@@ -30,6 +30,7 @@ class Problem:
     arguments of the two classes, the latter by variant name. unused: parts of the format that have no effect here.
     native: (suffix, text) of candidates in C++ or CUDA C++, by variant name. tolerance: the problem's own largest
     absolute and relative difference, by dtype. disclosed: sentences on what the format cannot keep from a candidate.
+    forbidden: operators that the problem's own rules forbid.
     """
 
     format: str
@@ -43,6 +44,7 @@ class Problem:
     native: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     tolerance: Mapping[str, float] = field(default_factory=dict)
     disclosed: tuple[str, ...] = ()
+    forbidden: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -126,6 +128,20 @@ def parse(path: Path) -> ast.Module | None:
         return ast.parse(read_text(path))
     except (SyntaxError, ValueError, RecursionError):
         return None
+
+
+def parse_candidate(path: Path) -> ast.Module:
+    """The syntax tree of a candidate. Raises BenchmarkError NOT_PYTHON, which names the line, or UNREADABLE."""
+    if (tree := parse(path)) is not None:
+        return tree
+    try:
+        ast.parse(read_text(path))
+        reason = "it cannot be parsed"
+    except (SyntaxError, ValueError, RecursionError) as error:
+        at = getattr(error, "lineno", None)
+        reason = f"{getattr(error, 'msg', error)}" + (f" in line {at}" if at else "")
+    hint = "Give the file of the solution alone, without texts around it."
+    raise BenchmarkError("NOT_PYTHON", f"{path.name} is not a Python file: {reason}.", hint)
 
 
 def defined(tree: ast.Module | None) -> set[str]:

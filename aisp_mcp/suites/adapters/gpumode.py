@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from aisp_mcp.errors import BenchmarkError
+from aisp_mcp.judge.loading import flatten
 from aisp_mcp.suites.adapters import base, runtime
 from aisp_mcp.suites.adapters.base import Constants, Problem
 
@@ -31,7 +32,7 @@ def find(path: Path, candidates: Sequence[Path], constants: Constants) -> list[P
     files = {"reference.py": base.read_text(folder / "reference.py"), **_helpers(folder, task)}
     found = list(candidates) or sorted(folder.glob("submission*.py"))
     for each in found:
-        if "custom_kernel" not in base.defined(base.parse(each)):
+        if "custom_kernel" not in base.defined(base.parse_candidate(each)):
             raise BenchmarkError("NO_CUSTOM_KERNEL", f"{each.name} defines no custom_kernel.", "See docs/adapters.md.")
         files[f"candidate_{base.identifier(each.stem)}.py"] = base.read_text(each)
     rows = [row for row in task.get("benchmarks") or task.get("tests") or [] if isinstance(row, dict)]
@@ -79,6 +80,8 @@ class Reference(runtime.Reference):
         super().__init__(folder, arguments)
         self.given = dict(given)
         self.module = runtime.load(folder / "reference.py", "reference")
+        self.buffers = _buffers(arguments)
+        self.allocated: set[int] = set()
 
     def draw(self) -> Any:
         """The data of one call; the row's seed is replaced."""
@@ -87,11 +90,110 @@ class Reference(runtime.Reference):
         given = dict(self.given)
         if "seed" in inspect.signature(self.module.generate_input).parameters:
             given["seed"] = int(torch.randint(0, 1 << 31, ()))
-        return self.module.generate_input(**given)
+        with _Allocated() as allocated:
+            data = self.module.generate_input(**given)
+        self.allocated = allocated.addresses
+        return data
+
+    def named(self, arguments: Any, tensors: dict[str, Any]) -> Any:
+        """Name the tensors of the data; memory for the output is a buffer and no input."""
+        named = super().named(arguments, tensors)
+        if self.arguments is None and not any(tensor.is_meta for tensor in tensors.values()):
+            self.buffers = self._found(named, tensors)
+        for name in self.buffers:
+            tensors.pop(name, None)
+        return _with_buffers(named, self.buffers)
+
+    def _found(self, named: Any, tensors: Mapping[str, Any]) -> dict[str, runtime.Buffer]:
+        """Memory that the recipe allocates and leaves as it is, as large as an output, whose values change no output.
+        The reference may write there or not, and so may a submission.
+        """
+        import torch
+
+        def outputs(values: Mapping[str, Any]) -> list[Any]:
+            copies = {name: tensor.clone() for name, tensor in values.items()}
+            return [tensor.clone() for _, tensor in flatten(self.module.ref_kernel(runtime.build(named, copies)))]
+
+        possible = [name for name, tensor in tensors.items() if tensor.data_ptr() in self.allocated]
+        first = outputs(tensors) if possible and len(tensors) > 1 else []
+        found = {}
+        for name in possible:
+            tensor = tensors[name]
+            if not any(each.numel() == tensor.numel() for each in first):
+                continue
+            other = outputs({**tensors, name: torch.ones_like(tensor)})
+            if all(torch.equal(a, b) for a, b in zip(first, other, strict=True)):
+                found[name] = runtime.Buffer(tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."))
+        return found if len(found) < len(tensors) else {}
+
+    def notes(self) -> tuple[str, ...]:
+        """Disclose which tensors are memory for outputs."""
+        return (f"memory for the output, new in every call: {', '.join(self.buffers)}",) if self.buffers else ()
 
     def run(self, **tensors: Any) -> Any:
         """Call ref_kernel."""
-        return self.module.ref_kernel(runtime.build(self.arguments, tensors))
+        output = self.module.ref_kernel(runtime.build(self.arguments, tensors))
+        return _as_buffer(output, self.buffers, tensors)
+
+
+def _as_buffer(output: Any, buffers: Mapping[str, runtime.Buffer], tensors: Mapping[str, Any]) -> Any:
+    """A single output in the shape and type of the memory that is given for it, whether it was used or not."""
+    import torch
+
+    if len(buffers) != 1 or not isinstance(output, torch.Tensor):
+        return output
+    buffer = next(iter(buffers.values()))
+    return output.reshape(buffer.shape).to(buffer.kind(tensors)) if output.numel() == buffer.size else output
+
+
+class _Allocated:
+    """While a recipe runs, the addresses of tensors that it allocates without drawing them. Use it as a context."""
+
+    def __init__(self) -> None:
+        self.addresses: set[int] = set()
+
+    def __enter__(self) -> _Allocated:
+        import torch
+        from torch.overrides import TorchFunctionMode
+
+        makers = [torch.empty, torch.zeros, torch.empty_like, torch.zeros_like]
+        makers += [torch.Tensor.new_empty, torch.Tensor.new_zeros]
+        addresses = self.addresses
+
+        class Mode(TorchFunctionMode):  # type: ignore[misc,unused-ignore]
+            def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+                made = func(*args, **(kwargs or {}))
+                if func in makers:
+                    addresses.add(made.data_ptr())
+                return made
+
+        self._mode = Mode()
+        self._mode.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._mode.__exit__(*error)
+
+
+def _with_buffers(named: Any, buffers: Mapping[str, runtime.Buffer]) -> Any:
+    """The structure with buffers in place of their slots."""
+    if isinstance(named, runtime.Slot):
+        return buffers.get(named.name, named)
+    if isinstance(named, tuple | list):
+        return type(named)(_with_buffers(each, buffers) for each in named)
+    return {key: _with_buffers(each, buffers) for key, each in named.items()} if isinstance(named, dict) else named
+
+
+def _buffers(arguments: Any, name: str = "input") -> dict[str, runtime.Buffer]:
+    """The buffers of a structure, by the names that their slots would have."""
+    if isinstance(arguments, runtime.Buffer):
+        return {name: arguments}
+    items: Any = ()
+    if isinstance(arguments, tuple | list):
+        items = enumerate(arguments)
+    elif isinstance(arguments, dict):
+        items = arguments.items()
+    return {key: found for at, each in items for key, found in _buffers(each, f"{name}_{at}").items()}
 
 
 class Candidate:
@@ -99,7 +201,7 @@ class Candidate:
 
     def __init__(self, folder: Path, file: str, arguments: Any) -> None:
         self.function = runtime.load(folder / file, "submission").custom_kernel
-        self.arguments = arguments
+        self.arguments, self.buffers = arguments, _buffers(arguments)
 
     def prepare(self, params: dict[str, Any], _: dict[str, Any]) -> dict[str, Any]:
         """Nothing is static."""
@@ -107,4 +209,4 @@ class Candidate:
 
     def run(self, **tensors: Any) -> Any:
         """Call custom_kernel."""
-        return self.function(runtime.build(self.arguments, tensors))
+        return _as_buffer(self.function(runtime.build(self.arguments, tensors)), self.buffers, tensors)

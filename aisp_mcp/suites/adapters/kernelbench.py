@@ -97,9 +97,9 @@ def problem(found: Found, name: str, constants: Constants) -> Problem:
 
 
 def _kind(candidate: Path, shaped: bool) -> str:
-    """Name of the candidate's class. Raises BenchmarkError NO_MODEL_NEW or AMBIGUOUS."""
-    tree = base.parse(candidate)
-    classes = {node.name for node in (tree.body if tree else ()) if isinstance(node, ast.ClassDef)}
+    """Name of the candidate's class. Raises BenchmarkError NOT_PYTHON, NO_MODEL_NEW or AMBIGUOUS."""
+    tree = base.parse_candidate(candidate)
+    classes = {node.name for node in tree.body if isinstance(node, ast.ClassDef)}
     names = base.defined(tree)
     if shaped and {"Model", "ModelNew"} <= classes:
         raise BenchmarkError(
@@ -118,9 +118,11 @@ def _of_shapes(file: Path, tree: Any, candidates: Sequence[Path], constants: Con
     shapes = shapes_of(file.with_name("shapes.py"), tree)
     rows = list({str(row): row for row in ({**shape, **constants} for shape in shapes)}.values())
     name, found = base.identifier(file.resolve().parent.name), Found(file, tree, candidates, shaped=bool(shapes[0]))
-    allowed = _tolerance(file.with_name("problem.yaml"))
+    rules = _rules(file.with_name("problem.yaml"))
+    allowed, forbidden = _tolerance(rules), tuple(map(str, rules.get("forbidden") or ()))
     names = [name if len(rows) == 1 else f"{name}_{at}" for at in range(len(rows))]
-    return [replace(problem(found, each, row), tolerance=allowed) for each, row in zip(names, rows, strict=True)]
+    problems = [problem(found, each, row) for each, row in zip(names, rows, strict=True)]
+    return [replace(each, tolerance=allowed, forbidden=forbidden) for each in problems]
 
 
 def shapes_of(file: Path, tree: Any) -> list[dict[str, Any]]:
@@ -142,15 +144,20 @@ def shapes_of(file: Path, tree: Any) -> list[dict[str, Any]]:
     raise BenchmarkError("UNREADABLE", f"{file.name} assigns no SHAPES.")
 
 
-def _tolerance(file: Path) -> dict[str, float]:
-    """Largest absolute and relative difference by dtype."""
+def _rules(file: Path) -> dict[str, Any]:
+    """Content of problem.yaml."""
     import yaml
 
     try:
         facts = yaml.safe_load(base.read_text(file)) if file.is_file() else {}
     except yaml.YAMLError as error:
         raise BenchmarkError("UNREADABLE", f"{file.name} is not YAML: {error}.") from error
-    values = (facts or {}).get("tolerance") or {}
+    return facts if isinstance(facts, dict) else {}
+
+
+def _tolerance(rules: Mapping[str, Any]) -> dict[str, float]:
+    """Largest absolute and relative difference by dtype."""
+    values = rules.get("tolerance") or {}
     return {str(key).removeprefix("torch."): float(value) for key, value in values.items() if _is_number(value)}
 
 
@@ -271,6 +278,14 @@ def loaded(module: Any, static: Mapping[str, Any], inputs: Mapping[str, Any]) ->
     return module
 
 
+def _copied(candidate: Path, problem: Path, constants: Constants) -> dict[str, Any]:
+    """The constants that a candidate's file has copied from the problem: sizes that are set hold there as well."""
+    files = [ast.parse(file.read_text("utf-8")) if constants else ast.Module([], []) for file in (candidate, problem)]
+    own, given = map(runtime.assigned, files)
+    same = {name for name in own.keys() & given.keys() if ast.dump(own[name]) == ast.dump(given[name])}
+    return {name: value for name, value in constants.items() if name in same}
+
+
 class Candidate:
     """ModelNew, or a solution's Model: made with the problem's arguments, given the harness's parameters by name."""
 
@@ -284,7 +299,8 @@ class Candidate:
         mode: str = "constructed",
     ) -> None:
         self.reference = Reference(folder, constants, arguments, mode)
-        self.kind = getattr(runtime.load(folder / file, "kernelbench_candidate"), kind)
+        taken_over = _copied(folder / file, folder / PROBLEM, constants or {})
+        self.kind = getattr(runtime.load(folder / file, "kernelbench_candidate", taken_over), kind)
 
     def prepare(self, params: dict[str, Any], example: dict[str, Any]) -> dict[str, Any]:
         """Make the module; it takes the place of its parameters."""

@@ -1,123 +1,210 @@
 """pytest-benchmark: test functions with the fixture `benchmark`, which call `benchmark(function, *args, **kwargs)`.
 
-The first such function of a file is the baseline, or the one named baseline or reference; the others are candidates.
-A function of the same name in a candidate file is a candidate, too. Fixtures other than benchmark are not supported.
+The test named baseline, reference or naive is the baseline of the others of its file; else the first of a group is
+that of its group, and every other test stands alone. A test of the same name in a candidate file is a candidate. A
+test that needs more than the fixture, such as parameters, other fixtures or its package, is run by pytest up to its
+call, in a copy of its project.
 """
 
 from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.suites.adapters import base, runtime
 from aisp_mcp.suites.adapters.base import Constants, Problem
+from aisp_mcp.suites.adapters.recording import pytest_call
 
 NAME = "pytest_benchmark"
 PROBLEM = "problem.py"
 _BASELINES = ("baseline", "reference", "naive")
+_ROOTS = ("pyproject.toml", "setup.py", "setup.cfg", "pytest.ini", "tox.ini", ".git")
+_SETTINGS = ("pyproject.toml", "pytest.ini", "tox.ini", "setup.cfg")
+_MAX_FILES, _MAX_BYTES = 1500, 16 << 20
+_MAX_PROBLEMS = 50  # of one file
+_UNUSED = ("rounds, warm-up and calibration of pytest-benchmark", "assertions after the measured call")
+_AS_IT_STANDS = (
+    "Measure it as it stands, with pytest's plugin: pytest FILE --aisp --aisp-base HEAD (docs/pytest.md). To have its "
+    "inputs made secret, pass tensors or arrays as arguments of the measured function."
+)
 
 
 def find(path: Path, candidates: Sequence[Path], constants: Constants) -> list[Problem]:
-    """One problem per file that holds a test with the fixture benchmark."""
-    problems = []
-    for file in base.python_files(path):
-        tree = base.parse(file)
-        tests = _tests(tree)
-        if not tests or file in candidates:
-            continue
-        baseline = next((name for name in tests if any(word in name for word in _BASELINES)), tests[0])
-        files = {PROBLEM: base.read_text(file)}
-        found: dict[str, Any] = {} if candidates else {_short(name): {"file": PROBLEM, "test": name} for name in tests}
-        found.pop(_short(baseline), None)
-        for candidate in candidates:
-            for name in _tests(base.parse(candidate)):
-                variant = base.identifier(f"{candidate.stem}_{_short(name)}")
-                files[f"{variant}.py"] = base.read_text(candidate)
-                found[variant] = {"file": f"{variant}.py", "test": name}
-        reference: dict[str, Any] = {"test": baseline, "constants": dict(constants)}
-        found = {name: {**one, "constants": dict(constants)} for name, one in found.items()}
-        summary = base.first_line(tree, f"{baseline} of {file.name}.")
-        name = base.identifier(file.stem.removeprefix("test_"))
-        unused = ("rounds, warm-up and calibration of pytest-benchmark", "assertions after the measured call")
-        problems.append(Problem(NAME, name, summary, files, reference, found, unused=unused))
-    return problems
-
-
-def _short(test: str) -> str:
-    return base.identifier(test.removeprefix("test_"))
-
-
-def _tests(tree: ast.Module | None) -> list[str]:
-    """Names of the tests that take the fixture."""
+    """One problem per baseline of each file that holds tests with the fixture."""
     return [
-        node.name
-        for node in (tree.body if tree else ())
-        if isinstance(node, ast.FunctionDef)
-        and node.name.startswith("test")
-        and any(arg.arg == "benchmark" for arg in (*node.args.args, *node.args.kwonlyargs))
+        problem
+        for file in base.python_files(path)
+        if file not in candidates and (tree := base.parse(file)) and _tests(tree)
+        for problem in _problems(file, tree, candidates, constants)
     ]
 
 
-class Recorder:
-    """The fixture: notes the first call and returns what the function returns."""
-
-    def __init__(self) -> None:
-        self.calls: list[tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]] = []
-        self.extra_info: dict[str, Any] = {}
-        self.group: str | None = None
-        self.name = self.fullname = "benchmark"
-
-    def __call__(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        self.calls.append((function, args, kwargs))
-        return function(*args, **kwargs)
-
-    def pedantic(
-        self,
-        target: Callable[..., Any],
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-        setup: Callable[[], Any] | None = None,
-        **_: Any,
-    ) -> Any:
-        """The same with arguments from a setup function; numbers of rounds have no effect."""
-        made = setup() if setup else None
-        args, kwargs = made if made else (args, kwargs or {})
-        return self(target, *args, **kwargs)
+def _problems(file: Path, tree: ast.Module, candidates: Sequence[Path], constants: Constants) -> list[Problem]:
+    """Problems of one file; with named candidates, those that have one."""
+    files = _project(file, tree, list(_tests(tree)))
+    own, variants = next(iter(files)), baselines(_tests(tree))
+    stem, settings = base.identifier(file.stem.removeprefix("test_")), {"constants": dict(constants)}
+    named = {each: list(_tests(base.parse(each))) for each in candidates}
+    problems = []
+    for baseline, others in variants.items():
+        found: dict[str, Any] = {} if candidates else {_short(name): {"file": own, "test": name} for name in others}
+        texts = dict(files)
+        for candidate, tests in named.items():
+            for name in tests if len(variants) == 1 else [each for each in tests if _short(each) == _short(baseline)]:
+                variant = base.identifier(f"{candidate.stem}_{_short(name)}")
+                texts[f"{variant}.py"] = base.read_text(candidate)
+                found[variant] = {"file": f"{variant}.py", "test": name}
+        if candidates and not found:
+            continue
+        reference = {"test": baseline, "file": own, **settings}
+        found = {name: {**each, **settings} for name, each in found.items()}
+        summary = base.first_line(tree, f"{baseline} of {file.name}.")
+        name = stem if len(variants) == 1 else base.identifier(f"{stem}_{_short(baseline)}")
+        problems.append(Problem(NAME, name, summary, texts, reference, found, unused=_UNUSED))
+    return problems[:_MAX_PROBLEMS]
 
 
-def recorded(test: Callable[..., Any]) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
-    """Function and arguments that a test measures. Raises BenchmarkError."""
-    others = [name for name, one in inspect.signature(test).parameters.items() if name != "benchmark"]
-    if others:
-        raise BenchmarkError(
-            "OTHER_FIXTURES",
-            f"The test needs the fixtures or parameters {', '.join(others)}; only benchmark is known here.",
-            "Make the values inside the test.",
-        )
-    fixture = Recorder()
-    test(benchmark=fixture)
-    if len(fixture.calls) != 1:
-        raise BenchmarkError("NO_BENCHMARK_CALL", f"The test called benchmark {len(fixture.calls)} times, not once.")
-    return fixture.calls[0]
+def baselines(tests: Mapping[str, str]) -> dict[str, list[str]]:
+    """Tests that are compared with each baseline: all others where one is called baseline, reference or naive; else
+    those of the same group with its first; a test without a group stands alone. tests: groups by name.
+    """
+    if named := next((name for name in tests if any(word in name for word in _BASELINES)), None):
+        return {named: [name for name in tests if name != named]}
+    found: dict[str, list[str]] = {}
+    first: dict[str, str] = {}
+    for name, group in tests.items():
+        if group and group in first:
+            found[first[group]].append(name)
+        else:
+            found[name] = []
+            first[group] = name
+    return found
+
+
+def _short(test: str) -> str:
+    return base.identifier(test.rpartition("::")[2].removeprefix("test_"))
+
+
+def _tests(tree: ast.Module | None) -> dict[str, str]:
+    """Groups of the tests that take the fixture, by name; those of a class have its name before theirs."""
+    body = tree.body if tree else []
+    found = {each.name: _group(each) for each in _functions(body) if _takes_fixture(each)}
+    for node in _statements(body):
+        if isinstance(node, ast.ClassDef) and node.name.startswith("Test"):
+            of_class = _group(node)
+            tests = [each for each in _functions(node.body) if _takes_fixture(each)]
+            found |= {f"{node.name}::{each.name}": _group(each) or of_class for each in tests}
+    return found
+
+
+def _group(node: ast.FunctionDef | ast.ClassDef) -> str:
+    """The group that a marker of pytest-benchmark gives; empty if there is none."""
+    calls = [decorator for decorator in node.decorator_list if isinstance(decorator, ast.Call)]
+    for call in calls:
+        if ast.unparse(call.func).endswith("mark.benchmark"):
+            return next((ast.unparse(keyword.value) for keyword in call.keywords if keyword.arg == "group"), "")
+    return ""
+
+
+def _statements(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
+    """Statements at that level, also inside if and try."""
+    for node in body:
+        yield node
+        if isinstance(node, ast.If | ast.Try):
+            yield from _statements([*node.body, *node.orelse])
+
+
+def _functions(body: Sequence[ast.stmt]) -> list[ast.FunctionDef]:
+    return [node for node in _statements(body) if isinstance(node, ast.FunctionDef)]
+
+
+def _takes_fixture(node: ast.FunctionDef) -> bool:
+    if not node.name.startswith("test"):
+        return False
+    return any(arg.arg in pytest_call.FIXTURES for arg in (*node.args.args, *node.args.kwonlyargs))
+
+
+def _project(file: Path, tree: ast.Module | None, tests: Sequence[str]) -> dict[str, str]:
+    """Texts of a test's file, which comes first, and of all that pytest needs to run it: nothing else for a file whose
+    tests need the fixture alone and that imports nothing of its project.
+    """
+    text = base.read_text(file)
+    root = _root(file)
+    if root is None or _stands_alone(tree, tests, root):
+        return {PROBLEM: text}
+    files, size = {str(file.resolve().relative_to(root)): text}, len(text)
+    for each in _sources(root):
+        size += each.stat().st_size
+        if len(files) >= _MAX_FILES or size > _MAX_BYTES:
+            raise BenchmarkError("TOO_LARGE", f"{root.name}, the project of {file.name}, is too large.", _AS_IT_STANDS)
+        files.setdefault(str(each.relative_to(root)), each.read_text("utf-8", errors="replace"))
+    return files
+
+
+def _root(file: Path) -> Path | None:
+    """The folder of the project that a file belongs to; without one, that above its package; None outside of both."""
+    folder = file.resolve().parent
+    for parent in (folder, *folder.parents):
+        if any((parent / name).exists() for name in _ROOTS):
+            return parent
+    while (folder / "__init__.py").is_file():
+        folder = folder.parent
+    return folder if folder != file.resolve().parent or (folder / "conftest.py").is_file() else None
+
+
+def _stands_alone(tree: ast.Module | None, tests: Sequence[str], root: Path) -> bool:
+    """True if no test needs pytest, and no import leads into the project."""
+    roots = [root / folder for folder in pytest_call.SOURCES]
+    own = {each.stem for folder in roots if folder.is_dir() for each in folder.iterdir()}
+    for node in ast.walk(tree) if tree else ():
+        if isinstance(node, ast.ImportFrom) and (node.level or (node.module or "").partition(".")[0] in own):
+            return False
+        if isinstance(node, ast.Import) and any(alias.name.partition(".")[0] in own for alias in node.names):
+            return False
+        if isinstance(node, ast.FunctionDef) and node.name in tests and len(node.args.args) > 1:
+            return False
+    return not any("::" in name for name in tests)
+
+
+def _sources(root: Path) -> Iterator[Path]:
+    """Python files and settings of a project, without hidden folders and environments."""
+    for each in sorted(root.iterdir()):
+        if each.name.startswith(".") or (each / "pyvenv.cfg").is_file() or each.is_symlink():
+            continue
+        if each.is_dir():
+            yield from _sources(each)
+        elif each.suffix == ".py" or each.name in _SETTINGS:
+            yield each
 
 
 class Reference(runtime.Reference):
     """The function that the test measures."""
 
+    otherwise = _AS_IT_STANDS
+
     def __init__(
         self, folder: Path, test: str, constants: Constants | None = None, file: str = PROBLEM, arguments: Any = None
     ) -> None:
         super().__init__(folder, arguments)
-        self.test = getattr(runtime.load(folder / file, f"benchmarked_{Path(file).stem}", constants), test)
+        self.file, self.name, self.constants = file, test, constants
+        self.test: Callable[..., Any] | None = None
+        if "/" not in file and "::" not in test:
+            module = runtime.load(folder / file, f"benchmarked_{Path(file).stem}", constants, some=file != PROBLEM)
+            self.test = getattr(module, test)
         self.function: Callable[..., Any] | None = None
+
+    def call(self) -> pytest_call.Call:
+        """Function and arguments that the test measures. Raises BenchmarkError."""
+        found = pytest_call.direct(self.test) if self.test else None
+        return found or pytest_call.collected(self.folder, self.file, self.name)
 
     def draw(self) -> Any:
         """Arguments of one call, by position and by name."""
-        self.function, args, kwargs = recorded(self.test)
+        self.function, args, kwargs = self.call()
         return {"args": list(args), "kwargs": kwargs}
 
     def named(self, arguments: Any, tensors: dict[str, Any]) -> Any:
@@ -128,14 +215,14 @@ class Reference(runtime.Reference):
             known = []
         names = [name for name in known if name not in arguments["kwargs"]]
         names += [f"input_{at}" for at in range(len(names), len(arguments["args"]))]
-        args = [runtime.dissect(one, name, tensors) for name, one in zip(names, arguments["args"], strict=False)]
-        kwargs = {name: runtime.dissect(one, name, tensors) for name, one in arguments["kwargs"].items()}
+        args = [runtime.dissect(each, name, tensors) for name, each in zip(names, arguments["args"], strict=False)]
+        kwargs = {name: runtime.dissect(each, name, tensors) for name, each in arguments["kwargs"].items()}
         return {"args": args, "kwargs": kwargs}
 
     def run(self, **tensors: Any) -> Any:
         """Call the function; arrays come back as tensors."""
         if self.function is None:
-            self.function = recorded(self.test)[0]
+            self.function = self.call()[0]
         given = runtime.build(self.arguments, tensors)
         return as_tensor(self.function(*given["args"], **given["kwargs"]))
 
@@ -145,7 +232,7 @@ def as_tensor(output: Any) -> Any:
     import torch
 
     if isinstance(output, tuple | list):
-        return type(output)(as_tensor(one) for one in output)
+        return type(output)(as_tensor(each) for each in output)
     return torch.as_tensor(output) if type(output).__module__ == "numpy" else output
 
 
@@ -153,9 +240,9 @@ class Candidate(Reference):
     """The function that another test measures, on the baseline's arguments."""
 
     def __init__(self, folder: Path, file: str, test: str, arguments: Any, constants: Constants | None = None) -> None:
-        super().__init__(folder, test, constants if file == PROBLEM else None, file, arguments)
+        super().__init__(folder, test, constants, file, arguments)
 
     def prepare(self, params: dict[str, Any], _: dict[str, Any]) -> dict[str, Any]:
         """Find the function before it is timed."""
-        self.function = recorded(self.test)[0]
+        self.function = self.call()[0]
         return params

@@ -26,6 +26,7 @@ class AdaptedProblem(Record):
     variants: list[str]
     files: list[str]
     inputs: list[AdaptedInput]
+    forbidden: list[str] = Field(default_factory=list, description="By the problem's own rules.")
     disclosed: list[str] = Field(description="What is not secret, not fresh, or has no effect here.")
 
 

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import ast
 import importlib.util
-import random
+import math
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
-from unittest import mock
 
 from aisp_mcp.errors import BenchmarkError
+from aisp_mcp.suites.adapters.seeding import seeded
 
 _SIMPLE = (int, float, bool, str, type(None))
 _SEED_LIMIT = 1 << 62
@@ -38,10 +37,41 @@ class Slot:
         return tensors[self.name].numpy() if self.array else tensors[self.name]
 
 
+class Buffer:
+    """The place of memory for an output among the arguments: new for every call, and no input."""
+
+    def __init__(self, shape: tuple[int, ...], dtype: str) -> None:
+        self.shape, self.dtype = tuple(shape), dtype
+
+    def __repr__(self) -> str:
+        return f"Buffer({self.shape!r}, {self.dtype!r})"
+
+    def make(self, tensors: Mapping[str, Any]) -> Any:
+        """Memory on the device of the tensors; in float64 where the reference is computed in it."""
+        import torch
+
+        return torch.empty(self.shape, dtype=self.kind(tensors), device=next(iter(tensors.values())).device)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+    def kind(self, tensors: Mapping[str, Any]) -> Any:
+        """Its dtype beside these tensors."""
+        import torch
+
+        dtype = getattr(torch, self.dtype)
+        wide = dtype.is_floating_point and any(tensor.dtype == torch.float64 for tensor in tensors.values())
+        return torch.float64 if wide else dtype
+
+
 def build(arguments: Any, tensors: Mapping[str, Any]) -> Any:
-    """The arguments with tensors in their slots."""
+    """The arguments with tensors in their slots, and with new buffers."""
     if isinstance(arguments, Slot):
         return arguments.take(tensors)
+    if isinstance(arguments, Buffer):
+        return arguments.make(tensors)
     if isinstance(arguments, tuple | list):
         return type(arguments)(build(item, tensors) for item in arguments)
     if isinstance(arguments, dict):
@@ -86,6 +116,7 @@ class Reference:
     arguments: the structure of the call; None in the recorder, which finds it out.
     """
 
+    otherwise: str | None = None  # how to measure what cannot be given secret inputs
     own_output: Any = None  # of the call that the problem made itself while it drew its inputs, where it makes one
 
     def __init__(self, folder: Path, arguments: Any = None) -> None:
@@ -156,104 +187,11 @@ def _seed(rng: Any) -> int:
     return int(rng.randint(0, _SEED_LIMIT, 1))
 
 
-class Draws:
-    """Record of a time in which seeds are replaced. seeded: the code tried to set one of its own."""
-
-    def __init__(self, seed: int) -> None:
-        self.random, self.seeded = random.Random(seed), False
-
-    def ignore(self, *_: Any, **__: Any) -> Any:
-        """Stand in for a function that sets a seed."""
-        import torch
-
-        self.seeded = True
-        return torch.default_generator
-
-
-@contextmanager
-def seeded(seed: int, device: str = "cpu") -> Iterator[Draws]:
-    """Draw from this seed, whatever seeds the code sets itself, and on the CPU where there is no GPU."""
-    import torch
-
-    draws = Draws(seed)
-
-    class Generator(torch.Generator):  # type: ignore[misc,unused-ignore]
-        def __new__(cls, device: Any = "cpu") -> Any:
-            return super().__new__(cls, device=device if torch.cuda.is_available() else "cpu")
-
-        def manual_seed(self, _: int) -> Any:
-            draws.seeded = True
-            return super().manual_seed(draws.random.getrandbits(62))
-
-    patches: list[Any] = [
-        mock.patch.object(torch, "Generator", Generator),
-        mock.patch.object(random, "seed", draws.ignore),
-    ]
-    patches += [mock.patch.object(torch.cuda, name, draws.ignore) for name in ("manual_seed", "manual_seed_all")]
-    patches += [mock.patch.object(torch.random, "manual_seed", draws.ignore)]
-    with torch.random.fork_rng(None if device == "cuda" else []), _on(device):
-        torch.random.manual_seed(draws.random.getrandbits(62))
-        old = random.getstate()
-        random.seed(draws.random.getrandbits(62))
-        patches.append(mock.patch.object(torch, "manual_seed", draws.ignore))
-        patches += _numpy(draws)
-        for patch in patches:
-            patch.start()
-        try:
-            yield draws
-        finally:
-            for patch in reversed(patches):
-                patch.stop()
-            random.setstate(old)
-
-
-def _numpy(draws: Draws) -> list[Any]:
-    """numpy, where it is there, seeded and kept from being seeded."""
-    if importlib.util.find_spec("numpy") is None:
-        return []
-    import numpy
-
-    numpy.random.seed(draws.random.getrandbits(32))
-    real = numpy.random.default_rng
-
-    def fresh(seed: Any = None) -> Any:
-        draws.seeded |= seed is not None
-        return real(draws.random.getrandbits(62))
-
-    return [
-        mock.patch.object(numpy.random, "seed", draws.ignore),
-        mock.patch.object(numpy.random, "default_rng", fresh),
-    ]
-
-
-@contextmanager
-def _on(device: str) -> Iterator[None]:
-    """Make recipes that name a GPU work where the harness measures on the CPU."""
-    if device != "cpu":
-        yield
-        return
-    import torch
-    from torch.overrides import TorchFunctionMode
-
-    class OnCpu(TorchFunctionMode):  # type: ignore[misc,unused-ignore]
-        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            kwargs = dict(kwargs or {})
-            if "cuda" in str(kwargs.get("device", "")):
-                kwargs["device"] = "cpu"
-            if func is torch.Tensor.cuda:
-                return args[0]
-            if func is torch.Tensor.to:
-                args = tuple("cpu" if isinstance(arg, str) and arg.startswith("cuda") else arg for arg in args)
-            return func(*args, **kwargs)
-
-    with OnCpu():
-        yield
-
-
-def load(path: Path, name: str, constants: Mapping[str, Any] | None = None) -> ModuleType:
+def load(path: Path, name: str, constants: Mapping[str, Any] | None = None, some: bool = False) -> ModuleType:
     """Execute a file as a module, its folder first on the search path.
 
-    constants: other values for names that the file assigns at its top level, see replace_constants().
+    constants: other values for names that the file assigns at its top level, see replace_constants(). some: those that
+    it does not assign mean nothing to it, as in a candidate that is no copy of the whole problem.
     Raises BenchmarkError NO_CONSTANT, and whatever the file itself raises.
     """
     if str(path.parent) not in sys.path:
@@ -266,7 +204,9 @@ def load(path: Path, name: str, constants: Mapping[str, Any] | None = None) -> M
     if not constants:
         spec.loader.exec_module(module)
         return module
-    tree = replace_constants(ast.parse(path.read_text("utf-8")), constants)
+    tree = ast.parse(path.read_text("utf-8"))
+    own = assigned(tree) if some else constants
+    tree = replace_constants(tree, {name: value for name, value in constants.items() if name in own})
     exec(compile(tree, str(path), "exec"), vars(module))
     return module
 

@@ -30,7 +30,7 @@ reference = Reference(
 
 class {title}(Benchmark):
     goal = "{goal}"
-    in_place = {in_place}
+    in_place = scratch = {in_place}
 {tolerance}
 {params}    def inputs(self, rng):
 {recipe}        return {{
@@ -63,7 +63,8 @@ run = candidate.run
 def files(problem: Problem, recorded: Recorded, allowed: float | None = None) -> dict[str, str]:
     """Text by file name: one baseline, and one file per candidate. allowed: the problem's own tolerance, to be used."""
     tolerance = _tolerance(recorded, allowed)
-    slot = "from aisp_mcp.suites.adapters.runtime import Slot\n" if "Slot(" in recorded.arguments else ""
+    names = ", ".join(name for name in ("Buffer", "Slot") if f"{name}(" in recorded.arguments)
+    slot = f"from aisp_mcp.suites.adapters.runtime import {names}\n" if names else ""
     said = {"format": problem.format, "name": problem.name, "arguments": recorded.arguments, "slot": slot}
     params = [tensor for tensor in recorded.tensors if tensor.role == "param"]
     inputs = [tensor for tensor in recorded.tensors if tensor.role == "input"]
@@ -84,7 +85,7 @@ def files(problem: Problem, recorded: Recorded, allowed: float | None = None) ->
     written = {f"baseline_{problem.name}.py": baseline}
     for name, arguments in problem.candidates.items():
         source = problem.files.get(str(arguments.get("file")), "")
-        beside = {Path(file).stem for file in problem.files}
+        beside = {part for file in problem.files for part in Path(file).with_suffix("").parts}
         text = _CANDIDATE.format(
             **said,
             summary=f"{name} of {problem.name}.",
@@ -154,9 +155,9 @@ def _values(tensor_facts: TensorFacts, sizes: str) -> str:
         return f"rng.randint({first_value}, {limit}{sizes}{kind})"
     if tensor_facts.how == "uniform":
         low, high = tensor_facts.numbers
-        return _scaled(f"rng.rand({first}{dtype})", (high - low) / 2, (high + low) / 2)
+        return _scaled(f"rng.rand({(first + dtype).removeprefix(', ')})", (high - low) / 2, (high + low) / 2)
     mean, sd = tensor_facts.numbers
-    return _scaled(f"rng.randn({first}{dtype})", sd, mean)
+    return _scaled(f"rng.randn({(first + dtype).removeprefix(', ')})", sd, mean)
 
 
 def _scaled(text: str, factor: float, offset: float) -> str:

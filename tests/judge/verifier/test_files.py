@@ -126,7 +126,7 @@ def test_threads_that_the_machine_has_no_cores_for_are_a_skip(tmp_path: Path) ->
 
 @pytest.mark.torch
 def test_a_need_that_nobody_knows_is_an_error_of_the_specification(tmp_path: Path) -> None:
-    with pytest.raises(BenchmarkError, match="no need 'nvcx'"):
+    with pytest.raises(BenchmarkError, match="Unknown need 'nvcx'"):
         skipped(tmp_path, NUMBERS.format(more='needs = Needs(tools=("nvcx",))', cache=""))
 
 

@@ -13,16 +13,16 @@ from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from measured import measure
 
 from aisp_mcp.errors import AispError
-from aisp_mcp.judge.audit_log import ChainLog
+from aisp_mcp.judge.pair import Pair
 from aisp_mcp.judge.records.run import Run
-from aisp_mcp.judge.records.verdict import Comparison, Verdict
 from aisp_mcp.optimize.bundle import archive, bundles
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.dispatch import execute
 
-SOURCES = {"sources/p/baseline.py": b"def run(a): ...\n", "sources/p/candidate.py": b"def run(a):\n    return a\n"}
+SOURCES = {"sources/t-p/baseline.py": b"def run(a): ...\n", "sources/t-p/candidate.py": b"def run(a):\n    return a\n"}
 
 
 @pytest.fixture
@@ -32,21 +32,15 @@ def run(ctx: Context) -> Run:
     for name, text in SOURCES.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(text)
-    log = ChainLog(folder / "p.rounds.jsonl")
-    log.append("open", target="t:p")
-    log.append("verdict", verdict="faster", ratio=1.5)
-    log.close()
-    one = Comparison(
-        target="t:p", candidate="", verdict=Verdict.FASTER, sentence="faster: 1.50x", ratio=1.5, isolation="L3",
-        replicates=5, log_path=str(log.path), log_sha256=log.head,
-    )  # fmt: skip
+    sources = folder / "sources/t-p"
+    comparison = measure(Pair("t:p", sources / "baseline.py", "", sources / "candidate.py"), folder, [0.96] * 5)
     stored = Run(
         id="r_small",
         created_at=1.7e9,
         preset="default",
         profile="portable",
         environment={"host": {"cpu": "a processor"}},
-        comparisons=[one],
+        comparisons=[comparison],
         sources={name: hashlib.sha256(text).hexdigest() for name, text in SOURCES.items()},
     )
     ctx.store.save_run(stored, None)
@@ -77,7 +71,7 @@ def test_a_whole_bundle_verifies_without_torch_and_elsewhere(
     code, answer = call(cli, "bench", "bundle", "r_small")
     made = answer["result"]
     assert (code, made["files"], made["missing"]) == (0, 4, [])
-    assert made["claims"][0]["verdict"] == "faster"
+    assert made["claims"][0]["verdict"] == "slower"
     assert (home / "signing-key").stat().st_mode & 0o777 == 0o600
     here = tmp_path / "elsewhere.aisp.tar"
     here.write_bytes(Path(made["path"]).read_bytes())
@@ -151,41 +145,143 @@ def test_another_signer_is_seen_and_a_wrong_fingerprint_is_named(ctx: Context, r
     assert refused(ctx, Path(made["path"]), key="0123") == "BAD_KEY"
 
 
-def change_verdict(found: dict[str, bytes], facts: dict[str, Any]) -> None:
-    name = "runs/r_small/run.json"
-    found[name] = found[name].replace(b'"verdict": "faster"', b'"verdict": "same"')
-    facts["claims"][0]["verdict"] = "same"
+RECORD, LOG = "runs/r_small/run.json", "runs/r_small/t-p.rounds.jsonl"
+CANDIDATE = "runs/r_small/sources/t-p/candidate.py"
 
 
-def change_log(found: dict[str, bytes], facts: dict[str, Any]) -> None:
-    name = "runs/r_small/p.rounds.jsonl"
-    found[name] = found[name].replace(b'"t:p"', b'"t:q"')
+class Forgery:
+    """A bundle that its owner can change anywhere before it is signed again."""
+
+    def __init__(self, facts: dict[str, Any], files: dict[str, bytes]) -> None:
+        self.facts, self.files = facts, files
+        self.run = json.loads(files[RECORD])
+        self.comparison = self.run["comparisons"][0]
+        self.log = [json.loads(line) for line in files[LOG].decode().splitlines()]
+
+    def write(self, path: Path) -> None:
+        """Chain the log anew, name its head, state the claims, and sign."""
+        head, lines = "0" * 64, []
+        for record in self.log:
+            lines.append(json.dumps({**record, "prev": head}, separators=(",", ":")))
+            head = hashlib.sha256(lines[-1].encode()).hexdigest()
+        if LOG in self.files:
+            self.files[LOG] = ("\n".join(lines) + "\n").encode()
+        self.comparison["log_sha256"] = head
+        self.files[RECORD] = json.dumps(self.run).encode()
+        self.facts["claims"][0] |= {name: self.comparison[name] for name in ("verdict", "sentence")}
+        key = Ed25519PrivateKey.generate()
+        path.write_bytes(archive.pack(self.files, self.facts, key.public_key().public_bytes_raw(), key.sign))
 
 
-def change_source(found: dict[str, bytes], facts: dict[str, Any]) -> None:
-    found["runs/r_small/sources/p/candidate.py"] = b"def run(a):\n    return 2 * a\n"
+def state_ninefold(forged: Forgery) -> None:
+    forged.comparison |= {"verdict": "faster", "ratio": 9.0, "sentence": "faster: 9.00x"}
+    forged.comparison["interval"] |= {"low": 8.9, "high": 9.1}
+    forged.log[-1] |= {"verdict": "faster", "ratio": 9.0}
 
 
-def change_claim(found: dict[str, bytes], facts: dict[str, Any]) -> None:
-    facts["claims"][0]["sentence"] = "faster: 15.0x"
+def narrow_interval(forged: Forgery) -> None:
+    forged.comparison["interval"]["high"] = 0.961
 
 
-@pytest.mark.parametrize("change", [change_verdict, change_log, change_source, change_claim])
-def test_who_signs_a_contradiction_is_refused(
-    ctx: Context, run: Run, tmp_path: Path, change: Callable[[dict[str, bytes], dict[str, Any]], None]
+def lower_floor(forged: Forgery) -> None:
+    forged.comparison["noise_floor"] = 0.001
+
+
+def change_sentence(forged: Forgery) -> None:
+    forged.comparison["sentence"] = forged.comparison["sentence"].replace("0.96", "0.98")
+
+
+def raise_checks(forged: Forgery) -> None:
+    forged.comparison["verification"]["checked"] = 10_000
+
+
+def hide_flag(forged: Forgery) -> None:
+    (terms,) = (record for record in forged.log if record["kind"] == "terms")
+    terms["flags"] = [{"code": "source_hint", "severity": "warn", "message": "threads", "evidence": {}}]
+
+
+def praise_peak(forged: Forgery) -> None:
+    forged.comparison["peak"] = {"kind": "gemm_float32", "share": 0.99, "rate": 1e12, "ceiling": 1.01e12}
+
+
+def leave_replicate_out(forged: Forgery) -> None:
+    forged.log = [record for record in forged.log if record.get("replicate") != 4]
+    forged.comparison["replicates"] = 4
+
+
+def leave_rounds_alone(forged: Forgery) -> None:
+    forged.log = [record for record in forged.log if record["kind"] != "replicate" or record["replicate"] != 4]
+
+
+def swap_source(forged: Forgery) -> None:
+    forged.files[CANDIDATE] = b"def run(a):\n    return 2 * a\n"
+    forged.run["sources"]["sources/t-p/candidate.py"] = hashlib.sha256(forged.files[CANDIDATE]).hexdigest()
+
+
+def swap_source_alone(forged: Forgery) -> None:
+    forged.files[CANDIDATE] = b"def run(a):\n    return 2 * a\n"
+
+
+def drop_log(forged: Forgery) -> None:
+    del forged.files[LOG]
+    forged.facts["missing"] = [LOG]
+
+
+def drop_terms(forged: Forgery) -> None:
+    forged.log = [record for record in forged.log if record["kind"] != "terms"]
+
+
+def change_preset(forged: Forgery) -> None:
+    forged.run["preset"] = "release"
+
+
+def change_machine(forged: Forgery) -> None:
+    forged.facts["machine"] = "a faster one"
+
+
+def deny_missing(forged: Forgery) -> None:
+    del forged.files[CANDIDATE]
+
+
+def change_date(forged: Forgery) -> None:
+    forged.facts["created_at"] = forged.run["created_at"] - 1
+
+
+def change_id(forged: Forgery) -> None:
+    forged.run["id"] = forged.facts["claims"][0]["run_id"] = "r_other"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        state_ninefold, narrow_interval, lower_floor, change_sentence, raise_checks, hide_flag, praise_peak,
+        leave_replicate_out, leave_rounds_alone, swap_source, swap_source_alone, drop_log, drop_terms, change_preset,
+        change_machine, deny_missing, change_date, change_id,
+    ],
+)  # fmt: skip
+def test_what_does_not_follow_from_the_rounds_is_refused_whoever_signs_it(
+    ctx: Context, run: Run, tmp_path: Path, change: Callable[[Forgery], None]
 ) -> None:
-    facts, found = archive.unpack(Path(write(ctx)["path"]).read_bytes())
-    change(found, facts)
-    key = Ed25519PrivateKey.generate()
-    forged = tmp_path / "forged.aisp.tar"
-    forged.write_bytes(archive.pack(found, facts, key.public_key().public_bytes_raw(), key.sign))
-    assert refused(ctx, forged) == "BUNDLE_INCONSISTENT"
+    copy = tmp_path / "copy.aisp.tar"
+    forged = Forgery(*archive.unpack(Path(write(ctx)["path"]).read_bytes()))
+    forged.write(copy)
+    assert bundles.verify(copy, None).passed
+    change(forged)
+    forged.write(copy)
+    assert refused(ctx, copy) == "BUNDLE_INCONSISTENT"
+
+
+def test_a_verdict_whose_log_was_cleaned_is_not_signed(run: Run, ctx: Context) -> None:
+    (ctx.store.run_dir("r_small") / "t-p.rounds.jsonl").unlink()
+    answer = execute("aisp_bench_bundle", {"run": "r_small"}, ctx)
+    assert answer.error is not None
+    assert (answer.error.code, "the log of t:p is missing" in answer.error.message) == ("NO_EVIDENCE", True)
 
 
 def test_evidence_that_was_cleaned_is_named(run: Run, ctx: Context) -> None:
-    (ctx.store.run_dir("r_small") / "sources/p/candidate.py").unlink()
+    (ctx.store.run_dir("r_small") / "sources/t-p/candidate.py").unlink()
     made = write(ctx)
-    assert made["missing"] == ["runs/r_small/sources/p/candidate.py"]
+    assert made["missing"] == ["runs/r_small/sources/t-p/candidate.py"]
     assert execute("aisp_verify_bundle", {"path": made["path"]}, ctx).result["missing"] == made["missing"]
 
 

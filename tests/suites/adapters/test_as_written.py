@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,9 @@ import pytest
 
 from aisp_mcp.errors import BenchmarkError, UsageError
 from aisp_mcp.judge import candidate_needs
-from aisp_mcp.suites.adapters import adapt, formats, slicing, writing
+from aisp_mcp.judge.verifier.inputs.rng import CallRng
+from aisp_mcp.suites.adapters import adapt, formats, gpumode, slicing, writing
+from aisp_mcp.suites.adapters import kernelbench as kernelbench_format
 from aisp_mcp.suites.adapters.base import Problem, Recorded
 from aisp_mcp.suites.adapters.recording import recorder
 
@@ -28,6 +31,10 @@ YAML = "tolerance:\n  torch.float32: 1e-2\n"
 SOLUTION = kernelbench.candidate("return torch.topk(x, 4, dim=-1)").replace("ModelNew", "Model")
 TRITON = "import triton\n\n\n@triton.jit\ndef kernel():\n    pass\n"
 BOTH = kernelbench.problem("Both.", "return torch.relu(x)", "torch.randn(N, N)")
+SUBMISSION = (
+    "def custom_kernel(data):\n    x, y, scratch, output = data\n"
+    "    output[:] = (x + 2 * y).flatten()\n    return output\n"
+)
 OWN = "\n\nclass ModelNew(nn.Module):\n    def forward(self, x):\n        kernel()\n        return x\n"
 
 
@@ -170,6 +177,10 @@ def test_a_problem_that_cannot_fit_is_refused_by_its_size(tmp_path: Path) -> Non
         ("from torch.utils.cpp_extension import load_inline\nload_inline('a', 'int a;', cuda_sources='b')\n", "a CUDA"),
         ("from torch.utils.cpp_extension import load_inline\nload_inline('a', 'int a;', cuda_sources='')\n", None),
         ("REQUIRES = ('json', 'cuda')\n", "a CUDA device"),
+        ("def build():\n    return load(source='__global__ void f() {}')\n", "a CUDA device"),
+        ("'A kernel has __global__ before its name.'\n", None),
+        ("import torch\ngraph = torch.cuda.CUDAGraph()\n", "a CUDA device"),
+        ("import torch\nif torch.cuda.is_available():\n    graph = torch.cuda.CUDAGraph()\n", None),
     ],
 )
 def test_a_candidate_that_cannot_run_here_is_a_skip(tmp_path: Path, text: str, expected: str | None) -> None:
@@ -200,3 +211,52 @@ def test_a_baseline_that_cannot_be_imported_is_the_baselines_fault(cli: Any, tmp
     done = cli("bench", "run", *words, timeout=200)
     assert "No module named 'not_there' at baseline_twice.py:2" in done.stdout
     assert "incorrect" not in done.stdout
+
+
+def test_sizes_that_are_set_hold_in_a_copy_of_them_too(tmp_path: Path) -> None:
+    text = BOTH.replace("torch.relu(x)", "x * torch.ones(N)").replace("N = 192", "N = 3 * 64\nM = 4")
+    mine = text + "\n\nclass ModelNew(Model):\n    pass\n"
+    folder = support.write(tmp_path / "in", {"both": text, "mine": mine.replace("M = 4", "M = 5")})
+    (problem,) = found(folder / "both.py", folder / "mine.py", N=8, M=2)
+    recorded = record(problem, tmp_path / "out")
+    arguments: Any = kernelbench_format.runtime.Slot("x")
+    settings = problem.candidates["mine"]
+    candidate = kernelbench_format.Candidate(tmp_path / "out", arguments=[arguments], **settings)
+    assert recorded.tensors[0].shape == (8, 8)
+    module = candidate.prepare({}, {"x": torch.ones(8, 8)})
+    assert candidate.run(x=torch.ones(8, 8), **module).shape == (8, 8)
+    assert sys.modules["kernelbench_candidate"].M == 5  # its own
+
+
+def test_a_candidate_that_is_not_python_is_named_with_its_line(tmp_path: Path) -> None:
+    folder = support.write(tmp_path / "in", {"both": BOTH, "both_mine": BOTH + "\n```\n"})
+    with pytest.raises(BenchmarkError, match=r"both_mine.py is not a Python file: .* in line") as caught:
+        found(folder / "both.py", folder / "both_mine.py")
+    assert caught.value.code == "NOT_PYTHON"
+
+
+def test_memory_for_an_output_is_no_input(tmp_path: Path) -> None:
+    reference = (
+        "import torch\n\n\ndef ref_kernel(data):\n    x, y, scratch, output = data\n"
+        "    return (x + y * 2).double()\n\n\n"
+        "def generate_input(n, seed):\n    x = torch.empty(n, n)\n    x.copy_(torch.randn(n, n))\n"
+        "    return x, torch.randn(n, n), torch.randn(n, n), torch.empty(n * n)\n"
+    )
+    folder = support.write(tmp_path / "task", {"reference": reference, "submission": SUBMISSION})
+    (folder / "task.yml").write_text("tests: [{n: 16, seed: 1}]\n")
+    (problem,) = found(folder)
+    recorded = record(problem, tmp_path / "out")
+    assert [tensor.name for tensor in recorded.tensors] == ["input_0", "input_1", "input_2"]
+    assert recorded.in_place == ()
+    assert recorded.outputs == ("float32",)
+    assert recorded.notes == ("memory for the output, new in every call: input_3",)
+    text = writing.files(problem, recorded)["baseline_task_0.py"]
+    assert "Buffer((256,), 'float32')" in text
+    assert "import Buffer, Slot" in text
+    arguments = eval(recorded.arguments, {"Slot": gpumode.runtime.Slot, "Buffer": gpumode.runtime.Buffer})
+    candidate = gpumode.Candidate(tmp_path / "out", "candidate_submission.py", arguments)
+    x, y = torch.randn(2, 16, 16)
+    reference_again = gpumode.Reference(tmp_path / "out", problem.reference["given"], arguments)
+    given = {"input_0": x, "input_1": y, "input_2": x}
+    assert torch.allclose(candidate.run(**given), reference_again.run(**given))
+    assert set(reference_again.recipe(CallRng("cpu", 1))) == set(given)

@@ -6,6 +6,7 @@ Dummy rounds lie between them; their outputs mean nothing and are not compared.
 from __future__ import annotations
 
 import itertools
+import random
 from dataclasses import replace
 from functools import partial
 from typing import ClassVar
@@ -15,9 +16,11 @@ from aisp_mcp.judge.options import Options
 from aisp_mcp.judge.parent.timing.driver import Driver
 from aisp_mcp.judge.parent.timing.strategy import Strategy
 from aisp_mcp.judge.presets import ROUNDS_PER_PALINDROME, Preset
+from aisp_mcp.judge.protocol.layout import Layout
 from aisp_mcp.judge.protocol.messages import OpenAnswer
 from aisp_mcp.judge.protocol.roles import BASELINES, Role
-from aisp_mcp.judge.verifier.inputs.rng import MODES
+from aisp_mcp.judge.verdict import replay
+from aisp_mcp.judge.verifier.inputs.rng import MODES, battery_modes
 
 SOME_MODES = 2  # kinds of adversarial inputs that a candidate sees in most replicates, besides its hidden round
 
@@ -68,14 +71,8 @@ class ReplicateRun:
         result.overhead = overhead = strategy.finish(driver, singles, dummies)
         fitted = {"singles": singles, "dummies": dummies, "fitted": vars(overhead)}
         self.session.log.append("overhead", replicate=result.index, **fitted)
-        result.rounds = [replace(one, net_s=self._net_s(one)) for one in result.rounds]
+        result.rounds = [replace(one, net_s=replay.net_s(one.role, one.timing, overhead)) for one in result.rounds]
         return result
-
-    def _net_s(self, one: Round) -> float:
-        """Seconds per call on the parent's clock. Only a baseline is believed what it says of its own copies."""
-        overhead, count = self.driver.result.overhead, one.timing.count
-        copied_s = overhead.credited_s * count if one.role is Role.CANDIDATE else one.timing.copied_s
-        return overhead.net(one.timing.running_s - copied_s, count)
 
     def _half_palindromes(self) -> list[list[tuple[int, Role]]]:
         """(number, role) of the rounds that share one set of inputs."""
@@ -109,7 +106,17 @@ class ReplicateRun:
                 if role is not Role.CANDIDATE and turn:
                     singles.append(timing.cost)
                 driver.verify(role, [0] if role is Role.CANDIDATE or not turn else [])
+            if not turn and not driver.result.index and self.options.protections.adversarial:
+                self._battery()
         return singles
+
+    def _battery(self) -> None:
+        """Calls of the candidate on the inputs that decide whether it is correct, whatever the fresh ones show."""
+        draw, opened = random.Random(self.session.battery), self.session.opened
+        for mode in battery_modes(Layout.from_json(opened["layout"]).frame, opened["call_s"]):
+            self.driver.fill({Role.CANDIDATE: 1}, mode, battery=draw.getrandbits(48))
+            self.strategy.run_round(self.driver, Role.CANDIDATE, 1)
+            self.driver.verify(Role.CANDIDATE, [0])
 
     def _pilot_modes(self) -> list[str | None]:
         """Kinds of inputs of the pilot rounds after the first, in random order; None: plain ones for all roles."""
@@ -146,17 +153,16 @@ class ReplicateRun:
         counts = {role: driver.count(role) for _, role in half}
         sample = driver.sample(counts[Role.CANDIDATE], wanted)
         driver.fill(counts, sample=sample)
-        timings = list[tuple[int, Role, RoundTiming]]()
+        roles = list[Role]()
         for number, role in half:
             timing = self.strategy.run_round(driver, role, counts[role])
-            median_s = sorted(timing.durations_ns)[timing.count // 2] / 1e9
-            result.rounds.append(Round(role, timing.elapsed_s / timing.count, median_s, timing))
-            timings.append((number, role, timing))
+            result.rounds.append(Round(role, timing.elapsed_s / timing.count, replay.median_s(timing), timing))
+            self._record(number, role, timing)
+            roles.append(role)
         compared = [call for call in sample if call < counts[Role.BASELINE]]
         driver.fetch(Role.BASELINE, compared)  # most of the candidate's are compared with these
-        for number, role, timing in timings:
+        for role in roles:
             driver.verify(role, sample if role is Role.CANDIDATE else [], timed=True)
-            self._record(number, role, timing)
         enough = self.options.preset.palindromes >= len(Role)
         number = half[0][0]
         if enough and number % ROUNDS_PER_PALINDROME:

@@ -1,0 +1,55 @@
+"""Times of a gate's benchmarks at earlier commits, as this store has them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aisp_mcp.gate.records import Point
+from aisp_mcp.judge.records.run import Run
+from aisp_mcp.judge.records.verdict import Comparison
+from aisp_mcp.runs import stored
+from aisp_mcp.server.context import Context
+from aisp_mcp.store.records.run_kind import RunKind
+
+RUNS, POINTS = 200, 8  # stored runs that are looked at, and commits that are shown
+LEVELS = "▁▂▃▄▅▆▇█"
+
+
+def histories(ctx: Context, run: Run) -> dict[str, list[Point]]:
+    """By target the last commits before this gate's head, oldest first, as gates on this device measured them.
+
+    A commit that was measured several times counts once, as it was last measured.
+    """
+    earlier = [one for one in stored.runs(ctx, None, RUNS, (RunKind.GATE,)) if one.id != run.id and _is_alike(one, run)]
+    found: dict[str, dict[str, Point]] = {}
+    for one in sorted([*earlier, run], key=lambda one: one.created_at):
+        for comparison in one.comparisons:
+            points = found.setdefault(comparison.label, {})
+            for commit, seconds in _measured(one, comparison):
+                points.pop(commit, None)
+                points[commit] = Point(commit=commit, seconds=seconds)
+    return {target: list(points.values())[-POINTS:] for target, points in found.items()}
+
+
+def _is_alike(one: Run, run: Run) -> bool:
+    """True for a gate with the same preset on the same device."""
+    return bool(one.commits) and one.preset == run.preset and _device(one) == _device(run)
+
+
+def _device(run: Run) -> str:
+    return str((run.gpus or [{}])[0].get("name") or run.host.get("cpu"))
+
+
+def _measured(run: Run, comparison: Comparison) -> list[tuple[str, float]]:
+    """(commit, seconds per call) of both commits, base first."""
+    commits = run.commits
+    sides = ((commits["base"], comparison.baseline), (commits["head"], comparison.optimized))
+    return [(commit, side.time_s) for commit, side in sides if side is not None]
+
+
+def sparkline(points: Sequence[Point]) -> str:
+    """A bar for each point, the lowest for the shortest time; differences below 5 % stay small."""
+    seconds = [point.seconds for point in points]
+    low, high = min(seconds), max(seconds)
+    span = max(high - low, 0.4 * low)
+    return "".join(LEVELS[min(int((value - low) / span * len(LEVELS)), len(LEVELS) - 1)] for value in seconds)

@@ -1,0 +1,31 @@
+"""Findings on operators that a contest forbids. They are taken away in the candidate's process, worker/forbidden.py."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aisp_mcp.errors import UsageError
+from aisp_mcp.judge.protocol import forbidden
+from aisp_mcp.judge.records.verdict import Flag
+
+CODE = "forbidden_operator"
+
+
+def notes(names: Sequence[str], so_far: Sequence[Flag]) -> list[Flag]:
+    """The policy that a candidate complied with, if there is one."""
+    if not names or any(each.severity == "fatal" for each in so_far):
+        return []
+    message = f"Forbidden here, and not called by the candidate: {', '.join(names)}."
+    return [Flag(code="policy", severity="note", message=message, evidence={"forbidden": list(names)})]
+
+
+def flag(found: Flag) -> Flag:
+    """The flag, or the policy's own where the candidate raised at a forbidden call. Raises UsageError NO_OPERATOR."""
+    if name := forbidden.unknown(found.message):
+        message = f"{name!r} names no operator that can be forbidden."
+        raise UsageError("NO_OPERATOR", message, "Name torch.matmul, F.softmax, aten::mm or a function of a package.")
+    name = forbidden.called(found.message)
+    if name is None:
+        return found
+    message = f"The candidate calls {name}, which is forbidden here."
+    return Flag(code=CODE, severity="fatal", message=message, evidence={"operator": name})

@@ -1,0 +1,82 @@
+"""Operators that a contest forbids, taken away from a candidate's process before its file is loaded.
+
+An operator of torch loses its kernels in the dispatcher: whoever calls it, be it Python, C++, compiled code or another
+operator, gets an error that names it. A function of another package loses its attribute. Code that computes the same
+by other means is not affected.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import warnings
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from aisp_mcp.judge.protocol.forbidden import CALLED, NEEDED, UNKNOWN
+
+BACKENDS = ("CPU", "CUDA")
+_libraries: list[Any] = []  # an implementation ends with its library
+
+
+class ForbiddenOperatorError(RuntimeError):
+    """A forbidden operator was called, or a name stands for none."""
+
+
+def forbid(names: Sequence[str]) -> None:
+    """Take these operators away. Raises ForbiddenOperatorError for a name that stands for nothing."""
+    for name in names:
+        if not _forbid_operator(name) and not _forbid_attribute(name):
+            raise ForbiddenOperatorError(f"{UNKNOWN}{name}")
+
+
+def _forbid_operator(name: str) -> bool:
+    """Take the kernels of torch's operator of that name; False if there is none."""
+    import torch
+
+    words = name.replace("::", ".").split(".")
+    if words[0] not in ("torch", "Tensor", "F", "aten") and len(words) > 1:
+        return False
+    spellings = ("_".join(words[1:]), words[-1])  # torch.linalg.norm is not torch.norm
+    operator = next((each for each in spellings if hasattr(torch.ops.aten, each)), None)
+    if operator is None:
+        return False
+    packet = getattr(torch.ops.aten, operator)
+    if operator in NEEDED:
+        raise ForbiddenOperatorError(f"{UNKNOWN}{name}")
+    library = torch.library.Library("aten", "IMPL")
+    _libraries.append(library)
+
+    def refuse(*_: Any, **__: Any) -> NoReturn:
+        raise ForbiddenOperatorError(f"{CALLED}{name}")
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that a kernel is replaced
+        for overload in packet.overloads():
+            schema = getattr(packet, overload)._schema
+            full = ".".join(filter(None, (schema.name.partition("::")[2], schema.overload_name)))
+            for backend in BACKENDS:
+                library.impl(full, refuse, backend, allow_override=True)
+    return True
+
+
+def _forbid_attribute(name: str) -> bool:
+    """Replace a function of a module, with all names that lead to it from there; True if there is no such package."""
+    module, _, attribute = name.rpartition(".")
+    if not module:
+        return False
+    module = {"F": "torch.nn.functional", "Tensor": "torch"}.get(module, module)
+    if importlib.util.find_spec(module.partition(".")[0]) is None:
+        return True  # it cannot be called here
+
+    def refuse(*_: Any, **__: Any) -> NoReturn:
+        raise ForbiddenOperatorError(f"{CALLED}{name}")
+
+    try:
+        owner = importlib.import_module(module)
+    except ImportError:
+        return False
+    if not hasattr(owner, attribute):
+        return False
+    setattr(owner, attribute, refuse)
+    return True

@@ -1,0 +1,134 @@
+"""Dumps of PyTorch's flight recorder, pickle or JSON, one per rank.
+
+A dump lists the last calls of one rank, often only those that have not completed. Pickles are read in a child process.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from typing import Any
+
+from aisp_mcp.process.run import run
+from aisp_mcp.profile.hangs.records import Call, Dump
+from aisp_mcp.profile.readers.files import File, bad, is_pickle
+from aisp_mcp.profile.readers.kineto import load_json
+from aisp_mcp.profile.readers.text import clean
+
+_CHILD_S, _CHILD_BYTES = 300.0, 256 * 2**20
+_RANK = re.compile(r"(?:rank[_-]?|_|-|^)(\d{1,6})(?:\.(?:json|pickle|pkl|bin))?$")
+_PAIR = re.compile(r"(?:send|recv)\D*(\d+)\s*(?:->|<-)\s*(\d+)", re.I)
+_MOST = 100_000  # records in one dump
+_LIST = re.compile(r"\d+")
+
+
+def read(files: list[File]) -> list[Dump]:
+    """In order of rank. Raises UsageError BAD_PROFILE for a file that is no dump, or two of one rank."""
+    pickles = [file for file in files if is_pickle(file.head)]
+    dumps = _unpickled(pickles) if pickles else []
+    for place, file in enumerate(files):
+        if not is_pickle(file.head):
+            dumps.append(dump(file.path.name, load_json(file), place))
+    ranks = [row.rank for row in dumps]
+    if len(set(ranks)) < len(ranks):
+        raise bad(
+            f"Several of the {len(ranks)} dumps name the same rank.",
+            "Give one folder per incident, with file names that end in the rank, as PyTorch writes them.",
+        )
+    return sorted(dumps, key=lambda row: row.rank)
+
+
+def _unpickled(files: list[File]) -> list[Dump]:
+    argv = [sys.executable, "-P", "-m", "aisp_mcp.profile.hangs.flight_child", *(str(file.path) for file in files)]
+    done = run(argv, timeout_s=_CHILD_S, cwd="/", max_output=_CHILD_BYTES)
+    if not done.ok or done.truncated:
+        why = clean(done.stderr.strip().splitlines()[-1], 300) if done.stderr.strip() else "their reader was ended"
+        raise bad(f"Not a flight recorder dump: {why}.", "Give the files that TORCH_NCCL_DUMP_ON_TIMEOUT=1 wrote.")
+    return [Dump.model_validate(row) for row in json.loads(done.stdout)]
+
+
+def dump(name: str, top: Any, place: int) -> Dump:
+    """The facts of one dump. place: its rank if neither the file nor its name says. Raises UsageError BAD_PROFILE."""
+    rows = top.get("entries") if isinstance(top, dict) else top
+    known = isinstance(top, dict) and ("pg_config" in top or "pg_status" in top or "nccl_comm_state" in top)
+    if not isinstance(rows, list) and not known:
+        raise bad(f"{name!r} is no flight recorder dump: it has no list 'entries'.", "Give one that PyTorch wrote.")
+    entries = [row for row in (rows or [])[:_MOST] if isinstance(row, dict) and "profiling_name" in row]
+    if not known and not entries:
+        raise bad(f"{name!r} is no flight recorder dump: no record has a 'profiling_name'.", "Give one of PyTorch.")
+    top = top if isinstance(top, dict) else {}
+    members = _groups(top.get("pg_config"))
+    groups = {_label(group, ranks): ranks for group, ranks in members.items()}
+    found = Dump(rank=_rank(name, top, place), records=len(entries), pending=[], groups=groups)
+    for entry in entries:
+        _record(entry, members, found)
+    return found
+
+
+def _rank(name: str, top: dict[str, Any], place: int) -> int:
+    if isinstance(said := top.get("rank"), int) and said >= 0:
+        return said
+    hit = _RANK.search(name)
+    return int(hit[1]) if hit else place
+
+
+def _groups(config: Any) -> dict[str, list[int]]:
+    """Members by group; a list, or its text."""
+    found = {}
+    for name, row in config.items() if isinstance(config, dict) else ():
+        ranks = row.get("ranks") if isinstance(row, dict) else None
+        numbers = _LIST.findall(ranks) if isinstance(ranks, str) else ranks if isinstance(ranks, list) else []
+        found[clean(name, 80)] = sorted({int(number) for number in numbers if str(number).isdigit()})
+    return found
+
+
+def _label(group: str, ranks: list[int]) -> str:
+    """Groups of one name and other members are other groups."""
+    return f"{group} {ranks}" if ranks else group
+
+
+def _record(entry: dict[str, Any], members: dict[str, list[int]], found: Dump) -> None:
+    group = entry.get("process_group")
+    name = clean(group[0] if isinstance(group, list | tuple) and group else entry.get("pg_id", "?"), 80)
+    ranks = members.get(name, [])
+    operation = clean(entry["profiling_name"], 80)
+    pair = _PAIR.search(operation)
+    keys = ("p2p_seq_id",) if pair else ("collective_seq_id", "seq_id")
+    number = next((entry[key] for key in keys if isinstance(entry.get(key), int)), None)
+    if number is None:
+        return
+    label = _label(name, ranks)
+    if entry.get("state") == "completed":
+        if not pair:
+            found.completed[label] = max(number, found.completed.get(label, number))
+        return
+    found.pending.append(
+        Call(
+            group=label, number=number, operation=operation, peers=_peers(pair, ranks),
+            elements=_elements(entry.get("input_sizes")), state=clean(entry.get("state", "scheduled"), 20),
+        )
+    )  # fmt: skip
+
+
+def _peers(pair: re.Match[str] | None, ranks: list[int]) -> tuple[int, int] | None:
+    """The two ranks in order: the name numbers them within the group."""
+    if pair is None:
+        return None
+    ends = [ranks[int(at)] if int(at) < len(ranks) else int(at) for at in pair.groups()]
+    return min(ends), max(ends)
+
+
+def _elements(sizes: Any) -> int | None:
+    """Of all inputs together."""
+    if not isinstance(sizes, list):
+        return None
+    total = 0
+    for shape in sizes:
+        if not isinstance(shape, list) or not all(isinstance(length, int) for length in shape):
+            return None
+        product = 1
+        for length in shape:
+            product *= length
+        total += product
+    return total

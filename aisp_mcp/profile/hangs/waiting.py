@@ -1,0 +1,129 @@
+"""Who waits for whom: edges between ranks from the calls that each has not finished."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from aisp_mcp.profile.hangs.records import Call, Dump, Reason, Wait
+
+_BY_NAME = {"all_reduce", "allreduce"}  # collectives whose ranks must pass the same number of elements
+
+
+class Graph(NamedTuple):
+    """waits: by call. roots: ranks that others wait for, and that wait for none, or only for each other."""
+
+    waits: list[Wait]
+    roots: list[int]
+    held_up: list[int]
+
+
+def graph(dumps: list[Dump]) -> Graph:
+    """Of each rank the first unfinished call in each group, for the later ones are queued after it.
+
+    A rank whose very first unfinished call is one that another has queued behind an older call waits for that other.
+    """
+    edges: dict[tuple[str, int, str, Reason, tuple[int, ...]], set[int]] = defaultdict(set)
+    by_rank = {dump.rank: dump for dump in dumps}
+    first = {dump.rank: _first(dump.pending) for dump in dumps}
+    members = _members(dumps)
+    for rank, calls in first.items():
+        for call in calls.values():
+            for reason, awaited in _awaited(rank, call, first, by_rank, members):
+                edges[call.group, call.number, call.operation, reason, tuple(sorted(awaited))].add(rank)
+    waits = [
+        Wait(waiting=sorted(ranks), awaited=list(awaited), operation=name, group=group, number=number, reason=reason)
+        for (group, number, name, reason, awaited), ranks in edges.items()
+    ]
+    waits.sort(key=lambda wait: (-len(wait.waiting), wait.group, wait.number, wait.awaited))
+    roots = _roots(waits)
+    return Graph(waits, roots, _reaching(waits, roots))
+
+
+def _first(calls: list[Call]) -> dict[tuple[str, tuple[int, int] | None], Call]:
+    """The first call by group, and by pair of ranks for send and recv."""
+    found: dict[tuple[str, tuple[int, int] | None], Call] = {}
+    for call in calls:
+        key = (call.group, call.peers)
+        if key not in found or call.number < found[key].number:
+            found[key] = call
+    return found
+
+
+def _members(dumps: list[Dump]) -> dict[str, set[int]]:
+    """As configured; of groups without a configuration the ranks with a record of it."""
+    found: dict[str, set[int]] = defaultdict(set)
+    for dump in dumps:
+        for group, ranks in dump.groups.items():
+            found[group] |= set(ranks) or {dump.rank}
+        for group in [call.group for call in dump.pending] + list(dump.completed):
+            if not dump.groups.get(group):
+                found[group].add(dump.rank)
+    return found
+
+
+def _awaited(
+    rank: int,
+    call: Call,
+    first: dict[int, dict[tuple[str, tuple[int, int] | None], Call]],
+    by_rank: dict[int, Dump],
+    members: dict[str, set[int]],
+) -> Iterable[tuple[Reason, set[int]]]:
+    """The ranks that this call of this rank waits for, by the reason."""
+    found: dict[Reason, set[int]] = defaultdict(set)
+    for other in (set(call.peers) if call.peers else members[call.group]) - {rank}:
+        if (dump := by_rank.get(other)) is None:
+            found["no dump"].add(other)
+            continue
+        theirs = first[other].get((call.group, call.peers))
+        same = [c for c in dump.pending if (c.group, c.peers, c.number) == (call.group, call.peers, call.number)]
+        if theirs is not None and theirs.number < call.number:
+            found["not finished"].add(other)
+        elif same and _differ(call, same[0]):
+            found["other call"].add(other)
+        elif same and call == by_rank[rank].pending[0] and same[0] != dump.pending[0]:
+            found["queued"].add(other)
+        elif theirs is None and (call.peers or dump.completed.get(call.group, -1) < call.number):
+            found["no call"].add(other)
+    return found.items()
+
+
+def _differ(one: Call, other: Call) -> bool:
+    if one.peers:
+        return False
+    if one.operation != other.operation:
+        return True
+    plain = one.operation.rpartition(":")[2].lower()
+    return plain in _BY_NAME and None not in (one.elements, other.elements) and one.elements != other.elements
+
+
+def _roots(waits: list[Wait]) -> list[int]:
+    """Ends of the chains: from them no rank is reached that does not lead back to them."""
+    after: dict[int, set[int]] = defaultdict(set)
+    for wait in waits:
+        for rank in wait.waiting:
+            after[rank] |= set(wait.awaited)
+    awaited = {rank for wait in waits for rank in wait.awaited}
+    reach = {rank: _reach(rank, after) for rank in awaited}
+    return sorted(rank for rank in awaited if all(rank in reach[other] for other in reach[rank] if other != rank))
+
+
+def _reach(rank: int, after: dict[int, set[int]]) -> set[int]:
+    found: set[int] = set()
+    rest = [rank]
+    while rest:
+        for other in after.get(rest.pop(), ()):
+            if other not in found:
+                found.add(other)
+                rest.append(other)
+    return found
+
+
+def _reaching(waits: list[Wait], roots: list[int]) -> list[int]:
+    found, grown = set(roots), True
+    while grown:
+        more = {rank for wait in waits if found.intersection(wait.awaited) for rank in wait.waiting} - found
+        grown = bool(more)
+        found |= more
+    return sorted(found - set(roots))

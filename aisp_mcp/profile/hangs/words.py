@@ -1,0 +1,227 @@
+"""What a standstill looks like, in sentences; each names the rows of its numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from aisp_mcp.profile.hangs.nccl_log import Communicator, Log, Timeout
+from aisp_mcp.profile.hangs.records import Dump, Wait
+from aisp_mcp.profile.hangs.waiting import Graph
+from aisp_mcp.profile.records import Statement
+
+_SHOWN = 16
+_REASONS = {
+    "no call": "whose {dumps} hold no such call",
+    "not finished": "which {have} not finished an earlier call of that group",
+    "queued": "which {have} it queued behind an earlier call that has not finished",
+    "no dump": "of which there is no dump",
+    "other call": "which {are} in another call with the same number",
+}
+
+
+def of_dumps(dumps: list[Dump], found: Graph) -> list[Statement]:
+    """The ranks at the ends of the chains first, then the call in which most ranks stand."""
+    pending = sum(len(dump.pending) for dump in dumps)
+    if not pending:
+        records = sum(dump.records for dump in dumps)
+        text = f"No call is pending in {_count(len(dumps), 'dump')} with {records:,} records: nothing hung then."
+        return [Statement(text=text, rows=["ranks"])]
+    if len(dumps) == 1:
+        return [_alone(dumps[0])]
+    if not found.waits:
+        text = (
+            f"All {len(dumps)} ranks stand in the same calls ({pending:,} pending), and none waits for another to "
+            "call: the network or a device is stuck, or the work is still running."
+        )
+        return [Statement(text=text, rows=["waits"])]
+    names = ranks(found.roots)
+    verb = "waits" if len(found.roots) == 1 else "wait"
+    text = (
+        f"Of {len(dumps)} dumps, {names} {verb} for nobody, and {_count(len(found.held_up), 'rank')} "
+        f"{'waits' if len(found.held_up) == 1 else 'wait'} for {'it' if len(found.roots) == 1 else 'them'}, "
+        "directly or through others."
+    )
+    if _cycle(found):
+        text = (
+            f"Of {len(dumps)} dumps, {names} wait for each other; {_count(len(found.held_up), 'rank')} more for them."
+        )
+    lead = [Statement(text=text, rows=["held_up_by", "held_up"])]
+    return [*lead, _wait(found.waits, found.roots), _advice(found)]
+
+
+def _cycle(found: Graph) -> bool:
+    return any(set(wait.waiting) & set(found.roots) for wait in found.waits)
+
+
+def _alone(dump: Dump) -> Statement:
+    first = dump.pending[0]
+    text = (
+        f"Rank {dump.rank} has {_count(len(dump.pending), 'call')} that did not complete, the first of them "
+        f"{first.operation}, number {first.number} of group {first.group} ({first.state}); who is late, only the dumps "
+        "of all ranks tell: give their folder."
+    )
+    return Statement(text=text, rows=["waits"])
+
+
+def _wait(waits: list[Wait], roots: list[int]) -> Statement:
+    """The call in which most ranks wait for one of the roots."""
+    at = next(at for at, wait in enumerate(waits) if set(wait.awaited) & set(roots))
+    wait = waits[at]
+    few = len(wait.awaited) == 1
+    reason = _REASONS[wait.reason].format(
+        dumps="dump" if few else "dumps", have="has" if few else "have", are="is" if few else "are"
+    )
+    if few and wait.reason == "no call":
+        reason = reason.replace("hold", "holds")
+    text = (
+        f"{ranks(wait.waiting).capitalize()} {'waits' if len(wait.waiting) == 1 else 'wait'} in {wait.operation}, "
+        f"number {wait.number} of group {wait.group}, for {ranks(wait.awaited)}, {reason}."
+    )
+    return Statement(text=text, rows=[f"waits[{at}]"])
+
+
+def _advice(found: Graph) -> Statement:
+    mine = [wait for wait in found.waits if set(wait.awaited) & set(found.roots)]
+    reasons = {wait.reason for wait in mine}
+    who = ranks(found.roots)
+    if "other call" in reasons:
+        text = f"To try first: compare the code paths of {who} with the others': the same number is a different call."
+    elif "no dump" in reasons:
+        text = f"To try first: find out whether the processes of {who} still live, and collect their dumps."
+    elif reasons <= {"not finished", "queued"}:
+        text = (
+            f"To try first: look at the devices of {who}: their calls were queued and do not finish "
+            "(`nvidia-smi -q -d ECC,PERFORMANCE`, `dmesg | grep -i xid`)."
+        )
+    else:
+        text = (
+            f"To try first: see what {who} did instead of calling: `py-spy dump --pid PID --native` on their processes."
+        )
+    return Statement(text=text, rows=["waits"])
+
+
+def of_log(log: Log) -> list[Statement]:
+    """Timeouts first, then calls that ranks have not reached, then start-up."""
+    found = _timeouts(log)
+    for row in log.communicators:
+        if row.calls:
+            found.append(_calls(row))
+        elif row.begun - row.complete:
+            missing = f"{len(row.begun - row.complete)} of the {len(row.begun)} ranks that began"
+            text = f"Start-up of communicator {row.name} ({row.size} ranks): {missing} did not report its completion."
+            found.append(Statement(text=text, rows=["waits"]))
+        if len(found) >= 3:
+            break
+    if not found:
+        found = [_nothing(log)]
+    if log.warnings:
+        text, times = max(log.warnings.items(), key=lambda item: item[1])
+        found.append(Statement(text=f"NCCL warns, {_count(times, 'time')}: {text}", rows=["diagnostics"]))
+    return found
+
+
+def _timeouts(log: Log) -> list[Statement]:
+    """By operation and number: who reported it, and which other rank that writes into the log did not."""
+    groups: dict[tuple[str, int | None], list[Timeout]] = {}
+    for row in log.timeouts:
+        groups.setdefault((row.name, row.number), []).append(row)
+    found = []
+    for (name, number), rows in sorted(groups.items(), key=lambda item: -len(item[1]))[:2]:
+        reported = sorted({row.rank for row in rows})
+        where = f", number {number}" if number is not None else ""
+        text = f"{ranks(reported).capitalize()} {_verb(reported, 'reports', 'report')} a timeout of {name}{where}"
+        silent = sorted(log.talking - {row.rank for row in log.timeouts})
+        writes, does = _verb(silent, "writes", "write"), _verb(silent, "does", "do")
+        text += f"; {ranks(silent)}, which {writes} into the log too, {does} not." if silent else "."
+        late = _late(log, reported)
+        if late:
+            text += f" Last enqueued there: {late}."
+        found.append(Statement(text=text, rows=["waits"]))
+    return found
+
+
+def _late(log: Log, reported: list[int]) -> str:
+    """Ranks of the same group that had enqueued fewer calls than others, where they differ."""
+    groups: dict[str, dict[int, int]] = {}
+    for (group, rank), (last, _) in log.enqueued.items():
+        if rank in reported:
+            groups.setdefault(group, {})[rank] = last
+    for rows in groups.values():
+        if len(set(rows.values())) > 1:
+            return ", ".join(f"rank {rank} {last}" for rank, last in sorted(rows.items())[:_SHOWN])
+    return ""
+
+
+def _calls(row: Communicator) -> Statement:
+    """How far each rank came, and whether one called something else."""
+    where = f"communicator {row.name}" if row.name.startswith("0x") else f"the communicator {row.name}"
+    if row.numbered and (text := _different(row)):
+        return Statement(text=f"In {where}, {text}.", rows=["waits"])
+    reached = {rank: calls[-1].number if row.numbered else len(calls) for rank, calls in row.calls.items()}
+    most = max(reached.values())
+    behind = sorted(rank for rank, number in reached.items() if number < most)
+    unit = f"call {most:#x}" if row.numbered else _count(most, "call")
+    text = f"In {where}, {len(reached)} of {row.size} ranks log calls; "
+    if behind:
+        low = min(reached[rank] for rank in behind)
+        least = f"call {low:#x}" if row.numbered else _count(low, "call")
+        text += f"the log of {_listed(behind)} ends before that of the others ({least} at the earliest, {unit} there)."
+    else:
+        text += f"all of them reach {unit}."
+    return Statement(text=text, rows=["waits"])
+
+
+def _different(row: Communicator) -> str:
+    """The first number that is a different collective on different ranks, with the ranks of each."""
+    names: dict[int, dict[str, list[str]]] = {}
+    for rank, calls in row.calls.items():
+        for call in calls:
+            if call.name not in ("Send", "Recv"):
+                names.setdefault(call.number, {}).setdefault(call.name, []).append(rank)
+    for number, found in sorted(names.items()):
+        if len(found) > 1:
+            said = "; ".join(f"{name} on {_listed(sorted(ranks_))}" for name, ranks_ in sorted(found.items()))
+            return f"call {number:#x} differs between ranks: {said}"
+    return ""
+
+
+def _listed(names: list[str]) -> str:
+    if all(name.isdigit() for name in names):
+        return ranks(sorted(map(int, names)))
+    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+
+
+def _nothing(log: Log) -> Statement:
+    whole = sum(len(row.complete) for row in log.communicators)
+    text = f"The log of NCCL{' ' + log.version if log.version else ''} holds no call and no timeout"
+    if whole:
+        text += f"; start-up completed {whole} times, in {_count(len(log.communicators), 'communicator')}"
+    return Statement(text=f"{text}. For calls, set NCCL_DEBUG_SUBSYS=COLL.", rows=["waits"])
+
+
+def ranks(numbers: Iterable[int]) -> str:
+    """`rank 3`, `ranks 1, 2 and 5`, with runs as `0-7`."""
+    order = sorted(numbers)
+    runs: list[list[int]] = []
+    for number in order:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    parts = [
+        text for run in runs for text in ([f"{run[0]}-{run[-1]}"] if len(run) > 2 else [str(number) for number in run])
+    ]
+    shown = parts[:_SHOWN]
+    if len(parts) > _SHOWN:
+        shown.append(f"{len(parts) - _SHOWN} more")
+    if len(order) == 1:
+        return f"rank {shown[0]}"
+    return "ranks " + (" and ".join([", ".join(shown[:-1]), shown[-1]]) if len(shown) > 1 else shown[0])
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def _verb(rows: list[int] | list[str], one: str, many: str) -> str:
+    return one if len(rows) == 1 else many

@@ -1,0 +1,156 @@
+"""Secret seeds in place of those that a problem's recipe sets itself.
+
+A recipe may be drawn for every timed call, so what this takes is part of every round: classes are made once, and
+attributes are replaced by hand.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import random
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import lru_cache
+from typing import Any
+
+_BITS = 62
+_real: dict[str, Any] = {}  # numpy's own function, which is replaced while a recipe draws
+
+
+class Draws:
+    """Record of a time in which seeds are replaced. seeded: the code tried to set one of its own."""
+
+    def __init__(self, seed: int) -> None:
+        self.random, self.seeded = random.Random(seed), False
+
+    def bits(self, count: int = _BITS) -> int:
+        """The next secret seed."""
+        return self.random.getrandbits(count)
+
+    def ignore(self, *_: Any, **__: Any) -> Any:
+        """Stand in for a function that sets a seed."""
+        import torch
+
+        self.seeded = True
+        return torch.default_generator
+
+    def default_rng(self, seed: Any = None) -> Any:
+        """Stand in for numpy's generator."""
+        self.seeded |= seed is not None
+        return _real["default_rng"](self.bits())
+
+
+class _Current:
+    """The record that generators made by recipes write to."""
+
+    draws = Draws(0)
+
+
+@contextmanager
+def seeded(seed: int, device: str = "cpu", fill: int = 0) -> Iterator[Draws]:
+    """Draw from this seed, whatever seeds the code sets itself, and on the CPU where there is no GPU. fill: what memory
+    holds that the code leaves as it was: the same draw must give the same values again.
+    """
+    import torch
+
+    draws = _Current.draws = Draws(seed)
+    before = random.getstate()
+    with torch.random.fork_rng(None if device == "cuda" else []), ExitStack() as stack:
+        stack.enter_context(_filled()(fill))
+        if device == "cpu":
+            stack.enter_context(_on_cpu()())
+        # not torch.manual_seed: where there is no GPU it notes the seed and the whole stack for a later one, every time
+        torch.default_generator.manual_seed(draws.bits())
+        if device == "cuda":
+            torch.cuda.manual_seed_all(draws.bits())
+        random.seed(draws.bits())
+        new = _replacements(draws)
+        old = [(owner, name, getattr(owner, name)) for owner, name, _ in new]
+        try:
+            for owner, name, value in new:
+                setattr(owner, name, value)
+            yield draws
+        finally:
+            for owner, name, value in old:
+                setattr(owner, name, value)
+            random.setstate(before)
+
+
+def _replacements(draws: Draws) -> list[tuple[Any, str, Any]]:
+    """Attributes to replace while a recipe runs; numpy, where it is there, is seeded."""
+    import torch
+
+    found: list[tuple[Any, str, Any]] = [(torch, "Generator", _generator()), (random, "seed", draws.ignore)]
+    owners = (torch, torch.random, torch.cuda)
+    found += [(owner, "manual_seed", draws.ignore) for owner in owners]
+    found.append((torch.cuda, "manual_seed_all", draws.ignore))
+    if numpy := _numpy():
+        numpy.random.seed(draws.bits(32))
+        found += [(numpy.random, "seed", draws.ignore), (numpy.random, "default_rng", draws.default_rng)]
+    return found
+
+
+@lru_cache(maxsize=1)
+def _numpy() -> Any:
+    if importlib.util.find_spec("numpy") is None:
+        return None
+    import numpy
+
+    _real["default_rng"] = numpy.random.default_rng
+    return numpy
+
+
+@lru_cache(maxsize=1)
+def _generator() -> Any:
+    """A generator that takes no seed, and that is on the CPU where there is no GPU."""
+    import torch
+
+    class Generator(torch.Generator):  # type: ignore[misc,unused-ignore]
+        def __new__(cls, device: Any = "cpu") -> Any:
+            return super().__new__(cls, device=device if torch.cuda.is_available() else "cpu")
+
+        def manual_seed(self, _: int) -> Any:
+            _Current.draws.seeded = True
+            return super().manual_seed(_Current.draws.bits())
+
+    return Generator
+
+
+@lru_cache(maxsize=1)
+def _filled() -> Any:
+    """A mode in which memory that a recipe does not initialise holds a number."""
+    import torch
+    from torch.overrides import TorchFunctionMode
+
+    uninitialised = (torch.empty, torch.empty_like, torch.empty_strided, torch.Tensor.new_empty)
+
+    class Filled(TorchFunctionMode):  # type: ignore[misc,unused-ignore]
+        def __init__(self, fill: int) -> None:
+            super().__init__()
+            self.fill = fill
+
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            made = func(*args, **(kwargs or {}))
+            return made.fill_(self.fill) if func in uninitialised else made
+
+    return Filled
+
+
+@lru_cache(maxsize=1)
+def _on_cpu() -> Any:
+    """A mode in which recipes that name a GPU work where the harness measures on the CPU."""
+    import torch
+    from torch.overrides import TorchFunctionMode
+
+    class OnCpu(TorchFunctionMode):  # type: ignore[misc,unused-ignore]
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            kwargs = dict(kwargs or {})
+            if "cuda" in str(kwargs.get("device", "")):
+                kwargs["device"] = "cpu"
+            if func is torch.Tensor.cuda:
+                return args[0]
+            if func is torch.Tensor.to:
+                args = tuple("cpu" if isinstance(arg, str) and arg.startswith("cuda") else arg for arg in args)
+            return func(*args, **kwargs)
+
+    return OnCpu

@@ -1,0 +1,102 @@
+"""Operators that a policy forbids: refused wherever they are called from, and disclosed where they are not."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import adapter_support as support
+import foreign_kernelbench as kernelbench
+import pytest
+
+from aisp_mcp.errors import UsageError
+from aisp_mcp.judge.parent import policy
+from aisp_mcp.judge.protocol.forbidden import CALLED, UNKNOWN
+from aisp_mcp.judge.records.verdict import Flag
+from aisp_mcp.runs import adapted
+from aisp_mcp.suites.adapters import formats
+from aisp_mcp.suites.adapters.records import AdaptedProblem
+
+pytestmark = [pytest.mark.torch, pytest.mark.timeout(240)]
+SLOW = "import torch\n\n\ndef product(a, b):\n    return (a[:, :, None] * b[None]).sum(1)\n"
+FAST = "def product(a, b):\n    return a @ b\n"
+PROGRAM = """
+import sys
+import torch
+from aisp_mcp.judge.worker.forbidden import forbid
+a = torch.randn(8, 8)
+calls = {
+    "@": lambda: a @ a,
+    "linear": lambda: torch.nn.functional.linear(a, a),
+    "out": lambda: torch.mm(a, a, out=torch.empty(8, 8)),
+    "method": lambda: a.softmax(1),
+    "module": lambda: torch.nn.CrossEntropyLoss()(a, a),
+    "norm": lambda: torch.linalg.vector_norm(a),
+    "other": lambda: a.relu(),
+}
+forbid(sys.argv[1:])
+for name, call in calls.items():
+    with torch.inference_mode():
+        try:
+            call()
+        except RuntimeError as error:
+            print(name, str(error))
+"""
+
+
+def refused(*names: str) -> dict[str, str]:
+    done = subprocess.run([sys.executable, "-c", PROGRAM, *names], capture_output=True, text=True, timeout=120)
+    return dict(line.split(" ", 1) for line in done.stdout.splitlines()) | (
+        {"failed": done.stderr} if done.returncode else {}
+    )
+
+
+def test_operators_are_refused_whoever_calls_them() -> None:
+    matmul = f"{CALLED}torch.matmul"
+    assert refused("torch.matmul", "aten::mm") == {"@": matmul, "linear": matmul, "out": f"{CALLED}aten::mm"}
+    others = refused("F.softmax", "torch.nn.functional.cross_entropy", "torch.linalg.vector_norm", "absent.gemm")
+    assert list(others) == ["method", "module", "norm"]
+
+
+@pytest.mark.parametrize("name", ["torch.nonsense", "torch.clone"])
+def test_names_that_stand_for_nothing_are_errors(name: str) -> None:
+    assert f"{UNKNOWN}{name}" in refused(name)["failed"]
+    raised = Flag(code="incorrect_raised", severity="fatal", message=f"candidate raised: {UNKNOWN}{name}")
+    with pytest.raises(UsageError, match="names no operator"):
+        policy.flag(raised)
+
+
+def test_a_verdict_names_the_forbidden_operator(cli: Any, tmp_path: Path) -> None:
+    support.write(tmp_path, {"slow": SLOW, "fast": FAST})
+    words = ("bench", "verify", str(tmp_path / "slow.py"), str(tmp_path / "fast.py"), "--preset", "quick", "--json")
+    inputs = ("--inputs", "a=randn(16,8), b=randn(8,16)", "--evidence", "--forbid", "torch.matmul")
+    result = json.loads(cli(*words, *inputs, timeout=200).stdout)["result"]
+    verdict, evidence = result["rulings"][0], result["evidence"][0]
+    assert (verdict["verdict"], verdict["flags"]) == ("invalid", ["forbidden_operator"])
+    assert "calls torch.matmul, which is forbidden here" in verdict["sentence"]
+    assert evidence["disclosed"]["forbidden"] == ["torch.matmul"]
+
+
+def test_a_policy_that_was_complied_with_is_a_note() -> None:
+    [note] = policy.notes(["torch.sort"], [])
+    assert (note.code, note.severity) == ("policy", "note")
+    assert policy.notes([], []) == []
+    assert policy.notes(["torch.sort"], [Flag(code="a", severity="fatal", message="")]) == []
+
+
+def test_a_problems_own_rules_are_a_policy(tmp_path: Path) -> None:
+    texts = {"reference": kernelbench.PROBLEMS["mlp"], "solution": kernelbench.PROBLEMS["mlp"]}
+    folder = support.write(tmp_path / "mlp", texts)
+    (folder / "problem.yaml").write_text('forbidden: ["torch.nn.functional.linear"]\n')
+    (problem,) = formats.find(folder, None, (), {})
+    assert problem.forbidden == ("torch.nn.functional.linear",)
+    facts = AdaptedProblem(
+        target="a:b", variants=[], files=[], inputs=[], disclosed=[], forbidden=list(problem.forbidden)
+    )
+    assert adapted.forbidden(["aten::mm", "problem"], [facts]) == ("aten::mm", "torch.nn.functional.linear")
+    assert adapted.forbidden(["aten::mm"], []) == ("aten::mm",)
+    with pytest.raises(UsageError, match="forbid no operators"):
+        adapted.forbidden(["problem"], [facts.model_copy(update={"forbidden": []})])

@@ -1,0 +1,56 @@
+"""The table of a deck: its rows, and what they add up to."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+REFUSED = ("incorrect", "invalid")
+
+
+def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Counts, and candidates whose verdict contradicts what is known of them."""
+    outcomes = Counter(f"{row['auditor']}: {row.get('verdict') or row['refusal']['code']}" for row in rows)
+    accused = [row["id"] for row in rows if row["auditor"] in ("honest", "clean") and row.get("verdict") in REFUSED]
+    missed = [row["id"] for row in rows if row["auditor"] == "wrong" and row.get("verdict", "invalid") not in REFUSED]
+    ratios = [row["ratio"] / row["fresh"] for row in rows if row.get("ratio") and row.get("fresh")]
+    logs = sorted(map(math.log, ratios))
+    return {
+        "outcomes": dict(sorted(outcomes.items())),
+        "contradictions": [*accused, *missed],
+        "median_ratio_to_fresh": math.exp(logs[len(logs) // 2]) if logs else None,
+        "judged": sum("verdict" in row for row in rows),
+        "of": len(rows),
+        "problems": problems(rows),
+    }
+
+
+def problems(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Per group: problems, those adapted, and why the others were not."""
+    groups: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        group = groups.setdefault(row["group"], {"problems": set(), "adapted": set(), "refused": {}})
+        group["problems"].add(row["problem"])
+        if "verdict" in row or row["refusal"]["code"] == "NEEDS":
+            group["adapted"].add(row["problem"])
+        else:
+            group["refused"].setdefault(row["problem"], f"{row['refusal']['code']}: {row['refusal']['message'][:200]}")
+    return {
+        name: {
+            "problems": len(group["problems"]),
+            "adapted": len(group["adapted"]),
+            "refused": {key: text for key, text in group["refused"].items() if key not in group["adapted"]},
+        }
+        for name, group in groups.items()
+    }
+
+
+def write(path: Path, rows: list[dict[str, Any]]) -> None:
+    """Replace the table in one step, so that a kill leaves a whole one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_suffix(".part")
+    temporary.write_text(json.dumps({"summary": summary(rows), "rows": rows}, indent=1) + "\n")
+    temporary.replace(path)
