@@ -115,7 +115,7 @@ def test_programs_and_the_import_of_the_package_are_a_suite(cli: Any, tmp_path: 
 def test_nothing_that_runs_leaves_nothing_behind(cli: Any, tmp_path: Path) -> None:
     folder = repository(tmp_path / "project", **{"src/thing/__init__.py": "import not_installed\n"})
     error = init(cli, folder)["error"]
-    assert (error["code"], "not_installed" in error["message"]) == ("NOTHING_TO_MEASURE", True)
+    assert (error["code"], "not_installed" in error["message"]) == ("NOTHING_TO_MEASURE", True), error
     assert not (folder / "aisp_gate").exists()
     assert not (folder / ".github").exists()
 
