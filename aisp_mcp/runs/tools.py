@@ -37,7 +37,7 @@ class ChosenParams(JobParams):
 class LabelledParams(JobParams):
     name: str = Field(default="", max_length=60)
     tag: list[str] = Field(default_factory=list, max_length=20)
-    forbid: list[str] = Field(default_factory=list, description="Operators.")  # docs/adapters.md
+    forbid: list[str] = Field(default_factory=list)  # operators, docs/adapters.md
 
 
 class RunParams(LabelledParams, ChosenParams):
