@@ -159,8 +159,11 @@ class Rng(Protocol):
         dtype: str = "float32",
         scale: float | tuple[float, float] = RANDN_SCALE,
         shift: float = RANDN_SHIFT,
+        nan: float = 0.0,
+        inf: float = 0.0,
     ) -> Any:
-        """Normal values times a secret factor in the range `scale`, plus a secret mean of up to `shift` factors.
+        """Normal values times a secret factor in the range `scale`, plus a secret mean of up to `shift` factors. nan,
+        inf: shares of the elements that are NaN, or infinite, where the task is to handle these.
 
         The mean is near zero because uniform [0, 1) would hide TF32. A complex dtype gives independent components.
         """
@@ -184,11 +187,12 @@ class Benchmark:
     sizes: attribute values per size preset; the harness picks small on a CPU and default on a GPU.
     goal: the metric that decides. cold, caches: of goal "cold", see docs/cold-start.md: time counts from loading the
     program, or from starting the process, until the first answer; compile caches are empty, or full of what an earlier
-    process left. in_place: names of inputs that run may change. layout: "values" compares values,
-    shape and dtype, and a candidate that returns other strides is timed with the copy into the baseline's; "strict"
-    also demands the baseline's strides. shares_inputs: whether an output may be (part of) an input instead of memory
-    of its own; where the baseline's own outputs are, it is allowed without being declared. threads: the number of cores
-    that baseline and candidate get each; 0 for all cores that are measured. A machine with fewer cores is a skip.
+    process left. in_place: names of inputs that run may change; what the baseline leaves there is an output, too,
+    unless it returns them, or they are `scratch`. layout: "values" compares values, shape and dtype, and a candidate
+    that returns other strides is timed with the copy into the baseline's; "strict" also demands the baseline's strides.
+    shares_inputs: whether an output may be (part of) an input instead of memory of its own; where the baseline's own
+    outputs are, it is allowed without being declared. threads: the number of cores that baseline and candidate get
+    each; 0 for all cores that are measured. A machine with fewer cores is a skip.
     """
 
     goal: ClassVar[Goal] = "speed"
@@ -198,6 +202,7 @@ class Benchmark:
     tolerance: ClassVar[Tolerance] = Tolerance()
     needs: ClassVar[Needs] = Needs()
     in_place: ClassVar[tuple[str, ...]] = ()
+    scratch: ClassVar[tuple[str, ...]] = ()
     layout: ClassVar[Literal["values", "strict"]] = "values"
     shares_inputs: ClassVar[bool] = False
     threads: ClassVar[int] = 0

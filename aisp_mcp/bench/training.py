@@ -198,7 +198,7 @@ class TrainingBenchmark(Benchmark):
             torch.manual_seed(int(rng.randint(0, 1 << 62, 1)))
             model = self.model().to(rng.device)
         return {
-            name: one.detach() + DISTURBANCE * rng.randn(*one.shape, scale=1.0, shift=0.0)
+            name: (one.detach() + DISTURBANCE * rng.randn(*one.shape, scale=1.0, shift=0.0)).to(one.dtype)
             for name, one in model.named_parameters()
         }
 
@@ -219,5 +219,5 @@ class TrainingBenchmark(Benchmark):
         """A tensor of the optimiser's: squares about those of gradients, or means about a tenth of their size."""
         drawn = rng.rand(*weight.shape, scale=(0.5, 1.0))
         if any(part in kind for part in POSITIVE):
-            return drawn.square_().add_(0.5).mul_(size**2)
-        return drawn.mul_(0.1 * size)
+            return drawn.square_().add_(0.5).mul_(size**2).to(weight.dtype)
+        return drawn.mul_(0.1 * size).to(weight.dtype)

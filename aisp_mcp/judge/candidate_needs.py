@@ -13,6 +13,13 @@ from pathlib import Path
 CUDA, NVCC = "cuda", "nvcc"  # in addition to names of packages
 GPU_PACKAGES = ("triton", "tilelang", "cutlass", "helion", "thunderkittens", "cupy")  # compile for GPUs alone
 COMPILER = re.compile(r"compile|triton|jit|cpp_extension|load_inline")  # texts that name one
+NO_PACKAGE = re.compile(r"ModuleNotFoundError: No module named '(\w+)[\w.]*'")
+NO_KERNEL_IMAGE = "no kernel image is available for execution on the device"  # by CUDA
+NO_DEVICE = (
+    "Torch not compiled with CUDA enabled",
+    "No CUDA GPUs are available",
+    "Found no NVIDIA driver on your system",
+)
 DECLARED = "REQUIRES"  # a tuple in a file that runs another one, which its own imports do not show
 
 
@@ -90,12 +97,26 @@ def lacks(path: Path, device: str, own: Iterable[Path] = ()) -> str | None:
     return next(filter(None, (_missing(name, device) for name in names)), None)
 
 
+def told_by(message: str, device: str) -> str | None:
+    """What this machine lacks, in words, as a candidate's exception tells; None for any other exception."""
+    if NO_KERNEL_IMAGE in message:
+        return "a GPU of the architecture it was compiled for"
+    if device == "cpu" and any(words in message for words in NO_DEVICE):
+        return "a CUDA device, which the candidate uses"
+    package = NO_PACKAGE.search(message)
+    return f"the package {package[1]}, which the candidate imports" if package and not _is_there(package[1]) else None
+
+
+def _is_there(package: str) -> bool:
+    return importlib.util.find_spec(package) is not None
+
+
 def _missing(name: str, device: str) -> str | None:
     if name == CUDA:
         return None if device == "cuda" else "a CUDA device: the candidate compiles kernels for a GPU"
     if name == NVCC:
         return None if _nvcc() else "the compiler nvcc (CUDA_HOME, PATH, /usr/local/cuda)"
-    return None if importlib.util.find_spec(name) else f"the package {name}, which the candidate imports"
+    return None if _is_there(name) else f"the package {name}, which the candidate imports"
 
 
 def _nvcc() -> bool:

@@ -61,7 +61,7 @@ SEALABLE = os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
 STRATEGIES: dict[str, type[Strategy]] = {"cpu": CpuStrategy, "cuda": GpuStrategy}
 # Of one replicate, by the benchmark's goal, or its kind; the others time calls.
 SEQUENCES: dict[str, type[ReplicateRun]] = {"cold": ColdRun, "energy": EnergyRun, "serving": ServingRun}
-RAISED, NO_KERNEL_IMAGE = "incorrect_raised", "no kernel image is available for execution on the device"  # by CUDA
+RAISED = "incorrect_raised"
 Report = Callable[[float, float, str], None]
 
 
@@ -139,8 +139,9 @@ def compare(pair: Pair, options: Options, report: Report = lambda *_: None) -> C
                 CpuStrategy()
             )  # an engine runs its own rounds on any device: there are no calls to prepare or to trace
         replicates, flags = _replicates(session, strategy, report)
-        if any(flag.code == RAISED and NO_KERNEL_IMAGE in flag.message for flag in flags):
-            return Skip(target=pair.label, code="NEEDS", missing="a GPU of the architecture it was compiled for")
+        raised = [flag.message for flag in flags if flag.code == RAISED]
+        if raised and (missing := candidate_needs.told_by(raised[0], options.device)):
+            return Skip(target=pair.label, code="NEEDS", missing=missing)
         flags = [policy.flag(flag) for flag in flags]
         flags += policy.notes(options.policy.forbidden, flags)
         flags += [*rank_env.note(options.variables), *nodes.note(session.placement.relays)]

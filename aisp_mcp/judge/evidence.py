@@ -168,11 +168,13 @@ class DeviceEvidence:
 class Checks:
     """Findings of one replicate's comparisons. checked: number of timed calls that were compared. worst_ratio: largest
     error, in the tolerance's unit. measures: the worst of each figure that a contract of its own gives.
+    edge: largest share of what the contract allows, where it is near all of it, and the inputs that show it.
     """
 
     checked: int = 0
     worst_ratio: float = 0.0
     measures: dict[str, float] = field(default_factory=dict)
+    edge: tuple[float, str] = (0.0, "")
 
 
 @dataclass

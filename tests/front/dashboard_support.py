@@ -25,7 +25,7 @@ START, DAY = 1.79e9, 86_400.0
 
 
 class Dashboard:
-    """`aisp dashboard` on a free port. link: the one-time address."""
+    """`aisp dashboard` on a free port. link: the address that logs in."""
 
     def __init__(self, *options: str, env: dict[str, str] | None = None) -> None:
         self._cookies: httpx2.Cookies | None = None
@@ -82,20 +82,22 @@ def comparison(target: str, candidate: str = "", ratio: float = 2.0, **more: Any
 
 
 def keep_run(store: Store, number: int, comparisons: Sequence[dict[str, Any]], at: float, **about: Any) -> str:
-    """One run of an H200. about: more of its environment."""
+    """One run of an H200. about: more of its environment; preset: not default."""
+    preset = about.pop("preset", "default")
     run_id = f"r_{number:022d}"
     environment = {"gpus": [{"name": "NVIDIA H200", "uuid": "GPU-1"}], "during": {"flags": []}, **about}
-    body = {"id": run_id, "created_at": at, "preset": "default", "profile": "strict", "seconds": 9.0}
+    body = {"id": run_id, "created_at": at, "preset": preset, "profile": "strict", "seconds": 9.0}
     run = {**body, "environment": environment, "comparisons": list(comparisons)}
     store.save_run(Run.model_validate(run), None)
     return run_id
 
 
-def keep_profile(store: Store, name: str, tool: str, result: dict[str, Any]) -> str:
+def keep_profile(store: Store, name: str, tool: str, result: dict[str, Any], **params: Any) -> str:
     """A job that made a profile, which is a file of the tests."""
     job_id = f"j_{name:0>22}"
     folder = store.home / "runs" / job_id
-    shared = {"params": {"target": "ch07:row_sum"}, "state": JobState.QUEUED, "timeout_s": 60, "run_dir": str(folder)}
+    params = {"target": "ch07:row_sum", **params}
+    shared = {"params": params, "state": JobState.QUEUED, "timeout_s": 60, "run_dir": str(folder)}
     store.insert_job(Job(id=job_id, tool=tool, created_at=START, **shared), python="", cwd="", env={})
     store.transition(job_id, JobState.RUNNING, started_at=START)
     meta = Meta(duration_ms=1, version="0", at="2026-09-21T00:00:00Z")

@@ -16,7 +16,7 @@ class Element {
 }
 
 const plain = text => text.replace(/&lt;/g, "<").replace(/&gt;/g, ">").replace(/&quot;/g, '"').replace(/&#x27;/g, "'").replace(/&amp;/g, "&");
-const shape = /<button type="button" data-depth="(\d+)" data-left="([^"]+)" data-width="([^"]+)" title="([^"]*)" style="[^"]*">([^<]*)<\/button>/g;
+const shape = /<button type="button" data-depth="(\d+)" data-left="([^"]+)" data-width="([^"]+)" title="([^"]*)" style="[^"]*"(?: class="[^"]*")?>([^<]*)<\/button>/g;
 const boxes = [...page.matchAll(shape)].map(m => new Element({depth: m[1], left: m[2], width: m[3]}, plain(m[5]), plain(m[4])));
 const parts = Object.fromEntries(["#search", "#about", "#said", "#reset", "form"].map(name => [name, new Element()]));
 const document = new Element();

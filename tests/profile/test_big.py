@@ -65,7 +65,7 @@ def test_a_gigabyte_of_nsys(tmp_path):
         path.unlink(missing_ok=True)
     assert (found["kernels"], found["calls"]) == (1445 * copies, 5991 * copies)
     assert found["peak_mib"] < 3 * 1024
-    assert found["cpu_s"] < 180  # measured: 62 s, beside other work
+    assert found["cpu_s"] < 180  # measured: 80 s, beside other work
 
 
 @pytest.mark.parametrize("limit", ["CPU_S", "MEMORY_BYTES"])

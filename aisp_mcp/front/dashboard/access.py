@@ -1,4 +1,4 @@
-"""Access control: a one-time link sets a session cookie, and every form that changes something carries a CSRF token."""
+"""Access control: a link with a token sets a session cookie, and every form that changes something has a CSRF token."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from dataclasses import dataclass, field
 from http.cookies import CookieError, SimpleCookie
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import PlainTextResponse
+from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from aisp_mcp.front.dashboard.responses import sign_in
 
 CSRF_HEADER = "x-csrf-token"
 POLICY = (
@@ -32,7 +34,7 @@ class Access:
     """The secrets of one server process. port: part of the cookie's name, because cookies are shared between ports."""
 
     port: int
-    _links: set[str] = field(default_factory=set)
+    token: str = field(default_factory=lambda: secrets.token_urlsafe(32))
     _session: str = field(default_factory=lambda: secrets.token_urlsafe(32))
 
     @property
@@ -44,19 +46,9 @@ class Access:
         """CSRF token for forms: derived from the session, without revealing it."""
         return hmac.new(self._session.encode(), b"csrf", hashlib.sha256).hexdigest()
 
-    def new_link(self) -> str:
-        """Return a token that logs in once."""
-        token = secrets.token_urlsafe(32)
-        self._links.add(token)
-        return token
-
     def log_in(self, token: str) -> str | None:
-        """Return the session for an unused token of new_link, and use the token up; None for any other token."""
-        link = next((link for link in self._links if _equal(link, token)), None)
-        if link is None:
-            return None
-        self._links.discard(link)
-        return self._session
+        """Return the session for the token of the link, which works while the server runs; None for any other."""
+        return self._session if _equal(self.token, token) else None
 
     def is_session(self, session: str) -> bool:
         return _equal(self._session, session)
@@ -95,13 +87,12 @@ class Guard:
 
         await (self._refusal(scope) or self.app)(scope, receive, guarded)
 
-    def _refusal(self, scope: Scope) -> PlainTextResponse | None:
+    def _refusal(self, scope: Scope) -> Response | None:
         headers, path = Headers(scope=scope), scope["path"]
         if path.startswith(PUBLIC):
             return None
         if not self._access.is_session(_cookie(headers.get("cookie", ""), self._access.cookie)):
-            hint = "Open the link that `aisp dashboard` printed; it works once. Restart the command for a new link.\n"
-            return PlainTextResponse(hint, 401)
+            return sign_in("This browser is not signed in.")
         writes = path.startswith("/api/") and scope["method"] not in ("GET", "HEAD")
         if writes and not self._access.is_csrf(headers.get(CSRF_HEADER, "")):
             return PlainTextResponse("The header X-CSRF-Token is missing or wrong.\n", 403)

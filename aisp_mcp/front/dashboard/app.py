@@ -18,7 +18,7 @@ from aisp_mcp.front.dashboard import forms, site
 from aisp_mcp.front.dashboard.access import Access, Guard
 from aisp_mcp.front.dashboard.flames import flame, trace
 from aisp_mcp.front.dashboard.request import THEMES
-from aisp_mcp.front.dashboard.responses import page_request, page_response, quote_cookie
+from aisp_mcp.front.dashboard.responses import not_found, page_request, page_response, quote_cookie, sign_in
 from aisp_mcp.front.http.names import NameCheck
 from aisp_mcp.front.rest import app as rest
 from aisp_mcp.server.charts import drawing
@@ -43,6 +43,7 @@ def build_app(ctx: Context, access: Access, hosts: Sequence[str], may_run: bool)
             *forms.routes(ctx, access, may_run),
             Mount("/api", Router(rest.routes(ctx, lambda _: ctx, writes=may_run))),
         ],
+        exception_handlers={404: partial(_not_found, ctx=ctx, may_run=may_run)},
         middleware=[
             Middleware(NameCheck, hosts=hosts, origins=[f"http://{host}" for host in hosts]),
             Middleware(Guard, access=access),
@@ -58,13 +59,16 @@ def _page(page: site.Page, ctx: Context, access: Access, may_run: bool) -> Calla
     return answer
 
 
+async def _not_found(request: Request, _: Exception, ctx: Context, may_run: bool) -> Response:
+    work = partial(not_found, page_request(request, ctx, may_run), request.url.path)
+    return await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
+
+
 async def _login(request: Request, access: Access) -> Response:
-    """GET /login?token=…: the one-time link."""
+    """GET /login?token=…: the link that the command printed."""
     session = access.log_in(request.query_params.get("token", ""))
     if session is None:
-        return PlainTextResponse(
-            "This link is invalid or was used before. Restart `aisp dashboard` for a new one.\n", 401
-        )
+        return sign_in("This link belongs to a dashboard that has ended, or is not complete.")
     response = RedirectResponse("/", 303)
     response.set_cookie(access.cookie, session, httponly=True, samesite="strict", path="/")
     return response
@@ -91,6 +95,6 @@ async def _static(request: Request) -> Response:
 
 
 def asset(name: str) -> bytes:
-    """Return a file of static/; the style sheet includes that of the charts."""
+    """Return a file of static/; the style sheet includes those of the charts."""
     content = (files("aisp_mcp.front.dashboard") / "static" / name).read_bytes()
-    return content + drawing.style().encode() if name == "app.css" else content
+    return content + (drawing.style() + drawing.kinds()).encode() if name == "app.css" else content

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from aisp_mcp.front.dashboard.words import ordered
 from aisp_mcp.runs.history import SHORT, Series, name
-from aisp_mcp.server.charts import plane, ratios
-from aisp_mcp.server.charts.drawing import Drawing
+from aisp_mcp.server.charts import bars, plane
+from aisp_mcp.server.charts.drawing import Drawing, box, dot, line, to_decoration
 from aisp_mcp.server.charts.plane import Band, Path, Scale, Spot
-from aisp_mcp.server.charts.ratios import Ratio
 from aisp_mcp.server.text import numbers
 from aisp_mcp.store.records.ceiling import Ceiling
-from aisp_mcp.store.records.verdict_row import VerdictRow
 
-MAX_ROWS = 40
+RAIL = (0.2, 30.0)  # the ratios at the ends of a table's small pictures
 RATIO = Scale("ratio of baseline to candidate", numbers.ratio, log=True)
 SECONDS = Scale("time per call", numbers.seconds, log=True)
 MEMORY = Scale("peak memory", lambda value: numbers.rate(value, "B"), log=True)
@@ -30,26 +30,51 @@ def time_axis(times: Sequence[float]) -> Scale:
     return Scale("UTC", lambda at: datetime.fromtimestamp(at, UTC).strftime(pattern), steps=_MARKS_S, around=30.0)
 
 
-def of_verdicts(rows: Sequence[VerdictRow]) -> Drawing | None:
-    """Ratios with their intervals, one row for each verdict."""
-    bars = [Ratio(row.target, row.verdict, row.ratio, row.low, row.high, row.noise_floor) for row in rows[:MAX_ROWS]]
-    return ratios.draw(bars) if bars else None
+def rail(row: Any) -> str:
+    """A table cell's picture of a ratio: interval, noise floor and 1×, on one logarithmic axis for all rows.
+
+    Decoration: the same figures stand in the row, so that screen readers skip it.
+    """
+    interval = (row.low or row.ratio, row.high or row.ratio)
+    shapes = [line("grid", 0, 11, 100, 11), line("one", _at(1.0), 2, _at(1.0), 20)]
+    if row.ratio:
+        floor = 1 + (row.noise_floor or 0.0)
+        shapes += [
+            box("floor", _at(1 / floor), 5, _at(floor), 17),
+            line(f"span {row.verdict}", _at(interval[0]), 11, _at(interval[1]), 11),
+            dot(f"spot {row.verdict}{' provisional' * row.provisional}", _at(row.ratio), 11, "", 5),
+        ]
+    return to_decoration(shapes, 22)
+
+
+def _at(ratio: float) -> float:
+    """Place of a ratio in per cent; those beyond the axis are put on its end."""
+    low, high = map(math.log, RAIL)
+    return 2 + 96 * (min(max(math.log(ratio), low), high) - low) / (high - low)
+
+
+def of_counts(counts: Mapping[str, int]) -> Drawing | None:
+    """Numbers of verdicts as parts of one bar."""
+    parts = [(name, number, name) for name, number in ordered(counts).items()]
+    return bars.stack("Verdicts", parts) if parts else None
 
 
 def history(series: Series) -> Drawing | None:
     """Ratios of one target over time or commits, with the levels between steps and the noise floor as a band."""
     if not series.rulings:
         return None
+    marked = {len(series.rulings) - 1: series.rulings[-1].ratio, **{begin: level for begin, _, level in series.levels}}
     spots = [
         Spot(
             x,
             row.ratio or 0.0,
-            row.verdict,
+            f"{row.verdict}{' provisional' * row.provisional}",
             f"{numbers.moment(row.created_at)}{', ' * bool(row.revision)}{name(row)}: {numbers.ratio(row.ratio)} "
             f"{row.verdict}",
             y_ends=(row.low, row.high) if row.low and row.high else None,
+            label=numbers.ratio(marked[number]) if number in marked else "",
         )
-        for row, x in zip(series.rulings, series.places, strict=True)
+        for number, (row, x) in enumerate(zip(series.rulings, series.places, strict=True))
     ]
     floor, paths, bands = series.floor, [], []
     for begin, end, level in series.levels:
@@ -79,7 +104,8 @@ def pareto(front: Mapping[str, Any]) -> Drawing | None:
         style = "c2" if point["frontier"] else "inconclusive"
         name = f"{point['name']} ({'not proven worse than another' if point['frontier'] else 'dominated'})"
         x_ends = (interval[0], interval[1]) if len(interval) == 2 else None
-        spots.append(Spot(point["time_s"], point["memory_bytes"], style, name, x_ends=x_ends))
+        label = point["name"].partition(":")[2] or point["name"]
+        spots.append(Spot(point["time_s"], point["memory_bytes"], style, name, x_ends=x_ends, label=label))
     title = f"{front.get('target')} on {front.get('machine')}"
     return plane.draw(title, (SECONDS, MEMORY), spots) if spots else None
 
@@ -94,6 +120,7 @@ def tradeoffs(rows: Sequence[Mapping[str, Any]]) -> Drawing | None:
             row["verdict"],
             f"{row['target']}: {row['verdict']}",
             x_ends=(row["low"], row["high"]) if row.get("low") and row.get("high") else None,
+            label=row["target"],
         )
         for row in rows
     ]
@@ -108,7 +135,7 @@ def scaling(curve: Mapping[str, Any]) -> Drawing | None:
     over = curve.get("over")
     y_axis = SECONDS if over == "size" else Scale("throughput", lambda value: f"{value:.3g}", log=True)
     axes = Scale(f"{over}", lambda value: f"{value:g}", log=True), y_axis
-    spots = [Spot(x, y, "c2", f"{x:g}: {y_axis.say(y)}") for x, y in points]
+    spots = [Spot(x, y, "c2", f"{x:g}: {y_axis.say(y)}", label=y_axis.say(y)) for x, y in points]
     return plane.draw(f"{curve.get('label')}", axes, spots, [Path("grid", points)])
 
 

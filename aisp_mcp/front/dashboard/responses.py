@@ -35,6 +35,18 @@ def error_response(page: site.Page, request: PageRequest, envelope: Envelope) ->
     return HTMLResponse(site.render_error(page, request, ServedLinks(), error), status_of(envelope))
 
 
+def not_found(request: PageRequest, path: str) -> Response:
+    """Return the page for an address that does not exist."""
+    hint = "The menu lists all pages. An address may name a run, job or profile that was removed."
+    error = {"code": "NO_PAGE", "message": f"There is no page {path[:100]}.", "hint": hint}
+    return HTMLResponse(site.render_error(site.Page("", "Not found"), request, ServedLinks(), error), 404)
+
+
+def sign_in(reason: str) -> Response:
+    """Return the page for a browser without a session; it shows nothing of what is stored."""
+    return HTMLResponse(site.render_sign_in(reason, ServedLinks()), 401)
+
+
 def page_request(request: Request, ctx: Context, may_run: bool) -> PageRequest:
     """Return the query and the settings cookies of a web request."""
     theme = request.cookies.get("aisp_theme", "auto")

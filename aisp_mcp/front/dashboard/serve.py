@@ -29,11 +29,10 @@ def serve(ctx: Context, port: int, may_run: bool, scratch: Path) -> int:
     address = Address(HOST, listener.getsockname()[1])
     access = Access(address.port)
     web = Web(configured(build_app(ctx, access, address.hosts, may_run)))
-    print(f"aisp dashboard: open {address.origin}/login?token={access.new_link()}", flush=True)
+    print(f"aisp dashboard: open {address.origin}/login?token={access.token}", flush=True)
     abilities = "can start and cancel jobs" if may_run else "are read-only (--allow-run lets them start jobs)"
-    print(
-        f"  The link works once, on this machine. The pages {abilities}. Ctrl-C stops it.", file=sys.stderr, flush=True
-    )
+    about = f"  The link works on this machine until the command ends. The pages {abilities}. Ctrl-C stops it."
+    print(about, file=sys.stderr, flush=True)
     code = 0
     try:
         anyio.run(_serve, web, listener, scratch)

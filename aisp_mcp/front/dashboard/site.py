@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from aisp_mcp import __version__
 from aisp_mcp.front.cli import format
 from aisp_mcp.front.cli.commands import command_line
+from aisp_mcp.front.dashboard import figures, words
 from aisp_mcp.front.dashboard.links import Links
 from aisp_mcp.front.dashboard.request import PageRequest
 from aisp_mcp.runs.export.facts import environment_rows
@@ -29,12 +30,11 @@ MAX_INLINE = 3  # fields of a record that is written on one line
 class Page:
     """A page. name: of its module in pages/, its template and its address.
 
-    menu: the menu links it. exported: part of a static site; pages of forms are not.
+    exported: part of a static site; pages of forms are not.
     """
 
     name: str
     title: str
-    menu: bool = True
     exported: bool = True
 
     def build(self, request: PageRequest) -> dict[str, Any]:
@@ -44,26 +44,54 @@ class Page:
         return build(request)
 
 
+@dataclass(frozen=True)
+class Entry:
+    """A link of the menu. key: goes there after `g`."""
+
+    title: str
+    page: str
+    key: str
+    query: Mapping[str, str] = field(default_factory=dict)
+
+
 PAGES = {
     page.name: page
     for page in (
         Page("overview", "Overview"),
         Page("targets", "Targets"),
         Page("verdicts", "Verdicts"),
-        Page("run", "Run", menu=False),
-        Page("history", "History", menu=False),
+        Page("run", "Run"),
+        Page("history", "History"),
         Page("compare", "Compare"),
         Page("analysis", "Analysis"),
         Page("profiles", "Profiles"),
-        Page("profile", "Profile", menu=False),
-        Page("timeline", "Timeline", menu=False, exported=False),
+        Page("profile", "Profile"),
+        Page("timeline", "Timeline", exported=False),
         Page("machine", "Machine"),
         Page("jobs", "Jobs"),
-        Page("job", "Job", menu=False),
+        Page("job", "Job"),
         Page("planners", "Planners", exported=False),
         Page("settings", "Settings", exported=False),
     )
 }
+MENU = {
+    "Results": (
+        Entry("Overview", "overview", "o"),
+        Entry("Targets", "targets", "t"),
+        Entry("Verdicts", "verdicts", "v"),
+    ),
+    "Explain": (
+        Entry("Compare", "compare", "c"),
+        Entry("Profiles", "profiles", "p"),
+        Entry("Analysis", "analysis", "a"),
+    ),
+    "Plan": (
+        Entry("Recommendations", "analysis", "r", {"section": "recommendations"}),
+        Entry("Planners", "planners", "l"),
+    ),
+    "System": (Entry("Machine", "machine", "m"), Entry("Jobs", "jobs", "j"), Entry("Settings", "settings", "s")),
+}
+PARENTS = {"run": "verdicts", "history": "targets", "profile": "profiles", "timeline": "profiles", "job": "jobs"}
 EXPORTED = frozenset(page.name for page in PAGES.values() if page.exported)
 
 
@@ -77,12 +105,28 @@ def render_error(page: Page, request: PageRequest, links: Links, error: dict[str
     return _fill("error.html.j2", page, request, links, "", {"error": error})
 
 
+def render_sign_in(reason: str, links: Links) -> bytes:
+    """Return the page for a browser that is not signed in."""
+    return _environment().get_template("sign_in.html.j2").render(reason=reason, file=links.file).encode()
+
+
 def _fill(template: str, page: Page, request: PageRequest, links: Links, csrf: str, data: dict[str, Any]) -> bytes:
     """Fill in the template with the page's data and what all pages share: menu, settings and links."""
-    menu = [entry for entry in PAGES.values() if entry.menu and (entry.exported or not request.static)]
-    shared = {"page": page, "menu": menu, "request": request, "csrf": csrf, "version": __version__}
+    shared = {"page": page, "menu": _menu(page, request), "request": request, "csrf": csrf, "version": __version__}
     text = _environment().get_template(template).render(**shared, link=links.to, file=links.file, **data)
     return text.encode("utf-8", "replace")
+
+
+def _menu(page: Page, request: PageRequest) -> dict[str, list[tuple[Entry, bool]]]:
+    """The groups of the menu: each entry, and True for the one that the page belongs to."""
+    name, groups = PARENTS.get(page.name, page.name), dict[str, list[tuple[Entry, bool]]]()
+    fits = [entry for group in MENU.values() for entry in group if entry.page == name]
+    exact = [entry for entry in fits if entry.query and entry.query.items() <= dict(request.query).items()]
+    current = next(iter([*exact, *(entry for entry in fits if not entry.query)]), None)
+    for title, group in MENU.items():
+        shown = [entry for entry in group if PAGES[entry.page].exported or not request.static]
+        groups[title] = [(entry, entry is current) for entry in shown]
+    return groups
 
 
 @lru_cache(maxsize=1)
@@ -99,11 +143,17 @@ def _environment() -> Environment:
     filters, tests = environment.filters, environment.tests
     filters.update(plain=visible, facts=environment_rows, svg=drawing.to_svg, with_unit=_with_unit, label=format.label)
     filters.update(ratio=numbers.ratio, seconds=numbers.seconds, percent=numbers.percent, size=numbers.size)
-    filters.update(moment=numbers.moment, measured=format.measured, amount=_amount)
+    filters.update(moment=numbers.moment, minute=_minute, measured=format.measured, amount=_amount)
+    filters.update(title_of=words.title_of, rail=figures.rail)
     filters.update(flat=_flat, groupby_all=_grouped, as_rows=_as_rows)
     tests.update(nested=_is_nested)
     environment.globals.update(labels=format.labels, columns=_columns, command=command_line)
     return environment
+
+
+def _minute(at: float) -> str:
+    """UTC time of a record for a list: to the minute."""
+    return numbers.moment(at)[:16]
 
 
 def _with_unit(value: Any, name: str = "") -> str:

@@ -31,10 +31,13 @@ Program = Callable[..., Any]  # takes inputs and static tensors by name
 
 @dataclass(frozen=True)
 class Call:
-    """The inputs of one call: their seed, and their kind as in verifier/inputs/rng.py."""
+    """The inputs of one call: their seed, and their kind as in verifier/inputs/rng.py. battery: these decide whether a
+    program is correct.
+    """
 
     seed: int
     mode: str
+    battery: bool = False
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,7 @@ class Trial:
         self.arena = Arena(torch.zeros(layout.arena_bytes, dtype=torch.uint8), layout)
         # Paths of files are this process's own, so they are left out of the check for changed inputs.
         self._arenas: dict[int, Arena] = {}
-        self._checker = RoundChecker(spec, layout, Protections(outside=not layout.files), self._arenas, {})
+        self._checkers: dict[int, RoundChecker] = {}  # by program
 
     @property
     def params(self) -> dict[str, Any]:
@@ -100,7 +103,7 @@ class Trial:
             return Judgement(f"raised {type(error).__name__}: {str(error)[:200]}")
         for target, (_, tensor) in zip(self.arena.outputs(0), output, strict=True):
             target.copy_(tensor)
-        return self._checked(RoundInputs(number, call.seed, call.mode, 1))
+        return self._checked(RoundInputs(number, call.seed, call.mode, 1, battery=call.battery))
 
     def _placed(self, given: dict[str, Any]) -> dict[str, Any]:
         """The inputs, copied into the arena; paths stay as they are."""
@@ -112,7 +115,10 @@ class Trial:
 
     def _checked(self, filled: RoundInputs) -> Judgement:
         self._arenas[filled.side] = self.arena
-        answer = self._checker.check(self.bank, self.arena, filled, [0])
+        if filled.side not in self._checkers:
+            guard = Protections(outside=not self.layout.files)
+            self._checkers[filled.side] = RoundChecker(self.spec, self.layout, guard, self._arenas, {})
+        answer = self._checkers[filled.side].check(self.bank, self.arena, filled, [0])
         return Judgement(answer["failure"], answer["ratio"] or 0.0, self._difference(filled))
 
     def _difference(self, filled: RoundInputs) -> float:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from aisp_mcp.judge.audit_log import ChainLog
+from aisp_mcp.judge.machine_secret import battery_seed
 from aisp_mcp.judge.options import Options
 from aisp_mcp.judge.pair import Pair
 from aisp_mcp.judge.parent.kernel_cache import Kernels
@@ -158,6 +159,15 @@ class Session:
     def probe_s(self, times: int = 1) -> float:
         """Seconds of the verifier's smallest kernel on the GPU, the best of some."""
         return float(self.ask("idle", times=times)["probe_s"])
+
+    @property
+    def battery(self) -> int:
+        """Seed of the inputs that decide whether a candidate is correct: the same in each comparison."""
+        return battery_seed(self.pair.baseline, self.options.size, self.options.device)
+
+    def params_seed(self, replicate: int) -> int:
+        """Seed of a replicate's static tensors; those of the first one belong to the battery."""
+        return self.random.getrandbits(48) if replicate else self.battery
 
     def new_seed(self) -> int:
         """Seed of a round's inputs."""

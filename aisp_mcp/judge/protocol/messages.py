@@ -89,7 +89,8 @@ class WorkerSetup(Program):
 
 class CheckAnswer(TypedDict):
     """Findings on the outputs of a round. ratio: worst error in units of the baseline's own. measures: other errors of
-    the sampled calls, by name, the worst of each.
+    the sampled calls, by name, the worst of each. edge: the largest share of what the contract allows that is near all
+    of it, and where.
     """
 
     failure: str | None
@@ -97,6 +98,7 @@ class CheckAnswer(TypedDict):
     checked: int
     ratio: float | None
     measures: NotRequired[dict[str, float]]
+    edge: NotRequired[tuple[float, str]]
 
 
 class StageRequest(TypedDict):

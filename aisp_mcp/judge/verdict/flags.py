@@ -31,7 +31,7 @@ def account_flags(replicates: Sequence[Replicate], cores: int) -> list[Flag]:
     children = max((timing.account.processes for timing in timings), default=1)
     if children > 1:
         flags.append(_flag("child_process", "warn", "other processes lived in timed rounds", {"processes": children}))
-    flags += device_flags(replicates)
+    flags += _edge_flags(replicates) + device_flags(replicates)
     if any(timing.copied_s for timing in timings):
         message = (
             "The candidate returns the same memory again and again. Its outputs are copied before they are overwritten:"
@@ -42,6 +42,13 @@ def account_flags(replicates: Sequence[Replicate], cores: int) -> list[Flag]:
     if major:
         flags.append(_flag("major_faults", "warn", "memory came from disk", {"count": major}))
     return flags
+
+
+def _edge_flags(replicates: Sequence[Replicate]) -> list[Flag]:
+    """A note for a candidate whose error is near what the contract allows, with the inputs that show it."""
+    share, where = max((one.edge for one in replicates), default=(0.0, ""))
+    message = f"At the edge of the tolerance: {where}."
+    return [_flag("edge_of_tolerance", "note", message, {"share": round(share, 3)})] if share else []
 
 
 def _flag(code: str, severity: str, message: str, evidence: dict[str, Any]) -> Flag:

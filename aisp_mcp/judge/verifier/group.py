@@ -21,7 +21,8 @@ def of_all_ranks(spec: Benchmark, ranks: int) -> Benchmark:
         raise BenchmarkError("RANKS", f"The specification has {count} ranks, and {ranks} were prepared for.", hint)
     if isinstance(spec, DistributedBenchmark):
         spec.run = spec.reference  # type: ignore[method-assign]
-        spec.in_place = tuple(f"{name}@{rank}" for name in spec.in_place for rank in range(ranks))  # type: ignore[misc]
+        for names in ("in_place", "scratch"):
+            setattr(spec, names, tuple(f"{name}@{rank}" for name in getattr(spec, names) for rank in range(ranks)))
     return spec
 
 

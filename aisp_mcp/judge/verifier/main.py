@@ -106,7 +106,9 @@ class Verifier:
         state = self.protections, self.arenas, self.rounds, last_only, self.files
         self.checker = RoundChecker(spec, self.layout, *state)
         rehearse(bank.reference, bank.inputs(seed + 3, "plain"))
-        shares = spec.shares_inputs or shares_inputs(bank.reference, bank.inputs(seed + 4, "plain"))
+        shares = (
+            spec.shares_inputs or bool(spec.in_place) or shares_inputs(bank.reference, bank.inputs(seed + 4, "plain"))
+        )
         return {
             **self._described(shares),
             "layout": self.layout.to_json(),
@@ -283,10 +285,16 @@ class Verifier:
         self._sync()
         return self.probe(side)
 
-    def fill(self, counts: dict[str, int], seed: int, mode: str, sample: Sequence[int] = ()) -> dict[str, Any]:
-        """Write a round's inputs, the same for all sides, and poison its outputs. sample: as in stage()."""
+    def fill(
+        self, counts: dict[str, int], seed: int, mode: str, sample: Sequence[int] = (), battery: bool = False
+    ) -> dict[str, Any]:
+        """Write a round's inputs, the same for all sides, and poison its outputs. sample: as in stage(). battery: these
+        inputs decide whether the program is correct.
+        """
         bank = self.banks[replicate_of(int(next(iter(counts))))]
         rounds = bank.begin(counts, seed, mode, sample)
+        for filled in rounds:
+            filled.battery = battery
         self.files.clear(*(filled.side for filled in rounds))
         for call in range(max(counts.values())):
             inputs = bank.inputs(rounds[0].at(call), mode)

@@ -8,11 +8,10 @@ from typing import Any
 from aisp_mcp.bench import Benchmark
 from aisp_mcp.judge.protocol.module_loader import flatten
 from aisp_mcp.judge.verifier.checks import formats
-from aisp_mcp.judge.verifier.checks.tolerance import compare, near
+from aisp_mcp.judge.verifier.checks.tolerance import compare, near, same_bits
 from aisp_mcp.judge.verifier.inputs.files import is_file, opened
+from aisp_mcp.judge.verifier.jittered import evaluate_jittered
 from aisp_mcp.judge.verifier.widened import evaluate
-
-FLOAT32_EPS = 2**-23
 
 
 def widen(tensors: dict[str, Any]) -> dict[str, Any]:
@@ -51,6 +50,7 @@ class Reference:
         self.spec = spec
         self.params = params
         self.wide = widen(params)
+        self.left: dict[str, tuple[Any, Any]] = {}  # see both()
 
     def baseline(self, inputs: dict[str, Any]) -> Any:
         """The baseline's output; the inputs stay as they are."""
@@ -66,23 +66,66 @@ class Reference:
     def both(self, inputs: dict[str, Any]) -> tuple[Any, Any]:
         """(baseline's output, float64 output). Uses up the inputs where the contract lets the baseline change them.
 
+        left: of this call, what the baseline and the reference leave in the inputs whose content is part of the answer.
         Raises BenchmarkError NO_FLOAT64.
         """
+        state = {name: inputs[name].clone() for name in self._state_names()}
         with opened(inputs) as given:
             wide = widen(given)
             reference = evaluate(lambda: self.spec.reference(**wide, **self.wide))
+            truth = {name: wide[name] for name in state}
             wide.clear()  # before the baseline needs memory
-            return self.spec.run(**given, **self.params), reference
+            output = self.spec.run(**given, **self.params)
+            self.left = self._left(state, given, output, truth)
+            return output, reference
 
-    def moved(self, inputs: dict[str, Any], seed: int) -> Any:
-        """The reference's output for inputs that are up to a rounding of float32 smaller, each element by itself.
+    def _state_names(self) -> list[str]:
+        """Names of the inputs whose content may be part of the answer, where elements are compared at all."""
+        tolerance, spec = self.spec.tolerance, self.spec
+        if tolerance.stochastic or tolerance.format or getattr(spec, "quality", None):
+            return []
+        return [name for name in spec.in_place if name not in spec.scratch]
 
-        Its distance from the reference tells what any rounding on the way may grow to. Uses up the inputs.
+    def _left(
+        self, before: dict[str, Any], given: dict[str, Any], output: Any, truth: dict[str, Any]
+    ) -> dict[str, tuple[Any, Any]]:
+        """(baseline's, reference's) of those that the baseline changed and does not return.
+
+        A reference() of its own may leave the inputs alone: what the baseline leaves is the truth there.
+        """
+        returned = {tensor.untyped_storage().data_ptr() for _, tensor in flatten(output)}
+        changed = {
+            name: given[name]
+            for name, old in before.items()
+            if not same_bits(given[name], old) and given[name].untyped_storage().data_ptr() not in returned
+        }
+        return {
+            name: (value, _wide(value) if bool((truth[name] == before[name]).all()) else truth[name])
+            for name, value in changed.items()
+        }
+
+    def jittered(self, inputs: dict[str, Any], eps: float, most_terms: float, seed: int) -> Any:
+        """The reference's output when inputs and the results of all operations are off by half an eps, each element by
+        itself. Its distance from the reference tells what rounding on the way may grow to. most_terms: see jittered.py.
+        Uses up the inputs.
         """
         with opened(inputs) as given:
-            wide = widen(given)
-            disturb(wide.values(), seed, -FLOAT32_EPS, 0.0)
-            return evaluate(lambda: self.spec.reference(**wide, **self.wide))
+            wide, params = widen(given), widen(self.params)
+            disturb([*wide.values(), *params.values()], seed, -eps / 2, eps / 2)
+            return evaluate_jittered(lambda: self.spec.reference(**wide, **params), eps, most_terms, seed)
+
+    def strained(self, inputs: dict[str, Any], share: float) -> Any:
+        """The reference's output when each tensor is off by that share as a whole, one up and the next one down.
+
+        Numbers that cancel differ by far more afterwards. Uses up the inputs.
+        """
+        with opened(inputs) as given:
+            wide = widen(given) | self.wide
+            sign = 1.0
+            for name, value in wide.items():
+                if not isinstance(value, str) and (value.is_floating_point() or value.is_complex()):
+                    wide[name], sign = value * (1.0 + sign * share), -sign
+            return evaluate(lambda: self.spec.reference(**wide))
 
     def rounded(self, inputs: dict[str, Any]) -> Any:
         """The reference's output with operands rounded to the format of the contract (see formats.py)."""

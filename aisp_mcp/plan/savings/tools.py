@@ -25,7 +25,7 @@ class CostParams(Params):
     throughput: Positive | None = Field(default=None, description="Tokens/s, all GPUs.")
     usd_per_gpu_hour: float | None = Field(default=None, ge=0)
     spot: bool = False
-    provider: str | None = Field(default=None, description="Default: the cheapest.")
+    provider: str | None = None
     avg_power: Positive | None = Field(default=None, description="Watts, all GPUs.")
     electricity_cost: Positive | None = Field(default=None, description="USD per kWh.")
     allow_old: bool = False
@@ -45,7 +45,7 @@ def aisp_cost_estimate(p: CostParams, ctx: Context) -> Planned[Cost]:
 class BenchCostParams(Params):
     gpu: str | None = Field(default=None, description="Runs measured on it; H100 means every kind.")
     top: Count = 10
-    usd_per_hour: Positive | None = Field(default=None, description="Default: list price.")
+    usd_per_hour: Positive | None = None
 
 
 @tool(cli="bench cost", effect=READS, cost=MS, next=("aisp_optimize_roi", "aisp_run_benchmarks"))
@@ -59,7 +59,7 @@ def aisp_bench_cost(p: BenchCostParams, ctx: Context) -> Planned[Savings]:
 class RoiParams(Params):
     calls_per_day: Positive
     effort_usd: Positive
-    usd_per_hour: Positive | None = Field(default=None, description="Default: list price.")
+    usd_per_hour: Positive | None = None
     top: Count = 10
 
 

@@ -14,8 +14,8 @@ from aisp_mcp.records import Params
 class WorkloadParams(Params):
     """Requests and the latencies that they may have."""
 
-    prompt: Tokens = Field(default=1024, description="Mean.")
-    output: Tokens = Field(default=256, description="Mean.")
+    prompt: Tokens = 1024
+    output: Tokens = 256
     spread: float = Field(default=0.0, ge=0, le=5, description="Deviation / mean of both.")
     lengths: str | None = Field(default=None, description="prompt:output[:weight],… instead.")
     scenario: Scenario = "offline"
@@ -35,15 +35,15 @@ class LayoutParams(Params):
     concurrency: Count | None = Field(default=None, description="All replicas.")
     batch: Count | None = Field(default=None, description="Per replica.")
     cache_tokens: Count | None = Field(default=None, description="Cache per replica; default: what fits.")
-    draft: int = Field(default=0, ge=0, le=16, description="Speculated tokens.")
+    draft: int = Field(default=0, ge=0, le=16)
     acceptance: float = Field(default=0.7, ge=0, lt=1)
-    draft_cost: float = Field(default=0.0, ge=0, le=10, description="In steps.")
+    draft_cost: float = Field(default=0.0, ge=0, le=10)
 
 
 class VllmParams(LayoutParams, WorkloadParams):
     """Model, GPUs, goal and price."""
 
-    model: str = Field(description="Such as llama-3.1-70b.")
+    model: str
     architecture: dict[str, Any] | None = None
     gpus: Count = 1
     gpu: str | None = None

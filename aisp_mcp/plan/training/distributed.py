@@ -22,7 +22,7 @@ from aisp_mcp.plan.training.step import StepTime
 from aisp_mcp.records import Record
 
 USABLE = 0.92  # of device memory: the rest goes to context, communication buffers and fragmentation
-MARGIN = 0.06  # of the usable memory that a recommended layout leaves: frameworks reserve 10 % beyond live tensors, the median of 16
+MARGIN = 0.06  # of the usable memory; with USABLE 14 % of the device, where frameworks reserve 10 % beyond live tensors
 STRETCH = 2  # fine-tuning stretches rotary positions: MLPerf tunes Llama 2 at twice its published context
 GIB = 1 << 30
 

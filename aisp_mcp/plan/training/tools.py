@@ -45,7 +45,7 @@ class RecipeOptions(LayoutSizes):
 
 
 class DistributedParams(RecipeOptions):
-    model: str | None = Field(default=None, description="Or path to config.json.")
+    model: str | None = None
     architecture: dict[str, Any] | None = None
     gpus: Gpus
     gpu: str | None = None
@@ -145,7 +145,7 @@ def aisp_distributed_nccl(p: NcclParams, ctx: Context) -> Planned[NcclPlan]:
 
 
 class LaunchParams(Params):
-    command: list[str] = Field(min_length=1, description="Script and arguments.")
+    command: list[str] = Field(min_length=1)
     nodes: Count = 1
     gpus: Count = Field(default=1, description="Per node.")
     launchers: list[Literal["torchrun", "srun", "accelerate", "kubernetes"]] = Field(

@@ -37,12 +37,12 @@ def pair(a: str | Path, b: str | Path) -> tuple[Weighed, Weighed]:
     """
     files = [look(path) for path in (a, b)]
     if "stacks" in map(kind_of, files):
-        weighed_stacks = [stacks(path) for path in (a, b)]
-        if weighed_stacks[0][1] != weighed_stacks[1][1]:
-            text = f"One profile counts {weighed_stacks[0][1]}, the other {weighed_stacks[1][1]}."
+        sources = [stacks(path) for path in (a, b)]
+        if sources[0][1] != sources[1][1]:
+            text = f"One profile counts {sources[0][1]}, the other {sources[1][1]}."
             raise UsageError("WRONG_KIND", text, "Compare two of one kind.")
-        first, two = (Weighed(_without_ids(weights), unit) for weights, unit in weighed_stacks)
-        return first, two
+        before, after = (Weighed(_without_ids(weights), unit) for weights, unit in sources)
+        return before, after
     return of_traces([load_trace(path) for path in (a, b)])
 
 
@@ -53,8 +53,8 @@ def of_traces(traces: Sequence[Trace]) -> tuple[Weighed, Weighed]:
     if min(counts) < 2:
         return Weighed(weights[0], "nanoseconds"), Weighed(weights[1], "nanoseconds")
     shares = ({stack: ns // n for stack, ns in w.items()} for w, n in zip(weights, counts, strict=True))
-    first, two = (Weighed(share, "nanoseconds", "iteration") for share in shares)
-    return first, two
+    before, after = (Weighed(share, "nanoseconds", "iteration") for share in shares)
+    return before, after
 
 
 def _without_ids(weights: Stacks) -> Stacks:
@@ -141,9 +141,9 @@ def to_collapsed(weights: Stacks) -> str:
     return "\n".join(sorted(rows)) + "\n"
 
 
-def to_speedscope(stack_weights: Stacks, unit: str, name: str) -> str:
+def to_speedscope(by_stack: Stacks, unit: str, name: str) -> str:
     index: dict[str, int] = {}
-    rows = [(stack, ns) for stack, ns in sorted(stack_weights.items()) if ns > 0]
+    rows = [(stack, ns) for stack, ns in sorted(by_stack.items()) if ns > 0]
     samples = [[index.setdefault(frame, len(index)) for frame in stack] for stack, _ in rows]
     weights = [ns for _, ns in rows]
     profile = {

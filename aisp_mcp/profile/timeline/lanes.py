@@ -57,13 +57,13 @@ def bounds(trace: Trace) -> tuple[int, int]:
     return (min(event.start for event in events), max(event.end for event in events)) if events else (0, 0)
 
 
-def lanes(trace: Trace, begin: int, end: int, words: str = "") -> tuple[list[Lane], int]:
+def lanes(trace: Trace, begin: int, end: int, words: str = "", resolution: int = RESOLUTION) -> tuple[list[Lane], int]:
     """Lanes with events in [begin, end) ns, devices first, and how many more there are. words: as in search()."""
     rows: dict[_Key, list[Span]] = defaultdict(list)
     for lane, span in _all(trace):
         if span.end >= begin and span.start < end:
             rows[lane].append(span._replace(kind="found") if words and words in span.name.lower() else span)
-    least = max((end - begin) // RESOLUTION, 1)
+    least = max((end - begin) // resolution, 1)
     shown = sorted(rows)[:MOST_LANES]
     return [_lane(key.name, sorted(rows[key]), least) for key in shown], len(rows) - len(shown)
 

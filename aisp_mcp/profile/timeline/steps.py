@@ -15,7 +15,7 @@ from aisp_mcp.profile.timeline.trace import Trace
 _STEP = re.compile(r"(?:^|[\s:_/.])(?:profiler|train(?:ing)?_?)?(?:step|iter(?:ation)?|batch)[\s_#:=-]*(\d+)?$", re.I)
 # A range of the optimizer is called step too, and is none.
 _NOT_STEP = re.compile(r"optim", re.I)
-_MAX_STEPS = 10_000
+_MAX_STEPS = 50_000
 
 
 def is_step(name: str) -> bool:

@@ -23,11 +23,15 @@ FILE_WIDTH, EDGE, HEAD = 760, 16, 40
 
 @dataclass(frozen=True)
 class Shape:
-    """One SVG element. text: what a text element says, and what any other element says when pointed at."""
+    """One SVG element. text: what a text element says, and what any other element says when pointed at.
+
+    inner: elements in its coordinates, cut at its edges; only a shape with the tag `svg` has any.
+    """
 
     tag: str
     attributes: Mapping[str, str | float]
     text: str = ""
+    inner: Sequence[Shape] = ()
 
 
 @dataclass(frozen=True)
@@ -70,6 +74,14 @@ def words(look: str, x: float, y: float, text: str, anchor: str = "start", shift
     return Shape("text", {"class": look, "x": across(x), "y": down(y), **alignment, **moved}, text)
 
 
+def labelled(look: str, x: float, y: float, x2: float, y2: float, label: str, text: str) -> Shape:
+    """A rectangle with words in it that are cut at its edge. text: what it says when pointed at."""
+    size: dict[str, str | float] = {"x": across(x), "y": down(y), "width": across(x2 - x), "height": down(y2 - y)}
+    fill = Shape("rect", {"class": look, "width": "100%", "height": "100%"})
+    inner = (fill, Shape("text", {"class": "in", "x": 4, "y": down(y2 - y - 5)}, label)) if label else (fill,)
+    return Shape("svg", size, text, inner)
+
+
 def across(x: float) -> str:
     return f"{round(x, 2):g}%"
 
@@ -82,6 +94,13 @@ def to_svg(drawing: Drawing) -> str:
     """The drawing as an SVG element for a page that holds chart.css."""
     head = _open(drawing, 'width="100%"')
     return f"{head}{_inside(drawing)}</svg>"
+
+
+def to_decoration(shapes: Sequence[Shape], height: float) -> str:
+    """An SVG element that adds nothing to the text next to it, and is hidden from screen readers."""
+    return (
+        f'<svg class="chart" aria-hidden="true" height="{height:g}" width="100%">{"".join(map(_element, shapes))}</svg>'
+    )
 
 
 def to_file(drawing: Drawing) -> str:
@@ -122,6 +141,11 @@ def style() -> str:
     return (files("aisp_mcp.server.charts") / "chart.css").read_text("utf-8")
 
 
+def kinds() -> str:
+    """The colours of what ran, for timelines and flame graphs: one variable for each class of kinds.css."""
+    return (files("aisp_mcp.server.charts") / "kinds.css").read_text("utf-8")
+
+
 def light() -> str:
     """The same with the first colour of each pair, for readers of SVG that know no colour schemes."""
     plain = re.sub(r"var\([^,()]+,\s*(light-dark\([^()]+\))\)", r"\1", style())
@@ -132,6 +156,7 @@ def _element(shape: Shape) -> str:
     attributes = "".join(f' {name}="{_attribute(str(value))}"' for name, value in shape.attributes.items())
     text = escape(visible(shape.text))
     inside = text if shape.tag == "text" else f"<title>{text}</title>" if text else ""
+    inside += "".join(map(_element, shape.inner))
     return f"<{shape.tag}{attributes}>{inside}</{shape.tag}>"
 
 

@@ -7,12 +7,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from aisp_mcp.server.charts.drawing import Drawing, Shape, box, dot, line, words
+from aisp_mcp.server.text.escape import short
 
 TOP, BOTTOM, FOOT, LEFT, RIGHT = 16.0, 280.0, 40.0, 12.0, 97.0
 CHAR, GAP = (
     2.05,
     2.5,
 )  # per cent of the least width, 360 pixels: a character of a tick's label, and the space next to it
+LABEL_CHAR, LABEL_RISE, LABEL_CHARS = 0.95, 10.0, 34  # per cent of 750 pixels, the least width with labels
 STEPS = (1.0, 2.0, 5.0)
 X_TICKS, Y_TICKS = 6, 7
 
@@ -38,7 +40,10 @@ class Scale:
 
 @dataclass(frozen=True)
 class Spot:
-    """One point; the ends of an interval are None where nothing is known of it. look: a class of chart.css."""
+    """One point; the ends of an interval are None where nothing is known of it. look: a class of chart.css.
+
+    label: words above the point, where they fit.
+    """
 
     x: float
     y: float
@@ -46,6 +51,7 @@ class Spot:
     text: str
     x_ends: tuple[float, float] | None = None
     y_ends: tuple[float, float] | None = None
+    label: str = ""
 
 
 @dataclass(frozen=True)
@@ -84,9 +90,30 @@ def draw(
         shapes += [line(path.look, at_x(a), at_y(b), at_x(c), at_y(d), path.text) for (a, b), (c, d) in ends]
     for spot in spots:
         shapes += _spot(spot, at_x, at_y)
+    labels = [
+        (at_x(spot.x), at_y(max((spot.y, *(spot.y_ends or ())))) - LABEL_RISE, spot.label)
+        for spot in spots
+        if spot.label
+    ]
+    shapes += _labels(labels)
     about = f"{title}: {len(spots)} points, {down.title} over {across.title}."
     rows = [(spot.text, across.say(spot.x), down.say(spot.y), _ends(spot, axes)) for spot in spots]
     return Drawing(title, about, BOTTOM + FOOT, shapes, ("point", across.title, down.title, "interval"), rows)
+
+
+def _labels(labels: Sequence[tuple[float, float, str]]) -> list[Shape]:
+    """The labels that cover no earlier one, above their points; a narrow page shows none (see chart.css)."""
+    placed: list[tuple[float, float, float]] = []
+    shapes = []
+    for at, y, text in labels:
+        brief = short(text, LABEL_CHARS)
+        wide = LABEL_CHAR * len(brief)
+        start = min(max(at - wide / 2, 0.0), 100 - wide)
+        end = start + wide
+        if all(abs(y - other) >= 15 or end <= a or start >= b for a, b, other in placed):
+            placed.append((start, end, y))
+            shapes.append(words("label", start, y, brief))
+    return shapes
 
 
 def _ends(spot: Spot, axes: tuple[Scale, Scale]) -> str:
@@ -112,11 +139,14 @@ def _grid(
     axes: tuple[Scale, Scale], x: tuple[Place, Sequence[float]], y: tuple[Place, Sequence[float]], left: float
 ) -> list[Shape]:
     shapes: list[Shape] = []
+    free = 0.0  # right of the labels so far, on a narrow screen
     for value in x[1]:
-        at = x[0](value)
+        at, half = x[0](value), CHAR * len(axes[0].say(value)) / 2
         shapes.append(line("grid", at, TOP, at, BOTTOM))
-        if at + CHAR * len(axes[0].say(value)) / 2 <= 100:  # else a narrow screen would cut it
-            shapes.append(words("tick", at, BOTTOM + 16, axes[0].say(value), "middle"))
+        if at + half <= 100:  # else a narrow screen would cut it
+            fits = at - half >= free
+            free = at + half if fits else free
+            shapes.append(words("tick" if fits else "tick roomy", at, BOTTOM + 16, axes[0].say(value), "middle"))
     for value in y[1]:
         at = y[0](value)
         shapes += [line("grid", left, at, RIGHT, at), words("tick", left, at + 4, axes[1].say(value), "end", -6)]

@@ -122,7 +122,7 @@ def _row(row: Ratio, name: str, top: float, axis: LogAxis) -> list[Shape]:
         *shapes,
         words(f"word {row.verdict}", 100, top + 15, outcome + beyond, "end"),
         line(f"span {row.verdict}", axis.place(low), y, axis.place(high), y, tip),
-        dot(f"spot {row.verdict}", axis.place(value), y, tip),
+        dot(f"spot {row.verdict}{' provisional' * row.provisional}", axis.place(value), y, tip),
     ]
 
 

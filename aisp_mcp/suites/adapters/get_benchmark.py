@@ -37,7 +37,7 @@ def find(path: Path, candidates: Sequence[Path], constants: Constants) -> list[P
         for candidate in list(candidates) or own:
             name = base.variant(candidate.stem.removeprefix("optimized_"), stem)
             files[f"{name}.py"] = base.read_text(candidate)
-            found[name] = {"file": f"{name}.py", "constants": {}}
+            found[name] = {"file": f"{name}.py", "constants": dict(constants)}
         unused = ("get_custom_metrics", "get_input_signature", "get_config", "the class's own tolerance")
         summary = base.first_line(tree, f"Benchmark class of {file.name}.")
         reference = {"file": PROBLEM, "constants": dict(constants)}
@@ -107,13 +107,15 @@ class _Finder:
 
 
 class Reference(runtime.Reference):
-    """One object of the class, its attributes overwritten before every call."""
+    """One object of the class, its attributes overwritten before every call. some_constants: see runtime.load()."""
+
+    some_constants = False
 
     def __init__(self, folder: Path, file: str, constants: Constants | None = None, arguments: Any = None) -> None:
         super().__init__(folder, arguments)
         if not any(isinstance(one, _Finder) for one in sys.meta_path):
             sys.meta_path.append(_Finder())
-        self.module = runtime.load(folder / file, f"benchmark_{Path(file).stem}", constants)
+        self.module = runtime.load(folder / file, f"benchmark_{Path(file).stem}", constants, self.some_constants)
         self.bench: Any = None
         self.places: dict[str, str] = {}
         self.output: str | None = None
@@ -251,6 +253,8 @@ def _same(one: Any, other: Any) -> bool:
 
 class Candidate(Reference):
     """The other class, set up once; its inputs are overwritten before every call."""
+
+    some_constants = True
 
     def prepare(self, params: dict[str, Any], example: dict[str, Any]) -> dict[str, Any]:
         """Set the object up and load the baseline's parameters. Raises BenchmarkError INPUTS_DIFFER."""

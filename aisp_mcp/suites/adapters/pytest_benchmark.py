@@ -193,7 +193,8 @@ class Reference(runtime.Reference):
         self.file, self.name, self.constants = file, test, constants
         self.test: Callable[..., Any] | None = None
         if "/" not in file and "::" not in test:
-            self.test = getattr(runtime.load(folder / file, f"benchmarked_{Path(file).stem}", constants), test)
+            module = runtime.load(folder / file, f"benchmarked_{Path(file).stem}", constants, some=file != PROBLEM)
+            self.test = getattr(module, test)
         self.function: Callable[..., Any] | None = None
 
     def call(self) -> pytest_call.Call:

@@ -187,10 +187,11 @@ def _seed(rng: Any) -> int:
     return int(rng.randint(0, _SEED_LIMIT, 1))
 
 
-def load(path: Path, name: str, constants: Mapping[str, Any] | None = None) -> ModuleType:
+def load(path: Path, name: str, constants: Mapping[str, Any] | None = None, some: bool = False) -> ModuleType:
     """Execute a file as a module, its folder first on the search path.
 
-    constants: other values for names that the file assigns at its top level, see replace_constants().
+    constants: other values for names that the file assigns at its top level, see replace_constants(). some: those that
+    it does not assign mean nothing to it, as in a candidate that is no copy of the whole problem.
     Raises BenchmarkError NO_CONSTANT, and whatever the file itself raises.
     """
     if str(path.parent) not in sys.path:
@@ -203,7 +204,9 @@ def load(path: Path, name: str, constants: Mapping[str, Any] | None = None) -> M
     if not constants:
         spec.loader.exec_module(module)
         return module
-    tree = replace_constants(ast.parse(path.read_text("utf-8")), constants)
+    tree = ast.parse(path.read_text("utf-8"))
+    own = assigned(tree) if some else constants
+    tree = replace_constants(tree, {name: value for name, value in constants.items() if name in own})
     exec(compile(tree, str(path), "exec"), vars(module))
     return module
 

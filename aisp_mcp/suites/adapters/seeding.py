@@ -47,13 +47,16 @@ class _Current:
 
 
 @contextmanager
-def seeded(seed: int, device: str = "cpu") -> Iterator[Draws]:
-    """Draw from this seed, whatever seeds the code sets itself, and on the CPU where there is no GPU."""
+def seeded(seed: int, device: str = "cpu", fill: int = 0) -> Iterator[Draws]:
+    """Draw from this seed, whatever seeds the code sets itself, and on the CPU where there is no GPU. fill: what memory
+    holds that the code leaves as it was: the same draw must give the same values again.
+    """
     import torch
 
     draws = _Current.draws = Draws(seed)
     before = random.getstate()
     with torch.random.fork_rng(None if device == "cuda" else []), ExitStack() as stack:
+        stack.enter_context(_filled()(fill))
         if device == "cpu":
             stack.enter_context(_on_cpu()())
         # not torch.manual_seed: where there is no GPU it notes the seed and the whole stack for a later one, every time
@@ -111,6 +114,26 @@ def _generator() -> Any:
             return super().manual_seed(_Current.draws.bits())
 
     return Generator
+
+
+@lru_cache(maxsize=1)
+def _filled() -> Any:
+    """A mode in which memory that a recipe does not initialise holds a number."""
+    import torch
+    from torch.overrides import TorchFunctionMode
+
+    uninitialised = (torch.empty, torch.empty_like, torch.empty_strided, torch.Tensor.new_empty)
+
+    class Filled(TorchFunctionMode):  # type: ignore[misc,unused-ignore]
+        def __init__(self, fill: int) -> None:
+            super().__init__()
+            self.fill = fill
+
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            made = func(*args, **(kwargs or {}))
+            return made.fill_(self.fill) if func in uninitialised else made
+
+    return Filled
 
 
 @lru_cache(maxsize=1)

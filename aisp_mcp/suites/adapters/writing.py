@@ -30,7 +30,7 @@ reference = Reference(
 
 class {title}(Benchmark):
     goal = "{goal}"
-    in_place = {in_place}
+    in_place = scratch = {in_place}
 {tolerance}
 {params}    def inputs(self, rng):
 {recipe}        return {{
@@ -155,9 +155,9 @@ def _values(tensor_facts: TensorFacts, sizes: str) -> str:
         return f"rng.randint({first_value}, {limit}{sizes}{kind})"
     if tensor_facts.how == "uniform":
         low, high = tensor_facts.numbers
-        return _scaled(f"rng.rand({first}{dtype})", (high - low) / 2, (high + low) / 2)
+        return _scaled(f"rng.rand({(first + dtype).removeprefix(', ')})", (high - low) / 2, (high + low) / 2)
     mean, sd = tensor_facts.numbers
-    return _scaled(f"rng.randn({first}{dtype})", sd, mean)
+    return _scaled(f"rng.randn({(first + dtype).removeprefix(', ')})", sd, mean)
 
 
 def _scaled(text: str, factor: float, offset: float) -> str:

@@ -114,17 +114,25 @@ def test_a_verdict_without_proof_is_never_green(shown: Dashboard) -> None:
     assert max(levels) - min(levels) < 0x20
 
 
-def test_strangers_wrong_names_and_used_links_are_refused(shown: Dashboard) -> None:
+def test_strangers_and_wrong_names_are_refused(shown: Dashboard) -> None:
     with shown.client() as web, shown.stranger() as stranger:
         for path in (*PAGES, "/flame?id=x", "/api/benchmarks", "/api/events", "/nothing"):
             assert stranger.get(path).status_code == 401, path
-        assert stranger.get(shown.link).status_code == 401
         assert stranger.get("/login?token=" + "x" * 43).status_code == 401
+        assert stranger.get("/login").status_code == 401
+        assert "Sign in</h1>" in stranger.get("/verdicts").text
         assert stranger.get("/", headers={"Cookie": f"{next(iter(web.cookies))}=guess"}).status_code == 401
         assert web.get("/", headers={"Host": "evil.example"}).status_code == 421
         assert web.get("/", headers={"Host": f"localhost:{web.base_url.port}"}).status_code == 200
         assert web.get("/", headers={"Origin": "http://evil.example"}).status_code == 403
         assert web.get("/api/summary").json()["rulings"] == 81
+
+
+def test_the_link_works_for_as_long_as_the_server_runs(shown: Dashboard) -> None:
+    for _ in range(2):
+        with shown.stranger() as web:
+            assert web.get(shown.link).status_code == 303
+            assert web.get("/").status_code == 200
 
 
 def test_the_cookie_is_for_our_pages_alone(working: Dashboard) -> None:

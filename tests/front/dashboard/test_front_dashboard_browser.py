@@ -157,11 +157,11 @@ def test_a_job_is_followed_live(browser: Any, dashboard: Dashboard, tmp_path: Pa
         token, 'Content-Type': 'application/json'}}).then(answer => answer.status)"""
     body = json.dumps({"steps": 5, "gate": str(gate), "wait_s": 0})
     assert page.evaluate(call, [token, body]) == 202
-    page.wait_for_selector("tr:has-text('aisp_demo_count') .state.running", timeout=20_000)
+    page.wait_for_selector("tr:has-text('Demo count') .state.running", timeout=20_000)
     with gate.open("wb", buffering=0) as pipe:
         pipe.write(b"12")
         page.wait_for_selector("tr:has-text('step 2') progress", timeout=20_000)
-        page.click("text=aisp_demo_count")
+        page.click("text=Demo count")
         page.wait_for_selector("#job progress", timeout=20_000)
         page.click("text=Cancel this job")
         page.wait_for_selector("#job .state.cancelled", timeout=20_000)
@@ -175,3 +175,45 @@ def test_a_copy_opens_from_the_disk(browser: Any, dashboard: Dashboard, cli: Any
     watched.page.click("text=Machine")
     assert watched.page.locator("h1").inner_text() == "Machine"
     assert [one for one in watched.wrong if "file://" not in one] == []
+
+
+def test_a_phone_opens_the_menu(browser: Any, dashboard: Dashboard) -> None:
+    watched = Watched(browser, dashboard, viewport={"width": 390, "height": 800})
+    page, entry = watched.page, watched.page.locator("#pages a:has-text('Machine')")
+    assert not entry.is_visible()
+    page.keyboard.press("Tab")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    assert page.locator(".menu").get_attribute("aria-expanded") == "true"
+    entry.click()
+    assert page.locator("h1").inner_text() == "Machine"
+    assert not entry.is_visible()
+    assert watched.wrong == []
+
+
+def test_charts_say_what_is_pointed_at_and_flame_graphs_zoom(browser: Any, dashboard: Dashboard) -> None:
+    watched = Watched(browser, dashboard, viewport={"width": 1100, "height": 900})
+    page = watched.page
+    page.goto(f"{dashboard.origin}/profile?id=j_000000000000000000nsys")
+    page.hover(".chart .part >> nth=3")
+    assert page.locator("#tip").inner_text().strip()
+    cells = page.locator(".zoomable svg svg")
+    third = cells.nth(3)
+    before = third.bounding_box()["width"]
+    third.scroll_into_view_if_needed()
+    third.click()
+    assert third.bounding_box()["width"] > before
+    assert third.get_attribute("width") == "100%"
+    cells.nth(0).click(position={"x": 2, "y": 5})
+    assert watched.wrong == []
+
+
+def test_pages_work_without_script(browser: Any, dashboard: Dashboard) -> None:
+    page = browser.new_context(java_script_enabled=False, viewport={"width": 390, "height": 800}).new_page()
+    page.goto(dashboard.link)
+    page.click("#pages a:has-text('Targets')")
+    assert page.locator("h1").inner_text() == "Targets"
+    page.goto(f"{dashboard.origin}/compare")
+    page.click("button:has-text('Compare')")
+    assert "before=" in page.url

@@ -121,7 +121,7 @@ def test_a_picture_for_programs_names_one_colour_each() -> None:
     text = drawing.to_file(ratios.draw([Ratio("a", "faster", 2.0)]))
     assert "light-dark" not in text
     assert "var(" not in text
-    assert ".faster, .c0 { color: #0a7a5c; }" in text
+    assert ".faster, .c0 { color: #08694f; }" in text
 
 
 def test_every_chart_draws_and_a_shortened_answer_draws_what_it_has() -> None:

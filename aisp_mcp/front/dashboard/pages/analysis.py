@@ -6,16 +6,21 @@ from collections.abc import Callable
 from typing import Any
 
 from aisp_mcp.front.dashboard import figures
+from aisp_mcp.front.dashboard.openings import plans
 from aisp_mcp.front.dashboard.request import Answer, PageRequest
+from aisp_mcp.front.dashboard.words import SECTIONS as SECTION_TITLES
+from aisp_mcp.front.dashboard.words import count, listed
 from aisp_mcp.front.rest.analysis import TOOLS
 from aisp_mcp.front.rest.filters import parse
 from aisp_mcp.runs import leaderboards
 from aisp_mcp.server.charts.drawing import Drawing
+from aisp_mcp.server.text import numbers
 from aisp_mcp.store.records.verdict_row import VerdictFilter
 
 # Section to the tool that answers it; the first two are computed from verdicts.
 SECTIONS = {"leaderboards": "", "tradeoffs": "", **TOOLS}
-MAX_ROWS = 100
+GOALS = ("speed", "latency", "throughput", "memory")
+MAX_ROWS, CHARTED = 100, 40
 LIMITS = {
     "latency_ms": (0.001, 1000.0, "time per call, ms, at most"),
     "vram_gb": (0.001, 192.0, "memory, GB, at most"),
@@ -27,18 +32,50 @@ def build(request: PageRequest) -> dict[str, Any]:
     """?section= with the section's arguments."""
     section = request.word("section", "leaderboards")
     section = section if section in SECTIONS else "leaderboards"
-    shared = {"section": section, "sections": list(SECTIONS), "limits": LIMITS, "answer": None, "drawings": []}
-    shared |= {"boards": {}, "trades": []}
+    shared: dict[str, Any] = {
+        "section": section,
+        "sections": list(SECTIONS),
+        "limits": LIMITS,
+        "answer": None,
+        "drawings": [],
+    }
+    shared |= {"boards": {}, "trades": [], "lead": "", "techniques": [], "titles": SECTION_TITLES, "goals": GOALS}
     if not SECTIONS[section]:
         rows = request.ctx.store.latest_verdicts(parse(request.word("q")), request.ctx.sees)
         if section == "leaderboards":
-            return {**shared, "boards": leaderboards.leaderboards(rows)}
+            boards = leaderboards.leaderboards(rows)
+            return {**shared, "boards": boards, "lead": _best(boards)}
         trades = sorted(leaderboards.tradeoffs(rows), key=lambda row: row["low"] or 0.0, reverse=True)[:MAX_ROWS]
-        return {**shared, "trades": trades, "drawings": _present(figures.tradeoffs(trades))}
+        lead = f"{count(len(trades), 'verified candidate')} with time and memory." if trades else ""
+        return {**shared, "trades": trades, "drawings": _present(figures.tradeoffs(trades[:CHARTED])), "lead": lead}
     answer = _answer(request, section)
     latest = request.ctx.store.latest_verdicts(VerdictFilter(confirmed=True), request.ctx.sees)
     alone = {row.target: row for row in reversed(latest)}
+    shared |= {"lead": _lead(section, answer), "techniques": _techniques(answer)}
     return {**shared, "answer": answer, "drawings": _drawings(section, answer), "alone": alone}
+
+
+def _best(boards: dict[str, list[dict[str, Any]]]) -> str:
+    """The first row of each board."""
+    firsts = [(goal, rows[0]) for goal, rows in boards.items() if rows]
+    texts = [f"{row['target']} leads for {goal} at {numbers.ratio(row['ratio'])}" for goal, row in firsts[:3]]
+    return f"{listed(texts)}." if texts else ""
+
+
+def _lead(section: str, answer: Answer | None) -> str:
+    """The answer's own sentence, or the number of what it found."""
+    result = (answer.result if answer else None) or {}
+    if section == "recommendations":
+        return plans.lead("aisp_recommend", result)
+    rows = next((value for value in result.values() if isinstance(value, list) and value), [])
+    texts = [result.get(name) for name in ("headline", "summary", "sentence")]
+    texts += [row.get("sentence") for row in rows[:1] if isinstance(row, dict)]
+    return next((text for text in texts if isinstance(text, str)), "")
+
+
+def _techniques(answer: Answer | None) -> list[dict[str, Any]]:
+    planned = ((answer.result if answer else None) or {}).get("answer")
+    return list(planned.get("techniques") or []) if isinstance(planned, dict) else []
 
 
 def _answer(request: PageRequest, section: str) -> Answer | None:
@@ -50,7 +87,7 @@ def _answer(request: PageRequest, section: str) -> Answer | None:
     if section == "cost" and (price := _number(request.word("usd_per_hour"))):
         arguments = {"usd_per_hour": price}
     if section == "recommendations":
-        arguments = {"goal": request.word("goal", "latency")}
+        arguments = {"goal": request.word("goal", GOALS[0])}
     return request.tool(SECTIONS[section], **arguments)
 
 
@@ -63,6 +100,8 @@ def _number(text: str) -> float | None:
 
 
 def _drawings(section: str, answer: Answer | None) -> list[Drawing]:
+    if section == "recommendations":
+        return plans.techniques(_techniques(answer))
     field, draw = _CHARTS.get(section, ("", None))
     if draw is None or answer is None or answer.result is None:
         return []

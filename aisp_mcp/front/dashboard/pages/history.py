@@ -6,10 +6,12 @@ from typing import Any
 
 from aisp_mcp.front.dashboard import figures
 from aisp_mcp.front.dashboard.request import PageRequest
-from aisp_mcp.runs.history import Axis, history, name
+from aisp_mcp.front.dashboard.words import count
+from aisp_mcp.runs.history import Axis, Series, history, name
+from aisp_mcp.server.text import numbers
 from aisp_mcp.store.records.verdict_row import VerdictFilter
 
-MAX_VERDICTS = 300
+MAX_VERDICTS, MAX_RUNS = 300, 60
 
 
 def build(request: PageRequest) -> dict[str, Any]:
@@ -18,11 +20,37 @@ def build(request: PageRequest) -> dict[str, Any]:
     axis = Axis.COMMIT if request.word("axis") == Axis.COMMIT else Axis.TIME
     matching = VerdictFilter(target=target, device=request.word("device") or None)
     rows, _ = ctx.store.list_verdicts(matching, MAX_VERDICTS, None, ctx.sees)
+    series = sorted(history(rows, axis), key=lambda group: -len(group.rulings))
+    runs = [
+        (
+            row.run_id,
+            f"{numbers.moment(row.created_at)[:16]}, {row.preset}: {numbers.ratio(row.ratio)} {name(row)}".strip(),
+        )
+        for row in rows[:MAX_RUNS]
+    ]
     return {
+        "lead": " ".join(map(_sentence, series[:2])),
         "target": target,
         "axis": axis.value,
         "axes": [axis.value for axis in Axis] if any(row.revision for row in rows) else [],
-        "series": [(series, figures.history(series)) for series in history(rows, axis)],
+        "series": [(group, figures.history(group)) for group in series],
         "rows": rows,
+        "runs": runs,
         "commit": name,
     }
+
+
+def _sentence(series: Series) -> str:
+    """Where a series is now, since when, and where it was before."""
+    newest, levels = series.rulings[-1:], series.levels
+    if not newest:
+        return ""
+    row, device = newest[0], "an unknown device" if series.device == "unknown" else series.device
+    ends = f" [{numbers.ratio(row.low)}, {numbers.ratio(row.high)}]" if row.low else ""
+    text = f"{row.verdict.capitalize()} at {numbers.ratio(row.ratio)}{ends} on {device} ({series.preset})"
+    if len(levels) < 2:
+        return f"{text}, without a change of level in {count(len(series.rulings), 'run')}."
+    first = series.rulings[levels[-1][0]]
+    since = name(first) if series.commits else numbers.moment(first.created_at)[:10]
+    now, earlier = (numbers.ratio(level) for _, _, level in (levels[-1], levels[-2]))
+    return f"{text}; the level is {now} since {since} and was {earlier} before."

@@ -1,29 +1,72 @@
-"""One job: its state, the end of its output, and its answer."""
+"""One job: what it runs, its progress, the end of its output, and its answer."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from aisp_mcp.front.dashboard.openings import gates, plans
 from aisp_mcp.front.dashboard.request import Answer, PageRequest
+from aisp_mcp.front.dashboard.words import ordered, summed, title_of
 from aisp_mcp.front.rest.lists import PROFILING
 from aisp_mcp.server.charts import answers
+from aisp_mcp.server.charts.drawing import Drawing
 from aisp_mcp.server.registry import get, names
+from aisp_mcp.server.text import numbers
+from aisp_mcp.store.records.job import Job
 
 TAIL = 8000
+Result = dict[str, Any] | None
 
 
 def build(request: PageRequest) -> dict[str, Any]:
     """?id=. Raises NotFound UNKNOWN_JOB."""
     job = request.ctx.jobs.get(request.word("id"), request.ctx.sees)
     envelope = job.envelope or {}
-    result = envelope.get("result") if isinstance(envelope.get("result"), dict) else None
-    chart = get(job.tool).chart if job.tool in names() else None
-    chart = None if chart == "job" else chart  # a tool that shows another job's answer
+    result: Result = envelope.get("result") if isinstance(envelope.get("result"), dict) else None
+    subject = job.subject
     return {
+        "title": f"{title_of(job.tool)}{f' of {subject}' if subject else ''}",
+        "lead": _lead(job, result, envelope.get("error")),
         "job": job,
         "log": request.ctx.jobs.log_tail(job.id, TAIL),
         "answer": Answer(job.tool, result, envelope.get("error")) if envelope else None,
-        "drawings": answers.draw(chart, result) if chart and result else [],
+        "drawings": _drawings(job, result),
+        "gate": result if gates.is_gate(result) else None,
         "run_id": (result or {}).get("run_id"),
         "profile": job.tool in PROFILING and result is not None,
     }
+
+
+def _lead(job: Job, result: Result, error: dict[str, Any] | None) -> str:
+    """How it ended and what came out, or how far it is."""
+    took = numbers.seconds(job.ended_at - job.started_at) if job.started_at and job.ended_at else ""
+    state = f"{job.state.value.capitalize()}{f' after {took}' if took else ''}"
+    if error:
+        return f"{state}: {error.get('message')}"
+    if result is None:
+        ahead = f", {job.position} ahead" if job.position else ""
+        return f"{state}{ahead}{f': {job.progress.message}' if job.progress and job.progress.message else ''}."
+    return _outcome(job, result) or f"{state}."
+
+
+def _outcome(job: Job, result: dict[str, Any]) -> str:
+    """The answer in a sentence, where there is one."""
+    if gates.is_gate(result):
+        return gates.lead(result)
+    verdicts = [str(row.get("verdict")) for row in result.get("rulings") or [] if isinstance(row, dict)]
+    if verdicts:
+        return f"{summed(ordered({name: verdicts.count(name) for name in verdicts})).capitalize()}."
+    summary = result.get("summary")
+    sentences = [result.get("sentence"), summary if isinstance(summary, str) else None, plans.lead(job.tool, result)]
+    return next((text for text in sentences if text), "")
+
+
+def _drawings(job: Job, result: Result) -> list[Drawing]:
+    if result is None:
+        return []
+    if gates.is_gate(result):
+        return [drawing] if (drawing := gates.drawing(result)) else []
+    chart = get(job.tool).chart if job.tool in names() else None
+    if chart is None or chart == "job":  # job: of a tool that shows another job's answer
+        return plans.drawings(result)
+    return answers.draw(chart, result)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from aisp_mcp.front.dashboard import figures
+from aisp_mcp.front.dashboard.openings import machine as opening
 from aisp_mcp.front.dashboard.request import PageRequest
 from aisp_mcp.front.dashboard.topology import of_topology
 from aisp_mcp.store.records.ceiling import Ceiling
@@ -22,9 +23,12 @@ def build(request: PageRequest) -> dict[str, Any]:
         for (kind, device), rows in sorted(series.items())
     ]
     repeated = [probe for probe in probes if len(probe["rows"]) > 1][:MAX_CHARTS]
-    topology = request.tool("aisp_gpu_topology")
+    topology, triage = request.tool("aisp_gpu_topology"), request.tool("aisp_triage")
+    summary = triage.result or {}
     return {
-        "triage": request.tool("aisp_triage"),
+        "lead": opening.lead(summary["summary"], summary["findings"], len(probes)) if summary else "",
+        "limits": opening.drawing(probes, opening.gpu_names(topology.result or {})),
+        "triage": triage,
         "topology": topology,
         "links": of_topology(topology.result or {}),
         "probes": probes,

@@ -1,100 +1,145 @@
-"""One stored profile: where the time went, kernels, findings, roofline and memory."""
+"""One stored profile: where the time went, what to try, its timeline, flame graph and kernels on one page."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
-from aisp_mcp.front.dashboard.figures import MEMORY
+from aisp_mcp.front.dashboard.openings import profiles as opening
+from aisp_mcp.front.dashboard.openings import traces
 from aisp_mcp.front.dashboard.pages.profiles import StoredProfile, stored, subject
 from aisp_mcp.front.dashboard.request import Answer, PageRequest
 from aisp_mcp.server.charts import answers as charts
-from aisp_mcp.server.charts import plane
-from aisp_mcp.server.charts.drawing import Drawing
-from aisp_mcp.server.charts.plane import Path, Scale, Spot
 from aisp_mcp.server.text import numbers
 from aisp_mcp.store.records.job import JobState
 
-SECTIONS = ("overview", "steps", "gaps")
-MAX_OTHERS = 50
+SECTIONS = ("overview", "steps", "gaps", "memory", "api", "ranges", "collectives")
+MAX_OTHERS, MAX_ANSWERS = 50, 64
 WITH_STACKS = ("aisp_profile_torch", "aisp_profile_nsys")
+_ANSWERS: dict[tuple[str, Path, int, str], Answer] = {}
 
 
 def build(request: PageRequest) -> dict[str, Any]:
-    """?id= of the job, ?section= of a timeline. Raises NotFound UNKNOWN_JOB, NO_PROFILE."""
+    """?id= of a profile, ?before= of another to compare with, ?section= of a timeline. Raises NotFound."""
     profile = stored(request.ctx, request.word("id"))
     section = request.word("section", "overview")
     section = section if section in SECTIONS else "overview"
-    answers, drawings = _answers(request, profile, section)
+    sentences = opening.sentences(_ask(request, profile, "aisp_profile_read", profile=str(profile.path)).result)
+    before, is_trace = request.word("before"), _is_trace(profile)
+    changed = traces.changed_ns(profile.path)
     return {
+        "lead": sentences[0] if sentences else "",
+        "more": sentences[1:],
         "profile": profile,
-        "name": subject(profile.job),
         "section": section,
-        "sections": SECTIONS if _is_trace(profile) else (),
-        "answers": [_shown(answer) for answer in answers if answer.error is None],
-        "failures": [answer for answer in answers if answer.error is not None],
-        "drawings": drawings,
-        "flame": profile.job.tool in WITH_STACKS,
-        "timeline": _is_trace(profile),
-        "perfetto": _is_trace(profile) and profile.job.tool == "aisp_profile_torch",
-        "others": _others(request, profile) if profile.job.tool in WITH_STACKS else [],
+        "sections": SECTIONS if profile.tool == "aisp_profile_nsys" else (),
+        **_content(request, profile, section),
+        "timeline": traces.timeline(profile.path, changed) if is_trace else None,
+        "flame": traces.flame_graph(profile.path, changed) if profile.tool in WITH_STACKS else None,
+        "before": before,
+        "difference": _difference(request, before, profile),
+        "perfetto": is_trace and profile.tool == "aisp_profile_torch",
+        "others": _others(request, profile) if profile.tool in WITH_STACKS else [],
     }
 
 
+def _ask(request: PageRequest, source: StoredProfile, tool: str, **arguments: Any) -> Answer:
+    """A tool's answer about a profile; kept until the file changes, since reading a trace takes long."""
+    key = tool, source.path, traces.changed_ns(source.path), repr(arguments)
+    if key not in _ANSWERS:
+        if len(_ANSWERS) >= MAX_ANSWERS:
+            _ANSWERS.clear()
+        _ANSWERS[key] = request.tool(tool, **arguments)
+    return _ANSWERS[key]
+
+
+def _difference(request: PageRequest, before: str, profile: StoredProfile) -> Any:
+    """Flame graphs compared with another profile. Raises NotFound if there is no such profile."""
+    return traces.difference(request.ctx, before, profile.reference) if before else None
+
+
 def _others(request: PageRequest, profile: StoredProfile) -> list[tuple[str, str]]:
-    """(job id, label) of other profiles by this tool, newest first, to compare flame graphs with."""
-    rows, _ = request.ctx.store.list_jobs(JobState.SUCCEEDED, profile.job.tool, MAX_OTHERS, None, request.ctx.sees)
-    return [(job.id, f"{subject(job)}, {numbers.moment(job.created_at)}") for job in rows if job.id != profile.job.id]
+    """(reference, label) of other profiles by this tool, newest first, to compare flame graphs with."""
+    rows, _ = request.ctx.store.list_jobs(JobState.SUCCEEDED, profile.tool, MAX_OTHERS, None, request.ctx.sees)
+    return [
+        (job.id, f"{subject(job)}, {numbers.moment(job.created_at)[:16]}")
+        for job in rows
+        if job.id != profile.reference
+    ]
 
 
-def _shown(answer: Answer) -> Answer:
-    """Leave out facts about the file, which the page's head shows; unwrap a single rank; write the window as text."""
-    result = answer.result or {}
+def _is_trace(profile: StoredProfile) -> bool:
+    return profile.tool in WITH_STACKS and not profile.path.name.endswith(".speedscope.json")
+
+
+def _content(request: PageRequest, profile: StoredProfile, section: str) -> dict[str, Any]:
+    """Pictures, insights, kernels, and the answers with every figure."""
+    shared: dict[str, Any] = {
+        "drawings": [],
+        "insights": [],
+        "kernels": None,
+        "answers": [],
+        "failures": [],
+        "operators": [],
+    }
+    if profile.tool == "aisp_profile_ncu":
+        return shared | _ncu(request, profile)
+    if profile.tool == "aisp_profile_memory":
+        return shared | {"drawings": opening.memory(profile.result), "answers": [("Memory", profile.result)]}
+    if not _is_trace(profile):
+        return shared | {"drawings": opening.hottest(profile.path), "answers": [("Recording", profile.result)]}
+    return shared | _trace(request, profile, section)
+
+
+def _ncu(request: PageRequest, profile: StoredProfile) -> dict[str, Any]:
+    roof = _ask(request, profile, "aisp_profile_roofline", profile=str(profile.path))
+    summary = _ask(request, profile, "aisp_ncu_summary", report=str(profile.path))
+    result = summary.result or {}
+    return {
+        "drawings": charts.draw("kernels", roof.result or {}),
+        "insights": result.get("insights") or [],
+        "kernels": opening.launches(result.get("kernels") or []),
+        **_figures([("Launches", summary), ("Roofline", roof)]),
+    }
+
+
+def _trace(request: PageRequest, profile: StoredProfile, section: str) -> dict[str, Any]:
+    path = str(profile.path)
+    if profile.tool == "aisp_profile_nsys":
+        summary = _ask(request, profile, "aisp_nsys_summary", report=path, section=section)
+        result = summary.result or {}
+    else:
+        summary = _ask(request, profile, "aisp_profile_hta", traces=[path])
+        result = ((summary.result or {}).get("ranks") or [{}])[0]
+    kernels = _ask(request, profile, "aisp_profile_kernels", profile=path)
+    rows = (kernels.result or {}).get("kernels") or []
+    has_device = bool(result.get("breakdown"))
+    return {
+        "drawings": opening.time_use(result["breakdown"]) if has_device else opening.hottest(profile.path),
+        "insights": result.get("insights") or [],
+        "kernels": opening.kernels(rows),
+        **_figures([("Summary", summary), *([("Kernels", kernels)] if rows else [])]),
+        "operators": profile.result.get("operators") or [],
+    }
+
+
+def _figures(answers: list[tuple[str, Answer]]) -> dict[str, Any]:
+    """The answers as tables without what the page's head shows, and those that failed."""
+    return {
+        "answers": [(title, _plain(answer.result)) for title, answer in answers if answer.result is not None],
+        "failures": [answer for _, answer in answers if answer.error is not None],
+    }
+
+
+def _plain(result: dict[str, Any]) -> dict[str, Any]:
+    """Unwrap a single rank, write the window as text, and leave out what the page shows elsewhere."""
     ranks = result.get("ranks") or []
     result = ranks[0] if len(ranks) == 1 else result
-    result = {name: value for name, value in result.items() if name not in ("source", "snapshot")}
+    left_out = ("source", "snapshot", "opening", "insights", "abstained")
+    result = {name: value for name, value in result.items() if name not in left_out}
     window = result.get("window")
     if isinstance(window, dict):
         length = numbers.seconds((window["end_ns"] - window["start_ns"]) * 1e-9)
         result["window"] = f"{length}: {window['definition']}"
         result["steps"] = [{**row, "start_ns": row["start_ns"] - window["start_ns"]} for row in result.get("steps", [])]
-    return Answer(answer.tool, result)
-
-
-def _is_trace(profile: StoredProfile) -> bool:
-    return profile.job.tool in WITH_STACKS and not profile.path.name.endswith(".speedscope.json")
-
-
-def _answers(request: PageRequest, profile: StoredProfile, section: str) -> tuple[list[Answer], list[Drawing]]:
-    path = str(profile.path)
-    if profile.job.tool == "aisp_profile_ncu":
-        roof = request.tool("aisp_profile_roofline", profile=path)
-        summary = request.tool("aisp_ncu_summary", report=path)
-        return [summary, roof], charts.draw("kernels", roof.result or {})
-    if profile.job.tool == "aisp_profile_memory":
-        return [Answer(profile.job.tool, profile.result)], _memory(profile.result)
-    if not _is_trace(profile):
-        return [Answer(profile.job.tool, profile.result)], []
-    if profile.job.tool == "aisp_profile_nsys":
-        summary = request.tool("aisp_nsys_summary", report=path, section=section)
-        drawings = charts.draw("timeline", summary.result or {})
-    else:
-        summary = request.tool("aisp_profile_hta", traces=[path])
-        drawings = charts.draw("ranks", summary.result or {})
-    kernels = request.tool("aisp_profile_kernels", profile=path)
-    operators = Answer(profile.job.tool, {key: value for key, value in profile.result.items() if key == "operators"})
-    has_operators = bool(operators.result and operators.result.get("operators"))
-    answers = [operators, summary, kernels] if has_operators else [summary, kernels]
-    return answers, drawings
-
-
-def _memory(result: dict[str, Any]) -> list[Drawing]:
-    """Allocated bytes over time, per device."""
-    drawings = []
-    for device in result.get("memory", []):
-        points = [(float(at) * 1e-6, float(size)) for at, size in device.get("timeline", []) if size is not None]
-        if len(points) > 1:
-            peak = max(points, key=lambda point: point[1])
-            axes = Scale("time, s", lambda value: f"{value:.3g}"), Scale("allocated", MEMORY.say)
-            title = f"Memory of device {device.get('device')}"
-            drawings.append(plane.draw(title, axes, [Spot(*peak, "c1", "peak")], [Path("roof c2", points)]))
-    return drawings
+    return result

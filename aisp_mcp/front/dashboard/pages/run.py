@@ -1,30 +1,73 @@
-"""One run: its chart, its verdicts, and the evidence for each."""
+"""One run: its chart, its verdicts, and the evidence for each, page by page."""
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
+from aisp_mcp.front.dashboard import figures
 from aisp_mcp.front.dashboard.request import PageRequest
+from aisp_mcp.front.dashboard.words import count, ordered, summed
 from aisp_mcp.judge.records.run import Run
+from aisp_mcp.judge.records.verdict import Comparison
 from aisp_mcp.runs.export import chart, html
+from aisp_mcp.runs.history import SHORT
+from aisp_mcp.server.text import numbers
 from aisp_mcp.store.records.verdict_row import VerdictFilter
 
-MAX_CHARTED = 60
+PAGE = 25
 
 
 def build(request: PageRequest) -> dict[str, Any]:
-    """?id=. Raises NotFound UNKNOWN_RUN."""
+    """?id=, ?verdict= of the comparisons to show, ?part= of them. Raises NotFound UNKNOWN_RUN."""
     run = request.ctx.store.run(Run, request.word("id"), request.ctx.sees)
     before = _before(request, run.comparisons[0].target if run.comparisons else "", run.created_at)
+    counts = ordered(Counter(comparison.verdict.value for comparison in run.comparisons))
+    verdict = request.word("verdict") if request.word("verdict") in counts else ""
+    chosen = [comparison for comparison in run.comparisons if verdict in ("", comparison.verdict.value)]
+    pages = max((len(chosen) + PAGE - 1) // PAGE, 1)
+    text = request.word("part", "1")
+    page = min(max(int(text) if text.isdecimal() and len(text) < 6 else 1, 1), pages)
+    shown = chosen[PAGE * (page - 1) : PAGE * page]
     return {
+        "lead": _lead(run, counts),
         "run": run,
-        "chart": chart.of_comparisons(run.comparisons[:MAX_CHARTED]) if run.comparisons else None,
-        "charted": MAX_CHARTED,
-        "evidence": [(comparison, html.sides(comparison)) for comparison in run.comparisons],
+        "counts": counts,
+        "chosen": verdict,
+        "stack": figures.of_counts(counts) if len(run.comparisons) > 1 else None,
+        "chart": chart.of_comparisons(shown, run.preset) if shown else None,
+        "evidence": [(comparison, html.sides(comparison), run.is_provisional(comparison)) for comparison in shown],
+        "number": page,
+        "pages": pages,
         "noise": html.noise(run),
         "before": before,
         "folder": request.ctx.store.run_dir(run.id),
     }
+
+
+def _lead(run: Run, counts: dict[str, int]) -> str:
+    """What the run found, and its largest proven gain."""
+    if len(run.comparisons) == 1 and not run.commits:
+        return _sentence(run.comparisons[0])
+    if run.commits:
+        base, head = (run.commits[name][:SHORT] for name in ("base", "head"))
+        return f"Head {head} against base {base}: {summed(counts)}."
+    proven = [comparison for comparison in run.comparisons if not run.is_provisional(comparison)]
+    faster = [comparison for comparison in proven if comparison.verdict.value == "faster"]
+    best = max(faster, key=_lower_end, default=None)
+    text = f"{count(len(run.comparisons), 'candidate')}: {summed(counts)}." if counts else "Nothing could be judged."
+    return text if best is None else f"{text} Largest proven gain: {_sentence(best)}"
+
+
+def _sentence(comparison: Comparison) -> str:
+    name = f"{comparison.target}{'_' if comparison.candidate else ''}{comparison.candidate}"
+    interval, bound = comparison.interval, numbers.AT_LEAST if comparison.at_least else ""
+    ends = f" [{numbers.ratio(interval.low)}, {numbers.ratio(interval.high)}]" if interval else ""
+    return f"{name} is {comparison.verdict.value}, {bound}{numbers.ratio(comparison.ratio)}{ends}."
+
+
+def _lower_end(comparison: Comparison) -> float:
+    return comparison.interval.low if comparison.interval else 0.0
 
 
 def _before(request: PageRequest, target: str, at: float) -> str | None:

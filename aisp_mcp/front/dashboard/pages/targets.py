@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import Any
 
+from aisp_mcp.front.dashboard import figures
 from aisp_mcp.front.dashboard.request import PageRequest
+from aisp_mcp.front.dashboard.words import count, ordered, summed
+from aisp_mcp.server.charts import bars
+from aisp_mcp.server.charts.drawing import to_svg
 from aisp_mcp.store.records.verdict_row import VerdictFilter, VerdictRow
 from aisp_mcp.suites.expectation_records import Expectation
 from aisp_mcp.suites.records import Target
@@ -43,14 +47,26 @@ def build(request: PageRequest) -> dict[str, Any]:
         rows = [
             _chapter_row(name, entries) | {"topic": topic(roots, entries[0][0])} for name, entries in chapters.items()
         ]
-    return {"roots": roots, "chapters": shown, "rows": rows, "chapter": chapter}
+    variants = [variant for entries in chapters.values() for _, entry in entries for variant in entry]
+    last = ordered(Counter(variant["verdicts"][0].verdict for variant in variants if variant["verdicts"]))
+    shared = {"lead": _lead(variants, last), "counts": last, "drawing": figures.of_counts(last)}
+    return {"roots": roots, "chapters": shown, "rows": rows, "chapter": chapter, **shared}
+
+
+def _lead(variants: list[dict[str, Any]], last: dict[str, int]) -> str:
+    """How many variants were measured, and their latest verdicts."""
+    measured = f"{sum(last.values()):,} of {count(len(variants), 'variant')} measured"
+    return f"{measured}: {summed(last)}." if last else f"{measured}."
 
 
 def _chapter_row(name: str, entries: list[tuple[Target, list[dict[str, Any]]]]) -> dict[str, Any]:
     """Numbers of targets and variants of a chapter, and of variants by their latest verdict."""
     variants = [variant for _, target_variants in entries for variant in target_variants]
-    last = Counter(variant["verdicts"][0].verdict for variant in variants if variant["verdicts"])
-    return {"name": name, "targets": len(entries), "variants": len(variants), "last": last}
+    last = ordered(Counter(variant["verdicts"][0].verdict for variant in variants if variant["verdicts"]))
+    left = len(variants) - sum(last.values())
+    parts = [*((verdict, number, verdict) for verdict, number in last.items()), ("not measured", left, bars.UNKNOWN)]
+    split = to_svg(bars.stack(f"Latest verdicts of {name}", parts))
+    return {"name": name, "targets": len(entries), "variants": len(variants), "last": last, "split": split}
 
 
 def _expected(targets: list[Target]) -> dict[str, list[Expectation]]:

@@ -2,27 +2,15 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 from aisp_mcp.errors import UsageError
-from aisp_mcp.front.dashboard.pages.profiles import stored, subject
+from aisp_mcp.front.dashboard.openings import traces
+from aisp_mcp.front.dashboard.pages.profiles import stored
 from aisp_mcp.front.dashboard.request import PageRequest
-from aisp_mcp.profile import load
 from aisp_mcp.profile.timeline import lanes
-from aisp_mcp.profile.timeline.trace import Trace
-from aisp_mcp.server.charts import timeline as chart
-from aisp_mcp.server.charts.drawing import Drawing
 from aisp_mcp.server.text import numbers
 
-STYLES = {
-    "communication": "communication",
-    "memcpy": "copies",
-    "memset": "copies",
-    "found": "found",
-    "kernel": "compute",
-}
 MIN_WINDOW_NS = 1_000
 NS = 1e-9
 
@@ -30,19 +18,21 @@ NS = 1e-9
 def build(request: PageRequest) -> dict[str, Any]:
     """?id= of the job, ?from= and ?to= in ns from the first event, ?find= text. Raises NotFound, UsageError."""
     profile = stored(request.ctx, request.word("id"))
-    trace, (first, last) = _trace(profile.path, profile.path.stat().st_mtime_ns)
+    trace, (first, last) = traces.load_trace(profile.path, traces.changed_ns(profile.path))
     begin, end = _window(request, last - first)
     query = request.word("find").strip().lower()[:100]
     visible, more = lanes.lanes(trace, first + begin, first + end, query)
     hits = lanes.search(trace, query) if query else None
+    title = f"{numbers.seconds((end - begin) * NS)} from {numbers.seconds(begin * NS)}"
+    picture = traces.draw_lanes(title, visible, first + begin, first + end, first)
     return {
         "profile": profile,
-        "name": subject(profile.job),
+        "lead": _lead(begin, end, last - first, hits, query),
         "begin": begin,
         "end": end,
         "whole": last - first,
         "query": query,
-        "drawing": _drawing(visible, first, begin, end),
+        "picture": picture,
         "more": more,
         "moves": _moves(begin, end, last - first),
         "hits": hits,
@@ -50,11 +40,12 @@ def build(request: PageRequest) -> dict[str, Any]:
     }
 
 
-@lru_cache(maxsize=2)
-def _trace(path: Path, _changed_ns: int) -> tuple[Trace, tuple[int, int]]:
-    """Load the events and their bounds; cached until the file changes. Raises UsageError if it is not a timeline."""
-    trace = load.load_trace(path)
-    return trace, lanes.bounds(trace)
+def _lead(begin: int, end: int, whole: int, hits: lanes.Found | None, query: str) -> str:
+    """What the page shows: the search's answer, or the window."""
+    if hits is not None:
+        return f"{hits.events} events with “{query}”, {numbers.seconds(hits.duration_ns * NS)} in total."
+    window = numbers.seconds((end - begin) * NS)
+    return f"All {window}." if end - begin >= whole else f"{window} of {numbers.seconds(whole * NS)}."
 
 
 def _window(request: PageRequest, whole: int) -> tuple[int, int]:
@@ -83,34 +74,7 @@ def _moves(begin: int, end: int, whole: int) -> list[tuple[str, int, int]]:
     return [*steps, ("all", 0, whole)]
 
 
-def _drawing(visible: list[lanes.Lane], first: int, begin: int, end: int) -> Drawing:
-    rows = [
-        chart.Lane(
-            lane.name + (f" ({lane.left_out} within others)" if lane.left_out else ""),
-            [
-                chart.Span(
-                    (span.start - first - begin) * NS,
-                    (span.end - first - begin) * NS,
-                    STYLES.get(span.kind, "busy"),
-                    _describe(span, first),
-                )
-                for span in lane.spans
-            ],
-        )
-        for lane in visible
-    ]
-    title = f"{numbers.seconds((end - begin) * NS)} from {numbers.seconds(begin * NS)}"
-    return chart.draw(title, (), rows, (end - begin) * NS)
-
-
-def _describe(span: lanes.Span, first: int) -> str:
-    duration, start = numbers.seconds((span.end - span.start) * NS), numbers.seconds((span.start - first) * NS)
-    return (
-        f"{span.name}: {duration} at {start}" if span.events == 1 else f"{span.events} events in {duration} at {start}"
-    )
-
-
 def _hit(span: lanes.Span, first: int, whole: int) -> tuple[str, int, int]:
     """(label, begin, end) of a window around an event, in ns."""
     margin = max(span.end - span.start, MIN_WINDOW_NS)
-    return _describe(span, first), max(span.start - first - margin, 0), min(span.end - first + margin, whole)
+    return traces.describe(span, first), max(span.start - first - margin, 0), min(span.end - first + margin, whole)

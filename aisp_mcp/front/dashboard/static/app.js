@@ -74,6 +74,54 @@ async function openInPerfetto(button) {
   addEventListener("message", listen);
 }
 
+// The menu of a narrow screen.
+const menu = document.querySelector(".menu");
+if (menu) {
+  menu.hidden = false;
+  menu.setAttribute("aria-expanded", "false");
+  menu.addEventListener("click", () => menu.setAttribute("aria-expanded", menu.getAttribute("aria-expanded") !== "true"));
+}
+
+// What a shape of a chart says, next to the pointer.
+const tip = Object.assign(document.createElement("div"), { id: "tip", hidden: true });
+tip.setAttribute("aria-hidden", "true");
+document.body.append(tip);
+
+function point(event) {
+  const shape = event.target.closest?.(".chart *");
+  for (let part = shape; part && !part.classList.contains("chart"); part = part.parentNode) {
+    const title = part.querySelector(":scope > title");
+    if (title) { // the browser's own tooltip would cover ours
+      part.dataset.tip = title.textContent;
+      title.remove();
+    }
+    if (!part.dataset.tip) continue;
+    tip.textContent = part.dataset.tip;
+    tip.hidden = false;
+    const box = tip.getBoundingClientRect(), left = event.clientX + 14, below = event.clientY + 18;
+    tip.style.left = `${Math.max(Math.min(left, innerWidth - box.width - 8), 4)}px`;
+    tip.style.top = `${below + box.height > innerHeight ? event.clientY - box.height - 12 : below}px`;
+    return;
+  }
+  tip.hidden = true;
+}
+
+// A click on a box of a flame graph makes it as wide as the graph; a click on the lowest row shows the whole again.
+function zoomInto(event) {
+  const cell = event.target.closest("svg svg"), graph = event.currentTarget.querySelector("svg");
+  const cells = cell ? [...graph.querySelectorAll("svg")] : [];
+  for (const other of cells) other.dataset.at ??= `${parseFloat(other.getAttribute("x"))} ${parseFloat(other.getAttribute("width"))}`;
+  if (!cell) return;
+  const [left, width] = cell.dataset.at.split(" ").map(Number);
+  for (const other of cells) {
+    const [from, size] = other.dataset.at.split(" ").map(Number);
+    const begin = Math.max(from, left), end = Math.min(from + size, left + width);
+    other.style.display = end - begin > width * 1e-4 ? "" : "none";
+    other.setAttribute("x", `${(100 * (begin - left)) / width}%`);
+    other.setAttribute("width", `${(100 * Math.max(end - begin, 0)) / width}%`);
+  }
+}
+
 // The timeline's window is in the address; dragging and keys change it.
 const axis = document.getElementById("timeline");
 
@@ -120,13 +168,15 @@ function key(event) {
     const field = document.querySelector("[role=search] input");
     if (field) { event.preventDefault(); field.focus(); }
   } else if (last === "g") {
-    const target = [...document.querySelectorAll(".top nav a")].find((link) => link.textContent[0].toLowerCase() === event.key);
+    const target = [...document.querySelectorAll("[data-key]")].find((link) => link.dataset.key === event.key);
     if (target) target.click();
   }
   last = event.key;
 }
 
 document.addEventListener("keydown", key);
+document.addEventListener("pointermove", point);
+document.querySelectorAll(".zoomable").forEach((graph) => graph.addEventListener("click", zoomInto));
 document.querySelectorAll("[data-auto]").forEach(setUpSliders);
 document.querySelectorAll("[data-perfetto]").forEach((button) => button.addEventListener("click", () => openInPerfetto(button)));
 if (axis) axis.addEventListener("pointerdown", drag);

@@ -109,7 +109,7 @@ class Driver:
         session = self.session
         for role in Role:
             self.setup(role)["ipc"] = session.ask("attach", side=self.number(role))["ipc"]
-        session.ask("params", sides=[self.number(role) for role in Role], seed=session.random.getrandbits(48))
+        session.ask("params", sides=[self.number(role) for role in Role], seed=session.params_seed(self.result.index))
 
     def prepare(self) -> None:
         """Send the set-ups: from here on the programs run."""
@@ -190,10 +190,16 @@ class Driver:
 
     # --- inputs and outputs
 
-    def fill(self, counts: dict[Role, int], mode: str = "plain", sample: Sequence[int] = ()) -> None:
-        """Write new inputs for the next round of these roles, and poison. sample: calls that will be compared."""
+    def fill(
+        self, counts: dict[Role, int], mode: str = "plain", sample: Sequence[int] = (), battery: int | None = None
+    ) -> None:
+        """Write new inputs for the next round of these roles, and poison. sample: calls that will be compared. battery:
+        the seed of inputs that decide whether a program is correct; None for fresh ones.
+        """
         numbered = {self.number(role): count for role, count in counts.items()}
-        answer = self.session.ask("fill", counts=numbered, seed=self.session.new_seed(), mode=mode, sample=sample)
+        fixed = battery is not None
+        seed = self.session.new_seed() if battery is None else battery
+        answer = self.session.ask("fill", counts=numbered, seed=seed, mode=mode, sample=sample, battery=fixed)
         if "probe_s" in answer:
             self.wait_idle(answer["probe_s"])
 
@@ -226,6 +232,8 @@ class Driver:
             self.result.checked += answer["checked"] if timed else 0
             self.result.worst_ratio = max(self.result.worst_ratio, answer["ratio"] or 0.0)
             merge_measures(self.result.measures, answer.get("measures", {}))
+            share, where = answer.get("edge", self.result.edge)
+            self.result.edge = max(self.result.edge, (share, where))
         if answer["failure"]:
             self.abort(role, answer)
 

@@ -6,6 +6,7 @@ Dummy rounds lie between them; their outputs mean nothing and are not compared.
 from __future__ import annotations
 
 import itertools
+import random
 from dataclasses import replace
 from functools import partial
 from typing import ClassVar
@@ -15,10 +16,11 @@ from aisp_mcp.judge.options import Options
 from aisp_mcp.judge.parent.timing.driver import Driver
 from aisp_mcp.judge.parent.timing.strategy import Strategy
 from aisp_mcp.judge.presets import ROUNDS_PER_PALINDROME, Preset
+from aisp_mcp.judge.protocol.layout import Layout
 from aisp_mcp.judge.protocol.messages import OpenAnswer
 from aisp_mcp.judge.protocol.roles import BASELINES, Role
 from aisp_mcp.judge.verdict import replay
-from aisp_mcp.judge.verifier.inputs.rng import MODES
+from aisp_mcp.judge.verifier.inputs.rng import MODES, battery_modes
 
 SOME_MODES = 2  # kinds of adversarial inputs that a candidate sees in most replicates, besides its hidden round
 
@@ -104,7 +106,17 @@ class ReplicateRun:
                 if role is not Role.CANDIDATE and turn:
                     singles.append(timing.cost)
                 driver.verify(role, [0] if role is Role.CANDIDATE or not turn else [])
+            if not turn and not driver.result.index and self.options.protections.adversarial:
+                self._battery()
         return singles
+
+    def _battery(self) -> None:
+        """Calls of the candidate on the inputs that decide whether it is correct, whatever the fresh ones show."""
+        draw, opened = random.Random(self.session.battery), self.session.opened
+        for mode in battery_modes(Layout.from_json(opened["layout"]).frame, opened["call_s"]):
+            self.driver.fill({Role.CANDIDATE: 1}, mode, battery=draw.getrandbits(48))
+            self.strategy.run_round(self.driver, Role.CANDIDATE, 1)
+            self.driver.verify(Role.CANDIDATE, [0])
 
     def _pilot_modes(self) -> list[str | None]:
         """Kinds of inputs of the pilot rounds after the first, in random order; None: plain ones for all roles."""

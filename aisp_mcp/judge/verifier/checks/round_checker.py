@@ -20,7 +20,10 @@ from aisp_mcp.judge.verifier.checks import formats, quality
 from aisp_mcp.judge.verifier.checks.distribution import Draws
 from aisp_mcp.judge.verifier.checks.positions import WrongPositionError, values_at
 from aisp_mcp.judge.verifier.checks.tolerance import (
-    ADVERSARIAL_SLACK,
+    LANES_TERMS,
+    ORDERED_SLACK,
+    ROUNDINGS_ALLOWED,
+    adversarial_slack,
     compare,
     compare_steps,
     components,
@@ -33,6 +36,7 @@ from aisp_mcp.judge.verifier.inputs.bank import InputBank, RoundInputs
 from aisp_mcp.judge.verifier.inputs.files import InputFiles, is_file
 
 POISON = 0xFF  # NaN in every floating-point format, -1 in every signed integer
+EDGE = 2.0  # from the limit over this, and up to the limit times this, an error is at the edge of the tolerance
 RECOMPUTED_SHARE = 0.25  # of the calls that a baseline's worker has computed, too: the verifier computes these itself
 
 
@@ -97,6 +101,8 @@ class RoundChecker:
         self._arenas, self._rounds, self._last_only = arenas, rounds, last_only
         self._files, self._quality = files or InputFiles({}), quality.contract(spec)
         self._measures: dict[str, float] = {}  # of the round that is checked now
+        self._leeway: dict[str, float] = {}  # of plain and of adversarial inputs, in units of the limit
+        self._edge: tuple[float, str] | None = None  # the largest share of the limit in this round, if it is near it
 
     def check(
         self,
@@ -115,6 +121,7 @@ class RoundChecker:
         if damage := self._damage(arena, round_inputs.count, stored):
             return CheckAnswer(failure=damage.failure, code=damage.code, checked=0, ratio=None)
         worst, sample, self._measures = 0.0, sample if self._protections.values else [], {}
+        self._edge = None
         last = Call(bank, arena, round_inputs, round_inputs.count - 1)
         if self._last_only and sample and last.number not in sample and (message := self._changed(last, last.inputs())):
             return CheckAnswer(failure=f"call {last.number}: {message}", code="input_mutated", checked=0, ratio=0.0)
@@ -124,7 +131,10 @@ class RoundChecker:
             if outcome.failure:
                 failure = f"call {number}: {outcome.failure}"
                 return CheckAnswer(failure=failure, code=outcome.code, checked=done + 1, ratio=outcome.ratio)
-        return CheckAnswer(failure=None, code=None, checked=len(sample), ratio=worst, measures=self._measures)
+        answer = CheckAnswer(failure=None, code=None, checked=len(sample), ratio=worst, measures=self._measures)
+        if self._edge:
+            answer["edge"] = self._edge
+        return answer
 
     def _damage(self, arena: Arena, count: int, stored: list[int] | None) -> CallCheck | None:
         """Guards of every call of the round, and poison of all stored ones, whatever is sampled."""
@@ -158,12 +168,12 @@ class RoundChecker:
 
     def _check_call(self, call: Call) -> CallCheck:
         bank = call.bank
-        if call.seed not in bank.hidden and self._near_baseline(call):
+        if call.seed not in bank.hidden and not bank.left and self._near_baseline(call):
             return CallCheck()
         inputs = call.inputs()
         if message := self._changed(call, inputs):
             return CallCheck(0.0, "input_mutated", message)
-        if call.is_plain and call.round.side in bank.compared and bank.near:
+        if call.is_plain and call.round.side in bank.compared and bank.near and not bank.left:
             baseline = bank.hidden.get(call.seed) or bank.baseline(inputs)
             bank.near = self._all_near(call.outputs, baseline)
             if bank.near:
@@ -186,15 +196,31 @@ class RoundChecker:
         for spec, *tensors in zip(self._layout.outputs, call.outputs, baseline, reference, strict=True):
             ratio, failure = self._compare(call, spec.name, (tensors[0], tensors[1], tensors[2]))
             worst = max(worst, ratio)
-            if failure:
+            if failure := self._beyond_edge(call, spec.name, ratio, failure):
                 return CallCheck(ratio, "incorrect_output", f"{spec.name} on {call.mode} inputs: {failure}")
+        if failed := self._check_left(call):
+            return failed
         if call.is_plain:
             call.bank.compared.add(call.round.side)
         return CallCheck(worst)
 
+    def _check_left(self, call: Call) -> CallCheck | None:
+        """Compare what the call left in inputs whose content is part of the answer."""
+        if self._last_only and call.number != call.round.count - 1:
+            return None
+        left = self._inputs_left(call)
+        for name, (baseline, truth) in call.bank.left.items():
+            out, slack = left[name].to(baseline.device), 1.0 if call.is_plain else adversarial_slack(baseline.dtype)
+            ratio, failure = compare(out, baseline, truth, self._spec.tolerance, slack)
+            if failure := self._beyond_edge(call, f"input '{name}'", ratio, failure):
+                message = f"what is left in input '{name}' on {call.mode} inputs: {failure}"
+                return CallCheck(ratio, "incorrect_output", f"{message}. If it is no result, declare it in `scratch`")
+        return None
+
     def _compare(self, call: Call, name: str, outputs: tuple[Any, Any, Any]) -> tuple[float, str | None]:
         """compare() of one output; of positions, of the values that they point to."""
-        tolerance, slack = self._spec.tolerance, 1.0 if call.is_plain else ADVERSARIAL_SLACK
+        tolerance = self._spec.tolerance
+        slack = 1.0 if call.is_plain else adversarial_slack(outputs[0].dtype)
         if name in tolerance.per_step:
             return compare_steps(*outputs, tolerance, slack)
         if name in tolerance.indices:
@@ -206,10 +232,38 @@ class RoundChecker:
         usual = bank.usual.get(name, 0.0) if is_constant else 0.0
         usual = usual if math.isfinite(usual) else 0.0
         ratio, failure = compare(*outputs, tolerance, slack, usual)
-        if failure and is_rounded and is_constant:
-            index = [spec.name for spec in self._layout.outputs].index(name)
-            return compare(*outputs, tolerance, slack, usual, bank.moved(call.seed, call.mode)[index])
+        has_edge = is_rounded and tolerance.approximate is None and not tolerance.exact
+        if has_edge and tolerance.error_ratio / EDGE < ratio < math.inf:
+            return compare(*outputs, tolerance, slack, usual, self._allowed(call, name, slack))
         return ratio, failure
+
+    def _beyond_edge(self, call: Call, name: str, ratio: float, failure: str | None) -> str | None:
+        """The failure if it counts. Notes what is at the edge of the tolerance.
+
+        The battery decides with the limit as it is. Where a program is at the edge there, fresh inputs must not decide
+        otherwise: their limit is EDGE times what the battery showed, and at most EDGE times its own.
+        """
+        tolerance, draws = self._spec.tolerance, "plain" if call.is_plain else "adversarial"
+        share = ratio / (tolerance.error_ratio if tolerance.approximate is None else 1.0)
+        if call.round.battery and not failure:
+            self._leeway[draws] = max(self._leeway.get(draws, 1.0), min(EDGE, EDGE * share))
+        if 1.0 / EDGE < share <= EDGE:
+            words = f"{name} on {call.mode} inputs, seed {call.seed}: {share:.2g} times what the contract allows"
+            self._edge = max(self._edge or (0.0, ""), (share, words))
+        if failure and share <= EDGE:
+            failure = f"{failure}; at the edge of the tolerance"
+        return failure if share > self._leeway.get(draws, 1.0) else None
+
+    def _allowed(self, call: Call, name: str, slack: float) -> Any:
+        """Error of each element of an output that other orders of operations may have on these inputs."""
+        names = [spec.name for spec in self._layout.outputs]
+        index, bank = names.index(name), call.bank
+        eps = _eps(self._layout.outputs[index].dtype, call.is_plain)
+        terms, slack = (LANES_TERMS, 1.0) if call.is_plain else (math.inf, min(slack, ORDERED_SLACK))
+        allowed = bank.rounding(call.seed, call.mode, eps, terms)[index] * (ROUNDINGS_ALLOWED * slack)
+        if call.mode == "constant":
+            allowed = allowed.maximum(bank.cancelled(call.seed, call.mode)[index])
+        return allowed
 
     def _compare_positions(
         self, call: Call, name: str, outputs: tuple[Any, Any, Any], slack: float
@@ -303,3 +357,13 @@ class RoundChecker:
                 name = self._layout.outputs[index].name
                 return CallCheck(0.0, "incorrect_distribution", f"{name} on {call.mode} inputs: {failure}")
         return CallCheck()
+
+
+def _eps(dtype: str, is_plain: bool) -> float:
+    """Size of a rounding on the way to an output of that type. Narrow ones are rounded from wider sums on plain inputs;
+    where numbers cancel, each operation may have rounded.
+    """
+    import torch
+
+    kind = torch.finfo(getattr(torch, dtype))
+    return float(min(kind.eps, torch.finfo(torch.float32).eps) if is_plain or kind.bits < 16 else kind.eps)

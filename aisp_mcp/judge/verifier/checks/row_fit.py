@@ -22,26 +22,29 @@ def is_tested(out: Any) -> bool:
     return bool(out.is_floating_point() and out.itemsize == 2 and out.ndim and out.shape[-1])
 
 
-def failure(error: Any, own: Any, truth: Any, half_eps: float) -> str | None:
-    """Describe rows or columns of which too many are off as a whole, or return None.
+def beyond(error: Any, own: Any, truth: Any, half_eps: float) -> tuple[float, str]:
+    """(rows or columns that are off as a whole, as a share of those that may be; a description of these).
 
     error, own: signed errors of the output and of the baseline; truth: what both should be. All have one shape.
     """
+    most, words = 0.0, ""
     for name, (errors, owns, truths) in _views((error, own, truth)):
         limit = (ROUNDINGS * half_eps * _rms(truths)).maximum(OWN * _allowance(owns, truths))
         found = _explained(errors, truths)
-        beyond = found > limit + _by_chance(errors, found)
-        if (count := int(beyond.sum())) > SHARE * len(found):
-            worst = float((found / _rms(truths).clamp_min(1e-300)).where(beyond, 0.0).max())
-            return (
+        off = found > limit + _by_chance(errors, found)
+        count = int(off.sum())
+        if (share := count / (SHARE * len(found))) > most:
+            worst = float((found / _rms(truths).clamp_min(1e-300)).where(off, 0.0).max())
+            most, words = (
+                share,
                 f"{count} of {len(found)} {name} are off as a whole, by up to {worst:.2g} of their size, "
-                "which rounding does not explain"
+                "which rounding does not explain",
             )
-    return None
+    return most, words
 
 
 def near(apart: Any, base: Any, half_eps: float) -> Any:
-    """True, as a tensor, if gain and offset of the distance to the baseline settle that failure() finds nothing."""
+    """True, as a tensor, if gain and offset of the distance to the baseline settle that beyond() finds less than 1."""
     fits = None
     for _, (aparts, bases) in _views((apart, base)):
         good = (_explained(aparts, bases) > 0.5 * ROUNDINGS * half_eps * _rms(bases)).sum() <= SHARE * len(bases)

@@ -15,6 +15,8 @@ from aisp_mcp.judge.verifier.checks import row_fit
 # On adversarial inputs rounding is systematic (a sum of equal numbers), so honest orders of summation differ far more
 # than on random ones; a skipped or wrong step is still thousands of times off.
 ADVERSARIAL_SLACK = 64.0
+# In 16 bits that would be several times the largest element. Sums are rounded once at their end there.
+NARROW_ADVERSARIAL_SLACK = 4.0
 # Honest methods that mix rows (transforms, split products) leave errors of the whole tensor's size in small rows.
 ROW_SLACK = 256.0
 # Elements far smaller than the rest of their row, or of a vector, which is a single row, could all be zero. So no more
@@ -23,19 +25,24 @@ ROW_SLACK = 256.0
 SMALL_SHARE, SMALL_COUNT, LOST, SIZE_SLACK = 0.05, 16, 0.1, 4.0
 # In 16 bits the same slack would be a sixth of the element.
 NARROW_EPS, NARROW_SLACK = 1e-4, 48.0
+# Valid orders of operations may be off by so many times what noise of the size of roundings does (see jittered.py).
+ROUNDINGS_ALLOWED = 6.0
+# A sum adds so many terms one after the other on plain inputs: longer ones have several lanes. On adversarial inputs
+# roundings of a sum have one sign, and more of them count.
+LANES_TERMS, ORDERED_SLACK = 8192.0, 8.0
 OCTAVES = 256  # sizes that are told apart, from the largest element downwards
 
 
 def compare(
-    out: Any, base: Any, ref: Any, tolerance: Tolerance, slack: float = 1.0, usual: float = 0.0, moved: Any = None
+    out: Any, base: Any, ref: Any, tolerance: Tolerance, slack: float = 1.0, usual: float = 0.0, allowed: Any = None
 ) -> tuple[float, str | None]:
     """(error ratio over slack, None) or (that or inf, what is wrong). All three have one shape.
 
     out: what the candidate stored. base: the baseline's run on the same inputs. ref: the float64 reference. usual: the
     size of elements whose rounding in float32 is forgiven although these cancel to nothing (x - mean(x) of equal
-    numbers). moved: None, or the reference for inputs a rounding away, whose distance is no smaller unit than the
-    baseline's own error.
-    The ratio is the larger of the ratios of the maximum and of the root-mean-square error.
+    numbers). allowed: None, or an error of each element that is allowed in any case.
+    The ratio is the larger of the ratios of the maximum and of the root-mean-square error, or the share of what is
+    allowed of another rule, in units of the error ratio: the contract is broken from `tolerance.error_ratio` on.
     """
     import torch
 
@@ -47,8 +54,8 @@ def compare(
         return (math.inf, message) if wrong else (0.0, None)
     kind = torch.finfo(out.dtype)
     out, base, ref = map(components, (out, base, ref))
-    moved = components(moved) if moved is not None else None
-    error, own, truth = (out.double() - ref).abs_(), _own(base, ref, moved), ref
+    least = allowed / (tolerance.error_ratio * slack) if allowed is not None else None
+    error, own, truth = (out.double() - ref).abs_(), _own(base, ref, least), ref
     if not math.isfinite(float(error.max() + own.max())):
         if mismatch := _mask_mismatch(out, base, ref):
             return math.inf, mismatch
@@ -67,25 +74,48 @@ def compare(
             f"error is {ratio * slack:.3g} times the baseline's own (allowed {tolerance.error_ratio * slack:g}); "
             f"worst element {index} of {out.numel()}: {value:.6g}, truth {true:.6g}"
         )
-    most = SIZE_SLACK * tolerance.error_ratio * slack
-    most = min(most, NARROW_SLACK) if kind.eps > NARROW_EPS and slack == 1.0 else most
-    lost = _lost(error, own, truth, tolerance.error_ratio * slack, kind.eps, most)
-    if lost > max(SMALL_SHARE * out.numel(), SMALL_COUNT):
-        return math.inf, f"{lost} of {out.numel()} elements, small ones, are wrong in units of their own size"
-    off = _off_as_a_whole(out, base, ref, tolerance, kind.eps) if slack == 1.0 else None
-    return (math.inf, off) if off else (ratio, None)
+    share, failure = _elements_and_rows(out, base, ref, (error, own, truth), tolerance, slack)
+    return max(ratio, share * tolerance.error_ratio), failure if share > 1.0 else None
 
 
-def _off_as_a_whole(out: Any, base: Any, ref: Any, tolerance: Tolerance, eps: float) -> str | None:
+def _elements_and_rows(
+    out: Any, base: Any, ref: Any, sizes: tuple[Any, Any, Any], tolerance: Tolerance, slack: float
+) -> tuple[float, str]:
+    """Small elements, and rows, that are wrong in units of their own size, as a share of those that may be; in words.
+
+    sizes: of errors, the baseline's own errors, and the truth.
+    """
+    import torch
+
+    eps, ratio = torch.finfo(out.dtype).eps, tolerance.error_ratio * slack
+    most = SIZE_SLACK * ratio
+    most = min(most, NARROW_SLACK) if eps > NARROW_EPS and slack == 1.0 else most
+    lost = _lost(*sizes, ratio, eps, most)
+    share = lost / max(SMALL_SHARE * out.numel(), SMALL_COUNT)
+    if share > 1.0 or slack != 1.0:
+        return share, f"{lost} of {out.numel()} elements, small ones, are wrong in units of their own size"
+    rows, failure = _off_as_a_whole(out, base, ref, tolerance, eps)
+    return max(share, rows), failure
+
+
+def _off_as_a_whole(out: Any, base: Any, ref: Any, tolerance: Tolerance, eps: float) -> tuple[float, str]:
     """What row_fit finds in the finite elements; differences below the contract's floor never count."""
     import torch
 
     if not row_fit.is_tested(out):
-        return None
+        return 0.0, ""
     usable = torch.isfinite(out) & torch.isfinite(base) & torch.isfinite(ref)
     error, own = ((one.double() - ref).where(usable, 0.0) for one in (out, base))
     error = error.where(error.abs() > tolerance.absolute, 0.0) if tolerance.absolute else error
-    return row_fit.failure(error, own, ref.where(usable, 0.0), 0.5 * eps)
+    return row_fit.beyond(error, own, ref.where(usable, 0.0), 0.5 * eps)
+
+
+def adversarial_slack(dtype: Any) -> float:
+    """Factor of what is allowed on adversarial inputs, for outputs of that type."""
+    import torch
+
+    is_narrow = dtype.is_floating_point and torch.finfo(dtype).eps > NARROW_EPS
+    return NARROW_ADVERSARIAL_SLACK if is_narrow else ADVERSARIAL_SLACK
 
 
 def _error_ratio(error: Any, own: Any, truth: Any, kind: Any, slack: float) -> float:
@@ -98,10 +128,10 @@ def _error_ratio(error: Any, own: Any, truth: Any, kind: Any, slack: float) -> f
     return max(ratio, _worst_row(errors, owns, truths, 0.5 * kind.eps, least) / (slack * ROW_SLACK))
 
 
-def _own(base: Any, ref: Any, moved: Any) -> Any:
-    """The baseline's errors, or the distances of `moved` where these are larger."""
+def _own(base: Any, ref: Any, least: Any) -> Any:
+    """The baseline's errors, or `least` where it is larger."""
     own = (base.double() - ref).abs_()
-    return own if moved is None else own.maximum((moved - ref).abs_().nan_to_num_(0.0, 0.0, 0.0))
+    return own if least is None else own.maximum(least)
 
 
 def near(out: Any, base: Any, tolerance: Tolerance) -> bool:
@@ -196,8 +226,14 @@ def can_be_near(tolerance: Tolerance) -> bool:
 
 
 def _worst_row(error: Any, own: Any, truth: Any, eps: float, least: float) -> float:
-    """The error of each row in units of that row, from the peaks of rows: none may hide behind a larger one."""
-    return float((error / own.maximum(eps * truth).clamp_min(least)).max()) if error.ndim else 0.0
+    """The error of each row in units of that row, from the peaks of rows: none may hide behind a larger one.
+
+    Rows that should be zero throughout have no unit but the whole tensor's.
+    """
+    if not error.ndim:
+        return 0.0
+    unit = own.maximum(eps * truth)
+    return float((error / unit.clamp_min(least)).where(unit > 0, 0.0).max())
 
 
 def _lost(error: Any, own: Any, truth: Any, ratio: float, eps: float, most: float) -> int:

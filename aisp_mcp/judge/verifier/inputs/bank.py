@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from aisp_mcp.bench import Host
 from aisp_mcp.judge.protocol.module_loader import flatten
 from aisp_mcp.judge.verifier.checks.distribution import Draws
+from aisp_mcp.judge.verifier.checks.tolerance import components
 from aisp_mcp.judge.verifier.inputs.rng import CallRng
 from aisp_mcp.judge.verifier.reference import Reference
+
+DRAWS = 4  # evaluations with noise
+STRAIN = 2**-11.5  # the root of a rounding of float32: the error of a distance by the binomial formula
+CANCELS = 16.0
+
+
+def _largest(truth: list[Any], evaluations: Iterable[list[tuple[str, Any]]]) -> list[Any]:
+    """The largest distance of the evaluations from the truth, element by element."""
+    found = [one.new_zeros(one.shape) for one in truth]
+    for output in evaluations:
+        for most, (_, tensor), one in zip(found, output, truth, strict=True):
+            if most.is_floating_point():
+                apart = (components(tensor).to(most.dtype) - one).abs_().nan_to_num_(0.0, 0.0, 0.0)
+                most.copy_(most.maximum(apart))
+    return found
 
 
 @dataclass
@@ -25,6 +41,7 @@ class RoundInputs:
     count: int
     staged: bool = False
     hidden: dict[int, int] = field(default_factory=dict)
+    battery: bool = False
 
     def at(self, call: int) -> int:
         """The seed of that call's inputs."""
@@ -41,6 +58,7 @@ class InputBank:
     known: the truth of one call, which all three workers are asked for. ahead: the baseline's outputs on inputs that no
     worker has seen yet, by their seed. hidden: those of the round that is asked for now. host: names of the
     inputs that stay in host memory on a GPU. usual: the largest element of each output on plain inputs.
+    left: what belongs in the inputs of the known call afterwards.
     """
 
     device: str
@@ -52,6 +70,7 @@ class InputBank:
     hidden: dict[int, list[Any]] = field(default_factory=dict)
     draws: dict[int, Draws] = field(default_factory=dict)
     host: set[str] = field(default_factory=set)
+    left: dict[str, tuple[Any, Any]] = field(default_factory=dict)
     spread: float | None = None
     usual: dict[str, float] = field(default_factory=dict)
 
@@ -65,11 +84,33 @@ class InputBank:
         if self.known is None or self.known[0] != (seed, mode):
             self.known = None  # before more memory is needed
             self.known = (seed, mode), self.reference.both(inputs)
+            self.left = self.reference.left
         return self.known[1]
 
-    def moved(self, seed: int, mode: str) -> list[Any]:
-        """The reference's outputs on a call's inputs less a rounding."""
-        return [tensor for _, tensor in flatten(self.reference.moved(self.inputs(seed, mode), seed))]
+    def rounding(self, seed: int, mode: str, eps: float, most_terms: float) -> list[Any]:
+        """How far other roundings on the way move each element of the outputs of a call: the largest distance of some
+        evaluations of the reference with noise (see jittered.py).
+        """
+        evaluations = (
+            flatten(self.reference.jittered(self.inputs(seed, mode), eps, most_terms, seed + draw))
+            for draw in range(DRAWS)
+        )
+        return _largest(self._reference(seed, mode), evaluations)
+
+    def cancelled(self, seed: int, mode: str) -> list[Any]:
+        """The same for inputs that are off as a whole by the root of a rounding, where numbers that cancel make more of
+        it than CANCELS times that share; zero elsewhere.
+        """
+        truth = self._reference(seed, mode)
+        shares = (STRAIN, -STRAIN)
+        apart = _largest(truth, (flatten(self.reference.strained(self.inputs(seed, mode), share)) for share in shares))
+        return [
+            far.where(far > CANCELS * STRAIN * one.abs(), 0.0) if far.is_floating_point() else far
+            for far, one in zip(apart, truth, strict=True)
+        ]
+
+    def _reference(self, seed: int, mode: str) -> list[Any]:
+        return [components(tensor) for _, tensor in flatten(self.both(seed, mode, self.inputs(seed, mode))[1])]
 
     def baseline(self, inputs: dict[str, Any]) -> list[Any]:
         """The baseline's outputs on these inputs, which are used up."""

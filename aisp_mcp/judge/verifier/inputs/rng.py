@@ -21,8 +21,17 @@ from aisp_mcp.bench import RAND_SCALE, RANDN_SCALE, RANDN_SHIFT
 from aisp_mcp.judge.verifier.inputs import drawing, textures
 
 MODES = ("plain", "exact", "spikes", "zeros", "tiny", "constant")
+# Calls that decide whether a program is correct come in cycles of all kinds of inputs: so many cycles up to so many
+# bytes of a call's tensors and seconds of a baseline's call, and fewer for larger ones.
+BATTERY_CYCLES, BATTERY_BYTES, BATTERY_S = 3, 4 << 20, 0.01
 WIDE = 2.0  # quotient of the bounds of a range from which on rows may have a texture
 Range = tuple[float, float]
+
+
+def battery_modes(call_bytes: int, call_s: float) -> list[str]:
+    """Kinds of inputs of the calls that decide whether a program is correct, the first ones first."""
+    share = min(1.0, BATTERY_BYTES / max(call_bytes, 1), BATTERY_S / max(call_s, 1e-9))
+    return ["plain", *MODES] * max(1, round(share * BATTERY_CYCLES))
 
 
 class CallRng:
@@ -57,14 +66,25 @@ class CallRng:
         dtype: str = "float32",
         scale: float | Range = RANDN_SCALE,
         shift: float = RANDN_SHIFT,
+        nan: float = 0.0,
+        inf: float = 0.0,
     ) -> Any:
         kind = self._dtype(dtype)
         if kind.is_complex:
-            parts = self.randn(*shape[:-1], 2 * shape[-1], scale=scale, shift=shift)
+            parts = self.randn(*shape[:-1], 2 * shape[-1], scale=scale, shift=shift, nan=nan, inf=inf)
             return self.torch.view_as_complex(parts.view(*shape, 2)).to(kind)
         values = self._drawn(shape, "normal_")
         values = self._restated(values, _range(scale), lambda _: shift, None) if self._secret else values
-        return _ADVERSARIAL[self._mode](values, self._draw).to(kind)
+        return self._planted(_ADVERSARIAL[self._mode](values, self._draw), nan, inf).to(kind)
+
+    def _planted(self, values: Any, nan: float, inf: float) -> Any:
+        """The values, about these shares of them replaced by NaN and by infinity of either sign."""
+        if not (nan or inf):
+            return values
+        draw = self.torch.rand(values.shape, device=self.device, generator=self._generator())
+        values = values.where(draw >= nan, math.nan)
+        values = values.where((draw < nan) | (draw >= nan + inf / 2), math.inf)
+        return values.where((draw < nan + inf / 2) | (draw >= nan + inf), -math.inf)
 
     def rand(self, *shape: int, dtype: str = "float32", scale: float | Range = RAND_SCALE) -> Any:
         values = self._drawn(shape, "uniform_").mul_(2).sub_(1)

@@ -61,6 +61,8 @@ def _integers(one: Any, other: Any) -> Fit:
         return "permutation", ()
     both = torch.cat([flat, other.flatten()]).double()
     low, high = float(both.min()), float(both.max()) + 1
+    if high - low <= len(both) / 16 and both.unique().numel() < high - low:
+        return RECIPE  # some numbers between are never drawn, as with signs
     low = 0.0 if 0 <= low < 0.05 * high else low
     spread = (high - low) / math.sqrt(12)
     even = abs(float(both.mean()) - (low + high - 1) / 2) < 5 * spread / math.sqrt(len(both))

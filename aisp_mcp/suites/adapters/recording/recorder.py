@@ -70,7 +70,7 @@ def record(reference: Reference) -> Recorded:
     """Two draws of the inputs and static tensors, and two calls. Raises BenchmarkError."""
     one, state, first = _draw(reference)
     own_output = reference.own_output
-    other, second, again = _draw(reference)
+    other, second, again = _draw(reference, fill=1)
     _same_structure({**one, **state}, {**other, **second})
     facts = [_facts(name, "input", one[name], other[name]) for name in one]
     static = [_facts(name, "param", tensor, second[name]) for name, tensor in state.items()]
@@ -91,10 +91,11 @@ def record(reference: Reference) -> Recorded:
             if changed is None:
                 raise
             settings |= changed
+    buffers = tuple(name for name in one if _is_buffer(one[name], other[name]) and name not in in_place)
     return Recorded(
         tuple(facts),
         repr(reference.arguments),
-        in_place,
+        (*in_place, *buffers),
         seeded=first.seeded or again.seeded,
         spread=spread,
         goal=str(getattr(reference, "goal", "speed")),
@@ -112,16 +113,16 @@ def _constant_parameters(
     constant = [
         fact.name
         for fact in facts
-        if fact.how == "fixed" and state[fact.name].is_floating_point() and state[fact.name].numel() > 1
+        if fact.how == "fixed" and state[fact.name].is_floating_point() and state[fact.name].numel()
     ]
     learnt = reference.learnt() if constant else frozenset[str]()  # makes the whole model once more
     return tuple(name for name in constant if name in learnt)
 
 
-def _draw(reference: Reference) -> tuple[dict[str, Any], dict[str, Any], Draws]:
+def _draw(reference: Reference, fill: int = 0) -> tuple[dict[str, Any], dict[str, Any], Draws]:
     """Inputs and static tensors of one draw; leaves the structure of the arguments with the reference."""
     tensors: dict[str, Any] = {}
-    with seeded(secrets.randbits(60), _device()) as draws:
+    with seeded(secrets.randbits(60), _device(), fill) as draws:
         reference.arguments = reference.named(on_device(reference.draw, _device()), tensors)
         state = {name: tensor.detach() for name, tensor in on_device(reference.state, _device()).items()}
     if not tensors:
@@ -131,6 +132,13 @@ def _draw(reference: Reference) -> tuple[dict[str, Any], dict[str, Any], Draws]:
             "Pass tensors as arguments instead of keeping them in a closure or a global.",
         )
     return tensors, state, draws
+
+
+def _is_buffer(one: Any, other: Any) -> bool:
+    """True for memory that the recipe left as it was, filled with zeros in one draw and with ones in the other: a place
+    for an output.
+    """
+    return bool(one.numel()) and bool((one == 0).all()) and bool((other == 1).all())
 
 
 def _device() -> str:

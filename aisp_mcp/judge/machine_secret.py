@@ -1,0 +1,39 @@
+"""The secret of this machine that fixes the inputs which decide whether a program is correct.
+
+The same file gets the same inputs in every comparison, so that it gets the same answer, and nobody without the secret
+can look for a program that is wrong on all others.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from pathlib import Path
+
+from aisp_mcp.settings import Settings
+
+FILE, BYTES = "battery-secret", 32
+
+
+def battery_seed(baseline: Path, size: str, device: str) -> int:
+    """The seed for a specification at a size. Every candidate gets the same: a comment does not draw again."""
+    about = hashlib.sha256(baseline.read_bytes()).digest() + f"\0{size}\0{device}".encode()
+    return int.from_bytes(hashlib.sha256(_secret(Settings.from_env().home) + about).digest()[:6])
+
+
+def _secret(home: Path) -> bytes:
+    """Read it; at first use, make it: written to another file and linked, so that no reader sees a part of it."""
+    path = home / FILE
+    if not path.exists():
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        partial = path.with_name(f".{FILE}.{os.getpid()}")
+        fd = os.open(partial, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
+        try:
+            os.write(fd, os.urandom(BYTES))
+            with contextlib.suppress(FileExistsError):
+                os.link(partial, path)
+        finally:
+            os.close(fd)
+            partial.unlink()
+    return path.read_bytes()

@@ -1,0 +1,227 @@
+"""Honest programs that keep to the contract, and programs that leave something out of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from aisp_mcp.bench import Benchmark, Tolerance  # noqa: E402
+from aisp_mcp.bench.training import TrainingBenchmark, train  # noqa: E402
+from aisp_mcp.judge.machine_secret import battery_seed  # noqa: E402
+from aisp_mcp.judge.mutants.trial import Call, Trial  # noqa: E402
+from aisp_mcp.judge.protocol.module_loader import load_spec  # noqa: E402
+from aisp_mcp.judge.verifier.inputs.rng import MODES, CallRng  # noqa: E402
+
+pytestmark = [pytest.mark.torch]
+DRAWS = 4
+
+
+def failures(spec: type[Benchmark], program: Any) -> list[str]:
+    """Messages about a program over calls on all kinds of inputs."""
+    trial = Trial(spec())
+    judged = [trial.judge(0, program, Call(7919 * draw + 13, mode)) for draw in range(DRAWS) for mode in MODES]
+    return [one.failure for one in judged if one.failure]
+
+
+class Distances(Benchmark):
+    def inputs(self, rng: Any) -> dict[str, Any]:
+        return {"x": rng.randn(96, 64), "y": rng.randn(80, 64)}
+
+    def run(self, x: Any, y: Any) -> Any:
+        return (x[:, None] - y[None]).square().sum(2).sqrt()
+
+
+class Sums(Benchmark):
+    def inputs(self, rng: Any) -> dict[str, Any]:
+        return {"x": rng.randn(64, 4096)}
+
+    def run(self, x: Any) -> Any:
+        return x.sum(1)
+
+
+class Mean(Benchmark):
+    def inputs(self, rng: Any) -> dict[str, Any]:
+        return {"x": rng.randn(1 << 17)}
+
+    def run(self, x: Any) -> Any:
+        return x.square().mean()
+
+
+def in_order(x: Any) -> Any:
+    """The sum of each row, term after term."""
+    return torch.from_numpy(x.numpy().cumsum(axis=1)[:, -1].copy())
+
+
+def eight_lanes(x: Any) -> Any:
+    return in_order(x.square().view(-1, 8).T.contiguous()).sum() / x.numel()
+
+
+HONEST = {
+    "distances by a product": (Distances, lambda x, y: torch.cdist(x, y)),
+    "terms in order": (Sums, in_order),
+    "eight lanes": (Mean, eight_lanes),
+}
+
+
+@pytest.mark.parametrize("name", HONEST)
+def test_another_order_of_operations_is_not_accused(name: str) -> None:
+    spec, program = HONEST[name]
+    assert failures(spec, program) == []
+
+
+@pytest.mark.parametrize("spec", [Distances, Sums, Mean])
+def test_narrower_operands_are_refused_all_the_same(spec: type[Benchmark]) -> None:
+    def narrow(**tensors: Any) -> Any:
+        return spec().run(**{name: tensor.half().float() for name, tensor in tensors.items()})
+
+    assert failures(spec, narrow)
+
+
+class Momentum(Benchmark):
+    in_place = ("state",)
+
+    def inputs(self, rng: Any) -> dict[str, Any]:
+        return {"weight": rng.randn(64, 64), "grad": rng.randn(64, 64), "state": rng.randn(64, 64)}
+
+    def run(self, weight: Any, grad: Any, state: Any) -> Any:
+        return weight - 0.1 * state.mul_(0.9).add_(grad)
+
+
+def stored(weight: Any, grad: Any, state: Any) -> Any:
+    torch.add(grad, state, alpha=0.9, out=state)
+    return weight - 0.1 * state
+
+
+def not_stored(weight: Any, grad: Any, state: Any) -> Any:
+    return weight - 0.1 * (0.9 * state + grad)
+
+
+def stored_in_half(weight: Any, grad: Any, state: Any) -> Any:
+    new = 0.9 * state + grad
+    state.copy_(new.bfloat16())
+    return weight - 0.1 * new
+
+
+def test_what_is_left_in_an_input_is_an_output() -> None:
+    assert failures(Momentum, stored) == []
+    for wrong in (not_stored, stored_in_half):
+        found = failures(Momentum, wrong)
+        assert len(found) >= DRAWS
+        assert "what is left in input 'state' on plain inputs" in found[0]
+
+
+def test_scratch_memory_and_returned_inputs_may_hold_anything_afterwards() -> None:
+    class Scratch(Momentum):
+        scratch = ("state",)
+
+    class Returned(Benchmark):
+        in_place = ("x",)
+
+        def inputs(self, rng: Any) -> dict[str, Any]:
+            return {"x": rng.randn(64, 64)}
+
+        def run(self, x: Any) -> Any:
+            return x.relu_()
+
+    assert failures(Scratch, not_stored) == []
+    assert failures(Returned, lambda x: torch.relu(x)) == []
+
+
+def test_a_specification_can_ask_for_nan_and_infinity() -> None:
+    class Means(Benchmark):
+        def inputs(self, rng: Any) -> dict[str, Any]:
+            return {"x": rng.randn(64, 256, nan=0.02)}
+
+        def run(self, x: Any) -> Any:
+            return x.nanmean(1)
+
+    assert failures(Means, lambda x: x.nansum(1) / (x == x).sum(1)) == []
+    assert len(failures(Means, lambda x: x.mean(1))) == DRAWS * len(MODES)
+    planted = CallRng("cpu", 3).randn(64, 64, nan=0.05, inf=0.1)
+    shares = [float(found.double().mean()) for found in (planted.isnan(), planted == torch.inf, planted == -torch.inf)]
+    assert shares == pytest.approx([0.05, 0.05, 0.05], abs=0.02)
+
+
+class Narrow(TrainingBenchmark):
+    def model(self) -> Any:
+        return torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Tanh(), torch.nn.Linear(16, 4)).bfloat16()
+
+    def batch(self, rng: Any) -> dict[str, Any]:
+        return {"x": rng.randn(32, 8, dtype="bfloat16"), "y": rng.randint(0, 4, 32)}
+
+    def loss(self, model: Any, **batch: Any) -> Any:
+        return torch.nn.functional.cross_entropy(model(batch["x"]).float(), batch["y"])
+
+    def optimizer(self, parameters: Any) -> Any:
+        return torch.optim.AdamW(parameters, lr=1e-3, betas=(1 - 2**-4, 1 - 2**-10))
+
+
+def test_a_model_in_bfloat16_can_be_trained() -> None:
+    assert failures(Narrow, Narrow().run) == []
+
+
+def test_training_on_gradients_of_the_step_before_is_refused() -> None:
+    spec: Any = load_spec(Path("benchmarks/ch13/baseline_training_quality.py"), "small")
+
+    def stale(**tensors: Any) -> Any:
+        gradients: list[list[Any]] = []
+
+        def step(model: Any, optimizer: Any, batch: dict[str, Any]) -> Any:
+            optimizer.zero_grad(set_to_none=True)
+            loss = spec.loss(model, **batch)
+            loss.backward()
+            parameters = list(model.parameters())
+            gradients.append([parameter.grad for parameter in parameters])
+            for parameter, gradient in zip(parameters, gradients[-2:][0], strict=True):
+                parameter.grad = gradient.clone()
+            optimizer.step()
+            return loss
+
+        return train(spec.model(), spec.optimizer, step, tensors, state=False)
+
+    judged = Trial(spec).judge(0, stale, Call(11, "plain"))
+    assert "the change of the weights is off" in str(judged.failure)
+
+
+class Doubled(Benchmark):
+    tolerance = Tolerance(approximate=0.01)
+
+    def inputs(self, rng: Any) -> dict[str, Any]:
+        return {"x": rng.randn(64, 64)}
+
+    def run(self, x: Any) -> Any:
+        return 2 * x
+
+
+@pytest.mark.parametrize(
+    ("battery", "fresh", "accepted"),
+    [(0.8, 1.5, True), (0.8, 1.7, False), (0.3, 1.1, False), (1.1, 0.1, False), (0.99, 2.1, False)],
+)
+def test_fresh_inputs_decide_as_the_battery_did(battery: float, fresh: float, accepted: bool) -> None:
+    """battery, fresh: the error there, in units of what the contract allows."""
+    trial = Trial(Doubled())
+    judged = [
+        trial.judge(0, lambda x, share=share: 2 * x * (1 + 0.01 * share), Call(3, "plain", battery=at == 0))
+        for at, share in enumerate((battery, fresh))
+    ]
+    assert (not any(one.failure for one in judged)) == accepted
+    other = trial.judge(1, lambda x: 2 * x * (1 + 0.01 * 1.5), Call(3, "plain"))
+    assert "at the edge of the tolerance" in str(other.failure)  # another program has no leeway from this one
+
+
+def test_a_battery_is_the_same_for_the_same_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AISP_HOME", str(tmp_path / "home"))
+    file = tmp_path / "baseline_x.py"
+    file.write_text("one")
+    seed = battery_seed(file, "small", "cpu")
+    assert seed == battery_seed(file, "small", "cpu")
+    assert seed != battery_seed(file, "large", "cpu")
+    file.write_text("two")
+    assert seed != battery_seed(file, "small", "cpu")
+    assert (tmp_path / "home" / "battery-secret").stat().st_mode & 0o777 == 0o600
+    monkeypatch.setenv("AISP_HOME", str(tmp_path / "other"))
+    assert battery_seed(file, "small", "cpu") != seed

@@ -1,0 +1,140 @@
+"""Judge honest alternatives of common operations many times: how many are accused, and whose verdict changes?
+
+python validation/run_honest.py [--machines 10] [--runs 10] [--plain 12] [--adversarial 3] [--only NAME…]
+    [--out FILE]
+
+A machine is a secret seed: it fixes the battery that decides. A run is the battery's decision and the fresh draws of
+the timed calls of a comparison. Nothing is timed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import random
+import sys
+import time
+from collections.abc import Iterator
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
+sys.path.insert(0, str(Path(__file__).parent))
+
+import torch
+from honest_operations import OPERATIONS
+from honest_programs import Operation
+
+from aisp_mcp.bench import Benchmark
+from aisp_mcp.judge.mutants.trial import Call, Trial
+from aisp_mcp.judge.verifier.inputs.rng import MODES, battery_modes
+
+FRESH_PLAIN, FRESH_MODES = 12, 3  # calls of a run; --plain and --adversarial give others
+
+
+def benchmark(operation: Operation) -> Benchmark:
+    """The operation as a specification."""
+    inputs, run, _ = operation
+    body = {
+        "inputs": lambda self, rng: inputs(rng),
+        "run": lambda self, **tensors: run(*tensors.values()),
+    }
+    made: Benchmark = type("Operation", (Benchmark,), body)()
+    return made
+
+
+def battery(trial: Trial, draw: random.Random) -> list[Call]:
+    """The calls that decide on this machine."""
+    return [Call(draw.getrandbits(48), mode, battery=True) for mode in battery_modes(trial.layout.frame, 0.0)]
+
+
+def fresh(draw: random.Random, plain: int, adversarial: int) -> list[Call]:
+    """The other calls that a comparison checks."""
+    modes = ["plain"] * plain + draw.sample(MODES[1:], adversarial)
+    return [Call(draw.getrandbits(48), mode) for mode in modes]
+
+
+def judged(operation: Operation, machine: int, runs: int, plain: int, adversarial: int) -> dict[str, Any]:
+    """By alternative: the message by which the battery refused it or None, the runs whose fresh calls did, the worst
+    error, and the first message of these.
+    """
+    trial, draw = Trial(benchmark(operation)), random.Random(machine)
+    found: dict[str, Any] = {}
+    decided, others = battery(trial, draw), [fresh(draw, plain, adversarial) for _ in range(runs)]
+    for number, calls in enumerate([decided, *others]):
+        failed = dict[str, str]()
+        for call in calls:
+            for at, (name, program) in enumerate(operation[2].items()):
+                about = found.setdefault(name, {"battery": None, "runs": 0, "error": 0.0, "message": None})
+                outcome = trial.judge(at, lambda program=program, **given: program(*given.values()), call)
+                about["error"] = max(about["error"], outcome.error)
+                if outcome.failure:
+                    failed.setdefault(name, outcome.failure)
+        for name, message in failed.items():
+            if number == 0:
+                found[name]["battery"] = message
+            else:
+                found[name]["runs"] += 1
+                found[name]["message"] = found[name]["message"] or message
+    return found
+
+
+def record(name: str, alternatives: dict[str, list[dict[str, Any]]], runs: int) -> Iterator[dict[str, Any]]:
+    """One row for each alternative."""
+    for words, machines in alternatives.items():
+        accused = sum(runs if one["battery"] else one["runs"] for one in machines)
+        yield {
+            "operation": name,
+            "alternative": words,
+            "runs": runs * len(machines),
+            "accused": accused,
+            "flipped": sum(0 < one["runs"] < runs and not one["battery"] for one in machines),
+            "error": round(max(one["error"] for one in machines), 2),
+            "message": next((m for one in machines if (m := one["battery"] or one["message"])), None),
+        }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--machines", type=int, default=10)
+    parser.add_argument("--runs", type=int, default=10)
+    parser.add_argument("--plain", type=int, default=FRESH_PLAIN)
+    parser.add_argument("--adversarial", type=int, default=FRESH_MODES)
+    parser.add_argument("--only", nargs="*")
+    parser.add_argument("--out", type=Path)
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    begin, rows = time.monotonic(), list[dict[str, Any]]()
+    for name in args.only or OPERATIONS:
+        alternatives: dict[str, list[dict[str, Any]]] = {}
+        for machine in range(args.machines):
+            for words, about in judged(OPERATIONS[name], machine, args.runs, args.plain, args.adversarial).items():
+                alternatives.setdefault(words, []).append(about)
+        for row in record(name, alternatives, args.runs):
+            rows.append(row)
+            print(json.dumps(row), flush=True)
+    found = {
+        "what": "honest alternatives of common operations, judged without timing (validation/run_honest.py)",
+        "date": date.today().isoformat(),
+        "device": platform.processor() or platform.machine(),
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "seconds": round(time.monotonic() - begin, 1),
+        "machines": args.machines,
+        "fresh_calls_of_a_run": {"plain": args.plain, "adversarial": args.adversarial},
+        "alternatives": len(rows),
+        "runs": sum(row["runs"] for row in rows),
+        "accused": sum(row["accused"] for row in rows),
+        "flipped": sum(row["flipped"] for row in rows),
+        "rows": rows,
+    }
+    print(json.dumps({key: value for key, value in found.items() if key != "rows"}))
+    if args.out:
+        args.out.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
+
+
+if __name__ == "__main__":
+    main()
