@@ -117,7 +117,7 @@ class Agreement:
             elif not self.spec.tolerance.stochastic:
                 judge = compare_steps if name in self.spec.tolerance.per_step else compare
                 wrong = judge(out, base, ref, self.spec.tolerance)[1]
-                if wrong and judge is compare and mode == "plain":
+                if wrong and judge is compare and mode == "plain" and out.is_floating_point():
                     wrong = compare(out, base, ref, self.spec.tolerance, allowed=self._allowed(name, out, seed))[1]
                 yield from [f"{name}: {wrong}"] if wrong else []
 

@@ -64,6 +64,7 @@ def init(cli: Any, folder: Path) -> dict[str, Any]:
     """The answer of the command in that folder."""
     done = cli("gate", "init", "--json", cwd=folder)
     answer: dict[str, Any] = json.loads(done.stdout)
+    assert "INTERNAL" not in done.stdout, done.stderr
     assert (done.returncode == 0) == ("error" not in answer)
     return answer
 
@@ -115,7 +116,7 @@ def test_programs_and_the_import_of_the_package_are_a_suite(cli: Any, tmp_path: 
 def test_nothing_that_runs_leaves_nothing_behind(cli: Any, tmp_path: Path) -> None:
     folder = repository(tmp_path / "project", **{"src/thing/__init__.py": "import not_installed\n"})
     error = init(cli, folder)["error"]
-    assert (error["code"], "not_installed" in error["message"]) == ("NOTHING_TO_MEASURE", True), error
+    assert (error["code"], "not_installed" in error["message"]) == ("NOTHING_TO_MEASURE", True)
     assert not (folder / "aisp_gate").exists()
     assert not (folder / ".github").exists()
 
