@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -87,6 +88,7 @@ def _new_tests(repo: Path, found: Survey) -> GateInit:
     if not kept:
         for one in written:
             Path(one.path).unlink()
+        shutil.rmtree(folder / "__pycache__", ignore_errors=True)  # of the tests that were tried
         folder.rmdir()
         raise _nothing(trial)
     chosen = Survey(found.kind, kept, found.folder, found.package, [p for p in found.programs if " ".join(p) in kept])
