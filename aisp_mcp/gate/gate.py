@@ -72,7 +72,7 @@ def gate(ctx: Context, request: GateRequest, options: Options) -> GateReport:
 
 def _no_targets(request: GateRequest, commit: str) -> NotFound:
     """The error for a base without benchmark pairs, or without those that were named."""
-    if request.names:
+    if list(request.names) != ["*"]:
         message = f"{request.base} ({commit[:12]}) has no benchmark that matches {', '.join(request.names)}."
         return NotFound("NO_TARGETS_AT_BASE", message, "`aisp bench list-targets` lists those of the working folder.")
     message = f"{request.base} ({commit[:12]}) has no benchmark pairs (baseline_NAME.py next to optimized_NAME.py)."

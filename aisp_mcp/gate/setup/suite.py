@@ -165,14 +165,12 @@ def _reason(case: ElementTree.Element) -> str:
 
 
 def _no_benchmarks(repo: Path) -> BenchmarkError:
-    message = (
-        f"{repo} has no tracked file with a benchmark: no test that takes `benchmark` or `aisp_bench`, no asv suite"
-    )
+    kinds = "no test that takes `benchmark` or `aisp_bench`, no asv suite, no program and no package"
     hint = (
         "Write one test, such as `def test_speed(aisp_bench): aisp_bench(FUNCTION, ARGUMENT)` in test_speed.py, "
         "`git add` it, and run `aisp gate init` again."
     )
-    return BenchmarkError("NOTHING_TO_MEASURE", f"{message}, no program and no package.", hint)
+    return BenchmarkError("NOTHING_TO_MEASURE", f"{repo} tracks nothing to measure: {kinds}.", hint)
 
 
 def _nothing(trial: Trial) -> BenchmarkError | NotFound:
