@@ -56,7 +56,8 @@ def test_known_latencies_are_read_and_goodput_counts_what_is_within(ctx: Context
     side = answer["servers"][0]
     assert (side["model"], side["requests"], side["failed"], side["output_tokens"]) == ("aisp-stub", 12, 0, 8)
     assert 0.1 <= metric(side, "ttft")["value"] < 0.2
-    assert 0.019 <= metric(side, "tpot")["value"] < 0.04
+    # A first token that is seen late, on a loaded machine, shortens what is left for the others.
+    assert 0.012 <= metric(side, "tpot")["value"] < 0.04
     assert metric(side, "good share")["value"] == 0  # no token arrives within 1 ms
     assert metric(kind["servers"][0], "good share")["value"] == 1
     assert len(metric(side, "latency")["interval"]) == 2

@@ -64,6 +64,7 @@ def init(cli: Any, folder: Path) -> dict[str, Any]:
     """The answer of the command in that folder."""
     done = cli("gate", "init", "--json", cwd=folder)
     answer: dict[str, Any] = json.loads(done.stdout)
+    assert "INTERNAL" not in done.stdout, done.stderr
     assert (done.returncode == 0) == ("error" not in answer)
     return answer
 
