@@ -230,7 +230,7 @@ def _refuse_duplicate(submissions: Sequence[Submission], text: bytes, folder: Pa
         if workspaces.fingerprint(earlier) == code:
             raise Refused(
                 "DUPLICATE_CANDIDATE",
-                f"This is the code of candidate {submission.number}.",
+                f"Candidate {submission.number} has the same code.",
                 "Comments and names of imports do not make it new. It is measured again at the end if it leads.",
             )
 

@@ -330,7 +330,7 @@ class RoundChecker:
         )
 
     def _check_quality(self, call: Call, outputs: tuple[list[Any], list[Any], list[Any]]) -> CallCheck:
-        """outputs: the worker's, the baseline's and the reference's."""
+        """Check the quality that the target declares. outputs: of the worker, the baseline and the reference."""
         assert self._quality is not None
         names = [spec.name.removeprefix("out.") for spec in self._layout.outputs]
         named = (dict(zip(names, tensors, strict=True)) for tensors in outputs)
