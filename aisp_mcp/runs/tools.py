@@ -89,22 +89,22 @@ def _estimate_run(p: RunParams, ctx: Context) -> Plan:
     from aisp_mcp.system.gpu import choice
 
     _refuse_slips(p)  # before a job starts
-    found, broken = selection.pairs(ctx.bench_roots(p.bench_root), p.targets)
+    pairs, broken = selection.pairs(ctx.bench_roots(p.bench_root), p.targets)
     preset = measure.preset(p.preset, p.replicates)
     chosen = preset.for_gpu() if choice.device() == "cuda" else preset
     details: dict[str, Any] = {
-        "pairs": [pair.label for pair in found],
-        "baselines": list(dict.fromkeys(str(pair.baseline) for pair in found)),
+        "pairs": [pair.label for pair in pairs],
+        "baselines": list(dict.fromkeys(str(pair.baseline) for pair in pairs)),
         "unusable": [failure.target for failure in broken],
     }
-    seconds = sum(comparison.estimate_s(pair, chosen) for pair in found) + passes.estimate_s(ctx, p.profile, found)
+    seconds = sum(comparison.estimate_s(pair, chosen) for pair in pairs) + passes.estimate_s(ctx, p.profile, pairs)
     cluster = ClusterSettings.from_env({**os.environ, **ctx.job_env})
-    measure.require_nodes(found, cluster)
+    measure.require_nodes(pairs, cluster)
     if cluster.array:
         if p.accept_regressions:
             hint = "Accept a run's regressions with aisp bench proof."
             raise UsageError("BAD_PLACEMENT", "Tasks of an array would write one expect.yaml at once.", hint)
-        details["digests"] = selection.digests(found)
+        details["digests"] = selection.digests(pairs)
     return Plan(argv=[], timeout_s=p.timeout_s or 1800, resources=[], estimate_s=seconds, details=details)
 
 

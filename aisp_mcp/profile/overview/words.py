@@ -34,12 +34,12 @@ def opening(profile: Profile, insights: list[Insight], judged: Profile | None = 
     judged: the part of the profile that the insights are about, if not all of it.
     """
     if profile.timeline is not None:
-        found = _device(profile) if profile.timeline.breakdown else _host(profile)
+        statements = _device(profile) if profile.timeline.breakdown else _host(profile)
     elif profile.kernels:
-        found = _launches(profile.kernels)
+        statements = _launches(profile.kernels)
     else:
-        found = [_memory(at, row) for at, row in enumerate(profile.memory[:_SHOWN])]
-    return found + _advice(judged or profile, insights)
+        statements = [_memory(at, row) for at, row in enumerate(profile.memory[:_SHOWN])]
+    return statements + _advice(judged or profile, insights)
 
 
 def of_stacks(stacks: Mapping[tuple[str, ...], int], unit: str) -> list[Statement]:
@@ -132,13 +132,13 @@ def _host(profile: Profile) -> list[Statement]:
         text += f"the largest {what}, with what they call, are {listed}."
     else:
         text += f"it names {len(timeline.ranges)} kinds of ranges."
-    found = [*_loader(profile), Statement(text=text, rows=[f"{what}[{at}].total_ns" for at, _ in shown])]
+    statements = [*_loader(profile), Statement(text=text, rows=[f"{what}[{at}].total_ns" for at, _ in shown])]
     if timeline.steps:
         times = [step.duration_ns for step in timeline.steps]
         middle, longest = duration(median(times)), duration(max(times))
         text = f"Of the steps ({len(times)}), the median took {middle}, the longest {longest}."
-        found.append(Statement(text=text, rows=["steps[].duration_ns"]))
-    return found
+        statements.append(Statement(text=text, rows=["steps[].duration_ns"]))
+    return statements
 
 
 def _loader(profile: Profile) -> list[Statement]:
