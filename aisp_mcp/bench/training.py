@@ -62,10 +62,10 @@ def train(
     batches = {name: one for name, one in tensors.items() if not is_state(name, parameters)}
     steps = len(next(iter(batches.values())))
     losses = [step(model, made, {name: one[at] for name, one in batches.items()}) for at in range(steps)]
-    found = {"loss": torch.stack([loss.detach() for loss in losses])}
-    found |= {WEIGHT + name: parameter.detach() for name, parameter in parameters.items()}
-    kept = states if state else ()
-    return found | {f"{one}.{name}": made.state[of][one] for one in kept for name, of in parameters.items()}
+    outputs = {"loss": torch.stack([loss.detach() for loss in losses])}
+    outputs |= {WEIGHT + name: parameter.detach() for name, parameter in parameters.items()}
+    returned = states if state else ()
+    return outputs | {f"{one}.{name}": made.state[of][one] for one in returned for name, of in parameters.items()}
 
 
 def plain_step(loss: Callable[..., Any]) -> Step:
@@ -89,8 +89,8 @@ def is_state(name: str, parameters: Iterable[str]) -> bool:
 def _states(tensors: Mapping[str, Any], parameters: Mapping[str, Any]) -> list[str]:
     """Names of the optimiser's tensors, such as exp_avg."""
     split = [name.partition(".") for name in tensors]
-    found = dict.fromkeys(kind for kind, _, rest in split if rest in parameters and kind + "." != WEIGHT)
-    return [*found]
+    kinds = dict.fromkeys(kind for kind, _, rest in split if rest in parameters and kind + "." != WEIGHT)
+    return [*kinds]
 
 
 class TrainingBenchmark(Benchmark):
@@ -137,24 +137,24 @@ class TrainingBenchmark(Benchmark):
         weights = self._weights(rng)
         sizes = self._gradients(weights, batches)
         state = {
-            f"{one}.{name}": self._state(rng, one, weights[name], sizes[name])
-            for one in self._kept()
-            if one != COUNTER
+            f"{kind}.{name}": self._state(rng, kind, weights[name], sizes[name])
+            for kind in self._kept()
+            if kind != COUNTER
             for name in weights
         }
         if COUNTER in self._kept():
             state[COUNTER] = rng.randint(1, MAX_STEPS_BEFORE, 1)[0].to(torch.float32)
-        return {WEIGHT + name: one for name, one in weights.items()} | state | batches
+        return {WEIGHT + name: kind for name, kind in weights.items()} | state | batches
 
     def batches(self, rng: Rng, task: dict[str, Any], count: int) -> dict[str, Any]:
         """So many batches, stacked."""
         import torch
 
         drawn = [self.batch(rng, **task) for _ in range(count)]
-        return {name: torch.stack([one[name] for one in drawn]) for name in drawn[0]}
+        return {name: torch.stack([batch[name] for batch in drawn]) for name in drawn[0]}
 
     def run(self, **tensors: Any) -> dict[str, Any]:
-        kind = next(one for name, one in tensors.items() if name.startswith(WEIGHT))
+        kind = next(tensor for name, tensor in tensors.items() if name.startswith(WEIGHT))
         return train(self._module(kind), self.optimizer, self.step, tensors, state=self.quality is None)
 
     def evaluate(self, weights: Mapping[str, Any], batches: Mapping[str, Any]) -> float:
@@ -166,7 +166,7 @@ class TrainingBenchmark(Benchmark):
             parameter.data = weights[WEIGHT + name]
         count = len(next(iter(batches.values())))
         with torch.no_grad():
-            losses = [self.loss(model, **{name: one[at] for name, one in batches.items()}) for at in range(count)]
+            losses = [self.loss(model, **{name: batch[at] for name, batch in batches.items()}) for at in range(count)]
         return math.fsum(map(float, losses)) / count
 
     def _module(self, kind: Any) -> Any:
@@ -186,7 +186,7 @@ class TrainingBenchmark(Benchmark):
             optimizer = self.optimizer([spot])
             spot.grad = torch.zeros(2)
             optimizer.step()
-            self._names = [name for name, one in optimizer.state[spot].items() if isinstance(one, torch.Tensor)]
+            self._names = [name for name, value in optimizer.state[spot].items() if isinstance(value, torch.Tensor)]
         return self._names
 
     def _weights(self, rng: Rng) -> dict[str, Any]:
@@ -198,8 +198,10 @@ class TrainingBenchmark(Benchmark):
             torch.manual_seed(int(rng.randint(0, 1 << 62, 1)))
             model = self.model().to(rng.device)
         return {
-            name: (one.detach() + DISTURBANCE * rng.randn(*one.shape, scale=1.0, shift=0.0)).to(one.dtype)
-            for name, one in model.named_parameters()
+            name: (parameter.detach() + DISTURBANCE * rng.randn(*parameter.shape, scale=1.0, shift=0.0)).to(
+                parameter.dtype
+            )
+            for name, parameter in model.named_parameters()
         }
 
     def _gradients(self, weights: dict[str, Any], batches: dict[str, Any]) -> dict[str, float]:

@@ -54,7 +54,7 @@ def gate(ctx: Context, request: GateRequest, options: Options) -> GateReport:
             gate_pairs.find_candidates(checkout, request.roots, request.names) for checkout in (base, head)
         )
         if not at_base:
-            raise NotFound("NO_TARGETS_AT_BASE", f"{base.commit[:12]} has no benchmark that was named.", None)
+            raise _no_targets(request, base.commit)
         shared = {name: (files, at_head[name]) for name, files in at_base.items() if name in at_head}
         pairs, broken = gate_pairs.make_pairs(shared, base, head, work, options.device)
         about = measure.About(RunKind.GATE, {"base": base.commit, "head": head.commit})
@@ -68,6 +68,19 @@ def gate(ctx: Context, request: GateRequest, options: Options) -> GateReport:
     rows = [row.model_copy(update={"history": before.get(row.target, [])}) for row in rows]
     rows += gate_rows.absent_rows([*at_base], [*at_head])
     return _report(run, request, (base, head), rows, time.monotonic() - begin)
+
+
+def _no_targets(request: GateRequest, commit: str) -> NotFound:
+    """The error for a base without benchmark pairs, or without those that were named."""
+    if list(request.names) != ["*"]:
+        message = f"{request.base} ({commit[:12]}) has no benchmark that matches {', '.join(request.names)}."
+        return NotFound("NO_TARGETS_AT_BASE", message, "`aisp bench list-targets` lists those of the working folder.")
+    message = f"{request.base} ({commit[:12]}) has no benchmark pairs (baseline_NAME.py next to optimized_NAME.py)."
+    hint = (
+        f"Tests with the fixture `benchmark` or `aisp_bench` run with `pytest --aisp --aisp-base {request.base}`. "
+        "If the repository has none, `aisp gate init` shows how to begin."
+    )
+    return NotFound("NO_TARGETS_AT_BASE", message, hint)
 
 
 def _explained(rows: list[GateRow], run: Run, pairs: list[Pair]) -> list[GateRow]:

@@ -14,7 +14,6 @@ from typing import Any, Literal
 from pydantic import Field
 
 from aisp_mcp.records import Record
-from aisp_mcp.store.files import write_atomic
 
 # In a job's environment if a front that can ask a person watches it.
 ASKABLE = "AISP_JOB_ASKABLE"
@@ -46,7 +45,7 @@ def ask(run_dir: Path, questions: Mapping[str, Question], patience_s: float) -> 
     for name, question in questions.items():
         if not name.isidentifier() or _question(folder, name).exists():
             raise ValueError(f"{name!r} is not a new name for a question")
-        write_atomic(_question(folder, name), question.model_dump_json())
+        _write(_question(folder, name), question.model_dump_json())
     deadline = time.monotonic() + patience_s
     while not all(_reply(folder, name).exists() for name in questions):
         if time.monotonic() >= deadline:
@@ -70,7 +69,7 @@ def reply(run_dir: Path, name: str, answer: Reply) -> bool:
     """Answer an open question. False when there is none of that name."""
     if name not in open_questions(run_dir):
         return False
-    write_atomic(_reply(run_dir / FOLDER, name), answer.model_dump_json())
+    _write(_reply(run_dir / FOLDER, name), answer.model_dump_json())
     return True
 
 
@@ -80,3 +79,9 @@ def _question(folder: Path, name: str) -> Path:
 
 def _reply(folder: Path, name: str) -> Path:
     return folder / f"{name}.reply"
+
+
+def _write(path: Path, text: str) -> None:
+    from aisp_mcp.store.files import write_atomic  # which loads SQLite; the command line imports the forms alone
+
+    write_atomic(path, text)

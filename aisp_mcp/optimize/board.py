@@ -29,50 +29,50 @@ def submissions(records: Iterable[dict[str, Any]]) -> list[Submission]:
     facts: dict[int, dict[str, Any]] = {}
     for record in records:
         if "number" in record:
-            said = {name: value for name, value in record.items() if name not in ("kind", "prev")}
-            facts.setdefault(record["number"], {}).update(said)
+            fields = {name: value for name, value in record.items() if name not in ("kind", "prev")}
+            facts.setdefault(record["number"], {}).update(fields)
     return [Submission.model_validate(fact) for fact in facts.values()]
 
 
-def improvements(found: Sequence[Submission]) -> list[int]:
+def improvements(submitted: Sequence[Submission]) -> list[int]:
     """Numbers of those that were faster than the baseline, and than the best one before them, beyond noise."""
     best: Comparison | None = None
     numbers = []
-    for one in found:
-        if one.comparison is None or one.comparison.verdict is not Verdict.FASTER:
+    for submission in submitted:
+        if submission.comparison is None or submission.comparison.verdict is not Verdict.FASTER:
             continue
-        if best is None or changes.change(best, one.comparison).verdict is ChangeVerdict.FASTER:
-            best = one.comparison
-            numbers.append(one.number)
+        if best is None or changes.change(best, submission.comparison).verdict is ChangeVerdict.FASTER:
+            best = submission.comparison
+            numbers.append(submission.number)
     return numbers
 
 
-def stop(found: Sequence[Submission], budget: Budget, elapsed_s: float, finished: bool = False) -> Stop | None:
+def stop(submitted: Sequence[Submission], budget: Budget, elapsed_s: float, finished: bool = False) -> Stop | None:
     """The first reason to end. A candidate that is being measured counts against the budget, not against patience."""
-    last = max(improvements(found), default=0)
-    ended = [submission for submission in found if submission.comparison or submission.failure]
+    last = max(improvements(submitted), default=0)
+    ended = [submission for submission in submitted if submission.comparison or submission.failure]
     reasons: list[tuple[bool, Stop]] = [
         (finished, "finished"),
-        (len(found) >= budget.candidates, "candidates"),
+        (len(submitted) >= budget.candidates, "candidates"),
         (elapsed_s >= 60 * budget.minutes, "minutes"),
-        (sum(one.number > last for one in ended) >= budget.patience, "patience"),
+        (sum(submission.number > last for submission in ended) >= budget.patience, "patience"),
     ]
     return next((reason for true, reason in reasons if true), None)
 
 
-def finalists(found: Sequence[Submission]) -> list[Submission]:
+def finalists(submitted: Sequence[Submission]) -> list[Submission]:
     """Those to measure again, the most proven gain first."""
     faster = [
         submission
-        for submission in found
+        for submission in submitted
         if submission.comparison is not None and submission.comparison.verdict is Verdict.FASTER
     ]
-    return sorted(faster, key=lambda one: _proven(one.comparison), reverse=True)[:FINALISTS]
+    return sorted(faster, key=lambda submission: _proven(submission.comparison), reverse=True)[:FINALISTS]
 
 
-def best(found: Sequence[Submission]) -> int | None:
+def best(submitted: Sequence[Submission]) -> int | None:
     """Number of the confirmed one that led by first measurements."""
-    return next((finalist.number for finalist in finalists(found) if finalist.confirmed), None)
+    return next((finalist.number for finalist in finalists(submitted) if finalist.confirmed), None)
 
 
 def confirm(chosen: Sequence[Submission], again: Mapping[int, Comparison]) -> dict[int, bool]:
@@ -94,13 +94,13 @@ def is_confirmed(second: Comparison, tries: int) -> bool:
     return value - stats.t_quantile(1 - FALSE_BEST / tries, df) * error > 0
 
 
-def board(started: Started, found: Sequence[Submission], now: float, finished: bool = False) -> Board:
+def board(started: Started, submitted: Sequence[Submission], now: float, finished: bool = False) -> Board:
     """The state at UTC second `now`."""
-    improved = set(improvements(found))
-    rows = [_row(submission, submission.number in improved) for submission in found]
-    order = {submission.number: _rank(submission) for submission in found}
-    leader = next((finalist.number for finalist in finalists(found) if finalist.confirmed is not False), None)
-    first = best(found)
+    improved = set(improvements(submitted))
+    rows = [_row(submission, submission.number in improved) for submission in submitted]
+    order = {submission.number: _rank(submission) for submission in submitted}
+    leader = next((finalist.number for finalist in finalists(submitted) if finalist.confirmed is not False), None)
+    first = best(submitted)
     left = max(0.0, 60 * started.budget.minutes - (now - started.at))
     return Board(
         session=started.id,
@@ -109,8 +109,8 @@ def board(started: Started, found: Sequence[Submission], now: float, finished: b
         rows=sorted(rows, key=lambda row: order[row.number], reverse=True),
         best=first,
         provisional=None if first else leader,
-        stop=stop(found, started.budget, now - started.at, finished),
-        candidates_left=max(0, started.budget.candidates - len(found)),
+        stop=stop(submitted, started.budget, now - started.at, finished),
+        candidates_left=max(0, started.budget.candidates - len(submitted)),
         seconds_left=left,
         note=_note(first, leader, finished),
     )

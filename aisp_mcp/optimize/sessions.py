@@ -114,13 +114,13 @@ def named(ctx: Context, session: str | None) -> str:
     """The id that is given, else that of the newest one. Raises NotFound NO_OPTIMIZATION."""
     if session is not None:
         return session
-    found = []
+    sessions_found = []
     for log in (ctx.settings.home / "optimizations").glob(f"*/{LOG}"):
         with suppress(NotFound, StoreError):  # another principal's, or a broken one
-            found.append(_read(ctx, log.parent.name)[0])
-    if not found:
+            sessions_found.append(_read(ctx, log.parent.name)[0])
+    if not sessions_found:
         raise NotFound("NO_OPTIMIZATION", "No optimisation was begun.", "aisp optimize start TARGET")
-    return max(found, key=lambda started: started.at).id
+    return max(sessions_found, key=lambda started: started.at).id
 
 
 def submit(ctx: Context, session: str, candidate: str) -> Judged:
@@ -130,10 +130,10 @@ def submit(ctx: Context, session: str, candidate: str) -> Judged:
     measurement raises where the specification is to blame.
     """
     text = _text(candidate)
-    with _open(ctx, session) as (log, started, found, finished):
-        refuse_over(boards.board(started, found, ctx.clock(), finished))
-        _refuse_duplicate(found, text, _folder(ctx, session) / CANDIDATES)
-        number = len(found) + 1
+    with _open(ctx, session) as (log, started, submissions, finished):
+        refuse_over(boards.board(started, submissions, ctx.clock(), finished))
+        _refuse_duplicate(submissions, text, _folder(ctx, session) / CANDIDATES)
+        number = len(submissions) + 1
         path = _folder(ctx, session) / CANDIDATES / f"{number:03d}.py"
         path.write_bytes(text)
         log.append(
@@ -162,8 +162,8 @@ def submit(ctx: Context, session: str, candidate: str) -> Judged:
 
 def look(ctx: Context, session: str) -> Board:
     """The board as it is now. Raises NotFound UNKNOWN_OPTIMIZATION, StoreError LOG_BROKEN."""
-    started, found, finished = _read(ctx, session)
-    return boards.board(started, found, ctx.clock(), finished)
+    started, submissions, finished = _read(ctx, session)
+    return boards.board(started, submissions, ctx.clock(), finished)
 
 
 def finish(ctx: Context, session: str) -> Board:
@@ -171,14 +171,14 @@ def finish(ctx: Context, session: str) -> Board:
 
     Raises as look, and what a measurement raises where the specification is to blame.
     """
-    started, found, finished = _read(ctx, session)
+    started, submissions, finished = _read(ctx, session)
     if finished:
         return look(ctx, session)
-    chosen, again = boards.finalists(found), {}
+    chosen, again = boards.finalists(submissions), {}
     run_id = None
     if chosen:
         preset = "default" if started.preset == "quick" else started.preset
-        run = _measure(ctx, started, [one.number for one in chosen], preset)
+        run = _measure(ctx, started, [submission.number for submission in chosen], preset)
         again, run_id = (
             {int(comparison.candidate.rpartition("_")[2]): comparison for comparison in run.comparisons},
             run.id,
@@ -198,10 +198,10 @@ def finish(ctx: Context, session: str) -> Board:
 
 def evidence(ctx: Context, session: str) -> tuple[list[str], Path]:
     """(ids of its runs, its folder) of one that has ended. Raises Refused NOT_FINISHED, and as look."""
-    _, found, finished = _read(ctx, session)
+    _, submissions, finished = _read(ctx, session)
     if not finished:
         raise Refused("NOT_FINISHED", f"{session} goes on.", f"End it: aisp optimize finish {session}")
-    runs = [run_id for one in found for run_id in (one.run_id, one.again_run_id) if run_id]
+    runs = [run_id for submission in submissions for run_id in (submission.run_id, submission.again_run_id) if run_id]
     return list(dict.fromkeys(runs)), _folder(ctx, session)
 
 
@@ -230,7 +230,7 @@ def _refuse_duplicate(submissions: Sequence[Submission], text: bytes, folder: Pa
         if workspaces.fingerprint(earlier) == code:
             raise Refused(
                 "DUPLICATE_CANDIDATE",
-                f"This is the code of candidate {submission.number}.",
+                f"Candidate {submission.number} has the same code.",
                 "Comments and names of imports do not make it new. It is measured again at the end if it leads.",
             )
 
@@ -295,7 +295,7 @@ def _open(ctx: Context, session: str) -> Iterator[tuple[ChainLog, Started, list[
     with ExitStack() as stack:
         try:
             log, records = stack.enter_context(continued(path))
-            started, found, finished = parsed(records)
+            started, submissions, finished = parsed(records)
         except FileNotFoundError as error:
             raise _unknown(session) from error
         except (ValueError, KeyError, TypeError) as error:
@@ -303,7 +303,7 @@ def _open(ctx: Context, session: str) -> Iterator[tuple[ChainLog, Started, list[
             raise StoreError("LOG_BROKEN", message, "What it says cannot be believed.") from error
         if ctx.sees not in (None, started.principal):
             raise _unknown(session)
-        yield log, started, found, finished
+        yield log, started, submissions, finished
 
 
 def parsed(records: Sequence[dict[str, Any]]) -> tuple[Started, list[Submission], bool]:
@@ -313,5 +313,5 @@ def parsed(records: Sequence[dict[str, Any]]) -> tuple[Started, list[Submission]
 
 
 def _read(ctx: Context, session: str) -> tuple[Started, list[Submission], bool]:
-    with _open(ctx, session) as (_, started, found, finished):
-        return started, found, finished
+    with _open(ctx, session) as (_, started, submissions, finished):
+        return started, submissions, finished

@@ -45,15 +45,15 @@ is judged `invalid` is not run again. A first `faster` is provisional: the lucki
 END_TEMPORARY = "`finish` moves this folder into the store, with all that is in it.\n"
 
 
-def make(wanted: str | None, allowed: Sequence[Path]) -> tuple[Path, bool]:
+def make(requested: str | None, allowed: Sequence[Path]) -> tuple[Path, bool]:
     """An empty folder for its owner alone, and whether it is a temporary one.
 
     wanted: a new or empty folder that may be written. Raises Refused OUTSIDE_ROOTS, UsageError NOT_EMPTY.
     """
-    if wanted is None:
+    if requested is None:
         return Path(tempfile.mkdtemp(prefix="aisp-optimize-")).resolve(), True
     hint = "Leave the workspace out for a temporary one, or start with --allow-write DIR."
-    folder = files.require_inside(Path(wanted), allowed, hint)
+    folder = files.require_inside(Path(requested), allowed, hint)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if any(folder.iterdir()):
         raise UsageError("NOT_EMPTY", f"{folder} is not empty.", "Earlier work in it would be no fresh start.")
@@ -92,10 +92,10 @@ def hidden(roots: Iterable[Path], home: Path) -> list[str]:
     suites = [root.resolve() for root in roots]
     suites.append(Path(aisp_mcp.__file__).parent / "_suites")
     here = Path.cwd().resolve()
-    found = {*suites, home.resolve(), *(above / ".git" for root in (*suites, here) for above in (root, *root.parents))}
+    paths = {*suites, home.resolve(), *(above / ".git" for root in (*suites, here) for above in (root, *root.parents))}
     if len(here.parts) > 2 and here != Path.home():  # of system folders and a whole home nothing can be hidden at once
-        found.add(here)
-    return sorted(str(path) for path in found if path.is_dir())
+        paths.add(here)
+    return sorted(str(path) for path in paths if path.is_dir())
 
 
 def fingerprint(text: str) -> str:

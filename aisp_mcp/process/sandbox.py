@@ -157,7 +157,7 @@ def _write(path: str, text: str) -> None:
 
 
 def _keep_only(*descriptors: int) -> None:
-    """Close all but these and standard error: a pipe that the program closes must look closed to the caller."""
+    """Close all descriptors but these and standard error, so that the caller notices when the program closes a pipe."""
     low = 0
     for fd in sorted({2, *descriptors}):
         os.closerange(low, fd)

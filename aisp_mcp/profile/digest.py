@@ -97,8 +97,8 @@ def summary(profile: Profile, section: Section, limit: int, steady: Profile, off
     """profile: the window that the tables are about; steady: the one that insights are about, where they are shown."""
     from aisp_mcp.profile.insights.engine import insights
 
-    found = insights(steady) if section in JUDGED else Insights()
-    rows, left = section_rows(profile, section, limit, found.found, offset)
+    report = insights(steady) if section in JUDGED else Insights()
+    rows, left = section_rows(profile, section, limit, report.found, offset)
     assert profile.window is not None
     return Summary(
         source=profile.source,
@@ -109,14 +109,14 @@ def summary(profile: Profile, section: Section, limit: int, steady: Profile, off
         section=section,
         rows=rows,
         rows_left_out=left,
-        insights=[brief(i) for i in found.found[:6]] if section == "overview" else [],
-        abstained=abstentions(found) if section == "insights" else [],
-        opening=opening(profile, found.found, steady) if section == "overview" else [],
+        insights=[brief(i) for i in report.found[:6]] if section == "overview" else [],
+        abstained=abstentions(report) if section == "insights" else [],
+        opening=opening(profile, report.found, steady) if section == "overview" else [],
     )
 
 
-def abstentions(found: Insights) -> list[Abstention]:
-    return [Abstention(rule=a.rule, reason=shorten(a.reason, 90)) for a in found.abstained]
+def abstentions(report: Insights) -> list[Abstention]:
+    return [Abstention(rule=a.rule, reason=shorten(a.reason, 90)) for a in report.abstained]
 
 
 def brief(insight: Insight) -> Found:
@@ -154,7 +154,7 @@ def _idle(row: Breakdown) -> Idle:
 
 
 def section_rows(
-    profile: Profile, section: Section, limit: int, found: Sequence[Insight], offset: int = 0
+    profile: Profile, section: Section, limit: int, findings: Sequence[Insight], offset: int = 0
 ) -> tuple[list[dict[str, Any]], int]:
     """Rows of one table from offset on, and how many come after them."""
     timeline = profile.timeline
@@ -162,7 +162,7 @@ def section_rows(
         return [], 0
     table: Sequence[Record]
     if section == "insights":
-        table, limit = found, min(limit, 8)
+        table, limit = findings, min(limit, 8)
     elif section == "overview":
         table, limit = timeline.kernels or timeline.operators or timeline.frames, min(limit, 8)
     elif section == "modules":
@@ -251,15 +251,15 @@ def ncu_summary(profile: Profile, ncu_kernel: NcuKernel | None, limit: int, offs
     rows = sorted(profile.kernels, key=lambda k: -(k.duration_ns or 0))
     listed = [ncu_kernel] if ncu_kernel else rows[offset : offset + limit]
     judged = profile if ncu_kernel is None else profile.model_copy(update={"kernels": [ncu_kernel]})
-    found = insights(judged).found
+    findings = insights(judged).found
     return NcuSummary(
         source=profile.source,
         devices=profile.devices[:8],
         launches=len(rows),
         kernels=[_brief(k) for k in listed],
         kernels_left_out=max(0, len(rows) - offset - len(listed)),
-        insights=[brief(i) for i in found[:6]],
-        opening=opening(judged, found) + [Statement(text=text, rows=[]) for text in profile.diagnostics[:4]],
+        insights=[brief(i) for i in findings[:6]],
+        opening=opening(judged, findings) + [Statement(text=text, rows=[]) for text in profile.diagnostics[:4]],
         limiter=ncu_kernel.limiter if ncu_kernel else None,
         metrics={name: ncu_kernel.metrics[name] for name in _SHOWN if name in ncu_kernel.metrics} if ncu_kernel else {},
         marks=marks(ncu_kernel) if ncu_kernel else {},
@@ -270,8 +270,8 @@ def ncu_summary(profile: Profile, ncu_kernel: NcuKernel | None, limit: int, offs
 
 def _rules(rules: Sequence[RuleResult]) -> list[RuleResult]:
     """Largest estimates first."""
-    kept = sorted(rules, key=lambda r: -(r.speedup or 0.0))[:8]
-    return [r.model_copy(update={"text": shorten(r.text, 300)}) for r in kept]
+    strongest = sorted(rules, key=lambda r: -(r.speedup or 0.0))[:8]
+    return [r.model_copy(update={"text": shorten(r.text, 300)}) for r in strongest]
 
 
 def _brief(kernel: NcuKernel) -> KernelBrief:
@@ -285,26 +285,29 @@ def _brief(kernel: NcuKernel) -> KernelBrief:
     )
 
 
-def difference(found: Difference, limit: int, offset: int = 0) -> Difference:
+def difference(compared: Difference, limit: int, offset: int = 0) -> Difference:
     """The largest changes with short names."""
 
     def rows(table: Sequence[Delta], most: int) -> list[Delta]:
         return [d.model_copy(update={"name": shorten(d.name, _NAME)}) for d in table[offset : offset + most]]
 
-    return found.model_copy(
+    return compared.model_copy(
         update={
-            "explained_by": shorten(found.explained_by, 200) if found.explained_by else None,
-            "kernels": rows(found.kernels, limit),
-            "memory": rows(found.memory, 5),
-            "api": rows(found.api, 5),
-            "left_out": max(0, max(len(t) for t in (found.kernels, found.memory, found.api)) - offset - limit),
+            "explained_by": shorten(compared.explained_by, 200) if compared.explained_by else None,
+            "kernels": rows(compared.kernels, limit),
+            "memory": rows(compared.memory, 5),
+            "api": rows(compared.api, 5),
+            "left_out": max(0, max(len(t) for t in (compared.kernels, compared.memory, compared.api)) - offset - limit),
         }
     )
 
 
-def ncu_difference(found: NcuDifference, limit: int, offset: int = 0) -> NcuDifference:
+def ncu_difference(compared: NcuDifference, limit: int, offset: int = 0) -> NcuDifference:
     end = offset + min(limit, 8)
-    shown = [s.model_copy(update={"kernel": shorten(s.kernel, _NAME)}) for s in found.matched[offset:end]]
-    only = [[shorten(name, _NAME) for name in names[offset : offset + limit]] for names in (found.only_a, found.only_b)]
-    left = max(0, len(found.matched) - end)
-    return found.model_copy(update={"matched": shown, "only_a": only[0], "only_b": only[1], "left_out": left})
+    shown = [s.model_copy(update={"kernel": shorten(s.kernel, _NAME)}) for s in compared.matched[offset:end]]
+    only = [
+        [shorten(name, _NAME) for name in names[offset : offset + limit]]
+        for names in (compared.only_a, compared.only_b)
+    ]
+    left = max(0, len(compared.matched) - end)
+    return compared.model_copy(update={"matched": shown, "only_a": only[0], "only_b": only[1], "left_out": left})

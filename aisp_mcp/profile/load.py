@@ -57,8 +57,8 @@ def _trace(file: File, kind: ProfileKind) -> Trace:
     raise wrong(file.path.name, kind, "a timeline (nsys SQLite, Kineto or JAX trace, xplane, rocprofv3)")
 
 
-def wrong(name: str, kind: str, wanted: str) -> UsageError:
+def wrong(name: str, kind: str, expected: str) -> UsageError:
     words = {"ncu": "an ncu page", "memory": "a memory snapshot", "stacks": "a set of stacks", "nsys": "an nsys export"}
     words |= {"flight": "a flight recorder dump", "nccl": "a log of NCCL"}
     hint = "aisp_profile_read reads it." if kind in ("flight", "nccl", "stacks") else "Choose the tool for its kind."
-    return UsageError("WRONG_KIND", f"{name!r} is {words.get(kind, kind)}; this needs {wanted}.", hint)
+    return UsageError("WRONG_KIND", f"{name!r} is {words.get(kind, kind)}; this needs {expected}.", hint)

@@ -99,11 +99,11 @@ def aisp_ncu_summary(p: NcuParams, ctx: Context) -> NcuSummary:
     from aisp_mcp.profile import digest
 
     profile = _ncu(p.report, ctx, p.details)
-    one = next((k for k in profile.kernels if k.id == p.kernel), None)
-    if p.kernel is not None and one is None:
+    kernel = next((k for k in profile.kernels if k.id == p.kernel), None)
+    if p.kernel is not None and kernel is None:
         ids = ", ".join(str(k.id) for k in profile.kernels[:20])
         raise NotFound("NO_KERNEL", f"The report has no launch {p.kernel}.", f"It has: {ids}.")
-    return digest.ncu_summary(profile, one, p.limit, p.offset)
+    return digest.ncu_summary(profile, kernel, p.limit, p.offset)
 
 
 def _ncu(path: str, ctx: Context, details: str | None = None) -> Profile:
@@ -177,21 +177,21 @@ def _rank(trace: Trace, p: HtaParams) -> tuple[Rank, list[Statement]]:
     profile, most = summarize.profile(trace, p.window), max(1, 4 // len(p.traces))
     judged = p.section in digest.JUDGED and p.window != "steady"
     steady = summarize.judged(trace, profile) if judged else profile
-    found = insights(steady)
+    report = insights(steady)
     assert profile.window is not None
     rank = Rank(
         source=profile.source, rank=profile.rank, window=profile.window, breakdown=digest.breakdowns(profile)[:4],
         diagnostics=profile.diagnostics[:4],
     )  # fmt: skip
     if p.section == "overview":
-        return rank.model_copy(update=_overview(profile, found, most)), opening(profile, found.found, steady)
+        return rank.model_copy(update=_overview(profile, report, most)), opening(profile, report.found, steady)
     limit = max(1, p.limit // len(p.traces))
-    rows, left = digest.section_rows(profile, p.section, limit, found.found, p.offset)
-    said = digest.abstentions(found) if p.section == "insights" else []
-    return rank.model_copy(update={"rows": rows, "rows_left_out": left, "abstained": said}), []
+    rows, left = digest.section_rows(profile, p.section, limit, report.found, p.offset)
+    abstained = digest.abstentions(report) if p.section == "insights" else []
+    return rank.model_copy(update={"rows": rows, "rows_left_out": left, "abstained": abstained}), []
 
 
-def _overview(profile: Profile, found: Insights, most: int) -> dict[str, Any]:
+def _overview(profile: Profile, report: Insights, most: int) -> dict[str, Any]:
     from aisp_mcp.profile import digest
 
     table = profile.timeline or Timeline()
@@ -199,7 +199,7 @@ def _overview(profile: Profile, found: Insights, most: int) -> dict[str, Any]:
         "steps": table.steps[: 4 * most],
         "collectives": table.collectives[: 2 * most],
         "streams": table.streams[:most],
-        "insights": [digest.brief(i) for i in found.found[: 2 * most]],
+        "insights": [digest.brief(i) for i in report.found[: 2 * most]],
     }
 
 
@@ -249,8 +249,8 @@ def aisp_compare_nsys(p: NsysPairParams, ctx: Context) -> Difference:
     """Compare two traces: what changed per phase and kernel, what explains it, and whether they are comparable."""
     from aisp_mcp.profile import compare, digest
 
-    found = compare.compare(_profile(p.a, p.window, ctx), _profile(p.b, p.window, ctx))
-    return digest.difference(found, p.limit, p.offset)
+    compared = compare.compare(_profile(p.a, p.window, ctx), _profile(p.b, p.window, ctx))
+    return digest.difference(compared, p.limit, p.offset)
 
 
 @tool(cli="profile compare-ncu", effect=READS, cost=S, next=("aisp_ncu_summary",))
@@ -281,15 +281,17 @@ def aisp_profile_flame(p: FlameParams, ctx: Context) -> FlameFile:
     """Write a flame graph of host and device time: speedscope, collapsed stacks, or one self-contained HTML file."""
     from aisp_mcp.profile.pictures import flame, flame_page
 
-    found, unit = flame.stacks(p.profile)
+    weights, unit = flame.stacks(p.profile)
     name = p.profile.rpartition("/")[2]
     if p.format == "collapsed":
-        text = flame.to_collapsed(found)
+        text = flame.to_collapsed(weights)
     else:
-        text = flame_page.to_html(found, unit, name) if p.format == "html" else flame.to_speedscope(found, unit, name)
+        text = (
+            flame_page.to_html(weights, unit, name) if p.format == "html" else flame.to_speedscope(weights, unit, name)
+        )
     suffix = {"html": "html", "speedscope": "speedscope.json", "collapsed": "folded"}[p.format]
     written = _write(ctx, p.path, f"flame.{suffix}", text)
-    return FlameFile(file=written, stacks=len(found), total=sum(found.values()), unit=unit)
+    return FlameFile(file=written, stacks=len(weights), total=sum(weights.values()), unit=unit)
 
 
 def _write(ctx: Context, path: str | None, name: str, text: str) -> Written:
@@ -321,10 +323,10 @@ def aisp_profile_compare(p: CompareParams, ctx: Context) -> FlameDifference:
     from aisp_mcp.profile.timeline import summarize
 
     traces = [_trace(path, ctx) for path in (p.a, p.b)]
-    found = compare.compare(*(summarize.profile(trace, "steady") for trace in traces))
+    compared = compare.compare(*(summarize.profile(trace, "steady") for trace in traces))
     page = flame_page.difference(traces, "Change of time, after against before")
     return FlameDifference(
-        difference=digest.difference(found, p.limit, p.offset), file=_write(ctx, p.path, "difference.html", page)
+        difference=digest.difference(compared, p.limit, p.offset), file=_write(ctx, p.path, "difference.html", page)
     )
 
 

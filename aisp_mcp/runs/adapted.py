@@ -24,14 +24,14 @@ RULES = "problem"  # in a policy: what the problem itself forbids
 
 def pairs(adapted: Adapted) -> tuple[list[Pair], list[Failure | Skip]]:
     """Measurable pairs of the adapted problems; a problem without a candidate is a failure."""
-    found: list[Pair] = []
+    all_pairs: list[Pair] = []
     broken: list[Failure | Skip] = list(adapted.failed)
     root = Path(adapted.folder)
     for problem in adapted.problems:
         some, failures = selection.pairs(root, [problem.target])
-        found += some
+        all_pairs += some
         broken += failures
-    return found, broken
+    return all_pairs, broken
 
 
 def measure(
@@ -42,13 +42,13 @@ def measure(
     adapted = adapt(ctx, request, options.folder / "adapted")
     names = forbidden(options.policy.forbidden, adapted.problems)
     options = replace(options, policy=replace(options.policy, forbidden=names))
-    found, broken = pairs(adapted)
-    measured = runs.measure(ctx, found, options, profile, broken, about=about)
+    adapted_pairs, broken = pairs(adapted)
+    measured = runs.measure(ctx, adapted_pairs, options, profile, broken, about=about)
     facts = {problem.target: problem for problem in adapted.problems}
     judged = [_disclose(comparison, adapted.format, facts[comparison.target]) for comparison in measured.comparisons]
     measured = measured.model_copy(update={"comparisons": judged})
     ctx.store.save_run(measured, ctx.job_id)
-    return measured, found
+    return measured, adapted_pairs
 
 
 def forbidden(names: Sequence[str], problems: Sequence[AdaptedProblem]) -> tuple[str, ...]:

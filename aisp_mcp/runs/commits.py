@@ -34,11 +34,11 @@ def repository(start: Path) -> Path:
 
 def commit_of(repo: Path, revision: str) -> str:
     """The full id of a commit. Raises NotFound NO_SUCH_REVISION."""
-    found = _git(repo, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
-    if found is None:
+    commit = _git(repo, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
+    if commit is None:
         hint = "A shallow clone lacks older commits: fetch with full depth."
         raise NotFound("NO_SUCH_REVISION", f"No commit is named {revision[:100]!r} in {repo}.", hint)
-    return found.strip()
+    return commit.strip()
 
 
 def export(repo: Path, revision: str, folder: Path) -> Checkout:
@@ -91,8 +91,10 @@ def measured_commit(files: Sequence[Path]) -> dict[str, str | float | bool] | No
     at, commit = head.split()
     names = [file.relative_to(repo).as_posix() for file in real]
     listed = _git(repo, "ls-tree", "-z", commit, "--", *names) or ""
-    kept = {name: about.split()[2] for about, _, name in (line.partition("\t") for line in listed.split("\0")) if name}
-    modified = any(kept.get(name) != _blob(file, len(commit)) for name, file in zip(names, real, strict=True))
+    hashes = {
+        name: about.split()[2] for about, _, name in (line.partition("\t") for line in listed.split("\0")) if name
+    }
+    modified = any(hashes.get(name) != _blob(file, len(commit)) for name, file in zip(names, real, strict=True))
     return {"id": commit, "at": float(at), "modified": modified}
 
 

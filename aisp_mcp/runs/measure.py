@@ -44,28 +44,28 @@ SUITE = About()
 
 def preset(name: str, replicates: int | None) -> Preset:
     """The named preset, with another number of replicates if given."""
-    found = PRESETS[name]
-    return found if replicates is None else replace(found, replicates=replicates, looks=())
+    known = PRESETS[name]
+    return known if replicates is None else replace(known, replicates=replicates, looks=())
 
 
-def require_nodes(chosen: Sequence[Pair], asked: ClusterSettings) -> None:
+def require_nodes(chosen: Sequence[Pair], settings: ClusterSettings) -> None:
     """Ranks span nodes of a Slurm job, and on CPUs alone. Raises UsageError RANKS_ON_ONE_NODE."""
     ranked = next((pair.label for pair in chosen if rank_counts.declared(pair.baseline) > 1), None)
-    if ranked is None or asked.nodes == 1:
+    if ranked is None or settings.nodes == 1:
         return
-    if asked.gpus:
-        message = f"All ranks of {ranked} run on one node, not on {asked.nodes}: NCCL over nodes was never tried."
+    if settings.gpus:
+        message = f"All ranks of {ranked} run on one node, not on {settings.nodes}: NCCL over nodes was never tried."
         raise UsageError("RANKS_ON_ONE_NODE", message, "Omit --nodes or --gpus: gloo on CPUs spans nodes.")
-    if asked.executor != "slurm" and "SLURM_JOB_ID" not in os.environ:
-        message = f"The ranks of {ranked} span {asked.nodes} nodes in a Slurm job only."
+    if settings.executor != "slurm" and "SLURM_JOB_ID" not in os.environ:
+        message = f"The ranks of {ranked} span {settings.nodes} nodes in a Slurm job only."
         raise UsageError("RANKS_ON_ONE_NODE", message, "Add --executor slurm, or omit --nodes.")
 
 
-def _nodes(asked: ClusterSettings) -> Nodes:
+def _nodes(settings: ClusterSettings) -> Nodes:
     """Nodes over which ranks are spread: those of the Slurm job that this process is in, if several were asked for."""
-    if asked.nodes == 1 or "SLURM_JOB_ID" not in os.environ:
+    if settings.nodes == 1 or "SLURM_JOB_ID" not in os.environ:
         return Nodes()
-    others, address = slurm.other_nodes(asked.nodes)
+    others, address = slurm.other_nodes(settings.nodes)
     return Nodes(tuple((name, tuple(words)) for name, words in others), address)
 
 
@@ -87,7 +87,7 @@ def options(
     preset = "default" if kind == "cuda" else "small"
     common = dict(sizes.value(text) for text in values if ":" not in text)
     own = [(text.rpartition(":")[0], sizes.value(text.rpartition(":")[2])) for text in values if ":" in text]
-    of_target = {target: common | dict(one for name, one in own if name == target) for target, _ in own}
+    of_target = {target: common | dict(pair for name, pair in own if name == target) for target, _ in own}
     folder = ctx.run_dir or ctx.settings.home / "runs" / "direct"
     folder.mkdir(parents=True, exist_ok=True)
     return Options(
@@ -98,7 +98,7 @@ def options(
         isolation=ctx.settings.isolation if isolation == "auto" else isolation,
         margin=margin,
         powercap=SensorSettings.from_env().powercap,
-        own_sizes=tuple((target, Sizes(preset, found).text()) for target, found in of_target.items()),
+        own_sizes=tuple((target, Sizes(preset, values).text()) for target, values in of_target.items()),
         variables=rank_env.read(variables),
         nodes=_nodes(ClusterSettings.from_env()),
         policy=Policy(forbidden=tuple(forbidden)),
@@ -129,8 +129,8 @@ def measure(
         preset=how.preset.name,
         profile=profile,
         environment=environment,
-        failed=[one for one in broken if isinstance(one, Failure)],
-        skipped=[one for one in broken if isinstance(one, Skip)],
+        failed=[row for row in broken if isinstance(row, Failure)],
+        skipped=[row for row in broken if isinstance(row, Skip)],
     )
     with sampler.Sampler() as watch:
         for index, pair in enumerate(chosen):
@@ -184,8 +184,8 @@ def _taken_over(run: Run, before: Run, pair: Pair, how: Options) -> Run | None:
         return None
     if manifest.manifest_difference(_lasting(before), _lasting(run)):
         return None
-    kept = {"comparisons": [*run.comparisons, comparisons[0]], "sources": {**run.sources, **hashes}}
-    return run.model_copy(update=kept)
+    update = {"comparisons": [*run.comparisons, comparisons[0]], "sources": {**run.sources, **hashes}}
+    return run.model_copy(update=update)
 
 
 def _lasting(run: Run) -> dict[str, object]:
@@ -209,13 +209,13 @@ def _add(ctx: Context, run: Run, pair: Pair, how: Options, report: orchestrator.
 
 def _sources(pair: Pair, folder: Path) -> dict[str, str]:
     """Keep the files, as they are now, beside the log; their SHA-256 by path in the folder."""
-    found = {}
+    hashes = {}
     for name, path in pair.files().items():
         text = path.read_bytes()
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(text)
-        found[name] = hashlib.sha256(text).hexdigest()
-    return found
+        hashes[name] = hashlib.sha256(text).hexdigest()
+    return hashes
 
 
 def require_some(run: Run) -> None:

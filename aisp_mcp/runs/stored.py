@@ -57,11 +57,11 @@ def _why(left_out: Sequence[str]) -> str:
     return f" Left out: {'; '.join(left_out[:3])}." if left_out else ""
 
 
-def shares(ctx: Context, found: Sequence[Run]) -> dict[tuple[str, str], float]:
+def shares(ctx: Context, all_runs: Sequence[Run]) -> dict[tuple[str, str], float]:
     """(run id, program) → share of this machine's measured roof, where work and ceiling are known."""
     rows: dict[tuple[str, str], float] = {}
     ceilings = Ceilings(ctx)
-    for run in found:
+    for run in all_runs:
         for comparison in run.comparisons:
             for name, (compute, memory) in ceilings.shares(run, comparison).items():
                 known = [share for share in (compute, memory) if share is not None]
@@ -73,7 +73,7 @@ def shares(ctx: Context, found: Sequence[Run]) -> dict[tuple[str, str], float]:
 def sides(comparison: Comparison) -> list[tuple[str, Side]]:
     """Both programs of a comparison that have times, by name."""
     named = [(f"{comparison.target} {BASELINE}", comparison.baseline), (comparison.label, comparison.optimized)]
-    return [(name, side) for name, side in named if side is not None]
+    return [(name, figures) for name, figures in named if figures is not None]
 
 
 class Ceilings:
@@ -86,7 +86,7 @@ class Ceilings:
     def shares(self, run: Run, comparison: Comparison) -> dict[str, tuple[float | None, float | None]]:
         """Program → (share of the measured FLOP/s, share of the measured bytes/s) of the device of the run."""
         key = device_key(run)
-        working = [(name, side) for name, side in sides(comparison) if side.flops_per_s or side.bytes_per_s]
+        working = [(name, figures) for name, figures in sides(comparison) if figures.flops_per_s or figures.bytes_per_s]
         if key is None or not working:
             return {name: (None, None) for name, _ in sides(comparison)}
         unit = dtype(comparison)
@@ -94,16 +94,16 @@ class Ceilings:
         bandwidth = max((rate for kind in _KINDS if (rate := self._of(f"bandwidth_{kind}", key))), default=None)
         return {
             name: (
-                side.flops_per_s / peak if side.flops_per_s and peak else None,
-                side.bytes_per_s / bandwidth if side.bytes_per_s and bandwidth else None,
+                figures.flops_per_s / peak if figures.flops_per_s and peak else None,
+                figures.bytes_per_s / bandwidth if figures.bytes_per_s and bandwidth else None,
             )
-            for name, side in sides(comparison)
+            for name, figures in sides(comparison)
         }
 
     def _of(self, kind: str, device: str) -> float | None:
         if (kind, device) not in self._best:
-            found = self._store.best_measurement(kind, device)
-            self._best[kind, device] = found.value if found else None
+            ceiling = self._store.best_measurement(kind, device)
+            self._best[kind, device] = ceiling.value if ceiling else None
         return self._best[kind, device]
 
 

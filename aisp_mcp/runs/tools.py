@@ -37,11 +37,11 @@ class ChosenParams(JobParams):
 class LabelledParams(JobParams):
     name: str = Field(default="", max_length=60)
     tag: list[str] = Field(default_factory=list, max_length=20)
-    forbid: list[str] = Field(default_factory=list, description="Operators.")  # docs/adapters.md
+    forbid: list[str] = Field(default_factory=list, description="Operators to refuse.")  # docs/adapters.md
 
 
 class RunParams(LabelledParams, ChosenParams):
-    preset: PresetName = Field(default="default", description="1, 5 or 10 replicates of three processes.")
+    preset: PresetName = Field(default="default", description="1, 5 or 10 replicates.")
     replicates: int | None = Field(default=None, ge=1, le=50)
     validity: Literal["strict", "portable"] = "portable"
     isolation: Literal["auto", "L1", "L2", "L3"] = Field(default="auto", description="Demand a level.")
@@ -49,15 +49,15 @@ class RunParams(LabelledParams, ChosenParams):
     size: list[str] = Field(
         default_factory=list,
         max_length=20,
-        description="Instead of the preset's: rows=1024, ch07:row_sum:rows=1024.",
+        description="Such as rows=1024, ch07:row_sum:rows=1024.",
     )
     rank_env: list[str] = Field(
         default_factory=list, max_length=20, description="Variables of ranks, such as NCCL_ALGO=Ring."
     )
     resume: str | None = Field(default=None, description="A cut-off run to go on with.")
     accept_regressions: bool = Field(default=False, description="Rewrite entries of expect.yaml that this contradicts.")
-    evidence: bool = Field(default=False, description="Add the evidence of each verdict.")
-    profile: Depth = Field(default="none", description="Passes of their own, never the timed ones.")
+    evidence: bool = Field(default=False, description="Add evidence.")
+    profile: Depth = Field(default="none", description="Untimed passes at the end.")
     bench_root: BenchRoots = None
 
 
@@ -89,22 +89,22 @@ def _estimate_run(p: RunParams, ctx: Context) -> Plan:
     from aisp_mcp.system.gpu import choice
 
     _refuse_slips(p)  # before a job starts
-    found, broken = selection.pairs(ctx.bench_roots(p.bench_root), p.targets)
+    pairs, broken = selection.pairs(ctx.bench_roots(p.bench_root), p.targets)
     preset = measure.preset(p.preset, p.replicates)
     chosen = preset.for_gpu() if choice.device() == "cuda" else preset
     details: dict[str, Any] = {
-        "pairs": [pair.label for pair in found],
-        "baselines": list(dict.fromkeys(str(pair.baseline) for pair in found)),
+        "pairs": [pair.label for pair in pairs],
+        "baselines": list(dict.fromkeys(str(pair.baseline) for pair in pairs)),
         "unusable": [failure.target for failure in broken],
     }
-    seconds = sum(comparison.estimate_s(pair, chosen) for pair in found) + passes.estimate_s(ctx, p.profile, found)
+    seconds = sum(comparison.estimate_s(pair, chosen) for pair in pairs) + passes.estimate_s(ctx, p.profile, pairs)
     cluster = ClusterSettings.from_env({**os.environ, **ctx.job_env})
-    measure.require_nodes(found, cluster)
+    measure.require_nodes(pairs, cluster)
     if cluster.array:
         if p.accept_regressions:
             hint = "Accept a run's regressions with aisp bench proof."
             raise UsageError("BAD_PLACEMENT", "Tasks of an array would write one expect.yaml at once.", hint)
-        details["digests"] = selection.digests(found)
+        details["digests"] = selection.digests(pairs)
     return Plan(argv=[], timeout_s=p.timeout_s or 1800, resources=[], estimate_s=seconds, details=details)
 
 

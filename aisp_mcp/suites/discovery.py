@@ -76,9 +76,11 @@ def find_targets(roots: Roots) -> list[Target]:
         targets = [target for root in _each(roots) for folder in _folders(root) for target in _targets(folder)]
     targets = _own_first(targets)
     targets.sort(key=lambda target: (_natural(target.chapter), _natural(target.name)))
-    for one, other in itertools.pairwise(targets):
-        if one.name == other.name and one.path != other.path and not one.problem and not other.problem:
-            raise UsageError("DUPLICATE_TARGET", f"{one.path} and {other.path} have one name.", "Rename one of them.")
+    for target, other in itertools.pairwise(targets):
+        if target.name == other.name and target.path != other.path and not target.problem and not other.problem:
+            raise UsageError(
+                "DUPLICATE_TARGET", f"{target.path} and {other.path} have one name.", "Rename one of them."
+            )
     return targets
 
 
@@ -130,32 +132,32 @@ def full_name(target: Target, variant: Variant) -> str:
 
 def _select(targets: list[Target], name: str, roots: list[Path]) -> list[tuple[Target, list[Variant]]]:
     """Targets that one name selects. An exact target hides a variant of another target that is spelled alike."""
-    wanted = name.strip().strip("/")
+    pattern = name.strip().strip("/")
     own = [t for t in targets if not _is_shipped(t)]
-    if _is_glob(wanted) and 0 < len(own) < len(targets) and (found := _matching(own, wanted)):
-        return found
-    selected = _matching(targets, wanted)
+    if _is_glob(pattern) and 0 < len(own) < len(targets) and (matching := _matching(own, pattern)):
+        return matching
+    selected = _matching(targets, pattern)
     if not selected:
         raise _unknown(name, targets, roots)
     return selected
 
 
-def _matching(targets: list[Target], wanted: str) -> list[tuple[Target, list[Variant]]]:
-    whole = [t for t in targets if _matches(t, wanted)]
-    if whole and not _is_glob(wanted):
+def _matching(targets: list[Target], pattern: str) -> list[tuple[Target, list[Variant]]]:
+    whole = [t for t in targets if _matches(t, pattern)]
+    if whole and not _is_glob(pattern):
         return [(t, t.variants) for t in whole]
     single = [
-        (t, [v for v in t.variants if fnmatch.fnmatchcase(full_name(t, v), wanted)]) for t in targets if t not in whole
+        (t, [v for v in t.variants if fnmatch.fnmatchcase(full_name(t, v), pattern)]) for t in targets if t not in whole
     ]
     return [(t, t.variants) for t in whole] + [pair for pair in single if pair[1]]
 
 
-def _matches(target: Target, wanted: str) -> bool:
+def _matches(target: Target, pattern: str) -> bool:
     """By full name, by chapter, or by the last part of a nested chapter (`fast_norm` for `labs/fast_norm`)."""
-    if ":" in wanted:
-        return fnmatch.fnmatchcase(target.name, wanted)
+    if ":" in pattern:
+        return fnmatch.fnmatchcase(target.name, pattern)
     spellings = {target.chapter, target.chapter.rpartition("/")[2]}
-    return any(fnmatch.fnmatchcase(spelling, wanted) for spelling in spellings)
+    return any(fnmatch.fnmatchcase(spelling, pattern) for spelling in spellings)
 
 
 def _is_glob(name: str) -> bool:
@@ -226,8 +228,8 @@ def _chapter_name(path: Path, root: Path) -> str:
 
 def _entries(path: Path) -> list[os.DirEntry[str]]:
     try:
-        with os.scandir(path) as found:
-            return sorted(found, key=lambda entry: entry.name)
+        with os.scandir(path) as entries:
+            return sorted(entries, key=lambda entry: entry.name)
     except OSError:
         return []  # a folder we may not read holds nothing we could measure
 

@@ -35,6 +35,7 @@ QUESTIONS = [
     ("run the benchmarks of ch07", "aisp_run_benchmarks"),
     ("is ch07:row_sum optimized really faster than the baseline", "aisp_run_benchmarks"),
     ("measure all optimized files against their baseline", "aisp_run_benchmarks"),
+    ("optimise a function over several candidates", "aisp_optimize_start"),
     ("judge my own kernel against the baseline", "aisp_verify_candidate"),
     ("verify my candidate variant", "aisp_verify_candidate"),
     ("which benchmark targets are there", "aisp_benchmark_targets"),

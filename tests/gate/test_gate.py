@@ -84,7 +84,19 @@ def gate(cli: Any, repo: Path, *words: str) -> tuple[int, dict[str, Any]]:
 def test_what_cannot_be_gated_is_said(cli: Any, repo: Path, tmp_path: Path) -> None:
     assert gate(cli, repo, "--base", "nowhere")[1]["error"]["code"] == "NO_SUCH_REVISION"
     assert gate(cli, tmp_path, "--base", "HEAD")[1]["error"]["code"] == "NO_REPOSITORY"
-    assert gate(cli, repo, "--base", "HEAD", "--targets", "ch99")[1]["error"]["code"] == "NO_TARGETS_AT_BASE"
+    error = gate(cli, repo, "--base", "HEAD", "--targets", "ch99")[1]["error"]
+    assert (error["code"], "matches ch99" in error["message"]) == ("NO_TARGETS_AT_BASE", True)
+
+
+def test_a_base_without_pairs_is_told_how_to_begin(cli: Any, tmp_path: Path) -> None:
+    (tmp_path / "stats.py").write_text("def work():\n    return 1\n")
+    git(tmp_path, "init", "-q")
+    git(tmp_path, "add", "-A")
+    git(tmp_path, "commit", "-qm", "one")
+    error = gate(cli, tmp_path, "--base", "HEAD")[1]["error"]
+    assert error["code"] == "NO_TARGETS_AT_BASE"
+    assert "pytest --aisp --aisp-base HEAD" in error["hint"]
+    assert "aisp gate init" in error["hint"]
 
 
 def test_missing_and_new_benchmarks_are_outcomes_of_their_own(cli: Any, repo: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -154,11 +155,12 @@ class Verifier:
 
 def trial(verifier: Verifier, **candidate: Any) -> Driver:
     """One that has made its usual rounds."""
-    options = SimpleNamespace(protections=ALL, preset=SimpleNamespace(round_s=0.015), device="cuda")
+    options = SimpleNamespace(protections=ALL, preset=SimpleNamespace(round_s=0.015), device="cuda", size="default")
     log = SimpleNamespace(append=lambda *_, **__: None)
     opened = {"probe_s": IDLE, "layout": {"capacity": 300, "inputs": []}, "call_s": TIMED}
     places: Any = SimpleNamespace()
-    fixed: Any = (SimpleNamespace(), options, opened, places, verifier, [], log, random.Random(1), PhaseTimer())
+    pair = SimpleNamespace(baseline=Path(__file__))
+    fixed: Any = (pair, options, opened, places, verifier, [], log, random.Random(1), PhaseTimer())
     driver = Driver(Session(*fixed), 0)
     driver.call_s, driver.claimed_s = dict.fromkeys(Role, TIMED), dict.fromkeys(Role, CALL)
     workers: Any = {

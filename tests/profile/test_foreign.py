@@ -7,13 +7,14 @@ import re
 
 import pytest
 
-from aisp_mcp.errors import UsageError
+from aisp_mcp.errors import Unavailable, UsageError
 from aisp_mcp.profile import load
 from aisp_mcp.profile.insights.engine import insights
 from aisp_mcp.profile.overview.tools import ReadParams, aisp_profile_read
 from aisp_mcp.profile.pictures import flame
 from aisp_mcp.profile.timeline.host import blocking, call_kind
 from aisp_mcp.profile.timeline.names import family, plain_gemm
+from aisp_mcp.runs.diagnosis import bottlenecks
 
 _OLD = '"ID","Process ID","Process Name","Host Name","Kernel Name","Kernel Time","Context","Stream",'
 _NEW = '"ID","Process ID","Process Name","Host Name","Kernel Name","Context","Stream","Block Size","Grid Size","Device","CC",'  # noqa: E501
@@ -229,6 +230,21 @@ def test_a_trace_without_a_device_has_no_idle_device(tmp_path):
     answer = aisp_profile_read(ReadParams(profile=str(tmp_path / "t.json")), None)
     assert "no device activity" in answer.opening[0].text
     assert "aten::mm (50 µs" in answer.opening[0].text
+
+
+def test_a_slow_data_loader_is_the_first_sentence(tmp_path):
+    name = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+    events = [_event("user_annotation", name, 100 * n, 60) for n in range(3)]
+    events += [_event("cpu_op", "aten::mm", 100 * n + 60, 40) for n in range(3)]
+    events += [_event("cpu_op", "autograd::engine::evaluate_function: MmBackward0", 60, 40)]
+    _kineto(tmp_path, events)
+    answer = aisp_profile_read(ReadParams(profile=str(tmp_path / "t.json")), None)
+    assert "60 % of 300 µs, the program waited for its data loader (180 µs in 3 calls)" in answer.opening[0].text
+    assert "aten::mm" in answer.opening[1].text
+    assert "evaluate_function" not in answer.opening[1].text
+    with pytest.raises(Unavailable) as refused:
+        bottlenecks.of_profile(str(tmp_path / "t.json"))
+    assert refused.value.next_steps[0][0] == "aisp_profile_read"
 
 
 @pytest.mark.parametrize("recorded", [False, True])

@@ -43,7 +43,7 @@ FORMER = {
 
 def test_stored_runs_get_the_kind_that_they_show(tmp_path: Path) -> None:
     """A store of the version before: its runs are readable, and a gate is no verdict of its target."""
-    look = document("r_look", comparison(0.5, log_path="/home/runs/j_1/look-2/pair.jsonl"))
+    look = document("r_look", comparison(0.5, log_path="runs/j_1/look-2/pair.jsonl"))
     with sqlite3.connect(tmp_path / "aisp.db") as db:
         for migration in schema.MIGRATIONS[:-1]:
             db.executescript(migration)

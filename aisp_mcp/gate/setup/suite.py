@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -51,6 +52,8 @@ def init(start: Path, allowed: Sequence[Path]) -> GateInit:
         return GateInit(kind="pairs", benchmarks=list(found.names), files=written, command=command, note=NOTE)
     if found.kind == "pytest":
         return _existing_tests(repo, found)
+    if not found.names and not found.programs:
+        raise _no_benchmarks(repo)
     return _new_tests(repo, found)
 
 
@@ -87,6 +90,7 @@ def _new_tests(repo: Path, found: Survey) -> GateInit:
     if not kept:
         for one in written:
             Path(one.path).unlink()
+        shutil.rmtree(folder / "__pycache__", ignore_errors=True)  # of the tests that were tried
         folder.rmdir()
         raise _nothing(trial)
     chosen = Survey(found.kind, kept, found.folder, found.package, [p for p in found.programs if " ".join(p) in kept])
@@ -160,6 +164,15 @@ def _reason(case: ElementTree.Element) -> str:
             return f"{kind}: {(lines[-1][1:].strip() if lines else problem.get('message', ''))[:300]}"
     seconds = float(case.get("time", 0))
     return f"one call takes {seconds:.0f} s, more than {LONGEST_S:g}" if seconds > LONGEST_S else ""
+
+
+def _no_benchmarks(repo: Path) -> BenchmarkError:
+    kinds = "no test that takes `benchmark` or `aisp_bench`, no asv suite, no program and no package"
+    hint = (
+        "Write one test, such as `def test_speed(aisp_bench): aisp_bench(FUNCTION, ARGUMENT)` in test_speed.py, "
+        "`git add` it, and run `aisp gate init` again."
+    )
+    return BenchmarkError("NOTHING_TO_MEASURE", f"{repo} tracks nothing to measure: {kinds}.", hint)
 
 
 def _nothing(trial: Trial) -> BenchmarkError | NotFound:

@@ -65,7 +65,7 @@ def find(source: str) -> dict[str, list[int]]:
 
 
 def find_native(source: str) -> dict[str, list[int]]:
-    """The same for the text of a C++ or CUDA file."""
+    """Return line numbers by kind of hint for the source of a C++ or CUDA file."""
     lines = source[:MAX_CHARACTERS].splitlines()
     lines_by_kind = {
         kind: [at for at, line in enumerate(lines, 1) if re.search(word, line)] for kind, word in NATIVE.items()

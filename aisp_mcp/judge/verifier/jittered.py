@@ -93,7 +93,7 @@ def _size_of_sum(name: str, args: Any, kwargs: Any) -> Any:
     """The size of the partial sums of each element of a result, where it can be had; None elsewhere."""
     import torch
 
-    op = getattr(torch.ops.aten, name)
+    op: Any = getattr(torch.ops.aten, name, None)  # None for operations of other libraries
     tensors = _tensors(args)
     if not tensors or any(one.dtype != torch.float64 for one in tensors):
         return None

@@ -191,9 +191,9 @@ class Verifier:
         bank = self._bank(replicate_of(sides[0]), seed)
         example = bank.inputs(seed ^ 0x5A5A, "plain")
         self.files.clear(*sides)
-        for side in sides:
-            _write(self.arenas[side].params(), bank.reference.params)
-            _write(self.arenas[side].inputs(0), self.files.written(side, 0, example))
+        for worker_id in sides:
+            _write(self.arenas[worker_id].params(), bank.reference.params)
+            _write(self.arenas[worker_id].inputs(0), self.files.written(worker_id, 0, example))
         self._sync()
         return {}
 
@@ -206,7 +206,7 @@ class Verifier:
         for bank in self.banks.values():
             bank.ahead.clear()  # of replicates that have ended
         end, room = clock() + seconds, min(AHEAD_BYTES, torch.cuda.mem_get_info()[0] // 24)
-        banks = [self.banks[replicate_of(side)] for side in sides]
+        banks = [self.banks[replicate_of(worker_id)] for worker_id in sides]
         number = min(number * len(banks), room // max(sum(spec.nbytes for spec in self.layout.outputs), 1))
         with contextlib.suppress(torch.OutOfMemoryError):  # others may have taken it meanwhile
             for call in range(number if can_be_near(self.spec.tolerance) else 0):
@@ -238,10 +238,10 @@ class Verifier:
         for call in range(max(counts.values())):
             inputs = bank.inputs(rounds[0].at(call), "plain")
             sides = [filled.side for filled in rounds if call < filled.count]
-            given = [self.files.written(side, call, inputs) for side in sides]
+            given = [self.files.written(worker_id, call, inputs) for worker_id in sides]
             _write(self.staged.arena.inputs(call), given[0])
-            for side, values in zip(sides, given, strict=True):  # those in host memory lie there from now on
-                _write(self.arenas[side].host_inputs(call), values)
+            for worker_id, values in zip(sides, given, strict=True):  # those in host memory lie there from now on
+                _write(self.arenas[worker_id].host_inputs(call), values)
         for filled in rounds:
             self._poison(filled)
         self._sync()
@@ -252,8 +252,8 @@ class Verifier:
         assert self.staged is not None
         count, control = self.rounds[side].count, self.controls[side]
         self.files.redirect(side, self.staged.arena)
-        found = handoff_cpu.run(self.staged.arena, self.arenas[side], control, count, deadline_s)
-        self.snapshots[side], seconds = found
+        result = handoff_cpu.run(self.staged.arena, self.arenas[side], control, count, deadline_s)
+        self.snapshots[side], seconds = result
         return {"seconds": seconds}
 
     def handoff_gpu(self, side: int, own: bool, taken: bool, deadline_s: float) -> dict[str, Any]:
@@ -361,11 +361,11 @@ class Verifier:
                 mapped.copy()
             self.snapshots[side] = Arena(arena.flat[:used].clone(), arena.layout)
 
-        found = self._probe(copy)
+        seconds = self._probe(copy)
         if mapped:
             mapped.scatter(self.snapshots[side])
         self._sync()
-        return found
+        return seconds
 
     def check(self, side: int, sample: list[int], stored: list[int] | None = None) -> CheckAnswer:
         """Check a finished round (see round_checker.py). stored: the calls whose outputs are there; None for all."""
@@ -374,8 +374,8 @@ class Verifier:
 
 
 def _write(places: dict[str, Any], values: dict[str, Any]) -> None:
-    for name, place in places.items():
-        place.copy_(values[name])
+    for name, target in places.items():
+        target.copy_(values[name])
 
 
 def main() -> None:

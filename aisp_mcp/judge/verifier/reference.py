@@ -131,7 +131,7 @@ class Reference:
     def rounded(self, inputs: dict[str, Any]) -> Any:
         """The reference's output with operands rounded to the format of the contract (see formats.py)."""
         params = self.params | formats.rounded_operands(self.params, inputs, self.spec.tolerance)
-        wide = widen({name: params.pop(name, one) for name, one in inputs.items()} | params)
+        wide = widen({name: params.pop(name, value) for name, value in inputs.items()} | params)
         return evaluate(lambda: self.spec.reference(**wide))
 
 
@@ -144,9 +144,9 @@ def rehearse(reference: Reference, inputs: dict[str, Any]) -> None:
 
     tolerance = reference.spec.tolerance
     own, truth = ([tensor for _, tensor in flatten(output)] for output in reference.both(inputs))
-    for one, other in () if tolerance.stochastic else zip(own, truth, strict=True):
-        near(one, one, tolerance)
-        compare(one, one, other, tolerance)
+    for output, other in () if tolerance.stochastic else zip(own, truth, strict=True):
+        near(output, output, tolerance)
+        compare(output, output, other, tolerance)
     torch.cuda.empty_cache()  # memory for workers is not had from torch; on a CPU this does nothing
 
 

@@ -12,6 +12,8 @@ from typing import Any
 from aisp_mcp.judge.protocol.layout import TensorSpec
 from aisp_mcp.judge.protocol.module_loader import flatten
 
+FIXED = "must not depend on the values of its inputs"
+
 
 class ContractError(Exception):
     """The output's type, dtype, shape, device or strides are not what the specification promises."""
@@ -32,6 +34,14 @@ class OutputRules:
     off_limits: list[tuple[int, int]] = field(default_factory=list)
 
 
+def check_number(outputs: Sequence[Any], specs: Sequence[TensorSpec]) -> None:
+    """Raise ContractError if a call returns another number of outputs than the specification's first call."""
+    if len(outputs) != len(specs):
+        raise ContractError(
+            f"{len(outputs)} outputs instead of {len(specs)}; the number of values that a function returns {FIXED}"
+        )
+
+
 def check_contract(name: str, tensor: Any, spec: TensorSpec, device: Any, strict: bool) -> None:
     """Compare one output with its contract. strict: including strides. Raises ContractError."""
     kind = f"{type(tensor).__module__}.{type(tensor).__qualname__}"
@@ -39,7 +49,8 @@ def check_contract(name: str, tensor: Any, spec: TensorSpec, device: Any, strict
         raise ContractError(f"{name} is a {kind} instead of a {spec.kind}")
     actual = (str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape))
     if actual != (spec.dtype, spec.shape) or tensor.device != device:
-        raise ContractError(f"{name} is {actual} on {tensor.device}, not {spec.dtype, spec.shape}")
+        rule = f"; the shape of an output {FIXED}" if actual[1] != spec.shape else ""
+        raise ContractError(f"{name} is {actual} on {tensor.device}, not {spec.dtype, spec.shape}{rule}")
     if strict and not has_strides(tensor, spec):
         raise ContractError(f"{name} has strides {tuple(tensor.stride())}, the contract demands {spec.stride}")
 

@@ -17,10 +17,10 @@ from aisp_mcp.judge.protocol.layout import Layout
 from aisp_mcp.judge.protocol.module_loader import flatten
 from aisp_mcp.judge.protocol.shared_memory import COPIED_NS, Arena, ControlBlock
 from aisp_mcp.judge.worker.contract import (
-    ContractError,
     OutputRules,
     SharedOutputError,
     check_contract,
+    check_number,
     copied_into_strides,
     extent,
     needs_copy,
@@ -130,8 +130,7 @@ class HeldOutputs:
     def _mended(self, output: Any) -> list[Any]:
         """The output in the strides of the contract; from the next call on, the copy is part of the call."""
         named, specs = flatten(output), self._layout.outputs
-        if len(named) != len(specs):
-            raise ContractError(f"{len(named)} outputs instead of {len(specs)}")
+        check_number(named, specs)
         for (name, tensor), spec in zip(named, specs, strict=True):
             check_contract(name, tensor, spec, self._torch.device("cpu"), self._rules.strict)
         if needs_copy(output, specs):

@@ -64,10 +64,10 @@ from aisp_mcp.judge.protocol.words import (
 from aisp_mcp.judge.worker import dummy
 from aisp_mcp.judge.worker.channel import read_exactly, write_error
 from aisp_mcp.judge.worker.contract import (
-    ContractError,
     OutputRules,
     SharedOutputError,
     check_contract,
+    check_number,
     copied_into_strides,
     extent,
     needs_copy,
@@ -172,8 +172,7 @@ class Worker:
         if self.kept == []:
             self.kept.append(output)
         named = flatten(output)
-        if len(named) != len(self.layout.outputs):
-            raise ContractError(f"{len(named)} outputs instead of {len(self.layout.outputs)}")
+        check_number(named, self.layout.outputs)
         for (name, tensor), spec, target in zip(named, self.layout.outputs, self.outputs[call], strict=True):
             if self.rules.checked:
                 check_contract(name, tensor, spec, target.device, self.rules.strict)

@@ -109,26 +109,26 @@ def verify(path: Path, key: str | None) -> BundleReport:
     key: the fingerprint that is demanded, in whole. Raises NotFound NO_SUCH_FILE, UsageError BAD_KEY, Refused
     NO_BUNDLE, BUNDLE_ALTERED, OTHER_KEY or BUNDLE_INCONSISTENT.
     """
-    wanted = re.sub(r"[\s:]", "", key).lower() if key is not None else None
-    if wanted is not None and not re.fullmatch(r"[0-9a-f]{64}", wanted):
+    expected_key = re.sub(r"[\s:]", "", key).lower() if key is not None else None
+    if expected_key is not None and not re.fullmatch(r"[0-9a-f]{64}", expected_key):
         raise UsageError("BAD_KEY", "A fingerprint has 64 hexadecimal digits.", "Whoever made the bundle was told it.")
-    manifest, found = archive.unpack(_read(path))
+    manifest, contents = archive.unpack(_read(path))
     name = signing.fingerprint(bytes.fromhex(manifest["key"]))
-    if wanted not in (None, name):
+    if expected_key not in (None, name):
         raise Refused("OTHER_KEY", f"It was signed by another key, {name}.", "Ask its sender for their fingerprint.")
     try:
-        claims, chains = _checked(manifest["kind"], found)
+        claims, chains = _checked(manifest["kind"], contents)
         if [claim.model_dump(mode="json") for claim in claims] != manifest["claims"]:
             raise ValueError("its claims are not those of its records")
-        if (manifest["machine"], manifest["missing"]) != (_machine(found), evidence.absent(found)):
+        if (manifest["machine"], manifest["missing"]) != (_machine(contents), evidence.absent(contents)):
             raise ValueError("it names another machine, or other missing files, than its records")
-        if any(run.created_at > manifest["created_at"] for _, run in evidence.runs(found)):
+        if any(run.created_at > manifest["created_at"] for _, run in evidence.runs(contents)):
             raise ValueError("it is older than what was measured")
         report = BundleReport(
             passed=True,
             fingerprint=name,
-            key_expected=wanted is not None,
-            files=len(found),
+            key_expected=expected_key is not None,
+            files=len(contents),
             chains=chains,
             claims=claims,
             note=NOTE,

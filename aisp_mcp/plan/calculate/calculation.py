@@ -69,17 +69,17 @@ def answer(
 
 def parse(values: Sequence[str]) -> dict[str, float]:
     """NAME=NUMBER texts as numbers. Raises UsageError BAD_VALUE."""
-    found: dict[str, float] = {}
+    given_values: dict[str, float] = {}
     for text in values:
         name, equals, number = text.partition("=")
         try:
             value = float(number)
         except ValueError:
             value = math.nan
-        if not equals or not math.isfinite(value) or name.strip() in found:
+        if not equals or not math.isfinite(value) or name.strip() in given_values:
             raise UsageError("BAD_VALUE", f"'{text[:60]}' is not NAME=NUMBER, once each.", "For example m=4096 n=1e4.")
-        found[name.strip()] = value
-    return found
+        given_values[name.strip()] = value
+    return given_values
 
 
 def _of_model(arch: Architecture | None) -> dict[str, float]:

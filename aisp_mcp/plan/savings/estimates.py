@@ -74,28 +74,28 @@ def price(ctx: Context, sku: str, spot: bool, allow_old: bool, provider: str | N
         raise Unavailable(
             "NO_PRICE", f"No {kind} price of {sku} is listed.", f"Give usd_per_gpu_hour. Listed: {listed}."
         )
-    found = min(rows, key=lambda row: row.usd_per_gpu_hour)
-    age = cost.age_days(found, today(ctx))
+    cheapest = min(rows, key=lambda row: row.usd_per_gpu_hour)
+    age = cost.age_days(cheapest, today(ctx))
     if age > cost.OLD_DAYS and not allow_old:
         raise Unavailable(
             "PRICE_OLD",
-            f"The price of {sku} is of {found.as_of}: {age} days old, more than {cost.OLD_DAYS}.",
+            f"The price of {sku} is of {cheapest.as_of}: {age} days old, more than {cost.OLD_DAYS}.",
             "Give usd_per_gpu_hour, or allow_old=true.",
         )
-    return found
+    return cheapest
 
 
 def _of_provider(rows: list[Price], provider: str) -> list[Price]:
     """Rows of providers whose name begins like the given one. Raises Unavailable NO_PRICE, naming those that exist."""
-    found = [row for row in rows if row.provider.lower().startswith(provider.strip().lower())]
-    if not found:
+    matches = [row for row in rows if row.provider.lower().startswith(provider.strip().lower())]
+    if not matches:
         listed = ", ".join(sorted({f"{row.provider} {row.usd_per_gpu_hour:g}" for row in rows}))
         raise Unavailable(
             "NO_PRICE",
             f"No {rows[0].kind} price of {rows[0].sku} at '{provider[:40]}' is listed.",
             f"Listed, in USD per GPU and hour: {listed}. Or give usd_per_gpu_hour.",
         )
-    return found
+    return matches
 
 
 def estimate(
@@ -110,17 +110,20 @@ def estimate(
     """Cost of a load. The caller's price wins. Raises UsageError NO_LOAD, and as `price`."""
     row = price(ctx, lookup.gpu(gpu).sku, spot, old, provider) if gpu is not None and usd is None else None
     hourly = row.usd_per_gpu_hour if row is not None else usd
-    found = cost.estimate(load_, hourly, row)
-    figures = found.model_dump(exclude={"headline", "price", "usd_per_gpu_hour"})
+    cost_estimate = cost.estimate(load_, hourly, row)
+    figures = cost_estimate.model_dump(exclude={"headline", "price", "usd_per_gpu_hour"})
     if all(value is None for value in figures.values()):
         raise UsageError(
             "NO_LOAD",
             "Nothing can be computed from these arguments.",
             "Name gpu or usd_per_gpu_hour, with hours or throughput; or avg_power, throughput and electricity_cost.",
         )
-    electric = found.electricity_usd_per_million_tokens is not None or found.electricity_usd_per_run is not None
+    electric = (
+        cost_estimate.electricity_usd_per_million_tokens is not None
+        or cost_estimate.electricity_usd_per_run is not None
+    )
     return Planned[cost.Cost](
-        answer=found,
+        answer=cost_estimate,
         assumptions=lookup.first(
             f"{load_.gpus} GPU(s), held and paid all the time.",
             f"{row.kind} list price of {row.provider}, as of {row.as_of}." if row else None,
@@ -140,10 +143,10 @@ def rows(ctx: Context, gpu: str | None, usd: float | None, top: int) -> Savings:
     """The newest verdict of each candidate and device, largest saving first. Raises Unavailable NO_RUNS, NO_PRICE."""
     rulings = sorted(ctx.store.latest_verdicts(_CONFIRMED, ctx.sees), key=lambda row: row.seq, reverse=True)
     skus = {row.device: _sku(row.device) for row in rulings}
-    asked = [row for row in rulings if gpu is None or load.normal(skus[row.device]).startswith(load.normal(gpu))]
-    prices = {sku: usd if usd is not None else _listed(ctx, sku) for sku in {skus[row.device] for row in asked}}
+    on_gpu = [row for row in rulings if gpu is None or load.normal(skus[row.device]).startswith(load.normal(gpu))]
+    prices = {sku: usd if usd is not None else _listed(ctx, sku) for sku in {skus[row.device] for row in on_gpu}}
     newest: dict[tuple[str, str], tuple[float, VerdictRow]] = {}
-    for row in asked:
+    for row in on_gpu:
         sku, seconds = skus[row.device], closed_form.saved_seconds(row)
         if prices[sku] is not None and seconds is not None:
             newest.setdefault((row.target, sku), (seconds, row))
@@ -152,7 +155,7 @@ def rows(ctx: Context, gpu: str | None, usd: float | None, top: int) -> Savings:
         raise _nothing(gpu, set(skus.values()), unpriced)
     largest = heapq.nlargest(top, newest.items(), key=lambda item: item[1][0] * (prices[item[0][1]] or 0.0))
     priced = [closed_form.saving(row, sku, prices[sku] or 0.0) for (_, sku), (_, row) in largest]
-    runs = len({row.run_id for row in asked})
+    runs = len({row.run_id for row in on_gpu})
     return Savings(rows=priced, priced=len(newest), unpriced=sorted(unpriced), runs=runs)
 
 
@@ -180,10 +183,10 @@ def _nothing(gpu: str | None, devices: set[str], unpriced: set[str]) -> Unavaila
 
 def cost_table(ctx: Context, gpu: str | None, usd: float | None, top: int) -> Planned[Savings]:
     """Savings of each measured candidate per million calls."""
-    found = rows(ctx, gpu, usd, top)
-    best = found.rows
+    table = rows(ctx, gpu, usd, top)
+    best = table.rows
     return Planned[Savings](
-        answer=found,
+        answer=table,
         assumptions=_priced(usd),
         band={f"{row.target} saved_usd_per_million_calls": _interval(row) for row in best if row.saved_high},
         not_modelled=["Other GPUs than the measured one: times are not converted between devices."],
@@ -210,13 +213,13 @@ def _price_sources(ctx: Context, savings: Sequence[closed_form.Saving]) -> list[
 def roi(ctx: Context, calls_per_day: float, effort_usd: float, usd: float | None, top: int) -> Planned[Roi]:
     """Days until each measured gain has paid for the effort."""
     best = rows(ctx, None, usd, top).rows
-    found = [closed_form.payback(row, calls_per_day, effort_usd) for row in best]
+    paybacks = [closed_form.payback(row, calls_per_day, effort_usd) for row in best]
     return Planned[Roi](
-        answer=Roi(rows=found, calls_per_day=calls_per_day),
+        answer=Roi(rows=paybacks, calls_per_day=calls_per_day),
         assumptions=[*_priced(usd), f"Every candidate costs USD {effort_usd:g} to bring into use."],
         band={
             f"{row.target} saved_usd_per_day": Band(p10=row.low, p90=row.high, unit="USD", basis="95 % interval")
-            for row in found
+            for row in paybacks
             if row.high
         },
         not_modelled=["Gains that were not measured here; combinations of techniques."],

@@ -64,7 +64,7 @@ def _of(
     served: Served, gpus: int, lengths: Lengths, limits: Limits, shares: ServingShares, engine: Engine, most_gpus: int
 ) -> list[Rate]:
     """Replicas of at most that many GPUs: stages over nodes only where a node is too small."""
-    found = []
+    rows = []
     for layout in layouts(served, gpus, limits):
         if layout.gpus > most_gpus:
             continue
@@ -73,8 +73,8 @@ def _of(
         whole = budget / rate.cache_bytes(served, layout, lengths.longest)
         if whole >= 1:
             row = _rate(served, gpus, layout, whole, lengths, limits, shares, engine)
-            found += [row] if row else []
-    return sorted(found, key=lambda row: -row.tokens_per_s)
+            rows += [row] if row else []
+    return sorted(rows, key=lambda row: -row.tokens_per_s)
 
 
 def layouts(served: Served, gpus: int, limits: Limits) -> Iterator[Layout]:

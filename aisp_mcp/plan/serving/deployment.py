@@ -94,8 +94,8 @@ def plan(wish: Wish) -> Planned[ServingPlan]:
     shares, engine = knowledge.serving_shares(), knowledge.engine()
     if wish.decoding.chunk:
         shares = shares.model_copy(update={"chunk_tokens": wish.decoding.chunk})
-    served, found = _best(wish, shares, engine)
-    best = min(found, key=lambda row: row.tpot_s) if wish.goal == "latency" else found[0]
+    served, rates = _best(wish, shares, engine)
+    best = min(rates, key=lambda row: row.tpot_s) if wish.goal == "latency" else rates[0]
     setting = model.Setting(
         tensor=best.layout.gpus,
         weights=served.weights,
@@ -113,7 +113,7 @@ def plan(wish: Wish) -> Planned[ServingPlan]:
             command=f"vllm serve {wish.model} {' '.join(_flags(wish, served, best, engine))}",
             fit=model.fit(wish.arch, setting, wish.facts, engine),
             cache=kv.cache(wish.arch, wish.lengths.longest, 1, served.kv_dtype),
-            alternatives=[row for row in found if row is not best][:ALTERNATIVES],
+            alternatives=[row for row in rates if row is not best][:ALTERNATIVES],
             disaggregated=disaggregation.split(served, best, wish.lengths, shares, engine),
         ),
         assumptions=_assumptions(wish, served, best, engine),
@@ -130,9 +130,9 @@ def plan(wish: Wish) -> Planned[ServingPlan]:
 
 
 def _sources(wish: Wish, shares: ServingShares, engine: Engine) -> list[Source]:
-    found = [*lookup.sources(wish.facts, wish.arch), *shares.sources]
-    found.append(Source(what=engine.flags_source, as_of=engine.checked))
-    return [*found, *([wish.price_source] if wish.price_source else [])]
+    all_sources = [*lookup.sources(wish.facts, wish.arch), *shares.sources]
+    all_sources.append(Source(what=engine.flags_source, as_of=engine.checked))
+    return [*all_sources, *([wish.price_source] if wish.price_source else [])]
 
 
 def _best(wish: Wish, shares: ServingShares, engine: Engine) -> tuple[Served, list[Rate]]:
@@ -140,9 +140,9 @@ def _best(wish: Wish, shares: ServingShares, engine: Engine) -> tuple[Served, li
     names, tried = formats.preferred(wish.arch, wish.facts, wish.weights), []
     for weights in names:
         served = _served(wish, weights)
-        found = choice.rates(served, wish.gpus, wish.lengths, wish.limits, shares, engine)
-        if found:
-            return served, found
+        rates = choice.rates(served, wish.gpus, wish.lengths, wish.limits, shares, engine)
+        if rates:
+            return served, rates
         tried.append(served)
     raise _refused(wish, tried[-1], shares, engine)
 
@@ -226,7 +226,7 @@ def _bands(wish: Wish, served: Served, best: Rate, shares: ServingShares) -> dic
         text += "; widened by the spread of matrix products, because none of this GPU is listed"
         ratio = ratio.model_copy(update={"p10": _both(ratio.p10, spread[0]), "p90": _both(ratio.p90, spread[1])})
     unit = "tokens/s"
-    found = {
+    bands_by_name = {
         name: Band(p10=value * ratio.p10, p90=value * ratio.p90, unit=unit, basis=text)
         for name, value in (
             ("rate.tokens_per_s_per_gpu", best.tokens_per_s_per_gpu),
@@ -235,11 +235,13 @@ def _bands(wish: Wish, served: Served, best: Rate, shares: ServingShares) -> dic
     }
     for name, value in (("rate.ttft_s", best.ttft_s), ("rate.tpot_s", best.tpot_s)):
         low, high = min(1 / ratio.p90, 0.85), max(1 / ratio.p10, 1.2)
-        found[name] = Band(p10=value * low, p90=value * high, unit="s", basis=f"inverse of the rate's; {text}")
+        bands_by_name[name] = Band(p10=value * low, p90=value * high, unit="s", basis=f"inverse of the rate's; {text}")
     if wish.usd_per_gpu_hour is not None:
         cost = _cost(wish, best) or 0.0
-        found["usd_per_million_tokens"] = Band(p10=cost / ratio.p90, p90=cost / ratio.p10, unit="USD", basis=text)
-    return found
+        bands_by_name["usd_per_million_tokens"] = Band(
+            p10=cost / ratio.p90, p90=cost / ratio.p10, unit="USD", basis=text
+        )
+    return bands_by_name
 
 
 def _both(deviation: float, further: float) -> float:

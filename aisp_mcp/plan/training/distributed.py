@@ -150,10 +150,10 @@ def merit(choice: Choice) -> tuple[bool, float, int, int, int]:
 def _answer(task: Task, best: Choice, ranked: Sequence[Choice], job: step.Job | None) -> Planned[DistributedPlan]:
     held = memory.training(task.arch, best.layout, task.recipe, task.seq, calibration.shares().workspace_bytes)
     bands = {"memory.peak_bytes": calibration.around(calibration.memory_ratio(), held.peak_bytes, "bytes")}
-    found = calibration.band(task.facts, task.recipe.compute)
-    if best.step is not None and found is not None:
+    band = calibration.band(task.facts, task.recipe.compute)
+    if best.step is not None and band is not None:
         bands["best.step.total_s"] = calibration.around(
-            found.of(task.arch.mlp.experts is not None), best.step.total_s, "s"
+            band.of(task.arch.mlp.experts is not None), best.step.total_s, "s"
         )
     return Planned[DistributedPlan](
         answer=DistributedPlan(

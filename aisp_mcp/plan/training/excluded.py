@@ -22,9 +22,9 @@ def reason(arch: Architecture, gpus: int, per_node: int, batch: int, fixed: Mapp
         return f"{arch.layers} layers do not fill {pipeline} pipeline stages.", f"Use at most {arch.layers} stages."
     if gpus % group:
         return f"{named} = {group} does not divide {gpus} GPUs.", f"Use a multiple of {group} GPUs."
-    found = _schedule(arch, batch, gpus // group, gpus // pipeline, fixed)
-    if found is not None:
-        return found
+    fitting = _schedule(arch, batch, gpus // group, gpus // pipeline, fixed)
+    if fitting is not None:
+        return fitting
     replicas = gpus // group
     low = batch // replicas * replicas
     near = " or ".join(str(size) for size in (low, low + replicas) if size)

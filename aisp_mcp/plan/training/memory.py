@@ -58,14 +58,16 @@ def stages(arch: Architecture, layout: Layout) -> list[Stage]:
     every = parameters.moe_layers(arch)
     expert = parameters.routed(arch) // every if every else 0
     others = (parameters.total(arch) - parameters.embeddings(arch) - parameters.routed(arch)) / arch.layers
-    dense_left, found = arch.layers - every, []
+    dense_left, all_stages = arch.layers - every, []
     for number, count in enumerate(stage_layers(arch, layout)):
         first, last = number == 0, number == layout.pipeline - 1
         dense = min(dense_left, count)
         dense_left -= dense
         tables = table * (1 if arch.tied and first and last else first + last)
-        found.append(Stage(number, count, math.ceil(count * others) + tables, (count - dense) * expert, first, last))
-    return found
+        all_stages.append(
+            Stage(number, count, math.ceil(count * others) + tables, (count - dense) * expert, first, last)
+        )
+    return all_stages
 
 
 def training(arch: Architecture, layout: Layout, recipe: Recipe, seq: int, workspace: int = 0) -> TrainingMemory:
@@ -73,8 +75,8 @@ def training(arch: Architecture, layout: Layout, recipe: Recipe, seq: int, works
     every = stages(arch, layout)
     # Inner stages differ in batches in flight alone; the fullest of them is the second or the largest.
     some = {0, 1, layout.pipeline - 1, max(range(len(every)), key=lambda at: every[at].experts + every[at].rest)}
-    found = [on_stage(arch, layout, recipe, seq, every[at], workspace) for at in sorted(some) if at < len(every)]
-    return max(found, key=lambda memory: memory.peak_bytes)
+    per_stage = [on_stage(arch, layout, recipe, seq, every[at], workspace) for at in sorted(some) if at < len(every)]
+    return max(per_stage, key=lambda memory: memory.peak_bytes)
 
 
 def on_stage(
@@ -89,11 +91,11 @@ def on_stage(
     gradients = Item(
         name="gradients", bytes=_up(held * trained * recipe.gradients), how=f"{recipe.gradients} bytes per parameter"
     )
-    kept = _stored(arch, layout, recipe, seq, stage)
+    activations = _stored(arch, layout, recipe, seq, stage)
     loss = _loss(arch, layout, recipe, seq) if stage.last else []
     moments = {
-        "start of backward": [*kept, *loss],
-        "backward of the last layer": [*kept, *_layer_backward(arch, layout, recipe, seq)],
+        "start of backward": [*activations, *loss],
+        "backward of the last layer": [*activations, *_layer_backward(arch, layout, recipe, seq)],
         "backward of the first layer": _last_backward(arch, layout, recipe, seq, stage, gradients),
         "optimizer step": [gradients],
     }
@@ -130,13 +132,13 @@ def _states(mine: float, sharded: float, layout: Layout, recipe: Recipe, trained
     weights = _up((sharded if layout.zero >= 3 else mine) * recipe.weights)
     moments = _up((sharded if layout.zero >= 1 else mine) * recipe.optimizer * trained)
     shard = f", sharded over {layout.shards} GPUs (ZeRO-{layout.zero})" if layout.zero else ""
-    place = ", in host memory" if recipe.offload else ""
+    suffix = ", in host memory" if recipe.offload else ""
     return [
         Item(name="weights", bytes=weights, how=f"{recipe.weights:.4g} bytes x {_up(mine)} parameters"),
         Item(
             name="optimizer",
             bytes=0 if recipe.offload else moments,
-            how=f"{recipe.optimizer:g} bytes per parameter{shard}{place}",
+            how=f"{recipe.optimizer:g} bytes per parameter{shard}{suffix}",
         ),
     ]
 

@@ -144,14 +144,14 @@ def _calibrated(question: Question, facts: GpuFacts, layout: Layout) -> tuple[st
             f"compute runs at {speed:.3g} of the usual rate, from the measured step; the band is {SPREAD:.0%} around it"
         )
         return job.at(speed), Ratio(p10=1 - SPREAD, p90=1 + SPREAD, basis="the measured step"), text
-    found = calibration.band(facts, question.dtype)
-    if found is None:
+    band = calibration.band(facts, question.dtype)
+    if band is None:
         raise Unavailable(
             "NO_CALIBRATION",
             calibration.absent(facts, question.dtype),
             "Give measured_step_s of one real step of this layout.",
         )
-    ratio = found.of(question.arch.mlp.experts is not None)
+    ratio = band.of(question.arch.mlp.experts is not None)
     return job, ratio, f"share of the peak and band calibrated on: {ratio.basis}"
 
 
@@ -175,21 +175,21 @@ def _speed(job: step.Job, layout: Layout, measured_s: float) -> float:
 
 
 def _row(job: step.Job, layout: Layout, ratio: Ratio, first: ScalingRow | None) -> ScalingRow:
-    found = step.time(job, layout)
-    per_gpu = found.tokens_per_s / layout.gpus
+    times = step.time(job, layout)
+    per_gpu = times.tokens_per_s / layout.gpus
     rate = step.flops(job.arch, job.recipe, job.seq) * per_gpu
     return ScalingRow(
         gpus=layout.gpus,
         data_parallel=layout.data,
-        p10_s=found.total_s * ratio.p10,
-        p50_s=found.total_s,
-        p90_s=found.total_s * ratio.p90,
-        compute_s=found.products_s + found.traffic_s,
-        exposed_communication_s=found.tensor_s + found.data_exposed_s,
-        bubble_s=found.bubble_s,
-        tokens_per_s=found.tokens_per_s,
+        p10_s=times.total_s * ratio.p10,
+        p50_s=times.total_s,
+        p90_s=times.total_s * ratio.p90,
+        compute_s=times.products_s + times.traffic_s,
+        exposed_communication_s=times.tensor_s + times.data_exposed_s,
+        bubble_s=times.bubble_s,
+        tokens_per_s=times.tokens_per_s,
         model_tflops_per_gpu=rate / TERA,
-        mfu=found.mfu,
+        mfu=times.mfu,
         efficiency=per_gpu / (first.tokens_per_s / first.gpus) if first else 1.0,
     )
 

@@ -140,12 +140,12 @@ def _expert_share(arch: Architecture) -> float:
 def _traffic(job: Job, layout: Layout) -> float:
     """Seconds of elementwise work of all microbatches."""
     arch, layers = job.arch, _fullest(job, layout) * job.arch.layers
-    kept = layers * memory.layer_activations(arch, layout, job.recipe, job.seq)
+    stored = layers * memory.layer_activations(arch, layout, job.recipe, job.seq)
     again = 1.0 if layout.recompute == "selective" and job.recipe.flash else layout.again
-    kept *= 1 + (RECOMPUTED - 1) * again
+    stored *= 1 + (RECOMPUTED - 1) * again
     tokens = layout.microbatch * job.seq // layout.context
     logits = memory.FP32 * tokens * arch.vocab / layout.tensor / layout.pipeline
-    passes = job.shares.activation_passes * kept + job.shares.loss_passes * logits
+    passes = job.shares.activation_passes * stored + job.shares.loss_passes * logits
     return passes / job.facts.memory.bandwidth_bytes_s * layout.microbatches
 
 
@@ -238,5 +238,5 @@ def _exposed(job: Job, layout: Layout, busy: float) -> float:
         # Gradients leave behind the last backward pass, new weights arrive behind the first forward pass.
         hidden = busy / layout.microbatches * (times * BACKWARD_SHARE + (1 - BACKWARD_SHARE) * (layout.zero > 0))
     # What runs at the same time shares memory bandwidth and multiprocessors, so hiding is not free.
-    behind = min(data, hidden)
-    return data - behind + job.shares.contention * behind
+    hidden_s = min(data, hidden)
+    return data - hidden_s + job.shares.contention * hidden_s

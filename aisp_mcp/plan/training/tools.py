@@ -188,8 +188,8 @@ def aisp_cluster_slurm(p: SlurmParams, ctx: Context) -> Planned[SlurmScript] | A
     written = advice.slurm_script(job, Request(**{name: getattr(p, name) for name in names}))
     if not p.submit:
         return written
-    asked = {name: getattr(p, name) for name in ("nodes", "gpus", "partition", "account")}
-    variables = slurm_variables({**asked, "time": str(p.minutes)})
+    options = {name: getattr(p, name) for name in ("nodes", "gpus", "partition", "account")}
+    variables = slurm_variables({**options, "time": str(p.minutes)})
     slurm_jobs.check(variables, p.minutes)
     if not p.confirm:
         return Ask(f"Submit {p.command[0]} on {p.nodes} x {p.gpus} GPUs for up to {p.minutes} min?", written)

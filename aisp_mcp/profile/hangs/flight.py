@@ -74,7 +74,7 @@ def _rank(name: str, top: dict[str, Any], place: int) -> int:
 
 
 def _groups(config: Any) -> dict[str, list[int]]:
-    """Members by group; a list, or its text."""
+    """The ranks of each group, which the dump gives as a list or as the text of one."""
     found = {}
     for name, row in config.items() if isinstance(config, dict) else ():
         ranks = row.get("ranks") if isinstance(row, dict) else None

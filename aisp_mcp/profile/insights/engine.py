@@ -16,7 +16,7 @@ ALL: tuple[Rule, ...] = (*TIMELINE, *counters.RULES, *memory.RULES, *memory.COMP
 
 def insights(profile: Profile) -> Insights:
     """Findings by ceiling, largest first; where ceilings are within 1 % of the window, the more specific rule first."""
-    found: list[tuple[int, Insight]] = []
+    numbered: list[tuple[int, Insight]] = []
     silent: list[Abstention] = []
     clean = 0
     for at, rule in enumerate(_rules(profile, silent)):
@@ -26,14 +26,14 @@ def insights(profile: Profile) -> Insights:
         elif result is None:
             clean += 1
         else:
-            found.append((at, result.model_copy(update={"rule": rule.__name__})))
-    complete = [i.model_copy(update={"next": _complete(profile, i.next)}) for i in _ordered(found)]
+            numbered.append((at, result.model_copy(update={"rule": rule.__name__})))
+    complete = [i.model_copy(update={"next": _complete(profile, i.next)}) for i in _ordered(numbered)]
     return Insights(found=complete, abstained=silent, clean=clean)
 
 
-def _ordered(found: list[tuple[int, Insight]]) -> list[Insight]:
+def _ordered(numbered: list[tuple[int, Insight]]) -> list[Insight]:
     """found: (place of the rule, insight). A difference that would be no finding of its own decides nothing."""
-    rest = sorted(found, key=lambda item: -item[1].gain_ceiling)
+    rest = sorted(numbered, key=lambda item: -item[1].gain_ceiling)
     rows: list[Insight] = []
     while rest:
         largest = rest[0][1].gain_ceiling

@@ -25,15 +25,15 @@ _MESSAGE = 1 << 20
 _POINTWISE = {"elementwise", "normalization", "reduction", "softmax", "copy", "optimizer"}
 
 
-def _copies(profile: Profile, wanted: Callable[[OpStat], bool]) -> tuple[int, Evidence]:
-    rows = [r for r in timeline(profile).memory if wanted(r)]
+def _copies(profile: Profile, matches: Callable[[OpStat], bool]) -> tuple[int, Evidence]:
+    rows = [r for r in timeline(profile).memory if matches(r)]
     return sum(r.total_ns for r in rows), [
         {"operation": short(r.name), "count": r.count, "total_ns": r.total_ns, "bytes": r.bytes or 0} for r in rows
     ]
 
 
-def _kernels(profile: Profile, wanted: Callable[[KernelStat], bool]) -> tuple[int, Evidence]:
-    rows = [k for k in timeline(profile).kernels if k.kind != "communication" and wanted(k)]
+def _kernels(profile: Profile, matches: Callable[[KernelStat], bool]) -> tuple[int, Evidence]:
+    rows = [k for k in timeline(profile).kernels if k.kind != "communication" and matches(k)]
     return sum(k.total_ns for k in rows), [
         {"kernel": short(k.name), "count": k.count, "total_ns": k.total_ns, "median_ns": k.median_ns} for k in rows
     ]

@@ -66,9 +66,9 @@ def aisp_profile_read(p: ReadParams, ctx: Context) -> Opening:
     if kind_of(file) in ("flight", "nccl"):
         return _hang([file], file.path, p.limit)
     if kind_of(file) == "stacks":
-        found, unit = flame.stacks(file.path)
-        rows, source = flame.hottest(found, unit, p.limit), file.source("stacks", "sampling profiler", None)
-        return Opening(source=source, opening=words.of_stacks(found, unit), diagnostics=[], frames=rows)
+        weights, unit = flame.stacks(file.path)
+        rows, source = flame.hottest(weights, unit, p.limit), file.source("stacks", "sampling profiler", None)
+        return Opening(source=source, opening=words.of_stacks(weights, unit), diagnostics=[], frames=rows)
     profile = load.load(file.path)
-    said = words.opening(profile, insights(profile).found)
-    return Opening(source=profile.source, opening=said, diagnostics=profile.diagnostics[:8])
+    statements = words.opening(profile, insights(profile).found)
+    return Opening(source=profile.source, opening=statements, diagnostics=profile.diagnostics[:8])

@@ -13,6 +13,9 @@ from aisp_mcp.profile.records import Breakdown, Insight, MemoryProfile, NcuKerne
 from aisp_mcp.server import registry
 
 _SHOWN = 3
+_LARGE = 0.1  # share of the window from which a wait for the data loader is worth a sentence
+_LOADER = "enumerate(DataLoader)#"  # torch's range around each call of a data loader
+_WRAPPER = "autograd::engine::evaluate_function: "  # repeats the time of the operator it calls
 _FILES = {"report", "traces", "profile"}
 _RECORDS = {"aisp_profile_torch", "aisp_profile_nsys", "aisp_profile_ncu"}
 _CAUSES: tuple[tuple[str, str], ...] = (
@@ -31,12 +34,12 @@ def opening(profile: Profile, insights: list[Insight], judged: Profile | None = 
     judged: the part of the profile that the insights are about, if not all of it.
     """
     if profile.timeline is not None:
-        found = _device(profile) if profile.timeline.breakdown else _host(profile)
+        statements = _device(profile) if profile.timeline.breakdown else _host(profile)
     elif profile.kernels:
-        found = _launches(profile.kernels)
+        statements = _launches(profile.kernels)
     else:
-        found = [_memory(at, row) for at, row in enumerate(profile.memory[:_SHOWN])]
-    return found + _advice(judged or profile, insights)
+        statements = [_memory(at, row) for at, row in enumerate(profile.memory[:_SHOWN])]
+    return statements + _advice(judged or profile, insights)
 
 
 def of_stacks(stacks: Mapping[tuple[str, ...], int], unit: str) -> list[Statement]:
@@ -120,21 +123,38 @@ def _host(profile: Profile) -> list[Statement]:
     """A trace without device activity: its steps and its operators are the story."""
     timeline, (length, _) = _timeline(profile), _window(profile)
     rows: list[OpStat] = list(timeline.operators or timeline.frames or timeline.api)
-    rows = sorted(rows, key=lambda row: -row.total_ns)[:_SHOWN]
+    ranked = sorted(enumerate(rows), key=lambda item: -item[1].total_ns)
+    shown = [(at, row) for at, row in ranked if not row.name.startswith(_WRAPPER)][:_SHOWN]
     what = "operators" if timeline.operators else "frames" if timeline.frames else "calls"
     text = f"The file holds no device activity; over {length} of host time "
-    if rows:
-        listed = "; ".join(f"{shorten(r.name, 60)} ({duration(r.total_ns)}, count {r.count:,})" for r in rows)
+    if shown:
+        listed = "; ".join(f"{shorten(r.name, 60)} ({duration(r.total_ns)}, count {r.count:,})" for _, r in shown)
         text += f"the largest {what}, with what they call, are {listed}."
     else:
         text += f"it names {len(timeline.ranges)} kinds of ranges."
-    found = [Statement(text=text, rows=[f"{what}[{at}].total_ns" for at in range(len(rows))])]
+    statements = [*_loader(profile), Statement(text=text, rows=[f"{what}[{at}].total_ns" for at, _ in shown])]
     if timeline.steps:
         times = [step.duration_ns for step in timeline.steps]
         middle, longest = duration(median(times)), duration(max(times))
         text = f"Of the steps ({len(times)}), the median took {middle}, the longest {longest}."
-        found.append(Statement(text=text, rows=["steps[].duration_ns"]))
-    return found
+        statements.append(Statement(text=text, rows=["steps[].duration_ns"]))
+    return statements
+
+
+def _loader(profile: Profile) -> list[Statement]:
+    """The share of the window in which the program waited for torch's data loader, if that is large."""
+    timeline, (length, _) = _timeline(profile), _window(profile)
+    loaders = {at: row for at, row in enumerate(timeline.ranges) if row.name.startswith(_LOADER)}
+    waited, calls = sum(row.total_ns for row in loaders.values()), sum(row.count for row in loaders.values())
+    assert profile.window is not None
+    if not waited or waited < _LARGE * profile.window.duration_ns:
+        return []
+    text = (
+        f"For {_percent(waited, profile.window.duration_ns)} of {length}, the program waited for its data loader "
+        f"({duration(waited)} in {calls:,} calls): make loading faster, or load in worker processes. "
+        "`aisp profile dataloader --factory FILE.py:NAME` measures how many workers help."
+    )
+    return [Statement(text=text, rows=[f"ranges[{at}].total_ns" for at in loaders])]
 
 
 def _launches(kernels: list[NcuKernel]) -> list[Statement]:

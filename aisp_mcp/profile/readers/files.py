@@ -85,10 +85,10 @@ def look(path: str | Path, limit: int = MAX_FILE) -> File:
 
 def _capture(folder: Path) -> Path:
     """The only capture under a folder of TensorBoard. Raises UsageError BAD_PROFILE for none or several."""
-    found = [path for pattern in _CAPTURES for path in islice(folder.rglob(pattern), 100)]
-    if len(found) == 1:
-        return found[0]
-    names = ", ".join(str(path.relative_to(folder)) for path in sorted(found)[:5]) or "none"
+    captures = [path for pattern in _CAPTURES for path in islice(folder.rglob(pattern), 100)]
+    if len(captures) == 1:
+        return captures[0]
+    names = ", ".join(str(path.relative_to(folder)) for path in sorted(captures)[:5]) or "none"
     raise bad(
         f"{folder.name!r} is a folder, not a regular file; captures in it: {names}.",
         "Give one file; for several ranks, all of them to aisp_profile_hta.",
@@ -158,8 +158,8 @@ def _json_kind(text: bytes) -> ProfileKind:
         b'"traceEvents"': "kineto",
         b'"schemaVersion"': "kineto",
     }
-    found = sorted((at, kind) for key, kind in early.items() if (at := text.find(key)) >= 0)
-    kind = found[0][1] if found else "kineto"
+    kinds = sorted((at, kind) for key, kind in early.items() if (at := text.find(key)) >= 0)
+    kind = kinds[0][1] if kinds else "kineto"
     return "memory" if kind == "memory" else "kineto"
 
 
@@ -177,15 +177,15 @@ def inflate(data: bytes, limit: int) -> bytes:
     rest = data
     try:
         while rest.startswith(GZIP):
-            one = zlib.decompressobj(wbits=31)
-            while rest and not one.eof:
-                out += one.decompress(rest, _STEP)
-                rest = one.unconsumed_tail
+            decompressor = zlib.decompressobj(wbits=31)
+            while rest and not decompressor.eof:
+                out += decompressor.decompress(rest, _STEP)
+                rest = decompressor.unconsumed_tail
                 if len(out) > limit:
                     raise too_large(f"The decompressed profile has more than {limit:,} bytes")
-            if not one.eof:
+            if not decompressor.eof:
                 raise bad("The gzip file is cut short.")
-            rest = one.unused_data.lstrip(b"\x00")
+            rest = decompressor.unused_data.lstrip(b"\x00")
     except zlib.error as error:
         raise bad("The gzip file is damaged.") from error
     return bytes(out)

@@ -58,8 +58,8 @@ def refusal(name: str, head: bytes, first: bytes) -> tuple[str, str] | None:
          "Convert it with speedscope or gprof2dot; collapsed stacks are read here."),
         (b"COST CENTRE" in head, "a profile of GHC", "Convert it to collapsed stacks with ghc-prof-flamegraph."),
     )  # fmt: skip
-    found = next(((what, hint) for matches, what, hint in rows if matches), None)
-    return None if found is None else (f"{name!r} is {found[0]}.", found[1])
+    match = next(((what, hint) for matches, what, hint in rows if matches), None)
+    return None if match is None else (f"{name!r} is {match[0]}.", match[1])
 
 
 def json_refusal(text: bytes) -> tuple[str, str] | None:

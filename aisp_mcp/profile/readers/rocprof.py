@@ -46,9 +46,9 @@ def _tables(file: File) -> Iterator[File]:
     yield file
     stem = next((t for t in _TABLES if file.path.name.endswith(f"{t}.csv")), None)
     for table in _TABLES if stem else ():
-        beside = file.path.with_name(file.path.name.replace(f"{stem}.csv", f"{table}.csv"))
-        if table != stem and Path(beside).is_file():
-            yield look(beside)
+        neighbour = file.path.with_name(file.path.name.replace(f"{stem}.csv", f"{table}.csv"))
+        if table != stem and Path(neighbour).is_file():
+            yield look(neighbour)
 
 
 def _join(table: File, file: File, trace: Trace) -> None:

@@ -83,10 +83,10 @@ def ncu(
     """Record; returns the raw and the details page. Raises Unavailable NO_COUNTERS, ProcessError, AispError."""
     report = folder / "report.ncu-rep"
     done = place.start(commands.ncu(program, command, report, launches), timeout_s)
-    said = done.stdout + done.stderr
-    if any(word in said for word in _NO_COUNTERS):
+    output = done.stdout + done.stderr
+    if any(word in output for word in _NO_COUNTERS):
         raise _no_counters()
-    if "failed to connect to the CUDA driver" in said:
+    if "failed to connect to the CUDA driver" in output:
         raise Unavailable(
             "NO_GPU", "ncu finds no CUDA driver on this machine.", "Profile on a machine with an NVIDIA GPU."
         )
@@ -175,10 +175,10 @@ def torch(
             f"{python} has no torch.",
             "Name an interpreter that has: python=…, or install aisp-mcp[bench].",
         )
-    said = folder / "run.json"
-    if not done.ok or not said.exists():
+    report = folder / "run.json"
+    if not done.ok or not report.exists():
         raise _nothing("torch.profiler", done, "The child died before it could write the trace.", "CRASHED")
-    facts: dict[str, Any] = json.loads(said.read_text("utf-8"))
+    facts: dict[str, Any] = json.loads(report.read_text("utf-8"))
     if facts.get("error"):
         raise ProcessError("RAISED", f"The script failed: {clean(facts['error'], 300)}", _last(done))
     return _compressed(folder / "trace.json"), facts
@@ -216,16 +216,16 @@ def _operators(folder: Path) -> list[dict[str, Any]]:
 
 def compiled(facts: dict[str, Any]) -> CompileProfile | None:
     """Facts about torch.compile from the child; None if it was not used."""
-    found = facts.get("compile")
-    if not found or not (found["frames"] or found["graph_breaks"]):
+    compile_facts = facts.get("compile")
+    if not compile_facts or not (compile_facts["frames"] or compile_facts["graph_breaks"]):
         return None
-    reasons = [clean(reason, 300) for reason in found["recompile_reasons"]]
+    reasons = [clean(reason, 300) for reason in compile_facts["recompile_reasons"]]
     return CompileProfile(
-        frames=found["frames"],
-        graphs=found["graphs"],
+        frames=compile_facts["frames"],
+        graphs=compile_facts["graphs"],
         recompiles=len(reasons),
-        compile_s=found["compile_s"],
-        graph_breaks=[OpCount(what=clean(what, 300), count=n) for what, n in found["graph_breaks"]],
+        compile_s=compile_facts["compile_s"],
+        graph_breaks=[OpCount(what=clean(what, 300), count=n) for what, n in compile_facts["graph_breaks"]],
         recompile_reasons=[OpCount(what=reason, count=reasons.count(reason)) for reason in dict.fromkeys(reasons)],
     )
 

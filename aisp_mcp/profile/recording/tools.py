@@ -12,7 +12,7 @@ from aisp_mcp.errors import Unavailable, UsageError
 from aisp_mcp.profile.digest import Found, Idle, NcuSummary, Summary
 from aisp_mcp.profile.recording.commands import Launches, TorchMode
 from aisp_mcp.profile.recording.ran import Ran, SideName
-from aisp_mcp.profile.records import CompileProfile, MemoryProfile, Profile, Source
+from aisp_mcp.profile.records import CompileProfile, MemoryProfile, Profile, Source, Statement
 from aisp_mcp.records import Record
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.registry import MIN, RUNS, JobParams, JobSpec, Plan, tool
@@ -248,6 +248,7 @@ def _torch_plan(p: TorchRecording, ctx: Context) -> Plan:
 class TorchRecorded(Record):
     """Operators by own time, or by FLOPs in that mode; modules and stacks in theirs. trace: Kineto or speedscope."""
 
+    opening: list[Statement] = Field(default_factory=list, description="Where the time went.")
     trace: str
     total_flops: int | None = Field(default=None, description="In mode flops: of all operators that torch can count.")
     modules: list[dict[str, Any]] = Field(default_factory=list, description="Host and device time per module.")
@@ -283,10 +284,13 @@ def aisp_profile_torch(p: TorchRecording, ctx: Context) -> TorchRecorded:
 def _facts(mode: str, profile: Profile, facts: dict[str, Any], folder: Path) -> dict[str, Any]:
     from aisp_mcp.profile import digest
     from aisp_mcp.profile.insights.engine import insights
+    from aisp_mcp.profile.overview import words
     from aisp_mcp.profile.recording import record
 
     profile = profile.model_copy(update={"compile": record.compiled(facts)})
+    named = insights(profile).found
     return {
+        "opening": words.opening(profile, named),
         "source": profile.source,
         "cuda": bool(facts["cuda"]),
         "total_flops": record.flops(folder) if mode == "flops" else None,
@@ -294,7 +298,7 @@ def _facts(mode: str, profile: Profile, facts: dict[str, Any], folder: Path) -> 
         "operators": record.operators(folder, 15),
         "breakdown": digest.breakdowns(profile),
         "compile": profile.compile,
-        "insights": [digest.brief(i) for i in insights(profile).found[:6]],
+        "insights": [digest.brief(insight) for insight in named[:6]],
     }
 
 

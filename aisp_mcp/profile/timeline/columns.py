@@ -111,16 +111,16 @@ class Columns(Sequence[Event], Generic[Event, Fact]):
     def durations(self) -> list[dict[int, int]]:
         """Per record of `facts`: how often which duration occurs. Those of a slice are the others less than all."""
         if self._durations is None:
-            found: list[dict[int, int]] = [defaultdict(int) for _ in self.facts]
+            totals: list[dict[int, int]] = [defaultdict(int) for _ in self.facts]
             step, rest = 1, [self]
             if self._slice_of is not None:
                 whole, low, high = self._slice_of
-                found = [defaultdict(int, times) for times in whole.durations()]
+                totals = [defaultdict(int, times) for times in whole.durations()]
                 step, rest = -1, [whole[:low], whole[high:]]
             for part in rest:
                 for fact, ns in zip(part.fact, map(sub, part.end, part.start), strict=True):
-                    found[fact][ns] += step
-            self._durations = [{ns: many for ns, many in times.items() if many} for times in found]
+                    totals[fact][ns] += step
+            self._durations = [{ns: many for ns, many in times.items() if many} for times in totals]
         return self._durations
 
     def covers(self, key: Callable[[Fact], Key]) -> dict[Key, Cover]:
@@ -129,8 +129,8 @@ class Columns(Sequence[Event], Generic[Event, Fact]):
         if len(set(keys)) == 1:
             cover = Cover.of(self.start, self.end)
             return {keys[0]: cover} if cover.begin else {}
-        found = {key: OpenCover() for key in keys}
-        rows = [found[key] for key in keys]
+        open_covers = {key: OpenCover() for key in keys}
+        rows = [open_covers[key] for key in keys]
         for low in range(0, len(self), _STEP):
             part = slice(low, low + _STEP)
             for fact, start, end in zip(self.fact[part], self.start[part], self.end[part], strict=True):
@@ -142,20 +142,20 @@ class Columns(Sequence[Event], Generic[Event, Fact]):
                         row.until = end
                 elif end > row.until:
                     row.until = end
-            for row in found.values():
+            for row in open_covers.values():
                 row.flush()
-        return {one: row.cover() for one, row in found.items() if row.until > BEFORE}
+        return {key: row.cover() for key, row in open_covers.items() if row.until > BEFORE}
 
     def parted(self, key: Callable[[Fact], Key | None]) -> dict[Key, tuple[Column, Column]]:
         """Starts and ends of the events by a key of their records, for the keys that have any. None: left out."""
         keys = [key(fact) for fact in self.facts]
-        found = {key: (column(), column()) for key in keys if key is not None}
+        columns_by_key = {key: (column(), column()) for key in keys if key is not None}
         mine = [key is not None for key in keys]
-        for at in compress(range(len(self)), map(mine.__getitem__, self.fact)) if found else ():
-            rows = found[cast("Key", keys[self.fact[at]])]
+        for at in compress(range(len(self)), map(mine.__getitem__, self.fact)) if columns_by_key else ():
+            rows = columns_by_key[cast("Key", keys[self.fact[at]])]
             rows[0].append(self.start[at])
             rows[1].append(self.end[at])
-        return {one: rows for one, rows in found.items() if rows[0]}
+        return {key: rows for key, rows in columns_by_key.items() if rows[0]}
 
     def __len__(self) -> int:
         return len(self.start)
@@ -227,11 +227,11 @@ class Ops(Columns[GpuOp, OpFact]):
         mine = set(keys)
         mine.discard(0)
         at: dict[int, int] = {}
-        for place in compress(range(len(calls)), map(mine.__contains__, theirs)):
-            at[theirs[place]] = place
+        for index in compress(range(len(calls)), map(mine.__contains__, theirs)):
+            at[theirs[index]] = index
         del mine
         call = column(sorted(at.values()))
-        at.update((theirs[place], row) for row, place in enumerate(call))
+        at.update((theirs[index], row) for row, index in enumerate(call))
         self.launch = array("i", (at.get(key, -1) for key in keys))
         del at
         first, last, spent = column([-1]) * len(call), column([-1]) * len(call), [-1] * len(call)
@@ -253,11 +253,11 @@ class Ops(Columns[GpuOp, OpFact]):
         assert all_of is not None
         first, last = bisect_left(all_of.call, low), bisect_left(all_of.call, high)
         whole = len(places) and places[-1] - places[0] == len(places) - 1
-        kept = self.part(places[0], places[-1] + 1) if whole else self.take(places)
-        kept.launch = array("i", (max(self.launch[at] - first, -1) for at in places))
+        remaining = self.part(places[0], places[-1] + 1) if whole else self.take(places)
+        remaining.launch = array("i", (max(self.launch[at] - first, -1) for at in places))
         rows = all_of.take(slice(first, last))
-        kept.launches = rows._replace(call=column(at - low for at in rows.call))
-        return kept
+        remaining.launches = rows._replace(call=column(at - low for at in rows.call))
+        return remaining
 
 
 class Calls(Columns[HostCall, CallFact]):
@@ -275,11 +275,11 @@ class Calls(Columns[HostCall, CallFact]):
 
 def _keys(events: Ops | Calls, processes: Sequence[int]) -> Sequence[int]:
     """Correlation ids, unique over these processes; 0 for none, and for events of other processes."""
-    found = {process: at for at, process in enumerate(processes)}
-    of_fact = [found.get(fact.process, -1) for fact in events.facts]
-    if len(found) == 1 and not any(of_fact):
+    indices = {process: at for at, process in enumerate(processes)}
+    of_fact = [indices.get(fact.process, -1) for fact in events.facts]
+    if len(indices) == 1 and not any(of_fact):
         return events.number
-    many = len(found)
+    many = len(indices)
     return [
         number * many + of_fact[fact] if number and of_fact[fact] >= 0 else 0
         for number, fact in zip(events.number, events.fact, strict=True)

@@ -47,10 +47,10 @@ class Waits(NamedTuple):
 
     def spent(self) -> dict[GapCause, int]:
         """Nanoseconds by cause."""
-        found = [0] * len(CAUSES)
+        totals = [0] * len(CAUSES)
         for cause, ns in zip(self.cause, map(sub, self.end, self.start), strict=True):
-            found[cause] += ns
-        return dict(zip(CAUSES, found, strict=True))
+            totals[cause] += ns
+        return dict(zip(CAUSES, totals, strict=True))
 
 
 def waits(ops: Ops, places: Sequence[int], busy: Cover, calls: Calls, waiting: Waiting) -> Waits:
@@ -58,13 +58,13 @@ def waits(ops: Ops, places: Sequence[int], busy: Cover, calls: Calls, waiting: W
     assert ops.launches is not None
     started, row_of, called = ops.start, ops.launch, ops.launches.call
     begun, ended = calls.start, calls.end
-    found = Waits(busy.end[:-1], busy.begin[1:], array("b"), array("i"), array("i"))
+    all_waits = Waits(busy.end[:-1], busy.begin[1:], array("b"), array("i"), array("i"))
     at = 0
-    for left, right in zip(found.start, found.end, strict=True):
+    for left, right in zip(all_waits.start, all_waits.end, strict=True):
         while started[places[at]] < right:
             at += 1
-        place = places[at]
-        row = row_of[place]
+        index = places[at]
+        row = row_of[index]
         launch = called[row] if row >= 0 else -1
         if launch < 0:
             cause = _UNKNOWN
@@ -75,11 +75,11 @@ def waits(ops: Ops, places: Sequence[int], busy: Cover, calls: Calls, waiting: W
         elif ended[launch] > left:
             cause = _HELD
         else:
-            cause = _TOLD if waiting.before(ops, place) else _OTHER
-        found.cause.append(cause)
-        found.ended_by.append(place)
-        found.launch.append(launch)
-    return found
+            cause = _TOLD if waiting.before(ops, index) else _OTHER
+        all_waits.cause.append(cause)
+        all_waits.ended_by.append(index)
+        all_waits.launch.append(launch)
+    return all_waits
 
 
 class Waiting:
@@ -132,19 +132,19 @@ class Waiting:
         return bisect_left(told, number) > bisect_right(told, previous)
 
 
-def longest(found: Waits, trace: Trace) -> list[Gap]:
+def longest(all_waits: Waits, trace: Trace) -> list[Gap]:
     """The longest gaps of all devices, with what the launching thread did in them."""
     rows = []
-    ranked = zip(map(sub, found.start, found.end), found.start, count())
+    ranked = zip(map(sub, all_waits.start, all_waits.end), all_waits.start, count())
     for negative_ns, start, at in heapq.nsmallest(_SHOWN, ranked):
-        launch, op = found.launch[at], trace.gpu[found.ended_by[at]]
+        launch, op = all_waits.launch[at], trace.gpu[all_waits.ended_by[at]]
         end = start - negative_ns
         rows.append(
             Gap(
                 device=op.device,
                 start_ns=start,
                 duration_ns=-negative_ns,
-                cause=CAUSES[found.cause[at]],
+                cause=CAUSES[all_waits.cause[at]],
                 before=op.name,
                 host=_main_call(_around(trace.api, trace.api[launch].thread, start, end), start, end)
                 if launch >= 0
@@ -158,9 +158,9 @@ def _around(api: Calls, thread: int, start: int, end: int) -> list[HostCall]:
     """A thread's calls that begin in [start, end], and the last one before them."""
     low, high = bisect_left(api.start, start), bisect_right(api.start, end)
     mine = {at for at, fact in enumerate(api.facts) if fact.thread == thread}
-    found = [api[at] for at in range(low, high) if api.fact[at] in mine]
+    calls = [api[at] for at in range(low, high) if api.fact[at] in mine]
     before = next((at for at in range(low - 1, -1, -1) if api.fact[at] in mine), None)
-    return found if before is None else [api[before], *found]
+    return calls if before is None else [api[before], *calls]
 
 
 def _main_call(calls: Sequence[HostCall], start: int, end: int) -> str:
@@ -187,19 +187,21 @@ _ORDER = (
 HOST: Sequence[GapCause] = ("host", "host blocked")
 
 
-def host_shares(trace: Trace, found: Waits) -> list[HostShare]:
+def host_shares(trace: Trace, all_waits: Waits) -> list[HostShare]:
     """The gaps that the host caused, divided by what it did: each nanosecond is counted once, first match wins.
 
     synchronize: the whole rest of a gap that began while the launching thread was blocked in a call, since nothing
     could be queued ahead.
     """
-    mine = column(at for at, cause in enumerate(found.cause) if cause in _BY_HOST)
-    mine = column(sorted(mine, key=found.start.__getitem__))  # those of several devices
-    start, end, launch = (column(map(values.__getitem__, mine)) for values in (found.start, found.end, found.launch))
+    mine = column(at for at, cause in enumerate(all_waits.cause) if cause in _BY_HOST)
+    mine = column(sorted(mine, key=all_waits.start.__getitem__))  # those of several devices
+    start, end, launch = (
+        column(map(values.__getitem__, mine)) for values in (all_waits.start, all_waits.end, all_waits.launch)
+    )
     left, ended = Cover.of(start, end), trace.api.end
     groups = _busy_host(trace)
     groups["synchronize"].append(_cover(_after_blocking(trace.api, zip(start, end, launch, strict=True))))
-    held = zip(start, end, launch, map(found.cause.__getitem__, mine), strict=True)
+    held = zip(start, end, launch, map(all_waits.cause.__getitem__, mine), strict=True)
     groups[BLOCKED].append(_cover((low, min(high, ended[call])) for low, high, call, cause in held if cause == _HELD))
     groups[RECORDED].append(_recorded(trace))
     rows, rest = [], left.length()
@@ -245,13 +247,13 @@ def _busy_host(trace: Trace) -> dict[str, list[Cover]]:
     return covers
 
 
-def _after_blocking(api: Calls, found: Iterable[tuple[int, int, int]]) -> Iterable[tuple[int, int]]:
+def _after_blocking(api: Calls, gaps: Iterable[tuple[int, int, int]]) -> Iterable[tuple[int, int]]:
     """Gaps at whose start the launching thread was inside a call that waits for the device."""
     by_thread = api.parted(lambda fact: fact.thread if blocking(fact.name) else None)
     if not by_thread:
         return
     threads = [fact.thread for fact in api.facts]
-    for start, end, launch in found:
+    for start, end, launch in gaps:
         if (calls := by_thread.get(threads[api.fact[launch]])) is not None:
             at = bisect_right(calls[0], start) - 1
             if at >= 0 and calls[1][at] >= start:

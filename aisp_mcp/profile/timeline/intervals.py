@@ -50,7 +50,7 @@ class Cover(NamedTuple):
         some = [cover for cover in covers if cover.begin]
         if len(some) == 1:
             return some[0]
-        rows = sorted(pair for one in some for pair in zip(one.begin, one.end, strict=True))
+        rows = sorted(pair for cover in some for pair in zip(cover.begin, cover.end, strict=True))
         return cls.of((row[0] for row in rows), (row[1] for row in rows))
 
     def length(self) -> int:

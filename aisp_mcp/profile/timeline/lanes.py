@@ -81,10 +81,10 @@ def _all(trace: Trace) -> Iterable[tuple[_Key, Span]]:
     threads: dict[int, int] = {}
     kinds: dict[str, Sequence[HostCall | HostRange]]
     kinds = {"range": trace.ranges, "operator": trace.operators, "call": trace.api}
-    for place, (kind, calls) in enumerate(kinds.items()):
+    for index, (kind, calls) in enumerate(kinds.items()):
         for call in calls:
             number = threads.setdefault(call.thread, len(threads) + 1)
-            yield _Key(True, number, place, f"thread {number}, {kind}s"), Span(call.start, call.end, call.name, kind)
+            yield _Key(True, number, index, f"thread {number}, {kind}s"), Span(call.start, call.end, call.name, kind)
 
 
 def _lane(name: str, spans: Sequence[Span], least: int) -> Lane:

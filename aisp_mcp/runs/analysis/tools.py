@@ -48,8 +48,8 @@ def aisp_analyze_metrics(p: MetricsParams, ctx: Context) -> Tables:
     from aisp_mcp.runs.analysis import metrics
     from aisp_mcp.server.text.rounding import rounded
 
-    found, left_out = stored.measured(ctx, p.run_id, p.runs)
-    tables = metrics.ranked(found)
+    measured_pairs, left_out = stored.measured(ctx, p.run_id, p.runs)
+    tables = metrics.ranked(measured_pairs)
     shown = Tables(
         pairs=tables[: p.rows],
         more=max(0, len(tables) - p.rows),
@@ -80,8 +80,8 @@ def aisp_analyze_pareto(p: ParetoParams, ctx: Context) -> Fronts:
     from aisp_mcp.runs.analysis import pareto, variants
     from aisp_mcp.server.text.rounding import rounded
 
-    found, left_out = stored.measured(ctx, p.run_id, p.runs)
-    rows = [row for row in variants.variants(found) if p.target in (None, row.target)]
+    measured_pairs, left_out = stored.measured(ctx, p.run_id, p.runs)
+    rows = [row for row in variants.variants(measured_pairs) if p.target in (None, row.target)]
     if not rows:
         raise stored.nothing(f"No stored run holds {p.target!r}.")
     fronts = pareto.fronts(rows, p.metrics)
@@ -154,8 +154,8 @@ def aisp_analyze_stacking(p: StackingParams, ctx: Context) -> Stacks:
     named = (p.a, p.b, p.both) if p.a and p.b and p.both else None
     if any(given) and named is None:
         raise UsageError("MISSING_ARGUMENT", "Name all of a, b and both, or none.", "Without names, all are looked up.")
-    found, _ = stored.measured(ctx, p.run_id, p.runs)
-    rows = stacking.stacks(found, named)
+    measured_pairs, _ = stored.measured(ctx, p.run_id, p.runs)
+    rows = stacking.stacks(measured_pairs, named)
     if not rows:
         raise Unavailable(
             "NO_COMBINATION",
@@ -187,11 +187,11 @@ def aisp_analyze_scaling(p: ScalingParams, ctx: Context) -> Scalings:
     from aisp_mcp.server.text.rounding import rounded
 
     if p.n or p.throughput or p.time_s:
-        found = [stored_scaling.given(p.n, p.throughput, p.time_s)]
+        scalings = [stored_scaling.given(p.n, p.throughput, p.time_s)]
     else:
-        found = stored_scaling.of_runs(ctx, p.run_id, p.runs, p.target)
+        scalings = stored_scaling.of_runs(ctx, p.run_id, p.runs, p.target)
     return rounded(
-        Scalings(scalings=found[:MOST], definitions={row.over: scaling.DEFINITIONS[row.over] for row in found})
+        Scalings(scalings=scalings[:MOST], definitions={row.over: scaling.DEFINITIONS[row.over] for row in scalings})
     )
 
 

@@ -65,13 +65,13 @@ def pairs(
     runs: newest first. ceilings and energies are keyed by (run id or machine, variant name). provisional: count
     verdicts that rest on one replicate.
     """
-    found: dict[tuple[str, str, str], MeasuredPair] = {}
+    by_key: dict[tuple[str, str, str], MeasuredPair] = {}
     left_out: list[str] = []
     for run in runs:
         where = machine(run)
         for comparison in run.comparisons:
             key = (where, comparison.target, comparison.label)
-            if key in found:
+            if key in by_key:
                 continue
             if comparison.verdict in BROKEN:
                 left_out.append(f"{comparison.label} is {comparison.verdict.value} in {run.id}")
@@ -80,15 +80,15 @@ def pairs(
             elif not provisional and run.is_provisional(comparison):
                 left_out.append(f"{comparison.label} is provisional in {run.id}: measure it with preset default")
             else:
-                found[key] = _pair(run, comparison, where, ceilings or {}, energies or {})
-    return list(found.values()), left_out
+                by_key[key] = _pair(run, comparison, where, ceilings or {}, energies or {})
+    return list(by_key.values()), left_out
 
 
-def variants(found: Sequence[MeasuredPair]) -> list[Variant]:
+def variants(measured_pairs: Sequence[MeasuredPair]) -> list[Variant]:
     """Candidates and one baseline per target and machine: the one of its newest run."""
     rows: list[Variant] = []
     seen: set[tuple[str, str]] = set()
-    for pair in found:
+    for pair in measured_pairs:
         if (pair.baseline.machine, pair.target) not in seen:
             seen.add((pair.baseline.machine, pair.target))
             rows.append(pair.baseline)
@@ -104,10 +104,10 @@ def machine(run: Run) -> str:
     return f"{count}{run.gpus[0].get('name')}"
 
 
-def _pair(run: Run, one: Comparison, where: str, ceilings: Extras, energies: Energies) -> MeasuredPair:
+def _pair(run: Run, comparison: Comparison, where: str, ceilings: Extras, energies: Energies) -> MeasuredPair:
     def side(data: Side, name: str, verdict: str, width: tuple[float, float]) -> Variant:
         return Variant(
-            target=one.target,
+            target=comparison.target,
             name=name,
             machine=where,
             run=run.id,
@@ -120,18 +120,18 @@ def _pair(run: Run, one: Comparison, where: str, ceilings: Extras, energies: Ene
             of_ceiling=ceilings.get((run.id, name)),
         )
 
-    assert one.baseline is not None
-    assert one.optimized is not None
-    floor = one.noise_floor or 0.0
+    assert comparison.baseline is not None
+    assert comparison.optimized is not None
+    floor = comparison.noise_floor or 0.0
     return MeasuredPair(
-        target=one.target,
-        name=one.label,
-        baseline=side(one.baseline, f"{one.target} {BASELINE}", BASELINE, (1 / (1 + floor), 1 + floor)),
-        candidate=side(one.optimized, one.label, one.verdict.value, _width(one)),
-        ratio=one.ratio,
-        ratio_low=one.interval.low if one.interval else None,
-        ratio_high=one.interval.high if one.interval else None,
-        goal=one.goal,
+        target=comparison.target,
+        name=comparison.label,
+        baseline=side(comparison.baseline, f"{comparison.target} {BASELINE}", BASELINE, (1 / (1 + floor), 1 + floor)),
+        candidate=side(comparison.optimized, comparison.label, comparison.verdict.value, _width(comparison)),
+        ratio=comparison.ratio,
+        ratio_low=comparison.interval.low if comparison.interval else None,
+        ratio_high=comparison.interval.high if comparison.interval else None,
+        goal=comparison.goal,
     )
 
 
@@ -148,12 +148,12 @@ def _width(comparison: Comparison) -> tuple[float, float]:
     return comparison.ratio / comparison.interval.high, comparison.ratio / comparison.interval.low
 
 
-def _memory(side: Side) -> Range | None:
+def _memory(figures: Side) -> Range | None:
     """The allocator's peak on a device, else the kernel's figure for the host, within the margin."""
-    peak = side.memory.device_peak_allocated
+    peak = figures.memory.device_peak_allocated
     if peak is not None:
         return Range(value=peak, low=peak, high=peak)
-    host = side.memory.host_peak_rss
+    host = figures.memory.host_peak_rss
     if host is None:
         return None
     return Range(value=host, low=host / (1 + MIN_MARGIN), high=host * (1 + MIN_MARGIN))

@@ -98,10 +98,10 @@ def _by_key(run: Run) -> dict[Key, Comparison]:
 def _missing(key: Key, where: str, run: Run) -> Missing:
     target, candidate = key
     names = {target, f"{target}_{candidate}"}
-    said = [f"skipped: {skip.missing}" for skip in run.skipped if skip.target in names]
-    said += [f"failed: {failure.code}, {failure.message}" for failure in run.failed if failure.target in names]
+    reasons = [f"skipped: {skip.missing}" for skip in run.skipped if skip.target in names]
+    reasons += [f"failed: {failure.code}, {failure.message}" for failure in run.failed if failure.target in names]
     return Missing(
-        target=target, candidate=candidate, missing_in=where, reason=said[0] if said else "not part of that run"
+        target=target, candidate=candidate, missing_in=where, reason=reasons[0] if reasons else "not part of that run"
     )
 
 
@@ -114,7 +114,7 @@ def _shift(old: Comparison, new: Comparison) -> Shift | None:
         return None
     (before, error_a, df_a), (after, error_b, df_b) = first, second
     error, mean = math.hypot(error_a, error_b), after - before
-    floor = math.hypot(*(math.log1p(one.noise_floor or 0.0) for one in (old, new)))
+    floor = math.hypot(*(math.log1p(comparison.noise_floor or 0.0) for comparison in (old, new)))
     if error == 0.0:  # counted metrics such as bytes have no scatter
         return Shift(mean, mean, mean, 1.0 if mean == 0.0 else 0.0, floor)
     df = error**4 / (error_a**4 / df_a + error_b**4 / df_b)

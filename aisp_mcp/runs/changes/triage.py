@@ -100,17 +100,17 @@ def environment_difference(before: Run, after: Run) -> list[str]:
 
 def _suspicions(comparison: Comparison) -> list[Suspicion]:
     """Flags as the harness left them, then what the numbers themselves say."""
-    found = [(flag.severity, flag.code, flag.message, flag.evidence) for flag in comparison.flags]
+    rows = [(flag.severity, flag.code, flag.message, flag.evidence) for flag in comparison.flags]
     if comparison.verdict is Verdict.INCORRECT and not any(flag.severity == "fatal" for flag in comparison.flags):
-        found.append(("fatal", "incorrect", comparison.sentence, {}))
+        rows.append(("fatal", "incorrect", comparison.sentence, {}))
     if comparison.verdict in _SETTLED and comparison.replicates < ENOUGH_REPLICATES:
-        found.append(("note", "few_replicates", "rests on few processes", {"replicates": comparison.replicates}))
+        rows.append(("note", "few_replicates", "rests on few processes", {"replicates": comparison.replicates}))
     if noise := _noise(comparison):
-        found.append(noise)
+        rows.append(noise)
     seen = comparison.verification
     if seen and comparison.verdict in _SETTLED and seen.undetected_share > THIN_SHARE:
         evidence = {"undetected_share": seen.undetected_share}
-        found.append(("note", "thin_verification", "few timed calls were checked", evidence))
+        rows.append(("note", "thin_verification", "few timed calls were checked", evidence))
     if (
         seen
         and seen.max_error_ratio
@@ -118,7 +118,7 @@ def _suspicions(comparison: Comparison) -> list[Suspicion]:
         and seen.max_error_ratio > seen.allowed_error_ratio / 2
     ):
         evidence = {"max_error_ratio": seen.max_error_ratio, "allowed": seen.allowed_error_ratio}
-        found.append(("note", "near_tolerance", "the error is close to what is allowed", evidence))
+        rows.append(("note", "near_tolerance", "the error is close to what is allowed", evidence))
     return [
         Suspicion(
             severity=how,
@@ -128,7 +128,7 @@ def _suspicions(comparison: Comparison) -> list[Suspicion]:
             message=text,
             evidence=evidence,
         )
-        for how, code, text, evidence in found
+        for how, code, text, evidence in rows
     ]
 
 

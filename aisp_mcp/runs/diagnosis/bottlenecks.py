@@ -30,8 +30,9 @@ def of_profile(path: str) -> tuple[Source, list[Bottleneck], list[Found], str]:
         raise Unavailable(
             "NO_EVIDENCE",
             f"Nothing in the profile says what bounds it: {error}.",
-            "Record device activity (nsys, torch.profiler on a GPU), or counters with ncu --set detailed.",
-            [("aisp_profile_kernels", {"profile": path})],
+            "`aisp profile read` says where host time went. For a GPU, record its activity (nsys, torch.profiler), or "
+            "counters with ncu --set detailed.",
+            [("aisp_profile_read", {"profile": path})],
         ) from error
     raise load.wrong(path, profile.source.kind, "a trace or an ncu page")
 

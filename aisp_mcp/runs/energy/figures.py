@@ -82,7 +82,7 @@ def reading(
 
 
 def ranked(readings: Sequence[Reading]) -> list[Reading]:
-    """Per machine and target, least energy per call first."""
+    """Sort by machine and target, with the least energy per call first."""
     return sorted(readings, key=lambda row: (row.machine, row.target, row.per_call_j.value))
 
 

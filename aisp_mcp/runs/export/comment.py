@@ -63,9 +63,9 @@ def run_comment(run: Run) -> str:
     """GitHub-flavoured Markdown of at most 65,536 characters; rows that do not fit are counted."""
     rows = of_run(run)
     unjudged = count(rows, State.UNJUDGED)
-    said = f"{'passed' if run.passed else 'did not pass'}{f', {unjudged} not judged' if unjudged else ''}"
+    summary = f"{'passed' if run.passed else 'did not pass'}{f', {unjudged} not judged' if unjudged else ''}"
     foot = ["", f"{run.seconds / 60:.1f} min, preset {escape(run.preset)}. Run {escape(run.id)}."]
-    page = Page([marker("run"), f"### Benchmarks {said}", ""], foot, "baseline / candidate")
+    page = Page([marker("run"), f"### Benchmarks {summary}", ""], foot, "baseline / candidate")
     return write(page, [(row, "") for row in rows])
 
 
@@ -77,13 +77,13 @@ def write(page: Page, rows: Sequence[tuple[Row, str]]) -> str:
     room = MAX_CHARS - sum(map(len, [*page.head, *page.foot, *table, *evidence])) - 500
     left = 0
     for row, note in sorted(rows, key=lambda pair: (ORDER.index(pair[0].word), pair[0].target)):
-        line, said = _line(row), f"- {escape(row.target)}: {escape(row.sentence[:600])}{note}"
-        if len(line) + len(said) + 2 > room:
+        line, line_text = _line(row), f"- {escape(row.target)}: {escape(row.sentence[:600])}{note}"
+        if len(line) + len(line_text) + 2 > room:
             left += 1
             continue
-        room -= len(line) + len(said) + 2
+        room -= len(line) + len(line_text) + 2
         table.append(line)
-        evidence.append(said)
+        evidence.append(line_text)
     more = [f"\n{left} more benchmarks do not fit here; the report has all."] if left else []
     return "\n".join([*page.head, *table, *more, "", *evidence, "", "</details>", *page.foot]) + "\n"
 

@@ -66,7 +66,9 @@ def sides(comparison: Comparison) -> list[tuple[str, str, str]]:
     """(what, baseline, candidate) for the table of one comparison; rows without any value are left out."""
     rows = []
     for name, say in _SIDE_ROWS:
-        left, right = (say(side) if side else numbers.MISSING for side in (comparison.baseline, comparison.optimized))
+        left, right = (
+            say(figures) if figures else numbers.MISSING for figures in (comparison.baseline, comparison.optimized)
+        )
         if (left, right) != (numbers.MISSING, numbers.MISSING):
             rows.append((name, left, right))
     return rows
@@ -76,12 +78,12 @@ def _amount(value: int) -> str:
     return f"{value:,}"
 
 
-def _latency(name: str, side: Side) -> str:
+def _latency(name: str, figures: Side) -> str:
     """Percentiles of one latency of an engine."""
-    found = getattr(side.serving, name.lower(), None)
-    if found is None:
+    percentiles = getattr(figures.serving, name.lower(), None)
+    if percentiles is None:
         return numbers.MISSING
-    return ", ".join(map(numbers.seconds, (found.p50_s, found.p95_s, found.p99_s)))
+    return ", ".join(map(numbers.seconds, (percentiles.p50_s, percentiles.p95_s, percentiles.p99_s)))
 
 
 _SIDE_ROWS: tuple[tuple[str, Any], ...] = (
@@ -105,16 +107,16 @@ _SIDE_ROWS: tuple[tuple[str, Any], ...] = (
 )
 
 
-def _metric(side: Side) -> str:
+def _metric(figures: Side) -> str:
     """Name, value and unit of the goal's metric."""
-    one = side.metric
-    return f"{one.name} {numbers.quantity(one.value, one.unit)}" if one else numbers.MISSING
+    metric = figures.metric
+    return f"{metric.name} {numbers.quantity(metric.value, metric.unit)}" if metric else numbers.MISSING
 
 
-def _of_calls(side: Side, value: float | None) -> str:
+def _of_calls(figures: Side, value: float | None) -> str:
     """A time of single calls, which an engine has not."""
-    return numbers.MISSING if side.serving else numbers.seconds(value)
+    return numbers.MISSING if figures.serving else numbers.seconds(value)
 
 
-def _counts(side: Side) -> str:
-    return " / ".join(map(_amount, (side.processes, side.rounds, side.calls)))
+def _counts(figures: Side) -> str:
+    return " / ".join(map(_amount, (figures.processes, figures.rounds, figures.calls)))

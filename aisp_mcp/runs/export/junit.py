@@ -45,15 +45,15 @@ def _case(suite: Element, row: Row) -> None:
     chapter, colon, name = _line(row.target).partition(":")
     names = {"classname": chapter, "name": name} if colon else {"classname": "aisp", "name": chapter}
     case = SubElement(suite, "testcase", {**names, "time": f"{row.seconds:.3f}"})
-    said = _line(row.sentence)
+    sentence = _line(row.sentence)
     if row.state in TAGS:
-        message = said if said.startswith(row.word) else f"{row.word}: {said}"
+        message = sentence if sentence.startswith(row.word) else f"{row.word}: {sentence}"
         message = f"provisional: {message}" if row.provisional else message
         attributes = {"message": message[:MAX_MESSAGE]}
         if row.state is not State.UNJUDGED:
             attributes["type"] = row.word
-        SubElement(case, TAGS[row.state], attributes).text = said
-    SubElement(case, "system-out").text = f"{said}\n{_figures(row)}"
+        SubElement(case, TAGS[row.state], attributes).text = sentence
+    SubElement(case, "system-out").text = f"{sentence}\n{_figures(row)}"
 
 
 def _figures(row: Row) -> str:

@@ -78,11 +78,15 @@ def _row(comparison: Comparison, provisional: bool) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
-def _decisive(side: Side | None) -> str:
+def _decisive(figures: Side | None) -> str:
     """The value that decides, with its unit."""
-    if side is None:
+    if figures is None:
         return numbers.MISSING
-    return numbers.quantity(side.metric.value, side.metric.unit) if side.metric else numbers.seconds(side.time_s)
+    return (
+        numbers.quantity(figures.metric.value, figures.metric.unit)
+        if figures.metric
+        else numbers.seconds(figures.time_s)
+    )
 
 
 def _notes(run: Run) -> str:

@@ -59,14 +59,14 @@ def test(ctx: Context, pairs: Sequence[Pair], options: Options, request: FuzzReq
         if len(planned) > (limit := request.limit // own.ranks):
             message = f"{len(planned)} configurations are more than {limit}."
             raise UsageError("TOO_MANY_SIZES", message, "Give fewer values, or no boundaries.")
-        found = list(_each(ctx, fuzzers, planned))
-    tested = [one for one in found if isinstance(one, Configuration)]
-    unusable = list({one.target: one for one in found if isinstance(one, Failure)}.values())
-    skipped += [one for one in found if isinstance(one, Skip)][:1]
+        results = list(_each(ctx, fuzzers, planned))
+    tested = [result for result in results if isinstance(result, Configuration)]
+    unusable = list({result.target: result for result in results if isinstance(result, Failure)}.values())
+    skipped += [result for result in results if isinstance(result, Skip)][:1]
     if not tested:
-        reasons = "; ".join([one.message for one in unusable] + [one.missing for one in skipped])[:500]
+        reasons = "; ".join([result.message for result in unusable] + [result.missing for result in skipped])[:500]
         raise UsageError("NOTHING_TO_TEST", f"The specification could be used at no size: {reasons}")
-    failing = [one for one in tested if not one.passed]
+    failing = [result for result in tested if not result.passed]
     return FuzzReport(
         target=pairs[0].target,
         passed=not failing,
@@ -74,8 +74,8 @@ def test(ctx: Context, pairs: Sequence[Pair], options: Options, request: FuzzReq
         failing=failing,
         unusable=unusable,
         skipped=skipped,
-        worst_error=max((one.worst_error or 0.0 for one in tested), default=None),
-        sizes_tested=[dict(values) for values in dict.fromkeys(tuple(one.sizes.items()) for one in tested)],
+        worst_error=max((result.worst_error or 0.0 for result in tested), default=None),
+        sizes_tested=[dict(values) for values in dict.fromkeys(tuple(result.sizes.items()) for result in tested)],
         seconds=time.monotonic() - begin,
     )
 
@@ -120,21 +120,21 @@ def _each(
 
 def _one(fuzzer: correctness.Fuzzer, size: Sizes, pair: Pair) -> Configuration | Failure | Skip:
     try:
-        found = fuzzer.test(pair.path, size)
+        findings = fuzzer.test(pair.path, size)
     except BenchmarkError as error:
         if error.code.startswith("VERIFIER_"):
             raise
         return Failure(target=f"{pair.target} at {size.text()}", code=error.code, message=error.message)
-    if found.missing:
-        return Skip(target=pair.target, code="NEEDS", missing=found.missing)
+    if findings.missing:
+        return Skip(target=pair.target, code="NEEDS", missing=findings.missing)
     return Configuration(
         candidate=pair.label,
         sizes=dict(size.values),
         transposed=size.transposed,
-        passed=not found.errors,
-        modes=found.modes,
-        worst_error=found.worst if found.worst < float("inf") else None,
-        errors=found.errors,
+        passed=not findings.errors,
+        modes=findings.modes,
+        worst_error=findings.worst if findings.worst < float("inf") else None,
+        errors=findings.errors,
     )
 
 
@@ -146,6 +146,6 @@ def chosen(roots: Sequence[Path], target: str, candidate: str | None, options: O
     if len({pair.target for pair in pairs}) > 1:
         raise UsageError("ONE_TARGET", f"{target[:80]!r} selects several targets.", "Name one of them.")
     if not pairs:
-        reasons = "; ".join(one.missing if isinstance(one, Skip) else one.message for one in broken)
+        reasons = "; ".join(problem.missing if isinstance(problem, Skip) else problem.message for problem in broken)
         raise UsageError("NOTHING_TO_TEST", f"There is no candidate to test: {reasons}")
     return pairs

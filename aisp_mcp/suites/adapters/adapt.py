@@ -43,15 +43,15 @@ class AdaptRequest:
 
 def constants(texts: Sequence[str]) -> dict[str, int | float | list[int | float]]:
     """Numbers, or lists of them, by name, of texts such as N=256 or sizes=[64,64]. Raises UsageError BAD_SIZES."""
-    found: dict[str, int | float | list[int | float]] = {}
+    values: dict[str, int | float | list[int | float]] = {}
     for text in texts:
         name, _, value = text.partition("=")
         try:
-            found[name.strip()] = number_or_list(json.loads(value))
+            values[name.strip()] = number_or_list(json.loads(value))
         except (ValueError, TypeError):
             hint = "Write name=value, such as N=256 or layer_sizes=[64,64]."
             raise UsageError("BAD_SIZES", f"{text[:60]!r} gives no number.", hint) from None
-    return found
+    return values
 
 
 def number_or_list(value: Any) -> int | float | list[int | float]:
@@ -79,7 +79,7 @@ def adapt(ctx: Context, request: AdaptRequest, folder: Path) -> Adapted:
             failed.append(Failure(target=problem.name, code=error.code, message=error.message, hint=error.hint))
     if not done and len(failed) == 1:
         raise BenchmarkError(failed[0].code, f"{failed[0].target}: {failed[0].message}", failed[0].hint)
-    inputs = {one.name for problem in done for one in problem.inputs if one.role == "input"}
+    inputs = {tensor.name for problem in done for tensor in problem.inputs if tensor.role == "input"}
     if unknown := [name for name in request.recipe if name != ALL and name not in inputs]:
         raise UsageError(
             "NO_INPUT", f"No problem has the input {unknown[0]!r}.", f"Known: {', '.join(sorted(inputs))}."
@@ -90,9 +90,9 @@ def adapt(ctx: Context, request: AdaptRequest, folder: Path) -> Adapted:
 def _write(problem: Problem, folder: Path, request: AdaptRequest) -> AdaptedProblem:
     sources = folder / f"_{problem.name}"
     for name, text in problem.files.items():
-        place = sources / name
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_text(text, "utf-8")
+        target_folder = sources / name
+        target_folder.parent.mkdir(parents=True, exist_ok=True)
+        target_folder.write_text(text, "utf-8")
     recorded = with_recipe(record(problem, sources), request.recipe)
     allowed = declared_tolerance(problem, recorded) if request.tolerance == "problem" else None
     texts = writing.files(problem, recorded, allowed)
@@ -101,7 +101,7 @@ def _write(problem: Problem, folder: Path, request: AdaptRequest) -> AdaptedProb
     disclosed = [*disclosures(recorded), *problem.disclosed]
     if allowed is not None:
         disclosed.append(f"compared with the problem's own tolerance, {allowed:g} absolute and relative")
-    disclosed += [*(f"without effect here: {one}" for one in problem.unused)]
+    disclosed += [*(f"without effect here: {reason}" for reason in problem.unused)]
     native = [f"{name}_{suffix.removeprefix('.')}" for name, (suffix, _) in problem.native.items()]
     return AdaptedProblem(
         target=f"{problem.format}:{problem.name}",
@@ -115,22 +115,24 @@ def _write(problem: Problem, folder: Path, request: AdaptRequest) -> AdaptedProb
 
 def declared_tolerance(problem: Problem, recorded: Recorded) -> float:
     """The problem's tolerance for its outputs. Raises UsageError NO_TOLERANCE if it declares none for their dtype."""
-    found = [problem.tolerance[dtype] for dtype in recorded.outputs if dtype in problem.tolerance]
-    if not found:
+    tolerances = [problem.tolerance[dtype] for dtype in recorded.outputs if dtype in problem.tolerance]
+    if not tolerances:
         known = ", ".join(f"{dtype} ({value:g})" for dtype, value in problem.tolerance.items()) or "none"
         dtypes = ", ".join(dict.fromkeys(recorded.outputs))
         message = f"{problem.name} declares no tolerance for its outputs of {dtypes}; it declares {known}."
         raise UsageError("NO_TOLERANCE", message, "Leave out the tolerance, or use own.")
-    return max(found)
+    return max(tolerances)
 
 
 def with_recipe(recorded: Recorded, names: Sequence[str]) -> Recorded:
     """The record with these inputs left to the problem's own code, where a secret scale would break them."""
-    kept = {
+    fields = {
         tensor.name for tensor in recorded.tensors if tensor.role == "input" and (ALL in names or tensor.name in names)
     }
     tensors = (
-        replace(tensor, how="recipe", numbers=(), order=()) if tensor.name in kept and tensor.how != "fixed" else tensor
+        replace(tensor, how="recipe", numbers=(), order=())
+        if tensor.name in fields and tensor.how != "fixed"
+        else tensor
         for tensor in recorded.tensors
     )
     return replace(recorded, tensors=tuple(tensors))
@@ -168,16 +170,16 @@ def record(problem: Problem, sources: Path) -> Recorded:
 def disclosures(recorded: Recorded) -> list[str]:
     """Sentences on what the harness could not make secret, fresh or adversarial."""
     groups = {how: [tensor.name for tensor in recorded.tensors if tensor.how == how] for how in ("fixed", "recipe")}
-    said = []
+    lines = []
     if groups["fixed"]:
-        said.append(f"neither secret nor fresh, the same values in every call: {', '.join(groups['fixed'])}")
+        lines.append(f"neither secret nor fresh, the same values in every call: {', '.join(groups['fixed'])}")
     if groups["recipe"]:
-        said.append(f"drawn by the problem's own code under a secret seed: {', '.join(groups['recipe'])}")
+        lines.append(f"drawn by the problem's own code under a secret seed: {', '.join(groups['recipe'])}")
     if recorded.seeded:
-        said.append("the problem sets seeds of its own; they are replaced by secret ones")
+        lines.append("the problem sets seeds of its own; they are replaced by secret ones")
     if recorded.spread:
-        said.append(f"parameters of one value, drawn around it: {', '.join(recorded.spread)}")
-    return [*said, *recorded.notes]
+        lines.append(f"parameters of one value, drawn around it: {', '.join(recorded.spread)}")
+    return [*lines, *recorded.notes]
 
 
 def text_file(candidate: str, folder: Path, name: str) -> Path:

@@ -88,10 +88,10 @@ class Recorded:
     @classmethod
     def parse(cls, data: Mapping[str, Any]) -> Recorded:
         """The record that the child wrote as JSON."""
-        tensors = tuple(TensorFacts(**_tuples(one)) for one in data["tensors"])
+        tensors = tuple(TensorFacts(**_tuples(row)) for row in data["tensors"])
         lists: dict[str, Any] = {key: tuple(data[key]) for key in ("in_place", "spread", "notes", "outputs")}
-        found: dict[str, Any] = {key: data[key] for key in ("seeded", "goal", "indices", "settings")}
-        return cls(tensors, data["arguments"], **found, **lists)
+        fields: dict[str, Any] = {key: data[key] for key in ("seeded", "goal", "indices", "settings")}
+        return cls(tensors, data["arguments"], **fields, **lists)
 
 
 def _tuples(data: Mapping[str, Any]) -> dict[str, Any]:

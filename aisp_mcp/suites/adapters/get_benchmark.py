@@ -32,16 +32,18 @@ def find(path: Path, candidates: Sequence[Path], constants: Constants) -> list[P
     problems = []
     for file, tree in baselines.items():
         stem = stems[file]
-        own = [one for one in sorted(near) if one.stem.removeprefix("optimized_").startswith(stem)]
-        files, found = {PROBLEM: base.read_text(file)}, {}
+        own = [file for file in sorted(near) if file.stem.removeprefix("optimized_").startswith(stem)]
+        files, candidates_found = {PROBLEM: base.read_text(file)}, {}
         for candidate in list(candidates) or own:
             name = base.variant(candidate.stem.removeprefix("optimized_"), stem)
             files[f"{name}.py"] = base.read_text(candidate)
-            found[name] = {"file": f"{name}.py", "constants": dict(constants)}
+            candidates_found[name] = {"file": f"{name}.py", "constants": dict(constants)}
         unused = ("get_custom_metrics", "get_input_signature", "get_config", "the class's own tolerance")
         summary = base.first_line(tree, f"Benchmark class of {file.name}.")
         reference = {"file": PROBLEM, "constants": dict(constants)}
-        problems.append(Problem(NAME, base.identifier(stem), summary, files, reference, found, unused=unused))
+        problems.append(
+            Problem(NAME, base.identifier(stem), summary, files, reference, candidates_found, unused=unused)
+        )
     return problems
 
 
@@ -113,7 +115,7 @@ class Reference(runtime.Reference):
 
     def __init__(self, folder: Path, file: str, constants: Constants | None = None, arguments: Any = None) -> None:
         super().__init__(folder, arguments)
-        if not any(isinstance(one, _Finder) for one in sys.meta_path):
+        if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
             sys.meta_path.append(_Finder())
         self.module = runtime.load(folder / file, f"benchmark_{Path(file).stem}", constants, self.some_constants)
         self.bench: Any = None
@@ -140,19 +142,26 @@ class Reference(runtime.Reference):
         for name, tensor in inputs.items():
             if any(_same(tensor, module) for module in modules.values()):
                 continue
-            place = next((place for place, one in before.items() if _same(one, tensor)), name if name in before else "")
-            if not place:
+            attribute = next(
+                (attribute for attribute, value in before.items() if _same(value, tensor)),
+                name if name in before else "",
+            )
+            if not attribute:
                 raise BenchmarkError(
                     "NO_ATTRIBUTE",
                     f"The payload's input '{name}' is not an attribute of the object: the harness cannot replace it.",
                     "Keep inputs as attributes, and pass them to _set_verification_payload as they are.",
                 )
-            self.places[name] = place
-        places = (place for place, one in vars(self.bench).items() if _is_tensor(one) and _same(one, payload["output"]))
+            self.places[name] = attribute
+        places = (
+            attribute
+            for attribute, value in vars(self.bench).items()
+            if _is_tensor(value) and _same(value, payload["output"])
+        )
         self.output = next(places, None)
         self.buffer = before.get(self.output or "")
         self.own_output = payload["output"].detach().clone()
-        return {name: before[place] for name, place in self.places.items()}
+        return {name: before[attribute] for name, attribute in self.places.items()}
 
     def _payload(self) -> Mapping[str, Any]:
         self.bench.capture_verification_payload()
@@ -169,8 +178,8 @@ class Reference(runtime.Reference):
         """State of the modules among the attributes, by attribute and name."""
         import torch
 
-        modules = {name: one for name, one in vars(self.bench).items() if isinstance(one, torch.nn.Module)}
-        return {f"{at}.{name}": one for at, module in modules.items() for name, one in module.state_dict().items()}
+        modules = {name: value for name, value in vars(self.bench).items() if isinstance(value, torch.nn.Module)}
+        return {f"{at}.{name}": value for at, module in modules.items() for name, value in module.state_dict().items()}
 
     def draw(self) -> Any:
         """Inputs by the payload's names."""
@@ -178,7 +187,7 @@ class Reference(runtime.Reference):
 
     def named(self, arguments: Any, tensors: dict[str, Any]) -> Any:
         """The payload's own names."""
-        return {name: runtime.dissect(one, name, tensors) for name, one in arguments.items()}
+        return {name: runtime.dissect(argument, name, tensors) for name, argument in arguments.items()}
 
     def state(self) -> dict[str, Any]:
         """Parameters and buffers of the object's modules."""
@@ -193,13 +202,15 @@ class Reference(runtime.Reference):
     def notes(self) -> tuple[str, ...]:
         """Attributes that the payload does not name."""
         known = {*self.places.values(), self.output}
-        others = [name for name, one in vars(self.bench).items() if _is_tensor(one) and name not in known]
-        found = [f"tensors that each side makes for itself in setup(): {', '.join(sorted(others))}"] if others else []
+        others = [name for name, value in vars(self.bench).items() if _is_tensor(value) and name not in known]
+        messages = (
+            [f"tensors that each side makes for itself in setup(): {', '.join(sorted(others))}"] if others else []
+        )
         if self.output is None:
-            found.append("the output is not an attribute: capture_verification_payload() is part of the timed call")
+            messages.append("the output is not an attribute: capture_verification_payload() is part of the timed call")
         if self.buffer is not None:
-            found.append("the output's buffer is allocated anew for every call, on both sides")
-        return tuple(found)
+            messages.append("the output's buffer is allocated anew for every call, on both sides")
+        return tuple(messages)
 
     def run(self, **tensors: Any) -> Any:
         """Overwrite the inputs, call benchmark_fn, read the output."""
@@ -217,13 +228,13 @@ class Reference(runtime.Reference):
             return
         self._given = first
         for at in sorted({name.partition(".")[0] for name in static}):
-            own = {name.partition(".")[2]: one for name, one in static.items() if name.startswith(f"{at}.")}
+            own = {name.partition(".")[2]: value for name, value in static.items() if name.startswith(f"{at}.")}
             module = getattr(self.bench, at, None)
             if module is None or {*own} != {*module.state_dict()}:
                 raise BenchmarkError(
                     "PARAMETERS_DIFFER", f"The object has no module '{at}' with the baseline's parameters."
                 )
-            module.to(dtype=next((one.dtype for one in own.values() if one.is_floating_point()), None))
+            module.to(dtype=next((value.dtype for value in own.values() if value.is_floating_point()), None))
             module.load_state_dict(own)
 
     def call(self, **inputs: Any) -> Any:
@@ -231,10 +242,12 @@ class Reference(runtime.Reference):
         import torch
 
         with torch.no_grad():
-            for name, place in self.places.items():
-                setattr(self.bench, place, inputs[name])
+            for name, attribute in self.places.items():
+                setattr(self.bench, attribute, inputs[name])
             if self.buffer is not None:  # every call's output is its own, on both sides
-                wide = any(one.dtype == torch.float64 for one in inputs.values()) and self.buffer.is_floating_point()
+                wide = (
+                    any(tensor.dtype == torch.float64 for tensor in inputs.values()) and self.buffer.is_floating_point()
+                )
                 fresh = torch.empty_like(self.buffer, dtype=torch.float64 if wide else None)
                 setattr(self.bench, str(self.output), fresh)
             self.bench.benchmark_fn()
@@ -247,8 +260,8 @@ def _is_tensor(value: Any) -> bool:
     return isinstance(value, torch.Tensor)
 
 
-def _same(one: Any, other: Any) -> bool:
-    return one is other or (one.data_ptr() == other.data_ptr() and one.shape == other.shape and one.numel() > 0)
+def _same(value: Any, other: Any) -> bool:
+    return value is other or (value.data_ptr() == other.data_ptr() and value.shape == other.shape and value.numel() > 0)
 
 
 class Candidate(Reference):

@@ -30,8 +30,8 @@ def find(path: Path, candidates: Sequence[Path], constants: Constants) -> list[P
         return []
     task = _task(folder / "task.yml")
     files = {"reference.py": base.read_text(folder / "reference.py"), **_helpers(folder, task)}
-    found = list(candidates) or sorted(folder.glob("submission*.py"))
-    for each in found:
+    submissions = list(candidates) or sorted(folder.glob("submission*.py"))
+    for each in submissions:
         if "custom_kernel" not in base.defined(base.parse_candidate(each)):
             raise BenchmarkError("NO_CUSTOM_KERNEL", f"{each.name} defines no custom_kernel.", "See docs/adapters.md.")
         files[f"candidate_{base.identifier(each.stem)}.py"] = base.read_text(each)
@@ -44,7 +44,10 @@ def find(path: Path, candidates: Sequence[Path], constants: Constants) -> list[P
             summary,
             files,
             {"given": {**row, **constants}},
-            {base.identifier(one.stem): {"file": f"candidate_{base.identifier(one.stem)}.py"} for one in found},
+            {
+                base.identifier(file.stem): {"file": f"candidate_{base.identifier(file.stem)}.py"}
+                for file in submissions
+            },
             unused=("check_implementation", "time-outs and the ranking of task.yml"),
         )
         for at, row in enumerate(rows)
@@ -65,12 +68,12 @@ def _task(file: Path) -> dict[str, Any]:
 
 def _helpers(folder: Path, task: Mapping[str, Any]) -> dict[str, str]:
     """Modules beside the reference that task.yml names, such as utils.py of the folder above."""
-    found = {}
+    helpers = {}
     for entry in task.get("files") or ():
         name, source = str(entry.get("name")), str(entry.get("source"))
         if name.endswith(".py") and name not in _NOT_TAKEN and "/" not in name and (folder / source).is_file():
-            found[name] = base.read_text(folder / source)
-    return found
+            helpers[name] = base.read_text(folder / source)
+    return helpers
 
 
 class Reference(runtime.Reference):

@@ -73,26 +73,26 @@ class Found:
     shaped: bool = False
 
 
-def problem(found: Found, name: str, constants: Constants) -> Problem:
+def problem(parts: Found, name: str, constants: Constants) -> Problem:
     """The problem of a file, of which only what Model and its inputs need is executed as the baseline."""
     names = ("Model", "get_inputs", "get_init_inputs")
-    text, disclosed = base.read_text(found.file), []
+    text, disclosed = base.read_text(parts.file), []
     files, candidates = {PROBLEM: text}, {}
-    settings = {"constants": dict(constants), **({"mode": "eval"} if found.shaped else {})}
-    if "ModelNew" in base.defined(found.tree):
-        files[PROBLEM], reached = needed_by(found.tree, names)
+    settings = {"constants": dict(constants), **({"mode": "eval"} if parts.shaped else {})}
+    if "ModelNew" in base.defined(parts.tree):
+        files[PROBLEM], reached = needed_by(parts.tree, names)
         if "ModelNew" in reached:
             raise BenchmarkError(
-                "AMBIGUOUS", f"In {found.file.name}, Model uses ModelNew: the baseline is not separate."
+                "AMBIGUOUS", f"In {parts.file.name}, Model uses ModelNew: the baseline is not separate."
             )
-        if found.own:
+        if parts.own:
             files["own.py"], candidates["own"] = text, {"file": "own.py", "kind": "ModelNew", **settings}
-            disclosed.append(f"baseline and candidate were taken from the same file, {found.file.name}")
-    for candidate in found.candidates:
-        variant = base.variant(candidate.stem, found.file.stem)
+            disclosed.append(f"baseline and candidate were taken from the same file, {parts.file.name}")
+    for candidate in parts.candidates:
+        variant = base.variant(candidate.stem, parts.file.stem)
         files[f"{variant}.py"] = base.read_text(candidate)
-        candidates[variant] = {"file": f"{variant}.py", "kind": _kind(candidate, found.shaped), **settings}
-    summary = base.first_line(found.tree, f"KernelBench problem {found.file.stem}.")
+        candidates[variant] = {"file": f"{variant}.py", "kind": _kind(candidate, parts.shaped), **settings}
+    summary = base.first_line(parts.tree, f"KernelBench problem {parts.file.stem}.")
     return Problem(NAME, name, summary, files, settings, candidates, disclosed=tuple(disclosed))
 
 
@@ -117,11 +117,11 @@ def _of_shapes(file: Path, tree: Any, candidates: Sequence[Path], constants: Con
     """One problem per row of SHAPES in shapes.py, or a single one; the tolerance is that of problem.yaml."""
     shapes = shapes_of(file.with_name("shapes.py"), tree)
     rows = list({str(row): row for row in ({**shape, **constants} for shape in shapes)}.values())
-    name, found = base.identifier(file.resolve().parent.name), Found(file, tree, candidates, shaped=bool(shapes[0]))
+    name, parts = base.identifier(file.resolve().parent.name), Found(file, tree, candidates, shaped=bool(shapes[0]))
     rules = _rules(file.with_name("problem.yaml"))
     allowed, forbidden = _tolerance(rules), tuple(map(str, rules.get("forbidden") or ()))
     names = [name if len(rows) == 1 else f"{name}_{at}" for at in range(len(rows))]
-    problems = [problem(found, each, row) for each, row in zip(names, rows, strict=True)]
+    problems = [problem(parts, each, row) for each, row in zip(names, rows, strict=True)]
     return [replace(each, tolerance=allowed, forbidden=forbidden) for each in problems]
 
 
@@ -191,8 +191,8 @@ class Reference(runtime.Reference):
         """Name tensors by forward's own parameters where they have names."""
         known = [
             name
-            for name, one in inspect.signature(self.problem.Model.forward).parameters.items()
-            if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)
+            for name, parameter in inspect.signature(self.problem.Model.forward).parameters.items()
+            if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
         ][1:]
         names = known + [f"input_{at}" for at in range(len(known), len(arguments))]
         return [runtime.dissect(value, name, tensors) for name, value in zip(names, arguments, strict=False)]
@@ -257,13 +257,13 @@ class Reference(runtime.Reference):
 
 def loaded(module: Any, static: Mapping[str, Any], inputs: Mapping[str, Any]) -> Any:
     """The module with these parameters and buffers, in their precision. Raises BenchmarkError PARAMETERS_DIFFER."""
-    floating = [one for one in (*static.values(), *inputs.values()) if one.is_floating_point()]
+    floating = [tensor for tensor in (*static.values(), *inputs.values()) if tensor.is_floating_point()]
     module = module.to(device=next(iter(inputs.values())).device)
     kinds = {tensor.dtype for tensor in static.values() if tensor.is_floating_point()}
     if floating and floating[0].element_size() > 1 and len(kinds) <= 1:
         module = module.to(dtype=floating[0].dtype)
-    own = {name: tuple(one.shape) for name, one in module.state_dict().items()}
-    if own != (given := {name: tuple(one.shape) for name, one in static.items()}):
+    own = {name: tuple(tensor.shape) for name, tensor in module.state_dict().items()}
+    if own != (given := {name: tuple(tensor.shape) for name, tensor in static.items()}):
         lacks = sorted(given.items() - own.items())
         more = sorted(own.items() - given.items())
         raise BenchmarkError(

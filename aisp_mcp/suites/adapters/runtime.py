@@ -236,12 +236,12 @@ def replace_constants(tree: ast.Module, constants: Mapping[str, Any]) -> ast.Mod
 
 def assigned(tree: ast.Module) -> dict[str, ast.expr]:
     """Names of simple values that the file assigns at its top level: numbers, lists of them, expressions."""
-    found: dict[str, ast.expr] = {}
+    values: dict[str, ast.expr] = {}
     for node in tree.body:
         if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
             for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
-                found |= {name: value for name, value in _named_values(target, node.value) if _is_size(value)}
-    return found
+                values |= {name: value for name, value in _named_values(target, node.value) if _is_size(value)}
+    return values
 
 
 def _named_values(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.expr]]:

@@ -65,11 +65,11 @@ def files(problem: Problem, recorded: Recorded, allowed: float | None = None) ->
     tolerance = _tolerance(recorded, allowed)
     names = ", ".join(name for name in ("Buffer", "Slot") if f"{name}(" in recorded.arguments)
     slot = f"from aisp_mcp.suites.adapters.runtime import {names}\n" if names else ""
-    said = {"format": problem.format, "name": problem.name, "arguments": recorded.arguments, "slot": slot}
+    facts = {"format": problem.format, "name": problem.name, "arguments": recorded.arguments, "slot": slot}
     params = [tensor for tensor in recorded.tensors if tensor.role == "param"]
     inputs = [tensor for tensor in recorded.tensors if tensor.role == "input"]
     baseline = _BASELINE.format(
-        **said,
+        **facts,
         summary=_plain(problem.summary),
         values="drawn by the harness, see docs/adapters.md",
         reference=_literal({**problem.reference, **recorded.settings}),
@@ -85,13 +85,13 @@ def files(problem: Problem, recorded: Recorded, allowed: float | None = None) ->
     written = {f"baseline_{problem.name}.py": baseline}
     for name, arguments in problem.candidates.items():
         source = problem.files.get(str(arguments.get("file")), "")
-        beside = {part for file in problem.files for part in Path(file).with_suffix("").parts}
+        neighbours = {part for file in problem.files for part in Path(file).with_suffix("").parts}
         text = _CANDIDATE.format(
-            **said,
+            **facts,
             summary=f"{name} of {problem.name}.",
             candidate=_literal({**arguments, **recorded.settings}),
             compiles=" It compiles code." if COMPILER.search(source) else "",
-            requires=f"\n{DECLARED} = {requirements(source, beside)!r}",
+            requires=f"\n{DECLARED} = {requirements(source, neighbours)!r}",
         )
         written[f"optimized_{problem.name}_{name}.py"] = text
     for name, (suffix, text) in problem.native.items():

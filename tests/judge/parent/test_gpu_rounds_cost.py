@@ -159,7 +159,9 @@ def test_one_replicate_sees_all_kinds_of_unusual_inputs(thorough: int, kinds: in
         timing = driver.result.rounds[0].timing
         strategy: Any = SimpleNamespace(pilot_rounds=1, run_round=lambda *_, timing=timing: timing)
         driver.verify = lambda *_: None  # type: ignore[method-assign]
-        ReplicateRun(driver, strategy)._pilot()
+        run = ReplicateRun(driver, strategy)
+        run._battery = lambda: None  # type: ignore[method-assign]
+        run._pilot()
         unusual = [mode for mode in filled if mode != "plain"]
         assert len(unusual) == len(set(unusual)) == kinds
         assert filled[0] == "plain"

@@ -221,7 +221,7 @@ def test_the_loop_is_measured_all_along_a_replicate(palindromes: int, dry: int) 
 
 def test_the_truth_of_a_call_is_computed_once_until_other_inputs_come() -> None:
     requests: list[dict[str, int]] = []
-    truth: Any = SimpleNamespace(both=lambda inputs: (requests.append(inputs), len(requests)))
+    truth: Any = SimpleNamespace(both=lambda inputs: (requests.append(inputs), len(requests)), left={})
     bank = InputBank(device="cpu", reference=truth)
     assert [bank.both(7, "plain", {"x": 1})[1] for _ in range(3)] == [1, 1, 1]
     assert bank.both(7, "zeros", {"x": 1})[1] == 2

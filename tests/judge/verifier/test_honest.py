@@ -15,6 +15,7 @@ from aisp_mcp.judge.machine_secret import battery_seed  # noqa: E402
 from aisp_mcp.judge.mutants.trial import Call, Trial  # noqa: E402
 from aisp_mcp.judge.protocol.module_loader import load_spec  # noqa: E402
 from aisp_mcp.judge.verifier.inputs.rng import MODES, CallRng  # noqa: E402
+from aisp_mcp.judge.verifier.jittered import evaluate_jittered  # noqa: E402
 
 pytestmark = [pytest.mark.torch]
 DRAWS = 4
@@ -225,3 +226,16 @@ def test_a_battery_is_the_same_for_the_same_files(tmp_path: Path, monkeypatch: p
     assert (tmp_path / "home" / "battery-secret").stat().st_mode & 0o777 == 0o600
     monkeypatch.setenv("AISP_HOME", str(tmp_path / "other"))
     assert battery_seed(file, "small", "cpu") != seed
+
+
+def test_noise_passes_operations_that_are_not_arithmetic() -> None:
+    """An optimiser marks its steps for profilers by operations of another namespace."""
+
+    def step() -> Any:
+        weight = torch.nn.Parameter(torch.ones(4, dtype=torch.float64))
+        weight.grad = torch.full((4,), 2.0, dtype=torch.float64)
+        torch.optim.SGD([weight], lr=0.1).step()
+        return weight.detach()
+
+    moved = evaluate_jittered(step, 1e-7, 64.0, 3)
+    assert 0.0 < float((moved - 0.8).abs().max()) < 1e-6

@@ -50,14 +50,15 @@ def metric(side: dict[str, Any], name: str) -> dict[str, Any]:
 
 def test_known_latencies_are_read_and_goodput_counts_what_is_within(ctx: Context, client: Path) -> None:
     with measuring.stub(0.1, 0.02, 8) as url:
-        answer = measure(ctx, url=url, repeats=2, slo_ttft_ms=1000.0, slo_tpot_ms=1.0)
+        answer = measure(ctx, url=url, repeats=2, slo_ttft_ms=1000.0, slo_tpot_ms=0.001)
         kind = measure(ctx, url=url, repeats=1, slo_ttft_ms=5000.0)
     assert "error" not in answer, answer
     side = answer["servers"][0]
     assert (side["model"], side["requests"], side["failed"], side["output_tokens"]) == ("aisp-stub", 12, 0, 8)
     assert 0.1 <= metric(side, "ttft")["value"] < 0.2
-    assert 0.019 <= metric(side, "tpot")["value"] < 0.04
-    assert metric(side, "good share")["value"] == 0  # no token arrives within 1 ms
+    # A first token that is seen late, on a loaded machine, shortens what is left for the others.
+    assert 0.012 <= metric(side, "tpot")["value"] < 0.04
+    assert metric(side, "good share")["value"] == 0  # no token arrives within 1 µs
     assert metric(kind["servers"][0], "good share")["value"] == 1
     assert len(metric(side, "latency")["interval"]) == 2
     assert answer["self_test"]["ttft_ms"][0] == 100

@@ -18,18 +18,18 @@ BUFFERS = """
 import torch
 
 
-def ref_kernel(data):
-    x, output = data
-    return x.double().sum().float()
+class Model(torch.nn.Module):
+    def forward(self, x, output):
+        return x.double().sum(1).float()
 
 
-def generate_input(size, seed):
-    generator = torch.Generator(device="cuda")
-    generator.manual_seed(seed)
-    x = torch.randn(size, device="cuda", generator=generator)
-    return x, torch.empty(1, device="cuda", dtype=torch.float32)
+def get_inputs():
+    return [torch.rand(64, 512), torch.empty(64)]
+
+
+def get_init_inputs():
+    return []
 """
-TASK = "description: sum\nbenchmarks:\n  - {size: 1024, seed: 1}\n"
 PROBLEM = """
 import torch
 
@@ -64,13 +64,12 @@ def recorded(path: Path, folder: Path, **options: Any) -> tuple[Any, Any, Any]:
 
 
 def test_memory_for_an_output_is_no_input(tmp_path: Path) -> None:
-    folder = support.write(tmp_path / "sum", {"reference": BUFFERS})
-    (folder / "task.yml").write_text(TASK)
-    problem, reference, found = recorded(folder, tmp_path / "out")
-    assert found.in_place == ("input_1",)
+    file = support.write(tmp_path / "sum", {"sums": BUFFERS}) / "sums.py"
+    problem, reference, found = recorded(file, tmp_path / "out")
+    assert found.in_place == ("output",)
     once, again = (reference.recipe(CallRng("cpu", 7)) for _ in range(2))
     assert all(torch.equal(once[name], again[name]) for name in once)
-    assert "in_place = scratch = ('input_1',)" in writing.files(problem, found)[f"baseline_{problem.name}.py"]
+    assert "in_place = scratch = ('output',)" in writing.files(problem, found)[f"baseline_{problem.name}.py"]
 
 
 def test_signs_stay_signs_and_a_parameter_of_one_element_is_drawn(tmp_path: Path) -> None:

@@ -93,3 +93,12 @@ def test_an_unknown_target_points_to_functions_of_ones_own(
     monkeypatch.setenv("AISP_HOME", str(tmp_path / "home"))
     assert main(["bench", "run", "--targets", "ch07:row_sun", "--dry-run"]) == 1
     assert "aisp bench verify slow.py fast.py --inputs 'x=randn(4096,64)'" in capsys.readouterr().err
+
+
+@pytest.mark.torch
+def test_a_function_with_a_varying_number_of_results_learns_the_rule(ctx: Context) -> None:
+    source = "def distinct(items):\n    return list(dict.fromkeys(items))\n"
+    args = {"target": source, "candidate": source, "inputs": "items=list(randint(0, 500, 2000))", "preset": "quick"}
+    error = execute("aisp_verify_candidate", args, ctx).error
+    assert error is not None
+    assert "the shape of an output must not depend on the values of its inputs" in error.message

@@ -57,7 +57,7 @@ def state(pid: int) -> str:
 
 
 def account(pids: list[int]) -> Account:
-    """Sum of the kernel's accounts; a process that vanished counts nothing. The first one is the program."""
+    """Add up what the kernel recorded for these processes, the program first. One that has ended counts as zero."""
     cpu_s, minor, major, threads, alive = 0.0, 0, 0, 0, 0
     first_s, delayed_s = delays(pids[0]) if pids else (0.0, 0.0)
     for pid in pids:

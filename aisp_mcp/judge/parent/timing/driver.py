@@ -101,8 +101,8 @@ class Driver:
         each lends it to its own ranks.
         """
         path = common_of(self.session.pair.baseline)
-        lent = role is Role.CANDIDATE and not self.session.placement.relays
-        return self.placement(role).lend(path) if lent else str(path)
+        copied = role is Role.CANDIDATE and not self.session.placement.relays
+        return self.placement(role).lend(path) if copied else str(path)
 
     def attach(self) -> None:
         """Make shared memory with fresh static tensors. The replicate before the last one must have ended."""
@@ -178,7 +178,7 @@ class Driver:
         own clocks decide that, since a round may take longer to begin than its calls; a candidate that bends its clock
         gains another number of calls, but no more than fill twice the time.
         """
-        call_s = min(self.claimed_s[one] for one in BASELINES)
+        call_s = min(self.claimed_s[role] for role in BASELINES)
         if role is Role.CANDIDATE and self.claimed_s[role] < MUCH_FASTER * call_s:
             call_s = max(self.claimed_s[role], self.call_s[role] / 2)
         capacity = self.session.opened["layout"]["capacity"]
@@ -216,9 +216,9 @@ class Driver:
         """True if the verifier's smallest kernel took so long that the device must be working for another process."""
         return probe_s > max(BUSY_FACTOR * self.session.opened["probe_s"], MIN_BUSY_S)
 
-    def sample(self, count: int, wanted: int) -> list[int]:
+    def sample(self, count: int, size: int) -> list[int]:
         """Random indices of the calls of a round that are compared."""
-        return sample_calls(count, wanted, self.session.random)
+        return sample_calls(count, size, self.session.random)
 
     def verify(self, role: Role, sample: list[int], timed: bool = False) -> None:
         """Check guards and poison of every call, and all elements of the sampled calls.

@@ -60,8 +60,8 @@ class ReplicateRun:
         if driver.count(Role.CANDIDATE) > 1 and self.options.protections.isolated_calls:
             strategy.measure_isolated_calls(driver)
         hidden = self.random.randrange(ROUNDS_PER_PALINDROME * preset.palindromes)
-        wanted = preset.comparisons_per_round(self.random)
-        halves = zip(self._half_palindromes(), wanted, strict=True)
+        comparisons = preset.comparisons_per_round(self.random)
+        halves = zip(self._half_palindromes(), comparisons, strict=True)
         costs = [self._half_palindrome(half, hidden, number) for half, number in halves]
         dummies = [cost for cost in costs if cost]
         result = driver.result
@@ -71,7 +71,10 @@ class ReplicateRun:
         result.overhead = overhead = strategy.finish(driver, singles, dummies)
         fitted = {"singles": singles, "dummies": dummies, "fitted": vars(overhead)}
         self.session.log.append("overhead", replicate=result.index, **fitted)
-        result.rounds = [replace(one, net_s=replay.net_s(one.role, one.timing, overhead)) for one in result.rounds]
+        result.rounds = [
+            replace(timed_round, net_s=replay.net_s(timed_round.role, timed_round.timing, overhead))
+            for timed_round in result.rounds
+        ]
         return result
 
     def _half_palindromes(self) -> list[list[tuple[int, Role]]]:
@@ -141,7 +144,7 @@ class ReplicateRun:
         for role in BASELINES:
             self.strategy.dummy_round(driver, role, counts[Role.CANDIDATE])  # the first of each pays for first touches
 
-    def _half_palindrome(self, half: list[tuple[int, Role]], hidden: int, wanted: int) -> RoundCost | None:
+    def _half_palindrome(self, half: list[tuple[int, Role]], hidden: int, comparisons: int) -> RoundCost | None:
         """Run half a palindrome on one set of inputs and compare `wanted` of the candidate's calls.
 
         Before the round with the number `hidden`, the candidate gets an adversarial one. Behind a first half, or behind
@@ -151,7 +154,7 @@ class ReplicateRun:
         if self.options.protections.adversarial and any(number == hidden for number, _ in half):
             self._adversarial_round()
         counts = {role: driver.count(role) for _, role in half}
-        sample = driver.sample(counts[Role.CANDIDATE], wanted)
+        sample = driver.sample(counts[Role.CANDIDATE], comparisons)
         driver.fill(counts, sample=sample)
         roles = list[Role]()
         for number, role in half:

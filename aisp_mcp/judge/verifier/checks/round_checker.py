@@ -258,9 +258,11 @@ class RoundChecker:
         """Error of each element of an output that other orders of operations may have on these inputs."""
         names = [spec.name for spec in self._layout.outputs]
         index, bank = names.index(name), call.bank
-        eps = _eps(self._layout.outputs[index].dtype, call.is_plain)
-        terms, slack = (LANES_TERMS, 1.0) if call.is_plain else (math.inf, min(slack, ORDERED_SLACK))
-        allowed = bank.rounding(call.seed, call.mode, eps, terms)[index] * (ROUNDINGS_ALLOWED * slack)
+        dtype = self._layout.outputs[index].dtype
+        if call.is_plain:
+            return plain_rounding(bank, call.seed, dtype)[index]
+        rounding = bank.rounding(call.seed, call.mode, _eps(dtype, is_plain=False), math.inf)[index]
+        allowed = rounding * (ROUNDINGS_ALLOWED * min(slack, ORDERED_SLACK))
         if call.mode == "constant":
             allowed = allowed.maximum(bank.cancelled(call.seed, call.mode)[index])
         return allowed
@@ -328,7 +330,7 @@ class RoundChecker:
         )
 
     def _check_quality(self, call: Call, outputs: tuple[list[Any], list[Any], list[Any]]) -> CallCheck:
-        """outputs: the worker's, the baseline's and the reference's."""
+        """Check the quality that the target declares. outputs: of the worker, the baseline and the reference."""
         assert self._quality is not None
         names = [spec.name.removeprefix("out.") for spec in self._layout.outputs]
         named = (dict(zip(names, tensors, strict=True)) for tensors in outputs)
@@ -357,6 +359,11 @@ class RoundChecker:
                 name = self._layout.outputs[index].name
                 return CallCheck(0.0, "incorrect_distribution", f"{name} on {call.mode} inputs: {failure}")
         return CallCheck()
+
+
+def plain_rounding(bank: InputBank, seed: int, dtype: str) -> list[Any]:
+    """Error of each element of each output that other orders of operations may have on plain inputs. dtype: theirs."""
+    return [each * ROUNDINGS_ALLOWED for each in bank.rounding(seed, "plain", _eps(dtype, is_plain=True), LANES_TERMS)]
 
 
 def _eps(dtype: str, is_plain: bool) -> float:

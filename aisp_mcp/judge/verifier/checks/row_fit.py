@@ -55,10 +55,10 @@ def near(apart: Any, base: Any, half_eps: float) -> Any:
 def _views(tensors: tuple[Any, ...]) -> list[tuple[str, list[Any]]]:
     """The tensors as rows of the last dimension, and as the columns across these, where there are enough elements."""
     width = tensors[0].shape[-1]
-    matrices = [one.reshape(-1, width) for one in tensors]
+    matrices = [matrix.reshape(-1, width) for matrix in tensors]
     views = [("rows", matrices)] if width >= LEAST else []
     if len(matrices[0]) >= LEAST:
-        views.append(("columns", [one.mT for one in matrices]))
+        views.append(("columns", [matrix.mT for matrix in matrices]))
     return views
 
 
@@ -73,14 +73,14 @@ def _explained(errors: Any, truths: Any) -> Any:
 
 def _allowance(owns: Any, truths: Any) -> Any:
     """What gain and offset explain of the baseline's error in each row, or in most rows of that size."""
-    found, sizes = _explained(owns, truths), _rms(truths)
-    usual = _rms((found / sizes.clamp_min(1e-300)).unsqueeze(0))
-    return found.maximum(usual * sizes)
+    explained, sizes = _explained(owns, truths), _rms(truths)
+    usual = _rms((explained / sizes.clamp_min(1e-300)).unsqueeze(0))
+    return explained.maximum(usual * sizes)
 
 
-def _by_chance(errors: Any, found: Any) -> Any:
+def _by_chance(errors: Any, explained: Any) -> Any:
     """What independent errors of the size of the unexplained ones would explain."""
-    rest = (errors.square().mean(1) - found.square()).clamp_min_(0.0).sqrt_()
+    rest = (errors.square().mean(1) - explained.square()).clamp_min_(0.0).sqrt_()
     return NOISE * rest / errors.shape[1] ** 0.5
 
 

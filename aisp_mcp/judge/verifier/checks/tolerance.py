@@ -105,7 +105,7 @@ def _off_as_a_whole(out: Any, base: Any, ref: Any, tolerance: Tolerance, eps: fl
     if not row_fit.is_tested(out):
         return 0.0, ""
     usable = torch.isfinite(out) & torch.isfinite(base) & torch.isfinite(ref)
-    error, own = ((one.double() - ref).where(usable, 0.0) for one in (out, base))
+    error, own = ((tensor.double() - ref).where(usable, 0.0) for tensor in (out, base))
     error = error.where(error.abs() > tolerance.absolute, 0.0) if tolerance.absolute else error
     return row_fit.beyond(error, own, ref.where(usable, 0.0), 0.5 * eps)
 
@@ -153,16 +153,16 @@ def near(out: Any, base: Any, tolerance: Tolerance) -> bool:
     rows, sizes = _row_peaks(apart), _row_peaks(base)
     most, size = rows.max(), sizes.max()
     allowed = tolerance.error_ratio - 1
-    found = size < math.inf  # one question: each answer from a device takes as long as a short kernel
-    found &= most <= allowed * 0.5 * eps * size
-    found &= _rms(apart) <= allowed * 0.25 * eps * _rms(base)
+    is_near = size < math.inf  # one question: each answer from a device takes as long as a short kernel
+    is_near &= most <= allowed * 0.5 * eps * size
+    is_near &= _rms(apart) <= allowed * 0.25 * eps * _rms(base)
     rowwise = (tolerance.error_ratio * ROW_SLACK - 1) * 0.5 * eps
-    found &= (rows <= rowwise * sizes).all()
+    is_near &= (rows <= rowwise * sizes).all()
     far = apart.abs_() > base.abs().mul_(min(rowwise, 0.8 * LOST))
-    found &= far.sum() <= max(SMALL_SHARE * out.numel(), SMALL_COUNT)
+    is_near &= far.sum() <= max(SMALL_SHARE * out.numel(), SMALL_COUNT)
     if row_fit.is_tested(out):
-        found &= row_fit.near(signed, base.to(signed.dtype), 0.5 * eps)
-    return bool(found)
+        is_near &= row_fit.near(signed, base.to(signed.dtype), 0.5 * eps)
+    return bool(is_near)
 
 
 def compare_steps(out: Any, base: Any, ref: Any, tolerance: Tolerance, slack: float = 1.0) -> tuple[float, str | None]:
@@ -172,7 +172,7 @@ def compare_steps(out: Any, base: Any, ref: Any, tolerance: Tolerance, slack: fl
     """
     import torch
 
-    error, own = (_peak_of_steps(one.double() - ref) for one in (out, base))
+    error, own = (_peak_of_steps(tensor.double() - ref) for tensor in (out, base))
     if not bool(torch.isfinite(error + own).all()):
         mismatch = _mask_mismatch(out, base, ref)
         return (math.inf, mismatch) if mismatch else (0.0, None)
@@ -290,10 +290,11 @@ def same_bits(left: Any, right: Any) -> bool:
     import torch
 
     whole = all(
-        one.is_contiguous() and not (one.nbytes % 8 or one.data_ptr() % 8 or one.is_conj() or one.is_neg())
-        for one in (left, right)
+        tensor.is_contiguous()
+        and not (tensor.nbytes % 8 or tensor.data_ptr() % 8 or tensor.is_conj() or tensor.is_neg())
+        for tensor in (left, right)
     )
-    if whole and torch.equal(*(one.flatten().view(torch.int64) for one in (left, right))):
+    if whole and torch.equal(*(tensor.flatten().view(torch.int64) for tensor in (left, right))):
         return True  # the usual case, and half the time of comparing numbers
     same = (left == right) | ((left != left) & (right != right))
     return bool(same.all())

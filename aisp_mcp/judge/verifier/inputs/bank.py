@@ -76,8 +76,8 @@ class InputBank:
 
     def inputs(self, seed: int, mode: str) -> dict[str, Any]:
         inputs = self.reference.spec.inputs(CallRng(self.device, seed, mode))
-        self.host |= {name for name, one in inputs.items() if isinstance(one, Host) and self.device == "cuda"}
-        return {name: one.tensor.cpu() if isinstance(one, Host) else one for name, one in inputs.items()}
+        self.host |= {name for name, value in inputs.items() if isinstance(value, Host) and self.device == "cuda"}
+        return {name: value.tensor.cpu() if isinstance(value, Host) else value for name, value in inputs.items()}
 
     def both(self, seed: int, mode: str, inputs: dict[str, Any]) -> tuple[Any, Any]:
         """(baseline's output, reference) of a call with these inputs, which are used up."""
@@ -129,4 +129,4 @@ class InputBank:
         self.known, calls = None, sample if mode == "plain" else ()
         self.hidden = {known: self.ahead.pop(known) for known in [*self.ahead][: len(calls)]}
         seeds = dict(zip(calls, self.hidden, strict=False))
-        return [RoundInputs(int(side), seed, mode, count, staged, seeds) for side, count in counts.items()]
+        return [RoundInputs(int(worker_id), seed, mode, count, staged, seeds) for worker_id, count in counts.items()]

@@ -153,9 +153,9 @@ def _spikes(values: Any, draw: random.Random) -> Any:
     """A few values two orders larger at random places, the first and the last among the candidates."""
     flat = values.flatten()
     count = flat.numel()
-    for place in {0, count - 1, *(draw.randrange(count) for _ in range(8))} if count else ():
+    for index in {0, count - 1, *(draw.randrange(count) for _ in range(8))} if count else ():
         if draw.random() < 0.7:
-            flat[place] = draw.choice((-100.0, 100.0))
+            flat[index] = draw.choice((-100.0, 100.0))
     return flat.view(values.shape)
 
 

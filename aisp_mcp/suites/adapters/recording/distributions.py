@@ -17,24 +17,24 @@ RECIPE: Fit = ("recipe", ())
 FIXED: Fit = ("fixed", ())
 
 
-def fit(one: Any, other: Any) -> Fit:
+def fit(first: Any, other: Any) -> Fit:
     """Distribution to draw such tensors from: (how, numbers) as in TensorFacts. one, other: two draws, of one shape."""
     import torch
 
-    same = bool(torch.equal(one, other)) or bool((one == other).all())
-    if one.is_floating_point():  # of integers the extremes matter, and whether one occurs twice
-        one, other = excerpt(one), excerpt(other)
-    one, other = one.cpu(), other.cpu()
-    if same and not _looks_random(one):
+    same = bool(torch.equal(first, other)) or bool((first == other).all())
+    if first.is_floating_point():  # of integers the extremes matter, and whether one occurs twice
+        first, other = excerpt(first), excerpt(other)
+    first, other = first.cpu(), other.cpu()
+    if same and not _looks_random(first):
         return FIXED
-    if one.numel() < MIN_ELEMENTS or one.is_complex() or one.is_quantized:
+    if first.numel() < MIN_ELEMENTS or first.is_complex() or first.is_quantized:
         return RECIPE
-    if one.dtype == torch.bool:
-        share = float(torch.cat([one.flatten(), other.flatten()]).double().mean())
-        return ("booleans", (round(share, 2),)) if _unstructured(one.double()) else RECIPE
-    if not one.is_floating_point():
-        return _integers(one, other)
-    return _floats(one.double(), other.double())
+    if first.dtype == torch.bool:
+        share = float(torch.cat([first.flatten(), other.flatten()]).double().mean())
+        return ("booleans", (round(share, 2),)) if _unstructured(first.double()) else RECIPE
+    if not first.is_floating_point():
+        return _integers(first, other)
+    return _floats(first.double(), other.double())
 
 
 def excerpt(tensor: Any) -> Any:
@@ -45,19 +45,19 @@ def excerpt(tensor: Any) -> Any:
     return tensor
 
 
-def _looks_random(one: Any) -> bool:
+def _looks_random(tensor: Any) -> bool:
     """A tensor that never changes may still be a draw from a seed set while the module was loaded."""
-    if not one.is_floating_point() or one.numel() < MIN_ELEMENTS:
+    if not tensor.is_floating_point() or tensor.numel() < MIN_ELEMENTS:
         return False
-    sample = one.double().flatten()[:MAX_ELEMENTS]
-    return bool(sample.unique().numel() > sample.numel() // 4) and _unstructured(one.double())
+    sample = tensor.double().flatten()[:MAX_ELEMENTS]
+    return bool(sample.unique().numel() > sample.numel() // 4) and _unstructured(tensor.double())
 
 
-def _integers(one: Any, other: Any) -> Fit:
+def _integers(first: Any, other: Any) -> Fit:
     import torch
 
-    flat = one.flatten()
-    if one.dtype == torch.int64 and one.dim() == 1 and torch.equal(flat.sort().values, torch.arange(len(flat))):
+    flat = first.flatten()
+    if first.dtype == torch.int64 and first.dim() == 1 and torch.equal(flat.sort().values, torch.arange(len(flat))):
         return "permutation", ()
     both = torch.cat([flat, other.flatten()]).double()
     low, high = float(both.min()), float(both.max()) + 1
@@ -67,17 +67,17 @@ def _integers(one: Any, other: Any) -> Fit:
     spread = (high - low) / math.sqrt(12)
     even = abs(float(both.mean()) - (low + high - 1) / 2) < 5 * spread / math.sqrt(len(both))
     even &= abs(float(both.std()) / max(spread, 1e-9) - 1) < 0.2
-    return ("integers", (low, high)) if even and _unstructured(one.double()) else RECIPE
+    return ("integers", (low, high)) if even and _unstructured(first.double()) else RECIPE
 
 
-def _floats(one: Any, other: Any) -> Fit:
+def _floats(first: Any, other: Any) -> Fit:
     import torch
 
-    values = torch.cat([one.flatten()[:MAX_ELEMENTS], other.flatten()[:MAX_ELEMENTS]])
-    if not bool(values.isfinite().all()) or not _unstructured(one) or not _unstructured(other):
+    values = torch.cat([first.flatten()[:MAX_ELEMENTS], other.flatten()[:MAX_ELEMENTS]])
+    if not bool(values.isfinite().all()) or not _unstructured(first) or not _unstructured(other):
         return RECIPE
     if bool((values == values.round()).all()):
-        kind, numbers = _integers(one, other)
+        kind, numbers = _integers(first, other)
         return (kind, numbers) if kind == "integers" else RECIPE
     mean, sd = float(values.mean()), float(values.std())
     scaled = (values - mean) / sd

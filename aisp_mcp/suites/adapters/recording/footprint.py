@@ -99,8 +99,8 @@ def _tell(reference: runtime.Reference, pipe: int) -> NoReturn:
     try:
         os.nice(10)  # on a busy machine the recording goes first
         time.sleep(GRACE_S)
-        found = measured(reference)
-        os.write(pipe, json.dumps(vars(found)).encode() if found else b"")
+        measured_bytes = measured(reference)
+        os.write(pipe, json.dumps(vars(measured_bytes)).encode() if measured_bytes else b"")
     finally:
         os._exit(0)
 
@@ -121,7 +121,11 @@ def shapes(reference: runtime.Reference) -> dict[str, Any] | None:
     before, reference.arguments = reference.arguments, arguments
     try:
         outputs = dict(flatten(reference.run(**tensors, **static)))
-        return {**tensors, **static, **{name: one for name, one in outputs.items() if isinstance(one, torch.Tensor)}}
+        return {
+            **tensors,
+            **static,
+            **{name: value for name, value in outputs.items() if isinstance(value, torch.Tensor)},
+        }
     except Exception:  # an operation that has no shape without data
         return {**tensors, **static}
     finally:

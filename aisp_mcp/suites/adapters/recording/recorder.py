@@ -147,23 +147,23 @@ def _device() -> str:
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
-def _same_structure(one: Mapping[str, Any], other: Mapping[str, Any]) -> None:
-    shapes = [{name: (tuple(t.shape), t.dtype) for name, t in draw.items()} for draw in (one, other)]
+def _same_structure(drawn: Mapping[str, Any], other: Mapping[str, Any]) -> None:
+    shapes = [{name: (tuple(t.shape), t.dtype) for name, t in draw.items()} for draw in (drawn, other)]
     if shapes[0] != shapes[1]:
         raise BenchmarkError(
             "SHAPES_VARY", "The recipe makes tensors of other names, shapes or types each time.", "Fix the shapes."
         )
 
 
-def _facts(name: str, role: str, one: Any, other: Any) -> TensorFacts:
-    how, numbers = distributions.fit(one, other)
-    order = _order(one)
+def _facts(name: str, role: str, drawn: Any, other: Any) -> TensorFacts:
+    how, numbers = distributions.fit(drawn, other)
+    order = _order(drawn)
     if order is None:
         how, numbers, order = "recipe" if how != "fixed" else how, (), ()
-    dtype = str(one.dtype).removeprefix("torch.")
+    dtype = str(drawn.dtype).removeprefix("torch.")
     if dtype.startswith("float8"):  # has no arithmetic to scale a draw with
         how, numbers, order = "recipe", (), ()
-    return TensorFacts(name, role, dtype, tuple(one.shape), how, numbers, order)
+    return TensorFacts(name, role, dtype, tuple(drawn.shape), how, numbers, order)
 
 
 def _order(tensor: Any) -> tuple[int, ...] | None:
@@ -185,7 +185,7 @@ def _call_twice(
 
     outputs, changed, named = [], [], list[tuple[str, Any]]()
     for _ in range(2):
-        given, static = ({name: one.to(_device(), copy=True) for name, one in d.items()} for d in (inputs, state))
+        given, static = ({name: tensor.to(_device(), copy=True) for name, tensor in d.items()} for d in (inputs, state))
         returned = reference.run(**given, **static)
         outputs.append([tensor.clone() for tensor in _tensors(returned)])
         named = flatten(returned)
@@ -210,15 +210,15 @@ def positions(outputs: list[tuple[str, Any]], inputs: Mapping[str, Any]) -> dict
 
     By name, as bench.Tolerance.indices has them. With ties, any order of them is right.
     """
-    found = {}
+    by_name = {}
     for name, indices in outputs:
         for other, values in outputs:
             if indices.dtype.is_floating_point or other == name or values.shape != indices.shape:
                 continue
             for source, tensor in inputs.items():
                 if (dim := _points_along(indices, values, tensor.to(values.device))) is not None:
-                    found[name] = source, dim
-    return found
+                    by_name[name] = source, dim
+    return by_name
 
 
 def _points_along(indices: Any, values: Any, source: Any) -> int | None:
@@ -237,16 +237,16 @@ def _points_along(indices: Any, values: Any, source: Any) -> int | None:
 def _tensors(output: Any) -> list[Any]:
     import torch
 
-    found = list(output.values()) if isinstance(output, dict) else output
-    found = list(found) if isinstance(found, tuple | list) else [found]
-    if not found or not all(isinstance(one, torch.Tensor) for one in found):
-        kinds = ", ".join(sorted({type(one).__name__ for one in found})) or "nothing"
+    values = list(output.values()) if isinstance(output, dict) else output
+    values = list(values) if isinstance(values, tuple | list) else [values]
+    if not values or not all(isinstance(value, torch.Tensor) for value in values):
+        kinds = ", ".join(sorted({type(value).__name__ for value in values})) or "nothing"
         raise BenchmarkError("BAD_OUTPUT", f"The problem returns {kinds}; only tensors can be compared.")
-    return [one.double() if one.is_floating_point() else one for one in found]
+    return [value.double() if value.is_floating_point() else value for value in values]
 
 
-def _equal(one: Any, other: Any) -> bool:
-    return bool(((one == other) | ((one != one) & (other != other))).all())
+def _equal(first: Any, other: Any) -> bool:
+    return bool(((first == other) | ((first != first) & (other != other))).all())
 
 
 if __name__ == "__main__":

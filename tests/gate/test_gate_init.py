@@ -64,6 +64,7 @@ def init(cli: Any, folder: Path) -> dict[str, Any]:
     """The answer of the command in that folder."""
     done = cli("gate", "init", "--json", cwd=folder)
     answer: dict[str, Any] = json.loads(done.stdout)
+    assert "INTERNAL" not in done.stdout, done.stderr
     assert (done.returncode == 0) == ("error" not in answer)
     return answer
 
@@ -118,6 +119,17 @@ def test_nothing_that_runs_leaves_nothing_behind(cli: Any, tmp_path: Path) -> No
     assert (error["code"], "not_installed" in error["message"]) == ("NOTHING_TO_MEASURE", True)
     assert not (folder / "aisp_gate").exists()
     assert not (folder / ".github").exists()
+
+
+def test_a_repository_without_benchmarks_learns_what_to_write(cli: Any, tmp_path: Path) -> None:
+    folder = repository(tmp_path / "project")
+    (folder / "stats.py").write_text("def work():\n    return 1\n")
+    git(folder, "rm", "-rq", "src")
+    git(folder, "add", "-A")
+    git(folder, "commit", "-qm", "two")
+    error = init(cli, folder)["error"]
+    assert (error["code"], "NOTSET" in error["message"]) == ("NOTHING_TO_MEASURE", False)
+    assert "def test_speed(aisp_bench)" in error["hint"]
 
 
 def test_pairs_of_ours_need_a_workflow_alone(cli: Any, tmp_path: Path) -> None:
