@@ -12,7 +12,6 @@ from typing import Any
 from aisp_mcp.judge.protocol.layout import TensorSpec
 from aisp_mcp.judge.protocol.module_loader import flatten
 
-
 FIXED = "must not depend on the values of its inputs"
 
 
