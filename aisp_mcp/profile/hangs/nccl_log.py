@@ -59,7 +59,7 @@ class Communicator(NamedTuple):
 
 
 class Timeout(NamedTuple):
-    """What the watchdog of one rank said."""
+    """The report of one rank's watchdog."""
 
     rank: int
     group: str

@@ -1,4 +1,4 @@
-"""What dumps and logs say about the calls of each rank, and who waits for whom."""
+"""Records of each rank's calls, from dumps and logs, and of who waits for whom."""
 
 from __future__ import annotations
 

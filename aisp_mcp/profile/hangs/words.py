@@ -1,4 +1,4 @@
-"""What a standstill looks like, in sentences; each names the rows of its numbers."""
+"""Sentences about a standstill; each names the rows of its numbers."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def _late(log: Log, reported: list[int]) -> str:
 
 
 def _calls(row: Communicator) -> Statement:
-    """How far each rank came, and whether one called something else."""
+    """The progress of each rank, and a rank that called something else."""
     where = f"communicator {row.name}" if row.name.startswith("0x") else f"the communicator {row.name}"
     if row.numbered and (text := _different(row)):
         return Statement(text=f"In {where}, {text}.", rows=["waits"])

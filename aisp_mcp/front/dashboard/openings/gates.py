@@ -1,4 +1,4 @@
-"""What a gate's page opens with: whether the change passes, and each benchmark's ratio of base to head."""
+"""The opening of a gate's page: whether the change passes, and each benchmark's ratio of base to head."""
 
 from __future__ import annotations
 

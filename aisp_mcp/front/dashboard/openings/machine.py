@@ -1,4 +1,4 @@
-"""What the machine's page opens with: each probe's newest value against its data sheet, or the best value seen here."""
+"""The opening of the machine's page: each probe's newest value against its data sheet, or the best value seen here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a planner's answer opens with: its headline, and its parts as bars: time of a step, memory, formats, effects."""
+"""The opening of a planner's answer: its headline, and its parts as bars: time of a step, memory, formats, effects."""
 
 from __future__ import annotations
 

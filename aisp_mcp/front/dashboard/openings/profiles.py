@@ -1,4 +1,4 @@
-"""What a profile's page opens with: its sentences, where the time went as bars, and the largest kernels."""
+"""The opening of a profile's page: its sentences, where the time went as bars, and the largest kernels."""
 
 from __future__ import annotations
 

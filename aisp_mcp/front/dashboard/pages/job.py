@@ -38,7 +38,7 @@ def build(request: PageRequest) -> dict[str, Any]:
 
 
 def _lead(job: Job, result: Result, error: dict[str, Any] | None) -> str:
-    """How it ended and what came out, or how far it is."""
+    """The outcome of a job that has ended, or the progress of one that runs."""
     took = numbers.seconds(job.ended_at - job.started_at) if job.started_at and job.ended_at else ""
     state = f"{job.state.value.capitalize()}{f' after {took}' if took else ''}"
     if error:

@@ -46,7 +46,7 @@ def build(request: PageRequest) -> dict[str, Any]:
 
 
 def _lead(run: Run, counts: dict[str, int]) -> str:
-    """What the run found, and its largest proven gain."""
+    """The verdicts of a run in one sentence, with its largest proven gain."""
     if len(run.comparisons) == 1 and not run.commits:
         return _sentence(run.comparisons[0])
     if run.commits:

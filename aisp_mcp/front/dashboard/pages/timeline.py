@@ -41,7 +41,7 @@ def build(request: PageRequest) -> dict[str, Any]:
 
 
 def _lead(begin: int, end: int, whole: int, hits: lanes.Found | None, query: str) -> str:
-    """What the page shows: the search's answer, or the window."""
+    """The content of the page: the search's answer, or the window."""
     if hits is not None:
         return f"{hits.events} events with “{query}”, {numbers.seconds(hits.duration_ns * NS)} in total."
     window = numbers.seconds((end - begin) * NS)
