@@ -36,7 +36,8 @@ def validity_page() -> str:
     for category in dict.fromkeys(issue.category for issue in issues()):
         some = [issue for issue in issues() if issue.category == category]
         lines += ["", f"## {category.capitalize()}", "", *_table(some), *_pages(some)]
-    lines += ["", "## What has happened in public", "", *_incidents(), "", attack_round()]
+    round_text = attack_round().replace("](../../../docs/", "](")  # the page itself is in docs/
+    lines += ["", "## What has happened in public", "", *_incidents(), "", round_text]
     return "\n".join(lines) + "\n"
 
 
