@@ -210,8 +210,8 @@ def test_a_program_that_fills_the_disk_is_ended(any_level: Level, tmp_path: Path
 
 def test_a_program_that_writes_what_it_may_is_left_alone(tmp_path: Path) -> None:
     level = isolation.probe().level
-    code = FILLS.replace("while True", "while number < 24") + "\ntime.sleep(1.2)\nprint('done')"
-    done = python(code, level, str(tmp_path), writable=[tmp_path], disk_bytes=32 << 20)
+    code = FILLS.replace("while True", "while number < 160") + "\ntime.sleep(1.2)\nprint('done')"
+    done = python(code, level, str(tmp_path), writable=[tmp_path], disk_bytes=256 << 20)
     assert (done.returncode, done.stdout) == (0, "done\n")
 
 
