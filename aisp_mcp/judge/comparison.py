@@ -135,9 +135,8 @@ def compare(pair: Pair, options: Options, report: Report = lambda *_: None) -> C
         if isinstance(session, Skip):
             return session
         if "serving" in session.opened:
-            strategy = (
-                CpuStrategy()
-            )  # an engine runs its own rounds on any device: there are no calls to prepare or to trace
+            # An engine runs its own rounds on any device: there are no calls to prepare or to trace.
+            strategy = CpuStrategy()
         replicates, flags = _replicates(session, strategy, report)
         raised = [flag.message for flag in flags if flag.code == RAISED]
         if raised and (missing := candidate_needs.told_by(raised[0], options.device)):

@@ -18,6 +18,7 @@ from harness_support import judge
 
 from aisp_mcp.errors import Unavailable
 from aisp_mcp.judge.parent.processes import fork_server, forked
+from aisp_mcp.judge.parent.processes.warm import Libraries
 from aisp_mcp.process import isolation, python
 
 CAREFUL = """
@@ -66,7 +67,8 @@ def main():
 CALLER = """
 import time
 from aisp_mcp.judge.parent.processes import forked
-print(forked.server({}, [], [])._process.pid, flush=True)
+from aisp_mcp.judge.parent.processes.warm import Libraries
+print(forked.server(Libraries.of({}, [], []))._process.pid, flush=True)
 time.sleep(600)
 """
 
@@ -92,7 +94,7 @@ def copy(folder: Path, name: str, level: isolation.Level, cpus: Iterable[int] = 
     with (folder / name).open("wb") as output:
         fds = {0: read, 1: output.fileno(), 2: output.fileno(), **dict.fromkeys(range(9, 9 + MANY), read)}
         argv = ["named_program", "a word"]
-        started = forked.server(env, [], argv[:1], level, cpus).start(
+        started = forked.server(Libraries.of(env, [], argv[:1], level, cpus)).start(
             argv, spec, {**env, "NAME": name}, folder, fds, True
         )
     os.close(read)
@@ -197,11 +199,12 @@ def test_a_request_that_breaks_off_is_the_end(said: bytes) -> None:
 NO_NESTING = """
 import os
 from aisp_mcp.judge.parent.processes import forked
+from aisp_mcp.judge.parent.processes.warm import Libraries
 from aisp_mcp.process import kernel, sandbox
 sandbox._leave(kernel.CLONE_NEWNS)
 open("/proc/sys/user/max_user_namespaces", "w").write("1")
 try:
-    forked.server(os.environ, [], [], "L2").start(["none"], {}, {}, "/", {})
+    forked.server(Libraries.of(os.environ, [], [], "L2")).start(["none"], {}, {}, "/", {})
 except forked.Unsealed:
     print("processes start by themselves")
 """

@@ -81,11 +81,11 @@ class Placement:
 
 def fork_server(placement: Placement) -> ForkServer:
     """The process that workers in this environment are copies of."""
-    return server(placement.env, (placement.folder, placement.seen), WORKERS, placement.level, placement.cpus)
+    return server(libraries(placement))
 
 
 def libraries(placement: Placement) -> Libraries:
-    """What that process loads."""
+    """The libraries that it loads, and where."""
     return Libraries.of(placement.env, (placement.folder, placement.seen), WORKERS, placement.level, placement.cpus)
 
 

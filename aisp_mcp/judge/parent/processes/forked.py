@@ -10,7 +10,7 @@ import signal
 import socket
 import subprocess
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,6 @@ from typing import Any
 from aisp_mcp.errors import Unavailable
 from aisp_mcp.judge.parent.processes import fork_server
 from aisp_mcp.judge.parent.processes.warm import Libraries
-from aisp_mcp.process.isolation import Level
 
 ANSWER_S = 120.0  # for loading libraries, and for any answer: a candidate at L1 can stop the server
 
@@ -34,21 +33,11 @@ def _close() -> None:
         server.close()
 
 
-def server(
-    env: Mapping[str, str],
-    folders: Sequence[Path],
-    modules: Sequence[str],
-    level: Level = "L1",
-    cpus: Iterable[int] = (),
-) -> ForkServer:
-    """The server with libraries loaded in this environment; started if there is none yet.
+def server(libraries: Libraries) -> ForkServer:
+    """The server with these libraries loaded; started if there is none yet.
 
-    level: of its copies; from L2 on their interpreter's file is read-only, whichever way leads there.
-    cpus: on which libraries are loaded, of which some count the cores then and for ever; none for those of the caller.
-    folders: those of a single process; variables that name a place in them say nothing about libraries. The server
-    lives as long as this process. It is not awaited here: the first start() does.
+    It lives as long as this process. It is not awaited here: the first start() does.
     """
-    libraries = Libraries.of(env, folders, modules, level, cpus)
     key = json.dumps([os.getpid(), libraries.key])
     with _lock:
         running = _servers.get(key)

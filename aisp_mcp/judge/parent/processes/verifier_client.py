@@ -21,12 +21,12 @@ MODULE = "aisp_mcp.judge.verifier.main"
 
 def fork_server(placement: Placement) -> ForkServer:
     """The process that verifiers are copies of."""
-    return server(_env(placement), (placement.folder, placement.seen), [MODULE])
+    return server(libraries(placement))
 
 
 def libraries(placement: Placement) -> Libraries:
-    """What that process loads."""
-    return Libraries.of(_env(placement), (placement.folder, placement.seen), [MODULE], "L1", ())
+    """The libraries that it loads, and where."""
+    return Libraries.of(_env(placement), (placement.folder, placement.seen), [MODULE])
 
 
 def _env(placement: Placement) -> dict[str, str]:

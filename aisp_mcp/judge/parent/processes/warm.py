@@ -44,9 +44,19 @@ class Libraries:
 
     @classmethod
     def of(
-        cls, env: Mapping[str, str], folders: Sequence[Path], modules: Sequence[str], level: Level, cpus: Iterable[int]
+        cls,
+        env: Mapping[str, str],
+        folders: Sequence[Path],
+        modules: Sequence[str],
+        level: Level = "L1",
+        cpus: Iterable[int] = (),
     ) -> Libraries:
-        """Of processes in this environment; paths below the folders of a single one do not count."""
+        """Of processes in this environment.
+
+        level: of its copies; from L2 on their interpreter's file is read-only, whichever way leads there.
+        cpus: on which libraries are loaded, of which some count the cores then and for ever.
+        folders: those of a single process; variables that name a place in them say nothing about libraries.
+        """
         below = tuple(map(str, folders))
         common = sorted((name, NOWHERE if value.startswith(below) else value) for name, value in env.items())
         return cls(tuple(common), tuple(modules), level in NAMESPACES, tuple(sorted(cpus)))
