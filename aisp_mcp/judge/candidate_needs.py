@@ -98,7 +98,7 @@ def lacks(path: Path, device: str, own: Iterable[Path] = ()) -> str | None:
 
 
 def told_by(message: str, device: str) -> str | None:
-    """What this machine lacks, in words, as a candidate's exception tells; None for any other exception."""
+    """The need that a candidate's exception shows this machine to lack, in words; None for any other exception."""
     if NO_KERNEL_IMAGE in message:
         return "a GPU of the architecture it was compiled for"
     if device == "cpu" and any(words in message for words in NO_DEVICE):

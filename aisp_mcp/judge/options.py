@@ -27,7 +27,7 @@ class Nodes:
 
 @dataclass(frozen=True)
 class Policy:
-    """What candidates may not have. hidden: folders that no worker may read, from L2 on. forbidden: operators."""
+    """Limits of candidates. hidden: folders that no worker may read, from L2 on. forbidden: operators."""
 
     hidden: tuple[Path, ...] = ()
     forbidden: tuple[str, ...] = ()

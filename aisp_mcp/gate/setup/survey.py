@@ -1,4 +1,4 @@
-"""What a repository has that can be measured, told from its files alone."""
+"""Survey of what can be measured in a repository, from its files alone."""
 
 from __future__ import annotations
 
