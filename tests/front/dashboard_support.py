@@ -46,7 +46,8 @@ class Dashboard:
 
     def stranger(self) -> httpx2.Client:
         """A client without the cookie."""
-        return httpx2.Client(base_url=self.origin, timeout=50)
+        # No connection is kept: on a stalled machine the server closes an idle one just as it is used again.
+        return httpx2.Client(base_url=self.origin, timeout=50, limits=httpx2.Limits(max_keepalive_connections=0))
 
     @contextmanager
     def client(self) -> Iterator[httpx2.Client]:
