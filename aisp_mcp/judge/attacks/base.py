@@ -14,8 +14,7 @@ DEADLINE_S = 240.0
 class Undefended:
     """Gain of an issue's attacks in a harness without defences (tools/undefended.py).
 
-    gain: the largest reported ratio, in that harness, on that device (cpu, H200, 2xH200). why: the reason where none
-    gained.
+    gain: the largest reported ratio in that harness on that device (cpu, H200, 2xH200). why: the reason if none gained.
     """
 
     gain: float | None = None
@@ -29,10 +28,10 @@ class Issue:
     """One of the validity issues.
 
     kind: B neutralised by construction, D hard signal, N numeric reference, R disclosed. hardware: C any CPU, G one
-    GPU, M two or more. isolation: the lowest level at which the control holds. executed_on: devices on which one of
-    its attacks was stopped. facts: of kind R, the dotted names in a run's environment or a comparison's disclosed facts
-    that show it. reason: why there is no attack. control: by default the paragraph "What we do" of its page. file: its
-    path in this folder.
+    GPU, M two or more. isolation: the lowest level at which the control holds. executed_on: devices on which one of its
+    attacks was stopped. facts: for kind R, the dotted names of the facts that show it, in a run's environment or among
+    a comparison's disclosed facts. reason: why there is no attack. control: by default the paragraph "What we do" of
+    its page. file: its path in this folder.
     """
 
     id: int
@@ -59,8 +58,8 @@ class Case:
     """One candidate against one tiny benchmark, both as source text.
 
     truth: the true speed ratio, baseline time over candidate time, of work that fulfils the contract; 1.0 if the
-    candidate only cheats. needs: "torch.compile" or "g++", a C++ compiler; "namespaces", isolation from
-    level L2 on, without which the attack would harm the machine. issue: its number.
+    candidate only cheats. needs: "torch.compile"; "g++", a C++ compiler; "namespaces", isolation from level L2 on,
+    without which the attack would harm the machine. issue: its number.
     """
 
     name: str
@@ -79,8 +78,8 @@ class Case:
 class Outcome:
     """Outcome of one run of a case. comparison: the verdict record as data, or None.
 
-    error: the reason if there is no record. A run that a candidate can destroy is "lost", which is a finding of its
-    own.
+    error: the reason if there is no record. A run that the candidate managed to destroy is "lost", which is also a
+    finding.
     """
 
     case: str

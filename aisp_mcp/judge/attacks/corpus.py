@@ -37,10 +37,10 @@ PRESET = Preset("selftest", replicates=2, round_s=0.006, palindromes=1)
 FAST = Preset("fast", replicates=1, round_s=0.004, palindromes=1)
 PRESETS = {preset.name: preset for preset in (PRESET, FAST, *presets.PRESETS.values())}
 MODULE = "aisp_mcp.judge.attacks.corpus"
-ALLOWED_GAIN = 1.05  # over the truth; the tolerance of the clocks allows a candidate that much
+ALLOWED_GAIN = 1.05  # above the true ratio: the clocks' tolerance allows this much
 BAD = {"through", "lost", "flagged wrongly"}
 Item = TypeVar("Item")
-CERTAIN_GAIN = 1.5  # a point estimate that no interval of two replicates excuses
+CERTAIN_GAIN = 1.5  # above this, the width of a two-replicate interval is no excuse
 
 
 def cases(category: str | None = None, kind: str | None = None, device: str | None = None) -> list[Case]:
@@ -58,7 +58,7 @@ def named(name: str) -> Case:
 
 
 def write(case: Case, folder: Path) -> Pair:
-    """Put both files where the harness finds them."""
+    """Write both files to where the harness looks for them."""
     baseline, candidate = folder / f"baseline_{case.name}.py", folder / f"optimized_{case.name}{case.suffix}"
     baseline.write_text(case.baseline, "utf-8")
     candidate.write_text(case.candidate, "utf-8")
@@ -80,19 +80,21 @@ def lacks(case: Case) -> str | None:
 
 @contextmanager
 def in_turn(turn: Path | None) -> Iterator[Report]:
-    """Report of a comparison that holds the file from its first replicate on: cases start side by side and are
-    measured one after the other.
+    """Report a comparison's progress; hold the lock file from its first replicate on, so that cases which start side by
+    side are measured one after the other.
     """
     if turn is None:
         yield lambda *_: None
         return
     with turn.open("w") as file:
         calls = itertools.count()
-        yield lambda *_: fcntl.flock(file, fcntl.LOCK_EX) if next(calls) else None  # the first says that it prepares
+        yield lambda *_: fcntl.flock(file, fcntl.LOCK_EX) if next(calls) else None  # the first only reports preparation
 
 
 def run(case: Case, folder: Path, preset: Preset = PRESET, level: str = "auto", turn: Path | None = None) -> Outcome:
-    """Compare in this process. A candidate that can bring down the harness brings down the caller: see run_apart."""
+    """Compare in this process. A candidate that can bring down the harness also brings down the caller: see
+    run_apart.
+    """
     if missing := lacks(case):
         return Outcome(case.name, skipped=missing)
     begin = time.monotonic()
@@ -116,11 +118,11 @@ def run_apart(
     turn: Path | None = None,
     loaded: Path | None = None,
 ) -> Outcome:
-    """The same in a process of its own, so that whatever a case does to the harness becomes an outcome.
+    """Run a case in a separate process, so that whatever it does to the harness becomes an outcome.
 
     loaded: folder of processes that have loaded their libraries (comparison.keep_libraries_loaded).
     """
-    level = usable_level("auto", case.device)  # determined once: on a GPU each level costs a start of the driver
+    level = usable_level("auto", case.device)  # determined once: on a GPU, each level starts the driver
     words = [case.name, str(folder), preset.name, level, str(turn or ""), str(loaded or "")]
     argv = [sys.executable, "-P", "-m", MODULE, *words]
     begin = time.monotonic()
@@ -136,7 +138,9 @@ def run_apart(
 
 
 def tried(case: Case, preset: Preset = PRESET, turn: Path | None = None, loaded: Path | None = None) -> dict[str, Any]:
-    """The row of a case. A gain in the single replicate of the fast preset may be noise, so it is measured again."""
+    """Run a case and return its row. A gain in the single replicate of the fast preset may be noise, so it is measured
+    again.
+    """
     with tempfile.TemporaryDirectory(prefix="aisp-selftest-") as folder:
         evidence = row(case, run_apart(case, Path(folder), preset=preset, turn=turn, loaded=loaded))
     return tried(case, turn=turn, loaded=loaded) if evidence["found"] == "through" and preset is FAST else evidence
@@ -145,7 +149,7 @@ def tried(case: Case, preset: Preset = PRESET, turn: Path | None = None, loaded:
 def side_by_side(
     some: Sequence[Item], at_once: int, work: Callable[[Item], dict[str, Any]]
 ) -> Iterator[dict[str, Any]]:
-    """The rows of all cases in their order; each thread, and all that it starts, has cores of its own."""
+    """Return the rows of all cases, in order. Each thread, and every process it starts, has its own cores."""
     cores = sorted(os.sched_getaffinity(0))
     share = max(1, len(cores) // at_once)
     groups = [cores[begin : begin + share] for begin in range(0, share * at_once, share)]
@@ -175,7 +179,9 @@ def judge(case: Case, outcome: Outcome) -> Finding:
 
 
 def _gained(case: Case, comparison: dict[str, Any]) -> bool:
-    """True if the report favours the candidate beyond what the clocks concede, and beyond its own interval."""
+    """Return True if the reported ratio exceeds the truth by more than the clocks' tolerance, and by more than its
+    interval.
+    """
     ratio, interval = comparison["ratio"], comparison["interval"]
     if ratio is None or interval is None:
         return False
@@ -184,7 +190,7 @@ def _gained(case: Case, comparison: dict[str, Any]) -> bool:
 
 
 def row(case: Case, outcome: Outcome) -> dict[str, Any]:
-    """One line of evidence about a case. gained: the ratio beats the truth, whatever flag is shown next to it."""
+    """Build one line of evidence about a case. gained: the ratio exceeds the truth, whatever flags accompany it."""
     comparison = outcome.comparison or {}
     return {
         "case": case.name,
@@ -205,7 +211,7 @@ def row(case: Case, outcome: Outcome) -> dict[str, Any]:
 
 
 def recorded(rows: list[dict[str, Any]], device: str, preset: str) -> dict[str, Any]:
-    """The rows as a document, with date, device and versions."""
+    """Build the document: the rows with date, device and versions."""
     environment = manifest.manifest()
     gpus = [gpu["name"] for gpu in environment["gpus"]] if device == "cuda" else []
     return {
@@ -222,7 +228,7 @@ def recorded(rows: list[dict[str, Any]], device: str, preset: str) -> dict[str, 
 
 
 def keep(path: Path | None, document: dict[str, Any]) -> None:
-    """Write the rows so far, if there is a path: a time limit may end the run."""
+    """Write the rows so far, if a path is given: a time limit may end the run."""
     if path:
         path.write_text(json.dumps(document, indent=1) + "\n", "utf-8")
 

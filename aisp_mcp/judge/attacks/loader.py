@@ -1,4 +1,4 @@
-"""Reads the validity issues: issues/<category>/<slug>.md, shared/*.md, which they build on, and incidents.yaml.
+"""Reads the validity issues: issues/<category>/<slug>.md, the shared/*.md that they build on, and incidents.yaml.
 
 An issue is one Markdown file: front matter, a title, its page as a list, and a section for every baseline, snippet,
 attack and honest twin. README.md describes the format.
@@ -68,7 +68,7 @@ CODE = re.compile(r"^(`{3,})(\w*)\n(.*?)^\1$", re.DOTALL | re.MULTILINE)
 
 
 class MalformedIssue(ValueError):
-    """A file of the corpus that cannot be understood. The message begins with its path and line."""
+    """A malformed file of the corpus. The message begins with its path and line."""
 
     def __init__(self, path: Path, line: int, reason: str) -> None:
         name = path.relative_to(HERE) if path.is_relative_to(HERE) else path
@@ -77,7 +77,7 @@ class MalformedIssue(ValueError):
 
 @dataclass(frozen=True)
 class Incident:
-    """A public incident. issues: the numbers of the issues it shows; source: where it can be read."""
+    """A public incident. issues: the numbers of the issues it shows; source: where it was reported."""
 
     year: int
     title: str
@@ -114,7 +114,7 @@ class Document:
 
 @dataclass
 class Sources:
-    """The texts that a case can refer to by name."""
+    """The texts that cases refer to by name."""
 
     baselines: dict[str, str] = field(default_factory=dict)
     snippets: dict[str, str] = field(default_factory=dict)
@@ -128,7 +128,9 @@ class Sources:
         texts[name] = self.text(document, section)
 
     def text(self, document: Document, section: Section) -> str:
-        """The code of a section after the snippets it begins with, separated by blank lines, after its replacements."""
+        """The code of a section after the snippets it begins with, separated by blank lines, with
+        replacements applied.
+        """
         parts = [self._look_up(document, section, "snippet", name) for name in section.metadata.get("before", ())]
         if original := section.metadata.get("variant_of"):
             parts.append(self._look_up(document, section, "baseline", original))

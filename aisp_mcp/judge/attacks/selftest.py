@@ -1,4 +1,6 @@
-"""Run attacks and honest twins on the user's own machine: choice of cases, several at once, rows of evidence."""
+"""Run attacks and honest twins on the user's own machine: choose cases, run several at once, return rows of
+evidence.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,8 @@ from typing import Any
 from aisp_mcp.judge.attacks import corpus
 from aisp_mcp.judge.attacks.base import Case, Issue, Kind
 
-CORES_PER_CASE = 4  # with fewer, two cases at once only wait for each other
-AT_ONCE = {"cpu": 2, "cuda": 3}  # at most; on a GPU most of a case's time is the start of its processes
+CORES_PER_CASE = 4  # with fewer cores, two concurrent cases only wait for each other
+AT_ONCE = {"cpu": 2, "cuda": 3}  # at most; on a GPU, starting its processes takes most of a case's time
 WORDS = 200  # characters of evidence in a row
 
 
@@ -42,6 +44,6 @@ def run(cases: Sequence[Case]) -> Iterator[dict[str, Any]]:
 
 
 def why(row: dict[str, Any]) -> str:
-    """The evidence of a row in a few words."""
+    """The evidence of a row, in a few words."""
     words = row["error"] or "; ".join(row["flags"]) or f"{row['verdict']}: no gain beyond the truth"
     return words if len(words) <= WORDS else words[: WORDS - 1] + "…"

@@ -1,4 +1,4 @@
-"""The self-test as a table: run the attacks, disclose what cannot be attacked, and list what was not run."""
+"""The self-test as a table: run the attacks, disclose what cannot be attacked, and list what did not run."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _about(issue: Issue) -> dict[str, Any]:
 
 
 def _without(issue: Issue, where: Sequence[str], facts: dict[str, Any]) -> IssueRow:
-    """An issue of which nothing was run: disclosed, skipped for want of a device, or never attacked."""
+    """The row of an issue without a run: disclosed, skipped because a device is missing, or never attacked."""
     if issue.kind == "R":
         shown = "; ".join(f"{name}: {_fact(facts, name)}" for name in issue.facts)
         return IssueRow(**_about(issue), finding="disclosed", why=shown or issue.reason)

@@ -10,7 +10,7 @@ from aisp_mcp.judge.verifier.checks import quality
 
 
 def facts(device: str, spec: Benchmark) -> dict[str, Any]:
-    """Settings that change speed and that no software can judge; both sides start from these."""
+    """Settings that affect speed and that software cannot judge; baseline and candidate start with the same ones."""
     import torch
 
     versions: dict[str, Any] = {
@@ -39,7 +39,7 @@ def work(spec: Benchmark) -> dict[str, Any]:
 
 
 def oracle(spec: Benchmark) -> str:
-    """Name what outputs are compared with."""
+    """Name the reference that outputs are compared with."""
     if spec.tolerance.stochastic:
         return "distribution"
     if quality.contract(spec):

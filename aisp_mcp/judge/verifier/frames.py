@@ -28,7 +28,7 @@ def layout_of(
 
         budget = min(budget, torch.cuda.mem_get_info()[0] // 24)
     elif goal == "memory":
-        budget = 0  # one call a round: frames of the others would be memory for nothing
+        budget = 0  # one call per round: frames for more would waste memory
     round_s = ENERGY_ROUND_S if goal == "energy" else round_s
     single = Layout(*groups, capacity=1)
     most = files.calls_per_round(inputs, min(4096, max(2, int(16 * round_s / max(seconds, 1e-9)))))

@@ -1,9 +1,8 @@
 """Rounding errors of valid orders of operations, found by evaluating the reference with noise of that size.
 
-The baseline's own error may be small by luck, and where numbers cancel it tells nothing about other orders. So the
-float64 reference is evaluated again with its inputs and the result of each operation off by a rounding. A sum is off by
-as much as one that is computed term after term, whose roundings grow with its partial sums and the square root of its
-length.
+The baseline's own error may be small by luck, and where numbers cancel it says nothing about other orders. So the
+float64 reference is evaluated again with its inputs, and the result of each operation, off by a rounding. A sum is off
+by as much as one computed term by term, whose roundings grow with its partial sums and the square root of its length.
 """
 
 from __future__ import annotations
@@ -16,12 +15,12 @@ from aisp_mcp.judge.verifier.widened import evaluate
 
 BY_NORM = ("mm", "bmm", "addmm", "baddbmm", "mv", "addmv", "dot", "convolution")  # sums of products
 SCANS = ("cumsum", "cumprod", "logcumsumexp", "_softmax", "_log_softmax")
-ORDERED = 0.5  # of the square root of a sum's length: roundings of both signs, partial sums that grow
+ORDERED = 0.5  # of the square root of a sum's length: roundings of both signs, growing partial sums
 
 
 def evaluate_jittered(program: Callable[[], Any], eps: float, most_terms: float, seed: int) -> Any:
-    """evaluate() with all results of operations off by half an eps at random. most_terms: that a sum is assumed to add
-    one after the other. Raises BenchmarkError NO_FLOAT64.
+    """evaluate() with the results of all operations off by half an eps at random. most_terms: the number of terms that
+    a sum is assumed to add one by one. Raises BenchmarkError NO_FLOAT64.
     """
 
     def noisy() -> Any:
@@ -74,7 +73,7 @@ def _disturb(value: Any, noise: Any, length: float, size: Any) -> None:
 
 
 def _length(name: str, value: Any, given: Sequence[Any]) -> float:
-    """Terms that one element of the result adds up, as far as shapes tell."""
+    """Number of terms summed into one element of the result, as far as shapes tell."""
     if not given:
         return 1.0
     if name in ("mm", "bmm", "addmm", "baddbmm", "mv", "addmv", "dot"):
@@ -90,7 +89,7 @@ def _length(name: str, value: Any, given: Sequence[Any]) -> float:
 
 
 def _size_of_sum(name: str, args: Any, kwargs: Any) -> Any:
-    """The size of the partial sums of each element of a result, where it can be had; None elsewhere."""
+    """The size of the partial sums of each element of a result, if known; else None."""
     import torch
 
     op: Any = getattr(torch.ops.aten, name, None)  # None for operations of other libraries
@@ -111,7 +110,7 @@ def _size_of_sum(name: str, args: Any, kwargs: Any) -> Any:
 
 
 def _partial_sums(values: Any, dims: Iterable[int], keep: bool, mean: bool) -> Any:
-    """The largest magnitude of the sums of the first terms of each sum, or of each mean over its length."""
+    """The largest magnitude of the partial sums of each sum; for means, divided by the length."""
     dims = sorted(dim % max(values.ndim, 1) for dim in dims) or [*range(values.ndim)]
     if not values.ndim or not values.numel():
         return None

@@ -1,6 +1,7 @@
-"""The trusted process that owns inputs and truth: it writes what workers read, and compares what they wrote.
+"""The trusted process that owns inputs and truth: it writes the inputs of workers and compares their outputs.
 
-It loads the baseline file, the specification, and no candidate. Seeds come from the parent and reach no worker.
+It loads the baseline file, which is the specification, and no candidate. Seeds come from the parent and reach no
+worker.
 """
 
 from __future__ import annotations
@@ -37,14 +38,14 @@ from aisp_mcp.judge.verifier.request_loop import serve
 from aisp_mcp.judge.verifier.requirements import missing_needs, reject_degenerate, reject_untestable
 from aisp_mcp.judge.verifier.serving import ServingTruth
 
-AHEAD_BYTES = 4 << 30  # of answers that are computed ahead, for all replicates that start at once
+AHEAD_BYTES = 4 << 30  # of answers computed ahead, for all replicates that start together
 
 
 class Verifier:
     """State of one comparison; each public method is a verb. side: the number of a worker."""
 
     def __init__(self, fds: list[tuple[int, int]]) -> None:
-        self.fds = fds  # of control block and arena, of each rank of each worker of two replicates
+        self.fds = fds  # descriptors of control block and arena, per rank of each worker of two replicates
         self.ranks = 1
         self.controls: dict[int, ControlBlock] = {}
         self.arenas: dict[int, Arena] = {}
@@ -70,12 +71,12 @@ class Verifier:
         cpus: Sequence[int] = (0,),
         ranks: int = 1,
     ) -> dict[str, Any]:
-        """Load the specification, try it once, and fix the layout. Answers missing needs instead if there are any.
-        files_at: folders for warm and cold files of the workers. cpus: that the comparison may use.
+        """Load the specification, try it once, and fix the layout. If the machine lacks something, only the missing
+        needs are answered. files_at: folders for warm and cold files of the workers. cpus: that the comparison may use.
         """
         import torch
 
-        # It runs on the cores that are not measured. More threads than those would wait for each other.
+        # It runs on the cores that are not measured; more threads than cores would wait for each other.
         torch.set_num_threads(len(os.sched_getaffinity(0)))
         drawing.use_cores(cpus)
         spec = of_all_ranks(load_spec(Path(path), size), ranks)
@@ -97,7 +98,7 @@ class Verifier:
         self.layout = layout_of(bank, inputs, output, seconds, budget, round_s)
         if missing := files.lacks(inputs, files_at, self.layout.capacity):
             return {"missing": missing}
-        del inputs  # large ones leave no memory for what follows
+        del inputs  # large ones would leave too little memory
         self.files = files.InputFiles(files_at)
         reject_degenerate(bank, seed + 2, output)
         reject_untestable(bank, seed + 5, output)
@@ -118,7 +119,7 @@ class Verifier:
         }
 
     def _described(self, shares_inputs: bool) -> dict[str, Any]:
-        """The part of an OpenAnswer that the specification alone tells."""
+        """The part of an OpenAnswer that depends only on the specification."""
         spec = self.spec
         return {
             "goal": spec.goal,
@@ -146,7 +147,7 @@ class Verifier:
         return self.serving.check(self.banks[replicate_of(side)].reference, requests, answers)
 
     def sizes(self, path: str, size: str) -> dict[str, Any]:
-        """Values of a specification that can be replaced. varied: names of those that its presets give."""
+        """The replaceable values of a specification. varied: names of those that its presets give."""
         spec = load_spec(Path(path), size)
         named = {name for preset in spec.sizes.values() for name in preset}
         values = settable(spec)
@@ -166,7 +167,7 @@ class Verifier:
                 torch.cuda.synchronize(device)
 
     def _try(self, bank: InputBank, inputs: dict[str, Any]) -> tuple[Any, float]:
-        """The baseline's output and its time per call in seconds, roughly, in this process."""
+        """The baseline's output and its approximate time per call in seconds, in this process."""
         output, best = bank.reference.baseline(inputs), float("inf")
         for _ in range(2):
             self._sync()
@@ -178,7 +179,7 @@ class Verifier:
 
     def attach(self, side: int) -> dict[str, Any]:
         """Make the arena of a worker; on a GPU the answer carries its handle."""
-        if side not in self.arenas:  # the next replicate but one uses the same memory again
+        if side not in self.arenas:  # the replicate after the next uses the same memory again
             first = side * self.ranks
             fds = self.fds[first : first + self.ranks]
             if self.ranks == 1:
@@ -187,7 +188,7 @@ class Verifier:
         return {"ipc": self.handles[side]}
 
     def params(self, sides: list[int], seed: int) -> dict[str, Any]:
-        """Write fresh static tensors, the same for every side, and one example of inputs."""
+        """Write new static tensors, the same for every worker, and one example of inputs."""
         bank = self._bank(replicate_of(sides[0]), seed)
         example = bank.inputs(seed ^ 0x5A5A, "plain")
         self.files.clear(*sides)
@@ -198,21 +199,21 @@ class Verifier:
         return {}
 
     def look_ahead(self, sides: list[int], seed: int, number: int, seconds: float) -> dict[str, Any]:
-        """On a GPU: compute the baseline's outputs of so many calls of each replicate, on inputs that its rounds will
-        hide among others, while there are time and memory. sides: a worker of each. known: how many there are.
+        """On a GPU, compute the baseline's outputs of up to `number` calls per replicate while time and memory last;
+        rounds will hide these inputs among others. sides: a worker of each. known: how many there are.
         """
         import torch
 
         for bank in self.banks.values():
-            bank.ahead.clear()  # of replicates that have ended
+            bank.ahead.clear()  # of finished replicates
         end, room = clock() + seconds, min(AHEAD_BYTES, torch.cuda.mem_get_info()[0] // 24)
         banks = [self.banks[replicate_of(worker_id)] for worker_id in sides]
         number = min(number * len(banks), room // max(sum(spec.nbytes for spec in self.layout.outputs), 1))
-        with contextlib.suppress(torch.OutOfMemoryError):  # others may have taken it meanwhile
+        with contextlib.suppress(torch.OutOfMemoryError):  # another process may have allocated it meanwhile
             for call in range(number if can_be_near(self.spec.tolerance) else 0):
-                # Each its own seed: what is drawn is told by that alone.
+                # Each has its own seed, which alone determines the draw.
                 banks[call % len(banks)].look_ahead(seed + call)
-                self._sync()  # or they would be longer in coming than it seems
+                self._sync()  # or the device would still be computing them
                 if clock() > end:
                     break
         return {"known": [len(bank.ahead) for bank in banks]}
@@ -220,16 +221,16 @@ class Verifier:
     def map_memory(
         self, side: int, allocations: list[DeviceAllocation], addresses: list[int], apart: bool = False
     ) -> dict[str, Any]:
-        """Open the device memory that a worker names. own: whether inputs can be written into some of it. whole:
-        whether the round's outputs can be had from these addresses. apart: by themselves for each call.
+        """Open the device memory that a worker names. own: inputs can be written into some of it. whole: the round's
+        outputs can be read from these addresses. apart: each call's by themselves.
         """
         mapped = self.mapped.setdefault(side, MappedMemory(self.layout))
         own = mapped.update(allocations)
         return {"own": own, "whole": bool(addresses) and mapped.map_outputs(self.rounds[side].count, addresses, apart)}
 
     def stage(self, counts: dict[str, int], seed: int, sample: Sequence[int] = ()) -> dict[str, Any]:
-        """Draw the inputs of a round where no worker sees them, the same for all sides, and poison its outputs. sample:
-        the calls of it that will be compared.
+        """Draw the inputs of a round where no worker sees them, the same for all workers, and poison its outputs.
+        sample: the calls to be compared.
         """
         self.staged = self.staged or Staged(self.layout, self.device)
         bank = self.banks[replicate_of(int(next(iter(counts))))]
@@ -240,7 +241,7 @@ class Verifier:
             sides = [filled.side for filled in rounds if call < filled.count]
             given = [self.files.written(worker_id, call, inputs) for worker_id in sides]
             _write(self.staged.arena.inputs(call), given[0])
-            for worker_id, values in zip(sides, given, strict=True):  # those in host memory lie there from now on
+            for worker_id, values in zip(sides, given, strict=True):  # inputs in host memory are in place from now on
                 _write(self.arenas[worker_id].host_inputs(call), values)
         for filled in rounds:
             self._poison(filled)
@@ -248,7 +249,7 @@ class Verifier:
         return {}
 
     def handoff_cpu(self, side: int, deadline_s: float) -> dict[str, Any]:
-        """Give these inputs to a worker on a CPU one call at a time (see handoff_cpu.py). seconds: of each call."""
+        """Hand these inputs to a worker on a CPU one call at a time (see handoff_cpu.py). seconds: of each call."""
         assert self.staged is not None
         count, control = self.rounds[side].count, self.controls[side]
         self.files.redirect(side, self.staged.arena)
@@ -257,8 +258,8 @@ class Verifier:
         return {"seconds": seconds}
 
     def handoff_gpu(self, side: int, own: bool, taken: bool, deadline_s: float) -> dict[str, Any]:
-        """The same on a GPU, handoff_gpu.py. own: inputs, and outputs, lie in the worker's own memory. taken: whether
-        outputs are wanted.
+        """The same on a GPU (see handoff_gpu.py). own: inputs and outputs are in the worker's own memory. taken: read
+        the outputs from there.
         """
         assert self.staged is not None
         control = self.controls[side]
@@ -269,7 +270,7 @@ class Verifier:
             held = handoff_gpu.Handoff(self.arenas[side], mapped, self.rounds[side].count, taken)
             seconds = handoff_gpu.run(self.staged, held, control, self.gates[side], self.spot, deadline_s)
         except Exception:
-            control.end_handoff()  # or the worker would wait, and be said to hang
+            control.end_handoff()  # or the worker would wait and be reported as hung
             raise
         at_s = clock()
         if taken:
@@ -277,7 +278,7 @@ class Verifier:
         return {"seconds": seconds, "at_s": at_s}
 
     def write_staged(self, side: int, own: bool) -> dict[str, Any]:
-        """Write these inputs to where the calls expect them, and probe. own: in the worker's own memory."""
+        """Write the staged inputs to where the calls expect them, and probe. own: in the worker's own memory."""
         arena = self.mapped[side].own if own else self.arenas[side]
         assert self.staged is not None
         assert arena is not None
@@ -288,8 +289,8 @@ class Verifier:
     def fill(
         self, counts: dict[str, int], seed: int, mode: str, sample: Sequence[int] = (), battery: bool = False
     ) -> dict[str, Any]:
-        """Write a round's inputs, the same for all sides, and poison its outputs. sample: as in stage(). battery: these
-        inputs decide whether the program is correct.
+        """Write a round's inputs, the same for all workers, and poison its outputs. sample: as in stage(). battery:
+        these inputs decide whether the program is correct.
         """
         bank = self.banks[replicate_of(int(next(iter(counts))))]
         rounds = bank.begin(counts, seed, mode, sample)
@@ -307,7 +308,7 @@ class Verifier:
         return self.idle()
 
     def _poison(self, filled: RoundInputs) -> None:
-        """Make the outputs of that round, which is the side's next, and the guards around them what nobody computes."""
+        """Poison the outputs of the worker's next round, and fill the guards around them."""
         for part in self.arenas[filled.side].parts:
             frames, spans = part.frames(filled.count), list(part.layout.frame_guards())
             if self.protections.poison:
@@ -317,14 +318,14 @@ class Verifier:
         self.rounds[filled.side] = filled
 
     def idle(self, times: int = 1) -> dict[str, Any]:
-        """Seconds of the smallest kernel, the best of some; far more where contexts take turns. Empty on a CPU."""
+        """Seconds of the smallest kernel, the best of several; far longer where contexts take turns. Empty on a CPU."""
         return {"probe_s": min(self._probe()["probe_s"] for _ in range(times))} if self.device == "cuda" else {}
 
     def _probe(self, then: Callable[[], object] = lambda: None) -> dict[str, float]:
-        """probe_s: how long the smallest kernel takes now, seconds. at_s: the clock when it was done.
+        """probe_s: seconds that the smallest kernel takes now. at_s: the clock when it was done.
 
-        then: lays work into the stream that follows it at once, while it is this process's turn on the device: in a
-        pause another one's work would go on. What that takes is not part of either.
+        then: enqueues work directly after it, while this process has its turn on the device: during a pause, another
+        process's work would continue. Neither figure includes that work.
         """
         begin = clock()
         self.spot.zero_()
@@ -341,16 +342,16 @@ class Verifier:
         return {"probe_s": at_s - begin, "at_s": at_s}
 
     def probe(self, side: int, **watched: Any) -> dict[str, Any]:
-        """The smallest kernel now, or behind an answer; see snapshot()."""
+        """Time the smallest kernel now, or after an answer; see snapshot()."""
         await_answer(self.controls[side], **watched)
         return self._probe()
 
     def snapshot(self, side: int, own: bool = False, **watched: Any) -> dict[str, Any]:
-        """Copy a worker's device memory right behind its `done`: a frozen process does not stop work in flight.
+        """Copy a worker's device memory directly after its `done`: a stopped process does not stop work in flight.
 
-        own: outputs are taken from where the worker has them. watched: where the answer is still to come, what
-        await_answer() takes. Answers with what the smallest kernel took just before, long where the device still
-        worked for the worker.
+        own: read outputs from the worker's own memory. watched: the arguments of await_answer(), if the answer is still
+        to come. Returns the time of the smallest kernel just before; it is long if the device was still working for the
+        worker.
         """
         await_answer(self.controls[side], **watched)
         arena, mapped = self.arenas[side], self.mapped[side] if own else None
@@ -368,7 +369,9 @@ class Verifier:
         return seconds
 
     def check(self, side: int, sample: list[int], stored: list[int] | None = None) -> CheckAnswer:
-        """Check a finished round (see round_checker.py). stored: the calls whose outputs are there; None for all."""
+        """Check a finished round (see round_checker.py). stored: the calls whose outputs are in the arena; None for
+        all.
+        """
         held = self.snapshots.pop(side, self.arenas[side])
         return self.checker.check(self.banks[replicate_of(side)], held, self.rounds[side], sample, stored)
 
@@ -379,10 +382,12 @@ def _write(places: dict[str, Any], values: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    """python -m aisp_mcp.judge.verifier.main CONTROL_FD ARENA_FD… What a benchmark prints goes to standard error."""
+    """python -m aisp_mcp.judge.verifier.main CONTROL_FD ARENA_FD… Output that a benchmark prints goes to standard
+    error.
+    """
     private = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
-    # Workers write no bytecode: this process, which is trusted, compiles the library for all, and no file of users.
+    # Workers write no bytecode: this trusted process compiles the library for all of them, and no user files.
     import torch  # noqa: F401
 
     sys.dont_write_bytecode = True

@@ -15,9 +15,9 @@ from aisp_mcp.judge.verifier.widened import evaluate
 
 
 def widen(tensors: dict[str, Any]) -> dict[str, Any]:
-    """Copies: floating-point tensors as float64, complex ones as complex128, everything else in its own type.
+    """Copy the tensors: floating-point ones as float64, complex ones as complex128, all others in their own type.
 
-    Paths stay as they are.
+    Paths are left as they are.
     """
     return {name: _wide(tensor) for name, tensor in tensors.items()}
 
@@ -33,7 +33,7 @@ def _wide(tensor: Any) -> Any:
 
 
 def disturb(tensors: Iterable[Any], seed: int, low: float, high: float) -> None:
-    """Change each element of the floating-point and complex ones by a share of it, drawn between low and high."""
+    """Change each element of the floating-point and complex tensors by a share of it, drawn between low and high."""
     import torch
 
     draw = torch.Generator().manual_seed(seed)
@@ -53,20 +53,21 @@ class Reference:
         self.left: dict[str, tuple[Any, Any]] = {}  # see both()
 
     def baseline(self, inputs: dict[str, Any]) -> Any:
-        """The baseline's output; the inputs stay as they are."""
+        """The baseline's output; the inputs are left as they are."""
         with opened(inputs) as given:
             copies = {name: value if isinstance(value, str) else value.clone() for name, value in given.items()}
             return self.spec.run(**copies, **self.params)
 
     def once(self, inputs: dict[str, Any]) -> Any:
-        """The same; uses up the inputs where the contract lets the baseline change them."""
+        """The same, but consumes the inputs if the contract allows the baseline to change them."""
         with opened(inputs) as given:
             return self.spec.run(**given, **self.params)
 
     def both(self, inputs: dict[str, Any]) -> tuple[Any, Any]:
-        """(baseline's output, float64 output). Uses up the inputs where the contract lets the baseline change them.
+        """Return (baseline's output, float64 output). Consumes the inputs if the contract allows the baseline to change
+        them.
 
-        left: of this call, what the baseline and the reference leave in the inputs whose content is part of the answer.
+        left: for this call, the contents that baseline and reference leave in the inputs that are part of the answer.
         Raises BenchmarkError NO_FLOAT64.
         """
         state = {name: inputs[name].clone() for name in self._state_names()}
@@ -80,7 +81,7 @@ class Reference:
             return output, reference
 
     def _state_names(self) -> list[str]:
-        """Names of the inputs whose content may be part of the answer, where elements are compared at all."""
+        """Names of the inputs whose content may be part of the answer, if elements are compared at all."""
         tolerance, spec = self.spec.tolerance, self.spec
         if tolerance.stochastic or tolerance.format or getattr(spec, "quality", None):
             return []
@@ -89,9 +90,9 @@ class Reference:
     def _left(
         self, before: dict[str, Any], given: dict[str, Any], output: Any, truth: dict[str, Any]
     ) -> dict[str, tuple[Any, Any]]:
-        """(baseline's, reference's) of those that the baseline changed and does not return as a whole.
+        """(baseline's, reference's) of the inputs that the baseline changed and does not return whole.
 
-        A reference() of its own may leave the inputs alone: what the baseline leaves is the truth there.
+        A custom reference() may leave the inputs alone: then the content that the baseline leaves is the truth.
         """
         returned = {(tensor.untyped_storage().data_ptr(), tensor.numel()) for _, tensor in flatten(output)}
         changed = {
@@ -106,9 +107,9 @@ class Reference:
         }
 
     def jittered(self, inputs: dict[str, Any], eps: float, most_terms: float, seed: int) -> Any:
-        """The reference's output when inputs and the results of all operations are off by half an eps, each element by
-        itself. Its distance from the reference tells what rounding on the way may grow to. most_terms: see jittered.py.
-        Uses up the inputs.
+        """The reference's output with inputs and the results of all operations off by half an eps, independently per
+        element. Its distance from the reference shows how far intermediate rounding can grow. most_terms: see
+        jittered.py. Consumes the inputs.
         """
         with opened(inputs) as given:
             wide, params = widen(given), widen(self.params)
@@ -116,9 +117,9 @@ class Reference:
             return evaluate_jittered(lambda: self.spec.reference(**wide, **params), eps, most_terms, seed)
 
     def strained(self, inputs: dict[str, Any], share: float) -> Any:
-        """The reference's output when each tensor is off by that share as a whole, one up and the next one down.
+        """The reference's output with each tensor off by that share as a whole, alternately up and down.
 
-        Numbers that cancel differ by far more afterwards. Uses up the inputs.
+        Where numbers cancel, the result differs by far more. Consumes the inputs.
         """
         with opened(inputs) as given:
             wide = widen(given) | self.wide
@@ -138,7 +139,7 @@ class Reference:
 def rehearse(reference: Reference, inputs: dict[str, Any]) -> None:
     """Compare a baseline with its own reference once, so that first-use costs do not fall between rounds.
 
-    Uses up the inputs.
+    Consumes the inputs.
     """
     import torch
 
@@ -147,11 +148,11 @@ def rehearse(reference: Reference, inputs: dict[str, Any]) -> None:
     for output, other in () if tolerance.stochastic else zip(own, truth, strict=True):
         near(output, output, tolerance)
         compare(output, output, other, tolerance)
-    torch.cuda.empty_cache()  # memory for workers is not had from torch; on a CPU this does nothing
+    torch.cuda.empty_cache()  # memory for workers is not allocated by torch; on a CPU this does nothing
 
 
 def shares_inputs(reference: Reference, inputs: dict[str, Any]) -> bool:
-    """Return True if an output of the baseline lies in the memory of an input. Uses up the inputs."""
+    """Return True if an output of the baseline shares the memory of an input. Consumes the inputs."""
     held = {tensor.untyped_storage().data_ptr() for tensor in inputs.values() if not is_file(tensor)}
     output = reference.once(inputs)
     return any(tensor.untyped_storage().data_ptr() in held for _, tensor in flatten(output))

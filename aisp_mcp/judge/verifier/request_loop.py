@@ -15,7 +15,7 @@ _SMALLER = "Choose a smaller size (--size NAME=VALUE). Checking takes over fifte
 
 
 def _is_out_of_memory(error: Exception) -> bool:
-    """torch raises OutOfMemoryError on a device and a plain RuntimeError on the host."""
+    """True for out-of-memory errors: torch raises OutOfMemoryError on a device and a plain RuntimeError on the host."""
     words = ("can't allocate memory", "not enough memory")
     return (
         isinstance(error, MemoryError)
@@ -46,7 +46,7 @@ def _answer(call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
 
 
 def serve(verifier: object, lines: Iterable[str], reply: Callable[[str], object]) -> None:
-    """Answer requests, whose verbs are the verifier's public methods, until the input ends."""
+    """Answer requests, which name public methods of the verifier, until the input ends."""
     verbs = {name: getattr(verifier, name) for name in vars(type(verifier)) if not name.startswith("_")}
     for line in lines:
         request = json.loads(line)

@@ -1,4 +1,4 @@
-"""Reasons why a benchmark cannot be measured: what this machine lacks, or a fault in the specification.
+"""Reasons why a benchmark cannot be measured: something this machine lacks, or a fault in the specification.
 
 Runs in the verifier, where torch may be imported.
 """
@@ -20,16 +20,16 @@ from aisp_mcp.judge.verifier.checks.distribution import LEAST
 from aisp_mcp.judge.verifier.inputs.bank import InputBank
 from aisp_mcp.system import cpu, topology
 
-TILES = {"amx": "amx_tile"}  # features by the names that people use
-MIN_SM = {"fp8": 89, "fp4": 100}  # compute capability whose tensor cores multiply these types
-ROUNDINGS = 16  # by which outputs that do not depend on their inputs may differ
+TILES = {"amx": "amx_tile"}  # CPU features by their common names
+MIN_SM = {"fp8": 89, "fp4": 100}  # lowest compute capability whose tensor cores multiply these types
+ROUNDINGS = 16  # outputs that differ by no more than this do not depend on their inputs
 LINKS = {"p2p": "memory access between two devices", "nvlink": "NVLink between two devices"}
 TOOLS = {"nvcc": "the compiler nvcc (CUDA_HOME, PATH, /usr/local/cuda)", "cufile": "the library cuFile"}
 
 
 def missing_needs(needs: Needs, threads: int, cores: int) -> list[str]:
-    """Each lack as a phrase; empty when the benchmark can run. threads: of each side, as declared. cores: that the
-    comparison may use. Raises BenchmarkError BAD_NEED for a name that is not known.
+    """Each unmet need as a phrase; empty if the benchmark can run. threads: of each worker, as declared. cores: that
+    the comparison may use. Raises BenchmarkError BAD_NEED for an unknown name.
     """
     known = {*MIN_SM, *LINKS, *TOOLS}
     if unknown := {*needs.gpu, *needs.tools} - known:
@@ -91,8 +91,8 @@ def _missing_device(gpus: int, sm: int, memory_gb: float) -> list[str]:
 
 
 def reject_degenerate(bank: InputBank, seed: int, output: Any) -> None:
-    """Refuse a problem whose answer does not depend on its inputs: it cannot show that work was done. seed: of other
-    inputs than those of the output. Raises BenchmarkError DEGENERATE.
+    """Refuse a problem whose answer does not depend on its inputs: it cannot show that work was done. seed: of inputs
+    other than those of the output. Raises BenchmarkError DEGENERATE.
     """
     other = bank.reference.baseline(bank.inputs(seed, "plain"))
     pairs = zip(flatten(output), flatten(other), strict=True)
@@ -111,8 +111,8 @@ def reject_degenerate(bank: InputBank, seed: int, output: Any) -> None:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Return True if outputs for different inputs are equal, or differ by roundings alone: then, too, any fixed answer
-    would be right.
+    """Return True if outputs for different inputs are equal, or differ only by rounding: then a fixed answer would also
+    be correct.
     """
     import torch
 
@@ -125,8 +125,8 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def reject_untestable(bank: InputBank, seed: int, output: Any) -> None:
-    """A random output needs an expectation to be compared with, and enough elements; a contract of quality must tell
-    a step less. Raises BenchmarkError.
+    """Refuse a random output without an expectation to compare it with, or with too few elements, and a quality
+    contract that would miss a skipped step. Raises BenchmarkError.
     """
     spec = bank.reference.spec
     if checked := quality.contract(spec):

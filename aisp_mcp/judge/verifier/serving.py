@@ -1,9 +1,8 @@
-"""Truth of a serving benchmark: secret traces, and the check of emitted tokens against the decoder in float64.
+"""Reference for serving benchmarks: secret traces, and the check of emitted tokens against the decoder in float64.
 
-Greedy decoding is a chain: one token that rounding decides otherwise changes all that follow. So tokens are not
-compared with a second generation. One pass over prompt and emitted tokens gives, at every place, the logits after
-exactly those tokens, and the token emitted there must have the best logit, or one that is lower by no more than
-rounding explains.
+Greedy decoding is a chain: a single token that rounding decides differently changes all that follow. So tokens are not
+compared with a second generation. One pass over prompt and emitted tokens gives the logits after each of them. The next
+emitted token must have the best logit, or one that is lower by no more than rounding explains.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from aisp_mcp.judge.verifier.inputs.rng import CallRng
 from aisp_mcp.judge.verifier.reference import Reference
 from aisp_mcp.judge.verifier.widened import evaluate
 
-AT_ONCE = 16  # answers in one pass of the reference, fewer where
+AT_ONCE = 16  # answers per pass of the reference, fewer if
 SCORES = 1 << 20  # rows times the square of the longest one exceed this: 8 bytes for each head in float64
 TRIED = 8  # requests whose first tokens must not all be the same
 
@@ -45,7 +44,7 @@ class ServingTruth:
         requests = self.draw(seed)["requests"][:TRIED]
         begin, prompts, first = time.perf_counter(), [request["prompt"] for request in requests], set()
         for part in passes([len(prompt) for prompt in prompts]):
-            self._logits(reference, prompts[part], wide=True)  # the first pass in float64 takes a second to begin
+            self._logits(reference, prompts[part], wide=True)  # the first pass in float64 takes a second to start
             rows = zip(self._logits(reference, prompts[part]), prompts[part], strict=True)
             first |= {int(row[len(prompt) - 1].argmax()) for row, prompt in rows}
         seconds = (time.perf_counter() - begin) / len(requests)
@@ -113,7 +112,7 @@ class ServingTruth:
     def _compare(
         self, reference: Reference, prompts: list[list[int]], answers: list[list[int]]
     ) -> Iterator[tuple[float, str | None]]:
-        """(worst distance to the best logit in units of the baseline's own error, failure) of each answer."""
+        """Return (worst distance to the best logit in units of the baseline's own error, failure) per answer."""
         import torch
 
         inside = [[token if 0 <= token < self._spec.vocabulary else 0 for token in tokens] for tokens in answers]
@@ -133,7 +132,7 @@ class ServingTruth:
                 yield self._judge(tokens, truth, short, float((own[row, places].double() - truth).abs().max()))
 
     def _judge(self, tokens: list[int], truth: Any, short: Any, own: float) -> tuple[float, str | None]:
-        """The same of one answer with other tokens than the best ones. own: the baseline's largest error there."""
+        """The same for one answer with tokens other than the best. own: the baseline's largest error there."""
         tolerance = self._spec.tolerance
         allowed = max(tolerance.error_ratio * own, tolerance.absolute)
         ratio = float(short.max()) / max(own, 1e-300)
@@ -147,7 +146,7 @@ class ServingTruth:
         )
 
     def _logits(self, reference: Reference, rows: list[list[int]], wide: bool = False) -> Any:
-        """Logits (batch, longest row, vocabulary) after each token, in the baseline's own types or in float64."""
+        """Logits (batch, longest row, vocabulary) after each token, in the baseline's types or in float64."""
         import torch
 
         longest = max(map(len, rows))
@@ -159,7 +158,9 @@ class ServingTruth:
 
 
 def passes(lengths: Sequence[int]) -> Iterator[slice]:
-    """Consecutive rows for each pass of the reference. lengths: tokens per row. A row beyond SCORES has its own."""
+    """Group consecutive rows into passes of the reference. lengths: tokens per row. A row beyond SCORES has its own
+    pass.
+    """
     begin = longest = 0
     for end, length in enumerate(lengths):
         longest = max(longest, length)

@@ -1,8 +1,8 @@
 """Evaluation in float64 of programs that choose narrower types themselves.
 
-A baseline in mixed precision casts on its way. Run on float64 inputs it would still round there, and its own rounding
-would pass for the truth: a more precise candidate would then be called wrong. So casts and new tensors of a
-floating-point type get float64 (of a complex type, complex128), whatever the program asks for, and autocast is off.
+A mixed-precision baseline contains casts. On float64 inputs it would still round there, and its own rounding would pass
+for the truth: a more precise candidate would be called wrong. So casts and new tensors of a floating-point type become
+float64 (complex types: complex128), whatever the program requests, and autocast is off.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ def _mode() -> Any:
     def _is_dtype(value: Any) -> bool:
         return isinstance(value, torch.dtype)
 
-    # The library wraps a mode's function at its first call so that its compiler leaves it alone, and imports the whole
-    # compiler for that: 3 s per comparison. What is wrapped already is taken as it is.
+    # The library wraps a mode's function at its first call, to hide it from its compiler, and imports the whole
+    # compiler for that: 3 s per comparison. A function that is already wrapped is used as it is.
     dispatch.__dict__["__dynamo_disable"] = dispatch
 
     class Widened(TorchDispatchMode):  # type: ignore[misc, unused-ignore]

@@ -26,13 +26,13 @@ def read_exactly(fd: int, count: int) -> bytes:
 
 
 def write_error(control: ControlBlock) -> None:
-    """Write the error to where the parent can show it; it is evidence, not trusted."""
+    """Write the error to where the parent can show it. It is evidence only, and not trusted."""
     kind, error, _ = sys.exc_info()
     control.write_text(f"{kind.__name__ if kind else 'Error'}: {error}{_where(error)}"[: TEXT // 2])
 
 
 def _where(error: BaseException | None) -> str:
-    """The innermost line of the pair's own files in the traceback; empty if the harness raised the error about them."""
+    """The innermost line of the pair's own files in the traceback; empty if the harness itself raised the error."""
     lines = traceback.walk_tb(error.__traceback__ if error else None)
     own = [(frame.f_code.co_filename, line) for frame, line in lines if frame.f_globals.get("__name__") in OWN]
     return f" at {Path(own[-1][0]).name}:{own[-1][1]}" if own else ""

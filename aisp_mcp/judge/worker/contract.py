@@ -25,8 +25,8 @@ class SharedOutputError(Exception):
 
 @dataclass
 class OutputRules:
-    """Rules for the outputs of one worker. checked: the contract is checked, too. strict: including strides.
-    off_limits: (begin, end) of memory that outputs must not be in.
+    """Rules for the outputs of one worker. checked: check the contract. strict: including strides. off_limits: (begin,
+    end) of memory that outputs must not use.
     """
 
     checked: bool = True
@@ -64,7 +64,7 @@ def has_strides(tensor: Any, spec: TensorSpec) -> bool:
 
 
 def needs_copy(output: Any, specs: Sequence[TensorSpec]) -> bool:
-    """Return True if an output of the promised shapes has other strides, or a pending conjugation."""
+    """Return True if an output of the promised shape has other strides, or a pending conjugation."""
     named = flatten(output)
     return len(named) == len(specs) and any(
         _differs(tensor, spec) for (_, tensor), spec in zip(named, specs, strict=True)
@@ -78,7 +78,7 @@ def _differs(tensor: Any, spec: TensorSpec) -> bool:
 
 
 def copied_into_strides(run: Callable[..., Any], specs: Sequence[TensorSpec]) -> Callable[..., Any]:
-    """The program with copies that give its outputs the contract's strides, as part of the timed call."""
+    """Wrap the program so that its outputs are copied into the contract's strides, as part of the timed call."""
     import torch
 
     def whole(**inputs: Any) -> Any:
@@ -96,7 +96,7 @@ def copied_into_strides(run: Callable[..., Any], specs: Sequence[TensorSpec]) ->
 
 
 def refuse_shared(output: Any, forbidden: Iterable[tuple[int, int]]) -> None:
-    """Refuse outputs in these ranges of memory, (begin, end). Raises SharedOutputError."""
+    """Refuse outputs that use these ranges of memory, (begin, end). Raises SharedOutputError."""
     for name, tensor in flatten(output):
         address = tensor.data_ptr()
         if any(begin <= address < end for begin, end in forbidden):

@@ -1,7 +1,7 @@
-"""Activity of a GPU during a round, from CUPTI records. It is collected in a separate pass, never in a timed one.
+"""Activity of a GPU during a round, from CUPTI records, collected in a separate pass and never in a timed one.
 
-It runs in the candidate's own process, so its records are evidence only: which streams and devices worked, what was
-copied to the host and back, and whether host functions ran on a stream.
+It runs in the candidate's own process, so its records are only evidence: which streams and devices worked, which copies
+went to the host and back, and whether host functions ran on a stream.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 def traced(work: Callable[[], None]) -> dict[str, int]:
     """Run `work` under the profiler and count.
 
-    kernels, copies: of the whole round, the harness's own included. streams, devices: how many worked. busy_ns: sum of
+    kernels, copies: of the whole round, including the harness's own. streams, devices: number active. busy_ns: sum of
     all durations; elsewhere_ns: of those not on the stream and device of the first record, which is the harness's.
     """
     from torch.autograd.profiler import profile  # torch.profiler imports the whole compiler when it starts: 3 s

@@ -1,4 +1,4 @@
-"""Dummy calls instead of a baseline's: fresh outputs of the right shape and type, as warm in the caches as computed
+"""Dummy calls in place of a baseline's: new outputs of the right shape and type, as warm in the caches as computed
 ones.
 """
 
@@ -20,7 +20,7 @@ def on_cpu(output: Any) -> Callable[..., Any]:
 
 
 def on_gpu(example: Any, pairs: Iterable[tuple[Any, Any]], stream: Any, count: int) -> Callable[..., Any]:
-    """The same on a GPU, with the device busy between the events of each call, as by a kernel."""
+    """The same on a GPU, keeping the device busy between the events of each call, as a kernel would."""
     import torch
 
     events, cycles = iter(pairs), DUMMY_CYCLES if count == 1 else SHORT_CYCLES

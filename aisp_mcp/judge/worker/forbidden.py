@@ -1,8 +1,8 @@
-"""Operators that a contest forbids, taken away from a candidate's process before its file is loaded.
+"""Remove the operators that a contest forbids from a candidate's process, before its file is loaded.
 
-An operator of torch loses its kernels in the dispatcher: whoever calls it, be it Python, C++, compiled code or another
-operator, gets an error that names it. A function of another package loses its attribute. Code that computes the same
-by other means is not affected.
+An operator of torch loses its kernels in the dispatcher: any caller (Python, C++, compiled code or another operator)
+gets an error that names it. A function of another package loses its attribute. Code that computes the same by other
+means is not affected.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from typing import Any, NoReturn
 from aisp_mcp.judge.protocol.forbidden import CALLED, NEEDED, UNKNOWN
 
 BACKENDS = ("CPU", "CUDA")
-_libraries: list[Any] = []  # an implementation ends with its library
+_libraries: list[Any] = []  # an implementation lives as long as its library
 
 
 class ForbiddenOperatorError(RuntimeError):
-    """A forbidden operator was called, or a name stands for none."""
+    """A forbidden operator was called, or a name does not exist."""
 
 
 def forbid(names: Sequence[str]) -> None:
-    """Take these operators away. Raises ForbiddenOperatorError for a name that stands for nothing."""
+    """Remove these operators. Raises ForbiddenOperatorError for a name that does not exist."""
     for name in names:
         if not _forbid_operator(name) and not _forbid_attribute(name):
             raise ForbiddenOperatorError(f"{UNKNOWN}{name}")
 
 
 def _forbid_operator(name: str) -> bool:
-    """Take the kernels of torch's operator of that name; False if there is none."""
+    """Remove the kernels of torch's operator of that name; False if there is none."""
     import torch
 
     words = name.replace("::", ".").split(".")
@@ -61,13 +61,13 @@ def _forbid_operator(name: str) -> bool:
 
 
 def _forbid_attribute(name: str) -> bool:
-    """Replace a function of a module, with all names that lead to it from there; True if there is no such package."""
+    """Replace a function of a module under all names that lead to it; True if the module exists."""
     module, _, attribute = name.rpartition(".")
     if not module:
         return False
     module = {"F": "torch.nn.functional", "Tensor": "torch"}.get(module, module)
     if importlib.util.find_spec(module.partition(".")[0]) is None:
-        return True  # it cannot be called here
+        return True  # not installed, so it cannot be called
 
     def refuse(*_: Any, **__: Any) -> NoReturn:
         raise ForbiddenOperatorError(f"{CALLED}{name}")

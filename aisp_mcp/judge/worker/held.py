@@ -1,8 +1,7 @@
-"""Outputs of a CPU round that stay where their calls left them, for the parent to read while the worker is
-stopped.
+"""Outputs of a CPU round that stay where their calls left them, for the parent to read while the worker is stopped.
 
-Whatever happens between two calls counts as time of the round, and a candidate could leave it out. So it is little: a
-microsecond for an output that is what the contract says.
+Anything that happens between two calls counts as time of the round, and a candidate could leave it out. So it is kept
+short: one microsecond for an output that meets the contract.
 """
 
 from __future__ import annotations
@@ -32,10 +31,10 @@ RECENT = 4  # outputs
 class HeldOutputs:
     """Outputs of one round. copied_ns: spent on copies of outputs that a later call would have overwritten.
 
-    wrap(): called where outputs have other strides than the contract's. A program that returns memory which an output
-    that is still alive is in will do so again: all its later outputs are copied. The last few outputs stay alive
-    beyond their round, so that rounds of one call, which come first, show it before an output is lost. alone: there is
-    one call in this round, and nothing overwrites its output.
+    wrap(): called if outputs have other strides than the contract's. If a program returns memory of an output that is
+    still alive, it will do so again, so all its later outputs are copied. The last few outputs stay alive beyond their
+    round, so that rounds of one call, which come first, reveal this before an output is lost. alone: this round has
+    only one call, so nothing overwrites its output.
     """
 
     def __init__(
@@ -69,7 +68,7 @@ class HeldOutputs:
         return tensors[0] if len(tensors) == 1 else tensors
 
     def round_at_rest(self, count: int, run: Callable[..., Any]) -> None:
-        """Time `count` calls, each on new inputs, and record where their outputs are."""
+        """Time `count` calls, each on new inputs, and record the addresses of their outputs."""
         clock, durations, with_paths = time.perf_counter_ns, self._control.durations, self._layout.with_paths
         keep, all_inputs = self.keep, self._arena.inputs
         self.alone = count == 1
@@ -106,17 +105,17 @@ class HeldOutputs:
         self.outputs.append(tensors)
 
     def show(self, addresses: memoryview) -> None:
-        """Write down the addresses of all outputs."""
+        """Write the addresses of all outputs to the control block."""
         all_addresses = array("q", [tensor.data_ptr() for tensors in self.outputs for tensor in tensors])
         addresses[: len(all_addresses)] = all_addresses
 
     def _is_plain(self, tensor: Any) -> bool:
-        """True for a single output that is exactly what the contract says."""
+        """Return True for a single output that meets the contract exactly."""
         about = [(tensor.dtype, tensor.shape, tensor.stride())]
         return about == self._expected and not tensor.is_neg() and not tensor.is_conj()
 
     def _are_as_promised(self, tensors: Sequence[Any]) -> bool:
-        """True if dtype, shape and strides are exactly those of the contract, and no lazy negation or conjugation is
+        """Return True if dtype, shape and strides match the contract exactly, and no lazy negation or conjugation is
         pending.
         """
         return len(tensors) == len(self._expected) and all(
@@ -128,7 +127,7 @@ class HeldOutputs:
         )
 
     def _mended(self, output: Any) -> list[Any]:
-        """The output in the strides of the contract; from the next call on, the copy is part of the call."""
+        """The output copied into the contract's strides; from the next call on, the copy is part of the call."""
         named, specs = flatten(output), self._layout.outputs
         check_number(named, specs)
         for (name, tensor), spec in zip(named, specs, strict=True):

@@ -1,11 +1,11 @@
 """The only code in a candidate's process: load it, answer each go(n) with done, copy its outputs into shared memory.
 
-Nothing that this process reports is trusted. Its durations count only where the parent's clock agrees; its outputs are
-compared byte by byte with what the verifier computed; a byte on the pipe means only "this round is over".
+Nothing that this process reports is trusted. Its durations count only if the parent's clock agrees; its outputs are
+compared byte by byte with the verifier's; a byte on the pipe means only "this round is over".
 
-Protocol on two pipes: one JSON line of set-up, then 4-byte counts inwards; single bytes outwards: L libraries are
-loaded, R ready, D done, X raised, S an output shares an input's memory (with X and S, the message is in the control
-block). A count of zero ends the process. Bits of a count ask for another kind of round:
+Protocol on two pipes: inwards, one JSON line of set-up, then 4-byte counts; outwards, single bytes: L libraries are
+loaded, R ready, D done, X raised, S an output shares an input's memory (for X and S, the message is in the control
+block). A count of zero ends the process. Bits of a count request another kind of round:
 
 DUMMY     dummy calls, which show the cost of the rest of the loop; only baselines make them
 WARM      on a GPU, without flushes and events
@@ -95,9 +95,9 @@ class Worker:
         self.arena = attach(setup, self.layout, arena_fd)
         self.outputs = [self.arena.outputs(call) for call in range(self.layout.capacity)]
         example = self.layout.with_paths({name: tensor.clone() for name, tensor in self.inputs[0].items()})
-        # One output of the baseline, which dummy calls return copies of; a candidate keeps none.
+        # One output of the baseline, for dummy calls to copy; a candidate keeps none.
         self.kept: list[Any] | None = [] if setup["baseline"] else None
-        self.held: list[Any] = []  # the outputs of a round that are read from outside
+        self.held: list[Any] = []  # the outputs of a round, read from outside
         rules = setup["output_rules"]
         self.rules = OutputRules(rules["contract"], rules["layout_strict"])
         if not rules["shares_inputs"]:
@@ -116,7 +116,7 @@ class Worker:
     def _prepare_cuda(self, flush_bytes: int) -> None:
         cuda = self.torch.cuda
         self.stream = cuda.current_stream()
-        # Memory opened from another process has smaller pages; the candidate works on tensors of its own, refreshed
+        # Memory opened from another process has smaller pages; the candidate works on its own tensors, refreshed
         # in place, so that captured graphs and static buffers are legitimate.
         there = self.layout.host
         self.local = {name: tensor.clone() for name, tensor in self.inputs[0].items() if name not in there}
@@ -137,21 +137,21 @@ class Worker:
             if self.rules.off_limits:
                 self.rules.off_limits.append(extent(self.own))
             for inputs in self.own_inputs:
-                self.refresh(inputs, self.local)  # some rounds run before anything was written there
+                self.refresh(inputs, self.local)  # some rounds run before anything has been written there
             self.reserved = -1
             self.show_memory()
-        except OSError:  # no room for inputs of its own
-            cudart().cudaGetLastError()  # or the next launch would find it
+        except OSError:  # no room for its own inputs
+            cudart().cudaGetLastError()  # or the next launch would report it
         try:
             self.gate = Gate(self.control)
             self.control.stats[CAN_WAIT] = 1
-        except (OSError, AttributeError):  # a driver that knows no gate
+        except (OSError, AttributeError):  # the driver does not support the gate
             cudart().cudaGetLastError()
 
     def load_products(self) -> None:
-        """Load the matrix-product library for the tensors' types while other processes prepare
-        themselves: in a first call that would take 65 ms. After the import of the program, whose settings apply to it,
-        and on a stream of its own, so that its workspace is not shared.
+        """Load the matrix-product library for the tensors' types while other processes prepare: in a first call it
+        would take 65 ms. This runs after the program's import, whose settings apply to it, and on a separate stream, so
+        that its workspace is not shared.
         """
         types = {spec.dtype for spec in (*self.layout.params, *self.layout.inputs)} & PRODUCTS
         with suppress(Exception), self.torch.cuda.stream(self.torch.cuda.Stream()):  # the program may have forbidden it
@@ -161,7 +161,7 @@ class Worker:
         self.torch.cuda.synchronize()
 
     def show_memory(self) -> None:
-        """Report the device memory, that of the inputs first, if it has changed."""
+        """Report the device memory, with that of the inputs first, if it has changed."""
         if self.own is not None and self.reserved != (reserved := self.torch.cuda.memory_reserved()):
             self.reserved = reserved
             own = (self.own.data_ptr(), len(self.own), self.own_handle)
@@ -180,14 +180,14 @@ class Worker:
         self.examine(output)
 
     def hold(self, _: int, output: Any) -> None:
-        """Keep one output alive where it is."""
+        """Keep one output alive."""
         if self.examine(output):
             output = copied_into_strides(lambda: output, self.layout.outputs)()
         self.held.append(output)
 
     def examine(self, output: Any) -> bool:
-        """Refuse an output in an input's memory. Return whether it has other strides than the contract's: from the
-        next call on the copy that it needs is timed. Raises SharedOutputError.
+        """Refuse an output in an input's memory. Return True if its strides differ from the contract's: from the next
+        call on, the necessary copy is timed. Raises SharedOutputError.
         """
         refuse_shared(output, self.rules.off_limits)
         if not self.rules.checked or not needs_copy(output, self.layout.outputs):
@@ -196,11 +196,11 @@ class Worker:
         return True
 
     def copy_into_strides(self) -> None:
-        """Make the copy into the strides of the contract a part of each call from now on."""
+        """From now on, copy outputs into the contract's strides as part of each call."""
         self.run = copied_into_strides(self.run, self.layout.outputs)
 
     def show(self) -> None:
-        """Write down where the held outputs are; their values are read from outside."""
+        """Write the addresses of the held outputs to the control block; their values are read from outside."""
         tensors = [tensor for output in self.held for _, tensor in flatten(output)]
         self.held.append(tensors)
         for index, tensor in enumerate(tensors):
@@ -209,7 +209,7 @@ class Worker:
             self.show_memory()
 
     def await_inputs(self, count: int) -> Iterator[int]:
-        """The number of each call when its inputs have come (see handoff_cpu.py)."""
+        """Yield the number of each call once its inputs have arrived (see handoff_cpu.py)."""
         stats = self.control.stats
         for call in range(count):
             stats[ANSWERED] = call + 1
@@ -219,8 +219,9 @@ class Worker:
         stats[ANSWERED] = count + 1
 
     def await_inputs_on_stream(self, count: int, gated: bool) -> Iterator[int]:
-        """The same on a GPU, where the stream waits for inputs and says that a call is done, handoff_gpu.py. Where it
-        is not gated the host waits, too, until its process has its turn on the device: or it would be quick meanwhile.
+        """The same on a GPU, where the stream waits for inputs and reports that a call is done (see handoff_gpu.py).
+        Ungated, the host also waits until its process has its turn on the device; otherwise it would run ahead
+        meanwhile.
         """
         stats, gate, stream = self.control.stats, self.gate, self.stream
         gate.say(stream, ANSWERED, 1)
@@ -260,12 +261,12 @@ class Worker:
             end.record(stream)
             self.store(call, output)
             del output
-        self.refresh(self.inputs[count - 1], inputs)  # the inputs as the call left them, for the verifier
+        self.refresh(self.inputs[count - 1], inputs)  # the inputs as the call left them, for the verifier to compare
         self.torch.cuda.synchronize()
         self.note_durations(count)
 
     def note_durations(self, count: int) -> None:
-        """Write down the time between the events of each call."""
+        """Record the time between the events of each call."""
         for call in range(count):
             begin, end = self.events[call]
             self.control.durations[call] = int(begin.elapsed_time(end) * 1e6)
@@ -283,7 +284,7 @@ class Worker:
                 continue
             try:
                 self.hold(call, run(**{**self.own_inputs[call], **self.on_host(call)}))
-            except Exception:  # it may insist on the tensors that it was prepared for, or need too much memory
+            except Exception:  # it may depend on the tensors it was prepared for, or need too much memory
                 self.control.stats[REFUSED], self.held = 1, []
                 break
         if not no_copy:
@@ -306,7 +307,7 @@ class Worker:
 
     @staticmethod
     def refresh(places: dict[str, Any], values: dict[str, Any]) -> None:
-        """Copy the tensors that both have, by name."""
+        """Copy the values of the tensors that both have, by name."""
         for name in places.keys() & values.keys():
             places[name].copy_(values[name])
 
@@ -357,7 +358,7 @@ class Worker:
 
 def main() -> None:
     """python -m aisp_mcp.judge.worker.main CMD_FD DONE_FD CONTROL_FD ARENA_FD"""
-    # This takes long; meanwhile the parent prepares the setup that is read below. If it fails, Worker reports it.
+    # This is slow; meanwhile the parent prepares the setup that is read below. If it fails, Worker reports it.
     with suppress(Exception):
         import torch  # noqa: F401
     serve(Worker, *(int(arg) for arg in sys.argv[1:5]))

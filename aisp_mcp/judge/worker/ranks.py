@@ -1,8 +1,8 @@
 """The ranks of one worker: python -m aisp_mcp.judge.worker.ranks NUMBERS… PATH.
 
 NUMBERS are four descriptors per rank, as worker/main.py takes them. Libraries are loaded once; then the process, which
-becomes rank 0, is copied for each further rank. Every rank forms the process group before the candidate is loaded, and
-answers on pipes of its own.
+becomes rank 0, is forked for each further rank. Every rank joins the process group before the candidate is loaded, and
+answers on its own pipes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class RankWorker(Worker):
     """One rank of a program. A call on a GPU ends when the device has finished it."""
 
     def __init__(self, setup: dict[str, Any], control_fd: int, arena_fd: int, say: Callable[[bytes], object]) -> None:
-        os.sched_setaffinity(0, setup["group"]["cpus"])  # before there are threads, which inherit this one's cores
+        os.sched_setaffinity(0, setup["group"]["cpus"])  # before threads start, which inherit this one's cores
         join(setup["group"], setup["device"], os.environ["TMPDIR"])
         super().__init__(setup, control_fd, arena_fd, say)
 
@@ -47,7 +47,8 @@ class RankWorker(Worker):
 def join(group: dict[str, Any], device: str, folder: str) -> None:
     """Form the default process group with the other ranks of this program, in an environment like torchrun's.
 
-    folder: of this program alone, where its ranks meet; those of several nodes meet at a store of the first rank.
+    folder: where the ranks of this program, and no other, meet; ranks on several nodes meet at a store of the first
+    rank.
     """
     import torch
     import torch.distributed as dist
@@ -70,7 +71,7 @@ def join(group: dict[str, Any], device: str, folder: str) -> None:
 
 
 def main() -> None:
-    """Load the libraries, become all ranks, and serve as one of them."""
+    """Load the libraries, fork all ranks, and serve as one of them."""
     numbers = [int(word) for word in sys.argv[1:-1]]
     ranks = [numbers[begin : begin + FDS] for begin in range(0, len(numbers), FDS)]
     own, parent = ranks[0], os.getpid()

@@ -19,7 +19,7 @@ from aisp_mcp.judge.protocol.module_loader import load_candidate, load_spec
 from aisp_mcp.judge.protocol.shared_memory import ControlBlock, attach
 from aisp_mcp.judge.protocol.token_ring import TokenRing
 
-NAP_S = 0.0001  # between two looks at the feed by an engine that has nothing to do
+NAP_S = 0.0001  # between polls of the feed by an idle engine
 
 
 class Feed:
@@ -29,7 +29,7 @@ class Feed:
         self._ring, self._seen = ring, 0
 
     def poll(self) -> list[Request]:
-        """Requests that arrived since the last call."""
+        """Return the requests that arrived since the last call."""
         requests = self._ring.arrivals(self._seen)
         self._seen += len(requests)
         return requests

@@ -1,9 +1,8 @@
 """Tests of random outputs, for contracts such as dropout or sampling.
 
-The specification's reference is then the expected output for the inputs. What is left after subtracting it is the noise
-of a draw; the candidate's noise must be distributed like the baseline's, must not follow the expectation in another
-way, and must be new in every call and in every part of a call (independence.py). Each test errs with a chance of about
-1e-7.
+The specification's reference returns the expected output for the inputs. Subtracting it from a draw leaves the noise.
+The candidate's noise must be distributed like the baseline's, must depend on the expectation in the same way, and must
+be new in every call and in every part of a call (independence.py). Each test has a false-alarm rate of about 1e-7.
 """
 
 from __future__ import annotations
@@ -15,16 +14,16 @@ from typing import Any
 from aisp_mcp.judge.verifier.checks.independence import Independence
 
 SIGMAS = 5.3  # two-sided chance of 1e-7
-MOST = 1 << 18  # elements compared per call; more would only cost time
-GRAIN, OFFSET = 2.0**-14, 0.3819660  # of the largest value: noise is sorted into steps of this, moved by that share
-LEAST = 256  # fewer elements say nothing about a distribution
+MOST = 1 << 18  # elements compared per call; more would cost time and add nothing
+GRAIN, OFFSET = 2.0**-14, 0.3819660  # of the largest value: bin width for noise; offset of the bins, in widths
+LEAST = 256  # elements; fewer are not tested
 
 
 @dataclass
 class Draws:
-    """Judges the draws of one process over its calls, in the order in which they are verified.
+    """Checks the draws of one process over its calls, in the order in which they are verified.
 
-    earlier: (noise, the baseline's noise, expectation) of each output in the call before.
+    earlier: (noise, the baseline's noise, expectation) of each output in the previous call.
     """
 
     earlier: dict[int, tuple[Any, Any, Any]] = field(default_factory=dict)
@@ -32,7 +31,7 @@ class Draws:
 
     def failure(self, index: int, out: Any, own: Any, mean: Any) -> str | None:
         """Describe what is wrong with a draw, or return None. out: the candidate's; own: the baseline's; mean: the
-        expectation. All have one shape. index: number of the output.
+        expectation. All have the same shape. index: number of the output.
         """
         import torch
 
@@ -48,7 +47,7 @@ class Draws:
 
 
 def _other_shape(noise: Any, usual: Any) -> str | None:
-    """Two-sample Kolmogorov-Smirnov, of values that another order of rounding does not part."""
+    """Two-sample Kolmogorov-Smirnov test on binned noise, so that rounding in another order makes no difference."""
     import torch
 
     grain = max(float(noise.abs().max()), float(usual.abs().max())) * GRAIN or 1.0
@@ -56,14 +55,14 @@ def _other_shape(noise: Any, usual: Any) -> str | None:
     counts = (torch.bincount(step, minlength=int(2 / GRAIN) + 2).cumsum(0) for step in steps)
     shares = [count.double() / count[-1] for count in counts]
     distance = float((shares[0] - shares[1]).abs().max())
-    limit = math.sqrt(-math.log(0.5e-7) / noise.numel())  # asymptotic, two samples of one size
+    limit = math.sqrt(-math.log(0.5e-7) / noise.numel())  # asymptotic, two samples of equal size
     if distance <= limit:
         return None
     return f"its noise is not distributed like the baseline's: distance {distance:.3g}, allowed {limit:.3g}"
 
 
 def _other_slope(noise: Any, usual: Any, center: Any) -> str | None:
-    """The noise must not depend on the expectation in another way than the baseline's: a missing or added part."""
+    """Compare how the noise depends on the expectation: a difference shows that a term is missing or was added."""
     energy = float(center.square().sum())
     if energy == 0.0:
         return None
@@ -75,8 +74,8 @@ def _other_slope(noise: Any, usual: Any, center: Any) -> str | None:
 
 
 def _repeated(now: tuple[Any, Any, Any], before: tuple[Any, Any, Any] | None) -> str | None:
-    """Draws of different calls must not resemble each other more than the baseline's do: not as they are, and not in
-    units of the expectation, where a mask that is used again shows.
+    """Compare draws of different calls: they must not resemble each other more than the baseline's do, neither as they
+    are nor relative to the expectation, where a reused mask shows.
     """
     if before is None:
         return None
@@ -92,17 +91,17 @@ def _as_it_is(noise: Any, _: Any) -> Any:
 
 
 def _in_units(noise: Any, center: Any) -> Any:
-    """Noise over expectation, bounded; zero where the expectation is."""
+    """Noise over expectation, clipped; zero where the expectation is zero."""
     import torch
 
     return torch.nan_to_num(noise / center, 0.0, 0.0, 0.0).clamp_(-10, 10)
 
 
 def _likeness(left: Any, right: Any) -> tuple[float, float]:
-    """Correlation and its standard error where the two are independent; zeros where one side does not vary.
+    """Correlation, and its standard error under independence; zeros if either input is constant.
 
-    The error is that of the very products, because few large elements correlate by chance far more than many equal
-    ones: 1/sqrt(n) is its least value, reached where all elements vary alike.
+    The error is computed from the products themselves, because a few large elements correlate by chance far more often
+    than many equal ones: 1/sqrt(n) is the minimum, reached if all elements vary alike.
     """
     left, right = left - left.mean(), right - right.mean()
     scale = math.sqrt(float(left.square().sum()) * float(right.square().sum()))

@@ -1,4 +1,4 @@
-"""Low-precision formats: operands rounded to them, and errors in units of the error that this rounding makes."""
+"""Low-precision formats: round operands to them, and measure errors in units of the error that this rounding causes."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 
 from aisp_mcp.bench import Tolerance
 
-INT4_GROUP, FP4_GROUP = 128, 32  # values that share a scale; the other formats have one scale per row
+INT4_GROUP, FP4_GROUP = 128, 32  # values per scale; the other formats have one scale per row
 FP4_VALUES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 FLOAT8 = {"fp8_e4m3": "float8_e4m3fn", "fp8_e5m2": "float8_e5m2"}
 INTEGER = {"int8_weight": (127, 0), "int4_weight": (7, INT4_GROUP)}  # largest code, group
-# A single element, or a short row, may differ from its own rounding error by chance far more than all of them together.
+# A single element or a short row may exceed its own rounding error by chance far more than the whole tensor does.
 SHORT_ROW, ELEMENT_SLACK, ROW_SLACK = 16, 4.0, 2.5
 
 
@@ -33,7 +33,7 @@ def rounded(values: Any, name: str) -> Any:
 
 
 def rounded_operands(params: dict[str, Any], inputs: dict[str, Any], tolerance: Tolerance) -> dict[str, Any]:
-    """The operands that the contract lets a candidate round, rounded; by name, without the others."""
+    """Round the operands that the contract allows a candidate to round; by name, without the others."""
     every = inputs | params
     of_format = every if tolerance.format.startswith("fp") else params
     matrices = [name for name, tensor in of_format.items() if tensor.is_floating_point() and tensor.ndim > 1]
@@ -42,9 +42,9 @@ def rounded_operands(params: dict[str, Any], inputs: dict[str, Any], tolerance: 
 
 
 def compare(out: Any, ref: Any, exact: Any, tolerance: Tolerance) -> tuple[float, str | None, dict[str, float]]:
-    """(error in units of the format's, failure or None, signal-to-noise ratios in dB).
+    """Return (error in units of the format's, failure or None, signal-to-noise ratios in dB).
 
-    out: what the candidate stored. ref: the float64 reference. exact: the same with its operands rounded.
+    out: the candidate's output. ref: the float64 reference. exact: the same with its operands rounded.
     """
     import torch
 
@@ -81,13 +81,13 @@ def _rms(values: Any) -> float:
 
 
 def _peaks(values: Any) -> Any:
-    """The largest magnitude of each row, one where all are zero."""
+    """The largest magnitude of each row; 1 for rows of zeros."""
     peaks = values.abs().amax(-1, keepdim=True)
     return peaks.where(peaks > 0, 1.0)
 
 
 def _grouped(values: Any, group: int, work: Any) -> Any:
-    """Work on groups of the last dimension; on whole rows where they do not divide it."""
+    """Apply `work` to groups of the last dimension, or to whole rows if the group size does not divide it."""
     width = values.shape[-1]
     if not group or width % group:
         return work(values)

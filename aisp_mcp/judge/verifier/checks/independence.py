@@ -1,15 +1,16 @@
 """Independence of random draws: between calls, and between the parts of one call.
 
 A candidate that keeps a pool of draws and rolls it, or repeats one draw inside a tensor, has the right distribution.
-Three tests find it, on the signs of the noise, as they are and relative to the expectation, where a dropout mask shows,
-and on whether it is large:
+Three tests find it. They look at the signs of the noise, at the signs relative to the expectation (a dropout mask shows
+there), and at which elements are large:
 
 - Signed correlation at all lags, by FFT, forwards and backwards, of a draw with itself and with the sum of earlier
   ones: of blocks in each call, of the whole tensor in some. Finds what resembles, also complemented or reversed.
 - Equal stretches anywhere in the tensor or in earlier draws, by a rolling hash. Finds what is copied, at any lag.
 - Rank over GF(2) (mask_rank.py). Finds rows that are exclusive-ors of a few others.
 
-The baseline's draws on the same inputs are the control: structure that they share, such as a mask, accuses nobody.
+The baseline's draws on the same inputs are the control: structure that both share, such as a mask, is not held against
+the candidate.
 """
 
 from __future__ import annotations
@@ -24,19 +25,21 @@ from typing import Any
 
 from aisp_mcp.judge.verifier.checks.mask_rank import Ranks
 
-BLOCK, WHOLE = 1 << 16, 1 << 21  # elements whose correlations are computed in each call, and at most in some
-WHOLE_FIRST, WHOLE_SHARE = 3, 0.125  # the first calls of these, and the share of the later ones
-PAST = 16  # earlier draws that one is correlated with; those that are known by their stretches are four times as many
+BLOCK, WHOLE = 1 << 16, 1 << 21  # elements whose correlations are computed in every call; at most, in some calls
+WHOLE_FIRST, WHOLE_SHARE = 3, 0.125  # those are the first few calls and this share of the later ones
+PAST = 16  # earlier draws to correlate with; four times as many are remembered by their hashes
 SIGMAS = 8.2  # one-sided chance of 1e-16: two tests of 100,000 lags in each of some hundred calls
-LEAST = 0.03  # correlation that is never reported
-CHUNK, CHUNKS = 1 << 16, 4  # of a large tensor, at places drawn for each call, stretches are looked up
-STRETCH, ANCHORS = 128, 64  # elements of a stretch; one of so many is remembered, chosen by its hash
-COPIED = 0.03  # share of the stretches that may be equal beyond the baseline's
+LEAST = 0.03  # smaller correlations are never reported
+CHUNK, CHUNKS = 1 << 16, 4  # of a large tensor; hashed at positions drawn for each call
+STRETCH, ANCHORS = 128, 64  # elements of a stretch; one stretch in this many is remembered, chosen by its hash
+COPIED = 0.03  # share of equal stretches allowed beyond the baseline's
 
 
 @dataclass
 class _Pasts:
-    """Earlier draws of one kind of both sides: blocks of unit energy, by length, and hashes of their stretches."""
+    """Earlier draws of one kind, of candidate and baseline: blocks of unit energy by length, and hashes of their
+    stretches.
+    """
 
     blocks: dict[int, deque[list[Any]]] = field(default_factory=dict)
     hashes: list[deque[Any]] = field(default_factory=lambda: [deque(maxlen=4 * PAST) for _ in range(2)])
@@ -57,7 +60,9 @@ class Independence:
         self._calls = 0
 
     def failure(self, out: Any, own: Any, mean: Any) -> str | None:
-        """Describe a dependence that the baseline's draw `own` does not show, or return None. All have one shape."""
+        """Describe a dependence that the baseline's draw `own` does not show, or return None. All have the
+        same shape.
+        """
         center = mean.flatten().double()
         noises = [tensor.flatten().double() - center for tensor in (out, own)]
         places, row = _chunks(center.numel()), mean.shape[-1] if mean.ndim else 1
@@ -67,7 +72,7 @@ class Independence:
             sizes.append(WHOLE)
         for kind, signs in enumerate(_signs(noises, center)):
             problem = self._correlated(signs, self._pasts[kind], sizes)
-            if not problem and kind < len(self._ranks):  # large elements may be as rare as the inputs have them
+            if not problem and kind < len(self._ranks):  # large elements may be as rare as in the inputs
                 problem = self._ranks[kind].failure(signs, row) or self._copied(signs, self._pasts[kind], places)
             if problem:
                 return problem
@@ -99,8 +104,8 @@ class Independence:
         return f"stretches of its noise are copies: {copies[0]} of {total}, the baseline's {copies[1]}"
 
     def _hashes(self, signs: Any) -> Any:
-        """Hashes of the stretches that are remembered, by position-independent choice: those divisible by ANCHORS. A
-        stretch and its complement have the same.
+        """Hashes of the stretches to remember, chosen independently of position: those divisible by ANCHORS. A stretch
+        and its complement have the same hash.
         """
         import torch
 
@@ -111,20 +116,24 @@ class Independence:
         sums = (signs.long() * forward).cumsum(0)
         stretches = (sums[STRETCH:] - sums[:-STRETCH]) * back[1 : len(sums) - STRETCH + 1]
         stretches = stretches.abs()
-        mixed = (stretches ^ (stretches >> 29)) * 0x5851F42D4C957F2D  # low bits of a product know little of the rest
+        mixed = (stretches ^ (stretches >> 29)) * 0x5851F42D4C957F2D  # low bits of a product mix poorly
         mixed = mixed ^ (mixed >> 32)
         return mixed[mixed % ANCHORS == 0]
 
 
 def _signs(noises: list[Any], center: Any) -> Iterator[list[Any]]:
-    """The signs of the noise, the same relative to the expectation, and whether it is larger than most of it."""
+    """The signs of the noise, the signs relative to the expectation, and whether the noise is larger than
+    most of it.
+    """
     yield [noise.sign() for noise in noises]
     yield [noise.sign() * center.sign() for noise in noises]
     yield [(noise.abs() - noise.abs().median()).sign() for noise in noises]
 
 
 def _resembles(blocks: list[Any], past: deque[list[Any]]) -> str | None:
-    """Describe similarities of the candidate's block, but not the baseline's, with itself or with earlier ones."""
+    """Describe similarities with itself or with earlier blocks that the candidate's block has and the
+    baseline's lacks.
+    """
     blocks = [block - block.mean() for block in blocks]
     energies = [float(block.square().sum()) for block in blocks]
     units = [block / (math.sqrt(energy) or 1.0) for block, energy in zip(blocks, energies, strict=True)]
@@ -133,13 +142,13 @@ def _resembles(blocks: list[Any], past: deque[list[Any]]) -> str | None:
     past.append(units)
     if not min(energies):
         return None
-    # Bernstein's bound: signs that are rare coincide by chance far more often than a normal law has it.
+    # Bernstein's bound: rare signs coincide by chance far more often than a normal distribution predicts.
     rare = SIGMAS**2 / 3 * max(float(block.abs().max()) ** 2 for block in blocks) / min(energies)
     allowed = max(SIGMAS * math.sqrt(2 * count / len(units[0])) + count * rare, LEAST)
     ours, usual = _spectra(units[0], others[0]), None
     for backwards in (False, True):
         likeness = _likeness(ours, backwards)
-        if float(likeness.abs().max()) <= allowed:  # the usual case, and the baseline's need not be computed
+        if float(likeness.abs().max()) <= allowed:  # the usual case; saves computing the baseline's
             continue
         usual = usual or _spectra(units[1], others[1])
         excess = likeness.abs() - _likeness(usual, backwards).abs()
@@ -159,7 +168,7 @@ def _described(lag: int, size: int, backwards: bool, count: int, numbers: str) -
 
 
 def _spectra(block: Any, other: Any) -> tuple[Any, Any]:
-    """Spectra of two blocks, each padded with as many zeros."""
+    """Spectra of two blocks, each zero-padded to twice its length."""
     import torch
 
     size = 2 * len(block)
@@ -167,7 +176,9 @@ def _spectra(block: Any, other: Any) -> tuple[Any, Any]:
 
 
 def _likeness(spectra: tuple[Any, Any], backwards: bool) -> Any:
-    """Correlations at all lags of a block with the sum of itself and earlier ones, less that with itself as it is."""
+    """Correlations at all lags of a block with the sum of itself and earlier ones, without its correlation with itself
+    at lag 0.
+    """
     import torch
 
     block, other = spectra
@@ -189,7 +200,7 @@ def _powers(factor: int, count: int, device: str) -> Any:
 
 
 def _chunks(count: int) -> list[tuple[int, int]]:
-    """(begin, end) of the parts of a tensor that are looked at: all of it, or some drawn now that do not overlap."""
+    """(begin, end) of the parts of a tensor to examine: all of it, or disjoint parts drawn at random."""
     if count <= CHUNK * CHUNKS:
         return [(0, count)]
     places = sorted(random.sample(range(count // CHUNK), CHUNKS))

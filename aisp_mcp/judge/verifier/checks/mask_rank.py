@@ -1,8 +1,8 @@
-"""Linear dependence of masks over GF(2): masks that are sums of a few old ones, which resemble none of them.
+"""Linear dependence of masks over GF(2): finds masks that are sums of a few old ones and resemble none of them.
 
-The signs of a draw are cut into blocks, which are vectors of bits. Random ones are independent until there are nearly
-as many as they have bits. Blocks that are exclusive-ors of rows of a pool are dependent as soon as there are more of
-them than the pool has rows, whichever rows are combined. Blocks of earlier calls count, too.
+The signs of a draw are cut into blocks, which are bit vectors. Random vectors are independent until there are nearly as
+many as they have bits. Blocks that are exclusive-ors of rows of a pool are dependent as soon as there are more of them
+than rows in the pool, whichever rows are combined. Blocks of earlier calls count too.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from __future__ import annotations
 import random
 from typing import Any
 
-SPARE = 64  # bits more than vectors: the chance of a dependence is then 2**-64
+SPARE = 64  # bits beyond the number of vectors: random ones are dependent with probability 2**-64
 MOST_BITS, LEAST_BITS = 1024, 128
 ROWS_OF_CALL, ROWS_OVER_CALLS = 192, 8  # blocks of each call for the two tests
 
 
 class Span:
-    """The blocks seen so far, in echelon form: a vector by its highest bit."""
+    """The blocks seen so far, in echelon form: vectors by their highest bit."""
 
     def __init__(self) -> None:
         self._vectors: dict[int, int] = {}
@@ -44,7 +44,7 @@ class Ranks:
 
     def failure(self, signs: list[Any], row: int) -> str | None:
         """Describe a dependence that the baseline's signs do not show, or return None. signs: of the candidate and of
-        the baseline. row: length of a tensor's rows, at which masks that are repeated begin most often.
+        the baseline. row: length of a tensor's rows, because repeated masks most often begin at a row.
         """
         stride = row if row >= LEAST_BITS else MOST_BITS
         width, rows = min(stride, MOST_BITS), len(signs[0]) // stride

@@ -6,7 +6,7 @@ from typing import Any
 
 
 class WrongPositionError(Exception):
-    """A position is outside of what it points into, or occurs twice where each may occur once."""
+    """A position is out of range, or occurs twice where each may occur once."""
 
 
 def values_at(positions: Any, source: Any, dim: int | None) -> Any:

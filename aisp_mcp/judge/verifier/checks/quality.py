@@ -1,7 +1,7 @@
 """Quality of approximate training: the change of all weights, reported losses, and the loss on held-out data.
 
-Held-out batches are drawn after the call they judge, from a secret seed, so a candidate cannot fit them.
-The deviation that is allowed is the baseline's own: several trainings from one state, each on other batches.
+Held-out batches are drawn after the call they judge, from a secret seed, so a candidate cannot fit them. The allowed
+deviation is the baseline's own: that of several trainings from one state, each on different batches.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from aisp_mcp.judge.verifier.reference import disturb, widen
 from aisp_mcp.judge.verifier.widened import evaluate
 
 Tensors = dict[str, Any]
-MIN_DEVIATION = 0.01  # of losses over the steps, as a share of their mean
-NARROW_EPS, MOVED_SLACK = 2**-7, 4.0  # of bfloat16, the narrowest format that is usual for all operands
+MIN_DEVIATION = 0.01  # of the losses' scatter over the steps, as a share of their mean
+NARROW_EPS, MOVED_SLACK = 2**-7, 4.0  # of bfloat16, the narrowest format in common use for all operands
 WORDS = {
     "update_error": "the change of the weights is off by {:.3g} of its size",
     "fit_error": "the loss after training is off by {:.3g} of what training changed it",
@@ -38,11 +38,11 @@ class QualityCheck:
     def check(
         self, bank: InputBank, seed: int, mode: str, out: Tensors, base: Tensors, truth: Tensors
     ) -> tuple[float, str | None, dict[str, float]]:
-        """(worst error in units of its limit, failure or None, all errors).
+        """Return (worst error in units of its limit, failure or None, all errors).
 
-        seed, mode: of the call's inputs. truth: of the float64 reference. Held-out data are for plain inputs alone. On
-        others a figure may be as large as narrow operands make it in float64, with some slack: where many gradients
-        are nothing but rounding, Adam turns these into whole steps, and a training may diverge.
+        seed, mode: of the call's inputs. truth: of the float64 reference. Held-out data are used for plain inputs only.
+        On other inputs, a figure may be as large as narrow operands make it in float64, with some slack: where many
+        gradients are nothing but rounding errors, Adam turns them into whole steps, and training may diverge.
         """
         inputs = bank.inputs(seed, mode)
         limits = {"loss_error": self.quality.loss, "update_error": self.quality.update}
@@ -67,17 +67,17 @@ class QualityCheck:
         return _errors(out, truth, inputs) | {"fit_error": self.fit_error(out, truth, inputs)}
 
     def fit_error(self, out: Tensors, truth: Tensors, inputs: Tensors) -> float:
-        """Error of the loss on the call's own batches after training, as a share of what training changed it by.
+        """Error of the loss on the call's own batches after training, as a share of the change that training made.
 
-        Where inputs are equal, weights may differ widely between two honest trainings; what they compute may not.
+        On equal inputs, the weights of two honest trainings may differ widely, but what they compute may not.
         """
         batches = {name: tensor for name, tensor in inputs.items() if not is_state(name, _names(inputs))}
         reached, true, before = (self._loss(weights, batches) for weights in (out, truth, inputs))
         return abs(reached - true) / max(abs(before - true), MIN_DEVIATION * abs(true), 1e-300)
 
     def _moved(self, inputs: Tensors, seed: int) -> Tensors:
-        """Training in float64 of weights and batches rounded at random, as narrow operands are; the change of the
-        weights is put on top of the call's own.
+        """Train in float64 with weights and batches rounded at random, as narrow operands are, and return the outputs
+        with this change of the weights added to the call's own.
         """
         start, wide = _weights(inputs), widen(inputs)
         operands = [tensor for name, tensor in wide.items() if name in start or not is_state(name, _names(inputs))]
@@ -87,8 +87,8 @@ class QualityCheck:
         return out | {name: out[name] - moved[name] + start[name].double() for name in start}
 
     def held_out(self, bank: InputBank, seed: int, out: Tensors, base: Tensors) -> float:
-        """Excess of the loss on held-out data with these weights over that with the baseline's, in units of the
-        baseline's standard deviation over other batches.
+        """Excess of the held-out loss with these weights over that with the baseline's, in units of the baseline's
+        standard deviation over different batches.
         """
         held = self._batches(bank, seed, self.quality.batches)
         if bank.spread is None:
@@ -97,7 +97,7 @@ class QualityCheck:
         return (self._loss(out, held) - self._loss(base, held)) / bank.spread
 
     def _batches(self, bank: InputBank, seed: int, count: int) -> Tensors:
-        """New batches of the same task as the call's batches; the task is the first thing drawn."""
+        """New batches of the same task as the call's batches; the task is drawn first."""
         task = self.spec.task(CallRng(bank.device, seed, "plain"))
         return self.spec.batches(CallRng(bank.device, int.from_bytes(os.urandom(6)), "plain"), task, count)
 
@@ -134,7 +134,7 @@ def _errors(out: Tensors, truth: Tensors, inputs: Tensors) -> dict[str, float]:
 
 
 def update_error(out: Tensors, truth: Tensors, start: Tensors) -> float:
-    """Distance of the weights from the truth over the distance that training moved them, over all of them together."""
+    """Distance of the weights from the truth over the distance that training moved them, over all weights together."""
     off = math.fsum(float((out[name].double() - truth[name]).square().sum()) for name in start)
     moved = math.fsum(float((start[name].double() - truth[name]).square().sum()) for name in start)
     return math.sqrt(off / max(moved, 1e-300))
@@ -162,5 +162,5 @@ def _are_finite(*trainings: Tensors) -> bool:
 
 
 def contract(spec: Any) -> QualityCheck | None:
-    """The check of a specification that has a contract of quality."""
+    """The quality check of a specification that declares one."""
     return QualityCheck(spec, spec.quality) if isinstance(spec, TrainingBenchmark) and spec.quality else None

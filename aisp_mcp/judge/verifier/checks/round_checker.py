@@ -36,8 +36,8 @@ from aisp_mcp.judge.verifier.inputs.bank import InputBank, RoundInputs
 from aisp_mcp.judge.verifier.inputs.files import InputFiles, is_file
 
 POISON = 0xFF  # NaN in every floating-point format, -1 in every signed integer
-EDGE = 2.0  # from the limit over this, and up to the limit times this, an error is at the edge of the tolerance
-RECOMPUTED_SHARE = 0.25  # of the calls that a baseline's worker has computed, too: the verifier computes these itself
+EDGE = 2.0  # an error from limit / EDGE to limit * EDGE is at the edge of the tolerance
+RECOMPUTED_SHARE = 0.25  # of the calls that a baseline's worker computed too: the verifier recomputes them
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Call:
 
     @property
     def outputs(self) -> list[Any]:
-        """What the worker stored."""
+        """The outputs that the worker stored."""
         return self.arena.outputs(self.number)
 
     def inputs(self) -> dict[str, Any]:
@@ -81,10 +81,10 @@ class Call:
 
 
 class RoundChecker:
-    """Compares with what the specification promises.
+    """Compares a worker's outputs with the specification.
 
-    arenas, rounds: the verifier's, by worker. last_only: workers compute on copies of the inputs, so that only the last
-    call shows what they did to them.
+    arenas, rounds: the verifier's, by worker. last_only: workers compute on copies of the inputs, so only the last call
+    shows what they did to them.
     """
 
     def __init__(
@@ -100,9 +100,9 @@ class RoundChecker:
         self._spec, self._layout, self._protections = spec, layout, protections
         self._arenas, self._rounds, self._last_only = arenas, rounds, last_only
         self._files, self._quality = files or InputFiles({}), quality.contract(spec)
-        self._measures: dict[str, float] = {}  # of the round that is checked now
+        self._measures: dict[str, float] = {}  # of the round being checked
         self._leeway: dict[str, float] = {}  # of plain and of adversarial inputs, in units of the limit
-        self._edge: tuple[float, str] | None = None  # the largest share of the limit in this round, if it is near it
+        self._edge: tuple[float, str] | None = None  # the largest share of the limit in this round, if near the limit
 
     def check(
         self,
@@ -112,11 +112,11 @@ class RoundChecker:
         sample: list[int],
         stored: list[int] | None = None,
     ) -> CheckAnswer:
-        """Check guards of every call of the round, poison of those whose outputs are there, and all elements of the
-        sampled calls. stored: calls whose outputs are there; None for all.
+        """Check the guards of every call of the round, the poison of the stored calls, and all elements of the sampled
+        calls. stored: calls whose outputs are in the arena; None for all.
 
-        After a worker's first comparison, outputs that hardly differ from the baseline's are accepted by that alone
-        (see near()); the ratio is the worst of the others.
+        After a worker's first comparison, outputs that hardly differ from the baseline's are accepted without a
+        reference (see near()); the ratio is the worst of the others.
         """
         if damage := self._damage(arena, round_inputs.count, stored):
             return CheckAnswer(failure=damage.failure, code=damage.code, checked=0, ratio=None)
@@ -137,7 +137,7 @@ class RoundChecker:
         return answer
 
     def _damage(self, arena: Arena, count: int, stored: list[int] | None) -> CallCheck | None:
-        """Guards of every call of the round, and poison of all stored ones, whatever is sampled."""
+        """Check the guards of every call of the round, and the poison of all stored ones, sampled or not."""
         calls = [*range(count)] if stored is None else stored
         for part in arena.parts:
             frames = part.frames(count)
@@ -185,7 +185,7 @@ class RoundChecker:
         return self._compare_all(call, baseline, reference)
 
     def _compare_all(self, call: Call, baseline: list[Any], reference: list[Any]) -> CallCheck:
-        """Compare all outputs by the contract that the specification declares."""
+        """Compare all outputs as the specification's contract says."""
         if self._spec.tolerance.stochastic:
             return self._check_draws(call, zip(call.outputs, baseline, reference, strict=True))
         if self._quality:
@@ -205,7 +205,7 @@ class RoundChecker:
         return CallCheck(worst)
 
     def _check_left(self, call: Call) -> CallCheck | None:
-        """Compare what the call left in inputs whose content is part of the answer."""
+        """Compare the contents that the call left in inputs which are part of the answer."""
         if self._last_only and call.number != call.round.count - 1:
             return None
         left = self._inputs_left(call)
@@ -218,7 +218,7 @@ class RoundChecker:
         return None
 
     def _compare(self, call: Call, name: str, outputs: tuple[Any, Any, Any]) -> tuple[float, str | None]:
-        """compare() of one output; of positions, of the values that they point to."""
+        """Compare one output; if it holds positions, compare the values they point to."""
         tolerance = self._spec.tolerance
         slack = 1.0 if call.is_plain else adversarial_slack(outputs[0].dtype)
         if name in tolerance.per_step:
@@ -238,10 +238,10 @@ class RoundChecker:
         return ratio, failure
 
     def _beyond_edge(self, call: Call, name: str, ratio: float, failure: str | None) -> str | None:
-        """The failure if it counts. Notes what is at the edge of the tolerance.
+        """Return the failure if it counts, and note errors at the edge of the tolerance.
 
-        The battery decides with the limit as it is. Where a program is at the edge there, fresh inputs must not decide
-        otherwise: their limit is EDGE times what the battery showed, and at most EDGE times its own.
+        The battery decides with the limit as it is. If a program is at the edge there, fresh inputs must not decide
+        otherwise: their limit is EDGE times the error in the battery, and at most EDGE times the limit itself.
         """
         tolerance, draws = self._spec.tolerance, "plain" if call.is_plain else "adversarial"
         share = ratio / (tolerance.error_ratio if tolerance.approximate is None else 1.0)
@@ -255,7 +255,7 @@ class RoundChecker:
         return failure if share > self._leeway.get(draws, 1.0) else None
 
     def _allowed(self, call: Call, name: str, slack: float) -> Any:
-        """Error of each element of an output that other orders of operations may have on these inputs."""
+        """Error of each element of an output that valid orders of operations may have on these inputs."""
         names = [spec.name for spec in self._layout.outputs]
         index, bank = names.index(name), call.bank
         dtype = self._layout.outputs[index].dtype
@@ -281,7 +281,7 @@ class RoundChecker:
             return math.inf, str(wrong)
 
     def _changed(self, call: Call, inputs: dict[str, Any]) -> str | None:
-        """Message about the first input that a call has changed although it may not."""
+        """Message about the first input that a call changed without permission."""
         for name, tensor in self._inputs_left(call).items():
             if name in self._spec.in_place or not self._protections.outside:
                 continue
@@ -299,10 +299,10 @@ class RoundChecker:
         return {**call.arena.inputs(call.number), **self._arenas[call.round.side].host_inputs(call.number)}
 
     def _near_baseline(self, call: Call) -> bool:
-        """Accept outputs near those of the baseline's worker in a round of the same seed with the same inputs.
+        """Accept outputs near those that the baseline's worker computed in a round of the same seed on the same inputs.
 
-        That costs a look at both. Most calls are compared so; of the others, drawn here, and of all that differ at all,
-        the verifier computes the outputs itself: it need not believe that nobody reached that worker's memory.
+        Comparing the two is cheap, and most calls are settled this way. For others, drawn here at random, and for all
+        that differ at all, the verifier computes the outputs itself, so it need not trust that worker's memory.
         """
         worker, baseline, bank = call.round.side, baseline_of(call.round.side), call.bank
         same = self._rounds.get(baseline)
@@ -330,7 +330,7 @@ class RoundChecker:
         )
 
     def _check_quality(self, call: Call, outputs: tuple[list[Any], list[Any], list[Any]]) -> CallCheck:
-        """Check the quality that the target declares. outputs: of the worker, the baseline and the reference."""
+        """Check the quality contract of the target. outputs: of the worker, the baseline and the reference."""
         assert self._quality is not None
         names = [spec.name.removeprefix("out.") for spec in self._layout.outputs]
         named = (dict(zip(names, tensors, strict=True)) for tensors in outputs)
@@ -341,7 +341,7 @@ class RoundChecker:
         return CallCheck(ratio)
 
     def _check_format(self, call: Call, reference: Iterable[Any]) -> CallCheck:
-        """Errors in units of a format's own."""
+        """Errors in units of the format's own rounding error."""
         rounded = [tensor for _, tensor in flatten(call.bank.reference.rounded(call.inputs()))]
         worst = 0.0
         for spec, out, truth, exact in zip(self._layout.outputs, call.outputs, reference, rounded, strict=True):
@@ -362,13 +362,15 @@ class RoundChecker:
 
 
 def plain_rounding(bank: InputBank, seed: int, dtype: str) -> list[Any]:
-    """Error of each element of each output that other orders of operations may have on plain inputs. dtype: theirs."""
+    """Error of each element of each output that valid orders of operations may have on plain inputs. dtype: of the
+    outputs.
+    """
     return [each * ROUNDINGS_ALLOWED for each in bank.rounding(seed, "plain", _eps(dtype, is_plain=True), LANES_TERMS)]
 
 
 def _eps(dtype: str, is_plain: bool) -> float:
-    """Size of a rounding on the way to an output of that type. Narrow ones are rounded from wider sums on plain inputs;
-    where numbers cancel, each operation may have rounded.
+    """Rounding unit of intermediate results for an output of that type. On plain inputs, narrow outputs are rounded
+    once, from wider sums; where numbers cancel, every operation may have rounded.
     """
     import torch
 

@@ -1,32 +1,29 @@
-"""Gain and offset of rows and columns, for outputs of 16 bits, whose tolerance hides what a sample gets wrong.
+"""Gain and offset errors of rows and columns, for 16-bit outputs, whose tolerance hides errors of sampled statistics.
 
-A normalisation from a part of each row is off by a factor of its own in every row; a sum from a sample, by an offset.
-Both may be smaller than what the tolerance of bfloat16 allows a single element. But rounding has a sign of its own in
-each element and averages out over a row, and a wrong factor does not. So the part of the error that a gain and an
-offset explain is bounded by a few roundings of one number: as many as a statistic in the narrow type goes through.
+A normalisation that uses part of each row is off by a different factor in every row; a sum over a sample, by an offset.
+Both may be smaller than the bfloat16 tolerance of a single element. But rounding errors have independent signs and
+average out over a row, and a wrong factor does not. So the part of the error that a gain and an offset explain is
+limited to a few roundings of one number: as many as a statistic in the narrow type goes through.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-LEAST = 16  # elements of a row from which on rounding averages out
-ROUNDINGS = 5.0  # half an eps each, of a row's root-mean-square value
-OWN = 8.0  # times what gain and offset explain of the baseline's error
-NOISE = 6.0  # standard errors of what independent errors explain by chance
-SHARE = 0.05  # of the rows that may be beyond all this: sums that cancel
+LEAST = 16  # elements per row; rounding averages out from here on
+ROUNDINGS = 5.0  # half an eps each, relative to the row's root-mean-square value
+OWN = 8.0  # times the part of the baseline's error that gain and offset explain
+NOISE = 6.0  # standard errors of the part that independent errors explain by chance
+SHARE = 0.05  # of the rows may exceed all of these: sums that cancel
 
 
 def is_tested(out: Any) -> bool:
-    """True for the types whose tolerance needs this."""
+    """Return True for types whose tolerance makes this test necessary."""
     return bool(out.is_floating_point() and out.itemsize == 2 and out.ndim and out.shape[-1])
 
 
 def beyond(error: Any, own: Any, truth: Any, half_eps: float) -> tuple[float, str]:
-    """(rows or columns that are off as a whole, as a share of those that may be; a description of these).
-
-    error, own: signed errors of the output and of the baseline; truth: what both should be. All have one shape.
-    """
+    """Return (rows or columns that are off as a whole, as a share of the allowed number; their description)."""
     most, words = 0.0, ""
     for name, (errors, owns, truths) in _views((error, own, truth)):
         limit = (ROUNDINGS * half_eps * _rms(truths)).maximum(OWN * _allowance(owns, truths))
@@ -44,7 +41,9 @@ def beyond(error: Any, own: Any, truth: Any, half_eps: float) -> tuple[float, st
 
 
 def near(apart: Any, base: Any, half_eps: float) -> Any:
-    """True, as a tensor, if gain and offset of the distance to the baseline settle that beyond() finds less than 1."""
+    """True, as a tensor, if gain and offset of the distance to the baseline prove that beyond() would find
+    less than 1.
+    """
     fits = None
     for _, (aparts, bases) in _views((apart, base)):
         good = (_explained(aparts, bases) > 0.5 * ROUNDINGS * half_eps * _rms(bases)).sum() <= SHARE * len(bases)
@@ -53,7 +52,7 @@ def near(apart: Any, base: Any, half_eps: float) -> Any:
 
 
 def _views(tensors: tuple[Any, ...]) -> list[tuple[str, list[Any]]]:
-    """The tensors as rows of the last dimension, and as the columns across these, where there are enough elements."""
+    """The tensors as rows of the last dimension, and as columns across them, where there are enough elements."""
     width = tensors[0].shape[-1]
     matrices = [matrix.reshape(-1, width) for matrix in tensors]
     views = [("rows", matrices)] if width >= LEAST else []
@@ -72,14 +71,14 @@ def _explained(errors: Any, truths: Any) -> Any:
 
 
 def _allowance(owns: Any, truths: Any) -> Any:
-    """What gain and offset explain of the baseline's error in each row, or in most rows of that size."""
+    """The part of the baseline's error that gain and offset explain in each row, or in most rows of that size."""
     explained, sizes = _explained(owns, truths), _rms(truths)
     usual = _rms((explained / sizes.clamp_min(1e-300)).unsqueeze(0))
     return explained.maximum(usual * sizes)
 
 
 def _by_chance(errors: Any, explained: Any) -> Any:
-    """What independent errors of the size of the unexplained ones would explain."""
+    """The part that independent errors, as large as the unexplained ones, would explain by chance."""
     rest = (errors.square().mean(1) - explained.square()).clamp_min_(0.0).sqrt_()
     return NOISE * rest / errors.shape[1] ** 0.5
 

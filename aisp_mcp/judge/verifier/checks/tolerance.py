@@ -1,7 +1,7 @@
 """Comparison of outputs with float64, element by element, in units of the baseline's own error.
 
-The unit makes one threshold serve all operations, shapes and dtypes: honest float32 variants measured up to 9.4 times
-the baseline's error, TF32 and float16 inputs from 64 on, bfloat16 from 485 on.
+This unit makes one threshold fit all operations, shapes and dtypes: honest float32 variants measured up to 9.4 times
+the baseline's error, TF32 and float16 inputs at least 64 times, bfloat16 at least 485 times.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from aisp_mcp.judge.verifier.checks import row_fit
 # On adversarial inputs rounding is systematic (a sum of equal numbers), so honest orders of summation differ far more
 # than on random ones; a skipped or wrong step is still thousands of times off.
 ADVERSARIAL_SLACK = 64.0
-# In 16 bits that would be several times the largest element. Sums are rounded once at their end there.
+# In 16 bits that would exceed the largest element several times; there, sums are rounded once, at the end.
 NARROW_ADVERSARIAL_SLACK = 4.0
 # Honest methods that mix rows (transforms, split products) leave errors of the whole tensor's size in small rows.
 ROW_SLACK = 256.0
@@ -25,24 +25,25 @@ ROW_SLACK = 256.0
 SMALL_SHARE, SMALL_COUNT, LOST, SIZE_SLACK = 0.05, 16, 0.1, 4.0
 # In 16 bits the same slack would be a sixth of the element.
 NARROW_EPS, NARROW_SLACK = 1e-4, 48.0
-# Valid orders of operations may be off by so many times what noise of the size of roundings does (see jittered.py).
+# Valid orders of operations may exceed the effect of rounding-sized noise by this factor (see jittered.py).
 ROUNDINGS_ALLOWED = 6.0
-# A sum adds so many terms one after the other on plain inputs: longer ones have several lanes. On adversarial inputs
-# roundings of a sum have one sign, and more of them count.
+# On plain inputs, a sum adds at most this many terms one by one: longer ones use lanes. On adversarial inputs
+# the roundings of a sum share a sign, so more of them count.
 LANES_TERMS, ORDERED_SLACK = 8192.0, 8.0
-OCTAVES = 256  # sizes that are told apart, from the largest element downwards
+OCTAVES = 256  # octaves of magnitude, from the largest element down
 
 
 def compare(
     out: Any, base: Any, ref: Any, tolerance: Tolerance, slack: float = 1.0, usual: float = 0.0, allowed: Any = None
 ) -> tuple[float, str | None]:
-    """(error ratio over slack, None) or (that or inf, what is wrong). All three have one shape.
+    """Return (error ratio over slack, None) or (error ratio or inf, description of the failure). All three have the
+    same shape.
 
-    out: what the candidate stored. base: the baseline's run on the same inputs. ref: the float64 reference. usual: the
-    size of elements whose rounding in float32 is forgiven although these cancel to nothing (x - mean(x) of equal
-    numbers). allowed: None, or an error of each element that is allowed in any case.
-    The ratio is the larger of the ratios of the maximum and of the root-mean-square error, or the share of what is
-    allowed of another rule, in units of the error ratio: the contract is broken from `tolerance.error_ratio` on.
+    out: the candidate's output. base: the baseline's on the same inputs. ref: the float64 reference. usual: the
+    magnitude of elements whose float32 rounding is forgiven although they cancel to nothing (x - mean(x) of equal
+    numbers). allowed: None, or an error of each element that is always allowed.
+    The ratio is the larger of the ratios of maximum and of root-mean-square error, or another rule's share of its
+    limit, in units of the error ratio: the contract is broken from `tolerance.error_ratio` on.
     """
     import torch
 
@@ -81,7 +82,8 @@ def compare(
 def _elements_and_rows(
     out: Any, base: Any, ref: Any, sizes: tuple[Any, Any, Any], tolerance: Tolerance, slack: float
 ) -> tuple[float, str]:
-    """Small elements, and rows, that are wrong in units of their own size, as a share of those that may be; in words.
+    """Wrong small elements and rows, in units of their own size, as a share of the allowed number; and their
+    description.
 
     sizes: of errors, the baseline's own errors, and the truth.
     """
@@ -99,7 +101,7 @@ def _elements_and_rows(
 
 
 def _off_as_a_whole(out: Any, base: Any, ref: Any, tolerance: Tolerance, eps: float) -> tuple[float, str]:
-    """What row_fit finds in the finite elements; differences below the contract's floor never count."""
+    """Whole-row errors found by row_fit in the finite elements; differences below the contract's floor never count."""
     import torch
 
     if not row_fit.is_tested(out):
@@ -111,7 +113,7 @@ def _off_as_a_whole(out: Any, base: Any, ref: Any, tolerance: Tolerance, eps: fl
 
 
 def adversarial_slack(dtype: Any) -> float:
-    """Factor of what is allowed on adversarial inputs, for outputs of that type."""
+    """Factor by which the limit grows on adversarial inputs, for outputs of that type."""
     import torch
 
     is_narrow = dtype.is_floating_point and torch.finfo(dtype).eps > NARROW_EPS
@@ -119,7 +121,9 @@ def adversarial_slack(dtype: Any) -> float:
 
 
 def _error_ratio(error: Any, own: Any, truth: Any, kind: Any, slack: float) -> float:
-    """The error in units of the baseline's own: the larger of maximum and root-mean-square, and of the worst row."""
+    """The error in units of the baseline's own: the largest of the ratios for maximum, root-mean-square and
+    worst row.
+    """
     least = 4 * kind.smallest_normal * kind.eps
     errors, owns, truths = (_row_peaks(values) for values in (error, own, truth))
     unit_max = max(float(owns.max()), 0.5 * kind.eps * float(truths.max()), least)
@@ -129,16 +133,16 @@ def _error_ratio(error: Any, own: Any, truth: Any, kind: Any, slack: float) -> f
 
 
 def _own(base: Any, ref: Any, least: Any) -> Any:
-    """The baseline's errors, or `least` where it is larger."""
+    """The baseline's errors, but at least `least`."""
     own = (base.double() - ref).abs_()
     return own if least is None else own.maximum(least)
 
 
 def near(out: Any, base: Any, tolerance: Tolerance) -> bool:
-    """Decide without the reference that compare() would accept `out` on plain inputs, at a fraction of its cost.
+    """Decide without the reference, at a fraction of the cost, whether compare() must accept `out` on plain inputs.
 
     The error is at most the distance to the baseline plus the baseline's own error, and no unit is smaller than that
-    own error or half an eps of the truth. So a distance that is small enough settles it alone; False says nothing.
+    own error or half an eps of the truth. So a small enough distance is proof. False proves nothing.
     """
     import torch
 
@@ -146,14 +150,14 @@ def near(out: Any, base: Any, tolerance: Tolerance) -> bool:
         return bool(torch.equal(components(out), components(base)))
     if not can_be_near(tolerance):
         return False
-    eps = torch.finfo(out.dtype).eps * 0.98  # the truth may be smaller than the baseline by the baseline's error
+    eps = torch.finfo(out.dtype).eps * 0.98  # the truth may be smaller, by the baseline's error
     out, base = components(out), components(base)
     apart = out.sub(base) if out.itemsize > 2 else out.float().sub_(base)
     signed = apart.clone() if row_fit.is_tested(out) else apart
     rows, sizes = _row_peaks(apart), _row_peaks(base)
     most, size = rows.max(), sizes.max()
     allowed = tolerance.error_ratio - 1
-    is_near = size < math.inf  # one question: each answer from a device takes as long as a short kernel
+    is_near = size < math.inf  # a single transfer: each one from a device takes as long as a short kernel
     is_near &= most <= allowed * 0.5 * eps * size
     is_near &= _rms(apart) <= allowed * 0.25 * eps * _rms(base)
     rowwise = (tolerance.error_ratio * ROW_SLACK - 1) * 0.5 * eps
@@ -166,9 +170,9 @@ def near(out: Any, base: Any, tolerance: Tolerance) -> bool:
 
 
 def compare_steps(out: Any, base: Any, ref: Any, tolerance: Tolerance, slack: float = 1.0) -> tuple[float, str | None]:
-    """compare() of an output whose first dimension counts steps that build on each other: each step by itself.
+    """Compare an output whose first dimension counts dependent steps: each step separately.
 
-    The unit of a step is the baseline's largest error up to it, and half an eps of the step for each one so far.
+    The unit of a step is the baseline's largest error up to it, plus half an eps of each step so far.
     """
     import torch
 
@@ -207,8 +211,8 @@ def _rounding_of_steps(values: Any, dtype: Any) -> Any:
 
 
 def components(values: Any) -> Any:
-    """Real tensors as they are, 8-bit floating-point ones as float32, because torch has no arithmetic for them; complex
-    ones as real and imaginary parts side by side in the last dimension.
+    """Real tensors unchanged; 8-bit floating-point tensors as float32, because torch has no arithmetic for them;
+    complex tensors as real and imaginary parts along the last dimension.
     """
     import torch
 
@@ -221,14 +225,14 @@ def components(values: Any) -> Any:
 
 
 def can_be_near(tolerance: Tolerance) -> bool:
-    """True if a contract lets near() accept floating-point outputs without a reference."""
+    """Return True if the contract allows near() to accept floating-point outputs without a reference."""
     return tolerance.exact or (tolerance.approximate is None and not tolerance.stochastic and not tolerance.format)
 
 
 def _worst_row(error: Any, own: Any, truth: Any, eps: float, least: float) -> float:
-    """The error of each row in units of that row, from the peaks of rows: none may hide behind a larger one.
+    """The error of each row in units of that row, from the peaks of rows, so that none hides behind a larger one.
 
-    Rows that should be zero throughout have no unit but the whole tensor's.
+    The unit of rows that should be all zeros is that of the whole tensor.
     """
     if not error.ndim:
         return 0.0
@@ -237,7 +241,7 @@ def _worst_row(error: Any, own: Any, truth: Any, eps: float, least: float) -> fl
 
 
 def _lost(error: Any, own: Any, truth: Any, ratio: float, eps: float, most: float) -> int:
-    """Number of elements whose error is out of proportion to their size, or beyond `most` times the baseline's errors
+    """Number of elements whose error is out of proportion to their size, or exceeds `most` times the baseline's errors
     in their octave.
     """
     import torch
@@ -252,7 +256,7 @@ def _lost(error: Any, own: Any, truth: Any, ratio: float, eps: float, most: floa
 
 
 def _row_peaks(values: Any) -> Any:
-    """The largest magnitude of each row of the last dimension, not a number where there is one in it."""
+    """The largest magnitude of each row of the last dimension; NaN if the row contains one."""
     return values.amax(-1).maximum(values.amin(-1).neg())
 
 
@@ -265,7 +269,7 @@ def _rms(values: Any) -> Any:
 
 
 def _approximate(error: Any, truth: Any, allowed: float) -> tuple[float, str | None]:
-    """For contracts that allow an approximation: relative error in the Frobenius norm, in units of the allowance."""
+    """Relative error in the Frobenius norm, in units of the allowance, for contracts that allow an approximation."""
     relative = float(error.norm()) / max(float(truth.norm()), 1e-300)
     if relative <= allowed:
         return relative / allowed, None
@@ -273,7 +277,9 @@ def _approximate(error: Any, truth: Any, allowed: float) -> tuple[float, str | N
 
 
 def _mask_mismatch(out: Any, base: Any, ref: Any) -> str | None:
-    """Check non-finite elements: finite where the baseline is, the same where neither it nor the reference is."""
+    """Check non-finite elements: the output must be finite where the baseline is, and equal where baseline and
+    reference are not.
+    """
     import torch
 
     surplus = int((~torch.isfinite(out) & torch.isfinite(base)).sum())
@@ -295,18 +301,18 @@ def same_bits(left: Any, right: Any) -> bool:
         for tensor in (left, right)
     )
     if whole and torch.equal(*(tensor.flatten().view(torch.int64) for tensor in (left, right))):
-        return True  # the usual case, and half the time of comparing numbers
+        return True  # the usual case, in half the time of comparing numbers
     same = (left == right) | ((left != left) & (right != right))
     return bool(same.all())
 
 
 def is_poison(rows: Any, dtype: str, itemsize: int) -> Any:
-    """Per row of bytes: does an element still carry the poison's exact bits? An honest NaN has other ones."""
+    """Per row of bytes: True if an element still has the exact bits of the poison. An honest NaN has others."""
     import torch
 
     if dtype.startswith("complex"):
         dtype, itemsize = f"float{itemsize * 4}", itemsize // 2
     if itemsize > 1 and not bool(rows.view(getattr(torch, dtype)).amax(1).isnan().any()):
-        return rows.new_zeros(1, dtype=torch.bool)  # the poison is NaN, and looking for that is much quicker
+        return rows.new_zeros(1, dtype=torch.bool)  # the poison is NaN, and a search for NaN is much quicker
     kinds = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
     return (rows.view(kinds[itemsize]) == -1).any(1)

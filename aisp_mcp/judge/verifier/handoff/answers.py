@@ -1,4 +1,4 @@
-"""Waiting of the verifier for a worker's answer on a GPU."""
+"""Wait in the verifier for a worker's answer on a GPU."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from aisp_mcp.judge.protocol.shared_memory import ENDED, ControlBlock
 
 
 def await_answer(control: ControlBlock, pipe: str = "", ended: int = 0, deadline_s: float = 0.0) -> None:
-    """Return when the worker's device has ended more rounds than that, something is in that pipe, or nobody is left
-    to write it. No sleep: to be woken up takes so long that a worker which answers early could work meanwhile.
+    """Return when the worker's device has ended more than `ended` rounds, when the pipe holds data, or when no process
+    is left that could write to it. It polls without sleeping: waking up takes long enough for a worker that answers
+    early to finish its work.
     """
     if not pipe:
         return
@@ -26,7 +27,7 @@ def await_answer(control: ControlBlock, pipe: str = "", ended: int = 0, deadline
 
 
 def _opened(pipe: str) -> int:
-    """Raises BenchmarkError where this process may not look at its parent's descriptors."""
+    """Open the pipe by its path in /proc. Raises BenchmarkError if this process may not see its parent's."""
     try:
         return os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
     except OSError as error:

@@ -1,10 +1,10 @@
 """The verifier's part of isolated calls on a CPU: it hands over the inputs one call at a time.
 
-In any other round the inputs of all calls lie in memory from its first call on, and one pass over all of them may cost
-hardly more than one call. Here the verifier keeps them to itself. It writes those of one call, says so by a number in
-the control block, reads its clock when the worker's number says that the call is done, and takes the outputs away
-before the next inputs come: later writes are hardly seen. Both sides wait without sleeping, on cores of their own, and
-see each other's numbers within a microsecond.
+In any other round, the inputs of all calls are in memory from the first call on, and one pass over all of them may cost
+hardly more than one call. Here the verifier withholds them. It writes the inputs of one call, announces them by a
+number in the control block, reads its clock when the worker's number says that the call is done, and takes the outputs
+before the next inputs arrive, so that it hardly sees later writes. Both processes poll without sleeping, on their own
+cores, and see each other's numbers within a microsecond.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from contextlib import contextmanager
 from aisp_mcp.judge.protocol.clock import clock
 from aisp_mcp.judge.protocol.shared_memory import ANSWERED, HANDED_OVER, Arena, ControlBlock
 
-CHUNK = 1 << 16  # bytes of outputs that are copied at a time
+CHUNK = 1 << 16  # bytes of outputs copied at a time
 
 
 def run(staged: Arena, arena: Arena, control: ControlBlock, count: int, deadline_s: float) -> tuple[Arena, list[float]]:
-    """Contents of a worker's arena when each call was reported done, and the seconds of each call."""
+    """Return the contents of a worker's arena when each call was reported done, and the seconds of each call."""
     import torch
 
     layout, stats, seconds, outputs = arena.layout, control.stats, list[float](), arena.layout.inputs_end
@@ -32,7 +32,7 @@ def run(staged: Arena, arena: Arena, control: ControlBlock, count: int, deadline
     )
     places = range(outputs, layout.frame, CHUNK)
     chunks = [random.sample(places, len(places)) for _ in range(count)]
-    held.flat.zero_()  # or the first touch of each page would take its time between a call and a look at its outputs
+    held.flat.zero_()  # or page faults would delay the copy of a call's outputs
     end = clock() + deadline_s
     with _undisturbed():
         for call in range(count):
@@ -44,7 +44,7 @@ def run(staged: Arena, arena: Arena, control: ControlBlock, count: int, deadline
             while stats[ANSWERED] <= call + 1 and clock() < end:
                 pass
             seconds.append(clock() - begin)
-            # First, and in an order that no worker knows: what is written meanwhile must not be seen.
+            # First, and in an order unknown to the worker, so that it cannot finish writing meanwhile.
             for at in chunks[call]:
                 taken[call][at : at + CHUNK] = left[call][at : at + CHUNK]
             taken[call][:outputs] = left[call][:outputs]
@@ -53,7 +53,7 @@ def run(staged: Arena, arena: Arena, control: ControlBlock, count: int, deadline
 
 @contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Run the block without this process's garbage collector."""
+    """Disable this process's garbage collector for the block."""
     gc.disable()
     try:
         yield

@@ -1,15 +1,15 @@
-"""GPU rounds whose inputs arrive one call at a time, so that no call can be worked on together with others.
+"""GPU rounds whose inputs arrive one call at a time, so that no call can be merged with others.
 
-The device alone does the work of handoff_cpu.py here. The verifier enqueues in its own stream, for each call: wait for
-the worker's number in the control block, write the inputs, empty the L2, say so by a number, wait for the worker's next
-number and copy the outputs. Two processes take turns on a device, and a turn takes some 140 µs to
-begin, always the same but for a fraction of a microsecond: so much longer is a call, for all sides. Its clock runs from
-before the inputs are written until a turn of its own behind the number, on which the outputs are taken, too. A turn
-comes when the device has nothing left to do for the worker, or in the middle of that; so who answers early gains
-nothing, or its outputs are wrong, and who begins on the bytes of an input begins behind the clock.
+The device does everything that handoff_cpu.py does on a CPU. For each call, the verifier enqueues in its own stream:
+wait for the worker's number in the control block, write the inputs, flush the L2, announce them by a number, wait for
+the worker's next number, and copy the outputs. Two processes take turns on a device. A turn takes some 140 µs to begin,
+constant within a fraction of a microsecond, so every call, of any program, is longer by that. The verifier's clock runs
+from before the inputs are written until its own turn after the worker's number, in which it also takes the outputs.
+That turn comes when the device has no work left for the worker, or in the middle of it. So a worker that answers early
+gains nothing or has wrong outputs, and one that starts on the first bytes of an input starts after the clock.
 
-Behind the gate the worker's stream alone waits for inputs, and the process stands still: between two turns its host
-could do the work of a short call. Without the gate its host begins each call, and counts.
+With the stream gate, only the worker's stream waits for inputs, and its process is stopped: between two turns, its host
+could do the work of a short call. Without the gate, its host launches each call, and host time counts.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from aisp_mcp.judge.protocol.clock import clock
 from aisp_mcp.judge.protocol.cuda_ipc import MappedMemory, Staged
 from aisp_mcp.judge.protocol.shared_memory import ANSWERED, ENQUEUED, HANDED_OVER, Arena, ControlBlock, Gate
 
-# Calls of a round. Behind the gate no more than fill so many seconds on the slowest side: no host is in their time.
-# Without it the first calls behind a pause take longer, and the median must be one of the others.
+# Calls of a round. With the gate, at most this many seconds of the slowest program, since host time is excluded.
+# Without it, the first calls after a pause take longer, and the median must not be one of them.
 CALLS, ROUND_S = 7, 2e-3
 MIN_UNGATED, UNGATED_CALLS = 3, (14, 16)
-PATIENCE_S = 1.0  # until a device that waits for nothing any longer has come to an end
+PATIENCE_S = 1.0  # until a device with nothing left to wait for has finished
 HELD = "DEVICE_HELD"
 
 
 @dataclass
 class Handoff:
-    """Buffers of a round's inputs and outputs. arena: the worker's. mapped: its own memory,
-    where inputs and outputs lie there; taken: whether outputs of it are wanted.
+    """Buffers of a round's inputs and outputs. arena: the worker's. mapped: the worker's own memory, if its inputs and
+    outputs are there; taken: copy its outputs from there.
     """
 
     arena: Arena
@@ -52,29 +52,29 @@ class Handoff:
         self.place = target
 
     def copy(self, call: int) -> None:
-        """Have the outputs of that call copied."""
+        """Enqueue a copy of the outputs of that call."""
         if not self.mapped:
             self.held.frames(self.count)[call].copy_(self.arena.frames(self.count)[call])
         elif self.taken:
             self.mapped.copy(call)
 
     def whole(self) -> Arena:
-        """The round as it was taken."""
+        """The copied round."""
         if self.mapped:
             self.mapped.scatter(self.held)
         return self.held
 
 
 def run(staged: Staged, held: Handoff, control: ControlBlock, gate: Gate, spot: Any, deadline_s: float) -> list[float]:
-    """The seconds of each call by the device's clock, from the writing of its inputs to this process's next turn behind
-    the worker's number; none where not all of them came. spot: something to write on that turn, a number on the device.
-    Raises BenchmarkError HELD.
+    """Return the seconds of each call by the device's clock, from the writing of its inputs to this process's next turn
+    after the worker's number; an empty list if a number is missing. spot: a number on the device, to write to in that
+    turn. Raises BenchmarkError HELD.
     """
     import torch
 
     stream = torch.cuda.current_stream()
     marks = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(held.count)]
-    gate.wait(stream, ENQUEUED, 1)  # or it would be laid while it is measured
+    gate.wait(stream, ENQUEUED, 1)  # or work would be enqueued while it is measured
     gate.wait(stream, ANSWERED, 1)
     for call, (begin, end) in enumerate(marks):
         begin.record(stream)
@@ -96,7 +96,7 @@ def run(staged: Staged, held: Handoff, control: ControlBlock, gate: Gate, spot: 
 
 
 def _ended(event: Any, until_s: float, meanwhile: Callable[[], None]) -> bool:
-    """Wait until the device has reached the event or the time is over; true if it has reached it."""
+    """Wait until the device has reached the event or time is up; return True if it has reached it."""
     while not event.query() and clock() < until_s:
         meanwhile()
     return bool(event.query())

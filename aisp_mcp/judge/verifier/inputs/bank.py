@@ -1,4 +1,4 @@
-"""The verifier's inputs of one replicate and of its rounds: secrets that no worker sees."""
+"""The verifier's inputs of one replicate and its rounds: secrets that no worker sees."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def _largest(truth: list[Any], evaluations: Iterable[list[tuple[str, Any]]]) -> 
 
 @dataclass
 class RoundInputs:
-    """One filled round of one side: enough to make its inputs again. staged: they, and its outputs, may lie elsewhere
-    than in the side's arena. hidden: by call, the seeds of those whose answers are known.
+    """One filled round of one worker: enough to make its inputs again. staged: its inputs and outputs may be outside
+    the worker's arena. hidden: by call, the seeds of calls with known answers.
     """
 
     side: int
@@ -50,15 +50,15 @@ class RoundInputs:
 
 @dataclass
 class InputBank:
-    """The secrets of one replicate: where its inputs lie, and the truth for its static tensors.
+    """The secrets of one replicate: its inputs, and the truth for its static tensors.
 
-    There are two, so that two replicates can start side by side. compared: workers whose output on plain inputs was
-    compared with the reference. near: True while outputs are so close to the baseline's that they need no reference.
-    spread: the standard deviation of the baseline's loss on held-out data, where quality is the contract.
-    known: the truth of one call, which all three workers are asked for. ahead: the baseline's outputs on inputs that no
-    worker has seen yet, by their seed. hidden: those of the round that is asked for now. host: names of the
-    inputs that stay in host memory on a GPU. usual: the largest element of each output on plain inputs.
-    left: what belongs in the inputs of the known call afterwards.
+    There are two banks, so that two replicates can start concurrently. compared: workers whose output on plain inputs
+    was compared with the reference. near: True while outputs are so close to the baseline's that they need no
+    reference. spread: the standard deviation of the baseline's loss on held-out data, if quality is the contract.
+    known: the truth of one call that all three workers compute. ahead: by seed, the baseline's outputs on inputs that
+    no worker has seen yet. hidden: those in the current round. host: names of the inputs that stay in host memory on a
+    GPU. usual: the largest element of each output on plain inputs. left: the right content of the known call's inputs
+    afterwards.
     """
 
     device: str
@@ -80,16 +80,16 @@ class InputBank:
         return {name: value.tensor.cpu() if isinstance(value, Host) else value for name, value in inputs.items()}
 
     def both(self, seed: int, mode: str, inputs: dict[str, Any]) -> tuple[Any, Any]:
-        """(baseline's output, reference) of a call with these inputs, which are used up."""
+        """Return (baseline's output, reference) of a call with these inputs, which are consumed."""
         if self.known is None or self.known[0] != (seed, mode):
-            self.known = None  # before more memory is needed
+            self.known = None  # before more memory is allocated
             self.known = (seed, mode), self.reference.both(inputs)
             self.left = self.reference.left
         return self.known[1]
 
     def rounding(self, seed: int, mode: str, eps: float, most_terms: float) -> list[Any]:
-        """How far other roundings on the way move each element of the outputs of a call: the largest distance of some
-        evaluations of the reference with noise (see jittered.py).
+        """How far rounding in other places moves each element of the outputs of a call: the largest distance of some
+        noisy evaluations of the reference (see jittered.py).
         """
         evaluations = (
             flatten(self.reference.jittered(self.inputs(seed, mode), eps, most_terms, seed + draw))
@@ -98,8 +98,8 @@ class InputBank:
         return _largest(self._reference(seed, mode), evaluations)
 
     def cancelled(self, seed: int, mode: str) -> list[Any]:
-        """The same for inputs that are off as a whole by the root of a rounding, where numbers that cancel make more of
-        it than CANCELS times that share; zero elsewhere.
+        """The same for inputs that are off as a whole by the root of a rounding, where cancellation amplifies it by
+        more than CANCELS; zero elsewhere.
         """
         truth = self._reference(seed, mode)
         shares = (STRAIN, -STRAIN)
@@ -113,18 +113,18 @@ class InputBank:
         return [components(tensor) for _, tensor in flatten(self.both(seed, mode, self.inputs(seed, mode))[1])]
 
     def baseline(self, inputs: dict[str, Any]) -> list[Any]:
-        """The baseline's outputs on these inputs, which are used up."""
+        """The baseline's outputs on these inputs, which are consumed."""
         return [tensor for _, tensor in flatten(self.reference.once(inputs))]
 
     def look_ahead(self, seed: int) -> None:
-        """Compute what plain inputs of that seed give."""
+        """Compute the baseline's outputs on plain inputs of that seed."""
         self.ahead[seed] = [tensor.clone() for tensor in self.baseline(self.inputs(seed, "plain"))]
 
     def begin(
         self, counts: dict[str, int], seed: int, mode: str, sample: Sequence[int], staged: bool = False
     ) -> list[RoundInputs]:
-        """The rounds of these workers that come next, all on the same inputs. sample: the calls that will be compared;
-        they get inputs with known answers as long as there are any.
+        """Begin the next round of these workers, all on the same inputs. sample: the calls to compare; they get inputs
+        with known answers as long as there are any.
         """
         self.known, calls = None, sample if mode == "plain" else ()
         self.hidden = {known: self.ahead.pop(known) for known in [*self.ahead][: len(calls)]}

@@ -1,8 +1,8 @@
-"""Random numbers in memory of the host, drawn on all cores of the comparison.
+"""Random numbers in host memory, drawn on all cores of the comparison.
 
-torch draws them on one core. A large tensor is drawn in pieces instead, each with a generator of its own, so the values
-depend on the seeds alone and not on the number of cores. Inputs are drawn while no worker runs, and the threads block
-between the draws, so the cores that are measured can take part.
+torch draws on one core. Here a large tensor is drawn in pieces, each with its own generator, so the values depend only
+on the seeds and not on the number of cores. Inputs are drawn while no worker runs, and the threads block between draws,
+so the measured cores can take part.
 """
 
 from __future__ import annotations
@@ -18,13 +18,15 @@ _threads: list[ThreadPoolExecutor] = []
 
 
 def use_cores(cpus: Iterable[int]) -> None:
-    """Draw on these cores from now on; without this call, on those of the caller."""
+    """Draw on these cores from now on; the default is the caller's."""
     cpus = set(cpus)
     _threads[:] = [ThreadPoolExecutor(len(cpus), initializer=os.sched_setaffinity, initargs=(0, cpus))]
 
 
 def draw(values: Any, method: str, generator: Callable[[], Any]) -> Any:
-    """The values, drawn in place by a method of tensors such as normal_. generator: makes one with its own seed."""
+    """Draw the values in place by a method of tensors such as normal_. generator: makes a generator with
+    its own seed.
+    """
     if values.device.type != "cpu" or values.numel() <= PIECE:
         return getattr(values, method)(generator=generator())
     pieces = values.view(-1).split(PIECE)

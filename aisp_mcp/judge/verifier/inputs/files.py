@@ -1,7 +1,7 @@
-"""Inputs in files: the verifier writes new ones for each call and each worker, and a call gets a path.
+"""Inputs in files: the verifier writes new ones for each call and each worker, and the call gets a path.
 
-Each worker has a folder of its own. From L2 on it can read that folder but neither write to it nor list it, and the
-files of a call lie below a random name: a path is known once the call's inputs are handed over.
+Each worker has its own folder. From L2 on it can read that folder but neither write to it nor list it, and the files of
+a call are below a random name: the worker learns a path only when the call's inputs are handed over.
 """
 
 from __future__ import annotations
@@ -23,20 +23,18 @@ from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.judge.protocol.layout import PATH_BYTES
 from aisp_mcp.judge.protocol.shared_memory import Arena
 
-MAX_FILES = 512  # of a worker's round: each costs some 30 µs to write and to remove
-MAX_COLD_CALLS = 16  # of a round: each file waits for the disk
+MAX_FILES = 512  # per round of a worker: each costs some 30 µs to write and remove
+MAX_COLD_CALLS = 16  # per round: each file waits for the disk
 MAX_CALL_BYTES = 1 << 30
-BLOCK = 4096  # bytes that a file takes at least
+BLOCK = 4096  # minimum bytes per file
 WORKERS = 6  # folders of two replicates
 DROP_TRIES = 5
 MEMORY, MIN_MEMORY_FREE = "/dev/shm", 1 << 30
-UNLISTED = 0o311  # mode of a folder in which one finds what one can name
+UNLISTED = 0o311  # mode of a folder whose entries can be opened by name but not listed
 
 
 def memory_folder() -> str | None:
-    """A file system in memory, where files are made and removed in microseconds; None if there is none with enough
-    space.
-    """
+    """A file system in memory, where creating and removing files takes microseconds; None if none has enough space."""
     with suppress(OSError):
         if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > MIN_MEMORY_FREE:
             return MEMORY
@@ -49,7 +47,7 @@ def is_file(value: Any) -> bool:
 
 
 def calls_per_round(inputs: Mapping[str, Any], most: int) -> int:
-    """The number of calls in a round at most, given what one of them needs. Raises BenchmarkError FILES_TOO_LARGE."""
+    """The maximum number of calls in a round, given the needs of one. Raises BenchmarkError FILES_TOO_LARGE."""
     files = [value for value in inputs.values() if is_file(value)]
     if not files:
         return most
@@ -69,8 +67,8 @@ def bytes_of_call(inputs: Mapping[str, Any]) -> int:
 
 
 def lacks(inputs: Mapping[str, Any], roots: Mapping[str, str], calls: int) -> list[str]:
-    """Everything that the file systems lack for rounds of `calls` calls, as phrases. roots: for warm files and cold
-    ones.
+    """Everything that the file systems lack for rounds of `calls` calls, as phrases. roots: for warm and for cold
+    files.
     """
     used = {value.cache: Path(roots[value.cache]) for value in inputs.values() if is_file(value)}
     needed, texts = 2 * WORKERS * calls * bytes_of_call(inputs), []
@@ -107,7 +105,7 @@ class _Placed:
     names: tuple[str, ...]
 
     def read(self) -> dict[str, bytes] | None:
-        """Contents by name; None where one cannot be read or there are others."""
+        """Contents by name; None if a file cannot be read or there are extra files."""
         try:
             if sorted(os.listdir(self.folder)) != sorted(self.names):
                 return None
@@ -117,8 +115,8 @@ class _Placed:
 
 
 class InputFiles:
-    """Files of the workers' rounds. roots: for warm files and cold ones, folders with one for each worker, which is
-    named by its number.
+    """Files of the workers' rounds. roots: folders for warm and for cold files, with a subfolder per worker, named by
+    its number.
     """
 
     def __init__(self, roots: Mapping[str, str]) -> None:
@@ -141,7 +139,7 @@ class InputFiles:
             shutil.rmtree(placed.folder)
 
     def written(self, side: int, call: int, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        """The inputs with the bytes of paths instead of files, which are written for that call of that worker."""
+        """The inputs with files replaced by the bytes of their paths; writes the files for that call of that worker."""
         return {name: self._put(side, call, name, value) if is_file(value) else value for name, value in inputs.items()}
 
     def _put(self, side: int, call: int, name: str, value: File | Folder) -> Any:
@@ -156,7 +154,7 @@ class InputFiles:
         return torch.frombuffer(bytearray(text.ljust(PATH_BYTES, b"\0")), dtype=torch.uint8)
 
     def redirect(self, side: int, arena: Arena) -> None:
-        """Write that worker's paths over the ones of another worker."""
+        """Overwrite the paths in that arena with those of this worker."""
         for call, name in self._placed.get(side, {}):
             arena.inputs(call)[name].copy_(self.address(side, call, name))
 

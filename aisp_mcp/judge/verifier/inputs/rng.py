@@ -1,13 +1,13 @@
 """Inputs of one call, drawn anew from a secret seed: plain ones with secret statistics, and adversarial ones.
 
-Every element is drawn for its call alone. Windows of pools would cost a sixth on a CPU (0.43 ns an element instead of
-2.5 ns on one core, measured), but a candidate that remembers inputs learns the pools. On a GPU fresh values cost no
-more than windows: a window is read twice and written once, a fresh value is only written.
+Every element is drawn for its call alone. Windows of pools would take a sixth of the time on a CPU (0.43 ns per element
+instead of 2.5 ns on one core, measured), but a candidate that remembers inputs learns the pools. On a GPU, fresh values
+cost no more than windows: a window is read twice and written once, a fresh value is only written.
 
-Plain inputs do not have unit variance and zero mean. Scale and mean are drawn per call, and within a call they differ
-from row to row and between two parts of each row, and most calls have a texture (see textures.py). A kernel that
-assumes a statistic (an RMS norm without the RMS), measures it in one row for all, or measures it in a part or a sample
-of the row, is wrong in the very calls that are timed.
+Plain inputs do not have unit variance and zero mean. Scale and mean are drawn per call; within a call they differ from
+row to row and between two parts of each row, and most calls have a texture (see textures.py). A kernel that assumes a
+statistic (an RMS norm without the RMS), measures it in one row for all, or measures it in a part or a sample of the
+row, is wrong in the very calls that are timed.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from aisp_mcp.bench import RAND_SCALE, RANDN_SCALE, RANDN_SHIFT
 from aisp_mcp.judge.verifier.inputs import drawing, textures
 
 MODES = ("plain", "exact", "spikes", "zeros", "tiny", "constant")
-# Calls that decide whether a program is correct come in cycles of all kinds of inputs: so many cycles up to so many
+# Calls that decide whether a program is correct come in cycles of all kinds of inputs: this many cycles up to this many
 # bytes of a call's tensors and seconds of a baseline's call, and fewer for larger ones.
 BATTERY_CYCLES, BATTERY_BYTES, BATTERY_S = 3, 4 << 20, 0.01
-WIDE = 2.0  # quotient of the bounds of a range from which on rows may have a texture
+WIDE = 2.0  # rows may have a texture if the bounds of the range differ by at least this factor
 Range = tuple[float, float]
 
 
 def battery_modes(call_bytes: int, call_s: float) -> list[str]:
-    """Kinds of inputs of the calls that decide whether a program is correct, the first ones first."""
+    """Kinds of inputs of the calls that decide whether a program is correct, in order."""
     share = min(1.0, BATTERY_BYTES / max(call_bytes, 1), BATTERY_S / max(call_s, 1e-9))
     return ["plain", *MODES] * max(1, round(share * BATTERY_CYCLES))
 
@@ -78,7 +78,7 @@ class CallRng:
         return self._planted(_ADVERSARIAL[self._mode](values, self._draw), nan, inf).to(kind)
 
     def _planted(self, values: Any, nan: float, inf: float) -> Any:
-        """The values, about these shares of them replaced by NaN and by infinity of either sign."""
+        """Replace about these shares of the values by NaN and by infinities of either sign."""
         if not (nan or inf):
             return values
         draw = self.torch.rand(values.shape, device=self.device, generator=self._generator())
@@ -93,11 +93,11 @@ class CallRng:
         return _ADVERSARIAL[self._mode](values, self._draw).clamp_(-1, 1).to(self._dtype(dtype))
 
     def _restated(self, values: Any, scale: Range, most_shift: Callable[[float], float], height: float | None) -> Any:
-        """The values, in place, with the secret statistics of this tensor.
+        """Give the values, in place, the secret statistics of this tensor.
 
-        Each row of the last dimension is moved by a mean between two drawn, in units of its factor, and multiplied by
-        that factor, between two drawn from the range. Then either columns behind a secret one have another factor, or
-        the row has a texture. most_shift: the largest mean for a largest factor. height: the bound of the values'
+        Each row of the last dimension is multiplied by a factor between two drawn from the range, and shifted by a mean
+        between two drawn, in units of the factor. Then either the columns from a secret one on have another factor, or
+        the row gets a texture. most_shift: the largest mean for a largest factor. height: the bound of the values'
         magnitudes, None for normal ones.
         """
         if not values.numel():
@@ -150,7 +150,7 @@ def _exact(values: Any, _: random.Random) -> Any:
 
 
 def _spikes(values: Any, draw: random.Random) -> Any:
-    """A few values two orders larger at random places, the first and the last among the candidates."""
+    """A few values two orders larger at random positions, possibly the first or the last."""
     flat = values.flatten()
     count = flat.numel()
     for index in {0, count - 1, *(draw.randrange(count) for _ in range(8))} if count else ():

@@ -1,12 +1,12 @@
 """Structure inside the rows of plain inputs, so that every part of a reduction counts in some timed call.
 
-Elements of a row that are drawn alike predict its sum: a sample of a sixteenth is right within the tolerance of
-bfloat16. So most calls draw one of these textures, each at secret places. Values stay within the range that plain ones
-have.
+If the elements of a row are drawn alike, a sample predicts their sum: a sixteenth of them gives it within the tolerance
+of bfloat16. So most calls draw one of these textures, each at secret positions. Values stay within the range of plain
+inputs.
 
-few: some elements of each row are large and the rest is small, so that these decide sums, norms and exponentials.
-comb: every p-th column is large and the rest is small; a sample with a fixed stride sees one kind only.
-blocks: stretches of each row have weights of their own, so that no stretch predicts another.
+few: some elements of each row are large and the rest is small, so the large ones decide sums, norms and exponentials.
+comb: every p-th column is large and the rest is small; a sample with a fixed stride sees only one kind.
+blocks: stretches of each row have their own weights, so that no stretch predicts another.
 trend: stretches rise or fall steadily, as sorted data do.
 """
 
@@ -20,7 +20,7 @@ from typing import Any
 LEAST_WIDTH = 16  # of rows with a texture
 EVEN_SHARE = 0.2  # of the calls without one
 FEW_HEIGHT = (4.5, 5.75)  # of a large element; the largest of a million normal ones is 4.9 without their mean
-SMALL = (-6.0, -3.0)  # binary logarithm of the weight of what is small
+SMALL = (-6.0, -3.0)  # binary logarithm of the weight of the small elements
 MOST_FEW, MOST_BLOCKS = 8, 6
 PERIODS = (2, 4, 8, 16, 32, 64)
 
@@ -43,14 +43,14 @@ def _few(rows: Any, draw: random.Random, generator: Any, height: float) -> None:
     values = torch.rand(count, number, device=rows.device, generator=generator).mul_(0.15).add_(0.85).mul_(height)
     signs = torch.rand(count, draw.choice((1, number)), device=rows.device, generator=generator).sub_(0.5).sign_()
     values = values.mul_(signs).to(rows.dtype)
-    # Two places of a row may be the same. One scatter of all would then leave either value there on a GPU, and inputs
-    # that are drawn again for a check must be the same bits.
+    # Two positions in a row may coincide. A single scatter would then leave either value on a GPU, and inputs
+    # that are drawn again for a check must have the same bits.
     for index, value in zip(places.split(1, 1), values.split(1, 1), strict=True):
         rows.scatter_(1, index, value)
 
 
 def _comb(rows: Any, draw: random.Random, _: Any, __: float) -> None:
-    """Columns of one class modulo a secret power of two stay, and the others shrink."""
+    """Keep the columns of one class modulo a secret power of two, and shrink the others."""
     period = draw.choice([period for period in PERIODS if period <= rows.shape[1] // 2])
     phase, weight = draw.randrange(period), _small(draw)
     teeth = rows[:, phase::period].clone()
@@ -59,7 +59,7 @@ def _comb(rows: Any, draw: random.Random, _: Any, __: float) -> None:
 
 
 def _blocks(rows: Any, draw: random.Random, generator: Any, _: float) -> None:
-    """Stretches between secret columns have a weight of their own in each row, 1 at most."""
+    """Give stretches between secret columns their own weight in each row, at most 1."""
     import torch
 
     for begin, end in _stretches(rows.shape[1], draw):
@@ -68,7 +68,7 @@ def _blocks(rows: Any, draw: random.Random, generator: Any, _: float) -> None:
 
 
 def _trend(rows: Any, draw: random.Random, _: Any, height: float) -> None:
-    """Stretches between secret columns run from one bound to the other, up or down, with a little noise."""
+    """Let stretches between secret columns run from one bound to the other, up or down, with a little noise."""
     import torch
 
     rows.mul_(0.1)
@@ -85,6 +85,6 @@ def _small(draw: random.Random) -> float:
 
 
 def _stretches(width: int, draw: random.Random) -> list[tuple[int, int]]:
-    """(begin, end) of parts of a row, which cover it."""
+    """(begin, end) of consecutive parts that cover a row."""
     cuts = sorted({0, width, *(draw.randrange(width) for _ in range(draw.randint(1, MOST_BLOCKS)))})
     return list(itertools.pairwise(cuts))
