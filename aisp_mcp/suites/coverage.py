@@ -12,11 +12,11 @@ from aisp_mcp.suites import discovery as suites
 from aisp_mcp.suites import expectations, names, recorded
 from aisp_mcp.suites.records import Target
 
-RUNS = 500  # how many stored runs are looked through, newest first
+RUNS = 500  # number of stored runs to search, newest first
 
 
 class Covered(Record):
-    """One candidate. verdicts: device to the last verdict on it, of stored runs and of records beside the suites."""
+    """One candidate. verdicts: device to the latest verdict, from stored runs and from records next to the suites."""
 
     chapter: str
     candidate: str
@@ -54,7 +54,7 @@ def _rows(target: Target, expected: dict[str, list[str]], last: dict[str, dict[s
 
 
 def _last_verdicts(ctx: Context) -> dict[str, dict[str, str]]:
-    """Candidate to device to the newest verdict, a provisional one only where there is no other."""
+    """Candidate to device to the newest verdict; a provisional one only if there is no other."""
     confirmed: dict[str, dict[str, str]] = {}
     hints: dict[str, dict[str, str]] = {}
     for run in _target_runs(ctx):

@@ -1,9 +1,9 @@
 """Find benchmarks by path. Files are parsed, never imported, and a broken one affects nothing else.
 
-`<root>/<chapter>/baseline_<target>.py` is a target, `optimized_<target>[_<variant>].py` beside it are its candidates.
-So are `.cpp` and `.cu` files; their variants end in the language: `optimized_row_sum.cu` is the variant `cu`.
-Chapters below a root named `labs` are `labs/<chapter>`. The longest baseline name wins: `optimized_row_sum_tiled.py`
-belongs to `row_sum`, unless there is a `baseline_row_sum_tiled.py`.
+`<root>/<chapter>/baseline_<target>.py` is a target; `optimized_<target>[_<variant>].py` files next to it are its
+candidates, and so are `.cpp` and `.cu` files, whose variants end in the language: `optimized_row_sum.cu` is the variant
+`cu`. Chapters below a root named `labs` are `labs/<chapter>`. The longest baseline name wins:
+`optimized_row_sum_tiled.py` belongs to `row_sum`, unless there is a `baseline_row_sum_tiled.py`.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def find_targets(roots: Roots) -> list[Target]:
 
 
 def _own_first(targets: list[Target]) -> list[Target]:
-    """The targets without shipped ones whose name a user's own target has."""
+    """The targets without shipped ones of the same name as a user's own target."""
     own = {target.name for target in targets if not _is_shipped(target)}
     return [target for target in targets if target.name not in own or not _is_shipped(target)]
 
@@ -103,7 +103,7 @@ def chapters(roots: Roots) -> list[Chapter]:
 
 
 def topic(roots: Roots, target: Target) -> str | None:
-    """What a target's chapter is about: the first heading of its README."""
+    """The topic of a target's chapter: the first heading of its README."""
     return _topic(Path(target.path).parent, _each(roots))
 
 
@@ -111,9 +111,9 @@ def resolve(roots: Roots, names: list[str]) -> list[tuple[Target, list[Variant]]
     """The targets that the names select, each once, with the variants to measure.
 
     A name is a chapter (`ch07`), a target (`ch07:row_sum`: all its variants), one variant (`ch07:row_sum_tiled`), or a
-    glob over any of these. A glob that selects own targets leaves the shipped ones out. Targets with a
-    `problem` are returned: the caller reports them beside the others' results.
-    Raises NotFound UNKNOWN_TARGET with a did-you-mean, and as find_targets.
+    glob over any of these. A glob that selects own targets leaves the shipped ones out. Targets with a `problem` are
+    returned: the caller reports them with the others' results. Raises NotFound UNKNOWN_TARGET with a did-you-mean, and
+    as find_targets.
     """
     if not names:
         raise UsageError("NO_TARGETS", "No target is named.", "Name a chapter, a target or a glob such as 'ch07:*'.")
@@ -126,7 +126,7 @@ def resolve(roots: Roots, names: list[str]) -> list[tuple[Target, list[Variant]]
 
 
 def full_name(target: Target, variant: Variant) -> str:
-    """The name that selects this variant: `ch07:row_sum_tiled`; the plain one has the target's own."""
+    """The name that selects this variant: `ch07:row_sum_tiled`; the plain variant has the target's own name."""
     return f"{target.name}_{variant.name}" if variant.name else target.name
 
 
@@ -231,7 +231,7 @@ def _entries(path: Path) -> list[os.DirEntry[str]]:
         with os.scandir(path) as entries:
             return sorted(entries, key=lambda entry: entry.name)
     except OSError:
-        return []  # a folder we may not read holds nothing we could measure
+        return []  # a folder that we may not read contains nothing we could measure
 
 
 def _is_chapter(entry: os.DirEntry[str]) -> bool:
@@ -248,7 +248,7 @@ def _collect(folder: _Folder, entry: os.DirEntry[str], root: Path) -> None:
 
 
 def _read(entry: os.DirEntry[str], root: Path, baseline: bool) -> Facts:
-    """The facts of one file; whatever is wrong with it becomes its problem."""
+    """The facts of one file; any error becomes its problem."""
     if not re.fullmatch(r"\w+", os.path.splitext(entry.name)[0], re.ASCII):
         return Facts(problem="the file name may have letters, digits and underscores only")
     try:
@@ -266,7 +266,9 @@ def _read(entry: os.DirEntry[str], root: Path, baseline: bool) -> Facts:
 
 @lru_cache(maxsize=8192)
 def _parse(file: _Identity, baseline: bool) -> Facts:
-    """Cached by identity, so an edited file is read again. Raises OSError, which is not cached."""
+    """The facts of a file, cached by identity, so that an edited file is read again. Raises OSError, which is not
+    cached.
+    """
     path = Path(file.path)
     return source_facts.read(path.read_bytes(), path.suffix, baseline)
 

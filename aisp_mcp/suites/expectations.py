@@ -1,4 +1,4 @@
-"""Expectations as data: expect.yaml next to the pairs, the entry that fits a device, and grades of a run."""
+"""Expectations as data: expect.yaml next to the pairs, the entry that matches a device, and grades of a run."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ _HINT = "CONTRIBUTING.md shows the form of an entry."
 
 
 def _loader() -> Any:
-    """libyaml's parser where PyYAML has it: a tenth of the time."""
+    """libyaml's parser if PyYAML includes it: it takes a tenth of the time."""
     import yaml
 
     return getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -84,7 +84,7 @@ def _entry(path: Path, where: str, given: Any) -> Expected:
 
 
 def words_of(run: Run) -> frozenset[str]:
-    """The words by which classes of device know the machine of a run: kind, name, instruction sets."""
+    """The words by which classes of device match the machine of a run: kind, name, instruction sets."""
     if run.gpus:
         return _words(f"cuda {run.gpus[0].get('name') or ''}")
     return _words(" ".join(["cpu", str(run.host.get("cpu") or ""), *map(str, run.host.get("isa") or [])]))
@@ -101,7 +101,9 @@ def _words(text: str) -> frozenset[str]:
 
 
 def fitting(entries: list[Expectation], device: frozenset[str]) -> dict[str, Expectation]:
-    """Per candidate the entry whose words are all the device's; the one with the most words counts, then the last."""
+    """Per candidate, the entry whose words all match the device; of several, the one with the most words, then the
+    last.
+    """
     expectations: dict[str, Expectation] = {}
     for entry in entries:
         words = _words(entry.device)
@@ -155,7 +157,7 @@ def _mark(comparison: Comparison, expected: Expected | None) -> tuple[Mark, str]
 
 
 def _within(comparison: Comparison, expected: Expected) -> tuple[Mark, str]:
-    """The interval has to meet the range: a measured ratio alone is not known well enough."""
+    """Return True if the interval meets the range: a measured ratio alone is too uncertain."""
     if expected.range is None or comparison.interval is None:
         return "met", verdict_words(comparison)
     low, high = expected.range

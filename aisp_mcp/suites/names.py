@@ -85,6 +85,6 @@ def one(roots: discovery.Roots, name: str) -> Target:
 
 
 def spelled(name: str) -> str:
-    """The name with its chapter in two digits; all means every target."""
+    """The name with its chapter in two digits; all selects every target."""
     text = name.strip()
     return "*" if text == "all" else _SHORT.sub(lambda match: f"ch0{match[1]}", text, count=1)

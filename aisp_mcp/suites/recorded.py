@@ -14,7 +14,7 @@ MAX_BYTES = 8 << 20  # a larger file is not a record of verdicts
 
 
 def verdicts(roots: suites.Roots) -> dict[str, dict[str, str]]:
-    """Candidate to device to the verdict of the newest record; a file of another form is left out."""
+    """Candidate to device to the verdict of the newest record; files of other forms are skipped."""
     folders = {Path(root).resolve().parent / FOLDER for root in ([roots] if isinstance(roots, Path) else roots)}
     bodies = [body for folder in sorted(folders) for path in sorted(folder.glob("*.json")) if (body := _read(path))]
     by_target: dict[str, dict[str, str]] = {}

@@ -10,7 +10,7 @@ from aisp_mcp.records import Record
 
 
 def _listed(given: Any) -> Any:
-    """One folder may be written without its list."""
+    """Accept a single folder in place of a list."""
     return [given] if isinstance(given, str) else given
 
 

@@ -56,7 +56,7 @@ def _selected(roots: discovery.Roots, pattern: target_names.Wanted) -> tuple[lis
 
 
 def _missing(variant: Variant) -> str:
-    """The GPUs or packages a variant declares beyond its target's and this machine lacks, in words."""
+    """The GPUs or packages that a variant needs beyond its target's and this machine lacks, as a phrase."""
     lacks = [f"package {name}" for name in str(variant.needs.get("packages", "")).split(", ") if name]
     lacks = [lack for lack in lacks if software.version(lack.removeprefix("package ")) is None]
     if variant.needs.get("gpus") and device() == "cpu":
@@ -74,8 +74,8 @@ def digests(chosen: Sequence[Pair]) -> dict[str, str]:
 def candidate_pair(roots: discovery.Roots, name: str, candidate: str, folder: Path) -> Pair:
     """A pair of a known baseline and any file or source text. Raises NotFound NO_CANDIDATE, and as target_names.one.
 
-    candidate: a path, or a file's text (recognised by its line breaks), which is kept in `folder` as evidence: Python,
-    or C++ and CUDA C++, which begin with the comment that holds their launch header.
+    candidate: a path, or a file's text (recognised by its line breaks), which is stored in `folder` as evidence:
+    Python, or C++ and CUDA C++, which begin with the comment that contains their launch header.
     """
     target = target_names.one(roots, name)
     path = candidate_file(candidate)
@@ -116,7 +116,7 @@ def language(text: str) -> str:
 
 
 def unusable(failure: Failure | Skip) -> AispError:
-    """The only obstacle of a call as its error."""
+    """The error for a call whose only pair is unusable."""
     if isinstance(failure, Skip):
         return Unavailable(failure.code, f"{failure.target} needs {failure.missing}.")
     return BenchmarkError(failure.code, f"{failure.target}: {failure.message}", failure.hint)

@@ -1,13 +1,14 @@
-"""Kernels that a driver or a compiler makes for a program: made once, then copied to all its processes.
+"""Kernels that a driver or compiler builds for a program: built once, then copied to all its processes.
 
-Each worker has empty caches of its own, so each would compile the same: half a second for kernels of a library that was
-built for another GPU, seconds for a compiler, a quarter of a minute for C++. Of the baseline the verifier has run it,
-and left its caches. The candidate runs once in a process of its own, when the verifier has opened the benchmark and
-made memory; on a CPU only if its text names a compiler. It sees no secrets: its tensors are its own. What it leaves is
-copied into folders that each worker has for itself, before the program runs there, so that none can tell another one
-anything. Where no compiler is named, workers that have loaded their libraries wait for it no longer than GRACE_S: what
-it has not made by then each makes for itself, and so it is with what is tuned. Where processes have no namespaces of
-their own there is none of this: who shares all files with others could put other kernels in their place.
+Each worker has its own empty caches, so each would compile the same kernels: half a second for kernels of a library
+that was built for another GPU, seconds for a compiler, a quarter of a minute for C++. For the baseline, the verifier
+has already run it and its caches are reused. The candidate runs once in a separate process, after the verifier has
+opened the benchmark and allocated memory; on a CPU, only if its text names a compiler. It sees no secrets: its tensors
+are its own. Its kernels are copied into each worker's private folders before the program runs there, so no worker can
+pass information to another. If no compiler is named, workers that have loaded their libraries wait at most GRACE_S for
+it; kernels that are not ready by then, each worker builds for itself. The same holds for tuning results. If processes
+have no namespaces of their own, nothing is shared: a process that shares all files with others could replace their
+kernels.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ from aisp_mcp.judge.verifier.inputs.rng import CallRng
 
 MODULE = "aisp_mcp.judge.parent.kernel_cache"
 LOOK_S, GRACE_S = 0.005, 1.0
-MAX_FILES, MAX_BYTES = 4096, 256 << 20  # of a program's kernels; who leaves more hands on nothing
-GROUP = "__grp__"  # Triton's files that name others by their whole paths
+MAX_FILES, MAX_BYTES = 4096, 256 << 20  # of a program's kernels; beyond this, none are copied
+GROUP = "__grp__"  # Triton's files, which name others by absolute paths
 TUNED = ".autotune.json"
 
 
@@ -48,9 +49,9 @@ def names_a_compiler(pair: Pair) -> bool:
 
 
 class Kernels:
-    """The kernels of a pair. verifier: its placement. caches: names of the variables that say where kernels are kept.
+    """The kernels of a pair. verifier: its placement. caches: names of the variables that contain the cache folders.
 
-    Its process waits for begin() before it loads the candidate.
+    The candidate's process waits for begin() before it loads the candidate.
     """
 
     def __init__(
@@ -60,7 +61,7 @@ class Kernels:
         baseline = str(pair.baseline)
         if (
             pair.path.parent != pair.baseline.parent
-        ):  # there may be solutions next to the baseline, which it must not see
+        ):  # other solutions may be next to the baseline, and it must not see them
             baseline = placement.lend(pair.baseline)
             placement.lend(common_of(pair.baseline))
         words = ["-P", "-m", MODULE, baseline, options.size, str(pair.path), options.device]
@@ -77,8 +78,8 @@ class Kernels:
             self._tell = -1
 
     def wait(self, workers: Iterable[WorkerProcess], deadline_s: float) -> None:
-        """Until the candidate has run, or all of these have loaded their libraries and waited long enough, and no
-        longer than so many seconds. Nothing of it runs any longer then.
+        """Wait until the candidate has run, or until all workers have loaded their libraries and waited long enough,
+        but no longer than the deadline. Afterwards its process no longer runs.
         """
         waiting, end_s = list(workers), time.monotonic() + deadline_s
         while self._candidate.process.poll() is None and time.monotonic() < end_s:
@@ -88,8 +89,8 @@ class Kernels:
         self.close()
 
     def hand_on(self, workers: dict[Role, WorkerProcess]) -> int:
-        """Copy the kernels to the caches of these workers, before they prepare their program. Returns how many
-        files the candidate's has got; who had to be ended, or failed, hands on nothing.
+        """Copy the kernels to the caches of these workers, before they prepare their program. Returns the number of
+        files that each candidate's worker got; if the run failed or was killed, nothing is copied.
         """
         for role, worker in workers.items():
             if role is not Role.CANDIDATE:
@@ -101,15 +102,14 @@ class Kernels:
         )
 
     def close(self) -> None:
-        """End what still runs. A second call does nothing."""
+        """End the processes that still run. A second call does nothing."""
         self._candidate.close()
-        self.begin()  # nobody is left to hear it
+        self.begin()  # the process has already ended
 
 
 def copy(made: Placement, target: Placement, names: Sequence[str], tuned: bool = False) -> int:
-    """Copy the kernels from one process's folder into another's, and return the number of files. What is no regular
-    file stays there, and everything where it is too much, or cannot be read. names: of the caches. tuned: with what
-    was tuned.
+    """Copy the kernels from one process's folder into another's, and return the number of files. Only regular files are
+    copied, and none if they are too large or unreadable. names: of the caches. tuned: include tuning results.
     """
     with suppress(OSError):
         new_files = list(islice(_files(made.folder, names, tuned), MAX_FILES + 1))
@@ -121,7 +121,7 @@ def copy(made: Placement, target: Placement, names: Sequence[str], tuned: bool =
 
 
 def _files(folder: Path, names: Sequence[str], tuned: bool) -> Iterator[Path]:
-    """Of a process's kernels. Raises OSError."""
+    """A process's kernel files. Raises OSError."""
     for name in names:
         if (folder / name.lower()).is_symlink():
             continue
@@ -132,7 +132,7 @@ def _files(folder: Path, names: Sequence[str], tuned: bool) -> Iterator[Path]:
 
 
 def _copy(path: Path, made: Placement, destination: Placement) -> None:
-    """One of them. Raises OSError."""
+    """Copy one kernel file. Raises OSError."""
     target = destination.folder / path.relative_to(made.folder)
     target.parent.mkdir(parents=True, exist_ok=True)
     if path.name.startswith(GROUP):
@@ -154,7 +154,7 @@ def main() -> None:
         import torch
 
         torch.cuda.synchronize()
-    os._exit(0)  # what is to be handed on is there, and to take down an interpreter takes its time
+    os._exit(0)  # the kernels are written, and shutting down an interpreter is slow
 
 
 if __name__ == "__main__":

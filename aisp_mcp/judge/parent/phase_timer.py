@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 
 @dataclass
 class PhaseTimer:
-    """Wall seconds by phase, so that their sum is no more than what passed."""
+    """Wall seconds by phase; their sum never exceeds the elapsed time."""
 
     seconds: Counter[str] = field(default_factory=Counter)
     _inside: bool = False
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Book the wall seconds of the block; a block within another one is part of that."""
+        """Count the wall seconds of the block towards a phase; a nested block counts towards its outer one."""
         if self._inside:
             yield
             return

@@ -1,4 +1,4 @@
-"""Findings on operators that a contest forbids. They are taken away in the candidate's process, worker/forbidden.py."""
+"""Findings on operators that a contest forbids. worker/forbidden.py removes them from the candidate's process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ CODE = "forbidden_operator"
 
 
 def notes(names: Sequence[str], so_far: Sequence[Flag]) -> list[Flag]:
-    """The policy that a candidate complied with, if there is one."""
+    """The policy that a candidate complied with, if any."""
     if not names or any(each.severity == "fatal" for each in so_far):
         return []
     message = f"Forbidden here, and not called by the candidate: {', '.join(names)}."
@@ -20,7 +20,7 @@ def notes(names: Sequence[str], so_far: Sequence[Flag]) -> list[Flag]:
 
 
 def flag(found: Flag) -> Flag:
-    """The flag, or the policy's own where the candidate raised at a forbidden call. Raises UsageError NO_OPERATOR."""
+    """The flag, or the policy's own flag if the candidate raised at a forbidden call. Raises UsageError NO_OPERATOR."""
     if name := forbidden.unknown(found.message):
         message = f"{name!r} names no operator that can be forbidden."
         raise UsageError("NO_OPERATOR", message, "Name torch.matmul, F.softmax, aten::mm or a function of a package.")

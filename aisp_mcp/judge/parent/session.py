@@ -21,8 +21,8 @@ from aisp_mcp.judge.protocol.messages import CheckAnswer, MapAnswer, MapRequest,
 from aisp_mcp.judge.protocol.roles import Role
 from aisp_mcp.judge.verdict.conclude import Terms
 
-MIN_CALLS = 2  # per GPU round, where there is room; behind the gate one call may be enough if it is long
-MAX_STALLED = 2  # rounds of isolated calls that did not come to wait for their inputs
+MIN_CALLS = 2  # per GPU round, if memory allows; with the gate, one long call may be enough
+MAX_STALLED = 2  # rounds of isolated calls that did not reach the wait for their inputs
 
 
 class ComparisonAborted(Exception):
@@ -37,11 +37,11 @@ class ComparisonAborted(Exception):
 class MeasurementMode:
     """Mode of the parent-timed rounds of one program.
 
-    copies: inputs and outputs are copied from and to the shared arena. gated: calls wait behind the stream gate, so
-    only the device is timed. max_calls: calls that fit into the stream. call_s: seconds of one of them behind the gate,
-    if known. discarded, stalled: rounds that did not count. reasons: texts that say why a better mode is impossible.
-    On a CPU only copies counts, of all programs alike. probed: it is known there whether outputs can be read without.
-    imports: modules that its workers import before they are ready; imports_bytes: memory that these add to a baseline.
+    copies: inputs and outputs are copied from and to the shared arena. gated: calls wait for the stream gate, so only
+    the device is timed. max_calls: calls that fit into the stream. call_s: seconds of one gated call, if known.
+    discarded, stalled: rounds that did not count. reasons: why a better mode is impossible. On a CPU, only copies
+    matters, for all programs alike. probed: it is known whether outputs can be read there without copies. imports:
+    modules that its workers import before they are ready; imports_bytes: memory that these add to a baseline.
     """
 
     copies: bool = False
@@ -56,8 +56,8 @@ class MeasurementMode:
     imports_bytes: int = 0
 
     def reduce_batch(self, count: int) -> None:
-        """Ask for fewer calls after `count` of them did not come to wait at the gate; at last disable the gate."""
-        if count > MIN_CALLS:  # three quarters still last long enough; if these do not fit either, it is no near miss
+        """Use fewer calls after `count` of them did not reach the gate; in the end, disable the gate."""
+        if count > MIN_CALLS:  # three quarters still last long enough; if they do not fit either, the count was far off
             first = self.max_calls == NO_COPY_CALLS
             self.max_calls = max(-(-3 * count // 4) if first else count // 4, MIN_CALLS)
         else:
@@ -69,13 +69,15 @@ class MeasurementMode:
         self.reasons.append(reason)
 
     def count_stall(self) -> None:
-        """Note a round of isolated calls that did not come to wait for their inputs, as those of a longer round had."""
+        """Count a round of isolated calls that did not reach the wait for their inputs, although those of a longer
+        round did.
+        """
         self.stalled += 1
         if self.stalled > MAX_STALLED:
             self.disable_gate("its calls do not come to wait one by one, or need their host")
 
     def use_copies(self, reason: str) -> None:
-        """Keep inputs and outputs in the shared arena from now on."""
+        """Use the shared arena for inputs and outputs from now on."""
         self.copies = True
         self.reasons.append(reason)
 
@@ -106,7 +108,7 @@ class Session:
 
     @property
     def ranks(self) -> int:
-        """Ranks of each worker; two replicates have workers at a time."""
+        """Ranks of each worker; workers of two replicates can exist at a time."""
         return len(self.fds) // (2 * len(Role))
 
     def mode(self, role: Role) -> MeasurementMode:
@@ -119,11 +121,11 @@ class Session:
 
     @property
     def on_host(self) -> bool:
-        """True if inputs lie in host memory, so that a call begins there."""
+        """True if inputs are in host memory, so that a call begins there."""
         return any(spec["kind"] in (FILE, HOST) for spec in self.opened["layout"]["inputs"])
 
     def terms(self) -> Terms:
-        """The part that a verdict depends on."""
+        """The terms that a verdict depends on."""
         return Terms(
             self.pair,
             self.options.preset,
@@ -136,11 +138,11 @@ class Session:
         )
 
     def phase(self, name: str) -> AbstractContextManager[None]:
-        """Book the block's wall time under that name."""
+        """Count the block's wall time towards that phase."""
         return self.timer.phase(name)
 
     def ask(self, verb: str, **request: Any) -> dict[str, Any]:
-        """Send a request to the verifier and wait for its answer; the time is booked under the verb's name."""
+        """Send a request to the verifier and wait for its answer; the time counts towards the verb's phase."""
         with self.phase(verb):
             return self.verifier.ask(verb, **request)
 
@@ -149,7 +151,7 @@ class Session:
         return cast(CheckAnswer, self.ask("check", side=worker, sample=sample, stored=stored))
 
     def stage(self, request: StageRequest) -> None:
-        """Have inputs drawn where no worker sees them."""
+        """Have the verifier draw inputs where no worker sees them."""
         self.ask("stage", **request)
 
     def map_memory(self, worker: int, request: MapRequest) -> MapAnswer:
@@ -157,12 +159,12 @@ class Session:
         return cast(MapAnswer, self.ask("map_memory", side=worker, **request))
 
     def probe_s(self, times: int = 1) -> float:
-        """Seconds of the verifier's smallest kernel on the GPU, the best of some."""
+        """Seconds of the verifier's smallest kernel on the GPU, the best of several."""
         return float(self.ask("idle", times=times)["probe_s"])
 
     @property
     def battery(self) -> int:
-        """Seed of the inputs that decide whether a candidate is correct: the same in each comparison."""
+        """Seed of the inputs that decide whether a candidate is correct: the same in every comparison."""
         return battery_seed(self.pair.baseline, self.options.size, self.options.device)
 
     def params_seed(self, replicate: int) -> int:

@@ -1,7 +1,7 @@
 """Hints on constructs in a candidate's source, with line numbers; never a verdict.
 
 The file is parsed, not run. A name built at run time is not seen, and honest code has threads, streams and native
-parts: that is why nothing here can make a result invalid. A candidate is judged by what it did.
+parts, so nothing here can make a result invalid. A candidate is judged by what it did.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ WORDS = {
 
 
 def find(source: str) -> dict[str, list[int]]:
-    """Kind of hint to line numbers, in the order of WORDS. Empty for a text that is no Python, or too much of it."""
+    """Kind of hint to line numbers, in the order of WORDS. Empty for text that is not Python, or too long."""
     try:
         tree = ast.parse(source[:MAX_CHARACTERS])
-    except (SyntaxError, ValueError, RecursionError, MemoryError):  # the last for a text that is nested too deeply
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # the last one for text that is nested too deeply
         return {}
     lines_by_kind: dict[str, set[int]] = {}
     for node in ast.walk(tree):
@@ -74,7 +74,7 @@ def find_native(source: str) -> dict[str, list[int]]:
 
 
 def hints(path: Path) -> list[Flag]:
-    """One flag of the least severity, if there is anything to point at."""
+    """One flag of the lowest severity, if there is anything to point at."""
     try:
         with path.open(encoding="utf-8") as file:
             hints_by_kind = (find if path.suffix == ".py" else find_native)(file.read(MAX_CHARACTERS))
@@ -111,7 +111,7 @@ def _imported(node: ast.Import | ast.ImportFrom) -> Iterator[str]:
 
 
 def _is_clock(node: ast.Attribute) -> bool:
-    """`time.perf_counter = …` and the like; a plain attribute called `time` of another object is none."""
+    """Match `time.perf_counter = …` and the like; an attribute named `time` of another object does not count."""
     owner = node.value.id if isinstance(node.value, ast.Name) else ""
     return node.attr in DEVICE_CLOCKS or (node.attr in CLOCKS and owner in ("time", "_time", "timeit"))
 

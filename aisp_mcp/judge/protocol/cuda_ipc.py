@@ -18,7 +18,8 @@ NEAR = 1 << 16  # outputs with at most this many bytes between them are read by 
 
 
 class MappedMemory:
-    """Memory of one worker. own: the inputs of rounds without copies, in the worker's own memory; None if it has none.
+    """Memory of one worker. own: the inputs of rounds without copies, in the worker's own memory; None if there are
+    none.
 
     The size of an allocation comes from the driver, not from the worker.
     """
@@ -33,8 +34,8 @@ class MappedMemory:
         self._targets: list[tuple[Any, int]] = []  # an output's bytes in that buffer, and their offset in the arena
 
     def update(self, allocations: Sequence[DeviceAllocation]) -> bool:
-        """Open what is new and forget where the rest was; what cannot be opened is left out. Whether there is `own`,
-        which is the first allocation. No allocations at all: let go of everything.
+        """Open new allocations and close the others; skip those that cannot be opened. Return True if `own`, the first
+        allocation, is open. An empty list closes everything.
         """
         self._flat, self.own = {}, None
         for address, _, handle in allocations:
@@ -63,10 +64,10 @@ class MappedMemory:
         return flat[address - begin : address - begin + size] if address + size <= begin + len(flat) else None
 
     def map_outputs(self, count: int, addresses: Sequence[int], apart: bool = False) -> bool:
-        """Note where the outputs of `count` calls lie, as the worker says, and make room for them. apart: those of each
-        call are taken by themselves.
+        """Record the addresses of the outputs of `count` calls, as the worker reports them, and allocate buffers.
+        apart: each call's outputs are read separately.
 
-        False if outputs of two calls overlap, or if one is outside the mapped memory.
+        Returns False if outputs of two calls overlap, or if one is outside the mapped memory.
         """
         self._spans, self._targets = [], []
         places = [(call, spec.nbytes, at) for call in range(count) for spec, at in self.layout.place_outputs(call)]
@@ -101,14 +102,14 @@ class MappedMemory:
             self._targets.append((room[begin][address - begin : address - begin + size], at))
 
     def copy(self, call: int = 0) -> None:
-        """Have these outputs read at once, in an order that nobody knows: what is written later is not in them. call:
-        whose, where they are taken by themselves.
+        """Copy these outputs at once, in an unpredictable order, so that later writes are not in them. call: the call
+        to copy, if calls are read separately.
         """
         for there, taken in self._spans[call]:
             taken.copy_(there)
 
     def scatter(self, held: Arena) -> None:
-        """Copy the collected outputs to where a round's outputs belong, and the inputs as the calls left them."""
+        """Copy the collected outputs to their position in the round's frames, and the inputs as the calls left them."""
         for taken, at in self._targets:
             held.flat[at : at + len(taken)].copy_(taken)
         assert self.own is not None
@@ -117,7 +118,7 @@ class MappedMemory:
 
 
 class Staged:
-    """Inputs of a round that no worker can see until they are all written to where its calls expect them."""
+    """Inputs of a round that no worker can see until they are written to where its calls expect them."""
 
     def __init__(self, layout: Layout, device: str) -> None:
         import torch
@@ -151,7 +152,7 @@ def _close(pointer: int) -> None:
 
 
 def _adopted(pointer: int) -> Any:
-    """Memory from there to the end of its allocation, as a tensor of bytes. Raises OSError, RuntimeError."""
+    """Memory from that pointer to the end of its allocation, as a tensor of bytes. Raises OSError, RuntimeError."""
     import torch
 
     base, size = ctypes.c_uint64(), ctypes.c_size_t()

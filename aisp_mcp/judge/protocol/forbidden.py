@@ -1,10 +1,10 @@
-"""How a worker says that a forbidden operator was called, and the operators that no policy can take away."""
+"""The messages by which a worker reports a forbidden operator, and the operators that no policy can remove."""
 
 from __future__ import annotations
 
 CALLED = "forbidden operator: "
 UNKNOWN = "no operator that can be forbidden: "
-# Of the judge's own code in a worker: it copies outputs and makes tensors over shared memory.
+# Used by the judge's own code in a worker, which copies outputs and makes tensors over shared memory.
 _NEEDED = """
 alias as_strided clone copy copy_ contiguous detach empty empty_like empty_strided fill_ is_pinned item narrow new_empty
 numel resize_ select set_ size slice squeeze stride to _to_copy unsqueeze view zero_ zeros

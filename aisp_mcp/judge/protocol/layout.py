@@ -2,7 +2,8 @@
 
 One region per worker, made of static params and then one frame per call:
 
-    params | call 0: guard in0 guard in1 … guard out0 guard | call 1: … | …
+Inputs of a call exist only once and are never reused, so a cache keyed by pointer, content or position gains nothing.
+The guards are a known pattern that reveals writes outside an output.
 
 Inputs of a call exist only once and are never reused, so a cache keyed by pointer, content or position does not pay.
 The guards are a known pattern; a write outside an output is seen there.
@@ -19,8 +20,8 @@ ALIGN = 256  # bytes; the alignment of the widest vector load and of torch's all
 GUARD = 256  # bytes of pattern around every tensor of a call
 TEXT = 2048  # bytes for a worker's message, such as an error
 STATS = 16  # int64 counters that a worker may write
-NO_COPY_CALLS = 512  # at most, of a round without copies on a GPU; its stream holds twice as many kernels
-NO_COPY_BYTES = 2 << 30  # of its inputs and outputs, at most: what the device needs a millisecond for
+NO_COPY_CALLS = 512  # at most, per round without copies on a GPU; its stream holds twice as many kernels
+NO_COPY_BYTES = 2 << 30  # of its inputs and outputs, at most: a millisecond of the device's bandwidth
 FLUSH_BYTES = 256 << 20  # several times the L2 of any current device
 SEGMENTS = 256  # device allocations that a worker may name: large outputs have one each
 PATH_BYTES = 512  # of an input that is the path of a file, padded with zeros
@@ -117,14 +118,14 @@ class Layout:
 
     @property
     def control_bytes(self) -> int:
-        """Bytes of the host region: per call its duration in ns and where its outputs lie, device allocations,
-        counters, last words, and the token ring.
+        """Bytes of the host region: per call its duration in ns and its outputs' addresses, device allocations,
+        counters, the worker's message, and the token ring.
         """
         return self.text_offset + TEXT + (8 * self.ring.words if self.ring else 0)
 
     @property
     def text_offset(self) -> int:
-        """Offset of the last words in the control block; the numbers lie before them."""
+        """Offset of the worker's message in the control block; the numbers come before it."""
         return 8 * (self.capacity * (1 + len(self.outputs)) + SEGMENTS * SEGMENT + STATS)
 
     @cached_property
@@ -163,7 +164,7 @@ class Layout:
 
     @cached_property
     def host(self) -> tuple[str, ...]:
-        """Names of the inputs that lie in host memory on any device."""
+        """Names of the inputs that are in host memory on any device."""
         return tuple(spec.name for spec in self.inputs if spec.kind in (FILE, HOST))
 
     @cached_property

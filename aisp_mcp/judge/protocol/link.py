@@ -1,6 +1,6 @@
 """Messages between the parent and a relay on another node: JSON followed by binary data, over one TCP connection.
 
-The relay opens the connection and proves itself by a secret that it was started with. Nothing is encrypted.
+The relay opens the connection and authenticates by a secret that it was started with. Nothing is encrypted.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from aisp_mcp.judge.protocol.shared_memory import map_file
 
 HEADER = struct.Struct("<IQ")  # bytes of the JSON, and of the data that follows
 SECRET = 64  # hexadecimal digits
-PIECE_S, SECRET_S = 60.0, 5.0  # at most, for the next bytes of a message that has begun
+PIECE_S, SECRET_S = 60.0, 5.0  # at most, for the next bytes of a started message
 
 
 class LinkLost(Exception):
@@ -75,7 +75,7 @@ class Link:
 
 
 def connect(host: str, port: int, secret: str) -> Link:
-    """A relay's end. Raises OSError."""
+    """Connect as a relay. Raises OSError."""
     connection = socket.create_connection((host, port), PIECE_S)
     connection.sendall(secret.encode())
     return Link(connection)

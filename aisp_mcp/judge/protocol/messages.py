@@ -8,9 +8,10 @@ DeviceAllocation = tuple[int, int, str]  # address in its own process, bytes, CU
 
 
 class Specification(TypedDict):
-    """The part of an OpenAnswer that depends on the baseline's file alone. cold: "from" and "caches" of a cold start.
-    output_rules: "layout_strict", strides count; "shares_inputs", outputs may lie in inputs. workers: "threads", cores
-    of each program, 0 for all; "files_at", folders of their input files, if there are any. unit: of the work's items.
+    """The part of an OpenAnswer that depends only on the baseline's file. cold: "from" and "caches" of a cold start.
+    output_rules: "layout_strict", strides count; "shares_inputs", outputs may share memory with inputs. workers:
+    "threads", cores of each program, 0 for all; "files_at", folders of their input files, if any. unit: of the work's
+    items.
     """
 
     goal: str
@@ -24,8 +25,8 @@ class Specification(TypedDict):
 
 
 class OpenAnswer(Specification):
-    """Facts of the specification that the verifier has opened. missing: needs that this machine does not meet; then
-    nothing else is there. layout: of the shared memory, see protocol/layout.py. call_s: roughly, in the verifier.
+    """Facts of the specification that the verifier has opened. missing: needs that this machine does not meet; then all
+    other fields are absent. layout: of the shared memory, see protocol/layout.py. call_s: approximate, in the verifier.
     probe_s: seconds of its smallest kernel on the idle GPU.
     """
 
@@ -70,8 +71,8 @@ class Program(TypedDict):
 
 class WorkerSetup(Program):
     """Line of JSON that a worker reads before it prepares itself. output_rules: as in OpenAnswer; "contract": outputs
-    are held to it. ipc: handle of its arena on a GPU, else empty; of several ranks a list. bytecode: folder for that of
-    the program's own file, where a cold start is measured. forbidden: operators that a policy takes away.
+    must meet it. ipc: handle of its arena on a GPU, else empty; a list for several ranks. bytecode: folder for the
+    bytecode of the program's own file, if a cold start is measured. forbidden: operators that a policy forbids.
     """
 
     size: str
@@ -88,9 +89,9 @@ class WorkerSetup(Program):
 
 
 class CheckAnswer(TypedDict):
-    """Findings on the outputs of a round. ratio: worst error in units of the baseline's own. measures: other errors of
-    the sampled calls, by name, the worst of each. edge: the largest share of what the contract allows that is near all
-    of it, and where.
+    """Findings on the outputs of a round. ratio: worst error in units of the baseline's own. measures: the worst of
+    each other error of the sampled calls, by name. edge: the largest share of the contract's limit, if it is close to
+    the limit, and where.
     """
 
     failure: str | None

@@ -20,7 +20,8 @@ from aisp_mcp.judge import sizes
 from aisp_mcp.judge.protocol.layout import FILE, HOST, PATH_BYTES, TensorSpec
 
 BASELINE, CANDIDATE, COMMON = "aisp_baseline", "aisp_candidate", "_common"  # names of the modules
-PROJECT_MARKS, PROJECT_DEPTH = (".git", "pyproject.toml", "setup.py"), 6  # of a project's top folder, at most so far up
+# Files that mark a project's top folder, and the number of levels to search upwards for them.
+PROJECT_MARKS, PROJECT_DEPTH = (".git", "pyproject.toml", "setup.py"), 6
 
 
 def load_module(path: Path, name: str, bytecode: str | None = None) -> ModuleType:
@@ -41,7 +42,7 @@ def load_module(path: Path, name: str, bytecode: str | None = None) -> ModuleTyp
 
 
 def _code(loader: Any, name: str, folder: str) -> Any:
-    """Code of the module. Modules that it imports keep their bytecode in the usual place."""
+    """Code of the module. Modules that it imports use the ordinary bytecode cache."""
     before = sys.pycache_prefix, sys.dont_write_bytecode
     sys.pycache_prefix, sys.dont_write_bytecode = folder, False
     try:
@@ -51,7 +52,7 @@ def _code(loader: Any, name: str, folder: str) -> Any:
 
 
 class ProjectFinder(importlib.abc.MetaPathFinder):
-    """Finds a project's own modules, before installed ones of the same name; never in place of the standard library."""
+    """Finds a project's own modules before installed ones of the same name, but never before the standard library."""
 
     def __init__(self, folders: Sequence[str]) -> None:
         self.folders = list(folders)
@@ -72,7 +73,7 @@ def project_folders(path: Path) -> list[Path]:
 
 
 def _see_project(path: Path) -> None:
-    """Let this process import the modules of the project around the file."""
+    """Make the modules of the project around the file importable in this process."""
     folders = [str(folder) for folder in project_folders(path)]
     if folders and not any(isinstance(one, ProjectFinder) and one.folders == folders for one in sys.meta_path):
         sys.meta_path.insert(0, ProjectFinder(folders))
@@ -91,7 +92,7 @@ def common_of(baseline: Path) -> Path:
 
 
 def load_candidate(path: Path, common: Path | None = None, bytecode: str | None = None) -> Any:
-    """A candidate's module, or an equivalent around the library that it was compiled to. Raises like load_module.
+    """A candidate's module, or an equivalent that wraps its compiled library. Raises like load_module.
 
     common: the baseline author's `_common`, even if another file of that name is next to the candidate.
     """
@@ -180,7 +181,9 @@ def apply_size(benchmark: Benchmark, values: Mapping[str, Any]) -> None:
 
 
 def copied(output: Any) -> Any:
-    """The same structure with copied tensors; one whose copy would have another type or layout stays as it is."""
+    """The same structure with copied tensors; a tensor whose copy would have another type or layout is left
+    as it is.
+    """
     if isinstance(output, Mapping):
         return {key: copied(value) for key, value in output.items()}
     if isinstance(output, tuple | list):
@@ -201,8 +204,8 @@ def flatten(output: Any) -> list[tuple[str, Any]]:
 def contract(name: str, tensor: Any) -> TensorSpec:
     """The contract that a tensor of the specification fulfils.
 
-    Strides that leave gaps or name an element twice (a slice, an expanded tensor) become those of a contiguous one. Of
-    a file, the contract of the bytes of its path. Raises BenchmarkError BAD_TENSOR for anything but a dense tensor.
+    Strides that leave gaps or name an element twice (a slice, an expanded tensor) become contiguous ones. For a file,
+    the contract of its path's bytes. Raises BenchmarkError BAD_TENSOR for anything but a dense tensor.
     """
     if isinstance(tensor, File | Folder):
         return TensorSpec(name, "uint8", (PATH_BYTES,), (1,), 1, FILE)
@@ -220,7 +223,7 @@ def contract(name: str, tensor: Any) -> TensorSpec:
 
 
 def _require_dense(name: str, value: Any) -> None:
-    """Refuse what cannot be compared. Raises BenchmarkError BAD_TENSOR."""
+    """Refuse values that cannot be compared. Raises BenchmarkError BAD_TENSOR."""
     import torch
 
     if isinstance(value, torch.Tensor) and value.layout is torch.strided and not value.is_quantized:

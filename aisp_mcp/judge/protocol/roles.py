@@ -19,7 +19,7 @@ class Role(StrEnum):
 
     @property
     def label(self) -> str:
-        """The role as messages name it."""
+        """The role's name in messages."""
         return self.value.replace("_", " ")
 
 

@@ -18,11 +18,11 @@ from typing import Any
 from aisp_mcp.judge.protocol.layout import GUARD, SEGMENT, SEGMENTS, STATS, TEXT, Layout, TensorSpec
 from aisp_mcp.judge.protocol.messages import DeviceAllocation
 
-# Among the counters: how often the gate was opened, whether the worker can wait at it, whether the last round without
-# copies raised, how many of these rounds the device has ended, and where inputs come one call at a time, for how many
-# calls they have come, for which one the worker waits, counted from 1, and for how many its turn on a device has come.
-# How many ns a round on a GPU took by the worker's own clock, from its being asked for, and whether the verifier
-# has laid such a round into its stream. Last how many ns of a round without copies on a CPU went into copies after all.
+# Counters: how often the gate was opened, whether the worker can wait at it, whether the last round without
+# copies raised, how many of these rounds the device has ended. If inputs come one call at a time: for how many
+# calls they have arrived, for which one the worker waits (from 1), and for how many its turn on a device has come.
+# Then the ns that a round on a GPU took by the worker's own clock, from the command on; whether the verifier
+# has enqueued such a round; and the ns of a round without copies on a CPU that were spent on copies after all.
 COUNTERS = OPENED, CAN_WAIT, REFUSED, ENDED, HANDED_OVER, ANSWERED, SCHEDULED, ELAPSED_NS, ENQUEUED, COPIED_NS = range(
     -1, -11, -1
 )
@@ -31,18 +31,18 @@ MAPPED = 3  # cudaHostRegisterPortable | cudaHostRegisterMapped
 
 
 def map_file(fd: int, size: int) -> mmap.mmap:
-    """Map a shared anonymous file with its pages present, so that no timed call pays for a first touch."""
+    """Map a shared anonymous file with its pages present, so that no timed call pays for page faults."""
     if os.fstat(fd).st_size < size:
         os.ftruncate(fd, size)
         seals = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
-        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, seals)  # reading beyond the end of a truncated file kills the process
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, seals)  # a read beyond the end of a truncated file would kill the process
     return mmap.mmap(fd, size, flags=mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0))
 
 
 class ControlBlock:
     """Host memory of one worker, all of it untrusted: durations[call] in ns, addresses[call * outputs + output] of a
-    round whose outputs are read from outside, the device allocations that they may lie in, stats counters, and
-    its last words.
+    round whose outputs are read from outside, the device allocations that may contain them, stats counters, and its
+    last message.
     """
 
     def __init__(self, fd: int, layout: Layout) -> None:
@@ -63,7 +63,7 @@ class ControlBlock:
         return ctypes.addressof(ctypes.c_char.from_buffer(self._memory)), self._text
 
     def open_gate(self) -> None:
-        """Release the work that waits on the device for a counter; the counter only grows."""
+        """Release the work that waits on the device for a counter, which only grows."""
         self._turns += 1
         self.stats[OPENED] = self._turns
 
@@ -94,7 +94,7 @@ class ControlBlock:
             self._allocations[len(rows) * SEGMENT + 1] = 0
 
     def read_allocations(self) -> list[DeviceAllocation]:
-        """Allocations that the worker names; the list ends at the first allocation without bytes."""
+        """Allocations that the worker names; the list ends at the first one without bytes."""
         allocations = []
         for begin in range(0, SEGMENTS * SEGMENT, SEGMENT):
             address, size, *words = self._allocations[begin : begin + SEGMENT]
@@ -114,15 +114,15 @@ class ControlBlock:
 
 
 class Arena:
-    """Views of the tensors of a layout inside one flat tensor of bytes. host: on a GPU, the arena in host memory that
-    holds the inputs which lie there.
+    """Views of the tensors of a layout inside one flat tensor of bytes. host: on a GPU, the arena in host memory with
+    the inputs that belong there.
     """
 
     def __init__(self, flat: Any, layout: Layout, host: Arena | None = None) -> None:
         self.flat = flat
         self.layout = layout
         self.host = host
-        self._inputs: dict[int, dict[str, Any]] = {}  # a view takes longer to make than to fill
+        self._inputs: dict[int, dict[str, Any]] = {}  # making a view takes longer than filling it
 
     @property
     def parts(self) -> list[Arena]:
@@ -236,7 +236,7 @@ def check(code: int, what: str) -> None:
 
 
 def l2_reset() -> Callable[[], object]:
-    """A call that resets the L2's persisting lines, which a flush does not evict."""
+    """A function that resets the L2's persisting lines, which a flush does not evict."""
     return cudart().cudaCtxResetPersistingL2Cache
 
 
@@ -268,7 +268,7 @@ def open_handle(handle: str) -> int:
     handle_bytes = _IpcHandle.from_buffer_copy(bytes.fromhex(handle))
     code = runtime.cudaIpcOpenMemHandle(ctypes.byref(pointer), handle_bytes, ctypes.c_uint(1))
     if code != 0:
-        runtime.cudaGetLastError()  # or the next launch would find it
+        runtime.cudaGetLastError()  # or the next launch would report it
     check(code, "cudaIpcOpenMemHandle")
     assert pointer.value is not None
     return pointer.value
@@ -300,7 +300,7 @@ class Gate:
         check(self._wait(*self._word(stream, which), number, 0), "cuStreamWaitValue32")  # 0: until it is reached
 
     def say(self, stream: Any, which: int, number: int) -> None:
-        """Have the device set the counter once all earlier work in the stream is done; a process would do it some
+        """Have the device set the counter once all earlier work in the stream is done; the process itself would be some
         50 µs later. Raises OSError.
         """
         check(self._write(*self._word(stream, which), number, 0), "cuStreamWriteValue32")
@@ -329,4 +329,4 @@ def device_allocations() -> Iterator[DeviceAllocation]:
         if runtime.cudaIpcGetMemHandle(ctypes.byref(handle), ctypes.c_void_p(segment["address"])) == 0:
             yield segment["address"], segment["total_size"], bytes(memoryview(handle)).hex()
         else:
-            runtime.cudaGetLastError()  # or the next launch would find it
+            runtime.cudaGetLastError()  # or the next launch would report it

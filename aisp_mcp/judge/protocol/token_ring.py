@@ -1,13 +1,13 @@
 """Requests and tokens of one trace in a worker's control block: the parent writes requests, the worker tokens.
 
-Words of 64 bits, all of them untrusted to the parent: it copies each token when it first sees it, so that a later
-change has no effect, and reads no word twice. The ring holds all tokens of a trace and some more: an honest worker
-overwrites none, and one that leaves more than fit has emitted tokens that were not requested.
+The parent trusts none of the 64-bit words: it copies each token when it first sees it, so that a later change has no
+effect, and reads no word twice. The ring has room for all tokens of a trace and some more: an honest worker overwrites
+none, and one that leaves more than fit has emitted tokens that were not requested.
 
     arrived | closed | emitted | request 0: id, tokens, length, prompt … | request 1 … | token 0: request, token | …
 
-On processors other than x86, another core may see the count before the tokens. There the parent reads tokens
-that were already counted one look earlier.
+On processors other than x86, another core may see the count before the tokens. There the parent reads the tokens that
+had already been counted one poll earlier.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from aisp_mcp.judge.protocol.layout import HEADER, SLOT
 from aisp_mcp.judge.protocol.shared_memory import ControlBlock
 
 ARRIVED, CLOSED, EMITTED = range(3)
-LAGS = platform.machine() not in ("x86_64", "AMD64")  # a token is read one look after it was counted
+LAGS = platform.machine() not in ("x86_64", "AMD64")  # a token is read one poll after it was counted
 
 
 class RingOverflowError(Exception):
@@ -36,7 +36,7 @@ class TokenRing:
         self._shape = control.layout.ring
         self._seen = self._counted = 0
 
-    # --- the parent's side
+    # --- for the parent
 
     def reset(self) -> None:
         """Begin a trace. Call it only while the worker is stopped."""
@@ -57,7 +57,7 @@ class TokenRing:
         self._words[CLOSED] = 1
 
     def read(self) -> list[tuple[int, int]]:
-        """(request, token) of each token that was emitted since the last call. Raises RingOverflowError."""
+        """(request, token) of each token emitted since the last call. Raises RingOverflowError."""
         counted = self._words[EMITTED]
         if not self._counted <= counted <= self._shape.capacity:
             raise RingOverflowError(f"{counted} tokens are counted, the trace has room for {self._shape.capacity}")
@@ -69,7 +69,7 @@ class TokenRing:
         self._seen = end
         return tokens
 
-    # --- the worker's side
+    # --- for the worker
 
     def arrivals(self, seen: int) -> list[Request]:
         """Requests beyond the first `seen` that have arrived."""

@@ -1,4 +1,4 @@
 """Benchmarks written for other suites, as pairs of files that the judge measures; one file per format.
 
-A problem's own code runs in an isolated child process only. Start with `adapt.py`.
+A problem's own code runs only in an isolated child process. Start with `adapt.py`.
 """

@@ -29,8 +29,8 @@ ALL = "*"
 class AdaptRequest:
     """Arguments of adapt(). source: a path, or FORMAT:PATH. constants: sizes to change, by name.
 
-    recipe: inputs that stay with the problem's own code whatever their distribution; ALL for every input. tolerance: of
-    the judge, or the one that the problem declares.
+    recipe: inputs that the problem's own code draws whatever their distribution; ALL for every input. tolerance: of the
+    judge, or the one that the problem declares.
     """
 
     source: str
@@ -42,7 +42,7 @@ class AdaptRequest:
 
 
 def constants(texts: Sequence[str]) -> dict[str, int | float | list[int | float]]:
-    """Numbers, or lists of them, by name, of texts such as N=256 or sizes=[64,64]. Raises UsageError BAD_SIZES."""
+    """Numbers, or lists of them, by name, from texts such as N=256 or sizes=[64,64]. Raises UsageError BAD_SIZES."""
     values: dict[str, int | float | list[int | float]] = {}
     for text in texts:
         name, _, value = text.partition("=")
@@ -55,7 +55,7 @@ def constants(texts: Sequence[str]) -> dict[str, int | float | list[int | float]
 
 
 def number_or_list(value: Any) -> int | float | list[int | float]:
-    """The value with integers for whole numbers. Raises TypeError for anything but numbers and lists of them."""
+    """The value, with whole numbers as integers. Raises TypeError for anything but numbers and lists of them."""
     if isinstance(value, list):
         return [number_or_list(each) for each in value]  # type: ignore[misc]
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -125,7 +125,7 @@ def declared_tolerance(problem: Problem, recorded: Recorded) -> float:
 
 
 def with_recipe(recorded: Recorded, names: Sequence[str]) -> Recorded:
-    """The record with these inputs left to the problem's own code, where a secret scale would break them."""
+    """The record with these inputs drawn by the problem's own code, because a secret scale would break them."""
     fields = {
         tensor.name for tensor in recorded.tensors if tensor.role == "input" and (ALL in names or tensor.name in names)
     }
@@ -150,7 +150,7 @@ def _input(tensor_facts: TensorFacts) -> AdaptedInput:
 
 def record(problem: Problem, sources: Path) -> Recorded:
     """Run the problem's recipe in an isolated child. Raises BenchmarkError RECORDING_FAILED, or as the recorder."""
-    # A file among the arguments: the isolation shows its folder, which may lie below one that it hides.
+    # A file among the arguments: the isolation shows its folder, which may be below one that it hides.
     facts = sources.resolve() / "reference.json"
     facts.write_text(json.dumps(dict(problem.reference)), "utf-8")
     argv = [*python.module("aisp_mcp.suites.adapters.recording.recorder"), problem.format, str(facts)]
@@ -183,7 +183,7 @@ def disclosures(recorded: Recorded) -> list[str]:
 
 
 def text_file(candidate: str, folder: Path, name: str) -> Path:
-    """The path of a candidate; its text, recognised by line breaks, is kept in the folder."""
+    """The path of a candidate; a candidate given as text, recognised by line breaks, is saved in the folder."""
     if "\n" not in candidate:
         return Path(candidate).expanduser()
     suffix = selection.language(candidate)

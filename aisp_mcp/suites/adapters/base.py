@@ -1,4 +1,4 @@
-"""Records shared by all formats: a problem as found on disk, and what its recorded inputs look like.
+"""Records shared by all formats: a problem as found on disk, and the facts about its recorded inputs.
 
 A format is one module of this package with `find(path, candidates, constants) -> list[Problem]` (reads and parses
 files, runs nothing) and two classes that run only in child processes: `Reference` and `Candidate`, see runtime.py.
@@ -29,8 +29,8 @@ class Problem:
     files: text by path, relative to the folder that Reference and Candidate are given. reference, candidates: keyword
     arguments of the two classes, the latter by variant name. unused: parts of the format that have no effect here.
     native: (suffix, text) of candidates in C++ or CUDA C++, by variant name. tolerance: the problem's own largest
-    absolute and relative difference, by dtype. disclosed: sentences on what the format cannot keep from a candidate.
-    forbidden: operators that the problem's own rules forbid.
+    absolute and relative difference, by dtype. disclosed: sentences on facts that the format cannot hide from a
+    candidate. forbidden: operators that the problem's own rules forbid.
     """
 
     format: str
@@ -69,9 +69,9 @@ class TensorFacts:
 class Recorded:
     """Result of two runs of a problem's recipe. arguments: the call's structure as Python source, see runtime.Slot.
 
-    seeded: the code sets seeds of its own. spread: static tensors of one value that are given several. outputs: their
-    dtypes. indices: outputs that hold positions, see bench.Tolerance. settings: keyword arguments of Reference and
-    Candidate that the recording found out.
+    seeded: the code sets its own seeds. spread: static tensors of one repeated value that get several values. outputs:
+    their dtypes. indices: outputs that hold positions, see bench.Tolerance. settings: keyword arguments of Reference
+    and Candidate, found by the recording.
     """
 
     tensors: tuple[TensorFacts, ...]
@@ -108,7 +108,7 @@ class Format(Protocol):
 
 
 def readable(path: Path) -> bool:
-    """Return True if there is a file or folder that this user may read."""
+    """Return True if the path is a file or folder that this user may read."""
     return "\0" not in str(path) and os.access(path, os.R_OK)
 
 
@@ -123,7 +123,7 @@ def read_text(path: Path) -> str:
 
 
 def parse(path: Path) -> ast.Module | None:
-    """The syntax tree of a Python file; None if it is none. Raises BenchmarkError UNREADABLE."""
+    """The syntax tree of a Python file; None if it is not Python. Raises BenchmarkError UNREADABLE."""
     try:
         return ast.parse(read_text(path))
     except (SyntaxError, ValueError, RecursionError):
@@ -145,7 +145,7 @@ def parse_candidate(path: Path) -> ast.Module:
 
 
 def defined(tree: ast.Module | None) -> set[str]:
-    """Names of the functions and classes at the top level, and of what is assigned or imported there."""
+    """Names of the functions and classes at the top level, and of everything assigned or imported there."""
     names: set[str] = set()
     for node in tree.body if tree else ():
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
@@ -166,7 +166,7 @@ def python_files(path: Path) -> list[Path]:
 
 
 def has_launch_header(text: str) -> bool:
-    """Tell a C++ candidate from other C++ files by its first comment; the harness reads the header itself."""
+    """Return True if the first comment marks a C++ candidate; the harness reads the header itself."""
     return text.lstrip().startswith("/*") and "\nlaunch:" in text.partition("*/")[0]
 
 
@@ -183,7 +183,9 @@ def first_line(tree: ast.Module | None, otherwise: str) -> str:
 
 
 def owned(stems: Sequence[str], candidates: Sequence[Path]) -> dict[str, list[Path]]:
-    """Candidate files by the problem they belong to: the longest stem that begins theirs, or the only problem."""
+    """Candidate files by the problem they belong to: the one with the longest stem that begins theirs, or
+    the only one.
+    """
     paths: dict[str, list[Path]] = {stem: [] for stem in stems}
     for file in candidates:
         fitting = [stem for stem in stems if file.stem.startswith(stem)]

@@ -91,7 +91,7 @@ def _problems(files: _Files, candidates: Sequence[Path], constants: Constants) -
 
 
 def _refused(solutions: Mapping[str, dict[str, Any]]) -> dict[str, str]:
-    """Reasons by name for solutions of a folder that are written in a language that cannot be used here."""
+    """Reasons, by name, why solutions of a folder cannot be used here because of their language."""
     reasons: dict[str, str] = {}
     for name, solution in solutions.items():
         try:
@@ -114,7 +114,7 @@ def _json(file: Path) -> dict[str, Any]:
 
 
 def _workloads(files: _Files) -> list[dict[str, Any]]:
-    """Workloads as such, or within trace records."""
+    """The workloads themselves, or those within trace records."""
     if not files.workloads:
         raise BenchmarkError("NO_WORKLOAD", f"{files.definition.name} has no workload file.", "Add workload.jsonl.")
     rows = files.workloads[0]
@@ -166,7 +166,7 @@ def _languages(solution: Mapping[str, Any]) -> list[Any]:
 
 
 def _suffix(solution: Mapping[str, Any]) -> str | None:
-    """Suffix of a solution in C++ or CUDA C++ alone."""
+    """Suffix of a solution written only in C++ or CUDA C++."""
     suffixes = {_NATIVE.get(language) for language in _languages(solution)}
     return suffixes.pop() if len(suffixes) == 1 else None
 
@@ -284,7 +284,7 @@ def _random(spec: Mapping[str, Any]) -> Any:
 
 
 class Candidate:
-    """A solution's function; outputs are allocated for it where it wants them as arguments."""
+    """A solution's function; its outputs are allocated if it takes them as arguments."""
 
     def __init__(
         self, folder: Path, file: str, function: str, arguments: Any, outputs: Mapping[str, Any] | None = None
@@ -293,7 +293,7 @@ class Candidate:
         self.arguments, self.outputs = arguments, outputs
 
     def prepare(self, params: dict[str, Any], _: dict[str, Any]) -> dict[str, Any]:
-        """Nothing is static."""
+        """Return nothing: there are no static tensors."""
         return params
 
     def run(self, **tensors: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The known formats, and which of them a path is."""
+"""The known formats, and detection of a path's format."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from aisp_mcp.suites.adapters.base import (
     variant,
 )
 
-# Formats with names of their own come first; two of them can share a file only by intent.
+# Formats with distinctive names come first; two of them share a file only on purpose.
 NAMES = ("flashinfer", "gpumode", "kernelbench", "get_benchmark", "pytest_benchmark")
 
 
@@ -34,7 +34,7 @@ def load(name: str) -> Format:
 
 
 def split(source: str) -> tuple[str | None, Path]:
-    """`kernelbench:PATH` as its two parts; the format is None where none is named."""
+    """Split `kernelbench:PATH` into its two parts; the format is None if none is named."""
     name, colon, rest = source.partition(":")
     if colon and name in NAMES:
         return name, Path(rest).expanduser()
@@ -50,7 +50,7 @@ def require_readable(*paths: Path) -> None:
 
 
 def find(path: Path, name: str | None, candidates: Sequence[Path], constants: Constants) -> list[Problem]:
-    """The problems at a path, in the format named or the first that knows its files.
+    """The problems at a path, in the named format or the first that recognises its files.
 
     Raises UsageError NO_PROBLEM, UNKNOWN_FORMAT, BenchmarkError UNKNOWN_FILES or as the format does.
     """
@@ -76,7 +76,7 @@ def _with_native(problems: list[Problem], path: Path, given: Sequence[Path], onl
     native_files = sorted(file for file in path.iterdir() if file.suffix in NATIVE) if path.is_dir() else []
     texts = {file: read_text(file) for file in given or native_files}
     files = [file for file, text in texts.items() if file in given or has_launch_header(text)]
-    # Rows and workloads share their candidates; of several problems each has those that begin with its name.
+    # Rows and workloads share their candidates; each of several problems has those that begin with its name.
     names = [problem.name for problem in problems]
     several = problems[0].format in ("gpumode", "flashinfer")
     owners = {name: files for name in names} if several else owned(names, files)

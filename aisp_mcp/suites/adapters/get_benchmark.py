@@ -48,7 +48,7 @@ def find(path: Path, candidates: Sequence[Path], constants: Constants) -> list[P
 
 
 class BaseBenchmark:
-    """Stands in for the older harness's base classes where that package is not installed."""
+    """Replacement for the older harness's base classes if that package is not installed."""
 
     def __init__(self, *_: Any, **__: Any) -> None:
         import torch
@@ -73,7 +73,7 @@ _HOOKS = ("setup", "teardown", "_synchronize", "register_workload_metadata", "ca
 
 
 def _nothing(*_: Any, **__: Any) -> None:
-    """Take part in nothing."""
+    """Do nothing."""
 
 
 class _StandIn(ModuleType):
@@ -91,7 +91,7 @@ class _Finder:
     """Offer stand-ins for modules of the older package."""
 
     def find_spec(self, name: str, *_: Any) -> Any:
-        """A spec for core and what lies below it."""
+        """A spec for core and its submodules."""
         import importlib.machinery
 
         if name.partition(".")[0] != _STAND_IN:
@@ -196,7 +196,7 @@ class Reference(runtime.Reference):
         return {name: tensor.detach().clone() for name, tensor in self._parameters().items()}
 
     def learnt(self) -> frozenset[str]:
-        """Nothing: these classes set their values by intent."""
+        """Return nothing: these classes set their values deliberately."""
         return frozenset()
 
     def notes(self) -> tuple[str, ...]:
@@ -222,7 +222,7 @@ class Reference(runtime.Reference):
         return self.call(**{name: tensors[name] for name in self.places})
 
     def _load(self, static: Mapping[str, Any]) -> None:
-        """Give the object's modules these parameters, unless they have them. Raises BenchmarkError."""
+        """Give the object's modules these parameters, unless they already have them. Raises BenchmarkError."""
         first = next(iter(static.values()))
         if getattr(self, "_given", None) is first:
             return
@@ -244,7 +244,7 @@ class Reference(runtime.Reference):
         with torch.no_grad():
             for name, attribute in self.places.items():
                 setattr(self.bench, attribute, inputs[name])
-            if self.buffer is not None:  # every call's output is its own, on both sides
+            if self.buffer is not None:  # every call has its own output, in baseline and candidate
                 wide = (
                     any(tensor.dtype == torch.float64 for tensor in inputs.values()) and self.buffer.is_floating_point()
                 )

@@ -1,7 +1,7 @@
 """GPU MODE: `reference.py` (ref_kernel, generate_input), `task.yml` and `submission.py` (custom_kernel).
 
 Field names: gpu-mode/reference-kernels, problems/*/task.yml. Every row of `benchmarks` in task.yml is one problem, or
-of `tests` where there are no benchmarks. The task's own checker is not used: it allows more than the harness does.
+of `tests` if there are no benchmarks. The task's own checker is not used: it allows more than the harness does.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _task(file: Path) -> dict[str, Any]:
 
 
 def _helpers(folder: Path, task: Mapping[str, Any]) -> dict[str, str]:
-    """Modules beside the reference that task.yml names, such as utils.py of the folder above."""
+    """Modules next to the reference that task.yml names, such as utils.py of the parent folder."""
     helpers = {}
     for entry in task.get("files") or ():
         name, source = str(entry.get("name")), str(entry.get("source"))
@@ -99,7 +99,7 @@ class Reference(runtime.Reference):
         return data
 
     def named(self, arguments: Any, tensors: dict[str, Any]) -> Any:
-        """Name the tensors of the data; memory for the output is a buffer and no input."""
+        """Name the tensors of the data; memory for the output is a buffer, not an input."""
         named = super().named(arguments, tensors)
         if self.arguments is None and not any(tensor.is_meta for tensor in tensors.values()):
             self.buffers = self._found(named, tensors)
@@ -108,8 +108,8 @@ class Reference(runtime.Reference):
         return _with_buffers(named, self.buffers)
 
     def _found(self, named: Any, tensors: Mapping[str, Any]) -> dict[str, runtime.Buffer]:
-        """Memory that the recipe allocates and leaves as it is, as large as an output, whose values change no output.
-        The reference may write there or not, and so may a submission.
+        """Memory that the recipe allocates without writing to it, as large as an output, whose values change no output.
+        Reference and submission may write to it or not.
         """
         import torch
 
@@ -140,7 +140,7 @@ class Reference(runtime.Reference):
 
 
 def _as_buffer(output: Any, buffers: Mapping[str, runtime.Buffer], tensors: Mapping[str, Any]) -> Any:
-    """A single output in the shape and type of the memory that is given for it, whether it was used or not."""
+    """A single output in the shape and type of the buffer provided for it, whether or not it was used."""
     import torch
 
     if len(buffers) != 1 or not isinstance(output, torch.Tensor):
@@ -150,7 +150,7 @@ def _as_buffer(output: Any, buffers: Mapping[str, runtime.Buffer], tensors: Mapp
 
 
 class _Allocated:
-    """While a recipe runs, the addresses of tensors that it allocates without drawing them. Use it as a context."""
+    """Context that records the addresses of tensors that a recipe allocates without drawing them."""
 
     def __init__(self) -> None:
         self.addresses: set[int] = set()
@@ -179,7 +179,7 @@ class _Allocated:
 
 
 def _with_buffers(named: Any, buffers: Mapping[str, runtime.Buffer]) -> Any:
-    """The structure with buffers in place of their slots."""
+    """The structure with its slots replaced by buffers."""
     if isinstance(named, runtime.Slot):
         return buffers.get(named.name, named)
     if isinstance(named, tuple | list):
@@ -207,7 +207,7 @@ class Candidate:
         self.arguments, self.buffers = arguments, _buffers(arguments)
 
     def prepare(self, params: dict[str, Any], _: dict[str, Any]) -> dict[str, Any]:
-        """Nothing is static."""
+        """Return nothing: there are no static tensors."""
         return params
 
     def run(self, **tensors: Any) -> Any:

@@ -23,18 +23,18 @@ from aisp_mcp.suites.adapters.slicing import needed_by
 
 NAME = "kernelbench"
 PROBLEM = "problem.py"
-_KEPT = 4  # modules with static tensors of their own: the verifier's, in both precisions
+_KEPT = 4  # modules with their own static tensors: the verifier's, in both precisions
 
 
 def find(path: Path, candidates: Sequence[Path], constants: Constants) -> list[Problem]:
-    """The problems of a file or folder, with candidates that are named, or found in or beside them.
+    """The problems of a file or folder, with candidates that are named, or found in these files or next to them.
 
     Raises BenchmarkError NO_MODEL_NEW for a candidate without a model, AMBIGUOUS for a file with two readings.
     """
     trees = {file: base.parse(file) for file in base.python_files(path)}
     problems = {file: tree for file, tree in trees.items() if {"Model", "get_inputs"} <= base.defined(tree)}
     reference = next((file for file in problems if file.stem == "reference"), None)
-    if reference is not None:  # with it, the folder is one problem, and solutions define Model like it
+    if reference is not None:  # with this file, the folder is one problem, and solutions define Model as it does
         near = [file for file, tree in trees.items() if file.stem.startswith("solution")]
         return _of_shapes(reference, problems[reference], list(candidates) or near, constants)
     near = [file for file, tree in trees.items() if "ModelNew" in base.defined(tree)]
@@ -48,7 +48,9 @@ def find(path: Path, candidates: Sequence[Path], constants: Constants) -> list[P
 
 
 def _refuse_ambiguous(both: Sequence[Path], problems: Sequence[Path]) -> None:
-    """A file with Model, ModelNew and get_inputs beside the problem whose name begins its own. Raises AMBIGUOUS."""
+    """Refuse a file with Model, ModelNew and get_inputs next to the problem whose name begins its own. Raises
+    AMBIGUOUS.
+    """
     for file in both:
         for other in problems:
             if other != file and file.stem.startswith(other.stem):
@@ -62,8 +64,8 @@ def _refuse_ambiguous(both: Sequence[Path], problems: Sequence[Path]) -> None:
 
 @dataclass(frozen=True)
 class Found:
-    """A problem's file. candidates: files. own: take the file's own ModelNew, too. shaped: in the layout of
-    reference.py and solution.py, where a solution's class is called Model.
+    """A problem's file. candidates: files. own: include the file's own ModelNew. shaped: in the layout of reference.py
+    and solution.py, in which a solution's class is called Model.
     """
 
     file: Path
@@ -74,7 +76,7 @@ class Found:
 
 
 def problem(parts: Found, name: str, constants: Constants) -> Problem:
-    """The problem of a file, of which only what Model and its inputs need is executed as the baseline."""
+    """The problem of a file. Only the parts that Model and its inputs need are executed as the baseline."""
     names = ("Model", "get_inputs", "get_init_inputs")
     text, disclosed = base.read_text(parts.file), []
     files, candidates = {PROBLEM: text}, {}
@@ -126,10 +128,9 @@ def _of_shapes(file: Path, tree: Any, candidates: Sequence[Path], constants: Con
 
 
 def shapes_of(file: Path, tree: Any) -> list[dict[str, Any]]:
-    """Constants of each row of SHAPES, which is read and not executed; a single empty row where there is no such file.
+    """Constants of each row of SHAPES, which is read and not executed; a single empty row if the file does not exist.
 
-    Names of a row stand for the reference's names in capital letters where it has no others.
-    Raises BenchmarkError UNREADABLE.
+    Names of a row match the reference's names in capital letters if it has no others. Raises BenchmarkError UNREADABLE.
     """
     if not file.is_file():
         return [{}]
@@ -171,8 +172,8 @@ def _is_number(value: Any) -> bool:
 class Reference(runtime.Reference):
     """Model, with the static tensors that the harness gives it.
 
-    mode: "constructed" leaves modules in the mode that they are made in, "no_dropout" ends the training mode of dropout
-    layers alone, "eval" of the whole module.
+    mode: "constructed" leaves modules in their initial mode, "no_dropout" ends the training mode of dropout layers
+    only, "eval" that of the whole module.
     """
 
     def __init__(
@@ -188,7 +189,7 @@ class Reference(runtime.Reference):
         return list(self.problem.get_inputs())
 
     def named(self, arguments: Any, tensors: dict[str, Any]) -> Any:
-        """Name tensors by forward's own parameters where they have names."""
+        """Name tensors after forward's parameters, if they have names."""
         known = [
             name
             for name, parameter in inspect.signature(self.problem.Model.forward).parameters.items()
@@ -239,7 +240,7 @@ class Reference(runtime.Reference):
             return self._module(tensors)(*runtime.build(self.arguments, tensors))
 
     def _module(self, tensors: Mapping[str, Any]) -> Any:
-        """The module of these static tensors: made once, since they stay the same objects."""
+        """The module of these static tensors, made only once, because they stay the same objects."""
         static = {name: tensor for name, tensor in tensors.items() if name not in self._inputs()}
         first = next(iter((static or tensors).values()))
         for kept, module in self._modules:
@@ -271,7 +272,7 @@ def loaded(module: Any, static: Mapping[str, Any], inputs: Mapping[str, Any]) ->
             f"The candidate's parameters are not the baseline's by name and shape: lacks {lacks}, adds {more}.",
             "Give ModelNew the parameters of Model; derive others from them in forward().",
         )
-    if len(kinds) > 1:  # parameters of several precisions keep theirs, whatever the module was made with
+    if len(kinds) > 1:  # parameters of mixed precision keep it, whatever the module was made with
         module.load_state_dict({name: tensor.clone() for name, tensor in static.items()}, assign=True)
     else:
         module.load_state_dict(static)
@@ -279,7 +280,7 @@ def loaded(module: Any, static: Mapping[str, Any], inputs: Mapping[str, Any]) ->
 
 
 def _copied(candidate: Path, problem: Path, constants: Constants) -> dict[str, Any]:
-    """The constants that a candidate's file has copied from the problem: sizes that are set hold there as well."""
+    """The constants that a candidate's file has copied from the problem: changed sizes apply there as well."""
     files = [ast.parse(file.read_text("utf-8")) if constants else ast.Module([], []) for file in (candidate, problem)]
     own, given = map(runtime.assigned, files)
     same = {name for name in own.keys() & given.keys() if ast.dump(own[name]) == ast.dump(given[name])}
@@ -303,7 +304,7 @@ class Candidate:
         self.kind = getattr(runtime.load(folder / file, "kernelbench_candidate", taken_over), kind)
 
     def prepare(self, params: dict[str, Any], example: dict[str, Any]) -> dict[str, Any]:
-        """Make the module; it takes the place of its parameters."""
+        """Make the module, which replaces its parameters."""
         device = str(next(iter({**example, **params}.values())).device)
         module = runtime.on_device(lambda: self.reference.make(self.kind), device)
         return {"module": loaded(module, params, {**example, **params} or example)}

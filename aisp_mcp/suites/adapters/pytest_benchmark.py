@@ -1,9 +1,9 @@
 """pytest-benchmark: test functions with the fixture `benchmark`, which call `benchmark(function, *args, **kwargs)`.
 
-The test named baseline, reference or naive is the baseline of the others of its file; else the first of a group is
-that of its group, and every other test stands alone. A test of the same name in a candidate file is a candidate. A
-test that needs more than the fixture, such as parameters, other fixtures or its package, is run by pytest up to its
-call, in a copy of its project.
+The test named baseline, reference or naive is the baseline of the others in its file; otherwise the first test of a
+group is the baseline of its group, and every other test is independent. A test of the same name in a candidate file is
+a candidate. If a test needs more than the fixture, such as parameters, other fixtures or its package, pytest runs it up
+to its call, in a copy of its project.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ def _problems(file: Path, tree: ast.Module, candidates: Sequence[Path], constant
 
 
 def baselines(tests: Mapping[str, str]) -> dict[str, list[str]]:
-    """Tests that are compared with each baseline: all others where one is called baseline, reference or naive; else
-    those of the same group with its first; a test without a group stands alone. tests: groups by name.
+    """Tests that are compared with each baseline: all others if one is called baseline, reference or naive; otherwise
+    those of a group with its first; a test without a group is independent. tests: groups by name.
     """
     if named := next((name for name in tests if any(word in name for word in _BASELINES)), None):
         return {named: [name for name in tests if name != named]}
@@ -90,7 +90,7 @@ def _short(test: str) -> str:
 
 
 def _tests(tree: ast.Module | None) -> dict[str, str]:
-    """Groups of the tests that take the fixture, by name; those of a class have its name before theirs."""
+    """Groups of the tests that take the fixture, by name; tests of a class are prefixed with its name."""
     body = tree.body if tree else []
     found = {each.name: _group(each) for each in _functions(body) if _takes_fixture(each)}
     for node in _statements(body):
@@ -102,7 +102,7 @@ def _tests(tree: ast.Module | None) -> dict[str, str]:
 
 
 def _group(node: ast.FunctionDef | ast.ClassDef) -> str:
-    """The group that a marker of pytest-benchmark gives; empty if there is none."""
+    """The group set by a marker of pytest-benchmark; empty if there is none."""
     calls = [decorator for decorator in node.decorator_list if isinstance(decorator, ast.Call)]
     for call in calls:
         if ast.unparse(call.func).endswith("mark.benchmark"):
@@ -129,8 +129,8 @@ def _takes_fixture(node: ast.FunctionDef) -> bool:
 
 
 def _project(file: Path, tree: ast.Module | None, tests: Sequence[str]) -> dict[str, str]:
-    """Texts of a test's file, which comes first, and of all that pytest needs to run it: nothing else for a file whose
-    tests need the fixture alone and that imports nothing of its project.
+    """Texts of a test's file, which comes first, and of everything that pytest needs to run it: nothing else if its
+    tests need only the fixture and it imports nothing of its project.
     """
     text = base.read_text(file)
     root = _root(file)
@@ -146,7 +146,7 @@ def _project(file: Path, tree: ast.Module | None, tests: Sequence[str]) -> dict[
 
 
 def _root(file: Path) -> Path | None:
-    """The folder of the project that a file belongs to; without one, that above its package; None outside of both."""
+    """The top folder of a file's project; otherwise the one above its package; None outside of both."""
     folder = file.resolve().parent
     for parent in (folder, *folder.parents):
         if any((parent / name).exists() for name in _ROOTS):
@@ -157,7 +157,7 @@ def _root(file: Path) -> Path | None:
 
 
 def _stands_alone(tree: ast.Module | None, tests: Sequence[str], root: Path) -> bool:
-    """True if no test needs pytest, and no import leads into the project."""
+    """Return True if no test needs pytest, and no import leads into the project."""
     roots = [root / folder for folder in pytest_call.SOURCES]
     own = {each.stem for folder in roots if folder.is_dir() for each in folder.iterdir()}
     for node in ast.walk(tree) if tree else ():
@@ -208,7 +208,7 @@ class Reference(runtime.Reference):
         return {"args": list(args), "kwargs": kwargs}
 
     def named(self, arguments: Any, tensors: dict[str, Any]) -> Any:
-        """Name tensors by the function's own parameters where they have names."""
+        """Name tensors after the function's parameters, if they have names."""
         try:
             known = list(inspect.signature(self.function).parameters) if self.function else []
         except (TypeError, ValueError):  # a builtin

@@ -1,7 +1,7 @@
 """The part of an adapted problem that runs: in the recorder, the verifier and the workers, never in the server.
 
-A generated specification holds a `Reference` of its format, a generated candidate a `Candidate`. Both are told the
-structure of the call's arguments, in which a `Slot` stands for each tensor that the harness gives by name.
+A generated specification contains a `Reference` of its format, a generated candidate a `Candidate`. Both get the
+structure of the call's arguments, in which a `Slot` stands for each tensor that the harness provides by name.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class Slot:
-    """The place of one tensor among the arguments. array: the program expects a numpy array."""
+    """Stands for one tensor among the arguments. array: the program expects a numpy array."""
 
     def __init__(self, name: str, array: bool = False) -> None:
         self.name, self.array = name, array
@@ -38,7 +38,7 @@ class Slot:
 
 
 class Buffer:
-    """The place of memory for an output among the arguments: new for every call, and no input."""
+    """Stands for memory for an output among the arguments: new for every call, and not an input."""
 
     def __init__(self, shape: tuple[int, ...], dtype: str) -> None:
         self.shape, self.dtype = tuple(shape), dtype
@@ -47,7 +47,7 @@ class Buffer:
         return f"Buffer({self.shape!r}, {self.dtype!r})"
 
     def make(self, tensors: Mapping[str, Any]) -> Any:
-        """Memory on the device of the tensors; in float64 where the reference is computed in it."""
+        """Memory on the device of the tensors; in float64 if the reference is computed in float64."""
         import torch
 
         return torch.empty(self.shape, dtype=self.kind(tensors), device=next(iter(tensors.values())).device)
@@ -58,7 +58,7 @@ class Buffer:
         return math.prod(self.shape)
 
     def kind(self, tensors: Mapping[str, Any]) -> Any:
-        """Its dtype beside these tensors."""
+        """Its dtype among these tensors."""
         import torch
 
         dtype = getattr(torch, self.dtype)
@@ -113,11 +113,11 @@ def dissect(value: Any, name: str, tensors: dict[str, Any]) -> Any:
 class Reference:
     """A problem: its recipe for inputs, its static tensors, and its baseline. One subclass per format.
 
-    arguments: the structure of the call; None in the recorder, which finds it out.
+    arguments: the structure of the call; None in the recorder, which determines it.
     """
 
     otherwise: str | None = None  # how to measure what cannot be given secret inputs
-    own_output: Any = None  # of the call that the problem made itself while it drew its inputs, where it makes one
+    own_output: Any = None  # of the call that the problem made itself while drawing its inputs, if it did
 
     def __init__(self, folder: Path, arguments: Any = None) -> None:
         self.folder, self.arguments = folder, arguments
@@ -131,17 +131,17 @@ class Reference:
         return {}
 
     def learnt(self) -> frozenset[str]:
-        """Names of the static tensors that are learnt: their values at the start mean nothing."""
+        """Names of the static tensors that are learnt: their initial values mean nothing."""
         return frozenset()
 
     def settle(self) -> dict[str, Any] | None:
-        """Change how the problem is run so that it may become deterministic; the keyword arguments of this class that
-        do the same, or None where nothing is left to change.
+        """Change how the problem is run so that it may become deterministic. Returns the keyword arguments of this
+        class that do the same, or None if nothing is left to change.
         """
         return None
 
     def notes(self) -> tuple[str, ...]:
-        """Facts to disclose that only running the problem shows."""
+        """Facts to disclose that only running the problem reveals."""
         return ()
 
     def run(self, **tensors: Any) -> Any:
@@ -168,7 +168,8 @@ class Reference:
 
 
 def on_device(make: Callable[[], T], device: str) -> T:
-    """Call a recipe with the device as the place of its new tensors, where that works; else they are made on the CPU.
+    """Call a recipe with the device as the default for its new tensors, if that works; otherwise they are made on the
+    CPU.
 
     Drawing hundreds of millions of values on a CPU takes longer than everything else.
     """
@@ -179,7 +180,7 @@ def on_device(make: Callable[[], T], device: str) -> T:
     try:
         with torch.device(device):
             return make()
-    except Exception:  # of a recipe that mixes devices, or that goes through numpy
+    except Exception:  # raised by a recipe that mixes devices or uses numpy
         return make()
 
 
@@ -190,9 +191,9 @@ def _seed(rng: Any) -> int:
 def load(path: Path, name: str, constants: Mapping[str, Any] | None = None, some: bool = False) -> ModuleType:
     """Execute a file as a module, its folder first on the search path.
 
-    constants: other values for names that the file assigns at its top level, see replace_constants(). some: those that
-    it does not assign mean nothing to it, as in a candidate that is no copy of the whole problem.
-    Raises BenchmarkError NO_CONSTANT, and whatever the file itself raises.
+    constants: other values for names that the file assigns at its top level, see replace_constants(). some: ignore
+    those that it does not assign, as in a candidate that is not a copy of the whole problem. Raises BenchmarkError
+    NO_CONSTANT, and whatever the file itself raises.
     """
     if str(path.parent) not in sys.path:
         sys.path.insert(0, str(path.parent))
@@ -212,9 +213,9 @@ def load(path: Path, name: str, constants: Mapping[str, Any] | None = None, some
 
 
 def replace_constants(tree: ast.Module, constants: Mapping[str, Any]) -> ast.Module:
-    """Give names that are assigned at the top level other values, whatever expression they had, also within a tuple.
+    """Give names that are assigned at the top level other values, whatever their expression, also within a tuple.
 
-    A number in place of a list or tuple of numbers fills one of the same length. Raises BenchmarkError NO_CONSTANT.
+    A number given for a list or tuple of numbers fills one of the same length. Raises BenchmarkError NO_CONSTANT.
     """
     missing = set(constants)
     for node in tree.body:
@@ -262,7 +263,7 @@ def _is_size(value: ast.expr) -> bool:
 
 
 def _replace(node: ast.Assign | ast.AnnAssign, old: ast.expr, value: Any) -> None:
-    """Put a value, or as many of it as the old one has, in the place of an expression of this statement."""
+    """Replace an expression of this statement by a value, or by as many copies of it as the old value has items."""
     if isinstance(old, ast.Tuple | ast.List):
         values = value if isinstance(value, list) else [value] * len(old.elts)
         made: ast.expr = type(old)([ast.Constant(each) for each in values], ast.Load())

@@ -1,7 +1,7 @@
-"""Secret seeds in place of those that a problem's recipe sets itself.
+"""Secret seeds instead of those that a problem's recipe sets itself.
 
-A recipe may be drawn for every timed call, so what this takes is part of every round: classes are made once, and
-attributes are replaced by hand.
+A recipe may be drawn for every timed call, so its cost is part of every round: classes are made once, and attributes
+are replaced by hand.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _real: dict[str, Any] = {}  # numpy's own function, which is replaced while a re
 
 
 class Draws:
-    """Record of a time in which seeds are replaced. seeded: the code tried to set one of its own."""
+    """Record of the time during which seeds are replaced. seeded: the code tried to set its own."""
 
     def __init__(self, seed: int) -> None:
         self.random, self.seeded = random.Random(seed), False
@@ -28,14 +28,14 @@ class Draws:
         return self.random.getrandbits(count)
 
     def ignore(self, *_: Any, **__: Any) -> Any:
-        """Stand in for a function that sets a seed."""
+        """Replacement for a function that sets a seed."""
         import torch
 
         self.seeded = True
         return torch.default_generator
 
     def default_rng(self, seed: Any = None) -> Any:
-        """Stand in for numpy's generator."""
+        """Replacement for numpy's generator."""
         self.seeded |= seed is not None
         return _real["default_rng"](self.bits())
 
@@ -48,8 +48,8 @@ class _Current:
 
 @contextmanager
 def seeded(seed: int, device: str = "cpu", fill: int = 0) -> Iterator[Draws]:
-    """Draw from this seed, whatever seeds the code sets itself, and on the CPU where there is no GPU. fill: what memory
-    holds that the code leaves as it was: the same draw must give the same values again.
+    """Draw from this seed, whatever seeds the code sets itself, and on the CPU if there is no GPU. fill: content of
+    memory that the code leaves unwritten: the same draw must give the same values again.
     """
     import torch
 
@@ -59,7 +59,7 @@ def seeded(seed: int, device: str = "cpu", fill: int = 0) -> Iterator[Draws]:
         stack.enter_context(_filled()(fill))
         if device == "cpu":
             stack.enter_context(_on_cpu()())
-        # not torch.manual_seed: where there is no GPU it notes the seed and the whole stack for a later one, every time
+        # not torch.manual_seed: without a GPU, it records the seed and the whole stack every time, for a later one
         torch.default_generator.manual_seed(draws.bits())
         if device == "cuda":
             torch.cuda.manual_seed_all(draws.bits())
@@ -77,7 +77,7 @@ def seeded(seed: int, device: str = "cpu", fill: int = 0) -> Iterator[Draws]:
 
 
 def _replacements(draws: Draws) -> list[tuple[Any, str, Any]]:
-    """Attributes to replace while a recipe runs; numpy, where it is there, is seeded."""
+    """Attributes to replace while a recipe runs; numpy is seeded if it is installed."""
     import torch
 
     found: list[tuple[Any, str, Any]] = [(torch, "Generator", _generator()), (random, "seed", draws.ignore)]
@@ -102,7 +102,7 @@ def _numpy() -> Any:
 
 @lru_cache(maxsize=1)
 def _generator() -> Any:
-    """A generator that takes no seed, and that is on the CPU where there is no GPU."""
+    """A generator that takes no seed, on the CPU if there is no GPU."""
     import torch
 
     class Generator(torch.Generator):  # type: ignore[misc,unused-ignore]
@@ -138,7 +138,7 @@ def _filled() -> Any:
 
 @lru_cache(maxsize=1)
 def _on_cpu() -> Any:
-    """A mode in which recipes that name a GPU work where the harness measures on the CPU."""
+    """A mode in which recipes that name a GPU work when the harness measures on the CPU."""
     import torch
     from torch.overrides import TorchFunctionMode
 

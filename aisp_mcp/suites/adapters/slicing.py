@@ -1,5 +1,5 @@
-"""The part of a Python file that some of its names need, so that a reference can be run without the candidate that
-was written into the same file.
+"""The part of a Python file that some of its names need, so that a reference can run without the candidate that was
+written into the same file.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Collection
 
 
 def needed_by(tree: ast.Module, names: Collection[str]) -> tuple[str, frozenset[str]]:
-    """Source of the statements that bind these names or, through others, what they use; and all names reached.
+    """Source of the statements that bind these names or, through others, the names they use; and all names reached.
 
     Statements that bind nothing, such as calls and settings of a library, are left out; future and star imports stay.
     """

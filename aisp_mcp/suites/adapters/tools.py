@@ -53,7 +53,7 @@ def _estimate_adapt(p: AdaptParams, _: Context) -> Plan:
 def aisp_benchmark_adapt(p: AdaptParams, ctx: Context) -> Adapted:
     """Turn benchmarks of other suites (KernelBench, FlashInfer-Trace, …) into pairs with secret, fresh inputs.
 
-    The problem's code runs in an isolated child process only, twice, to record shapes, types and distributions.
+    The problem's code runs only in an isolated child process, twice, to record shapes, types and distributions.
     """
     from aisp_mcp.server import files
     from aisp_mcp.suites.adapters import adapt

@@ -61,7 +61,9 @@ run = candidate.run
 
 
 def files(problem: Problem, recorded: Recorded, allowed: float | None = None) -> dict[str, str]:
-    """Text by file name: one baseline, and one file per candidate. allowed: the problem's own tolerance, to be used."""
+    """Text by file name: one baseline, and one file per candidate. allowed: the problem's own tolerance, if it is to be
+    used.
+    """
     tolerance = _tolerance(recorded, allowed)
     names = ", ".join(name for name in ("Buffer", "Slot") if f"{name}(" in recorded.arguments)
     slot = f"from aisp_mcp.suites.adapters.runtime import {names}\n" if names else ""
@@ -100,7 +102,7 @@ def files(problem: Problem, recorded: Recorded, allowed: float | None = None) ->
 
 
 def _tolerance(recorded: Recorded, allowed: float | None) -> str:
-    """The line that declares the tolerance, where it is not the default."""
+    """The line that declares the tolerance, if it is not the default."""
     values: dict[str, Any] = {"absolute": allowed, "approximate": allowed} if allowed is not None else {}
     if recorded.indices:
         values["indices"] = {name: tuple(where) for name, where in recorded.indices.items()}
@@ -109,7 +111,7 @@ def _tolerance(recorded: Recorded, allowed: float | None) -> str:
 
 
 def _plain(text: str) -> str:
-    """One line that may stand in a docstring."""
+    """One line that can be part of a docstring."""
     clean = " ".join("".join(char if char.isprintable() else " " for char in text).split())
     return clean.replace("\\", "/").replace('"', "'")[:100]
 

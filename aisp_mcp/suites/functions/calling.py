@@ -1,4 +1,4 @@
-"""What generated pairs import: load the user's function in a measuring process, and turn its result into tensors."""
+"""The API of generated pairs: load the user's function in a measuring process, and turn its result into tensors."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ _SIGNS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.FloorDiv: "//", ast.Div
 
 @dataclass(frozen=True)
 class Argument:
-    """One argument of the call. name: None for one by position. text: its expression over the names of `draws`.
+    """One argument of the call. name: None for a positional one. text: its expression over the names of `draws`.
 
     number: its value, if it is one number, which later shapes may use.
     """
@@ -48,7 +48,7 @@ def read(
 ) -> list[Argument]:
     """The arguments in order. Raises UsageError BAD_INPUTS.
 
-    library: what a maker without a prefix makes. replaced: other values for numbers that the text names.
+    library: which library a maker without a prefix belongs to. replaced: other values for numbers that the text names.
     """
     if len(text) > MAX_CHARS:
         raise _bad(f"The inputs are longer than {MAX_CHARS} characters.")
@@ -86,7 +86,7 @@ class _Reader:
         self.draws: dict[str, Draw] = {}
 
     def argument(self, name: str | None, label: str, node: ast.expr) -> Argument:
-        """One argument with all draws in it."""
+        """One argument with all its draws."""
         self.draws = {}
         if name is not None and name in self.replaced:
             node = ast.Constant(self.replaced[name])
@@ -123,7 +123,7 @@ class _Reader:
         return "{" + ", ".join(items) + "}"
 
     def _made(self, label: str, node: ast.Call) -> str:
-        """Record what a maker draws; returns the expression of the value that the function gets."""
+        """Record the draw of a maker; return the expression of the value that the function gets."""
         name, form = self._maker(node.func)
         if name == "list" and len(node.args) == 1 and isinstance(node.args[0], ast.Call) and not node.keywords:
             inner, form = self._maker(node.args[0].func)

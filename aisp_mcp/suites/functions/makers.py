@@ -1,7 +1,7 @@
-"""Makers of inputs: how `randn(4096, 64)` and the others are drawn by the harness's rng, as Python source.
+"""Makers of inputs: Python source that draws `randn(4096, 64)` and the others with the harness's rng.
 
 Random makers draw new values for every call, with the secret statistics of bench.Rng. zeros, ones, full, arange, eye
-and linspace have the same values in every call, which a verdict says.
+and linspace have the same values in every call, which a verdict discloses.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def _joined(*parts: str | Number) -> str:
 
 
 def _shape_text(shape: list[Number]) -> str:
-    """The shape as arguments; one value is drawn for a plain number."""
+    """The shape as arguments; for a plain number, one value is drawn."""
     return _joined(*shape) if shape else "1"
 
 

@@ -1,4 +1,4 @@
-"""Copy the modules next to a file that it imports, and those that these import."""
+"""Copy the modules next to a file that it imports, and the modules that these import."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def copy(path: Path, folder: Path) -> None:
 
 
 def _imports(file: Path) -> Iterator[str]:
-    """First parts of the names that the file imports; none of a file that cannot be parsed."""
+    """First parts of the names that the file imports; none for a file that cannot be parsed."""
     try:
         tree = ast.parse(file.read_text("utf-8"))
     except (OSError, ValueError, SyntaxError, RecursionError):

@@ -48,7 +48,7 @@ def run(x):
 
 
 def write(folder: Path, name: str) -> list[Written]:
-    """Write both files. Raises Refused EXISTS for files that are there already, UNWRITABLE."""
+    """Write both files. Raises Refused EXISTS for files that already exist, UNWRITABLE."""
     texts = {
         f"baseline_{name}.py": _BASELINE.format(title="".join(word.capitalize() for word in name.split("_"))),
         f"optimized_{name}.py": _CANDIDATE.format(name=name),

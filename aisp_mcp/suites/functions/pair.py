@@ -62,7 +62,9 @@ class Request:
 
 @dataclass(frozen=True)
 class Plan:
-    """A pair that can be written. device: that the inputs demand, or empty for the machine's. disclosed: sentences."""
+    """A pair that can be written. device: the one that the inputs require, or empty for the machine's. disclosed:
+    sentences.
+    """
 
     baseline: Source
     candidate: Source
@@ -106,7 +108,7 @@ def plan(request: Request) -> Plan:
         raise missing_inputs(baseline)
     arguments = inputs.read(request.inputs, "numpy" if baseline.uses_numpy else "torch", request.sizes)
     for source in (baseline, candidate):
-        _call(source, baseline, arguments)  # refuses what does not fit
+        _call(source, baseline, arguments)  # raises if they do not match
     if not _draws(arguments):
         message = "Nothing is drawn: without new inputs an answer could be remembered."
         raise UsageError("NO_INPUTS", message, _example(baseline))
@@ -178,7 +180,9 @@ def _candidate_text(chosen: Plan, chapter: Path) -> str:
 
 
 def _load(source: Source, chapter: Path, role: str) -> str:
-    """The expression that loads the function, from copies: a run keeps what it measured, and sees no other folder."""
+    """The expression that loads the function, from copies: a run preserves the code it measured, and sees no other
+    folder.
+    """
     copy = chapter / f"{role}_source" / (source.path.name if source.path else "source.py")
     copy.parent.mkdir(parents=True, exist_ok=True)
     copy.write_text(source.text, "utf-8")
@@ -206,7 +210,8 @@ def _result(source: Source, chosen: Plan) -> str:
 def _call(source: Source, baseline: Source, arguments: Sequence[Argument]) -> list[str]:
     """The arguments of a call of this function. Raises UsageError BAD_INPUTS.
 
-    Names are those of the baseline's parameters, or of both; a candidate with other names gets them by position.
+    Names are those of the baseline's parameters, or of both functions; a candidate with other names gets them by
+    position.
     """
     params = source.parameters
     sized = {name for name in inputs.sizes(arguments)}
@@ -262,7 +267,7 @@ def _draws(arguments: Sequence[Argument]) -> dict[str, Draw]:
 
 
 def _device(arguments: Sequence[Argument]) -> str:
-    """The device that all inputs demand: cpu for arrays and lists; empty where the machine's own will do."""
+    """The device that all inputs require: cpu for arrays and lists; empty if the machine's own will do."""
     draws = list(_draws(arguments).values())
     host = [draw for draw in draws if draw.form in ("array", "list") or draw.device == "cpu"]
     cuda = [draw for draw in draws if draw.device == "cuda"]

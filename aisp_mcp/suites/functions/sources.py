@@ -1,6 +1,6 @@
 """Find the two functions: files, modules or texts, read and never imported.
 
-`slow.py`, `slow.py:row_sum`, `package.module:row_sum`, or the text of a file. Without a name the function is the only
+`slow.py`, `slow.py:row_sum`, `package.module:row_sum`, or the text of a file. Without a name, the function is the only
 public one, or the only one that both sources define.
 """
 
@@ -19,7 +19,7 @@ from aisp_mcp.errors import BenchmarkError, NotFound, UsageError
 from aisp_mcp.judge.native import launch_header
 
 MAX_BYTES = 1 << 20
-ENTRY = "run"  # preferred where several functions are public
+ENTRY = "run"  # preferred if several functions are public
 _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*(:[A-Za-z_]\w*)?")
 
 
@@ -38,7 +38,7 @@ class Source:
     """A function and the file that defines it.
 
     path: of the file, None for a text. module: its dotted name if it belongs to a package below `root`. suffix: .py, or
-    that of a language that the harness compiles. parameters: None where the name is not a plain function.
+    that of a language that the harness compiles. parameters: None if the name is not a plain function.
     """
 
     text: str
@@ -52,7 +52,7 @@ class Source:
 
     @property
     def title(self) -> str:
-        """What a reader calls it."""
+        """The name for readers."""
         return self.path.stem if self.path else "text"
 
     @property
@@ -63,7 +63,9 @@ class Source:
 
 
 def is_function(spec: str) -> bool:
-    """Return True if this names a Python file or module, or is a text, and so may be a function of the caller's own."""
+    """Return True if this names a Python file or module, or is a text, and so may be one of the caller's
+    own functions.
+    """
     if "\n" in spec:
         return True
     return _file(spec)[0] is not None or (_MODULE.fullmatch(spec) is not None and _located(spec) is not None)

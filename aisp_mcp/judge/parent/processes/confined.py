@@ -20,19 +20,19 @@ from aisp_mcp.process.isolation import Level
 
 FILE_BYTES = 1 << 30
 WORKERS = ("aisp_mcp.judge.worker.main", "aisp_mcp.judge.worker.ranks")
-PREFERRED = -15  # nice value, 28 times the share of a usual process
+PREFERRED = -15  # nice value; 28 times the share of an ordinary process
 
 
 @dataclass(frozen=True)
 class Placement:
-    """Placement of one process: env is its whole environment, folder all it may write to, cpus its cores once it is
-    ready.
+    """Placement of one process: env is its whole environment, folder the only one it may write to, cpus its cores once
+    it is ready.
 
-    seen: that folder's path as the process has it, the same for all where they have file systems of their own: some
-    compilers write down where they run, and would not know again what they have compiled. core: the one of the cpus on
-    which its first thread begins every round. hidden: device nodes and folders that it cannot open.
-    memory_bytes: of address space at most. readable: folders that it may read as they change. network: it shares this
-    machine's, for ranks on several nodes. forbidden: system calls that fail.
+    seen: that folder's path as the process sees it, the same for all processes with their own file systems: some
+    compilers record the path they run in, and would not recognise their own results elsewhere. core: the one of cpus on
+    which its first thread begins every round. hidden: device nodes and folders that it cannot open. memory_bytes: limit
+    of its address space. readable: folders that it may read as they change. network: it shares this machine's, for
+    ranks on several nodes. forbidden: system calls that fail.
     """
 
     env: dict[str, str]
@@ -60,7 +60,9 @@ class Placement:
         return str(self.seen / path.name)
 
     def lent(self, setup: dict[str, Any]) -> dict[str, Any]:
-        """A worker's set-up; a candidate's with a copy of what it shares with the baseline, which may lie elsewhere."""
+        """A worker's set-up; a candidate's, with a copy of what it shares with the baseline, which may be in another
+        folder.
+        """
         return setup if setup["baseline"] else {**setup, "common": self.lend(Path(setup["common"]))}
 
     def limits(self) -> dict[str, Any]:
@@ -70,7 +72,7 @@ class Placement:
             "readable": self.readable,
             "seen_as": {self.folder: self.seen},
             "hidden": self.hidden,
-            "loopback": True,  # ranks of one side speak over an interface of their own
+            "loopback": True,  # the ranks of a program talk over their own interface
             "network": self.network,
             "devices": self.devices,
             "file_bytes": FILE_BYTES,
@@ -80,20 +82,20 @@ class Placement:
 
 
 def fork_server(placement: Placement) -> ForkServer:
-    """The process that workers in this environment are copies of."""
+    """The fork server for workers in this environment."""
     return server(libraries(placement))
 
 
 def libraries(placement: Placement) -> Libraries:
-    """The libraries that it loads, and where."""
+    """The libraries that the fork server loads, and the place where it loads them."""
     return Libraries.of(placement.env, (placement.folder, placement.seen), WORKERS, placement.level, placement.cpus)
 
 
 def prefer(tasks: Iterable[int]) -> None:
-    """Let these threads and their sessions go before what else wants their cores, where this user may decide that; 0 is
-    the calling one.
+    """Give these threads and their sessions precedence on their cores, if this user may decide that; 0 is the calling
+    thread.
 
-    Parallel regions wait for their slowest thread: one server that answers on a core of twelve delays all of them.
+    Parallel regions wait for their slowest thread: one server that answers on one of twelve cores delays all of them.
     """
     sessions = dict[int, int]()
     for task in tasks:
@@ -107,7 +109,7 @@ def prefer(tasks: Iterable[int]) -> None:
 class Confined:
     """A confined process of untrusted code, and all processes that it starts.
 
-    fresh: it loads its libraries itself, instead of being copied from a process that has (fork_server.py).
+    fresh: it loads its libraries itself, instead of being forked from a process that has (fork_server.py).
     """
 
     def __init__(
@@ -139,7 +141,7 @@ class Confined:
         return process
 
     def _copied(self, argv: list[str], inherited: tuple[int, ...], stdin: int) -> subprocess.Popen[bytes] | Forked:
-        """The same for `python -m` of a worker's module, by a copy of a process that has loaded its libraries."""
+        """The same for `python -m` of a worker's module, by a fork of a process that has loaded its libraries."""
         placement, output = self.placement, self.output.fileno()
         spec = isolation.confinement(argv, placement.level, **placement.limits())
         with open(os.devnull, "rb") as nothing:

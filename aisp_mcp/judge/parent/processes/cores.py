@@ -1,4 +1,4 @@
-"""Where the threads of a worker may run, looked at while they run."""
+"""Check during a round which cores the threads of a worker may run on."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from contextlib import suppress
 
 from aisp_mcp.judge.parent.processes import procfs
 
-WATCH_S = 2e-4, 8e-4  # between two looks
+WATCH_S = 2e-4, 8e-4  # between two checks
 
 
 def bind(tasks: Iterable[int], cpus: Iterable[int]) -> None:
-    """Bind the threads to these cores. One that is gone is left out: its round will show it."""
+    """Bind the threads to these cores. Threads that have ended are skipped: their round will show it."""
     for task in tasks:
         with suppress(OSError):
             os.sched_setaffinity(task, cpus)
 
 
 def answers_before_next_look(pipe: int) -> bool:
-    """Wait until the pipe has data, or until a random moment at which it is time to look again."""
+    """Wait until the pipe has data, or until a random moment for the next check."""
     return bool(select.select([pipe], [], [], random.uniform(*WATCH_S))[0])
 
 
 def foreign_cores(pids: list[int], cpus: Iterable[int]) -> list[int]:
-    """Other cores than these that a thread of the processes may run on.
+    """Cores other than these that a thread of the processes may run on.
 
-    A thread can change its own set at any time, and go back before the round ends: so this is checked during rounds,
+    A thread can change its own set at any time, and go back before the round ends, so this is checked during rounds
     too.
     """
     allowed = set[int]()

@@ -1,10 +1,10 @@
 """Memory that the calls of a worker add, over its whole process tree: anonymous, shared, and held through files.
 
-Resident memory alone misleads twice. A scratch area in an anonymous file, or in the page cache, is not resident in any
-process. And pages of libraries are: a process that gives them back before it allocates seems to add nothing. So what
-counts is anonymous and shared memory, plus what the kernel holds in files that a process can write or that have no
-name, in pipes and in sockets (kernel_memory.py), and pages of mapped files do not. Short peaks are taken from the
-kernel's own mark where mapped files explain no part of it.
+Resident memory alone misleads in two ways. A scratch area in an anonymous file, or in the page cache, is not resident
+in any process. And library pages are resident: a process that releases them before it allocates seems to add nothing.
+So this counts anonymous and shared memory, plus what the kernel holds in pipes, sockets, and files that a process can
+write to or that have no name (kernel_memory.py). It does not count pages of mapped files. Short peaks come from the
+kernel's high-water mark, if mapped files cannot explain any part of it.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from types import MappingProxyType
 from aisp_mcp.judge.parent.processes import procfs as proc
 from aisp_mcp.judge.parent.processes.kernel_memory import BLOCK, Inode, mappings, open_files
 
-SCRATCH = ("tmp", "dev/shm")  # in the file system that a process sees; private from isolation level L2 on
-DROPPED = 4 << 20  # bytes of mapped files that a process gives back in a round: more is not an accident
+SCRATCH = ("tmp", "dev/shm")  # in the process's file system; private from isolation level L2 on
+DROPPED = 4 << 20  # bytes of mapped files released in a round by accident; more is deliberate
 _FIELDS = ("RssAnon", "RssFile", "RssShmem", "VmSwap", "VmHWM", "HugetlbPages")
 
 
 def inode(fd: int) -> Inode:
-    """Device and number of the open file."""
+    """Device and inode number of the open file."""
     about = os.fstat(fd)
     return about.st_dev, about.st_ino
 
 
 @dataclass(frozen=True)
 class Footprint:
-    """Bytes of a process tree now. held: of files, but for those that are mapped. mapped: pages of mapped files.
-    mark: the kernel's highest resident count since the last reset, mapped files among them.
+    """Bytes of a process tree now. held: through files, except mapped ones. mapped: pages of mapped files. mark: the
+    kernel's high-water mark of resident memory since the last reset, mapped files included.
     """
 
     anonymous: int = 0
@@ -51,8 +51,8 @@ class Footprint:
 def footprint(
     pids: Iterable[int], own: frozenset[Inode] = frozenset(), named: Mapping[Inode, int] = MappingProxyType({})
 ) -> Footprint:
-    """The memory of these processes, each counted whole. own: files of the harness. named: bytes of files that are
-    known by name, see named_files(). Raises WorkerGone.
+    """The memory of these processes. own: the harness's files. named: bytes of files known by name, see named_files().
+    Raises WorkerGone.
     """
     rows, files, nameless, mapped_inodes = [], dict[Inode, int](), dict[Inode, int](), set[int]()
     for pid in pids:
@@ -70,7 +70,7 @@ def footprint(
 
 
 def named_files(pids: Iterable[int], folder: Path) -> dict[Inode, int]:
-    """Bytes of the files in the folder of these processes and in their private scratch folders, by inode."""
+    """Bytes of the files in the folder and in the private scratch folders of these processes, by inode."""
     roots = {f"/proc/{pid}/root/{name}" for pid in pids for name in SCRATCH}
     sizes = dict[Inode, int]()
     for root in (str(folder), *(root for root in roots if _is_private(root))):
@@ -96,7 +96,7 @@ def _status(pid: int) -> tuple[int, ...]:
 
 
 def _may_hold_files(inside: str, name: str) -> bool:
-    """False for a read-only mount, such as an environment that is in a scratch folder: no process can write there."""
+    """Return False for a read-only mount, such as an environment in a scratch folder: no process can write there."""
     path = os.path.join(inside, name)
     with suppress(OSError):
         if os.lstat(path).st_dev != os.lstat(inside).st_dev:
@@ -114,9 +114,10 @@ def _is_private(root: str) -> bool:
 
 @dataclass
 class Watch:
-    """The highest footprint in rounds, above that of the prepared process or, if that is less, of before the round.
+    """The largest footprint in rounds, above that of the prepared process or, if that is less, above that before the
+    round.
 
-    rest: of the prepared process, in bytes that count; 0 before it is known.
+    rest: of the prepared process, in bytes that count; 0 until it is known.
     """
 
     own: frozenset[Inode]
@@ -131,7 +132,7 @@ class Watch:
     _named: dict[Inode, int] = field(default_factory=dict)
 
     def _whole(self, pids: list[int]) -> Footprint:
-        """The footprint of stopped processes, with files by name."""
+        """The footprint of stopped processes, including named files."""
         self._named = named_files(pids, self.folder)
         return footprint(pids, self.own, self._named)
 
@@ -149,7 +150,7 @@ class Watch:
         self._lowest = self._mapped
 
     def sample(self, pids: Iterable[int]) -> None:
-        """Look at the processes while they work."""
+        """Measure the processes while they work."""
         now = footprint(pids, self.own, self._named)
         self._highest, self._mapped = max(self._highest, now.counted), max(self._mapped, now.mapped)
         self._lowest = min(self._lowest, now.mapped)
@@ -158,7 +159,7 @@ class Watch:
         """End the round; the processes are stopped."""
         now = self._whole(pids)
         mapped = max(self._mapped, now.mapped)
-        if mapped - self._lowest > DROPPED:  # the mark may hide as much
+        if mapped - self._lowest > DROPPED:  # the mark may hide this much
             mapped = self._lowest
         marked = now.mark - mapped + now.held
         highest = max(self._highest, now.counted, marked)

@@ -1,18 +1,18 @@
 """Processes with their libraries loaded: python -m aisp_mcp.judge.parent.processes.fork_server FD SEALED CPUS MODULE.
 
-With NAME:SECONDS instead of FD, it goes on in the background and listens at a socket of that name in its working
-folder for that long, or until the socket is removed. Each caller that connects (warm.py) is served by a copy of it,
-which is the process described here.
+With NAME:SECONDS instead of FD, it moves to the background and listens at a socket of that name in its working folder
+for that long, or until the socket is removed. Each caller that connects (warm.py) is served by a fork of it, which is
+the process described here.
 
-Loading torch takes a second and a half of a processor, and a comparison needs a dozen fresh processes. This one loads
-it and the MODULEs once, runs nobody's program, and is copied for each process that is asked for: the copy takes the
-descriptors, environment, cores and isolation that a process started by itself would have been given (forked.py), and
-only then runs a module. It ends when the other end of the socket FD is closed.
+Loading torch takes one and a half seconds of processor time, and a comparison needs a dozen fresh processes. This
+process loads it and the MODULEs once, runs no program, and forks for each request. The fork gets the descriptors,
+environment, cores and isolation that a new process would have been given (forked.py), and only then runs a module. The
+server ends when the other end of the socket FD is closed.
 
-SEALED: 1 has it begin anew from a read-only mount of the interpreter's file. /proc/self/exe leads a copy to the mount
-that it was executed from, and past those of its own: whoever owns the interpreter could change its rights.
-CPUS: where it loads. Libraries count the cores once: OpenBLAS never takes more threads, and with more threads than
-cores those of OpenMP wait in the kernel instead of on their cores.
+SEALED: with 1, it re-executes itself from a read-only mount of the interpreter's file. /proc/self/exe of a fork leads
+to the mount that it was executed from, bypassing its own mounts, so the interpreter's owner could change the file's
+permissions. CPUS: the cores on which it loads. Libraries count the cores once: OpenBLAS never takes more threads, and
+with more threads than cores, those of OpenMP wait in the kernel instead of spinning.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ from aisp_mcp.process import python, sandbox
 MODULE = "aisp_mcp.judge.parent.processes.fork_server"
 LOADED, UNSEALED = b"L", b"U"
 LOOK_S = 1.0  # seconds between checks that the socket is still there
-LAST_FD = 1 << 20  # no limit that a system sets is higher
-FDS_AT_ONCE = 200  # the kernel passes 253
-GAPS: list[bytearray] = []  # in each copy's heap, of random size: the layout of memory is part of a process's luck
+LAST_FD = 1 << 20  # no system sets a higher limit
+FDS_AT_ONCE = 200  # the kernel passes at most 253
+GAPS: list[bytearray] = []  # of random size in each copy's heap, to vary the memory layout
 
 
 def main() -> None:
@@ -61,7 +61,7 @@ def main() -> None:
         listener.bind(name)
         listener.listen()
         if os.fork():
-            return  # its caller waits only until it listens
+            return  # the caller only waits until it listens
         _load(cpus, modules)
         _listen(listener, name, float(seconds))
         return
@@ -74,12 +74,12 @@ def main() -> None:
 def _load(cpus: str, modules: list[str]) -> None:
     if cpus:
         os.sched_setaffinity(0, map(int, cpus.split(",")))
-    with suppress(Exception):  # who needs what is missing says so
+    with suppress(Exception):  # the process that needs a missing module reports it
         import torch  # noqa: F401
     for name in modules:
         importlib.import_module(name)
     gc.collect()
-    gc.freeze()  # a collection in a copy would write to every object, and so copy every page
+    gc.freeze()  # a collection in a fork would write to every object and so copy every page
 
 
 def _answer(channel: socket.socket) -> None:
@@ -88,7 +88,7 @@ def _answer(channel: socket.socket) -> None:
 
 
 def _listen(listener: socket.socket, name: str, seconds: float) -> None:
-    """Give each caller of this user a copy of this process, with a handle to end it by."""
+    """Fork for each caller of this user, with a handle to end the fork."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     end_s = time.monotonic() + seconds
     while time.monotonic() < end_s and os.path.exists(name):
@@ -107,7 +107,7 @@ def _listen(listener: socket.socket, name: str, seconds: float) -> None:
 
 
 def receive(channel: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
-    """A request and its descriptors; None when the other end is closed, also in the midst of one."""
+    """A request and its descriptors; None when the other end is closed, even in the middle of a request."""
     size = int.from_bytes(channel.recv(4, socket.MSG_WAITALL), "little")
     text = channel.recv(size, socket.MSG_WAITALL) if size else b""
     if not text or len(text) < size:
@@ -138,18 +138,18 @@ def _serve(channel: socket.socket, request: dict[str, Any], fds: list[int]) -> N
 
 
 def _become(request: dict[str, Any], fds: list[int]) -> None:
-    """Enter the placement that the request describes and run the module. Never returns."""
+    """Enter the placement that the request describes, and run the module. Never returns."""
     try:
         os.setsid()
         _place(fds, request["numbers"])
-        if request["first_to_die"]:  # what it starts inherits that
+        if request["first_to_die"]:  # its child processes inherit that
             procfs.first_to_die(os.getpid())
         os.sched_setaffinity(0, request["cpus"])
         os.environ.clear()
         os.environ.update(request["env"])
         os.chdir(request["cwd"])
         if torch := sys.modules.get("torch"):
-            torch.default_generator.seed()  # else all copies would draw the same numbers
+            torch.default_generator.seed()  # otherwise all forks would draw the same numbers
         GAPS.extend(bytearray(random.randrange(1, 1 << 14)) for _ in range(random.randrange(1 << 6)))
         sys.argv = request["argv"]
         code = sandbox.confine(request["spec"], lambda: _run(request["argv"][0]))
@@ -160,8 +160,8 @@ def _become(request: dict[str, Any], fds: list[int]) -> None:
 
 
 def _place(fds: list[int], numbers: list[int]) -> None:
-    """Give the descriptors these numbers, and close all others."""
-    above = max([*fds, *numbers]) + 1  # where they are parked: a number beyond the limit of this process is refused
+    """Move the descriptors to these numbers, and close all others."""
+    above = max([*fds, *numbers]) + 1  # where they are parked: numbers beyond this process's limit are refused
     parked = [fcntl.fcntl(fd, fcntl.F_DUPFD, above) for fd in fds]
     os.closerange(0, above)
     for fd, number in zip(parked, numbers, strict=True):
@@ -170,7 +170,7 @@ def _place(fds: list[int], numbers: list[int]) -> None:
 
 
 def _run(name: str) -> int:
-    """Run a module's main() as `python -m` would; its exit code."""
+    """Run a module's main() as `python -m` would; return its exit code."""
     try:
         importlib.import_module(name).main()
         return 0

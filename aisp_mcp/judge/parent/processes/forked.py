@@ -1,4 +1,4 @@
-"""The caller's handle on processes that are copies of one with its libraries loaded (fork_server.py)."""
+"""The caller's handle on processes forked from one with its libraries loaded (fork_server.py)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from aisp_mcp.errors import Unavailable
 from aisp_mcp.judge.parent.processes import fork_server
 from aisp_mcp.judge.parent.processes.warm import Libraries
 
-ANSWER_S = 120.0  # for loading libraries, and for any answer: a candidate at L1 can stop the server
+ANSWER_S = 120.0  # for loading libraries; for any answer: a candidate at L1 can stop the server
 
 _servers: dict[str, ForkServer] = {}
 _lock = threading.Lock()
@@ -36,7 +36,7 @@ def _close() -> None:
 def server(libraries: Libraries) -> ForkServer:
     """The server with these libraries loaded; started if there is none yet.
 
-    It lives as long as this process. It is not awaited here: the first start() does.
+    It lives as long as this process. This function does not wait for it: the first start() does.
     """
     key = json.dumps([os.getpid(), libraries.key])
     with _lock:
@@ -48,7 +48,7 @@ def server(libraries: Libraries) -> ForkServer:
 
 @contextmanager
 def loaded_in(folder: Path) -> Iterator[None]:
-    """Use the servers that an earlier process has started in the folder (warm.py), where they fit."""
+    """Use the servers that an earlier process has started in the folder (warm.py), if they match."""
     global _folder
     _folder = folder
     try:
@@ -62,7 +62,7 @@ def _connection(libraries: Libraries) -> socket.socket | None:
 
 
 class Unsealed(Exception):
-    """This machine cannot hide the interpreter's file from copies: every process starts on its own."""
+    """This machine cannot hide the interpreter's file from forks: every process starts separately."""
 
 
 class ForkServer:
@@ -74,7 +74,7 @@ class ForkServer:
     def __init__(self, libraries: Libraries, connection: socket.socket | None = None) -> None:
         self._lock, self._loaded, self.unsealed = threading.Lock(), False, False
         self._process: subprocess.Popen[bytes] | None = None
-        self._handle: int | None = None  # of the one that is not a child, once it has answered
+        self._handle: int | None = None  # of a server that is not a child, once it has answered
         if connection is not None:
             self._channel = connection
             return
@@ -114,8 +114,8 @@ class ForkServer:
     ) -> Forked:
         """A process that runs a module's main(). argv: name of the module and its arguments. spec: of isolation.
 
-        fds: descriptor here by its number there; it gets no others. first_to_die: when memory runs out, with all it
-        starts. Raises Unavailable FORK_SERVER, and Unsealed.
+        fds: descriptor in this process by its number in the new one, which gets no others. first_to_die: when memory
+        runs out, together with everything it starts. Raises Unavailable FORK_SERVER, and Unsealed.
         """
         description: dict[str, Any] = {
             "env": dict(env),
@@ -138,14 +138,14 @@ class ForkServer:
         return Forked(self, int.from_bytes(data, "little"), handles[0])
 
     def status(self, pid: int) -> int:
-        """Exit code of a copy that has ended, or the number of the signal that ended it, negative."""
+        """Exit code of a fork that has ended, or the negative number of the signal that ended it."""
         with self._lock:
             with suppress(OSError):
                 self._send({"ended": pid}, [])
                 if data := self._channel.recv(4):
                     return int.from_bytes(data, "little", signed=True)
             self.close()
-        return -signal.SIGKILL  # it went with the server
+        return -signal.SIGKILL  # it ended with the server
 
     def _await_loaded(self) -> None:
         if not (self._loaded or self.unsealed):
@@ -165,12 +165,12 @@ class ForkServer:
             socket.send_fds(self._channel, [b"F"], fds[begin : begin + fork_server.FDS_AT_ONCE])
 
     def _gone(self, why: str) -> Unavailable:
-        self.close()  # a late answer would be taken for that to the next request
+        self.close()  # a late answer would be taken for the next request's
         return Unavailable("FORK_SERVER", f"The process that starts workers does not answer: {why}.")
 
 
 class Forked:
-    """One copy: as much of subprocess.Popen as its users need."""
+    """One fork: the part of subprocess.Popen that its users need."""
 
     def __init__(self, owner: ForkServer, pid: int, handle: int) -> None:
         self._owner, self.pid, self._handle = owner, pid, handle
@@ -188,7 +188,7 @@ class Forked:
         return code
 
     def kill(self) -> None:
-        """End the process, and all that it started."""
+        """End the process and everything it started."""
         if self.returncode is None:
             with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._handle, signal.SIGKILL)

@@ -1,7 +1,7 @@
-"""The parent's handle on a side of several ranks: one confined tree of processes, one go for all, done with the last.
+"""The parent's handle on a program with several ranks: one confined process tree, started together, done with the last.
 
-All ranks of a side live in its namespaces and speak over its loopback. The tree is stopped, resumed and accounted for
-as a whole; pipes, control block and arena are each rank's own.
+All ranks of a program share its namespaces and talk over its loopback. The tree is stopped, resumed and accounted for
+as a whole; each rank has its own pipes, control block and arena.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from aisp_mcp.judge.protocol.layout import Layout
 from aisp_mcp.judge.protocol.shared_memory import ControlBlock
 from aisp_mcp.judge.protocol.words import SHARED
 
-COLLECTIVE_S = 30.0  # a rank waits so long for the others before its collective raises
+COLLECTIVE_S = 30.0  # a rank waits this long for the others before its collective raises
 
 
 class Share(NamedTuple):
-    """Ranks of a side that a group has. first: the number of its first one. ranks: of the whole side, 0 for those of
-    the group. meets: where ranks of several nodes find each other: host and port of the first rank's store, and this
-    node's network interface; None where all are in one folder.
+    """The ranks of a program that a group runs. first: the number of its first one. ranks: of the whole program, 0 for
+    those of the group. meets: where ranks of several nodes find each other: host and port of the first rank's store,
+    and this node's network interface; None if all use one folder.
     """
 
     first: int = 0
@@ -46,8 +46,8 @@ WHOLE = Share()
 def start(
     name: str, setup: dict[str, Any], fds: Sequence[tuple[int, int]], placement: Placement, fresh: bool = False
 ) -> WorkerProcess:
-    """Start a side with a control block and an arena for each of its ranks. fresh: of a single one, its libraries are
-    loaded in its own process.
+    """Start a program with a control block and an arena for each of its ranks. fresh: with a single rank, load the
+    libraries in its own process.
     """
     if len(fds) == 1:
         return WorkerProcess(name, setup, fds[0], placement, fresh=fresh)
@@ -55,13 +55,13 @@ def start(
 
 
 def shares(cpus: frozenset[int], ranks: int) -> list[list[int]]:
-    """The cores of each rank: the same number for each, and no core shared if there are enough."""
+    """The cores of each rank: the same number for each, and not shared if there are enough."""
     cores, each = sorted(cpus), max(len(cpus) // ranks, 1)
     return [[cores[(rank * each + n) % len(cores)] for n in range(each)] for rank in range(ranks)]
 
 
 class WorkerGroup(WorkerProcess):
-    """One side of one replicate with several ranks, or those of one node; see WorkerProcess."""
+    """One program of one replicate with several ranks, or its ranks on one node; see WorkerProcess."""
 
     module = "aisp_mcp.judge.worker.ranks"
 
@@ -92,7 +92,7 @@ class WorkerGroup(WorkerProcess):
     def prepare(self, setup: dict[str, Any]) -> None:
         """Send each rank its setup."""
         cpus = shares(self.placement.cpus, len(self.controls))
-        threads = int(self.placement.env["OMP_NUM_THREADS"])  # as many as cores, or as its caller wants
+        threads = int(self.placement.env["OMP_NUM_THREADS"])  # one per core, or the caller's number
         first, ranks, meets = self.share
         handles = setup.get("ipc") or [""] * (first + len(cpus))
         common = {"ranks": ranks or len(cpus), "here": len(cpus), "meets": meets, "collective_s": COLLECTIVE_S}
@@ -110,7 +110,7 @@ class WorkerGroup(WorkerProcess):
                 os.write(command, data)
 
     def _pin(self, tasks: list[int]) -> None:
-        """Resume them on their current cores: each rank has bound itself to its own."""
+        """Resume the threads on their current cores: each rank has bound itself to its own."""
         prefer(tasks)
 
     def _at_home(self) -> set[int]:
@@ -151,7 +151,7 @@ class WorkerGroup(WorkerProcess):
         raise WorkerGone(*(("raised", f"{name} raised") if byte else ("crashed", f"{name} ended")), text)
 
     def _durations_ns(self, count: int) -> list[int]:
-        """Of each call the longest of all ranks."""
+        """For each call, the longest duration over all ranks."""
         return [max(of_call) for of_call in zip(*(control.durations[:count] for control in self.controls), strict=True)]
 
     def _ended(self, count: int, elapsed_s: float, ran_s: float, before: Account) -> RoundTiming:

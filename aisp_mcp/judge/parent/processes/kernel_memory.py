@@ -1,7 +1,7 @@
 """Memory that the kernel holds for a process outside its pages: files, pipes, sockets, and mappings without a file.
 
-Each is counted by inode, so that what several processes share counts once. What cannot be seen from outside, such as
-segments that nobody has attached, is forbidden where memory decides (process/forbidden.py).
+Each is counted by inode, so memory shared by several processes counts once. Memory that cannot be seen from outside,
+such as unattached segments, is forbidden where memory decides (process/forbidden.py).
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from aisp_mcp.judge.parent.processes.gone import WorkerGone
 from aisp_mcp.process import kernel
 
 BLOCK = 512  # bytes of st_blocks
-OWNER_WRITES = 0o200  # of a link in /proc/PID/fd: the descriptor was opened for writing
+OWNER_WRITES = 0o200  # mode of a link in /proc/PID/fd: the descriptor was opened for writing
 Inode = tuple[int, int]  # device and number
 
 _PIDFD_GETFD = 438
 _SO_MEMINFO, _MEMINFO = 55, struct.Struct("9I")
-_RECEIVED, _SENT, _QUEUED = 0, 2, 5  # positions in it, of bytes with the kernel's overhead
+_RECEIVED, _SENT, _QUEUED = 0, 2, 5  # positions of byte counts with the kernel's overhead
 _SHARED = re.compile(rb"^([0-9a-f]+-[0-9a-f]+) ..[-x]s ([0-9a-f]+) ([0-9a-f]+):([0-9a-f]+) (\d+) +(.*)$", re.MULTILINE)
 _INODES = re.compile(rb"^\S+ \S+ \S+ \S+ (\d+)", re.MULTILINE)
 _WITHOUT_NAME = (b"(deleted)", b"/dev/zero")
 
 
 def open_files(pid: int) -> dict[Inode, int]:
-    """Bytes of the files that the process can write to or that have no name, and in its pipes and sockets, by inode.
+    """Bytes in the process's pipes and sockets, and in files that it can write to or that have no name, by inode.
 
-    Raises WorkerGone where the kernel does not show them to this user.
+    Raises WorkerGone if the kernel does not show them to this user.
     """
     sizes = dict[Inode, int]()
     try:
@@ -61,14 +61,14 @@ def open_files(pid: int) -> dict[Inode, int]:
 
 
 def _buffered(process: int, number: int, is_socket: bool) -> int:
-    """Bytes in a pipe or a socket of the process, by a descriptor of our own for it. Raises OSError.
+    """Bytes in a pipe or a socket of the process, through our own descriptor for it. Raises OSError.
 
-    What waits in a local socket counts at both ends: either of them may be closed.
+    Data waiting in a local socket counts at both ends: either of them may be closed.
     """
     fd = kernel.syscall("pidfd_getfd", _PIDFD_GETFD, process, number, 0)
     try:
         count = 0
-        with suppress(OSError):  # a socket that listens
+        with suppress(OSError):  # a listening socket
             count = int.from_bytes(fcntl.ioctl(fd, termios.FIONREAD, bytes(4)), sys.byteorder)
         if is_socket:
             about = _MEMINFO.unpack(kernel.socket_option(fd, socket.SOL_SOCKET, _SO_MEMINFO, _MEMINFO.size))
@@ -79,8 +79,8 @@ def _buffered(process: int, number: int, is_socket: bool) -> int:
 
 
 class Mappings(NamedTuple):
-    """Mappings of a process. nameless: bytes of the shared ones of files without a name, whose pages are there still
-    when a process gave them back; inodes: numbers of all mapped files.
+    """Mappings of a process. nameless: bytes of shared mappings of unnamed files, whose pages still exist after a
+    process has released them; inodes: numbers of all mapped files.
     """
 
     nameless: dict[Inode, int]
@@ -90,7 +90,7 @@ class Mappings(NamedTuple):
 def mappings(pid: int) -> Mappings:
     """The mappings of a process; none if it is gone.
 
-    Where this user may not look at the file behind a nameless one, it counts with all that it could hold.
+    If this user may not examine the unnamed file of a mapping, the whole mapping counts.
     """
     sizes = dict[Inode, int]()
     try:

@@ -1,4 +1,4 @@
-"""Placement of workers: cores, environment, folders. The same for both sides by construction."""
+"""Placement of workers: cores, environment and folders, constructed in the same way for baseline and candidate."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from aisp_mcp.process import forbidden, isolation
 from aisp_mcp.process.isolation import Level
 from aisp_mcp.process.run import run
 
-MIN_MEMORY, MEMORY_SHARE = 8 << 30, 0.7  # bytes of address space of a worker, or that share of what is free
+MIN_MEMORY, MEMORY_SHARE = 8 << 30, 0.7  # a worker's address space in bytes, or this share of free memory
 
 # What a worker may see of the user's environment. Everything else, secrets above all, stays with the parent.
 KEEP = (
@@ -37,35 +37,35 @@ KEEP = (
     "NVIDIA_TF32_OVERRIDE",
     "AISP_JOB_ID",
 )
-# glibc's allocator gives memory back to the kernel and takes it again depending on what happens to lie at the top of
-# the heap: the same program then runs at two speeds, a factor of three apart, by the luck of its process. Both sides
-# keep what they have had.
+# glibc's allocator returns memory to the kernel and takes it again depending on what happens to be at the top of
+# the heap: the same program then runs at two speeds, a factor of three apart, by chance. All workers
+# keep the memory they once had.
 ALLOCATOR = {
     "MALLOC_TRIM_THRESHOLD_": str(1 << 40),
     "MALLOC_MMAP_THRESHOLD_": str(32 << 20),  # the largest that glibc accepts
     "MALLOC_TOP_PAD_": str(64 << 20),
 }
-# Where memory decides, what is freed must go back at once: blocks that the allocator keeps, and how they happen to lie,
+# Where memory decides, freed memory must be returned at once: blocks retained by the allocator, and their arrangement,
 # made two processes of one program differ by a third.
 LEAN_ALLOCATOR = {"MALLOC_TRIM_THRESHOLD_": "0", "MALLOC_MMAP_THRESHOLD_": str(128 << 10), "MALLOC_TOP_PAD_": "0"}
-# torch.compile on a CPU would compile its own header first, for a quarter of a minute, into a temporary folder, which
-# is not a cache that is handed on: each process would do it again, even one that finds all its kernels.
+# torch.compile on a CPU first compiles its own header, for a quarter of a minute, into a temporary folder, which
+# is not copied to workers: each process would do it again, even one that finds all its kernels.
 COMPILER = {"TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS": "0"}
-OWN = "own"  # the folder of each process, as it has it, in a file system of its own
+OWN = "own"  # each process's folder as it sees it, in its own file system
 _DOWNWARDS: tuple[Level, ...] = ("L3", "L2", "L1", "L0")
 EXTENSIONS = "TORCH_EXTENSIONS_DIR"  # where torch.utils.cpp_extension keeps the libraries that it has compiled
-# Where a driver and compilers keep what they have made.
+# Caches of the driver and of compilers.
 KERNELS = ("CUDA_CACHE_PATH", "TRITON_CACHE_DIR", EXTENSIONS)
-INDUCTOR = "TORCHINDUCTOR_CACHE_DIR"  # where torch.compile does
+INDUCTOR = "TORCHINDUCTOR_CACHE_DIR"  # of torch.compile
 BYTECODE = "BYTECODE"
 COMPILE_CACHES = (*KERNELS, INDUCTOR, BYTECODE)
 KEEP_PREFIX = ("TORCH_SYMM_MEM_", "NVSHMEM_")
 
 
 def measuring_cpus(ranks: int = 1) -> frozenset[int]:
-    """The cores that workers are pinned to: all we may use but a few.
+    """The cores for workers: all available ones but a few.
 
-    The parent and the verifier keep one, and from eight cores on four; but each rank of a side has a core of its own.
+    The parent and the verifier keep one, or four from eight cores on; but each rank of a program gets its own core.
     """
     allowed = sorted(os.sched_getaffinity(0))
     reserved = max(min(1 if len(allowed) < 8 else 4, len(allowed) - ranks), 0)
@@ -73,8 +73,8 @@ def measuring_cpus(ranks: int = 1) -> frozenset[int]:
 
 
 def cpus_of_a_side(threads: int, ranks: int = 1) -> frozenset[int]:
-    """The cores of each program: all measured ones, or `threads` of them; the last ones that are taken are those which
-    the parent and the verifier keep otherwise.
+    """The cores of each program: all measured ones, or `threads` of them. The last ones to be taken are those usually
+    reserved for parent and verifier.
     """
     measured = measuring_cpus(ranks)
     others = os.sched_getaffinity(0) - measured
@@ -94,7 +94,7 @@ def aside(measured: frozenset[int]) -> Iterator[None]:
 
 @contextmanager
 def inside(measured: frozenset[int]) -> Iterator[None]:
-    """Put what this thread starts meanwhile on the measured cores."""
+    """Put the processes that this thread starts meanwhile on the measured cores."""
     allowed = os.sched_getaffinity(0)
     os.sched_setaffinity(0, measured)
     try:
@@ -105,7 +105,9 @@ def inside(measured: frozenset[int]) -> Iterator[None]:
 
 @contextmanager
 def watching(measured: frozenset[int]) -> Iterator[None]:
-    """For the parent while it holds the clock: aside, and as urgent as the workers, whose answers must not wait."""
+    """Schedule the parent while it holds the clock: off the measured cores, and with the priority of the workers, so
+    that their answers do not wait.
+    """
     usual, of_session = os.getpriority(os.PRIO_PROCESS, 0), procfs.session_nice(os.getpid())
     with aside(measured):
         prefer([0])
@@ -117,7 +119,7 @@ def watching(measured: frozenset[int]) -> Iterator[None]:
 
 
 def spare_cpus() -> int:
-    """Cores that the parent, the verifier and starting workers have for themselves."""
+    """Cores reserved for the parent, the verifier and starting workers."""
     return len(os.sched_getaffinity(0)) - len(measuring_cpus())
 
 
@@ -129,9 +131,9 @@ def worker_env(
     seen: Path | None = None,
     devices: int = 1,
 ) -> dict[str, str]:
-    """A small environment with private caches below `folder`; CUDA_VISIBLE_DEVICES names no more than `devices`.
+    """A minimal environment with private caches below `folder`; CUDA_VISIBLE_DEVICES names at most `devices`.
 
-    seen: the path that the process has that folder at, if it is another one.
+    seen: the path of that folder as the process sees it, if different.
     """
     env = {k: v for k, v in environ.items() if k in KEEP or k.startswith(KEEP_PREFIX)}
     for name in ("HOME", "TMPDIR", "XDG_CACHE_HOME", "TORCH_HOME", INDUCTOR, *KERNELS):
@@ -149,10 +151,10 @@ def worker_env(
 
 
 def other_devices(environ: Mapping[str, str] = os.environ, root: Path = Path("/")) -> tuple[Path, ...]:
-    """Device nodes of all GPUs but the one that workers get; none if it is unknown which one that is."""
+    """Device nodes of all GPUs except the one that workers get; none if that is unknown."""
     visible = environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0].strip()
     nodes, names = [], []
-    for folder in sorted((root / "proc/driver/nvidia/gpus").glob("*")):  # by their place on the bus: so workers count
+    for folder in sorted((root / "proc/driver/nvidia/gpus").glob("*")):  # in bus order, as workers count them
         facts = dict(line.split(":", 1) for line in (folder / "information").read_text().splitlines() if ":" in line)
         node = root / f"dev/nvidia{facts.get('Device Minor', '').strip()}"
         if node.exists():
@@ -192,11 +194,11 @@ def _cuda_answers(level: Level) -> bool:
 class PlacementFactory:
     """Makes a folder and an environment for each process of a comparison, so that none finds another's files.
 
-    free_bytes: of memory, before any of them runs: all have the same limit. lean: memory decides: the allocator keeps
-    nothing, and nothing is held where it cannot be counted.
-    hidden: folders that no process of the comparison may read. ranks: processes of a worker, which share its cores and
-    have a device each. variables: that its caller gives to these. network: they share that of the machine. relays: on
-    the other nodes of the comparison, each with as many ranks of every side.
+    free_bytes: of memory, before any of them runs: all have the same limit. lean: memory decides: the allocator retains
+    nothing, and memory that cannot be counted is forbidden. hidden: folders that no process of the comparison may read.
+    ranks: processes of a worker, which share its cores and have one device each. variables: passed to these processes
+    by the caller. network: they share the machine's. relays: on the other nodes of the comparison, each with equally
+    many ranks of every program.
     """
 
     root: Path
@@ -214,12 +216,12 @@ class PlacementFactory:
 
     @property
     def cores(self) -> int:
-        """Cores of a side on all nodes."""
+        """Cores of a program on all nodes."""
         return len(self.cpus) + sum(node.cpus for node in self.relays)
 
     def make(self, name: str, replicate: int = 0, readable: tuple[Path, ...] = ()) -> Placement:
-        """Placement of a process. replicate: its number; the next one begins on the next core. readable: folders that
-        it may read as they change.
+        """Placement of a process. replicate: its number; each replicate begins on the core after the last one's.
+        readable: folders that it may read as they change.
         """
         folder, seen = self.root / name, self.root / name
         folder.mkdir()

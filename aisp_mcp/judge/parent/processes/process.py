@@ -1,4 +1,4 @@
-"""The parent's handle on one untrusted worker: start it, freeze it, let it run one round against the parent's clock."""
+"""The parent's handle on one untrusted worker: start it, stop it, and run rounds against the parent's clock."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ from aisp_mcp.judge.protocol.shared_memory import COPIED_NS, ControlBlock
 from aisp_mcp.judge.protocol.words import DONE, ISOLATED, LOADED, QUEUED, READY, SHARED
 from aisp_mcp.process import isolation
 
-LOOK_S = 1.0  # how often one looks whether a worker that has not answered yet still can
-STILL_S = 50e-6  # of a processor's time, which the kernel may book a little later than it stops a process
-# What a worker may compute between its rounds beyond that, of the time it is given: once in hundreds of rounds half a
-# millisecond is booked late on a busy machine, and who gained no more than this would stay below any margin.
+LOOK_S = 1.0  # seconds between checks that a silent worker can still answer
+STILL_S = 50e-6  # of processor time, which the kernel may record a little after it stops a process
+# Share of its time that a worker may compute between rounds beyond that. Once in hundreds of rounds, half a
+# millisecond is recorded late on a busy machine; a gain of this size stays below any margin.
 OUTSIDE_SHARE, MIN_OUTSIDE_S = 0.02, 0.001
-Seen = Callable[[], float]  # has somebody else see an answer before it is read, and says when that was done
+Seen = Callable[[], float]  # lets another process see an answer before it is read, and returns when that was done
 
 
 class WorkerProcess(Confined):
-    """One program of a replicate: a fresh process, stopped whenever it is not its turn.
+    """One program of a replicate: a fresh process, stopped except during its rounds.
 
-    others: descriptors of further ranks, which this program closes (group.py). fresh: load the libraries in this very
-    process, where that counts, instead of copying one that has (fork_server.py).
+    others: descriptors of further ranks, which this program closes (group.py). fresh: load the libraries in this
+    process, where that counts, instead of forking one that has them (fork_server.py).
     """
 
     module = "aisp_mcp.judge.worker.main"
-    # Seconds of the round that others took of this process's own core, before it had said go and after the answer.
+    # Seconds of the round during which other processes used this process's core, before its go and after the answer.
     _late_s = _waiting_from = 0.0
     _watching = _may_watch = False
 
@@ -61,7 +61,7 @@ class WorkerProcess(Confined):
         command_read, self._command = os.pipe()
         self._done, done_write = os.pipe()
         inherited = (command_read, done_write, *fds, *others)
-        # The path stands in argv for the isolation, which shows the folders named there and hides the rest of /tmp.
+        # The path is in argv for the isolation, which shows the folders named there and hides the rest of /tmp.
         argv = [sys.executable, "-P", "-m", self.module, *map(str, inherited), setup["path"]]
         super().__init__(argv, placement, inherited, fresh=fresh)
         os.close(command_read)
@@ -72,8 +72,8 @@ class WorkerProcess(Confined):
         self._first: int | None = None
         self._known = {self.pid: 0.0}
         self.memory = Watch(frozenset(inode(fd) for fd in fds), placement.folder)
-        # What it may still compute while it should stand still. A baseline is the specification and gains nothing: time
-        # that the kernel books late must not end an honest comparison.
+        # Seconds that it may still compute while stopped. A baseline is the specification and gains nothing: time
+        # that the kernel records late must not end an honest comparison.
         self._allowed_s = math.inf if setup["baseline"] else MIN_OUTSIDE_S
 
     def prepare(self, setup: dict[str, Any]) -> None:
@@ -87,7 +87,7 @@ class WorkerProcess(Confined):
             os.write(self._command, data)
 
     def loaded(self, within_s: float = 0.0) -> bool:
-        """Wait until the worker has loaded its libraries, before it gets its setup, or has ended."""
+        """Wait until the worker has loaded its libraries, before it gets its set-up, or has ended."""
         return self._says(within_s)
 
     def _says(self, within_s: float = 0.0) -> bool:
@@ -97,38 +97,38 @@ class WorkerProcess(Confined):
         return bool(poll.poll(1000 * within_s))
 
     def ready(self, deadline_s: float) -> None:
-        """Wait for L and R, then freeze. Raises WorkerGone."""
+        """Wait for L and R, then stop the worker. Raises WorkerGone."""
         self._await(LOADED, deadline_s)
         self._await(READY, deadline_s)
         self._adopt()
         self.freeze()
 
     def await_loaded(self, deadline_s: float) -> None:
-        """Wait for L; nothing of the program has run then. Raises WorkerGone."""
+        """Wait for L; at that point, none of the program has run. Raises WorkerGone."""
         self._await(LOADED, deadline_s)
         self._adopt()
 
     def _adopt(self) -> None:
-        """Learn the processes by number, and bind them to their cores."""
+        """Find the processes' ids, and bind them to their cores."""
         self.pid = isolation.program_pid(self.process.pid, self.placement.level)
         self._first = isolation.first_pid(self.process.pid, self.placement.level)
         self._pin(proc.tasks(self._everyone()))
-        self._known = proc.spent(self._everyone())  # from here on without the processes of the isolation around it
+        self._known = proc.spent(self._everyone())  # from here on, without the isolation's own processes
 
     def _pin(self, tasks: list[int]) -> None:
-        """Give the threads their cores, and precedence there."""
+        """Assign the threads to their cores, and give them precedence there."""
         cores.bind(tasks, self.placement.cpus)
         prefer(tasks)
 
     def _everyone(self) -> list[int]:
-        """The program and all that it has started.
+        """The program and everything it has started.
 
         Orphans belong to the first process of the namespace; below L2 there is none, and only the tree is known.
         """
         return proc.tree(self._first)[1:] if self._first else proc.tree(self.pid)
 
     def _answers(self, deadline_s: float) -> bool:
-        """Wait for the worker to say anything. Raises WorkerGone where it stopped itself or left its cores."""
+        """Wait for any answer from the worker. Raises WorkerGone if it stopped itself or left its cores."""
         poll, end = select.poll(), time.monotonic() + deadline_s
         poll.register(self._done, select.POLLIN)
         while not self._heard(poll, max(end - time.monotonic(), 0.0)):
@@ -143,14 +143,14 @@ class WorkerProcess(Confined):
         return True
 
     def _heard(self, poll: select.poll, within_s: float) -> bool:
-        """Wait until the worker says something, or until it is time to look at it."""
+        """Wait until the worker answers, or until it is time to check on it."""
         self._waiting_from = proc.own_delay()
         if self._watching:
             return cores.answers_before_next_look(self._done)
         return bool(poll.poll(0 if self.memory.sampling else 1000 * min(LOOK_S, within_s)))
 
     def _await(self, expected: bytes, deadline_s: float, seen: Seen | None = None) -> float:
-        """Return what seen() says when the expected byte has arrived. Raises WorkerGone."""
+        """Wait for the expected byte and return the result of seen(). Raises WorkerGone."""
         if not self._answers(deadline_s):
             raise WorkerGone("hang", f"{self.name} gave no answer within {deadline_s:.1f} s")
         if seen and self._freezes:
@@ -180,37 +180,39 @@ class WorkerProcess(Confined):
     def freeze(self) -> float:
         """Stop all known processes, then the tree until no new one appears. Raises WorkerGone unstoppable.
 
-        Returns the parent's clock when those we know stood still: a call of the kernel that was under way, such as a
-        long copy, is finished before a process stops, and a candidate that starts one after its answer must pay for it.
-        If there were others, or some continued, it is the clock when all of them were stopped.
+        Returns the parent's clock when all known processes were stopped. A system call in progress, such as a long
+        copy, finishes before its process stops, so a candidate that starts one after its answer pays for it. If unknown
+        processes appeared, or some continued, the clock is from when all of them were stopped.
         """
         if not self._freezes:
             return clock()
         end, stood = time.monotonic() + 5.0, clock()
         running, stopped = [*self._known] or self._everyone(), list[int]()
-        while set(running) - set(stopped):  # who stands still starts nobody
+        while set(running) - set(stopped):  # a stopped process starts no other
             proc.send(running, signal.SIGSTOP)
             if not proc.wait_stopped(running, max(end - time.monotonic(), 0.0)):
                 raise WorkerGone("unstoppable", f"{self.name} does not stop when it is told to")
-            if not stopped:  # threads make the walk slow
+            if not stopped:  # many threads make the walk slow
                 stood, late_s = clock(), max(proc.own_delay() - self._waiting_from, 0.0)
                 self._late_s, self._known = self._late_s + late_s, proc.settled(running)
             stopped, running = running, self._everyone()
-        proc.send(running, signal.SIGSTOP)  # a timer may have let it go
+        proc.send(running, signal.SIGSTOP)  # a timer may have resumed it
         if self._stood_still(running):
             return stood
         self._known = proc.settled(running)
         return clock()
 
     def _stood_still(self, pids: list[int]) -> bool:
-        """True if all are known and none has computed since its CPU time was read: a timer can resume a process."""
+        """Return True if all are known and none has computed since its CPU time was read: a timer can
+        resume a process.
+        """
         late = self._known
         return all(pid in late and spent - late[pid] < STILL_S for pid, spent in proc.spent(pids).items())
 
     def refuse_work_outside(self) -> None:
-        """Refuse processes that appeared, or computed more than a trifle, since all were stopped. Raises WorkerGone.
+        """Refuse new processes, and more than negligible computation, since all were stopped. Raises WorkerGone.
 
-        Asked before a round, whose inputs lie there already, and behind the comparison of its outputs.
+        Called before a round whose inputs are already in memory, and after its outputs are compared.
         """
         if not self._freezes:
             return
@@ -234,7 +236,7 @@ class WorkerProcess(Confined):
 
         bits: of the protocol in worker/main.py. at_done: called when the worker has answered, before it is stopped.
         """
-        # Who hands over the inputs of isolated calls waits on a core that this process would take from it.
+        # The verifier hands over inputs of isolated calls by polling on a core that this process would take from it.
         self._watching = self._may_watch and not bits & ISOLATED
         begin, before = self._let_go(count | bits)
         self._await(DONE, deadline_s)
@@ -247,10 +249,11 @@ class WorkerProcess(Confined):
     def first_answer(
         self, setup: dict[str, Any], bits: int, deadline_s: float, at_done: Callable[[], object] | None, begin: float
     ) -> RoundTiming:
-        """Load and prepare the program, and run one call on inputs that are there, all in one go. Raises WorkerGone.
+        """Load and prepare the program, and run one call on inputs that are already in memory, in one go. Raises
+        WorkerGone.
 
         begin: the parent's clock when the process was started, or 0.0 for one that has loaded its libraries and is
-        let go here. Bits and at_done as in run_round().
+        resumed here. bits and at_done: as in run_round().
         """
         fresh, before = bool(begin), Account()
         if not fresh:
@@ -269,7 +272,7 @@ class WorkerProcess(Confined):
         return self._ended(1, elapsed_s, elapsed_s, before)
 
     def watched_round(self, count: int, deadline_s: float, bits: int, seen: Seen) -> RoundTiming:
-        """The same up to the moment that seen() gives, for which the answer is left in the pipe. Raises WorkerGone."""
+        """The same up to the moment that seen() returns; the answer is left in the pipe for it. Raises WorkerGone."""
         begin, before = self._let_go(count | bits)
         elapsed_s = self._await(DONE, deadline_s, seen) - begin
         return self._ended(count, elapsed_s, self.freeze() - begin, before)
@@ -297,10 +300,10 @@ class WorkerProcess(Confined):
         seen: Seen,
         still: Callable[[], bool] | None = None,
     ) -> RoundTiming | None:
-        """The same for calls that wait on the device for a gate, which is opened when their inputs are written:
-        elapsed_s is from there. None where not all of them wait within patience_s, or write_inputs() says no: that
-        round means nothing. still: called while the process stands still and only its device works; may say no, too.
-        Raises WorkerGone.
+        """The same for calls that wait on the device for a gate, which opens when their inputs are written: elapsed_s
+        counts from there. Returns None, and the round does not count, if not all calls wait within patience_s or if
+        write_inputs() returns False. still: called while the process is stopped and only its device works; may also
+        return False. Raises WorkerGone.
         """
         begin, before = self._let_go(count | bits)
         shut = self._answers(patience_s)
@@ -323,7 +326,7 @@ class WorkerProcess(Confined):
         return timing if ready else None
 
     def _let_go(self, message: int) -> tuple[float, Account]:
-        """Begin a round: the parent's clock, and the account before it. Raises WorkerGone."""
+        """Begin a round: take the accounts, then the parent's clock, and resume. Raises WorkerGone."""
         self._refuse_early_answers()
         self.refuse_work_outside()
         before = proc.account([*self._known])
@@ -338,7 +341,9 @@ class WorkerProcess(Confined):
         return begin, before
 
     def _begin(self) -> float:
-        """The parent's clock at the start of a round; all are stopped. Over nodes, all start here (spread.py)."""
+        """The parent's clock at the start of a round, while all processes are stopped. Over nodes, all start here
+        (spread.py).
+        """
         return clock()
 
     def _ended(self, count: int, elapsed_s: float, ran_s: float, before: Account) -> RoundTiming:
@@ -357,36 +362,38 @@ class WorkerProcess(Confined):
         return list(self.control.durations[:count])
 
     def _at_home(self) -> set[int]:
-        """Let the first thread wake up on its core, and return where it may go from there.
+        """Let the first thread wake up on its core, and return the cores it may move to from there.
 
-        A thread stays where it woke up as long as it can. Cores of one machine differ by more than candidates do, where
-        neighbours use them: so the processes of a replicate, which begin on the same one, are compared on it.
+        A thread stays where it woke up as long as it can. If neighbours use some cores of a machine, cores differ by
+        more than candidates do, so the workers of a replicate begin on the same core and are compared on it.
         """
         cores.bind([self.pid], {self.placement.core})
         return set(self.placement.cpus)
 
     def _refuse_other_cores(self, pids: list[int]) -> None:
-        """No thread of a candidate may be allowed on other cores than its own. Raises WorkerGone.
+        """Check that no thread of a candidate may run on other cores than its own. Raises WorkerGone.
 
-        A baseline is looked at as well, for its rounds to be like the others.
+        Baselines are checked as well, so that their rounds are like the candidate's.
         """
         foreign = cores.foreign_cores(pids, self.placement.cpus)
         if foreign and self._freezes and math.isfinite(self._allowed_s):
             raise WorkerGone("left_cores", f"{self.name} went to cores that it was not given: {foreign}")
 
     def settle_memory(self) -> int:
-        """Take its footprint as that of the prepared program, in bytes; rounds are watched from watch_memory() on."""
+        """Take the present footprint as that of the prepared program, in bytes; watch_memory() starts the watch of
+        rounds.
+        """
         return self.memory.settle([*self._known])
 
     def watch_memory(self, rest: int, sampling: bool) -> None:
-        """Count from here on what calls add to so many bytes. sampling: every round is looked at while it runs, which
-        disturbs its time; else only the kernel's mark over all of them tells.
+        """From here on, count the bytes that calls add to `rest`. sampling: measure during every round, which disturbs
+        its time; otherwise only the kernel's high-water mark over all rounds counts.
         """
         self.memory.rest, self.memory.sampling = rest, sampling
         self.memory.begin([*self._known])
 
     def added_memory(self) -> int:
-        """Bytes that the rounds since watch_memory() added at their worst."""
+        """The most bytes that a round since watch_memory() added."""
         if not self.memory.sampling:
             self.memory.end([*self._known])
         return self.memory.added

@@ -1,4 +1,4 @@
-"""Read outputs out of a frozen worker, by process_vm_readv(2): nothing runs there, and it cannot refuse."""
+"""Read outputs out of a stopped worker by process_vm_readv(2): nothing runs there, and the worker cannot refuse."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from errno import EFAULT
 from aisp_mcp.judge.parent.processes import procfs as proc
 from aisp_mcp.judge.protocol.shared_memory import ControlBlock
 
-MAX_IOVECS = 512  # spans of memory per call of the kernel, which takes 1024 at most
-DEADLINE_S = 20.0  # memory whose pages a stopped process would have to supply is waited for in vain
+MAX_IOVECS = 512  # spans of memory per system call; the kernel's limit is 1024
+DEADLINE_S = 20.0  # a read never ends if a stopped process would have to supply the pages
 
 
 class _IoVec(ctypes.Structure):
@@ -22,9 +22,9 @@ class _IoVec(ctypes.Structure):
 
 
 def fetch(pid: int, control: ControlBlock, arena: mmap.mmap, calls: Sequence[int]) -> None:
-    """Copy the outputs of these calls of the last round into the arena, from where the control block says they lie.
+    """Copy the outputs of these calls of the last round into the arena, from the addresses in the control block.
 
-    Raises OSError: EPERM or ENOSYS where the kernel does not allow it, EFAULT where nothing readable is there.
+    Raises OSError: EPERM or ENOSYS if the kernel does not allow it, EFAULT if the memory is not readable.
     """
     layout, width = control.layout, len(control.layout.outputs)
     spans = [
@@ -37,7 +37,7 @@ def fetch(pid: int, control: ControlBlock, arena: mmap.mmap, calls: Sequence[int
 
 
 def is_readable(pid: int) -> bool:
-    """True if the kernel lets this process read that one's memory."""
+    """Return True if the kernel lets this process read that one's memory."""
     try:
         with open(f"/proc/{pid}/maps") as file:
             begin = int(next(iter(file)).partition("-")[0], 16)
@@ -49,9 +49,10 @@ def is_readable(pid: int) -> bool:
 
 
 def read(pid: int, spans: Sequence[tuple[int, int, int]], into: mmap.mmap) -> None:
-    """Copy (address there, offset here, bytes) of a stopped process into the mapping. Raises OSError as fetch() does.
+    """Copy spans (address there, offset here, bytes) of a stopped process into the mapping. Raises OSError as fetch()
+    does.
 
-    A process for whose memory one waits longer than DEADLINE_S is killed, which ends the waiting.
+    If a read takes longer than DEADLINE_S, the process is killed, which ends it.
     """
     waiting = threading.Timer(DEADLINE_S, proc.send, ([pid], signal.SIGKILL))
     waiting.start()
@@ -65,7 +66,7 @@ def read(pid: int, spans: Sequence[tuple[int, int, int]], into: mmap.mmap) -> No
 def _read_some(pid: int, spans: Sequence[tuple[int, int, int]], into: mmap.mmap) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     libc.process_vm_readv.restype = ctypes.c_ssize_t
-    here = ctypes.c_char.from_buffer(into)  # kept as long as the address is used
+    here = ctypes.c_char.from_buffer(into)  # must live as long as the address is used
     begin, count = ctypes.addressof(here), ctypes.c_ulong(len(spans))
     local = (_IoVec * len(spans))(*[_IoVec(begin + offset, size) for _, offset, size in spans])
     remote = (_IoVec * len(spans))(*[_IoVec(address, size) for address, _, size in spans])

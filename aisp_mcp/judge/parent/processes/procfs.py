@@ -1,4 +1,4 @@
-"""Process tree, state and accounts of a worker as the kernel keeps them. Read by the parent, from outside."""
+"""Process tree, states and accounts of a worker, which the parent reads from the kernel."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from pathlib import Path
 
 from aisp_mcp.judge.evidence import Account
 
-GONE = ("Z", "X", "")  # states of a thread that has ended
+GONE = ("Z", "X", "")  # states of an ended thread
 STOPPED = ("T", "t", *GONE)
 SETTLE_S = 0.1
-TICK_S = 0.01  # the longest between two bookings of a thread that computes
+TICK_S = 0.01  # the longest interval between two updates of a computing thread's account
 
 
 def read(path: str) -> bytes:
-    """A short file of the kernel's: a quarter of what pathlib takes, for a hundred threads before and after each round.
+    """Read a short file of the kernel, in a quarter of pathlib's time: a round needs it for a hundred threads before
+    and after.
 
     Raises OSError.
     """
@@ -57,7 +58,7 @@ def state(pid: int) -> str:
 
 
 def account(pids: list[int]) -> Account:
-    """Add up what the kernel recorded for these processes, the program first. One that has ended counts as zero."""
+    """Add up the kernel's accounts of these processes, the program first. Ended ones count as zero."""
     cpu_s, minor, major, threads, alive = 0.0, 0, 0, 0, 0
     first_s, delayed_s = delays(pids[0]) if pids else (0.0, 0.0)
     for pid in pids:
@@ -71,8 +72,8 @@ def account(pids: list[int]) -> Account:
 
 
 def delays(pid: int) -> tuple[float, float]:
-    """CPU seconds of the first thread of a process, and the seconds that it was ready to run but did not, because its
-    core ran somebody else; zeros where the kernel does not tell.
+    """CPU seconds of a process's first thread, and the seconds that it was ready to run while its core ran another
+    thread; zeros if the kernel does not report them.
     """
     with suppress(OSError, ValueError):
         ran, waited = read(f"/proc/{pid}/schedstat").split()[:2]
@@ -81,23 +82,24 @@ def delays(pid: int) -> tuple[float, float]:
 
 
 def own_delay() -> float:
-    """Seconds that this thread was ready to run so far while its core ran somebody else."""
+    """Seconds so far that this thread was ready to run while its core ran another one."""
     with suppress(OSError, ValueError):
         return int(read("/proc/thread-self/schedstat").split()[1]) / 1e9
     return 0.0
 
 
 def cpu_seconds(pid: int) -> float:
-    """CPU time of all threads that the process ever had, to the nanosecond (/proc/PID/stat counts ticks of 10 ms).
+    """CPU time of all threads that the process has had, in nanosecond resolution (/proc/PID/stat counts ticks of 10
+    ms).
 
-    The number of another process's CPU clock is its pid's complement and the kind of clock, 2 for scheduled time:
-    clock_getcpuclockid(3). Raises OSError when there is no such process.
+    The clock id of another process is the complement of its pid combined with the kind of clock, 2 for scheduled time:
+    clock_getcpuclockid(3). Raises OSError if the process does not exist.
     """
     return time.clock_gettime_ns((~pid << 3) | 2) / 1e9
 
 
 def spent(pids: list[int]) -> dict[int, float]:
-    """CPU seconds of each of them that is still there."""
+    """CPU seconds of each process that still exists."""
     seconds = {}
     for pid in pids:
         with suppress(OSError):
@@ -106,12 +108,12 @@ def spent(pids: list[int]) -> dict[int, float]:
 
 
 def settled(pids: list[int]) -> dict[int, float]:
-    """CPU seconds of stopped processes once the kernel has booked all of them.
+    """CPU seconds of stopped processes, once the kernel has recorded all of them.
 
-    A thread that counts as stopped may still be on its core, on its way out, and a hypervisor may take the core away
-    just then, for milliseconds. What it has used since the last tick is booked when it leaves. So this waits until the
-    kernel names the place where each thread waits, which it does of none that is still on a core's queue; where it
-    names none to this user, for TICK_S instead.
+    A thread that counts as stopped may still be leaving its core, and a hypervisor may take the core away just then,
+    for milliseconds. Its time since the last tick is recorded when it has left. So this waits until the kernel reports
+    a wait channel for each thread, which it never does for a thread that is still on a run queue; if the kernel hides
+    the channel from this user, it waits for TICK_S instead.
     """
     end = time.monotonic() + SETTLE_S
     for pid in pids:
@@ -124,7 +126,7 @@ def settled(pids: list[int]) -> dict[int, float]:
 
 
 def _waits(task: int) -> bool:
-    """True if the kernel names the place where this thread waits, or the thread has ended."""
+    """Return True if the kernel reports where this thread waits, or the thread has ended."""
     with suppress(OSError):
         if read(f"/proc/{task}/wchan") != b"0":
             return True
@@ -133,7 +135,7 @@ def _waits(task: int) -> bool:
 
 @lru_cache(maxsize=256)
 def _is_told(pid: int) -> bool:
-    """Try if the kernel tells this user where a stopped process waits."""
+    """Check whether the kernel tells this user where a stopped process waits."""
     end = time.monotonic() + SETTLE_S
     while not _waits(pid):
         if time.monotonic() > end:
@@ -142,15 +144,16 @@ def _is_told(pid: int) -> bool:
 
 
 def reset_peak(pid: int) -> None:
-    """Ask the kernel to start the peak anew."""
+    """Reset the kernel's memory peak."""
     with suppress(OSError):
         Path(f"/proc/{pid}/clear_refs").write_text("5")
 
 
 def session_nice(pid: int) -> int:
-    """Nice value of the session of a process; 0 where the kernel has none.
+    """Nice value of the session of a process; 0 if the kernel has none.
 
-    With autogroups a core is shared between busy sessions first, and the nice value of a process counts in its own.
+    With autogroups, a core is first shared between busy sessions, and the nice value of a process counts only within
+    its own.
     """
     with suppress(OSError):
         if words := read(f"/proc/{pid}/autogroup").split():
@@ -159,31 +162,32 @@ def session_nice(pid: int) -> int:
 
 
 def set_session_nice(pid: int, value: int) -> None:
-    """Give the session of a process that value, where this user may and the kernel has them."""
+    """Set the nice value of the process's session, if this user may and the kernel supports it."""
     with suppress(OSError):
         Path(f"/proc/{pid}/autogroup").write_text(str(value))
 
 
 def first_to_die(pid: int) -> None:
-    """Let the kernel end this process and what it starts, not the harness, when memory runs out.
+    """Make the kernel end this process and its children, not the harness, when memory runs out.
 
-    Files without a name are memory that no limit of a process counts; they go with the last who holds them.
+    Files without a name are memory that no process limit counts; they are freed with the last process that holds them.
     """
     with suppress(OSError):
         Path(f"/proc/{pid}/oom_score_adj").write_text("1000")
 
 
 def send(pids: list[int], number: signal.Signals) -> None:
-    """Signal every process of the list that still lives."""
+    """Send a signal to every process of the list that still lives."""
     for pid in pids:
         with suppress(ProcessLookupError):
             os.kill(pid, number)
 
 
 def wait_stopped(pids: list[int], deadline_s: float) -> bool:
-    """True once every thread of every process is stopped, a zombie or gone; False at the deadline.
+    """Return True once every thread of every process is stopped, a zombie or gone; False at the deadline.
 
-    A thread inside the kernel goes on with its copying until its call returns: the process is marked as stopped before.
+    A thread inside the kernel continues until its system call returns, although the process is already marked as
+    stopped.
     """
     end = time.monotonic() + deadline_s
     while moving := [task for task in tasks(pids) if state(task) not in STOPPED]:

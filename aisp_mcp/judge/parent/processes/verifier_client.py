@@ -20,26 +20,26 @@ MODULE = "aisp_mcp.judge.verifier.main"
 
 
 def fork_server(placement: Placement) -> ForkServer:
-    """The process that verifiers are copies of."""
+    """The fork server for verifiers."""
     return server(libraries(placement))
 
 
 def libraries(placement: Placement) -> Libraries:
-    """The libraries that it loads, and where."""
+    """The libraries that it loads, and the place where it loads them."""
     return Libraries.of(_env(placement), (placement.folder, placement.seen), [MODULE])
 
 
 def _env(placement: Placement) -> dict[str, str]:
     env = {name: value for name, value in placement.env.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    return env | {"OMP_WAIT_POLICY": "PASSIVE"}  # threads that wait for more work would spin into a round
+    return env | {"OMP_WAIT_POLICY": "PASSIVE"}  # idle threads would spin into a round
 
 
 class VerifierProcess:
-    """The trusted helper, spoken to in JSON lines."""
+    """The trusted process, addressed in JSON lines."""
 
     def __init__(self, fds: list[int], placement: Placement) -> None:
         argv = [MODULE, *map(str, fds)]
-        spec = isolation.confinement(argv, "L1", file_bytes=FILE_BYTES)  # limits, and it dies with its parent
+        spec = isolation.confinement(argv, "L1", file_bytes=FILE_BYTES)  # resource limits; it dies with its parent
         (its_in, asks), (answers, its_out) = os.pipe(), os.pipe()
         self._asks, self._answers = os.fdopen(asks, "wb"), os.fdopen(answers, "rb")
         self._log = (placement.folder / "output.log").open("wb")
@@ -54,7 +54,7 @@ class VerifierProcess:
         return procfs.delays(self.process.pid)[1]
 
     def ask(self, verb: str, **request: Any) -> dict[str, Any]:
-        """One request, one answer. Raises BenchmarkError for errors of the specification."""
+        """Send a request and return its answer. Raises BenchmarkError for errors of the specification."""
         self.post(verb, **request)
         return self.collect(verb)
 
@@ -92,5 +92,5 @@ class VerifierProcess:
         self.process.kill()
         self.process.wait()
         for stream in (self._asks, self._answers, self._log):
-            with suppress(BrokenPipeError):  # what it did not read any more
+            with suppress(BrokenPipeError):  # requests that it no longer read
                 stream.close()

@@ -1,9 +1,9 @@
-"""Fork servers that outlive the process that starts them, for callers of which each makes one short comparison.
+"""Fork servers that outlive the process that starts them, for callers that each make one short comparison.
 
-They listen in a folder of their owner. A name there stands for everything that decides what is loaded: environment,
-modules, cores, interpreter, and the files of this package and of torch. Where any of it has changed, nothing of that
-name listens, and a caller starts a server of its own. No program that is judged runs in such a process: each caller is
-served by a copy of it, and each judged program runs in a copy of that one.
+They listen in their owner's folder. A socket's name stands for everything that decides what is loaded: environment,
+modules, cores, interpreter, and the files of this package and of torch. If any of it has changed, no server listens
+under the new name, and the caller starts its own. No judged program runs in such a process: each caller is served by a
+fork, and each judged program runs in a fork of that one.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from aisp_mcp.judge.parent.processes import fork_server
 from aisp_mcp.process import python
 from aisp_mcp.process.isolation import NAMESPACES, Level
 
-NOWHERE = "/nonexistent"  # instead of the folders of a single process, while libraries are loaded
-OF_A_JOB = "AISP_JOB_ID"  # says nothing about libraries, and marks processes that end with their job
+NOWHERE = "/nonexistent"  # in place of a process's own folders, while libraries are loaded
+OF_A_JOB = "AISP_JOB_ID"  # irrelevant to libraries; marks processes that end with their job
 
 
 @dataclass(frozen=True)
 class Libraries:
-    """What a fork server loads, and where: the variables of its environment, modules, and cores (none for those of the
-    caller). sealed: its interpreter's file is read-only.
+    """The libraries that a fork server loads, and the place: variables of its environment, modules, and cores (none:
+    the caller's). sealed: its interpreter's file is read-only.
     """
 
     env: tuple[tuple[str, str], ...]
@@ -51,11 +51,11 @@ class Libraries:
         level: Level = "L1",
         cpus: Iterable[int] = (),
     ) -> Libraries:
-        """Of processes in this environment.
+        """The libraries for processes in this environment.
 
-        level: of its copies; from L2 on their interpreter's file is read-only, whichever way leads there.
-        cpus: on which libraries are loaded, of which some count the cores then and for ever.
-        folders: those of a single process; variables that name a place in them say nothing about libraries.
+        level: of its forks; from L2 on their interpreter's file is read-only by any path. cpus: the cores on which
+        libraries are loaded; some libraries count the cores only then. folders: those of a single process; variables
+        that point into them do not matter for libraries.
         """
         below = tuple(map(str, folders))
         common = sorted((name, NOWHERE if value.startswith(below) else value) for name, value in env.items())
@@ -63,18 +63,18 @@ class Libraries:
 
     @property
     def key(self) -> str:
-        """The same for processes that can be copies of the same server within one process."""
+        """Equal for processes that can be forks of the same server within one process."""
         return json.dumps([self.env, self.modules, self.sealed])
 
     @cached_property
     def name(self) -> str:
-        """Of the socket at which a server with these libraries listens."""
+        """Name of the socket at which a server with these libraries listens."""
         env = [(name, value) for name, value in self.env if value and name != OF_A_JOB]
         facts = [env, self.modules, self.sealed, self.cpus, sys.executable, _newest_file()]
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:24]
 
     def started(self, where: str, pass_fds: Sequence[int] = (), **how: Any) -> subprocess.Popen[bytes]:
-        """A server. where: as fork_server.py has it."""
+        """Start a server. where: as in fork_server.py."""
         words = [where, str(int(self.sealed)), ",".join(map(str, self.cpus)), *self.modules]
         return subprocess.Popen(
             python.module(fork_server.MODULE, *words),
@@ -92,7 +92,7 @@ class Libraries:
         self.started(f"{self.name}:{seconds:g}", cwd=folder, env=env).wait()
 
     def connected(self, folder: Path) -> socket.socket | None:
-        """A connection to such a server; None where none listens."""
+        """A connection to such a server; None if none listens."""
         channel = socket.socket(socket.AF_UNIX)
         with suppress(OSError):
             at = os.open(folder, os.O_PATH | os.O_DIRECTORY)
@@ -106,7 +106,7 @@ class Libraries:
 
 
 def _newest_file() -> list[Any]:
-    """Number and newest time of this package's files, and path and time of torch."""
+    """Number and newest time of this package's files; path and time of torch."""
     times = [path.stat().st_mtime_ns for path in Path(aisp_mcp.__file__).parent.rglob("*.py")]
     torch = importlib.util.find_spec("torch")
     origin = torch.origin if torch and torch.origin else ""

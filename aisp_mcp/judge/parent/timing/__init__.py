@@ -1,4 +1,4 @@
-"""Time a pair: rounds, replicates and what they cost, on a CPU and on a GPU.
+"""Time a pair: rounds, replicates and their overhead, on a CPU and on a GPU.
 
-It records seconds and evidence; it never decides what they mean. Start with `replicate.py`.
+It records seconds and evidence, and does not interpret them. Start with `replicate.py`.
 """

@@ -1,10 +1,10 @@
-"""Sequence of one replicate of goal "cold": the time from the parent's start signal to the first answer of a fresh
-process.
+"""Sequence of one replicate of goal "cold": the time from the parent's start signal to a fresh process's first answer.
 
-All that a program does before its answer is between two readings of the parent's clock: loading its file, prepare and
-one call on secret inputs; for `cold = "process"` also the start of the process and of its libraries. No code of a
-program runs earlier: its process has loaded the harness's libraries alone. One set of processes runs first and is not
-counted: it brings libraries into the page cache, and leaves the compile caches that are handed on where they are full.
+Everything that a program does before its answer is between two readings of the parent's clock: loading its file,
+prepare and one call on secret inputs; for `cold = "process"` also the start of the process and of its libraries. None
+of a program's code runs earlier: its process has only loaded the harness's libraries. One set of processes runs first,
+uncounted: it brings libraries into the page cache, and fills the compile caches, which are copied if the
+baseline declares them full.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from aisp_mcp.judge.protocol.words import WARM
 from aisp_mcp.judge.verifier.inputs.rng import MODES
 from aisp_mcp.process import isolation
 
-# One start per process is one number, where a timed replicate has the median of rounds: two and a half times as many.
-MORE, MULTIPLE = 2.4, 3  # of which each position in the order has equally many
-REHEARSAL = -2  # index of that replicate, which uses the memory of the first one
+# A start yields one number per process, a timed replicate the median of rounds: so two and a half times as many.
+MORE, MULTIPLE = 2.4, 3  # a multiple of three: each role has each position equally often
+REHEARSAL = -2  # index of the rehearsal, which uses the memory of the first replicate
 ORDERS = (*LATIN_SQUARE, *(order[::-1] for order in LATIN_SQUARE))
 
 
 def replicates(usual: int) -> int:
-    """Number of replicates, in place of the number for timed calls."""
+    """Number of replicates, given the usual number for timed calls."""
     return MULTIPLE * math.ceil(MORE * usual / MULTIPLE)
 
 
@@ -46,7 +46,7 @@ class ColdRun(ReplicateRun):
 
     @classmethod
     def lacks(cls, opened: OpenAnswer, options: Options, level: str) -> str | None:
-        """Caches are copied only if no program can write into another one's folder."""
+        """Refuse copied caches if a program could write into another one's folder."""
         if opened["cold"]["caches"] == "full" and level not in isolation.NAMESPACES:
             return f"isolation level L2 (goal cold with full caches), found {level}"
         return None
@@ -77,7 +77,7 @@ class ColdRun(ReplicateRun):
         return self.driver.result
 
     def _rehearse(self) -> Driver:
-        """Run both programs once, uncounted. Their folders stay. Raises ComparisonAborted."""
+        """Run both programs once, uncounted. Their folders remain. Raises ComparisonAborted."""
         roles, session = (Role.BASELINE, Role.CANDIDATE), self.session
         driver = Driver(session, REHEARSAL)
         try:
@@ -91,7 +91,7 @@ class ColdRun(ReplicateRun):
         return driver
 
     def _start(self, driver: Driver, roles: Sequence[Role]) -> None:
-        """Lay out memory, inputs and caches, and start the processes whose start does not count."""
+        """Set up memory, inputs and caches, and start the processes whose start does not count."""
         session = self.session
         for role in roles:
             setup, own_placement = driver.setup(role), driver.placement(role)
@@ -115,7 +115,7 @@ class ColdRun(ReplicateRun):
         return self.session.opened["cold"]["from"] == "process"
 
     def _first_answer(self, driver: Driver, role: Role) -> RoundTiming:
-        """The role's first answer, on the parent's clock from its go."""
+        """The role's first answer, by the parent's clock from its go."""
         begin, session = 0.0, self.session
         if self._counts_start:
             with placement.inside(session.placement.cpus):
@@ -133,7 +133,7 @@ class ColdRun(ReplicateRun):
         return timing
 
     def _call_again(self) -> None:
-        """Further calls of the candidate, which are not timed: its program must answer any inputs, not the first."""
+        """Run further untimed calls of the candidate: its program must answer all inputs, not only the first."""
         driver = self.driver
         modes = ["plain", self.random.choice(MODES[1:])] if self.options.protections.adversarial else ["plain"]
         for mode in modes:

@@ -1,8 +1,8 @@
 """Steps of a comparison on a CPU: rounds whose outputs stay in the worker, isolated calls, and dummy rounds.
 
-Nothing that a candidate could leave out is subtracted from its rounds but the loop around its calls, a microsecond
-each. The parent reads the outputs of compared calls out of the stopped worker. A program that returns the same memory
-again and again needs copies of it; the candidate pays for those, and what a baseline says of its own is believed.
+Only the loop around a candidate's calls, a microsecond each, is subtracted from its rounds. The parent reads the
+outputs of compared calls out of the stopped worker. A program that returns the same memory again and again needs copies
+of it: the candidate pays for its own, while the baseline's figure for its own is believed.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from aisp_mcp.judge.protocol.words import DUMMY, ISOLATED, NO_COPY
 from aisp_mcp.judge.verdict.overhead import fit_overhead
 
 ROUND_S = 1e-3
-ROUNDS, MIN_CALLS = 5, 3  # of isolated calls, per role; their median counts
-MAX_ROUNDS, DISTURBED = 12, 0.02  # with those that others disturbed, by that part of a round
-# Calls of each such round of the candidate that are compared, at random. A candidate that fakes half of them in half of
-# the rounds is found in all but one of some thousand replicates.
+ROUNDS, MIN_CALLS = 5, 3  # of isolated calls, per role; the median counts
+MAX_ROUNDS, DISTURBED = 12, 0.02  # at most, with disturbed ones; disturbed from this share of a round on
+# Randomly compared calls of each such round of the candidate. A candidate that fakes half of the calls in half of
+# the rounds escapes in one of about a thousand replicates.
 COMPARED = 4
 COPY_ROUNDS = 9  # of one call per role, for a candidate that returns one buffer again and again
-SINGLE_ROUNDS = 4  # rounds of one call per role, where the verifier has no core of its own; the shortest counts
+SINGLE_ROUNDS = 4  # rounds of one call per role, if the verifier has no core of its own; the shortest counts
 
 
 class CpuStrategy(Strategy):
@@ -53,15 +53,15 @@ class CpuStrategy(Strategy):
         return driver.run_round(role, count, bits | self.output_bits(driver))
 
     def dummy_round(self, driver: Driver, role: Role, count: int) -> RoundCost | None:
-        """Of one call where outputs stay in the worker: those of many would change the memory that its own calls get.
-        What the loop costs beyond that, its timed rounds show.
+        """Dummy round of one call if outputs stay in the worker: outputs of many calls would change the memory that its
+        own calls get. Its timed rounds show the loop's remaining cost.
         """
         bits = self.output_bits(driver)
         return driver.run_round(role, 1 if bits else count, DUMMY | bits).cost
 
     def output_bits(self, driver: Driver) -> int:
-        """The bit of rounds without copies, where the outputs can be read otherwise and are what the contract says.
-        Where memory decides, outputs of several calls must not be alive at once.
+        """The bit for rounds without copies, if the parent can read the outputs and they meet the contract. Where
+        memory decides, outputs of several calls must not be alive at once.
         """
         session, mode = driver.session, driver.session.mode(Role.BASELINE)
         if not mode.probed:
@@ -95,8 +95,8 @@ class CpuStrategy(Strategy):
     def _observed_copies_s(self, driver: Driver, overhead: Overhead) -> float:
         """Seconds per call that the candidate spends on copies in timed rounds, as observed by the parent.
 
-        In rounds of one call it makes none. What its calls save there against the baselines', by the parent's clock
-        alone, they save in timed rounds but for the copies.
+        In rounds of one call, it makes no copies. The gain of its calls over the baselines' in those rounds, by the
+        parent's clock alone, is its gain in timed rounds without the copies.
         """
         seconds = dict[Role, list[float]]((role, []) for role in Role)
         for _ in range(COPY_ROUNDS):
@@ -111,7 +111,7 @@ class CpuStrategy(Strategy):
 def observed_copies_s(rounds: Sequence[Round], overhead: Overhead, single: Mapping[Role, Sequence[float]]) -> float:
     """Seconds per call of the candidate's copies, at most what it reports. single: seconds of rounds of one call.
 
-    The difference of the baselines in these counts against it.
+    The difference between the baselines counts against it.
     """
     middle = {role: statistics.median(seconds) for role, seconds in single.items()}
     first, repeat = (middle[role] for role in BASELINES)
@@ -132,15 +132,15 @@ def observed_copies_s(rounds: Sequence[Round], overhead: Overhead, single: Mappi
 
 
 def verifier_has_a_core(driver: Driver) -> bool:
-    """True if the verifier, which runs on the cores of this process, shares none with the workers."""
+    """Return True if the verifier, which runs on this process's cores, shares none with the workers."""
     return not os.sched_getaffinity(0) & driver.session.placement.cpus
 
 
 def isolated_calls(driver: Driver) -> tuple[dict[Role, list[float]], float]:
     """Median seconds of an isolated call in each of some rounds, per role, and the handoff's cost per call.
 
-    The cost is what the baselines' calls take longer than by their own clocks: handing over inputs, storing outputs.
-    It is part of every role's isolated calls. Raises ComparisonAborted.
+    The cost is the excess of the baselines' calls over their own clocks: handing over inputs and storing outputs. It is
+    part of every role's isolated calls. Raises ComparisonAborted.
     """
     costs = list[float]()
     all_seconds = dict[Role, list[float]]((role, []) for role in Role)
@@ -169,26 +169,26 @@ def isolated_calls(driver: Driver) -> tuple[dict[Role, list[float]], float]:
 
 
 def _are_disturbed(timings: Sequence[RoundTiming], delayed_s: float) -> bool:
-    """True if other programs took a notable part of the time of these rounds from the worker, or from the verifier."""
+    """Return True if other programs took a notable part of these rounds' time from the worker or the verifier."""
     lost_s = delayed_s + sum(timing.account.disturbed_s for timing in timings)
     return lost_s > DISTURBED * sum(timing.elapsed_s for timing in timings)
 
 
 def _verify(driver: Driver, counts: dict[Role, int]) -> None:
-    """Compare when all have run: outputs may be compared with a baseline's."""
+    """Compare after all have run: outputs may be compared with a baseline's."""
     for role, count in counts.items():
         driver.verify(role, driver.sample(count, COMPARED) if role is Role.CANDIDATE else [])
 
 
 def _count(driver: Driver, role: Role) -> int:
-    """Number of calls that fill ROUND_S, and no fewer than MIN_CALLS."""
+    """Number of calls that fill ROUND_S, at least MIN_CALLS."""
     capacity = driver.workers[role].control.layout.own.capacity
     least = min(MIN_CALLS, capacity)
     return max(round_count(driver.call_s[role], ROUND_S, capacity, driver.session.random), least)
 
 
 def _round(driver: Driver, role: Role, count: int) -> tuple[list[float], RoundTiming]:
-    """One round, and the seconds of each call on the verifier's clock. Raises ComparisonAborted."""
+    """Run one round; return the seconds of each call on the verifier's clock. Raises ComparisonAborted."""
     worker, verifier, deadline_s = driver.workers[role], driver.session.verifier, driver.deadline_s(role, count)
     driver.note_outputs(role, at_rest=False)
     worker.control.begin_handoff()
@@ -197,13 +197,13 @@ def _round(driver: Driver, role: Role, count: int) -> tuple[list[float], RoundTi
         try:
             timing = driver.guarded(role, lambda: worker.run_round(count, deadline_s, ISOLATED))
         finally:
-            worker.control.end_handoff()  # it says no more
+            worker.control.end_handoff()  # there is no further answer
             answer: dict[str, Any] = verifier.collect("handoff_cpu")
     return answer["seconds"], timing
 
 
 def rounds_of_one_call(driver: Driver) -> dict[Role, list[float]]:
-    """Seconds of each, per role. Raises ComparisonAborted."""
+    """Seconds of each round of one call, per role. Raises ComparisonAborted."""
     all_seconds = dict[Role, list[float]]((role, []) for role in Role)
     for _ in range(SINGLE_ROUNDS):
         driver.fill(dict.fromkeys(Role, 1))

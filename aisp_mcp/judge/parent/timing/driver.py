@@ -1,4 +1,4 @@
-"""Primitives of one replicate: its three worker processes, their rounds, inputs and comparisons."""
+"""Primitives of one replicate: its three workers, and their rounds, inputs and comparisons."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from aisp_mcp.judge.protocol.words import NO_COPY
 
 START_DEADLINE_S = 120.0
 IDLE_DEADLINE_S, BUSY_FACTOR, MIN_BUSY_S = 1.0, 10.0, 0.0003
-MUCH_FASTER = 0.6  # of the baseline's time per call: cores have states a third apart
+MUCH_FASTER = 0.6  # of the baseline's time per call: speeds of a core differ by a third
 
 T = TypeVar("T")
 
@@ -37,23 +37,23 @@ class Driver:
         self.session = session
         self.result = Replicate(index)
         self.workers: dict[Role, WorkerProcess] = {}
-        self.call_s: SecondsByRole = {}  # on the parent's clock, with all that a round costs
+        self.call_s: SecondsByRole = {}  # on the parent's clock, including the overhead of a round
         self.claimed_s: SecondsByRole = {}  # on the worker's own clock
         self._setups: dict[Role, WorkerSetup] = {}
         self._placements: dict[Role, Placement] = {}
-        self.rehearsal: Driver | None = None  # ended processes that ran before a cold start is measured
+        self.rehearsal: Driver | None = None  # ended processes of the rehearsal of a cold start
         self._arenas: dict[Role, mmap] = {}
         self._at_rest = set[Role]()  # roles whose last round left its outputs in the worker's own memory
         self._ready = False
 
     def number(self, role: Role) -> int:
-        """Number of that worker at the verifier, which has memory for two replicates."""
+        """Number of the role's worker at the verifier, which has memory for two replicates."""
         return worker_number(self.result.index % 2, role)
 
     # --- start and end
 
     def start(self) -> None:
-        """Start the three processes side by side. They load their libraries before they read their set-up."""
+        """Start the three processes concurrently. They load their libraries before they read their set-up."""
         for role in Role:
             self.launch(role)
 
@@ -97,22 +97,22 @@ class Driver:
         return self._setups[role]
 
     def _common(self, role: Role) -> str:
-        """Path of what baseline and candidate share, as the process has it: a candidate may lie elsewhere. Over nodes,
-        each lends it to its own ranks.
+        """Path of the file shared by baseline and candidate, as the process sees it: a candidate may be in another
+        folder. Over nodes, each node copies it for its own ranks.
         """
         path = common_of(self.session.pair.baseline)
         copied = role is Role.CANDIDATE and not self.session.placement.relays
         return self.placement(role).lend(path) if copied else str(path)
 
     def attach(self) -> None:
-        """Make shared memory with fresh static tensors. The replicate before the last one must have ended."""
+        """Make shared memory with new static tensors. The replicate before the last one must have ended."""
         session = self.session
         for role in Role:
             self.setup(role)["ipc"] = session.ask("attach", side=self.number(role))["ipc"]
         session.ask("params", sides=[self.number(role) for role in Role], seed=session.params_seed(self.result.index))
 
     def prepare(self) -> None:
-        """Send the set-ups: from here on the programs run."""
+        """Send the set-ups: from here on, the programs run."""
         for role, worker in self.workers.items():
             worker.prepare(dict(self.setup(role)))
 
@@ -126,13 +126,13 @@ class Driver:
         for role, worker in self.workers.items():
             self.result.prepare_s[role] = procfs.account([worker.pid]).cpu_s
             peak[role] = self.guarded(role, worker.settle_memory)
-        # Memory that a candidate holds at rest beyond the baselines' counts as memory of its calls.
+        # Memory that an idle candidate holds beyond the baselines' counts as memory of its calls.
         most = max(peak[role] for role in BASELINES) + self.session.mode(Role.CANDIDATE).imports_bytes
         peak[Role.CANDIDATE] = min(peak[Role.CANDIDATE], most)
         self._ready = True
 
     def close(self) -> None:
-        """End all three processes, side by side: a driver takes its time to let go of each."""
+        """End all three processes concurrently: a driver takes a while to release each."""
         for worker in self.workers.values():
             worker.kill()
         for worker in self.workers.values():
@@ -141,7 +141,7 @@ class Driver:
     # --- rounds
 
     def guarded(self, role: Role, action: Callable[[], T]) -> T:
-        """The action's result; a worker that can give no more rounds ends the comparison."""
+        """Return the action's result; a worker that can run no more rounds ends the comparison."""
         try:
             return action()
         except WorkerGone as gone:
@@ -152,10 +152,9 @@ class Driver:
     def run_round(
         self, role: Role, count: int, bits: int = 0, at_done: Callable[[], object] | None = None
     ) -> RoundTiming:
-        """Run `count` calls on the inputs that were filled in.
+        """Run `count` calls on the current inputs.
 
-        bits: of the protocol in worker/main.py. at_done: called when the worker has answered, before it is
-        stopped.
+        bits: of the protocol in worker/main.py. at_done: called when the worker has answered, before it is stopped.
         """
         deadline_s, worker = self.deadline_s(role, count), self.workers[role]
         self.note_outputs(role, at_rest=bool(bits & NO_COPY))
@@ -163,7 +162,7 @@ class Driver:
             return self.guarded(role, lambda: worker.run_round(count, deadline_s, bits, at_done))
 
     def deadline_s(self, role: Role, count: int) -> float:
-        """Longest time that a round may take; the first one may compile for minutes."""
+        """Longest allowed time of a round; the first one may compile for minutes."""
         return 20.0 + 50 * self.call_s[role] * count if role in self.call_s else START_DEADLINE_S
 
     def learn(self, role: Role, timing: RoundTiming) -> None:
@@ -172,11 +171,11 @@ class Driver:
         self.claimed_s[role] = min(min(timing.durations_ns) / 1e9, self.claimed_s.get(role, math.inf))
 
     def count(self, role: Role) -> int:
-        """Number of calls of the role's next round: that of the baselines, and more for a much faster candidate.
+        """Number of calls of the role's next round: that of the baselines, or more for a much faster candidate.
 
-        The first call of a round is the slowest, so roles of about the same speed need it equally often. The workers'
-        own clocks decide that, since a round may take longer to begin than its calls; a candidate that bends its clock
-        gains another number of calls, but no more than fill twice the time.
+        The first call of a round is the slowest, so roles of about the same speed must have it equally often. The
+        workers' own clocks decide this, since the start of a round may take longer than its calls. A candidate that
+        manipulates its clock only gets another number of calls, and at most as many as fill twice the time.
         """
         call_s = min(self.claimed_s[role] for role in BASELINES)
         if role is Role.CANDIDATE and self.claimed_s[role] < MUCH_FASTER * call_s:
@@ -193,8 +192,8 @@ class Driver:
     def fill(
         self, counts: dict[Role, int], mode: str = "plain", sample: Sequence[int] = (), battery: int | None = None
     ) -> None:
-        """Write new inputs for the next round of these roles, and poison. sample: calls that will be compared. battery:
-        the seed of inputs that decide whether a program is correct; None for fresh ones.
+        """Write new inputs, and poison, for the next round of these roles. sample: calls to compare. battery: the seed
+        of inputs that decide whether a program is correct; None for fresh ones.
         """
         numbered = {self.number(role): count for role, count in counts.items()}
         fixed = battery is not None
@@ -204,7 +203,7 @@ class Driver:
             self.wait_idle(answer["probe_s"])
 
     def wait_idle(self, probe_s: float) -> None:
-        """Wait until the device stands still, as all workers do, and note it if it does not."""
+        """Wait until the device is idle, as all workers are stopped, and note it if it stays busy."""
         end = time.monotonic() + IDLE_DEADLINE_S
         while self.is_busy(probe_s):
             if time.monotonic() > end:
@@ -213,11 +212,13 @@ class Driver:
             probe_s = self.session.probe_s()
 
     def is_busy(self, probe_s: float) -> bool:
-        """True if the verifier's smallest kernel took so long that the device must be working for another process."""
+        """Return True if the verifier's smallest kernel took so long that the device must be working for another
+        process.
+        """
         return probe_s > max(BUSY_FACTOR * self.session.opened["probe_s"], MIN_BUSY_S)
 
     def sample(self, count: int, size: int) -> list[int]:
-        """Random indices of the calls of a round that are compared."""
+        """Random indices of the calls of a round to compare."""
         return sample_calls(count, size, self.session.random)
 
     def verify(self, role: Role, sample: list[int], timed: bool = False) -> None:
@@ -238,11 +239,11 @@ class Driver:
             self.abort(role, answer)
 
     def note_outputs(self, role: Role, at_rest: bool) -> None:
-        """Remember whether the role's next round leaves its outputs in the worker's own memory."""
+        """Record whether the role's next round leaves its outputs in the worker's own memory."""
         (self._at_rest.add if at_rest else self._at_rest.discard)(role)
 
     def fetch(self, role: Role, calls: Sequence[int]) -> None:
-        """Have the outputs of these calls of the role's last round in the arena."""
+        """Bring the outputs of these calls of the role's last round into the arena."""
         if role not in self._at_rest:
             return
         worker = self.workers[role]

@@ -1,12 +1,11 @@
 """Sequence of one replicate of goal "energy": timed calls, then calls during which the device's energy counter is read.
 
-The timed part verifies the program and shows what else it does; the counter decides. A window of a role is half a
-second of rounds like any others: secret inputs, new for each call, outputs compared, everything stopped outside. The
-parent reads the counter when it has just moved, before and after each round, so that its steps are no error; power of
-the idle device times the time between both readings is subtracted. That power is the mean of one reading before all
-windows and one behind them: roles are mirrored around the middle, so a power that falls steadily cancels. A candidate
-for a GPU that takes more processor time than the baseline pays for it, because the GPU's counter would not show work
-that has moved to the host.
+The timed part verifies the program and records its time; the counter decides. A window of a role is half a second of
+ordinary rounds: secret inputs, new for each call, outputs compared, everything stopped in between. The parent reads the
+counter just after it has changed, before and after each round, so that its step size causes no error. The idle power
+times the time between both readings is subtracted. Idle power is the mean of one reading before all windows and one
+after: roles are mirrored around the middle, so a steady drift cancels. On a GPU, a candidate that takes more processor
+time than the baseline pays for it, because the GPU's counter would not show work moved to the host.
 """
 
 from __future__ import annotations
@@ -26,15 +25,15 @@ from aisp_mcp.judge.protocol.roles import BASELINES, Role
 from aisp_mcp.judge.protocol.words import WARM
 from aisp_mcp.system.gpu import energy
 
-WINDOW_S, IDLE_S = 0.5, 0.5  # of calls per role and replicate; of standing still, before them and behind them
+WINDOW_S, IDLE_S = 0.5, 0.5  # of calls per role and replicate; of idling before and after them
 MAX_ROUNDS = 400  # of half a window
 COMPARED = 2  # calls of each round of the candidate
-HOST_W = 10.0  # of a busy core, more than most take: price of processor time where a GPU's energy counts
+HOST_W = 10.0  # of a busy core, above the power of most: price of processor time when a GPU's energy counts
 
 
 @dataclass
 class Window:
-    """Sums over the rounds of one role. joules: counted in between_s, the time between the readings of the counter."""
+    """Sums over the rounds of one role. joules: counted in between_s, the time between the counter readings."""
 
     calls: int = 0
     ran_s: float = 0.0
@@ -43,7 +42,7 @@ class Window:
     cpu_s: float = 0.0
 
     def add(self, timing: RoundTiming, first: energy.Reading, last: energy.Reading) -> None:
-        """Count one more round."""
+        """Add one round."""
         self.calls += timing.count
         self.ran_s += timing.elapsed_s
         self.joules += last.joules - first.joules
@@ -60,7 +59,7 @@ class EnergyRun(ReplicateRun):
 
     @classmethod
     def lacks(cls, opened: OpenAnswer, options: Options, level: str) -> str | None:
-        """The sensor that is missing, if any; its domains are disclosed otherwise."""
+        """The missing sensor, if any; its domains are disclosed otherwise."""
         try:
             counter = energy.find(options.device, opened["facts"].get("uuid"), options.powercap)
         except Unavailable as error:
@@ -86,7 +85,7 @@ class EnergyRun(ReplicateRun):
         before_w = _idle_w(counter)
         windows = {role: Window() for role in Role}
         order = LATIN_SQUARE[(result.index + self.session.thorough) % len(LATIN_SQUARE)]
-        for half in (order, order[::-1]):  # so that a drift cancels
+        for half in (order, order[::-1]):  # mirrored, so that a drift cancels
             for role in half:
                 self._half_window(counter, role, windows[role])
         result.idle_w = before_w, _idle_w(counter)
@@ -96,7 +95,7 @@ class EnergyRun(ReplicateRun):
         self.session.log.append("energy", replicate=result.index, idle_w=result.idle_w, windows=rows)
 
     def _half_window(self, counter: energy.Counter, role: Role, window: Window) -> None:
-        """Rounds of a role for half the time of its window. Raises ComparisonAborted, BenchmarkError."""
+        """Run rounds of a role for half of its window. Raises ComparisonAborted, BenchmarkError."""
         driver, end_s = self.driver, window.ran_s + WINDOW_S / 2
         capacity = self.session.opened["layout"]["capacity"]
         bits = WARM if self.options.device == "cuda" else 0
@@ -123,7 +122,7 @@ def _idle_w(counter: energy.Counter) -> float:
 
 
 def per_call(windows: dict[Role, Window], idle_w: float, host_w: float = 0.0) -> dict[Role, float]:
-    """Joules per call of each role. host_w: W for the candidate's processor time above the baselines'."""
+    """Joules per call of each role. host_w: price in W of the candidate's processor time beyond the baselines'."""
     cpu_s = {role: window.cpu_s / window.calls for role, window in windows.items()}
     more_s = max(cpu_s[Role.CANDIDATE] - max(cpu_s[role] for role in BASELINES), 0.0)
     joules = {role: window.net_j(idle_w) for role, window in windows.items()}

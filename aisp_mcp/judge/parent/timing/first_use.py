@@ -1,10 +1,10 @@
-"""Modules that a first call imports, found and weighed in processes of their own before anything is measured.
+"""Modules that a first call imports, found and measured in separate processes before the comparison.
 
-Where memory decides, modules of a first use are no memory of a call: a hundred megabytes of a compiler's, say. Each
-side's workers import those of its own first call before they are ready. The baseline's are part of the specification;
-of the candidate's only those count that belong to the standard library or an installed package, and they never run
-next to a baseline that is measured: an import can change other modules. Their size is measured in a baseline's process
-that is used for nothing else. The names are disclosed.
+Where memory decides, modules that are imported at first use, such as a hundred megabytes of a compiler, do not count as
+memory of a call. Each program's workers import those of its first call before they are ready. The baseline's are part
+of the specification. Of the candidate's, only modules of the standard library or an installed package count, and they
+are never imported next to a measured baseline: an import can change other modules. Their size is measured in a baseline
+process that serves no other purpose. The names are disclosed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
 
 def note_imports(session: Session) -> None:
-    """Find the names, and leave them in the session and in the disclosed facts. Raises ComparisonAborted."""
+    """Find the names, and store them in the session and in the disclosed facts. Raises ComparisonAborted."""
     names = _traced(session)
     ours, theirs = session.mode(Role.BASELINE), session.mode(Role.CANDIDATE)
     ours.imports = names[Role.BASELINE]
@@ -41,7 +41,7 @@ def note_imports(session: Session) -> None:
 
 
 def of_libraries(names: Iterable[str]) -> list[str]:
-    """The modules of the standard library and of packages installed for this interpreter."""
+    """The modules of the standard library and of installed packages."""
     folders = [sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), *site.getsitepackages()]
 
     def installed(name: str) -> bool:

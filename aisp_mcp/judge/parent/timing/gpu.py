@@ -21,15 +21,15 @@ from aisp_mcp.judge.protocol.roles import Role
 from aisp_mcp.judge.protocol.words import TRACE
 from aisp_mcp.judge.verdict.overhead import fit_overhead
 
-TRACED_CALLS, TRACED_CALL_S = 8, 0.02  # a longer call has so many kernels that their records take many seconds
-LATE_SHARE = 0.01  # of a round: less work behind an answer explains no gain, and the probe scatters by that much
+TRACED_CALLS, TRACED_CALL_S = 8, 0.02  # the kernel records of a longer call take many seconds
+LATE_SHARE = 0.01  # of a round: less work after an answer explains no gain, and the probe's scatter is this large
 LOOK_AHEAD_S = 1.0  # for answers computed ahead, while processes start
 
 
 class GpuStrategy(Strategy):
     """Rounds of a GPU. Inputs and outputs are in device memory of the verifier."""
 
-    pilot_rounds = 1  # rounds of their own find the cost of one
+    pilot_rounds = 1  # separate rounds find the cost of one
     caches = KERNELS
     round_bytes = 8 << 30  # the verifier takes a 24th of the free device memory if that is less
 
@@ -40,9 +40,9 @@ class GpuStrategy(Strategy):
         return self.with_outputs(driver, role, partial(driver.run_round, role, count, bits))
 
     def with_outputs(self, driver: Driver, role: Role, measure: Measure) -> RoundTiming:
-        """One round whose outputs the verifier copies at the answer, before the worker is stopped.
+        """Run a round whose outputs the verifier copies at the answer, before the worker is stopped.
 
-        A stopped process does not stop its device: the parent's clock runs until that is done.
+        A stopped process does not stop its device: the parent's clock runs until the device is done.
         """
         session = driver.session
         timing = measure(partial(session.verifier.post, "snapshot", side=driver.number(role)))
@@ -67,9 +67,9 @@ class GpuStrategy(Strategy):
 
     @contextmanager
     def look_ahead(self, session: Session, batch: Sequence[Driver], last: Driver | None) -> Iterator[None]:
-        """Compute answers of calls that will be compared: where a baseline is slow they would take as long as all
-        rounds together. It ends before a worker's program runs, which may tune itself. The replicate before, `last`,
-        tells how many will be needed.
+        """Compute answers of calls that will be compared: with a slow baseline, they would take as long as all rounds
+        together. This ends before a worker's program runs, which may tune itself. The previous replicate, `last`, shows
+        how many will be needed.
         """
         if not session.options.protections.fresh_inputs:
             yield
@@ -81,12 +81,12 @@ class GpuStrategy(Strategy):
         request = {"sides": baselines, "number": number, "seconds": LOOK_AHEAD_S}
         session.verifier.post("look_ahead", seed=session.random.getrandbits(48), **request)
         yield
-        with session.phase("look_ahead"):  # only the time beyond that of the starting processes
+        with session.phase("look_ahead"):  # only the time beyond the start of the processes
             answer = session.verifier.collect("look_ahead")
         session.log.append("ahead", replicates=[driver.result.index for driver in batch], **answer)
 
     def wait_loaded(self, session: Session, batch: Sequence[Driver]) -> None:
-        """Wait until all workers have loaded their libraries, too."""
+        """Also wait until all workers have loaded their libraries."""
         end_s = time.monotonic() + START_DEADLINE_S
         super().wait_loaded(session, batch)
         for worker in (worker for driver in batch for worker in driver.workers.values()):
@@ -94,7 +94,7 @@ class GpuStrategy(Strategy):
 
     def share_kernels(self, session: Session, batch: Sequence[Driver]) -> None:
         super().share_kernels(session, batch)
-        if session.kernels and not batch[0].result.index:  # one began when the idle device was looked at
+        if session.kernels and not batch[0].result.index:  # one began when the idle device was probed
             session.opened["probe_s"] = min(session.opened["probe_s"], session.probe_s(times=3))
 
     def trace(self, driver: Driver) -> None:

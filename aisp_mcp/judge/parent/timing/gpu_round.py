@@ -22,13 +22,13 @@ from aisp_mcp.judge.protocol.shared_memory import ELAPSED_NS, ENDED, REFUSED
 from aisp_mcp.judge.protocol.words import GATE, ISOLATED, NO_COPY, WARM
 from aisp_mcp.judge.verifier.handoff.handoff_gpu import HELD
 
-# Calls at random per round of many and per round of isolated calls, but half of the calls of a round are enough. No
-# cheat pays by more than the twentieth that is not looked at without two thirds of fifteen rounds of both kinds, a
-# hundred comparisons: one that is wrong in 7 % of their calls escapes one time in 1,000.
+# Randomly compared calls per back-to-back round and per isolated round; half of a round's calls are enough. No
+# cheat gains more than the unchecked twentieth without two thirds of fifteen rounds of both kinds, a
+# hundred comparisons: with 7 % wrong calls, it escapes once in 1,000.
 COMPARED, ISOLATED_COMPARED = 6, 4
-MAX_COMPARED = 2 * GPU_ROUNDS * (COMPARED + ISOLATED_COMPARED)  # of a replicate, in rounds of both kinds that count
-PATIENCE_S = 0.2  # until all calls of a round wait at the gate, and five times what they usually take
-MAX_DISCARDED = 6  # rounds of a program, per replicate, on a device that did not stand still
+MAX_COMPARED = 2 * GPU_ROUNDS * (COMPARED + ISOLATED_COMPARED)  # of a replicate, in counted rounds of both kinds
+PATIENCE_S = 0.2  # until all calls of a round wait at the gate; five times the usual
+MAX_DISCARDED = 6  # rounds of a program, per replicate, on a device that was not idle
 
 
 @dataclass
@@ -46,9 +46,9 @@ class DeviceMemory:
 class GpuRound:
     """One round: `count` calls of a role in a mode. isolated: inputs are handed over one call at a time.
 
-    request: inputs that the verifier stages first; None if it has already. probe_s: wait of the verifier's smallest
+    request: inputs that the verifier stages first; None if it already has. probe_s: time of the verifier's smallest
     kernel after the answer. seconds: of each isolated call, on the device's clock. checked: calls that were compared
-    and right.
+    and correct.
     """
 
     memory: DeviceMemory
@@ -98,15 +98,15 @@ class GpuRound:
 
     @property
     def patience_s(self) -> float:
-        """Longest time that the device alone may take for these calls, and until they wait for it."""
+        """Longest time that the device alone may take for these calls, and until they wait at the gate."""
         return PATIENCE_S + 5 * self.driver.call_s[self.role] * self.count
 
     def addresses(self) -> list[int]:
-        """Addresses of the outputs, as the worker says."""
+        """Addresses of the outputs, as the worker reports them."""
         return list(self.worker.control.addresses[: self.count * len(self.worker.control.layout.outputs)])
 
     def sample(self) -> list[int]:
-        """Random indices of the calls that will be compared."""
+        """Random indices of the calls to compare."""
         count = min(
             ISOLATED_COMPARED if self.isolated else COMPARED, max(math.ceil(self.count / 2), MIN_COMPARED_PER_GPU_ROUND)
         )
@@ -115,8 +115,8 @@ class GpuRound:
     # --- the round
 
     def run_gated(self) -> RoundTiming | None:
-        """One round with the gate; None if it is impossible or does not count. Inputs are drawn while its calls are
-        laid out. Raises WorkerGone, ComparisonAborted.
+        """Run a round with the gate; return None if it is impossible or does not count. Inputs are drawn while its
+        calls are enqueued. Raises WorkerGone, ComparisonAborted.
         """
         refused, session = False, self.driver.session
 
@@ -139,7 +139,7 @@ class GpuRound:
         return timing
 
     def run_ungated(self, flags: int = 0) -> RoundTiming | None:
-        """One round without the gate; None if it is impossible or does not count. flags: as in run().
+        """Run a round without the gate; return None if it is impossible or does not count. flags: as in run().
 
         The outputs must be at the addresses of the last round's, because they are copied as soon as the answer comes.
         Raises WorkerGone.
@@ -147,7 +147,7 @@ class GpuRound:
         if self.request:
             self.driver.session.stage(self.request)
         direct = self.compared and not self.mode.copies
-        if direct and self.count > self.memory.announced_calls:  # a round of fewer calls was the last one
+        if direct and self.count > self.memory.announced_calls:  # the last round had fewer calls
             self.announce()
             if self.refused():
                 return None
@@ -167,7 +167,7 @@ class GpuRound:
         return timing
 
     def run(self, flags: int = 0, write_inputs: Callable[[], bool] | None = None) -> RoundTiming | None:
-        """The round itself. flags: bits besides its own. write_inputs: called when the calls wait at the gate.
+        """Run the round. flags: bits besides its own. write_inputs: called when the calls wait at the gate.
 
         Raises WorkerGone.
         """
@@ -190,9 +190,9 @@ class GpuRound:
                 ready()
                 return worker.watched_round(self.count, deadline_s, bits, self.await_end)
             finally:
-                if self.watched:  # it will not answer any more, or has before it was asked
+                if self.watched:  # it will not answer any more, or answered too early
                     worker.close()
-                    with suppress(BenchmarkError):  # or it would replace the exception that ended the round
+                    with suppress(BenchmarkError):  # or it would mask the exception that ended the round
                         self.await_end()
 
     def announce(self) -> None:
@@ -204,7 +204,7 @@ class GpuRound:
     # --- memory and inputs
 
     def map_memory(self) -> bool:
-        """Have the verifier open the memory of the inputs and, of a candidate, of all outputs, if it is needed."""
+        """Have the verifier open the memory of the inputs and, for a candidate, of all outputs, if needed."""
         if self.mode.copies:
             return True
         addresses = self.addresses() if self.compared else []
@@ -221,8 +221,8 @@ class GpuRound:
         return False
 
     def write_inputs(self) -> bool:
-        """Write the inputs, unless they come one call at a time. False if the device was not idle after that:
-        a call that waits for inputs has begun by then.
+        """Write the inputs, unless they are handed over one by one. Return False if the device was busy afterwards:
+        then a call that should wait for inputs has begun.
         """
         driver, session = self.driver, self.driver.session
         driver.wait_idle(session.probe_s())
@@ -232,13 +232,15 @@ class GpuRound:
         if not driver.is_busy(answer["probe_s"]):
             return True
         self.mode.discarded += 1
-        if self.gated and self.mode.discarded > MAX_DISCARDED:  # as with several streams that wait for each other
+        if self.gated and self.mode.discarded > MAX_DISCARDED:  # such as with several streams that wait for each other
             self.mode.disable_gate("the device hardly stands still while its calls wait")
             self.mode.discarded = 0
         return self.mode.discarded > MAX_DISCARDED
 
     def refused(self) -> bool:
-        """True if the program raised because inputs have other addresses than in prepare, which is legitimate."""
+        """Return True if the program raised because inputs have other addresses than in prepare, which is
+        legitimate.
+        """
         was_refused = not self.mode.copies and bool(self.worker.control.stats[REFUSED])
         if was_refused:
             self.mode.use_copies("it works on no other inputs than those it was prepared for")
@@ -247,7 +249,7 @@ class GpuRound:
     # --- the verifier's part
 
     def watch(self) -> None:
-        """Have the verifier wait for the answer and then take the outputs at once, or for each call's answer."""
+        """Have the verifier wait for the answer and take the outputs at once, or do so for each call's answer."""
         request: dict[str, Any] = {"own": not self.mode.copies} if self.compared or self.isolated else {}
         if self.isolated:
             request |= {"taken": self.compared}
@@ -259,22 +261,22 @@ class GpuRound:
         self.watched = True
 
     def await_end(self) -> float:
-        """The clock when the answer had come and the device was done."""
+        """The clock when the answer had arrived and the device was done."""
         self.watched = False
-        if self.isolated:  # it says no more
+        if self.isolated:  # there is no further answer
             self.worker.control.end_handoff()
         answer = self._collected()
         self.probe_s = float(answer.get("probe_s", 0.0))
         return float(answer["at_s"])
 
     def all_handed_over(self) -> bool:
-        """True if all isolated calls got their inputs and were done."""
+        """Return True if all isolated calls got their inputs and finished."""
         self.watched = False
         self._collected()
         return bool(self.seconds)
 
     def _collected(self) -> WatchAnswer:
-        """The verifier's answer. Raises WorkerGone where the worker's device keeps it from one."""
+        """The verifier's answer. Raises WorkerGone if the worker's device blocks it."""
         try:
             answer = cast(WatchAnswer, self.driver.session.verifier.collect(self._verb))
         except BenchmarkError as error:
@@ -292,7 +294,7 @@ class GpuRound:
         return "snapshot" if self.compared else "probe"
 
     def outputs_right(self) -> bool:
-        """Compare the outputs. Wrong ones end the comparison only in the mode that excuses nothing.
+        """Compare the outputs. Wrong ones end the comparison only in the mode that leaves no other explanation.
 
         Raises ComparisonAborted.
         """
@@ -311,7 +313,7 @@ class GpuRound:
 
 
 def _needed(allocations: list[DeviceAllocation], addresses: list[int]) -> list[DeviceAllocation]:
-    """The first allocation, which holds the inputs, and those in which an address is: to open one takes 1 ms."""
+    """The first allocation, which holds the inputs, and those that contain an address: opening one takes 1 ms."""
     places = sorted(addresses)
     needed = allocations[:1]
     for begin, size, handle in allocations[1:]:

@@ -2,19 +2,19 @@
 
 A round on a GPU takes longer than its calls because of the host, the flushes between calls and the copies of inputs and
 outputs. All of it happens in the worker's own process, which could leave some of it out. These rounds contain none of
-it. The worker lays all calls of a round into its stream, where they wait at a gate: a word of memory that the parent
-holds. Only then the verifier writes their inputs, which no worker has seen, all at once, and empties the L2. The parent
-reads its clock and opens the gate. Behind the last call the device itself says that it has ended; the verifier waits
-for that or for the answer, reads the clock when its own smallest kernel has had its turn, and on the same turn takes
-the outputs from where they lie (protocol/cuda_ipc.py) to compare them. Only the work and the pauses between calls
-remain.
+it. The worker enqueues all calls of a round in its stream, where they wait for a gate: a word of memory that the parent
+controls. Only then does the verifier write their inputs, which no worker has seen, all at once, and flush the L2. The
+parent reads its clock and opens the gate. After the last call, the device itself signals the end. The verifier waits
+for that signal or for the answer and reads the clock when its own smallest kernel has had its turn. In the same turn it
+reads the outputs from the worker's memory (protocol/cuda_ipc.py) to compare them. Only the work and the pauses between
+calls remain.
 
 A candidate that synchronizes before all launches are enqueued, or has more kernels than its queue holds, is timed
-ungated, so host time counts as well. So are all roles where the worker's clock disagrees, because it counts some of the
-host's time: its ratio must then lie between these two. A program whose outputs or inputs cannot lie in memory of its
-own (one buffer used again and again, a graph captured on its inputs) gets rounds with copies, and pays for them. Rounds
-on a device that does not stand still before them do not count. Isolated calls (verifier/handoff/handoff_gpu.py) show
-the cost of a call that shares nothing with others, and so the gain of work on several at once.
+ungated, so host time counts as well. So are all roles if the worker's clock disagrees because it includes host time:
+its ratio must then lie between these two. A program whose outputs or inputs cannot be in its own memory (one buffer
+used repeatedly, a graph captured on its inputs) gets rounds with copies, and pays for them. Rounds on a device that was
+not idle before them do not count. Isolated calls (verifier/handoff/handoff_gpu.py) show the cost of a call that shares
+nothing with others, and so the gain from batching across calls.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ from aisp_mcp.judge.verifier.handoff import handoff_gpu
 ROUNDS = GPU_ROUNDS  # median of 3: robust to one outlier
 EACH = dict.fromkeys(Role, ROUNDS)
 DUMMY_CALLS = 8  # of a round of isolated dummy calls
-CONFIRMED = 0.02  # largest difference between the worker's ratio and that of the device alone
+CONFIRMED = 0.02  # largest difference between the worker's ratio and the device-only ratio
 
 
 def measure(driver: Driver) -> None:
-    """Leave the seconds per call of each role in the replicate's result. Raises ComparisonAborted."""
+    """Store the seconds per call of each role in the replicate's result. Raises ComparisonAborted."""
     session, device, memory = driver.session, driver.result.device, DeviceMemory(driver)
     counts = {role: _calls(driver, role) for role in Role}
     for mode in session.modes.values():
@@ -53,22 +53,24 @@ def measure(driver: Driver) -> None:
             mode.disable_gate("its inputs lie in host memory")
     try:
         for role, count in counts.items():
-            if role is not Role.CANDIDATE:  # or isolated calls with the host would be the first to need so much memory
+            if (
+                role is not Role.CANDIDATE
+            ):  # or isolated calls with the host would be the first to need that much memory
                 own = driver.workers[role].control.layout.own
                 count = min(max(count, handoff_gpu.MIN_UNGATED), own.capacity)
             warm_up(GpuRound(memory, role, session.mode(role), False, count))
         first = _many_and_isolated(memory, counts, True)
         device.device_only, device.isolated, _ = first
         device.gated = _all_gated(driver)
-        if not _confirmed(driver):  # where a baseline cannot wait at the gate the host has counted already
+        if not _confirmed(driver):  # if a baseline cannot wait at the gate, host time already counts
             second = _many_and_isolated(memory, counts, False) if session.modes[False].gated else first
             device.with_host, device.isolated_with_host, device.worker_with_host = second
     finally:
-        with suppress(BenchmarkError):  # or it would replace the exception that ended the rounds
+        with suppress(BenchmarkError):  # or it would mask the exception that ended the rounds
             for role in Role:
                 session.map_memory(driver.number(role), {"allocations": [], "addresses": [], "apart": False})
     mode = session.mode(Role.CANDIDATE)
-    if mode.discarded > MAX_DISCARDED:  # work that was done beforehand is in none of these rounds: they prove no gain
+    if mode.discarded > MAX_DISCARDED:  # none of these rounds contains work done beforehand, so they prove no gain
         mode.reasons.append("the device hardly stood still")
         middle = math.sqrt(math.prod(device.device_only[role] for role in BASELINES))
         device.device_only[Role.CANDIDATE], device.with_host = middle, {}
@@ -84,7 +86,7 @@ def _calls(driver: Driver, role: Role) -> int:
 
 
 def _confirmed(driver: Driver) -> bool:
-    """True if the workers' clocks say the same as the device alone, so that no host time is in their ratio."""
+    """Return True if the workers' clocks agree with the device-only times, so their ratio contains no host time."""
     worker_s, device_only = _worker_s(driver), driver.result.device.device_only
     if min(worker_s.values()) <= 0:
         return False
@@ -96,7 +98,7 @@ def _confirmed(driver: Driver) -> bool:
 
 
 def _worker_s(driver: Driver) -> SecondsByRole:
-    """Seconds per call that each worker's own clock says, in the timed rounds."""
+    """Seconds per call by each worker's own clock, in the timed rounds."""
     rounds = driver.result.rounds
     return {role: statistics.median(row.median_s for row in rounds if row.role is role) for role in Role}
 
@@ -114,7 +116,7 @@ def _many_and_isolated(
         isolated = _isolated(memory, counts, many, gated) if gains else {}
         if modes == current_modes(driver):
             break
-    if session.modes[False].copies:  # these would make a baseline look slow; its own clock can be trusted
+    if session.modes[False].copies:  # these would make a baseline look slow, and its own clock can be trusted
         for role in BASELINES:
             copies = many[role] - _worker_s(driver)[role]
             many[role] -= copies
@@ -123,11 +125,11 @@ def _many_and_isolated(
 
 
 def _isolated(memory: DeviceMemory, counts: dict[Role, int], many: SecondsByRole, gated: bool) -> SecondsByRole:
-    """Seconds of each role's isolated call; empty where the driver has no stream memory operations."""
+    """Seconds of each role's isolated call; empty if the driver has no stream memory operations."""
     driver = memory.driver
     if max(counts.values()) == 1:
         return dict(many)
-    # A candidate's word about its driver counts no more than a baseline's.
+    # A candidate's report on its driver counts no more than a baseline's.
     if not driver.workers[Role.BASELINE].control.stats[CAN_WAIT]:
         return {}
     gated = gated and _all_gated(driver)
@@ -142,11 +144,11 @@ def _isolated(memory: DeviceMemory, counts: dict[Role, int], many: SecondsByRole
 def _handoff_s(memory: DeviceMemory, role: Role) -> float:
     """Seconds that the handoff of inputs adds to an isolated call with the host, by a baseline's dummy calls.
 
-    No call costs less: the cost that its own calls show scatters by as much as its host does.
+    No call counts less than this: the cost measured by a role's own calls varies as much as its host does.
     """
     worker = memory.driver.workers[role]
     mode = MeasurementMode(copies=not worker.control.read_allocations())
-    for _ in range(2):  # once more where its memory cannot be mapped
+    for _ in range(2):  # once more if its memory cannot be mapped
         calls = min(DUMMY_CALLS, worker.control.layout.own.capacity)
         gpu_round = GpuRound(memory, role, mode, False, calls, True)
         gpu_round.request = stage_request([gpu_round])
@@ -158,13 +160,13 @@ def _handoff_s(memory: DeviceMemory, role: Role) -> float:
 
 
 def _few(driver: Driver, counts: dict[Role, int], many: SecondsByRole, gated: bool) -> dict[Role, int]:
-    """Numbers of isolated calls of a round: no more than are known to fit into a stream, and behind the gate the same
-    for all roles. Without it a baseline has fewer, since the median of all replicates counts.
+    """Numbers of isolated calls per round: at most as many as are known to fit into a stream and, with the gate, the
+    same for all roles. Without it, a baseline has fewer, since the median of all replicates counts.
     """
     draw = driver.session.random
     if gated:
         least = min(max(round(handoff_gpu.ROUND_S / max(many.values())), 1), handoff_gpu.CALLS)
-        few = min(draw.randint(least, least + 1), *counts.values())  # no code knows which is its last
+        few = min(draw.randint(least, least + 1), *counts.values())  # no code may know which one is its last
         return dict.fromkeys(Role, few)
     most = dict.fromkeys(BASELINES, handoff_gpu.CALLS) | {Role.CANDIDATE: draw.randint(*handoff_gpu.UNGATED_CALLS)}
     capacity = driver.workers[Role.CANDIDATE].control.layout.own.capacity

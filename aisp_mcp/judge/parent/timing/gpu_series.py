@@ -20,7 +20,7 @@ from aisp_mcp.judge.protocol.words import DUMMY, WARM
 
 OVERHEAD_ROUNDS = 4  # rounds of a dummy call
 ROUND_S = 2.4e-3  # of work on the device: a candidate could hide some 30 µs at its ends, an 80th of that
-MIN_S = 1.6e-3  # the least, if the calls allow that much: 30 µs are a 50th of that
+MIN_S = 1.6e-3  # the minimum, if the calls allow that much: 30 µs are a 50th of it
 
 
 class BothClocks(NamedTuple):
@@ -41,12 +41,12 @@ class SeriesSeconds(NamedTuple):
 class Series:
     """Rounds of each role in turn.
 
-    counts: calls of a round of each role; a role whose rounds are too short gets more. gated: behind the stream gate,
-    if that is possible. targets: number of rounds of each role. isolated: inputs are written call by call, which adds
-    the same time for all roles.
+    counts: calls per round of each role; a role whose rounds are too short gets more. gated: with the stream gate, if
+    possible. targets: number of rounds of each role. isolated: inputs are written call by call, which adds the same
+    time for all roles.
 
-    If a baseline cannot wait at the gate no role does: its host would be compared with the candidate's device. For
-    isolated calls the same is true of a candidate, because that extra time differs between both kinds.
+    If a baseline cannot wait at the gate, no role does: otherwise its host time would be compared with the candidate's
+    device time. For isolated calls, the same applies to a candidate, because the extra time differs between both kinds.
     """
 
     memory: DeviceMemory
@@ -55,7 +55,7 @@ class Series:
     targets: dict[Role, int]
     isolated: bool = False
     rounds: dict[Role, list[BothClocks]] = field(default_factory=dict)
-    overheads: dict[bool, BothClocks] = field(default_factory=dict)  # of a gated round (True), and of any other
+    overheads: dict[bool, BothClocks] = field(default_factory=dict)  # seconds of a gated round (True) and of any other
 
     def measure(self) -> SeriesSeconds:
         """Run rounds until each role has enough of them, all in the same modes. Raises ComparisonAborted."""
@@ -80,7 +80,7 @@ class Series:
                 gpu_round.request = stage_request(turn[index:])
             seconds = self._measure_round(gpu_round)
             if modes != current_modes(driver):
-                return False  # the others of this turn would be measured in another mode, too
+                return False  # the others of this turn would be measured in another mode
             if seconds is not None:
                 self._count(gpu_round, seconds)
         return True
@@ -94,12 +94,14 @@ class Series:
         gated = self.gated and mode.gated and modes[False].gated and (modes[True].gated or not self.isolated)
         # Isolated calls take more room in the stream.
         most = mode.max_calls // 2 or 1 if self.isolated else mode.max_calls
-        if not gated and not self.isolated:  # the host begins one call while the device works on another
+        if not gated and not self.isolated:  # the host starts one call while the device works on another
             count = min(max(count, MIN_CALLS), driver.workers[role].control.layout.own.capacity)
         return GpuRound(self.memory, role, mode, gated, min(count, most) if gated else count, self.isolated)
 
     def _measure_round(self, gpu_round: GpuRound) -> BothClocks | None:
-        """Seconds per call of a round; None if it does not count, or was too short and the next one has more calls."""
+        """Seconds per call of a round; None if it does not count, or if it was too short and the next one gets more
+        calls.
+        """
         overhead_s = BothClocks(0.0, 0.0) if self.isolated else self._overhead_s(gpu_round.gated)
         seconds = _seconds(gpu_round, overhead_s)
         if not gpu_round.gated or seconds is None or self.isolated:
@@ -133,10 +135,11 @@ def current_modes(driver: Driver) -> list[tuple[bool, bool]]:
 
 
 def warm_up(gpu_round: GpuRound) -> None:
-    """Run rounds that do not count. Outputs that all stay alive need new memory, and this shows if they can have it.
+    """Run rounds that do not count. If all outputs stay alive, they need new memory, and this shows whether they can
+    have it.
 
-    A baseline has a dummy round as well: a kernel that has never run is loaded first, which is impossible in a stream
-    that waits at the gate.
+    A baseline also runs a dummy round: a kernel that has never run must be loaded first, which is impossible in a
+    stream that waits at the gate.
     """
     worker, driver = gpu_round.worker, gpu_round.driver
     if not gpu_round.compared:
@@ -153,7 +156,8 @@ def warm_up(gpu_round: GpuRound) -> None:
 def stage_request(turn: Sequence[GpuRound]) -> StageRequest:
     """Request to draw the inputs of these rounds, the same for all of them, and to poison their outputs.
 
-    The memory of a candidate's outputs is unknown before its round: in a turn that another role begins, it is left out.
+    The memory of a candidate's outputs is unknown before its round, so it is left out of a turn that another role
+    begins.
     """
     driver, first = turn[0].driver, turn[0]
     turn = [gpu_round for gpu_round in turn if first.compared or not gpu_round.compared]
@@ -162,7 +166,7 @@ def stage_request(turn: Sequence[GpuRound]) -> StageRequest:
 
 
 def _round_overhead_s(memory: DeviceMemory, gated: bool) -> BothClocks:
-    """Seconds of a baseline's round beyond its dummy call, a kernel that waits."""
+    """Overhead of a baseline's round beyond its dummy call, a kernel that waits, in seconds."""
     driver = memory.driver
     overheads: list[BothClocks] = []
     for turn in range(3 * OVERHEAD_ROUNDS):
@@ -182,7 +186,9 @@ def _round_overhead_s(memory: DeviceMemory, gated: bool) -> BothClocks:
 
 
 def _seconds(gpu_round: GpuRound, overhead_s: BothClocks) -> BothClocks | None:
-    """Seconds per call of one round; None if it does not count, or not in that mode. Raises ComparisonAborted."""
+    """Seconds per call of one round; None if it does not count, or is not possible in that mode. Raises
+    ComparisonAborted.
+    """
     driver, mode, count = gpu_round.driver, gpu_round.mode, gpu_round.count
     timing = driver.guarded(gpu_round.role, gpu_round.run_gated if gpu_round.gated else gpu_round.run_ungated)
     if timing is None:
@@ -190,7 +196,7 @@ def _seconds(gpu_round: GpuRound, overhead_s: BothClocks) -> BothClocks | None:
     if gpu_round.compared and not gpu_round.outputs_right():
         return None
     if not gpu_round.compared and driver.is_busy(gpu_round.probe_s) and mode.discarded <= MAX_DISCARDED:
-        mode.discarded += 1  # another process's work was in it
+        mode.discarded += 1  # it contained another process's work
         return None
     if gpu_round.isolated:
         fields = {"side": gpu_round.role, "gated": gpu_round.gated, "seconds": gpu_round.seconds}
@@ -202,7 +208,7 @@ def _seconds(gpu_round: GpuRound, overhead_s: BothClocks) -> BothClocks | None:
 
 
 def _is_too_short(gpu_round: GpuRound, net_s: float) -> bool:
-    """True if the ends are too large a part of the round and it can have more calls."""
+    """Return True if the ends are too large a part of the round and it can have more calls."""
     if net_s >= MIN_S or gpu_round.count >= gpu_round.capacity:
         return False
     if gpu_round.count >= gpu_round.mode.max_calls and gpu_round.compared:

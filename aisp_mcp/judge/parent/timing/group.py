@@ -1,8 +1,8 @@
-"""Steps of a comparison of sides with several ranks, on CPUs and GPUs alike: from go to the last done.
+"""Steps of a comparison of programs with several ranks, on CPUs and GPUs alike: from go to the last done.
 
-Rounds are those of a CPU, and longer, because a round begins and ends on several processes. The verifier cannot hand
-over inputs call by call to several ranks at once, so isolated calls are rounds of one call; and outputs are not read
-from outside, so what their copies cost is a part that the parent's clock does not resolve (verdict/lower_bound.py).
+Rounds are like those of a CPU but longer, because they begin and end on several processes. The verifier cannot hand
+over inputs call by call to several ranks at once, so isolated calls are rounds of one call. Outputs are not read from
+outside, so the cost of their copies is below the resolution of the parent's clock (verdict/lower_bound.py).
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ class GroupStrategy(CpuStrategy):
         return replace(preset, round_s=ROUND_S)
 
     def note_imports(self, session: Session) -> None:
-        """Nothing: a call of one process would wait for the others."""
+        """Do nothing: a call of a single process would wait for the others."""
 
     def measure_isolated_calls(self, driver: Driver) -> None:
         driver.result.isolated = rounds_of_one_call(driver)
         driver.session.log.append("isolated", replicate=driver.result.index, seconds=driver.result.isolated)
 
     def output_bits(self, driver: Driver) -> int:
-        """Outputs are copied: the parent reads none from several ranks."""
+        """Outputs are copied: the parent does not read from several ranks."""
         return 0
 
     def finish(self, driver: Driver, singles: Sequence[RoundCost], dummies: Sequence[RoundCost]) -> Overhead:
@@ -45,12 +45,12 @@ class GroupStrategy(CpuStrategy):
             timed_round.timing.cost for timed_round in driver.result.rounds if timed_round.role is not Role.CANDIDATE
         ]
         overhead = fit_overhead([*singles, *dummies, *full])
-        copies_s = min(overhead.per_call_s, _copy_s(driver.session))  # dummy rounds of several processes scatter
+        copies_s = min(overhead.per_call_s, _copy_s(driver.session))  # dummy rounds of several processes vary widely
         return Overhead(overhead.fixed_s, copies_s)
 
 
 def _copy_s(session: Session) -> float:
-    """Seconds of copying the outputs of one call on the rank that has most of them."""
+    """Seconds of copying the outputs of one call on the rank with the largest ones."""
     layout = Layout.from_json(session.opened["layout"])
     of_ranks = (layout.of_rank(rank).outputs for rank in range(session.ranks))
     return max(sum(spec.nbytes for spec in specs) for specs in of_ranks) / SLOW_COPY

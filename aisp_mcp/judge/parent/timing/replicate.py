@@ -1,6 +1,6 @@
 """Sequence of one replicate: pilot, warm-up, isolated calls and timed palindromes, all verified, then the overhead.
 
-Dummy rounds lie between them; their outputs mean nothing and are not compared.
+Dummy rounds run in between; their outputs mean nothing and are not compared.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SOME_MODES = 2  # kinds of adversarial inputs that a candidate sees in most repl
 class ReplicateRun:
     """One replicate on a device. Worker errors and wrong outputs raise ComparisonAborted.
 
-    A goal with a metric of its own has a subclass in comparison.SEQUENCES, which leaves one value per role in
+    A goal with its own metric has a subclass in comparison.SEQUENCES, which puts one value per role into
     Replicate.metric. starts_ready: processes are started and prepared before run().
     """
 
@@ -36,12 +36,12 @@ class ReplicateRun:
 
     @classmethod
     def lacks(cls, opened: OpenAnswer, options: Options, level: str) -> str | None:
-        """The thing that this machine lacks for the goal, in words."""
+        """A phrase for what this machine lacks for the goal, if anything."""
         return None
 
     @classmethod
     def adapt(cls, preset: Preset) -> Preset:
-        """The preset as it is for this goal."""
+        """The preset, adapted to this goal."""
         return preset
 
     def __init__(self, driver: Driver, strategy: Strategy) -> None:
@@ -83,17 +83,17 @@ class ReplicateRun:
         return [[(next(number), role) for role in order] for order in self.options.preset.half_palindromes(self.random)]
 
     def _rest(self, role: Role) -> int:
-        """Bytes of the role's prepared process, and of the output that a baseline's keeps for dummy calls."""
+        """Bytes of the role's prepared process, and of the output that a baseline keeps for dummy calls."""
         rest = self.driver.result.host_peak[role]
         if role is Role.CANDIDATE or self.options.device == "cuda":
             return rest
         return rest + sum(spec.nbytes for spec in self.driver.workers[role].control.layout.outputs)
 
     def _pilot(self) -> list[RoundCost]:
-        """Rounds of one call, never counted: they give the length of a call and the cost of an empty round.
+        """Run rounds of one call, never counted: they give the duration of a call and the overhead of an empty round.
 
-        In between, one call of the candidate on some kinds of adversarial inputs; on all kinds in one replicate, which
-        is drawn at random.
+        In between, the candidate runs one call on some kinds of adversarial inputs; on all kinds in one replicate,
+        which is drawn at random.
         """
         driver, singles = self.driver, list[RoundCost]()
         for turn, mode in enumerate([None, *self._pilot_modes()]):
@@ -114,7 +114,7 @@ class ReplicateRun:
         return singles
 
     def _battery(self) -> None:
-        """Calls of the candidate on the inputs that decide whether it is correct, whatever the fresh ones show."""
+        """Run the candidate on the inputs that decide whether it is correct, whatever fresh inputs show."""
         draw, opened = random.Random(self.session.battery), self.session.opened
         for mode in battery_modes(Layout.from_json(opened["layout"]).frame, opened["call_s"]):
             self.driver.fill({Role.CANDIDATE: 1}, mode, battery=draw.getrandbits(48))
@@ -131,7 +131,9 @@ class ReplicateRun:
         return modes
 
     def _warm_up(self) -> None:
-        """One full round each, verified like any other and dropped; then a dummy round of each baseline, if needed."""
+        """Run one full round per role, verified like any other and discarded; then a dummy round of each baseline, if
+        needed.
+        """
         driver = self.driver
         for _ in range(2):
             counts = driver.counts()
@@ -142,13 +144,13 @@ class ReplicateRun:
             if min(counts.values()) > 1 or driver.call_s[Role.BASELINE] > self.options.preset.round_s:
                 break
         for role in BASELINES:
-            self.strategy.dummy_round(driver, role, counts[Role.CANDIDATE])  # the first of each pays for first touches
+            self.strategy.dummy_round(driver, role, counts[Role.CANDIDATE])  # the first of each pays for page faults
 
     def _half_palindrome(self, half: list[tuple[int, Role]], hidden: int, comparisons: int) -> RoundCost | None:
-        """Run half a palindrome on one set of inputs and compare `wanted` of the candidate's calls.
+        """Run half a palindrome on one set of inputs, and compare this many of the candidate's calls.
 
-        Before the round with the number `hidden`, the candidate gets an adversarial one. Behind a first half, or behind
-        both where there are few, comes a dummy round: the cost of the loop under the same conditions.
+        Before the round with the number `hidden`, the candidate gets an adversarial round. After a first half, or after
+        both halves if there are few, comes a dummy round: the overhead of the loop under the same conditions.
         """
         driver, result = self.driver, self.driver.result
         if self.options.protections.adversarial and any(number == hidden for number, _ in half):
@@ -163,7 +165,7 @@ class ReplicateRun:
             self._record(number, role, timing)
             roles.append(role)
         compared = [call for call in sample if call < counts[Role.BASELINE]]
-        driver.fetch(Role.BASELINE, compared)  # most of the candidate's are compared with these
+        driver.fetch(Role.BASELINE, compared)  # most of the candidate's outputs are compared with these
         for role in roles:
             driver.verify(role, sample if role is Role.CANDIDATE else [], timed=True)
         enough = self.options.preset.palindromes >= len(Role)

@@ -1,8 +1,8 @@
 """Sequence of one replicate of a serving benchmark, and the parent's clock over requests and tokens.
 
-A round is a whole trace. The parent hands out each request when its time has come and stamps each token when it sees it
-in the ring, some 0.3 ms apart: a stamp is never early, and late by at most one look. Traces are drawn anew for every
-half of a palindrome, and all three roles serve the same one.
+A round is a whole trace. The parent hands out each request when it is due and stamps each token when it sees it in the
+ring, which it polls about every 0.3 ms: a stamp is never early, and late by at most one poll. Traces are drawn anew for
+every half of a palindrome, and all three roles serve the same one.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Delivery:
         self._begin = self._last = clock()
 
     def look(self) -> None:
-        """Stamp the tokens that were emitted, then hand out the requests that are due. Raises WrongEmissionError."""
+        """Stamp new tokens, then hand out the requests that are due. Raises WrongEmissionError."""
         try:
             emitted = self._ring.read()
         except RingOverflowError as error:
@@ -79,14 +79,14 @@ class Delivery:
         self.stamps_s[number].append(at_s)
 
     def missing(self) -> str | None:
-        """Message about the first request that was not served to its end."""
+        """Message about the first request that was not fully served."""
         for number, (request, tokens) in enumerate(zip(self._requests, self.tokens, strict=True)):
             if len(tokens) < request["tokens"]:
                 return f"{len(tokens)} of {request['tokens']} tokens were emitted for request {number}"
         return None
 
     def served(self, role: Role) -> ServedTrace:
-        """The record of a trace that was served to its end."""
+        """The record of a fully served trace."""
         rows = zip(self.arrived_s, self.stamps_s, strict=True)
         requests = tuple(ServedRequest(arrived, tuple(stamps)) for arrived, stamps in rows)
         return ServedTrace(role, requests, stats.quantile(self.pauses_s, 0.95))
@@ -119,14 +119,14 @@ class ServingRun(ReplicateRun):
         return result
 
     def _warm_up(self) -> None:
-        """Have all requests of a trace served at once; nothing of it counts but its tokens."""
+        """Have all requests of a trace served at once; only its tokens count."""
         requests = self._draw()
         for role in Role:
             _, delivery, _ = self._serve(role, requests, [0.0] * len(requests))
             self._verify(role, requests, delivery, timed=False)
 
     def _measure_alone(self) -> None:
-        """Have requests served one by one; those of both baselines give the unit of time."""
+        """Have requests served one by one; the baselines' times give the unit of time."""
         served_requests, requests = list[ServedRequest](), self._draw()[:ALONE]
         for role in Role:
             served, delivery, _ = self._serve(role, requests, None)

@@ -10,12 +10,14 @@ from aisp_mcp.judge.parent.session import Session
 from aisp_mcp.judge.parent.timing.driver import Driver
 from aisp_mcp.judge.parent.timing.strategy import Strategy
 
-SPARE_FOR_TWO = 3  # idle cores from which on two replicates start at once
+SPARE_FOR_TWO = 3  # with this many idle cores, two replicates start at once
 
 
 @contextmanager
 def started_replicates(session: Session, strategy: Strategy, ready: bool = True) -> Iterator[Iterator[Driver]]:
-    """The replicates in turn, started and ready; none outlives the block. ready: False for goals that start them."""
+    """Yield the replicates in turn, started and ready; none outlives the block. ready: False for goals that
+    start them.
+    """
     started: list[Driver] = []
     try:
         yield _in_turn(session, strategy, started) if ready else _unstarted(session, started)
@@ -25,7 +27,7 @@ def started_replicates(session: Session, strategy: Strategy, ready: bool = True)
 
 
 def _unstarted(session: Session, started: list[Driver]) -> Iterator[Driver]:
-    """The replicates in turn, each without a process; one has ended before the next begins."""
+    """Yield the replicates in turn, without processes; each has ended before the next begins."""
     for number in range(session.options.preset.replicates):
         driver = Driver(session, number)
         driver.rehearsal = started[-1].rehearsal if started else None
@@ -36,8 +38,8 @@ def _unstarted(session: Session, started: list[Driver]) -> Iterator[Driver]:
 
 
 def _in_turn(session: Session, strategy: Strategy, started: list[Driver]) -> Iterator[Driver]:
-    """Start replicates in batches. The last one of a batch ends while the next batch loads its libraries; the
-    candidate of the first such one is traced meanwhile.
+    """Start replicates in batches. The last one of a batch ends while the next batch loads its libraries; meanwhile,
+    the first such candidate is traced.
     """
     total, at_once = session.options.preset.replicates, 2 if spare_cpus() >= SPARE_FOR_TWO else 1
     last: Driver | None = None

@@ -19,24 +19,26 @@ class Strategy(ABC):
     """Device-specific steps. The hooks around a start do nothing unless they are overridden."""
 
     pilot_rounds: int  # of one call per role, beyond the first
-    caches: tuple[str, ...]  # of kernels that are compiled once and copied to all workers of a program
+    caches: tuple[str, ...]  # of kernels, compiled once and copied to all workers of a program
     round_bytes: int  # of a worker's inputs and outputs of one round, at most
 
     @abstractmethod
     def adapt(self, preset: Preset) -> Preset:
-        """The preset as it is for this device."""
+        """The preset, adapted to this device."""
 
     @abstractmethod
     def run_round(self, driver: Driver, role: Role, count: int, bits: int = 0) -> RoundTiming:
         """Run one round so that its outputs can be compared afterwards."""
 
     def with_outputs(self, driver: Driver, role: Role, measure: Measure) -> RoundTiming:
-        """A round that measure() runs, so that its outputs can be compared. It calls its argument at the answer."""
+        """Run a round with measure() so that its outputs can be compared. measure() calls its argument at
+        the answer.
+        """
         return measure(None)
 
     @abstractmethod
     def dummy_round(self, driver: Driver, role: Role, count: int) -> RoundCost | None:
-        """Cost of a baseline's round whose calls are a dummy; None if it is not needed."""
+        """Overhead of a baseline's round of dummy calls; None if it is not needed."""
 
     @abstractmethod
     def measure_isolated_calls(self, driver: Driver) -> None:
@@ -52,20 +54,20 @@ class Strategy(ABC):
     def look_ahead(
         self, session: Session, batch: Sequence[Driver], last: Driver | None
     ) -> AbstractContextManager[None]:
-        """Compute answers of calls that will be compared while processes start. last: the replicate before these."""
+        """Compute answers of calls that will be compared, while processes start. last: the previous replicate."""
         return nullcontext()
 
     def wait_loaded(self, session: Session, batch: Sequence[Driver]) -> None:
-        """Wait until no process compiles kernels for the workers any more."""
+        """Wait until no process compiles kernels for the workers."""
         if session.kernels:
             session.kernels.begin()
             session.kernels.wait([worker for driver in batch for worker in driver.workers.values()], START_DEADLINE_S)
 
     def share_kernels(self, session: Session, batch: Sequence[Driver]) -> None:
-        """Give the workers the kernels that are already compiled, before their programs run."""
+        """Copy the kernels that are already compiled to the workers, before their programs run."""
         if session.kernels:
             files = [session.kernels.hand_on(driver.workers) for driver in batch]
             session.log.append("kernels", replicates=[driver.result.index for driver in batch], files=files)
 
     def trace(self, driver: Driver) -> None:
-        """Run one round of the candidate under a profiler when everything is measured; evidence only."""
+        """Run one round of the candidate under a profiler after all measurements; evidence only."""

@@ -1,1 +1,1 @@
-"""Run a problem's recipe once in a process of its own, and describe its inputs."""
+"""Run a problem's recipe in a separate process, and describe its inputs."""

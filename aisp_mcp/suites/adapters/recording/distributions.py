@@ -1,7 +1,8 @@
 """The distribution that two draws of a tensor show. Runs in the recorder, where torch may be imported.
 
-Only what independent draws per element explain is recognised: normal, uniform, integers, booleans, a permutation.
-Everything else (sorted, correlated, masked, normalised rows, few elements) stays with the problem's own recipe.
+Only distributions that independent draws per element explain are recognised: normal, uniform, integers, booleans, a
+permutation. Everything else (sorted, correlated, masked, normalised rows, few elements) is left to the problem's own
+recipe.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-MIN_ELEMENTS = 64  # fewer say nothing about a distribution
+MIN_ELEMENTS = 64  # fewer elements are not enough to recognise a distribution
 MAX_ELEMENTS = 1 << 20
 NICE = (-2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0)
 Fit = tuple[str, tuple[float, ...]]
@@ -18,11 +19,13 @@ FIXED: Fit = ("fixed", ())
 
 
 def fit(first: Any, other: Any) -> Fit:
-    """Distribution to draw such tensors from: (how, numbers) as in TensorFacts. one, other: two draws, of one shape."""
+    """Distribution to draw such tensors from: (how, numbers) as in TensorFacts. first, other: two draws of
+    one shape.
+    """
     import torch
 
     same = bool(torch.equal(first, other)) or bool((first == other).all())
-    if first.is_floating_point():  # of integers the extremes matter, and whether one occurs twice
+    if first.is_floating_point():  # for integers, the extremes and duplicates matter
         first, other = excerpt(first), excerpt(other)
     first, other = first.cpu(), other.cpu()
     if same and not _looks_random(first):
@@ -46,7 +49,7 @@ def excerpt(tensor: Any) -> Any:
 
 
 def _looks_random(tensor: Any) -> bool:
-    """A tensor that never changes may still be a draw from a seed set while the module was loaded."""
+    """Recognise tensors that never change but may be a draw from a seed set while the module was loaded."""
     if not tensor.is_floating_point() or tensor.numel() < MIN_ELEMENTS:
         return False
     sample = tensor.double().flatten()[:MAX_ELEMENTS]
@@ -62,7 +65,7 @@ def _integers(first: Any, other: Any) -> Fit:
     both = torch.cat([flat, other.flatten()]).double()
     low, high = float(both.min()), float(both.max()) + 1
     if high - low <= len(both) / 16 and both.unique().numel() < high - low:
-        return RECIPE  # some numbers between are never drawn, as with signs
+        return RECIPE  # some numbers in between are never drawn, as with signs
     low = 0.0 if 0 <= low < 0.05 * high else low
     spread = (high - low) / math.sqrt(12)
     even = abs(float(both.mean()) - (low + high - 1) / 2) < 5 * spread / math.sqrt(len(both))
@@ -104,13 +107,13 @@ def _bounds(values: Any) -> tuple[float, float]:
 
 
 def _nice(value: float, within: float) -> float:
-    """A round number where one lies that near, else the value to four digits."""
+    """The nearest round number if one is close enough, else the value to four digits."""
     near = min(NICE, key=lambda one: abs(one - value))
     return near if abs(near - value) <= within else float(f"{value:.4g}")
 
 
 def _unstructured(values: Any) -> bool:
-    """No sign that elements depend on each other or on their place."""
+    """Check for signs that elements depend on each other or on their position."""
     flat = values.flatten()[:MAX_ELEMENTS]
     if len(flat) < MIN_ELEMENTS or float(flat.std()) == 0:
         return False
@@ -118,14 +121,14 @@ def _unstructured(values: Any) -> bool:
 
 
 def _independent(flat: Any) -> bool:
-    """Neighbours are uncorrelated, and nothing is sorted."""
+    """Check that neighbours are uncorrelated and nothing is sorted."""
     centred = flat - flat.mean()
     lag = float((centred[1:] * centred[:-1]).mean() / centred.pow(2).mean())
     return abs(lag) < 6 / math.sqrt(len(flat)) + 0.02
 
 
 def _alike_rows(values: Any) -> bool:
-    """Rows have no scale or sum of their own."""
+    """Check that rows have no scale or sum of their own."""
     if values.dim() < 2 or values.shape[-1] < 16 or values.numel() // values.shape[-1] < 4:
         return True
     rows = values.reshape(-1, values.shape[-1])[:4096]
@@ -137,7 +140,7 @@ def _alike_rows(values: Any) -> bool:
 
 
 def _triangular(values: Any) -> bool:
-    """Square matrices that are symmetric, or zero on one side."""
+    """Recognise square matrices that are symmetric, or zero on one side."""
     if values.dim() < 2 or values.shape[-1] != values.shape[-2]:
         return False
     block = values.reshape(-1, *values.shape[-2:])[0]

@@ -1,7 +1,7 @@
 """The size of a problem before all of it is made: its recipe, run on torch's device for shapes without data.
 
-That takes over a second, since torch loads its symbolic mathematics for it. So a child does it while the problem is
-recorded, and ends the recording of one that cannot fit.
+This takes over a second, since torch loads its symbolic mathematics for it. So a child does it while the problem is
+recorded, and ends the recording if the problem cannot fit.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ GRACE_S = 0.7  # most problems are recorded by then, and the child ends before i
 
 @dataclass(frozen=True)
 class Footprint:
-    """Bytes of a problem's tensors, and those that a comparison needs; name and shape of the largest tensor."""
+    """Bytes of a problem's tensors, and of a comparison; name and shape of the largest tensor."""
 
     own: int
     needed: int
@@ -48,7 +48,7 @@ class Footprint:
 
 
 def measured(reference: runtime.Reference) -> Footprint | None:
-    """The footprint of a problem; None where its recipe does not work without data, or makes no tensors."""
+    """The footprint of a problem; None if its recipe does not work without data, or makes no tensors."""
     tensors = shapes(reference)
     if not tensors:
         return None
@@ -106,7 +106,7 @@ def _tell(reference: runtime.Reference, pipe: int) -> NoReturn:
 
 
 def shapes(reference: runtime.Reference) -> dict[str, Any] | None:
-    """Tensors without data: inputs, static tensors and outputs, by name. None where the recipe needs data."""
+    """Tensors without data: inputs, static tensors and outputs, by name. None if the recipe needs data."""
     import torch
 
     tensors: dict[str, Any] = {}
@@ -114,7 +114,7 @@ def shapes(reference: runtime.Reference) -> dict[str, Any] | None:
         with seeding.seeded(0), torch.device(META):
             arguments = reference.named(reference.draw(), tensors)
             static = reference.state()
-    except Exception:  # of the user's code, which may do anything with its data
+    except Exception:  # raised by the user's code, which may do anything with its data
         return None
     if any(tensor.device.type != META for tensor in (*tensors.values(), *static.values())):
         return None
@@ -126,7 +126,7 @@ def shapes(reference: runtime.Reference) -> dict[str, Any] | None:
             **static,
             **{name: value for name, value in outputs.items() if isinstance(value, torch.Tensor)},
         }
-    except Exception:  # an operation that has no shape without data
+    except Exception:  # an operation whose shape depends on data
         return {**tensors, **static}
     finally:
         reference.arguments = before

@@ -1,5 +1,5 @@
-"""The call that a test of pytest-benchmark measures, found by running the test up to it: with its fixtures, its
-parameters, its package and its conftest files, as pytest does. Runs in child processes alone.
+"""The call that a test of pytest-benchmark measures, found by running the test up to it: with its fixtures, parameters,
+package and conftest files, as pytest does. Runs only in child processes.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import Any
 from aisp_mcp.errors import BenchmarkError
 
 FIXTURES = ("benchmark", "aisp_bench")
-SOURCES = ("", "src", "lib", "python")  # folders of a project that its modules are imported from
+SOURCES = ("", "src", "lib", "python")  # folders from which a project's modules are imported
 Call = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 
 
 class Reached(BaseException):
-    """The test has come to the call that it measures; the rest of it has no effect."""
+    """The test has reached the call that it measures; the rest of it has no effect."""
 
 
 class Recorder:
@@ -54,7 +54,7 @@ class Recorder:
 
 
 def direct(test: Callable[..., Any]) -> Call | None:
-    """The call of a test that needs the fixture alone; None for others. Raises BenchmarkError NO_BENCHMARK_CALL."""
+    """The call of a test that needs only the fixture; None for others. Raises BenchmarkError NO_BENCHMARK_CALL."""
     parameters = inspect.signature(test).parameters
     if len(parameters) != 1 or getattr(test, "pytestmark", None):
         return None
@@ -90,32 +90,32 @@ def _required(fixture: Recorder, reason: str) -> Call:
 
 
 class _Plugin:
-    """Gives tests the recorder in place of the fixture, and ends the session after the first recorded call."""
+    """Replaces the fixture by the recorder, and ends the session after the first recorded call."""
 
     def __init__(self) -> None:
         self.fixture, self.reason = Recorder(), ""
 
     def pytest_fixture_setup(self, fixturedef: Any, request: Any) -> Any:
-        """Whoever defines the fixture, a plugin or a conftest file."""
+        """Replace the fixture, whether a plugin or a conftest file defines it."""
         if fixturedef.argname not in FIXTURES:
             return None
         fixturedef.cached_result = (self.fixture, fixturedef.cache_key(request), None)
         return self.fixture
 
     def pytest_runtest_logreport(self, report: Any) -> None:
-        """Keep why a test was skipped or failed before its call."""
+        """Record why a test was skipped or failed before its call."""
         if self.fixture.call is None and not report.passed:
             longrepr = report.longrepr
             text = longrepr[2] if isinstance(longrepr, tuple) else str(getattr(longrepr, "reprcrash", longrepr))
             self.reason = text.strip().rpartition("\n")[2]
 
     def pytest_collectreport(self, report: Any) -> None:
-        """Keep why a file cannot be imported."""
+        """Record why a file cannot be imported."""
         if not report.passed:
             text = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
             self.reason = text.strip().rpartition("\n")[2]
 
     def pytest_runtest_teardown(self, item: Any) -> None:
-        """Begin no other parameters."""
+        """Skip further parameters."""
         if self.fixture.call is not None:
             item.session.shouldstop = "the call is known"

@@ -1,8 +1,8 @@
-"""Run a problem's recipe and baseline twice, in a separate process, and write what the judge must know as JSON.
+"""Run a problem's recipe and baseline twice, in a separate process, and write the facts that the judge needs as JSON.
 
     python -m aisp_mcp.suites.adapters.recording.recorder FORMAT FOLDER/reference.json
 
-The code that runs here is the user's specification; it is kept apart all the same, as a measured program is.
+The code that runs here is the user's specification; it is isolated all the same, like a measured program.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from aisp_mcp.suites.adapters.runtime import Reference, on_device
 from aisp_mcp.suites.adapters.seeding import Draws, seeded
 
 SECRETLESS = ("NO_INPUTS", "BAD_INPUTS", "BAD_OUTPUT", "NOT_DETERMINISTIC")  # another way may measure them
-MARK = "aisp-recorded "  # begins the line of the answer: the problem may print, too
+MARK = "aisp-recorded "  # begins the line of the answer, because the problem may print too
 
 
 def main() -> int:
-    """Print the record, or the error, behind MARK."""
+    """Print the record, or the error, after MARK."""
     name, facts = sys.argv[1], Path(sys.argv[2])
     try:
         known = json.loads(facts.read_text("utf-8"))
@@ -47,7 +47,7 @@ def main() -> int:
 
 @contextmanager
 def _hinted(reference: Reference) -> Iterator[None]:
-    """Give errors the format's own way out, if it has one."""
+    """Add the format's own remedy to errors, if it has one."""
     try:
         yield
     except BenchmarkError as error:
@@ -57,7 +57,7 @@ def _hinted(reference: Reference) -> Iterator[None]:
 
 
 def _refuse(error: BenchmarkError) -> NoReturn:
-    """Print the error and end the process, whatever its other threads do."""
+    """End the process after printing the error, regardless of its other threads."""
     _print({"error": [error.code, error.message, error.hint]})
     os._exit(0)
 
@@ -120,7 +120,7 @@ def _constant_parameters(
 
 
 def _draw(reference: Reference, fill: int = 0) -> tuple[dict[str, Any], dict[str, Any], Draws]:
-    """Inputs and static tensors of one draw; leaves the structure of the arguments with the reference."""
+    """Inputs and static tensors of one draw; stores the structure of the arguments in the reference."""
     tensors: dict[str, Any] = {}
     with seeded(secrets.randbits(60), _device(), fill) as draws:
         reference.arguments = reference.named(on_device(reference.draw, _device()), tensors)
@@ -135,8 +135,8 @@ def _draw(reference: Reference, fill: int = 0) -> tuple[dict[str, Any], dict[str
 
 
 def _is_buffer(one: Any, other: Any) -> bool:
-    """True for memory that the recipe left as it was, filled with zeros in one draw and with ones in the other: a place
-    for an output.
+    """Return True for memory that the recipe left unwritten, filled with zeros in one draw and with ones in the other:
+    it is meant for an output.
     """
     return bool(one.numel()) and bool((one == 0).all()) and bool((other == 1).all())
 
@@ -161,7 +161,7 @@ def _facts(name: str, role: str, drawn: Any, other: Any) -> TensorFacts:
     if order is None:
         how, numbers, order = "recipe" if how != "fixed" else how, (), ()
     dtype = str(drawn.dtype).removeprefix("torch.")
-    if dtype.startswith("float8"):  # has no arithmetic to scale a draw with
+    if dtype.startswith("float8"):  # has no arithmetic to scale a draw
         how, numbers, order = "recipe", (), ()
     return TensorFacts(name, role, dtype, tuple(drawn.shape), how, numbers, order)
 
@@ -206,9 +206,9 @@ def _call_twice(
 
 
 def positions(outputs: list[tuple[str, Any]], inputs: Mapping[str, Any]) -> dict[str, tuple[str, int]]:
-    """Outputs of integers that point at another output's values within an input, such as those of topk and sort.
+    """Integer outputs that point at another output's values within an input, such as those of topk and sort.
 
-    By name, as bench.Tolerance.indices has them. With ties, any order of them is right.
+    By name, as in bench.Tolerance.indices. With ties, any order of them is right.
     """
     by_name = {}
     for name, indices in outputs:
@@ -222,7 +222,7 @@ def positions(outputs: list[tuple[str, Any]], inputs: Mapping[str, Any]) -> dict
 
 
 def _points_along(indices: Any, values: Any, source: Any) -> int | None:
-    """The dimension along which the positions pick exactly these values out of the source."""
+    """The dimension along which the positions pick exactly these values from the source."""
     if source.dim() != indices.dim() or source.dtype != values.dtype or not indices.numel() or not indices.dim():
         return None
     for dim in range(source.dim()):

@@ -1,4 +1,4 @@
-"""Other nodes of a comparison: a relay on each, which the parent starts and speaks with over one connection."""
+"""Other nodes of a comparison: a relay on each, which the parent starts and talks to over one connection."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from aisp_mcp.process.isolation import Level
 MODULE = "aisp_mcp.judge.parent.processes.cluster.relay"
 CONNECT_S, ANSWER_S, END_S = 120.0, 120.0, 5.0
 PINGS = 20
-ROUND_TRIPS = 100  # that a round lasts at least: one of them is part of it
+ROUND_TRIPS = 100  # minimum length of a round, since it includes one
 
 
 class Node:
-    """The parent's end of a relay. asked: it owes an answer. level, cores, cpu: as its relay reports. cpus: of one
-    program. round_trip_s: usual seconds of one.
+    """The parent's end of a relay. asked: a request is unanswered. level, cores, cpu: as its relay reports. cpus: of
+    one program. round_trip_s: the usual seconds of one round trip.
     """
 
     def __init__(self, name: str, words: Sequence[str]) -> None:
@@ -60,7 +60,7 @@ class Node:
             its_in.write(f"{self.secret}\n".encode())
 
     def greet(self, link: Link) -> None:
-        """Accept the connection, and the relay's description of its node. Raises Unavailable."""
+        """Accept the connection, and read the relay's description of its node. Raises Unavailable."""
         self.link = link
         hello, _ = self.hear(ANSWER_S)
         if (theirs := hello["version"]) != __version__:
@@ -74,7 +74,7 @@ class Node:
         return clock() - begin
 
     def answers(self) -> bool:
-        """True if it is there and owes no answer."""
+        """Return True if the relay runs and no request is unanswered."""
         with suppress(Unavailable):
             if not self.asked:
                 self.ask("ping")
@@ -82,11 +82,11 @@ class Node:
         return False
 
     def open(self, **how: Any) -> None:
-        """Have it forget the sides that it had, make memory, and load libraries. Raises Unavailable."""
+        """Make the relay drop its workers, allocate memory, and load libraries. Raises Unavailable."""
         self.cpus = self.ask("open", **how)["cpus"]
 
     def ask(self, verb: str, parts: Sequence[memoryview] = (), **fields: Any) -> dict[str, Any]:
-        """One request, one answer. Raises WorkerGone, Unavailable."""
+        """Send one request and return its answer. Raises WorkerGone, Unavailable."""
         self.post(verb, parts, **fields)
         return self.collect(ANSWER_S)[0]
 
@@ -96,20 +96,20 @@ class Node:
         self.tell({"verb": verb, **fields}, parts)
 
     def tell(self, message: dict[str, Any], parts: Sequence[memoryview] = ()) -> None:
-        """Send a message that is not answered. Raises Unavailable."""
+        """Send a message that needs no answer. Raises Unavailable."""
         try:
             self.link.send(message, parts)
         except LinkLost as lost:
             raise self.lost(str(lost)) from lost
 
     def collect(self, within_s: float) -> tuple[dict[str, Any], memoryview]:
-        """The answer to the last request. Raises WorkerGone, Unavailable."""
+        """Return the answer to the last request. Raises WorkerGone, Unavailable."""
         answer = self.hear(within_s)
         self.asked = False
         return answer
 
     def hear(self, within_s: float) -> tuple[dict[str, Any], memoryview]:
-        """The next message of the relay. Raises WorkerGone for one of its ranks, Unavailable."""
+        """Return the relay's next message. Raises WorkerGone for one of its ranks, Unavailable."""
         try:
             message, data = self.link.receive(within_s)
         except LinkLost as lost:
@@ -123,20 +123,20 @@ class Node:
         return message, data
 
     def lost(self, why: str) -> Unavailable:
-        """The error of a node that cannot go on."""
+        """The error for a node that cannot go on."""
         end = os.fstat(self._output).st_size
         output = os.pread(self._output, 300, max(end - 300, 0)).decode("utf-8", "replace").strip()
         message = f"The relay on node {self.name} cannot go on: {why}." + (f" It printed: {output}" if output else "")
         return Unavailable("NODE_LOST", message, "Its Python environment must lie at the same path as here.")
 
     def close(self) -> None:
-        """End the relay, and all that it started. A second call does nothing."""
+        """End the relay and everything it started. A second call does nothing."""
         if self._output < 0:
             return
         if link := getattr(self, "link", None):
             link.close()
         if process := getattr(self, "process", None):
-            _end(process, 0.1 if self.asked else END_S)  # one that waits for its ranks does not look
+            _end(process, 0.1 if self.asked else END_S)  # a relay that waits for its ranks does not check
         os.close(self._output)
         self._output, self.asked = -1, True
 
@@ -163,8 +163,8 @@ def close() -> None:
 
 
 def started(requested: Nodes) -> tuple[Node, ...]:
-    """The other nodes with their relays running, those of an earlier comparison if they still answer: a relay takes
-    seconds to load its libraries. They end with this process. Raises Unavailable.
+    """The other nodes with running relays. Relays of an earlier comparison are reused if they still answer, because a
+    relay takes seconds to load its libraries. They end with this process. Raises Unavailable.
     """
     running = _kept.pop(requested, ())
     if all([node.answers() for node in running]) and (running or not requested.others):
@@ -201,7 +201,7 @@ def _meet(nodes: Sequence[Node], address: str) -> None:
 
 
 def usable_level(nodes: Sequence[Node], here: Level, wish: str) -> Level:
-    """The isolation of all nodes: the lowest of the best of each. Raises Unavailable where the wished one is higher."""
+    """The isolation of all nodes: the lowest of their best levels. Raises Unavailable if a higher one was requested."""
     for node in nodes:
         if node.level < here:
             if wish != "auto":
@@ -212,12 +212,12 @@ def usable_level(nodes: Sequence[Node], here: Level, wish: str) -> Level:
 
 
 def adapt(preset: Preset, nodes: Sequence[Node]) -> Preset:
-    """The preset with rounds that are long compared with a round trip."""
+    """The preset with rounds that are long compared to a round trip."""
     return replace(preset, round_s=max([preset.round_s, *(ROUND_TRIPS * node.round_trip_s for node in nodes)]))
 
 
 def require_same_files(nodes: Sequence[Node], paths: Sequence[Path]) -> None:
-    """Every node must have these files, alike. Raises Unavailable NODE_FILES."""
+    """Check that every node has identical copies of these files. Raises Unavailable NODE_FILES."""
     own = digests(paths)
     for node in nodes:
         theirs = node.ask("digests", paths=[str(path) for path in paths])["digests"]
@@ -228,7 +228,7 @@ def require_same_files(nodes: Sequence[Node], paths: Sequence[Path]) -> None:
 
 
 def digests(paths: Sequence[Path]) -> list[str]:
-    """SHA-256 of each file; empty where there is none."""
+    """SHA-256 of each file; empty if the file does not exist."""
     return [hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "" for path in paths]
 
 
@@ -250,7 +250,7 @@ def facts(nodes: Sequence[Node]) -> dict[str, Any]:
 
 
 def note(nodes: Sequence[Node]) -> list[Flag]:
-    """The flag that says what a verdict over nodes rests on."""
+    """The flag that describes what a verdict over nodes relies on."""
     if not nodes:
         return []
     names = ", ".join(node.name for node in nodes)

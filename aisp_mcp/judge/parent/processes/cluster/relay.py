@@ -1,9 +1,9 @@
-"""python -m aisp_mcp.judge.parent.processes.cluster.relay HOST:PORT: ranks on this node, for a parent on another one.
+"""python -m aisp_mcp.judge.parent.processes.cluster.relay HOST:PORT: ranks on this node, for a parent on another node.
 
-It does here what the parent does there, by the same code: starts ranks, confined as they are everywhere, writes their
-inputs into memory that it shares with them, lets them go and stops them, and reports what that code finds. A secret on
-standard input opens the connection; its end is the end of the relay. One request, one answer; in between, a group says
-that its ranks have loaded (L), are ready (R), stand still before a round, and are done and stand still again (D).
+It does on this node what the parent does on its own, with the same code: it starts confined ranks, writes their inputs
+into memory shared with them, resumes and stops them, and reports the findings. A secret on standard input authenticates
+the connection; the relay ends with it. Each request has one answer. In between, a group reports that its ranks have
+loaded (L), are ready (R), are stopped before a round, and are done and stopped again (D).
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class FarGroup(WorkerGroup):
 
     def _await(self, expected: bytes, deadline_s: float, seen: Seen | None = None) -> float:
         at_s = super()._await(expected, deadline_s, seen)
-        if expected != DONE:  # which it says when its ranks stand still
+        if expected != DONE:  # which it reports when its ranks are stopped
             self._link.send({"said": expected.decode()})
         return at_s
 
@@ -77,7 +77,7 @@ class Relay:
         self._fds: list[list[tuple[int, int]]] = []
 
     def serve(self) -> None:
-        """Until the parent is gone."""
+        """Serve until the parent is gone."""
         machine = {"cores": len(os.sched_getaffinity(0)), "cpu": cpu.read().model or ""}
         self._link.send({"version": __version__, "level": isolation.probe().level, **machine})
         with suppress(LinkLost):
@@ -87,7 +87,7 @@ class Relay:
                 self._link.send(answer, parts)
 
     def close(self) -> None:
-        """End what an earlier comparison left."""
+        """Clean up after an earlier comparison."""
         for group in self._sides.values():
             group.close()
         for fd in (fd for worker in self._fds for rank in worker for fd in rank):
@@ -106,7 +106,7 @@ class Relay:
             return {"error": {"code": error.code, "message": error.message, "hint": error.hint}}, []
 
     def on_ping(self) -> None:
-        """Nothing."""
+        """Answer with nothing."""
 
     def on_digests(self, paths: list[str]) -> Answer:
         return {"digests": digests([Path(path) for path in paths])}, []
@@ -121,7 +121,7 @@ class Relay:
         hidden: list[str],
         variables: list[tuple[str, str]],
     ) -> Answer:
-        """Allocate memory for the workers and their ranks, and start a process to copy them from."""
+        """Allocate memory for the workers and their ranks, and start a fork server for them."""
         self.close()
         self._fds = [[(_memory("control"), _memory("arena")) for _ in range(ranks)] for _ in range(workers)]
         self._places = placement.PlacementFactory(
@@ -161,12 +161,12 @@ class Relay:
         self._sides[side].mirror.fill(data, count)
 
     def on_round(self, side: int, count: int, bits: int, deadline_s: float) -> Answer:
-        """One round; its frames come back as they were when all stood still."""
+        """Run one round; return its frames as they were when all ranks were stopped."""
         group = self._sides[side]
         with placement.watching(self._places.cpus):
             timing = group.run_round(count, deadline_s, bits)
             frames = [bytes(part) for part in group.mirror.parts(count)] if not bits & DUMMY else []
-            group.refuse_work_outside()  # an output that was changed after the end is none of the round's
+            group.refuse_work_outside()  # an output changed after the end does not belong to the round
         return {"durations_ns": timing.durations_ns, "account": vars(timing.account)}, frames
 
     def on_close(self, side: int) -> None:

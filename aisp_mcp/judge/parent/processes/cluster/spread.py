@@ -1,8 +1,9 @@
-"""The parent's handle on a side whose ranks are spread over nodes: its own ranks, and a relay for those of each other.
+"""The parent's handle on a worker whose ranks are spread over nodes: its local ranks, and a relay for those of each
+other node.
 
-A round: the other nodes' inputs go there; every tree is seen to stand still; the clock is read and all are let go; the
-clock stops when the last relay has said that its tree stands still again, and the trees here do; then outputs come back
-into the memory that the verifier reads.
+In a round, the inputs go to the other nodes; every process tree is checked to be stopped; the clock is read and all
+ranks are resumed. The clock stops when the last relay has reported that its tree is stopped again, and the local trees
+are; then outputs are copied back into the memory that the verifier reads.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ from aisp_mcp.judge.protocol.layout import Layout
 from aisp_mcp.judge.protocol.link import Mirror
 from aisp_mcp.judge.protocol.words import DUMMY
 
-PORTS = range(20_000, 32_000)  # below those that the kernel gives to connections
+PORTS = range(20_000, 32_000)  # below the ports that the kernel gives to connections
 
 
 class SpreadGroup(WorkerGroup):
-    """One side of one replicate over nodes; see WorkerGroup. number: of the worker, replicate: of the replicate."""
+    """One worker of one replicate over nodes; see WorkerGroup. number: of the worker, replicate: of the replicate."""
 
     def __init__(
         self,
@@ -53,8 +54,8 @@ class SpreadGroup(WorkerGroup):
         self._round: dict[str, Any] = {}
 
     def prepare(self, setup: dict[str, Any]) -> None:
-        """Tell the ranks of all nodes what to prepare; they meet at a store of the first one."""
-        self.loaded(ANSWER_S)  # ranks wait for each other only so long
+        """Tell the ranks of all nodes what to prepare; they meet at a store of the first rank."""
+        self.loaded(ANSWER_S)  # ranks wait for each other only this long
         address = next(iter(self._far)).link.address
         port = _free_port()
         self.share = self.share._replace(meets=(address, port, interface(address)))
@@ -81,7 +82,7 @@ class SpreadGroup(WorkerGroup):
         for node in self._far:
             node.post("round", **self._round)
         for node in self._far:
-            node.hear(ANSWER_S)  # it has its inputs and stands still
+            node.hear(ANSWER_S)  # it has its inputs and is stopped
         begin = clock()
         for node in self._far:
             node.tell({"go": True})
@@ -118,13 +119,13 @@ class SpreadGroup(WorkerGroup):
                 with suppress(Unavailable):
                     if not node.asked:
                         node.ask("close", side=self.number)
-                if node.asked:  # it waits for ranks that may never answer: they end with it
+                if node.asked:  # it may wait for ranks that never answer; they end with it
                     node.close()
         super().close()
 
 
 def _sum(account: Account, other: Account) -> Account:
-    """Accounts of two nodes; the processes of a group count as one."""
+    """Add up the accounts of two nodes; the processes of a group count as one."""
     totals = {name: value + getattr(other, name) for name, value in vars(account).items()}
     return Account(**{**totals, "processes": totals["processes"] - 1})
 
