@@ -1,4 +1,4 @@
-"""All that an author of benchmarks imports.
+"""The API for benchmark authors.
 
 `baseline_<name>.py` is the specification: one subclass of Benchmark. `optimized_<name>[_<variant>].py` is a candidate:
 a function `run` and, if it transforms static parameters, a function `prepare(params, example)`. A candidate for a
@@ -24,8 +24,8 @@ RAND_SCALE = (0.25, 1.0)  # range of the secret factor of rand's values
 
 @dataclass(frozen=True)
 class Work:
-    """Least work of one call: floating-point operations, bytes moved, items finished. unit: the items' name in rates,
-    such as "tokens", "samples" or "rows".
+    """The minimum work of one call: floating-point operations, bytes moved, items finished. unit: the items' name in
+    rates, such as "tokens", "samples" or "rows".
     """
 
     flops: float = 0.0
@@ -38,27 +38,27 @@ class Work:
 class Tolerance:
     """Largest distance of outputs from the float64 reference.
 
-    error_ratio: allowed error in multiples of the baseline's own error against float64 (self-calibrated; honest
-    float32 variants measure up to 9.4, sums of 65,536 terms in another order 20, TF32 from 64 on). Complex outputs are
+    error_ratio: allowed error in multiples of the baseline's own error against float64 (self-calibrated; honest float32
+    variants measure up to 9.4, sums of 65,536 terms in another order 20, TF32 at least 64). Complex outputs are
     compared by their components. absolute: a floor below which differences never count, for outputs near zero. exact:
-    bitwise equality (integers and booleans always are, but for those in `indices`). nan: non-finite values are part of
-    the contract and must stand in the same places. approximate: the contract allows an approximation up to this
+    bitwise equality (always for integers and booleans, except those in `indices`). nan: non-finite values are part of
+    the contract and must be in the same positions. approximate: the contract allows an approximation up to this
     relative error against float64, instead of error_ratio. stochastic: the output is a random draw; `reference` then
     returns its expectation, and distribution, expectation and independence of the draws are tested against the
     baseline's.
 
     indices: for outputs that hold positions, such as those of topk, sort and argmax, the input and the dimension that
-    they point into: {"out.1": ("x", 1)}, or {"out": ("x", -1)} for a single output. Such an output is right when the
-    values it points to are right, each position at most once: ties may be resolved in any order. Outputs are named
+    they point into: {"out.1": ("x", 1)}, or {"out": ("x", -1)} for a single output. Such an output is right if the
+    values it points to are right and no position occurs twice: ties may be resolved in any order. Outputs are named
     "out", "out.0", "out.1" … or "out.KEY".
 
-    per_step: names of outputs whose first dimension counts steps that build on each other, such as a loss trajectory.
-    Each step is compared by itself, in units of the baseline's errors up to that step, which grow with it.
+    per_step: names of outputs whose first dimension counts dependent steps, such as a loss trajectory. Each step is
+    compared separately, in units of the baseline's errors up to that step, which grow with it.
 
     format: a low-precision format (see the presets below). The unit is then the error of the same computation in
-    float64 with its operands rounded to the format, instead of the baseline's own error. quantised: the names of
-    these operands; by default all matrices among the params, and for floating-point formats among the inputs, too.
-    Presets: Tolerance.fp8_e4m3, fp8_e5m2, int8_weight, int4_weight and fp4.
+    float64 with its operands rounded to the format, instead of the baseline's own error. quantised: the names of these
+    operands; by default all matrices among the params and, for floating-point formats, among the inputs. Presets:
+    Tolerance.fp8_e4m3, fp8_e5m2, int8_weight, int4_weight and fp4.
     """
 
     error_ratio: float = 24.0
@@ -80,7 +80,7 @@ class Tolerance:
 
 
 FORMATS = ("fp8_e4m3", "fp8_e5m2", "int8_weight", "int4_weight", "fp4")
-# The next coarser format has twice the error: e5m2 keeps one bit less than e4m3, int4 four less than int8.
+# The next coarser format has twice the error: e5m2 has one bit less than e4m3, int4 four less than int8.
 FORMAT_RATIO = 1.5
 for _name in FORMATS:
     setattr(Tolerance, _name, Tolerance(error_ratio=FORMAT_RATIO, format=_name))
@@ -88,10 +88,10 @@ for _name in FORMATS:
 
 @dataclass(frozen=True)
 class File:
-    """An input that is in a file: `run` gets its path, a str.
+    """An input that is a file: `run` gets its path, a str.
 
-    content: bytes, or a tensor whose bytes they are. name: of the file, in a folder of its own. cache: "warm", in the
-    page cache when the round begins, or "cold", written to the disk and dropped from the page cache.
+    content: bytes, or a tensor that provides them. name: of the file, in its own folder. cache: "warm", in the page
+    cache when the round begins, or "cold", written to the disk and dropped from the page cache.
     """
 
     content: Any
@@ -101,7 +101,7 @@ class File:
 
 @dataclass(frozen=True)
 class Folder:
-    """An input of several files in one folder: `run` gets the folder's path, a str. files: content by name."""
+    """An input that is a folder of files: `run` gets the folder's path, a str. files: content by name."""
 
     files: Mapping[str, Any]
     cache: Cache = "warm"
@@ -109,20 +109,21 @@ class Folder:
 
 @dataclass(frozen=True)
 class Host:
-    """An input that is in host memory on a GPU, too: copying it to the device is part of the call."""
+    """An input that is in host memory even on a GPU: copying it to the device is part of the call."""
 
     tensor: Any
 
 
 @dataclass(frozen=True)
 class Needs:
-    """Requirements of the benchmark. A missing one is a skip that names it, never a silent fallback.
+    """Requirements of the benchmark. If one is missing, the benchmark is skipped with its name, never run with a
+    fallback.
 
-    gpus: number of CUDA devices. sm: least compute capability, 90 for 9.0. memory_gb: free device memory.
-    packages: distributions that must be installed. cores: processor cores. numa: nodes of memory. cpu: features of the
-    processor as the kernel names them, such as "avx512_bf16"; "amx" for its tiles. gpu: "fp8", "fp4" for matrix
-    products of these types; "p2p", "nvlink" for memory access and links between the first two devices. tools: "nvcc",
-    the CUDA compiler; "cufile", the library that reads from disks into device memory.
+    gpus: number of CUDA devices. sm: lowest compute capability, 90 for 9.0. memory_gb: free device memory. packages:
+    distributions that must be installed. cores: processor cores. numa: memory nodes. cpu: features of the processor as
+    the kernel names them, such as "avx512_bf16"; "amx" for its tiles. gpu: "fp8", "fp4" for matrix products of these
+    types; "p2p", "nvlink" for memory access and links between the first two devices. tools: "nvcc", the CUDA compiler;
+    "cufile", the library that reads from disks into device memory.
     """
 
     gpus: int = 0
@@ -137,18 +138,17 @@ class Needs:
 
 
 class Rng(Protocol):
-    """Random tensors on the benchmark's device; the seed stays with the verifier.
+    """Random tensors on the benchmark's device; only the verifier knows the seed.
 
     shape: sizes; dtype: a torch dtype name such as "float32" (the default) or "bfloat16".
 
-    Inputs of a call have secret statistics, so that a kernel which assumes them is wrong. Every call draws them
-    anew: each row of the last dimension has a factor and a mean of its own, and the columns behind a secret one
-    have another factor than those before. Most calls have a texture on top, in which a few elements, columns or
-    stretches of a row decide its sum; ranges whose bounds differ by less than a factor of two have none. The
-    declared ranges bound all of it, and hold for every value: a specification that diverges on the default ranges,
-    such as an iteration, narrows them. Fixing them (scale=1.0, shift=0.0) tells candidates that unit variance and
-    zero mean belong to the contract: they may then rely on them.
-    Static tensors (`params`) have the plain distribution: candidates may examine them in `prepare` anyway.
+    Inputs of a call have secret statistics, so a kernel that assumes them is wrong. They are drawn anew for every call:
+    each row of the last dimension has its own factor and mean, and the columns from a secret one on have another factor
+    than those before. Most calls also have a texture, in which a few elements, columns or stretches of a row decide its
+    sum; ranges whose bounds differ by less than a factor of two have none. The declared ranges bound every value. A
+    specification that diverges on the default ranges, such as an iteration, narrows them. Fixed ranges (scale=1.0,
+    shift=0.0) tell candidates that unit variance and zero mean are part of the contract, so they may rely on them.
+    Static tensors (`params`) have the plain distribution, because candidates may examine them in `prepare`.
     """
 
     device: str
@@ -163,13 +163,13 @@ class Rng(Protocol):
         inf: float = 0.0,
     ) -> Any:
         """Normal values times a secret factor in the range `scale`, plus a secret mean of up to `shift` factors. nan,
-        inf: shares of the elements that are NaN, or infinite, where the task is to handle these.
+        inf: shares of the elements that are NaN or infinite, for tasks that must handle these.
 
         The mean is near zero because uniform [0, 1) would hide TF32. A complex dtype gives independent components.
         """
 
     def rand(self, *shape: int, dtype: str = "float32", scale: float | tuple[float, float] = RAND_SCALE) -> Any:
-        """Uniform values in an interval inside [-1, 1), whose half width is a secret factor in the range `scale`."""
+        """Uniform values in an interval inside [-1, 1), whose half-width is a secret factor in the range `scale`."""
 
     def randint(self, low: int, high: int, *shape: int, dtype: str = "int64") -> Any:
         """Integers in [low, high)."""
@@ -184,15 +184,15 @@ class Rng(Protocol):
 class Benchmark:
     """The specification of one workload; `run` is the baseline.
 
-    sizes: attribute values per size preset; the harness picks small on a CPU and default on a GPU.
-    goal: the metric that decides. cold, caches: of goal "cold", see docs/cold-start.md: time counts from loading the
-    program, or from starting the process, until the first answer; compile caches are empty, or full of what an earlier
-    process left. in_place: names of inputs that run may change; what the baseline leaves there is an output, too,
-    unless it returns them, or they are `scratch`. layout: "values" compares values, shape and dtype, and a candidate
-    that returns other strides is timed with the copy into the baseline's; "strict" also demands the baseline's strides.
-    shares_inputs: whether an output may be (part of) an input instead of memory of its own; where the baseline's own
-    outputs are, it is allowed without being declared. threads: the number of cores that baseline and candidate get
-    each; 0 for all cores that are measured. A machine with fewer cores is a skip.
+    sizes: attribute values per size preset; the harness picks small on a CPU and default on a GPU. goal: the metric
+    that decides. cold, caches: for goal "cold", see docs/cold-start.md: time counts from loading the program, or from
+    starting the process, until the first answer; compile caches are empty, or full with the results of an earlier
+    process. in_place: names of inputs that run may change; the content that the baseline leaves there is also an
+    output, unless it returns these inputs, or they are `scratch`. layout: "values" compares values, shape and dtype,
+    and a candidate that returns other strides is timed with the copy into the baseline's; "strict" also requires the
+    baseline's strides. shares_inputs: whether an output may be (part of) an input instead of separate memory; if the
+    baseline's own outputs are, this is allowed without a declaration. threads: the number of cores that baseline and
+    candidate each get; 0 for all measured cores. On a machine with fewer cores, the benchmark is skipped.
     """
 
     goal: ClassVar[Goal] = "speed"
@@ -212,11 +212,11 @@ class Benchmark:
         return {}
 
     def inputs(self, rng: Rng) -> dict[str, Any]:
-        """Tensors that are new for every timed call; a File, Folder or Host may take the place of one."""
+        """Tensors that are new for every timed call; a File, Folder or Host may replace one."""
         raise NotImplementedError
 
     def work(self) -> Work:
-        """Work of one call; rates come from here, never from a claim."""
+        """Work of one call. Rates are computed from this, never from a candidate's figures."""
         return Work()
 
     def run(self, **tensors: Any) -> Any:
@@ -226,16 +226,16 @@ class Benchmark:
     def reference(self, **tensors: Any) -> Any:
         """A second method for the truth. Default: `run` on inputs widened to float64.
 
-        While it runs every floating-point type that torch operations ask for is widened to float64, too, and autocast
-        is off: the truth of a mixed-precision baseline is not rounded on its way. Code that torch operations do not
-        pass through (a Triton or C++ kernel, bit patterns by `view`) does not take float64: define reference() there,
-        as the same formula in torch operations.
+        While it runs, every floating-point type that torch operations request is also widened to float64, and autocast
+        is off, so the truth of a mixed-precision baseline contains no rounding. Code that bypasses torch operations (a
+        Triton or C++ kernel, bit patterns by `view`) does not take float64: define reference() there, as the same
+        formula in torch operations.
         """
         return self.run(**tensors)
 
 
 class Arrival(NamedTuple):
-    """One request of a trace. at: its time from the start on. prompt: token ids. tokens: how many to emit."""
+    """One request of a trace. at: its time after the start. prompt: token ids. tokens: number of tokens to emit."""
 
     at: float
     prompt: Sequence[int]
@@ -243,7 +243,7 @@ class Arrival(NamedTuple):
 
 
 class Request(NamedTuple):
-    """One request as an engine gets it. id: a secret number, new for each trace. tokens: how many to emit."""
+    """One request as an engine gets it. id: a secret number, new for each trace. tokens: number of tokens to emit."""
 
     id: int
     prompt: tuple[int, ...]
@@ -251,17 +251,17 @@ class Request(NamedTuple):
 
 
 class RequestFeed(Protocol):
-    """Requests of a trace, each handed out when its time has come by the parent's clock."""
+    """Requests of a trace, each handed out when it is due by the parent's clock."""
 
     def poll(self) -> list[Request]:
         """Requests that arrived since the last call, without waiting."""
 
     def wait(self) -> list[Request]:
-        """The same, but waits until there is one; empty only if no more will come."""
+        """The same, but wait until there is one; empty only if no more will come."""
 
     @property
     def closed(self) -> bool:
-        """True if no more will come than poll() returns now."""
+        """Return True if no more will come than poll() returns now."""
 
 
 class Emit(Protocol):
@@ -295,12 +295,12 @@ class ServingBenchmark(Benchmark):
     """The specification of an engine that serves requests as they arrive; `serve` is the baseline.
 
     One round is one whole trace. goal: "latency" compares the percentile of `latency`, "throughput" the tokens per
-    second of requests that meet the `slo`. time_unit: "alone" gives arrivals in multiples of what the baseline takes
-    for one request of mean length by itself, and the slo in multiples of the TTFT and TPOT of such a request, all
-    measured before the traces, so that load is the same on any machine; "seconds" takes them as they are.
-    max_regression: with goal "latency", the largest factor by which TTFT, TPOT and E2E, at the same percentile, may be
-    worse than the baseline's; beyond it the worst of them decides. Bounds of a trace: max_requests, max_prompt and
-    max_tokens; tokens are numbers below `vocabulary`.
+    second of requests that meet the `slo`. time_unit: with "alone", arrivals are in multiples of the baseline's time
+    for a single request of mean length, and the slo in multiples of the TTFT and TPOT of such a request, all measured
+    before the traces, so that the load is the same on any machine; with "seconds", they are absolute. max_regression:
+    with goal "latency", the largest factor by which TTFT, TPOT and E2E, at the same percentile, may be worse than the
+    baseline's; beyond it, the worst of them decides. Bounds of a trace: max_requests, max_prompt and max_tokens; tokens
+    are numbers below `vocabulary`.
     """
 
     goal: ClassVar[Goal] = "latency"
@@ -321,7 +321,7 @@ class ServingBenchmark(Benchmark):
         """The decoder as one formula: logits (batch, length, vocabulary) after each of `tokens` (batch, length).
 
         The reference runs it in float64 over prompts and emitted tokens. Each emitted token must be the best one there,
-        or as good as the best. Shorter rows are padded at their end.
+        or as good as the best. Shorter rows are padded at the end.
         """
         raise NotImplementedError
 
@@ -341,9 +341,9 @@ class ServingBenchmark(Benchmark):
 class DistributedBenchmark(Benchmark):
     """The specification of a workload of several processes; `run` is one rank's part of it.
 
-    Every call is made on all ranks, each in a process of its own, with that rank's inputs and static tensors. The
-    default group of torch.distributed is there before `prepare` and `run`: gloo on a CPU, NCCL on GPUs. A call takes as
-    long as its last rank. ranks: number of processes, all on one machine; a size named `ranks` replaces it.
+    Every call is made on all ranks, each in a separate process with its own inputs and static tensors. The default
+    group of torch.distributed exists before `prepare` and `run`: gloo on a CPU, NCCL on GPUs. A call takes as long as
+    its last rank. ranks: number of processes, all on one machine; a size named `ranks` replaces it.
     """
 
     ranks: int = 2
@@ -359,7 +359,7 @@ class DistributedBenchmark(Benchmark):
     def rank_reference(self, ranks: list[dict[str, Any]]) -> list[Any]:
         """The output of every rank from the inputs and static tensors of all, without a process group.
 
-        In the tensors' own types it gives the error that outputs are measured in, in float64 the truth.
+        Run in the tensors' own types, it gives the unit of the outputs' errors; in float64, the truth.
         """
         raise NotImplementedError
 

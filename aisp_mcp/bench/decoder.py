@@ -1,9 +1,9 @@
-"""A small decoder-only transformer for serving benchmarks, as functions of static tensors, and plain engines around it.
+"""A small decoder-only transformer for serving benchmarks, as functions of static tensors, with plain engines.
 
 RMS norms, rotary positions, grouped-query attention, and a gated MLP or a mixture of experts. Weights are a dict of
 tensors with one row per layer, as DecoderBenchmark.params() returns them. An engine owns its key-value cache: forward()
-hands it the queries, keys and values of each layer, and it returns what attention gives. SlotCache is the plain one;
-serve_continuously() and serve_in_batches() are engines for baselines and candidates whose subject is another one.
+passes it the queries, keys and values of each layer, and it returns the result of attention. SlotCache is the plain
+one; serve_continuously() and serve_in_batches() are engines for baselines and for candidates about something else.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from torch.nn import functional
 
 from aisp_mcp.bench.benchmark import Emit, Request, RequestFeed, Rng, ServingBenchmark, Work
 
-HEAD = 32  # elements of an attention head, so that all sizes can be told from the weights
+HEAD = 32  # elements of an attention head, so that all sizes follow from the weights
 
 Weights = dict[str, Any]
 Attend = Callable[[int, Any, Any, Any], Any]
@@ -49,7 +49,8 @@ class Decoder:
     def params(self, rng: Any, dtype: str = "float32", later: float = 1.0) -> Weights:
         """Random weights, scaled so that activations keep their size. rng: of ServingBenchmark.params().
 
-        later: factor on what layers behind the first add; where it is small, the first layer alone predicts well.
+        later: factor on the contribution of layers after the first; if it is small, the first layer alone predicts
+        well.
         """
 
         def matrix(*shape: int) -> Any:
@@ -101,14 +102,14 @@ class Decoder:
 
     def route(self, x: Any, router: Any) -> tuple[Any, Any]:
         """(shares, experts), both (..., chosen): the best experts of each token. A share is the distance to the first
-        expert that was not chosen, so that one which rounding exchanges has a share of nearly nothing.
+        expert that was not chosen, so an expert that rounding exchanges has a share of almost zero.
         """
         best, experts = (x @ router).topk(self.chosen + 1)
         shares = best[..., :-1] - best[..., -1:]
         return shares / shares.sum(-1, keepdim=True), experts[..., :-1]
 
     def mixture(self, x: Any, up: Any, down: Any, router: Any) -> Any:
-        """Every expert computes every token; shares of those that were not chosen are zero."""
+        """Compute every token with every expert; shares of experts that were not chosen are zero."""
         shares, experts = self.route(x, router)
         dense = x.new_zeros((*x.shape[:-1], self.experts)).scatter(-1, experts, shares)
         return (gated(x.unsqueeze(-3), up, down) * dense.mT.unsqueeze(-1)).sum(-3)
@@ -122,7 +123,7 @@ class Decoder:
 
 
 class DecoderBenchmark(ServingBenchmark):
-    """The specification of an engine around a Decoder: static tensors, logits and work follow from its sizes."""
+    """The specification of an engine for a Decoder: static tensors, logits and work follow from its sizes."""
 
     layers: int = 4
     width: int = 256
@@ -138,7 +139,7 @@ class DecoderBenchmark(ServingBenchmark):
         return self.decoder.params(rng)
 
     def work(self) -> Work:
-        """The most tokens that a trace can ask for; rates count those that were emitted."""
+        """Work of the most tokens that a trace can ask for; rates count emitted tokens."""
         return Work(items=self.max_requests * self.max_tokens, unit="tokens")
 
     def logits(self, tokens: Any, **weights: Any) -> Any:
@@ -163,9 +164,9 @@ def _rotate(x: Any, cos: Any, sin: Any) -> Any:
 class SlotCache:
     """Keys and values of `slots` sequences of up to `length` tokens, allocated once.
 
-    advance() is a step of an engine. at() gives the attend() of a step in which each of some slots takes `count` new
-    tokens from its start on. Where sequences take fewer, the rest is padding, which later tokens overwrite before
-    anything reads it. mlp: see Decoder.forward().
+    advance() is a step of an engine. at() gives the attend() of a step in which some slots each take `count` new tokens
+    from their start on. If a sequence takes fewer, the rest is padding, which later tokens overwrite before it is read.
+    mlp: see Decoder.forward().
     """
 
     def __init__(self, weights: Weights, slots: int, length: int, mlp: Mlp | None = None) -> None:
@@ -175,11 +176,11 @@ class SlotCache:
         self.keys, self.values = weights["embedding"].new_zeros(shape), weights["embedding"].new_zeros(shape)
 
     def prefill(self, slot: int, prompt: Sequence[int]) -> int:
-        """Greedy next token after a prompt, which is put into a free slot."""
+        """Greedy next token after a prompt, which is stored in a free slot."""
         return int(self.advance([slot], [0], [prompt])[0, -1])
 
     def release(self, slot: int) -> None:
-        """Make the slot of a sequence that is done free."""
+        """Free the slot of a finished sequence."""
         self.free.append(slot)
 
     def advance(self, slots: list[int], starts: list[int], tokens: list[Sequence[int]]) -> Any:
@@ -219,7 +220,7 @@ class Running:
 
 
 def admit(cache: SlotCache, request: Request, emit: Emit) -> Running:
-    """Give a request a free slot, compute its prompt and emit its first token."""
+    """Give a request a free slot, process its prompt and emit its first token."""
     slot = cache.free.pop()
     token = cache.prefill(slot, request.prompt)
     emit(request.id, token)
@@ -227,7 +228,7 @@ def admit(cache: SlotCache, request: Request, emit: Emit) -> Running:
 
 
 def decode(cache: SlotCache, running: list[Running], emit: Emit) -> list[Running]:
-    """Emit the next token of each sequence, and release the slots of those that are done. Returns the others."""
+    """Emit the next token of each sequence, and release the slots of finished ones. Returns the others."""
     if batch := [sequence for sequence in running if sequence.left]:
         slots, places = [sequence.slot for sequence in batch], [sequence.place for sequence in batch]
         tokens = cache.advance(slots, places, [[sequence.token] for sequence in batch])[:, 0].tolist()
@@ -246,9 +247,9 @@ def first_come(waiting: list[Request]) -> Request:
 
 
 def serve_continuously(requests: RequestFeed, emit: Emit, cache: SlotCache, take: Take = first_come) -> None:
-    """Continuous batching: a slot that is free takes a request at once. One slot: one request after the other.
+    """Continuous batching: a free slot takes a request at once. With one slot, requests run one by one.
 
-    take: remove the next request from those that wait, and return it.
+    take: remove the next request from the waiting ones, and return it.
     """
     waiting, running = list[Request](), list[Running]()
     while True:
@@ -261,9 +262,9 @@ def serve_continuously(requests: RequestFeed, emit: Emit, cache: SlotCache, take
 
 
 def serve_in_batches(requests: RequestFeed, emit: Emit, cache: SlotCache) -> None:
-    """Static batches: requests that wait start together, and the next ones wait for the longest of them.
+    """Static batches: waiting requests start together, and the next ones wait for the longest of them.
 
-    Slots of requests that are done compute on, as in an engine that cannot take a row out of its batch.
+    Slots of finished requests continue to compute, as in an engine that cannot take a row out of its batch.
     """
     waiting, slots = list[Request](), cache.free
     while waiting := waiting + (requests.poll() if waiting else requests.wait()):

@@ -1,7 +1,7 @@
-"""Training as a benchmark: some optimiser steps from a state that the harness draws, as one pure function.
+"""Training as a benchmark: some optimiser steps from a state drawn by the harness, as one pure function.
 
-A baseline subclasses TrainingBenchmark and gives `model`, `batch`, `loss` and `optimizer`; inputs, run and reference
-follow. Candidates get the same tensors by name and may use `train`, with another optimiser or step.
+A baseline subclasses TrainingBenchmark and defines `model`, `batch`, `loss` and `optimizer`; inputs, run and reference
+follow. Candidates get the same tensors by name and may use `train` with another optimiser or step.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any, ClassVar
 from aisp_mcp.bench.benchmark import Benchmark, Rng, Tolerance
 
 WEIGHT, COUNTER = "weight.", "step"
-DISTURBANCE = 0.02  # of the initial weights; the usual width of a transformer's own initialisation
-POSITIVE = ("sq", "sum")  # parts of the names of optimiser states that hold squares
+DISTURBANCE = 0.02  # of the initial weights; usual for the initialisation of a transformer
+POSITIVE = ("sq", "sum")  # parts of the names of optimiser states that contain squares
 MAX_STEPS_BEFORE = 1000
 
 Step = Callable[[Any, Any, dict[str, Any]], Any]
@@ -23,13 +23,14 @@ Step = Callable[[Any, Any, dict[str, Any]], Any]
 
 @dataclass(frozen=True)
 class Quality:
-    """Contract of approximate training: the result is judged by its loss, weights are not compared one by one.
+    """Contract of approximate training: the result is judged by its loss, and weights are not compared one by one.
 
-    update: allowed distance of the weights' whole change from that in float64, as a share of it (Frobenius norm). Below
-    the share of a single step, or a skipped one passes; the harness tries that and refuses the specification.
-    loss: allowed error of each reported loss, in standard deviations of the true ones over the steps. spreads: how much
-    higher than the baseline's the float64 loss on held-out data may be, in standard deviations of the baseline over
-    other batches. seeds: baselines that give this deviation. batches: number of held-out batches.
+    update: allowed distance of the weights' whole change from that in float64, as a share of it (Frobenius norm). It
+    must be below the share of a single step, or a skipped step would pass; the harness tries that and refuses the
+    specification. loss: allowed error of each reported loss, in standard deviations of the true losses over the steps.
+    spreads: how much higher than the baseline's the float64 loss on held-out data may be, in standard deviations of the
+    baseline over different batches. seeds: number of baselines that give this deviation. batches: number of held-out
+    batches.
     """
 
     update: float = 0.05
@@ -44,9 +45,9 @@ def train(
 ) -> dict[str, Any]:
     """Run one optimiser step for each batch in `tensors`, named as TrainingBenchmark names them.
 
-    model: a module whose parameters' values are replaced. optimizer: makes one from parameters. step: takes (model,
-    optimizer, batch) and returns the loss. state: whether the optimiser's tensors are part of the result.
-    Returns loss of shape [steps], weights, and state, in memory of their own.
+    model: a module whose parameter values are replaced. optimizer: makes an optimiser from parameters. step: takes
+    (model, optimizer, batch) and returns the loss. state: whether the optimiser's tensors are part of the result.
+    Returns loss of shape [steps], weights, and state, in separate memory.
     """
     import torch
 
@@ -96,10 +97,10 @@ def _states(tensors: Mapping[str, Any], parameters: Mapping[str, Any]) -> list[s
 class TrainingBenchmark(Benchmark):
     """`steps` optimiser steps: weights and state in, loss trajectory, weights and state out.
 
-    Inputs of a call, all drawn anew: "weight.NAME" of each parameter; "exp_avg.NAME" and the like of each tensor that
-    the optimiser keeps, and its "step"; the tensors of `batch` with a dimension of `steps` in front. Outputs: "loss" of
-    shape [steps], and weights and state under their names. Buffers of a module are constants.
-    quality: None, or the contract of approximate training; the state is then no output.
+    Inputs of a call, all drawn anew: "weight.NAME" of each parameter; "exp_avg.NAME" and the like of each tensor of the
+    optimiser, and its "step"; the tensors of `batch` with a leading dimension of `steps`. Outputs: "loss" of shape
+    [steps], and weights and state under their names. Buffers of a module are constants. quality: None, or the contract
+    of approximate training; the state is then not an output.
     """
 
     steps: int = 4
@@ -107,7 +108,7 @@ class TrainingBenchmark(Benchmark):
     tolerance: ClassVar[Tolerance] = Tolerance(per_step=("out.loss",))
 
     def model(self) -> Any:
-        """The module to train; its own initialisation is disturbed by the harness."""
+        """The module to train; the harness perturbs its initialisation."""
         raise NotImplementedError
 
     def task(self, rng: Rng) -> dict[str, Any]:
@@ -147,7 +148,7 @@ class TrainingBenchmark(Benchmark):
         return {WEIGHT + name: kind for name, kind in weights.items()} | state | batches
 
     def batches(self, rng: Rng, task: dict[str, Any], count: int) -> dict[str, Any]:
-        """So many batches, stacked."""
+        """This many batches, stacked."""
         import torch
 
         drawn = [self.batch(rng, **task) for _ in range(count)]
@@ -170,7 +171,7 @@ class TrainingBenchmark(Benchmark):
         return math.fsum(map(float, losses)) / count
 
     def _module(self, kind: Any) -> Any:
-        """The module on a tensor's device, of its type; made once for each."""
+        """The module on a tensor's device, in its type; made once for each."""
         made = vars(self).setdefault("_modules", {})
         key = kind.dtype, kind.device
         if key not in made:
@@ -178,7 +179,7 @@ class TrainingBenchmark(Benchmark):
         return made[key]
 
     def _kept(self) -> list[str]:
-        """Names of what the optimiser keeps for each parameter, as one step on zeros tells."""
+        """Names of the optimiser's tensors for each parameter, found by one step on zeros."""
         import torch
 
         if "_names" not in vars(self):
@@ -190,7 +191,7 @@ class TrainingBenchmark(Benchmark):
         return self._names
 
     def _weights(self, rng: Rng) -> dict[str, Any]:
-        """Weights as the module initialises itself from a secret seed, with a disturbance that has no structure."""
+        """Weights as the module initialises itself from a secret seed, with an unstructured perturbation."""
         import torch
 
         devices = [rng.device] if rng.device != "cpu" else []
@@ -205,7 +206,9 @@ class TrainingBenchmark(Benchmark):
         }
 
     def _gradients(self, weights: dict[str, Any], batches: dict[str, Any]) -> dict[str, float]:
-        """Root mean squares of gradients, of the first call that this process draws: the scale of optimiser states."""
+        """Root mean squares of gradients, from the first call that this process draws: the scale of
+        optimiser states.
+        """
         if "_sizes" not in vars(self):
             model = self._module(next(iter(weights.values())))
             for name, parameter in model.named_parameters():
@@ -218,7 +221,7 @@ class TrainingBenchmark(Benchmark):
 
     @staticmethod
     def _state(rng: Rng, kind: str, weight: Any, size: float) -> Any:
-        """A tensor of the optimiser's: squares about those of gradients, or means about a tenth of their size."""
+        """A tensor of the optimiser: squares of the size of the gradients', or means of about a tenth of their size."""
         drawn = rng.rand(*weight.shape, scale=(0.5, 1.0))
         if any(part in kind for part in POSITIVE):
             return drawn.square_().add_(0.5).mul_(size**2).to(weight.dtype)

@@ -1,8 +1,8 @@
 """Judge one comparison: from a baseline and a candidate file to a verdict.
 
-Code on one side of the trust boundary never shares a folder with code on the other: `parent/` and `verifier/` are
-trusted, `worker/` runs in the candidate's process, and `protocol/` is all that the two share. Other features import
-the modules listed in `__all__` and nothing else. Start with `comparison.py`.
+Trusted and untrusted code never share a folder: `parent/` and `verifier/` are trusted, `worker/` runs in the
+candidate's process, and `protocol/` contains everything that both use. Other features import the modules listed in
+`__all__` and nothing else. Start with `comparison.py`.
 """
 
 __all__ = [

@@ -49,12 +49,12 @@ def continued(path: Path) -> Iterator[tuple[ChainLog, list[dict[str, Any]]]]:
 
 
 def check_chain(path: Path) -> str:
-    """The head of a stored log. Raises ValueError naming the first line that does not fit the one before."""
+    """The head of a stored log. Raises ValueError naming the first line that does not match its predecessor."""
     return check_text(path.read_text(encoding="utf-8"), path.name)
 
 
 def check_text(text: str, name: str) -> str:
-    """Like check_chain, for the content of a log."""
+    """The same for the content of a log."""
     head = START
     for number, line in enumerate(text.splitlines(), 1):
         if json.loads(line).get("prev") != head:

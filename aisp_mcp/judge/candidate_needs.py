@@ -10,17 +10,17 @@ import shutil
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
-CUDA, NVCC = "cuda", "nvcc"  # in addition to names of packages
-GPU_PACKAGES = ("triton", "tilelang", "cutlass", "helion", "thunderkittens", "cupy")  # compile for GPUs alone
-COMPILER = re.compile(r"compile|triton|jit|cpp_extension|load_inline")  # texts that name one
+CUDA, NVCC = "cuda", "nvcc"  # needs other than names of packages
+GPU_PACKAGES = ("triton", "tilelang", "cutlass", "helion", "thunderkittens", "cupy")  # compile only for GPUs
+COMPILER = re.compile(r"compile|triton|jit|cpp_extension|load_inline")  # texts that name a device
 NO_PACKAGE = re.compile(r"ModuleNotFoundError: No module named '(\w+)[\w.]*'")
-NO_KERNEL_IMAGE = "no kernel image is available for execution on the device"  # by CUDA
+NO_KERNEL_IMAGE = "no kernel image is available for execution on the device"  # that need CUDA
 NO_DEVICE = (
     "Torch not compiled with CUDA enabled",
     "No CUDA GPUs are available",
     "Found no NVIDIA driver on your system",
 )
-DECLARED = "REQUIRES"  # a tuple in a file that runs another one, which its own imports do not show
+DECLARED = "REQUIRES"  # in a file that runs another one, a tuple of needs that its own imports do not show
 
 
 def requirements(text: str, own_modules: Collection[str] = ()) -> tuple[str, ...]:
@@ -54,8 +54,8 @@ def _imported(node: ast.stmt) -> Iterator[str]:
 
 
 def _has_device_code(tree: ast.Module) -> bool:
-    """True where a text of the file is CUDA C++ with a kernel, or CUDA graphs are captured without asking for a device:
-    however it is compiled, it runs on a GPU alone.
+    """Return True if the file contains CUDA C++ with a kernel, or captures CUDA graphs unconditionally: then it runs
+    only on a GPU, however it is compiled.
     """
     prose = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     texts = [node for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
@@ -66,7 +66,7 @@ def _has_device_code(tree: ast.Module) -> bool:
 
 
 def _has_cuda_sources(tree: ast.Module) -> bool:
-    """True where load_inline is given CUDA C++: an argument that is not an empty text or list."""
+    """Return True if load_inline gets CUDA C++: an argument other than an empty text or list."""
     return any(
         isinstance(node, ast.keyword)
         and node.arg == "cuda_sources"
@@ -98,7 +98,7 @@ def lacks(path: Path, device: str, own: Iterable[Path] = ()) -> str | None:
 
 
 def told_by(message: str, device: str) -> str | None:
-    """The need that a candidate's exception shows this machine to lack, in words; None for any other exception."""
+    """The missing need that a candidate's exception reveals, in words; None for any other exception."""
     if NO_KERNEL_IMAGE in message:
         return "a GPU of the architecture it was compiled for"
     if device == "cpu" and any(words in message for words in NO_DEVICE):

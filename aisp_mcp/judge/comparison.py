@@ -70,7 +70,7 @@ def _shared_memory(workers: int, sealed: bool) -> Iterator[list[tuple[int, int]]
     """(control block, arena) descriptors per worker: anonymous files that no other process can open by name."""
     fds = [(os.memfd_create("aisp-control", SEALABLE), os.memfd_create("aisp-arena", SEALABLE)) for _ in range(workers)]
     for fd in () if sealed else [fd for pair in fds for fd in pair]:
-        os.ftruncate(fd, 2 * CpuStrategy.round_bytes)  # a file that is large enough is mapped as it is
+        os.ftruncate(fd, 2 * CpuStrategy.round_bytes)  # a large enough file is mapped as it is
     try:
         yield fds
     finally:
@@ -80,7 +80,7 @@ def _shared_memory(workers: int, sealed: bool) -> Iterator[list[tuple[int, int]]
 
 
 def load_libraries(options: Options) -> None:
-    """Start the processes that verifiers and workers will be copied from, without waiting until they have loaded.
+    """Start the fork servers for verifiers and workers, without waiting until they have loaded.
 
     For callers that have other work to do before they compare. Raises Unavailable ISOLATION_LEVEL.
     """
@@ -90,9 +90,9 @@ def load_libraries(options: Options) -> None:
 
 
 def keep_libraries_loaded(options: Options, folder: Path, seconds: float) -> None:
-    """Start such processes for comparisons that other processes make within forked.loaded_in(folder).
+    """Start fork servers for comparisons that other processes make within forked.loaded_in(folder).
 
-    They end after that time, or when the folder is removed. Below L2 candidates could reach them, so none is started.
+    They end after that time, or when the folder is removed. Below L2, candidates could reach them, so none is started.
     """
     level = placement.usable_level(options.isolation, options.device)
     if level not in isolation.NAMESPACES:
@@ -113,9 +113,9 @@ def _libraries_place(options: Options) -> Iterator[tuple[Placement, frozenset[in
 def compare(pair: Pair, options: Options, report: Report = lambda *_: None) -> Comparison | Skip:
     """Measure one pair and judge it.
 
-    report(done, total, message) is called as replicates finish. Returns a Skip that names missing needs.
-    Raises BenchmarkError when the specification itself cannot be used or a candidate cannot be compiled, Unavailable
-    ISOLATION_LEVEL when the demanded level is unavailable, and nothing for other errors of a candidate.
+    report(done, total, message) is called as replicates finish. Returns a Skip that names missing needs. Raises
+    BenchmarkError if the specification itself cannot be used or a candidate cannot be compiled, Unavailable
+    ISOLATION_LEVEL if the requested level is unavailable, and nothing for other errors of a candidate.
     """
     ranks = rank_counts.ranks(pair.baseline, options.size)
     options = options if ranks > 1 else replace(options, nodes=Nodes())
@@ -123,7 +123,7 @@ def compare(pair: Pair, options: Options, report: Report = lambda *_: None) -> C
     options = replace(options, preset=strategy.adapt(options.preset))
     begin = time.monotonic()
     with ExitStack() as stack:
-        isolation.demand(options.isolation)  # first: an unavailable level must not end a comparison that has begun
+        isolation.demand(options.isolation)  # first: an unavailable level must not end a running comparison
         if missing := _lacks(pair, options):
             return Skip(target=pair.label, code="NEEDS", missing=missing)
         sources, source, (pair, built) = pair.sources(), pair.path, build.prepared(pair)
@@ -135,7 +135,7 @@ def compare(pair: Pair, options: Options, report: Report = lambda *_: None) -> C
         if isinstance(session, Skip):
             return session
         if "serving" in session.opened:
-            # An engine runs its own rounds on any device: there are no calls to prepare or to trace.
+            # An engine runs its own rounds on any device: there are no calls to prepare or trace.
             strategy = CpuStrategy()
         replicates, flags = _replicates(session, strategy, report)
         raised = [flag.message for flag in flags if flag.code == RAISED]
@@ -157,7 +157,7 @@ def compare(pair: Pair, options: Options, report: Report = lambda *_: None) -> C
 
 
 def _lacks(pair: Pair, options: Options) -> str | None:
-    """Requirement of the pair that this machine does not meet, as far as its files show before they run."""
+    """A requirement of the pair that this machine does not meet, as far as its files show without running."""
     if build.is_native(pair.path) and (missing := build.lacks(pair.path, options.device)):
         return missing
     own = [pair.baseline.parent, *project_folders(pair.baseline), *project_folders(pair.path)]
@@ -174,7 +174,7 @@ def _common(pair: Pair) -> dict[str, str]:
 def _open(
     pair: Pair, options: Options, strategy: Strategy, log: ChainLog, stack: ExitStack, report: Report, ranks: int
 ) -> Session | Skip:
-    """Start the verifier and have it open the specification. The stack closes what is started."""
+    """Start the verifier and have it open the specification. The stack closes everything that is started."""
     draw, timer, guard = random.Random(os.urandom(32)), PhaseTimer(), options.protections
     temporary = stack.enter_context(tempfile.TemporaryDirectory(prefix="aisp-", ignore_cleanup_errors=True))
     where = _places(Path(temporary).resolve(), options, ranks // options.nodes.count)
@@ -221,9 +221,11 @@ def _start_verifier(
     options: Options,
     fds: Sequence[tuple[int, int]],
 ) -> tuple[isolation.Level, VerifierProcess]:
-    """Start the verifier. The level is the highest that all nodes can give."""
+    """Start the verifier. The level is the highest that all nodes can provide."""
     level = nodes.usable_level(relays, placement.usable_level(options.isolation, options.device), options.isolation)
-    confined.fork_server(replace(verifier_placement, level=level))  # it loads libraries while the verifier's does
+    confined.fork_server(
+        replace(verifier_placement, level=level)
+    )  # it loads libraries while the verifier's server does
     _open_nodes(replace(where, level=level, relays=relays, variables=options.variables))
     return level, VerifierProcess([fd for both in fds for fd in both], verifier_placement)
 
@@ -243,7 +245,7 @@ def _places(root: Path, options: Options, ranks: int) -> placement.PlacementFact
 
 
 def _ready_nodes(pair: Pair, where: placement.PlacementFactory, opened: OpenAnswer) -> str:
-    """Prepare the other nodes for their ranks; return what one of them lacks, in words."""
+    """Prepare the other nodes for their ranks; return the need that one of them does not meet, in words."""
     if where.relays and opened["workers"]["files_at"]:
         return "one node: inputs that are files"
     nodes.require_same_files(where.relays, [pair.baseline, pair.path, common_of(pair.baseline)])
@@ -264,7 +266,7 @@ def _open_nodes(where: placement.PlacementFactory, workers: int = 0, threads: in
 
 
 def _sequence(opened: OpenAnswer) -> type[ReplicateRun]:
-    """The sequence of a replicate that the specification's kind or goal asks for."""
+    """The sequence of a replicate for the specification's kind or goal."""
     return SEQUENCES.get("serving" if "serving" in opened else opened["goal"], ReplicateRun)
 
 

@@ -1,9 +1,9 @@
-"""Correctness over sizes: candidates run in workers of their own, and the verifier compares every output. No timing.
+"""Correctness over sizes: candidates run in separate workers, and the verifier compares every output. No timing.
 
 A configuration is one candidate at one size. Each has a fresh worker process, confined like those of a comparison, and
 one call for each kind of inputs; outputs, guards and poison are checked as in a timed round. An engine serves two
-traces instead of these calls, and all its tokens are compared. A candidate of several ranks has a worker of as many,
-and those of each rank are checked.
+traces instead, and all its tokens are compared. A candidate with several ranks has one worker per rank, and the outputs
+of each rank are checked.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from aisp_mcp.judge.sizes import Number, Sizes
 from aisp_mcp.judge.verdict.serving import RESOLUTION_S
 from aisp_mcp.judge.verifier.inputs.rng import MODES
 
-MAX_CONFIGURATIONS = 200  # of one verifier, which has two open descriptors for each
+MAX_CONFIGURATIONS = 200  # per verifier, which has two open descriptors for each
 START_S, CALL_S = 120.0, 120.0
 ODD = (1, 7, 33)  # sizes that no tile divides
 Grid = Mapping[str, Sequence[Number]]
@@ -101,12 +101,12 @@ class Fuzzer:
         return self._fds[number * self.ranks : (number + 1) * self.ranks]
 
     def sizes(self) -> tuple[dict[str, Number], list[str]]:
-        """(values that can be replaced, names of those that the presets give). Raises BenchmarkError."""
+        """(values that can be replaced, names of those set by the presets). Raises BenchmarkError."""
         answer = self._verifier.ask("sizes", path=str(self.baseline), size=self.options.size)
         return answer["values"], answer["varied"]
 
     def test(self, candidate: Path, size: Sizes) -> Found:
-        """Run the candidate on all kinds of inputs. Raises BenchmarkError where the specification cannot be used."""
+        """Run the candidate on all kinds of inputs. Raises BenchmarkError if the specification cannot be used."""
         if missing := rank_counts.lacks(self.baseline, size.text()):
             return Found(missing=missing)
         number, self._number = self._number, self._number + 1
@@ -194,7 +194,7 @@ class Fuzzer:
         return failure
 
     def _call(self, worker: WorkerProcess, worker_id: int) -> None:
-        """One call; on a GPU its outputs are copied when it answers, except for ranks. Raises WorkerGone."""
+        """Run one call; on a GPU its outputs are copied when it answers, except for ranks. Raises WorkerGone."""
         if self.options.device == "cpu" or self.ranks > 1:
             worker.run_round(1, CALL_S)
             return
@@ -215,7 +215,7 @@ class Fuzzer:
 
 
 def grid_of(given: Grid, values: Mapping[str, Number], varied: Sequence[str]) -> dict[str, list[Number]]:
-    """The grid to try: the given one, or the integer sizes of the presets at their value. Raises BenchmarkError."""
+    """The grid to try: the given one, or the integer sizes of the presets at their values. Raises BenchmarkError."""
     if unknown := [name for name in given if name not in values]:
         hint = f"Its sizes are {', '.join(values)}." if values else None
         raise BenchmarkError("BAD_SIZE", f"The specification has no size '{unknown[0]}'.", hint)

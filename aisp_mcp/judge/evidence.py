@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 
 from aisp_mcp.judge.protocol.roles import BASELINES, Role
 
-# Share of a round that remains when overhead is subtracted: a candidate may skip the work behind it, and the
-# rest bounds whatever its own clock reports.
+# Share of a round that remains when overhead is subtracted: a candidate may skip the overhead, and the
+# rest bounds its own clock's figure.
 MIN_NET_SHARE = 0.5
 
-NET_FLOOR = 0.1  # of a round on a CPU: less remains of it only where calls are far too short to judge
-MIN_RUNNING_SHARE = 0.1  # of a round that may have been taken by others, before it says nothing
+NET_FLOOR = 0.1  # of a round on a CPU: less remains only if calls are far too short to judge
+MIN_RUNNING_SHARE = 0.1  # of a round: if other programs took more, it is not evidence
 # The part of a round's fixed cost that is spent in the worker's process, where a candidate could skip it.
 SKIPPABLE_S = 50e-6
 
@@ -42,8 +42,8 @@ class Account:
 
     @property
     def disturbed_s(self) -> float:
-        """Seconds that other programs took from the first thread: the delays, without the time that its
-        own tree worked elsewhere, which may be what it waited for.
+        """Seconds that other programs took from the first thread: the delays, minus the time that its own tree worked
+        elsewhere, since it may have waited for that.
         """
         return max(self.delayed_s - max(self.cpu_s - self.first_s, 0.0), 0.0)
 
@@ -64,7 +64,7 @@ class Account:
 class RoundTiming:
     """One round as the parent measured it. elapsed_s: on the parent's raw monotonic clock. durations_ns: of each call,
     on the worker's own clock. copied_s: time between calls spent on copying outputs, as the worker reports it. late_s:
-    taken by other programs from the parent itself, at both ends of the round.
+    time that other programs took from the parent itself, at both ends of the round.
     """
 
     count: int
@@ -76,8 +76,8 @@ class RoundTiming:
 
     @property
     def running_s(self) -> float:
-        """Seconds on the parent's clock without those that other programs took; no less than the worker's first thread
-        was seen to compute.
+        """Seconds on the parent's clock minus those that other programs took; at least the time that the worker's first
+        thread was seen to compute.
         """
         undisturbed_s = self.elapsed_s - self.late_s - self.account.disturbed_s
         return max(undisturbed_s, min(self.account.first_s, self.elapsed_s), MIN_RUNNING_SHARE * self.elapsed_s)
@@ -110,9 +110,9 @@ class Round:
 
 @dataclass(frozen=True)
 class Overhead:
-    """Seconds that a CPU round costs beyond its calls: once (resume, pipe, wake-up), and per call (the loop, and copies
-    of outputs where the parent cannot read them). credited_s: what the candidate's calls cost, by the parent's clock,
-    less than its timed rounds show, because it copies there what it returns in one buffer again and again.
+    """Seconds that a CPU round takes beyond its calls: once (resume, pipe, wake-up), and per call (the loop, and copies
+    of outputs if the parent cannot read them). credited_s: the excess of the candidate's timed rounds over its calls,
+    by the parent's clock, because it copies outputs that it returns repeatedly in one buffer.
     """
 
     fixed_s: float
@@ -125,7 +125,7 @@ class Overhead:
         return max(raw - self.fixed_s / count - self.per_call_s, NET_FLOOR * raw)
 
     def resolution(self, net_s: float, count: int) -> float:
-        """The fraction of a call of that length that is subtracted although a candidate could have skipped it."""
+        """The fraction of such a call's time that is subtracted although a candidate could have skipped it."""
         return (self.per_call_s + min(SKIPPABLE_S, self.fixed_s) / count) / net_s
 
 
@@ -167,8 +167,8 @@ class DeviceEvidence:
 @dataclass(kw_only=True)
 class Checks:
     """Findings of one replicate's comparisons. checked: number of timed calls that were compared. worst_ratio: largest
-    error, in the tolerance's unit. measures: the worst of each figure that a contract of its own gives.
-    edge: largest share of what the contract allows, where it is near all of it, and the inputs that show it.
+    error, in the tolerance's unit. measures: the worst value of each further figure of the contract. edge: largest
+    share of the contract's limit, if it is close to the limit, and the inputs that show it.
     """
 
     checked: int = 0
@@ -182,10 +182,10 @@ class Replicate(Checks):
     """Result of three fresh processes.
 
     host_peak: bytes that calls added to the prepared process at their worst, as the kernel counts. isolated: seconds of
-    isolated calls per role, from some rounds; empty where all rounds are of one call. handoff_s: cost that each of
-    them includes (timing/cpu.py); None where these are whole rounds of one call. metric: value per role of a goal that
-    is not time per call on a clock (verdict/metric.py), the smaller the better; empty for other goals. idle_w: power
-    of the idle device before and after the calls whose energy was counted.
+    isolated calls per role, from some rounds; empty if all rounds are of one call. handoff_s: the handoff cost included
+    in each of them (timing/cpu.py); None if these are whole rounds of one call. metric: value per role of a goal other
+    than time per call (verdict/metric.py), the smaller the better; empty for other goals. idle_w: power of the idle
+    device before and after the calls whose energy was counted.
     """
 
     index: int
@@ -202,7 +202,7 @@ class Replicate(Checks):
 
 
 def merge_measures(worst: dict[str, float], more: Mapping[str, float]) -> None:
-    """Keep the worse of each two values: the smaller signal-to-noise ratio (`_db`), the larger error."""
+    """Keep the worse of each pair of values: the smaller signal-to-noise ratio (`_db`), the larger error."""
     for name, value in more.items():
         keep = min if name.endswith("_db") else max
         worst[name] = keep(worst.get(name, value), value)
@@ -244,7 +244,7 @@ class ServedRequest:
 
 @dataclass(frozen=True)
 class ServedTrace:
-    """One trace as one worker served it. look_s: 95th percentile of the pauses between two looks at the ring."""
+    """One trace as one worker served it. look_s: 95th percentile of the pauses between polls of the ring."""
 
     role: Role
     requests: tuple[ServedRequest, ...]
@@ -253,7 +253,7 @@ class ServedTrace:
 
 @dataclass
 class ServedReplicate(Replicate):
-    """Replicate of a serving benchmark. alone_s: the baseline's median ttft and tpot of requests by themselves."""
+    """Replicate of a serving benchmark. alone_s: the baseline's median ttft and tpot of single requests."""
 
     traces: list[ServedTrace] = field(default_factory=list)
     alone_s: dict[str, float] = field(default_factory=dict)

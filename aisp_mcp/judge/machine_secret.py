@@ -1,7 +1,7 @@
-"""The secret of this machine that fixes the inputs which decide whether a program is correct.
+"""The secret of this machine that determines the inputs which decide whether a program is correct.
 
-The same file gets the same inputs in every comparison, so that it gets the same answer, and nobody without the secret
-can look for a program that is wrong on all others.
+The same file gets the same inputs in every comparison, and so the same answer, and nobody without the secret can search
+for a program that is wrong on all other inputs.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ FILE, BYTES = "battery-secret", 32
 
 
 def battery_seed(baseline: Path, size: str, device: str) -> int:
-    """The seed for a specification at a size. Every candidate gets the same: a comment does not draw again."""
+    """The seed for a specification at a size, the same for every candidate: editing a comment does not draw again."""
     about = hashlib.sha256(baseline.read_bytes()).digest() + f"\0{size}\0{device}".encode()
     return int.from_bytes(hashlib.sha256(_secret(Settings.from_env().home) + about).digest()[:6])
 
 
 def _secret(home: Path) -> bytes:
-    """Read it; at first use, make it: written to another file and linked, so that no reader sees a part of it."""
+    """Read it; at first use, create it: written to another file and linked, so that no reader sees part of it."""
     path = home / FILE
     if not path.exists():
         home.mkdir(mode=0o700, parents=True, exist_ok=True)

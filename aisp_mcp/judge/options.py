@@ -13,8 +13,8 @@ from aisp_mcp.system.gpu import energy
 
 @dataclass(frozen=True)
 class Nodes:
-    """Nodes of one comparison. others: by name, the command prefix that starts a program there. address: of this
-    node, as the others reach it.
+    """Nodes of one comparison. others: by name, the command prefix that starts a program there. address: of this node,
+    as the others see it.
     """
 
     others: tuple[tuple[str, tuple[str, ...]], ...] = ()
@@ -35,12 +35,12 @@ class Policy:
 
 @dataclass(frozen=True)
 class Options:
-    """Preset, size preset of the benchmark, device (cpu or cuda), isolation, and where the log goes.
+    """Preset, size preset of the benchmark, device (cpu or cuda), isolation, and location of the log.
 
-    margin: the least difference that counts, as a fraction; None for the larger of 1 % and twice the noise floor.
-    protections: all of them, except in tests of a single one. policy: what candidates may not have.
-    powercap: folder of the processor's energy counters. own_sizes: by target, in place of `size`. variables:
-    environment of the ranks of both programs. nodes: over which the ranks of each program are spread.
+    margin: the smallest difference that counts, as a fraction; None for the larger of 1 % and twice the noise floor.
+    protections: all of them, except in tests of a single one. policy: restrictions on candidates. powercap: folder of
+    the processor's energy counters. own_sizes: by target, instead of `size`. variables: environment of the ranks of
+    both programs. nodes: over which the ranks of each program are spread.
     """
 
     preset: Preset

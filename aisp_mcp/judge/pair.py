@@ -21,7 +21,7 @@ class Pair:
         return f"{self.target}_{self.candidate}" if self.candidate else self.target
 
     def files(self) -> dict[str, Path]:
-        """Files of the pair, with what both share, by their names in a run's folder."""
+        """Files of the pair, including what both share, by their names in a run's folder."""
         folder = Path("sources", self.label.replace(":", "-").replace("/", "-"))
         common = self.baseline.with_name("_common.py")
         shared = {str(folder / common.name): common} if common.is_file() else {}

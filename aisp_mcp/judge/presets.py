@@ -1,4 +1,4 @@
-"""Presets, the order of rounds, and the number of calls that are compared. Pure functions."""
+"""Presets, the order of rounds, and the number of calls to compare. Pure functions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from aisp_mcp.judge.protocol.roles import Role as Role  # other features import it from here
 
 ROUNDS_PER_PALINDROME = 2 * len(Role)
-# The position of a round changes its time by per cent, above all the first one after a pause. In this Latin square each
+# The position of a round changes its time by some per cent, above all after a pause. In this Latin square, each
 # role has each position equally often, and follows each other role equally often.
 LATIN_SQUARE = (
     (Role.BASELINE, Role.CANDIDATE, Role.BASELINE_REPEAT),
@@ -26,8 +26,8 @@ class Preset:
     """Amount of measurement. replicates: sets of processes; round_s: length of a round; palindromes: per replicate.
 
     Nine palindromes are three of each order: their median survives a disturbed round, and no role has a better position
-    than another. looks: the numbers of replicates after which the run may end because the question is settled, the last
-    one being all of them. elsewhere: least number of calls of each replicate that are compared in other counted rounds.
+    than another. looks: the numbers of replicates after which the run may end because the question is settled; the last
+    one is all of them. elsewhere: minimum number of calls per replicate that are compared in other counted rounds.
     """
 
     name: str
@@ -45,8 +45,9 @@ class Preset:
     def for_gpu(self) -> Preset:
         """The same preset for a GPU: a third as many rounds, each half as long again.
 
-        There a round costs more to start, flushes stretch its calls, and device events scatter less. These rounds prove
-        nothing without the agreement of the parent-timed rounds (timing/gpu.py), so calls of both kinds are compared.
+        On a GPU, a round has a higher start-up cost, flushes stretch its calls, and device events vary less. These
+        rounds prove nothing without the agreement of the parent-timed rounds (timing/gpu.py), so calls of both kinds
+        are compared.
         """
         elsewhere = GPU_ROUNDS * MIN_COMPARED_PER_GPU_ROUND
         return replace(
@@ -57,7 +58,7 @@ class Preset:
     def compared(self) -> int:
         """Comparisons in a replicate's timed rounds, at least one per round of the candidate.
 
-        Over all replicates they are enough even if the first look ends the run.
+        Over all replicates, they are enough even if the first look ends the run.
         """
         return max(math.ceil(samples() / self.first_look) - self.elsewhere, 2 * self.palindromes)
 
@@ -94,7 +95,7 @@ def estimate_s(preset: Preset, call_s: float = 0.001, start_s: float = 1.0) -> f
     """Upper estimate of the wall seconds of one pair: starts, rounds, and verification at about five calls per
     comparison.
 
-    Measured on two cores, where three copies of a process that has torch take up to 1 s to start side by side.
+    Measured on two cores, where three forks of a process with torch loaded take up to 1 s to start concurrently.
     """
     rounds = ROUNDS_PER_PALINDROME * preset.palindromes + 40
     checks = sum(preset.comparisons_per_round(random.Random(0))) + 2 * preset.palindromes + 20
@@ -102,13 +103,13 @@ def estimate_s(preset: Preset, call_s: float = 0.001, start_s: float = 1.0) -> f
 
 
 def round_count(call_s: float, round_s: float, capacity: int, draw: random.Random) -> int:
-    """A random number of calls, up to a tenth below what fills round_s, so that no code knows which is its last."""
+    """A random number of calls, up to a tenth less than fill round_s, so that no code knows which call is its last."""
     count = max(1, min(capacity, round(round_s / max(call_s, 1e-9))))
     return draw.randint(max(1, count - count // 10), count)
 
 
 def sample_calls(count: int, size: int, draw: random.Random) -> list[int]:
-    """Indices of the calls of a round that are compared in full; no worker knows them."""
+    """Indices of the calls of a round to compare in full; no worker knows them."""
     return sorted(draw.sample(range(count), min(size, count)))
 
 
@@ -120,7 +121,7 @@ def undetected_share(checked: int, calls: int, risk: float = 0.001) -> float:
 
 
 def samples(share: float = 0.046) -> int:
-    """Number of comparisons so that a share of wrong calls above `share` escapes all of them with 0.1 % chance."""
+    """Number of comparisons that a share of wrong calls above `share` escapes with at most 0.1 % probability."""
     needed = 1
     while undetected_share(needed, needed + 1) > share:
         needed += 1

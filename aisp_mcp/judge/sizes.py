@@ -1,6 +1,6 @@
-"""The size of a benchmark as one text: a preset's name and the values that replace some of its own.
+"""The size of a benchmark as text: a preset's name, and values that override some of it.
 
-`small`, `default,rows=448,dtype=bfloat16` and `small+transposed` are passed instead of a preset's name to every
+`small`, `default,rows=448,dtype=bfloat16` and `small+transposed` are passed in place of a preset's name to every
 process that loads the specification. Transposed inputs have the strides of a column-major copy.
 """
 
@@ -58,7 +58,7 @@ def number(text: str) -> Number:
 
 
 def settable(benchmark: Any) -> dict[str, Number]:
-    """Attributes that a size may replace: plain values of the specification's own class, by name."""
+    """Attributes that a size may override: plain values of the specification's own class, by name."""
     own = {name: value for cls in reversed(type(benchmark).__mro__[:-2]) for name, value in vars(cls).items()}
     return {
         name: getattr(benchmark, name)

@@ -64,7 +64,9 @@ def _candidate(tree: ast.Module, summary: str) -> Facts:
 
 
 def _has_blocks(tree: ast.Module) -> bool:
-    """Names may also come from a conditional, a loop or a star import: then only loading the file can tell."""
+    """Return True if names may also come from a conditional, a loop or a star import: then only loading the file can
+    tell.
+    """
     star = any(isinstance(n, ast.ImportFrom) and n.names[0].name == "*" for n in tree.body)
     return star or any(isinstance(n, ast.If | ast.Try | ast.With | ast.For | ast.While) for n in tree.body)
 
@@ -88,7 +90,7 @@ def _specification(tree: ast.Module, summary: str) -> Facts:
 
 
 def _line(node: ast.ClassDef, known: dict[str, ast.ClassDef]) -> list[ast.ClassDef]:
-    """A class and its ancestors as far as they are known, the nearest first; the line to Benchmark if there is one."""
+    """A class and its known ancestors, nearest first; the line to Benchmark if there is one."""
     others = {name: definition for name, definition in known.items() if definition is not node}
     bases = [others[name] for name in map(_last_name, node.bases) if name in others]
     lines = [[node, *_line(base, others)] for base in bases] or [[node]]
@@ -112,7 +114,7 @@ def _imported(tree: ast.Module) -> dict[str, ast.ClassDef]:
 
 @cache
 def _library() -> dict[str, ast.ClassDef]:
-    """All classes of the modules that a specification may inherit from, by name; read as text like all others."""
+    """All classes of the modules that a specification may inherit from, by name; parsed like all other files."""
     folder = Path(bench.__file__).parent
     trees = [ast.parse((folder / f"{name}.py").read_bytes()) for name in LIBRARY]
     return {node.name: node for tree in trees for node in tree.body if isinstance(node, ast.ClassDef)}

@@ -1,8 +1,8 @@
 """Statistics of a comparison: pure functions with known answers, standard library only.
 
-The replicate is a fresh process, never an iteration: calls inside one process share its memory layout, clocks and
-luck, so their scatter says nothing about the next process. Each replicate gives one log-ratio; everything below works
-on those few numbers. What cannot be computed honestly raises UnusableError; no function returns a number in its place.
+The replicate is a fresh process, never an iteration: calls inside one process share its memory layout, clocks and luck,
+so their scatter says nothing about the next process. Each replicate gives one log-ratio; everything below works on
+those few numbers. If a value cannot be computed honestly, functions raise UnusableError instead of returning a number.
 
 Sources: Lentz' continued fraction for the incomplete beta function (Numerical Recipes, 6.4); quantiles of type 7
 (Hyndman and Fan 1996); false discovery rate (Benjamini and Hochberg 1995); alpha spending (Lan and DeMets 1983) with
@@ -57,7 +57,7 @@ class ReplicateRatio:
     """Log-ratios of one replicate. log_ratio: ln(baseline) - ln(candidate). noise: ln(baseline) -
     ln(baseline repeat).
 
-    palindromes: how many were used. dropped: how many more had no usable time.
+    palindromes: number used. dropped: number without a usable time.
     """
 
     log_ratio: float
@@ -176,10 +176,10 @@ def replicate_log_ratio(rounds: Sequence[tuple[Role, float]]) -> ReplicateRatio:
     """Reduce the rounds of one replicate to one candidate log-ratio and one A/A log-ratio.
 
     rounds: (role, seconds per call) in the order in which they ran. They form palindromes of the three roles: the mean
-    position of each role is the middle, so a linear drift cancels. Per palindrome this takes the mean of logarithms (a
-    mean of times would favour the role with more rounds); over the palindromes of one order the median, so that a
-    disturbed one does not count; over the orders the mean, so that the effect of a round's position cancels if the
-    orders are balanced. A palindrome with a missing or non-positive time is dropped for all roles, and counted.
+    position of each role is the middle, so a linear drift cancels. Within a palindrome, this takes the mean of
+    logarithms (a mean of times would favour the role with more rounds); over the palindromes of one order the median,
+    so that a disturbed one does not count; over the orders the mean, so that the effect of a round's position cancels
+    if the orders are balanced. A palindrome with a missing or non-positive time is dropped for all roles, and counted.
     Raises ValueError for any other order, and UnusableError if fewer than half of the palindromes remain or one of the
     orders has none left.
     """
@@ -213,7 +213,7 @@ def t_interval(values: Sequence[float], level: float = 0.95) -> Estimate:
     """Mean and two-sided t interval. Raises UnusableError for n < 2, missing values and zero variance."""
     numbers = usable(values, least=2)
     n, mean, spread = len(numbers), fmean(numbers), stdev(numbers)
-    # Sums of equal numbers leave rounding dust: a spread of that size is none.
+    # Sums of equal numbers have rounding errors: a spread of that size counts as zero.
     if spread <= 1e-14 * max(abs(x) for x in numbers):
         raise UnusableError("zero_variance", f"All {n} replicates are equal; real clocks never are.")
     error = spread / math.sqrt(n)
@@ -224,7 +224,7 @@ def t_interval(values: Sequence[float], level: float = 0.95) -> Estimate:
 def order_interval(values: Sequence[float], level: float = 0.95) -> tuple[float, float, float]:
     """(low, high, exact coverage): the narrowest symmetric pair of order statistics that covers the median.
 
-    For any continuous distribution. Raises UnusableError where even the extremes cover too little (n < 6 at 95 %).
+    For any continuous distribution. Raises UnusableError if even the extremes cover too little (n < 6 at 95 %).
     """
     numbers = sorted(usable(values))
     n = len(numbers)
@@ -241,14 +241,15 @@ def order_interval(values: Sequence[float], level: float = 0.95) -> tuple[float,
 
 
 def noise_floor(differences: Sequence[float], level: float = 0.95) -> Floor:
-    """Difference below which this run can report nothing: sqrt(3/4) * t(n) * rms / sqrt(n), never below |mean|.
+    """The largest difference that this run cannot distinguish from noise: sqrt(3/4) * t(n) * rms / sqrt(n), at least
+    |mean|.
 
     differences: ln(baseline) - ln(baseline repeat) per replicate. Both are the same program, so the true mean is zero.
-    Therefore the second moment about zero with n degrees of freedom, not the variance about the mean with n - 1: it
-    adds spread and mean in root-sum-square, is exact for normal noise, and exists for n = 1 (11 times that value).
-    sqrt(3/4) turns the scatter of two processes against each other into that of two processes' mean against a third,
-    which a candidate's log-ratio has: of identical programs 95 % stay below the floor. |mean| as the lower bound shows
-    a bias between the baselines. Raises UnusableError for missing values and where all differences are zero.
+    Therefore this takes the second moment about zero with n degrees of freedom, not the variance about the mean with n
+    - 1: it adds spread and mean in root-sum-square, is exact for normal noise, and exists for n = 1 (11 times that
+    value). sqrt(3/4) turns the scatter between two processes into that between two processes' mean and a third, which a
+    candidate's log-ratio has: of identical programs, 95 % stay below the floor. |mean| as the lower bound shows a bias
+    between the baselines. Raises UnusableError for missing values, and if all differences are zero.
     """
     numbers = usable(differences)
     n, mean = len(numbers), fmean(numbers)
@@ -286,7 +287,7 @@ def quantile(values: Sequence[float], p: float) -> float:
 
 
 def percentiles(values: Sequence[float]) -> tuple[float, float, float | None]:
-    """(p50, p95, p99) by the one fixed policy; p99 is None below 100 values. Raises UnusableError."""
+    """(p50, p95, p99) by one fixed policy; p99 is None below 100 values. Raises UnusableError."""
     p99 = quantile(values, 0.99) if len(values) >= P99_CALLS else None
     return quantile(values, 0.5), quantile(values, 0.95), p99
 
@@ -297,9 +298,9 @@ def percentiles(values: Sequence[float]) -> tuple[float, float, float | None]:
 def looks(replicates: Sequence[int], alpha: float = 0.05) -> list[Look]:
     """A plan of at most five looks that together spend alpha (two-sided), as O'Brien and Fleming do.
 
-    replicates: how many there are at each look, increasing; the last is the full plan. The boundaries are exact for
-    normal data with known variance; each is used as the nominal level of a t test (Jennison and Turnbull, 2000, 3.8),
-    which the tests hold against simulated overall error. Look only at the listed counts.
+    replicates: their number at each look, increasing; the last is the full plan. The boundaries are exact for normal
+    data with known variance; each is used as the nominal level of a t test (Jennison and Turnbull, 2000, 3.8), which
+    the tests check against simulated overall error. Look only at the listed counts.
     """
     plan = list(replicates)
     if not 1 <= len(plan) <= 5 or plan[0] < 2 or any(b <= a for a, b in pairwise(plan)):
@@ -319,7 +320,7 @@ def _spent(time: float, alpha: float) -> float:
 def _boundaries(times: tuple[float, ...], spent: tuple[float, ...], points: int = 121) -> list[float]:
     """z boundaries: at each look P(first crossing there) equals the alpha newly spent (Brownian motion, Simpson)."""
     bounds: list[float] = []
-    density, before, used = [(0.0, 1.0)], 0.0, 0.0  # (position, probability): all of it starts at zero
+    density, before, used = [(0.0, 1.0)], 0.0, 0.0  # (position, probability), all at zero to begin with
     for time, total in zip(times, spent, strict=True):
         step = NormalDist(0.0, math.sqrt(time - before))
         limit = _bisect(partial(_excess, density, step, total - used), 0.0, 40.0)
@@ -333,5 +334,5 @@ def _boundaries(times: tuple[float, ...], spent: tuple[float, ...], points: int 
 
 
 def _excess(density: list[tuple[float, float]], step: NormalDist, goal: float, limit: float) -> float:
-    """Probability beyond the goal that leaves [-limit, limit] in one step; falls with the limit."""
+    """Probability of leaving [-limit, limit] in one step, beyond the goal; falls with the limit."""
     return sum(m * (step.cdf(s - limit) + step.cdf(-s - limit)) for s, m in density) - goal

@@ -1,4 +1,4 @@
-"""Changes of one torch call: what a cheaper program might compute instead.
+"""Changes of one torch call: results that a cheaper program might compute instead.
 
 A change takes the call and returns another result of the same shape, or raises Inapplicable.
 """
@@ -13,7 +13,7 @@ from typing import Any
 from aisp_mcp.judge.mutants.sites import TorchCall
 
 SAMPLED = (2, 4, 16)
-BLOCK = 8  # 1 / the part of a reduction that is skipped
+BLOCK = 8  # 1 / the skipped part of a reduction
 PRODUCTS = {"matmul", "mm", "bmm", "linear", "mv", "dot", "addmm"}
 REDUCTIONS = {"sum", "mean", "var", "std", "norm", "logsumexp", "amax", "amin", "prod", "nansum", "nanmean", "median"}
 NORMS = {"layer_norm", "rms_norm"}
@@ -99,7 +99,7 @@ def _tensor(value: Any) -> Any:
 
 
 def _sample(count: int, k: int) -> list[int]:
-    """For each of `count` elements, the index of the one that represents it."""
+    """For each of `count` elements, the index of its representative."""
     if count < 2 * k:
         raise Inapplicable
     return [index - index % k for index in range(count)]
@@ -122,7 +122,7 @@ def _without_end(call: TorchCall) -> Any:
 
 
 def _reduced(call: TorchCall, standing: Callable[[int], list[int]]) -> Any:
-    """The reduction over fewer elements, each of which represents several."""
+    """The reduction over fewer elements, each representing several."""
     import torch
 
     x = _tensor(call.first)
@@ -245,7 +245,7 @@ def _swapped(other: str, call: TorchCall) -> Any:
 
 
 def _plain(call: TorchCall) -> Any:
-    """What the function would return if there were no NaN."""
+    """The function's result if there were no NaN."""
     import torch
 
     x = _tensor(call.first)

@@ -12,11 +12,11 @@ from aisp_mcp.judge.mutants.operations import NARROWER
 
 Program = Callable[..., Any]
 IGNORED = "ignore a parameter"
-PART = 8  # 1 / the part of an output that is not computed
+PART = 8  # 1 / the part of an output that is left out
 
 
 def mutants(run: Program, params: Sequence[str], inputs: Sequence[str]) -> Iterator[tuple[str, str, Program]]:
-    """(kind, what it does, program). params, inputs: names of the floating-point ones."""
+    """(kind, description, program). params, inputs: names of the floating-point ones."""
     yield "reuse an answer", "the last answer again in every second call", _again(run)
     yield "constant answer", "zeros", _answering(run, lambda out: out.zero_())
     yield "skip a block", "the last eighth of each output is a copy of the first", _answering(run, _copied_end)

@@ -26,8 +26,8 @@ from aisp_mcp.judge.verifier.checks import quality
 from aisp_mcp.judge.verifier.requirements import missing_needs
 
 MOST_NUMBERED = 20_000  # torch calls of a run to consider
-WITHIN_ROUNDING = 2.0  # times the baseline's own error, up to which a mutant is another order of rounding
-# These mutants differ from the baseline only on inputs that are never drawn: NaN, or another value of a parameter.
+WITHIN_ROUNDING = 2.0  # times the baseline's own error; up to this, a mutant is another order of rounding
+# These mutants differ from the baseline only on inputs that are never drawn: NaN, or other parameter values.
 NEVER_DRAWN = (operations.NAN, programs.IGNORED)
 SAME = 1e-6  # difference below which a mutant computes the same, whatever the contract
 
@@ -137,7 +137,7 @@ def _names(trial: Trial) -> tuple[list[str], list[str]]:
 
 
 def _sites(trial: Trial) -> dict[str, list[Site]]:
-    """The first and the last call of each function that a change is known for, by name."""
+    """The first and the last call of each function with a known change, by name."""
     sites: dict[str, list[Site]] = defaultdict(list)
 
     def see(number: int, call: TorchCall) -> Any:
@@ -169,7 +169,7 @@ def _altered(run: Program, site: Site, change: Callable[[TorchCall], Any], appli
 def main() -> None:
     """Search one baseline."""
     path, size, seconds, most = sys.argv[1:]
-    os.environ["TORCHDYNAMO_DISABLE"] = "1"  # a compiled function would hide its torch calls
+    os.environ["TORCHDYNAMO_DISABLE"] = "1"  # a compiled function hides its torch calls
     private = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     import torch

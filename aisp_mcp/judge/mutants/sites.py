@@ -1,4 +1,4 @@
-"""The torch calls of a program, and a run of it in which one of them does something else."""
+"""The torch calls of a program, and a run of it in which one of them is replaced."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Arguments = tuple[Sequence[Any], Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Site:
-    """One torch call of a run: which it is, counted from 0, and its function's name."""
+    """One torch call of a run: its number, counted from 0, and its function's name."""
 
     number: int
     name: str
@@ -19,7 +19,7 @@ class Site:
 
 @dataclass(frozen=True)
 class TorchCall:
-    """A call as a change sees it. result: what the function itself returns for these arguments."""
+    """A call as a change sees it. result: the function's own result for these arguments."""
 
     name: str
     function: Callable[..., Any]
@@ -62,7 +62,7 @@ def visit(run: Callable[[], Any], see: Callable[[int, TorchCall], Any]) -> Any:
 
 
 def _name(function: Any) -> str:
-    """The name without the underscores of an operator or of a variant in place: `add` for `__iadd__` and `add_`."""
+    """The name without the underscores of an operator or an in-place variant: `add` for `__iadd__` and `add_`."""
     name = str(getattr(function, "__name__", "")).strip("_")
     return {
         "iadd": "add",

@@ -1,7 +1,7 @@
 """Judge the outputs of a function by a specification's contract, in this process, as a comparison would.
 
-The inputs, the reference and the checks are the verifier's own; only the worker is missing. Use it for programs that
-are trusted, such as altered baselines: a candidate belongs in a process of its own.
+Inputs, reference and checks are the verifier's own; only the worker is missing. Use it only for trusted programs, such
+as altered baselines: a candidate must run in a separate process.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Trial:
         layout = Layout(tensors[0], tensors[1], tensors[2], capacity=1)
         self.layout = layout
         self.arena = Arena(torch.zeros(layout.arena_bytes, dtype=torch.uint8), layout)
-        # Paths of files are this process's own, so they are left out of the check for changed inputs.
+        # File paths belong to this process, so the check for changed inputs skips them.
         self._arenas: dict[int, Arena] = {}
         self._checkers: dict[int, RoundChecker] = {}  # by program
 
@@ -146,7 +146,7 @@ def _distance(out: Any, base: Any) -> float:
 
 
 def calls(seed: int, plain: int = PLAIN_CALLS) -> Iterator[Call]:
-    """Plain calls and a call of each other kind, in the order in which most programs fail soonest."""
+    """Plain calls and a call of each other kind, in the order in which most programs fail earliest."""
     draw = random.Random(seed)
     modes = ["plain", *MODES[1:], *["plain"] * (plain - 1)]
     return (Call(draw.getrandbits(48), mode) for mode in modes)

@@ -1,6 +1,6 @@
 """Compile C++ and CUDA C++ candidates: a trusted step, before any process of a comparison runs the candidate's code.
 
-The compiler runs isolated, on a copy of the one file, so that a candidate cannot take other files into its library.
+The compiler runs isolated, on a copy of the one file, so a candidate cannot include other files in its library.
 Libraries are cached per user, by a hash of source, flags, compiler and target: a second run compiles nothing.
 """
 
@@ -40,7 +40,7 @@ _SHARED = re.compile(r"(\d+) bytes smem")
 
 
 def is_native(path: Path) -> bool:
-    """True for a file that has to be compiled."""
+    """Return True for a file that must be compiled."""
     return path.suffix in LANGUAGES
 
 
@@ -83,7 +83,7 @@ def prepared(pair: Pair) -> tuple[Pair, dict[str, Any]]:
 
 
 def device_target() -> str:
-    """Architecture of the GPU that workers are given, such as sm_90a. Raises Unavailable NO_GPU."""
+    """Architecture of the GPU that workers get, such as sm_90a. Raises Unavailable NO_GPU."""
     devices = {str(gpu.index): gpu for gpu in nvml.read().gpus}
     devices |= {str(gpu.uuid): gpu for gpu in devices.values()}
     visible = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0].strip()
@@ -94,13 +94,13 @@ def device_target() -> str:
 
 
 def architecture(capability: str) -> str:
-    """Compiler's name of a compute capability: 9.0 has the instructions of sm_90a, as 10.x have theirs."""
+    """The compiler's name of a compute capability: 9.0 has the instructions of sm_90a, and 10.x likewise."""
     number = capability.replace(".", "")
     return f"sm_{number}a" if number.startswith(("90", "10")) else f"sm_{number}"
 
 
 def build(source: Path, target: str) -> tuple[Path, dict[str, Any]]:
-    """(library, facts) of a candidate, compiled now or found from an earlier build. target: native or sm_*.
+    """(library, facts) of a candidate, compiled now or by an earlier build. target: native or sm_*.
 
     Raises BenchmarkError BAD_HEADER or COMPILE_FAILED, and Unavailable if isolation is not available.
     """
@@ -135,7 +135,7 @@ def build(source: Path, target: str) -> tuple[Path, dict[str, Any]]:
         (work / FACTS).write_text(json.dumps(facts), "utf-8")
         try:
             work.rename(folder)
-        except OSError:  # another process has built the same meanwhile
+        except OSError:  # another process has built the same library meanwhile
             if _cached(folder) is None:
                 shutil.rmtree(folder)
                 work.rename(folder)
@@ -183,13 +183,13 @@ def _compile(command: list[str], name: str, text: str, work: Path) -> str:
 
 @cache
 def version(program: Path) -> str:
-    """The line of a compiler's --version that names its release."""
+    """The line of a compiler's --version that contains its release."""
     lines = run([program, "--version"], timeout_s=VERSION_S).stdout.strip().splitlines()
     return next((line for line in lines if "release" in line), lines[0] if lines else program.name)
 
 
 def _processor(target: str) -> str:
-    """Names of the processor's instructions, which -march=native depends on."""
+    """Names of the processor's instruction sets, which -march=native depends on."""
     if target != "native":
         return ""
     lines = Path("/proc/cpuinfo").read_text("utf-8", "replace").splitlines()

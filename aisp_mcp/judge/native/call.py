@@ -1,7 +1,7 @@
-"""Call the function of a compiled C++ or CUDA C++ candidate on tensors: `run` is made from its launch header.
+"""Call the function of a compiled C++ or CUDA C++ candidate on tensors; `run` is generated from its launch header.
 
-The header is turned into a few lines of Python once, so that a call costs what ctypes costs (some microseconds), which
-is part of the candidate's time.
+The header is turned into a few lines of Python once, so that a call has only the overhead of ctypes (some
+microseconds), which is part of the candidate's time.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _argument(text: str) -> str:
 
 
 def _allocate(allocation: Allocation, first: str) -> str:
-    """Memory that is not initialised: a function that skips elements leaves garbage there, and is caught."""
+    """Uninitialised memory: if a function skips elements, garbage remains there and is detected."""
     model = allocation.like or first
     shape = (
         f"{model}.shape"

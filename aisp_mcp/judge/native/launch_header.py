@@ -1,4 +1,4 @@
-"""Launch header of a C++ or CUDA C++ candidate: the comment that says how its exported function is called.
+"""Launch header of a C++ or CUDA C++ candidate: the comment that declares the call of its exported function.
 
 The file begins with a comment whose first line is its summary, and which ends with YAML:
 
@@ -31,7 +31,7 @@ STREAM = "stream"
 _COMMENT = re.compile(r"\s*/\*(.*?)\*/", re.DOTALL)
 _KEYS = {"function", "arguments", "outputs", "scratch", "flags"}
 _OPERATORS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.FloorDiv: "//", ast.Mod: "%"}
-# No option that names a file or runs a program: the compiler gets the candidate's text and nothing else.
+# No option that names a file or runs a program: the compiler sees only the candidate's text.
 _FLAG = re.compile(
     r"-O[0-3]|-D\w+(=[\w.]+)?|-std=(c|gnu)\+\+\d\d|-ffast-math|-fopenmp|-funroll-loops|-fno-math-errno"
     r"|-mprefer-vector-width=\d+|--use_fast_math|-maxrregcount=\d+|--ftz=(true|false)|--fmad=(true|false)"
@@ -75,7 +75,7 @@ class Launch:
         return sorted(names - self.made.keys())
 
     def strided(self) -> set[str]:
-        """Names of the tensors whose strides the function is told."""
+        """Names of the tensors whose strides are passed to the function."""
         return {name for text in self.arguments for name in re.findall(r"(\w+)\.stride\b", text)}
 
 
@@ -91,7 +91,7 @@ def read(source: str, suffix: str) -> Launch:
     at = re.search(r"^launch:", comment[1], re.MULTILINE) if comment else None
     if comment is None or at is None:
         raise HeaderError("the file does not begin with a comment that holds 'launch:'")
-    import yaml  # listing benchmarks does not pay for it
+    import yaml  # not needed for listing benchmarks
 
     try:
         header = yaml.safe_load(comment[1][at.start() :])["launch"]

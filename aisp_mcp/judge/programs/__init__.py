@@ -1,4 +1,4 @@
-"""One baseline or candidate as a plain program, for a profiler or an energy counter to watch.
+"""Run one baseline or candidate as a plain program under a profiler or an energy counter.
 
 Nothing here is timed, compared or judged. Start with `single.py`.
 """

@@ -1,6 +1,6 @@
 """Run one baseline or candidate in a loop and read its GPU's energy counter. No time here counts for a verdict.
 
-The program reads the counter itself, between synchronisations: so a candidate could falsify it. Inputs repeat.
+The program itself reads the counter, between synchronisations, so a candidate could falsify it. Inputs repeat.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from aisp_mcp.judge.programs.single import prepared
 from aisp_mcp.system.gpu.energy import GpuCounter
 
 _WINDOWS, _WINDOW_S, _IDLE_S = 5, 1.5, 1.5
-_CALLS = 8  # inputs kept ready
+_CALLS = 8  # prepared inputs
 
 
 def play(baseline: str, candidate: str | None = None, *, size: str, device: str, threads: int) -> None:

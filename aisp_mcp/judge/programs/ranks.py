@@ -1,7 +1,7 @@
 """The ranks of a baseline or candidate as plain programs. A profiler watches rank 0; the others run alongside it.
 
-python -m aisp_mcp.judge.programs.ranks RANK SEED JSON: one of the others. All draw the same inputs, and each keeps its
-own. A profiler that follows child processes sees all ranks; only rank 0 begins and ends what is recorded.
+python -m aisp_mcp.judge.programs.ranks RANK SEED JSON: one of the others. All draw the same inputs, and each uses its
+own. A profiler that follows child processes sees all ranks; only rank 0 starts and stops recording.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from aisp_mcp.judge.verifier.requirements import missing_needs
 from aisp_mcp.judge.worker.ranks import join
 from aisp_mcp.process.tree import PR_SET_PDEATHSIG, prctl
 
-END_S = 2 * COLLECTIVE_S  # the others end as soon as rank 0 does, or their collective has raised
+END_S = 2 * COLLECTIVE_S  # the others end when rank 0 does, or when their collective raises
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def play(baseline: str, candidate: str | None = None, *, size: str, device: str,
     Raises BenchmarkError NEEDS, RAISED if another rank failed, and whatever rank 0 raises.
     """
     ranks = rank_counts.ranks(Path(baseline), size)
-    threads = int(os.environ.get("OMP_NUM_THREADS", threads))  # the caller's wish
+    threads = int(os.environ.get("OMP_NUM_THREADS", threads))  # the caller's setting
     program = Program(baseline, candidate, size, device, threads, ranks)
     spec = load_spec(Path(baseline), size)
     lacks = missing_needs(spec.needs, program.ranks, len(os.sched_getaffinity(0)))
@@ -76,7 +76,7 @@ def play(baseline: str, candidate: str | None = None, *, size: str, device: str,
 
 
 def _rank(program: Program, rank: int, seed: str) -> int:
-    """One rank's calls. Returns the number of its inputs."""
+    """Run one rank's calls. Returns the number of its inputs."""
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     first, spec = int(seed, 16), load_spec(Path(program.baseline), program.size)
     assert isinstance(spec, DistributedBenchmark)

@@ -1,4 +1,6 @@
-"""An engine as a plain program: the beginning of a trace, by the clock of this process. Nothing here is judged."""
+"""An engine as a plain program that serves the beginning of a trace, by this process's clock. Nothing is
+judged here.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,7 @@ class Trace:
 def engine(
     torch: Any, spec: ServingBenchmark, setup: dict[str, Any], params: dict[str, Any], rng: Rng
 ) -> tuple[Callable[..., Any], list[dict[str, Any]]]:
-    """The engine as a function of a trace, and the first requests of one. It has served some requests before this
+    """The engine as a function of a trace, and the first requests of a trace. It has served some requests before this
     returns.
     """
     serve, static = entry(setup, params)
@@ -61,7 +63,7 @@ def engine(
 
 
 def _alone_s(run: Callable[..., Any], arrivals: Sequence[Arrival]) -> float:
-    """Seconds of a request of mean length by itself."""
+    """Seconds of a single request of mean length."""
     tokens = round(statistics.fmean(arrival.tokens for arrival in arrivals))
     begin = time.perf_counter()
     for arrival in arrivals[:_ALONE]:

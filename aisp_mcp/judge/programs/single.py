@@ -1,8 +1,8 @@
-"""A baseline or candidate as a plain program, for a profiler to watch. Nothing here is timed, compared or judged.
+"""A baseline or candidate as a plain program under a profiler. Nothing here is timed, compared or judged.
 
-Each call is in a range named step, for NVTX and for torch.profiler; cudaProfilerStart and cudaProfilerStop enclose
-the calls, so that a profiler can leave import, inputs and warm-up out. The judge's flush of the caches between calls
-is missing: it would be in the profile. A call of an engine is the beginning of a trace.
+Each call is in a range named step, for NVTX and for torch.profiler; cudaProfilerStart and cudaProfilerStop enclose the
+calls, so that a profiler can leave import, inputs and warm-up out. The judge's cache flush between calls is left out,
+because it would appear in the profile. A call of an engine is the beginning of a trace.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ atexit.register(_FILES.close)
 
 
 def play(baseline: str, candidate: str | None = None, *, size: str, device: str, threads: int) -> None:
-    """Run the candidate, or the baseline without one. Every call gets its own inputs as long as they fit in memory.
+    """Run the candidate, or the baseline if it is None. Every call gets its own inputs as long as they fit in memory.
 
     Writes calls.json in the working folder after the last call.
 
@@ -108,7 +108,7 @@ def copied(inputs: dict[str, Any]) -> dict[str, Any]:
 
 
 def kept(named: dict[str, Any]) -> dict[str, Any]:
-    """Inputs of one call; its files stay in the temporary folder as long as this process runs."""
+    """Inputs of one call; its files stay in the temporary folder until this process ends."""
     inputs = {name: value.tensor.cpu() if isinstance(value, Host) else value for name, value in named.items()}
     return _FILES.enter_context(opened(inputs))
 
@@ -117,7 +117,7 @@ class _Step:
     """One call, marked for both kinds of profiler. Not a generator: its frames confuse torch.profiler's stacks."""
 
     def __init__(self, torch: Any, device: str) -> None:
-        # torch's own NVTX is the one that the nsys of its CUDA version understands; a CPU build has none.
+        # nsys understands torch's own NVTX of its CUDA version; a CPU build has none.
         self.push = torch.cuda.nvtx.range_push if device == "cuda" else nvtx.push_range
         self.pop = torch.cuda.nvtx.range_pop if device == "cuda" else nvtx.pop_range
         self.marked = torch.profiler.record_function("step")
@@ -135,7 +135,7 @@ class _Step:
 def _recorded(torch: Any, device: str) -> Iterator[None]:
     """Record between the calls of CUDA's profiler API, with the device idle at both ends.
 
-    Without a device these calls may fail. That is ignored, since nothing needs them then.
+    Without a device, these calls may fail. That is ignored, since they are not needed then.
     """
     if device == "cuda":
         torch.cuda.synchronize()

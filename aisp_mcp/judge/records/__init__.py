@@ -1,4 +1,4 @@
-"""The records of comparisons and runs: what the judge answers, the store keeps and every feature reads.
+"""The records of comparisons and runs: the judge returns them, the store keeps them, and every feature reads them.
 
 Nothing here measures or decides. Start with `verdict.py`.
 """

@@ -36,7 +36,7 @@ class Metric(Record):
 
 
 class Percentiles(Record):
-    """Percentiles of a latency, seconds; p99 only from 100 values on."""
+    """Percentiles of a latency, in seconds; p99 only with at least 100 values."""
 
     p50_s: float
     p95_s: float
@@ -58,7 +58,7 @@ class Serving(Record):
 
 
 class Side(Record):
-    """A baseline or candidate over all its processes. Times are seconds per call; p99 only from 100 calls on."""
+    """A baseline or candidate over all its processes. Times are seconds per call; p99 only with at least 100 calls."""
 
     processes: int
     rounds: int
@@ -78,8 +78,8 @@ class Side(Record):
     serving: Serving | None = Field(default=None, description="Of a serving benchmark: latencies and goodput.")
 
 
-BOUNDING = ("parent", "lower_bound")  # clocks that count too much rather than too little
-NOTABLY = 1.02  # times the ratio: a worker's clock that says more is also named
+BOUNDING = ("parent", "lower_bound")  # clocks that may count too much but never too little
+NOTABLY = 1.02  # times the ratio: a larger figure of the worker's clock is also reported
 
 
 class Clocks(Record):
@@ -97,7 +97,7 @@ class Clocks(Record):
     delta: float = Field(description="The difference tolerated, never below the resolution of the parent's clock.")
 
     def bound(self, ratio: float | None) -> bool:
-        """Return True if this ratio is only what the parent's clock proves, and the worker's own says notably more."""
+        """Return True if the parent's clock proves only this ratio, and the worker's own shows notably more."""
         if ratio is None or self.used not in BOUNDING or not self.ratio_worker:
             return False
         return self.ratio_worker > NOTABLY * ratio

@@ -1,4 +1,4 @@
-"""A run: what one call measured, with when and where."""
+"""A run: everything one call measured, with time and machine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from aisp_mcp.store.records.verdict_row import is_provisional
 
 
 class Skip(Record):
-    """A target that was not measured, and what was missing. A skip is not a pass."""
+    """A target that was not measured, and the missing requirement. A skip is not a pass."""
 
     target: str
     code: str
@@ -56,7 +56,7 @@ class Run(Record):
         return {**data, "kind": former_kind(data)} if isinstance(data, dict) and "kind" not in data else data
 
     def is_provisional(self, comparison: Comparison) -> bool:
-        """Return True if more replicates must confirm this verdict before anybody relies on it."""
+        """Return True if more replicates must confirm this verdict before it can be relied on."""
         return is_provisional(self.preset, comparison.replicates, comparison.verdict)
 
     @property
@@ -79,6 +79,6 @@ class Run(Record):
 
     @property
     def passed(self) -> bool:
-        """No failure, and no verdict that must stop a pipeline."""
+        """Return True if there is no failure, and no verdict that must stop a pipeline."""
         bad = {"slower", "incorrect", "invalid"}
         return not self.failed and all(c.verdict.value not in bad for c in self.comparisons)

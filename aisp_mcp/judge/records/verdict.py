@@ -1,4 +1,4 @@
-"""The six verdicts that a comparison may end in, and the evidence for each."""
+"""The six possible verdicts of a comparison, and the evidence for each."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ from aisp_mcp.records import Record
 
 
 class Verdict(StrEnum):
-    """faster, slower, same and inconclusive are statements about time; incorrect and invalid mean that the time does
-    not matter.
-    """
+    """faster, slower, same and inconclusive describe time; incorrect and invalid mean that the time does not matter."""
 
     FASTER = "faster"
     SLOWER = "slower"
@@ -26,7 +24,7 @@ class Verdict(StrEnum):
 
 
 class Flag(Record):
-    """Something a reader must know. code is stable; severity is note, warn or fatal (fatal decides the verdict)."""
+    """A fact that a reader must know. code is stable; severity is note, warn or fatal (fatal decides the verdict)."""
 
     code: str
     severity: str
@@ -40,7 +38,9 @@ class Flag(Record):
 
 
 class PeakShare(Record):
-    """A candidate's rate under the ceiling that bounds it most. kind: the probe that measured the ceiling here."""
+    """A candidate's rate relative to the ceiling that limits it most. kind: the probe that measured the
+    ceiling here.
+    """
 
     kind: str
     share: float = Field(description="Above 1 the work, the contract or the candidate needs an audit.")
@@ -85,7 +85,7 @@ class Comparison(Record):
 
     @property
     def at_least(self) -> bool:
-        """True if the ratio is a lower bound: what the parent's clock proves of a larger gain."""
+        """True if the ratio is a lower bound: the part of a larger gain that the parent's clock proves."""
         return self.clocks is not None and self.clocks.bound(self.ratio)
 
     @property

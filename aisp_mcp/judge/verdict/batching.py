@@ -14,10 +14,10 @@ from aisp_mcp.judge.verdict import estimators
 from aisp_mcp.judge.verdict.estimators import batching_gain, isolated_evidence
 
 CACHE_SHARE = 0.02  # fraction of a call that warmer caches may save back to back
-HANDOFF_S = 0.5e-6  # error of the cost of handing over inputs
-MIN_SHARE = 1e-3  # of a baseline's call: its net time is at least this, so that its logarithm exists
+HANDOFF_S = 0.5e-6  # error of the handoff cost
+MIN_SHARE = 1e-3  # of a baseline's call: minimum net time, so that its logarithm exists
 COLD_S = 50e-6  # possible cost of cold caches in a round of one call
-ROUNDS_PART = 0.5  # share of the back-to-back gain that must show in rounds of one call, which cost far more to start
+ROUNDS_PART = 0.5  # share of the back-to-back gain that must show in rounds of one call, whose start-up costs far more
 
 
 # --- on a CPU
@@ -27,8 +27,8 @@ def finding(replicates: Sequence[Replicate], clock: str) -> Flag | None:
     """The flag for a candidate on a CPU that gains by batching across calls. clock: that of the reported ratio.
 
     All inputs of a round are in memory from its first call on, and one pass over all of them may cost hardly more than
-    one call. An isolated call must save the same part, except for what _unknown() concedes. On a single core there are
-    rounds of one call instead. Replicates whose rounds all had one call do not count.
+    one call. An isolated call must show the same saving, within the tolerance of _unknown(). With a single core, rounds
+    of one call are used instead. Replicates whose rounds all had one call do not count.
     """
     replicates = [replicate for replicate in replicates if replicate.isolated]
     if not replicates:
@@ -49,7 +49,7 @@ def _flag(message: str, evidence: dict[str, float]) -> Flag:
 
 
 def _by_isolated_calls(replicates: Sequence[Replicate], clock: str) -> Flag | None:
-    """Judge by the mean, as the ratio does: a candidate that batches in only some processes raises it."""
+    """Judge by the mean, as the ratio does: a candidate that batches only in some processes raises it."""
     measured = list(zip(replicates, estimators.log_ratios(replicates, clock), strict=True))
     saved = [_parts(replicate, ratio) for replicate, ratio in measured]
     unknown = [_unknown(replicate, ratio.noise) for replicate, ratio in measured]
@@ -76,8 +76,8 @@ def _base_s(replicate: Replicate) -> tuple[float, float]:
 
 def _unknown(replicate: Replicate, noise: float) -> float:
     """Possible difference of both parts without batching: twice the difference of the baselines in either kind of
-    rounds, or of their isolated rounds, and CACHE_SHARE and HANDOFF_S. A candidate whose own times scatter gains
-    nothing by it. noise: of back-to-back calls, logarithmic.
+    rounds, or of their isolated rounds, plus CACHE_SHARE and HANDOFF_S. A candidate gains nothing by making its own
+    times vary. noise: of back-to-back calls, logarithmic.
     """
     middle = [sorted(replicate.isolated[role]) for role in BASELINES]
     spread = max(math.log(rows[-(len(rows) // 4) - 1] / rows[len(rows) // 4]) / 2 for rows in middle)
@@ -98,7 +98,7 @@ def isolated_ratios(replicate: Replicate) -> list[tuple[float, float]]:
 
 def isolated_error(replicate: Replicate) -> float:
     """Standard error of the log-ratio of isolated calls: from the scatter of each role's rounds, and from the
-    difference of the baselines, whose processes differ as the candidate's does from theirs.
+    difference of the baselines, which shows how much processes differ.
     """
     base, net = _base_s(replicate)
     parts = {role: _median_error(seconds) / net for role, seconds in replicate.isolated.items()}
@@ -116,8 +116,8 @@ def _median_error(seconds: Sequence[float]) -> float:
 
 
 def ratios(replicates: Sequence[Replicate], clock: str) -> list[tuple[float, float]]:
-    """Per replicate (log-ratio, A/A log-ratio) if a call saves no larger part back to back than isolated. Such calls
-    take a gain away; they prove no loss, since two processes of one program may differ in them.
+    """Per replicate (log-ratio, A/A log-ratio), limited so that a call saves no larger part back to back than isolated.
+    Isolated calls can only reduce a gain. They prove no loss, since two processes of one program may differ in them.
     """
     ratios = []
     for replicate, ratio in zip(replicates, estimators.log_ratios(replicates, clock), strict=True):
@@ -128,8 +128,8 @@ def ratios(replicates: Sequence[Replicate], clock: str) -> list[tuple[float, flo
 
 
 def _saved_s(replicate: Replicate, clock: str) -> tuple[float, float, float]:
-    """Seconds that a candidate's call saves (back to back, in rounds of one call), and the baselines' difference in
-    rounds of one call.
+    """Seconds that a candidate's call saves (back to back, in rounds of one call), and the difference between the
+    baselines in rounds of one call.
     """
     of_role = {role: [estimators.per_call(row, clock) for row in replicate.rounds if row.role is role] for role in Role}
     among = {role: statistics.median(costs) for role, costs in of_role.items()}
@@ -147,8 +147,8 @@ def gpu_flags(replicates: Sequence[Replicate]) -> list[Flag]:
 
 
 def _batching_flags(replicates: Sequence[Replicate]) -> list[Flag]:
-    """Isolated calls cost the candidate more than the baselines in at least half of the replicates: one whose host was
-    disturbed is not evidence against a candidate.
+    """Flags if isolated calls cost the candidate more than the baselines in at least half of the replicates: a single
+    one may have had a disturbed host, which is not evidence against a candidate.
     """
     hidden_s = [
         [row.hidden_s for row in isolated_evidence(replicate.device)]
@@ -162,7 +162,7 @@ def _batching_flags(replicates: Sequence[Replicate]) -> list[Flag]:
 
 
 def _unverified_flags(replicates: Sequence[Replicate]) -> list[Flag]:
-    """The candidate gains, and isolated calls could not be measured in at least half of the replicates."""
+    """Flags if the candidate gains and isolated calls could not be measured in at least half of the replicates."""
     missing = [
         any(row.gains and not row.isolated for row in isolated_evidence(replicate.device)) for replicate in replicates
     ]

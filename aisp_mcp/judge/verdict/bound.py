@@ -11,7 +11,7 @@ from aisp_mcp.judge.verdict.estimate import Estimate
 
 
 def by_isolated_calls(estimate: Estimate, replicates: Sequence[Replicate]) -> Estimate | None:
-    """The gain of isolated calls, for a candidate that gains by batching across calls; None for any other."""
+    """The gain of isolated calls, for a candidate that gains by batching across calls; None otherwise."""
     flag = batching.finding(replicates, estimate.clocks.used)
     if flag is None:
         return None

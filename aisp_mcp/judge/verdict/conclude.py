@@ -120,14 +120,18 @@ def _timed(
 
 
 def _may_overcount(replicates: Sequence[Replicate], estimated: Estimate) -> bool:
-    """True if the parent's clock counts on a CPU and the worker's says more: it may count more than the calls."""
+    """Return True if the parent's clock counts on a CPU and the worker's shows more: it may count more than
+    the calls.
+    """
     on_gpu = any(replicate.device.device_only for replicate in replicates)
     clocks = estimated.clocks
     return not on_gpu and clocks.used == "parent" and (clocks.ratio_worker or 0.0) > clocks.ratio_parent
 
 
 def _workers_agree(replicates: Sequence[Replicate], estimated: Estimate, outcome: Outcome, judge: Judge) -> bool:
-    """True if the worker's clock, which a candidate could only bend in its favour, ends in the same verdict."""
+    """Return True if the worker's clock, which a candidate could only manipulate in its favour, leads to the same
+    verdict.
+    """
     ratios = [(ratio.log_ratio, ratio.noise) for ratio in estimators.log_ratios(replicates, "worker")]
     return judge(ratios, estimated.flags).verdict is outcome.verdict
 

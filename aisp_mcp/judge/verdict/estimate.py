@@ -1,4 +1,4 @@
-"""First step of a verdict: which clock counts, and the ratios per replicate on it. Pure functions."""
+"""First step of a verdict: choose the clock, and compute the ratios per replicate on it. Pure functions."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ Ratios = list[tuple[float, float]]  # (log-ratio, A/A log-ratio) per replicate
 class Estimate:
     """Ratios per replicate on the clock that counts.
 
-    flags: all flags so far. seconds: (role, seconds per call) that replace the times of that clock; empty if nothing
-    does.
+    flags: all flags so far. seconds: (role, seconds per call) that replace the times of that clock; empty if not
+    needed.
     """
 
     ratios: Ratios
@@ -60,7 +60,7 @@ def estimate(replicates: Sequence[Replicate], flags: Sequence[Flag], has_parent_
     if not has_parent_clock:
         clocks, clock_flags = clocks.model_copy(update={"used": "worker"}), []
     elif _disagree(clock_flags) and (with_host := estimators.with_host(replicates)):
-        # Device events after a flush count a part of the host's time. In rounds that count all of it, both clocks must
+        # Device events after a flush include part of the host time. In rounds that include all of it, both clocks must
         # agree.
         parent, worker = ([ratio.log_ratio for ratio in ratios] for ratios in with_host)
         host_clocks, host_flags = choose_clock(parent, worker, delta=DELTA)
@@ -79,7 +79,7 @@ def _disagree(flags: Sequence[Flag]) -> bool:
 
 
 def _resolution_flags(resolution: float) -> list[Flag]:
-    """A flag if the calls are short compared with the loop around them."""
+    """A flag if the calls are short compared to the loop around them."""
     if resolution <= DELTA:
         return []
     message = (
@@ -100,11 +100,11 @@ def choose_clock(
     parent, worker, worker_mean: log-ratios per replicate on the parent's clock over whole rounds, and on the workers'
     own as the median and as the mean of a round's calls. delta: tolerated relative difference of two ratios.
 
-    The workers' clock counts only within delta: the median, which single disturbed calls do not move, or else the mean,
-    which like the parent's clock also counts the slow first calls of a round. If neither agrees, the parent's counts,
-    with the flag clock_disagreement. So a candidate that bends its clock gains at most that tolerance. smaller: in
-    place of the parent's the smaller one counts. That makes the mean of identical programs less than 1 where clocks
-    are noisy, and is for clocks of which either may count too much, as on a GPU. A worker without usable numbers
+    The workers' clock counts only within delta: its median, which is robust to single disturbed calls, or else its
+    mean, which like the parent's clock includes the slow first calls of a round. If neither agrees, the parent's clock
+    counts, with the flag clock_disagreement. So a candidate that manipulates its clock gains at most that tolerance.
+    smaller: the smaller ratio counts instead of the parent's. On noisy clocks this makes the mean of identical programs
+    less than 1; it is for clocks of which either may count too much, as on a GPU. A worker without usable numbers
     disagrees. Raises UnusableError if the parent has none.
     """
     parent_log = fmean(stats.usable(parent))
@@ -133,7 +133,7 @@ def choose_clock(
 
 
 def _worker_ratio(worker: Sequence[float], replicates: int, parent_log: float) -> tuple[float | None, float | None]:
-    """(mean log-ratio on the workers' clock, relative difference to the parent's); None for absurd values."""
+    """(mean log-ratio on the workers' clock, relative difference from the parent's); None for absurd values."""
     try:
         worker_log = fmean(stats.usable(worker, least=replicates))
         math.exp(worker_log)

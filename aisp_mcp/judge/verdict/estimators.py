@@ -23,9 +23,9 @@ from aisp_mcp.judge.evidence import (
 )
 from aisp_mcp.judge.protocol.roles import BASELINES, Role
 
-MIN_GAIN = 0.97  # of the slowest role's call: a candidate that takes less must also make isolated calls
-# Errors of the extra cost of an isolated call that accuse no candidate. With the host an honest program, whose calls
-# overlap with each other's launches, may save only a part of what it saves back to back.
+MIN_GAIN = 0.97  # of the slowest role's call: a faster candidate must also make isolated calls
+# Tolerated errors in the extra cost of an isolated call. With the host, an honest program, whose calls
+# overlap with each other's launches, may save only part of what it saves back to back.
 GATE_S, GATE_SHARE, GATE_SCATTER_S = 2e-6, 0.01, 3e-6
 HOST_S, HOST_PART, HOST_SCATTER = 5e-6, 0.85, 0.1
 
@@ -37,8 +37,8 @@ HOST_S, HOST_PART, HOST_SCATTER = 5e-6, 0.85, 0.1
 class IsolatedCallEvidence:
     """Isolated and back-to-back calls on one estimator, seconds per call of each role.
 
-    isolated: includes the cost that all roles share; empty where none were measured. known_s: error of the comparison,
-    in addition to the scatter of the baselines, which counts up to scatter_s. part: share of the gain back to back that
+    isolated: includes the cost that all roles share; empty if none were measured. known_s: error of the comparison, in
+    addition to the scatter of the baselines, which counts up to scatter_s. part: share of the back-to-back gain that
     must show.
     """
 
@@ -50,7 +50,7 @@ class IsolatedCallEvidence:
 
     @property
     def hidden_s(self) -> float:
-        """Seconds gained by batching across calls, beyond doubt; 0 where there are no isolated calls."""
+        """Seconds gained by batching across calls, beyond doubt; 0 without isolated calls."""
         if not self.isolated:
             return 0.0
         apart = self.costs_s[0] - self.costs_s[1]
@@ -59,7 +59,7 @@ class IsolatedCallEvidence:
 
     @property
     def gains(self) -> bool:
-        """True if there is a gain that isolated calls could confirm."""
+        """Return True if there is a gain that isolated calls could confirm."""
         return self.many[Role.CANDIDATE] < MIN_GAIN * max(self.many.values())
 
     @property
@@ -68,10 +68,10 @@ class IsolatedCallEvidence:
         return [self.isolated[role] - self.many[role] for role in BASELINES] if self.isolated else []
 
     def lower_bound(self, cost_s: float | None = None) -> SecondsByRole:
-        """Seconds per call, the candidate's no less than isolated minus cost_s, or minus what the baselines show.
+        """Seconds per call; the candidate's is at least isolated minus cost_s, or minus the baselines' cost.
 
-        The baselines are as far apart as their isolated calls: where calls are short, that is more than back to back.
-        Where the host counts it is not, since there are few of their isolated calls.
+        The baselines differ as much as their isolated calls do, which for short calls is more than back to back. If the
+        host counts, it is not, since there are few isolated calls of baselines.
         """
         if not self.isolated:
             return self.many
@@ -94,10 +94,10 @@ def _saved(seconds: SecondsByRole) -> float:
 
 
 def batching_gain(among: float, isolated: float, unknown: float, part: float = 1.0) -> float:
-    """Gain of a call back to back that an isolated one does not have, beyond `unknown`; 0 without evidence of it.
+    """Back-to-back gain per call that isolated calls do not show, beyond `unknown`; 0 without evidence of it.
 
     among, isolated: savings of a call against the baseline's, in seconds or as fractions of it. part: share of the
-    savings back to back that an isolated call must have.
+    back-to-back savings that an isolated call must show.
     """
     return max(among - isolated - unknown, 0.0) if part * among - isolated > unknown else 0.0
 
@@ -116,7 +116,7 @@ def isolated_evidence(device: DeviceEvidence) -> list[IsolatedCallEvidence]:
 
 
 def _with_host(many: SecondsByRole, isolated: SecondsByRole) -> IsolatedCallEvidence:
-    """A baseline's isolated calls cost no less than dummy ones: they do not include the scatter of its host."""
+    """A baseline's isolated calls count no less than dummy ones, which do not include the scatter of its host."""
     return IsolatedCallEvidence(many, isolated, HOST_S + HOST_SCATTER * baseline_s(many), 0.0, HOST_PART)
 
 
@@ -124,15 +124,15 @@ def _with_host(many: SecondsByRole, isolated: SecondsByRole) -> IsolatedCallEvid
 
 
 def estimators(replicate: Replicate) -> list[SecondsByRole]:
-    """device_only and, where it was measured, with_host; empty on a CPU."""
+    """device_only and, if it was measured, with_host; empty on a CPU."""
     return _no_shorter_with_host([row.many for row in isolated_evidence(replicate.device)], replicate.device.gated)
 
 
 def lower_bounds(replicates: Sequence[Replicate]) -> list[list[SecondsByRole]]:
-    """The estimators of each replicate, the candidate's call no shorter than isolated minus its extra cost.
+    """The estimators of each replicate, with the candidate's call at least isolated minus its extra cost.
 
-    With the stream gate that is the extra cost of the same replicate's baselines. With the host they scatter, so it is
-    the median over all replicates; and the call is no shorter than the device alone takes for it.
+    With the stream gate, that is the extra cost of the same replicate's baselines. With the host, baselines vary more,
+    so it is the median over all replicates; and the call takes at least as long as on the device alone.
     """
     rows = [isolated_evidence(replicate.device) for replicate in replicates]
     scattered = [cost for row in rows for evidence in row if evidence.part < 1.0 for cost in evidence.costs_s]
@@ -158,10 +158,11 @@ def ratio(seconds: SecondsByRole) -> tuple[float, float]:
 
 
 def between(estimates: Sequence[SecondsByRole], claimed: float, copying: bool) -> stats.ReplicateRatio:
-    """The value nearest to the worker's log-ratio between device_only and with_host: its clock counts part of the host.
+    """The value between device_only and with_host that is nearest to the worker's log-ratio: its clock counts part of
+    the host's time.
 
-    Noise is that of the nearer one of both. copying: the candidate's rounds include copies that the others' do not, so
-    they only bound the gain, see lower_bound.py.
+    The noise is that of the nearer one. copying: the candidate's rounds include copies that the others' do not, so they
+    only bound the gain, see lower_bound.py.
     """
     ratios = [ratio(seconds)[0] for seconds in estimates]
     low, high = min(ratios), max(ratios)
@@ -179,8 +180,8 @@ def nearest(estimates: Sequence[SecondsByRole], log_ratio: float) -> SecondsByRo
 
 
 def log_ratios(replicates: Sequence[Replicate], clock: str) -> list[stats.ReplicateRatio]:
-    """Per replicate the candidate's and the A/A log-ratio on one clock: "parent", "worker" (median of a round's calls)
-    or "worker_mean". On a GPU the parent's has rounds of its own. Raises UnusableError.
+    """The candidate's and the A/A log-ratio per replicate on one clock: "parent", "worker" (median of a round's calls)
+    or "worker_mean". On a GPU, the parent's clock has separate rounds. Raises UnusableError.
     """
     on_gpu = clock == "parent"
     return [
@@ -199,7 +200,7 @@ def _on_gpu(replicate: Replicate) -> stats.ReplicateRatio:
 
 def _by_rounds(replicate: Replicate, clock: str) -> stats.ReplicateRatio:
     rounds = [(row.role, per_call(row, clock)) for row in replicate.rounds]
-    # Impossible times are not missing data: a negative one would lower the mean and leave the median as it is.
+    # Impossible times are not missing data: a negative one would lower the mean but not the median.
     if clock != "parent" and any(
         own <= 0 or min(row.timing.durations_ns) < 0 for (_, own), row in zip(rounds, replicate.rounds, strict=True)
     ):
@@ -208,8 +209,8 @@ def _by_rounds(replicate: Replicate, clock: str) -> stats.ReplicateRatio:
 
 
 def with_host(replicates: Sequence[Replicate]) -> tuple[list[stats.ReplicateRatio], list[stats.ReplicateRatio]] | None:
-    """The log-ratios of GPU rounds that include host time, on the parent's and on the workers' clocks; None without
-    them.
+    """The log-ratios of GPU rounds that include host time, on the parent's and on the workers' clocks; None if there
+    are none.
     """
     if not all(
         replicate.device.with_host and min(replicate.device.worker_with_host.values()) > 0 for replicate in replicates
@@ -237,7 +238,7 @@ def _mean_s(timing: RoundTiming) -> float:
 
 
 def parent_seconds(replicate: Replicate, roles: Sequence[Role], clock: str) -> list[float]:
-    """Seconds per call of these roles on the parent's clock: of each round, on a GPU of the estimator that counts."""
+    """Seconds per call of these roles on the parent's clock: of each round; on a GPU, of the estimator that counts."""
     if not (estimates := estimators(replicate)):
         return [row.net_s for row in replicate.rounds if row.role in roles]
     chosen = estimates[1] if clock == "with_host" else nearest(estimates, _on_gpu(replicate).log_ratio)

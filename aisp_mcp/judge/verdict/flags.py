@@ -12,7 +12,7 @@ from aisp_mcp.judge.protocol.roles import BASELINES, Role
 from aisp_mcp.judge.records.verdict import Flag
 from aisp_mcp.judge.verdict import batching, estimators
 
-HOST_MATTERS = 1.05  # ratio of the speedups with host time and without it
+HOST_MATTERS = 1.05  # ratio of the speedups with and without host time
 MIN_LATE = 3  # rounds of a candidate: fewer are not evidence
 # A worker bound to its cores cannot use more of their time than other programs left. In two thousand rounds
 # of honest programs on two cores, quiet and loaded, none used more than 0.994 of that.
@@ -45,7 +45,7 @@ def account_flags(replicates: Sequence[Replicate], cores: int) -> list[Flag]:
 
 
 def _edge_flags(replicates: Sequence[Replicate]) -> list[Flag]:
-    """A note for a candidate whose error is near what the contract allows, with the inputs that show it."""
+    """A note for a candidate whose error is near the contract's limit, with the inputs that show it."""
     share, where = max((one.edge for one in replicates), default=(0.0, ""))
     message = f"At the edge of the tolerance: {where}."
     return [_flag("edge_of_tolerance", "note", message, {"share": round(share, 3)})] if share else []
@@ -76,7 +76,7 @@ def device_flags(replicates: Sequence[Replicate]) -> list[Flag]:
 
 
 def _host_flags(replicates: Sequence[Replicate]) -> list[Flag]:
-    """A note if the speedup depends on how much host time is counted."""
+    """A note if the speedup depends on how much host time is included."""
     both = [estimators.estimators(replicate) for replicate in replicates if replicate.device.with_host]
     if not both:
         return []
@@ -93,8 +93,8 @@ def _host_flags(replicates: Sequence[Replicate]) -> list[Flag]:
 def late_flags(replicates: Sequence[Replicate]) -> list[Flag]:
     """A flag for device work that continues after the worker reported that it was done.
 
-    An honest worker waits for its device, so this is not an accident; where it also shows after baselines, which wait,
-    it is another process's work.
+    An honest worker waits for its device, so this is not an accident. If it also shows after baselines, which wait, it
+    is another process's work.
     """
     roles = [row.role for replicate in replicates for row in replicate.rounds]
     count, shares = sum(replicate.device.late_rounds.get(Role.CANDIDATE, 0) for replicate in replicates), []
@@ -106,7 +106,7 @@ def late_flags(replicates: Sequence[Replicate]) -> list[Flag]:
     if shares[0] <= 0.2:
         return []
     message = "the GPU was still working when the candidate reported that it was done"
-    # Another process that wakes up on the device makes one or two rounds late, and may meet this role alone.
+    # Another process that wakes up on the device delays one or two rounds, possibly only of this role.
     severity = "fatal" if count >= MIN_LATE and shares[1] < 0.25 * shares[0] else "warn"
     evidence = {"share_of_rounds": round(shares[0], 3), "behind_baselines": round(shares[1], 3)}
     return [_flag("work_after_done", severity, message, evidence)]

@@ -3,9 +3,9 @@
 Back-to-back calls may speed each other up. The bound does not exceed the gain of isolated calls
 (parent/timing/cpu.py, verifier/handoff/handoff_gpu.py).
 
-On a CPU, the cost of the loop around the calls is subtracted from all rounds, and a candidate could leave the loop out:
-that part of a short call does not count as a gain. On a GPU nothing is subtracted, but not every candidate can have
-rounds without copies (parent/timing/gpu_rounds.py); where it cannot, all copies count against it.
+On a CPU, the cost of the loop around the calls is subtracted from all rounds, and a candidate could leave the loop out,
+so that part of a short call does not count as a gain. On a GPU nothing is subtracted, but not every candidate can have
+rounds without copies (parent/timing/gpu_rounds.py); otherwise, all copies count against it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from aisp_mcp.judge.protocol.roles import BASELINES, Role
 from aisp_mcp.judge.records.verdict import Flag
 from aisp_mcp.judge.verdict import batching, estimators
 
-MIN_SHARE = 1 / 1.05  # of the reported ratio: a smaller lower bound takes its place
+MIN_SHARE = 1 / 1.05  # of the reported ratio: a smaller lower bound replaces it
 NEARLY_ALL = 0.995
 ERRORS = 2.0  # standard errors by which isolated calls must fall short
 CLOCK = "lower_bound"  # name of this clock in a result
@@ -28,9 +28,9 @@ LogRatios = Sequence[float]  # per replicate, on the clock of the ratio that is 
 
 
 def finding(replicates: Sequence[Replicate], reported: LogRatios) -> Flag | None:
-    """The flag for a lower bound that is clearly less than the reported ratio: the bound counts then.
+    """The flag for a lower bound that is clearly less than the reported ratio, which then counts instead.
 
-    Clearly is less than MIN_SHARE of it. On a CPU that much is conceded already, to the loop and to isolated calls.
+    Clearly means less than MIN_SHARE of it. On a CPU, that much is already conceded to the loop and to isolated calls.
     """
     bound = math.exp(statistics.fmean(gain for gain, _ in ratios(replicates, reported)))
     estimated = math.exp(statistics.fmean(reported))
@@ -72,13 +72,15 @@ def ratios(replicates: Sequence[Replicate], reported: LogRatios) -> list[tuple[f
 
 
 def _claimed(replicate: Replicate) -> float:
-    """Upper bound on a CPU gain: what the worker's own clock shows, by median or mean."""
+    """Upper bound on a CPU gain: the gain by the worker's own clock, by median or mean."""
     claims = [estimators.log_ratios([replicate], clock)[0].log_ratio for clock in ("worker", "worker_mean")]
     return max((ratio for ratio in claims if math.isfinite(ratio)), default=math.inf)
 
 
 def _isolated_binds(replicates: Sequence[Replicate], reported: LogRatios) -> bool:
-    """True if isolated calls in all replicates prove less than MIN_SHARE of the reported gain, beyond their scatter."""
+    """Return True if isolated calls in all replicates prove less than MIN_SHARE of the reported gain, beyond their
+    scatter.
+    """
     if any(replicate.device.device_only for replicate in replicates):
         return True
     rows = [

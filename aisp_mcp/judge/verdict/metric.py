@@ -17,7 +17,7 @@ from aisp_mcp.judge.verdict import estimators, summary, verdict
 METRICS = {
     "cold": ("time to first answer", "s"),
     "energy": ("energy per call", "J"),
-}  # name and unit by goal; the smaller the better
+}  # name and unit by goal; smaller is better
 SIDES: dict[str, tuple[Role, ...]] = {"baseline": BASELINES, "optimized": (Role.CANDIDATE,)}
 WORDS = {"baseline": "baseline", "optimized": "candidate"}
 BATCHED = {"batching", "batching_unverified"}
@@ -56,7 +56,7 @@ def started(replicates: Sequence[Replicate], flags: list[Flag], common: dict[str
 def judged(timed: Comparison, replicates: Sequence[Replicate], margin: float | None, level: float) -> Comparison:
     """The comparison by the goal's metric. timed: the comparison by time, whose flags and figures it keeps.
 
-    If timed calls were batched, the batching may be what saves, so a gain is not proven.
+    If timed calls were batched, the saving may be due to batching, so a gain is not proven.
     """
     ratios = log_ratios(replicates)
     outcome = verdict.judge(

@@ -9,7 +9,7 @@ from aisp_mcp.judge.evidence import Overhead, RoundCost
 
 
 def fit_overhead(rounds: Sequence[RoundCost]) -> Overhead:
-    """Fit the overhead to rounds of the baselines alone, since the candidate cannot influence their clock.
+    """Fit the overhead to rounds of the baselines only, since the candidate cannot influence their clock.
 
     rounds: of one call, which show the fixed cost, and of several, which show the additional cost per call.
     """

@@ -30,16 +30,16 @@ from aisp_mcp.judge.records.verdict import Comparison, Flag
 from aisp_mcp.judge.verdict.conclude import Terms, conclude
 
 Records = Sequence[Mapping[str, Any]]
-TIMED = ("round", "trace", "cold")  # kinds of records that are a timed round each
+TIMED = ("round", "trace", "cold")  # kinds of records that each describe a timed round
 READ_FROM_ROUNDS = ("index", "rounds", "traces")
 
 
 def records(
     terms: Terms, replicates: Sequence[Replicate], flags: Sequence[Flag], sources: Mapping[str, str]
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(kind, fields) of the records from which, with the timed rounds, conclude() gives the same comparison again.
+    """(kind, fields) of the records from which, with the timed rounds, conclude() computes the same comparison again.
 
-    flags: those that conclude() was given. sources: SHA-256 of the files that were measured, by their names in a run.
+    flags: those passed to conclude(). sources: SHA-256 of the measured files, by their names in a run.
     """
     for replicate in replicates:
         rest = {one.name: getattr(replicate, one.name) for one in fields(replicate)}
@@ -65,7 +65,9 @@ def records(
 
 
 def replay(log: Records) -> Comparison:
-    """The comparison that follows from the records of its log. Raises ValueError, KeyError or TypeError for others."""
+    """The comparison that follows from the records of its log. Raises ValueError, KeyError or TypeError for malformed
+    ones.
+    """
     (terms,) = (record for record in log if record["kind"] == "terms")
     (opened,) = (record["opened"] for record in log if record["kind"] == "open")
     (last,) = (record for record in log if record["kind"] == "verdict")
@@ -106,7 +108,7 @@ def _replicate(record: Mapping[str, Any], timed: Records) -> Replicate:
 
 
 def _by_role(value: Any) -> Any:
-    """The value, with roles as the keys where it is a table by role."""
+    """The value; a table by role gets roles as keys."""
     if isinstance(value, dict) and value and value.keys() <= set(Role):
         return {Role(key): entry for key, entry in value.items()}
     return value
@@ -140,6 +142,6 @@ def median_s(timing: RoundTiming) -> float:
 
 
 def net_s(role: Role, timing: RoundTiming, overhead: Overhead) -> float:
-    """Seconds per call on the parent's clock. Only a baseline is believed what it says of its own copies."""
+    """Seconds per call on the parent's clock. Only a baseline's report of its own copies is believed."""
     copied_s = overhead.credited_s * timing.count if role is Role.CANDIDATE else timing.copied_s
     return overhead.net(timing.running_s - copied_s, timing.count)

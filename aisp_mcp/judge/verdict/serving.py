@@ -16,9 +16,9 @@ from aisp_mcp.judge.records.verdict import Comparison, Flag
 from aisp_mcp.judge.verdict import summary, verdict
 
 SIDES: dict[str, tuple[Role, ...]] = {"baseline": BASELINES, "optimized": (Role.CANDIDATE,)}
-GUARDED = ("ttft", "tpot", "e2e")  # latencies that must not get much worse, whichever metric decides
-RESOLUTION_S = 0.0002  # of the parent's looks: a shorter latency counts as this long
-COARSE = 0.05  # share of the metric that decides: a longer pause between two looks is worth a flag
+GUARDED = ("ttft", "tpot", "e2e")  # latencies that must not get much worse, whichever metric decides the verdict
+RESOLUTION_S = 0.0002  # of the parent's polls: a shorter latency counts as this long
+COARSE = 0.05  # share of the deciding metric: a longer pause between two polls is flagged
 
 Rate = Callable[[ServedReplicate, ServedTrace], float]  # seconds of one trace, less is better
 Ratios = list[tuple[float, float]]  # (log-ratio, A/A log-ratio) per replicate
@@ -32,7 +32,7 @@ def latencies(requests: Sequence[ServedRequest], metric: str) -> list[float]:
 
 
 def meets_slo(request: ServedRequest, terms: ServingTerms, alone_s: dict[str, float]) -> bool:
-    """True if a request came within the service level; without one, every request does."""
+    """Return True if a request met the service level; without one, every request does."""
     for metric, limit in (("ttft", terms["slo_ttft"]), ("tpot", terms["slo_tpot"])):
         unit_s = alone_s[metric] if terms["time_unit"] == "alone" else 1.0
         value = getattr(request, metric)
@@ -108,7 +108,7 @@ def ratios(served: Sequence[ServedReplicate], rate: Rate) -> Ratios:
 
 
 def _worsened(served: Sequence[ServedReplicate], terms: ServingTerms) -> tuple[Ratios, Flag] | None:
-    """The ratios of the latency that got worse than max_regression, with a flag; None if there is none."""
+    """The ratios of the latency that worsened by more than max_regression, with a flag; None if there is none."""
     worst: tuple[float, str, Ratios] | None = None
     for metric in GUARDED:
         if metric == terms["metric"] or not latencies(served[0].traces[0].requests, metric):
@@ -133,7 +133,7 @@ def _judged_percentile(served: Sequence[ServedReplicate], metric: str, percentil
 
 
 def _notes(served: Sequence[ServedReplicate], goal: str, terms: ServingTerms, deciding: Rate) -> list[Flag]:
-    """Flags that help to read the numbers."""
+    """Flags that help to interpret the numbers."""
     flags = []
     traces = [(replicate, trace) for replicate in served for trace in replicate.traces]
     look_s = statistics.median(trace.look_s for _, trace in traces)
@@ -153,7 +153,7 @@ def _notes(served: Sequence[ServedReplicate], goal: str, terms: ServingTerms, de
 
 
 def _side(served: Sequence[ServedReplicate], roles: Sequence[Role], opened: OpenAnswer, deciding: Rate) -> Side:
-    """A baseline or candidate: time_s is the metric that decides, p50 to p99 are of e2e, items are emitted tokens."""
+    """A baseline or candidate: time_s is the deciding metric, p50 to p99 are of e2e, items are emitted tokens."""
     figures = summary.side(served, roles, "parent", dict.fromkeys(("flops", "bytes", "items"), 0.0))
     rows = [deciding(replicate, trace) for replicate in served for trace in replicate.traces if trace.role in roles]
     time_s, serving = statistics.median(rows), _serving(served, roles, opened["serving"])
@@ -162,7 +162,7 @@ def _side(served: Sequence[ServedReplicate], roles: Sequence[Role], opened: Open
 
 
 def _metric(opened: OpenAnswer, time_s: float) -> Metric:
-    """The metric that decides, by its usual name and in its unit. time_s: of a token where a rate decides."""
+    """The deciding metric, by its usual name and in its unit. time_s: per token if a rate decides."""
     terms = opened["serving"]
     if opened["goal"] == "latency":
         return Metric(name=f"p{terms['percentile']:g} {terms['metric'].upper()}", unit="s", value=time_s)

@@ -17,9 +17,9 @@ PAGE = 4096
 
 
 def memory_ratios(replicates: Sequence[Replicate]) -> list[tuple[float, float]]:
-    """Per replicate (log-ratio, A/A log-ratio) of the bytes that a round adds at its worst; a page at least.
+    """Per replicate (log-ratio, A/A log-ratio) of the bytes that a round adds at its worst; at least a page.
 
-    On a host as the kernel accounts them; on a GPU as the worker's own allocator says.
+    On a host, by the kernel's accounts; on a GPU, by the worker's own allocator.
     """
     log_ratios = []
     for replicate in replicates:
@@ -42,7 +42,7 @@ def side(
     """Figures of a baseline or candidate over all rounds and processes. p50 and p95 are over single calls, on the
     worker's own clock.
 
-    replaced: (role, seconds per call) that count instead of those of the clock. unit: name of the items of work.
+    replaced: (role, seconds per call) that count instead of the clock's. unit: name of the items of work.
     """
     rounds = [row for replicate in replicates for row in replicate.rounds if row.role in roles]
     durations = [ns / 1e9 for row in rounds for ns in row.timing.durations_ns]

@@ -1,4 +1,4 @@
-"""Third step of a verdict: margin, word and sentence. The only place where one of the six words is chosen. Pure.
+"""Third step of a verdict: margin, word and sentence. Only this module chooses one of the six words. Pure functions.
 
 The ratio is baseline time over candidate time: above 1 the candidate is faster. With margin m (default the larger of
 1 % and twice the A/A half-width) and the 95 % interval over replicates, on the logarithmic scale:
@@ -12,15 +12,15 @@ The ratio is baseline time over candidate time: above 1 the candidate is faster.
          │   ├──●─┼──┤     │            same: whole interval within the margin
     ├──●─┼──┤     │        │            slower: mirrored
 
-Faster and slower thus need evidence for a difference and a size that matters; same needs evidence for the lack of
-one. The margin moves nothing but the words: ratio and interval are always given. An estimate that does not exceed
-the noise floor is refused, also with a margin set by the caller. Where noise alone has widened the margin beyond
-5 %, `same` would say nothing and is refused too.
+Faster and slower thus need evidence for a difference and a size that matters; same needs evidence for the lack of one.
+The margin affects only the word: ratio and interval are always given. An estimate that does not exceed the noise floor
+is refused, even with a margin set by the caller. If noise alone has widened the margin beyond 5 %, `same` would mean
+nothing and is refused too.
 
 A single replicate has no second process to compare with. Its A/A difference is then the only sample of the scatter
-between processes: the interval is t with one degree of freedom (11 times that difference), the margin at least
-10 %, `same` impossible, and the sentence says so. Fatal flags come before all numbers; a missing replicate is never
-dropped, it makes the verdict inconclusive.
+between processes: the interval is t with one degree of freedom (11 times that difference), the margin at least 10 %,
+`same` impossible, and the sentence says so. Fatal flags come before all numbers; a missing replicate is never dropped
+but makes the verdict inconclusive.
 """
 
 from __future__ import annotations
@@ -57,14 +57,14 @@ class Outcome:
     flags: tuple[Flag, ...] = ()
 
     def fields(self) -> dict[str, Any]:
-        """The fields of a Comparison that follow from the verdict, but for the flags."""
+        """The fields of a Comparison that follow from the verdict, except the flags."""
         names = ("verdict", "sentence", "ratio", "interval", "margin", "noise_floor", "p_value")
         return {name: getattr(self, name) for name in names}
 
 
 @dataclass(frozen=True)
 class Numbers:
-    """Numbers from which the word is chosen: log units but for margin, a fraction."""
+    """Numbers from which the word is chosen: in log units, except margin, a fraction."""
 
     estimate: Estimate
     floor: float
@@ -89,7 +89,7 @@ def judge(
     """Judge one candidate.
 
     log_ratios: ln(baseline) - ln(candidate) per replicate. noise: the A/A log-ratio per replicate, ln(baseline) -
-    ln(baseline repeat). margin: a fraction; 0 asks for a difference of any size above the noise floor and makes `same`
+    ln(baseline repeat). margin: a fraction; 0 accepts a difference of any size above the noise floor and makes `same`
     impossible. level: of the interval; a planned look has its own. counted: the metric is counted, not timed (bytes),
     so equal replicates are legitimate.
     """
@@ -128,7 +128,7 @@ def without_loss(outcome: Outcome) -> Outcome:
 
 
 def as_lower_bound(outcome: Outcome, clocks: Clocks) -> Outcome:
-    """The outcome, with a sentence saying that the ratio is only what the parent's clock proves."""
+    """The outcome, with a sentence saying that the parent's clock proves only this ratio."""
     claimed = clocks.ratio_worker
     if claimed is None or not clocks.bound(outcome.ratio):
         return outcome
@@ -155,11 +155,13 @@ def _qualified(outcome: Outcome, before: str, after: str) -> Outcome:
     return replace(outcome, sentence=f"{outcome.verdict.value}: {before}{ratio}{after}{rest}")
 
 
-# --- what comes before numbers
+# --- before any numbers
 
 
 def _ended(flags: Sequence[Flag], verification: Verification | None) -> Verdict | None:
-    """invalid for a fatal flag, incorrect for a wrong output; a run that broke the rules proves nothing, so first."""
+    """invalid for a fatal flag, incorrect for a wrong output. A run that broke the rules proves nothing, so that comes
+    first.
+    """
     fatal = {flag.code for flag in flags if flag.severity == "fatal"}
     wrong = {code for code in fatal if code == "incorrect" or code.startswith("incorrect_")}
     if fatal - wrong:
@@ -246,7 +248,7 @@ def word(numbers: Numbers) -> tuple[Verdict, str | None]:
 
 
 def _sentence(verdict: Verdict, reason: str | None, numbers: Numbers, verification: Verification | None) -> str:
-    """One line: word, ratio, interval, what limits it, what was verified."""
+    """One line: word, ratio, interval, limiting factor, and what was verified."""
     estimate = numbers.estimate
     ratio, low, high = (format_ratio(log_ratio) for log_ratio in (estimate.mean, estimate.low, estimate.high))
     text = f"{verdict.value}: {ratio}x ({100 * estimate.level:.4g} % interval {low}-{high})"

@@ -1,4 +1,4 @@
-"""Numbers and messages as verdicts and flags print them. Pure functions."""
+"""Numbers and messages as they appear in verdicts and flags. Pure functions."""
 
 from __future__ import annotations
 

@@ -203,9 +203,7 @@ class WorkerProcess(Confined):
         return clock()
 
     def _stood_still(self, pids: list[int]) -> bool:
-        """Return True if all are known and none has computed since its CPU time was read: a timer can
-        resume a process.
-        """
+        """True if all are known and none has computed since its CPU time was read: a timer can resume a process."""
         late = self._known
         return all(pid in late and spent - late[pid] < STILL_S for pid, spent in proc.spent(pids).items())
 
@@ -341,9 +339,7 @@ class WorkerProcess(Confined):
         return begin, before
 
     def _begin(self) -> float:
-        """The parent's clock at the start of a round, while all processes are stopped. Over nodes, all start here
-        (spread.py).
-        """
+        """The parent's clock at the start of a round; all are stopped. Over nodes, all start here (spread.py)."""
         return clock()
 
     def _ended(self, count: int, elapsed_s: float, ran_s: float, before: Account) -> RoundTiming:
@@ -371,18 +367,13 @@ class WorkerProcess(Confined):
         return set(self.placement.cpus)
 
     def _refuse_other_cores(self, pids: list[int]) -> None:
-        """Check that no thread of a candidate may run on other cores than its own. Raises WorkerGone.
-
-        Baselines are checked as well, so that their rounds are like the candidate's.
-        """
+        """Check that no thread may leave its cores; of baselines too, so that rounds are alike. Raises WorkerGone."""
         foreign = cores.foreign_cores(pids, self.placement.cpus)
         if foreign and self._freezes and math.isfinite(self._allowed_s):
             raise WorkerGone("left_cores", f"{self.name} went to cores that it was not given: {foreign}")
 
     def settle_memory(self) -> int:
-        """Take the present footprint as that of the prepared program, in bytes; watch_memory() starts the watch of
-        rounds.
-        """
+        """Take the present footprint, in bytes, as that of the prepared program; see watch_memory()."""
         return self.memory.settle([*self._known])
 
     def watch_memory(self, rest: int, sampling: bool) -> None:
