@@ -20,7 +20,7 @@ class Status(StrEnum):
 
 
 class NextStep(Record):
-    """A call that is valid on this machine, and why one would make it."""
+    """A call that is valid on this machine, and the reason to make it."""
 
     tool: str
     args: dict[str, Any] = Field(default_factory=dict)
@@ -38,7 +38,7 @@ class ErrorInfo(Record):
 
 
 class Progress(Record):
-    """Progress of a job: done of total steps, and what it does now."""
+    """Progress of a job: done of total steps, and the current activity."""
 
     done: float = 0.0
     total: float | None = None
@@ -46,7 +46,7 @@ class Progress(Record):
 
 
 class Ticket(Record):
-    """A job that is not finished: ask again with aisp_job_wait."""
+    """A job that is not finished: query it again with aisp_job_wait."""
 
     job_id: str
     state: str

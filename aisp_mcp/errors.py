@@ -21,7 +21,9 @@ from typing import Any, ClassVar
 
 
 class AispError(Exception):
-    """Base of all errors that are answers. Anything else that escapes a tool is a bug and is reported as INTERNAL."""
+    """Base of all errors that are answers. Any other exception that escapes a tool is a bug and is reported as
+    INTERNAL.
+    """
 
     exit_code: ClassVar[int] = 1
 
@@ -32,7 +34,7 @@ class AispError(Exception):
         hint: str | None = None,
         next_steps: Sequence[tuple[str, dict[str, Any]]] = (),
     ) -> None:
-        """next_steps: pairs of (tool name, arguments), each a call that would succeed or say more."""
+        """next_steps: pairs of (tool name, arguments), each a call that would succeed or give more information."""
         super().__init__(message)
         self.code = code
         self.message = message
@@ -41,7 +43,7 @@ class AispError(Exception):
 
 
 class UsageError(AispError):
-    """The caller's arguments do not fit."""
+    """The caller's arguments are invalid."""
 
     exit_code = 2
 

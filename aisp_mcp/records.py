@@ -6,9 +6,9 @@ from pydantic import BaseModel, ConfigDict
 
 
 class Record(BaseModel):
-    """An immutable value. Unknown fields are an error, so a record written by a newer version is noticed."""
+    """An immutable value. Unknown fields are an error, so a record written by a newer version is detected."""
 
-    # Schemas are built at first use: the server lists its tools without paying for result models.
+    # Schemas are built at first use: listing tools does not need the result models.
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 

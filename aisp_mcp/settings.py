@@ -20,7 +20,7 @@ def _setting(env: str, default: Any, help_text: str) -> Any:
 
 @dataclass(frozen=True)
 class Table:
-    """Settings of one kind: fields that _setting() makes."""
+    """Settings of one kind: fields made by _setting()."""
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] = os.environ) -> Self:
@@ -36,7 +36,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Settings(Table):
-    """The table. Each field names its variable and says what it does; docs/settings.md is generated from here."""
+    """The table. Each field names its variable and describes it; docs/settings.md is generated from here."""
 
     home: Path = _setting(
         "AISP_HOME", None, "Where jobs, runs and artifacts are kept. Default: the user's data folder."
@@ -79,12 +79,12 @@ class Settings(Table):
         return cls(**values)
 
     def as_env(self) -> dict[str, str]:
-        """The table as variables: what from_env() reads again in another process."""
+        """The table as variables, which from_env() reads in another process."""
         return {item.metadata["env"]: written(getattr(self, item.name)) for item in fields(self)}
 
 
 def written(value: Any) -> str:
-    """A value of the table as its variable has it."""
+    """A value of the table as text for its variable."""
     return os.pathsep.join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
@@ -97,7 +97,7 @@ class QueueSettings(Table):
 
 @dataclass(frozen=True)
 class ClusterSettings(Table):
-    """The executor of jobs, and the request to a cluster; the command line's options of the same names win."""
+    """The executor of jobs, and the request to a cluster; command-line options of the same names take precedence."""
 
     executor: str = _setting("AISP_EXECUTOR", "local", "What runs jobs: local, slurm or inprocess (for debugging).")
     nodes: int = _setting("AISP_NODES", 1, "Nodes of a Slurm job, over which ranks are spread.")
@@ -137,7 +137,7 @@ class LlmSettings(Table):
 
 @dataclass(frozen=True)
 class ToolSettings(Table):
-    """Tools that the MCP server offers; the server's options of the same names come first."""
+    """Tools that the MCP server offers; the server's options of the same names take precedence."""
 
     toolsets: str = _setting("AISP_TOOLSETS", "", "Families of tools to offer, comma separated; also default and all.")
     tools: str = _setting("AISP_TOOLS", "", "Single tools to offer, comma separated, on top of AISP_TOOLSETS.")
@@ -152,7 +152,7 @@ TABLES = (Settings, QueueSettings, ClusterSettings, SensorSettings, ToolSettings
 def default_home() -> Path:
     """The user's data folder. Raises UsageError NO_HOME for a user without a home folder, as in some containers."""
     folder = Path("~")
-    with contextlib.suppress(RuntimeError):  # so platformdirs says it; older versions answer with "~"
+    with contextlib.suppress(RuntimeError):  # platformdirs' message; older versions return "~"
         folder = Path(platformdirs.user_data_dir("aisp", appauthor=False))
     if not folder.is_absolute():
         raise UsageError(
@@ -164,7 +164,7 @@ def default_home() -> Path:
 
 
 def default_bench_roots() -> tuple[Path, ...]:
-    """benchmarks/ and labs/ of the current folder, if they are there, and then the shipped ones."""
+    """benchmarks/ and labs/ of the current folder, if they exist, and then the shipped ones."""
     own, shipped = _suites_in(Path.cwd()), shipped_bench_roots()
     return (*own, *(root for root in shipped if root not in own)) if own[0].is_dir() else shipped
 

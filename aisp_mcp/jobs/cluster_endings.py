@@ -1,4 +1,4 @@
-"""Endings of cluster jobs: the answer that the node left, or what Slurm says instead of one."""
+"""Endings of cluster jobs: the answer that the node left, or Slurm's report if there is none."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ENDINGS = {
 
 
 def take_answer(cluster: ClusterQueue, job_id: str, left: dict[str, Any]) -> bool:
-    """End a job with what its node wrote. left: exit.json. False while the answer itself is not to be seen yet."""
+    """End a job with the answer that its node wrote. left: exit.json. False if the answer itself is not visible yet."""
     row = cluster.queue.row(job_id)
     answer = endings.answer_of(row) if row is not None else None
     if row is None or answer is None:
@@ -50,7 +50,7 @@ def take_answer(cluster: ClusterQueue, job_id: str, left: dict[str, Any]) -> boo
 
 
 def end_without_answer(cluster: ClusterQueue, job_id: str, seen: Seen) -> None:
-    """End a job as Slurm says it ended. Raises AispError JOB_TRANSITION when it already has."""
+    """End a job as Slurm reports its end. Raises AispError JOB_TRANSITION if it already has."""
     row = cluster.queue.row(job_id)
     if row is None:
         return

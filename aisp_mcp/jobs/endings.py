@@ -1,4 +1,4 @@
-"""Records of jobs that gave no answer: the same envelope as any other answer, made without pydantic."""
+"""Records of jobs without an answer: the same envelope as any other answer, made without pydantic."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def failure(tool: str, job_id: str, code: str, message: str, began: float | None
 
 
 def answer_of(row: Any) -> str | None:
-    """The answer the worker left: in the store, or, where that failed, in its folder. None when there is none."""
+    """The answer the worker left: in the store or, if that failed, in its folder. None if there is none."""
     if row["envelope"]:
         return str(row["envelope"])
     try:

@@ -1,8 +1,8 @@
-"""Variables of an environment that are written down with a job.
+"""Environment variables that are stored with a job.
 
 A queued job may be started by a process other than the one that submitted it, and must then run as it was requested:
-same interpreter path, devices, caches and settings. Those variables are stored with the job. Every other variable may
-hold a secret; it passes from process to process in memory and is never stored.
+same interpreter path, devices, caches and settings. Those variables are stored with the job. Any other variable may
+contain a secret; it passes from process to process in memory and is never stored.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A job's output on disk: bounded, in two generations, never in the way of the job."""
+"""A job's output on disk: bounded, in two generations; writing it never blocks the job."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ NAME, OLDER = "log.txt", "log.1.txt"
 
 
 class Log:
-    """Takes bytes; log.txt moves to log.1.txt whenever it is full. A full disk loses output, not the job."""
+    """Accepts bytes; log.txt moves to log.1.txt whenever it is full. A full disk loses output, not the job."""
 
     def __init__(self, folder: Path, limit: int) -> None:
         self.path = folder / NAME
@@ -20,7 +20,7 @@ class Log:
         self._fd: int | None = None
 
     def write(self, data: bytes) -> None:
-        """Append, at most the last `limit` bytes of one call."""
+        """Append, limited to the last `limit` bytes of one call."""
         data = data[-self.limit :]
         with contextlib.suppress(OSError):
             if self._fd is not None and self.size + len(data) > self.limit:
@@ -32,14 +32,14 @@ class Log:
             self.size += os.write(self._fd, data)
 
     def close(self) -> None:
-        """Give the file back."""
+        """Close the file."""
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None
 
 
 def tail(folder: Path, limit: int) -> str:
-    """The last `limit` bytes that were logged, as text; empty when there is none."""
+    """The last `limit` logged bytes as text; empty if there are none."""
     parts: list[bytes] = []
     room = limit
     for name in (NAME, OLDER):

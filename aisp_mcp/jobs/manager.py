@@ -27,7 +27,7 @@ from aisp_mcp.store.database import Store
 from aisp_mcp.store.files import make_folder
 from aisp_mcp.store.records.job import Job, JobState
 
-LOOK_AFTER_S = 1.0  # how often a waiting reader looks whether the queue has stalled
+LOOK_AFTER_S = 1.0  # seconds between a waiting reader's checks for a stalled queue
 
 
 class Jobs:
@@ -54,8 +54,8 @@ class Jobs:
         """Queue a job and start it if it is its turn; returns at once. env: variables on top of this process's own.
 
         work: for the executor inprocess, which returns when the job has ended: runs it and returns its answer as JSON.
-        Raises StoreError, STORE_FULL above all, Refused QUEUE_FULL and UsageError BAD_EXECUTOR, BAD_PLACEMENT: no
-        job is created then.
+        Raises StoreError, in particular STORE_FULL, Refused QUEUE_FULL and UsageError BAD_EXECUTOR, BAD_PLACEMENT; then
+        no job is created.
         """
         environ = {**os.environ, **self._settings_env(), **(env or {})}
         executor = chosen_executor(environ)
@@ -79,7 +79,7 @@ class Jobs:
         principal: str = "local",
         env: Mapping[str, str] | None = None,
     ) -> list[Job]:
-        """Queue a job per task, submitted to Slurm as one array. tasks: (params, what its row remembers).
+        """Queue a job per task, submitted to Slurm as one array. tasks: (params, data remembered in its row).
 
         Raises as submit().
         """
@@ -111,7 +111,7 @@ class Jobs:
         )
 
     def _of_cluster(self, job: Job) -> Job:
-        """The job without a resource of this machine, and not counted among its jobs."""
+        """The job without this machine's resources; it does not count among its jobs."""
         return job.model_copy(update={"resources": (f"slurm:{job.id}",)})
 
     def _enter(
@@ -122,7 +122,7 @@ class Jobs:
         placements: Sequence[dict[str, Any] | None],
         array: dict[str, str] | None = None,
     ) -> None:
-        """Make folders and rows of jobs, all or none, and start what may run. array: run folders by task."""
+        """Make folders and rows of jobs, all or none, and start those that may run. array: run folders by task."""
         cwd = os.getcwd()
         environment = {**remembered(environ), **search_path(environ, cwd)}
         try:
@@ -145,7 +145,7 @@ class Jobs:
         self._start_ready(wake=executor == "slurm")
 
     def _refuse_too_many(self, principal: str, added: int) -> None:
-        """Keep one principal from filling the queue. Raises Refused QUEUE_FULL."""
+        """Prevent one principal from filling the queue. Raises Refused QUEUE_FULL."""
         limit = QueueSettings.from_env().queued_jobs
         if self.store.count_queued(principal) + added > limit:
             raise Refused(
@@ -165,14 +165,14 @@ class Jobs:
         return job
 
     def peek(self, ids: Sequence[str]) -> list[Job]:
-        """Current jobs, for frequent polling: one query, and now and then a check for stalled ones."""
+        """Current jobs, for frequent polling: one query, and occasionally a check for stalled ones."""
         jobs = self.store.jobs(ids)
         if all(job.state.terminal for job in jobs) or not self._time_to_look():
             return jobs
         return self.store.jobs(ids) if self._look_after() else jobs
 
     def cancel(self, job_id: str) -> Job:
-        """Ask a job to end; a queued one has ended on return, a running one or one of a cluster within moments.
+        """Ask a job to end. A queued job has ended on return; a running one, or one of a cluster, ends within moments.
 
         Raises NotFound.
         """
@@ -195,7 +195,7 @@ class Jobs:
         return self.store.job(job_id)
 
     def reconcile(self) -> int:
-        """End what has vanished and start what waits; returns how many jobs were found vanished. Raises StoreError."""
+        """End vanished jobs and start waiting ones; returns how many had vanished. Raises StoreError."""
         changed = reconciling.reconcile(self.store.queue)
         self._start_ready()
         return changed
@@ -208,11 +208,11 @@ class Jobs:
         return (Slurm() if row["executor"] == "slurm" else Local()).tail(row, limit)
 
     def _settings_env(self) -> dict[str, str]:
-        """The table as variables, so that a worker sees what its server saw."""
+        """The settings as variables, so that a worker sees the same ones as its server."""
         return {**self.settings.as_env(), "AISP_HOME": str(self.store.home)}
 
     def _start_ready(self, wake: bool = False) -> None:
-        """Start what may run, and the watcher of cluster jobs. wake: make the watcher look at once."""
+        """Start jobs that may run, and the watcher of cluster jobs. wake: make the watcher look at once."""
         started = starting.start_ready(self.store.queue, self.settings.parallel_jobs, self.store.home)
         watcher = watching.ensure(self.store.db, self.store.home, wake)
         with self._lock:
@@ -227,7 +227,7 @@ class Jobs:
             return due
 
     def _look_after(self) -> bool:
-        """Returns whether anything was put right."""
+        """Check for stalled jobs; return True if anything was repaired."""
         changed = reconciling.reconcile(self.store.queue)
         self._start_ready()
         return changed > 0

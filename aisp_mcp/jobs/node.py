@@ -1,7 +1,7 @@
 """python -m aisp_mcp.jobs.node FOLDER: run one job on a node of a cluster; the only command of its batch script.
 
-The same supervisor as on any machine watches the worker, with its own store on a local disk. What others must see
-goes into the run folder, which all nodes share.
+The same supervisor as on any machine watches the worker, with its own store on a local disk. Everything that other
+processes must see goes into the run folder, which all nodes share.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SHARED = ("runs", "models", "profiles", "tools")  # folders of AISP_HOME on the
 
 
 def main() -> int:
-    """Run the job to its end: 0 for a success, 1 for everything else."""
+    """Run the job to its end: 0 for success, 1 for everything else."""
     folder, handle = _location(Path(sys.argv[1]))
     request = handover.read(folder, handover.REQUEST)
     if request is None:
@@ -35,7 +35,8 @@ def main() -> int:
     if not handover.take_claim(folder, handle):
         print(f"job {request['id']} runs or ran as another submission; this one does nothing")
         return 0
-    for name in (handover.EXIT, handover.ROWS, handover.PROGRESS, "envelope.json"):  # of a try before a requeue
+    # left by an attempt before a requeue
+    for name in (handover.EXIT, handover.ROWS, handover.PROGRESS, "envelope.json"):
         (folder / name).unlink(missing_ok=True)
     home = Path(tempfile.mkdtemp(prefix="aisp-node-"))
     try:

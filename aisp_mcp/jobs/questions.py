@@ -1,6 +1,6 @@
 """Questions of a running job, as files in its folder: its worker asks, and a front that can reach a person answers.
 
-Files, because the worker and the server share nothing else while the job runs, and either may come and go.
+They are files because the worker and the server share nothing else while the job runs, and either may come and go.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pydantic import Field
 
 from aisp_mcp.records import Record
 
-# In a job's environment if a front that can ask a person watches it.
+# Set in a job's environment if a front that can ask a person watches it.
 ASKABLE = "AISP_JOB_ASKABLE"
 FOLDER, LOOK_S = "questions", 0.1
 
@@ -36,9 +36,9 @@ class Reply(Record):
 
 
 def ask(run_dir: Path, questions: Mapping[str, Question], patience_s: float) -> dict[str, Reply] | None:
-    """Put questions to the person and wait for all replies; None when they do not come in time.
+    """Put questions to the person and wait for all replies; None if they do not come in time.
 
-    A name is used once in the life of a job. Raises ValueError for a name used before.
+    Each name can be used once per job. Raises ValueError for a name used before.
     """
     folder = run_dir / FOLDER
     folder.mkdir(mode=0o700, exist_ok=True)
@@ -66,7 +66,7 @@ def open_questions(run_dir: Path) -> dict[str, Question]:
 
 
 def reply(run_dir: Path, name: str, answer: Reply) -> bool:
-    """Answer an open question. False when there is none of that name."""
+    """Answer an open question. False if there is none of that name."""
     if name not in open_questions(run_dir):
         return False
     _write(_reply(run_dir / FOLDER, name), answer.model_dump_json())
@@ -82,6 +82,6 @@ def _reply(folder: Path, name: str) -> Path:
 
 
 def _write(path: Path, text: str) -> None:
-    from aisp_mcp.store.files import write_atomic  # which loads SQLite; the command line imports the forms alone
+    from aisp_mcp.store.files import write_atomic  # loads SQLite; the command line imports only the forms
 
     write_atomic(path, text)

@@ -1,4 +1,4 @@
-"""Put right what a vanished supervisor left: its row, its processes, its scratch folder. Any reader may do so."""
+"""Clean up after a vanished supervisor: its row, its processes, its scratch folder. Any reader may do so."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from aisp_mcp.store.records.job_state import JobState
 
 
 def scratch_of(row: Any) -> Path:
-    """The job's own TMPDIR: short, because sockets are made there, and gone when the job has ended.
+    """The job's own TMPDIR: short, because sockets are created there, and removed when the job has ended.
 
-    It is under the TMPDIR the job was submitted with, so that another process finds it too.
+    It is under the TMPDIR that the job was submitted with, so that another process also finds it.
     """
     return Path(json.loads(row["env"] or "{}").get("TMPDIR") or "/tmp") / f"aisp-{row['id']}"
 
@@ -30,7 +30,9 @@ def reconcile(queue: Queue) -> int:
 
 
 def _take_over(queue: Queue, seen: Any) -> bool:
-    """The answer counts if the worker had written it; else the job is lost. Processes go first, then the row."""
+    """End a job whose supervisor is gone: with the answer if the worker has written it, else as lost. Processes end
+    first, then the row.
+    """
     if seen["namespace"] == tree.namespace():
         tree.sweep_marked(MARK, seen["id"])
     shutil.rmtree(scratch_of(seen), ignore_errors=True)

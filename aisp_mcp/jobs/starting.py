@@ -1,4 +1,4 @@
-"""Start supervisors for whatever may run. Anyone may call this at any time: starting twice is harmless."""
+"""Start supervisors for jobs that may run. Any process may call this at any time: starting twice is harmless."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def start_ready(queue: Queue, places: int, home: Path) -> list[int]:
 
 
 def reap(pids: set[int]) -> None:
-    """Collect supervisors that have ended, so that they do not stay as zombies of a long-lived server."""
+    """Reap supervisors that have ended, so that they do not remain zombies of a long-lived server."""
     for pid in list(pids):
         with contextlib.suppress(ChildProcessError):
             if os.waitpid(pid, os.WNOHANG)[0] == 0:

@@ -1,8 +1,8 @@
 """python -m aisp_mcp.jobs.supervisor JOB: claim a job, run its worker, and record how it ends.
 
-One short process per running job, so that a job depends on no other process. It enforces the time-out, takes the
-output, kills the whole tree (as a subreaper it inherits every orphan below it, daemons included), writes the ending
-down and starts the next job. Imports little: it starts in the time of the interpreter itself.
+One short-lived process per running job, so that a job depends on no other process. It enforces the time-out, collects
+the output, kills the whole tree (as a subreaper it inherits every orphan below it, daemons included), records the end
+and starts the next job. It imports little: it starts as fast as the interpreter itself.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ from aisp_mcp.store.queue import Queue
 from aisp_mcp.store.records.job_state import JobState
 
 BEAT_S = 1.0
-_STOPPED_BEATS = 3  # how often in a row a worker may be found stopped, by a debugger for example
+_STOPPED_BEATS = 3  # consecutive checks that may find a worker stopped, by a debugger for example
 _CHUNK = 262_144
 _DRAIN_S = 0.2
-_DIES_S = 5.0  # how long a killed worker is waited for; a process stuck in a driver may never end
-_RETRIES, _RETRY_S = 20, 0.5  # retries of writing an ending down
+_DIES_S = 5.0  # wait for a killed worker; a process stuck in a driver may never end
+_RETRIES, _RETRY_S = 20, 0.5  # attempts to record the end
 
 
 @dataclass
 class Outcome:
-    """Why the watching ended. status: as of waitpid; None while the worker runs."""
+    """Reason for the end of the watch. status: as of waitpid; None while the worker runs."""
 
     status: int | None = None
     cut: str | None = None  # TIMEOUT, CANCELLED or STOPPED: we ended it
 
 
 def main() -> int:
-    """Claim and run one job. 0 also when there was nothing to do."""
+    """Claim and run one job. Returns 0 also if there was nothing to do."""
     os.chdir("/")
     home = Path(os.environ["AISP_HOME"])
     supervise(sys.argv[1], home, int(os.environ.get("AISP_PARALLEL_JOBS") or 4))
@@ -56,7 +56,7 @@ def main() -> int:
 
 
 def supervise(job_id: str, home: Path, places: int) -> None:
-    """Claim a job of the store in home and see it to its end, in this process; nothing if it is not its turn."""
+    """Claim a job of the store in home and run it to its end, in this process; do nothing if it is not its turn."""
     tree.prctl(tree.PR_SET_CHILD_SUBREAPER, 1)
     signals = _catch_signals()
     queue = Queue(Database(home))
@@ -69,7 +69,7 @@ def supervise(job_id: str, home: Path, places: int) -> None:
 
 
 def _catch_signals() -> int:
-    """SIGTERM, SIGINT and the end of a child wake the selector; returns the descriptor to watch."""
+    """Let SIGTERM, SIGINT and the end of a child wake the selector; return the descriptor to watch."""
     readable, writable = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(writable, warn_on_full_buffer=False)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD):
@@ -92,7 +92,7 @@ def _run(queue: Queue, row: Any, signals: int) -> None:
 
 
 def _start_worker(row: Any) -> tuple[int, int]:
-    """Fork and execute the worker: its own session, dies with us, parameters as its standard input."""
+    """Fork and execute the worker: own session, dies with its supervisor, parameters on standard input."""
     params = os.memfd_create("params")
     os.write(params, row["params"].encode())
     os.lseek(params, 0, os.SEEK_SET)
@@ -115,7 +115,7 @@ def _start_worker(row: Any) -> tuple[int, int]:
                 signal.signal(number, signal.SIG_DFL)
             scratch = scratch_of(row)
             scratch.mkdir(mode=0o700)
-            os.chdir(row["cwd"])  # fails now if it is missing; the interpreter starts in a folder without files
+            os.chdir(row["cwd"])  # fails now if it is missing; the interpreter starts in an empty folder
             os.chdir(row["run_dir"])
             os.execve(argv[0], argv, {**os.environ, "TMPDIR": str(scratch)})
         except BaseException as error:
@@ -169,19 +169,19 @@ def _beat(queue: Queue, row: Any) -> bool:
         if row["executor"] == "node":  # the waiting process cannot read this node's store
             _publish(Path(row["run_dir"]), queue.progress(row["id"]))
         return queue.cancel_asked(row["id"])
-    except StoreError:  # busy or full: the job itself is none the worse
+    except StoreError:  # busy or full: the job itself is not affected
         return False
 
 
 def _publish(folder: Path, progress: str | None) -> None:
-    """Write the progress, JSON, where other machines see it."""
+    """Write the progress, JSON, where other machines can read it."""
     if progress:
         with contextlib.suppress(OSError):
             handover.write(folder, handover.PROGRESS, json.loads(progress))
 
 
 def _ended(worker: int, outcome: Outcome) -> bool:
-    """Reap the worker if it has ended; orphans of the tree are reaped in passing."""
+    """Reap the worker if it has ended, and orphans of the tree."""
     with contextlib.suppress(ChildProcessError):
         while True:
             pid, status = os.waitpid(-1, os.WNOHANG)
@@ -203,7 +203,7 @@ def _take(output: int, log: Log) -> bool:
 
 
 def _drain(output: int, log: Log) -> None:
-    """Log what is in the pipe already; a daemon that goes on writing is not listened to for long."""
+    """Log the data already in the pipe; a daemon that goes on writing is cut off after a while."""
     end = time.monotonic() + _DRAIN_S
     with contextlib.suppress(BlockingIOError):
         while time.monotonic() < end and (chunk := os.read(output, _CHUNK)):
@@ -211,7 +211,7 @@ def _drain(output: int, log: Log) -> None:
 
 
 def _oom_kills() -> int:
-    """Number of processes the kernel has killed for want of memory, machine-wide; 0 where it does not say."""
+    """Number of processes that the kernel has killed for lack of memory, machine-wide; 0 if it does not report it."""
     with contextlib.suppress(OSError), open("/proc/vmstat") as file:
         for line in file:
             if line.startswith("oom_kill "):
@@ -220,7 +220,7 @@ def _oom_kills() -> int:
 
 
 def _write_ending(queue: Queue, job_id: str, outcome: Outcome, oom: bool, stuck: list[int]) -> None:
-    """Try for a while; when nothing can be written at all, the row is found by reconcile later and becomes lost."""
+    """Try for a while; if nothing can be written at all, reconcile will find the row later and mark it lost."""
     for attempt in range(_RETRIES):
         try:
             _end(queue, job_id, outcome, oom, stuck)
@@ -231,7 +231,7 @@ def _write_ending(queue: Queue, job_id: str, outcome: Outcome, oom: bool, stuck:
             if error.code not in ("STORE_FULL", "STORE_BUSY") or attempt == _RETRIES - 1:
                 raise
             time.sleep(_RETRY_S if attempt else 0.0)
-        except AispError:  # another process has ended it: reconcile took us for dead
+        except AispError:  # another process has ended it: reconcile considered us dead
             return
 
 

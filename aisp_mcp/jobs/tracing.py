@@ -1,4 +1,4 @@
-"""Traces: the caller's trace reaches the job as TRACEPARENT, and spans are exported where the user names a collector.
+"""Traces: the caller's trace reaches the job as TRACEPARENT, and spans are exported if the user names a collector.
 
 Nothing is exported unless the standard variables of OpenTelemetry ask for it (OTEL_EXPORTER_OTLP_ENDPOINT or
 OTEL_EXPORTER_OTLP_TRACES_ENDPOINT) and the `otel` extra is installed. The protocol library makes the server's spans.
@@ -31,7 +31,7 @@ def carried() -> dict[str, str]:
 
 
 def enabled(environ: Mapping[str, str] = os.environ) -> bool:
-    """True if the user named a collector and did not switch tracing off."""
+    """Return True if the user has named a collector and not switched tracing off."""
     off = environ.get("OTEL_SDK_DISABLED", "").lower() == "true" or environ.get("OTEL_TRACES_EXPORTER") == "none"
     return not off and any(environ.get(name) for name in _ENDPOINTS)
 
@@ -56,7 +56,7 @@ def start(service: str) -> None:
 
 
 def stop() -> None:
-    """Send what is left, for at most half a second: a collector that does not answer must not delay the job."""
+    """Send the remaining spans, for at most half a second: an unresponsive collector must not delay the job."""
     if not enabled():
         return
     from opentelemetry import trace
@@ -70,9 +70,7 @@ def stop() -> None:
 
 @contextlib.contextmanager
 def job_span(tool: str, job_id: str) -> Iterator[None]:
-    """A span for a job, below that of the call that made it. Does nothing, and costs nothing, unless tracing is
-    enabled.
-    """
+    """A span for a job, below that of the call that made it. It has no effect and no cost unless tracing is enabled."""
     if not enabled():
         yield
         return

@@ -1,6 +1,6 @@
 """python -m aisp_mcp.jobs.watcher: submit, follow and end all cluster jobs of one store.
 
-One process for all jobs, so that a cluster is queried once a second and not once per job. All it knows is in the rows,
+One process for all jobs, so that a cluster is queried once a second and not once per job. All its state is in the rows,
 the run folders and the cluster. If it is killed, the next process that looks at jobs starts it again.
 """
 
@@ -31,9 +31,9 @@ from aisp_mcp.store.records.job_state import JobState
 
 TICK_S = 1.0
 CALM_AFTER_S, CALM_S = 60.0, 5.0  # without changes for a minute, Slurm is queried less often; files are still read
-SETTLE_S = 10.0  # how long a submission of unknown outcome is looked for before the next one
-GRACE_S = 20.0  # how long an answer may take to be seen through a network file system
-FORGOTTEN_S = 60.0  # how long a job may be unknown to a cluster that answers
+SETTLE_S = 10.0  # search for a submission of unknown outcome this long before the next attempt
+GRACE_S = 20.0  # an answer may take this long to appear through a network file system
+FORGOTTEN_S = 60.0  # a job may be unknown to a responding cluster this long
 CANCEL_AGAIN_S = 5.0
 SUBMITTING_S = 1.0  # time for submissions in one round, so that the others' states stay fresh
 
@@ -50,7 +50,7 @@ class Watcher:
         self._asked -= CALM_S
 
     def look(self) -> bool:
-        """One round over all active jobs. Returns whether any is left. Raises StoreError."""
+        """Check all active jobs once. Returns True if any is left. Raises StoreError."""
         rows = [row for row in self.cluster.active() if not self._from_files(row)]
         known = [row for row in rows if row["spawns"]]  # the first submission does not wait for an answer about it
         seen = self.slurm.poll(known) if known and self._due() else {}
@@ -61,18 +61,18 @@ class Watcher:
         return self.cluster.any_active()
 
     def _due(self) -> bool:
-        """True in the rounds that ask Slurm."""
+        """Return True in the rounds that query Slurm."""
         now = time.monotonic()
         calm = now - self._changed > CALM_AFTER_S and now - self._asked < CALM_S
         self._asked = self._asked if calm else now
         return not calm
 
     def wake(self) -> None:
-        """Ask Slurm in the next round: something was submitted or cancelled."""
+        """Query Slurm in the next round: a job was submitted or cancelled."""
         self._changed = time.monotonic()
 
     def _from_files(self, row: Any) -> bool:
-        """Take what the node has written; returns whether the job has ended with an answer."""
+        """Read the files that the node has written; return True if the job has ended with an answer."""
         folder = Path(row["run_dir"])
         claimed = handover.claimed_by(folder)
         if claimed is None:
@@ -91,7 +91,7 @@ class Watcher:
         return False
 
     def _follow(self, row: Any, seen: Seen | None) -> None:
-        """Bring one row to the state that Slurm reports."""
+        """Update one row to the state that Slurm reports."""
         if row["cancel"] and self._cancel(row, seen):
             return
         if seen is None:
@@ -113,14 +113,14 @@ class Watcher:
             self.wake()
 
     def _waited(self, row: Any, seen: Seen) -> bool:
-        """True once an answer had time to appear after this state was first seen."""
+        """Return True once an answer had time to appear after this state was first seen."""
         patience = FORGOTTEN_S if seen.phase == "unknown" else self.grace_s
         if handover.read(Path(row["run_dir"]), handover.EXIT) or row["cancel"] or seen.word not in ("COMPLETED", ""):
             patience = min(patience, self.grace_s / 10)
         return self._age(row["id"], seen.phase) >= patience
 
     def _cancel(self, row: Any, seen: Seen | None) -> bool:
-        """Hand on the wish to end a job. Returns whether it has ended, because Slurm never had it."""
+        """Pass on the request to end a job. Returns True if it has ended, because Slurm never had it."""
         absent = seen is None and row["handle"] is None and time.time() - (row["spawned_at"] or 0) > self.settle_s
         if not row["spawns"] or (absent and self.slurm.cancel(row)):
             message = f"{row['tool']} was cancelled before it was submitted."
@@ -134,9 +134,9 @@ class Watcher:
         return False
 
     def _submit_some(self) -> None:
-        """Submit what has no id, oldest first; after an unknown outcome only when it has had time to show."""
+        """Submit jobs without an id, oldest first; after an unknown outcome, only when it has had time to appear."""
         until = time.monotonic() + SUBMITTING_S
-        together: dict[str, list[Any]] = {}  # rows by the name of their submission: tasks of an array have the same
+        together: dict[str, list[Any]] = {}  # rows by the name of their submission: tasks of an array share it
         for row in self.cluster.active():
             if not (row["handle"] or row["cancel"]):
                 together.setdefault(slurm_script.name_of(row), []).append(row)
@@ -182,13 +182,13 @@ class Watcher:
 
 
 def main() -> int:
-    """Watch until no job is left. 0 also when another watcher is there."""
+    """Watch until no job is left. Returns 0 also if another watcher is running."""
     os.chdir("/")
     home = Path(os.environ["AISP_HOME"])
     signals = _catch_signals()
     db = Database(home)
     cluster = ClusterQueue(db)
-    while cluster.any_active():  # again after giving the lock back: a job may have come meanwhile
+    while cluster.any_active():  # again after releasing the lock: a job may have arrived meanwhile
         with open(home / LOCK, "a+", encoding="ascii") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -201,7 +201,7 @@ def main() -> int:
 
 
 def _sign(fd: int) -> None:
-    """Leave pid, start time and namespace in the lock file."""
+    """Write pid, start time and namespace into the lock file."""
     os.ftruncate(fd, 0)
     os.write(fd, f"{os.getpid()} {tree.start_time(os.getpid())} {tree.namespace()}".encode())
 

@@ -17,7 +17,7 @@ WAKE = signal.SIGUSR1
 
 
 def ensure(db: Database, home: Path, wake: bool = False) -> int | None:
-    """Start a watcher if there are cluster jobs and no watcher lives; returns its pid. wake: make a living one look.
+    """Start a watcher if there are cluster jobs and no watcher lives; return its pid. wake: make a living one look.
 
     Starting two is harmless: the second finds the lock held and ends. Raises StoreError, OSError.
     """
@@ -33,7 +33,7 @@ def ensure(db: Database, home: Path, wake: bool = False) -> int | None:
 
 
 def watcher(home: Path) -> int | None:
-    """The pid of the living watcher; None when there is none."""
+    """The pid of the living watcher; None if there is none."""
     try:
         fields = (home / LOCK).read_text("ascii").split()
     except OSError:

@@ -1,4 +1,4 @@
-"""What this machine is, what is wrong with it, and what it can reach: facts, findings, probes, data sheets.
+"""Describe this machine, its problems, and the rates it can reach: facts, findings, probes, data sheets.
 
 It never changes a setting of the machine. Start with `facts.py`.
 """

@@ -1,4 +1,4 @@
-"""Needs of the tools beyond this package, their presence, and the install command."""
+"""Programs and packages that tools need beyond this package, their presence, and the install command."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from aisp_mcp.records import Record
 
 
 class Dependency(Record):
-    """One thing that tools need. found is its version or path; install is a command, for Debian where it is apt's."""
+    """A dependency of some tools. found is its version or path; install is a command, for Debian if it uses apt."""
 
     name: str
     found: str | None
@@ -52,12 +52,12 @@ _NEEDS = (
     _Need("bubblewrap", _program("bwrap"), "aisp_run_benchmarks", "sudo apt-get install bubblewrap"),
 )
 _DRIVER = "sudo apt-get install nvidia-driver (Debian non-free), then reboot"
-# Without a card these would only say what the missing card says already.
+# Without a card, these would only repeat that the card is missing.
 _CARD_ONLY = ("NVIDIA driver", "nvidia-smi", "nccl-tests")
 
 
 def check(s: Snapshot) -> list[Dependency]:
-    """Every dependency with what was found; those that need an NVIDIA card only where one is in the machine."""
+    """Every dependency with its version or path; those that need an NVIDIA card only if the machine has one."""
     card = bool(s.gpus.gpus) or s.drivers.nvidia_cards > 0
     return [
         Dependency(

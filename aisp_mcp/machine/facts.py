@@ -33,7 +33,7 @@ def look(ctx: Context) -> Snapshot:
 
 
 def all_findings(seen: Snapshot) -> list[Finding]:
-    """Findings about the machine and about what workers can be isolated with, most severe first."""
+    """Findings about the machine and the isolation of workers, most severe first."""
     return ranking.ranked([*ranking.all_findings(seen), *_isolation(isolation.probe())])
 
 
@@ -50,7 +50,7 @@ def _isolation(reached: isolation.Isolation) -> Iterator[Finding]:
 
 
 def summary(ctx: Context, seen: Snapshot) -> dict[str, Any]:
-    """Some twenty lines: what an agent must know before it proposes anything."""
+    """Some twenty lines: everything an agent must know before it proposes anything."""
     findings = all_findings(seen)
     packages = {name: seen.software.packages.get(name) for name in _SHOWN_PACKAGES}
     return {
@@ -94,7 +94,7 @@ def full(ctx: Context, seen: Snapshot) -> dict[str, Any]:
 
 
 def host(seen: Snapshot) -> dict[str, Any]:
-    """The host's part."""
+    """The facts of the host."""
     return {
         "cpu": seen.cpu.model_dump(),
         "numa": [node.model_dump() for node in seen.numa],
@@ -108,7 +108,7 @@ def host(seen: Snapshot) -> dict[str, Any]:
 
 
 def capability(name: str | None, compute_capability: str | None) -> dict[str, Any]:
-    """Facts of one GPU by exact name and limits by compute capability; what is not known is named."""
+    """Facts of one GPU by exact name and limits by compute capability; unknown values are named."""
     facts = load.gpu(name)
     capability_name = compute_capability or (facts.compute_capability if facts else None)
     limits = load.capabilities().get(capability_name or "")
@@ -127,7 +127,7 @@ def capability(name: str | None, compute_capability: str | None) -> dict[str, An
 
 
 def bundle(ctx: Context, folder: Path, hide_hostnames: bool) -> dict[str, Any]:
-    """Write the triage bundle into a new folder; every file passes the redaction. Returns name to size.
+    """Write the triage bundle into a new folder; every file is redacted. Returns name to size.
 
     Raises Refused OUTSIDE_ROOTS, ALREADY_EXISTS.
     """
@@ -136,7 +136,7 @@ def bundle(ctx: Context, folder: Path, hide_hostnames: bool) -> dict[str, Any]:
     files.require_inside(target, (ctx.settings.home, *ctx.allow_write), hint)
     if target.exists() and any(target.iterdir() if target.is_dir() else [target]):
         raise Refused("ALREADY_EXISTS", f"{target} is there and not empty.", "Name a folder that does not exist.")
-    make_private(ctx.settings.home)  # or the folder made in it would make it with everybody's rights
+    make_private(ctx.settings.home)  # or creating a folder in it would create it with default permissions
     target.mkdir(parents=True, exist_ok=True)
     names = redact.own_hostnames() if hide_hostnames else ()
     sizes = {}
@@ -187,7 +187,7 @@ def report(seen: Snapshot, findings: list[Finding]) -> str:
 
 
 def capability_notes(gpu_name: str | None, reading: GpuReading, capabilities: list[dict[str, Any]]) -> list[str]:
-    """Omissions of the answer, with reasons."""
+    """Facts missing from the answer, with reasons."""
     if gpu_name and capabilities[0]["facts"] is None:
         near = ", ".join(load.similar(gpu_name)) or "none"
         return [f"No facts for {gpu_name!r}: only exact names count. Similar: {near}."]

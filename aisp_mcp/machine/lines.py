@@ -15,7 +15,7 @@ GIB = 1024**3
 
 
 def watched(*paths: Path) -> list[Path]:
-    """The folders whose file systems matter: root, temporary folder, shared memory and those given."""
+    """The folders whose file systems matter: root, temporary folder, shared memory and the given ones."""
     return [Path("/"), Path(tempfile.gettempdir()), Path("/dev/shm"), *(p.absolute() for p in paths)]
 
 
@@ -45,7 +45,7 @@ def _of(now: float | None, limit: float | None, unit: str) -> list[str]:
 
 
 def host(s: Snapshot) -> str:
-    """Processor, memory, what it runs in."""
+    """Processor, memory, and the container or virtual machine around them."""
     total = s.memory.total_bytes
     parts = [
         f"{s.cpu.model or s.cpu.architecture}, {s.cpu.usable or s.cpu.logical} CPUs",
@@ -70,7 +70,7 @@ def summary(s: Snapshot, findings: list[Finding]) -> str:
 
 
 def status(home: Path) -> dict[str, Any]:
-    """The fields of the status line. Healthy: no sick driver, some memory and disk left."""
+    """The fields of the status line. Healthy: no driver problem, and some memory and disk left."""
     reading = nvml.read(deadline_s=0.5, brief=True)
     problem = reading.problem.code if reading.problem else None
     host_memory, load = memory.read(), memory.pressure().load_1m

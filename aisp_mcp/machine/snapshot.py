@@ -1,4 +1,4 @@
-"""Everything triage looks at, read once."""
+"""Everything triage examines, read once."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Snapshot:
 
 
 def take(paths: list[Path], root: Path = ROOT, deadline_s: float = 3.0) -> Snapshot:
-    """Read all of it. paths: folders whose file systems matter. Nothing raises; what is missing is None."""
+    """Read everything. paths: folders whose file systems matter. Nothing raises; missing values are None."""
     gpus = nvml.read(deadline_s)
     return Snapshot(
         gpus=gpus,

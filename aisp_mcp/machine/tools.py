@@ -122,7 +122,7 @@ def aisp_system_dependencies(p: NoParams, ctx: Context) -> Dependencies:
 
 
 class HostReport(Record):
-    """The host in full, with what is wrong with it."""
+    """The host in full, with its problems."""
 
     findings: list[Finding]
     host: dict[str, Any]
@@ -148,7 +148,7 @@ class CapabilityParams(Params):
 
 
 class Capabilities(Record):
-    """Per GPU: facts by exact name, limits by compute capability, and what is not known."""
+    """Per GPU: facts by exact name, limits by compute capability, and unknown values."""
 
     gpus: list[dict[str, Any]]
     cpu: dict[str, Any]

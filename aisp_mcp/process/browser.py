@@ -1,4 +1,4 @@
-"""The Chromium that is already installed: it prints pages and draws pictures. None is shipped."""
+"""The Chromium that is already installed, for printing pages and drawing pictures. None is shipped."""
 
 from __future__ import annotations
 

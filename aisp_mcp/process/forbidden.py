@@ -1,7 +1,7 @@
-"""System calls that an isolated program may not make, refused by a seccomp filter that nothing can take off again.
+"""System calls that an isolated program may not make, refused by a seccomp filter that cannot be removed.
 
-Some of what the kernel does for a program can be neither limited nor seen from outside: leaving its cores, memory that
-belongs to no process, keys that outlive it. Here such calls fail, as they do in a kernel that lacks them.
+Some things that the kernel does for a program can be neither limited nor seen from outside: leaving its cores, memory
+that belongs to no process, keys that outlive it. Here such calls fail as they do in a kernel that lacks them.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from typing import NamedTuple
 
 from aisp_mcp.process import kernel
 
-# Cores: a program on other cores than its own computes more than it declared.
+# Cores: on cores other than its own, a program computes more than it declared.
 PLACEMENT = ("sched_setaffinity",)
-# Keys in a keyring that was there before the program stay when it ends.
+# Keys in a keyring that existed before the program remain when it ends.
 KEYRINGS = ("add_key", "request_key", "keyctl")
-# Memory without a process or a descriptor that shows it: segments and queues, secret memory, buffers registered with a
-# ring, tables of descriptors that a single thread has, and files whose descriptor was sent and not received.
+# Memory that no process or descriptor reveals: segments and queues, secret memory, buffers registered with a
+# ring, descriptor tables of a single thread, and files whose descriptor was sent and not received.
 UNACCOUNTED = (
     *("shmget", "msgget", "mq_open", "memfd_secret", "io_uring_setup", "unshare", "clone3"),
-    *("sendmsg", "sendmmsg"),  # they carry descriptors: a file that is on its way is nobody's
+    *("sendmsg", "sendmmsg"),  # they carry descriptors: a file in transit belongs to nobody
 )
 
 _LOAD, _EQUAL, _ANY_BIT, _RETURN = 0x20, 0x15, 0x45, 0x06
@@ -35,7 +35,7 @@ _SET_MODE_FILTER, _KEEP_SPECULATION = 1, 4
 
 
 class Architecture(NamedTuple):
-    """Number of the architecture and of its calls."""
+    """Number of the architecture, and of its system calls."""
 
     audit: int
     seccomp: int
@@ -60,10 +60,10 @@ def has_filter() -> bool:
 
 
 def forbid(names: Iterable[str]) -> None:
-    """Let these calls fail from now on, in this process and in all it starts. Raises OSError.
+    """Make these calls fail from now on, in this process and everything it starts. Raises OSError.
 
-    Placement fails with EPERM, all others with ENOSYS, upon which libraries take another way. With `unshare`, threads
-    that do not share their descriptors are refused, too.
+    Placement fails with EPERM, all others with ENOSYS, to which libraries respond with an alternative. With `unshare`,
+    threads that do not share their descriptors are also refused.
     """
     names = list(names)
     about = _ARCHITECTURES.get(platform.machine())
@@ -79,7 +79,7 @@ def forbid(names: Iterable[str]) -> None:
 
 
 def _program(about: Architecture, names: list[str]) -> list[bytes]:
-    """The filter's instructions: a call of another architecture ends the process, one of the names fails."""
+    """The filter's instructions: a call of another architecture ends the process, a listed call fails."""
     code = [_load(_ARCHITECTURE), _jump(_EQUAL, about.audit, 1, 0), _return(_KILL), _load(_NUMBER)]
     if about.clone == _ARCHITECTURES["x86_64"].clone:
         code += [_jump(_ANY_BIT, _X32, 0, 1), _return(_KILL)]

@@ -7,12 +7,12 @@ import os
 import pwd
 from collections.abc import Iterator, Mapping
 
-# Places with keys and tokens that an ordinary user, or root as the user of a container, can read.
+# Locations of keys and tokens that an ordinary user, or root as the user of a container, can read.
 _SYSTEM = (
     *("/run/secrets", "/var/run/secrets", "/run/credentials", "/run/user", "/etc/shadow", "/etc/gshadow", "/etc/ssh"),
     *("/etc/kubernetes", "/etc/ssl/private", "/var/lib/cloud", "/var/lib/docker", "/var/lib/kubelet"),
 )
-# Variables that name a file or a folder with secrets; a list of them is separated like PATH.
+# Variables that name a file or folder with secrets; lists are separated like PATH.
 _NAMED = (
     *("AISP_HOME", "AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE", "AZURE_CONFIG_DIR", "CLOUDSDK_CONFIG"),
     *("DOCKER_CONFIG", "GIT_CONFIG_GLOBAL", "GNUPGHOME", "GOOGLE_APPLICATION_CREDENTIALS", "HF_TOKEN_PATH"),
@@ -25,7 +25,7 @@ _NEVER = ("/", *(f"/{name}" for name in _TOP.split()), "/dev/shm", "/var/tmp", "
 
 
 def places(environ: Mapping[str, str] = os.environ) -> list[str]:
-    """Existing paths without links in them, outermost only: the store, dot-files of the home folder, system places."""
+    """Existing paths with links resolved, outermost only: the store, dot-files of the home folder, system locations."""
     homes = _homes(environ)
     never_hidden = {*_NEVER, *homes, *(os.path.dirname(home) for home in homes)}
     candidates = {os.path.realpath(path) for path in _candidates(homes, environ) if os.path.lexists(path)}
@@ -33,9 +33,9 @@ def places(environ: Mapping[str, str] = os.environ) -> list[str]:
 
 
 def _homes(environ: Mapping[str, str]) -> list[str]:
-    """The home folder as the environment and as the system names it; neither is certain to exist."""
+    """The home folder according to the environment and to the system; either may be missing."""
     homes = [environ.get("HOME", "")]
-    with contextlib.suppress(KeyError):  # a container may run as a user that it does not know
+    with contextlib.suppress(KeyError):  # a container may run as a user without an entry
         homes.append(pwd.getpwuid(os.getuid()).pw_dir)
     return sorted({os.path.realpath(path) for path in homes if path.startswith("/") and os.path.isdir(path)})
 
@@ -49,7 +49,7 @@ def _candidates(homes: list[str], environ: Mapping[str, str]) -> Iterator[str]:
     for home in homes:
         try:
             yield from (os.path.join(home, name) for name in os.listdir(home) if name.startswith("."))
-        except OSError:  # what we cannot list, the program cannot either
+        except OSError:  # a folder that we cannot list, the program cannot list either
             continue
 
 

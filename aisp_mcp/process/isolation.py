@@ -1,16 +1,16 @@
 """Levels of isolation that this machine allows, and the command that runs a program in one.
 
-L0 in process. L1 own process: dies with its parent, no core files, file size limited. L2 adds user, mount, pid, network
-and IPC namespaces: read-only file system but for named folders, private /tmp and /dev/shm, no network, no sight of
-other processes, no capabilities, and every descendant dies with the program. L3 adds Landlock: the same limits for
-files once more in the kernel's access checks, and no TCP, signals or abstract sockets to the outside; and sockets with
-a path lead nowhere (mounts.py).
+L0 in process. L1 separate process: dies with its parent, no core files, file size limited. L2 adds user, mount, pid,
+network and IPC namespaces: read-only file system except named folders, private /tmp and /dev/shm, no network, no view
+of other processes, no capabilities, and every descendant dies with the program. L3 adds Landlock: the same limits for
+files again in the kernel's access checks, and no TCP, signals or abstract sockets to the outside; sockets with a path
+cannot be reached (mounts.py).
 
 The wrapped program is not the process that the caller starts but its grandchild (see sandbox.py): stop, continue and
-kill the pid that `program_pid` gives. Killing the started process ends everything, too. What this does not defend
-against: bugs in the kernel or the GPU driver; a device given with devices=True is shared with everybody, and so is the
-IPC namespace then: programs on a GPU can speak to each other through System V shared memory. A socket that somebody
-else makes in a folder the program may write to, or right in a folder with mount points below it, can be connected to.
+kill the pid that `program_pid` returns. Killing the started process also ends everything. This does not defend against
+bugs in the kernel or the GPU driver. A device given with devices=True is shared with everybody, and so is the IPC
+namespace then: programs on a GPU can communicate through System V shared memory. A socket that another process creates
+in a folder the program may write to, or directly in a folder with mount points below it, can be reached.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from aisp_mcp.process import python, tree
 from aisp_mcp.process.hidden import places as secret_places
 
 Level = Literal["L0", "L1", "L2", "L3"]
-NAMESPACES: tuple[Level, ...] = ("L2", "L3")  # where a program has its own file system
+NAMESPACES: tuple[Level, ...] = ("L2", "L3")  # levels at which a program has its own file system
 _PROBE_S = 20
-_VERSION = 2  # of the probe: a change makes old answers void
+_VERSION = 2  # of the probe: a change invalidates old answers
 
 _PROOF = """
 import os, socket, sys
@@ -59,7 +59,7 @@ print("own /proc" if len([d for d in os.listdir("/proc") if d.isdigit()]) < 5 el
 
 @dataclass(frozen=True)
 class Isolation:
-    """The highest level that was proved to work on this machine, by what, and what is missing for the next one."""
+    """The highest level that was proved to work on this machine, by which mechanism, and what the next one lacks."""
 
     level: Level
     means: list[str]
@@ -67,8 +67,8 @@ class Isolation:
 
 
 def wrap(argv: Sequence[str], level: Level, **limits: Any) -> list[str]:
-    """The command that runs argv at this level, see confinement(); inherited descriptors and the environment reach the
-    program as usual.
+    """The command that runs argv at this level, see confinement(); inherited descriptors and the environment are passed
+    to the program as usual.
     """
     if level == "L0":
         return list(argv)
@@ -96,15 +96,15 @@ def confinement(
     """Specification of what sandbox.py does to a program at this level, from L1 on.
 
     writable: existing folders that stay writable when read_only. readable: existing folders that are shown as they are,
-    wherever they lie, and as they change. The folders of this interpreter, the working folder and writable ones stay
-    visible below /tmp, everything else there is hidden. seen_as: under which other path, of a
-    folder that exists, a program has a writable folder from L2 on, also as its working folder. loopback: an interface
-    of its own, for programs that connect to themselves over TCP; it leads nowhere else. devices: keep IPC shared, which
-    CUDA needs between processes; device nodes are visible either way. hidden: nodes that cannot be opened, and folders
-    that are empty, from L2 on.
-    Limits: address space, size of one file, disk space in the writable folders (and half of what is free there),
-    processes and threads together (ordinary users, L2 on). forbidden: system calls that fail (forbidden.py). At L1 only
-    these, the limits and the tie to the parent hold. From L2 on, the places of hidden.py cannot be read.
+    in any location, and as they change. The folders of this interpreter, the working folder and writable folders stay
+    visible below /tmp; everything else there is hidden. seen_as: from L2 on, another path, of an existing folder, under
+    which a program sees a writable folder, also as its working folder. loopback: a private loopback interface, for
+    programs that connect to themselves over TCP; it leads nowhere else. devices: keep IPC shared, which CUDA needs
+    between processes; device nodes are visible either way. hidden: from L2 on, nodes that cannot be opened, and folders
+    that appear empty. Limits: address space, size of one file, disk space in the writable folders (and half of the free
+    space there), processes and threads together (ordinary users, from L2 on). forbidden: system calls that fail
+    (forbidden.py). At L1, only these, the limits and the tie to the parent apply. From L2 on, the locations of
+    hidden.py cannot be read.
     """
     namespaces = level in NAMESPACES
     elsewhere = {folder.resolve(): str(shown_path.resolve()) for folder, shown_path in (seen_as or {}).items()}
@@ -136,7 +136,7 @@ def _shown(folders: Sequence[Path], elsewhere: Mapping[Path, str]) -> list[str]:
 
 
 def _needed(argv: Sequence[str]) -> list[str]:
-    """Folders a Python program needs to see, even below a hidden one."""
+    """Folders that a Python program needs to see, even below a hidden one."""
     package = Path(__file__).resolve().parents[2]
     needed = {sys.prefix, sys.base_prefix, str(package), *filter(None, sys.path)}
     for name in ("CUDA_HOME", "CUDA_PATH", "LD_LIBRARY_PATH"):
@@ -148,7 +148,7 @@ def _needed(argv: Sequence[str]) -> list[str]:
 def program_pid(started: int, level: Level, timeout_s: float = 10.0) -> int:
     """Pid, as the caller sees it, of the program in the process `started` by a wrapped command.
 
-    Raises Unavailable ISOLATION_FAILED when it does not appear in time.
+    Raises Unavailable ISOLATION_FAILED if it does not appear in time.
     """
     pid, depth = started, 2 if level in NAMESPACES else 0
     deadline = time.monotonic() + timeout_s
@@ -170,7 +170,7 @@ def first_pid(started: int, level: Level) -> int | None:
 
 
 def demand(wish: str) -> Level:
-    """The level to use: the best for "auto", else exactly the one wished for. Raises Unavailable ISOLATION_LEVEL."""
+    """The level to use: the best for "auto", else exactly the requested one. Raises Unavailable ISOLATION_LEVEL."""
     best = probe()
     if wish == "auto":
         return best.level
@@ -187,7 +187,7 @@ def demand(wish: str) -> Level:
 
 @cache
 def probe() -> Isolation:
-    """Try each level with a real program, best first. The answer is kept until the next boot, per user."""
+    """Try each level with a real program, best first. The answer is cached until the next boot, per user."""
     key = f"{_VERSION} {tree.namespace()} {os.getuid()} {sys.executable} {_own_namespace()}"
     path = _cache_file(hashlib.sha256(key.encode()).hexdigest()[:16])
     if path is None:
@@ -237,7 +237,7 @@ def _probe() -> Isolation:
 
 
 def _try(level: Level) -> tuple[bool, str]:
-    """Run a program at this level that attempts everything forbidden: (all was refused, its output)."""
+    """Run a program at this level that attempts everything forbidden. Returns (everything was refused, its output)."""
     import socket
     import tempfile
 

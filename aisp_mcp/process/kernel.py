@@ -37,7 +37,7 @@ def _check(result: int, what: str) -> int:
 
 
 def unshare(flags: int) -> None:
-    """Leave the namespaces named by flags; a new pid namespace begins with the next child."""
+    """Move this process to new namespaces, named by flags; a new pid namespace begins with the next child."""
     _check(_libc.unshare(flags), "unshare")
 
 
@@ -52,7 +52,7 @@ def syscall(name: str, number: int, *arguments: object) -> int:
 
 
 def socket_option(fd: int, level: int, option: int, size: int) -> bytes:
-    """getsockopt(2) of a descriptor, without a socket object, which asks the kernel for its kind first."""
+    """getsockopt(2) of a descriptor, without a socket object, which would query the kernel for its kind first."""
     value, length = ctypes.create_string_buffer(size), ctypes.c_uint(size)
     _check(_libc.getsockopt(fd, level, option, value, ctypes.byref(length)), "getsockopt")
     return value.raw
@@ -77,22 +77,23 @@ def set_read_only(path: str, on: bool, recursive: bool) -> None:
 
 
 def raise_loopback() -> None:
-    """Switch the loopback interface of this network namespace on: a new one has nothing else, and that is off."""
+    """Switch on the loopback interface of this network namespace: in a new one it is the only interface, and off."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         request = struct.pack("16sh14x", b"lo", _IFF_UP)
         fcntl.ioctl(any_socket, _SIOCSIFFLAGS, request)
 
 
 def landlock_abi() -> int:
-    """Version of Landlock in this kernel; 0 when it is not there or switched off."""
+    """Version of Landlock in this kernel; 0 if it is missing or switched off."""
     return max(0, int(_libc.syscall(_SYS_CREATE_RULESET, None, ctypes.c_size_t(0), 1)))
 
 
 def landlock(writable: list[str], network: bool) -> None:
-    """For this process and all it starts, for ever: change files only below writable, no TCP, no signals outwards.
+    """Permanently allow this process and its children to change files only below writable, and no TCP or outward
+    signals.
 
     TCP is refused from ABI 4 on, signals and abstract sockets to processes outside from ABI 6 on, and sockets with a
-    path from ABI 9 on, but for those that were made by the program itself.
+    path from ABI 9 on, except those created by the program itself.
     """
     abi = landlock_abi()
     changes = _CHANGE | (_REFER if abi >= 2 else 0) | (_TRUNCATE if abi >= 3 else 0)
@@ -123,11 +124,11 @@ def _allow(ruleset: int, path: str, rights: int) -> None:
 
 
 def drop_capabilities() -> None:
-    """Drop all capabilities of this process and of what it executes, even as root; it cannot regain any."""
+    """Drop all capabilities of this process and the programs it executes, even for root; it cannot regain any."""
     for capability in range(64):
         try:
             prctl(PR_CAPBSET_DROP, capability)
-        except OSError:  # beyond the last one this kernel knows, or none to drop: an ordinary user
+        except OSError:  # beyond the kernel's last one, or an ordinary user with none to drop
             break
     prctl(PR_SET_NO_NEW_PRIVS, 1)
     header = ctypes.create_string_buffer(struct.pack("Ii", _CAPABILITY_VERSION, 0))
@@ -135,7 +136,7 @@ def drop_capabilities() -> None:
 
 
 def close_private() -> None:
-    """Close the descriptors that execve() would: for a program that runs without it."""
+    """Close the descriptors that execve() would close: for a program that runs without it."""
     for name in os.listdir("/proc/self/fd"):
         with contextlib.suppress(OSError):  # the one that lists them
             if fcntl.fcntl(int(name), fcntl.F_GETFD) & fcntl.FD_CLOEXEC:

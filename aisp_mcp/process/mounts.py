@@ -1,12 +1,12 @@
-"""The file system that an isolated program sees. Runs in a mount namespace of its own, before the program starts.
+"""The file system that an isolated program sees, set up in its own mount namespace before the program starts.
 
-It is made of steps, applied from the outermost path inwards, so that a folder below a hidden one can still be shown:
-an empty folder that the program may write to, an empty one or an unreadable file instead of something hidden, a folder
-shown as it is or through an overlay, and a folder that stays writable.
+It consists of steps, applied from the outermost path inwards, so that a folder below a hidden one can still be shown:
+an empty folder that the program may write to, an empty folder or an unreadable file in place of something hidden, a
+folder shown as it is or through an overlay, and a folder that stays writable.
 
-At L3, folders are shown through read-only overlays. A file looks the same there, but a socket's node is another one
-than its server is bound to, so that a connection is refused, no matter which process listens or since when. The kernel
-allows no overlay of a folder with mount points below it: there, its subfolders are overlaid and its sockets covered.
+At L3, folders are shown through read-only overlays. A file looks the same there, but a socket's node differs from the
+one that its server is bound to, so connections are refused, whichever process listens and since when. The kernel allows
+no overlay of a folder with mount points below it: there, its subfolders are overlaid and its sockets covered.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from aisp_mcp.process import kernel
 
 TMP = "/tmp"
 _TEMPORARY = (TMP, "/var/tmp", "/dev/shm")
-_SYSTEM = ("/proc", "/sys", "/dev")  # shown as they are: devices, and what the kernel says
-_SIZE = "25%"  # of memory, for each temporary folder
-_BIND, _OVERLAY, _EMPTY, _HIDE, _READ, _WRITE = range(6)  # in this order where a path has several steps
+_SYSTEM = ("/proc", "/sys", "/dev")  # shown as they are: devices and kernel interfaces
+_SIZE = "25%"  # bytes of memory for each temporary folder
+_BIND, _OVERLAY, _EMPTY, _HIDE, _READ, _WRITE = range(6)  # in this order if a path has several steps
 
 
 class Step(NamedTuple):
@@ -42,17 +42,17 @@ class Nothing(NamedTuple):
     file: int
 
     def cover(self, path: str) -> None:
-        """Put the file over another one."""
+        """Mount the file over another one."""
         kernel.mount(f"/proc/self/fd/{self.file}", path, None, kernel.MS_BIND)
 
 
 def temporary(spec: dict[str, Any]) -> list[str]:
-    """Folders that the program sees as empty ones."""
+    """Folders that the program sees as empty."""
     return [path for path in _TEMPORARY if os.path.isdir(path) and path not in spec["writable"]]
 
 
 def arrange(spec: dict[str, Any]) -> None:
-    """Make the view of the file system that spec asks for. Raises OSError."""
+    """Set up the view of the file system that spec describes. Raises OSError."""
     kernel.mount(None, "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
     steps = _steps(spec)
     if spec["read_only"]:
@@ -61,7 +61,7 @@ def arrange(spec: dict[str, Any]) -> None:
     for step in steps:
         _apply(step, nothing, spec["read_only"])
     for step in steps:
-        # A hidden folder below an emptied one is not a mount: it went too, and is back as the path to a shown folder.
+        # A hidden folder below an emptied one is not a mount: it vanished, and is back as the path to a shown folder.
         if step.kind == _HIDE and os.path.isdir(step.path) and os.path.ismount(step.path):
             kernel.set_read_only(step.path, True, recursive=False)
     for path in spec["hidden"]:
@@ -79,7 +79,7 @@ def seal(file: str) -> None:
 
 
 def _nothing() -> Nothing:
-    """Both, in a file system that later steps cover."""
+    """Create both, in a file system that later steps cover."""
     kernel.mount("tmpfs", TMP, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, "mode=755,size=64k")
     os.mkdir(f"{TMP}/empty", 0o555)
     os.close(os.open(f"{TMP}/nothing", os.O_CREAT | os.O_EXCL, 0))
@@ -90,7 +90,7 @@ def _steps(spec: dict[str, Any]) -> list[Step]:
     empty = temporary(spec)
     needed = {os.path.realpath(path) for path in spec["needed"]}
     shown = [path for path in spec["visible"] if _below(path, empty)]
-    # A secret below an emptied folder is gone already, unless a folder around it is shown again.
+    # A secret below an emptied folder has already vanished, unless a folder around it is shown again.
     secrets_left = [path for path in spec["secret"] if not _below(path, empty) or path in shown or _below(path, shown)]
     secret = [path for path in secrets_left if path not in needed]
     visible = {*shown} | {path for path in needed if _below(path, secret)}
@@ -111,7 +111,7 @@ def _mount_points() -> set[str]:
 
 
 def _without_sockets(folder: str, gone: set[str], points: set[str]) -> Iterator[Step]:
-    """Overlays that show a folder, as few as possible, and covers of the sockets that none of them takes in."""
+    """Overlays that show a folder, as few as possible, and covers for the sockets that none of them includes."""
     if folder not in _SYSTEM and not any(_below(point, [folder]) for point in points):
         if (fd := _open_if_there(folder)) >= 0:
             yield Step(folder, _OVERLAY, fd)
@@ -128,7 +128,7 @@ def _without_sockets(folder: str, gone: set[str], points: set[str]) -> Iterator[
 
 
 def _apply(step: Step, nothing: Nothing, read_only: bool) -> None:
-    """Mount what the step says; what is not there any longer is left out."""
+    """Apply one step; paths that no longer exist are skipped."""
     if step.kind == _EMPTY:
         kernel.mount("tmpfs", step.path, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, f"mode=1777,size={_SIZE}")
     elif step.kind == _HIDE and os.path.isdir(step.path):
@@ -145,7 +145,7 @@ def _apply(step: Step, nothing: Nothing, read_only: bool) -> None:
 
 
 def _overlay(step: Step, nothing: Nothing) -> None:
-    """Show a folder through an overlay; an empty one where a mount is of a kind that cannot be a layer, such as FAT.
+    """Show a folder through an overlay; an empty one if a mount's file system cannot be a layer, such as FAT.
 
     Raises OSError for an ordinary folder.
     """
@@ -160,10 +160,12 @@ def _overlay(step: Step, nothing: Nothing) -> None:
 
 
 def _own_proc() -> None:
-    """A /proc that shows this namespace alone. Root keeps root's right to its switches, so those become read-only."""
+    """Mount a /proc that shows only this namespace. Root keeps the right to change its settings, so those become
+    read-only.
+    """
     try:
         kernel.mount("proc", "/proc", "proc", kernel.MS_NOSUID | kernel.MS_NODEV)
-    except OSError:  # a container that masks parts of /proc allows no new one; the old one is read-only with the rest
+    except OSError:  # a container that masks parts of /proc allows no new one; the old one is read-only like the rest
         return
     for path in ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs"):
         if os.path.exists(path):
@@ -176,7 +178,7 @@ def _open(path: str) -> int:
 
 
 def _open_if_there(path: str) -> int:
-    """A descriptor, or -1: a mount point may be under another one, or where this user may not look."""
+    """A descriptor, or -1: a mount point may be below another one, or hidden from this user."""
     try:
         return _open(path)
     except OSError:

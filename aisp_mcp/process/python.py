@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Mapping
 
-SAFE = {"PYTHONSAFEPATH": "1"}  # the same for what a child of ours starts itself
+SAFE = {"PYTHONSAFEPATH": "1"}  # the same for processes that our child starts
 
 
 def module(name: str, *args: str, python: str = sys.executable) -> list[str]:

@@ -18,10 +18,10 @@ from typing import IO
 from aisp_mcp.errors import ProcessError
 from aisp_mcp.process import tree
 
-MARK = "AISP_RUN_MARK"  # in the environment of the command and of all it starts
+MARK = "AISP_RUN_MARK"  # in the environment of the command and everything it starts
 _CHUNK = 65_536
 _TICK_S = 0.02  # how often to check for an exit if the kernel has no pidfd
-_DRAIN_S = 0.5  # how long output is awaited from others after the command itself has ended
+_DRAIN_S = 0.5  # wait for output of its children after the command itself has ended
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Completed:
 
 
 class _Bounded:
-    """Keeps the first and the last half of what it is fed."""
+    """Stores the first and the last half of its input."""
 
     def __init__(self, limit: int) -> None:
         self.half = max(limit // 2, 1)
@@ -73,11 +73,11 @@ def run(
     max_output: int = 1_000_000,
     check: bool = False,
 ) -> Completed:
-    """Run argv and wait, at most timeout_s seconds; then the whole tree is killed, daemonised grandchildren included.
+    """Run argv and wait, at most timeout_s seconds; then kill the whole tree, daemonised grandchildren included.
 
-    env: the whole environment, None for this process's own. max_output: bytes kept of each stream, the first and the
+    env: the whole environment, None for this process's own. max_output: bytes to keep of each stream, the first and the
     last half. check: raise ProcessError TIMEOUT or CRASHED instead of returning a failure. Raises ProcessError
-    NOT_STARTED when the program cannot be executed.
+    NOT_STARTED if the program cannot be executed.
     """
     arguments = tuple(os.fspath(word) for word in argv)
     mark = secrets.token_hex(16)
@@ -122,7 +122,7 @@ def _start(
 
 
 def _pump(proc: subprocess.Popen[bytes], out: _Bounded, err: _Bounded, data: bytes | None, deadline: float) -> bool:
-    """Move bytes until the command has ended and its streams are empty. Returns whether the deadline came first."""
+    """Transfer data until the command has ended and its streams are empty. Returns True if the deadline came first."""
     with selectors.DefaultSelector() as selector:
         assert proc.stdin is not None
         assert proc.stdout is not None
@@ -188,7 +188,7 @@ def _write(selector: selectors.BaseSelector, key: selectors.SelectorKey) -> None
 
 
 def _drain(selector: selectors.BaseSelector, deadline: float) -> None:
-    """Take what is left; a grandchild may hold the pipes open for ever, so not beyond the deadline."""
+    """Read the remaining output; a grandchild may hold the pipes open for ever, so stop at the deadline."""
     for key in list(selector.get_map().values()):
         if not isinstance(key.data, _Bounded):
             selector.unregister(key.fileobj)
@@ -197,7 +197,7 @@ def _drain(selector: selectors.BaseSelector, deadline: float) -> None:
 
 
 def _end(proc: subprocess.Popen[bytes], mark: str) -> None:
-    """Kill every process: the group first, then those that carry the mark."""
+    """Kill every process: first the group, then those that carry the mark."""
     if proc.poll() is None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(proc.pid, signal.SIGKILL)

@@ -1,11 +1,11 @@
-"""python -m aisp_mcp.process.sandbox SPEC ARGV...: become, or start and stand in for, an isolated program.
+"""python -m aisp_mcp.process.sandbox SPEC ARGV...: become, or start and represent, an isolated program.
 
-SPEC is JSON made by aisp_mcp.process.isolation. A process that is there already isolates itself by confine(). From L2
-on there are three processes: this one (its pid is what the caller started), below it the first process of a pid
-namespace, which reaps orphans, and below that the program. When any of the first two dies, the kernel ends the whole
-namespace; both die when their parent dies. This process ends the way the program ended: same code, same signal. It ends
-the program, with SIGXFSZ for its own end, when that uses more disk space than it may or stops the caller; at L1 a
-process next to the program does so.
+SPEC is JSON made by aisp_mcp.process.isolation. An existing process isolates itself by confine(). From L2 on there are
+three processes: this one (its pid is the one that the caller started), below it the first process of a pid namespace,
+which reaps orphans, and below that the program. If either of the first two dies, the kernel ends the whole namespace;
+both die with their parent. This process ends the way the program ended: same code, same signal. It ends the program,
+and itself with SIGXFSZ, if the program exceeds its disk space or stops the caller; at L1, a process next to the program
+does so.
 """
 
 from __future__ import annotations
@@ -28,15 +28,16 @@ Program = Callable[[], int]
 
 
 def main() -> int:
-    """Set up what SPEC asks for and run the program. 126 when that is impossible, with the reason on stderr."""
+    """Set up what SPEC describes and run the program. Returns 126 if that is impossible, with the reason on stderr."""
     spec, argv = json.loads(sys.argv[1]), sys.argv[2:]
     return confine(spec, lambda: os.execvp(argv[0], argv))
 
 
 def confine(spec: dict[str, Any], program: Program) -> int:
-    """Isolate this process, or children of it, as spec asks, and run the program there; its exit code, or 126.
+    """Isolate this process, or children of it, as spec describes, and run the program there; return its exit code, or
+    126.
 
-    program: does not return where it becomes another one; else gives its exit code.
+    program: does not return if it becomes another program; otherwise returns its exit code.
     """
     try:
         _die_with(os.getppid())
@@ -62,7 +63,7 @@ def _apart(spec: dict[str, Any], program: Program) -> int:
     flags |= 0 if spec["network"] else kernel.CLONE_NEWNET
     flags |= 0 if spec["devices"] else kernel.CLONE_NEWIPC
     _leave(flags)
-    # A process has all rights in a namespace it creates, and can start kernel work that cannot be stopped.
+    # In a namespace that it creates, a process has all rights and can start kernel work that cannot be stopped.
     with contextlib.suppress(OSError):  # in a container that shows /proc/sys read-only it stays possible
         _write("/proc/sys/user/max_user_namespaces", "0")
     _die_with(parent)  # once more: the change of credentials has cleared it
@@ -90,9 +91,9 @@ def _leave(flags: int) -> None:
 
 
 def seals() -> bool:
-    """Make the interpreter's file read-only for this process, and for what it executes and starts.
+    """Make the interpreter's file read-only for this process, and for the programs it executes and starts.
 
-    False where that is impossible, or where its children could not have namespaces of their own then.
+    Returns False if that is impossible, or if its children could not have namespaces of their own then.
     """
     try:
         _seal()
@@ -120,7 +121,7 @@ def _watchdog(spec: dict[str, Any]) -> Watchdog:
 
 
 def _watch(watchdog: Watchdog, program: int) -> str | None:
-    """Look until the program (a descriptor of its process) has ended; return the violation if there is one."""
+    """Check until the program (a descriptor of its process) has ended; return the violation if there is one."""
     while not select.select([program], [], [], LOOK_S)[0]:
         if violation := watchdog.violation():
             return violation
@@ -136,7 +137,7 @@ def _end(reason: str, pids: list[int]) -> None:
 
 
 def _watch_from_aside(spec: dict[str, Any]) -> None:
-    """At L1 this process becomes the program: a process that is none of its children looks after it."""
+    """Watch from a process that is not a child of this one, which becomes the program at L1."""
     program = os.pidfd_open(os.getpid())
     watchdog = _watchdog(spec)
     pid, child = os.getpid(), os.fork()
@@ -170,7 +171,7 @@ def _first(spec: dict[str, Any], program: Program, cwd: str, status_out: int, al
     code = 126 << 8
     try:
         kernel.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if select.select([alive], [], [], 0)[0]:  # the launcher, the only one to hold the other end, died before
+        if select.select([alive], [], [], 0)[0]:  # the launcher, which alone has the other end, has died
             os._exit(126)
         if spec["loopback"] and not spec["network"]:
             kernel.raise_loopback()
@@ -196,7 +197,9 @@ def _first(spec: dict[str, Any], program: Program, cwd: str, status_out: int, al
 
 
 def _reap_orphans() -> None:
-    """End and wait for all that is left: when this process ends, the kernel would not count what they have used."""
+    """End and wait for all remaining processes: otherwise the kernel would not count their usage when this process
+    ends.
+    """
     with contextlib.suppress(ProcessLookupError):
         os.kill(-1, signal.SIGKILL)
     with contextlib.suppress(ChildProcessError):
@@ -205,11 +208,11 @@ def _reap_orphans() -> None:
 
 
 def _become(spec: dict[str, Any], program: Program) -> None:
-    """Limits, rights, then the program. Never returns."""
+    """Set limits and rights, then become the program. Never returns."""
     code = 126
     try:
         limits = {"file_bytes": resource.RLIMIT_FSIZE, "memory_bytes": resource.RLIMIT_AS}
-        if spec["namespaces"]:  # elsewhere the number would count the user's other processes
+        if spec["namespaces"]:  # without a user namespace, the limit would count the user's other processes
             limits["processes"] = resource.RLIMIT_NPROC
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         for name, number in limits.items():

@@ -1,8 +1,8 @@
-"""Processes by pid and start time, and how to end whole trees of them. Linux, through /proc; no imports that cost time.
+"""Processes by pid and start time, and functions to end whole trees of them. Linux, through /proc; no slow imports.
 
-A pid alone is not an identity, because the kernel hands it out again; a pid with its start time (ticks since boot,
-field 22 of /proc/PID/stat) is. A process that runs away from its parent and session (double fork, setsid) is still
-found by a mark in the environment it was started with.
+A pid alone is not an identity, because the kernel reuses it; a pid with its start time (ticks since boot, field 22 of
+/proc/PID/stat) is. A process that escapes from its parent and session (double fork, setsid) is still found by a mark in
+the environment it was started with.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ def _stat(pid: int) -> list[str]:
             text = file.read().decode("ascii", "replace")
     except OSError:
         return []
-    return text.rpartition(")")[2].split()  # the name before it may hold spaces and brackets
+    return text.rpartition(")")[2].split()  # the name before it may contain spaces and brackets
 
 
 def start_time(pid: int) -> int | None:
-    """Clock ticks after boot at which pid started; None when it is gone or a zombie."""
+    """Clock ticks after boot at which pid started; None if it is gone or a zombie."""
     fields = _stat(pid)
     if len(fields) < 20 or fields[0] in "ZX":
         return None
@@ -36,12 +36,12 @@ def start_time(pid: int) -> int | None:
 
 
 def stopped(pid: int) -> bool:
-    """True if a signal or a debugger holds the process."""
+    """Return True if a signal or a debugger has stopped the process."""
     return _stat(pid)[:1] in (["T"], ["t"])
 
 
 def alive(pid: int | None, started: int | None) -> bool:
-    """True if this very process still runs: same pid and same start time, and not a zombie."""
+    """Return True if this very process still runs: same pid and same start time, and not a zombie."""
     return pid is not None and started is not None and start_time(pid) == started
 
 
@@ -94,7 +94,7 @@ def descendants(root: int) -> list[int]:
 
 
 def marked(name: str, value: str) -> list[int]:
-    """Our processes whose environment at start held name=value, anywhere in the process tree, except this one."""
+    """Our processes whose initial environment contained name=value, anywhere in the process tree, except this one."""
     entry = f"{name}={value}".encode()
     numbers = []
     for pid in _pids():
@@ -111,14 +111,14 @@ def marked(name: str, value: str) -> list[int]:
 
 
 def kill(pids: list[int], sig: int = signal.SIGKILL) -> None:
-    """Signal each; the gone and the foreign are passed over."""
+    """Signal each; processes that are gone or belong to others are skipped."""
     for pid in pids:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, sig)
 
 
 def sweep_marked(name: str, value: str, patience_s: float = 5.0) -> list[int]:
-    """Kill all processes that carry the mark until none is left. Returns those that would not die in time."""
+    """Kill all processes that carry the mark until none is left. Returns those that did not die in time."""
     deadline = time.monotonic() + patience_s
     while True:
         left = [pid for pid in marked(name, value) if start_time(pid) is not None]
@@ -129,9 +129,10 @@ def sweep_marked(name: str, value: str, patience_s: float = 5.0) -> list[int]:
 
 
 def sweep_children(patience_s: float = 10.0) -> list[int]:
-    """Kill and reap all below this process until it has no child. Exact only for a subreaper, to which orphans return.
+    """Kill and reap everything below this process until it has no child. Exact only for a subreaper, which inherits
+    orphans.
 
-    Returns pids that would not die in time (stuck in the kernel).
+    Returns pids that did not die in time (stuck in the kernel).
     """
     deadline = time.monotonic() + patience_s
     me = os.getpid()

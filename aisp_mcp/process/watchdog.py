@@ -1,6 +1,6 @@
-"""Limits that the kernel does not keep for an isolated program: disk space in total, and a caller that it has stopped.
+"""Limits that the kernel does not enforce for an isolated program: total disk space, and a caller that it has stopped.
 
-Both are looked at twice a second, from a separate process, at the cost of a few system calls.
+Both are checked twice a second, from a separate process, at the cost of a few system calls.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from aisp_mcp.process import tree
 
 LOOK_S = 0.5
-_FREE_SHARE = 0.5  # of the space that was free at the start a program may use that much, whatever its limit
+_FREE_SHARE = 0.5  # share of the initially free space that a program may use, whatever its limit
 
 
 class Watchdog:
-    """Looks at a program's disk space and at its caller."""
+    """Checks a program's disk space and its caller."""
 
     def __init__(self, folders: Sequence[int], disk_bytes: int | None, caller: int) -> None:
         """folders: descriptors of those that the program may write to. caller: pid of the process that waits for it."""
@@ -24,14 +24,14 @@ class Watchdog:
         self._disk_bytes = disk_bytes
         self._caller = caller
         self._free = [_free_bytes(fd) for fd in folders]
-        self._stopped = 0  # looks in a row at which the caller stood still
+        self._stopped = 0  # consecutive checks that found the caller stopped
 
     def violation(self) -> str | None:
         """Reason to end the program, or None."""
         for fd, before in zip(self.folders, self._free, strict=True):
             spent = before - _free_bytes(fd)
             limit = min(self._disk_bytes or before, int(_FREE_SHARE * before))
-            # Counting files takes long and is not needed while the disk is as free as before.
+            # Counting files is slow and not needed while the disk is as free as before.
             if spent > limit or (spent > limit // 4 and _used_bytes(fd) > limit):
                 return f"it used more than {limit >> 20} MiB of disk space"
         self._stopped = self._stopped + 1 if tree.stopped(self._caller) else 0

@@ -26,7 +26,7 @@ ProgressFn = Callable[[float, float | None, str | None], None]
 
 
 def _no_progress(done: float, total: float | None, message: str | None) -> None:
-    """The server's own calls are short and show no progress."""
+    """Ignore progress: the server's own calls are short."""
 
 
 @dataclass
@@ -35,9 +35,9 @@ class Context:
 
     settings: from the environment. progress: (done, total, message), shown while a call runs. run_dir: the folder of
     the running job for its artifacts, None outside a job. allow_write: folders outside the artifact root that the user
-    opened with --allow-write. principal: the caller. job_env: variables for jobs on top of this process's own.
-    tools: names of the tools that may be called here, None for all. root: the context that owns the store and the jobs,
-    None for this one. call_in_subprocess: runs a call in another process, if this one must stay responsive; else None.
+    allowed with --allow-write. principal: the caller. job_env: variables for jobs on top of this process's own. tools:
+    names of the tools that may be called here, None for all. root: the context that owns the store and the jobs, None
+    for this one. call_in_subprocess: runs a call in another process, if this one must stay responsive; else None.
     """
 
     settings: Settings = field(default_factory=Settings.from_env)

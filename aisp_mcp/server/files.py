@@ -1,4 +1,4 @@
-"""Allowed places of an export, and the files written."""
+"""Allowed locations of an export, and the files written."""
 
 from __future__ import annotations
 
@@ -48,7 +48,9 @@ def destination(given: str | None, default: Path, allowed: Sequence[Path]) -> Pa
 
 
 def folder(given: str | None, default: Path, allowed: Sequence[Path]) -> Path:
-    """The folder to write into: `default`, or `given` if it is in an allowed one. Raises Refused OUTSIDE_ROOTS."""
+    """The folder to write into: `default`, or `given` if it is inside an allowed folder. Raises Refused
+    OUTSIDE_ROOTS.
+    """
     path = default if given is None else Path(given).expanduser().resolve()
     hint = "Leave the folder out to write into the run's own, or start with --allow-write DIR."
     return path if path == default else require_inside(path, allowed, hint)

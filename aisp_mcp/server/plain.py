@@ -1,4 +1,4 @@
-"""Records to plain JSON data without surprises: no NaN, no infinity, no text that cannot be encoded."""
+"""Records as plain JSON data: no NaN, no infinity, no text that cannot be encoded."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MAX_PATHS = 20
 def plain(value: Any) -> tuple[Any, list[str]]:
     """JSON data of a record, and the paths of numbers that were NaN or infinite and became null.
 
-    Raises pydantic's PydanticSerializationError for a value that has no JSON form: that is a tool's bug.
+    Raises pydantic's PydanticSerializationError for a value that has no JSON form, which is a bug of the tool.
     """
     if isinstance(value, BaseModel):
         value = value.model_dump(mode="json")
@@ -40,7 +40,7 @@ def _clean(value: Any, path: str, paths: list[str]) -> Any:
 
 
 def _text(text: str) -> str:
-    """File names may carry bytes that are not UTF-8 (lone surrogates); JSON must not."""
+    """Replace lone surrogates: file names may contain bytes that are not UTF-8, JSON must not."""
     try:
         text.encode()
     except UnicodeEncodeError:

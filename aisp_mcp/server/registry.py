@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Effect(StrEnum):
-    """Effect of a call on the world. destroys: something that was there is gone; any: what the tool it calls does."""
+    """Effect of a call on the world. destroys: something that existed is gone; any: that of the tool it calls."""
 
     READS = "reads"
     RUNS = "runs"
@@ -34,7 +34,7 @@ class Effect(StrEnum):
 
 
 class Cost(StrEnum):
-    """Time that a call takes before it answers or hands out a ticket."""
+    """Time that a call takes until it answers or returns a ticket."""
 
     MS = "ms"
     S = "s"
@@ -54,7 +54,7 @@ Listed = Literal["lite", "default", "all"]
 class JobSpec:
     """This tool runs as a job. measures: it holds the measuring lock of the GPUs it uses, or of the CPU.
 
-    timeout_s is the default of the parameter of that name; the whole process tree ends when it is reached.
+    timeout_s is the default of the parameter of that name; at that time, the whole process tree is ended.
     """
 
     timeout_s: float
@@ -71,7 +71,9 @@ class JobParams(Params):
 
 
 class ReadingParams(Params):
-    """Parameters of a tool that parses files of any size. A server runs each call in a process: parsing blocks it."""
+    """Parameters of a tool that parses files of any size. A server runs each call in a process, because parsing would
+    block it.
+    """
 
 
 class Plan(Record):
@@ -96,9 +98,9 @@ class Wait:
 
 @dataclass(frozen=True)
 class Ask:
-    """Returned by a tool that has done nothing yet and needs a person's consent.
+    """Returned by a tool that has had no effect yet and needs a person's consent.
 
-    A front that can ask does, and calls again with confirm=true; elsewhere result is the answer, with the question.
+    A front that can ask does, and calls again with confirm=true; otherwise result is the answer, with the question.
     """
 
     question: str
@@ -107,7 +109,7 @@ class Ask:
 
 @dataclass(frozen=True)
 class Call:
-    """Returned by a tool whose answer is that of another tool. job_env: variables for the job that this makes."""
+    """Returned by a tool whose answer is that of another tool. job_env: variables for the job that this creates."""
 
     tool: str
     args: dict[str, Any]
@@ -141,7 +143,7 @@ class Tool:
 
     @property
     def family(self) -> str:
-        """The smallest toolset: the folder that holds the tool's tools.py, or a user's own module."""
+        """The smallest toolset: the folder that contains the tool's tools.py, or a user's own module."""
         return self.toolsets[-1]
 
     @property
@@ -205,10 +207,10 @@ def tool(
     """Register a function as a tool.
 
     cli: the words after `aisp`, "group verb". next: names of tools worth calling afterwards, checked to exist.
-    estimate: for job tools, what a dry run says beyond the generic plan. verdict: the CLI exits with 3 when the
-    result's `passed` is false. listed: the smallest set of tools that lists it, see dispatch/selection.py. chart:
-    what a front that draws makes of the result; job: what it makes of that of the tool whose job this is. The
-    function takes (params, context) and returns a record or raises AispError.
+    estimate: for job tools, additions to the generic plan in a dry run. verdict: the CLI exits with 3 when the result's
+    `passed` is false. listed: the smallest set of tools that lists it, see dispatch/selection.py. chart: how a front
+    draws the result; job: as for the tool whose job this is. The function takes (params, context) and returns a record
+    or raises AispError.
     """
 
     def register(fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -231,19 +233,19 @@ def load_others(load: Callable[[str | None], None]) -> None:
 
 def _complete() -> None:
     global _load
-    with _COMPLETING:  # a server's threads must not see half of the tools
+    with _COMPLETING:  # a server's threads must not see a partial set of tools
         if _load is not None:
             _load(None)
             _load = None
 
 
 def is_loaded(name: str) -> bool:
-    """Return True if the name or alias is registered already."""
+    """Return True if the name or alias is already registered."""
     return name in _TOOLS or name in _ALIASES
 
 
 def loaded() -> list[Tool]:
-    """The tools that are registered already, by family and name."""
+    """The tools that are already registered, by family and name."""
     return sorted(_TOOLS.values(), key=lambda t: (t.family, t.name))
 
 

@@ -1,7 +1,7 @@
 """The process of a job: python -m aisp_mcp.server.worker TOOL --job ID --home DIR --cwd DIR.
 
-Parameters come as JSON on standard input; the answer goes into the store and into the run folder, by this process
-itself, so that no watcher has to be alive.
+It reads parameters as JSON from standard input and writes the answer itself, into the store and into the run folder, so
+that no watcher has to be alive.
 """
 
 from __future__ import annotations
@@ -61,15 +61,15 @@ def main() -> int:
 
 
 def _close_stdin() -> None:
-    """Whoever reads from now on finds the end, children included."""
+    """Close standard input: later readers, including children, find its end."""
     with open(os.devnull) as nothing:
         os.dup2(nothing.fileno(), 0)
 
 
 def throttled(store: Store, job_id: str) -> ProgressFn:
-    """Write progress ten times a second on average, ten at once at most, and never fail the job for it.
+    """Write progress at most ten times a second on average, ten at once, and never fail the job for it.
 
-    At once: the message before a long step must not be dropped because another one came shortly before it.
+    At once, because the message before a long step must not be dropped just because another one came shortly before it.
     """
     from aisp_mcp.envelope import Progress
 
@@ -88,9 +88,9 @@ def throttled(store: Store, job_id: str) -> ProgressFn:
 
 
 def keep(ctx: Context, job_id: str, envelope: Envelope) -> None:
-    """Write the answer down, in the folder first: the supervisor finds it there if the store refuses it.
+    """Write the answer, to the folder first: the supervisor finds it there if the store refuses it.
 
-    On a full disk the reserve is given up and the writing tried for a while. Raises StoreError.
+    On a full disk, the reserve is released and writing is retried for a while. Raises StoreError.
     """
     from aisp_mcp.store.files import write_atomic
 
@@ -118,7 +118,7 @@ if __name__ == "__main__":
 
         traceback.print_exc()
         code = 1
-    # At once, without finalizers: the answer is written, and a thread that a library left behind must not hold it.
+    # At once, without finalizers: the answer is written, and a library's leftover thread must not delay the exit.
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)

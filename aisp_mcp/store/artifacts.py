@@ -25,7 +25,7 @@ class Artifact(Record):
 
 
 def list_artifacts(folder: Path) -> list[Artifact]:
-    """Plain files below the folder, by name, at most 200; links are not followed and hidden files not shown."""
+    """Plain files below the folder, by name, at most 200; without links and hidden files."""
     artifacts = []
     for where, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))

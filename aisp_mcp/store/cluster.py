@@ -1,7 +1,7 @@
-"""Jobs that a cluster runs, as their watcher sees them, and the rows that such a job brings home.
+"""Jobs that a cluster runs, as their watcher sees them, and the rows that such a job brings back.
 
 A job's node has its own store on a local disk, because SQLite's write-ahead log does not work over network file
-systems. What it adds there (runs, measurements) is written to a file and taken over here.
+systems. Rows that it adds there (runs, measurements) are written to a file and imported here.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ class ClusterQueue:
         return self.db.all(f"SELECT * FROM jobs WHERE {_ACTIVE} ORDER BY seq")
 
     def any_active(self) -> bool:
-        """True while there is anything to watch."""
+        """Return True while there is a job to watch."""
         return self.db.one(f"SELECT 1 FROM jobs WHERE {_ACTIVE} LIMIT 1") is not None
 
     def try_submit(self, job_id: str) -> None:
-        """Note, before the attempt, that a submission is tried: from now on the cluster may know the job."""
+        """Record, before the attempt, that the job is being submitted: from now on the cluster may know it."""
         self.db.change("UPDATE jobs SET spawned_at = ?, spawns = spawns + 1 WHERE id = ?", time.time(), job_id)
 
     def submitted(self, job_id: str, handle: str) -> None:
-        """Keep the cluster's id of a job."""
+        """Store the cluster's id of a job."""
         self.db.change("UPDATE jobs SET handle = ? WHERE id = ?", handle, job_id)
 
     def start(self, job_id: str, at: float) -> None:
-        """Make a queued job running. at: UTC seconds."""
+        """Set a queued job to running. at: UTC seconds."""
         with self.db.transaction():
             row = self.queue.row(job_id)
             if row is not None and row["state"] == JobState.QUEUED:
@@ -65,7 +65,7 @@ def rows_made(db: Database) -> dict[str, list[dict[str, Any]]]:
 
 
 def take_rows(db: Database, made: dict[str, list[dict[str, Any]]]) -> None:
-    """Add rows that another store made. Taking the same file twice adds nothing."""
+    """Add rows of another store. Importing the same file twice adds nothing."""
     with db.transaction():
         for table, columns in _TAKEN.items():
             names, marks = ", ".join(columns), ", ".join("?" for _ in columns)

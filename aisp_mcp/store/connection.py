@@ -1,4 +1,4 @@
-"""One SQLite file, shared by threads and processes, whose failures have names. Imports nothing that costs time."""
+"""One SQLite file, shared by threads and processes, with named errors. No slow imports."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Database:
     """A connection with a lock: calls take well under a millisecond, so threads take turns.
 
     WAL: readers never wait for writers. synchronous=NORMAL: a commit survives any crash of processes; a power cut may
-    take the last commits back, never half of one.
+    lose the last commits, never part of one.
     """
 
     def __init__(self, home: Path, busy_s: float = BUSY_S) -> None:
@@ -59,7 +59,7 @@ class Database:
         migrate(self._connection)
 
     def close(self) -> None:
-        """Give the file back; the object is of no use afterwards."""
+        """Close the file; the object is unusable afterwards."""
         with self._lock:
             self._connection.close()
 
@@ -74,7 +74,7 @@ class Database:
         return rows[0] if rows else None
 
     def change(self, sql: str, *args: Any) -> int:
-        """Run one changing statement; returns how many rows it touched. Raises StoreError."""
+        """Run one changing statement; return the number of affected rows. Raises StoreError."""
         with self._lock, self._named():
             return self._connection.execute(sql, args).rowcount
 
@@ -82,7 +82,7 @@ class Database:
     def transaction(self) -> Iterator[None]:
         """All or nothing; no other process writes meanwhile. Raises StoreError.
 
-        Within another transaction of the same thread it is a part of that one.
+        Within another transaction of the same thread, it is part of that one.
         """
         with self._lock, self._named():
             if self._connection.in_transaction:
@@ -98,7 +98,7 @@ class Database:
                 raise
 
     def keep_reserve(self) -> None:
-        """Hold some disk space back, so that finished jobs can still be written down when the disk is full."""
+        """Reserve some disk space, so that finished jobs can still be recorded when the disk is full."""
         path = self.home / "reserve"
         if path.exists():
             return
@@ -112,7 +112,7 @@ class Database:
                 os.close(fd)
 
     def free_reserve(self) -> None:
-        """Give the reserve back to the file system."""
+        """Release the reserve."""
         with contextlib.suppress(OSError):
             (self.home / "reserve").unlink()
 
@@ -139,7 +139,7 @@ def full(home: Path) -> StoreError:
 
 
 def corrupt(path: Path, what: object) -> StoreError:
-    """The error of a damaged file; says where each answer can still be found."""
+    """The error of a damaged file; it says where each answer can still be found."""
     return StoreError(
         "STORE_CORRUPT",
         f"The database {path} is damaged: {what}.",

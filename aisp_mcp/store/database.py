@@ -15,10 +15,10 @@ from aisp_mcp.store.verdicts import VerdictsTable
 
 
 class Store(JobsTable, RunsTable, VerdictsTable, MeasurementsTable, ImportsTable, Retention):
-    """Everything that is remembered, under one folder. Safe to share among threads; other processes open their own.
+    """Everything that is stored, in one folder. Safe to share among threads; other processes open their own.
 
     home/aisp.db: jobs, runs, measurements, imports. home/runs/<id>/: artifacts, log.txt, envelope.json, run.json.
-    home/reserve: disk space held back so that running jobs can be written down when the disk is full.
+    home/reserve: disk space reserved so that running jobs can be recorded when the disk is full.
     """
 
     def __init__(self, home: Path) -> None:

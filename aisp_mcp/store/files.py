@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, and folders of runs."""
+"""Files written whole or not at all, and folders of runs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def write_atomic(path: Path, data: str | bytes, mode: int | None = None) -> None
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         if mode is not None:
-            partial.touch(mode=0o600)  # private before there is anything in it
+            partial.touch(mode=0o600)  # private before it has content
             partial.chmod(mode)
         partial.write_bytes(raw)
         os.replace(partial, path)
@@ -47,7 +47,7 @@ def make_folder(folder: Path) -> None:
 
 
 def folder_of(home: Path, run_id: str) -> Path:
-    """home/runs/<id>; not created here. Raises NotFound UNKNOWN_RUN for what cannot be an id (or is a path)."""
+    """home/runs/<id>; not created here. Raises NotFound UNKNOWN_RUN for text that cannot be an id (or is a path)."""
     if not _ID.fullmatch(run_id):
         raise unknown_run(run_id)
     return home / "runs" / run_id

@@ -1,6 +1,6 @@
-"""Result files of other tools: measured elsewhere, and apart from runs, which were judged here.
+"""Result files of other tools: measured elsewhere, and separate from runs, which were judged here.
 
-The store knows an import's id, owner and time. What else is in the document is up to the record class of a caller.
+The store knows an import's id, owner and time. The rest of the document is up to the caller's record class.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class ImportsTable:
     db: Database
 
     def save_import(self, document: Document, principal: str) -> None:
-        """Keep an import; the same id of the same owner replaces the earlier one."""
+        """Store an import; the same id of the same owner replaces the earlier one."""
         self.db.change(
             "INSERT OR REPLACE INTO imports (id, principal, imported_at, body) VALUES (?, ?, ?, ?)",
             *(document.id, principal, document.imported_at, document.model_dump_json()),

@@ -15,7 +15,7 @@ from aisp_mcp.store.connection import Database, corrupt
 from aisp_mcp.store.queue import Queue
 from aisp_mcp.store.records.job import Job, JobState
 
-# All that a Job shows but the envelope, which may be large.
+# All fields of a Job except the envelope, which may be large.
 _SHOWN = (
     "id, tool, params, state, resources, timeout_s, created_at, started_at, ended_at, progress, pid, exit_code, "
     "reason, principal, run_dir, seq"
@@ -84,7 +84,7 @@ class JobsTable:
     ) -> tuple[list[Job], int | None]:
         """Newest first, without envelopes, and the cursor of the next page; principal: their owner, None for all.
 
-        Cost does not grow with stored jobs.
+        The cost does not grow with the number of stored jobs.
         """
         before = cursor if cursor is not None else 2**62
         filters = {"principal =": principal, "tool =": tool, "state =": state and state.value, "seq <": before}
@@ -96,7 +96,7 @@ class JobsTable:
         return self._records(rows[:limit]), more
 
     def array_jobs(self, tool: str, principal: str) -> list[tuple[Job, dict[str, Any]]]:
-        """Tasks of Slurm arrays that a principal submitted of a tool, newest first, with what their rows remember."""
+        """Tasks of Slurm arrays that a principal submitted for a tool, newest first, with the data in their rows."""
         sql = (
             f"SELECT {_SHOWN}, envelope, placement FROM jobs WHERE tool = ? AND principal = ? AND executor = 'slurm' "
             "AND json_extract(placement, '$.array') IS NOT NULL ORDER BY seq DESC"
@@ -112,12 +112,12 @@ class JobsTable:
         return self.job(job_id)
 
     def set_progress(self, job_id: str, progress: Progress) -> None:
-        """Say how far a running job is."""
+        """Record the progress of a running job."""
         text = progress.model_dump_json(exclude_none=True)
         self.db.change("UPDATE jobs SET progress = ? WHERE id = ? AND state = 'running'", text, job_id)
 
     def finish(self, job_id: str, envelope: Envelope) -> None:
-        """Keep a running job's answer. Its state changes when its supervisor has seen the whole tree end."""
+        """Store a running job's answer. Its state changes when its supervisor has seen the whole tree end."""
         text = envelope.model_dump_json(exclude_none=True)
         self.db.change("UPDATE jobs SET envelope = ? WHERE id = ? AND state = 'running'", text, job_id)
 

@@ -1,4 +1,4 @@
-"""Single numbers measured on this machine, such as the bandwidth of a device: the ceilings that others compare with."""
+"""Single numbers measured on this machine, such as the bandwidth of a device: the ceilings for comparisons."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class MeasurementsTable:
         return None if row is None else _ceiling(row)
 
     def newest_measurements(self, prefix: str, limit: int = 200) -> list[Ceiling]:
-        """The newest value of each kind that begins so, on each device; newest first."""
+        """The newest value of each kind with this prefix, on each device; newest first."""
         newest = "SELECT MAX(seq) FROM measurements WHERE kind >= ? AND kind < ? GROUP BY kind, device"
         rows = self.db.all(
             f"SELECT * FROM measurements WHERE seq IN ({newest}) ORDER BY seq DESC LIMIT ?",
@@ -42,7 +42,7 @@ class MeasurementsTable:
         return [_ceiling(row) for row in rows]
 
     def list_measurements(self, prefix: str, limit: int = 1000) -> list[Ceiling]:
-        """Every value whose kind begins so, newest first."""
+        """Every value whose kind has this prefix, newest first."""
         sql = "SELECT * FROM measurements WHERE kind >= ? AND kind < ? ORDER BY seq DESC LIMIT ?"
         return [_ceiling(row) for row in self.db.all(sql, prefix, prefix + "\U0010ffff", limit)]
 

@@ -14,17 +14,17 @@ DATABASE = "aisp.db"
 
 
 def make_private(home: Path) -> Path:
-    """Create the folder and the database file, or remove the rights of others. Returns the database's path.
+    """Create the folder and the database file, or remove other users' permissions. Returns the database's path.
 
-    Raises StoreError STORE_UNSAFE where it belongs to another user or holds other things that others may see, and
-    STORE_UNWRITABLE where it cannot be a folder; OSError on a full disk.
+    Raises StoreError STORE_UNSAFE if it belongs to another user or contains other things that others may see, and
+    STORE_UNWRITABLE if it cannot be a folder; OSError on a full disk.
     """
     path = home / DATABASE
     try:
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
         _own(home, 0o700)
         with contextlib.suppress(FileExistsError):
-            os.mknod(path, 0o600 | stat.S_IFREG)  # made without opening it: to close a file gives up SQLite's locks
+            os.mknod(path, 0o600 | stat.S_IFREG)  # created without opening it: closing a file releases SQLite's locks
         for name in (path, *(path.with_name(DATABASE + end) for end in ("-wal", "-shm"))):
             with contextlib.suppress(FileNotFoundError):
                 _own(name, 0o600)
@@ -36,7 +36,7 @@ def make_private(home: Path) -> Path:
 
 
 def _own(path: Path, mode: int) -> None:
-    """Make this file or folder ours alone. Raises StoreError STORE_UNSAFE, OSError."""
+    """Make this file or folder private to this user. Raises StoreError STORE_UNSAFE, OSError."""
     about = path.stat()
     if about.st_uid != os.geteuid():
         raise StoreError(
@@ -64,7 +64,7 @@ def _is_shared(folder: Path, about: os.stat_result) -> bool:
 
 
 def unwritable(home: Path, error: OSError) -> StoreError:
-    """The error of a home that cannot be used, in words for the commonest causes."""
+    """The error for an unusable home, with texts for the most common causes."""
     what = f"Cannot use {home} as AISP_HOME: {error.strerror or error}."
     if isinstance(error, FileExistsError) and home.is_symlink():
         what = f"AISP_HOME {home} is a link to {os.readlink(home)}, which is not a folder."

@@ -1,7 +1,7 @@
 """The jobs table as supervisors see it: raw rows, so that they start without pydantic.
 
 Resources are strings such as "cpu" or "gpu:<uuid>". A job may start when no earlier active job (queued or running)
-shares one of its resources: first in, first out per resource. Jobs without resources share a number of places.
+shares one of its resources: first in, first out per resource. Jobs without resources share a number of slots.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from aisp_mcp.store.connection import Database
 from aisp_mcp.store.records.job_state import JobState, check_transition
 
-SPAWN_AGAIN_S = 5.0  # a supervisor that was started and has not claimed its job by then is given up
+SPAWN_AGAIN_S = 5.0  # a started supervisor that has not claimed its job by then is given up
 SHARED = ""  # the resource of jobs without resources; they hold a claim on it while they are queued
 
 
@@ -38,7 +38,7 @@ class Queue:
         self.db = db
 
     def position(self, seq: int) -> int:
-        """Number of jobs ahead of a queued one: active ones that share a resource, or queued ones for the places."""
+        """Number of jobs ahead of a queued one: active ones that share a resource, or queued ones for the slots."""
         mine = [row["resource"] for row in self.db.all("SELECT resource FROM claims WHERE seq = ?", seq)]
         counted = "*" if len(mine) == 1 else "DISTINCT seq"
         marks = ", ".join("?" for _ in mine)
@@ -47,7 +47,7 @@ class Queue:
         return int(row["ahead"]) if row else 0
 
     def startable(self, places: int) -> list[str]:
-        """Ids of queued jobs that may start now, oldest first. places: for jobs without resources."""
+        """Ids of queued jobs that may start now, oldest first. places: slots for jobs without resources."""
         first = {r["resource"]: r["seq"] for r in self.db.all(_FIRST_CLAIMS)}
         first.pop(SHARED, None)
         heads = [seq for seq in set(first.values()) if self._leads(seq, first)]
@@ -60,12 +60,14 @@ class Queue:
         return [row["id"] for row in self.db.all(sql, *seqs)]
 
     def _leads(self, seq: int, first: Mapping[str, int]) -> bool:
-        """True if a job is the oldest at every resource it claims."""
+        """Return True if a job is the oldest at every resource it claims."""
         claims = self.db.all("SELECT resource FROM claims WHERE seq = ?", seq)
         return all(first[row["resource"]] == seq for row in claims)
 
     def take_spawns(self, places: int) -> list[sqlite3.Row]:
-        """Startable jobs that no process is starting yet, marked as being started. Rows; spawns counts the attempts."""
+        """Startable jobs that no process is starting yet, as rows, marked as being started. spawns counts
+        the attempts.
+        """
         if not self.startable(places):
             return []
         with self.db.transaction():
@@ -86,9 +88,9 @@ class Queue:
         return self.db.one("SELECT * FROM jobs WHERE id = ?", job_id)
 
     def claim(self, job_id: str, places: int, owner: Mapping[str, Any]) -> sqlite3.Row | None:
-        """Make a queued job running in the name of owner (pid, pid_start, namespace), if it is its turn.
+        """Set a queued job to running in the name of owner (pid, pid_start, namespace), if it is its turn.
 
-        Returns its row, or None if another process has it, it ended, or it has to wait.
+        Returns its row, or None if another process has it, it has ended, or it must wait.
         """
         with self.db.transaction():
             if job_id not in self.startable(places):
@@ -100,7 +102,7 @@ class Queue:
             return self.row(job_id)
 
     def end(self, job_id: str, state: JobState, **columns: Any) -> None:
-        """Make a job terminal. Raises AispError JOB_TRANSITION when it already is."""
+        """Make a job terminal. Raises AispError JOB_TRANSITION if it already is."""
         with self.db.transaction():
             self.move(job_id, state, ended_at=time.time(), env=None, **columns)
 

@@ -1,4 +1,4 @@
-"""Selection of jobs to remove: ended jobs that are old, and the oldest ones when all of them take too much room."""
+"""Selection of jobs to remove: old ended jobs, and the oldest ones when all of them take too much space."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Retention:
         )
 
     def _remove(self, job_id: str) -> None:
-        """The row last: if this is interrupted, the next clean-up finds the job again."""
+        """Remove the row last: if this is interrupted, the next clean-up finds the job again."""
         folder: Path = folder_of(self.db.home, job_id)
         shutil.rmtree(folder, ignore_errors=True)
         with self.db.transaction():

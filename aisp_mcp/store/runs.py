@@ -1,6 +1,6 @@
 """Runs: a row each, and the same document as run.json in the run's folder.
 
-The store knows a run's id and time. What else is in the document is up to the record class that a caller names.
+The store knows a run's id and time. The rest of the document is up to the caller's record class.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from aisp_mcp.store.files import folder_of, unknown_run, write_atomic
 from aisp_mcp.store.records.run_kind import ANY_KIND, RunKind
 
 MAX_PAGE = 200
-NAMED = 1000  # newest runs among which a name is looked for
+NAMED = 1000  # newest runs searched for a name
 _LAST = re.compile(r"last(?:~(\d{1,6}))?")
 # A run belongs to the owner of its job; without a principal all runs are visible.
 _ITS = "(? IS NULL OR EXISTS (SELECT 1 FROM jobs WHERE jobs.id = runs.job_id AND jobs.principal = ?))"
-_LOOK = "(job_id IS NULL AND json_extract(body, '$.kind') = 'gate')"  # a gate's further looks: its own run says all
+_LOOK = "(job_id IS NULL AND json_extract(body, '$.kind') = 'gate')"  # further looks of a gate's run
 
 
 class Document(Protocol):
@@ -48,7 +48,7 @@ class RunsTable:
         return folder_of(self.db.home, run_id)
 
     def save_run(self, run: Document, job_id: str | None) -> None:
-        """Keep a run; saving the same id again replaces it."""
+        """Store a run; saving the same id again replaces it."""
         body = run.model_dump_json()
         folder = self.run_dir(run.id)
         folder.mkdir(parents=True, exist_ok=True)
@@ -60,10 +60,9 @@ class RunsTable:
         )
 
     def run(self, record: type[AnyRun], run_id: str, principal: str | None = None) -> AnyRun:
-        """A run as that record; `last`, `last~1` and names that users gave are understood in place of its id.
+        """A run as that record; `last`, `last~1` and names that users gave are accepted in place of its id.
 
-        Raises NotFound UNKNOWN_RUN, also if its job belongs to another principal than this one
-        (None: anybody's).
+        Raises NotFound UNKNOWN_RUN, also if its job belongs to a principal other than this one (None: any).
         """
         row = self.db.one(f"SELECT id, body FROM runs WHERE id = ? AND {_ITS}", run_id, principal, principal)
         row = row or self._referred(run_id, principal)
@@ -92,13 +91,13 @@ class RunsTable:
     def newest_runs(
         self, record: type[AnyRun], limit: int, before: int | None, principal: str | None
     ) -> list[tuple[AnyRun, int]]:
-        """Runs with their places in the order of storing, newest first, from the one before a place."""
+        """Runs with their position in storage order, newest first, from before the given position."""
         sql = f"SELECT seq, id, body FROM runs WHERE seq < ? AND {_ITS} ORDER BY seq DESC LIMIT ?"
         rows = self.db.all(sql, 2**62 if before is None else before, principal, principal, max(1, min(limit, MAX_PAGE)))
         return [(self._run(record, row), row["seq"]) for row in rows]
 
     def run_ids(self, limit: int = 20, principal: str | None = None, kinds: Sequence[RunKind] = ANY_KIND) -> list[str]:
-        """Ids of runs, newest first; kinds: of those whose verdicts are of these kinds."""
+        """Ids of runs, newest first; kinds: only of runs whose verdicts are of these kinds."""
         other = [kind.value for kind in RunKind if kind not in kinds]
         its = f"seq < ? AND {_ITS}"  # a bound on seq: SQLite then reads from its index and not the whole table
         if other:

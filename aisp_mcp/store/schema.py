@@ -70,15 +70,15 @@ CREATE INDEX measurements_best ON measurements (kind, device, value);
 
 _COUNT_SPAWNS = "ALTER TABLE jobs ADD COLUMN spawns INTEGER NOT NULL DEFAULT 0"
 
-# The user of the machine lists everybody's jobs; a principal of the HTTP server its own.
+# The user of the machine lists everybody's jobs; a principal of the HTTP server only its own.
 _EVERYBODYS_JOBS = """
 CREATE INDEX jobs_all_state ON jobs (state, seq);
 CREATE INDEX jobs_all_tool ON jobs (tool, seq);
 CREATE INDEX jobs_all_tool_state ON jobs (tool, state, seq);
 """
 
-# A verdict of a run as a row; written by triggers, so that a run and its rows cannot differ. Column, type, and the JSON
-# paths it is read from: the first that is there.
+# A verdict of a run as a row, written by triggers so that a run and its rows cannot differ. Column, type, and the JSON
+# paths it is read from: the first that exists.
 _OF_RUN = (
     ("preset", "TEXT", "$.preset"),
     ("device", "TEXT", "$.environment.gpus[0].name", "$.environment.host.cpu"),
@@ -101,7 +101,7 @@ _OF_COMPARISON = (
 
 
 def _first(document: str, paths: Sequence[str]) -> str:
-    """SQL for the first of the paths that is there."""
+    """SQL for the first of the paths that exists."""
     values = ", ".join(f"json_extract({document}, '{path}')" for path in paths)
     return f"coalesce({values}, NULL)"
 
@@ -125,7 +125,7 @@ _VALUES = [
 
 
 def _triggers(columns: Sequence[str], values: Sequence[str]) -> str:
-    """Those that write the rows of a run."""
+    """Triggers that write the rows of a run."""
     add = f"""
 INSERT INTO rulings ({", ".join(columns)}) SELECT {", ".join(values)}
 FROM (SELECT value AS c, json_extract(value, '$.target') AS t, coalesce(json_extract(value, '$.candidate'), '') AS v
@@ -160,8 +160,8 @@ END;
 UPDATE runs SET body = body;
 """
 
-# The environments that earlier versions stored held secrets: those of jobs that wait keep what says where and how they
-# run. A job's other variables come from the process that starts it.
+# The environments that earlier versions stored contained secrets: waiting jobs keep only the variables that say where
+# and how they run. A job's other variables come from the process that starts it.
 _FORGET_ENVIRONMENTS = """
 UPDATE jobs SET env = (
     SELECT json_group_object(key, value) FROM json_each(jobs.env)
@@ -170,8 +170,8 @@ UPDATE jobs SET env = (
 ) WHERE env IS NOT NULL;
 """
 
-# One row per resource of each active job, so that its place in the queue is counted in an index. The resource '' stands
-# for the shared places; a job has it while it is queued only.
+# One row per resource of each active job, so that its position in the queue is counted in an index. The resource ''
+# stands for the shared slots; a job has it only while it is queued.
 _CLAIMS = """
 CREATE TABLE claims (resource TEXT NOT NULL, seq INTEGER NOT NULL, PRIMARY KEY (resource, seq)) WITHOUT ROWID;
 CREATE INDEX claims_seq ON claims (seq);
@@ -189,10 +189,10 @@ INSERT INTO claims SELECT DISTINCT value, seq FROM jobs, json_each(resources) WH
 INSERT INTO claims SELECT '', seq FROM jobs WHERE state = 'queued' AND resources = '[]';
 """
 
-# Whose runs they are, without a look at their bodies.
+# Owners of the runs, without reading their bodies.
 _RUNS_BY_JOB = "CREATE INDEX runs_job ON runs (job_id, id)"
 
-# executor: what runs the job. placement: what was asked of a cluster, as JSON. handle: the cluster's id, once known.
+# executor: what runs the job. placement: the request to a cluster, as JSON. handle: the cluster's id, once known.
 _EXECUTORS = """
 ALTER TABLE jobs ADD COLUMN executor TEXT NOT NULL DEFAULT 'local';
 ALTER TABLE jobs ADD COLUMN placement TEXT;
@@ -283,7 +283,7 @@ _FORGETS = MIGRATIONS.index(_FORGET_ENVIRONMENTS)
 
 
 def migrate(connection: sqlite3.Connection) -> None:
-    """Bring the file to VERSION, one migration per transaction. Raises StoreError STORE_NEWER, and sqlite3.Error."""
+    """Migrate the file to VERSION, one migration per transaction. Raises StoreError STORE_NEWER, and sqlite3.Error."""
     first = _version(connection)
     while (version := _version(connection)) < VERSION:
         connection.execute("BEGIN IMMEDIATE")
@@ -319,7 +319,7 @@ def _statements(script: str) -> Iterator[str]:
 
 
 def _wipe(connection: sqlite3.Connection) -> None:
-    """Rewrite the file and its log without what was deleted from it."""
+    """Rewrite the file and its log without deleted data."""
     with contextlib.suppress(
         sqlite3.Error
     ):  # the disk is full or another process reads: opening the store matters more

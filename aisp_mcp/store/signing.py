@@ -1,4 +1,4 @@
-"""The Ed25519 key of this store: made at first use, readable by its owner alone, and never copied into anything."""
+"""The Ed25519 key of this store: created at first use, readable only by its owner, and never copied into anything."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _make(path: Path) -> None:
 
 
 def public_bytes(key: Ed25519PrivateKey) -> bytes:
-    """The public half, 32 bytes."""
+    """The public key, 32 bytes."""
     return key.public_key().public_bytes_raw()
 
 
@@ -60,7 +60,7 @@ def fingerprint(public: bytes) -> str:
 
 
 def is_signed(public: bytes, signature: bytes, data: bytes) -> bool:
-    """Test the signature of the owner of a public key over the data."""
+    """Verify the signature over the data by the owner of a public key."""
     try:
         Ed25519PublicKey.from_public_bytes(public).verify(signature, data)
     except (InvalidSignature, ValueError):

@@ -9,7 +9,7 @@ from aisp_mcp.store.records.run_kind import ANY_KIND
 from aisp_mcp.store.records.verdict_row import QUICK, VerdictFilter, VerdictRow
 
 MAX_PAGE = 1000
-LATEST = 5000  # rows that a chart or ranking looks at, newest first
+LATEST = 5000  # rows that a chart or ranking considers, newest first
 COLUMNS = ", ".join(VerdictRow.model_fields)
 # Row by row through two unique indexes: a page looks up only its own rows, not every stored run.
 _VISIBLE = (
@@ -17,7 +17,7 @@ _VISIBLE = (
     " WHERE runs.id = rulings.run_id AND jobs.principal = ?))"
 )
 _EXACT = {"chapter": "chapter", "target": "target", "verdict": "verdict", "goal": "goal", "preset": "preset"}
-# All runs of a principal at once, from an index: cheaper where every row is counted.
+# All runs of a principal at once, from an index: cheaper if every row is counted.
 _OWNED = "(? IS NULL OR run_id IN (SELECT runs.id FROM jobs JOIN runs ON runs.job_id = jobs.id WHERE principal = ?))"
 
 
@@ -63,7 +63,7 @@ class VerdictsTable:
 
 
 def _conditions(filters: VerdictFilter) -> tuple[list[str], list[Any]]:
-    """SQL conditions with a mark for each value; values are never part of the text."""
+    """SQL conditions with a placeholder for each value; values are never part of the text."""
     where, values = ["1"], []
     for field, column in _EXACT.items():
         value = getattr(filters, field)

@@ -14,7 +14,7 @@ _LIMIT = 4_000_000
 
 @dataclass(frozen=True)
 class Answer:
-    """Answer of a command. code is None when the program could not be started or did not end in time."""
+    """Answer of a command. code is None if the program could not be started or did not end in time."""
 
     code: int | None
     out: str

@@ -1,4 +1,4 @@
-"""Container, hypervisor and control-group limits. No single sign is trusted: the evidence is listed."""
+"""Container, hypervisor and control-group limits. No single indication is trusted: the evidence is listed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _UNLIMITED = 1 << 60  # cgroup v1 writes a huge number for "no limit"
 
 
 def read(root: Path = ROOT) -> Surroundings:
-    """Container and virtual machine. "none seen" means that no sign was found, not that there is none."""
+    """Container and virtual machine. "none seen" means that no indication was found, not that there is none."""
     evidence: list[str] = []
     container = _container(root, evidence)
     hypervisor = _hypervisor(root, evidence)
@@ -112,8 +112,9 @@ def _groups(raw: str | None) -> dict[str, str]:
 
 
 def _chain(root: Path, base: str, path: str) -> list[str]:
-    """Folders from the group up to its mount point, those that exist. Inside a container the path of the host is
-    often not visible; then the mount point itself is this group."""
+    """Folders from the group up to its mount point that exist. Inside a container, the host's path is often not
+    visible; then the mount point itself is this group.
+    """
     parts = [p for p in path.split("/") if p and p != ".."]
     chain = ["/".join([base, *parts[:n]]) for n in range(len(parts), -1, -1)]
     return [folder for folder in chain if exists(root, folder)]

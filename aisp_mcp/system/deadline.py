@@ -1,10 +1,10 @@
 """Run a driver call that may never return, and go on without it.
 
-A hung driver call cannot be interrupted from user space, so it runs on a daemon thread and the caller stops waiting.
-A thread rather than a child process: a warm reading takes about a millisecond, where starting a child and opening NVML
-again takes 100 ms here and seconds on a machine without persistence mode. The price is that a crash inside the driver
-library would end this process; a hang, which is what sick drivers do, does not. While one call hangs, no other is
-started: later ones are refused almost at once instead of queueing after it.
+A hung driver call cannot be interrupted from user space, so it runs on a daemon thread and the caller stops waiting. A
+thread rather than a child process: a warm reading takes about a millisecond, while starting a child and opening NVML
+again takes 100 ms here and seconds on a machine without persistence mode. The disadvantage is that a crash inside the
+driver library would end this process; a hang, the usual failure of drivers, does not. While one call hangs, no other is
+started: later ones are refused almost at once instead of being queued.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-_AGAIN_S = 0.1  # how long a call waits for an earlier one that is already overdue
+_AGAIN_S = 0.1  # a call waits this long for an earlier one that is already overdue
 
 
 class Hung(Exception):
-    """The call did not return in time. `since_s`: how long it has been out."""
+    """The call did not return in time. `since_s`: how long it has been running."""
 
     def __init__(self, since_s: float) -> None:
         super().__init__(f"no answer within {since_s:.1f} s")
@@ -29,7 +29,7 @@ class Hung(Exception):
 
 @dataclass
 class _Task:
-    """One call under way."""
+    """One call in progress."""
 
     fn: Callable[[], Any]
     done: threading.Event = field(default_factory=threading.Event)

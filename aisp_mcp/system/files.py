@@ -1,4 +1,4 @@
-"""Small, total readers of /proc and /sys: what is not there or not readable is None."""
+"""Small readers of /proc and /sys that never fail: missing or unreadable values are None."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def text(root: Path, path: str, limit: int = 1_000_000) -> str | None:
 
 
 def number(root: Path, path: str) -> int | None:
-    """The content as a whole number; None when it is absent or something else (such as `max`)."""
+    """The content as a whole number; None if it is absent or something else (such as `max`)."""
     return as_int(text(root, path))
 
 
@@ -30,7 +30,7 @@ def as_int(raw: str | None) -> int | None:
 
 
 def names(root: Path, path: str) -> list[str]:
-    """Sorted entries of a folder; empty when it does not exist."""
+    """Sorted entries of a folder; empty if it does not exist."""
     try:
         return sorted(entry.name for entry in (root / path.lstrip("/")).iterdir())
     except OSError:
@@ -38,7 +38,7 @@ def names(root: Path, path: str) -> list[str]:
 
 
 def exists(root: Path, path: str) -> bool:
-    """True if root/path is there."""
+    """Return True if root/path exists."""
     try:
         return (root / path.lstrip("/")).exists()
     except OSError:

@@ -1,4 +1,4 @@
-"""The configured language model server: list its models, or ask it. The key goes out in a header and nowhere else."""
+"""The configured language model server: list its models, or query it. The key is sent only in a header."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from aisp_mcp.system.deadline import Hung, Lane
 LIST_DEADLINE_S, CHAT_DEADLINE_S = 3.0, 40.0
 MAX_REPLY_BYTES = 1_000_000
 MAX_TOKENS = 800
-_LANE = Lane("llm")  # a server that sends a byte now and then never trips a socket's timeout
+_LANE = Lane("llm")  # a server that sends an occasional byte never triggers a socket's timeout
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A redirect could carry the key to another host."""
+    """Refuses redirects, which could carry the key to another host."""
 
     def redirect_request(self, *_args: Any, **_kwargs: Any) -> None:
         return None
@@ -92,7 +92,7 @@ def shown(url: str) -> str:
 
 
 def models(settings: LlmSettings) -> tuple[list[str], str | None]:
-    """(model names, None), or ([], why not)."""
+    """(model names, None), or ([], reason)."""
     try:
         api = _api(settings)
         return api.names(_request(settings, api, api.models_path, None, LIST_DEADLINE_S)), None

@@ -1,4 +1,4 @@
-"""The environment a run was measured in: what must be equal before two runs may be compared."""
+"""The environment of a run: everything that must be equal before two runs may be compared."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ VARIABLES = (
     "TORCH_COMPILE_DISABLE",
     "TRITON_INTERPRET",
 )
-# Momentary readings: recorded, never a difference between two environments.
-_MOMENT = ("at", "noise", "neighbours", "commit")  # commit: of what was measured, no part of the machine
+# Momentary readings: recorded, but never a difference between two environments.
+_MOMENT = ("at", "noise", "neighbours", "commit")  # commit: of the measured code, not part of the machine
 _NOISE_POINTS = 5.0
 
 
@@ -118,7 +118,7 @@ def _gpu(gpu: Gpu) -> dict[str, Any]:
 def manifest_difference(a: dict[str, Any], b: dict[str, Any]) -> list[str]:
     """Differences between two manifests, one sentence each; empty when they are comparable.
 
-    Readings of a moment count only where they differ by more than 5 points (pressure, steal).
+    Momentary readings (pressure, steal) count only if they differ by more than 5 points.
     """
     left, right = _flat(a), _flat(b)
     lines = []

@@ -48,7 +48,7 @@ def _shm(root: Path) -> tuple[int | None, int | None]:
 
 
 def pressure(root: Path = ROOT) -> Pressure:
-    """Stall shares of the last 10 s in percent, load and stolen time; None where the kernel does not say."""
+    """Stall shares of the last 10 s in percent, load and stolen time; None if the kernel does not report them."""
     load = text(root, "/proc/loadavg")
     return Pressure(
         cpu_some=stall(root, "cpu", "some"),

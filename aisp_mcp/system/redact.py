@@ -1,7 +1,7 @@
-"""Take secrets out of text before it leaves the machine.
+"""Remove secrets from text before it leaves the machine.
 
 Three filters, because each alone misses some: known token formats, values of revealing names, and credentials in URLs
-and headers. Redaction errs on the side of taking too much.
+and headers. When in doubt, redaction removes text.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _KNOWN = re.compile("|".join(f"(?:{pattern})" for pattern in _FORMATS), re.DOTAL
 
 
 def redact(text: str, hostnames: tuple[str, ...] = ()) -> str:
-    """text without what looks like a secret; host names are replaced by HOST when given."""
+    """The text without anything that looks like a secret; given host names are replaced by HOST."""
     clean = _KNOWN.sub(MASK, text)
     clean = _URL.sub(lambda m: f"{m[1] or m[2]}{MASK}@", clean)
     clean = _NETRC.sub(lambda m: f"{m[1]} {MASK}", clean)
@@ -73,7 +73,7 @@ def _named(match: re.Match[str]) -> str:
 
 
 def redact_tree(value: Any, hostnames: tuple[str, ...] = ()) -> Any:
-    """The same for every text in a JSON-like value; a value of a revealing key is removed entirely."""
+    """The same for every text in a JSON-like value; a value under a revealing key is removed entirely."""
     if isinstance(value, str):
         return redact(value, hostnames)
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""The Slurm allocation that this process runs in, from its variables and one question to the controller."""
+"""The Slurm allocation that this process runs in, from its variables and one query to the controller."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _QUERY_S = 5.0
 def allocation(environ: Mapping[str, str] = os.environ) -> dict[str, Any] | None:
     """Node, partition, GRES, CPUs and memory of this allocation; None outside of one. Memory in bytes.
 
-    exclusive: whether other jobs are kept off its nodes; None if the controller does not say. Ids of jobs are left
-    out: they differ between any two runs.
+    exclusive: other jobs cannot run on its nodes; None if the controller does not report it. Job ids are left out: they
+    differ between any two runs.
     """
     job = environ.get("SLURM_JOB_ID")
     if not job:
@@ -38,9 +38,9 @@ def allocation(environ: Mapping[str, str] = os.environ) -> dict[str, Any] | None
 
 
 def other_nodes(count: int, environ: Mapping[str, str] = os.environ) -> tuple[list[tuple[str, list[str]]], str]:
-    """The other nodes of this allocation, `count` in all: by name the words that start a command there, with all
-    CPUs of the job; and this node's address. Raises Unavailable NO_ALLOCATION where there are fewer,
-    or this process is on none of them.
+    """The other nodes of this allocation, `count` nodes in all: by name, the command prefix that starts a program there
+    with all CPUs of the job; and this node's address. Raises Unavailable NO_ALLOCATION if there are fewer, or if this
+    process is on none of them.
     """
     listed = ask(["scontrol", "show", "hostnames", environ.get("SLURM_JOB_NODELIST", "")], _QUERY_S).out.split()
     here = environ.get("SLURMD_NODENAME", "")
@@ -62,7 +62,7 @@ def _each(text: str) -> Iterator[int]:
 
 
 def _shown(job: str) -> dict[str, str]:
-    """Words of `scontrol show job`; empty when it does not answer."""
+    """Words of `scontrol show job`; empty if it does not answer."""
     answer = ask(["scontrol", "show", "job", "-o", job], _QUERY_S)
     return dict(re.findall(r"(?:^|\s)(\w+)=(\S*)", answer.out)) if answer.code == 0 else {}
 

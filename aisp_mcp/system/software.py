@@ -1,4 +1,4 @@
-"""Versions of what is installed, from package metadata and files: nothing is imported, nothing is run."""
+"""Versions of installed software, from package metadata and files: nothing is imported, nothing is run."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def version(package: str) -> str | None:
 
 
 def read(root: Path = ROOT, cuda_driver: str | None = None) -> Software:
-    """All versions. cuda_driver: what NVML reports that the driver supports, if it was queried."""
+    """All versions. cuda_driver: the version that the driver supports according to NVML, if it was queried."""
     packages = {name: version(name) for name in PACKAGES}
     packages["transformer-engine"] = packages["transformer-engine"] or version("transformer-engine-torch")
     return Software(
@@ -64,13 +64,13 @@ def read(root: Path = ROOT, cuda_driver: str | None = None) -> Software:
 
 
 def driver(root: Path = ROOT) -> str | None:
-    """Version of the loaded kernel module; works where NVML does not."""
+    """Version of the loaded kernel module; works even if NVML does not."""
     match = _VERSION.search(text(root, "/proc/driver/nvidia/version") or "")
     return match[0] if match else text(root, "/sys/module/nvidia/version")
 
 
 def torch_cuda() -> str | None:
-    """CUDA version torch was built for, read from its version.py; None for CPU, ROCm or no torch."""
+    """The CUDA version of the installed torch, from its version.py; None for CPU, ROCm or no torch."""
     try:
         file = metadata.distribution("torch").locate_file("torch/version.py")
         raw = Path(str(file)).read_text(errors="replace")
@@ -81,7 +81,7 @@ def torch_cuda() -> str | None:
 
 
 def torch_needs_triton() -> str | None:
-    """The exact triton version that the installed torch asks for, or None."""
+    """The exact triton version that the installed torch requires, or None."""
     try:
         requirements = metadata.requires("torch") or []
     except metadata.PackageNotFoundError:
@@ -94,7 +94,7 @@ def torch_needs_triton() -> str | None:
 
 
 def toolkit(root: Path = ROOT) -> str | None:
-    """CUDA toolkit version: the one nvcc on PATH belongs to, else /usr/local/cuda, else the newest next to it."""
+    """CUDA toolkit version: that of nvcc on PATH, else of /usr/local/cuda, else of the newest next to it."""
     folders = [Path(real).parent.parent for real in (_nvcc(root),) if real]
     folders.append(root / "usr/local/cuda")
     folders += [Path(p) for p in sorted(glob.glob(str(root / "usr/local/cuda-*")), reverse=True)]
@@ -171,7 +171,7 @@ def _tool(root: Path, name: str, patterns: tuple[str, ...]) -> str | None:
 
 
 def _launched(root: Path, ncu: str | None) -> str | None:
-    """Program that the toolkit's ncu starts: it is a script that takes the newest in /opt/nvidia or next to it."""
+    """The program that the toolkit's ncu starts: a script that picks the newest one in /opt/nvidia or next to it."""
     if ncu is None:
         return None
     nsight_folder = Path(ncu).resolve().parent.parent
@@ -190,7 +190,7 @@ def _version_key(path: str) -> list[int]:
 
 
 def _path_version(path: str | None) -> str | None:
-    """The version in the folder a profiler is installed in; None when the path does not tell."""
+    """The version in the name of a profiler's folder; None if the path does not contain it."""
     if path is None:
         return None
     match = re.search(r"nsight-(?:systems|compute)[-/]([\d.]+)", str(Path(path).resolve()))

@@ -83,7 +83,7 @@ def _gpu_place(r: Reader, index: int, nodes: list[NumaNode], root: Path) -> GpuP
     bus_id = getattr(info, "busId", None)
     bus = bus_id.decode() if isinstance(bus_id, bytes) else bus_id
     node = _node(root, bus)
-    if node is None and len(nodes) == 1:  # a virtual machine's bus names none, and there is only this one
+    if node is None and len(nodes) == 1:  # a virtual machine's bus reports none, and there is only this one
         node = nodes[0].node
     generation, width = r.get("nvmlDeviceGetCurrPcieLinkGeneration"), r.get("nvmlDeviceGetCurrPcieLinkWidth")
     best = (r.get("nvmlDeviceGetMaxPcieLinkGeneration"), r.get("nvmlDeviceGetMaxPcieLinkWidth"))
@@ -112,7 +112,7 @@ def _node(root: Path, bus_id: str | None) -> int | None:
 
 
 def _nvlinks(r: Reader) -> tuple[int | None, str | None, float | None]:
-    """(active links, generation, bytes/s per direction over all of them); None where the device does not say."""
+    """(active links, generation, bytes/s per direction over all of them); None if the device does not report it."""
     states = []
     for link in range(_MAX_LINKS):
         state = r.get("nvmlDeviceGetNvLinkState", link)

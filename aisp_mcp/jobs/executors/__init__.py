@@ -1,1 +1,1 @@
-"""Executors: what runs a job. This machine's supervisor, Slurm, or the calling process."""
+"""Executors run jobs: this machine's supervisor, Slurm, or the calling process."""

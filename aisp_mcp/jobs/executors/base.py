@@ -26,7 +26,7 @@ class Seen:
 
 
 class Executor(Protocol):
-    """Starts jobs and reports on them. Every method may be repeated without a second effect."""
+    """Starts jobs and reports on them. Every method can be repeated without a second effect."""
 
     def submit(self, row: Any) -> str | None:
         """Start a job and return the executor's id of it; None if it is not known yet and must be queried again.
@@ -35,10 +35,10 @@ class Executor(Protocol):
         """
 
     def poll(self, rows: list[Any]) -> dict[str, Seen]:
-        """States of jobs by our id; a job is left out while nothing can be learnt about it."""
+        """States of jobs by our id; a job whose state is unavailable is left out."""
 
     def cancel(self, row: Any) -> bool:
-        """Ask for the end of a job. Returns whether the request was delivered."""
+        """Request the end of a job. Returns True if the request was delivered."""
 
     def tail(self, row: Any, limit: int) -> str:
         """The last `limit` bytes of its output."""

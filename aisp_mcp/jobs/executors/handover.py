@@ -1,8 +1,8 @@
-"""Files that the submitting process and a cluster node exchange: all in the job's run folder, written atomically.
+"""Files exchanged between the submitting process and a cluster node: in the job's run folder, written atomically.
 
-job.json: what to run. claim: which submission runs it. array.json: run folders of an
-array's tasks by index. progress.json, heartbeat, log.txt: while it runs.
-envelope.json: its answer. rows.json: rows for the store. exit.json: written last, when its whole tree has ended.
+job.json: what to run. claim: which submission runs it. array.json: run folders of an array's tasks by index.
+progress.json, heartbeat, log.txt: while it runs. envelope.json: its answer. rows.json: rows for the store. exit.json:
+written last, when its whole tree has ended.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def write(folder: Path, name: str, value: Any) -> None:
 
 
 def read(folder: Path, name: str) -> Any | None:
-    """The value of one file; None while it is not there or cannot be read."""
+    """The value of one file; None if it does not exist or cannot be read."""
     try:
         return json.loads((folder / name).read_text("utf-8"))
     except (OSError, ValueError):
@@ -32,7 +32,7 @@ def read(folder: Path, name: str) -> Any | None:
 
 
 def take_claim(folder: Path, handle: str) -> bool:
-    """Make this submission the one that runs. False when another one has been here: a job runs under one id."""
+    """Make this submission the one that runs. False if another one has claimed the job: a job runs under one id."""
     try:
         fd = os.open(folder / CLAIM, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
     except FileExistsError:

@@ -25,7 +25,7 @@ class Inprocess:
         self.work = work
 
     def run(self, job: Job, places: int) -> None:
-        """Wait for the job's turn, run it here and write its ending down. Raises StoreError."""
+        """Wait for the job's turn, run it here and record its end. Raises StoreError."""
         queue = self.store.queue
         owner = {"pid": os.getpid(), "pid_start": tree.start_time(os.getpid()), "namespace": tree.namespace()}
         while queue.claim(job.id, places, owner) is None:

@@ -17,26 +17,26 @@ from aisp_mcp.process.python import module
 
 MARK = "AISP_JOB_ID"  # in the environment of every process of a job
 LOG_BYTES = 1 << 20
-STALE_S = 30.0  # silence after which a supervisor we cannot see (other machine or container) counts as gone
+STALE_S = 30.0  # an invisible supervisor (other machine or container) that is silent for this long counts as gone
 
 
 class Local:
-    """env: the environment of a job that is started, by its row; its supervisor's troubles go to `log`."""
+    """env: the environment of a job to start, by its row; errors of its supervisor go to `log`."""
 
     def __init__(self, env: Mapping[str, str] | None = None, log_file: Path = Path(os.devnull)) -> None:
         self.env = env or {}
         self.log_file = log_file
 
     def submit(self, row: Any) -> str | None:
-        """Start a supervisor; returns its pid. It takes the job when it is its turn. Raises OSError."""
+        """Start a supervisor; returns its pid. It takes the job when its turn comes. Raises OSError."""
         return str(spawn(row["python"], ("aisp_mcp.jobs.supervisor", row["id"]), self.env, self.log_file))
 
     def poll(self, rows: list[Any]) -> dict[str, Seen]:
-        """A running row is running or unknown: its supervisor is gone."""
+        """Running rows are reported as running, or as unknown if their supervisor is gone."""
         return {row["id"]: Seen("running" if supervised(row) else "unknown") for row in rows}
 
     def cancel(self, row: Any) -> bool:
-        """Signal its supervisor. False when it is gone or cannot be seen from here."""
+        """Signal its supervisor. False if it is gone or not visible from here."""
         if row["namespace"] != tree.namespace() or not tree.alive(row["pid"], row["pid_start"]):
             return False
         tree.kill([row["pid"]], signal.SIGTERM)
@@ -48,7 +48,7 @@ class Local:
 
 
 def supervised(row: Any) -> bool:
-    """Liveness of the supervisor of a running row: by pid and start time here, elsewhere by its heartbeat."""
+    """Return True if the supervisor of a running row lives: by pid and start time here, elsewhere by its heartbeat."""
     if row["namespace"] == tree.namespace():
         lives = tree.alive(row["pid"], row["pid_start"])
         if lives and tree.stopped(row["pid"]):

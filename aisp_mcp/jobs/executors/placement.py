@@ -21,7 +21,7 @@ _MARGIN_MIN = 2  # the job's own time-out comes first: it leaves an answer
 
 @dataclass(frozen=True)
 class Placement:
-    """gpus: per node. exclusive: the nodes are shared with no other job."""
+    """Resources to request. gpus: per node. exclusive: the nodes are shared with no other job."""
 
     nodes: int
     gpus: int
@@ -35,7 +35,7 @@ class Placement:
 
 
 def chosen_executor(environ: Mapping[str, str]) -> str:
-    """The executor that settings name. Raises UsageError BAD_EXECUTOR."""
+    """The executor that the settings name. Raises UsageError BAD_EXECUTOR."""
     name = ClusterSettings.from_env(environ).executor
     if name not in EXECUTORS:
         raise UsageError("BAD_EXECUTOR", f"There is no executor {name[:40]!r}.", f"One of: {', '.join(EXECUTORS)}.")
@@ -43,7 +43,7 @@ def chosen_executor(environ: Mapping[str, str]) -> str:
 
 
 def placement(environ: Mapping[str, str], timeout_s: float, exclusive: bool) -> Placement:
-    """The request that settings describe. Raises UsageError BAD_PLACEMENT."""
+    """The request that the settings describe. Raises UsageError BAD_PLACEMENT."""
     cluster = ClusterSettings.from_env(environ)
     for name, value in (("partition", cluster.partition), ("account", cluster.account)):
         if not _NAME.fullmatch(value):

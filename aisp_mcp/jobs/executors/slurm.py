@@ -1,7 +1,7 @@
 """Jobs through Slurm's own commands. Their text is parsed; every command has a time limit and may fail at any time.
 
-A submission is known by its name, which holds our job id. After an attempt whose outcome is unknown (sbatch hung, or
-failed to hear from the controller) Slurm is asked for that name, and nothing is submitted until it has answered.
+A submission is known by its name, which contains our job id. If the outcome of an attempt is unknown (sbatch hung, or
+could not reach the controller), Slurm is queried for that name, and nothing is submitted until it has answered.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from aisp_mcp.system.command import Answer, ask
 
 QUERY_S, SUBMIT_S = 10.0, 15.0
 INSTALL = "Slurm's commands must be on PATH (Debian and Ubuntu: apt-get install slurm-client)."
-# sbatch says so when the controller did not answer; the job may have been accepted all the same.
+# sbatch's message if the controller did not answer; the job may have been accepted all the same.
 _UNCERTAIN = (
     *("Unable to contact", "Socket timed out", "Zero Bytes", "Connection", "temporarily", "Communication"),
     *("Transport endpoint", "Unexpected message", "Unable to resolve", "try again", "Transient", "Failed to load"),
@@ -51,7 +51,7 @@ class Slurm:
         self._configured = False
 
     def submit(self, row: Any, tasks: Sequence[int] = ()) -> str | None:
-        """Hand the job's script to sbatch, unless an earlier attempt came through; None: the outcome is unknown.
+        """Pass the job's script to sbatch, unless an earlier attempt succeeded; None: the outcome is unknown.
 
         tasks: indices, when the row is one of an array's; the id is then that of the array. Raises UsageError
         SLURM_REFUSED and Unavailable NO_SLURM.
@@ -69,7 +69,7 @@ class Slurm:
         return _submitted(ask(argv, SUBMIT_S, _environment(row)))
 
     def poll(self, rows: list[Any]) -> dict[str, Seen]:
-        """States from one squeue; of jobs it has forgotten from sacct, scontrol and jobcomp, in that order."""
+        """States from one squeue; for jobs it has forgotten, from sacct, scontrol and jobcomp, in that order."""
         listed = self._list()
         if listed is None:
             return {}
@@ -121,12 +121,12 @@ class Slurm:
         return (min(ids, key=_order) if ids else None), True
 
     def _list(self) -> list[Listed] | None:
-        """All jobs of this user that the controller remembers; None when it does not answer."""
+        """All jobs of this user that the controller remembers; None if it does not answer."""
         answer = ask(["squeue", "-h", "-r", "-t", "all", "-u", _user(), "-o", QUEUE_FORMAT], QUERY_S)
         return read_queue(answer.out) if answer.code == 0 else None
 
     def _account(self, arguments: list[str]) -> list[Listed] | None:
-        """Jobs from accounting; empty where there is none, None when it does not answer."""
+        """Jobs from accounting; empty if there is no accounting, None if it does not answer."""
         if not self._accounting:
             return []
         answer = ask(["sacct", "-n", "-P", "-X", "-o", ACCOUNT_FIELDS, *arguments], QUERY_S)
@@ -138,7 +138,7 @@ class Slurm:
         return None
 
     def _seen(self, mine: list[Listed], row: Any) -> Seen:
-        """The submission that runs, or else the first; the others are duplicates."""
+        """The running submission, or else the first; the others are duplicates."""
         chosen = handover.claimed_by(Path(row["run_dir"])) or min((job.handle for job in mine), key=_order)
         job = next((job for job in mine if job.handle == chosen), mine[0])
         others = tuple(listed.handle for listed in mine if listed.handle != job.handle and listed.state not in ENDED)
@@ -164,7 +164,7 @@ class Slurm:
         return of_fields(read_fields(answer.out)) if answer.code == 0 else None
 
     def _completion(self, handle: str) -> Listed | None:
-        """The job's line in the file of jobcomp/filetxt, where that is configured and readable."""
+        """The job's line in the file of jobcomp/filetxt, if that is configured and readable."""
         if not self._configured:
             answer = ask(["scontrol", "show", "config"], QUERY_S)
             config = dict(line.partition("=")[::2] for line in answer.out.splitlines())
@@ -181,7 +181,7 @@ class Slurm:
 
 
 def _submitted(answer: Answer) -> str | None:
-    """The id that sbatch printed; None when the job may or may not have been accepted."""
+    """The id that sbatch printed; None if the job may or may not have been accepted."""
     if answer.code == 0:
         handle = answer.out.strip().splitlines()[-1].partition(";")[0] if answer.out.strip() else ""
         return handle if handle.isdigit() else None
@@ -204,7 +204,7 @@ def _as_seen(job: Listed, duplicates: tuple[str, ...] = ()) -> Seen:
 
 
 def _environment(row: Any) -> dict[str, str]:
-    """Variables of a job: those that it remembers, and those that tell sbatch about the cluster.
+    """Variables of a job: those that it remembers, and those that describe the cluster to sbatch.
 
     sbatch passes its whole environment to the job, so it must contain nothing else.
     """

@@ -1,5 +1,6 @@
-"""A request compared with the partition's limits. sbatch accepts, by default, jobs that can never start, such as one
-with a time limit above the partition's; they would pend for ever."""
+"""Compare a request with the partition's limits. By default, sbatch accepts jobs that can never start, such as one with
+a time limit above the partition's; they would stay pending for ever.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ DEFAULT_ARRAY_SIZE = 1001  # indices are below it
 
 
 def check_limits(request: Placement) -> None:
-    """Refuse what no named partition can run. A controller that does not answer checks nothing: the job will wait.
+    """Refuse requests that no named partition can run. If the controller does not answer, nothing is checked: the job
+    will wait.
 
     Raises UsageError BEYOND_PARTITION and Unavailable NO_SLURM.
     """
@@ -39,7 +41,7 @@ def check_limits(request: Placement) -> None:
 
 
 def max_array_size() -> int:
-    """Number of tasks an array may have, as the controller is configured; Slurm's default where it does not say."""
+    """Number of tasks an array may have by the controller's configuration; Slurm's default if it is unknown."""
     match = re.search(r"^MaxArraySize\s*=\s*(\d+)", ask(["scontrol", "show", "config"], QUERY_S).out, re.MULTILINE)
     return max(int(match[1]), 1) if match else DEFAULT_ARRAY_SIZE
 

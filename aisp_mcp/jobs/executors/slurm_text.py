@@ -41,7 +41,7 @@ _NO_TIME = {"", "N/A", "Unknown", "None", "(null)"}
 
 
 class Listed(NamedTuple):
-    """One job of squeue or sacct. code: exit code, None where the source has none."""
+    """One job of squeue or sacct. code: exit code, None if the source has none."""
 
     handle: str
     state: str
@@ -53,7 +53,7 @@ class Listed(NamedTuple):
 
 
 def read_queue(text: str) -> list[Listed]:
-    """Lines of `squeue -h -o QUEUE_FORMAT`. The name comes last: it may hold the separator."""
+    """Lines of `squeue -h -o QUEUE_FORMAT`. The name comes last, because it may contain the separator."""
     rows = [line.split("|", 5) for line in text.splitlines()]
     return [Listed(row[0], row[1].strip(), row[2], row[3], row[4], row[5]) for row in rows if len(row) == 6]
 
@@ -97,7 +97,7 @@ def exit_code(text: str) -> int | None:
 
 
 def waits_because(reason: str, start: str) -> str:
-    """A reason for pending in words, with the expected start (the cluster's local time)."""
+    """A reason for pending in words, with the expected start (in the cluster's local time)."""
     word = reason.strip("()").split(",")[0].split(" ")[0]
     reason_text = _REASONS.get(word, f"Slurm says {reason}" if reason else _REASONS["None"])
     return reason_text if start in _NO_TIME else f"{reason_text}; expected start {start}"

@@ -19,13 +19,13 @@ def document(name: str, package: str = "aisp_mcp.machine.datasheets") -> Any:
 
 
 def facts(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row without the history of its corrections, which is for the page of sources."""
+    """A row without the history of its corrections, which belongs to the page of sources."""
     return {key: value for key, value in row.items() if key != "corrected"}
 
 
 @cache
 def gpus() -> tuple[GpuFacts, ...]:
-    """Every row of gpus.yaml. Raises ValidationError when the file is not what it claims to be."""
+    """Every row of gpus.yaml. Raises ValidationError if the file is malformed."""
     return tuple(GpuFacts.model_validate(facts(row)) for row in document("gpus.yaml"))
 
 
@@ -52,7 +52,7 @@ def capabilities() -> dict[str, Capability]:
 
 
 def normal(name: str) -> str:
-    """Lower case with single blanks and without trademark signs: how names are compared."""
+    """Lower case with single blanks and without trademark signs, for comparing names."""
     plain = name.replace("(TM)", " ").replace("(R)", " ").replace("_", " ")
     return " ".join(plain.lower().split())
 
@@ -70,9 +70,9 @@ def gpu(name: str | None) -> GpuFacts | None:
 
 
 def named(name: str) -> GpuFacts | None:
-    """The facts for a name that a person typed: as gpu(), and a family such as "H100" means its SXM card.
+    """The facts for a name that a person typed: as gpu(), but a family such as "H100" means its SXM card.
 
-    Of several SXM cards the one with the most memory; None for a family without one.
+    Of several SXM cards, the one with the most memory; None for a family without one.
     """
     family = normal(name).removeprefix("nvidia ")
     cards = [row for row in gpus() if row.sku.lower().startswith(f"{family}-") and row.form.upper().startswith("SXM")]
@@ -80,7 +80,7 @@ def named(name: str) -> GpuFacts | None:
 
 
 def similar(name: str, limit: int = 5) -> list[str]:
-    """SKUs whose names resemble the given one: for a hint, never for a number."""
+    """SKUs whose names resemble the given one: for a hint, never for a figure."""
     plain_name = normal(name)
     by_name = {alias: row.sku for row in gpus() for alias in (*row.names, normal(row.sku))}
     starts = [

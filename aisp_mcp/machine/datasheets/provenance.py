@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-UNVERIFIED = "unverified"  # instead of a source: none was found for any of the row
+UNVERIFIED = "unverified"  # in place of a source: none was found for any field of the row
 
 
 class Sourced(Protocol):

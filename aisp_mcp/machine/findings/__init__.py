@@ -1,4 +1,1 @@
-"""Problems of this machine, ranked: first what makes results wrong, then what makes them slow or noisy.
-
-A finding names its evidence and a next step; it never repairs anything. Start with `ranking.py`.
-"""
+"""Problems of this machine, ranked: those that make results wrong first, then those that make them slow or noisy."""

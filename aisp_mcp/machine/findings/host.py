@@ -17,7 +17,7 @@ _HOST = NextStep(tool="aisp_system_full", why="every setting and limit of the ho
 
 
 def find(s: Snapshot) -> Iterator[Finding]:
-    """Findings, the most expensive first."""
+    """Findings, most costly first."""
     for rule in (_quota, _steal, _load, _shm, _disks, _frequency, _kernel, _swap, _memlock, _virtual):
         yield from rule(s)
 

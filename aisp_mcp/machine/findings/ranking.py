@@ -1,4 +1,4 @@
-"""Findings about the machine, ranked: what makes results wrong first, then what makes them slow or noisy."""
+"""Findings about the machine, ranked: those that make results wrong first, then those that make them slow or noisy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Findings about versions that do not fit each other, and about missing tools."""
+"""Findings about mismatched versions and missing tools."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NEEDS = NextStep(tool="aisp_system_dependencies", why="which tools lack what, w
 
 
 def numbers(version: str | None) -> tuple[int, ...]:
-    """`13.0` as (13, 0); parts that are not numbers end it."""
+    """`13.0` as (13, 0); stops at the first part that is not a number."""
     parts: list[int] = []
     for part in (version or "").split("."):
         if not part.isdigit():
@@ -30,7 +30,7 @@ def find(s: Snapshot) -> Iterator[Finding]:
 
 
 def mismatches(s: Snapshot) -> Iterator[Finding]:
-    """torch against driver, toolkit against driver, triton against torch, rights to profile."""
+    """Mismatches of torch and driver, toolkit and driver, triton and torch, and missing rights to profile."""
     yield from _torch(s)
     yield from _toolkit(s)
     yield from _triton(s)
@@ -110,7 +110,7 @@ def _triton(s: Snapshot) -> Iterator[Finding]:
 def _profilers(s: Snapshot) -> Iterator[Finding]:
     severity = "warning" if s.gpus.gpus else "note"
     missing = [(s.software.profilers.nsys, "NO_NSYS", "Nsight Systems (nsys)", "sudo apt-get install nsight-systems")]
-    if s.gpus.gpus:  # ncu has nothing to look at without one; nsys traces the host too
+    if s.gpus.gpus:  # without a GPU, ncu has nothing to profile; nsys also traces the host
         ncu = (s.software.profilers.ncu, "NO_NCU", "Nsight Compute (ncu)", "sudo apt-get install nsight-compute")
         missing.append(ncu)
     for path, code, name, fix in missing:

@@ -1,4 +1,4 @@
-"""Cache and memory latency of the host: compiled C where a compiler is found, else the interpreter's difference."""
+"""Cache and memory latency of the host: by compiled C if a compiler is found, else by timing differences in Python."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ def by_compiler(program: str, folder: Path, max_bytes: int, rounds: int, timeout
 def by_interpreter(max_bytes: int, rounds: int) -> dict[str, Any]:
     """Latency above the smallest set, in ns: a chain through an array of Python.
 
-    The interpreter's own cost, about ten times an L1 hit, is taken off as the time of a 4 KiB set; what L1 itself
-    costs, and bandwidth, cannot be told this way.
+    The interpreter's own cost, about ten times an L1 hit, is subtracted as the time of a 4 KiB set; the latency of L1
+    itself, and bandwidth, cannot be measured this way.
     """
     sets = sizes(max_bytes)
     rings = {size: _ring(size) for size in sets}
@@ -72,7 +72,7 @@ def by_interpreter(max_bytes: int, rounds: int) -> dict[str, Any]:
     for _ in range(rounds):
         base = min(_walk(rings[sets[0]], 0)[0] for _ in range(3))
         for size in sets:
-            # walk on from where the last round ended: its lines may be cached by now
+            # continue where the last round ended: earlier lines may be cached by now
             ns, at[size] = _walk(rings[size], at[size])
             latency[size].append(ns - base)
     return {"method": "interpreter, difference to a 4 KiB set", "latency_ns": latency, "bandwidth": {}}

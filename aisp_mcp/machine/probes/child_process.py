@@ -11,7 +11,7 @@ from aisp_mcp.machine.probes.children.child import MARK
 
 
 def argv(name: str) -> list[str]:
-    """The command; its parameters go in on standard input."""
+    """The command; it reads its parameters from standard input."""
     from aisp_mcp.process import python
 
     return python.module("aisp_mcp.machine.probes.children.child", name)
@@ -24,7 +24,9 @@ def ask(
     command: list[str] | None = None,
     environ: dict[str, str] | None = None,
 ) -> dict[str, Any]:
-    """Its answer. Raises Unavailable NOT_INSTALLED without torch; ProcessError TIMEOUT, CRASHED, PROBE_FAILED."""
+    """Run the child and return its answer. Raises Unavailable NOT_INSTALLED without torch; ProcessError TIMEOUT,
+    CRASHED, PROBE_FAILED.
+    """
     from aisp_mcp.process.python import SAFE
     from aisp_mcp.process.run import run
     from aisp_mcp.system.software import version
@@ -68,9 +70,9 @@ def answer(stdout: str) -> dict[str, Any] | None:
 
 
 def ask_ranks(params: dict[str, Any], ranks: int, timeout_s: float) -> dict[str, Any]:
-    """The collectives probe under torchrun, one process per rank. Errors as `ask`."""
+    """Run the collectives probe under torchrun, one process per rank. Errors as `ask`."""
     from aisp_mcp.machine.probes.children import nccl
 
-    # One thread per rank: several ranks with a pool each would fight for the processors.
+    # One thread per rank: ranks with a thread pool each would compete for the processors.
     environ = {**os.environ, "AISP_PROBE_PARAMS": json.dumps(params), "OMP_NUM_THREADS": "1"}
     return ask("nccl", {}, timeout_s, nccl.argv(ranks), environ)

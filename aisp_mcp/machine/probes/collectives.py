@@ -1,4 +1,6 @@
-"""Collectives: nccl-tests where it is installed, else torch.distributed, with the same definition of bus bandwidth."""
+"""Collectives: by nccl-tests if it is installed, else by torch.distributed, with the same definition of bus
+bandwidth.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ _GLOO = "gloo between CPU processes of this host: says nothing about a GPU fabri
 
 
 def run(names: list[str], low: int, high: int, ranks: int | None, timeout_s: float) -> Collectives:
-    """Sizes in bytes from low to high. Raises Unavailable NEEDS_MULTI_GPU for more GPUs than there are."""
+    """Sizes in bytes from low to high. Raises Unavailable NEEDS_MULTI_GPU if more GPUs are requested than exist."""
     began = time.monotonic()
     gpus = probe_runner.gpus()[0] if probe_runner.on_gpu() else 0
     if gpus and ranks is not None and ranks > gpus:
@@ -58,7 +60,7 @@ def run(names: list[str], low: int, high: int, ranks: int | None, timeout_s: flo
 
 
 def _notes(on_gpus: bool) -> list[str]:
-    """Notes for a reader, and the NCCL settings of the environment, which change rates."""
+    """Notes for readers, and the NCCL settings of the environment, which affect rates."""
     if not on_gpus:
         return [_GLOO]
     settings = sorted(f"{name}={redact(value)}" for name, value in os.environ.items() if _is_setting(name))
@@ -66,7 +68,7 @@ def _notes(on_gpus: bool) -> list[str]:
 
 
 def _is_setting(name: str) -> bool:
-    """NCCL_VERSION is what an image's builder wrote down, not a setting."""
+    """Return False for NCCL_VERSION, which the builder of an image recorded: it is not a setting."""
     return name.startswith("NCCL_") and name != "NCCL_VERSION"
 
 
@@ -107,5 +109,5 @@ def _once(name: str, low: int, high: int, count: int, timeout_s: float) -> list[
 
 
 def parse_nccl_tests(document: dict[str, Any]) -> list[tuple[int, float]]:
-    """(size in bytes, out-of-place bus bandwidth in bytes/s) per row of nccl-tests' -J file, which says GB/s."""
+    """(size in bytes, out-of-place bus bandwidth in bytes/s) per row of nccl-tests' -J file, which gives GB/s."""
     return [(int(row["size"]), float(row["out_of_place"]["bus_bw"]) * 1e9) for row in document["results"]]

@@ -1,4 +1,4 @@
-"""Probes with answers of a different shape: roofline, memory hierarchy, links, collectives, the scorecard."""
+"""Probes with results of a different form: roofline, memory hierarchy, links, collectives, the scorecard."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ def gemm(ctx: Context, device: Device, dtypes: list[str] | None, size: int | Non
 
 
 def bandwidth(ctx: Context, device: Device, kinds: list[str], size_mb: int | None, timeout_s: float) -> Probe:
-    """Memory bandwidth; arrays of 1 GiB on a GPU, on a CPU four times the last-level cache and at least 64 MiB."""
+    """Memory bandwidth; with arrays of 1 GiB on a GPU; on a CPU, four times the last-level cache and at
+    least 64 MiB.
+    """
     size = (size_mb * MIB) if size_mb else (1024 * MIB if device.is_gpu else _beyond_cache())
     specs = probe_runner.bandwidth_specs(device, kinds)
     return probe_runner.probe(ctx, device, "bandwidth", {"kinds": kinds, "size_bytes": size}, timeout_s, specs)
@@ -67,7 +69,7 @@ def pcie(ctx: Context, device: Device, size_mb: int, timeout_s: float) -> Probe:
 
 
 def p2p(size_mb: int, pairs: int, timeout_s: float) -> Probe:
-    """Bandwidth and latency between GPUs of this host, against the NVLink rate the driver reports."""
+    """Bandwidth and latency between GPUs of this host, relative to the NVLink rate that the driver reports."""
     began = time.monotonic()
     params = {"size_bytes": size_mb * MIB, "pairs": pairs, "rounds": probe_runner.ROUNDS, "budget_s": 0.6 * timeout_s}
     reply = child_process.ask("p2p", params, timeout_s)
@@ -95,7 +97,7 @@ def p2p(size_mb: int, pairs: int, timeout_s: float) -> Probe:
 
 
 def hierarchy(ctx: Context, device: Device, max_mb: int | None, timeout_s: float) -> Hierarchy:
-    """Latency and bandwidth over working sets, with the caches that the kernel or driver states."""
+    """Latency and bandwidth over working sets, with the cache sizes that the kernel or driver reports."""
     began = time.monotonic()
     stated: dict[str, int] = {}
     notes: list[str] = []
@@ -130,7 +132,7 @@ def hierarchy(ctx: Context, device: Device, max_mb: int | None, timeout_s: float
 
 
 def _by_size(values: dict[Any, list[float]]) -> dict[int, list[float]]:
-    """JSON made the keys text."""
+    """Restore numeric keys, which JSON turned into text."""
     return {int(size): samples for size, samples in values.items()}
 
 
@@ -152,7 +154,9 @@ def _host_cache(ctx: Context, limit: int, timeout_s: float, notes: list[str]) ->
 
 
 def roofline(ctx: Context, device: Device, dtypes: list[str] | None, png: bool, timeout_s: float) -> Roofline:
-    """Ceilings first, then operations of known intensity, then the picture. Raises Unavailable NOT_INSTALLED first."""
+    """Measure ceilings, then operations of known intensity, then draw the picture. Raises Unavailable NOT_INSTALLED
+    first.
+    """
     began = time.monotonic()
     painter = raster.find() if png else None
     chosen = dtypes or (["bf16", "tf32", "fp32"] if device.is_gpu else ["fp32", "bf16"])

@@ -1,4 +1,4 @@
-"""Network rate: iperf3 where it is installed, else a plain TCP stream over loopback; RDMA through perftest."""
+"""Network rate: by iperf3 if it is installed, else a plain TCP stream over loopback; RDMA through perftest."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ while c.recv_into(b): pass
 
 
 def iperf3(host: str, seconds: float, timeout_s: float) -> list[float]:
-    """Bytes/s of each interval of a second, by the receiver's sums. host: a server, or loopback by our own.
+    """Bytes/s of each one-second interval, by the receiver's counts. host: a server, or our own over loopback.
 
     Raises Unavailable NOT_INSTALLED, ProcessError NETWORK_FAILED.
     """
@@ -47,7 +47,7 @@ def _iperf3_server(program: str) -> Iterator[int]:
     child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     try:
         assert child.stdout is not None
-        for line in child.stdout:  # it says so when it listens
+        for line in child.stdout:  # it reports when it listens
             if b"listening" in line.lower():
                 break
         yield port
@@ -71,7 +71,7 @@ def _iperf3_client(program: str, host: str, port: int, seconds: float, timeout_s
 
 
 def tcp_loopback(seconds: float) -> list[float]:
-    """Bytes/s per half second of one TCP stream to a process of our own over 127.0.0.1."""
+    """Bytes/s per half second of one TCP stream to our own process over 127.0.0.1."""
     child = subprocess.Popen([sys.executable, "-I", "-S", "-c", _SINK], stdout=subprocess.PIPE)
     try:
         assert child.stdout is not None
@@ -99,7 +99,7 @@ def adapters(root: Path = ROOT) -> list[str]:
 
 
 def check_rdma(device: str | None, root: Path = ROOT) -> str:
-    """The device to test. Raises Unavailable NO_HCA, NOT_INSTALLED, or UNKNOWN_DEVICE with the names there are."""
+    """The device to test. Raises Unavailable NO_HCA, NOT_INSTALLED, or UNKNOWN_DEVICE with the existing names."""
     names = adapters(root)
     if not names:
         raise Unavailable(
@@ -140,7 +140,7 @@ def _rdma_once(device: str, timeout_s: float) -> float:
 
 
 def _wait_for_listener(port: int, timeout_s: float) -> None:
-    """Until the kernel lists the port as listening; connecting would use up the server's one client."""
+    """Wait until the kernel lists the port as listening; connecting would use up the server's one client."""
     local_port, deadline = f":{port:04X} ", time.monotonic() + timeout_s
     while time.monotonic() < deadline:
         table = Path("/proc/net/tcp").read_text() + Path("/proc/net/tcp6").read_text()

@@ -26,13 +26,13 @@ UNITS = {"gemm": "FLOP/s", "attention": "FLOP/s", "launch": "s"}
 
 @dataclass(frozen=True)
 class Device:
-    """Device of a probe. name: as torch or the kernel says; key: under which its best rates are stored."""
+    """Device of a probe. name: from torch or the kernel; key: identifies its best rates in the store."""
 
     torch: str
     name: str
     key: str
     facts: GpuFacts | None
-    why: str | None = None  # why the CPU, where a GPU or its driver is here
+    why: str | None = None  # reason for using the CPU although a GPU or its driver exists
 
     @property
     def is_gpu(self) -> bool:
@@ -47,12 +47,12 @@ def gpus() -> tuple[int, Problem | None]:
 
 
 def on_gpu() -> bool:
-    """True if probes will use a GPU: NVML shows one and torch is a CUDA build."""
+    """Return True if probes will use a GPU: NVML shows one and torch is a CUDA build."""
     return gpus()[0] > 0 and software.torch_cuda() is not None
 
 
 def require_gpu(count: int = 1) -> None:
-    """Raises Unavailable: NO_GPU, NEEDS_MULTI_GPU, TORCH_WITHOUT_CUDA, or the code of the driver's problem."""
+    """Raise Unavailable: NO_GPU, NEEDS_MULTI_GPU, TORCH_WITHOUT_CUDA, or the code of the driver's problem."""
     working, problem = gpus()
     if working and software.torch_cuda() is None:
         raise Unavailable(
@@ -89,7 +89,7 @@ def host(why: str | None = None) -> Device:
 
 
 def choose() -> Device:
-    """GPU 0 as torch numbers them, else the CPU. Raises ProcessError when torch cannot say."""
+    """GPU 0 as torch numbers them, else the CPU. Raises ProcessError if torch cannot tell."""
     count, problem = gpus()
     if count == 0:
         sick = problem is not None and problem.code not in _ABSENT
@@ -138,7 +138,7 @@ def _measured(spec: Against | None, measured: float) -> Against | None:
 def peak_specs(device: Device) -> dict[str, Against]:
     """Datasheet FLOP/s per dtype, dense; empty for an unknown card or a CPU.
 
-    fp64 products run on the tensor cores where these take fp64: then that is the peak.
+    fp64 products run on tensor cores that support fp64: then that is the peak.
     """
     if device.facts is None:
         return {}
@@ -159,7 +159,7 @@ def bandwidth_specs(device: Device, kinds: Sequence[str]) -> dict[str, Against]:
 
 
 def unknown_note(device: Device) -> list[str]:
-    """Why there is no datasheet reference, where there is none."""
+    """The reason for a missing datasheet reference."""
     if device.facts is not None:
         return []
     if not device.is_gpu:
@@ -184,7 +184,7 @@ def probe(
     timeout_s: float,
     specs: Mapping[str, Against],
 ) -> Probe:
-    """Run one child and place its samples. kind: the child's name, and the prefix of stored bests."""
+    """Run one child and compare its samples with references. kind: the child's name, and the prefix of stored bests."""
     began = time.monotonic()
     ctx.progress(0.0, 1.0, f"{kind} on {device.name}")
     full = {"device": device.torch, "rounds": ROUNDS, "budget_s": 0.4 * timeout_s, **params}
@@ -206,7 +206,7 @@ def probe(
 
 
 def _with_sustained(item: Placed, value: float | None) -> Placed:
-    """The rate in short bursts, and in a note the rate that remains under the power limit."""
+    """The rate in short bursts, with the rate under the power limit in a note."""
     if value is None:
         return item
     note = f"In short bursts after a rest; {numbers.quantity(value, item.unit)} in a second without a pause."
@@ -214,7 +214,7 @@ def _with_sustained(item: Placed, value: float | None) -> Placed:
 
 
 def keep(ctx: Context, device: Device, kind: str, results: Sequence[Placed], conditions: Mapping[str, Any]) -> int:
-    """Store the medians as ceilings of this device; returns how many."""
+    """Store the medians as ceilings of this device; return how many."""
     rates = [item for item in results if item.unit != "s"]
     for item in rates:
         detail = {"interval": [item.rate.low, item.rate.high], "rounds": item.rate.rounds, **conditions}

@@ -1,4 +1,4 @@
-"""SVG to PNG, through a program that draws SVG; none is shipped."""
+"""SVG to PNG, through a program that renders SVG; none is shipped."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def find() -> str:
 
 
 def draw(program: str, svg: Path, png: Path, size: tuple[int, int], timeout_s: float = 60) -> Path:
-    """Write png, two dots for each of the svg's size in pixels. Raises ProcessError."""
+    """Write the PNG with two dots per pixel of the SVG's size. Raises ProcessError."""
     from aisp_mcp.process.run import run
 
     if Path(program).name == "rsvg-convert":

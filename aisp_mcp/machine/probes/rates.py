@@ -10,9 +10,10 @@ from aisp_mcp.machine.probes.records import Rate
 
 
 def rate(samples: Sequence[float], confidence: float = 0.95) -> Rate:
-    """Median and the narrowest order-statistic interval of it that covers `confidence`; with few samples, all of them.
+    """Median, and the narrowest order-statistic interval that covers it with `confidence`; with few samples, their
+    whole range.
 
-    The interval [x(k), x(n+1-k)] covers the median with 1 - 2 P(Binomial(n, 1/2) < k); level says what was reached.
+    The interval [x(k), x(n+1-k)] covers the median with 1 - 2 P(Binomial(n, 1/2) < k); level is the coverage reached.
     Raises ValueError without samples.
     """
     if not samples:
@@ -31,5 +32,5 @@ def rate(samples: Sequence[float], confidence: float = 0.95) -> Rate:
 
 
 def _coverage(n: int, k: int) -> float:
-    """Chance that the median is between the k-th smallest and the k-th largest of n."""
+    """Probability that the median is between the k-th smallest and the k-th largest of n."""
     return max(0.0, 1.0 - sum(math.comb(n, i) for i in range(k)) * 0.5 ** (n - 1))

@@ -26,7 +26,9 @@ class Against(Record):
 
 
 class Placed(Record):
-    """One measured rate and its references: the datasheet, the best seen on this device, the theory of the link."""
+    """One measured rate and its references: the datasheet, the best seen on this device, the link's
+    theoretical rate.
+    """
 
     name: str
     unit: str
@@ -83,7 +85,7 @@ class Level(Record):
 
 
 class Hierarchy(Record):
-    """Latency and bandwidth over working sets, with the cache sizes the system states."""
+    """Latency and bandwidth over working sets, with the cache sizes that the system reports."""
 
     device: str
     device_id: str

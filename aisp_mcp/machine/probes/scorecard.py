@@ -1,4 +1,4 @@
-"""The scorecard: the probes an engineer runs first, in one go."""
+"""The scorecard: the probes an engineer runs first, in one call."""
 
 from __future__ import annotations
 
@@ -27,5 +27,5 @@ def measure(ctx: Context, device: Device, types: list[str], timeout_s: float, pe
 
 
 def named(parts: list[tuple[str, Probe]]) -> list[Placed]:
-    """All results under names that say what they are."""
+    """All results under descriptive names."""
     return [item.model_copy(update={"name": f"{kind} {item.name}"}) for kind, part in parts for item in part.results]

@@ -20,7 +20,7 @@ _SPEED_S, _TC_S, _ROOF_S, _CACHE_S, _LINK_S, _NCCL_S, _NET_S = 240.0, 180.0, 300
 
 
 def _gpu_plan(timeout_s: float, gpus: int = 1) -> Plan:
-    """Refuse before a job is made for it. Raises Unavailable NO_GPU, NEEDS_MULTI_GPU, TORCH_WITHOUT_CUDA."""
+    """Refuse before a job is created. Raises Unavailable NO_GPU, NEEDS_MULTI_GPU, TORCH_WITHOUT_CUDA."""
     from aisp_mcp.machine.probes import probe_runner
 
     probe_runner.require_gpu(gpus)
@@ -78,7 +78,7 @@ def aisp_hw_speed(p: SpeedParams, ctx: Context) -> ScoreCard:
 
 
 class PeakParams(JobParams):
-    """The peak validation has no choices: ceilings are comparable only when measured alike."""
+    """No parameters: ceilings are comparable only if measured in the same way."""
 
 
 @tool(
@@ -290,7 +290,7 @@ class DiskParams(JobParams):
 
 
 def _writable(folder: str | None, ctx: Context) -> Path:
-    """The folder to write to. Raises Refused OUTSIDE_ROOTS unless it is the artifact root or was opened."""
+    """The folder to write to. Raises Refused OUTSIDE_ROOTS unless it is the artifact root or was allowed."""
     from aisp_mcp.server import files
     from aisp_mcp.store.private import make_private
 

@@ -19,7 +19,7 @@ MOST_RATIOS, MOST_POINTS, MOST_BARS, MOST_SPANS = 40, 20, 16, 60
 
 
 def draw(chart: Chart, result: Data) -> list[Drawing]:
-    """The drawings of a tool's result; none where it holds no figures to draw."""
+    """The drawings of a tool's result; none if it contains no figures to draw."""
     return _DRAW[chart](result)
 
 
@@ -62,7 +62,7 @@ def _roofline(result: Data) -> list[Drawing]:
 
 
 def _kernels(result: Data) -> list[Drawing]:
-    """Launches under the roofs that their own report states; of several clocks the highest."""
+    """Launches under the roofs in their own report; of several clocks, the highest."""
     points, peaks, bands = [], dict[str, float](), []
     for item in _items(result, "points")[:MOST_POINTS]:
         intensity, rate = usable(item.get("intensity")), usable(item.get("flop_per_s"))
@@ -80,7 +80,7 @@ def _kernels(result: Data) -> list[Drawing]:
 
 
 def _timeline(result: Data) -> list[Drawing]:
-    """A profile's summary: shares per device, and its steps or longest gaps when it shows them."""
+    """A profile's summary: shares per device, and its steps or longest gaps if it shows them."""
     bars = [_bar(item, f"GPU {item.get('device')}") for item in _items(result, "breakdown")[:MOST_BARS]]
     window = result.get("window") or {}
     begin, end = (window.get(name) or 0 for name in ("start_ns", "end_ns"))
@@ -98,7 +98,7 @@ def _step(row: Data, begin: int) -> Span:
     start, length = row["start_ns"] - begin, row.get("duration_ns") or 0
     busy = row.get("busy_ns")
     text = f"{_text(row, 'name')}: {numbers.seconds(length * 1e-9)}"
-    if busy is not None:  # of a trace without a device nobody knows
+    if busy is not None:  # unknown for a trace without a device
         text += f", busy {numbers.seconds(busy * 1e-9)}"
     return Span(start * 1e-9, (start + length) * 1e-9, "busy", text)
 
@@ -113,7 +113,7 @@ _SPANS: Mapping[str, Callable[[Data, int], Span]] = {"steps": _step, "gaps": _ga
 
 
 def _recording(result: Data) -> list[Drawing]:
-    """A tool that recorded a profile answers with its summary inside."""
+    """The summary inside the answer of a tool that recorded a profile."""
     summary = result.get("summary")
     return _timeline(summary) if isinstance(summary, Mapping) else []
 
@@ -144,7 +144,7 @@ _DRAW: Mapping[str, Callable[[Data], list[Drawing]]] = {
 
 
 def _items(data: Data, name: str) -> list[Data]:
-    """The records of a list; a shortened answer may lack it, or hold null for a row's particulars."""
+    """The records of a list; a shortened answer may lack it, or have null for parts of a row."""
     return [item for item in data.get(name) or [] if isinstance(item, Mapping)]
 
 

@@ -1,4 +1,4 @@
-"""Logarithmic axes: from values to places, and the round values to mark. Pure."""
+"""Logarithmic axes: from values to positions, and the round values to mark. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class LogAxis:
     end: float
 
     def place(self, log_value: float) -> float:
-        """Position of a value; values outside are put on the end."""
+        """Position of a value; values outside are clipped to the end."""
         inside = min(max(log_value, self.low), self.high)
         return self.start + (inside - self.low) / (self.high - self.low) * (self.end - self.start)
 
@@ -25,7 +25,7 @@ class LogAxis:
         return self.low <= log_value <= self.high
 
     def ticks(self, candidates: Iterable[float], gap: float) -> list[float]:
-        """Those values inside the axis, in the order of their importance, that are no closer than gap to another."""
+        """The values inside the axis that are at least gap apart; earlier candidates take precedence."""
         chosen: list[float] = []
         for value in candidates:
             at = log(value)

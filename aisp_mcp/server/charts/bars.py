@@ -10,15 +10,15 @@ from aisp_mcp.server.text import numbers
 from aisp_mcp.server.text.escape import short
 
 ROW, FOOT, STACK, LABEL_CHARS = 40.0, 4.0, 38.0, 40
-UNKNOWN = "unknown"  # the style of a part about which nothing is known
-WIDE_ENOUGH = 0.07  # a share is written into its part from here on
+UNKNOWN = "unknown"  # style of an unknown part
+WIDE_ENOUGH = 0.07  # larger shares are written into their part
 
 
 @dataclass(frozen=True)
 class Bar:
-    """One bar. share: its length between 0 and 1. value: its words. style: a class of chart.css.
+    """One bar. share: its length between 0 and 1. value: its text. style: a class of chart.css.
 
-    band: an interval of the share. limit: words for the full length, where the bar is measured against one.
+    band: an interval of the share. limit: text for the full length, if the bar is measured against a limit.
     """
 
     name: str

@@ -12,7 +12,7 @@ ROW, LABELLED = 20.0, 0.02  # a narrower box has no label
 
 @dataclass(frozen=True)
 class Cell:
-    """One box. left, width: shares of the whole. text: what it says when pointed at."""
+    """One box. left, width: shares of the whole. text: its tooltip."""
 
     depth: int
     left: float

@@ -1,8 +1,8 @@
-"""Chart: a list of SVG shapes that needs no further layout, with the same figures as words and as a table.
+"""Chart: a list of SVG shapes that needs no further layout, with the same figures as text and as a table.
 
-Horizontal places are per cent of the width and vertical ones are pixels, so one drawing fits a report of 1,000 pixels
-and a chat of 360 with text of one size. Text from outside is only ever the text of a shape or a cell: whoever puts a
-drawing into a page escapes it (`to_svg`) or sets it as text (the view's script).
+Horizontal positions are per cent of the width and vertical ones are pixels, so one drawing fits a report of 1,000
+pixels and a chat of 360 with text of one size. Text from outside is only ever the text of a shape or a cell: code that
+puts a drawing into a page escapes it (`to_svg`) or sets it as text (the view's script).
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ FILE_WIDTH, EDGE, HEAD = 760, 16, 40
 
 @dataclass(frozen=True)
 class Shape:
-    """One SVG element. text: what a text element says, and what any other element says when pointed at.
+    """One SVG element. text: the content of a text element, or the tooltip of any other element.
 
-    inner: elements in its coordinates, cut at its edges; only a shape with the tag `svg` has any.
+    inner: elements in its coordinates, clipped at its edges; only a shape with the tag `svg` has any.
     """
 
     tag: str
@@ -36,7 +36,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class Drawing:
-    """title: one line. about: what to see, for readers who cannot see it. columns, rows: the figures, all as text."""
+    """title: one line. about: a description for readers who cannot see it. columns, rows: the figures, all as text."""
 
     title: str
     about: str
@@ -52,7 +52,7 @@ def line(look: str, x: float, y: float, x2: float, y2: float, text: str = "") ->
 
 
 def box(look: str, x: float, y: float, x2: float, y2: float, text: str = "") -> Shape:
-    """A filled rectangle from its left top to its right bottom corner, never narrower than can be seen."""
+    """A filled rectangle from its top left to its bottom right corner, with a visible minimum width."""
     size: dict[str, str | float] = {
         "class": look,
         "x": across(x),
@@ -75,7 +75,7 @@ def words(look: str, x: float, y: float, text: str, anchor: str = "start", shift
 
 
 def labelled(look: str, x: float, y: float, x2: float, y2: float, label: str, text: str) -> Shape:
-    """A rectangle with words in it that are cut at its edge. text: what it says when pointed at."""
+    """A rectangle with a label that is clipped at its edge. text: its tooltip."""
     size: dict[str, str | float] = {"x": across(x), "y": down(y), "width": across(x2 - x), "height": down(y2 - y)}
     fill = Shape("rect", {"class": look, "width": "100%", "height": "100%"})
     inner = (fill, Shape("text", {"class": "in", "x": 4, "y": down(y2 - y - 5)}, label)) if label else (fill,)
@@ -91,20 +91,22 @@ def down(y: float) -> float:
 
 
 def to_svg(drawing: Drawing) -> str:
-    """The drawing as an SVG element for a page that holds chart.css."""
+    """The drawing as an SVG element for a page that includes chart.css."""
     head = _open(drawing, 'width="100%"')
     return f"{head}{_inside(drawing)}</svg>"
 
 
 def to_decoration(shapes: Sequence[Shape], height: float) -> str:
-    """An SVG element that adds nothing to the text next to it, and is hidden from screen readers."""
+    """An SVG element that adds nothing to the neighbouring text, and is hidden from screen readers."""
     return (
         f'<svg class="chart" aria-hidden="true" height="{height:g}" width="100%">{"".join(map(_element, shapes))}</svg>'
     )
 
 
 def to_file(drawing: Drawing) -> str:
-    """The drawing as an SVG file of its own, titled, in light colours: programs that draw files know no other."""
+    """The drawing as a separate SVG file with a title, in light colours: programs that render files support
+    no others.
+    """
     width, height = file_size(drawing)
     head = f'<svg xmlns="{NAMESPACE}" width="{width}" height="{height}" font-family="sans-serif">'
     back = '<rect width="100%" height="100%" fill="#ffffff"/>'
@@ -142,12 +144,12 @@ def style() -> str:
 
 
 def kinds() -> str:
-    """The colours of what ran, for timelines and flame graphs: one variable for each class of kinds.css."""
+    """The colours of kinds of activity, for timelines and flame graphs: one variable for each class of kinds.css."""
     return (files("aisp_mcp.server.charts") / "kinds.css").read_text("utf-8")
 
 
 def light() -> str:
-    """The same with the first colour of each pair, for readers of SVG that know no colour schemes."""
+    """The same with the first colour of each pair, for SVG renderers without colour schemes."""
     plain = re.sub(r"var\([^,()]+,\s*(light-dark\([^()]+\))\)", r"\1", style())
     return re.sub(r"light-dark\(([^,()]+),[^()]+\)", r"\1", plain)
 

@@ -13,8 +13,8 @@ TOP, BOTTOM, FOOT, LEFT, RIGHT = 16.0, 280.0, 40.0, 12.0, 97.0
 CHAR, GAP = (
     2.05,
     2.5,
-)  # per cent of the least width, 360 pixels: a character of a tick's label, and the space next to it
-LABEL_CHAR, LABEL_RISE, LABEL_CHARS = 0.95, 10.0, 34  # per cent of 750 pixels, the least width with labels
+)  # per cent of the minimum width, 360 pixels: a character of a tick's label, and the space next to it
+LABEL_CHAR, LABEL_RISE, LABEL_CHARS = 0.95, 10.0, 34  # per cent of 750 pixels, the minimum width with labels
 STEPS = (1.0, 2.0, 5.0)
 X_TICKS, Y_TICKS = 6, 7
 
@@ -24,10 +24,10 @@ Place = Callable[[float], float]
 
 @dataclass(frozen=True)
 class Scale:
-    """One axis: what it shows, how a value is written, whether it is logarithmic, and the distance of its marks.
+    """One axis: its quantity, its number format, whether it is logarithmic, and the distance of its ticks.
 
-    steps: allowed distances of marks, ascending; none: 1, 2 or 5 times powers of ten. whole: marks at whole numbers.
-    around: what is shown on each side of a single value; 0: 5 % of it.
+    steps: allowed distances of ticks, ascending; none: 1, 2 or 5 times powers of ten. whole: ticks at whole numbers.
+    around: range on each side of a single value; 0: 5 % of it.
     """
 
     title: str
@@ -40,9 +40,9 @@ class Scale:
 
 @dataclass(frozen=True)
 class Spot:
-    """One point; the ends of an interval are None where nothing is known of it. look: a class of chart.css.
+    """One point; the ends of an interval are None if unknown. look: a class of chart.css.
 
-    label: words above the point, where they fit.
+    label: text above the point, if it fits.
     """
 
     x: float
@@ -75,7 +75,7 @@ class Band:
 def draw(
     title: str, axes: tuple[Scale, Scale], spots: Sequence[Spot], paths: Sequence[Path] = (), bands: Sequence[Band] = ()
 ) -> Drawing:
-    """Expects at least one spot. On a logarithmic axis values that are not positive stand on its lower end."""
+    """Draw at least one spot. On a logarithmic axis, values that are not positive are at its lower end."""
     across, down = axes
     xs = [x for spot in spots for x in (spot.x, *(spot.x_ends or ()))] + [x for path in paths for x, _ in path.points]
     ys = [y for spot in spots for y in (spot.y, *(spot.y_ends or ()))] + [y for path in paths for _, y in path.points]
@@ -143,7 +143,7 @@ def _grid(
     for value in x[1]:
         at, half = x[0](value), CHAR * len(axes[0].say(value)) / 2
         shapes.append(line("grid", at, TOP, at, BOTTOM))
-        if at + half <= 100:  # else a narrow screen would cut it
+        if at + half <= 100:  # or a narrow screen would clip it
             fits = at - half >= free
             free = at + half if fits else free
             shapes.append(words("tick" if fits else "tick roomy", at, BOTTOM + 16, axes[0].say(value), "middle"))
@@ -155,7 +155,7 @@ def _grid(
 
 
 def _axis(scale: Scale, values: Sequence[float], ends: tuple[float, float], most: int) -> tuple[Place, list[float]]:
-    """The function from a value to its place, and the round values to mark."""
+    """The function from a value to its position, and the round values to mark."""
     real = [value for value in values if math.isfinite(value) and (value > 0 or not scale.log)] or [1.0]
     logs = [math.log(value) if scale.log else value for value in real]
     low, high = min(logs), max(logs)
@@ -182,7 +182,7 @@ def _ticks(low: float, high: float, most: int, steps: Sequence[float] = ()) -> l
 
 
 def _log_ticks(low: float, high: float, most: int) -> list[float]:
-    """1, 2 and 5 times powers of ten, powers alone where those are too many; round values within less than a decade."""
+    """1, 2 and 5 times powers of ten; only powers if those are too many; round values within less than a decade."""
     powers = range(math.floor(low / math.log(10)), math.ceil(high / math.log(10)) + 1)
     for factors in (STEPS, STEPS[:1]):
         candidates = [factor * 10.0**power for power in powers for factor in factors]

@@ -17,10 +17,10 @@ from aisp_mcp.server.text import numbers
 from aisp_mcp.server.text.escape import short
 
 TOP, ROW, FOOT = 0.0, 46.0, 30.0
-LABEL = 19.0  # lines leave the upper part of each row to its words: see the dashes of .rows in chart.css
+LABEL = 19.0  # lines leave the upper part of each row to its text: see the dashes of .rows in chart.css
 START, END, TICK_GAP = 5.0, 95.0, 13.0  # per cent of the width: room for a tick's label, also on a narrow screen
 LABEL_CHARS = 26
-LEAST_SPAN = math.log(1.1)  # a chart of equals must not blow their noise up to the full width
+LEAST_SPAN = math.log(1.1)  # a chart of equal candidates must not magnify noise to the full width
 WIDEST = math.log(1e4)  # beyond this the axis ends; values outside are marked as such
 _TICKS = (  # the more important first
     *(1.0, 2.0, 0.5, 10.0, 0.1, 100.0, 0.01, 5.0, 0.2, 1e3, 1e-3, 1e4, 1e-4, 1.5, 0.7, 1.2, 0.8, 1.1, 0.9, 1.05, 0.95),
@@ -36,7 +36,7 @@ LEGEND = (
 class Ratio:
     """One row: low and high are the ends of the interval, floor is the noise floor as a fraction.
 
-    at_least: the ratio is a lower bound. provisional: one replicate is all there is.
+    at_least: the ratio is a lower bound. provisional: there is only one replicate.
     """
 
     name: str
@@ -50,12 +50,12 @@ class Ratio:
 
     @property
     def outcome(self) -> str:
-        """Ratio and verdict as the row says them."""
+        """The row's text of ratio and verdict."""
         return f"{numbers.ratio(self.ratio, self.at_least)} {numbers.verdict(self.verdict, self.provisional)}"
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """In log units, where there is a ratio; an end that is not a positive number is infinitely far away."""
+        """In log units, if there is a ratio; an end that is not a positive number is infinite."""
         value = log(self.ratio)
         if value is None:
             return None
@@ -72,7 +72,7 @@ class Ratio:
 
 
 def draw(rows: Sequence[Ratio], title: str = "Ratio of baseline to candidate") -> Drawing:
-    """Lay the rows out, in their order."""
+    """Draw the rows, in their order."""
     axis = LogAxis(*_range(rows), START, END)
     bottom = TOP + ROW * len(rows)
     unity_x = axis.place(0.0)
@@ -98,7 +98,7 @@ def _cells(row: Ratio) -> tuple[str, ...]:
 
 
 def _names(rows: Sequence[Ratio]) -> list[str]:
-    """Names cut to fit; those that would then be the same keep more of their ends."""
+    """Names truncated to fit; those that would then be equal keep more of their ends."""
     labels = [short(row.name, LABEL_CHARS) for row in rows]
     whole = {name: {row.name for row, label in zip(rows, labels, strict=True) if label == name} for name in labels}
     return [
@@ -127,7 +127,7 @@ def _row(row: Ratio, name: str, top: float, axis: LogAxis) -> list[Shape]:
 
 
 def _range(rows: Sequence[Ratio]) -> tuple[float, float]:
-    """Axis ends in log units: all numbers and 1, with some air."""
+    """Axis ends in log units: all numbers and 1, with a margin."""
     logs = [0.0]
     for row in rows:
         floor = row.noise

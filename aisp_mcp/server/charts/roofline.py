@@ -1,7 +1,6 @@
 """The roofline: rate over arithmetic intensity, both logarithmic, with one roof per kind of arithmetic.
 
-The picture numbers its points and names them below it, so that names of any length and points side by side stay
-readable.
+The picture numbers its points and names them below it, so that long names and close points stay readable.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ AIR = math.log(2)
 
 @dataclass(frozen=True)
 class Roof:
-    """The most FLOP/s of one kind of arithmetic."""
+    """The maximum FLOP/s of one kind of arithmetic."""
 
     name: str
     flop_per_s: float
@@ -81,7 +80,7 @@ def _say(point: Point) -> str:
 
 
 def _axes(bandwidth: float, roofs: Sequence[Roof], points: Sequence[Point]) -> tuple[LogAxis, LogAxis]:
-    """Intensity in per cent of the width, rate in pixels from below; every point and ridge is inside."""
+    """Intensity in per cent of the width, rate in pixels from the bottom; every point and ridge is inside."""
     ridges = [math.log(roof.flop_per_s / bandwidth) for roof in roofs]
     left, right = decades([*ridges, *(math.log(point.intensity) for point in points)])
     rates = [math.log(point.flop_per_s) - AIR for point in points] + [math.log(bandwidth) + left]
@@ -122,7 +121,7 @@ def _points(x: LogAxis, y: LogAxis, points: Sequence[Point]) -> list[Shape]:
 
 
 def _roofs(x: LogAxis, y: LogAxis, bandwidth: float, roofs: Sequence[Roof]) -> list[Shape]:
-    """The memory roof up to the highest ridge, then one flat roof each; all words after all lines."""
+    """The memory roof up to the highest ridge, then one flat roof each; all text after all lines."""
     ordered = sorted(roofs, key=lambda roof: -roof.flop_per_s)
     start = max(x.low, y.low - math.log(bandwidth))
     top = math.log(ordered[0].flop_per_s / bandwidth)
@@ -142,7 +141,9 @@ def _roofs(x: LogAxis, y: LogAxis, bandwidth: float, roofs: Sequence[Roof]) -> l
 
 
 def _apart(heights: Sequence[float]) -> list[float]:
-    """Positions of labels: just above their roofs (given from the top down), moved up to be readable, never out."""
+    """Positions of labels: just above their roofs (given from the top down), moved up to be readable, never off the
+    chart.
+    """
     labels: list[float] = []
     free = math.inf
     for at in reversed(heights):

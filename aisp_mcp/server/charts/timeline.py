@@ -1,4 +1,4 @@
-"""Use of a window's time: one bar per device in shares, and lanes of what happened when."""
+"""The use of a window's time: one bar of shares per device, and lanes of events."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from aisp_mcp.server.text import numbers
 from aisp_mcp.server.text.escape import short
 
 BAR, LANE, LEGEND_ROW, LABEL_CHARS = 50.0, 44.0, 19.0, 44
-WIDE_ENOUGH = 0.1  # a share is written into its part from here on
-# In the order of a bar, from work to waste: key of the figures, look, words.
+WIDE_ENOUGH = 0.1  # larger shares are written into their part
+# In the order of a bar, from work to waste: key of the figures, look, label.
 PARTS = (
     ("compute", "compute", "compute"),
     ("exposed_communication", "communication", "communication that nothing hides"),
@@ -27,7 +27,7 @@ PARTS = (
 
 @dataclass(frozen=True)
 class Bar:
-    """One device: its window in seconds, and the shares of it by key of PARTS."""
+    """One device: its window in seconds, and its shares by key of PARTS."""
 
     name: str
     seconds: float
@@ -36,7 +36,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Span:
-    """Something that lasted, in seconds from the window's begin."""
+    """One interval, in seconds from the start of the window."""
 
     start: float
     end: float

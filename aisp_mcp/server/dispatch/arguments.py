@@ -1,4 +1,4 @@
-"""Raw arguments to a tool's parameters: strict, and with errors a caller can act on."""
+"""Raw arguments to a tool's parameters, with strict types and errors that a caller can act on."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from aisp_mcp.server.dispatch.foreign import foreign
 from aisp_mcp.server.dispatch.wording import explain
 from aisp_mcp.server.registry import JobParams, Tool
 
-# Names that arguments had, and that still work wherever they mean nothing else.
+# Former names of arguments, which still work unless they mean something else.
 FORMER = {"run": "run_id", "question": "query", "concept": "query", "filter": "query"}
 MAX_SAID = 5
 MAX_ECHO = 60
@@ -42,13 +42,13 @@ def validate(tool: Tool, raw: Any) -> Params:
 
 
 def renamed(tool: Tool, raw: dict[str, Any]) -> dict[str, Any]:
-    """The arguments with former names replaced by today's, where the tool has no argument of the former name."""
+    """The arguments with former names replaced by current ones, if the tool has no argument of the former name."""
     known = former_names(tool)
     return {new if (new := known.get(name, name)) not in raw else name: value for name, value in raw.items()}
 
 
 def former_names(tool: Tool) -> dict[str, str]:
-    """Former names of this tool's arguments, and their names of today."""
+    """Former names of this tool's arguments, with their current names."""
     fields = _fields(tool)
     return {old: new for old, new in FORMER.items() if old not in fields and new in fields}
 
@@ -59,7 +59,7 @@ def _fields(tool: Tool) -> dict[str, FieldInfo]:
 
 
 def _holds_nul(value: Any) -> bool:
-    """True if a text contains NUL: no file name, command or stored text may, and each would fail differently."""
+    """Return True if a text contains NUL: no file name, command or stored text may, and each would fail differently."""
     pending = [value]
     while pending:
         item = pending.pop()
@@ -74,7 +74,7 @@ def _holds_nul(value: Any) -> bool:
 
 
 def expected(tool: Tool) -> str:
-    """One line naming the arguments, the required ones marked, those that all jobs share last."""
+    """One line naming the arguments: required ones are marked, and those of all jobs come last."""
     fields = dict(sorted(_fields(tool).items(), key=lambda item: item[0] in JobParams.model_fields))
     if not fields:
         return f"{tool.name} takes no arguments."

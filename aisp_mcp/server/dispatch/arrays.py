@@ -1,4 +1,4 @@
-"""Suites as Slurm arrays: one job per few candidates, skipping what an earlier call has done."""
+"""Suites as Slurm arrays: one job per few candidates, skipping those that an earlier call has finished."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from aisp_mcp.server.registry import JobParams, Plan, Tool
 from aisp_mcp.settings import ClusterSettings
 from aisp_mcp.store.records.job import Job, JobState
 
-_NOT_OF_TASKS = {"wait_s", "dry_run", "confirm", "targets"}  # for the caller only, and what is divided among the tasks
+# Arguments for the caller only, and those divided among the tasks.
+_NOT_OF_TASKS = {"wait_s", "dry_run", "confirm", "targets"}
 
 
 class ArrayTask(Record):
-    """One job of a suite. passed: what its answer says; None before it has one."""
+    """One job of a suite. passed: from its answer; None before it has one."""
 
     job_id: str
     targets: list[str]
@@ -26,7 +27,9 @@ class ArrayTask(Record):
 
 
 class ArrayReport(Record):
-    """State of a suite on a cluster. The same call again submits what failed, was cancelled or has been edited."""
+    """State of a suite on a cluster. Repeating the call submits tasks that failed, were cancelled or have
+    been edited.
+    """
 
     submitted: int
     kept: int
@@ -43,7 +46,7 @@ def targets_per_task(ctx: Context) -> int:
 
 
 def submit(tool: Tool, params: JobParams, plan: Plan, ctx: Context, size: int) -> ArrayReport:
-    """Submit what is missing. Raises UsageError BAD_PLACEMENT, and as Jobs.submit_array does."""
+    """Submit the missing tasks. Raises UsageError BAD_PLACEMENT, and as Jobs.submit_array does."""
     from aisp_mcp.jobs.executors.slurm_limits import max_array_size
 
     digests: Mapping[str, str] = plan.details.get("digests", {})

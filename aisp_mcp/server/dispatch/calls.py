@@ -50,8 +50,8 @@ def execute(tool_name: str, raw_args: dict[str, Any], ctx: Context) -> Envelope:
 def start(tool_name: str, raw_args: dict[str, Any], ctx: Context, confirmed: bool = False) -> Envelope | Pending:
     """The answer, or something to wait for: a job tool is submitted and keeps running if the caller goes away.
 
-    Never raises. An unknown tool is an envelope; a front with its own form for that error calls `offered` first.
-    An answer with `confirm` set has done nothing: a front that can ask a person does so and calls again, confirmed.
+    Never raises. An unknown tool is an envelope; a front with its own form for that error calls `offered` first. An
+    answer with `confirm` set has had no effect: a front that can ask a person does so and calls again, confirmed.
     """
     return _answer(tool_name, raw_args, ctx, as_job=True, confirmed=confirmed)
 
@@ -89,7 +89,7 @@ def _answer(tool_name: str, raw_args: Any, ctx: Context, *, as_job: bool, confir
 
 def _validated(request: _Request) -> Params:
     params = validate(request.tool, request.raw)
-    # Not put into the raw arguments: a next step that repeats them would then contain it.
+    # Not added to the raw arguments: a next step that repeats them would then contain it.
     if request.confirmed and "confirm" in request.tool.params.model_fields:
         return params.model_copy(update={"confirm": True})
     return params
@@ -98,7 +98,7 @@ def _validated(request: _Request) -> Params:
 def _planned(request: _Request, params: Params) -> Envelope | JobPending | None:
     """The answer for a job tool: its plan, a question about its cost, or the submitted job. None if it runs here.
 
-    The plan is made before a process is started, so that a call that cannot work is refused at once.
+    The plan is made before a process is started, so that an impossible call is refused at once.
     """
     tool, ctx = request.tool, request.ctx
     if tool.job is None or not isinstance(params, JobParams) or not (params.dry_run or request.as_job):

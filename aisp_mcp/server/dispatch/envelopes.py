@@ -25,7 +25,7 @@ class Stopwatch:
         self._began = ctx.clock()
 
     def meta(self) -> Meta:
-        """Facts about an answer that is finished now."""
+        """Facts about an answer that has just been finished."""
         now = self._clock()
         at = datetime.fromtimestamp(now, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         return Meta(duration_ms=round((now - self._began) * 1000, 3), version=__version__, at=at)
@@ -38,7 +38,7 @@ def success(tool: str, result: Any, watch: Stopwatch) -> Envelope:
 
 
 def failure(tool: str, error: AispError, watch: Stopwatch, job: Ticket | None = None) -> Envelope:
-    """The answer for a failed call: why, and what to do."""
+    """The answer for a failed call: the reason, and a remedy."""
     info = ErrorInfo(
         code=error.code,
         message=plain(error.message)[0],
@@ -62,7 +62,7 @@ def internal(tool: str, error: BaseException, watch: Stopwatch) -> Envelope:
 
 
 def to_data(envelope: Envelope) -> dict[str, Any]:
-    """The envelope as JSON data; absent parts are left out, a null inside the result stays."""
+    """The envelope as JSON data; absent parts are left out, but a null inside the result stays."""
     data: dict[str, Any] = {"tool": envelope.tool, "status": envelope.status.value}
     if envelope.result is not None:
         data["result"] = envelope.result

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from aisp_mcp.server.registry import Tool
 
-# name → (argument that must be there for the hint to help, hint)
+# name → (argument that makes the hint useful, hint)
 _HINTS: dict[str, tuple[str, str]] = {
     "iterations": (
         "replicates",

@@ -12,15 +12,15 @@ from aisp_mcp.errors import AispError
 from aisp_mcp.server import registry
 from aisp_mcp.settings import Settings
 
-SHIPPED = "aisp_mcp."  # what the names of this package's modules begin with
+SHIPPED = "aisp_mcp."  # prefix of this package's modules
 MOST_WORDS = 3  # of a command
 
 
 def load_catalog(settings: Settings) -> None:
     """Import every shipped family and each module of AISP_TOOL_MODULES; importing registers the tools.
 
-    Raises AispError TOOL_MODULE with the module's name and the cause when one of the user's modules cannot be used:
-    a server that silently misses tools is worse than one that does not start.
+    Raises AispError TOOL_MODULE with the module's name and the cause if one of the user's modules cannot be used: a
+    server that silently lacks tools is worse than one that does not start.
     """
     # By name: features are layers above this one, which imports none of them.
     for module in _shipped():
@@ -43,10 +43,10 @@ def load_listed(settings: Settings) -> None:
 
 
 def load_tool(name: str, settings: Settings) -> None:
-    """Register one tool and no more than it needs: the shipped family or the user's module that defines it.
+    """Register one tool and only what it needs: the shipped family or the user's module that defines it.
 
-    For a process that runs only this one: the other families would cost it a tenth of a second. Where no file defines
-    it, everything is loaded. Raises like load_catalog.
+    For a process that runs only this tool: the other families would add a tenth of a second. If no file defines it,
+    everything is loaded. Raises like load_catalog.
     """
     if _import_family(f"\ndef {name}("):
         return
@@ -59,8 +59,8 @@ def load_tool(name: str, settings: Settings) -> None:
 def load_command(words: Sequence[str], settings: Settings) -> None:
     """Register the tool that the leading words name and the user's modules; load the others on demand.
 
-    For a process that runs one command: all families together cost it a quarter of a second. Words that name no tool
-    load everything. Raises like load_catalog.
+    For a process that runs one command: loading all families takes a quarter of a second. Words that name no tool load
+    everything. Raises like load_catalog.
     """
     definitions = [f'cli="{" ".join(words[:count])}"' for count in range(min(len(words), MOST_WORDS), 0, -1)]
     definitions += [f"\ndef {words[0]}("] if words and words[0].startswith("aisp_") else []
@@ -87,7 +87,7 @@ def _shipped() -> dict[str, str]:
 
 
 def _import_family(text: str) -> bool:
-    """Import the shipped family whose file has this text, if one has."""
+    """Import the shipped family whose file has this text, if there is one."""
     module = next((module for module, source in _shipped().items() if text in source), "")
     if module:
         importlib.import_module(module)
@@ -106,7 +106,7 @@ def _import_extra(name: str) -> None:
             if tool.fn.__module__ == name:
                 if any(f"\ndef {tool.name}(" in source for source in _shipped().values()):
                     raise ValueError(f"two tools named {tool.name}")
-                # What a front will ask for: better a clear word now than a catalogue that cannot be listed.
+                # Fronts will need these: a clear error now is better than a catalogue that cannot be listed.
                 tool.params.model_json_schema()
                 tool.result.model_fields  # noqa: B018
     except Exception as error:

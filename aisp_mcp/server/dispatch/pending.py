@@ -21,7 +21,7 @@ FIRST_PAUSE_S, LAST_PAUSE_S = 0.02, 0.2
 
 
 class Pending(Protocol):
-    """poll and progress are cheap and never block. When deadline_s is over, the front answers with ticket()."""
+    """poll and progress are cheap and never block. After deadline_s, the front answers with ticket()."""
 
     @property
     def deadline_s(self) -> float:
@@ -34,7 +34,7 @@ class Pending(Protocol):
         """Progress, if any is known."""
 
     def ticket(self) -> Envelope:
-        """The answer for a caller who stops waiting; the work goes on."""
+        """The answer for a caller who stops waiting; the work continues."""
 
 
 def pauses() -> Iterator[float]:
@@ -119,7 +119,7 @@ def follow(
     wait_s: float | None,
     show: Show = lambda _: None,
 ) -> Envelope:
-    """Wait in this thread for the answer, at most wait_s seconds (None: to the end), then take the ticket."""
+    """Wait in this thread for the answer, at most wait_s seconds (None: without a limit), then return the ticket."""
     began = time.monotonic()
     for pause in pauses():
         answer = guarded(tool_name, ctx, pending.poll)

@@ -12,7 +12,7 @@ from aisp_mcp.server.registry import JobParams, JobSpec, Plan, Tool
 
 
 def make_plan(tool: Tool, spec: JobSpec, params: JobParams, ctx: Context) -> Plan:
-    """The tool's own estimate, completed. Raises what the estimate raises: the same refusal the run would give."""
+    """The tool's own estimate, completed. Raises what the estimate raises, as the run itself would."""
     from aisp_mcp.jobs.executors.placement import chosen_executor
 
     if chosen_executor({**os.environ, **ctx.job_env}) == "slurm":
@@ -30,7 +30,7 @@ def _plan(tool: Tool, spec: JobSpec, params: JobParams, ctx: Context) -> Plan:
 
 
 def _cluster_plan(tool: Tool, spec: JobSpec, params: JobParams, ctx: Context) -> Plan:
-    """The plan of a job for Slurm, with its script. The node may have what is missing on this machine.
+    """The plan of a job for Slurm, with its script. The node may have what this machine lacks.
 
     Raises UsageError BEYOND_PARTITION, BAD_PLACEMENT and Unavailable NO_SLURM.
     """
@@ -50,12 +50,12 @@ def _cluster_plan(tool: Tool, spec: JobSpec, params: JobParams, ctx: Context) ->
 
 
 def worker_argv(tool: Tool) -> list[str]:
-    """The command of a job, without its wrapper; the arguments go in on its standard input."""
+    """The command of a job, without its wrapper; it reads the arguments from standard input."""
     return python.module("aisp_mcp.server.worker", tool.name)
 
 
 def default_resources(spec: JobSpec) -> list[str]:
-    """The measuring locks of a job that names none: every GPU of this machine, or the CPU where there is none."""
+    """The measuring locks of a job that names none: every GPU of this machine, or the CPU if there is no GPU."""
     if not spec.measures:
         return []
     from aisp_mcp.system.gpu.nvml import gpu_uuids

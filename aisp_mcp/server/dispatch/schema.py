@@ -6,7 +6,7 @@ from typing import Any
 
 from aisp_mcp.server.registry import JobParams, Tool
 
-# A model reads these once, in the server's instructions; these texts are for pages and --help.
+# A model reads about these once, in the server's instructions; these texts are for pages and --help.
 SHARED_HELP = {
     "wait_s": "How long to wait for the answer before taking a ticket.",
     "timeout_s": "Ends the job and all its processes after this time.",
@@ -33,10 +33,10 @@ def input_schema(tool: Tool) -> dict[str, Any]:
 
 
 def lean_schema(tool: Tool) -> dict[str, Any]:
-    """The same for a model's eyes: without what is checked anyway and would not change how a call is written.
+    """The same for models, without details that are checked anyway and do not change how a call is written:
 
-    That is how long a text or a list may get, that a switch is off, and the bounds of the arguments every job tool has,
-    which the server's instructions name once.
+    the maximum length of a text or a list, defaults of switches that are off, and the bounds of the arguments of every
+    job tool, which the server's instructions state once.
     """
     schema = input_schema(tool)
     if "properties" in schema:
@@ -60,7 +60,7 @@ def _property(name: str, part: dict[str, Any], defs: dict[str, Any]) -> dict[str
 
 
 def _slim(part: dict[str, Any], defs: dict[str, Any]) -> dict[str, Any]:
-    """One schema node with references resolved and everything a model does not need removed."""
+    """One schema node with references resolved and everything removed that a model does not need."""
     if "$ref" in part:
         target = dict(defs[part["$ref"].rpartition("/")[2]])
         target.pop("description", None)
@@ -81,6 +81,6 @@ def _slim(part: dict[str, Any], defs: dict[str, Any]) -> dict[str, Any]:
 
 
 def _union(branches: list[dict[str, Any]], defs: dict[str, Any]) -> dict[str, Any]:
-    """A branch for null says only that the argument may be left out, which `required` says already."""
+    """Drop the branch for null: it only says that the argument may be left out, as does `required`."""
     rest = [_slim(branch, defs) for branch in branches if branch.get("type") != "null"]
     return rest[0] if len(rest) == 1 else {"anyOf": rest}

@@ -1,7 +1,7 @@
 """Selection of tools that a server offers. Fixed when it starts: the list is the same on every connection.
 
-Listing costs a model's context, calling does not. By default a short list is shown, and the tool that calls other
-tools reaches the rest. Naming toolsets or tools selects those and no others, unless that tool is among them.
+Listing costs a model's context, calling does not. By default, a short list is shown, and the tool that calls other
+tools reaches the rest. Naming toolsets or tools selects only those, unless that tool is among them.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def select(options: ToolSettings) -> Selection:
 
     Raises UsageError UNKNOWN_TOOLSET, UNKNOWN_TOOL or NO_TOOLS.
     """
-    if is_open(options):  # no need for tools that are not listed: they are loaded when they are called
+    if is_open(options):  # unlisted tools are loaded when they are called
         named = _named(options, registry.loaded())
         return Selection(tuple(tool for tool in registry.loaded() if tool.name in named), None)
     everything = registry.tools()
@@ -59,7 +59,7 @@ def select(options: ToolSettings) -> Selection:
 
 
 def is_open(options: ToolSettings) -> bool:
-    """Return True if these settings leave out no tool: the default or small list, from which all are reached."""
+    """Return True if these settings exclude no tool: the default or small list, from which all can be reached."""
     return not (options.toolsets or options.tools or options.exclude_tools or options.read_only)
 
 
@@ -78,7 +78,7 @@ def toolsets() -> list[str]:
 
 
 def _may_run(tool: Tool, read_only: bool) -> bool:
-    # What a calling tool calls is checked when it does.
+    # The tool that a calling tool calls is checked at the call.
     return not read_only or tool.effect in (Effect.READS, Effect.ANY)
 
 
@@ -92,7 +92,7 @@ def _named(options: ToolSettings, everything: Sequence[Tool]) -> set[str]:
     for word in sets:
         names |= {tool.name for tool in _toolset(word, everything)}
     if sets and any(tool.job for tool in everything if tool.name in names):
-        # A job answers with a ticket, which is worth nothing without the tools that take it.
+        # A job answers with a ticket, which is useless without the tools that accept it.
         every = sets != [DEFAULT]
         names |= {tool.name for tool in everything if tool.family == JOBS and (every or tool.listed != "all")}
     return names

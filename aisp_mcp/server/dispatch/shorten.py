@@ -1,7 +1,8 @@
-"""The last step of every answer: bounded in size, explicit about what is missing, and where the full answer is.
+"""The last step of every answer: limit its size, list what was omitted, and say where the full answer is.
 
-Two levels. First every item of an outer list stays, and texts and inner lists get shorter. If that is not enough, rows
-become compact (nested parts are dropped) and as many of them stay as fit. What cannot fit at all is only the outcome.
+There are two levels. At the first, every item of an outer list stays, and texts and inner lists get shorter. If that is
+not enough, rows become compact (nested parts are dropped), and as many rows stay as fit. If nothing fits, only the
+outcome stays.
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ DEPTHS = (100, 4, 2)  # of the second level, from the mildest
 
 @dataclass(frozen=True)
 class Limits:
-    """What may remain. outer: items of a list that is in no other list; inner: items of lists within lists.
+    """Limits of what remains. outer: items of a list that is in no other list; inner: items of lists within lists.
 
-    text: characters of a text; keys: entries of an object; detail: characters of JSON of a nested part of a row, which
-    is dropped beyond that; depth: levels.
+    text: characters of a text; keys: entries of an object; detail: characters of JSON of a nested part of a row, above
+    which it is dropped; depth: levels.
     """
 
     outer: int
@@ -47,7 +48,7 @@ class Limits:
 def shorten(envelope: Envelope, settings: Settings, principal: str = LOCAL) -> Envelope:
     """The envelope within AISP_MCP_PREVIEW_LIMIT characters of JSON (at least 1,500, at most 32,000).
 
-    Lists longer than AISP_MCP_PREVIEW_ITEMS are always cut. The full answer is kept for the principal, and
+    Lists longer than AISP_MCP_PREVIEW_ITEMS are always cut. The full answer is stored for the principal, and
     `truncated.how_to_get` says where.
     """
     limit = min(max(settings.preview_limit, FLOOR), CEILING)
@@ -84,7 +85,7 @@ def _with_outer(limits: Limits, outer: int) -> Limits:
 
 @dataclass
 class Notes:
-    """What was left out, by path; paths inside lists are one path, written `rows[*].samples`."""
+    """The omitted parts, by path; paths inside lists are one path, written `rows[*].samples`."""
 
     texts: dict[str, str] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
@@ -94,7 +95,7 @@ class Notes:
         self.counts[path] = self.counts.get(path, 0) + 1
 
     def lines(self) -> list[str]:
-        """One line per path, at most MAX_NOTES and the number of the others."""
+        """One line per path, at most MAX_NOTES, and the number of the others."""
         lines = [
             f"{path[-120:]}: {text}" + (f" (and {self.counts[path] - 1} like it)" if self.counts[path] > 1 else "")
             for path, text in self.texts.items()
@@ -143,7 +144,7 @@ def _entries(
 
 
 def _text(text: str, limit: int, path: str, notes: Notes) -> str:
-    """The beginning and the end: what matters in a log is mostly its end."""
+    """The beginning and the end: in a log, the end usually matters most."""
     if len(text) <= limit:
         return text
     notes.add(path, f"{limit} of {len(text)} characters")
@@ -152,7 +153,7 @@ def _text(text: str, limit: int, path: str, notes: Notes) -> str:
 
 
 def _error(error: ErrorInfo, limits: Limits, notes: Notes) -> ErrorInfo:
-    """The code always stays. A next step stays whole or goes and is counted: a cut call would not be valid."""
+    """The code always stays. A next step stays whole, or is dropped and counted: a truncated call would be invalid."""
     length = max(limits.text, 200)
     steps = [step for step in error.next_steps if len(step.model_dump_json()) <= length]
     if len(steps) < len(error.next_steps):
@@ -196,7 +197,7 @@ def kept_in(home: Path, principal: str) -> Path:
 
 
 def _keep(full: str, home: Path, principal: str) -> str:
-    """Write the full answer, named by its content, and say how to get it; a path is of no use to a remote caller."""
+    """Write the full answer, named by its content, and say how to get it; a path is useless to a remote caller."""
     folder = kept_in(home, principal)
     content = full.rpartition(',"meta":')[0]
     path = folder / f"{hashlib.blake2b(content.encode(), digest_size=10).hexdigest()}.json"
@@ -218,7 +219,7 @@ def _keep(full: str, home: Path, principal: str) -> str:
 
 
 def _age(path: Path) -> float:
-    """Seconds, negative, newest first; a file another process just removed counts as newest."""
+    """Negative age in seconds, so newest first; a file that another process has just removed counts as newest."""
     try:
         return -path.stat().st_mtime
     except FileNotFoundError:
@@ -226,7 +227,7 @@ def _age(path: Path) -> float:
 
 
 def _sweep(folder: Path) -> None:
-    """Keep the newest answers only."""
+    """Delete all but the newest answers."""
     if len(os.listdir(folder)) <= ANSWERS_KEPT:
         return
     with os.scandir(folder) as entries:

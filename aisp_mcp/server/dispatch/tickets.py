@@ -14,7 +14,7 @@ MAX_SAID = 200
 
 
 def ticket(job: Job, now: float) -> Ticket:
-    """What a caller needs to poll a job. poll_after_s grows with the age of the job, from 1 s to 15 s."""
+    """The data a caller needs to poll a job. poll_after_s grows with the age of the job, from 1 s to 15 s."""
     age = max(0.0, now - job.created_at)
     pause = 0.0 if job.state.terminal else round(min(15.0, max(1.0, age / 4)), 1)
     return Ticket(
@@ -27,14 +27,14 @@ def ticket(job: Job, now: float) -> Ticket:
 
 
 def bounded(progress: Progress | None) -> Progress | None:
-    """Progress whose message fits on a line."""
+    """Progress with a message that fits on a line."""
     if progress is None or progress.message is None or len(progress.message) <= MAX_SAID:
         return progress
     return progress.model_copy(update={"message": progress.message[:MAX_SAID] + "…"})
 
 
 def outcome(job: Job, ctx: Context) -> Envelope:
-    """The full answer of an ended job: what its worker wrote, or why there is no answer."""
+    """The full answer of an ended job: the one its worker wrote, or the reason why there is none."""
     watch = Stopwatch(ctx)
     job_ticket = ticket(job, ctx.clock())
     if job.envelope is not None:

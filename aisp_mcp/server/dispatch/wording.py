@@ -50,7 +50,7 @@ _EXPECTED: dict[str, Callable[[Mapping[str, Any]], str]] = {
 
 @dataclass(frozen=True)
 class Problem:
-    """One argument that does not fit."""
+    """One invalid argument."""
 
     sentence: str
     missing: bool

@@ -1,4 +1,4 @@
 """Tools for jobs: look, wait, cancel, list, clean.
 
-Running them is the business of `aisp_mcp.jobs`. Start with `tools.py`.
+`aisp_mcp.jobs` runs the jobs. Start with `tools.py`.
 """

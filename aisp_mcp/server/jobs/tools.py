@@ -49,14 +49,14 @@ class JobsWaited(Record):
 
 
 class JobPage(Record):
-    """Jobs, newest first. next_cursor: give it as cursor to read on; null at the end."""
+    """Jobs, newest first. next_cursor: pass it as cursor to read on; null at the end."""
 
     jobs: list[JobBrief]
     next_cursor: str | None = None
 
 
 class JobsCleaned(Record):
-    """Items removed, or to be removed. Active jobs are never touched. Sizes in megabytes (1e6 bytes) on the disk."""
+    """Jobs removed, or to be removed. Active jobs are never touched. Sizes in megabytes (1e6 bytes) on the disk."""
 
     removed: bool = Field(description="False: nothing was removed yet; call again with confirm.")
     jobs: int
@@ -67,7 +67,7 @@ class JobsCleaned(Record):
 
 
 def brief(job: Job) -> JobBrief:
-    """The line of a job; the reason of a failure that its answer tells anyway is one sentence."""
+    """The line of a job; a reason of failure that its answer also contains is shortened to one sentence."""
     same = ("tool", "state", "created_at", "started_at", "ended_at", "position", "reason")
     progress = None if job.state.terminal else job.progress
     facts = {name: getattr(job, name) for name in same}
@@ -75,7 +75,7 @@ def brief(job: Job) -> JobBrief:
 
 
 def answer_of(job: Job) -> dict[str, Any] | None:
-    """The job's envelope without what its line says already, and without the class of its error."""
+    """The job's envelope without the facts that its line already contains, and without the class of its error."""
     if job.envelope is None:
         return None
     answer = {name: part for name, part in job.envelope.items() if name != "tool"}

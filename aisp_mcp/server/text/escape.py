@@ -1,10 +1,10 @@
-"""Text from outside, made fit to be shown."""
+"""Make text from outside safe to display."""
 
 from __future__ import annotations
 
 
 def visible(text: object) -> str:
-    """Control and direction-changing characters become visible: a name must not reorder its line."""
+    """Control characters and those that change direction become visible: a name must not reorder its line."""
     return "".join(char if char.isprintable() or char == "\n" else "\ufffd" for char in str(text))
 
 

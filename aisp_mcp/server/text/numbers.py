@@ -1,4 +1,4 @@
-"""Numbers as a reader of a report wants them. Missing values are an en dash, never a zero."""
+"""Numbers formatted for readers of a report. Missing values are an en dash, never a zero."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ MISSING = "–"
 _PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
-AT_LEAST = "at least "  # before a ratio that is a lower bound
-HOLLOW = "○ "  # before a verdict that rests on one replicate
+AT_LEAST = "at least "  # prefix of a ratio that is a lower bound
+HOLLOW = "○ "  # prefix of a verdict that rests on one replicate
 
 
 def ratio(value: float | None, at_least: bool = False) -> str:
-    """Three decimals near 1, fewer further out: 1.013×, 2.74×, 127×, 20,900×. at_least: it is a lower bound."""
+    """Three decimals near 1, fewer further away: 1.013×, 2.74×, 127×, 20,900×. at_least: it is a lower bound."""
     if value is None or not math.isfinite(value):
         return MISSING
     return AT_LEAST + ratio(value) if at_least else _ratio(value)
 
 
 def verdict(word: str, provisional: bool = False) -> str:
-    """The word, hollow and named for what it is where one replicate is all there is."""
+    """The word; with one replicate, hollow and labelled as provisional."""
     return f"{HOLLOW}{word} (provisional)" if provisional else word
 
 
@@ -44,7 +44,7 @@ def seconds(value: float | None) -> str:
 
 
 def rate(value: float | None, unit: str) -> str:
-    """A rate with a decimal prefix: 3.41 GB/s; before a word the prefix is separate: 3.41 k tokens/s."""
+    """A rate with a decimal prefix: 3.41 GB/s; before a word, the prefix is separate: 3.41 k tokens/s."""
     apart = " " if unit[:1].islower() else ""
     if value is None or not math.isfinite(value):
         return MISSING
@@ -70,7 +70,7 @@ def size(value: int | None) -> str:
 
 
 def percent(value: float | None) -> str:
-    """A fraction as per cent with two digits, above 99 with those before the point."""
+    """A fraction as per cent with two digits; above 99, with all digits before the point."""
     if value is None or not math.isfinite(value):
         return MISSING
     return f"{100 * value:.2g} %" if abs(value) < 0.995 else f"{100 * value:,.0f} %"

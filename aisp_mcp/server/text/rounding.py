@@ -1,4 +1,4 @@
-"""Numbers of an answer at the precision that a reader uses."""
+"""Numbers of an answer at the precision that readers need."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SHOWN_DIGITS, SHOWN_DECIMALS = 6, 3
 
 
 def shown(value: Any) -> Any:
-    """Plain data with floats as a model should read them: six significant digits, and at least three decimals.
+    """Plain data with floats rounded for models: six significant digits, and at least three decimals.
 
     Times since the epoch thus keep their milliseconds. Whole numbers stay as they are.
     """

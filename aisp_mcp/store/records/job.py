@@ -10,7 +10,7 @@ from aisp_mcp.envelope import Progress
 from aisp_mcp.records import Record
 from aisp_mcp.store.records.job_state import JobState, check_transition
 
-# Arguments that say what a job works on, in the order in which a reader wants them.
+# Arguments that name the subject of a job, in order of interest to a reader.
 SUBJECTS = (
     *("name", "targets", "target", "from", "path", "baseline", "candidate", "command", "script", "base", "head"),
     *("traces", "profile", "report", "model", "types", "size", "collectives", "dir", "query", "question"),
@@ -21,7 +21,7 @@ __all__ = ["Job", "JobState", "check_transition"]
 
 
 def _short(value: Any) -> str:
-    """One argument as a part of a line; a source text is only named."""
+    """One argument as part of a line; a source text is only named."""
     if isinstance(value, list):
         shown = " ".join(map(_short, value[:4]))
         return shown + (f" and {len(value) - 4} more" if len(value) > 4 else "")
@@ -30,7 +30,7 @@ def _short(value: Any) -> str:
 
 
 class Job(Record):
-    """One row of the jobs table. Times are UTC seconds since the epoch; ids carry 128 random bits."""
+    """One row of the jobs table. Times are UTC seconds since the epoch; ids have 128 random bits."""
 
     id: str
     tool: str

@@ -1,4 +1,4 @@
-"""The states of a job and the only judge of their changes. Standard library alone, for supervisors start often."""
+"""The states of a job and the only check of their changes. Standard library only, because supervisors start often."""
 
 from __future__ import annotations
 
@@ -29,6 +29,6 @@ _ALLOWED = {
 
 
 def check_transition(old: JobState, new: JobState) -> None:
-    """Let a change of state pass. Raises AispError JOB_TRANSITION."""
+    """Check a change of state. Raises AispError JOB_TRANSITION."""
     if new not in _ALLOWED.get(old, set()):
         raise AispError("JOB_TRANSITION", f"A job that is {old} cannot become {new}.")

@@ -1,4 +1,4 @@
-"""Kinds of runs: what a run's comparisons say something about."""
+"""Kinds of runs, by the subject of their comparisons."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 
 
 class RunKind(StrEnum):
-    """A target's candidates are compared in `bench` runs alone; runs of other kinds are about something else.
+    """A target's candidates are compared only in `bench` runs; runs of other kinds are about something else.
 
     bench: the candidates of targets. verify: a caller's own candidate against a target's baseline. functions: two
     functions of the caller's. gate: the same candidate at two commits, so its ratio is that of base to head. optimize:
-    candidates of an optimisation, which are no files of a suite.
+    candidates of an optimisation, which are not files of a suite.
     """
 
     BENCH = "bench"
@@ -28,12 +28,12 @@ ANY_KIND = tuple(RunKind)
 
 
 def former_kind(document: Mapping[str, Any]) -> RunKind:
-    """The kind of a run that was stored before kinds were, as far as its own document shows it."""
+    """The kind of a run stored before kinds existed, as far as its own document shows it."""
     if (document.get("environment") or {}).get("commits"):
         return RunKind.GATE
     comparisons = document.get("comparisons") or [{}]
     first = comparisons[0] if isinstance(comparisons[0], Mapping) else {}
-    if "/look-" in (first.get("log_path") or ""):  # a gate's further looks are runs of their own
+    if "/look-" in (first.get("log_path") or ""):  # further looks of a gate are separate runs
         return RunKind.GATE
     if str(first.get("candidate", "")).startswith("o_"):
         return RunKind.OPTIMIZE

@@ -1,4 +1,4 @@
-"""One verdict of one run as a flat row: what lists, charts and filters need, without samples or evidence."""
+"""One verdict of one run as a flat row: the data that lists, charts and filters need, without samples or evidence."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _ABOUT_TIME = ("faster", "slower", "same", "inconclusive")
 def is_provisional(preset: str, replicates: int | None, verdict: str) -> bool:
     """Return True for a verdict that rests on one replicate: a hint, never ranked, recommended or cited as evidence.
 
-    A wrong output or a broken rule is established by one replicate as well as by ten.
+    A single replicate is enough to establish a wrong output or a broken rule.
     """
     return verdict in _ABOUT_TIME and (preset == QUICK or replicates == 1)
 
 
 class RowOrigin(Record):
-    """The run that a row is from, and how it relates to its target."""
+    """The run that a row comes from, and its relation to its target."""
 
     kind: RunKind = RunKind.BENCH
     benchmark: str = Field(default="", description="The target without the variant: ch07:row_sum.")

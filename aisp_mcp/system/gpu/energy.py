@@ -1,7 +1,7 @@
 """Energy counters: NVML's total energy of a GPU, and the processor packages of a powercap folder (RAPL).
 
-A counter moves in steps: of about a millisecond for a package, of some 20 to 100 ms for a GPU. A reading that has just
-moved is as precise as the clock read with it, see Counter.step().
+A counter advances in steps: of about a millisecond for a package, of some 20 to 100 ms for a GPU. A reading that has
+just changed is as precise as the clock read with it, see Counter.step().
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from aisp_mcp.errors import Unavailable
 from aisp_mcp.system.gpu import nvml
 
 POWERCAP = Path("/sys/class/powercap")
-STEP_S, LOOK_S = 2.0, 0.0005  # longest step of a counter that works, and time between two looks at it
+STEP_S, LOOK_S = 2.0, 0.0005  # longest step of a working counter, and time between two polls of it
 CODE = "NO_ENERGY_COUNTER"
 HINT = "There is no figure without a counter: power samples are averages that miss short kernels."
 
@@ -37,7 +37,7 @@ class Counter(ABC):
         """Energy so far. Raises Unavailable NO_ENERGY_COUNTER."""
 
     def step(self) -> Reading:
-        """The first reading after the counter moves. Raises Unavailable NO_ENERGY_COUNTER if it does not move."""
+        """The first reading after the counter advances. Raises Unavailable NO_ENERGY_COUNTER if it does not."""
         before, end_s = self.joules(), time.monotonic() + STEP_S
         while (now := self.joules()) == before:
             if time.monotonic() > end_s:

@@ -38,7 +38,7 @@ _PROBLEMS = {
 
 
 def problem_of(error: BaseException) -> Problem:
-    """An exception of NVML, or of its deadline, in words."""
+    """The text for an exception of NVML or of its deadline."""
     if isinstance(error, Hung):
         return Problem(
             code="DRIVER_HUNG",
@@ -58,7 +58,9 @@ def problem_of(error: BaseException) -> Problem:
 
 
 def _module() -> Any:
-    """pynvml, initialised. Stays open: a server that asks often must not pay the driver's start each time."""
+    """pynvml, initialised. It stays open, so that a server that queries often does not pay the driver's start each
+    time.
+    """
     import pynvml
 
     if not _READY.is_set():
@@ -74,7 +76,7 @@ def call(fn: Callable[[Any], Any], deadline_s: float) -> Any:
         try:
             return fn(_module())
         except Exception as error:
-            # Uninitialized, driver not loaded, GPU lost: the next call starts from the beginning.
+            # Uninitialized, driver not loaded, GPU lost: the next call starts afresh.
             if getattr(error, "value", None) in (1, 9, 15, 16, 18, 999):
                 _READY.clear()
             raise
@@ -85,7 +87,7 @@ def call(fn: Callable[[Any], Any], deadline_s: float) -> Any:
 def read(deadline_s: float = 3.0, brief: bool = False) -> GpuReading:
     """Every GPU, in full or only name, memory, load and temperature.
 
-    At the deadline, what was read so far together with the problem.
+    At the deadline, the values read so far, together with the problem.
     """
     head: dict[str, str | None] = {"driver": None, "cuda_driver": None}
     gpus: list[Gpu] = []

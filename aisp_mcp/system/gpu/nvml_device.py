@@ -1,4 +1,4 @@
-"""One GPU's record from NVML calls, each of which a driver or device may lack."""
+"""One GPU's record from NVML calls, each of which may be missing in a driver or device."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ class Reader:
         self.fault: Exception | None = None
 
     def get(self, name: str, *args: Any) -> Any:
-        """nvml.<name>(handle, *args), or None when the driver or device does not answer it."""
-        if self.fault is not None:  # the device is gone: each further call could take its own time-out
+        """nvml.<name>(handle, *args), or None if the driver or device does not support it."""
+        if self.fault is not None:  # the device is gone: each further call could time out
             return None
         try:
             return getattr(self.nvml, name)(self.handle, *args)
@@ -65,7 +65,7 @@ class Reader:
 
 
 def read_gpu(nvml: Any, handle: Any, index: int) -> tuple[Gpu, Exception | None]:
-    """The full record (bytes, MHz, watts, degrees Celsius) and what ended the reading early, if anything did."""
+    """The full record (bytes, MHz, watts, degrees Celsius) and the error that ended the reading early, if any."""
     r = Reader(nvml, handle)
     return _record(r, index), r.fault
 
@@ -130,7 +130,7 @@ def _activity(r: Reader) -> GpuActivity:
 
 
 def processes(r: Reader) -> list[GpuProcess] | None:
-    """Processes on the device; None when NVML does not say (a container may hide them all)."""
+    """Processes on the device; None if NVML does not report them (a container may hide them all)."""
     compute = r.get("nvmlDeviceGetComputeRunningProcesses")
     graphics = r.get("nvmlDeviceGetGraphicsRunningProcesses")
     if compute is None and graphics is None:
@@ -151,7 +151,7 @@ def _process_name(pid: int) -> str | None:
 
 
 def decode_reasons(bits: int | None) -> list[str] | None:
-    """The names of the set bits; unknown bits keep their number."""
+    """The names of the set bits; unknown bits are shown by number."""
     if bits is None:
         return None
     known = [name for bit, name in EVENT_REASONS.items() if bits & bit]

@@ -17,7 +17,7 @@ def path() -> str | None:
 
 
 def topology(timeout_s: float = 10.0) -> tuple[str, Problem | None]:
-    """The text of `nvidia-smi topo -m` without colours, or why there is none."""
+    """The text of `nvidia-smi topo -m` without colours, or the reason why there is none."""
     program = path()
     if program is None:
         return "", Problem(
@@ -60,7 +60,7 @@ def parse_topology(raw: str) -> tuple[dict[str, dict[str, str]], dict[str, str]]
 
 
 def query(timeout_s: float = 15.0) -> str | None:
-    """The text of `nvidia-smi -q`, or None when it is missing or does not answer."""
+    """The text of `nvidia-smi -q`, or None if it is missing or does not answer."""
     program = path()
     if program is None:
         return None

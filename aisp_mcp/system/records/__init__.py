@@ -1,4 +1,4 @@
-"""Records of what this machine is.
+"""Records that describe this machine.
 
 No function here reads anything. Start with `device.py`.
 """

@@ -1,4 +1,4 @@
-"""Parts of a machine, as read: a value that could not be read is None, never a guess."""
+"""Parts of a machine: a value that could not be read is None, never a guess."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Severity = Literal["critical", "warning", "note"]
 
 
 class Problem(Record):
-    """Why something could not be read: what was looked for, and what a person can do."""
+    """The reason why something could not be read: what was sought, and a remedy."""
 
     code: str
     message: str
@@ -21,8 +21,9 @@ class Problem(Record):
 
 
 class Finding(Record):
-    """Something wrong or remarkable about the machine. critical: results are wrong or nothing runs; warning: slower
-    or noisier than it could be; note: good to know."""
+    """A problem or notable fact of the machine. critical: results are wrong or nothing runs; warning: slower or noisier
+    than necessary; note: good to know.
+    """
 
     severity: Severity
     code: str
@@ -33,7 +34,7 @@ class Finding(Record):
 
 
 class GpuMemory(Record):
-    """Device memory in bytes as NVML reports it (less than the sold size: firmware and ECC take a share)."""
+    """Device memory in bytes as NVML reports it (less than the sold size: firmware and ECC reserve some)."""
 
     total_bytes: int | None = None
     used_bytes: int | None = None
@@ -42,7 +43,7 @@ class GpuMemory(Record):
 
 
 class GpuProcess(Record):
-    """A process that holds memory on the GPU. name is None when the pid belongs to another pid namespace."""
+    """A process that uses memory on the GPU. name is None if the pid belongs to another pid namespace."""
 
     pid: int
     kind: Literal["compute", "graphics"]
@@ -60,7 +61,7 @@ class GpuActivity(Record):
 
 
 class GpuClocks(Record):
-    """Clocks in MHz, and why they are not higher (clock event reasons)."""
+    """Clocks in MHz, and the reasons why they are not higher (clock event reasons)."""
 
     sm_mhz: int | None = None
     memory_mhz: int | None = None
@@ -129,7 +130,7 @@ class MigDevice(Record):
 
 
 class GpuModes(Record):
-    """Settings that change how the GPU behaves."""
+    """Settings that affect the GPU's behaviour."""
 
     persistence: bool | None = None
     compute_mode: str | None = None
@@ -140,7 +141,7 @@ class GpuModes(Record):
 
 
 class Gpu(Record):
-    """One GPU as NVML describes it. unread names what this driver or device does not report."""
+    """One GPU as NVML describes it. unread names the values that this driver or device does not report."""
 
     index: int
     name: str | None = None
@@ -159,7 +160,7 @@ class Gpu(Record):
 
 
 class GpuReading(Record):
-    """All GPUs, or why there are none. With a problem, gpus holds what was read before it occurred."""
+    """All GPUs, or why there are none. With a problem, gpus contains those read before it occurred."""
 
     driver: str | None = None
     cuda_driver: str | None = Field(default=None, description="Newest CUDA version this driver supports.")
@@ -194,7 +195,7 @@ class Cpu(Record):
 
 
 class HostMemory(Record):
-    """Host memory in bytes, and the kernel's ways with it."""
+    """Host memory in bytes, and the kernel's settings for it."""
 
     total_bytes: int | None = None
     available_bytes: int | None = None

@@ -9,7 +9,7 @@ from aisp_mcp.system.records.device import Hca, Nic, NumaNode, Problem
 
 
 class GpuPlace(Record):
-    """Place of a GPU. NVLink rates are bytes/s per direction over all active links."""
+    """Location of a GPU. NVLink rates are bytes/s per direction over all active links."""
 
     index: int
     name: str | None = None
@@ -25,7 +25,7 @@ class GpuPlace(Record):
 
 
 class GpuPair(Record):
-    """Two GPUs: their common ancestor on PCIe, direct or switched NVLinks, and what the driver allows."""
+    """Two GPUs: their common ancestor on PCIe, direct or switched NVLinks, and the access that the driver allows."""
 
     a: int
     b: int

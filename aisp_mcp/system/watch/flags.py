@@ -1,11 +1,11 @@
-"""Flags of a sampler's summary for readers of the measurement."""
+"""Flags from a sampler's summary, for readers of the measurement."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
-# Shares above which noise is worth a flag. Steal of 1 % is the size of effects that benchmarks claim.
+# Shares of noise that are flagged. Steal of 1 % is as large as effects that benchmarks claim.
 STEAL, CPU_STALL, MEMORY_STALL, IO_STALL = 0.01, 0.10, 0.01, 0.10
 CLOCK_SPREAD = 0.10
 

@@ -1,8 +1,8 @@
 """Watch the machine while something is measured: clocks, throttling, heat, power, neighbours, steal, pressure.
 
 One thread wakes every `interval_s`, reads a few files and a handful of NVML values (about 1 ms per GPU, outside the
-interpreter lock) and goes back to sleep. The counters that the kernel and the driver integrate themselves (steal,
-pressure, quota throttling, energy) are read at both ends, so that they miss nothing between samples.
+interpreter lock) and goes back to sleep. Counters that the kernel and the driver integrate themselves (steal, pressure,
+quota throttling, energy) are read at both ends, so that they miss nothing between samples.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class Sampler:
         except Exception as error:
             self._gpu_problem = nvml.problem_of(error).code
             if self._gpu_problem == "DRIVER_HUNG":
-                self._stop.set()  # waiting again and again would only slow the measurement
+                self._stop.set()  # repeated waits would only slow the measurement
         self._samples += 1
 
     def _read_gpus(self, module: Any) -> None:
@@ -133,7 +133,7 @@ class Sampler:
         _keep(g.energy_j, r.milli("nvmlDeviceGetTotalEnergyConsumption"))
         _keep(g.memory_bytes, getattr(r.get("nvmlDeviceGetMemoryInfo"), "used", None))
         reasons = decode_reasons(r.get("nvmlDeviceGetCurrentClocksEventReasons"))
-        if reasons is None or "gpu_idle" not in reasons:  # the clock of an idle GPU says nothing about the measurement
+        if reasons is None or "gpu_idle" not in reasons:  # the clock of an idle GPU is irrelevant to the measurement
             _keep(g.sm_mhz, r.get("nvmlDeviceGetClockInfo", r.nvml.NVML_CLOCK_SM))
         if reasons is not None:
             g.reason_samples += 1
@@ -143,7 +143,7 @@ class Sampler:
 
     def _read_processes(self, r: Reader, g: _GpuSeries) -> None:
         for process in processes(r) or []:
-            if process.name is None:  # not visible in this pid namespace: may be ours, may be a neighbour
+            if process.name is None:  # not visible in this pid namespace: may be ours or a neighbour's
                 g.unresolved.add(process.pid)
             elif not descends(process.pid, self._own, self._root):
                 g.foreign[process.pid] = process.name
@@ -162,7 +162,7 @@ def _difference(before: float | None, after: float | None) -> float | None:
 
 
 def descends(pid: int, ancestors: frozenset[int], root: Path = ROOT) -> bool:
-    """True if pid is one of the ancestors or below one of them, by the parents in /proc."""
+    """Return True if pid is one of the ancestors or below one of them, by the parents in /proc."""
     for _ in range(64):
         if pid in ancestors:
             return True

@@ -1,4 +1,4 @@
 """The programs of the probes' child processes, one per probe.
 
-Only these import torch; they print one marked JSON line and keep nothing. Start with `child.py`.
+Only these import torch; they print one marked JSON line and store nothing. Start with `child.py`.
 """

@@ -13,7 +13,7 @@ _BACKENDS = ("CUDNN_ATTENTION", "FLASH_ATTENTION", "EFFICIENT_ATTENTION")
 def main(params: dict[str, Any]) -> dict[str, Any]:
     """params: device, batch, heads, sequence, head_dim, dtype, rounds, budget_s. Samples in FLOP/s.
 
-    FLOPs: 4 B H S^2 D (two products, multiply and add counted apart); the causal case counts half.
+    FLOPs: 4 B H S^2 D (two products; multiply and add count separately); the causal case counts half.
     """
     import torch
 
@@ -40,7 +40,7 @@ def main(params: dict[str, Any]) -> dict[str, Any]:
 
 
 def _ways(torch: Any, name: str, flops: float, qkv: tuple[Any, Any, Any], causal: bool) -> list[Work]:
-    """The backend that torch chooses, and on a GPU each by name; `best` leaves out what this build or card lacks."""
+    """The backend that torch chooses and, on a GPU, each by name; `best` leaves out those this build or card lacks."""
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
     attend = torch.nn.functional.scaled_dot_product_attention

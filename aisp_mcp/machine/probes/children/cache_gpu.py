@@ -8,15 +8,15 @@ from typing import Any
 from aisp_mcp.machine.probes.children.timing import Clock, Work, measure
 
 _STEPS = 20_000
-_SWEPT = 1 << 30  # bytes of one launch: some 0.2 ms, so that its start counts for little
+_SWEPT = 1 << 30  # bytes per launch: some 0.2 ms, so that launch overhead is negligible
 
 
 def main(params: dict[str, Any]) -> dict[str, Any]:
     """params: device, max_bytes, stride_bytes, rounds, budget_s.
 
-    latency_ns: one warp follows a random cycle of 4-byte indices. bandwidth: one launch reads the set again and again
-    past the first-level caches, bytes/s; sets of 1 MiB and more. Several multiprocessors that read the same small set
-    at once may be served together on the way to L2: the smallest sets can exceed what L2 itself delivers.
+    latency_ns: one warp follows a random cycle of 4-byte indices. bandwidth: one launch reads the set repeatedly past
+    the first-level caches, bytes/s; sets of at least 1 MiB. Several multiprocessors that read the same small set at
+    once may be served together on the way to L2, so the smallest sets can exceed the rate of L2 itself.
     """
     import torch
 
@@ -46,7 +46,7 @@ def _latency(torch: Any, clock: Clock, device: str, size: int, params: dict[str,
     here = torch.tensor(order, dtype=torch.int64)
     links[here * step] = (torch.roll(here, -1) * step).to(torch.int32)
     on_device, out = links.to(device), torch.zeros(1, dtype=torch.int32, device=device)
-    chase(on_device, out, min(len(order), 1 << 20))  # compile, and bring what fits into the caches
+    chase(on_device, out, min(len(order), 1 << 20))  # compile, and warm the caches
     clock.synchronize()
     seconds = [clock.seconds(lambda: chase(on_device, out, _STEPS), 1) for _ in range(params["rounds"])]
     return [s / _STEPS * 1e9 for s in seconds]

@@ -1,6 +1,6 @@
 """Run one probe: `python -m ... child NAME`, parameters on stdin, one marked JSON line on stdout.
 
-A process of its own, because it imports torch, holds device memory, and may crash in a driver.
+It is a separate process because it imports torch, allocates device memory, and may crash in a driver.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ PROBES = (
 
 
 def main() -> int:
-    """Exit code 0 with a result, 3 with {"error": ...}: the probe cannot work here, and why."""
+    """Return exit code 0 with a result, 3 with {"error": reason} if the probe cannot work here."""
     name = sys.argv[1]
     if name not in PROBES:
         sys.stderr.write(f"unknown probe {name}\n")

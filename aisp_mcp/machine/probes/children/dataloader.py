@@ -1,7 +1,7 @@
 """Passes over a user's dataset through torch's DataLoader: samples per second for each setting.
 
-Workers persist over the passes of a setting, so a timed pass begins and ends with empty queues and holds no start of a
-process. A pass before the sweep fills the page cache for all settings alike.
+Workers persist over the passes of a setting, so a timed pass begins and ends with empty queues and includes no process
+start. A pass before the sweep fills the page cache for all settings alike.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import Any
 def main(params: dict[str, Any]) -> dict[str, Any]:
     """params: factory (FILE.py:NAME), sweep [[workers, prefetch, pinned]], batch, batches, passes.
 
-    rows: one per setting, with the samples/s of each pass and the seconds to the first batch, starts of workers
-    included. Raises ValueError for a dataset without a length, and whatever the factory or the dataset raises.
+    rows: one per setting, with the samples/s of each pass and the seconds to the first batch, including the start of
+    the workers. Raises ValueError for a dataset without a length, and whatever the factory or the dataset raises.
     """
     from torch.utils.data import Subset
 
@@ -50,7 +50,7 @@ def make(factory: str) -> Any:
 
 
 def _setting(part: Any, batch: int, passes: int, workers: int, prefetch: int | None, pinned: bool) -> dict[str, Any]:
-    """A first pass that starts the workers, then the timed ones."""
+    """Run a first pass that starts the workers, then the timed ones."""
     from torch.utils.data import DataLoader
 
     options: dict[str, Any] = {"num_workers": workers, "pin_memory": pinned}

@@ -1,4 +1,6 @@
-"""Dense matrix rate per dtype through the best library path, with random data (zeros draw less power and flatter)."""
+"""Dense matrix rate per dtype on the fastest library path, with random data (zeros draw less power and inflate the
+rate).
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,7 @@ def main(params: dict[str, Any]) -> dict[str, Any]:
 
 
 def _size(dtype: str, size: int) -> int:
-    """fp64 is far slower on most devices: half the edge keeps its calls as short as the others'."""
+    """Half the edge for fp64, which is far slower on most devices, to keep its calls as short as the others'."""
     return size // 2 if dtype == "fp64" else size
 
 
@@ -54,7 +56,7 @@ def _precision(torch: Any, dtype: str) -> Iterator[None]:
 
 
 def _precise(torch: Any, work: Work) -> Work:
-    """The switch belongs to the call, because rounds mix the dtypes; only fp32 and tf32 need it."""
+    """Set the precision within the call, because rounds mix the dtypes; only fp32 and tf32 need it."""
     if work.name not in ("fp32", "tf32"):
         return work
 
@@ -66,7 +68,7 @@ def _precise(torch: Any, work: Work) -> Work:
 
 
 def candidates(torch: Any, dtype: str, n: int, device: str) -> list[Work]:
-    """Library paths for one dtype. amount = 2 n^3: multiply and add counted apart."""
+    """Library paths for one dtype. amount = 2 n^3: multiply and add count separately."""
     if dtype == "fp8":
         return _fp8(torch, n, device)
     if dtype == "int8":

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-_CALLS = 800  # fewer than the launch queue holds (1024), so that the host never waits for room
+_CALLS = 800  # below the capacity of the launch queue (1024), so that the host never waits
 _GRAPH = 100
 
 
@@ -62,7 +62,7 @@ def _cuda(torch: Any, device: str) -> dict[str, Callable[[], float]]:
 
     def launched() -> float:
         sync()
-        seconds = _each(_CALLS, lambda: x.add_(1))  # the queue holds them: this is the host's cost alone
+        seconds = _each(_CALLS, lambda: x.add_(1))  # they fit into the queue: this is the host's cost alone
         sync()
         return seconds
 

@@ -82,7 +82,7 @@ def _collective(torch: Any, dist: Any, name: str, size: int, world: int, device:
 
 
 def _timed(torch: Any, dist: Any, call: Callable[[], Any], device: str, params: dict[str, Any]) -> list[float]:
-    """Seconds per call, one value per round: the slowest rank's, because a collective ends when the last one does."""
+    """Seconds per call, one value per round: the slowest rank's, because a collective ends with its last rank."""
     cuda = device != "cpu"
 
     def settle() -> None:

@@ -15,7 +15,7 @@ def main(params: dict[str, Any]) -> dict[str, Any]:
     device, size = params["device"], params["size_bytes"]
     pinned, back = (torch.empty(size, dtype=torch.uint8, pin_memory=True) for _ in range(2))
     pinned.random_()
-    # Source and target apart: what a copy has just written is in the processor's cache, and a source is not.
+    # Separate source and target: data that a copy has just written is in the processor's cache, a source is not.
     pageable, landing = pinned.clone(), pinned.clone()
     there, other = (torch.empty(size, dtype=torch.uint8, device=device) for _ in range(2))
     works = [
@@ -29,7 +29,7 @@ def main(params: dict[str, Any]) -> dict[str, Any]:
 
 
 def _both(torch: Any, source: Any, there: Any, other: Any, back: Any) -> Callable[[], None]:
-    """Both copies on streams of their own; the timed stream waits for both, so that its events bracket them."""
+    """Run both copies on separate streams; the timed stream waits for both, so that its events bracket them."""
     up, down = torch.cuda.Stream(), torch.cuda.Stream()
 
     def call() -> None:

@@ -12,7 +12,7 @@ _INNER = (1, 8, 32, 128, 512)
 def main(params: dict[str, Any]) -> dict[str, Any]:
     """params: device, size (edge n), dtype, rounds, budget_s. Points: name, flops, bytes of one call, FLOP/s samples.
 
-    n x n x k products with small k, and an addition: bytes are the least that must move (each operand once).
+    n x n x k products with small k, and an addition: bytes are the minimum that must move (each operand once).
     """
     import torch
 

@@ -1,4 +1,6 @@
-"""Timing inside a probe's child process: warm up, size the batch, then rounds in which all variants take turns."""
+"""Timing inside a probe's child process: warm up, choose the batch size, then run rounds in which all variants
+alternate.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +11,14 @@ from typing import Any
 
 WARM_S = 0.25  # clocks and caches settle; a GPU leaves its idle state within about 0.1 s
 BURST_S = 0.03
-# A GPU under dense matrix work meets its power limit within tens of milliseconds and is slow for as long afterwards:
-# short bursts after a rest show what each operation reaches by itself, whatever ran before it.
+# A GPU under dense matrix work reaches its power limit within tens of milliseconds and is slow for as long afterwards:
+# short bursts after a rest show the rate of each operation by itself, whatever ran before it.
 REST_S, SHORT_S = 0.1, 0.012
 
 
 @dataclass(frozen=True)
 class Work:
-    """One thing to measure. amount: FLOPs or bytes of one call; call: does it once, asynchronously on a GPU."""
+    """One thing to measure. amount: FLOPs or bytes of one call; call: runs it once, asynchronously on a GPU."""
 
     name: str
     amount: float
@@ -56,7 +58,7 @@ class Clock:
         return float(begin.elapsed_time(end)) / 1e3
 
     def batch(self, call: Callable[[], Any], target_s: float = BURST_S) -> int:
-        """Number of calls that fill target_s, after one call that is not counted."""
+        """Number of calls that fill target_s, found after one uncounted call."""
         call()
         self.synchronize()
         once = max(self.seconds(call, 1), 1e-7)
@@ -68,10 +70,11 @@ class Clock:
 def measure(
     works: list[Work], clock: Clock, rounds: int, budget_s: float, burst_s: float = BURST_S, rest_s: float = 0.0
 ) -> dict[str, list[float]]:
-    """Amount per second, one sample per work and round; the order turns every round, so that drift meets all alike.
+    """Amount per second, one sample per work and round; the order alternates every round, so that drift affects all
+    equally.
 
-    At least one round is taken; further ones as long as the budget lasts. rest_s: the device stands idle so long
-    before each burst, which one call that is not counted then precedes.
+    At least one round is run; further ones as long as the budget lasts. rest_s: idle time of the device before each
+    burst, which then begins with one uncounted call.
     """
     began = time.monotonic()
     counts = {work.name: clock.batch(work.call, burst_s) for work in works}
@@ -91,9 +94,9 @@ def measure(
 
 
 def rested(works: list[Work], clock: Clock, params: dict[str, Any]) -> tuple[dict[str, list[float]], dict[str, float]]:
-    """For work that the power limit can hold back: samples of short bursts after a rest, and sustained rates.
+    """Measure work that the power limit can slow down: samples of short bursts after a rest, and sustained rates.
 
-    On a CPU there is no rest, and nothing under sustained.
+    On a CPU there is no rest, and no sustained rate.
     """
     samples = bursts(works, clock, params)
     return samples, {work.name: _sustained(work, clock) for work in works} if clock.on_gpu else {}
@@ -106,7 +109,7 @@ def bursts(works: list[Work], clock: Clock, params: dict[str, Any]) -> dict[str,
 
 
 def _sustained(work: Work, clock: Clock, half_s: float = 0.5) -> float:
-    """Amount per second in the second half of a second without a pause."""
+    """Amount per second in the second half of a second of continuous work."""
     n = clock.batch(work.call, half_s)
     clock.seconds(work.call, n)
     return work.amount * n / clock.seconds(work.call, n)
@@ -122,9 +125,10 @@ def _warm(works: list[Work], clock: Clock, counts: dict[str, int]) -> None:
 
 
 def best(candidates: list[Work], clock: Clock) -> Work:
-    """The fastest of several ways to do the same: three short bursts each, highest rate. Ways that fail are left out.
+    """The fastest of several ways to do the same, by the highest rate in three short bursts. Ways that fail are left
+    out.
 
-    Raises RuntimeError with each way's reason when none works.
+    Raises RuntimeError with the reason of each if none works.
     """
     scores: list[tuple[float, Work]] = []
     reasons: list[str] = []

@@ -1,8 +1,8 @@
 """Training steps of a synthetic decoder-only transformer: peak memory and time per step, to compare with a prediction.
 
 The model has the memory behaviour of Llama-style layers (pre-norm, grouped-query attention through
-scaled_dot_product_attention, SwiGLU, untied output head); layer norm without bias stands for RMS norm, because it is
-one kernel on every device. The optimizer is fused AdamW, which needs no temporaries.
+scaled_dot_product_attention, SwiGLU, untied output head), with layer norm without bias in place of RMS norm, because it
+is one kernel on every device. The optimizer is fused AdamW, which needs no temporaries.
 """
 
 from __future__ import annotations

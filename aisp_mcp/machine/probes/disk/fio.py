@@ -72,7 +72,7 @@ class Fio:
             "--numjobs=1",
             f"--iomem=mmapshared:{self._buffer.path}",
             "--scramble_buffers=0",  # random once, as the built-in engine; changing every block costs CPU time
-            "--invalidate=0",  # fio counts its own dropping of cached pages as run time; they are dropped before
+            "--invalidate=0",  # fio would count dropping cached pages as run time, so they are dropped before
             "--output-format=json",
             *_FLAGS[pattern],
         ]
@@ -84,9 +84,9 @@ class Fio:
 
 
 def bytes_per_second(direction: dict[str, Any], synced: bool) -> float:
-    """fio's own bandwidth; where its millisecond clock is too coarse, bytes over the summed latencies (queue depth 1).
+    """fio's own bandwidth or, if its millisecond clock is too coarse, bytes over the summed latencies (queue depth 1).
 
-    A synced write keeps fio's runtime, because the final fsync is in no request's latency.
+    A synced write uses fio's runtime, because the final fsync is in no request's latency.
     """
     if direction["runtime"] >= _COARSE_MS or synced:
         return float(direction["bw_bytes"])

@@ -25,7 +25,7 @@ _NO_DIRECT = "This file system has no O_DIRECT (tmpfs and some overlays): nothin
 def probe(
     folder: Path, size: int, block: int, engine: Engine, budget_s: float, progress: Callable[[float, str], None]
 ) -> Probe:
-    """Rates in bytes/s; sizes in bytes. Six rounds unless the budget ends them earlier (never below one).
+    """Rates in bytes/s; sizes in bytes. Six rounds unless the budget ends them earlier (at least one).
 
     Raises Unavailable NO_FOLDER, DISK_FULL, NOT_INSTALLED; ProcessError from fio.
     """
@@ -37,7 +37,7 @@ def probe(
         runner = _runner(engine, path, size, buffer, budget_s)
         system_calls.Builtin(path, size, buffer).measure(
             "write_synced"
-        )  # the file has its blocks before anything counts
+        )  # the file's blocks are allocated before anything counts
         samples = _rounds(runner, _patterns(in_memory), began + budget_s, progress)
     uncached = bool(samples.get("read_direct"))
     return Probe(
@@ -62,7 +62,9 @@ def _runner(
 
 
 def _patterns(in_memory: bool) -> tuple[str, ...]:
-    """Recent kernels accept O_DIRECT on tmpfs, where it means nothing."""
+    """The patterns to measure; none with O_DIRECT in memory: recent kernels accept it on tmpfs, where it
+    means nothing.
+    """
     return tuple(name for name in system_calls.PATTERNS if not (in_memory and name.endswith("_direct")))
 
 
@@ -72,7 +74,7 @@ def _rounds(
     deadline: float,
     progress: Callable[[float, str], None],
 ) -> dict[str, list[float]]:
-    """Samples per pattern, the order reversed every other round so that a drift meets all patterns alike."""
+    """Samples per pattern; the order is reversed every other round so that drift affects all patterns equally."""
     samples: dict[str, list[float]] = {name: [] for name in patterns}
     for number in range(ROUNDS):
         order = patterns if number % 2 == 0 else patterns[::-1]

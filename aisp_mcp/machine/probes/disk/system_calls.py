@@ -1,4 +1,4 @@
-"""Sequential disk rates at queue depth 1, cached and uncached told apart: O_DIRECT against the page cache."""
+"""Sequential disk rates at queue depth 1, cached and uncached separately: O_DIRECT against the page cache."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ALIGN = 4096
 
 
 def check_space(folder: Path, size: int) -> None:
-    """Raises Unavailable NO_FOLDER or DISK_FULL: twice the size and 256 MiB must be free."""
+    """Raise Unavailable NO_FOLDER or DISK_FULL unless twice the size and 256 MiB are free."""
     if not folder.is_dir() or not os.access(folder, os.W_OK):
         raise Unavailable("NO_FOLDER", f"{folder} is not a folder this user may write to.", "Name another with --dir.")
     free = shutil.disk_usage(folder).free
@@ -31,7 +31,9 @@ def check_space(folder: Path, size: int) -> None:
 
 @contextmanager
 def scratch(folder: Path) -> Iterator[Path]:
-    """A new file of an unguessable name, removed whatever happens; one left by a killed process is removed first."""
+    """A new file with an unguessable name, which is always removed; files left by a killed process are
+    removed first.
+    """
     _remove_orphans(folder)
     path = folder / f".aisp-disk-{os.getpid()}-{os.urandom(6).hex()}"
     os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
@@ -49,19 +51,19 @@ def _remove_orphans(folder: Path) -> None:
 
 
 class Buffer:
-    """Memory that a pass reads into and writes from: page-aligned, as O_DIRECT asks, and filled with random data, so
-    that nothing can be compressed away.
+    """Memory that a pass reads into and writes from: page-aligned, as O_DIRECT requires, and filled with random data,
+    so that nothing can be compressed away.
 
-    Another program can map the same pages: `path` names them while this process lives. Two buffers would not do to
-    compare two programs. How the pages of a buffer lie in memory decides into how many pieces a direct request falls,
-    and with a virtual disk whose host handles piece by piece it decides the rate.
+    Another program can map the same pages: `path` names them while this process lives. To compare two programs, two
+    buffers would not do: the physical layout of a buffer's pages decides how many pieces a direct request is split
+    into, and on a virtual disk whose host handles them one by one, that decides the rate.
     """
 
     def __init__(self, size: int) -> None:
         """size in bytes, a multiple of 4096."""
         self.size = size
         self._file = os.memfd_create("aisp-disk")
-        os.ftruncate(self._file, size + _ALIGN)  # fio asks for a page more than it uses
+        os.ftruncate(self._file, size + _ALIGN)  # fio requests a page more than it uses
         self.memory = mmap.mmap(self._file, size)
         self.memory.write(os.urandom(size))
         self.path = f"/proc/{os.getpid()}/fd/{self._file}"
@@ -85,7 +87,7 @@ class Builtin:
         self._memory = buffer.memory
 
     def measure(self, pattern: str) -> float | None:
-        """Bytes/s of one pass over the file; None where the file system has no O_DIRECT."""
+        """Bytes/s of one pass over the file; None if the file system has no O_DIRECT."""
         try:
             return self._measures()[pattern]()
         except OSError as error:
@@ -118,7 +120,7 @@ class Builtin:
         return self._write(os.O_DIRECT, sync=False)
 
     def _write_synced(self) -> float:
-        drop_cached(self.path)  # overwriting pages that are cached already would be faster than writing
+        drop_cached(self.path)  # overwriting cached pages would be faster than writing
         return self._write(0, sync=True)
 
     def _read_direct(self) -> float:
@@ -139,7 +141,7 @@ class Builtin:
     def _pass(self, move: Callable[[int, list[mmap.mmap], int], int], fd: int) -> int:
         """Nanoseconds within the system calls of one pass over the file, as fio sums its latencies.
 
-        At queue depth 1 that is the time of the disk; between two calls it has nothing to do.
+        At queue depth 1, this is the time of the disk, which is idle between two calls.
         """
         spent = 0
         for offset in range(0, self.size, self.block):

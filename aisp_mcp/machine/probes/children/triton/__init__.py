@@ -1,4 +1,4 @@
 """Kernels that no library offers.
 
-They are compiled in a probe's child process only. Start with `kernels.py`.
+They are compiled only in a probe's child process. Start with `kernels.py`.
 """

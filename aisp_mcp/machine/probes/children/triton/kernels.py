@@ -24,7 +24,7 @@ def _sweep(a, out, blocks, steps, BLOCK: tl.constexpr):  # type: ignore[no-untyp
     total = tl.zeros((BLOCK,), dtype=tl.float32)
     for step in range(steps):
         block = ((pid + step * tl.num_programs(0)) % blocks).to(tl.int64)
-        # .cg: through L2 only, because all first-level caches together are as large as the requested sets
+        # .cg: only through L2, because the combined first-level caches are as large as the requested sets
         total += tl.load(a + block * BLOCK + tl.arange(0, BLOCK), cache_modifier=".cg")
     tl.store(out + pid, tl.sum(total))
 
@@ -46,9 +46,9 @@ def read_all(a: Any) -> Any:
 
 
 def sweep(a: Any, out: Any, steps: int) -> int:
-    """Read the whole blocks of 32 KiB of `a` again and again in one launch; returns the bytes read.
+    """Read the whole blocks of 32 KiB of `a` repeatedly in one launch; returns the bytes read.
 
-    out: one float per program (about four per multiprocessor); each reads `steps` blocks, every time another one.
+    out: one float per program (about four per multiprocessor); each reads `steps` blocks, a different one every time.
     """
     programs, blocks = out.numel(), a.numel() // _BLOCK
     _sweep[(programs,)](a, out, blocks, steps, BLOCK=_BLOCK, num_warps=8)
@@ -59,6 +59,6 @@ def sweep(a: Any, out: Any, steps: int) -> int:
 def chase(links: Any, out: Any, steps: int) -> None:
     """Follow `links` (int32 indices, one cycle) from out[0] for `steps` dependent loads by one warp.
 
-    The last position goes to out[0]: the next call walks on, instead of over lines that are cached by now.
+    The last position goes to out[0]: the next call continues there, not on lines that are cached by now.
     """
     _chase[(1,)](links, out, steps, num_warps=1)

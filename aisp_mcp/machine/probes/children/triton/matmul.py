@@ -1,4 +1,4 @@
-"""An integer matrix product: the library's reaches only half of what Hopper's tensor cores do. GPU only."""
+"""An integer matrix product: the library's reaches only half the rate of Hopper's tensor cores. GPU only."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import triton
 import triton.language as tl
 
-TILE = 256  # edges must be multiples of it: the kernel has no masks
+TILE = 256  # edges must be multiples of this: the kernel has no masks
 
 
 @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
@@ -32,7 +32,7 @@ def _matmul(a, b, out, n, ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.c
 def matmul(a: Any, b: Any, out: Any, stages: int = 4) -> None:
     """out = a @ b.t() for n x n int8 matrices by rows, n a multiple of TILE; out is int32.
 
-    stages: how many tiles of depth are on their way at once.
+    stages: number of tiles of depth in flight.
     """
     n = a.shape[0]
     tiles = (n // 128) * (n // TILE)
