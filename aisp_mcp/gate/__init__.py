@@ -1,5 +1,6 @@
 """The performance gate: measure the candidates of two commits interleaved in one job, and decide whether the change
 may pass.
 
-It never judges a pair itself; the judge does. Start with `gate.py`; what fails a change is in `policy.py`.
+It does not judge pairs itself; the judge does. Start with `gate.py`; the conditions that fail a change are in
+`policy.py`.
 """

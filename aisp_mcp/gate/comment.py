@@ -1,4 +1,4 @@
-"""The pull request comment of a gate."""
+"""The comment of a gate on a pull request."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def gate_comment(report: GateReport) -> str:
 
 
 def _history(report: GateReport) -> list[str]:
-    """Times at the last commits, where there are earlier ones than this gate's."""
+    """Times at the last commits, if any were measured before this gate's."""
     rows = [row for row in report.rows if len(row.history) > 2][:MOST]
     if not rows:
         return []
@@ -53,6 +53,6 @@ def _flames(report: GateReport) -> list[str]:
 
 
 def _spec(row: GateRow) -> str:
-    """What the row adds to its sentence: the resolution reached, and a specification that changed."""
+    """Additions to the row's sentence: the resolution reached, and a changed specification."""
     seen = f"; {resolution_words(row.resolution)}" if row.resolution is not None else ""
     return seen + ("; the specification changed, and the base's was used" if row.spec_changed else "")

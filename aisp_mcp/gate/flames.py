@@ -1,4 +1,4 @@
-"""The difference of two flame graphs as text: which calls of a regressed benchmark take longer at the head."""
+"""The difference of two flame graphs as text: the calls of a regressed benchmark that take longer at the head."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from aisp_mcp.profile.recording import target_program
 from aisp_mcp.profile.recording.ran import SideName
 from aisp_mcp.server.text import numbers
 
-MOST = 3  # benchmarks that are recorded: each takes two processes under a profiler
+MOST = 3  # benchmarks to record: each takes two processes under a profiler
 RECORD_S = 120.0
 LINES, DEPTH, NAME = 18, 10, 44  # of one graph as text, and characters of a name
-LEAST = 0.05  # share of the largest change: what changed less is left out
+LEAST = 0.05  # share of the largest change: smaller changes are left out
 BAR = 20
 
 
 @dataclass
 class Node:
-    """One frame with all that it calls, before and after."""
+    """One frame with everything it calls, before and after."""
 
     before: int = 0
     after: int = 0
@@ -38,7 +38,7 @@ class Node:
 
 
 def difference(pair: Pair, size: str) -> str:
-    """Record both sides of a pair under torch.profiler and compare; a sentence where that is impossible."""
+    """Record both programs of a pair under torch.profiler and compare; a sentence if that is impossible."""
     try:
         with tempfile.TemporaryDirectory(prefix="aisp-flame-") as temporary:
             traces = [_recorded(pair, side, size, Path(temporary) / side) for side in target_program.SIDES]
@@ -56,7 +56,7 @@ def _recorded(pair: Pair, side: SideName, size: str, folder: Path) -> Path:
 
 
 def as_text(before: Weighed, after: Weighed) -> str:
-    """A tree of the frames that changed most, a line each: times before and after, and a bar of the change."""
+    """A tree of the frames that changed most, one line each: times before and after, and a bar for the change."""
     root = _tree(before.stacks, after.stacks)
     largest = max((abs(node.change) for _, _, node in _walk(root)), default=0)
     if not largest:
@@ -82,7 +82,7 @@ def _tree(before: Stacks, after: Stacks) -> Node:
 
 
 def _walk(root: Node, depth: int = 0) -> Iterator[tuple[int, str, Node]]:
-    """(depth, name, node) of all frames, what changed most first among those of one caller."""
+    """(depth, name, node) of all frames, the most changed first among those of one caller."""
     if depth < DEPTH:
         for name, node in sorted(root.children.items(), key=lambda child: (-abs(child[1].change), child[0])):
             yield depth, name, node
@@ -101,7 +101,7 @@ def _line(depth: int, name: str, node: Node, largest: int) -> str:
 
 
 def clean(name: str) -> str:
-    """A name without what could end a block of code, or a line of it."""
+    """A name without anything that could end a block of code, or a line of it."""
     return "".join("'" if char == "`" else char if char.isprintable() else " " for char in name)
 
 

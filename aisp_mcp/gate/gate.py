@@ -1,6 +1,6 @@
 """Performance gate: the candidates of two commits, measured interleaved in one job.
 
-The base commit's specification says what is computed; its candidate takes the place of the baseline. Each candidate
+The base commit's specification defines the computation; the base's candidate serves as the baseline. Each candidate
 imports from its own checkout, so a change in a library that a benchmark calls is judged too.
 """
 
@@ -32,7 +32,7 @@ from aisp_mcp.store.records.run_kind import RunKind
 
 @dataclass(frozen=True)
 class GateRequest:
-    """Options of a gate run. head: a revision; None is the working tree. roots: bench roots inside the repository."""
+    """Options of a gate run. head: a revision; None for the working tree. roots: bench roots inside the repository."""
 
     repo: Path
     base: str
@@ -44,7 +44,9 @@ class GateRequest:
 
 
 def gate(ctx: Context, request: GateRequest, options: Options) -> GateReport:
-    """Measure what both commits have, and judge. Raises NotFound NO_TARGETS_AT_BASE, and as commits does."""
+    """Measure the benchmarks that both commits have, and judge. Raises NotFound NO_TARGETS_AT_BASE, and as commits
+    does.
+    """
     begin = time.monotonic()
     margin = MIN_MARGIN if options.margin is None else options.margin
     with tempfile.TemporaryDirectory(prefix="aisp-gate-", ignore_cleanup_errors=True) as temporary:
@@ -71,7 +73,7 @@ def gate(ctx: Context, request: GateRequest, options: Options) -> GateReport:
 
 
 def _no_targets(request: GateRequest, commit: str) -> NotFound:
-    """The error for a base without benchmark pairs, or without those that were named."""
+    """The error for a base without benchmark pairs, or without the named ones."""
     if list(request.names) != ["*"]:
         message = f"{request.base} ({commit[:12]}) has no benchmark that matches {', '.join(request.names)}."
         return NotFound("NO_TARGETS_AT_BASE", message, "`aisp bench list-targets` lists those of the working folder.")
@@ -84,7 +86,7 @@ def _no_targets(request: GateRequest, commit: str) -> NotFound:
 
 
 def _explained(rows: list[GateRow], run: Run, pairs: list[Pair]) -> list[GateRow]:
-    """The rows with the difference of both commits' flame graphs where one regressed most."""
+    """The rows; those that regressed most with the difference of both commits' flame graphs."""
     regressed = [(row.target, row.ratio) for row in rows if row.outcome == "regressed"]
     sizes = {comparison.label: str(comparison.disclosed.get("size", "")) for comparison in run.comparisons}
     chosen = flames.most_regressed(regressed)
@@ -106,7 +108,7 @@ def _checkouts(ctx: Context, request: GateRequest, work: Path) -> tuple[Checkout
 def _further_looks(
     ctx: Context, run: Run, pairs: list[Pair], options: Options, margin: float
 ) -> dict[str, list[Comparison]]:
-    """All comparisons by target, the first look first: fresh ones of what seems slower are runs of their own."""
+    """All comparisons by target, the first look first. Further looks at apparent slowdowns are separate runs."""
     looks = {comparison.target: [comparison] for comparison in run.comparisons}
     for number in range(2, policy.LOOKS + 1):
         again = [pair for pair in pairs if _needs_look(looks.get(pair.label, []), number, margin)]
@@ -123,7 +125,7 @@ def _further_looks(
 
 
 def _needs_look(comparisons: list[Comparison], number: int, margin: float) -> bool:
-    """True if the look with that number could change the outcome; not where an earlier one gave no comparison."""
+    """Return True if the look with that number could change the outcome, and every earlier one gave a comparison."""
     if len(comparisons) != number - 1:
         return False
     return policy.needs_look([policy.look(comparison) for comparison in comparisons], margin)

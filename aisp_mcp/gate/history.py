@@ -1,4 +1,4 @@
-"""Times of a gate's benchmarks at earlier commits, as this store has them."""
+"""Times of a gate's benchmarks at earlier commits, from this store."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from aisp_mcp.runs import stored
 from aisp_mcp.server.context import Context
 from aisp_mcp.store.records.run_kind import RunKind
 
-RUNS, POINTS = 200, 8  # stored runs that are looked at, and commits that are shown
+RUNS, POINTS = 200, 8  # stored runs to search, and commits to show
 LEVELS = "▁▂▃▄▅▆▇█"
 
 
 def histories(ctx: Context, run: Run) -> dict[str, list[Point]]:
-    """By target the last commits before this gate's head, oldest first, as gates on this device measured them.
+    """By target, the last commits before this gate's head, oldest first, as gates on this device measured them.
 
-    A commit that was measured several times counts once, as it was last measured.
+    A commit that was measured several times counts once, with its latest measurement.
     """
     earlier = [one for one in stored.runs(ctx, None, RUNS, (RunKind.GATE,)) if one.id != run.id and _is_alike(one, run)]
     found: dict[str, dict[str, Point]] = {}
@@ -32,7 +32,7 @@ def histories(ctx: Context, run: Run) -> dict[str, list[Point]]:
 
 
 def _is_alike(one: Run, run: Run) -> bool:
-    """True for a gate with the same preset on the same device."""
+    """Return True for a gate with the same preset on the same device."""
     return bool(one.commits) and one.preset == run.preset and _device(one) == _device(run)
 
 

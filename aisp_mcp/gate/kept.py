@@ -1,4 +1,4 @@
-"""Stored runs in place of commits: the files that each of them kept, laid out as a suite."""
+"""Stored runs instead of commits: the files stored with each, laid out as a suite."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _RUN = re.compile(r"(?:[jr]_[\w-]+|last(?:~\d+)?)")
 
 
 def runs(ctx: Context, base: str, head: str | None) -> tuple[Run, Run] | None:
-    """Both runs, if these name stored runs and not revisions. Raises NotFound UNKNOWN_RUN."""
+    """Both runs, if base and head name stored runs and not revisions. Raises NotFound UNKNOWN_RUN."""
     if head is None or not (_RUN.fullmatch(base) and _RUN.fullmatch(head)):
         return None
     return ctx.store.run(Run, base, ctx.sees), ctx.store.run(Run, head, ctx.sees)
@@ -32,7 +32,7 @@ def checkout(ctx: Context, run: Run, folder: Path) -> Checkout:
 
 
 def _copied(kept: Path, comparison: Comparison, folder: Path) -> bool:
-    """Copy one benchmark's files; C++ and CUDA candidates, whose kind of file is not recorded, stay out."""
+    """Copy one benchmark's files, except C++ and CUDA candidates, whose file type is not recorded."""
     chapter, _, name = comparison.target.rpartition(":")
     source = kept / "sources" / comparison.label.replace(":", "-").replace("/", "-")
     candidate = source / "candidate.py"

@@ -1,4 +1,4 @@
-"""Rows of a gate report in the terms of a pipeline: passed, failed, broken, or not judged."""
+"""Rows of a gate report in a pipeline's terms: passed, failed, broken, or not judged."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OUTCOMES: dict[Outcome, State] = {
 
 
 def of_gate(report: GateReport, policies: Mapping[Outcome, Policy]) -> list[Row]:
-    """Rows of a gate. policies: what could_not_judge and missing mean; `fail` makes them failures."""
+    """Rows of a gate. policies: meaning of could_not_judge and missing; `fail` makes them failures."""
     return [_gated(row, policies) for row in report.rows]
 
 

@@ -1,4 +1,4 @@
-"""The candidates of two commits as pairs of files: the base's candidate takes the place of the baseline."""
+"""The candidates of two commits as pairs of files, in which the base's candidate is the baseline."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from aisp_mcp.judge.records.run import Failure, Skip
 from aisp_mcp.runs.commits import Checkout
 from aisp_mcp.suites import discovery
 
-# Each runs in the processes of one commit, and never beside the other. The base's specification says what inputs,
-# tolerance and truth are; only run() is the base candidate's.
+# Each runs in the processes of one commit, never together with the other. The base's specification defines inputs,
+# tolerance and truth; only run() is the base candidate's.
 BASE_SIDE = '''"""{summary}"""
 import sys
 
@@ -98,7 +98,7 @@ class CandidateFiles:
 
 
 def find_candidates(checkout: Checkout, roots: Sequence[str], names: Sequence[str]) -> dict[str, CandidateFiles]:
-    """The named candidates of a checkout by full name. Names that it lacks are left to the comparison of both."""
+    """The named candidates of a checkout by full name. Missing names are handled when both are compared."""
     candidates: dict[str, CandidateFiles] = {}
     folders = [checkout.folder / root for root in roots]
     for folder in filter(Path.is_dir, folders):
@@ -145,7 +145,7 @@ def make_pairs(
 
 
 def have_same_spec(at_base: CandidateFiles, at_head: CandidateFiles) -> bool:
-    """True if the specification did not change."""
+    """Return True if the specification did not change."""
     return at_base.spec.read_bytes() == at_head.spec.read_bytes()
 
 

@@ -1,7 +1,7 @@
-"""The gate's policy: what the comparisons of two commits mean for the change. Pure functions.
+"""The gate's policy: from the comparisons of two commits to an outcome for the change. Pure functions.
 
 A look is one comparison in fresh processes. A change fails if looks prove a slowdown, or if the head is slower in some
-of its processes, look after look. What could not be judged is never a pass.
+of its processes, look after look. A benchmark that could not be judged is never a pass.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ OUTCOMES: dict[Verdict, Outcome] = {
     Verdict.INCORRECT: "wrong",
     Verdict.INVALID: "wrong",
 }
-CONFIRMED, LOOKS, NEEDED = 3, 5, 4  # bad looks in a row that fail; looks at most, and how many of them must be bad
-SCATTER = 4.0  # times the base's own scatter: of five processes each, one of a hundred equal programs has more
-POOLED_LEVEL = 0.99  # of the interval over all looks but the first, which was chosen for what it shows
+CONFIRMED = 3  # consecutive bad looks that fail a change
+LOOKS, NEEDED = 5, 4  # maximum number of looks, and how many of them must be bad
+SCATTER = 4.0  # times the base's own scatter: with five processes each, one in a hundred equal programs exceeds this
+POOLED_LEVEL = 0.99  # of the interval over all looks but the first, which is subject to selection bias
 BROKEN = (Verdict.INCORRECT, Verdict.INVALID)
 ALWAYS_FAIL: tuple[Outcome, ...] = ("regressed", "wrong", "failed")
 Kind = Literal["slower", "unsteady", "vague", "clean"]
@@ -35,9 +36,9 @@ Kind = Literal["slower", "unsteady", "vague", "clean"]
 
 @dataclass(frozen=True)
 class Look:
-    """Numbers of one comparison, log units: the ratio with its interval, and the run's noise floor.
+    """Numbers of one comparison, in log units: the ratio with its interval, and the run's noise floor.
 
-    usable: there is a ratio, no bound alone, and both clocks show a slowdown where the ratio does.
+    usable: there is a ratio that is not just a bound, and both clocks show a slowdown if the ratio does.
     """
 
     verdict: Verdict
@@ -50,8 +51,8 @@ class Look:
     usable: bool = True
 
     def kind(self, margin: float) -> Kind:
-        """slower: a slowdown of any size is beyond noise. unsteady: the head scatters far more than the base, to the
-        slow side. clean: a slowdown beyond the margin is excluded. vague: none of these.
+        """slower: a slowdown of any size is beyond noise. unsteady: the head varies far more than the base, towards
+        slower. clean: a slowdown beyond the margin is excluded. vague: none of these.
         """
         if not self.usable:
             return "vague"
@@ -63,7 +64,7 @@ class Look:
         return "clean" if self.low > -math.log1p(margin) else "vague"
 
     def is_bad(self, margin: float) -> bool:
-        """True for a slowdown, and for a head that is slower in some of its processes."""
+        """Return True for a slowdown, and for a head that is slower in some of its processes."""
         return self.kind(margin) in ("slower", "unsteady")
 
 
@@ -74,14 +75,14 @@ def look(comparison: Comparison) -> Look:
     if clocks is None or ratio is None:
         return found
     doubtful = max(clocks.ratio_parent, clocks.ratio_worker or 0.0) >= 1.0 > ratio
-    bound = clocks.used == "lower_bound"  # of a gain: it proves no loss
+    bound = clocks.used == "lower_bound"  # a bound of a gain proves no loss
     return replace(found, usable=found.usable and not doubtful and not bound)
 
 
 def log_look(
     verdict: Verdict, ratio: float | None, interval: Interval | None, noise_floor: float | None, processes: int
 ) -> Look:
-    """The same numbers of any other measurement."""
+    """The same numbers for any other measurement."""
     if ratio is None or interval is None:
         return Look(verdict, 0.0, 0.0, 0.0, 0.0, processes, usable=False)
     mean, low, high = (math.log(max(value, 1e-12)) for value in (ratio, interval.low, interval.high))
@@ -89,7 +90,7 @@ def log_look(
 
 
 def needs_look(looks: Sequence[Look], margin: float) -> bool:
-    """True if one more look could change the outcome."""
+    """Return True if one more look could change the outcome."""
     if len(looks) >= LOOKS or any(one.verdict in BROKEN for one in looks):
         return False
     if looks[0].verdict not in (Verdict.SLOWER, Verdict.INCONCLUSIVE) or not looks[0].is_bad(margin):
@@ -101,7 +102,9 @@ def needs_look(looks: Sequence[Look], margin: float) -> bool:
 
 
 def judge_looks(looks: Sequence[Look], margin: float) -> tuple[Outcome, str]:
-    """The outcome of what seemed slower, and why. margin: a fraction that the mean of the looks must exceed."""
+    """The outcome of an apparent slowdown, with the reason. margin: a fraction that the mean of the looks
+    must exceed.
+    """
     if not looks[0].usable:
         return "could_not_judge", "one of both clocks shows no slowdown"
     kinds, number = [one.kind(margin) for one in looks], len(looks)
@@ -122,10 +125,10 @@ def judge_looks(looks: Sequence[Look], margin: float) -> tuple[Outcome, str]:
 
 
 def pooled_high(looks: Sequence[Look]) -> float | None:
-    """Upper end of the interval over the processes of several looks, log units; None where there are too few.
+    """Upper end of the interval over the processes of several looks, log units; None if there are too few.
 
-    The error is the larger one of the scatter within looks and that between them: what shifts all processes of a look
-    at once does not become certain by their number.
+    The error is the larger of the scatter within looks and that between them: an effect that shifts all processes of a
+    look together does not become certain with their number.
     """
     if len(looks) < LOOKS - 1 or any(not one.usable or one.processes < 2 for one in looks):
         return None
@@ -137,7 +140,7 @@ def pooled_high(looks: Sequence[Look]) -> float | None:
 
 
 def resolution(ratio: float | None, interval: Interval | None, noise_floor: float | None) -> float | None:
-    """Slowdown that every look shows in nine of ten gates, with this look's noise, as a fraction."""
+    """The slowdown that every look detects in nine of ten gates, given this look's noise, as a fraction."""
     if ratio is None or interval is None:
         return None
     half = (interval.high - interval.low) / 2 / ratio
@@ -145,7 +148,7 @@ def resolution(ratio: float | None, interval: Interval | None, noise_floor: floa
 
 
 def resolution_words(fraction: float) -> str:
-    """The resolution as a reader of a comment understands it."""
+    """The resolution in words, for readers of a comment."""
     return f"would have seen a slowdown of {100 * fraction:.2g} %"
 
 

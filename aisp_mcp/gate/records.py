@@ -20,8 +20,8 @@ class Point(Record):
 
 
 class GateRow(Record):
-    """One benchmark. ratio: the base commit's time over the head's, above 1 where the head is faster. history: times at
-    the last commits that gates of this machine measured, oldest first. flame: of what regressed, the difference of both
+    """One benchmark. ratio: the base commit's time over the head's, above 1 if the head is faster. history: times at
+    the last commits that gates of this machine measured, oldest first. flame: for a regression, the difference of both
     commits' flame graphs as text.
     """
 
@@ -40,7 +40,7 @@ class GateRow(Record):
 
 
 class GateReport(Record):
-    """The gate's answer. passed: None if nothing could be judged. reasons: why it did not pass, or what it warns of."""
+    """The gate's answer. passed: None if nothing could be judged. reasons: why it did not pass, or warnings."""
 
     run_id: str
     passed: bool | None

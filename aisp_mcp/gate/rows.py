@@ -1,4 +1,4 @@
-"""The rows of a gate's report, one for each benchmark, and the reasons for which a change does not pass."""
+"""The rows of a gate's report, one per benchmark, and the reasons why a change does not pass."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def absent_rows(base_names: Sequence[str], head_names: Sequence[str]) -> list[Ga
 
 
 def reasons(gate_rows: Sequence[GateRow], policies: Mapping[Outcome, Policy]) -> list[str]:
-    """Why the change does not pass, or what to be warned of; a reason that begins with "fail" fails it."""
+    """Reasons why the change does not pass, and warnings; a reason that begins with "fail" fails it."""
     every: dict[Outcome, Policy] = {**policies, **dict.fromkeys(policy.ALWAYS_FAIL, "fail")}
     return [
         f"{every[row.outcome]}: {row.target} {row.outcome.replace('_', ' ')}: {row.sentence}"
@@ -54,7 +54,7 @@ def reasons(gate_rows: Sequence[GateRow], policies: Mapping[Outcome, Policy]) ->
 
 
 def passed(gate_rows: Sequence[GateRow], why: Sequence[str]) -> bool | None:
-    """False if a reason fails the change, and None if nothing could be judged: that is not passed either."""
+    """False if a reason fails the change, and None if nothing could be judged, which is not a pass either."""
     if any(reason.startswith("fail") for reason in why):
         return False
     return True if any(row.outcome in JUDGED for row in gate_rows) else None

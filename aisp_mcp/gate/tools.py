@@ -49,7 +49,7 @@ def _estimate(p: GateParams, ctx: Context) -> Plan:
 def aisp_benchmark_gate(p: GateParams, ctx: Context) -> GateReport:
     """Judge a change between two commits, interleaved in one job: one outcome per benchmark.
 
-    regressed, wrong and failed never pass; could_not_judge and missing follow the policy given. The comment for a pull
+    regressed, wrong and failed never pass; could_not_judge and missing follow the given policy. The comment for a pull
     request, JUnit XML and a badge are written into the run's folder.
     """
     from aisp_mcp.gate import gate, kept

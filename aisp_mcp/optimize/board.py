@@ -1,11 +1,11 @@
-"""From the log of an optimisation to its board, its stop and its best. Pure functions; the only place of these rules.
+"""From the log of an optimisation to its board, its stop and its best. Pure functions; these rules are only here.
 
-The largest of many noisy ratios is too large: chosen for its luck as well as for its merit. So a first verdict `faster`
-is provisional, and only candidates that are measured again, in fresh processes on fresh inputs, can be called best.
-At most FINALISTS are. One is confirmed by `faster` again, with the lower end of its interval above 1 at a level at
-which all second measurements together confirm one of identical programs in at most FALSE_BEST of all optimisations.
-Best is the first of the confirmed in the order of the first measurements; its ratio is the second one, for which it was
-not chosen.
+The largest of many noisy ratios is too large: it is chosen for luck as well as for merit. So a first verdict `faster`
+is provisional, and only candidates that are measured again, in fresh processes on fresh inputs, can be called best. At
+most FINALISTS are. One is confirmed by `faster` again, with the lower end of its interval above 1, at a level at which
+all second measurements together confirm one of identical programs in at most FALSE_BEST of all optimisations. The best
+is the first confirmed one in the order of the first measurements; its ratio is the second one, for which it was not
+selected.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def submissions(records: Iterable[dict[str, Any]]) -> list[Submission]:
 
 
 def improvements(submitted: Sequence[Submission]) -> list[int]:
-    """Numbers of those that were faster than the baseline, and than the best one before them, beyond noise."""
+    """Numbers of those that were faster than the baseline, and than the previous best, beyond noise."""
     best: Comparison | None = None
     numbers = []
     for submission in submitted:
@@ -48,7 +48,7 @@ def improvements(submitted: Sequence[Submission]) -> list[int]:
 
 
 def stop(submitted: Sequence[Submission], budget: Budget, elapsed_s: float, finished: bool = False) -> Stop | None:
-    """The first reason to end. A candidate that is being measured counts against the budget, not against patience."""
+    """The first reason to end. A candidate being measured counts against the budget, but not against patience."""
     last = max(improvements(submitted), default=0)
     ended = [submission for submission in submitted if submission.comparison or submission.failure]
     reasons: list[tuple[bool, Stop]] = [
@@ -61,7 +61,7 @@ def stop(submitted: Sequence[Submission], budget: Budget, elapsed_s: float, fini
 
 
 def finalists(submitted: Sequence[Submission]) -> list[Submission]:
-    """Those to measure again, the most proven gain first."""
+    """The candidates to measure again, largest proven gain first."""
     faster = [
         submission
         for submission in submitted
@@ -71,12 +71,12 @@ def finalists(submitted: Sequence[Submission]) -> list[Submission]:
 
 
 def best(submitted: Sequence[Submission]) -> int | None:
-    """Number of the confirmed one that led by first measurements."""
+    """Number of the confirmed candidate that led by first measurements."""
     return next((finalist.number for finalist in finalists(submitted) if finalist.confirmed), None)
 
 
 def confirm(chosen: Sequence[Submission], again: Mapping[int, Comparison]) -> dict[int, bool]:
-    """Number → whether the second measurement proves its gain; one that is missing proves nothing."""
+    """Number → True if the second measurement proves its gain; a missing one proves nothing."""
     return {
         submission.number: submission.number in again and is_confirmed(again[submission.number], len(chosen))
         for submission in chosen
@@ -84,7 +84,7 @@ def confirm(chosen: Sequence[Submission], again: Mapping[int, Comparison]) -> di
 
 
 def is_confirmed(second: Comparison, tries: int) -> bool:
-    """Return True if a second measurement alone proves a gain, where so many may be tried."""
+    """Return True if a second measurement alone proves a gain, given the number of tries."""
     if second.verdict is not Verdict.FASTER:
         return False
     estimate = changes.estimate(second)

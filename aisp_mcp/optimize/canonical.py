@@ -1,8 +1,4 @@
-"""The code of a module in a form that is the same for two modules that do the same thing in other words.
-
-Comments, docstrings, layout, annotations, aliases of imports, names of local variables and of helpers, the order of
-definitions, and code that never runs are left out. A change of any other kind makes another program.
-"""
+"""The code of a module in a canonical form, equal for two modules that do the same thing in other words."""
 
 from __future__ import annotations
 
@@ -12,14 +8,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from aisp_mcp.judge import source_facts
 
-KEPT_NAMES = (*sorted(source_facts.ENTRIES), "prepare", "REQUIRES")  # what the judge looks up
+KEPT_NAMES = (*sorted(source_facts.ENTRIES), "prepare", "REQUIRES")  # names that the judge looks up
 ENDS = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Assign
 
 
 def canonical(text: str) -> str:
-    """The form. Raises SyntaxError, ValueError, RecursionError, MemoryError for what is no module."""
+    """The form. Raises SyntaxError, ValueError, RecursionError, MemoryError for text that is not a module."""
     tree = ast.parse(text)
     tree = _Plain(tree).visit(tree)
     fixed = _fixed_names(tree)
@@ -35,7 +31,7 @@ def canonical(text: str) -> str:
 
 
 class _Plain(ast.NodeTransformer):
-    """Replaces names that imports bind by what they import, and drops what does nothing."""
+    """Replaces names bound by imports with the imported names, and drops statements without effect."""
 
     def __init__(self, tree: ast.Module) -> None:
         self.names: dict[str, str] = {}
@@ -63,12 +59,12 @@ class _Plain(ast.NodeTransformer):
         return ast.Assign([self.visit(node.target)], self.visit(node.value), lineno=node.lineno)
 
     def visit_Import(self, node: ast.Import | ast.ImportFrom) -> None:
-        """Imports are dropped: the names that are used say what the code does."""
+        """Drop imports: the used names contain the same information."""
 
     visit_ImportFrom = visit_Import  # noqa: N815
 
     def visit_Pass(self, node: ast.Pass) -> None:
-        """Does nothing."""
+        """Drop a statement without effect."""
 
     def visit_Expr(self, node: ast.Expr) -> ast.stmt | None:
         return None if isinstance(node.value, ast.Constant | ast.Name) else self.generic_visit(node)  # type: ignore[return-value]
@@ -117,12 +113,12 @@ def _assigned(node: ast.stmt) -> list[str]:
 
 
 def _assigns_only(node: ast.stmt, unused: set[str]) -> bool:
-    """True for an unused name of a value that costs nothing to make."""
+    """Return True for an assignment of a cheap value to an unused name."""
     return isinstance(node, ast.Assign) and bool(set(_assigned(node)) & unused) and _is_plain(node.value)
 
 
 def _is_plain(value: ast.expr) -> bool:
-    """True for constants and names, and collections and arithmetic of constants: no call, no work on tensors."""
+    """Return True for constants and names, and collections and arithmetic of constants: no call, no work on tensors."""
     nodes = list(ast.walk(value))
     plain = (ast.Constant, ast.Tuple, ast.List, ast.Dict, ast.Set, ast.expr_context)
     arithmetic = (ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop)
@@ -130,7 +126,7 @@ def _is_plain(value: ast.expr) -> bool:
 
 
 def _fixed_names(tree: ast.Module) -> set[str]:
-    """Names that must stay: of keyword arguments, in texts, and what other scopes share."""
+    """Names that must stay: of keyword arguments, in texts, and names shared with other scopes."""
     found = set(dir(builtins))
     for node in ast.walk(tree):
         if isinstance(node, ast.keyword) and node.arg:
@@ -143,7 +139,7 @@ def _fixed_names(tree: ast.Module) -> set[str]:
 
 
 def _parts(body: Iterable[ast.stmt]) -> tuple[dict[str, Definition], list[ast.stmt]]:
-    """(definitions by name, statements that do something when the module is loaded). What is bound twice does."""
+    """(definitions by name, statements with an effect when the module is loaded). Names bound twice have one."""
     body = list(body)
     names = [name for node in body for name in _defined(node)]
     definitions: dict[str, Definition] = {}
@@ -165,7 +161,7 @@ def _defined(node: ast.stmt) -> list[str]:
 
 
 def _reached(definitions: Mapping[str, Definition], effects: Sequence[ast.stmt]) -> Iterator[str]:
-    """Definitions in the order in which the judge's names, and then the statements, lead to them."""
+    """Definitions in the order in which the judge's names, and then the statements, refer to them."""
     seen = dict[str, None]()
     todo = [name for name in reversed(KEPT_NAMES) if name in definitions]
     roots = [name for node in effects for name in _used(node) if name in definitions]
@@ -187,7 +183,7 @@ def _used(node: ast.AST) -> Iterator[str]:
 
 
 def _locals(function: ast.AST, shared: Iterable[str]) -> dict[str, str]:
-    """New names for all that a function binds and no other scope knows, in the order of the text."""
+    """New names for everything that a function binds and no other scope knows, in the order of the text."""
     bound = dict[str, None]()
     for node in ast.walk(function):
         if isinstance(node, ast.arg):
@@ -200,14 +196,14 @@ def _locals(function: ast.AST, shared: Iterable[str]) -> dict[str, str]:
 
 
 def _name_of(node: ast.AST) -> str:
-    """The name that a function or a handler of exceptions binds; empty for any other node."""
+    """The name that a function or an exception handler binds; empty for any other node."""
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ExceptHandler):
         return node.name or ""
     return ""
 
 
 def _stored(function: ast.AST) -> Iterator[str]:
-    """Names in places where a statement or a comprehension binds them."""
+    """Names bound by a statement or a comprehension."""
     for node in ast.walk(function):
         targets: list[ast.expr] = []
         if isinstance(node, ast.Assign):
@@ -221,7 +217,7 @@ def _stored(function: ast.AST) -> Iterator[str]:
 
 
 def _names_of(target: ast.expr) -> Iterator[ast.Name]:
-    """The names that an assignment to this target binds; not those inside of an index."""
+    """The names that an assignment to this target binds; not those inside an index."""
     if isinstance(target, ast.Name):
         yield target
     elif isinstance(target, ast.Tuple | ast.List):
@@ -244,7 +240,7 @@ def _order(node: ast.AST) -> Iterator[str]:
 
 
 class _Renamed(ast.NodeTransformer):
-    """Gives names others, everywhere below a node."""
+    """Renames variables everywhere below a node."""
 
     def __init__(self, names: Mapping[str, str]) -> None:
         self.names = names

@@ -16,7 +16,7 @@ State = Literal["measuring", "judged", "provisional", "failed", "not_confirmed",
 
 
 class Budget(Record):
-    """Ends of an optimisation. patience: submissions in a row that do not improve on the best beyond noise."""
+    """Limits of an optimisation. patience: consecutive submissions that do not improve on the best beyond noise."""
 
     candidates: int
     minutes: float
@@ -42,7 +42,7 @@ class Started(Record):
 
 
 class Begun(Record):
-    """An optimisation as shown to its agent, without the locations of earlier solutions. walls: who may read those."""
+    """An optimisation as shown to its agent, without the locations of earlier solutions. walls: who may read them."""
 
     session: str
     target: str
@@ -52,7 +52,7 @@ class Begun(Record):
 
 
 class Submission(Record):
-    """One candidate. comparison: the first judgement; again: the second one, of the best alone."""
+    """One candidate. comparison: the first judgement; again: the second one, only for the best."""
 
     number: int
     sha256: str
@@ -67,7 +67,7 @@ class Submission(Record):
 
 
 class BoardRow(Record):
-    """One candidate in a line. ratio and interval are of the second measurement, if there is one."""
+    """One candidate in a line. ratio and interval are from the second measurement, if there is one."""
 
     number: int
     state: State

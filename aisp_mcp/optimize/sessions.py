@@ -1,7 +1,7 @@
 """Candidates for one target within a budget: begin, judge one, measure the leaders again, end.
 
-The state is a hash-chained log in the store, home/optimizations/<id>/log.jsonl, from which the board is computed.
-Beside it lie the specification as it was, and every candidate.
+The state is a hash-chained log in the store, home/optimizations/<id>/log.jsonl, from which the board is computed. The
+original specification and every candidate are stored next to it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ WHY: dict[Stop, str] = {
 
 @dataclass(frozen=True)
 class SessionRequest:
-    """The beginning that is asked for. workspace: a new or empty folder; None for a temporary one."""
+    """Arguments of start(). workspace: a new or empty folder; None for a temporary one."""
 
     target: str
     roots: Sequence[Path]
@@ -92,7 +92,7 @@ def start(ctx: Context, request: SessionRequest) -> Begun:
 
 
 def _keep_specification(baseline: Path, folder: Path) -> None:
-    """Copy a specification with what it reads: `_common.py` beside it, and the folder of an adapted problem."""
+    """Copy a specification with the files it reads: `_common.py` next to it, and the folder of an adapted problem."""
     shutil.copy(baseline, folder)
     if (common := common_of(baseline)).is_file():
         shutil.copy(common, folder)
@@ -111,12 +111,12 @@ def _earlier(ctx: Context, target: str) -> Iterator[tuple[str, Path]]:
 
 
 def named(ctx: Context, session: str | None) -> str:
-    """The id that is given, else that of the newest one. Raises NotFound NO_OPTIMIZATION."""
+    """The given id, else that of the newest optimisation. Raises NotFound NO_OPTIMIZATION."""
     if session is not None:
         return session
     sessions_found = []
     for log in (ctx.settings.home / "optimizations").glob(f"*/{LOG}"):
-        with suppress(NotFound, StoreError):  # another principal's, or a broken one
+        with suppress(NotFound, StoreError):  # belongs to another principal, or is broken
             sessions_found.append(_read(ctx, log.parent.name)[0])
     if not sessions_found:
         raise NotFound("NO_OPTIMIZATION", "No optimisation was begun.", "aisp optimize start TARGET")
@@ -126,8 +126,8 @@ def named(ctx: Context, session: str | None) -> str:
 def submit(ctx: Context, session: str, candidate: str) -> Judged:
     """Judge one candidate: the path of a file, or the text of a module.
 
-    Raises Refused OPTIMIZATION_OVER and DUPLICATE_CANDIDATE, NotFound UNKNOWN_OPTIMIZATION and NO_CANDIDATE, and what a
-    measurement raises where the specification is to blame.
+    Raises Refused OPTIMIZATION_OVER and DUPLICATE_CANDIDATE, NotFound UNKNOWN_OPTIMIZATION and NO_CANDIDATE, and the
+    errors of a measurement if the specification is at fault.
     """
     text = _text(candidate)
     with _open(ctx, session) as (log, started, submissions, finished):
@@ -161,15 +161,15 @@ def submit(ctx: Context, session: str, candidate: str) -> Judged:
 
 
 def look(ctx: Context, session: str) -> Board:
-    """The board as it is now. Raises NotFound UNKNOWN_OPTIMIZATION, StoreError LOG_BROKEN."""
+    """The current board. Raises NotFound UNKNOWN_OPTIMIZATION, StoreError LOG_BROKEN."""
     started, submissions, finished = _read(ctx, session)
     return boards.board(started, submissions, ctx.clock(), finished)
 
 
 def finish(ctx: Context, session: str) -> Board:
-    """Measure the leaders again, once, and end. Of one that has ended the board is returned as it is.
+    """Measure the leaders again, once, and end. If it has already ended, the board is returned as it is.
 
-    Raises as look, and what a measurement raises where the specification is to blame.
+    Raises as look, and the errors of a measurement if the specification is at fault.
     """
     started, submissions, finished = _read(ctx, session)
     if finished:
@@ -197,7 +197,7 @@ def finish(ctx: Context, session: str) -> Board:
 
 
 def evidence(ctx: Context, session: str) -> tuple[list[str], Path]:
-    """(ids of its runs, its folder) of one that has ended. Raises Refused NOT_FINISHED, and as look."""
+    """(ids of its runs, its folder) of a finished optimisation. Raises Refused NOT_FINISHED, and as look."""
     _, submissions, finished = _read(ctx, session)
     if not finished:
         raise Refused("NOT_FINISHED", f"{session} goes on.", f"End it: aisp optimize finish {session}")
@@ -206,7 +206,7 @@ def evidence(ctx: Context, session: str) -> tuple[list[str], Path]:
 
 
 def refuse_over(board: Board) -> None:
-    """Raises Refused OPTIMIZATION_OVER where nothing more is accepted."""
+    """Raise Refused OPTIMIZATION_OVER if nothing more is accepted."""
     if board.stop:
         raise Refused(
             "OPTIMIZATION_OVER",
@@ -223,7 +223,7 @@ def options_of(ctx: Context, session: str) -> Options:
 
 
 def _refuse_duplicate(submissions: Sequence[Submission], text: bytes, folder: Path) -> None:
-    """Raises Refused DUPLICATE_CANDIDATE for the code of an earlier one; comments and import aliases do not matter."""
+    """Raise Refused DUPLICATE_CANDIDATE for the code of an earlier one; comments and import aliases do not matter."""
     code = workspaces.fingerprint(text.decode("utf-8", "replace"))
     for submission in submissions:
         earlier = (folder / f"{submission.number:03d}.py").read_text("utf-8", "replace")
@@ -236,7 +236,7 @@ def _refuse_duplicate(submissions: Sequence[Submission], text: bytes, folder: Pa
 
 
 def _measure(ctx: Context, started: Started, numbers: Sequence[int], preset: str) -> Run:
-    """One run of these candidates, each in a folder in which no other one lies."""
+    """One run of these candidates, each in a separate folder."""
     options = _options(ctx, started, preset)
     home = _folder(ctx, started.id)
     spec, pairs = home / SPEC / started.baseline, []
@@ -245,7 +245,7 @@ def _measure(ctx: Context, started: Started, numbers: Sequence[int], preset: str
         alone.mkdir(parents=True, exist_ok=True)
         path = Path(shutil.copy(home / CANDIDATES / f"{number:03d}.py", alone / "candidate.py"))
         baseline = spec
-        if (common := common_of(spec)).is_file():  # of the store, a candidate sees its own folder alone
+        if (common := common_of(spec)).is_file():  # a candidate sees only its own folder of the store
             shutil.copy(common, alone)
             baseline = Path(shutil.copy(spec, alone))
         pairs.append(Pair(started.target, baseline, f"{started.id}_{number:03d}", path.resolve()))
@@ -265,7 +265,7 @@ def _failure(run: Run) -> str:
 
 
 def _text(candidate: str) -> bytes:
-    """Raises NotFound NO_CANDIDATE."""
+    """The text of a candidate. Raises NotFound NO_CANDIDATE."""
     if "\n" in candidate:
         return candidate.encode()
     path = Path(candidate).expanduser()
@@ -276,7 +276,9 @@ def _text(candidate: str) -> bytes:
 
 
 def _folder(ctx: Context, session: str) -> Path:
-    """Raises NotFound UNKNOWN_OPTIMIZATION for what cannot be an id (or is a path)."""
+    """The folder of an optimisation. Raises NotFound UNKNOWN_OPTIMIZATION for text that cannot be an id (or
+    is a path).
+    """
     if not _ID.fullmatch(session):
         raise _unknown(session)
     return ctx.settings.home.absolute() / "optimizations" / session
@@ -290,7 +292,7 @@ def _unknown(session: str) -> NotFound:
 
 @contextmanager
 def _open(ctx: Context, session: str) -> Iterator[tuple[ChainLog, Started, list[Submission], bool]]:
-    """The log, alone, and what it says. Raises NotFound UNKNOWN_OPTIMIZATION, StoreError LOG_BROKEN."""
+    """The locked log, and its content. Raises NotFound UNKNOWN_OPTIMIZATION, StoreError LOG_BROKEN."""
     path = _folder(ctx, session) / LOG
     with ExitStack() as stack:
         try:
@@ -307,7 +309,7 @@ def _open(ctx: Context, session: str) -> Iterator[tuple[ChainLog, Started, list[
 
 
 def parsed(records: Sequence[dict[str, Any]]) -> tuple[Started, list[Submission], bool]:
-    """(facts, candidates, whether it has ended) of a log. Raises ValueError, KeyError or TypeError for another file."""
+    """(facts, candidates, True if it has ended) of a log. Raises ValueError, KeyError or TypeError for another file."""
     started = Started.model_validate({k: v for k, v in records[0].items() if k not in ("kind", "prev")})
     return started, boards.submissions(records[1:]), any(record["kind"] == "finished" for record in records)
 

@@ -1,7 +1,7 @@
 """The folder that an optimiser works in: the specification and a page of rules, and no earlier solution.
 
-Earlier solutions lie elsewhere: beside the specification, in the store, in the history of a repository. None of these
-places can be read by a candidate from isolation level L2 on, and code that is the same as a known one is named.
+Earlier solutions are elsewhere: next to the specification, in the store, in the history of a repository. From isolation
+level L2 on, a candidate can read none of these, and code that equals a known solution is reported.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ END_TEMPORARY = "`finish` moves this folder into the store, with all that is in 
 
 
 def make(requested: str | None, allowed: Sequence[Path]) -> tuple[Path, bool]:
-    """An empty folder for its owner alone, and whether it is a temporary one.
+    """Create an empty folder for its owner alone; also return whether it is temporary.
 
-    wanted: a new or empty folder that may be written. Raises Refused OUTSIDE_ROOTS, UsageError NOT_EMPTY.
+    requested: a new or empty folder that may be written. Raises Refused OUTSIDE_ROOTS, UsageError NOT_EMPTY.
     """
     if requested is None:
         return Path(tempfile.mkdtemp(prefix="aisp-optimize-")).resolve(), True
@@ -93,13 +93,13 @@ def hidden(roots: Iterable[Path], home: Path) -> list[str]:
     suites.append(Path(aisp_mcp.__file__).parent / "_suites")
     here = Path.cwd().resolve()
     paths = {*suites, home.resolve(), *(above / ".git" for root in (*suites, here) for above in (root, *root.parents))}
-    if len(here.parts) > 2 and here != Path.home():  # of system folders and a whole home nothing can be hidden at once
+    if len(here.parts) > 2 and here != Path.home():  # system folders and a whole home cannot be hidden
         paths.add(here)
     return sorted(str(path) for path in paths if path.is_dir())
 
 
 def fingerprint(text: str) -> str:
-    """SHA-256 of the code in a form that comments, aliases, names of locals and dead code do not change."""
+    """SHA-256 of the code in a form that comments, aliases, names of locals and dead code do not affect."""
     try:
         form = canonical.canonical(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):

@@ -1,4 +1,4 @@
-"""Measure many pairs, keep the run, and work with stored runs: history, comparison, analysis, export.
+"""Measure many pairs, store the run, and work with stored runs: history, comparison, analysis, export.
 
-The judge judges; nothing here changes a verdict. Start with `measure.py`.
+Only the judge decides verdicts; nothing here changes one. Start with `measure.py`.
 """

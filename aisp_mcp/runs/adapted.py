@@ -1,4 +1,4 @@
-"""Measure problems of other suites: adapt them, measure the pairs, and disclose what could not be kept secret."""
+"""Measure problems of other suites: adapt them, measure the pairs, and disclose what could not be hidden."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from aisp_mcp.suites import selection
 from aisp_mcp.suites.adapters.adapt import AdaptRequest, adapt
 from aisp_mcp.suites.adapters.records import Adapted, AdaptedProblem
 
-RULES = "problem"  # in a policy: what the problem itself forbids
+RULES = "problem"  # in a policy: the operators that the problem itself forbids
 
 
 def pairs(adapted: Adapted) -> tuple[list[Pair], list[Failure | Skip]]:
@@ -37,7 +37,7 @@ def pairs(adapted: Adapted) -> tuple[list[Pair], list[Failure | Skip]]:
 def measure(
     ctx: Context, request: AdaptRequest, options: Options, profile: str = "portable", about: runs.About = runs.SUITE
 ) -> tuple[Run, list[Pair]]:
-    """Adapt and measure; each ruling discloses what could not be kept from its candidate. Raises as adapt."""
+    """Adapt and measure; each verdict discloses what could not be hidden from its candidate. Raises as adapt."""
     load_libraries(options)  # while the problems are recorded
     adapted = adapt(ctx, request, options.folder / "adapted")
     names = forbidden(options.policy.forbidden, adapted.problems)
@@ -54,7 +54,7 @@ def measure(
 def forbidden(names: Sequence[str], problems: Sequence[AdaptedProblem]) -> tuple[str, ...]:
     """The operators of a policy, in which `problem` stands for those that the problems themselves forbid.
 
-    Raises UsageError NO_POLICY if they forbid none, or not the same.
+    Raises UsageError NO_POLICY if they forbid none, or different ones.
     """
     if RULES not in names:
         return tuple(names)

@@ -1,4 +1,4 @@
-"""The answer of a measurement: each verdict in brief, and what disturbed the machine."""
+"""The answer of a measurement: each verdict in brief, and disturbances of the machine."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ class Brief(Record):
 
 
 class JudgedCandidate(Brief):
-    """One comparison in brief, and how far its ratio may be relied on."""
+    """One comparison in brief, and how far its ratio can be relied on."""
 
     provisional: bool = Field(default=False, description="One replicate: a hint, which default must confirm.")
     at_least: bool = Field(default=False, description="The ratio is a lower bound.")
 
 
 class Verdicts(Record):
-    """A run in brief; run.json and the raw rounds in the run's folder hold everything."""
+    """A run in brief; run.json and the raw rounds in the run's folder contain everything."""
 
     run_id: str
     passed: bool = Field(description="Nothing failed, and nothing was slower, incorrect or invalid.")
@@ -71,7 +71,7 @@ def in_brief(run: Run, judged: Comparison) -> JudgedCandidate:
 
 
 def verdicts(run: Run, evidence: bool, profiles: Passes | None = None) -> Verdicts:
-    """The whole answer. evidence: with every comparison as it is stored."""
+    """The whole answer. evidence: include every comparison as it is stored."""
     return Verdicts(
         run_id=run.id,
         passed=run.passed,

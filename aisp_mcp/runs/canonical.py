@@ -1,4 +1,4 @@
-"""Reasons why a machine is not suited for canonical measurements: it should be bare metal, exclusive, with known
+"""Reasons why a machine is unsuitable for canonical measurements: it should be bare metal, exclusive, with known
 clocks.
 """
 

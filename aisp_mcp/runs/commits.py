@@ -18,7 +18,7 @@ WORKING_TREE = "working tree"
 
 @dataclass(frozen=True)
 class Checkout:
-    """One state of the repository: its commit (or the working tree) and the folder that holds its files."""
+    """One state of the repository: its commit (or the working tree) and the folder with its files."""
 
     commit: str
     folder: Path
@@ -42,7 +42,7 @@ def commit_of(repo: Path, revision: str) -> str:
 
 
 def export(repo: Path, revision: str, folder: Path) -> Checkout:
-    """The files of a commit under folder; submodules and files outside git are not among them.
+    """The files of a commit, in the folder; submodules and files outside git are not among them.
 
     Raises NotFound NO_SUCH_REVISION, UsageError NOT_EXPORTED.
     """
@@ -77,8 +77,8 @@ def tracked(repo: Path) -> list[str]:
 def measured_commit(files: Sequence[Path]) -> dict[str, str | float | bool] | None:
     """The commit that is checked out around these files: its id, its time `at` (UTC seconds), and `modified`.
 
-    modified: one of the files is not as the commit has it. None where they are in no repository, or in several. What a
-    repository configures to be run (monitors, filters, signature checks) is not run: files are hashed here.
+    modified: a file differs from the commit. None if they are in no repository, or in several. Programs that a
+    repository configures git to run (monitors, filters, signature checks) are not run: files are hashed here.
     """
     real = [file.resolve() for file in files]
     if not real or shutil.which("git") is None:
@@ -99,13 +99,13 @@ def measured_commit(files: Sequence[Path]) -> dict[str, str | float | bool] | No
 
 
 def _blob(file: Path, digits: int) -> str:
-    """The id git gives to these contents: SHA-1, or SHA-256 in repositories whose ids have 64 digits."""
+    """The id that git gives to these contents: SHA-1, or SHA-256 in repositories whose ids have 64 digits."""
     data = file.read_bytes()
     return hashlib.new("sha1" if digits == 40 else "sha256", b"blob %d\0" % len(data) + data).hexdigest()
 
 
 def _git(folder: Path, *words: str) -> str | None:
-    """Standard output, or None when git said no. Raises Unavailable NOT_INSTALLED."""
+    """Standard output, or None if git failed. Raises Unavailable NOT_INSTALLED."""
     if shutil.which("git") is None:
         raise Unavailable("NOT_INSTALLED", "git is not installed.", "apt-get install git")
     done = run(["git", "-C", str(folder), *words], timeout_s=GIT_S, max_output=50_000_000)

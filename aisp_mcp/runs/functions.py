@@ -1,4 +1,4 @@
-"""Measure two functions of the caller's own, and disclose what could not be kept secret."""
+"""Measure two of the caller's own functions, and disclose what could not be hidden."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def measure(ctx: Context, request: Request, options: Options) -> Run:
 
 
 def _hinted(failure: Failure) -> Failure:
-    """The failure with the way out that functions have."""
+    """The failure with the remedy for functions."""
     if failure.code != "BASELINE_INPUT_MUTATED":
         return failure
     hint = "If changing its input is what the function is for, say so: x=randn(4096, in_place=True)."

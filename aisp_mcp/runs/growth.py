@@ -1,6 +1,7 @@
-"""Let the sizes of two functions grow until their calls are long enough for the parent's clock.
+"""Increase the sizes of two functions until their calls are long enough for the parent's clock.
 
-Only numbers that the inputs name grow (`n=64, x=randn(n,n)`): no other size can change without changing what is asked.
+Only numbers that the inputs name are increased (`n=64, x=randn(n,n)`): no other size can change without changing the
+question.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from aisp_mcp.server.context import Context
 from aisp_mcp.suites.functions import pair
 from aisp_mcp.suites.functions.pair import Request
 
-MAX_STEPS = 5  # each doubles every named size
+MAX_STEPS = 5  # steps; each doubles every named size
 MAX_CALL_S = 0.05  # of the baseline; its work may grow faster than its sizes
 MAX_ELEMENTS = 2**24  # of all inputs of one call
 UNRESOLVED = "clock_resolution_low"
 
 
 def grown(ctx: Context, request: Request, options: Options) -> tuple[Request, Flag | None]:
-    """The request with sizes at which the clock resolves, and a flag where they differ from those given."""
+    """The request with sizes that the clock can resolve, and a flag if they differ from the given ones."""
     begin = pair.plan(request).sizes
     if not begin:
         return request, None
@@ -42,7 +43,7 @@ def grown(ctx: Context, request: Request, options: Options) -> tuple[Request, Fl
 
 
 def _probe(request: Request, options: Options, step: int) -> Comparison | None:
-    """A quick comparison that no run keeps; None where there are no times to look at."""
+    """A quick comparison that is not stored; None if it gives no times."""
     folder = options.folder / "sizes" / str(step)
     folder.mkdir(parents=True, exist_ok=True)
     how = replace(options, preset=PRESETS["quick"], folder=folder)
@@ -54,7 +55,7 @@ def _probe(request: Request, options: Options, step: int) -> Comparison | None:
 
 
 def _ends(request: Request, seen: Comparison, step: int) -> bool:
-    """Return True where the next step could take too long or too much memory."""
+    """Return True if the next step could take too much time or memory."""
     called_s = seen.baseline.time_s if seen.baseline else 0.0
     larger = replace(request, sizes=_times(request.sizes, 2))
     return step == MAX_STEPS or called_s > MAX_CALL_S / 4 or pair.plan(larger).elements > MAX_ELEMENTS
@@ -69,7 +70,7 @@ def _text(sizes: Mapping[str, int]) -> str:
 
 
 def clause(flag: Flag) -> str:
-    """The end of a sentence that says at which sizes a verdict was reached."""
+    """The end of a sentence that names the sizes of a verdict."""
     given, measured = (_text(flag.evidence[name]) for name in ("asked", "measured"))
     return f"measured at {measured} because calls at {given} are too short to time"
 

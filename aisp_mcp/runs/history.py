@@ -22,10 +22,10 @@ class Axis(StrEnum):
 
 @dataclass(frozen=True)
 class Series:
-    """One device and preset. rulings: those with a ratio, in the axis's order, and the place of each on it.
+    """One device and preset. rulings: those with a ratio, in the axis's order, each with its position on the axis.
 
     places: UTC seconds, or numbers of commits. commits: by those numbers. floor: median noise floor. levels: (first,
-    after the last, ratio) of stretches of one level. left_out: verdicts whose commit is not known.
+    after the last, ratio) of stretches of one level. left_out: verdicts whose commit is unknown.
     """
 
     device: str
@@ -48,7 +48,7 @@ def history(rows: Sequence[VerdictRow], axis: Axis) -> list[Series]:
 
 
 def name(row: VerdictRow) -> str:
-    """The commit for a reader; empty if unknown."""
+    """The commit for readers; empty if unknown."""
     return f"{(row.revision or '')[:SHORT]}{' with changes' if row.modified else ''}"
 
 

@@ -1,6 +1,6 @@
-"""Rankings over stored verdicts. Pure functions; only what a verdict proved about its target counts.
+"""Rankings over stored verdicts. Pure functions; only proven verdicts about a target count.
 
-Ratios of different targets are not compared: a high one says that the baseline was slow. Candidates compete within
+Ratios of different targets are not compared: a high one means that the baseline was slow. Candidates compete within
 their target, and targets are ordered by the share of the machine's measured ceiling that their best candidate reaches.
 """
 
@@ -17,12 +17,14 @@ PROVEN = ("faster", "slower", "same")
 
 
 def counts_as_evidence(row: VerdictRow) -> bool:
-    """Return True for a proven verdict on a candidate of the target: not provisional, and not of a gate or the like."""
+    """Return True for a proven verdict on a candidate of the target: not provisional, and not from a gate
+    or the like.
+    """
     return row.verdict in PROVEN and not row.provisional and row.kind in OF_TARGETS
 
 
 def in_order(rows: Iterable[VerdictRow]) -> list[VerdictRow]:
-    """Verdicts of one target for its page: newest first, those that one replicate only hints at after all others."""
+    """Verdicts of one target for its page: newest first, provisional ones after all others."""
     return sorted(rows, key=lambda row: (row.provisional, -row.seq))
 
 
@@ -54,7 +56,7 @@ def _by_ceiling(entry: dict[str, Any]) -> tuple[float, str]:
 
 
 def tradeoffs(rows: Iterable[VerdictRow]) -> list[dict[str, Any]]:
-    """Time ratio and memory ratio of each verified variant, both above 1 where the candidate is better."""
+    """Time ratio and memory ratio of each verified variant, both above 1 if the candidate is better."""
     return [
         {
             **_entry(row),

@@ -1,4 +1,4 @@
-"""From target names to a stored run: find, measure, judge, keep."""
+"""From target names to a stored run: find, measure, judge, store."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def preset(name: str, replicates: int | None) -> Preset:
 
 
 def require_nodes(chosen: Sequence[Pair], settings: ClusterSettings) -> None:
-    """Ranks span nodes of a Slurm job, and on CPUs alone. Raises UsageError RANKS_ON_ONE_NODE."""
+    """Check that only CPU ranks of a Slurm job span nodes. Raises UsageError RANKS_ON_ONE_NODE."""
     ranked = next((pair.label for pair in chosen if rank_counts.declared(pair.baseline) > 1), None)
     if ranked is None or settings.nodes == 1:
         return
@@ -62,7 +62,7 @@ def require_nodes(chosen: Sequence[Pair], settings: ClusterSettings) -> None:
 
 
 def _nodes(settings: ClusterSettings) -> Nodes:
-    """Nodes over which ranks are spread: those of the Slurm job that this process is in, if several were asked for."""
+    """Nodes over which to spread ranks: those of this process's Slurm job, if several were requested."""
     if settings.nodes == 1 or "SLURM_JOB_ID" not in os.environ:
         return Nodes()
     others, address = slurm.other_nodes(settings.nodes)
@@ -80,7 +80,7 @@ def options(
 ) -> Options:
     """Options of a measurement on this machine: small sizes on a CPU, default ones on a GPU.
 
-    values: sizes that replace those of the preset, such as rows=1024, or ch07:row_sum:rows=1024 for one target.
+    values: sizes that override those of the preset, such as rows=1024, or ch07:row_sum:rows=1024 for one target.
     variables: of ranks. forbidden: operators that a candidate may not call. Raises UsageError BAD_SIZES, BAD_RANK_ENV.
     """
     kind = choice.device()
@@ -114,11 +114,11 @@ def measure(
     before: Run | None = None,
     about: About = SUITE,
 ) -> Run:
-    """Measure the pairs one after another and keep the run after each. Each pair's trouble stays its own.
+    """Measure the pairs one after another and store the run after each. A pair's failure does not affect the others.
 
-    profile: strict adds to every comparison a flag with the reasons for which this machine is not a canonical place to
-    measure; portable only records them. Neither refuses to work. broken: kept as failed or skipped targets. before: a
-    run that was cut off; what it judged is taken over where preset, machine and both files are the same.
+    profile: strict adds to every comparison a flag with the reasons why this machine is not suitable for canonical
+    measurements; portable only records them. Neither refuses to run. broken: stored as failed or skipped targets.
+    before: an interrupted run, whose verdicts are reused if preset, machine and both files are the same.
     """
     begin = time.monotonic()
     environment = _environment(chosen, about)
@@ -148,7 +148,7 @@ def measure(
 
 
 def _environment(chosen: Sequence[Pair], about: About) -> dict[str, Any]:
-    """The machine, and the commits that are measured on it, where they are known."""
+    """The machine, and the measured commits, if known."""
     environment = manifest.manifest()
     files = [file for pair in chosen for file in (pair.baseline, pair.path)]
     if (commit := commits.measured_commit(files)) is not None:
@@ -171,7 +171,7 @@ def _reporter(ctx: Context, index: int, total: int) -> Callable[[float, float, s
 
 
 def _taken_over(run: Run, before: Run, pair: Pair, how: Options) -> Run | None:
-    """The run with the earlier run's verdict on this pair; None where it has none that holds here and now."""
+    """The run with the earlier run's verdict on this pair; None if it has none that is still valid."""
     comparisons = [comparison for comparison in before.comparisons if comparison.label == pair.label]
     hashes = pair.sources()
     if not comparisons or any(before.sources.get(name) != value for name, value in hashes.items()):
@@ -208,7 +208,7 @@ def _add(ctx: Context, run: Run, pair: Pair, how: Options, report: orchestrator.
 
 
 def _sources(pair: Pair, folder: Path) -> dict[str, str]:
-    """Keep the files, as they are now, beside the log; their SHA-256 by path in the folder."""
+    """Store the current files next to the log; return their SHA-256 by path in the folder."""
     hashes = {}
     for name, path in pair.files().items():
         text = path.read_bytes()
@@ -219,7 +219,7 @@ def _sources(pair: Pair, folder: Path) -> dict[str, str]:
 
 
 def require_some(run: Run) -> None:
-    """A run in which nothing could be measured is an error. Raises AispError NOTHING_MEASURED or the only failure."""
+    """Raise an error if nothing could be measured: AispError NOTHING_MEASURED, or the only failure."""
     if run.comparisons or run.skipped:
         return
     if len(run.failed) == 1:

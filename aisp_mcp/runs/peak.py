@@ -1,4 +1,4 @@
-"""The share of the machine's measured ceiling that a candidate reaches; more than all of it asks for an audit."""
+"""The share of the machine's measured ceiling that a candidate reaches; a share above 1 asks for an audit."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from aisp_mcp.server.context import Context
 from aisp_mcp.store.records.ceiling import Ceiling
 from aisp_mcp.system import cpu
 
-BEYOND_CACHE = 4  # times the last-level cache that a call must move before the memory's bandwidth bounds it
+BEYOND_CACHE = 4  # a call that moves this many times the last-level cache is bound by memory bandwidth
 AUDIT_FROM = 1.05  # a ceiling is itself measured, to a few per cent
 _KINDS = ("copy", "read", "write", "triad")
 
 
 def with_peaks(ctx: Context, run: Run) -> Run:
-    """The run with each comparison's share of its ceiling, and a flag where more than the ceiling was reached."""
+    """The run with each comparison's share of its ceiling, and a flag if more than the ceiling was reached."""
     return run.model_copy(update={"comparisons": [_placed(ctx, run, comparison) for comparison in run.comparisons]})
 
 
@@ -29,7 +29,7 @@ def _placed(ctx: Context, run: Run, comparison: Comparison) -> Comparison:
 
 
 def ceiling(ctx: Context, run: Run, comparison: Comparison) -> PeakShare | None:
-    """The ceiling that bounds this candidate most. None without declared work, a time, or a measured ceiling."""
+    """The ceiling that limits this candidate most. None without declared work, a time, or a measured ceiling."""
     figures = comparison.optimized
     if figures is None:
         return None
@@ -44,13 +44,13 @@ def ceiling(ctx: Context, run: Run, comparison: Comparison) -> PeakShare | None:
     if product and rate:
         share = _share(product.kind, rate, product.value)
         by_memory = memory is not None and rate * memory.value < moved * product.value
-        if beyond or not by_memory or share.share > AUDIT_FROM:  # else caches bound it: no ceiling of theirs is kept
+        if beyond or not by_memory or share.share > AUDIT_FROM:  # else caches, which have no ceiling, are the limit
             shares.append(share)
     return max(shares, key=lambda each: each.share, default=None)
 
 
 def _types(comparison: Comparison) -> list[str]:
-    """The type of the inputs; every type where the contract allows an approximation, so that narrower ones are fair."""
+    """The type of the inputs; every type if the contract allows an approximation, so that narrower ones are fair."""
     if comparison.verification is not None and comparison.verification.oracle == "approximate":
         return list(dict.fromkeys(run_roofline.UNITS.values()))
     unit = run_roofline.dtype(comparison)
@@ -68,7 +68,9 @@ def _share(kind: str, rate: float, most: float) -> PeakShare:
 
 
 def _cache_bytes(gpus: list[dict[str, object]]) -> float:
-    """Bytes of the last cache before memory; infinite where unknown, so that memory's bandwidth bounds nothing."""
+    """Bytes of the last cache before memory; infinite if unknown, so that memory bandwidth does not count
+    as a bound.
+    """
     if gpus:
         facts = load.gpu(str(gpus[0].get("name")))
         return facts.l2_bytes if facts is not None and facts.l2_bytes else float("inf")

@@ -1,6 +1,6 @@
 """Profile the baselines and candidates of a run, after everything in it has been measured, judged and stored.
 
-A pass can fail, be refused or run out of time: its own row says so, and the verdicts do not change.
+A pass can fail, be refused or run out of time: its own row reports it, and the verdicts do not change.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _TYPICAL_S = {"nsys": 25.0, "torch": 15.0, "memory": 15.0, "stacks": 10.0, "ncu"
 
 
 def profilers(depth: Depth, device: str, tools: Path) -> tuple[Profiler, ...]:
-    """Profilers of a depth on a device; where nsys is missing, torch.profiler makes the lightest one's trace."""
+    """Profilers of a depth on a device; if nsys is missing, torch.profiler makes the lightest trace."""
     plan = _PLANS.get((depth, device), ())
     if plan == ("nsys",):
         try:
@@ -64,7 +64,7 @@ def _tools(ctx: Context) -> Path:
 
 
 def subjects(run: Run, pairs: list[Pair]) -> list[Subject]:
-    """Both sides of every pair that was judged, as it was; a baseline once, however many candidates it has."""
+    """Both programs of every judged pair, as it was judged; a baseline only once, however many candidates it has."""
     judged = {(comparison.target, comparison.candidate): comparison for comparison in run.comparisons}
     by_name: dict[tuple[str, str], Subject] = {}
     for pair in pairs:
@@ -93,7 +93,7 @@ def make(ctx: Context, run: Run, pairs: list[Pair], depth: Depth, ends_at: float
 
 
 def _differences(run: Run, folder: Path, rows: list[Pass], ends_at: float) -> Iterator[SidesDiffer]:
-    """Each candidate against its baseline, where both have a trace of one kind; written next to the candidate's."""
+    """Each candidate compared with its baseline, if both have a trace of one kind; written next to the candidate's."""
     traces: dict[tuple[str, str], Path] = {}
     for row in rows:
         if row.files and not row.error and row.profiler in ("nsys", "torch"):
@@ -114,7 +114,7 @@ def _difference(name: str, a: Path, b: Path, folder: Path) -> SidesDiffer:
     try:
         traces = [load.load_trace(path) for path in (a, b)]
         path.write_text(flame_page.difference(traces, f"{name}: candidate against baseline"), "utf-8")
-        with suppress(UsageError):  # of a device's timeline alone
+        with suppress(UsageError):  # only for a device's timeline
             explained = compare.compare(*(summarize.profile(trace, "steady") for trace in traces)).explained_by
     except AispError as error:
         return SidesDiffer(target=name, error=f"{error.code}: {error.message}"[:400])

@@ -1,7 +1,7 @@
 """Candidates that were judged invalid are not run again until a person has cleared them.
 
-A candidate is known by the hash of its file, so that renaming or copying it changes nothing. Clearing is deleting the
-record, by hand: no tool does it.
+A candidate is identified by the hash of its file, so renaming or copying it changes nothing. To clear it, delete the
+record by hand: no tool does so.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def _record(ctx: Context, pair: Pair) -> Path:
 
 
 def barred(ctx: Context, pair: Pair) -> Failure | None:
-    """Why this candidate is not run, or None. Raises nothing for a record that a person has damaged: it still bars."""
+    """Reason why this candidate is not run, or None. A record that a person has damaged still bars it."""
     record = _record(ctx, pair)
     if not record.exists():
         return None

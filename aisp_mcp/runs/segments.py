@@ -1,4 +1,4 @@
-"""Find steps in a series of values: where its level changed for good. For charts, never for verdicts."""
+"""Find steps in a series of values: points where its level changed for good. For charts, never for verdicts."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _TO_SIGMA = 1.4826  # of the median absolute deviation of a normal distribution
 def segments(values: Sequence[float], floor: float = 0.0) -> list[tuple[int, int, float]]:
     """(first, after the last, median) of stretches of one level, in order, by binary segmentation.
 
-    A step is kept where the medians differ by more than floor and by more than 4 robust standard deviations within
-    the two stretches.
+    A step counts if the medians differ by more than floor and by more than 4 robust standard deviations within the two
+    stretches.
     """
     return _split(values, 0, len(values), floor)
 

@@ -32,7 +32,7 @@ def runs(
 
 
 def nothing(message: str) -> Unavailable:
-    """The refusal where nothing is stored, with the call that makes it."""
+    """The refusal if nothing is stored, with the call that remedies it."""
     return Unavailable(
         "NOTHING_STORED",
         message,
@@ -42,9 +42,9 @@ def nothing(message: str) -> Unavailable:
 
 
 def measured(ctx: Context, run_id: str | None, limit: int) -> tuple[list[MeasuredPair], list[str]]:
-    """Pairs of the named run, or of the newest ones, with everything known about them.
+    """Pairs of the named run, or of the newest ones, with all known facts.
 
-    Provisional verdicts count only in a run that is named. Raises Unavailable NOTHING_STORED.
+    Provisional verdicts count only in a named run. Raises Unavailable NOTHING_STORED.
     """
     chosen = runs(ctx, run_id, limit)
     rows, left_out = pairs(chosen, shares(ctx, chosen), energies(ctx), provisional=run_id is not None)
@@ -58,7 +58,7 @@ def _why(left_out: Sequence[str]) -> str:
 
 
 def shares(ctx: Context, all_runs: Sequence[Run]) -> dict[tuple[str, str], float]:
-    """(run id, program) → share of this machine's measured roof, where work and ceiling are known."""
+    """(run id, program) → share of this machine's measured roof, if work and ceiling are known."""
     rows: dict[tuple[str, str], float] = {}
     ceilings = Ceilings(ctx)
     for run in all_runs:
@@ -77,7 +77,7 @@ def sides(comparison: Comparison) -> list[tuple[str, Side]]:
 
 
 class Ceilings:
-    """The best rates kept of each device, looked up once."""
+    """The best stored rates of each device, looked up once."""
 
     def __init__(self, ctx: Context) -> None:
         self._store = ctx.store
@@ -108,7 +108,7 @@ class Ceilings:
 
 
 def device_key(run: Run) -> str | None:
-    """Key of the ceilings that apply to a run: its GPU's UUID, or cpu where this is the same processor."""
+    """Key of the ceilings that apply to a run: its GPU's UUID, or cpu if this is the same processor."""
     if run.gpus:
         uuid: str | None = run.gpus[0].get("uuid")
         return uuid
@@ -116,12 +116,12 @@ def device_key(run: Run) -> str | None:
 
 
 def maybe_runs(ctx: Context, run_id: str | None, limit: int) -> list[Run]:
-    """As runs, but an empty store has none."""
+    """The same, but none if the store is empty."""
     return runs(ctx, run_id, limit) if run_id is not None or ctx.store.run_ids(1, ctx.sees) else []
 
 
 def no_energy() -> Unavailable:
-    """Nothing was counted, and how to count."""
+    """The error if no energy was counted, with instructions for counting it."""
     return Unavailable(
         "NO_ENERGY",
         "No energy reading is stored: no program was measured with aisp_measure_energy, and no run saw a counter.",

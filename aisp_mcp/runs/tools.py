@@ -1,4 +1,4 @@
-"""Benchmarks: measure a pair in isolated workers, verify every round, judge, and keep the run."""
+"""Benchmarks: measure a pair in isolated workers, verify every round, judge, and store the run."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class RunParams(LabelledParams, ChosenParams):
 
 
 def _refuse_slips(p: RunParams) -> None:
-    """Refuse arguments that are wrong whatever the suites hold. Raises UsageError."""
+    """Refuse arguments that are wrong whatever the suites contain. Raises UsageError."""
     from aisp_mcp.judge import sizes
     from aisp_mcp.judge.ranks import rank_env
     from aisp_mcp.runs.listing import labels
@@ -240,7 +240,7 @@ def aisp_verify_candidate(p: VerifyParams, ctx: Context) -> Verdicts:
 
 
 def _adapt_request(p: VerifyParams, options: Options) -> AdaptRequest:
-    """Another suite's problem, with the candidate in that suite's form."""
+    """Another suite's problem, with the candidate in that suite's format."""
     from aisp_mcp.suites.adapters import adapt
 
     candidates = [adapt.text_file(p.candidate, options.folder, p.format or "")]

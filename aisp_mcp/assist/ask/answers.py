@@ -23,7 +23,7 @@ NO_LLM = "No language model is configured (AISP_LLM_URL): read the passages."
 
 
 def answer(question: str, ctx: Context, limit: int, use_llm: bool) -> Answer:
-    """Passages and, if a language model is configured and requested, sentences that hold against them."""
+    """Passages and, if a language model is configured and requested, sentences that their citations support."""
     passages = retrieval.search(question, ctx, limit)
     if not passages and intents.about_own_results(question):
         return Answer(passages=[], note=NO_RUNS)
@@ -83,7 +83,7 @@ def _page(term: str, ctx: Context) -> Concept:
 
 
 def _plain(text: str) -> str:
-    """Lower case, words without plural endings, single blanks: how terms are compared."""
+    """Lower case, words without plural endings, single blanks, for comparing terms."""
     words = re.findall(r"[a-z0-9+.]+", text.lower())
     return " ".join(
         word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word for word in words
@@ -91,7 +91,7 @@ def _plain(text: str) -> str:
 
 
 def _benchmarks(page: Concept, ctx: Context) -> list[str]:
-    """Targets that the page names, then those whose descriptions hold a keyword of it."""
+    """Targets that the page names, then those whose descriptions contain a keyword of the page."""
     try:
         targets = discovery.find_targets(ctx.settings.bench_roots)
     except AispError:
@@ -108,7 +108,7 @@ def _shares(target: Target, keys: set[str]) -> bool:
 
 
 def _related(page: Concept, ctx: Context) -> list[str]:
-    """Other concepts that the page's own words lead to."""
+    """Other concepts that the page's own words refer to."""
     passages: list[Passage] = retrieval.search(" ".join([page.title, *page.keywords]), ctx, 30)
     return [passage.source for passage in passages if passage.kind == "concept" and passage.source != page.name][
         :MAX_RELATED

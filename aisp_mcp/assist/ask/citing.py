@@ -1,4 +1,4 @@
-"""An answer of a language model, sentence by sentence against the passages it cites."""
+"""Check an answer of a language model, sentence by sentence, against the passages it cites."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from aisp_mcp.assist.ask.records import Passage, Sentence
 from aisp_mcp.assist.guide.suggest import subject_words
 
-# A sentence that shares fewer of its subject words with its passages says something they do not.
+# A sentence that shares fewer of its subject words with its passages is not supported by them.
 MIN_SHARED = 0.5
 INSTRUCTIONS = """Answer the question of a performance engineer from the numbered passages alone.
 Reply with JSON only: {"sentences": [{"text": "...", "cites": [1]}]}.
@@ -27,7 +27,7 @@ def prompt(question: str, passages: Sequence[Passage]) -> str:
 
 
 def checked(reply: str, passages: Sequence[Passage]) -> tuple[list[Sentence], int]:
-    """(sentences that hold against their citations, count of the others). Raises ValueError for no such JSON."""
+    """(sentences that their citations support, count of the others). Raises ValueError if the JSON is malformed."""
     sentences = _parsed(reply)
     texts = {passage.number: f"{passage.title} {passage.text}" for passage in passages}
     supported = [sentence for sentence in sentences if _holds(sentence, texts)]
@@ -47,7 +47,7 @@ def _parsed(reply: str) -> list[Sentence]:
 
 
 def _holds(sentence: Sentence, texts: dict[int, str]) -> bool:
-    """Citations exist, every number stands in them, and most subject words do."""
+    """Check that citations exist and contain every number and most subject words."""
     if not sentence.cites or any(number not in texts for number in sentence.cites):
         return False
     cited = " ".join(texts[number] for number in sentence.cites)
@@ -63,5 +63,5 @@ def _numbers(text: str) -> set[str]:
 
 
 def _stem(word: str) -> str:
-    """The word without common endings: enough to match singular with plural and a verb with its forms."""
+    """The word without common endings: enough to match singular and plural, and the forms of a verb."""
     return re.sub(r"(ing|ed|es|s|e)$", "", word) if len(word) > 4 else word

@@ -1,4 +1,4 @@
-"""The documentation, where it can be read at run time: in the checkout, or copied into the installed package."""
+"""The documentation, if it is readable at run time: in the checkout, or copied into the installed package."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def page(name: str) -> str:
 
 
 def _files() -> dict[str, Path]:
-    """Files by the name of their page: a page in the folder is its stem, "tools" is tools/index.md."""
+    """Files by page name: a page in the folder is named by its stem; "tools" is tools/index.md."""
     folder = _folder()
     paths = [path for pattern in PATTERNS for path in folder.glob(pattern)]
     return {path.relative_to(folder).with_suffix("").as_posix().removesuffix("/index"): path for path in paths}
 
 
 def _folder() -> Path:
-    """As the suites: a built package carries a copy (setup.py), an editable install reads the checkout."""
+    """Found like the suites: a built package contains a copy (setup.py), an editable install reads the checkout."""
     checkout = _PACKAGE.parent / "docs"
     return checkout if (checkout / "tools/index.md").is_file() else _PACKAGE / "_docs"

@@ -12,7 +12,7 @@ Kind = Literal["concept", "page", "tool", "run"]
 
 
 class Passage(Record):
-    """One citable piece of text. number: how sentences cite it, from 1."""
+    """One citable piece of text. number: used in citations, from 1."""
 
     number: int
     kind: Kind
@@ -29,9 +29,9 @@ class Sentence(Record):
 
 
 class Answer(Record):
-    """Passages that fit a question and, where a language model answered, sentences that cite them.
+    """Passages that match a question and, if a language model answered, sentences that cite them.
 
-    dropped: sentences of the model that did not hold against their citations.
+    dropped: sentences of the model that their citations did not support.
     """
 
     answer: list[Sentence] | None = None
@@ -42,7 +42,7 @@ class Answer(Record):
 
 
 class Explanation(Record):
-    """Meaning of a term, how to measure it here, and what to read or call next."""
+    """Meaning of a term, how to measure it here, and further reading or calls."""
 
     concept: str
     title: str

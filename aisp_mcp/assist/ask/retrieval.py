@@ -1,4 +1,4 @@
-"""Passages that fit a question: full-text search over concept pages, documentation, tools and stored runs."""
+"""Passages that match a question: full-text search over concept pages, documentation, tools and stored runs."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from aisp_mcp.server.context import Context
 from aisp_mcp.store.records.run_kind import ANY_KIND, OF_TARGETS, RunKind
 
 RUNS, PASSAGE_CHARS = 20, 900
-# Pages that list what the tools' and concepts' own entries say better.
+# Pages that duplicate the entries of tools and concepts.
 GENERATED = frozenset({"tools", "cli", "settings", "errors"})
 WEIGHTS = {"title": 4.0, "keywords": 5.0, "text": 1.0}
-# bm25 favours short texts; a concept page is written to be cited, a tool's entry to be called.
+# bm25 favours short texts; concept pages are written for citation, tools' entries for calls.
 KIND_WEIGHT: dict[Kind, float] = {"concept": 1.5, "page": 0.8, "tool": 0.7, "run": 1.0}
 METHOD_WEIGHT = 3.0
 _LOCK = threading.Lock()
@@ -32,9 +32,9 @@ Row = tuple[Kind, str, str, str, str]  # kind, source, title, keywords, text
 
 
 def search(question: str, ctx: Context, limit: int) -> list[Passage]:
-    """The best passages, at most one per source, best first. Empty when no word of the question fits.
+    """The best passages, at most one per source, best first. Empty if no word of the question matches.
 
-    A question about this machine's own runs gets those first, the newest where it names no target; a question how to
+    A question about this machine's own runs gets those first, the newest if it names no target; a question about how to
     measure prefers pages about measuring.
     """
     words = subject_words(question)
@@ -56,7 +56,7 @@ def search(question: str, ctx: Context, limit: int) -> list[Passage]:
 
 
 def _preference(question: str, row: Row) -> float:
-    """Weight of a passage for what the question is after; ranks are negative, so more is better."""
+    """Weight of a passage for the question's intent; ranks are negative, so more is better."""
     methodical = row[1].partition("#")[0] in intents.METHODOLOGY and intents.about_method(question)
     return METHOD_WEIGHT if methodical else 1.0
 
@@ -129,7 +129,7 @@ def _index(rows: list[Row]) -> sqlite3.Connection:
 
 
 def _sections(name: str) -> list[Row]:
-    """A page of the documentation cut at its headings."""
+    """A page of the documentation, split at its headings."""
     title = pages.titles()[name]
     parts = re.split(r"^##+ +(.+?) *$", pages.page(name), flags=re.MULTILINE)
     headings = ["", *parts[1::2]]
@@ -147,7 +147,7 @@ def _anchor(heading: str) -> str:
 def _runs(ctx: Context, evidence_only: bool) -> list[Row]:
     """Verdicts of the latest runs that the caller may see, one passage each.
 
-    evidence_only: leave out what proves nothing about a target, which is provisional or compares two commits.
+    evidence_only: leave out provisional verdicts and comparisons of two commits, which prove nothing about a target.
     """
     if not (ctx.settings.home / "aisp.db").exists():  # a question does not create a store
         return []

@@ -14,7 +14,7 @@ from aisp_mcp.server import registry
 from aisp_mcp.server.registry import Effect, Tool
 from aisp_mcp.system.gpu import nvml
 
-# Column, weight in the ranking, and what a reason calls it.
+# Column, weight in the ranking, and its name in a reason.
 COLUMNS = (
     ("name", 10.0, "name"),
     ("command", 6.0, "command"),
@@ -25,7 +25,7 @@ COLUMNS = (
     ("result", 1.0, "result"),
     ("next", 0.3, "next steps"),
 )
-# Words that carry no subject in an English question; here, every question is about this machine.
+# Words without meaning for the search; here, every question is about this machine.
 _EMPTY = frozenset(
     re.findall(
         r"\w+",
@@ -36,8 +36,8 @@ _EMPTY = frozenset(
     )
 )
 LEADS_HERE = 0.03
-# Words that, at the beginning, ask for something to be started; weights for that, for a program that the question
-# names, and for a profiler that has no GPU to look at here.
+# Words at the beginning that ask to start something; weights for that, for a program that the question
+# names, and for a profiler without a GPU to profile here.
 _ACTIONS = frozenset(["run", "record", "capture", "start", "launch", "execute", "measure", "profile"])
 _PROGRAMS = frozenset({"nsys", "ncu"})
 STARTS, NAMED, LACKING = 1.5, 2.5, 0.5
@@ -45,9 +45,10 @@ _OPEN, _CLOSE = "\x02", "\x03"
 
 
 class Match(NamedTuple):
-    """One tool that fits. args: the call as far as the question states it; missing: required arguments it does not.
+    """One matching tool. args: the call as far as the question states it; missing: required arguments that it does not
+    state.
 
-    lacking: what the tool needs and this machine does not have.
+    lacking: requirements of the tool that this machine does not meet.
     """
 
     tool: Tool
@@ -58,7 +59,7 @@ class Match(NamedTuple):
 
 
 def search(question: str, limit: int) -> list[Match]:
-    """The tools whose own words fit the question best, best first. Empty when no word fits."""
+    """The tools whose own words match the question best, best first. Empty if no word matches."""
     words = subject_words(question)
     if not words:
         return []
@@ -72,7 +73,7 @@ def search(question: str, limit: int) -> list[Match]:
     tools = registry.tools()
     standing = Counter(name for tool in tools for name in tool.next)
     absent = lacks()
-    # bm25 is negative, the best fit lowest. A tool that many others lead to weighs a little more among equals.
+    # bm25 is negative, the best match lowest. Among equals, a tool that many others lead to weighs a little more.
     weights_of = [_weight(tool, words, absent) * (1 + LEADS_HERE * standing[tool.name]) for tool in tools]
     rows.sort(key=lambda row: (row[1] * weights_of[row[0]], row[0]))
     return [_match(tools[rowid], columns, question, absent) for rowid, _, *columns in rows[:limit]]
@@ -94,19 +95,20 @@ def lacks() -> frozenset[str]:
 
 
 def subject_words(question: str) -> list[str]:
-    """The question's words that carry a subject, each once, in lower case."""
+    """The question's meaningful words, each once, in lower case."""
     words = re.findall(r"[^\W_]+", question.lower())
     return list(dict.fromkeys(word for word in words if word not in _EMPTY))
 
 
 def term(word: str) -> str:
-    """The word and its relatives: healthy finds health, which stemming alone does not. Two terms for every word, so
-    that a long one weighs no more than a short one."""
+    """The word and its relatives: healthy matches health, which stemming alone does not. Two terms for every word, so
+    that a long one weighs no more than a short one.
+    """
     return f'"{word}" OR "{word[: max(5, len(word) - 2)]}"*'
 
 
 def _index() -> sqlite3.Connection:
-    """The catalogue in memory: built in about a millisecond, so nothing can be out of date."""
+    """The catalogue in memory: built in about a millisecond, so it is never out of date."""
     db = sqlite3.connect(":memory:")
     names = ", ".join(name for name, _, _ in COLUMNS)
     db.execute(f"CREATE VIRTUAL TABLE tools USING fts5({names}, tokenize = 'porter unicode61')")
@@ -134,7 +136,7 @@ def _match(tool: Tool, columns: list[str], question: str, absent: frozenset[str]
 
 
 def _reason(columns: list[str]) -> str:
-    """Words of the tool that fit, and their places; a word is named once, where it weighs most."""
+    """The tool's matching words, and where they occur; a word is named once, where it weighs most."""
     reasons: list[str] = []
     seen: set[str] = set()
     for (_, _, title), text in zip(COLUMNS, columns, strict=True):
@@ -147,7 +149,7 @@ def _reason(columns: list[str]) -> str:
 
 
 def ready_arguments(tool: Tool, question: str) -> dict[str, Any]:
-    """Arguments the question states: targets, job and run ids, and numbers next to an argument's name."""
+    """Arguments that the question states: targets, job and run ids, and numbers next to an argument's name."""
     arguments: dict[str, Any] = {}
     for name, field in tool.params.model_fields.items():
         values = _stated(name, question)

@@ -1,4 +1,4 @@
-"""Finding the way: which tool answers a question."""
+"""Find the tool that answers a question."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from aisp_mcp.server.registry import ANY, MIN, MS, READS, Call, tool
 
 
 class Suggestion(Record):
-    """One tool that fits. With missing empty, args is a complete call."""
+    """One matching tool. If missing is empty, args is a complete call."""
 
     tool: str
     command: str = Field(description="The same call on the command line.")
@@ -41,9 +41,8 @@ class SuggestParams(Params):
 def aisp_suggest_tools(p: SuggestParams, ctx: Context) -> Suggestions:
     """Find the tools that answer a question: ranked by search over the catalogue, with reason and ready arguments.
 
-    The search is over names, commands, descriptions, arguments and results of the tools, and over everyday words for
-    what they answer; words of the question that stand in none of them change nothing. Arguments are filled in only
-    where the question states them.
+    The search covers names, commands, descriptions, arguments and results of the tools, and everyday words for what
+    they answer; other words of the question have no effect. Arguments are filled in only if the question states them.
     """
     from aisp_mcp.assist.guide import suggest
 

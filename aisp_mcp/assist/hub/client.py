@@ -1,6 +1,6 @@
-"""The Hugging Face Hub through its own client library: search, what is trending, and downloads into one folder.
+"""The Hugging Face Hub through its own client library: search, trending models, and downloads into one folder.
 
-The token comes from the library's own places (HF_TOKEN, or the file that `hf auth login` writes). Runs inside a job.
+The token comes from the library's usual sources (HF_TOKEN, or the file that `hf auth login` writes). Runs inside a job.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from aisp_mcp.server.text.numbers import quantity
 MAX_NAME = 96
 ANSWER_S = 10.0
 _REPOSITORY = re.compile(r"(?=.{1,96}$)[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?", re.ASCII)
-RESERVE = 1.05  # of the bytes: a file system needs some for itself
+RESERVE = 1.05  # times the bytes: a file system needs some itself
 
 
 def listed(query: str | None, limit: int) -> HubAnswer:
-    """Models that match, most downloaded first; without a query those that are trending. Raises AispError."""
+    """Matching models, most downloaded first; without a query, trending models. Raises AispError."""
     hub = _library()
     order = {"search": query, "sort": "downloads"} if query else {"sort": "trending_score"}
     try:
-        hub.get_session().head(hub.HfApi().endpoint, timeout=ANSWER_S)  # a list is retried for half a minute
+        hub.get_session().head(hub.HfApi().endpoint, timeout=ANSWER_S)  # listing is retried for half a minute
         models = list(hub.HfApi().list_models(limit=limit, **order))
     except Exception as error:
         raise _explained(error, query or "trending") from error
@@ -36,10 +36,10 @@ def listed(query: str | None, limit: int) -> HubAnswer:
 
 
 def download(repository: str, folder: Path, patterns: Sequence[str], revision: str | None, max_mb: float) -> HubAnswer:
-    """Fetch the files of a model into folder/ORG--NAME; what is there already is not fetched again.
+    """Fetch the files of a model into folder/ORG--NAME; existing files are not fetched again.
 
-    Raises Refused CONFIRM_FIRST with the size where more than max_mb (10^6 bytes) is to be fetched, DISK_FULL where it
-    does not fit, and AispError.
+    Raises Refused CONFIRM_FIRST with the size if more than max_mb (10^6 bytes) must be fetched, DISK_FULL if it does
+    not fit, and AispError.
     """
     hub = _library()
     target = folder / _folder_name(repository)
@@ -121,7 +121,7 @@ def _unconfirmed(
 
 
 def _explained(error: Exception, what: str) -> AispError:
-    """The library's errors in this project's words; others keep their type's name. No headers, so no token."""
+    """The library's errors in this project's words; others keep the name of their type. No headers, so no token."""
     name = type(error).__name__
     if name in ("RepositoryNotFoundError", "RevisionNotFoundError", "HFValidationError"):
         hint = "Check the name with action=search; a private or gated one needs HF_TOKEN."

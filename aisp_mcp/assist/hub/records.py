@@ -19,7 +19,7 @@ class HubModel(Record):
 
 
 class HubAnswer(Record):
-    """Models of a search, or a download. bytes: of the files that were chosen, files: how many."""
+    """Models of a search, or a download. bytes, files: size and number of the chosen files."""
 
     models: list[HubModel] = Field(default_factory=list)
     repository: str | None = None

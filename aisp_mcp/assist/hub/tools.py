@@ -33,7 +33,7 @@ class HubParams(JobParams):
 def aisp_hf(p: HubParams, ctx: Context) -> HubAnswer:
     """Search the Hugging Face Hub, list what is trending, or download a model's files up to a stated size.
 
-    A download that was interrupted goes on where it stopped. The token is read from HF_TOKEN or the library's own file.
+    An interrupted download continues where it stopped. The token is read from HF_TOKEN or the library's own file.
     """
     from aisp_mcp.assist.hub import client
     from aisp_mcp.server import files

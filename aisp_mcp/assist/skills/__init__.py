@@ -1,4 +1,4 @@
 """The shipped skills: Markdown folders that teach an agent how to use the tools for one kind of task.
 
-They hold instructions only; no code here runs them. Start with `files.py`.
+They contain only instructions; no code here runs them. Start with `files.py`.
 """

@@ -37,7 +37,7 @@ class Skill:
 
 @cache
 def skills() -> tuple[Skill, ...]:
-    """All shipped skills by name. They are part of the package, so they never change while it runs."""
+    """All shipped skills by name. They are part of the package, so they never change during a run."""
     root = files("aisp_mcp.assist.skills") / "skills"
     return tuple(_skill(folder) for folder in sorted(root.iterdir(), key=lambda item: item.name) if folder.is_dir())
 

@@ -1,4 +1,4 @@
-"""Results of command lines as hyperfine writes them, for tools that read its files."""
+"""Results of command lines in hyperfine's formats, for tools that read its files."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _entry(figures: CommandSide, parameter: str | None, point: _Shown) -> dict[s
         "min": figures.min_s,
         "max": figures.max_s,
         "times": figures.seconds,
-        "exit_codes": [0] * len(figures.seconds),  # a run with another code ends the comparison
+        "exit_codes": [0] * len(figures.seconds),  # a run with any other code ends the comparison
     }
     if parameter is not None and isinstance(point, ScanPoint):
         entry["parameters"] = {parameter: str(point.value)}

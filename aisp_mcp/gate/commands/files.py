@@ -1,7 +1,7 @@
-"""The files of a run: copies of what its command line needs, and what it left behind.
+"""The files of a run: copies of the inputs that its command line needs, and its outputs.
 
-Each run begins with copies of its own input files and of nothing else, and its outputs are moved away before the next
-run starts. Outputs are regular files, folders, and links between them; nothing is opened through a link that leads out.
+Each run begins with copies of its own input files only, and its outputs are moved away before the next run starts.
+Outputs are regular files, folders, and links between them; nothing is opened through a link that leads out.
 """
 
 from __future__ import annotations
@@ -17,14 +17,11 @@ from aisp_mcp.errors import NotFound, UsageError
 
 
 class BadOutput(Exception):
-    """A program left something that cannot be compared safely."""
+    """A program left files that cannot be compared safely."""
 
 
 def needed(argv: Sequence[str], declared: Sequence[Path]) -> tuple[Path, ...]:
-    """Paths below the working folder that a command line gets copies of: its own words, and what was declared.
-
-    Raises NotFound NO_SUCH_FILE, UsageError FILE_OUTSIDE.
-    """
+    """Paths below the working folder to copy for a command line: words of its own, and declared files."""
     here = Path.cwd()
     words = [Path(word) for word in argv if word and not word.startswith("/") and os.path.exists(word)]
     own = [path for path in words if _is_below(path, here) and not path.samefile(here)]
@@ -54,7 +51,7 @@ def copy_in(sources: Sequence[Path], root: Path, folder: Path) -> None:
 
 
 def take_out(folder: Path, sources: Sequence[Path], root: Path, target: Path) -> None:
-    """Move what a run left to target, without the inputs that it did not change. Raises BadOutput."""
+    """Move the outputs of a run to target, without the inputs that it did not change. Raises BadOutput."""
     for path in _entries(folder):
         _refuse_unsafe(path, folder)
     for source in sources:
@@ -78,7 +75,7 @@ def _refuse_unsafe(path: Path, folder: Path) -> None:
         target = os.readlink(path)
         try:
             outside = target.startswith("/") or not path.resolve().is_relative_to(folder)
-        except (OSError, RuntimeError):  # links that lead in a circle
+        except (OSError, RuntimeError):  # circular links
             outside = True
         if outside:
             raise BadOutput(f"{path.name} is a symbolic link out of its folder")
@@ -89,7 +86,7 @@ def _refuse_unsafe(path: Path, folder: Path) -> None:
 
 
 def _drop_unchanged(source: Path, copy: Path) -> None:
-    """Remove the copy of an input, or of each file in a folder of inputs, that is as it was."""
+    """Remove the copy of an unchanged input, or of each unchanged file in a folder of inputs."""
     if source.is_dir():
         for path in source.iterdir():
             _drop_unchanged(path, copy / path.name)

@@ -1,7 +1,7 @@
 """Judge two command lines as whole programs, in any language: fresh inputs, interleaved runs, outputs compared.
 
-Each replicate draws a new input, runs baseline, candidate and the baseline again in an order of its own, then all
-three in reverse, and compares what the candidate wrote with what the baseline wrote for the same input.
+Each replicate draws a new input, runs baseline, candidate and the baseline again in a random order, then all three in
+reverse, and compares the candidate's output with the baseline's for the same input.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from aisp_mcp.process.isolation import Level
 BASELINE, AGAIN, CANDIDATE = "baseline", "again", "candidate"
 SIDES = {BASELINE: Role.BASELINE, AGAIN: Role.BASELINE_REPEAT, CANDIDATE: Role.CANDIDATE}
 REPLICATES = {"quick": 3, "default": 7, "release": 15}
-# CPU seconds beyond declared cores times wall time that rounding by the kernel explains.
+# CPU seconds beyond cores times wall time that the kernel's rounding can explain.
 CPU_SHARE, CPU_LEAST_S = 1.1, 0.05
-TOOL_S = 120.0  # an input generator or a checker may take this long
+TOOL_S = 120.0  # time limit of an input generator or a checker
 
 
 @dataclass(frozen=True)
 class CommandRequest:
     """make: program that writes input files, run as `make SEED FOLDER`; check: as `check INPUT EXPECTED FOUND`. files:
-    paths below the working folder that both sides get copies of, besides those that their own command lines name.
-    warmup: runs of each command whose times do not count, before all others.
+    paths below the working folder to copy for both programs, in addition to those in their own command lines. warmup:
+    untimed runs of each command, before all others.
     """
 
     baseline: Sequence[str]
@@ -61,8 +61,8 @@ class CommandRequest:
 
 @dataclass(frozen=True)
 class Folders:
-    """Folders of a comparison. root: the caller's, to which inputs are relative. outputs: of runs that have ended,
-    which no run sees. inputs: of each side, to be copied into the folder of each of its runs.
+    """Folders of a comparison. root: the caller's, to which inputs are relative. outputs: of finished runs, hidden from
+    all runs. inputs: of each program, to be copied into the folder of each of its runs.
     """
 
     root: Path
@@ -82,7 +82,7 @@ class Seen:
 
 
 class Ended(Exception):
-    """The comparison is over before all replicates: the flag decides."""
+    """The comparison ends before all replicates: the flag decides."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -133,7 +133,7 @@ def compare(
 
 
 def _folders(request: CommandRequest, stack: ExitStack) -> Folders:
-    """Make the folders. Isolated programs see the working folder, so this process enters an empty one."""
+    """Create the folders. Isolated programs see the working folder, so this process enters an empty one."""
     inputs = {
         is_candidate: files.needed(argv, request.files)
         for is_candidate, argv in ((False, request.baseline), (True, request.candidate))
@@ -148,7 +148,7 @@ def _folders(request: CommandRequest, stack: ExitStack) -> Folders:
 
 
 def _warm_up(request: CommandRequest, folders: Folders, level: Level, limits: Limits, start_cpu_s: float) -> None:
-    """Untimed rounds, judged for their outputs like all others: caches of the disk are warm afterwards."""
+    """Run untimed rounds, whose outputs are judged like all others, to warm the disk caches."""
     for _ in range(request.warmup):
         _replicate(request, folders, level, limits, Seen(), start_cpu_s)
 
@@ -156,7 +156,7 @@ def _warm_up(request: CommandRequest, folders: Folders, level: Level, limits: Li
 def _replicate(
     request: CommandRequest, folders: Folders, level: Level, limits: Limits, seen: Seen, start_cpu_s: float
 ) -> None:
-    """One input, six runs in a palindrome. Raises Ended for what the candidate did, BenchmarkError otherwise."""
+    """Run one input six times, in a palindrome. Raises Ended for the candidate's faults, BenchmarkError otherwise."""
     source = folders.work / secrets.token_hex(4)
     source.mkdir()
     _make_input(request, source)
@@ -166,7 +166,7 @@ def _replicate(
     outputs = dict[str, list[Path]]()
 
     def ran(role: str) -> Ran:
-        run_folder = folders.work / secrets.token_hex(4)  # a name says neither whose turn it is nor which one
+        run_folder = folders.work / secrets.token_hex(4)  # the name reveals neither the role nor the number of the run
         run_folder.mkdir()
         argv, own = (request.candidate if role == CANDIDATE else request.baseline), folders.inputs[role == CANDIDATE]
         files.copy_in(own, folders.root, run_folder)
@@ -180,7 +180,7 @@ def _replicate(
         try:
             done = ran(role)
         except Ended:
-            if not turn:  # what both cannot do says nothing against the candidate
+            if not turn:  # a failure of both is not held against the candidate
                 ran(BASELINE)
             raise
         seen.runs[role].append(done)
@@ -211,7 +211,7 @@ def _filled(word: str, source: Path) -> str:
 
 
 def _refuse(role: str, done: Ran, request: CommandRequest, limits: Limits, start_cpu_s: float) -> None:
-    """End the comparison where a run failed or took more than was declared."""
+    """End the comparison if a run failed or exceeded its declared limits."""
     who = "candidate" if role == CANDIDATE else "baseline"
     problem = None
     if done.code is None:
@@ -234,7 +234,7 @@ def _refuse(role: str, done: Ran, request: CommandRequest, limits: Limits, start
 
 
 def _make_input(request: CommandRequest, source: Path) -> None:
-    """Fresh files by the generator, with a secret seed; without one the folder stays empty."""
+    """Generate new files with a secret seed; without a generator, the folder stays empty."""
     if request.make is None:
         return
     done = _helper(request.make, [str(secrets.randbits(48)), str(source)], source)
@@ -244,7 +244,7 @@ def _make_input(request: CommandRequest, source: Path) -> None:
 
 
 def _compare(request: CommandRequest, source: Path, expected: Path, produced: Path) -> None:
-    """Raises Ended where the candidate's output is not right."""
+    """Raise Ended if the candidate's output is wrong."""
     if request.check is None:
         names = sorted(
             {
@@ -276,7 +276,7 @@ def _helper(path: Path, words: Sequence[str], folder: Path) -> Ran:
 
 
 def _empty_program(work: Path, level: Level, limits: Limits) -> Ran:
-    """The middle one of three runs of a program that does nothing: what a start costs, in time and CPU time."""
+    """The median of three runs of an empty program: the start-up overhead, in time and CPU time."""
     took = []
     for number in range(3):
         folder = work / f"start-{number}"
@@ -286,7 +286,7 @@ def _empty_program(work: Path, level: Level, limits: Limits) -> Ran:
 
 
 def _start_flag(seen: Seen, start_s: float) -> list[Flag]:
-    """A note if process start-up is much of the measured time."""
+    """A note if process start-up is a large part of the measured time."""
     fastest = min((run.seconds for runs in seen.runs.values() for run in runs), default=math.inf)
     if start_s < 0.2 * fastest:
         return []

@@ -19,13 +19,13 @@ from aisp_mcp.process.run import MARK
 
 PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "PYTHONPATH", "CUDA_HOME")
 OUTPUT = "stdout"
-# What a run could leave to the next one outside its folder, and how it could leave its cores.
+# Calls that could leave something for the next run outside its folder, or leave its cores.
 FORBIDDEN = (*forbidden.PLACEMENT, *forbidden.KEYRINGS)
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Declared limits of each side: cores it may compute on, bytes of address space, seconds of one run."""
+    """Declared limits of each program: cores it may compute on, bytes of address space, seconds of one run."""
 
     cores: frozenset[int]
     memory_bytes: int | None
@@ -47,11 +47,11 @@ class Ran:
 
 
 def _environment(limits: Limits) -> dict[str, str]:
-    """What a program sees of this process's variables."""
+    """The variables of this process that a program sees."""
     environment = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
     threads = str(len(limits.cores))
     environment |= dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), threads)
-    environment["PYTHONDONTWRITEBYTECODE"] = "1"  # else what a program imports from its inputs is among its outputs
+    environment["PYTHONDONTWRITEBYTECODE"] = "1"  # or bytecode of modules among its inputs would be an output
     return environment
 
 
@@ -65,8 +65,8 @@ def run(
 ) -> Ran:
     """Run the command in its folder, which gets its standard output as `stdout`.
 
-    inputs: variables that name folders it may read. hidden: folders that look empty to it, from L2 on. A shell inside
-    the isolation writes a byte and becomes the command: there the clock starts.
+    inputs: variables that name folders it may read. hidden: folders that appear empty to it, from L2 on. A shell inside
+    the isolation writes a byte and becomes the command: the clock starts there.
     """
     environment = {**_environment(limits), **inputs, MARK: (mark := secrets.token_hex(8))}
     begun, tell = os.pipe()
@@ -78,7 +78,7 @@ def run(
         process = subprocess.Popen(
             wrapped,
             cwd=folder,
-            stdin=tell,  # a shell may know no descriptor above 9
+            stdin=tell,  # a shell may not support descriptors above 9
             stdout=out,
             stderr=err,
             env=environment,

@@ -13,7 +13,7 @@ from aisp_mcp.gate.commands.records import CommandComparison, ScanPoint
 from aisp_mcp.judge.records.verdict import Verdict
 
 MAX_VALUES = 100
-# The comparison that stands for a scan is the worst of its values, in this order.
+# A scan is represented by the worst of its comparisons, in this order.
 _WORST_FIRST = (
     *(Verdict.INVALID, Verdict.INCORRECT, Verdict.SLOWER, Verdict.INCONCLUSIVE, Verdict.SAME, Verdict.FASTER),
 )
@@ -22,14 +22,14 @@ Report = Callable[[float, float, str], None]
 
 @dataclass(frozen=True)
 class Parameter:
-    """A name, and its values as texts."""
+    """A name, and its values as text."""
 
     name: str
     values: Sequence[str]
 
 
 def parameter(scan: Sequence[str]) -> Parameter | None:
-    """The parameter of NAME MIN MAX [STEP]; None without one. Raises UsageError BAD_SCAN."""
+    """The parameter of NAME MIN MAX [STEP]; None if there is none. Raises UsageError BAD_SCAN."""
     if not scan:
         return None
     name, *texts = scan
@@ -57,7 +57,7 @@ def _range(texts: Sequence[str]) -> list[str]:
 
 
 def compare(request: CommandRequest, scanned: Parameter | None, report: Report) -> CommandComparison:
-    """One comparison, or one for each value, of which the worst is returned with all. Raises as judge.compare."""
+    """One comparison, or one for each value; then the worst is returned, with all of them. Raises as judge.compare."""
     if scanned is None:
         return judge.compare(request, report)
     hole = f"{{{scanned.name}}}"

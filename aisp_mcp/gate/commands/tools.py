@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class LimitParams(JobParams):
-    """Limits of either side."""
+    """Limits of both programs."""
 
     cores: int = Field(default=1, ge=1, le=1024, description="Of either side.")
     memory_mb: float | None = Field(default=None, gt=0, description="Address space of a side.")
@@ -94,7 +94,7 @@ def _words(line: str) -> list[str]:
     """Program and arguments of a command line. Raises UsageError NO_PROGRAM."""
     try:
         words, why = shlex.split(line), "it is empty"
-    except ValueError as error:  # such as an unclosed quote
+    except ValueError as error:  # such as an unclosed quotation mark
         words, why = [], str(error)
     if not words:
         raise UsageError("NO_PROGRAM", f"{line[:80]!r} is not a command line: {why}.", "Such as 'sort {input}/n.txt'.")

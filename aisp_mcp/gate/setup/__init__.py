@@ -1,4 +1,1 @@
-"""The first suite of a repository: what it has that can be measured, as tests and a workflow that judge each change.
-
-It never measures; `pytest --aisp` and `aisp bench gate` do. Start with `survey.py`.
-"""
+"""The first suite of a repository: its measurable tests or programs, as tests and a workflow that judge each change."""

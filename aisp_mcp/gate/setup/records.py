@@ -13,7 +13,7 @@ Kind = Literal["pairs", "pytest", "asv", "programs"]
 
 
 class LeftOut(Record):
-    """Something that was found and is not in the suite."""
+    """Something that was found but is not in the suite."""
 
     name: str
     reason: str

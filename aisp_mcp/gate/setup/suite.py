@@ -1,4 +1,4 @@
-"""Write a first suite, run each of its benchmarks once, and leave out what does not run."""
+"""Write a first suite, run each of its benchmarks once, and leave out those that do not run."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from aisp_mcp.server.files import Written
 
 WORKFLOW = ".github/workflows/performance.yml"
 COMMENT = "performance.md"
-TRIAL_S, LONGEST_S = 900.0, 60.0  # of all benchmarks together, and of one of them
+TRIAL_S, LONGEST_S = 900.0, 60.0  # for all benchmarks together, and for one of them
 OPTIONS = ("-p", "no:cacheprovider", "--continue-on-collection-errors", "--benchmark-disable")
 NOTE = "Commit these files. The first pull request is judged with this suite at both commits."
 
 
 @dataclass(frozen=True)
 class Trial:
-    """Names of tests that passed, and the reasons of others."""
+    """Names of the tests that passed, and the reasons for the others."""
 
     passed: Sequence[str]
     others: Mapping[str, str]
@@ -58,7 +58,7 @@ def init(start: Path, allowed: Sequence[Path]) -> GateInit:
 
 
 def _existing_tests(repo: Path, found: Survey) -> GateInit:
-    """The project's own tests, as they stand."""
+    """The project's own tests, unchanged."""
     trial = _tried(repo, ["-o", "addopts=", *found.names], found.names)
     own = {name: benchmark_tests(repo / name) for name in found.names}
     passed = [test for test in trial.passed if _function(test) in own.get(test.split("::")[0], ())]
@@ -77,7 +77,7 @@ def _function(test: str) -> str:
 
 
 def _new_tests(repo: Path, found: Survey) -> GateInit:
-    """Tests that stand for benchmarks of asv, or for programs."""
+    """Tests that represent benchmarks of asv, or programs."""
     folder = repo / texts.FOLDER
     written = [
         files.write(folder / "pytest.ini", texts.SETTINGS.encode()),
@@ -90,7 +90,7 @@ def _new_tests(repo: Path, found: Survey) -> GateInit:
     if not kept:
         for one in written:
             Path(one.path).unlink()
-        shutil.rmtree(folder / "__pycache__", ignore_errors=True)  # of the tests that were tried
+        shutil.rmtree(folder / "__pycache__", ignore_errors=True)  # of the trial run
         folder.rmdir()
         raise _nothing(trial)
     chosen = Survey(found.kind, kept, found.folder, found.package, [p for p in found.programs if " ".join(p) in kept])
@@ -103,7 +103,7 @@ def _names(found: Survey) -> list[str]:
 
 
 def _stands_for(test: str, name: str) -> bool:
-    """True if a test with these parameters measures what has that name."""
+    """Return True if a test with these parameters measures the benchmark of that name."""
     return test.endswith((f"[{name}]", f"[{name}-0]"))
 
 
@@ -145,7 +145,7 @@ def _tried(repo: Path, words: Sequence[str], tests: Sequence[str] = ()) -> Trial
 
 
 def _name(case: ElementTree.Element, tests: Sequence[str]) -> str:
-    """The test's node id, such as bench/test_a.py::TestB::test_c; its name alone where its file is not among these."""
+    """The test's node id, such as bench/test_a.py::TestB::test_c; only its name if its file is not among these."""
     name, module = case.get("name", ""), case.get("classname", "")
     for file in tests:
         dotted = file.removesuffix(".py").replace("/", ".")

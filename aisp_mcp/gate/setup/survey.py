@@ -1,4 +1,4 @@
-"""Survey of what can be measured in a repository, from its files alone."""
+"""Survey of a repository's measurable parts, from its files alone."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ FIXTURES = ("benchmark", "aisp_bench")
 MOST = 12  # benchmarks of a first suite
 PROGRAM = re.compile(r"bench|perf(?!ect)|speed", re.IGNORECASE)
 NOT_SOURCES = {"tests", "test", "docs", "doc", "benchmarks", "benchmark", "bench", "examples", "scripts", "tools"}
-SOURCES = ("src", "lib", "python", "")  # folders that hold packages
+SOURCES = ("src", "lib", "python", "")  # folders that contain packages
 
 
 @dataclass(frozen=True)
 class Survey:
-    """names: of benchmarks of asv, or files of tests or programs. folder: of asv's suite. package: what is imported."""
+    """names: of benchmarks of asv, or files of tests or programs. folder: of asv's suite. package: the one
+    to import.
+    """
 
     kind: Kind
     names: Sequence[str] = ()
@@ -29,7 +31,7 @@ class Survey:
 
 
 def survey(repo: Path, files: Sequence[str]) -> Survey:
-    """The best that the repository has: pairs of aisp, tests with a benchmark fixture, asv's suite, or programs.
+    """The best that the repository has: aisp pairs, tests with a benchmark fixture, asv's suite, or programs.
 
     files: paths of its tracked files.
     """
@@ -57,7 +59,7 @@ def _tree(path: Path) -> ast.Module:
 
 
 def benchmark_tests(path: Path) -> set[str]:
-    """Names of the tests in a file that take a benchmark fixture."""
+    """Names of the tests in a file that use a benchmark fixture."""
     functions = [node for node in ast.walk(_tree(path)) if isinstance(node, ast.FunctionDef)]
     return {
         function.name
@@ -94,7 +96,7 @@ def _spread(names: list[str]) -> list[str]:
 
 
 def _is_program(repo: Path, file: str) -> bool:
-    """True for a script whose path speaks of speed, and that does its work when it is run."""
+    """Return True for a script whose path suggests benchmarking, and that does its work when it is run."""
     if not PROGRAM.search(file) or Path(file).name.startswith(("test_", "conftest", "setup")):
         return False
     return any(

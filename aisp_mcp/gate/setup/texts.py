@@ -149,10 +149,10 @@ jobs:
 
 
 def asv(folder: str, names: Sequence[str]) -> str:
-    """The tests that stand for benchmarks of asv."""
+    """The tests that represent benchmarks of asv."""
     return ASV.format(folder=folder, names=pprint.pformat(list(names), width=110))
 
 
 def programs(words: Sequence[Sequence[str]]) -> str:
-    """The tests that stand for programs."""
+    """The tests that represent programs."""
     return PROGRAMS.format(programs=pprint.pformat([list(one) for one in words], width=110))

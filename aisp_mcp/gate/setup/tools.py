@@ -1,4 +1,4 @@
-"""Begin a gate in a repository that has none."""
+"""Set up a gate in a repository that has none."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A signed archive: a tar file followed by the 64 bytes of an Ed25519 signature (RFC 8032) over all of it.
 
-Every byte is covered, headers and padding too, and `tar` still opens the file. manifest.json is the first member: it
-names the size and SHA-256 of each other one, and the public key.
+Every byte is covered, including headers and padding, and `tar` still opens the file. manifest.json is the first member:
+it contains the size and SHA-256 of every other member, and the public key.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MAX_BYTES = 1 << 30
 def pack(
     files: Mapping[str, bytes], facts: Mapping[str, Any], public_key: bytes, sign: Callable[[bytes], bytes]
 ) -> bytes:
-    """The archive. facts: what else the manifest says; sign: from data to the owner's signature of it."""
+    """The archive. facts: further fields of the manifest; sign: from data to the owner's signature of it."""
     listed = {name: {"bytes": len(data), "sha256": sha256(data)} for name, data in sorted(files.items())}
     manifest = {**facts, "format": FORMAT, "key": public_key.hex(), "files": listed}
     buffer = io.BytesIO()
@@ -37,7 +37,9 @@ def pack(
 
 
 def unpack(raw: bytes) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """(manifest, files by name) of an archive that is as it was signed. Raises Refused NO_BUNDLE, BUNDLE_ALTERED."""
+    """(manifest, files by name) of an archive that is unchanged since it was signed. Raises Refused NO_BUNDLE,
+    BUNDLE_ALTERED.
+    """
     data, signature = raw[:-SIGNATURE_BYTES], raw[-SIGNATURE_BYTES:]
     files = _members(data)
     try:

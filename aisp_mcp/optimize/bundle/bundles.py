@@ -39,7 +39,7 @@ def of_run(ctx: Context, run_id: str, out: str | None) -> Bundle:
 
 
 def of_optimization(ctx: Context, session: str, out: str | None) -> Bundle:
-    """Bundle an optimisation that has ended, with all its runs. Raises as of_run and optimization.evidence."""
+    """Bundle a finished optimisation, with all its runs. Raises as of_run and optimization.evidence."""
     runs, folder = sessions.evidence(ctx, session)
     contents = Files()
     for part in (folder / sessions.LOG, folder / sessions.SPEC, folder / sessions.CANDIDATES):
@@ -47,14 +47,14 @@ def of_optimization(ctx: Context, session: str, out: str | None) -> Bundle:
             if path.is_file():
                 contents[f"{OPTIMIZATION}/{path.relative_to(folder).as_posix()}"] = path.read_bytes()
     for run_id in runs:
-        with suppress(NotFound):  # it was cleaned
+        with suppress(NotFound):  # it was cleaned up
             contents |= _run_files(ctx.store.run(Run, run_id, ctx.sees))
     default = folder / f"{session}{SUFFIX}"
     return _write(ctx, OPTIMIZATION, contents, files.destination(out, default, ctx.allow_write))
 
 
 def _run_files(run: Run) -> Files:
-    """The record, the logs of rounds and the sources of a run, as far as they were not cleaned."""
+    """The record, the logs of rounds and the sources of a run, unless they were cleaned up."""
     prefix = f"runs/{run.id}"
     logs = [Path(comparison.log_path) for comparison in run.comparisons if comparison.log_path]
     paths = {path.name: path for path in logs}
@@ -67,7 +67,9 @@ def _run_files(run: Run) -> Files:
 
 
 def _write(ctx: Context, kind: str, contents: Files, path: Path) -> Bundle:
-    """Sign what verify() will believe. Raises Refused NO_EVIDENCE for a verdict that does not follow from its files."""
+    """Sign files that verify() will accept. Raises Refused NO_EVIDENCE for a verdict that does not follow from its
+    files.
+    """
     try:
         claims, _ = _checked(kind, contents)
     except INCONSISTENT as error:
@@ -104,10 +106,10 @@ def _checked(kind: str, contents: Mapping[str, bytes]) -> tuple[list[Claim], int
 
 
 def verify(path: Path, key: str | None) -> BundleReport:
-    """Check a bundle: every byte, the chain of each log, and that all it shows follows from the rounds in it.
+    """Check a bundle: every byte, the chain of each log, and that everything it shows follows from its rounds.
 
-    key: the fingerprint that is demanded, in whole. Raises NotFound NO_SUCH_FILE, UsageError BAD_KEY, Refused
-    NO_BUNDLE, BUNDLE_ALTERED, OTHER_KEY or BUNDLE_INCONSISTENT.
+    key: the required fingerprint, in full. Raises NotFound NO_SUCH_FILE, UsageError BAD_KEY, Refused NO_BUNDLE,
+    BUNDLE_ALTERED, OTHER_KEY or BUNDLE_INCONSISTENT.
     """
     expected_key = re.sub(r"[\s:]", "", key).lower() if key is not None else None
     if expected_key is not None and not re.fullmatch(r"[0-9a-f]{64}", expected_key):

@@ -1,4 +1,4 @@
-"""The check that what a bundle shows follows from the rounds in it. Pure functions over its files."""
+"""The check that the contents of a bundle follow from its rounds. Pure functions over its files."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from aisp_mcp.optimize import sessions
 from aisp_mcp.optimize.bundle.archive import sha256
 
 OPTIMIZATION = "optimization"
-NOT_IN_LOG = ("log_path", "log_sha256", "peak", "flags")  # of a comparison; the last two are checked by themselves
-ADDED_LATER = ("not_canonical", "above_ceiling")  # flags that a run gives after the verdict
+NOT_IN_LOG = ("log_path", "log_sha256", "peak", "flags")  # of a comparison; the last two are checked separately
+ADDED_LATER = ("not_canonical", "above_ceiling")  # flags that a run adds after the verdict
 TOLERANCE = 1e-9  # mathematical libraries of two machines may round differently
 
 Contents = Mapping[str, bytes]
@@ -69,14 +69,14 @@ def _check_comparison(contents: Contents, folder: str, run: Run, comparison: Com
 
 
 def _log(contents: Contents, name: str) -> list[dict[str, Any]]:
-    """The records of a log. Raises ValueError for a broken chain, KeyError where there is none."""
+    """The records of a log. Raises ValueError for a broken chain, KeyError if it is missing."""
     text = contents[name].decode()
     check_text(text, name)
     return [json.loads(line) for line in text.splitlines()]
 
 
 def _differences(recorded: Comparison, computed: Comparison, last: Mapping[str, Any]) -> str | None:
-    """The first field in which a comparison differs from what follows from its log."""
+    """The first field in which a comparison differs from the one computed from its log."""
     before, after = recorded.model_dump(mode="json"), computed.model_dump(mode="json")
     if (last.get("verdict"), last.get("ratio")) != (before["verdict"], before["ratio"]):
         return "verdict"
@@ -91,7 +91,7 @@ def _differences(recorded: Comparison, computed: Comparison, last: Mapping[str, 
 
 
 def _is_same(first: Any, second: Any) -> bool:
-    """Equality of JSON values, but for the rounding of numbers."""
+    """Equality of JSON values, except for rounding."""
     if isinstance(first, dict) and isinstance(second, dict):
         return first.keys() == second.keys() and all(_is_same(value, second[name]) for name, value in first.items())
     if isinstance(first, list) and isinstance(second, list):
@@ -103,7 +103,7 @@ def _is_same(first: Any, second: Any) -> bool:
 
 
 def _is_share(comparison: Comparison) -> bool:
-    """True if the share of a ceiling follows from the candidate's rate; the ceiling is the signer's word."""
+    """Return True if the share of a ceiling follows from the candidate's rate; the ceiling is the signer's claim."""
     peak, side = comparison.peak, comparison.optimized
     if peak is None:
         return True
@@ -112,7 +112,7 @@ def _is_share(comparison: Comparison) -> bool:
 
 
 def check_optimization(contents: Contents) -> int:
-    """1, for its log: a chain that agrees with the files and runs beside it. Raises ValueError, KeyError."""
+    """Return 1, for its log: a chain that agrees with the files and runs next to it. Raises ValueError, KeyError."""
     started, submissions, _ = sessions.parsed(optimization_log(contents))
     folder = f"{OPTIMIZATION}/"
     hashes = {
@@ -139,7 +139,7 @@ def check_optimization(contents: Contents) -> int:
 
 
 def _check_measured(run: Run, comparison: Comparison, files: Mapping[str, str]) -> None:
-    """Raises ValueError unless the run holds this comparison, of these files."""
+    """Raise ValueError unless the run contains this comparison, of these files."""
     (measured,) = (other for other in run.comparisons if other.label == comparison.label)
     later = {"peak", "flags"}
     if comparison.model_dump(exclude=later) != measured.model_dump(exclude=later):
@@ -150,12 +150,12 @@ def _check_measured(run: Run, comparison: Comparison, files: Mapping[str, str]) 
 
 
 def optimization_log(contents: Contents) -> list[dict[str, Any]]:
-    """The records of the optimisation's log. Raises ValueError for a broken chain, KeyError where there is none."""
+    """The records of the optimisation's log. Raises ValueError for a broken chain, KeyError if it is missing."""
     return _log(contents, f"{OPTIMIZATION}/{sessions.LOG}")
 
 
 def absent(contents: Contents) -> list[str]:
-    """Names of the files that the records name and that are not there: they were cleaned before."""
+    """Names of files that the records name and that are missing, because they were cleaned up before."""
     names = [
         folder + name
         for folder, run in runs(contents)

@@ -8,7 +8,7 @@ from aisp_mcp.records import Record
 
 
 class Claim(Record):
-    """One verdict that a bundle carries. confirmed: the best of an optimisation, measured again; None for a run."""
+    """One verdict in a bundle. confirmed: the best of an optimisation, measured again; None for a run."""
 
     target: str
     verdict: str
@@ -18,7 +18,7 @@ class Claim(Record):
 
 
 class Bundle(Record):
-    """A bundle that was written. fingerprint: give it to readers by another way than the bundle."""
+    """A written bundle. fingerprint: send it to readers separately from the bundle."""
 
     path: str
     bytes: int

@@ -74,11 +74,11 @@ def _fitted(
 
 
 def _amdahl(points: Points) -> dict[str, float]:
-    """n / X = (1 - s)/X1 + s n / X1 is linear in n; weights make residuals relative."""
+    """Fit n / X = (1 - s)/X1 + s n / X1, which is linear in n; weights make residuals relative."""
     c0, c1 = solve_least_squares([[1.0, n] for n, _ in points], [n / x for n, x in points], [x / n for n, x in points])
     whole = c0 + c1
     serial = min(max(c1 / whole, 0.0), 1.0) if whole > 0 else 1.0
-    # With the fraction clamped to what it can be, the rate is fitted again on its own.
+    # With the fraction clamped to its range, the rate is fitted again on its own.
     shape = [n / (1 + serial * (n - 1)) for n, _ in points]
     rate = sum(s / x for s, (_, x) in zip(shape, points, strict=True)) / sum(
         (s / x) ** 2 for s, (_, x) in zip(shape, points, strict=True)
@@ -95,7 +95,7 @@ def _usl(points: Points) -> dict[str, float]:
     rows = [[1.0, n - 1, n * (n - 1)] for n, _ in points]
     c0, c1, c2 = solve_least_squares(rows, [n / x for n, x in points], [x / n for n, x in points])
     p = [1 / c0, c1 / c0, c2 / c0] if c0 > 0 else [points[0][1] / points[0][0], 0.0, 0.0]
-    for _ in range(60):  # Gauss-Newton on X itself, halving steps that do not help
+    for _ in range(60):  # Gauss-Newton on X itself, halving steps that do not improve
         step = _usl_step(points, p)
         size, before = 1.0, _usl_loss(points, p)
         while size > 1e-6 and not _usl_loss(points, [a + size * d for a, d in zip(p, step, strict=True)]) <= before:

@@ -1,4 +1,4 @@
-"""Every metric of a pair side by side, with the sign of an improvement given by the metric's own direction."""
+"""Every metric of a pair side by side; the metric's own direction gives the sign of an improvement."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DEFINITION = (
 
 
 class Metric(Record):
-    """One metric of both sides. percent has the sign of the improvement: positive is better."""
+    """One metric of both programs. percent has the sign of the improvement: positive is better."""
 
     metric: str
     better: Direction
@@ -38,7 +38,7 @@ class Metric(Record):
 
 
 class Table(Record):
-    """One pair. without: metrics that a side lacks."""
+    """One pair. without: metrics that one of the programs lacks."""
 
     name: str
     machine: str
@@ -49,7 +49,7 @@ class Table(Record):
 
 
 def side_by_side(pair: MeasuredPair) -> Table:
-    """Every metric that both sides have."""
+    """Every metric that both programs have."""
     metrics = {name: _metric(name, pair.baseline, pair.candidate) for name in DIRECTIONS}
     return Table(
         name=pair.name,

@@ -1,4 +1,4 @@
-"""Pareto frontier over time, memory and energy. One program dominates another only where intervals prove it."""
+"""Pareto frontier over time, memory and energy. One program dominates another only if intervals prove it."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _front(group: Sequence[Variant], metrics: Sequence[Metric]) -> Front:
 
 
 def dominates(a: Variant, b: Variant, metrics: Sequence[Metric]) -> bool:
-    """True where a is proven better on one metric and proven not worse on all."""
+    """Return True if a is proven better on one metric and proven not worse on all."""
     sides: list[tuple[Range, Range]] = [(getattr(a, metric), getattr(b, metric)) for metric in metrics]
     better = any(first.high < second.low for first, second in sides)
     return better and all(
@@ -86,6 +86,6 @@ def dominates(a: Variant, b: Variant, metrics: Sequence[Metric]) -> bool:
 
 
 def _equal(a: Range, b: Range) -> bool:
-    """Figures that differ by less than the margin, with intervals no wider than it."""
+    """Return True if figures differ by less than the margin, with intervals no wider than it."""
     narrow = all(part.high <= part.low * (1 + NOT_WORSE) ** 2 for part in (a, b))
     return narrow and abs(a.value - b.value) <= NOT_WORSE * b.value

@@ -12,7 +12,7 @@ from aisp_mcp.runs.analysis import fits
 from aisp_mcp.runs.analysis.fits import Fit
 
 Over = Literal["workers", "size"]
-EXACT, CLEARLY = 1e-6, 0.9  # errors below the first are none; the second is the factor that another law must gain
+EXACT, CLEARLY = 1e-6, 0.9  # smaller errors count as zero; another law must be better by this factor
 DEFINITIONS = {
     "workers": "Throughput over workers (GPUs, ranks, threads). efficiency = X(n) / (n X(1)) by the fitted X(1).",
     "size": "Seconds per call over elements of the largest input. exponent 1 is linear in size.",
@@ -20,7 +20,7 @@ DEFINITIONS = {
 
 
 class Scaling(Record):
-    """Measured points, every law that fits them, and the one with the least error on points it did not see."""
+    """Measured points, every law that fits them, and the law with the smallest error on points it was not fitted to."""
 
     label: str
     over: Over
@@ -32,7 +32,7 @@ class Scaling(Record):
 
 
 def over_workers(label: str, points: Sequence[tuple[float, float]]) -> Scaling:
-    """Points are (workers, throughput). Raises ValueError with fewer than 2 different counts."""
+    """Fit points (workers, throughput). Raises ValueError with fewer than 2 different counts."""
     ordered = sorted(points)
     candidates = [fits.amdahl(ordered)]
     if len({n for n, _ in ordered}) >= 3:
@@ -51,14 +51,14 @@ def over_workers(label: str, points: Sequence[tuple[float, float]]) -> Scaling:
 
 
 def over_sizes(label: str, points: Sequence[tuple[float, float]]) -> Scaling:
-    """Points are (elements, seconds). Raises ValueError with fewer than 2 different sizes."""
+    """Fit points (elements, seconds). Raises ValueError with fewer than 2 different sizes."""
     fit = fits.power(sorted(points))
     sentence = f"time grows as size^{fit.parameters['exponent']:.3g}, RMS error {100 * fit.rms_error:.2g} %"
     return Scaling(label=label, over="size", points=sorted(points), fits=[fit], best=fit.law, sentence=sentence)
 
 
 def _best(candidates: Sequence[Fit]) -> Fit:
-    """Laws come with the simplest first; another one must predict unseen points clearly better."""
+    """The best law. Candidates come with the simplest first; another one must predict unseen points clearly better."""
     best = candidates[0]
     for fit in candidates[1:]:
         if fit.left_out_error is None or best.left_out_error is None:

@@ -13,7 +13,7 @@ from aisp_mcp.records import Record
 from aisp_mcp.runs.analysis.variants import MeasuredPair
 
 Interaction = Literal["synergy", "independent", "interference", "undecided"]
-NARROW = 0.05  # an interval of the interaction within this around 1 is called independent
+NARROW = 0.05  # if the interval of the interaction is within this of 1, they are independent
 DEFINITION = (
     "expected = ratio A x ratio B, the gain of two optimisations that do not touch each other. interaction = measured "
     "A+B over expected, its interval from the three intervals in root-sum-square of logarithms. synergy and "

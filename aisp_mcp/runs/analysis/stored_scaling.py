@@ -12,7 +12,7 @@ from aisp_mcp.runs.analysis.scaling import Scaling
 from aisp_mcp.runs.analysis.variants import BROKEN, machine
 from aisp_mcp.server.context import Context
 
-_LEAST, _MOST = 1e-12, 1e15  # beyond, the fit's squares leave the range of a float
+_LEAST, _MOST = 1e-12, 1e15  # beyond this, the fit's squares overflow
 _EXAMPLE = "aisp bench scaling --n 1 2 4 8 --throughput 100 190 350 600"
 
 
@@ -42,7 +42,7 @@ def of_runs(ctx: Context, run_id: str | None, limit: int, target: str | None) ->
             if size is None or comparison.verdict in BROKEN or target not in (None, comparison.target):
                 continue
             for name, figures in stored.sides(comparison):
-                # Newest first: an older measurement of the same size changes nothing.
+                # Newest first: an older measurement of the same size is ignored.
                 times[f"{name} on {machine(run)}"].setdefault(size, figures.time_s)
     scalings = [scaling.over_sizes(label, list(at.items())) for label, at in times.items() if len(at) >= 2]
     if not scalings:

@@ -33,7 +33,7 @@ class MetricsParams(StoredParams):
 
 
 class Tables(Record):
-    """Pairs by improvement of time. left_out: comparisons whose outputs were wrong, or without times."""
+    """Pairs by improvement of time. left_out: comparisons with wrong outputs, or without times."""
 
     pairs: list[Table]
     more: int = Field(description="Pairs that `rows` leaves out.")
@@ -96,7 +96,7 @@ class WhatifParams(StoredParams):
 
 
 class Solutions(Record):
-    """Variants that meet every limit, and the nearest that do not."""
+    """Variants that meet every limit, and the nearest ones that do not."""
 
     meets: list[Candidate]
     nearest_misses: list[Candidate]
@@ -137,7 +137,7 @@ class StackingParams(StoredParams):
 
 
 class Stacks(Record):
-    """Combinations that were measured alone and together."""
+    """Combinations whose parts were also measured alone."""
 
     stacks: list[Stack]
     definition: str

@@ -13,7 +13,7 @@ from aisp_mcp.records import Record
 
 BASELINE = "baseline"
 BROKEN = (Verdict.INCORRECT, Verdict.INVALID)
-MIN_MARGIN = 0.01  # memory is counted, time is not: two figures closer than this are one
+MIN_MARGIN = 0.01  # memory is counted, not timed: figures closer than this are equal
 
 
 class Range(Record):
@@ -25,7 +25,7 @@ class Range(Record):
 
 
 class Variant(Record):
-    """One program of one target. Times are seconds per call, memory is what timed calls added at their worst."""
+    """One program of one target. Times are seconds per call, memory is the most that timed calls added."""
 
     target: str
     name: str = Field(description="Name that selects it; `TARGET baseline` for the baseline.")
@@ -41,7 +41,7 @@ class Variant(Record):
 
 
 class MeasuredPair(Record):
-    """A comparison whose outputs were right, as two variants."""
+    """A comparison with right outputs, as two variants."""
 
     target: str
     name: str
@@ -60,7 +60,7 @@ Energies = Mapping[tuple[str, str], Range]
 def pairs(
     runs: Sequence[Run], ceilings: Extras | None = None, energies: Energies | None = None, provisional: bool = True
 ) -> tuple[list[MeasuredPair], list[str]]:
-    """Every pair's newest believable comparison per machine, and why others were left out.
+    """Every pair's newest usable comparison per machine, and why others were left out.
 
     runs: newest first. ceilings and energies are keyed by (run id or machine, variant name). provisional: count
     verdicts that rest on one replicate.
@@ -85,7 +85,7 @@ def pairs(
 
 
 def variants(measured_pairs: Sequence[MeasuredPair]) -> list[Variant]:
-    """Candidates and one baseline per target and machine: the one of its newest run."""
+    """Candidates and one baseline per target and machine: that of its newest run."""
     rows: list[Variant] = []
     seen: set[tuple[str, str]] = set()
     for pair in measured_pairs:
@@ -136,7 +136,7 @@ def _pair(run: Run, comparison: Comparison, where: str, ceilings: Extras, energi
 
 
 def _width(comparison: Comparison) -> tuple[float, float]:
-    """Relative interval of the candidate's time: that of its ratio, where the ratio is one of times."""
+    """Relative interval of the candidate's time: that of its ratio, if the ratio is one of times."""
     if (
         comparison.goal in NO_TIME
         or comparison.ratio is None

@@ -25,7 +25,7 @@ class Limits(Record):
 
 
 class Candidate(Record):
-    """One variant against the limits; a margin is None without its limit. unknown: limits it has no figure for."""
+    """One variant against the limits; a margin is None without its limit. unknown: limits that it has no figure for."""
 
     name: str
     target: str
@@ -41,7 +41,7 @@ class Candidate(Record):
 
     @property
     def worst(self) -> float:
-        """The least margin; 0 without a limit."""
+        """The smallest margin; 0 without a limit."""
         margins = (self.memory_margin, self.latency_margin, self.throughput_margin)
         return min((value for value in margins if value is not None), default=0.0)
 

@@ -1,4 +1,1 @@
-"""Compare two stored runs and triage one: what changed, what is suspect, what to run next.
-
-Runs measured under different conditions are never called a regression. Start with `changes.py`.
-"""
+"""Compare two stored runs and triage one: changes, suspicious results, and calls to run next."""

@@ -1,4 +1,4 @@
-"""Calls that judge what two runs could not show: both states measured interleaved, in one job, on one machine."""
+"""Calls that settle what two runs could not show: both states measured interleaved, in one job, on one machine."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _GATE, _RUN = "aisp_benchmark_gate", "aisp_run_benchmarks"
 
 
 def calls(before: Run, after: Run, open_changes: Sequence[Change]) -> list[Recommendation]:
-    """The call for these changes, or none where nothing is open."""
+    """The call for these changes, or none if nothing is open."""
     labels = [_label(change) for change in open_changes]
     if not labels:
         return []
@@ -36,13 +36,13 @@ def _label(change: Change) -> str:
 
 
 def _same_files(before: Run, after: Run, label: str) -> bool:
-    """Return True if both runs kept the same baseline and candidate of this benchmark."""
+    """Return True if both runs stored the same baseline and candidate of this benchmark."""
     folder = f"sources/{label.replace(':', '-').replace('/', '-')}/"
     old, new = ({k: v for k, v in run.sources.items() if k.startswith(folder)} for run in (before, after))
     return bool(old) and old == new
 
 
 def _commit(run: Run) -> str | None:
-    """The commit that a run measured as it is; None where it is unknown or was modified."""
+    """The unmodified commit that a run measured; None if it is unknown or was modified."""
     commit = run.environment.get("commit") or {}
     return None if commit.get("modified", True) else commit.get("id")

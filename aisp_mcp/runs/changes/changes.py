@@ -1,12 +1,13 @@
 """Compare two runs: one outcome per benchmark. Pure functions over stored records.
 
 Both runs give a log-ratio of candidate against baseline with its interval over fresh processes. Their difference is
-judged by Welch's t: the standard errors come back out of the intervals, degrees of freedom by Satterthwaite. What a
-run could report for two identical programs limits what two runs can: the floors add in root-sum-square. Many
-benchmarks at once would give false alarms by their number alone, so the p-values are adjusted by Benjamini-Hochberg
-before any word is chosen, and a difference must also exceed the margin, max(1 %, twice the joint floor).
+judged by Welch's t: the standard errors are recovered from the intervals, degrees of freedom by Satterthwaite. The
+smallest difference that one run can report for identical programs also limits two runs: the floors add in
+root-sum-square. Many benchmarks would give false alarms by their number alone, so the p-values are adjusted by
+Benjamini-Hochberg before any word is chosen, and a difference must also exceed the margin, max(1 %, twice the joint
+floor).
 
-All of this holds for runs under the same conditions only. Where these differ nothing is judged: see conditions.py.
+This holds only for runs under the same conditions. If they differ, nothing is judged: see conditions.py.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class Shift:
 
 
 def compare_runs(before: Run, after: Run, any_preset: bool = False) -> tuple[list[Change], list[Missing]]:
-    """Every benchmark of both runs, in the order of the earlier, and what only one of them has.
+    """Every benchmark of both runs, in the order of the earlier, and those that only one of them has.
 
     any_preset: runs of different presets may be compared.
     """
@@ -72,7 +73,7 @@ def compare_runs(before: Run, after: Run, any_preset: bool = False) -> tuple[lis
 
 
 def outcome(changes: Sequence[Change], missing: Sequence[Missing], after: Run) -> Outcome:
-    """The answer to a gate, which must not open on lost data: what vanished or failed does not pass."""
+    """The outcome for a gate, which must not open on lost data: benchmarks that vanished or failed do not pass."""
     vanished = any(item.missing_in == "candidate_run" for item in missing)
     if vanished or after.failed or any(is_worse(change) for change in changes):
         return Outcome.FAILED
@@ -86,7 +87,7 @@ def is_worse(change: Change) -> bool:
 
 
 def change(old: Comparison, new: Comparison) -> Change:
-    """The change between two comparisons with one baseline in one session; no other one is judged beside it."""
+    """The change between two comparisons with one baseline in one session, judged alone."""
     shift = _shift(old, new)
     return _change(old, new, shift, shift.p_value if shift else None, [])
 
@@ -106,7 +107,7 @@ def _missing(key: Key, where: str, run: Run) -> Missing:
 
 
 def _shift(old: Comparison, new: Comparison) -> Shift | None:
-    """None where a run has no usable numbers, or one of them must not be believed."""
+    """The difference; None if a run has no usable numbers, or one of them is not credible."""
     if old.verdict in BROKEN or new.verdict in BROKEN:
         return None
     first, second = estimate(old), estimate(new)
@@ -123,7 +124,7 @@ def _shift(old: Comparison, new: Comparison) -> Shift | None:
 
 
 def estimate(comparison: Comparison) -> tuple[float, float, float] | None:
-    """(log-ratio, its standard error, degrees of freedom), out of the ratio and its t interval."""
+    """(log-ratio, its standard error, degrees of freedom), from the ratio and its t interval."""
     if comparison.ratio is None or comparison.interval is None or comparison.noise_floor is None:
         return None
     numbers = (comparison.ratio, comparison.interval.low, comparison.interval.high)
@@ -166,7 +167,9 @@ def _change(
 
 
 def _without_numbers(old: Comparison, new: Comparison, reasons: list[str]) -> tuple[ChangeVerdict, str]:
-    """A wrong output is wrong under all conditions; everything else needs the same ones, and usable numbers."""
+    """The verdict without numbers: a wrong output is wrong under all conditions; anything else needs equal conditions
+    and usable numbers.
+    """
     if new.verdict in BROKEN:
         was = "as it was before" if old.verdict is new.verdict else f"it was {old.verdict.value} before"
         return ChangeVerdict(new.verdict.value), f"the later run found it {new.verdict.value}, {was}"
@@ -179,7 +182,7 @@ def _without_numbers(old: Comparison, new: Comparison, reasons: list[str]) -> tu
 
 
 def _word(shift: Shift, adjusted: float) -> tuple[ChangeVerdict, str | None]:
-    """The verdict, and for inconclusive why. The order of the tests is the order of their strength."""
+    """The verdict, with the reason if it is inconclusive. The tests come in the order of their strength."""
     if -shift.margin < shift.low <= shift.high < shift.margin:
         narrow = math.expm1(shift.margin) <= WIDEST_SAME
         return (

@@ -1,6 +1,6 @@
-"""Conditions under which runs were measured: where they differ, a difference of results proves nothing.
+"""Conditions under which runs were measured: if they differ, a difference of results proves nothing.
 
-Pure functions over stored records. What a record does not hold is unknown, and no difference.
+Pure functions over stored records. A value missing from a record is unknown, not a difference.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from aisp_mcp.server.text import numbers
 from aisp_mcp.system.manifest import manifest_difference
 
 _LASTING = ("host", "gpus", "driver", "cuda_driver", "software", "settings", "limits", "variables")
-# Shares of the time of a run, and how far two runs may differ in them.
+# Shares of a run's time, and how far two runs may differ in them.
 _LOADS = (
     ("cpu_some", 0.10, "tasks waited for a CPU"),
     ("memory_full", 0.02, "tasks waited for memory"),
@@ -26,7 +26,7 @@ _WORKER_CLOCKS = ("worker", "worker_mean")
 
 
 def of_runs(before: Run, after: Run, any_preset: bool = False) -> list[str]:
-    """Differences between two runs that forbid a comparison, one line each. any_preset: presets may differ."""
+    """Differences between two runs that rule out a comparison, one line each. any_preset: presets may differ."""
     reasons = []
     if before.kind is not after.kind:
         reasons.append(f"kind of run: {before.kind.value} → {after.kind.value}")
@@ -36,7 +36,7 @@ def of_runs(before: Run, after: Run, any_preset: bool = False) -> list[str]:
 
 
 def of_comparisons(before: Comparison, after: Comparison) -> list[str]:
-    """Differences between two comparisons of one benchmark that forbid to compare them."""
+    """Differences between two comparisons of one benchmark that rule out comparing them."""
     pairs = (
         ("isolation level", before.isolation, after.isolation),
         ("goal", before.goal, after.goal),
@@ -51,7 +51,7 @@ def of_comparisons(before: Comparison, after: Comparison) -> list[str]:
 
 
 def _lasting(run: Run) -> dict[str, Any]:
-    """Facts of the machine; the same model of GPU is the same condition, whichever one it is."""
+    """Facts of the machine; the same model of GPU is the same condition, whichever card it is."""
     facts = {name: run.environment[name] for name in _LASTING if name in run.environment}
     if "gpus" in facts:
         facts["gpus"] = [{key: value for key, value in gpu.items() if key != "uuid"} for gpu in run.gpus]
@@ -59,7 +59,7 @@ def _lasting(run: Run) -> dict[str, Any]:
 
 
 def _load(before: Run, after: Run) -> Iterator[str]:
-    """What else the machine did, during the runs; where that was not recorded, just before them."""
+    """Other load on the machine during the runs or, if it was not recorded, just before them."""
     old, new = (run.environment.get("during") or {} for run in (before, after))
     for name, limit, words in _LOADS:
         shares = [_pressure(run, name) for run in (before, after)]
@@ -91,7 +91,7 @@ def _differs(shares: list[float | None], limit: float) -> str | None:
 
 
 def _slows(flag: Any) -> bool:
-    """Return True for an event that slowed a GPU down or shared it; what a host's load was is compared by its share."""
+    """Return True for an event that slowed a GPU down or shared it; a host's load is compared by its share."""
     return str(flag.get("code", "")).startswith("GPU_") and flag.get("severity") == "warn"
 
 

@@ -12,7 +12,7 @@ from aisp_mcp.records import Record
 
 
 class ChangeVerdict(StrEnum):
-    """The six verdicts, and could_not_judge where the runs were measured under different conditions."""
+    """The six verdicts, and could_not_judge if the runs were measured under different conditions."""
 
     FASTER = "faster"
     SLOWER = "slower"
@@ -24,7 +24,7 @@ class ChangeVerdict(StrEnum):
 
 
 class Outcome(StrEnum):
-    """passed only where every benchmark could be judged."""
+    """passed only if every benchmark could be judged."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -60,7 +60,7 @@ class Change(Record):
 
 
 class Missing(Record):
-    """A benchmark that only one of the runs has a result for, and why, if the other run says why."""
+    """A benchmark that only one of the runs has a result for, and the reason, if the other run gives one."""
 
     target: str
     candidate: str | None = None

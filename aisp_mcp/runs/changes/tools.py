@@ -1,4 +1,4 @@
-"""Compare stored runs: what changed, what is suspect, what to run next."""
+"""Compare stored runs: changes, suspicious results, and calls to run next."""
 
 from __future__ import annotations
 

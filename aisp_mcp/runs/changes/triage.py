@@ -21,8 +21,8 @@ from aisp_mcp.runs.changes.records import (
 from aisp_mcp.server.text.numbers import percent
 from aisp_mcp.system.manifest import manifest_difference
 
-ENOUGH_REPLICATES = 5  # what the default preset takes
-WIDE_FLOOR = 0.05  # above it the harness refuses to call anything the same
+ENOUGH_REPLICATES = 5  # replicates of the default preset
+WIDE_FLOOR = 0.05  # above this, the harness refuses to call anything the same
 THIN_SHARE = 0.25
 _ORDER = {"fatal": 0, "warn": 1, "note": 2}
 _SETTLED = (Verdict.FASTER, Verdict.SLOWER, Verdict.SAME)
@@ -70,7 +70,7 @@ def compared(before: Run, after: Run, any_preset: bool = False) -> RunComparison
 
 
 def _answer(result: Outcome, changes: list[Change], missing: list[Missing], after: Run) -> str:
-    """The outcome as a sentence that says what stands against passing."""
+    """The outcome as a sentence that names the obstacles to passing."""
     if not changes and result is not Outcome.FAILED:
         return "could not judge: the runs have no benchmark in common"
     total = f"{len(changes)} benchmark{'' if len(changes) == 1 else 's'}"
@@ -99,7 +99,7 @@ def environment_difference(before: Run, after: Run) -> list[str]:
 
 
 def _suspicions(comparison: Comparison) -> list[Suspicion]:
-    """Flags as the harness left them, then what the numbers themselves say."""
+    """Flags of the harness, then suspicions from the numbers themselves."""
     rows = [(flag.severity, flag.code, flag.message, flag.evidence) for flag in comparison.flags]
     if comparison.verdict is Verdict.INCORRECT and not any(flag.severity == "fatal" for flag in comparison.flags):
         rows.append(("fatal", "incorrect", comparison.sentence, {}))
@@ -133,7 +133,7 @@ def _suspicions(comparison: Comparison) -> list[Suspicion]:
 
 
 def _noise(comparison: Comparison) -> tuple[str, str, str, dict[str, float]] | None:
-    """What the noise hides, where it hides something: in an open verdict, or a difference as small as the noise is."""
+    """What the noise hides, if it hides something: an open verdict, or a difference as small as the noise."""
     floor, ratio = comparison.noise_floor, comparison.ratio
     if floor is None or ratio is None or ratio <= 0 or floor <= WIDE_FLOOR:
         return None
@@ -145,7 +145,7 @@ def _noise(comparison: Comparison) -> tuple[str, str, str, dict[str, float]] | N
 
 
 def _next(run: Run, against: Run | None, regressed: list[Change], missing: list[Missing]) -> list[Recommendation]:
-    """Calls worth their time, the most pressing first; each names targets once."""
+    """Worthwhile calls, the most pressing first; each names targets once."""
     calls = []
     broken = {
         comparison.target

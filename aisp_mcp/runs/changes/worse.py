@@ -16,8 +16,8 @@ from aisp_mcp.server.context import Context
 from aisp_mcp.store.records.run_kind import OF_TARGETS
 from aisp_mcp.store.records.verdict_row import VerdictRow
 
-LEVELS = 60  # newest verdicts of a target among which a step is looked for
-JUDGED = 24  # suspects whose runs are read, the largest falls first
+LEVELS = 60  # newest verdicts of a target that are searched for a step
+JUDGED = 24  # suspects whose runs are read, largest falls first
 
 
 @dataclass(frozen=True)
@@ -30,18 +30,18 @@ class Fall:
 
     @property
     def proven(self) -> bool:
-        """True for a regression; False where the runs were measured under different conditions."""
+        """True for a regression; False if the runs were measured under different conditions."""
         return self.change.verdict is ChangeVerdict.SLOWER
 
 
 def worse(ctx: Context, rows: Sequence[VerdictRow]) -> list[Fall]:
-    """Falls that are proven, then those that could not be judged, the largest first. rows: newest first."""
+    """Proven falls, then those that could not be judged, the largest first. rows: newest first."""
     judged = [fall for now, then in _suspects(rows)[:JUDGED] if (fall := _judged(ctx, now, then))]
     return sorted(judged, key=lambda fall: not fall.proven)
 
 
 def comparable(rows: Sequence[VerdictRow]) -> tuple[str, str] | None:
-    """(earlier, later) newest two runs of one kind, preset and device that share a target. rows: newest first."""
+    """(earlier, later): the two newest runs of one kind, preset and device that share a target. rows: newest first."""
     later: dict[tuple[str, str, str, str | None], str] = {}
     for row in rows:
         key = row.target, row.kind, row.preset, row.device
@@ -71,7 +71,7 @@ def _earlier(verdicts: list[VerdictRow]) -> VerdictRow:
 
 
 def _judged(ctx: Context, now: VerdictRow, then: VerdictRow) -> Fall | None:
-    """The fall with its judgement; None where the runs show no loss."""
+    """The fall with its judgement; None if the runs show no loss."""
     before, after = (ctx.store.run(Run, row.run_id, ctx.sees) for row in (then, now))
     changes, _ = compare_runs(before, after)
     for change in changes:

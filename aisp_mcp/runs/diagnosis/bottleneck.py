@@ -1,4 +1,4 @@
-"""Classify what bounds a window, a set of kernels or a benchmark, with the values that show it."""
+"""Classify what limits a window, a set of kernels or a benchmark, with the values that show it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from aisp_mcp.records import Record
 Bound = Literal[
     "compute", "memory", "latency", "communication", "host", "input", "copies", "device", "balanced", "unknown"
 ]
-MIN_SHARE = 0.05  # a share of the window below this decides nothing
+MIN_SHARE = 0.05  # smaller shares of the window decide nothing
 NEAR_ROOF = 0.6  # of a roof: as `bound` in the shipped thresholds
 FAR_FROM_ROOF = 0.4  # of both roofs: neither explains the time
 DEFINITIONS = {
@@ -110,7 +110,7 @@ def _reason(judged: Sequence[tuple[NcuKernel, Limiter, float]], bound: str) -> s
 
 
 def of_rates(subject: str, compute: float | None, memory: float | None) -> Bottleneck:
-    """Shares of the measured FLOP/s and bytes/s ceilings, None where the work or the ceiling is not known."""
+    """Shares of the measured FLOP/s and bytes/s ceilings, None if the work or the ceiling is unknown."""
     known = {name: share for name, share in (("compute", compute), ("memory", memory)) if share is not None}
     shares = [
         Share(bound=name, share=round(share, 4), why=f"of the measured {name} ceiling")

@@ -1,4 +1,4 @@
-"""Find what bounds a profile or a stored run: read it, classify it, name the evidence."""
+"""Find what limits a profile or a stored run: read it, classify it, name the evidence."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from aisp_mcp.profile.timeline.summarize import Scope
 from aisp_mcp.profile.timeline.trace import Trace
 from aisp_mcp.runs.diagnosis.stragglers import Call
 
-Ranks = list[tuple[RankOverlap, list[Call]]]  # with the calls in the order of their start
+Ranks = list[tuple[RankOverlap, list[Call]]]  # with the calls in order of their start
 
 
 def ranks(paths: Sequence[str], scope: Scope) -> Ranks:
@@ -39,7 +39,7 @@ def _of_trace(trace: Trace, scope: Scope, before: int) -> Ranks:
     talking = [row for row in breakdown if row.communication_ns]
     ranks_of_trace = []
     for at, row in enumerate(talking):
-        # A trace of several devices numbers them itself; a rank of its own is known to be one device's.
+        # A trace of several devices numbers them itself; a separate rank belongs to one device.
         number = trace.rank if trace.rank is not None and len(talking) == 1 else before + at
         overlap = RankOverlap(
             rank=number,
@@ -64,7 +64,7 @@ def _calls(ops: Sequence[GpuOp]) -> list[Call]:
 
 
 def notes(rank_overlaps: Sequence[RankOverlap]) -> list[str]:
-    """Advice and caveats that belong to the figures."""
+    """Advice and caveats for the figures."""
     messages = []
     same = sum(row.same_stream_calls for rank in rank_overlaps for row in rank.collectives)
     if same:

@@ -28,7 +28,7 @@ class Setting(Record):
 
 
 class Knee(Record):
-    """The chosen setting against the best and against no workers."""
+    """The chosen setting, compared with the best and with no workers."""
 
     workers: int
     prefetch: int | None
@@ -39,7 +39,7 @@ class Knee(Record):
 
 
 def knee(settings: Sequence[Setting]) -> Knee:
-    """Raises ValueError without settings."""
+    """Find the knee. Raises ValueError without settings."""
     best = max(settings, key=lambda s: s.samples_per_s)
     good = [s for s in settings if s.high >= (1 - NEAR_BEST) * best.samples_per_s]
     chosen = min(good, key=lambda s: (s.workers, s.prefetch or 0, s.pinned, -s.samples_per_s))

@@ -33,7 +33,7 @@ class Pattern(Record):
 
 
 class Kernel(Record):
-    """One launch. A figure whose counters the report lacks is None and named in lacking."""
+    """One launch. A figure whose counters are missing from the report is None and named in lacking."""
 
     id: int
     name: str

@@ -1,4 +1,4 @@
-"""Ranks that arrive late at collectives. Durations are compared, so the clocks of the ranks need not agree."""
+"""Ranks that arrive late at collectives, found by durations, so the clocks of the ranks need not agree."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pydantic import Field
 
 from aisp_mcp.records import Record
 
-MIN_SHARE = 0.5  # a rank that is last at more collectives than this share may be named
-MIN_WAIT = 0.01  # of the time in collectives: less waiting than this is not a straggler
+MIN_SHARE = 0.5  # a rank is named only if it is last at more than this share of the collectives
+MIN_WAIT = 0.01  # of the time in collectives: shorter waits are not due to a straggler
 DEFINITION = (
     "The k-th call of a collective is the same event on every rank. The rank in which it is shortest arrived last: the "
     "others' longer durations are waiting. wait_ns: sum over calls of duration minus the shortest one of all ranks. A "
@@ -35,7 +35,7 @@ class RankWait(Record):
 
 
 class Stragglers(Record):
-    """All ranks. slowest: the rank that the others wait for, None where no single one is."""
+    """All ranks. slowest: the rank that the others wait for, None if there is no single one."""
 
     matched: int
     unmatched: int = Field(description="Calls that not every rank made.")
@@ -45,7 +45,9 @@ class Stragglers(Record):
 
 
 def stragglers(ranks: Sequence[tuple[int, Sequence[Call]]]) -> Stragglers | None:
-    """ranks: (rank, its calls). None with fewer than two ranks or without matching calls."""
+    """Find the rank that others wait for. ranks: (rank, its calls). None with fewer than two ranks or without matching
+    calls.
+    """
     if len(ranks) < 2:
         return None
     tables = [_numbered(calls) for _, calls in ranks]

@@ -1,4 +1,6 @@
-"""Analysis of profiles and models: bottlenecks, memory access, communication overlap, data loading, scaling ahead."""
+"""Analysis of profiles and models: bottlenecks, memory access, communication overlap, data loading,
+predicted scaling.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ from aisp_mcp.server.registry import MIN, MS, READS, RUNS, JobParams, JobSpec, P
 
 Path_ = Annotated[str, Field(min_length=1, max_length=4096)]
 MOST = 8  # rows of an answer
-PASSES = 3  # over the data, per setting of a loader
+PASSES = 3  # passes over the data, per setting of a loader
 
 
 class BottleneckParams(ReadingParams):
@@ -198,7 +200,7 @@ class Scaled(Record):
 
 
 def _question(p: PredictParams) -> Question:
-    """Raises UsageError NO_MODEL, TWO_SHAPES, BAD_ARCHITECTURE."""
+    """The question to the planner. Raises UsageError NO_MODEL, TWO_SHAPES, BAD_ARCHITECTURE."""
     from aisp_mcp.plan import lookup
     from aisp_mcp.plan.training import scaling
     from aisp_mcp.plan.training.layout import Layout

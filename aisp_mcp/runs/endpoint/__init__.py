@@ -1,5 +1,5 @@
 """Measure an OpenAI-compatible server over HTTP with an installed load client, alone or against a second one.
 
-The client is believed only after it has measured a stub with known latencies; answers' texts are not compared.
+The client is trusted only after it has measured a stub with known latencies; the texts of answers are not compared.
 Start with `measuring.py`.
 """

@@ -1,4 +1,4 @@
-"""Load clients: how each is called, and where it leaves its requests. Only installed programs are used."""
+"""Load clients: how to call each, and where it writes its requests. Only installed programs are used."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _WORDS = [
     "server",
     "model",
 ]
-# Servers report token counts; clients that insist on a tokenizer get one that knows a single token.
+# Servers report token counts; clients that require a tokenizer get one with a single token.
 _TOKENIZER = {
     "version": "1.0", "truncation": None, "padding": None, "normalizer": None, "post_processor": None, "decoder": None,
     "pre_tokenizer": {"type": "Whitespace"},
@@ -48,7 +48,7 @@ _TOKENIZER_CONFIG = {"tokenizer_class": "PreTrainedTokenizerFast", "unk_token": 
 
 @dataclass(frozen=True)
 class Job:
-    """One run of a client. prompts: one for each request, never sent before, so that no prefix cache knows them."""
+    """One run of a client. prompts: one per request, never sent before, so that no prefix cache contains them."""
 
     url: str
     model: str
@@ -61,7 +61,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Client:
-    """argv and env: how a job is run. results: the file with single requests, below the job's folder."""
+    """argv and env: the command for a job. results: the file with single requests, below the job's folder."""
 
     name: ClientName
     argv: Callable[[Job], list[str]]
@@ -71,7 +71,7 @@ class Client:
 
 
 def prompts(count: int, words: int, seed: int) -> list[str]:
-    """Distinct prompts of that many words; every seed gives other ones."""
+    """Distinct prompts of that many words, different for every seed."""
     draw = random.Random(seed)
     return [" ".join(draw.choice(_WORDS) + str(draw.randrange(1000)) for _ in range(words)) for _ in range(count)]
 
@@ -95,7 +95,7 @@ def _program(name: str) -> str | None:
 
 
 def run(client: Client, program: str, job: Job) -> list[Request]:
-    """Send the job's requests; those that were answered. Raises ProcessError CLIENT_FAILED or TIMEOUT."""
+    """Send the job's requests and return the answered ones. Raises ProcessError CLIENT_FAILED or TIMEOUT."""
     job.folder.mkdir(parents=True, exist_ok=True)
     _write_inputs(client, job)
     env = {**os.environ, **client.env}
@@ -162,8 +162,8 @@ def _vllm_requests(source: Source) -> list[Request]:
     return [request for row in source.objects for request in serving.requests(row)]
 
 
-_OFFLINE = {"HF_HUB_OFFLINE": "1"}  # a client looks for a model's tokenizer on the network
-# By the time they take to start.
+_OFFLINE = {"HF_HUB_OFFLINE": "1"}  # or a client would look for a model's tokenizer on the network
+# Ordered by start-up time.
 CLIENTS: tuple[Client, ...] = (
     Client("aiperf", _aiperf, "aiperf/profile_export.jsonl", aiperf.requests, {}),
     Client("guidellm", _guidellm, "guidellm.json", _guidellm_requests, _OFFLINE),

@@ -1,4 +1,6 @@
-"""Two servers judged like any pair: log-ratios of medians over interleaved repeats against the baseline's own noise."""
+"""Two servers, judged like any pair: log-ratios of medians over interleaved repeats, against the baseline's
+own noise.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from aisp_mcp.runs.endpoint.measuring import AGAIN, BASELINE, CANDIDATE, Runs, m
 from aisp_mcp.runs.endpoint.records import MetricRatio, ServerFigures, ServerVerdict
 
 GOALS = ("latency", "ttft", "tpot")
-TOKEN_SLACK = 0.02  # more or fewer tokens in an answer is different work
+TOKEN_SLACK = 0.02  # a different number of tokens in an answer is different work
 _PASSED = (Verdict.FASTER, Verdict.SAME, Verdict.INCONCLUSIVE)
 
 
@@ -50,7 +52,7 @@ def _ratio(runs: Runs, name: str, flags: list[Flag], margin: float | None) -> Me
 
 
 def _flags(baseline: ServerFigures, candidate: ServerFigures) -> list[Flag]:
-    """What makes two servers' latencies incomparable: failed requests, or answers of another length."""
+    """Reasons why two servers' latencies cannot be compared: failed requests, or answers of different length."""
     flags = []
     if candidate.failed > baseline.failed:
         message = f"The candidate failed {candidate.failed} requests, the baseline {baseline.failed}."

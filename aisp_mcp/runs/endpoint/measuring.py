@@ -37,7 +37,7 @@ class Server:
 
 @dataclass(frozen=True)
 class Plan:
-    """The same load for every run. slo_s: (TTFT, TPOT) that a good request stays within, None for either not set."""
+    """The same load for every run. slo_s: limits of a good request's (TTFT, TPOT), None for each that is not set."""
 
     client: Client
     program: str
@@ -52,7 +52,7 @@ class Plan:
     prompts: tuple[str, ...] = ()
 
     def send(self, server: Server, label: str) -> list[Request]:
-        """One run of the client against a server, with prompts of its own."""
+        """One run of the client against a server, with new prompts."""
         job = Job(
             server.url,
             server.model,
@@ -81,7 +81,7 @@ class Runs:
 
 
 def self_test(plan: Plan) -> SelfTest:
-    """The client against a stub with known latencies, twice if need be. Raises Unavailable CLIENT_UNTRUSTED."""
+    """The client against a stub with known latencies, repeated if necessary. Raises Unavailable CLIENT_UNTRUSTED."""
     for _ in range(2):  # something else on the machine may disturb one reading
         measured = medians(_stub_requests(plan))
         text = ", ".join(
@@ -111,7 +111,7 @@ def _stub_requests(plan: Plan) -> list[Request]:
 
 @contextmanager
 def stub(ttft_s: float, itl_s: float, tokens: int) -> Iterator[str]:
-    """A stub server in a process of its own, and its address."""
+    """Start a stub server in a separate process; yield its address."""
     words = ["--ttft-s", str(ttft_s), "--itl-s", str(itl_s), "--tokens", str(tokens)]
     argv = [sys.executable, "-P", "-m", "aisp_mcp.runs.endpoint.stub", *words]
     with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True) as process:
@@ -126,7 +126,7 @@ def stub(ttft_s: float, itl_s: float, tokens: int) -> Iterator[str]:
 
 
 def measure(plan: Plan, servers: list[Server], report: Callable[[float, float, str], None] = lambda *_: None) -> Runs:
-    """All repeats. With two servers each repeat is baseline, candidate and baseline again, in an order of its own."""
+    """All repeats. With two servers, each repeat is baseline, candidate and baseline again, in random order."""
     runs, draw = Runs(), random.SystemRandom()
     roles = (
         {BASELINE: servers[0]}
@@ -187,7 +187,7 @@ def _row(plan: Plan, requests: list[Request]) -> dict[str, float]:
 
 
 def duration(requests: list[Request]) -> float | None:
-    """Seconds from the first request sent to the last token received; None where the client gives no times."""
+    """Seconds from the first request sent to the last token received; None if the client gives no times."""
     begins = [request.begin_s for request in requests if request.begin_s is not None]
     if len(begins) < len(requests):
         return None

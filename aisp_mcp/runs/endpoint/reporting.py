@@ -21,7 +21,7 @@ DEFINITIONS = (
 
 
 def prepared(call: dict[str, Any], ctx: Context, timeout_s: float) -> tuple[Plan, list[Server]]:
-    """The plan of a call, and the servers after one request to each. Raises Unavailable, UsageError, NotFound."""
+    """The plan of a call, and the servers, after one request to each. Raises Unavailable, UsageError, NotFound."""
     client, program = clients.find(None if call["client"] == "auto" else call["client"])
     names = {call["url"]: call["model"]}
     addresses = [server.address(call["url"])]
@@ -94,7 +94,7 @@ def _stated(value: float, interval: list[float]) -> str:
 
 
 def notes(shown: list[ServerFigures], plan: Plan) -> list[str]:
-    """What limits these figures."""
+    """Limits of these figures."""
     messages = [f"{server.failed} requests to {server.url} did not succeed." for server in shown if server.failed]
     if plan.repeats < 2:
         messages.append("One repeat has no interval.")

@@ -1,4 +1,4 @@
-"""The server under test: its address, its model, and whether it answers at all."""
+"""The server under test: its address, its model, and a check that it answers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def model(url: str, name: str | None) -> str:
     except Unavailable:
         if name is None:
             raise
-        return name  # some servers cannot list; the request that follows shows whether the model is there
+        return name  # some servers cannot list; the next request shows whether the model exists
     if name is not None:
         return name
     if len(listed) != 1:
@@ -39,7 +39,7 @@ def model(url: str, name: str | None) -> str:
 
 
 def require_answer(url: str, name: str, tokens: int) -> None:
-    """One request, untimed: it warms the server up and shows that it answers. Raises Unavailable UNREACHABLE."""
+    """Send one untimed request: it warms the server up and shows that it answers. Raises Unavailable UNREACHABLE."""
     message = {"role": "user", "content": "Count from one to ten."}
     body = {"model": name, "messages": [message], "max_tokens": tokens}
     if not _ask(f"{url}/v1/chat/completions", body).get("choices"):

@@ -1,7 +1,7 @@
-"""A server with known latencies that speaks the OpenAI protocol: what a load client must measure to be believed.
+"""A server with known latencies that speaks the OpenAI protocol, for testing load clients.
 
-Run as a process of its own (`python -m aisp_mcp.runs.endpoint.stub`): it prints its port and serves until it is ended.
-Every token leaves at its own deadline from the request's arrival, so delays of the event loop do not add up.
+Run as a separate process (`python -m aisp_mcp.runs.endpoint.stub`), it prints its port and serves until it is ended.
+Every token has its own deadline, counted from the request's arrival, so delays of the event loop do not add up.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MODEL = "aisp-stub"
 
 @dataclass(frozen=True)
 class Latencies:
-    """Seconds to the first token, seconds between the following ones, and how many tokens an answer has at most."""
+    """Seconds to the first token, seconds between the following ones, and the maximum number of tokens per answer."""
 
     ttft_s: float
     itl_s: float
@@ -94,7 +94,7 @@ def main() -> int:
     options = parser.parse_args()
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
-    listener.listen(1024)  # who connects before the server is up waits in the queue
+    listener.listen(1024)  # connections before the server is up wait in the queue
     print(listener.getsockname()[1], flush=True)
     latencies = Latencies(options.ttft_s, options.itl_s, options.tokens)
     config = uvicorn.Config(application(latencies), log_level="warning", access_log=False)

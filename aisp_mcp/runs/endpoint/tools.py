@@ -56,8 +56,8 @@ def _estimate(p: ServeBenchParams, ctx: Context) -> Plan:
 def aisp_serve_bench(p: ServeBenchParams, ctx: Context) -> ServeBench:
     """Measure an OpenAI-compatible server with GuideLLM, AIPerf or vLLM's client; judge a second one against it.
 
-    The client first measures a stub with known latencies. Two servers are measured in turns, each repeat in an order
-    of its own, and judged by the intervals over repeats. The texts of answers are not compared.
+    The client first measures a stub with known latencies. Two servers are measured in turns, in random order in each
+    repeat, and judged by the intervals over repeats. The texts of answers are not compared.
     """
     from aisp_mcp.runs.endpoint import judging, measuring, reporting
     from aisp_mcp.server.text.rounding import rounded

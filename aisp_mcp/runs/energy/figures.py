@@ -10,7 +10,7 @@ from aisp_mcp.judge.records.run import Run
 from aisp_mcp.records import Record
 from aisp_mcp.runs.analysis.variants import Range
 
-MIN_WINDOW_S = 0.5  # the counter moves in steps of some 20 to 100 ms: a shorter window is mostly rounding
+MIN_WINDOW_S = 0.5  # the counter advances in steps of some 20 to 100 ms: a shorter window is mostly rounding
 DEFINITION = (
     "energy_j per call = (counter after - counter before - idle power x window) / calls, from NVML's total energy "
     "counter of the GPU: board power, no host. Median and range over windows of at least 0.5 s. flops_per_j and "
@@ -43,7 +43,7 @@ class Reading(Record):
 
 
 class RunEnergy(Record):
-    """A whole run of both sides, with starts and checks: its power says something, its energy per call nothing."""
+    """A whole run of both programs, with starts and checks: its power is meaningful, its energy per call is not."""
 
     run: str
     gpu: str | None
@@ -60,7 +60,9 @@ def reading(
     idle_w: float,
     work: tuple[float, float] = (0.0, 0.0),
 ) -> Reading:
-    """work: declared (FLOP, bytes) of one call, 0 where none. Raises ValueError without a window of 0.5 s."""
+    """The reading of a program. work: declared (FLOP, bytes) of one call, 0 if none. Raises ValueError without a window
+    of 0.5 s.
+    """
     usable = [w for w in windows if w.seconds >= MIN_WINDOW_S and w.calls > 0]
     if not usable:
         raise ValueError(f"no window of at least {MIN_WINDOW_S} s")
@@ -82,7 +84,7 @@ def reading(
 
 
 def ranked(readings: Sequence[Reading]) -> list[Reading]:
-    """Sort by machine and target, with the least energy per call first."""
+    """Sort by machine and target, lowest energy per call first."""
     return sorted(readings, key=lambda row: (row.machine, row.target, row.per_call_j.value))
 
 

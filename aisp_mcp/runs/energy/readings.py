@@ -18,7 +18,7 @@ from aisp_mcp.system.gpu import nvml
 
 
 def require_counter() -> None:
-    """Raises Unavailable NO_GPU, TORCH_WITHOUT_CUDA or NO_ENERGY_COUNTER."""
+    """Raise Unavailable NO_GPU, TORCH_WITHOUT_CUDA or NO_ENERGY_COUNTER if energy cannot be measured."""
     probe_runner.require_gpu()
     reading = nvml.read()
     if all(gpu.power.energy_j is None for gpu in reading.gpus):
@@ -31,7 +31,7 @@ def require_counter() -> None:
 
 
 def measure(ctx: Context, target: str, roots: Roots, folder: Path, timeout_s: float) -> list[Reading]:
-    """Both sides of every pair that the name selects, measured and stored. Raises as profiled.find."""
+    """Both programs of every pair that the name selects, measured and stored. Raises as profiled.find."""
     pairs, broken = selection.pairs(roots, [target])
     if not pairs:
         raise selection.unusable(broken[0])

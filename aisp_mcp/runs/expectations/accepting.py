@@ -17,7 +17,7 @@ from aisp_mcp.suites.expectation_records import Direction, Expectation, Expected
 from aisp_mcp.suites.expectations import words_of
 
 _DECIDED: tuple[Direction, ...] = ("faster", "same", "slower")
-SLACK = 1.2  # how far beyond the measured interval another machine of the class may lie
+SLACK = 1.2  # slack for other machines of the class, beyond the measured interval
 
 
 class Rewritten(Record):
@@ -30,7 +30,7 @@ class Rewritten(Record):
 
 
 def graded(ctx: Context, run: Run, roots: Sequence[str] | None, rewrite: bool) -> tuple[list[Grade], list[Rewritten]]:
-    """Grades of a run, and with rewrite the entries that it contradicted. Raises Refused OUTSIDE_ROOTS."""
+    """Grades of a run and, with rewrite, the entries that it contradicted. Raises Refused OUTSIDE_ROOTS."""
     entries = expectations.load(find_targets(ctx.bench_roots(roots)))
     grades = expectations.grade(run, entries)
     return grades, accept(ctx, run, grades, entries) if rewrite else []
@@ -44,8 +44,8 @@ def require_writable(ctx: Context, roots: Sequence[str] | None, labels: Sequence
 
 
 def accept(ctx: Context, run: Run, grades: list[Grade], entries: list[Expectation]) -> list[Rewritten]:
-    """Rewrite contradicted entries. Verdicts incorrect and invalid are no regressions and change nothing, and nor do
-    provisional ones: one replicate is no source.
+    """Rewrite contradicted entries. The verdicts incorrect and invalid are not regressions and change nothing; neither
+    do provisional ones, because one replicate is not a source.
 
     Raises Refused OUTSIDE_ROOTS for a file in a folder that was not opened for writing.
     """
@@ -97,11 +97,11 @@ def _line(device: str, entry: Expected) -> str:
 
 
 def _replaced(text: str, name: str, device: str, line: str) -> tuple[str, str]:
-    """(the old line, the text with the new one): comments and the order of entries stay."""
+    """(the old line, the text with the new one): comments and the order of entries are preserved."""
     lines = text.split("\n")
     begin = next(i for i, old in enumerate(lines) if re.match(rf"{re.escape(name)}\s*:", old))
     for i in range(begin + 1, len(lines)):
         if re.match(rf"\s+['\"]?{re.escape(device)}['\"]?\s*:", lines[i]):
             old, lines[i] = lines[i], line
             return old, "\n".join(lines)
-    raise ValueError(f"{name} has no line for {device}")  # load() found it: the file changed meanwhile
+    raise ValueError(f"{name} has no line for {device}")  # load() found it, so the file has changed meanwhile

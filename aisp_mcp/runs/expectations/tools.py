@@ -1,4 +1,4 @@
-"""Expectations of candidates: list them, grade a run against them, write proof, show what the suites cover."""
+"""Expectations of candidates: list them, grade a run against them, write proof, show the coverage of the suites."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ExpectationsParams(Params):
 
 
 class Expectations(Record):
-    """Entries that match; with a run its grades instead."""
+    """Matching entries; with a run, its grades instead."""
 
     entries: list[Expectation]
     grades: list[Grade]

@@ -1,7 +1,7 @@
 """A badge: two words and a colour as an SVG file of about 1 kB, for a README.
 
-Red where something failed; grey where anything was left unjudged or nothing was judged at all; green only where every
-benchmark has a verdict and none is bad.
+Red if something failed; grey if anything was left unjudged or nothing was judged at all; green only if every benchmark
+has a verdict and none is bad.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from aisp_mcp.runs.export.outcomes import Row, State, count
 from aisp_mcp.server.text.escape import visible
 
 GREEN, RED, GREY, LABEL = "#1a7f37", "#b62324", "#57606a", "#24292f"
-CHAR, PAD, HEIGHT = 6.6, 7.0, 20  # pixels; text is stretched to its place, so that fonts may differ
+CHAR, PAD, HEIGHT = 6.6, 7.0, 20  # pixels; text is stretched to fit, so that fonts may differ
 WORDS = {
     State.FAILED: "failed",
     State.BROKEN: "broken",
@@ -28,7 +28,7 @@ def to_badge(rows: Sequence[Row], label: str = "aisp") -> bytes:
 
 
 def message(rows: Sequence[Row]) -> str:
-    """Counts that are not zero, the worst first."""
+    """Counts that are not zero, worst first."""
     counts = [(count(rows, state), word) for state, word in WORDS.items()]
     return " · ".join(f"{number} {word}" for number, word in counts if number) or "nothing measured"
 

@@ -1,4 +1,4 @@
-"""Pull request comments: a table, evidence folded away, and a marker by which a comment is found again."""
+"""Pull request comments: a table, collapsed evidence, and a marker for finding the comment again."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SIGNS = {
     "missing": "⚫ missing",
     "skipped": "⚫ skipped",
 }
-# What a reader must act on first.
+# States in the order in which a reader must act on them.
 ORDER = (
     *("regressed", "slower", "wrong", "incorrect", "invalid", "failed", "missing", "could not judge", "inconclusive"),
     *("skipped", "improved", "faster", "new", "unchanged", "same"),
@@ -50,7 +50,7 @@ def marker(name: str) -> str:
 
 
 def title(what: str, passed: bool, rows: Sequence[Row]) -> str:
-    """The heading of a gate's comment: one in which nothing could be judged did not pass anything."""
+    """The heading of a gate's comment: if nothing could be judged, nothing passed."""
     word = "passed" if passed else "did not pass"
     if passed and rows and all(row.state is State.UNJUDGED for row in rows):
         word = "judged nothing"
@@ -70,7 +70,7 @@ def run_comment(run: Run) -> str:
 
 
 def write(page: Page, rows: Sequence[tuple[Row, str]]) -> str:
-    """The page with as many rows as fit, the worst first."""
+    """The page with as many rows as fit, worst first."""
     heading = f"| benchmark | outcome | {page.ratio} | 95 % interval | noise floor |"
     table = [heading, "| --- | --- | ---: | ---: | ---: |"]
     evidence = ["<details><summary>Evidence</summary>", ""]

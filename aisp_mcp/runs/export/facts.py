@@ -9,7 +9,7 @@ LONGEST = 400
 
 
 def environment_rows(environment: dict[str, Any]) -> list[tuple[str, str]]:
-    """A manifest as (dotted name, value) in its own order; what could not be read is left out."""
+    """A manifest as (dotted name, value) in its own order, without unreadable values."""
     return [(name, _say(value)) for name, value in _flat(environment, "") if value not in (None, "", [], {})]
 
 

@@ -1,4 +1,4 @@
-"""A run as one HTML file without scripts or fonts that fetches nothing; all foreign text is escaped."""
+"""A run as one HTML file that fetches nothing, without scripts or fonts; all text from outside is escaped."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from aisp_mcp.server.charts import drawing, ratios
 from aisp_mcp.server.text import numbers
 from aisp_mcp.server.text.escape import visible
 
-_SHOWN_COMPARISONS = 60  # a taller chart cannot be read; the table has all
+_SHOWN_COMPARISONS = 60  # a taller chart is unreadable; the table has all rows
 
 
 def to_html(run: Run) -> bytes:
@@ -56,14 +56,14 @@ def _view(run: Run) -> dict[str, Any]:
 
 
 def noise(run: Run) -> list[str]:
-    """Disturbances of the machine during the measurement: a reader must not have to look for it."""
+    """Disturbances of the machine during the measurement, shown at the top."""
     during = run.environment.get("during")
     flags = during.get("flags") if isinstance(during, dict) else None
     return [str(flag["message"]) for flag in flags or [] if isinstance(flag, dict) and "message" in flag]
 
 
 def sides(comparison: Comparison) -> list[tuple[str, str, str]]:
-    """(what, baseline, candidate) for the table of one comparison; rows without any value are left out."""
+    """(label, baseline, candidate) for the table of one comparison, without empty rows."""
     rows = []
     for name, say in _SIDE_ROWS:
         left, right = (
@@ -114,7 +114,7 @@ def _metric(figures: Side) -> str:
 
 
 def _of_calls(figures: Side, value: float | None) -> str:
-    """A time of single calls, which an engine has not."""
+    """A time of single calls, which an engine does not have."""
     return numbers.MISSING if figures.serving else numbers.seconds(value)
 
 

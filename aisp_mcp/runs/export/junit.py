@@ -1,7 +1,7 @@
 """JUnit XML, as continuous integration servers read it: one test case per benchmark.
 
-JUnit knows passed, failure, error and skipped. A benchmark that noise kept from a verdict is skipped with its reason,
-never passed. Elements and attributes are those that Jenkins, GitLab and GitHub readers agree on: `testsuites`,
+JUnit knows passed, failure, error and skipped. A benchmark without a verdict because of noise is skipped with its
+reason, never passed. Elements and attributes are those that Jenkins, GitLab and GitHub readers agree on: `testsuites`,
 `testsuite` (tests, failures, errors, skipped, time, timestamp), `properties`, `testcase` (classname, name, time) with
 at most one of `failure`, `error`, `skipped`, then `system-out`.
 """
@@ -66,5 +66,5 @@ def _figures(row: Row) -> str:
 
 
 def _line(text: str) -> str:
-    """One line without what XML forbids."""
+    """One line without characters that XML forbids."""
     return visible(text).replace("\n", " ")

@@ -1,4 +1,4 @@
-"""A run as Markdown for an issue, a pull request or an agent: one table, then what a reader must know."""
+"""A run as Markdown for an issue, a pull request or an agent: one table, then the facts that a reader must know."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SUBJECTS = {
     RunKind.OPTIMIZE: "Candidates of an optimisation against the target's baseline.",
 }
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#!|~&])")
-_LIVE = re.compile(r"@|://|www(?=\.)", re.IGNORECASE)  # what GitHub turns into mentions and links by itself
+_LIVE = re.compile(r"@|://|www(?=\.)", re.IGNORECASE)  # text that GitHub turns into mentions and links
 
 
 def to_markdown(run: Run) -> bytes:
@@ -33,7 +33,7 @@ def escape(text: str) -> str:
 
 
 def subject(run: Run) -> str:
-    """A sentence on what was compared, where that is not a target's candidates with its baseline; else empty."""
+    """A sentence on the subject of the comparison, unless it is a target's candidates and its baseline; then empty."""
     if run.commits:
         return f"Gate: commit {run.commits.get('base', '')} against {run.commits.get('head', '')}."
     return _SUBJECTS.get(run.kind, "")
@@ -79,7 +79,7 @@ def _row(comparison: Comparison, provisional: bool) -> str:
 
 
 def _decisive(figures: Side | None) -> str:
-    """The value that decides, with its unit."""
+    """The deciding value, with its unit."""
     if figures is None:
         return numbers.MISSING
     return (

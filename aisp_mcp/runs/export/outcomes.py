@@ -1,4 +1,4 @@
-"""Rows of a run in the terms of a pipeline: passed, failed, broken, or not judged."""
+"""Rows of a run in a pipeline's terms: passed, failed, broken, or not judged."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from aisp_mcp.judge.records.verdict import Comparison, Verdict
 
 
 class State(Enum):
-    """State of one benchmark. UNJUDGED covers skips and everything that noise hid: neither passed nor failed."""
+    """State of one benchmark. UNJUDGED covers skips and verdicts prevented by noise: neither passed nor failed."""
 
     PASSED = "passed"
     FAILED = "failed"

@@ -1,4 +1,4 @@
-"""The HTML report on paper, printed by a Chromium that is already installed."""
+"""The HTML report as PDF, printed by a Chromium that is already installed."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def find_browser() -> str:
 
 
 def _argv(program: str, folder: Path) -> list[str]:
-    # Chromium's own sandbox refuses to start as root; the page is ours, escaped, and may not load anything.
+    # Chromium's own sandbox refuses to start as root; the page is ours, escaped, and cannot load anything.
     sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []
     page, profile = folder / "report.html", folder / "profile"
     return [

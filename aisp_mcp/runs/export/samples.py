@@ -14,11 +14,11 @@ from aisp_mcp.judge.records.verdict import Comparison
 from aisp_mcp.records import Record
 
 SIDES = {Role.BASELINE: "baseline", Role.BASELINE_REPEAT: "baseline_again", Role.CANDIDATE: "optimized"}
-ROLES_BY_NUMBER = tuple(Role)  # logs of earlier versions have a number for a role
+ROLES_BY_NUMBER = tuple(Role)  # logs of earlier versions have numbers for roles
 
 
 class Sample(Record):
-    """One timed call. duration_ns: on the side's own clock. round_s: the parent's clock over the whole round."""
+    """One timed call. duration_ns: on the worker's own clock. round_s: the parent's clock over the whole round."""
 
     target: str
     candidate: str
@@ -34,7 +34,7 @@ class Sample(Record):
 def read_samples(run: Run, folder: Path) -> list[Sample]:
     """Every sample of every comparison, in the order they were taken.
 
-    Raises Unavailable NO_SAMPLES when a log is gone, AispError LOG_CHANGED when it is not the one that was judged.
+    Raises Unavailable NO_SAMPLES if a log is gone, AispError LOG_CHANGED if it is not the one that was judged.
     """
     return [sample for comparison in run.comparisons for sample in _comparison(comparison, folder)]
 
@@ -52,7 +52,7 @@ def _comparison(comparison: Comparison, folder: Path) -> Iterator[Sample]:
 
 
 def _lines(comparison: Comparison, folder: Path) -> list[str]:
-    """The log's lines, after their chain of hashes was followed to the head in the record."""
+    """The log's lines, after verifying their hash chain up to the head in the record."""
     if comparison.log_path is None:
         return []  # nothing was measured: the comparison ended before its first round
     path = folder / Path(comparison.log_path).name  # a stored path may come from another machine

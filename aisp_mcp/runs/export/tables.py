@@ -26,7 +26,7 @@ _PROBLEM_COLUMNS = ("code", "message", "hint")
 
 
 def to_json(run: Run, samples: Sequence[Sample] | None = None) -> bytes:
-    """The run's own record; with samples under a second key. Non-finite numbers are null."""
+    """The run's own record; samples are under a second key. Non-finite numbers are null."""
     body: dict[str, Any] = {"run": run.model_dump(mode="json")}
     if samples is not None:
         body["samples"] = [sample.model_dump() for sample in samples]
@@ -52,7 +52,7 @@ def to_csv(run: Run) -> bytes:
 
 
 def proof_csv(run: Run, grades: Sequence[Grade]) -> bytes:
-    """One row per candidate of a run: its mark, what was measured, what was expected and on whose word."""
+    """One row per candidate of a run: its mark, the measurement, the expectation and its source."""
     rows = []
     for grade in grades:
         low, high = grade.interval or (None, None)
@@ -69,7 +69,7 @@ def samples_csv(run: Run, samples: Sequence[Sample]) -> bytes:
 
 
 def comparison_columns() -> list[str]:
-    """Dotted names of all fields of a comparison, from the record itself, so that none can be forgotten."""
+    """Dotted names of all fields of a comparison, derived from the record itself, so that none can be forgotten."""
     return list(_columns(Comparison))
 
 
@@ -111,7 +111,7 @@ def _csv(header: list[str], rows: Iterable[list[Any]]) -> bytes:
 
 
 def _cell(value: Any) -> Any:
-    """Text that a spreadsheet would run as a formula gets an apostrophe in front; numbers stay numbers."""
+    """Prefix text that a spreadsheet would run as a formula with an apostrophe; numbers stay numbers."""
     if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r"):
         return "'" + value
     return value

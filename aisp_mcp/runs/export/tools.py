@@ -96,7 +96,7 @@ def _data(run: Run, p: ExportParams) -> bytes:
 
 
 def _samples(written: Written, data: bytes) -> Written:
-    """Samples have their own columns, so they get their own file next to the results."""
+    """Write samples to a separate file next to the results, because they have their own columns."""
     from pathlib import Path
 
     from aisp_mcp.server import files

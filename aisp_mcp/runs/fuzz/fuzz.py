@@ -23,7 +23,9 @@ from aisp_mcp.suites import selection
 
 @dataclass(frozen=True)
 class FuzzRequest:
-    """A request. grid: texts such as S=448,512. strides: also inputs with other strides. limit: configurations."""
+    """Arguments of test(). grid: texts such as S=448,512. strides: also inputs with other strides. limit:
+    configurations.
+    """
 
     grid: Sequence[str]
     boundaries: bool = True
@@ -81,7 +83,7 @@ def test(ctx: Context, pairs: Sequence[Pair], options: Options, request: FuzzReq
 
 
 class _Fuzzers(ExitStack):
-    """Fuzzers of one specification, one for each number of ranks that a grid asks for."""
+    """Fuzzers of one specification, one for each number of ranks in a grid."""
 
     def __init__(self, baseline: Path, options: Options, limit: int) -> None:
         super().__init__()
@@ -89,7 +91,7 @@ class _Fuzzers(ExitStack):
         self._found: dict[int, correctness.Fuzzer] = {}
 
     def of(self, size: str) -> correctness.Fuzzer:
-        """The one for that size; any where this machine lacks cores for its ranks, which each of them says."""
+        """The one for that size; any of them if this machine has too few cores for its ranks, which each reports."""
         lacking = bool(rank_counts.lacks(self._baseline, size))
         ranks = rank_counts.declared(self._baseline) if lacking else rank_counts.ranks(self._baseline, size)
         if ranks not in self._found:
@@ -99,7 +101,7 @@ class _Fuzzers(ExitStack):
 
 
 def _ready(pairs: Sequence[Pair], options: Options) -> tuple[list[Pair], list[Skip]]:
-    """The pairs that can run here, compiled where that is needed. Raises BenchmarkError."""
+    """The pairs that can run here, compiled if necessary. Raises BenchmarkError."""
     ready, skipped = list[Pair](), list[Skip]()
     for pair in pairs:
         native = build.is_native(pair.path) and build.lacks(pair.path, options.device)
@@ -139,7 +141,9 @@ def _one(fuzzer: correctness.Fuzzer, size: Sizes, pair: Pair) -> Configuration |
 
 
 def chosen(roots: Sequence[Path], target: str, candidate: str | None, options: Options) -> list[Pair]:
-    """The pairs that a target's name selects, or it with any file. Raises NotFound, UsageError ONE_TARGET."""
+    """The pairs that a target's name selects, or the target with any given file. Raises NotFound, UsageError
+    ONE_TARGET.
+    """
     if candidate:
         return [selection.candidate_pair(roots, target, candidate, options.folder)]
     pairs, broken = selection.pairs(roots, [target])

@@ -1,7 +1,7 @@
 """Bootstrap interval of a ratio of medians, for samples of any number.
 
-The median of a resample is an order statistic, so its place is drawn from a beta distribution instead of drawing the
-resample: exact, and as quick for 10,000 samples as for ten.
+The median of a resample is an order statistic, so its index is drawn from a beta distribution instead of drawing the
+resample: exact, and as fast for 10,000 samples as for ten.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-MIN_SAMPLES = 6  # below, even the range of all samples covers the median in less than 95 % of cases
+MIN_SAMPLES = 6  # with fewer, even the range of all samples covers the median in less than 95 % of cases
 RESAMPLES = 2000
 LEVEL = 0.95
 

@@ -1,4 +1,4 @@
-"""Compare two imports: an interval if both have samples, otherwise what is missing for one."""
+"""Compare two imports: an interval if both have samples, otherwise what is missing for it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ORDER = ("worse", "better", "different", "no interval", "not resolved")
 
 
 def compare(baseline: Import, candidate: Import) -> ImportComparison:
-    """Every figure that both hold. Never a verdict: neither was measured here."""
+    """Every figure that both contain. Never a verdict: neither was measured here."""
     before, after = _by_key(baseline), _by_key(candidate)
     rows = [_difference(before[key], after[key]) for key in before if key in after]
     rows.sort(key=lambda row: (_ORDER.index(row.finding), -abs(row.ratio - 1)))
@@ -42,7 +42,7 @@ def _by_key(imported: Import) -> dict[Key, Figure]:
 
 
 def _shown(keys: list[Key]) -> list[str]:
-    """The first of these figures, and how many more there are."""
+    """The first of these figures, and the number of the others."""
     titles = [", ".join(part for part in key if part) for key in keys[:SHOWN]]
     return [*titles, f"and {len(keys) - SHOWN} more"] if len(keys) > SHOWN else titles
 
@@ -76,7 +76,7 @@ def _finding(figure: Figure, bounds: tuple[float, float] | None) -> str:
 
 
 def _missing(rows: list[FigureDifference], baseline: Import, candidate: Import) -> list[str]:
-    """For each file without enough samples: of how many figures, and how its tool is made to keep them."""
+    """For each file without enough samples: the number of figures affected, and how to make its tool record samples."""
     messages = []
     for index, file in enumerate((baseline, candidate)):
         lacking = sum(not row.interval and row.samples[index] < MIN_SAMPLES for row in rows)

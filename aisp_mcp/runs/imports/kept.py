@@ -10,20 +10,20 @@ from aisp_mcp.runs.imports import reading
 from aisp_mcp.runs.imports.records import Figure, FigureHistory, Import, Imported, Line, Point
 from aisp_mcp.server.context import Context
 
-MOST = 1000  # imports that a history looks at, newest first
+MOST = 1000  # imports that a history considers, newest first
 LINES = 8
 STANDING = "measured elsewhere, not judged by aisp"
 
 
 def stored(ctx: Context, limit: int = MOST) -> list[Import]:
-    """Imports that the caller may see, newest first; none where nothing was ever stored."""
-    if not (ctx.settings.home / "aisp.db").exists():  # a look does not create a store
+    """Imports that the caller may see, newest first; none if nothing was ever stored."""
+    if not (ctx.settings.home / "aisp.db").exists():  # reading does not create a store
         return []
     return ctx.store.list_imports(Import, limit, ctx.sees)
 
 
 def find(ctx: Context, name: str) -> Import:
-    """An import by id or label, the newest first; else the file at that path, which is read and not stored.
+    """An import by id or label, the newest first; else the file at that path, which is read but not stored.
 
     Raises NotFound UNKNOWN_IMPORT, and the errors of reading.
     """
@@ -82,7 +82,7 @@ def _sentence(imported: Import) -> str:
 
 
 def histories(imports: list[Import], name: str, limit: int) -> list[FigureHistory]:
-    """Figures whose name, metric or parameters contain the text, over all imports that hold them, oldest first."""
+    """Figures whose name, metric or parameters contain the text, over all imports that have them, oldest first."""
     plain_name, by_key = name.lower(), dict[tuple[str, str, str], FigureHistory]()
     for imported in sorted(imports, key=_when):
         for figure in imported.contents.figures:

@@ -1,4 +1,4 @@
-"""From a path to an import: the file is read once, and the first reader that knows its format takes it."""
+"""From a path to an import: the file is read once, by the first reader that recognises its format."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def read(path: str, label: str | None, now: float) -> Import:
 
 
 def raw_hint(format_name: str) -> str:
-    """How that tool is made to keep samples."""
+    """How to make that tool record samples."""
     return next((reader.raw for reader in READERS if reader.format == format_name), "")
 
 
@@ -90,7 +90,7 @@ def _reader(source: Source) -> Reader:
 
 
 def _contents(reader: Reader, source: Source) -> Contents:
-    """Raises UsageError BAD_RESULTS for a file that only looks like the format."""
+    """The content of a file. Raises UsageError BAD_RESULTS for a file that only looks like the format."""
     try:
         contents = reader.read(source)
     except (AttributeError, IndexError, KeyError, TypeError, ValueError, OverflowError) as error:

@@ -1,4 +1,4 @@
-"""What a result file of another tool holds, and how two of them compare."""
+"""Records of another tool's result file, and of the comparison of two."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Figure(Record):
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """What has to be equal in two files for their values to be compared."""
+        """The parts that must be equal in two files for their values to be compared."""
         return self.name, self.metric, self.settings
 
     @property
@@ -38,7 +38,7 @@ class Figure(Record):
 
 
 class Contents(Record):
-    """A result file. measured_at: UTC seconds, where the file says so. notes: what was left out, and why."""
+    """A result file. measured_at: UTC seconds, if the file contains them. notes: omissions, with reasons."""
 
     figures: list[Figure]
     tool_version: str | None = None
@@ -140,7 +140,7 @@ class FigureHistory(Record):
 
 
 class Imports(Record):
-    """Stored imports, newest first; with a name, the history of the figures it fits."""
+    """Stored imports, newest first; with a name, the history of the matching figures."""
 
     imports: list[Imported]
     history: list[FigureHistory]

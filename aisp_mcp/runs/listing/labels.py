@@ -10,11 +10,11 @@ from aisp_mcp.judge.records.run import Run
 from aisp_mcp.server.context import Context
 
 _NAME = re.compile(r"[\w][\w.+/ -]{0,59}")
-_TAKEN = re.compile(r"last(~\d*)?|[jr]_.*")  # what already means another run
+_TAKEN = re.compile(r"last(~\d*)?|[jr]_.*")  # names that already mean another run
 
 
 def require_valid(name: str, tags: Sequence[str]) -> None:
-    """Refuse what could not be typed or would mean another run. Raises UsageError BAD_NAME."""
+    """Refuse names that could not be typed or would mean another run. Raises UsageError BAD_NAME."""
     for text in [*([name] if name else []), *tags]:
         if not _NAME.fullmatch(text):
             raise UsageError("BAD_NAME", f"{text[:60]!r} cannot be a name or tag.", "Use letters, digits, . + - / _.")
@@ -23,7 +23,7 @@ def require_valid(name: str, tags: Sequence[str]) -> None:
 
 
 def labelled(ctx: Context, run: Run, name: str, tags: Sequence[str], note: str | None = None) -> Run:
-    """The run with these labels, stored again where they differ. Raises UsageError BAD_NAME."""
+    """The run with these labels, stored again if they differ. Raises UsageError BAD_NAME."""
     require_valid(name, tags)
     unique = list(dict.fromkeys(tags))
     changed = run.model_copy(update={"name": name, "tags": unique, "note": run.note if note is None else note})

@@ -11,7 +11,7 @@ from aisp_mcp.server.text import numbers
 from aisp_mcp.store.records.run_kind import RunKind
 
 BLOCK = 100  # runs read at a time
-MOST = 2000  # runs looked at for one page
+MOST = 2000  # runs to search for one page
 
 
 def line(run: Run) -> RunLine:

@@ -8,7 +8,7 @@ from aisp_mcp.records import Record
 
 
 class RunLine(Record):
-    """One stored run in a line. kind: bench, or what its verdicts are about. verdicts: how many of each."""
+    """One stored run in a line. kind: bench, or the subject of its verdicts. verdicts: the number of each."""
 
     run_id: str
     name: str = ""
@@ -22,7 +22,7 @@ class RunLine(Record):
 
 
 class RunPage(Record):
-    """Runs, newest first. next_cursor: give it as cursor to read on; null at the end."""
+    """Runs, newest first. next_cursor: pass it as cursor to read on; null at the end."""
 
     runs: list[RunLine]
     next_cursor: str | None = None

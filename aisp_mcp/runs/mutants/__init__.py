@@ -1,4 +1,1 @@
-"""Which altered baselines a target's contract accepts.
-
-Nothing is timed. Start with `report.py`; `aisp_mcp/judge/mutants/` makes and judges the mutants.
-"""
+"""Altered baselines that a target's contract accepts."""

@@ -1,4 +1,4 @@
-"""Altered baselines and what a contract says about them."""
+"""Altered baselines, and a contract's answer to them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Status = Literal["accepted", "rejected", "equivalent", "within rounding", "not a
 
 
 class Mutant(Record):
-    """One altered baseline. kind: of the change; what: which call or tensor it changes."""
+    """One altered baseline. kind: of the change; what: the call or tensor that it changes."""
 
     kind: str
     what: str
@@ -24,7 +24,7 @@ class Mutant(Record):
 
 
 class TargetMutants(Record):
-    """The mutants of one target. accepted: those that compute something else without an objection."""
+    """The mutants of one target. accepted: those that compute something else without being rejected."""
 
     target: str
     contract: str

@@ -1,4 +1,4 @@
-"""Make and judge the mutants of targets, each target in a process of its own."""
+"""Make and judge the mutants of targets, each target in a separate process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from aisp_mcp.suites import names
 from aisp_mcp.suites.records import Target
 
 MODULE = "aisp_mcp.judge.mutants.search"
-MOST = 120  # mutants of each target
+MOST = 120  # mutants per target
 STARTING_S = 120.0  # for loading libraries and the first calls of a slow baseline
 Row = TargetMutants | Skip | Failure
 

@@ -1,4 +1,4 @@
-"""Readers of result files, one format family a file.
+"""Readers of result files, one format family per file.
 
-A reader never executes anything of a file and invents no number. Start with `source.py`.
+A reader never executes any part of a file and invents no number. Start with `source.py`.
 """

@@ -1,4 +1,4 @@
-"""AIPerf: profile_export.jsonl with every request, and profile_export_aiperf.json with statistics alone."""
+"""AIPerf: profile_export.jsonl with every request, and profile_export_aiperf.json with only statistics."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _read(source: Source) -> Contents:
 
 
 def requests(source: Source) -> list[Request]:
-    """Single requests of profile_export.jsonl, warm-up left out, in the order in which they were sent."""
+    """Single requests of profile_export.jsonl without warm-up, in the order in which they were sent."""
     all_requests = [request for row in source.objects if (request := _request(row))]
     return sorted(all_requests, key=lambda request: request.begin_s or 0.0)
 

@@ -1,4 +1,4 @@
-"""asv: result files of versions 1 and 2. Samples are there only with `asv run --record-samples`."""
+"""asv: result files of versions 1 and 2. They contain samples only with `asv run --record-samples`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _read(source: Source) -> Contents:
 
 
 def _started(source: Source, columns: list[str]) -> float | None:
-    """When the first benchmark ran; the file's own date is that of the commit."""
+    """Start time of the first benchmark; the file's own date is that of the commit."""
     column = columns.index("started_at") if "started_at" in columns else None
     rows = [row for row in source.get("results").values() if isinstance(row, list) and column is not None]
     times = [number(row[column]) for row in rows if column is not None and len(row) > column]

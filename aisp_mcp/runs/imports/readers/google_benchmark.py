@@ -84,7 +84,7 @@ def _figure(title: str, metric: str, unit: str, values: list[float], deviation: 
 
 
 def _aggregate(title: str, totals: dict[str, Row]) -> list[Figure]:
-    """The figure of a file that holds aggregates alone."""
+    """The figure of a file that contains only aggregates."""
     for statistic in ("median", "mean"):
         if row := totals.get(statistic):
             spread, count = number(totals.get("stddev", {}).get("real_time")), number(row.get("repetitions"))

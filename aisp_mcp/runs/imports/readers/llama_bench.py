@@ -1,4 +1,4 @@
-"""llama.cpp's llama-bench: -o json, jsonl or csv. JSON forms hold the rate of every repetition."""
+"""llama.cpp's llama-bench: -o json, jsonl or csv. JSON forms contain the rate of every repetition."""
 
 from __future__ import annotations
 

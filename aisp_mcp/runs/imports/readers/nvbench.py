@@ -1,4 +1,4 @@
-"""nvbench: --json, and the binary samples next to it that --jsonbin writes."""
+"""nvbench: --json, and the binary samples that --jsonbin writes next to it."""
 
 from __future__ import annotations
 

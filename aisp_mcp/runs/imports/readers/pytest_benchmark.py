@@ -1,4 +1,4 @@
-"""pytest-benchmark: --benchmark-json, which holds every round, or a saved file, which need not."""
+"""pytest-benchmark: --benchmark-json, which contains every round, or a saved file, which may not."""
 
 from __future__ import annotations
 

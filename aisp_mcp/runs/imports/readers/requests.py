@@ -15,7 +15,7 @@ SERVING = "serving"
 class Request:
     """One answered request, in seconds. tpot_s: after the first token; None for answers of one token.
 
-    begin_s: when it was sent, on the client's clock; None where the file does not say.
+    begin_s: when it was sent, on the client's clock; None if the file does not contain it.
     """
 
     ttft_s: float

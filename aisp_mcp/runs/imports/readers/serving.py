@@ -64,7 +64,7 @@ def _figures(row: Row, notes: list[str]) -> list[Figure]:
 
 
 def requests(row: Row) -> list[Request]:
-    """Single requests, which files with details hold. An entry of a failed request is left out."""
+    """Single requests, from files with details, without failed ones."""
     columns: list[Any] = [row.get(key) for key in ("ttfts", "itls", "output_lens")]
     if not all(isinstance(column, list) for column in columns):
         return []
@@ -79,7 +79,7 @@ def requests(row: Row) -> list[Request]:
 
 
 def _stated(row: Row, title: str, settings: dict[str, str], known: set[str]) -> list[Figure]:
-    """Statistics in the file, without means and medians that the requests already give."""
+    """Statistics in the file, except means and medians that the requests already give."""
     figures = []
     for key, content in row.items():
         match, value = _STATED.fullmatch(key), number(content)

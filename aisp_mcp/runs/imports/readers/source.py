@@ -1,4 +1,4 @@
-"""A file to be read, parsed once, and what every reader offers."""
+"""A file to read, parsed once, and the interface of readers."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from aisp_mcp.runs.imports.records import Contents, Figure
 from aisp_mcp.server.text.escape import visible
 
 MAX_NAME = 300
-MAX_SAMPLES = 5000  # of a figure; more are thinned evenly, which only widens an interval
+MAX_SAMPLES = 5000  # per figure; more are thinned evenly, which only widens an interval
 
 
 @dataclass(frozen=True)
 class Source:
-    """A file's text, and its forms; each form is None where the text does not have it."""
+    """A file's text, and its forms; a form is None if the text does not have it."""
 
     path: Path
     text: str
@@ -79,7 +79,7 @@ class Reader:
 
 
 def number(value: Any) -> float | None:
-    """A finite number, also written as text; None for everything else."""
+    """A finite number, also if written as text; None for everything else."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:
@@ -97,12 +97,12 @@ def numbers(values: Any, scale: float = 1.0) -> list[float]:
 
 
 def name(value: Any) -> str:
-    """A name out of a file, made fit to be shown."""
+    """A name from a file, made safe to display."""
     return visible(str(value)).replace("\n", " ")[:MAX_NAME]
 
 
 def parameters(values: Mapping[str, Any], keys: Iterable[str]) -> dict[str, str]:
-    """The stated ones of these settings, as text."""
+    """The given ones of these settings, as text."""
     return {key: name(values[key]) for key in keys if values.get(key) is not None and values[key] != ""}
 
 
@@ -125,5 +125,5 @@ def time_figure(title: str, value: float, statistic: str, **more: Any) -> Figure
 
 
 def left_out(count: int, why: str) -> list[str]:
-    """A note about figures that were not read; none for none."""
+    """A note about figures that were not read; empty if there are none."""
     return [f"{count} left out: {why}."] if count else []
