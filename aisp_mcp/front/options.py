@@ -24,7 +24,7 @@ SWITCHES = {
     "lite": "list four tools: find, call, wait and triage",
 }
 
-DESTINATIONS = ("to", "export_json", "export_markdown")  # arguments that name what to write
+DESTINATIONS = ("to", "export_json", "export_markdown")  # arguments that name files to write
 
 _SHARED = {
     "bench_root": "folder of benchmarks; may be repeated (or AISP_BENCH_ROOT)",

@@ -42,7 +42,7 @@ def _is_job(pid: int) -> bool:
 
 
 async def wait_for_parent_exit() -> None:
-    """Return once the parent process has exited; its pipes may be kept open by other processes."""
+    """Return once the parent process has exited; other processes may keep its pipes open."""
     parent = os.getppid()
     while os.getppid() == parent:
         await anyio.sleep(PARENT_LOOK_S)

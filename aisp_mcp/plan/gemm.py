@@ -23,7 +23,7 @@ def seconds(
 
 
 def blend(facts: GpuFacts, shares: GemmShares, flops: float, moved: float, kind: str) -> float:
-    """Seconds of work that is bound by compute or by memory, with a smooth passage between the two."""
+    """Seconds of work bound by compute or by memory, with a smooth transition between the two."""
     work = flops / (facts.peak[kind].dense * TERA * shares.peak)
     memory = moved / (facts.memory.bandwidth_bytes_s * shares.bandwidth)
     p = shares.sharpness

@@ -1,4 +1,4 @@
-"""A Hugging Face `config.json` as an architecture. A model type whose layers are not described here is refused."""
+"""A Hugging Face `config.json` as an architecture. Unknown model types are refused."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from aisp_mcp.errors import UsageError
 
 _LARGEST = 4_000_000  # bytes: configurations have a few kilobytes
-# Types with the layer of Llama: RMS norms, rotary keys, gated MLP. What a family adds is derived below.
+# Types with the layer of Llama: RMS norms, rotary keys, gated MLP. Additions of a family are derived below.
 _GATED = {
     "llama", "mistral", "mixtral", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "phi3", "gemma", "gemma2", "gemma3_text",
     "deepseek_v2", "deepseek_v3", "olmo2", "gpt_oss", "granite", "cohere", "smollm3", "ministral", "glm4",

@@ -22,7 +22,7 @@ FP32 = 4
 
 
 class KvCache(Record):
-    """The cache of `sequences` sequences of `tokens` tokens. A token beyond a window costs the global layers only."""
+    """The cache of `sequences` sequences of `tokens` tokens. A token beyond a window only costs the global layers."""
 
     kind: str
     total_bytes: int
@@ -35,7 +35,7 @@ class KvCache(Record):
 
 
 def per_layer(arch: Architecture) -> int:
-    """Elements that one token leaves in one attending layer."""
+    """Elements per token in one attending layer."""
     a = arch.attention
     return a.latent.kv_rank + a.latent.rope_dim if a.latent else 2 * a.kv_heads * a.head_dim
 
@@ -75,7 +75,7 @@ def cache(arch: Architecture, tokens: int, sequences: int, dtype: str) -> KvCach
 
 
 def kind(arch: Architecture) -> str:
-    """Words for the attention: MHA, GQA, MQA or MLA, with sliding window and hybrid where they apply."""
+    """Words for the attention: MHA, GQA, MQA or MLA, with sliding window and hybrid if they apply."""
     a = arch.attention
     base = "MLA" if a.latent else "MQA" if a.kv_heads == 1 else "MHA" if a.kv_heads == a.heads else "GQA"
     extra = [word for word, on in (("sliding window", a.window), ("hybrid", arch.recurrent)) if on]

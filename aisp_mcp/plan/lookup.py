@@ -21,7 +21,7 @@ from aisp_mcp.system.gpu import nvml
 
 
 def architecture(name: str | None, described: Mapping[str, Any] | None = None) -> Architecture:
-    """A listed model, or the one described.
+    """A listed model, or the described one.
 
     name: also an alias, or a path to a config.json.
 
@@ -45,7 +45,7 @@ def architecture(name: str | None, described: Mapping[str, Any] | None = None) -
 
 
 def require_context(arch: Architecture, tokens: int, stretch: int = 1) -> None:
-    """Raises UsageError CONTEXT_LIMIT when a sequence is longer than `stretch` times the model's published limit."""
+    """Raise UsageError CONTEXT_LIMIT if a sequence is longer than `stretch` times the model's published limit."""
     if arch.context is not None and tokens > arch.context * stretch:
         raise UsageError(
             "CONTEXT_LIMIT",
@@ -109,7 +109,7 @@ def band(row: Calibration | None, kind: str, value: float, unit: str) -> Band | 
 
 
 def sources(facts: GpuFacts | None, arch: Architecture | None, row: Calibration | None = None) -> list[Source]:
-    """Origins of the facts, deduplicated; none for an architecture that the caller described."""
+    """Origins of the facts, deduplicated; none for an architecture described by the caller."""
     all_sources = []
     if facts is not None:
         all_sources.append(Source(what=f"GPU facts {facts.sku}: {cite(facts)}", as_of=facts.checked))
@@ -119,13 +119,13 @@ def sources(facts: GpuFacts | None, arch: Architecture | None, row: Calibration 
 
 
 def no_times(facts: GpuFacts) -> str:
-    """Why a plan for this GPU has no times."""
+    """Reason why a plan for this GPU has no times."""
     known = sorted({name for row in tables.calibrations() for name in row.architectures})
     return f"Times: {facts.architecture} has no calibration, only {' and '.join(known)} have."
 
 
 def bands(all_bands: Mapping[str, Band | None]) -> dict[str, Band]:
-    """Those that exist."""
+    """The bands that are not None."""
     return {name: item for name, item in all_bands.items() if item is not None}
 
 
@@ -135,7 +135,7 @@ def first(*texts: str | None) -> list[str]:
 
 
 def require_dtype(facts: GpuFacts, dtypes: Sequence[str]) -> None:
-    """Raises Unavailable NO_PEAK when the GPU has no rate for one of the dtypes."""
+    """Raise Unavailable NO_PEAK if the GPU has no rate for one of the dtypes."""
     lacking = [dtype for dtype in dtypes if dtype not in facts.peak]
     if lacking:
         raise Unavailable(

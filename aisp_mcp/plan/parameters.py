@@ -6,7 +6,7 @@ from aisp_mcp.plan.records.architecture import Architecture
 
 
 def attention(arch: Architecture) -> int:
-    """Parameters of the attention block of one layer, its own norms included."""
+    """Parameters of the attention block of one layer, including its own norms."""
     a, hidden = arch.attention, arch.hidden
     if a.latent is not None:
         return _latent(arch)
@@ -47,7 +47,7 @@ def moe_layers(arch: Architecture) -> int:
 
 
 def routed(arch: Architecture) -> int:
-    """Parameters of all routed experts of the model: what expert parallelism divides."""
+    """Parameters of all routed experts of the model, which expert parallelism divides."""
     experts = arch.mlp.experts
     return moe_layers(arch) * experts.count * expert(arch) if experts else 0
 
@@ -66,7 +66,9 @@ def _router_and_shared(arch: Architecture) -> int:
 
 
 def total(arch: Architecture) -> int:
-    """All parameters: the published sum for hybrid models, whose recurrent layers are not described, else computed."""
+    """All parameters: the published sum for hybrid models, whose recurrent layers are not described; otherwise
+    computed.
+    """
     if arch.recurrent is not None and arch.parameters is not None:
         return arch.parameters
     moe = moe_layers(arch)
@@ -76,7 +78,7 @@ def total(arch: Architecture) -> int:
 
 
 def active(arch: Architecture) -> int:
-    """Parameters that one token uses, the embedding table counted whole."""
+    """Parameters that one token uses, including the whole embedding table."""
     if arch.active is not None:
         return arch.active
     experts = arch.mlp.experts

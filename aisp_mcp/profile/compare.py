@@ -14,7 +14,7 @@ from aisp_mcp.profile.records import Breakdown, NcuKernel, OpStat, Profile, Time
 from aisp_mcp.records import Record
 
 _SAME = 0.01  # relative difference of time below which two windows count as equal
-# One factor for (nearly) all kernels is another amount of work; a factor of some kernels is another program.
+# One factor for (nearly) all kernels means another amount of work; a factor for some kernels, another program.
 _SAME_COUNT, _ALIKE, _MOST = 0.02, 0.1, 0.8
 _KEYS = (
     "gpu__time_duration.sum",
@@ -31,7 +31,7 @@ _KEYS = (
 
 
 class Delta(Record):
-    """One thing in both profiles, in nanoseconds per unit of comparison. change = b - a."""
+    """One item in both profiles, in nanoseconds per unit of comparison. change = b - a."""
 
     name: str
     a_ns: float
@@ -80,7 +80,7 @@ class NcuDifference(Record):
 
 
 def compare(a: Profile, b: Profile) -> Difference:
-    """Attribute the difference. Raises UsageError WRONG_KIND where a profile has no device timeline."""
+    """Attribute the difference. Raises UsageError WRONG_KIND if a profile has no device timeline."""
     first, two = _needed(a), _needed(b)
     per_a, per_b, unit = _units(first, two)
     window = _delta("window", _span(first) / per_a, _span(two) / per_b)
@@ -180,7 +180,7 @@ def _matched(a: Sequence[OpStat], b: Sequence[OpStat], per_a: int, per_b: int) -
 
 
 def _loose(rows: dict[str, OpStat]) -> dict[str, OpStat | None]:
-    """name without digits → its only row, or None where several share it."""
+    """name without digits → its only row, or None if several share it."""
     op_stats: dict[str, OpStat | None] = {}
     for row in rows.values():
         key = re.sub(r"\d+", "#", row.name)
@@ -189,7 +189,7 @@ def _loose(rows: dict[str, OpStat]) -> dict[str, OpStat | None]:
 
 
 def _cause(window: Delta, phases: Sequence[Delta], kernels: Sequence[Delta]) -> str | None:
-    """The phase that moved most the same way as the window; compute is traced to its kernel."""
+    """The phase that changed most in the window's direction; compute is traced to its kernel."""
     way = 1 if window.change_ns > 0 else -1
     phase = max(phases, key=lambda d: d.change_ns * way)
     if phase.change_ns * way <= 0:
@@ -201,7 +201,7 @@ def _cause(window: Delta, phases: Sequence[Delta], kernels: Sequence[Delta]) -> 
 
 
 def _comparable(a: Profile, b: Profile, first: Timeline, two: Timeline) -> tuple[list[str], list[str]]:
-    """(what forbids a verdict, what a reader must know)."""
+    """(reasons against a verdict, notes for the reader)."""
     blockers, warnings = [], []
     if a.source.kind != b.source.kind:
         warnings.append(f"Made by different profilers ({a.source.tool}, {b.source.tool}): their overheads differ.")
@@ -222,7 +222,9 @@ def _comparable(a: Profile, b: Profile, first: Timeline, two: Timeline) -> tuple
 
 
 def _other_amount(first: Timeline, two: Timeline) -> list[str]:
-    """Windows of a fixed length catch more launches of a faster program: their own length then has no meaning."""
+    """Recognise windows of a fixed length, which catch more launches of a faster program: their length
+    means nothing.
+    """
     counts = {k.name: k.count for k in first.kernels}
     shared = [(k.count / counts[k.name], k.total_ns) for k in two.kernels if k.name in counts]
     if not shared:

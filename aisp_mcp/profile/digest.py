@@ -1,4 +1,4 @@
-"""An excerpt of a profile for an answer: short names, the largest rows, what was left out; at most 8 kB of JSON."""
+"""An excerpt of a profile for an answer: short names, the largest rows, omissions; at most 8 kB of JSON."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ JUDGED = ("overview", "insights")  # sections that need the rules
 
 
 def summary(profile: Profile, section: Section, limit: int, steady: Profile, offset: int = 0) -> Summary:
-    """profile: the window that the tables are about; steady: the one that insights are about, where they are shown."""
+    """profile: the window of the tables; steady: the window of the insights, if they are shown."""
     from aisp_mcp.profile.insights.engine import insights
 
     report = insights(steady) if section in JUDGED else Insights()
@@ -156,7 +156,7 @@ def _idle(row: Breakdown) -> Idle:
 def section_rows(
     profile: Profile, section: Section, limit: int, findings: Sequence[Insight], offset: int = 0
 ) -> tuple[list[dict[str, Any]], int]:
-    """Rows of one table from offset on, and how many come after them."""
+    """Rows of one table from offset on, and the number of rows after them."""
     timeline = profile.timeline
     if timeline is None:
         return [], 0

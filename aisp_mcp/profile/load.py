@@ -1,4 +1,4 @@
-"""One door: a profile from a file of any known kind."""
+"""Load a profile from a file of any known kind."""
 
 from __future__ import annotations
 

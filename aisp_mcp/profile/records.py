@@ -1,4 +1,4 @@
-"""A profile: what one profiler saw in one window, with its origin. Times are integer nanoseconds."""
+"""A profile: the observations of one profiler in one window, with its origin. Times are integer nanoseconds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Severity = Literal["high", "medium", "low"]
 
 
 class Source(Record):
-    """Origin of a profile. sha256 is of the file as it lies on disk, compressed or not."""
+    """Origin of a profile. sha256 is that of the file on disk, compressed or not."""
 
     path: str
     sha256: str
@@ -38,7 +38,7 @@ class Window(Record):
 
 
 class ProfiledDevice(Record):
-    """A GPU as the profile describes it; None where the file does not say."""
+    """A GPU as the profile describes it; None if the file does not."""
 
     index: int
     name: str | None = None
@@ -49,7 +49,7 @@ class ProfiledDevice(Record):
 
 
 class OpStat(Record):
-    """All operations of one name. median_ns is the mean of the middle two where the count is even."""
+    """All operations of one name. median_ns is the mean of the middle two if the count is even."""
 
     name: str
     count: int
@@ -87,8 +87,8 @@ class Breakdown(Record):
 
     idle_host: the call that launches the next operation had not begun when the gap began, or had not returned.
     idle_kernel: it had begun, and the gap is at most 10 us. idle_dependency: it had returned, and its stream had been
-    told to wait. idle_other: it had returned, and nothing says for what the work waited. idle_unknown: the file does
-    not say when the next operation was launched. idle_edge: before the first and after the last.
+    told to wait. idle_other: it had returned, and the reason for the wait is unknown. idle_unknown: the file does not
+    contain the launch of the next operation. idle_edge: before the first and after the last.
     """
 
     device: int
@@ -132,7 +132,7 @@ class StreamStat(Record):
 
 
 class Gap(Record):
-    """A time in which a device did nothing, between two operations."""
+    """A time in which a device was idle, between two operations."""
 
     device: int
     start_ns: int
@@ -157,7 +157,7 @@ class RangeStat(Record):
 
 
 class Step(Record):
-    """One iteration, by the device: from the end of the work that the one before launched to the end of its own."""
+    """One iteration, by the device: from the end of the work launched by the previous one to the end of its own."""
 
     name: str
     start_ns: int
@@ -208,7 +208,7 @@ class Timeline(Record):
 
 
 class RuleResult(Record):
-    """Message of NVIDIA's own rule about a kernel, unchanged but for control characters."""
+    """Message of NVIDIA's own rule about a kernel, unchanged except for control characters."""
 
     name: str
     kind: str
@@ -218,7 +218,7 @@ class RuleResult(Record):
 
 
 class Limiter(Record):
-    """The verdict of the decision tree: which bound, by which values, and what the next best one is."""
+    """The verdict of the decision tree: the bound, the values that show it, and the runner-up."""
 
     bound: str
     why: str
@@ -296,14 +296,14 @@ class OpCount(Record):
 
 
 class Statement(Record):
-    """A sentence about a profile. rows: where its numbers stand, as paths into the tables of the same profile."""
+    """A sentence about a profile. rows: sources of its numbers, as paths into the tables of the same profile."""
 
     text: str
     rows: list[str]
 
 
 class Profile(Record):
-    """One profile. Exactly the parts that its source has are set."""
+    """One profile. Exactly the parts that its source provides are set."""
 
     source: Source
     window: Window | None = None
@@ -317,7 +317,7 @@ class Profile(Record):
 
 
 class Insight(Record):
-    """A named problem with its evidence. gain_ceiling: no fix of it alone can save a larger share of the window."""
+    """A named problem with its evidence. gain_ceiling: fixing only this cannot save a larger share of the window."""
 
     rule: str
     severity: Severity
@@ -330,14 +330,14 @@ class Insight(Record):
 
 
 class Abstention(Record):
-    """A rule that could not look, and what it lacked."""
+    """A rule that could not run, and the data it lacked."""
 
     rule: str
     reason: str
 
 
 class Insights(Record):
-    """Found problems, largest ceiling first; rules that looked and found nothing are counted."""
+    """Findings, largest ceiling first; rules that ran and found nothing are counted."""
 
     found: list[Insight] = Field(default_factory=list)
     abstained: list[Abstention] = Field(default_factory=list)

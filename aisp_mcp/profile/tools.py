@@ -1,4 +1,4 @@
-"""Profiles that are files already: summaries, insights, comparisons and pictures. No GPU and no profiler is needed."""
+"""Profiles in existing files: summaries, insights, comparisons and pictures. No GPU and no profiler is needed."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def aisp_nsys_summary(p: NsysParams, ctx: Context) -> Summary:
 
 
 def _trace(path: str, ctx: Context) -> Trace:
-    """Also of nsys's own format, where nsys is installed."""
+    """The trace, also from nsys's own format if nsys is installed."""
     from aisp_mcp.profile import load
     from aisp_mcp.profile.readers import native
     from aisp_mcp.profile.readers.files import look
@@ -107,7 +107,7 @@ def aisp_ncu_summary(p: NcuParams, ctx: Context) -> NcuSummary:
 
 
 def _ncu(path: str, ctx: Context, details: str | None = None) -> Profile:
-    """Also of ncu's own format, where ncu or its Python module is installed."""
+    """The profile, also from ncu's own format if ncu or its Python module is installed."""
     from aisp_mcp.profile import load
     from aisp_mcp.profile.readers import native
     from aisp_mcp.profile.recording import find
@@ -168,7 +168,7 @@ def aisp_profile_hta(p: HtaParams, ctx: Context) -> Ranks:
 
 
 def _rank(trace: Trace, p: HtaParams) -> tuple[Rank, list[Statement]]:
-    """The trace's row, and of the overview its opening."""
+    """The trace's row, with its opening in an overview."""
     from aisp_mcp.profile import digest
     from aisp_mcp.profile.insights.engine import insights
     from aisp_mcp.profile.overview.words import opening
@@ -262,7 +262,7 @@ def aisp_compare_ncu(p: PairParams, ctx: Context) -> NcuDifference:
 
 
 class FlameFile(Record):
-    """File written, and the time it stands for."""
+    """The file written, and the total time in it."""
 
     file: Written
     stacks: int
@@ -295,7 +295,7 @@ def aisp_profile_flame(p: FlameParams, ctx: Context) -> FlameFile:
 
 
 def _write(ctx: Context, path: str | None, name: str, text: str) -> Written:
-    """Into the folder of the running job, or a new one of the store."""
+    """Write into the folder of the running job, or a new one of the store."""
     import secrets
 
     from aisp_mcp.server import files
@@ -331,7 +331,9 @@ def aisp_profile_compare(p: CompareParams, ctx: Context) -> FlameDifference:
 
 
 class Roofline(Record):
-    """Launches by time, or the sides of a run. lacking: launches without the counters (record with --set roofline)."""
+    """Launches by time, or the programs of a run. lacking: launches without the counters (record with --set
+    roofline).
+    """
 
     source: Source | None = None
     run: str | None = None

@@ -15,7 +15,7 @@ from aisp_mcp.server.dispatch import SHARED_HELP, input_schema
 from aisp_mcp.server.dispatch.arguments import former_names
 from aisp_mcp.server.registry import Tool
 
-_SINGLE_VALUE = {"bench_root"}  # one value per flag, so that positional arguments may follow it
+_SINGLE_VALUE = {"bench_root"}  # one value per flag, so that positional arguments may follow
 _UNITS = {"gb", "mb", "kb", "ms", "s", "b"}
 _METAVARS = {"integer": "N", "number": "X", "string": "TEXT", "object": "JSON"}
 
@@ -174,7 +174,7 @@ def _guess(text: str) -> Any:
 
 
 def _by_new_name(tool: Tool) -> dict[str, list[str]]:
-    """Former names of the tool's arguments by their names of today."""
+    """Former names of the tool's arguments by their current names."""
     options: dict[str, list[str]] = {}
     for old, new in former_names(tool).items():
         options.setdefault(new, []).append(old)

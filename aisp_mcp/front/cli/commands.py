@@ -48,7 +48,7 @@ def find(argv: Sequence[str]) -> tuple[Tool, list[str]]:
 
 
 def _into_working_folder(words: list[str]) -> list[str]:
-    """The words of `bench new NAME` with the folder that a shell's user expects: benchmarks/NAME."""
+    """The words of `bench new NAME` with the folder that users of a shell expect: benchmarks/NAME."""
     name = next((word for word in words if not word.startswith("-")), None)
     if name is None or any(word == "--to" or word.startswith("--to=") for word in words):
         return words
@@ -56,12 +56,14 @@ def _into_working_folder(words: list[str]) -> list[str]:
 
 
 def _into_repository(words: list[str]) -> list[str]:
-    """The words of `gate init` with the folder that a shell's user expects: the repository around the working one."""
+    """The words of `gate init` with the folder that users of a shell expect: the repository around the
+    working folder.
+    """
     named = any(not word.startswith("-") or word.startswith("--to=") for word in words)
     return words if named else [*words, "--to", "."]
 
 
-# What a shell's user may leave out, or calls otherwise, by command.
+# By command: words that users of a shell may leave out or call differently.
 _TRANSLATIONS = {
     "bench run": launch_flags.translate,
     "bench new": _into_working_folder,

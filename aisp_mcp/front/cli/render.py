@@ -100,7 +100,7 @@ def bar() -> Iterator[Show]:
 
 
 def render(item: Any, name: str = "") -> RenderableType:
-    """Render any JSON value."""
+    """Render a JSON value."""
     if isinstance(item, dict):
         return _record(item)
     if isinstance(item, list):
@@ -142,7 +142,7 @@ def _record(item: dict[str, Any]) -> RenderableType:
 
 
 def _headline_first(item: dict[str, Any]) -> RenderableType | None:
-    """Render a planner's answer: its headline, then its figures, then what they rest on; None for other records."""
+    """Render a planner's answer: its headline, then its figures, then their basis; None for other records."""
     figures = item.get("answer")
     if not isinstance(figures, dict) or not isinstance(figures.get("headline"), str):
         return None

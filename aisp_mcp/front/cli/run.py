@@ -19,7 +19,7 @@ from aisp_mcp.server.context import Context
 from aisp_mcp.server.registry import Tool
 
 USAGE = {"UsageError", "UnknownTool"}
-# Arguments that limit how long to wait; without one the command line waits until the job ends.
+# Arguments that limit the wait; without one, the command line waits until the job ends.
 TIME_LIMITS = {"wait_s", "timeout_s"}
 
 

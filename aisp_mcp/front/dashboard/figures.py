@@ -15,7 +15,7 @@ from aisp_mcp.server.charts.plane import Band, Path, Scale, Spot
 from aisp_mcp.server.text import numbers
 from aisp_mcp.store.records.ceiling import Ceiling
 
-RAIL = (0.2, 30.0)  # the ratios at the ends of a table's small pictures
+RAIL = (0.2, 30.0)  # the ratios at the ends of a table cell's picture
 RATIO = Scale("ratio of baseline to candidate", numbers.ratio, log=True)
 SECONDS = Scale("time per call", numbers.seconds, log=True)
 MEMORY = Scale("peak memory", lambda value: numbers.rate(value, "B"), log=True)
@@ -33,7 +33,7 @@ def time_axis(times: Sequence[float]) -> Scale:
 def rail(row: Any) -> str:
     """A table cell's picture of a ratio: interval, noise floor and 1×, on one logarithmic axis for all rows.
 
-    Decoration: the same figures stand in the row, so that screen readers skip it.
+    It is decoration, because the row contains the same figures, so screen readers skip it.
     """
     interval = (row.low or row.ratio, row.high or row.ratio)
     shapes = [line("grid", 0, 11, 100, 11), line("one", _at(1.0), 2, _at(1.0), 20)]
@@ -48,7 +48,7 @@ def rail(row: Any) -> str:
 
 
 def _at(ratio: float) -> float:
-    """Place of a ratio in per cent; those beyond the axis are put on its end."""
+    """Position of a ratio in per cent; those beyond the axis are put on its end."""
     low, high = map(math.log, RAIL)
     return 2 + 96 * (min(max(math.log(ratio), low), high) - low) / (high - low)
 

@@ -13,7 +13,7 @@ from aisp_mcp.errors import AispError
 from aisp_mcp.front.dashboard.pages.profiles import stored
 from aisp_mcp.server.context import Context
 
-# Sandboxed, the page has no origin, so that its inline script cannot reach the dashboard.
+# The sandboxed page has no origin, so its inline script cannot reach the dashboard.
 HEADERS = {
     "Content-Security-Policy": "sandbox allow-scripts; default-src 'none'; style-src 'unsafe-inline'; "
     "script-src 'unsafe-inline'; base-uri 'none'; frame-ancestors 'none'",

@@ -43,7 +43,7 @@ def not_found(request: PageRequest, path: str) -> Response:
 
 
 def sign_in(reason: str) -> Response:
-    """Return the page for a browser without a session; it shows nothing of what is stored."""
+    """Return the page for a browser without a session; it shows no stored data."""
     return HTMLResponse(site.render_sign_in(reason, ServedLinks()), 401)
 
 

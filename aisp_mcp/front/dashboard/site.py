@@ -1,4 +1,4 @@
-"""The list of pages, and how a page becomes HTML."""
+"""The list of pages, and their rendering as HTML."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Words of the pages: titles of jobs and sections, numbers of things, lists."""
+"""Words of the pages: titles of jobs and sections, counts, lists."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ SECTIONS = {
 
 
 def title_of(tool: str) -> str:
-    """The title of a tool's job or answer: words, not the tool's name."""
+    """The title of a tool's job or answer, in words instead of the tool's name."""
     plain = tool.removeprefix("aisp_").replace("_", " ")
     return _TITLES.get(tool, plain[:1].upper() + plain[1:])
 
@@ -56,7 +56,7 @@ def count(number: int, noun: str) -> str:
 
 
 def ordered(counts: Mapping[str, int]) -> dict[str, int]:
-    """Numbers of verdicts from good to bad, without zeros."""
+    """Counts of verdicts from good to bad, without zeros."""
     names = [*ORDER, *(name for name in counts if name not in ORDER)]
     return {name: counts[name] for name in names if counts.get(name)}
 

@@ -41,7 +41,7 @@ _PROTOCOL_HEADERS = ["authorization", "content-type", "mcp-protocol-version", "m
 
 @dataclass(frozen=True)
 class AccessRules:
-    """Which requests are served.
+    """Rules for serving or rejecting requests.
 
     origin: the server's own. hosts: allowed Host headers. origins: web pages of other sites that may call the server.
     """

@@ -1,4 +1,4 @@
-"""Limits on the rate of requests and on how many run at once."""
+"""Limits on the rate of requests and on concurrent requests."""
 
 from __future__ import annotations
 

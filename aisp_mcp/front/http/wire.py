@@ -46,7 +46,7 @@ class Connection(H11Protocol):
     def on_response_complete(self) -> None:
         unread = self.cycle.more_body
         super().on_response_complete()
-        if unread:  # rejected before its body was read: read no more of it
+        if unread:  # rejected before its body was read: do not read the rest
             self._unset_keepalive_if_required()
             if self.transport.can_write_eof() and not self.transport.is_closing():
                 self.transport.write_eof()

@@ -1,4 +1,4 @@
-"""Instructions that the server sends a model once: the workflow, and what all tools share. Under 1,700 characters.
+"""Instructions that the server sends a model once: the workflow, and rules for all tools. Under 1,700 characters.
 
 They name only tools that this server lets a caller use: a read-only or small server has another workflow.
 """

@@ -7,8 +7,8 @@ from typing import Any
 from aisp_mcp.server.dispatch import lean_schema
 from aisp_mcp.server.registry import Effect, Tool
 
-# One small schema for every answer: the schemas of results would triple the tokens and tell a model nothing that it
-# does not see in the answer. The result is left out because it may be anything.
+# One small schema for every answer: the schemas of results would triple the tokens and tell a model nothing that
+# the answer does not show. The result is left out because it may be anything.
 OUTPUT_SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {

@@ -1,5 +1,5 @@
 """The pytest plugin: `pytest --aisp` judges the benchmarks of a test suite, with pytest-benchmark's calls.
 
-It runs the tests as they stand in processes of its own and times them from outside; it isolates nothing, so it is for
+It runs the unmodified tests in separate processes and times them from outside. It isolates nothing, so use it only for
 your own code. Start with `plugin.py`.
 """

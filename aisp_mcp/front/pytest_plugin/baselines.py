@@ -1,7 +1,7 @@
 """Stored baselines: times of an earlier session on the same machine.
 
-They were measured at another time, so only a slowdown beyond what two sessions differ by is called one; `--aisp-base`
-measures both commits interleaved and resolves far more.
+They were measured at another time, so only a slowdown larger than the difference between two sessions counts;
+`--aisp-base` measures both commits interleaved and resolves far more.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def judge(name: str, rows: Sequence[Replicate | str], before: Baseline, margin: 
     middle = math.log(medians[0])
     count = min(len(now), len(times.seconds))
     ratios = [math.log(old) - math.log(new) for old, new in zip(times.seconds, now, strict=False)]
-    # Replicates of two sessions belong to no pair: the earlier session's own scatter is noise as well.
+    # Replicates of two sessions are not paired: the earlier session's own scatter is noise as well.
     noise = [max(own.noise, math.log(old) - middle, key=abs) for own, old in zip(good, times.seconds, strict=False)]
     outcome = judge_ratios(ratios[:count], noise[:count], margin=max(margin or 0.0, MIN_MARGIN))
     note = ("measured at another time: --aisp-base resolves more",)
@@ -98,7 +98,7 @@ def judge(name: str, rows: Sequence[Replicate | str], before: Baseline, margin: 
 
 
 def incomparable(before: Baseline) -> str:
-    """Why times of that session cannot be compared with times of this one; empty if they can."""
+    """Reason why that session's times cannot be compared with this one's; empty if they can."""
     now = _machine()
     different = [key for key in sorted({*now, *before.machine}) if now.get(key) != before.machine.get(key)]
     if different:

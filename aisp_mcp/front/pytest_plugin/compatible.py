@@ -1,4 +1,4 @@
-"""What suites written for pytest-benchmark expect of pytest: its options and hooks. They have no effect on timing."""
+"""Options and hooks that suites written for pytest-benchmark expect from pytest. They have no effect on timing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _VALUES = (
 
 
 def add_options(parser: pytest.Parser) -> None:
-    """Accept pytest-benchmark's options, so that its suites run as they stand."""
+    """Accept pytest-benchmark's options, so that its suites run unmodified."""
     group = parser.getgroup("benchmark", "accepted for suites of pytest-benchmark; without effect on --aisp")
     for name in _SWITCHES:
         group.addoption(f"--benchmark-{name}", action="store_true", default=False, help="see pytest-benchmark")
@@ -26,40 +26,40 @@ def add_options(parser: pytest.Parser) -> None:
 
 
 def pytest_benchmark_scale_unit(config: Any, unit: Any, benchmarks: Any, best: Any, worst: Any, sort: Any) -> None:
-    """Of pytest-benchmark; never called."""
+    """Hook of pytest-benchmark; never called."""
 
 
 def pytest_benchmark_generate_machine_info(config: Any) -> None:
-    """Of pytest-benchmark; never called."""
+    """Hook of pytest-benchmark; never called."""
 
 
 def pytest_benchmark_update_machine_info(config: Any, machine_info: Any) -> None:
-    """Of pytest-benchmark; never called."""
+    """Hook of pytest-benchmark; never called."""
 
 
 def pytest_benchmark_generate_commit_info(config: Any) -> None:
-    """Of pytest-benchmark; never called."""
+    """Hook of pytest-benchmark; never called."""
 
 
 def pytest_benchmark_update_commit_info(config: Any, commit_info: Any) -> None:
-    """Of pytest-benchmark; never called."""
+    """Hook of pytest-benchmark; never called."""
 
 
 def pytest_benchmark_group_stats(config: Any, benchmarks: Any, group_by: Any) -> None:
-    """Of pytest-benchmark; never called."""
+    """Hook of pytest-benchmark; never called."""
 
 
 def pytest_benchmark_generate_json(
     config: Any, benchmarks: Any, include_data: Any, machine_info: Any, commit_info: Any
 ) -> None:
-    """Of pytest-benchmark; never called."""
+    """Hook of pytest-benchmark; never called."""
 
 
 def pytest_benchmark_update_json(config: Any, benchmarks: Any, output_json: Any) -> None:
-    """Of pytest-benchmark; never called."""
+    """Hook of pytest-benchmark; never called."""
 
 
 def pytest_benchmark_compare_machine_info(
     config: Any, benchmarksession: Any, machine_info: Any, compared_benchmark: Any
 ) -> None:
-    """Of pytest-benchmark; never called."""
+    """Hook of pytest-benchmark; never called."""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Stats:
-    """Times of the calls in this process, for tests that look at them; verdicts come from elsewhere. Seconds."""
+    """Times of the calls in this process, for tests that inspect them; verdicts come from elsewhere. Seconds."""
 
     def __init__(self, seconds: float) -> None:
         self.min = self.max = self.mean = self.median = self.total = seconds
@@ -26,7 +26,7 @@ class Stats:
 
     @property
     def stats(self) -> Stats:
-        """pytest-benchmark nests them."""
+        """The object itself, because pytest-benchmark nests its statistics."""
         return self
 
     def __getitem__(self, name: str) -> Any:
@@ -34,7 +34,7 @@ class Stats:
 
 
 class Benchmark:
-    """One test's fixture. In a measured process the call serves rounds to the process that times it."""
+    """One test's fixture. In a measured process, its call serves rounds to the timing process."""
 
     def __init__(self, node: pytest.Item, worker: Worker | None) -> None:
         self._worker = worker
@@ -50,7 +50,7 @@ class Benchmark:
         self.has_error = False
 
     def __call__(self, function_to_benchmark: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Call the function once, and as often as it is measured; returns its result."""
+        """Call the function once, and again as often as it is measured; return its result."""
         return self._run(Measured(function_to_benchmark, args, kwargs))
 
     def pedantic(
@@ -62,11 +62,11 @@ class Benchmark:
         teardown: Callable[..., Any] | None = None,
         **_: Any,
     ) -> Any:
-        """The same with a setup and a teardown that are not timed. Numbers of rounds and iterations have no effect."""
+        """The same with an untimed setup and teardown. Numbers of rounds and iterations have no effect."""
         return self._run(Measured(target, tuple(args), dict(kwargs or {}), setup, teardown))
 
     def weave(self, *_: Any, **__: Any) -> None:
-        """Refused: aspects cannot be repeated. Skips the test."""
+        """Refuse aspects, which cannot be repeated. Skips the test."""
         pytest.skip("benchmark.weave is not supported with --aisp")
 
     patch = weave
@@ -98,7 +98,7 @@ class OwnFixture:
 
 
 class BothFixtures(OwnFixture):
-    """The fixture under pytest-benchmark's name, too."""
+    """Also provides the fixture under pytest-benchmark's name."""
 
     @pytest.fixture
     def benchmark(self, aisp_bench: Benchmark) -> Benchmark:

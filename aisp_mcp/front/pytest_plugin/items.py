@@ -1,4 +1,4 @@
-"""Which tests are benchmarks, and where a session keeps what belongs to it."""
+"""Detection of benchmark tests, and the session's stored state."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ VERDICTS, WORKER = pytest.StashKey[list[Any]](), pytest.StashKey[Any]()
 
 
 def is_benchmark(item: pytest.Item) -> bool:
-    """True for a test that takes one of the fixtures."""
+    """Return True for a test that uses one of the fixtures."""
     return any(name in getattr(item, "fixturenames", ()) for name in FIXTURES)

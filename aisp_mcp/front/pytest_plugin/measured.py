@@ -12,7 +12,9 @@ Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 @dataclass(frozen=True)
 class Measured:
-    """What a test measures. setup: makes the arguments of each call, or is called before it; teardown: after it."""
+    """The call of a test. setup: makes the arguments of each call, or is called before it; teardown: is called after
+    it.
+    """
 
     function: Callable[..., Any]
     args: tuple[Any, ...] = ()

@@ -1,4 +1,4 @@
-"""Hooks of pytest: options, the fixtures, and the verdicts at the end. Imported by every pytest, so it stays light."""
+"""Hooks of pytest: options, the fixtures, and the verdicts at the end. Every pytest imports it, so it stays light."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from aisp_mcp.front.pytest_plugin.items import VERDICTS, WORKER, is_benchmark
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the options of --aisp; where pytest-benchmark is not installed, its options are accepted as well."""
+    """Add the options of --aisp; if pytest-benchmark is not installed, accept its options as well."""
     group = parser.getgroup("aisp", "benchmarks judged by aisp")
     group.addoption(
         "--aisp", action="store_true", help="Measure and judge tests with the fixture aisp_bench or benchmark."
@@ -31,7 +31,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the fixtures, and in a process that is measured the worker's hooks."""
+    """Register the fixtures and, in a measured process, the worker's hooks."""
     from aisp_mcp.front.pytest_plugin import fixture, worker
 
     if config.pluginmanager.hasplugin("benchmark"):  # pytest-benchmark has its own marker and, without --aisp, fixture
@@ -50,7 +50,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
-    """Accept the hooks that conftest files write for pytest-benchmark."""
+    """Accept the hooks that conftest files define for pytest-benchmark."""
     if importlib.util.find_spec("pytest_benchmark") is None:
         from aisp_mcp.front.pytest_plugin import compatible
 
@@ -59,7 +59,7 @@ def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Obey --benchmark-only and --benchmark-skip where pytest-benchmark is not there to do it."""
+    """Obey --benchmark-only and --benchmark-skip if pytest-benchmark is not installed."""
     if config.pluginmanager.hasplugin("benchmark"):
         return
     for item in items:
@@ -72,7 +72,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int | pytest.ExitCode) -> None:
-    """Measure what passed, and fail the session for what became slower."""
+    """Measure the tests that passed, and fail the session if any became slower."""
     config = session.config
     if not config.getoption("aisp") or WORKER in config.stash or hasattr(config, "workerinput"):
         return

@@ -12,7 +12,7 @@ from aisp_mcp.front.pytest_plugin.sides import Side
 from aisp_mcp.judge import statistics as stats
 from aisp_mcp.judge.presets import Preset, Role
 
-SLOW_CALL_S, LONG_CALL_S = 0.05, 1.0  # from here on three palindromes must do, and one without a warm-up
+SLOW_CALL_S, LONG_CALL_S = 0.05, 1.0  # longer calls get three palindromes; even longer ones get one, without a warm-up
 MAX_CALLS = 1_000_000
 LONGEST_ROUND_S = 0.2  # of a head that is much slower than the base
 ROUND_S = 0.01  # the pipe costs a round about 50 µs
@@ -29,7 +29,7 @@ class Replicate:
 
 
 def measure(sides: Mapping[Role, Side], name: str, preset: Preset) -> Replicate | str:
-    """Times of one benchmark; a text says why there are none."""
+    """Times of one benchmark, or a text that says why there are none."""
     ready = {role: side.until_ready(name) for role, side in sides.items()}
     problems = [f"{role.label}: {sides[role].problem}" for role, message in ready.items() if message is None]
     answers = {role: message for role, message in ready.items() if message is not None}
@@ -47,7 +47,7 @@ def measure(sides: Mapping[Role, Side], name: str, preset: Preset) -> Replicate 
 
 
 def _rounds(sides: Mapping[Role, Side], preset: Preset, first_s: float, own_clock: bool) -> list[tuple[Role, float]]:
-    """(role, seconds per call) of all rounds. The number of calls is the same for all sides."""
+    """(role, seconds per call) of all rounds. The number of calls is the same for all processes."""
     calls = _calls(sides, first_s, own_clock)
     for side in sides.values() if first_s < LONG_CALL_S else ():
         side.round(calls, own_clock)  # warm-up
@@ -58,7 +58,7 @@ def _rounds(sides: Mapping[Role, Side], preset: Preset, first_s: float, own_cloc
 
 
 def _calls(sides: Mapping[Role, Side], first_s: float, own_clock: bool) -> int:
-    """Calls that fill a round of the base, and fewer where a round of a much slower head would become too long."""
+    """Calls that fill a round of the base; fewer if a round of a much slower head would take too long."""
     if first_s >= ROUND_S:
         return 1
     calls = _filling(sides[Role.BASELINE], ROUND_S, MAX_CALLS, own_clock)
@@ -66,7 +66,9 @@ def _calls(sides: Mapping[Role, Side], first_s: float, own_clock: bool) -> int:
 
 
 def _filling(side: Side, wanted_s: float, most: int, own_clock: bool) -> int:
-    """Calls that take so long, at most so many; the first call, which loads and fills caches, is no measure."""
+    """Number of calls that take this long, at most `most`; the first call, which loads code and fills caches, does not
+    count.
+    """
     calls = 1
     while calls < most:
         seconds = side.round(calls, own_clock)

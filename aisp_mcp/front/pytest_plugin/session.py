@@ -23,14 +23,14 @@ from aisp_mcp.gate import policy
 from aisp_mcp.judge.presets import PRESETS, Preset, Role
 from aisp_mcp.judge.verdict.verdict import MIN_MARGIN
 
-# Options of the session that measured processes must not have, and whether a separate word may be their value.
+# Options of the session that measured processes must not get, and whether a separate word may be their value.
 _DROPPED = {
     "--aisp-base": True, "--aisp-save": True, "--aisp-baseline": True, "--aisp-preset": True, "--aisp-margin": True,
     "--aisp-comment": True,
     "--junitxml": True, "--junit-xml": True, "--pdb": False, "-x": False, "--exitfirst": False, "--lf": False,
     "--last-failed": False, "--ff": False, "--failed-first": False, "-n": True, "--numprocesses": True,
 }  # fmt: skip
-# What other plugins would do to a test that waits to be timed.
+# Options that stop other plugins from interfering with a test that waits to be timed.
 _OFF = {"xdist": ["-n0"], "_cov": ["--no-cov"], "timeout": ["--timeout=0"], "cacheprovider": ["-p", "no:cacheprovider"]}
 SOURCES = ("", "src", "lib", "python")  # folders of a repository whose modules a test may import
 Measured = dict[str, list[Replicate | str]]
@@ -38,7 +38,7 @@ Measured = dict[str, list[Replicate | str]]
 
 @dataclass(frozen=True)
 class Plan:
-    """Processes to start, by role, and what is known about both commits. changed: tests whose file differs."""
+    """Processes to start, by role, and facts about both commits. changed: tests whose file differs."""
 
     commands: Mapping[Role, Command]
     preset: Preset
@@ -102,7 +102,7 @@ def _plan(config: pytest.Config, names: Sequence[str], base: str | None, stack: 
 
 
 def _lend_tests(root: Path, names: Sequence[str], repo: Path, base: Path) -> None:
-    """Give the base the files of tests that it lacks, with the settings beside them: a suite may be new."""
+    """Give the base the test files that it lacks, with the settings next to them, because a suite may be new."""
     for folder, file in {((root / name.split("::")[0]).parent, name.split("::")[0]) for name in names}:
         for path in (root / file, folder / "conftest.py", folder / "pytest.ini", folder / "__init__.py"):
             if path.is_file() and path.resolve().is_relative_to(repo):
@@ -113,13 +113,13 @@ def _lend_tests(root: Path, names: Sequence[str], repo: Path, base: Path) -> Non
 
 
 def _differs(file: Path, repo: Path, base: Path) -> bool:
-    """True if the test's own file is not the same at the base."""
+    """Return True if the test's own file differs at the base."""
     other = base / file.resolve().relative_to(repo) if file.resolve().is_relative_to(repo) else file
     return not (file.is_file() and other.is_file() and file.read_bytes() == other.read_bytes())
 
 
 def _arguments(config: pytest.Config) -> list[str]:
-    """The session's arguments without those that a measured process must not have."""
+    """The session's arguments without those that a measured process must not get."""
     remaining, words = list[str](), list(config.invocation_params.args)
     while words:
         word = str(words.pop(0))
@@ -133,7 +133,7 @@ def _arguments(config: pytest.Config) -> list[str]:
 
 
 def _cpus() -> frozenset[int]:
-    """Cores of measured processes: all but the first, which this process and everything else may use."""
+    """Cores of measured processes: all but the first, which is for this process and everything else."""
     usable = sorted(os.sched_getaffinity(0))
     return frozenset(usable[1:] or usable)
 
@@ -169,7 +169,7 @@ def _one_replicate(sides: Mapping[Role, Side], plan: Plan, names: Sequence[str])
 
 
 def _stray(plan: Plan, sides: Mapping[Role, Side]) -> str:
-    """A reason not to judge if the base loaded modules of the head, as with an editable installation."""
+    """A reason not to judge if the base loaded modules of the head, as happens with an editable installation."""
     if plan.head is None:
         return ""
     for file in sides[Role.BASELINE].files:
@@ -190,7 +190,7 @@ def _judged(
 
 
 def _looked_again(config: pytest.Config, plan: Plan, rows: list[Row], margin: float | None) -> list[Row]:
-    """The rows after further looks, in fresh processes, at what seems slower: the gate's policy says how many."""
+    """The rows after further looks, in fresh processes, at apparent slowdowns: the gate's policy decides how many."""
     looks = {row.name: [row.look] for row in rows if row.look is not None}
     least = MIN_MARGIN if margin is None else margin
     for number in range(2, policy.LOOKS + 1):

@@ -1,4 +1,4 @@
-"""The measured processes, seen from the process that times them."""
+"""The measured processes, as handled by the timing process."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from aisp_mcp.front.pytest_plugin.worker import VARIABLE
 
 @dataclass(frozen=True)
 class Command:
-    """How a measured pytest is started. folder: the working folder; path: folders of modules that come first."""
+    """Command that starts a measured pytest. folder: the working folder; path: folders of modules that come first."""
 
     folder: Path
     args: Sequence[str]
@@ -32,7 +32,7 @@ class Side:
     """One measured pytest. problem: why its current test cannot be measured; files: of its modules, at the end."""
 
     process: subprocess.Popen[bytes]
-    commands: int  # descriptor: what cannot be delivered must not wait in a buffer
+    commands: int  # descriptor: undeliverable data must not wait in a buffer
     messages: IO[str]
     output: IO[bytes]
     problem: str = ""
@@ -40,7 +40,7 @@ class Side:
 
     @classmethod
     def start(cls, command: Command) -> Side:
-        """Start the process; it stops and waits when it has collected its tests."""
+        """Start the process; it stops and waits after collecting its tests."""
         commands_read, commands_write = os.pipe()
         messages_read, messages_write = os.pipe()
         output = tempfile.TemporaryFile()  # noqa: SIM115 (read until the process is closed)
@@ -62,14 +62,14 @@ class Side:
         return cls(process, commands_write, os.fdopen(messages_read, "r"), output)
 
     def send(self, **message: Any) -> None:
-        """Send a command; a process that is gone gets none."""
+        """Send a command; does nothing if the process is gone."""
         with contextlib.suppress(BrokenPipeError):
             data = f"{json.dumps(message)}\n".encode()
             while data:
                 data = data[os.write(self.commands, data) :]
 
     def receive(self) -> dict[str, Any] | None:
-        """The next message; None from a process that is gone."""
+        """The next message; None if the process is gone."""
         line = self.messages.readline()
         return json.loads(line) if line else None
 
@@ -79,7 +79,9 @@ class Side:
         return None if message is None else message["collected"]
 
     def until_ready(self, name: str) -> dict[str, Any] | None:
-        """Wait for the test to call its function; None if it ends without that, and then `problem` says why."""
+        """Wait for the test to call its function; None if it ends without doing so, and then `problem` gives the
+        reason.
+        """
         self.problem = ""
         while (message := self.receive()) is not None:
             if message.get("ready") == name:
@@ -109,7 +111,7 @@ class Side:
             pass
 
     def close(self) -> None:
-        """Let the process end, and end it where it does not."""
+        """Let the process end, or kill it."""
         self.send(end=True)
         os.close(self.commands)
         while (message := self.receive()) is not None:

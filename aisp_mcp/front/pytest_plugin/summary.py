@@ -1,4 +1,4 @@
-"""The section that a session ends with."""
+"""The final section of a session's output."""
 
 from __future__ import annotations
 

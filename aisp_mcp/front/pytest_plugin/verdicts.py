@@ -1,4 +1,4 @@
-"""Replicates of a benchmark to a verdict, by the harness's rules."""
+"""From replicates of a benchmark to a verdict, by the harness's rules."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Row:
 
     @property
     def look(self) -> Look | None:
-        """The numbers by which the gate decides about further looks; None where nothing was judged."""
+        """The numbers by which the gate decides on further looks; None if nothing was judged."""
         figures = self.figures
         if figures is None:
             return None
@@ -43,7 +43,7 @@ class Row:
 def judge(
     name: str, measured: Sequence[Replicate | str], margin: float | None, with_base: bool, test_changed: bool
 ) -> Row:
-    """The row of one benchmark. with_base: the baseline is another commit, and not this one again."""
+    """The row of one benchmark. with_base: the baseline is another commit, not a repeat of this one."""
     problem = next((each for each in measured if isinstance(each, str)), None)
     replicates = [each for each in measured if isinstance(each, Replicate)]
     if problem is not None or not replicates:
@@ -64,7 +64,7 @@ def judge(
 
 
 def settled(row: Row, looks: Sequence[Look], margin: float) -> Row:
-    """The row after all looks: it fails only where the gate's policy calls it a regression."""
+    """The row after all looks: it fails only if the gate's policy calls it a regression."""
     if row.verdict != Verdict.SLOWER and len(looks) < 2:
         return row
     outcome, reason = judge_looks(looks, margin)

@@ -62,12 +62,12 @@ class Worker:
             command = self._ask(elapsed=elapsed)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Tell why a benchmark ended before it was ready."""
+        """Report why a benchmark ended before it was ready."""
         if report.outcome != "passed":
             self._tell(problem=report.nodeid, outcome=report.outcome, message=_last_line(report))
 
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
-        """Tell that a test is over."""
+        """Report that a test has ended."""
         self._tell(finished=nodeid)
 
     def pytest_sessionfinish(self) -> None:
@@ -77,10 +77,10 @@ class Worker:
 
 
 def _digest(result: Any) -> str | None:
-    """A digest of a result that can be compared between processes; None where there is none."""
+    """A digest of a result for comparison between processes; None if there is none."""
     try:
         return hashlib.sha256(pickle.dumps(result, protocol=4)).hexdigest()
-    except Exception:  # what a library's objects raise when they are pickled is theirs to choose
+    except Exception:  # objects of a library may raise anything when pickled
         return None
 
 

@@ -16,7 +16,7 @@ CLASSES = {
 
 
 class Code(NamedTuple):
-    """A code raised in a module. message: its text, with … for what is filled in."""
+    """A code raised in a module. message: its text, with … for filled-in values."""
 
     code: str
     kind: str

@@ -37,7 +37,7 @@ def pages() -> dict[str, str]:
 
 
 def snapshot(tool: Tool) -> str:
-    """View of one tool by a client, for a reviewer to look at when it changes."""
+    """A client's view of one tool, for reviewers of a change."""
     seen = {**describe(tool), "cli": f"aisp {tool.cli}", "aliases": list(tool.aliases)}
     seen.pop("outputSchema")
     return json.dumps(seen, indent=2, ensure_ascii=False) + "\n"

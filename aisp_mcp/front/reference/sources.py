@@ -1,4 +1,4 @@
-"""The page of sources: how many stored facts were confirmed, were corrected, or lack a source."""
+"""The page of sources: numbers of stored facts that were confirmed, were corrected, or lack a source."""
 
 from __future__ import annotations
 

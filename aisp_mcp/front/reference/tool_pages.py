@@ -99,7 +99,7 @@ def _tool(tool: Tool, homes: dict[str, str]) -> Iterator[str]:
 
 
 def _usage(tool: Tool, schema: dict[str, Any]) -> str:
-    """The command with the arguments that need no flag; optional arguments stand in brackets."""
+    """The command with the arguments that need no flag; optional arguments are in brackets."""
     words = ["aisp", tool.cli]
     for name in positionals(tool):
         word = name.upper() + (" ..." if schema["properties"][name].get("type") == "array" else "")

@@ -1,4 +1,4 @@
-"""The page of validity issues: every issue with its control, its attacks and where they have run."""
+"""The page of validity issues: every issue with its control, its attacks and the devices they have run on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The routes under /api, for both web servers, which authenticate requests before they arrive here."""
+"""The routes under /api, for both web servers, which authenticate requests beforehand."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def ratio(row: VerdictRow) -> str:
 
 
 def subject(row: VerdictRow) -> str:
-    """Name the target, and the kind of the run where the verdict is not about the target's candidates."""
+    """Name the target, and the kind of the run if the verdict is not about the target's candidates."""
     if row.kind in OF_TARGETS:
         return row.target
     commits = f" {row.base_revision[:10]}..{(row.revision or '')[:10]}" if row.base_revision else ""

@@ -28,7 +28,7 @@ class Rows(DataTable[Text]):
         self._headings = columns
 
     def on_mount(self) -> None:
-        """Add the columns, which needs a running screen; names in the second one get the width that is left."""
+        """Add the columns, which needs a running screen; names in the second one get the remaining width."""
         taken = sum(width + 2 * self.cell_padding for _, width in self._headings)
         spare = min(max(0, self.app.size.width - taken), MOST_SPARE)
         for number, (name, width) in enumerate(self._headings):

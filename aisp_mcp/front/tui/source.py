@@ -79,7 +79,7 @@ class Source:
     def latest(self) -> dict[str, Text]:
         """The latest verdict of each variant, as a short text."""
         rows = self._ctx.store.latest_verdicts(VerdictFilter(), self._ctx.sees)
-        rows.sort(key=lambda row: (not row.provisional, row.seq))  # a hint never hides what was confirmed
+        rows.sort(key=lambda row: (not row.provisional, row.seq))  # a provisional verdict never hides a confirmed one
         return {row.target: Text.assemble(_verdict_text(row), f" {ratio(row)}") for row in rows}
 
     def describe_job(self, job_id: str) -> RenderableType:
@@ -114,7 +114,7 @@ class Source:
         )
 
     def describe_verdict(self, key: str) -> RenderableType:
-        """A comparison with all its evidence, and what disturbed the run."""
+        """A comparison with all its evidence, and disturbances of the run."""
         run_id, _, target = key.partition(" ")
         run = self._ctx.store.run(Run, run_id, self._ctx.sees)
         for comparison in run.comparisons:
@@ -174,7 +174,7 @@ def _plain(text: str) -> Text:
 
 
 def _verdict_text(row: VerdictRow) -> Text:
-    """The verdict in its colour; hollow and pale where one replicate is all there is."""
+    """The verdict in its colour; hollow and pale if there is only one replicate."""
     if not row.provisional:
         return _styled(row.verdict)
     return Text(f"{numbers.HOLLOW}{row.verdict}", style=f"dim {STYLES.get(row.verdict, '')}".replace("bold ", ""))

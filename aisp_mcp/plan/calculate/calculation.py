@@ -17,7 +17,7 @@ READ_ON = "2026-11-24"
 
 
 class Calculation(Record):
-    """The answer, and every step with its formula and the numbers in it."""
+    """The answer, and every step with its formula and numbers."""
 
     headline: str
     value: float
@@ -32,7 +32,9 @@ def answer(
     gpu: str | None,
     dtype: str,
 ) -> Planned[Calculation]:
-    """Raises UsageError UNKNOWN_VALUE, BAD_VALUE, MISSING_VALUE and those of the look-ups; Unavailable NO_PEAK."""
+    """Answer a question. Raises UsageError UNKNOWN_VALUE, BAD_VALUE, MISSING_VALUE and those of the look-ups;
+    Unavailable NO_PEAK.
+    """
     question = formulas.questions()[name]
     given = parse(values)
     formulas.check(question, given)
@@ -95,7 +97,7 @@ def _of_model(arch: Architecture | None) -> dict[str, float]:
 
 
 def _check_peak(question: formulas.Question, values: Mapping[str, float]) -> None:
-    """Raises UsageError BAD_VALUE for a rate above the peak it is compared with."""
+    """Raise UsageError BAD_VALUE for a rate above the peak it is compared with."""
     if question.answer == ["mfu"] and values.get("tflops", 0) > values.get("peak_tflops", math.inf):
         text = f"{values['tflops']:g} TFLOP/s exceed the peak of {values['peak_tflops']:g}."
         raise UsageError("BAD_VALUE", text, "Check GPU and dtype: sparse peaks are twice the dense ones.")

@@ -1,4 +1,4 @@
-"""Evaluate the formulas of plan/data/formulas.yaml: the value of a step is the value of its printed formula."""
+"""Evaluate the formulas of plan/data/formulas.yaml: each step's value comes from its printed formula."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Question(Record):
 
 
 class Bound(Record):
-    """Meaning and range of an input; exclusive: the least value itself is refused."""
+    """Meaning and range of an input; exclusive: the lower bound itself is refused."""
 
     meaning: str
     least: float
@@ -103,7 +103,7 @@ def _value(node: ast.expr, values: Mapping[str, float]) -> float:
 
 
 def check(question: Question, values: Mapping[str, float]) -> None:
-    """Raises UsageError UNKNOWN_VALUE, BAD_VALUE."""
+    """Raise UsageError UNKNOWN_VALUE, BAD_VALUE."""
     for name, value in values.items():
         if name not in question.inputs():
             known = ", ".join(f"{key} ({bounds()[key].meaning})" for key in sorted(question.inputs()))
@@ -116,7 +116,7 @@ def check(question: Question, values: Mapping[str, float]) -> None:
 
 
 def solve(question: Question, values: Mapping[str, float]) -> list[Line]:
-    """Every step that can run, in order. Raises UsageError MISSING_VALUE when none of the answers can be reached."""
+    """Every step that can run, in order. Raises UsageError MISSING_VALUE if none of the answers can be reached."""
     known, lines = dict(values), []
     for step in question.steps:
         used = names(step.formula)

@@ -18,7 +18,7 @@ from aisp_mcp.system import topology
 from aisp_mcp.system.bus import FACTORS
 
 READ_ON = "2026-11-23"
-MOST_ERROR = 0.3  # of sizes left out in turn, on average: above it the measurement is noise or no line
+MOST_ERROR = 0.3  # average leave-one-out error; above this, the measurement is noise or not linear
 _NCCL = Source(what="NCCL user guide, environment variables (NVIDIA/nccl@5067397c, env.rst)", as_of=READ_ON)
 _TORCHRUN = Source(what="PyTorch documentation, torchrun: static rendezvous by --node-rank", as_of=READ_ON)
 
@@ -49,7 +49,7 @@ class NcclTime(Record):
 
 
 class NcclPlan(Record):
-    """variables is empty where NCCL needs no help. fits come from a measurement on this machine."""
+    """variables is empty if NCCL needs no help. fits come from a measurement on this machine."""
 
     headline: str
     variables: list[nccl.Variable]
@@ -207,7 +207,7 @@ def _fits(measured: Collectives) -> list[alpha_beta.Fit]:
         try:
             fits.append(alpha_beta.fit(name, rows))
         except ValueError:
-            continue  # too few sizes, or noise hides the growth: no line is better than a wrong one
+            continue  # too few sizes, or noise hides the growth: no fit is better than a wrong one
     return fits
 
 

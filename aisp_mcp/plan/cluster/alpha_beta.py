@@ -14,7 +14,7 @@ Point = tuple[float, float]  # bytes, seconds
 
 
 class Fit(Record):
-    """One collective's line, with the errors that leaving each size out in turn gives."""
+    """One collective's line, with its leave-one-out errors."""
 
     collective: str
     alpha_s: float
@@ -29,7 +29,7 @@ class Fit(Record):
 
 
 def line(points: Sequence[Point]) -> tuple[float, float]:
-    """(alpha in s, s per byte), neither negative, with the least sum of squared relative errors.
+    """(alpha in s, s per byte), neither negative, with the smallest sum of squared relative errors.
 
     Raises ValueError below two sizes.
     """
@@ -43,7 +43,7 @@ def line(points: Sequence[Point]) -> tuple[float, float]:
     slope = sum(w * (size - x) * (t - y) for w, (size, t) in zip(weights, points, strict=True)) / spread
     if slope < 0:
         return y, 0.0
-    if y < slope * x:  # through the origin: no call takes less than no time
+    if y < slope * x:  # through the origin: no call takes negative time
         through = sum(w * size * t for w, (size, t) in zip(weights, points, strict=True))
         return 0.0, through / sum(w * size * size for w, (size, _) in zip(weights, points, strict=True))
     return y - slope * x, slope

@@ -1,4 +1,4 @@
-"""Time of a collective from the topology: NVLink or its like inside a node, all adapters of the node outside.
+"""Time of a collective from the topology: NVLink or similar inside a node, all adapters of the node between nodes.
 
 A ring over several nodes enters and leaves each node once per channel, and NCCL opens a channel per adapter. So the
 ranks of a group that share a node also share its adapters: `ranks_in_node` of them send at that many times the rate of
@@ -14,7 +14,7 @@ from aisp_mcp.system.bus import FACTORS
 
 @dataclass(frozen=True)
 class Fabric:
-    """Rates in bytes/s per GPU and direction; shares: of these rates that a large collective reaches."""
+    """Rates in bytes/s per GPU and direction; shares: fraction of these rates that a large collective reaches."""
 
     link: float
     network: float
@@ -26,7 +26,7 @@ class Fabric:
 
 
 def ranks_in_node(ranks: int, stride: int, per_node: int) -> int:
-    """Ranks of a group that share a node, where neighbours of the group are `stride` GPUs apart."""
+    """Ranks of a group that share a node, if neighbours in the group are `stride` GPUs apart."""
     return max(1, min(ranks, per_node // stride))
 
 
@@ -38,7 +38,7 @@ def seconds(name: str, size: float, ranks: int, stride: int, fabric: Fabric) -> 
     alpha = fabric.alpha_s + (fabric.network_alpha_s if inside < ranks else 0.0)
     link = fabric.link * fabric.link_share
     network = fabric.network * fabric.network_share
-    if name == "all_to_all":  # each rank keeps its own share; peers outside are reached through this GPU's adapter
+    if name == "all_to_all":  # each rank has its own share; peers on other nodes are reached through this GPU's adapter
         return alpha + max(size * (inside - 1) / ranks / link, size * (ranks - inside) / ranks / network)
     volume = size * FACTORS[name](ranks)
     if inside == ranks:

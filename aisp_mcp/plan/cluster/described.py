@@ -38,7 +38,7 @@ class Described:
         return lines
 
     def fabric(self) -> collective.Fabric:
-        """Rates per GPU and direction. Without NVLink, GPUs of a node talk through the adapters."""
+        """Rates per GPU and direction. Without NVLink, GPUs of a node communicate through the adapters."""
         shares = calibration.shares()
         network = self.gbit_s * 1e9 / 8 * self.adapters / self.gpus
         link = self.nvlink_gb_s * 1e9 / 2 if self.nvlink_gb_s else network

@@ -38,8 +38,8 @@ class Job(Record):
 def of_command(command: Sequence[str], nodes: int, gpus: int) -> Job:
     """A job from script and arguments, named after the script: lower case and dashes, as DNS labels must be.
 
-    A leading interpreter is dropped: torchrun and accelerate start it themselves. `-m module` is kept for them.
-    Raises UsageError BAD_COMMAND.
+    A leading interpreter is dropped, because torchrun and accelerate start it themselves. `-m module` is passed on to
+    them. Raises UsageError BAD_COMMAND.
     """
     command = _without_python(command)
     stem = PurePath(command[1] if command[0] == "-m" else command[0]).stem.lower()
@@ -73,7 +73,7 @@ class Launch(Record):
 
 
 def torchrun_words(job: Job, rank: str, head: str) -> str:
-    """torchrun with the static rendezvous: ranks follow node order, which the c10d one does not promise."""
+    """torchrun with static rendezvous: ranks follow node order, which c10d does not guarantee."""
     if job.nodes == 1:
         where = f"--standalone --nproc-per-node={job.gpus or 1}"
     else:
@@ -107,7 +107,7 @@ def srun(job: Job) -> Launch:
 def srun_words(job: Job, head: str | None = None) -> str:
     """The srun line. head: address of the first node; without it, the step asks Slurm.
 
-    The address, because the name of a node need not resolve on the others.
+    It uses the address because the name of a node may not resolve on the others.
     """
     first = '"$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)"'
     head = head or rf'"$(scontrol show node {first} | grep -oP "NodeAddr=\K\S+")"'
@@ -140,7 +140,7 @@ def accelerate(job: Job) -> Launch:
 
 
 def kubernetes(job: Job) -> Launch:
-    """An Indexed Job with a headless service: the completion index is the node's rank. JSON, which kubectl reads."""
+    """An Indexed Job with a headless service, in JSON, which kubectl reads. The completion index is the node's rank."""
     labels = {"app": job.name}
     command = torchrun_words(job, '"$JOB_COMPLETION_INDEX"', f"{job.name}-0.{job.name}")
     container = {

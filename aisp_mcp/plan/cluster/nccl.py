@@ -1,4 +1,4 @@
-"""Environment for NCCL, each variable with the fact of this machine that asks for it."""
+"""Environment variables for NCCL, each with the fact of this machine that requires it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _one_node(topology: Topology) -> list[Variable]:
 
 
 def _adapters(topology: Topology) -> list[Variable]:
-    """Name the InfiniBand or RoCE adapters that are up, when some are not: a dead port costs a time-out at start."""
+    """Name the InfiniBand or RoCE adapters that are up, if some are not: a dead port costs a time-out at start."""
     up = [hca for hca in topology.hcas if (hca.state or "").upper().endswith("ACTIVE")]
     if not up or len(up) == len(topology.hcas):
         return []
@@ -45,7 +45,7 @@ def _adapters(topology: Topology) -> list[Variable]:
 
 
 def _interfaces(topology: Topology) -> list[Variable]:
-    """Keep bootstrap off bridges and container interfaces, which exist on every node under the same name."""
+    """Exclude bridges and container interfaces, which exist on every node under the same name, from bootstrap."""
     virtual = sorted(nic.name for nic in topology.nics if nic.name.startswith(VIRTUAL) and nic.name != "lo")
     if not virtual:
         return []

@@ -17,7 +17,7 @@ _QUERY_S = 20.0
 
 
 class ClusterRan(Record):
-    """A script that ended well. Its output is the job's log."""
+    """A script that succeeded. Its output is the job's log."""
 
     nodes: list[str]
     command: str
@@ -61,6 +61,6 @@ def _scontrol(*words: str) -> str:
 
 
 def _address(node: str) -> str:
-    """The address by which Slurm reaches a node; its name need not resolve on the others."""
+    """The address by which Slurm reaches a node; its name may not resolve on the others."""
     match = re.search(r"\bNodeAddr=(\S+)", _scontrol("node", node))
     return match[1] if match else node

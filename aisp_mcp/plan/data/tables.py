@@ -37,7 +37,7 @@ def models() -> dict[str, Architecture]:
 
 
 def model(name: str) -> Architecture | None:
-    """The architecture of that name, of an alias of it, or of the Hub repository of that name; None for any other."""
+    """The architecture with that name, alias or Hub repository; None for any other."""
     plain_name = normal(name)
     short = re.sub(r"-(instruct|chat|hf|it|base)(?=-|$)", "", plain_name.replace(" ", "-").rpartition("/")[2])
     full_name = aliases().get(short, short)
@@ -66,7 +66,7 @@ def calibrations() -> tuple[Calibration, ...]:
 
 
 def calibration(facts: GpuFacts) -> Calibration | None:
-    """The shares for this GPU's architecture; None where nothing was measured."""
+    """The shares for this GPU's architecture; None if nothing was measured."""
     return next((row for row in calibrations() if facts.architecture in row.architectures), None)
 
 
@@ -93,7 +93,7 @@ def engine() -> Engine:
 
 @cache
 def serving_shares() -> ServingShares:
-    """Shares of the datasheet's rates that serving engines reach."""
+    """Fractions of the datasheet's rates that serving engines reach."""
     return ServingShares.model_validate(plan_document("serving_shares.yaml"))
 
 

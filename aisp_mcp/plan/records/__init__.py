@@ -1,4 +1,1 @@
-"""The records that planners take and answer.
-
-No function here computes anything. Start with `plan.py`.
-"""
+"""The arguments and answers of planners, as records."""

@@ -1,4 +1,4 @@
-"""The architecture of a decoder-only language model, as its published configuration gives it."""
+"""The architecture of a decoder-only language model, from its published configuration."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Latent(Record):
 
 
 class Window(Record):
-    """Layers that attend to the last `tokens` tokens only."""
+    """Layers that attend only to the last `tokens` tokens."""
 
     tokens: Size
     layers: Layers
@@ -47,7 +47,7 @@ class Attention(Record):
 
 
 class Experts(Record):
-    """count routed experts of `ffn` width, `active` of them per token. dense_layers keep the plain MLP."""
+    """count routed experts of `ffn` width, `active` of them per token. dense_layers have the plain MLP."""
 
     count: Size
     active: Size
@@ -76,7 +76,7 @@ class Recurrent(Record):
 
 
 class Architecture(Record):
-    """One public model, or one that the caller describes."""
+    """A public model, or one that the caller describes."""
 
     name: str
     layers: Layers
@@ -96,7 +96,7 @@ class Architecture(Record):
 
     @model_validator(mode="after")
     def _parts_agree(self) -> Architecture:
-        """Raise ValueError when two fields contradict each other."""
+        """Raise ValueError if two fields contradict each other."""
         for wrong, text in (*_attention_rules(self), *_mlp_rules(self)):
             if wrong:
                 raise ValueError(text)

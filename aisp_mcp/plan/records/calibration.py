@@ -1,4 +1,4 @@
-"""Shares of a datasheet's rates that real work reaches, fitted to recorded measurements."""
+"""Fractions of a datasheet's rates that real work reaches, fitted to recorded measurements."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class StepShares(Record):
 
 
 class Ratio(Record):
-    """Measured over predicted: tenth and ninetieth percentile on data that chose no constant."""
+    """Measured over predicted: tenth and ninetieth percentile on data that were not used for fitting."""
 
     p10: float
     p90: float
@@ -34,7 +34,7 @@ class Ratio(Record):
 
 
 class Calibration(Record):
-    """Valid for the named architectures only: a planner abstains from times elsewhere."""
+    """Valid only for the named architectures: for others, a planner gives no times."""
 
     architectures: list[str]
     gemm: GemmShares

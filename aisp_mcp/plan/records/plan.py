@@ -1,4 +1,4 @@
-"""The form of every planner's answer: a result, and what a reader needs before trusting it."""
+"""The form of every planner's answer: a result, and what a reader needs to know before trusting it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Result = TypeVar("Result", bound=Record)
 
 
 class Band(Record):
-    """The range in which the truth lay in eight of ten held-out cases."""
+    """The range that contained the true value in eight of ten held-out cases."""
 
     p10: float
     p90: float
@@ -21,14 +21,14 @@ class Band(Record):
 
 
 class Source(Record):
-    """One origin of a number."""
+    """One source of a number."""
 
     what: str
     as_of: str = Field(description="Date, ISO 8601.")
 
 
 class Planned(Record, Generic[Result]):
-    """A planner's answer. band is empty where the answer is exact arithmetic, and the assumptions say so."""
+    """A planner's answer. band is empty if the answer is exact arithmetic, which the assumptions then state."""
 
     answer: Result
     assumptions: list[str]

@@ -11,7 +11,7 @@ from aisp_mcp.records import Record
 
 
 class Price(Record):
-    """One list price. as_of: the day of the provider's page; checked: the day on which the source of that was read."""
+    """One list price. as_of: the date of the provider's page; checked: the date on which that source was read."""
 
     sku: str
     provider: str
@@ -23,7 +23,7 @@ class Price(Record):
 
 
 class WeightFormat(Record):
-    """Storage and arithmetic of weights. needs: least compute capability with hardware for the product."""
+    """Storage and arithmetic of weights. needs: lowest compute capability with hardware for the product."""
 
     name: str
     bytes: float = Field(description="Per parameter, scales included.")
@@ -46,7 +46,7 @@ class Needs(Record):
 
 
 class Technique(Record):
-    """effect: published factor on the goal's figure, lowest to highest; below 1 is a price paid."""
+    """effect: published factor on the goal's figure, lowest to highest; below 1 is a cost."""
 
     name: str
     goals: list[str]

@@ -1,4 +1,4 @@
-"""Shares of a GPU's rates that serving engines reach, with the data that each was fitted to."""
+"""Fractions of a GPU's rates that serving engines reach, with the data that each was fitted to."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from aisp_mcp.records import Record
 
 
 class MatmulShare(Record):
-    """Best measured dense matrix product over the datasheet's peak, by dtype; from no serving result."""
+    """Best measured dense matrix product over the datasheet's peak, by dtype; not derived from serving results."""
 
     architecture: str
     sku: str | None = Field(default=None, description="Where a GPU differs from others of its architecture.")
@@ -21,7 +21,9 @@ class MatmulShare(Record):
 
 
 class EngineFactor(Record):
-    """What a serving engine sustains of the best matrix product, fitted to published results of one architecture."""
+    """Fraction of the best matrix product that a serving engine sustains, fitted to published results of one
+    architecture.
+    """
 
     architecture: str
     dtypes: list[str]

@@ -1,4 +1,4 @@
-"""Shares of a datasheet's rates that training steps reach, fitted to published and recorded steps."""
+"""Fractions of a datasheet's rates that training steps reach, fitted to published and recorded steps."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from aisp_mcp.records import Record
 
 
 class TrainingShares(Record):
-    """Constants that hold for every GPU of the table unless a row of `architectures` says otherwise."""
+    """Constants for every GPU of the table unless a row of `architectures` overrides them."""
 
     peak: dict[str, float] = Field(description="Type of the products to the reached share of its dense peak.")
     attention: float = Field(description="Share of the bf16 peak that attention reaches.")
@@ -27,7 +27,7 @@ class TrainingShares(Record):
 
 
 class TrainingBand(Record):
-    """Measured over predicted time and memory, and the rows that gave them."""
+    """Measured over predicted time and memory, and the rows that they come from."""
 
     architectures: list[str]
     dtypes: list[str]
@@ -40,7 +40,7 @@ class TrainingBand(Record):
 
 
 class TrainingCalibration(Record):
-    """A GPU and type without a band get no times."""
+    """Shares and bands; a GPU and type without a band get no times."""
 
     shares: TrainingShares
     steps: list[TrainingBand]

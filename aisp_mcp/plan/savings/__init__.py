@@ -1,4 +1,4 @@
-"""What optimisations cost and save: prices, stored comparisons, published effects of techniques.
+"""Costs and savings of optimisations: prices, stored comparisons, published effects of techniques.
 
 It never predicts a speed-up without a measurement. Start with `estimates.py`.
 """

@@ -1,4 +1,6 @@
-"""Savings by measured speed-ups: seconds, money, and days until the effort is paid. From judged comparisons only."""
+"""Savings from measured speed-ups: seconds, money, and days until they repay the effort. From judged
+comparisons only.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ class Saving(Record):
 
 
 class Payback(Record):
-    """Effort against saving. None where nothing is saved."""
+    """Effort against saving. None if nothing is saved."""
 
     target: str
     saved_usd_per_day: float
@@ -42,8 +44,8 @@ class Payback(Record):
 def saved_seconds(row: VerdictRow) -> float | None:
     """Seconds saved per call, as far as the verdict proves it.
 
-    None without times and interval, or where calls are not what is timed. Only a judged difference
-    counts: same and inconclusive save 0.
+    None without times and interval, or if calls are not what is timed. Only a judged difference counts: same and
+    inconclusive save 0.
     """
     if row.goal in (*NO_TIME, "cold") or not (row.ratio and row.low and row.high and row.baseline_s):
         return None
@@ -51,7 +53,7 @@ def saved_seconds(row: VerdictRow) -> float | None:
 
 
 def saving(row: VerdictRow, device: str, usd_per_hour: float) -> Saving:
-    """Price one verdict. Raises ValueError where saved_seconds is None."""
+    """Price one verdict. Raises ValueError if saved_seconds is None."""
     if not (row.ratio and row.low and row.high and row.baseline_s):
         raise ValueError(f"{row.target} has no times")
     before = row.baseline_s * usd_per_hour / SECONDS_PER_HOUR * MILLION
@@ -74,7 +76,7 @@ def saving(row: VerdictRow, device: str, usd_per_hour: float) -> Saving:
 
 
 def payback(row: Saving, calls_per_day: float, effort_usd: float) -> Payback:
-    """Days until the saving has paid for the effort."""
+    """Days until the saving has repaid the effort."""
     share = calls_per_day / MILLION
     saved = row.saved_usd_per_million_calls * share
     return Payback(

@@ -16,7 +16,7 @@ WATTS_PER_KILOWATT = 1000.0
 
 
 class Cost(Record):
-    """None where the arguments do not determine a figure."""
+    """Costs; None if the arguments do not determine a figure."""
 
     headline: str
     usd_per_gpu_hour: float | None = None
@@ -29,7 +29,7 @@ class Cost(Record):
 
 
 class Load(Record):
-    """Load to be priced: GPUs, hours, tokens per second, power."""
+    """The load to price: GPUs, hours, tokens per second, power."""
 
     gpus: int
     hours: float | None = None

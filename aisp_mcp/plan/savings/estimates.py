@@ -1,4 +1,4 @@
-"""Prices from the dated list or the caller, and what stored comparisons save at them."""
+"""Prices from the dated list or the caller, and the savings of stored comparisons at these prices."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from aisp_mcp.records import Record
 from aisp_mcp.server.context import Context
 from aisp_mcp.store.records.verdict_row import VerdictFilter, VerdictRow
 
-_CONFIRMED = VerdictFilter(confirmed=True)  # what one replicate hints at is no ground to spend money on
+_CONFIRMED = VerdictFilter(confirmed=True)  # a provisional verdict does not justify spending money
 _BASIS_PUBLISHED = "lowest and highest published, not a quantile"
 _BASIS_ESTIMATE = "an estimate: no published figure was found"
 
 
 class Savings(Record):
-    """Comparisons by what they save per million calls, largest first."""
+    """Comparisons by savings per million calls, largest first."""
 
     rows: list[closed_form.Saving]
     priced: int
@@ -52,7 +52,7 @@ class Recommendation(Record):
 
 
 class Catalogue(Record):
-    """The catalogue of techniques, or a part of it."""
+    """The catalogue of techniques, or part of it."""
 
     techniques: list[Technique]
     total: int
@@ -107,7 +107,7 @@ def estimate(
     old: bool,
     provider: str | None = None,
 ) -> Planned[cost.Cost]:
-    """Cost of a load. The caller's price wins. Raises UsageError NO_LOAD, and as `price`."""
+    """Cost of a load. The caller's price takes precedence. Raises UsageError NO_LOAD, and as `price`."""
     row = price(ctx, lookup.gpu(gpu).sku, spot, old, provider) if gpu is not None and usd is None else None
     hourly = row.usd_per_gpu_hour if row is not None else usd
     cost_estimate = cost.estimate(load_, hourly, row)
@@ -211,7 +211,7 @@ def _price_sources(ctx: Context, savings: Sequence[closed_form.Saving]) -> list[
 
 
 def roi(ctx: Context, calls_per_day: float, effort_usd: float, usd: float | None, top: int) -> Planned[Roi]:
-    """Days until each measured gain has paid for the effort."""
+    """Days until each measured gain has repaid the effort."""
     best = rows(ctx, None, usd, top).rows
     paybacks = [closed_form.payback(row, calls_per_day, effort_usd) for row in best]
     return Planned[Roi](
@@ -239,7 +239,7 @@ def measured(ctx: Context) -> dict[str, tuple[float, str]]:
 
 def _best(ctx: Context, target: str, faster: Sequence[VerdictRow]) -> tuple[float, str] | None:
     for row in (row for row in faster if row.target.startswith(target)):
-        # A row's name joins pair and candidate: whether it is this pair's, or one of a longer name, the run says.
+        # A row's name joins pair and candidate: the run tells whether it is this pair's or one with a longer name.
         comparisons = ctx.store.run(Run, row.run_id, ctx.sees).comparisons if row.target != target else []
         if row.target == target or any(c.target == target and c.ratio == row.ratio for c in comparisons):
             return row.ratio or 0.0, row.run_id

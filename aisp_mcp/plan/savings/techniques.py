@@ -1,4 +1,4 @@
-"""Techniques that fit a machine and a goal, ranked by published or measured effects."""
+"""Techniques suitable for a machine and a goal, ranked by published or measured effects."""
 
 from __future__ import annotations
 
@@ -20,14 +20,16 @@ class Advice(Record):
 
 
 class Excluded(Record):
-    """A technique that does not apply, and why."""
+    """A technique that does not apply, with the reason."""
 
     name: str
     because: str
 
 
 def capable(have: str | None, needs: str | None) -> bool:
-    """Compute capability at least the needed one; unknown hardware meets only techniques without a need."""
+    """Return True if the compute capability is high enough; unknown hardware meets only techniques without a
+    requirement.
+    """
     if needs is None:
         return True
     if have is None:

@@ -101,6 +101,6 @@ def aisp_recommend(p: RecommendParams, ctx: Context) -> Planned[Recommendation]:
 
     try:
         cc = lookup.gpu(p.gpu).compute_capability
-    except Unavailable:  # no GPU here and none named: techniques that need one are excluded, with that reason
+    except Unavailable:  # no GPU here and none named: techniques that need one are excluded for that reason
         cc = None
     return estimates.recommend(ctx, p.goal, p.workload, cc, p.gpus, p.top)

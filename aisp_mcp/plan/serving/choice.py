@@ -1,4 +1,4 @@
-"""Choose a layout: the predicted rate of every one that fits, under the limits of the scenario."""
+"""Choose a layout: predict the rate of every one that fits and meets the limits of the scenario."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MISSED = math.log(100)  # of the 99th percentile
 
 
 class Limits(Record):
-    """What the caller fixes. ttft_s and tpot_s hold for the 99th percentile."""
+    """Limits fixed by the caller. ttft_s and tpot_s apply to the 99th percentile."""
 
     scenario: Scenario
     ttft_s: float | None = None
@@ -36,7 +36,7 @@ class Limits(Record):
 
 
 class Rate(Record):
-    """What one layout delivers over all GPUs. Tokens are output tokens; prefill of the prompts is paid for."""
+    """Rate of one layout over all GPUs. Tokens are output tokens; prefill of the prompts is included."""
 
     layout: Layout
     replicas: int
@@ -54,7 +54,7 @@ class Rate(Record):
 def rates(
     served: Served, gpus: int, lengths: Lengths, limits: Limits, shares: ServingShares, engine: Engine
 ) -> list[Rate]:
-    """Every layout that holds the weights and a sequence and meets the limits, fastest first."""
+    """Every layout that has room for the weights and a sequence and meets the limits, fastest first."""
     return _of(served, gpus, lengths, limits, shares, engine, NODE) or _of(
         served, gpus, lengths, limits, shares, engine, gpus
     )
@@ -69,7 +69,7 @@ def _of(
         if layout.gpus > most_gpus:
             continue
         budget = limits.cache_bytes or model.cache_budget(served, layout, engine)
-        # Engines that admit more sequences than the cache can finish have to preempt some of them.
+        # Engines that admit more sequences than the cache can complete must preempt some of them.
         whole = budget / rate.cache_bytes(served, layout, lengths.longest)
         if whole >= 1:
             row = _rate(served, gpus, layout, whole, lengths, limits, shares, engine)
@@ -154,7 +154,7 @@ def _concurrency(
     accepted: float,
     replicas: int,
 ) -> tuple[float | None, str]:
-    """Largest number of sequences in flight, and what bounds it; None where even one misses the time per token."""
+    """Largest number of sequences in flight, and its limiting factor; None if even one misses the time per token."""
     bound, limit = (most, "cache") if most < limits.engine(shares, gpus) else (limits.engine(shares, gpus), "engine")
     fixed = limits.batch or (limits.concurrency / replicas if limits.concurrency else None)
     if fixed is not None:
@@ -180,9 +180,9 @@ def _arrivals(
 ) -> tuple[float, float]:
     """Utilisation at which 99 of 100 prompts start within the limit, and the mean wait.
 
-    alone: seconds to prefill one prompt on an idle replica; first: with the step that yields its token; share: part
-    of a replica's time at full rate that prefills take. Replicas share a queue of Poisson arrivals; the tail of the
-    wait falls as exp(-2 n (1 - u) t / (u alone)).
+    alone: seconds to prefill one prompt on an idle replica; first: including the step that yields its token; share:
+    part of a replica's time at full rate that prefills take. Replicas share a queue of Poisson arrivals; the tail of
+    the wait falls as exp(-2 n (1 - u) t / (u alone)).
     """
     if limits.scenario == "offline":
         return 1.0, 0.0

@@ -53,7 +53,7 @@ class Decoding:
 
 @dataclass(frozen=True)
 class Wish:
-    """Model, GPUs and workload of a deployment. weights None: as published, else bf16, else fp8 where that fits."""
+    """Model, GPUs and workload of a deployment. weights None: as published, else bf16, else fp8 if that fits."""
 
     arch: Architecture
     facts: GpuFacts
@@ -70,7 +70,7 @@ class Wish:
 
 
 class ServingPlan(Record):
-    """The chosen layout: headline first, then what it delivers and holds, and the next best layouts."""
+    """The chosen layout: the headline, then its rates and memory, and the next best layouts."""
 
     headline: str
     rate: Rate
@@ -86,7 +86,7 @@ class ServingPlan(Record):
 
 
 def plan(wish: Wish) -> Planned[ServingPlan]:
-    """The fastest layout that fits and meets the limits; for the goal latency the one with the shortest token time.
+    """The fastest layout that fits and meets the limits; for the goal latency, the one with the shortest token time.
 
     Raises UsageError CONTEXT_LIMIT, DOES_NOT_FIT, LIMITS_MISSED, NO_FORMAT, NO_LAYOUT, Unavailable NO_PEAK.
     """
@@ -163,7 +163,7 @@ def _served(wish: Wish, weights: WeightFormat) -> Served:
 
 
 def _refused(wish: Wish, served: Served, shares: ServingShares, engine: Engine) -> UsageError:
-    """Which rule excluded every layout."""
+    """The rule that excluded every layout, as an error."""
     free = Limits(scenario="offline", tensor=wish.limits.tensor, pipeline=wish.limits.pipeline)
     if not list(choice.layouts(served, wish.gpus, wish.limits)):
         return UsageError(
@@ -209,14 +209,14 @@ def _cost(wish: Wish, best: Rate) -> float | None:
 
 
 def _bands(wish: Wish, served: Served, best: Rate, shares: ServingShares) -> dict[str, Band]:
-    """Rate from held-out configurations; latencies from the same residuals, the other way round."""
+    """Rate from held-out configurations; latencies from the inverse of the same residuals."""
     _, basis = rate.product_share(shares, wish.facts, served.weights.compute)
     exact = any(
         row.architecture == wish.facts.architecture and served.weights.compute in row.dtypes for row in shares.factors
     )
     kind = wish.limits.scenario if exact else f"{wish.limits.scenario}_uncalibrated"
     ratio = shares.bands[kind]
-    if wish.arch.mlp.experts:  # engines differ more where experts are uneven, so the wider ends hold
+    if wish.arch.mlp.experts:  # engines differ more with uneven experts, so the wider ends apply
         wide = shares.bands["experts"]
         low, high = min(ratio.p10, wide.p10), max(ratio.p90, wide.p90)
         ratio = Ratio(p10=low, p90=high, basis=f"{ratio.basis}; {wide.basis}")
@@ -245,7 +245,7 @@ def _bands(wish: Wish, served: Served, best: Rate, shares: ServingShares) -> dic
 
 
 def _both(deviation: float, further: float) -> float:
-    """Two independent ratios combined, above or below 1 like the first."""
+    """Combine two independent ratios, above or below 1 like the first."""
     return math.exp(math.copysign(math.hypot(math.log(deviation), math.log(further)), math.log(deviation)))
 
 

@@ -1,4 +1,4 @@
-"""Prefill and decode on separate GPUs: how many of each balance, and what the cache transfer costs."""
+"""Prefill and decode on separate GPUs: the numbers that balance, and the cost of the cache transfer."""
 
 from __future__ import annotations
 

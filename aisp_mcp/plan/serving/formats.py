@@ -1,4 +1,4 @@
-"""Weight formats: which a GPU multiplies natively, and in which order a plan tries them."""
+"""Weight formats: those that a GPU multiplies natively, and the order in which a plan tries them."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def weight_format(name: str) -> WeightFormat:
 
 
 def runs_on(weights: WeightFormat, facts: GpuFacts) -> bool:
-    """True if the GPU's table has a rate for the product, and the format is one of its vendor's."""
+    """Return True if the GPU's table has a rate for the product, and the format is one of its vendor's."""
     return weights.compute in facts.peak and weights.vendor in (None, facts.vendor)
 
 
 def preferred(arch: Architecture, facts: GpuFacts, name: str | None) -> list[WeightFormat]:
     """Formats to try in order: the named one; else as published, then bf16, then fp8.
 
-    Raises UsageError NO_FORMAT, Unavailable NO_PEAK when the GPU runs none of them.
+    Raises UsageError NO_FORMAT, Unavailable NO_PEAK if the GPU runs none of them.
     """
     published = knowledge.engine().published.get(arch.name)
     names = list(FAMILIES.get(name, (name,))) if name else [*(published or ["bf16"]), *([] if published else ["fp8"])]

@@ -1,4 +1,4 @@
-"""Serving a model: what fits next to the weights, the time of prefill and decode steps, and the flags for it."""
+"""Serving a model: memory next to the weights, the time of prefill and decode steps, and the flags for them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from aisp_mcp.plan.records.planning import Engine, WeightFormat
 from aisp_mcp.plan.serving.rate import Layout, Served
 from aisp_mcp.records import Record
 
-MOST_SEQUENCES = 1024  # more than this in one batch is not a setting anybody documents
+MOST_SEQUENCES = 1024  # larger batches are not documented by anyone
 GIB = 1 << 30
 
 
@@ -42,7 +42,7 @@ class Fit(Record):
 
 
 class Speed(Record):
-    """Times of one replica with `batch` sequences in flight. Names say which definition holds."""
+    """Times of one replica with `batch` sequences in flight. The names state the definitions used."""
 
     batch: int
     ttft_s: float = Field(description="Prefill of one prompt on an idle replica.")
@@ -52,12 +52,12 @@ class Speed(Record):
 
 
 def memory_bytes(facts: GpuFacts) -> int:
-    """As the device reports it where known, else as sold (decimal)."""
+    """As the device reports it, if known, else as sold (decimal)."""
     return facts.memory.reported_bytes or int(facts.memory.sold_gb * 1e9)
 
 
 def weight_bytes(arch: Architecture, weights: WeightFormat) -> int:
-    """Layers in the format; embedding and head stay in 16 bit, as the engines keep them."""
+    """Layers in the format; embedding and head stay in 16 bits, as in the engines."""
     tables = parameters.embeddings(arch)
     return int((parameters.total(arch) - tables) * weights.bytes + tables * 2)
 
@@ -85,7 +85,7 @@ def cache_budget(served: Served, layout: Layout, engine: Engine) -> int:
     """Bytes for the cache over all GPUs of a replica, next to weights, the engine and the stated margin."""
     usable = int(memory_bytes(served.facts) * engine.utilization) * layout.gpus
     weights = weight_bytes(served.arch, served.weights)
-    if layout.data_attention:  # all but the routed experts is on every GPU
+    if layout.data_attention:  # everything except the routed experts is on every GPU
         dense = (parameters.total(served.arch) - parameters.routed(served.arch)) * served.weights.bytes
         weights += int(dense * (layout.tensor - 1))
     return usable - weights - engine.overhead_bytes * layout.gpus
@@ -97,7 +97,9 @@ def _blocks(tokens: int, block: int) -> int:
 
 
 def _copies(arch: Architecture, setting: Setting) -> int:
-    """Copies of the key-value cache: latent attention and surplus ranks over key-value heads hold replicas."""
+    """Copies of the key-value cache: latent attention, and ranks beyond the number of key-value heads, have
+    replicas.
+    """
     a = arch.attention
     return setting.tensor if a.latent else max(1, setting.tensor // a.kv_heads)
 
@@ -105,7 +107,7 @@ def _copies(arch: Architecture, setting: Setting) -> int:
 def speed(
     arch: Architecture, setting: Setting, batch: int, facts: GpuFacts, calibration: Calibration, engine: Engine
 ) -> Speed:
-    """Predict prefill and decode. Raises KeyError when the GPU has no peak for the format's compute dtype."""
+    """Predict prefill and decode. Raises KeyError if the GPU has no peak for the format's compute dtype."""
     mean = setting.prompt + setting.output // 2
     first = _pass(arch, setting, setting.prompt, 1, facts, calibration, engine)
     first += parameters.attention_flops(arch, setting.prompt) / setting.tensor / _attention_rate(facts, calibration)
@@ -126,7 +128,7 @@ def _attention_rate(facts: GpuFacts, calibration: Calibration) -> float:
 
 
 def _sustained(calibration: Calibration) -> GemmShares:
-    """A prefill is long dense work under the power limit, as a training step is: its share of the peak counts."""
+    """Sustained share of the peak: like a training step, a prefill is long dense work under the power limit."""
     return calibration.gemm.model_copy(update={"peak": calibration.step.peak})
 
 
@@ -156,7 +158,7 @@ def _pass(
 
 
 def _touched(arch: Architecture, rows: int) -> float:
-    """Parameters whose weights are read: of the experts those that at least one token is expected to choose."""
+    """Parameters whose weights are read: for experts, those that at least one token is expected to choose."""
     experts = arch.mlp.experts
     total = parameters.total(arch)
     if experts is None:

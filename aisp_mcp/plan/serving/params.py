@@ -12,7 +12,7 @@ from aisp_mcp.records import Params
 
 
 class WorkloadParams(Params):
-    """Requests and the latencies that they may have."""
+    """Requests and their latency limits."""
 
     prompt: Tokens = 1024
     output: Tokens = 256
@@ -26,7 +26,7 @@ class WorkloadParams(Params):
 
 
 class LayoutParams(Params):
-    """What the caller fixes instead of leaving it to the planner."""
+    """Values that the caller fixes instead of leaving them to the planner."""
 
     weights: str | None = None
     kv_dtype: Literal["bf16", "fp8"] | None = None

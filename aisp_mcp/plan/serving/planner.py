@@ -43,7 +43,7 @@ class Formats(Record):
 
 
 class Capacity(Record):
-    """What a cache of fixed size holds."""
+    """Capacity of a cache of fixed size."""
 
     bytes: int
     blocks: int
@@ -52,7 +52,7 @@ class Capacity(Record):
 
 
 class KvAnswer(Record):
-    """The cache, and what a model with as many key-value as query heads would need, where their number is known."""
+    """The cache, and the size for a model with as many key-value as query heads, if their number is known."""
 
     headline: str
     cache: kv.KvCache
@@ -95,7 +95,7 @@ def formats(arch: Architecture, facts: GpuFacts, tokens: int) -> Planned[Formats
 
 
 def _fastest(arch: Architecture, facts: GpuFacts, rows: list[Format]) -> str:
-    """The format with the shortest predicted time per token, or the smallest one without times."""
+    """The format with the shortest predicted time per token; without times, the smallest one."""
     best = max(rows, key=lambda row: (row.speedup_batch_64 or 0.0, -row.weight_bytes))
     gain = f"{best.speedup_batch_64:.2g} times as fast as bf16 at batch 64" if best.speedup_batch_64 else "no times"
     size = f"{best.weight_bytes / serving.GIB:.1f} GiB of weights on {best.gpus} GPUs"
@@ -132,7 +132,9 @@ def _format(
 
 
 def kv_answer(arch: Architecture, tokens: int, batch: int, dtype: str, kind: str | None = None) -> Planned[KvAnswer]:
-    """Exact bytes; no band. kind: the word for a described cache of which the caller left something open, see plain."""
+    """Exact bytes, without a band. kind: the name of a described cache for which the caller left something open, see
+    plain.
+    """
     a = arch.attention
     cache = kv.cache(arch, tokens, batch, dtype)
     full = 2 * arch.layers * a.heads * (a.latent.v_dim if a.latent else a.head_dim)
@@ -164,7 +166,7 @@ def kv_answer(arch: Architecture, tokens: int, batch: int, dtype: str, kind: str
 def with_capacity(
     answer: Planned[KvAnswer], tokens: int, budget_gib: float | None, blocks: int | None
 ) -> Planned[KvAnswer]:
-    """Add what a cache of that many GiB or blocks holds. Raises UsageError TWO_BUDGETS, BAD_BUDGET."""
+    """Add the capacity of a cache of that many GiB or blocks. Raises UsageError TWO_BUDGETS, BAD_BUDGET."""
     if budget_gib is None and blocks is None:
         return answer
     if budget_gib is not None and blocks is not None:
@@ -189,7 +191,7 @@ def plain(
     head_dim: int | None = None,
     latent: int | None = None,
 ) -> tuple[Architecture, str | None]:
-    """An architecture that is only used for its cache, and the kind of cache if the numbers do not determine it.
+    """An architecture used only for its cache, and the kind of cache if the numbers do not determine it.
 
     latent: elements per token and layer of an MLA cache. Raises UsageError NO_SHAPE, BAD_SHAPE.
     """
@@ -207,7 +209,7 @@ def plain(
     if layers and head_dim and (heads or kv_heads):
         kind = ("MQA" if kv_heads == 1 else "GQA or MHA") if not heads else None if kv_heads else ASSUMED
         return _attending(layers, heads or kv_heads or 1, kv_heads or heads or 1, head_dim), kind
-    if layers and hidden and not kv_heads:  # one head of that width has the size of all heads together
+    if layers and hidden and not kv_heads:  # one head of that width is as large as all heads together
         return _attending(layers, 1, 1, hidden), ASSUMED
     raise UsageError(
         "NO_SHAPE",

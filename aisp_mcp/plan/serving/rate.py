@@ -16,14 +16,14 @@ from aisp_mcp.records import Record
 
 SHARPNESS = 6.0
 ELEMENT = 2.0  # bytes of an activation between kernels
-PASSES_HIDDEN, PASSES_MLP = 5, 2  # reads and writes of a layer's activations outside products, engines fuse the rest
-NODE = 8  # GPUs that a link connects
+PASSES_HIDDEN, PASSES_MLP = 5, 2  # reads and writes of a layer's activations outside products; engines fuse the rest
+NODE = 8  # GPUs connected by a link
 NETWORK = 50.0e9  # bytes/s per GPU between nodes: 400 Gb/s adapters
-DISPATCH = 3.0  # bytes per element that goes to an expert and back: fp8 out, bf16 in
+DISPATCH = 3.0  # bytes per element to an expert and back: fp8 out, bf16 in
 
 
 class Layout(Record):
-    """GPUs of one replica. data_attention: each GPU attends for its own sequences, experts are spread over all."""
+    """GPUs of one replica. data_attention: each GPU attends to its own sequences, experts are spread over all."""
 
     tensor: int
     pipeline: int = 1
@@ -48,7 +48,7 @@ class Step(Record):
 
 
 class Served(Record):
-    """What is served: model, weight format, cache dtype, GPU."""
+    """The model to serve, weight format, cache dtype and GPU."""
 
     arch: Architecture
     weights: WeightFormat
@@ -61,7 +61,7 @@ class Served(Record):
 
 
 def product_share(shares: ServingShares, facts: GpuFacts, dtype: str) -> tuple[float, str]:
-    """Sustained share of the peak, and what it was calibrated on."""
+    """Sustained share of the peak, and the source of its calibration."""
     listed = [r for r in shares.matmul if r.architecture == facts.architecture and r.dtype == dtype]
     best = next((r for r in listed if r.sku == facts.sku), None) or next((r for r in listed if r.sku is None), None)
     factor = next((r for r in shares.factors if r.architecture == facts.architecture and dtype in r.dtypes), None)
@@ -86,7 +86,7 @@ def _near(shares: ServingShares, facts: GpuFacts, dtype: str) -> EngineFactor | 
 
 
 def product_spread(shares: ServingShares, facts: GpuFacts, dtype: str) -> tuple[float, float]:
-    """Lowest and highest listed product over their mean, where the default stands for this GPU's; else 1 and 1."""
+    """Lowest and highest listed product over their mean, if the default replaces this GPU's; else 1 and 1."""
     if any(r.architecture == facts.architecture and r.dtype == dtype for r in shares.matmul):
         return 1.0, 1.0
     bits = 16 if gemm.WIDTH[dtype] >= 2 else 8
@@ -95,7 +95,7 @@ def product_spread(shares: ServingShares, facts: GpuFacts, dtype: str) -> tuple[
 
 
 def cache_bytes(served: Served, layout: Layout, tokens: float) -> float:
-    """Cache of one sequence over all GPUs of the replica, copies included."""
+    """Cache of one sequence over all GPUs of the replica, including copies."""
     attention = served.arch.attention
     copies = (
         1
@@ -110,7 +110,7 @@ def cache_bytes(served: Served, layout: Layout, tokens: float) -> float:
 def step(
     served: Served, layout: Layout, lengths: Lengths, concurrency: float, shares: ServingShares, engine: Engine
 ) -> Step:
-    """Time of one step of a replica that holds `concurrency` sequences. Raises KeyError without the dtype's peak."""
+    """Time of one step of a replica with `concurrency` sequences. Raises KeyError without the dtype's peak."""
     decode = concurrency / layout.pipeline * (1 + served.drafted)
     fresh = lengths.prompt * (1 - served.prefix_hit)
     prefill = concurrency / layout.pipeline * fresh / lengths.output * served.accepted
@@ -174,7 +174,7 @@ def _bound(
 
 
 def _head(served: Served, layout: Layout, rows: float, shares: ServingShares) -> float:
-    """The output head, in 16 bit, for the rows that are sampled."""
+    """The output head, in 16 bits, for the sampled rows."""
     size = served.arch.vocab * served.arch.hidden / layout.tensor
     share, _ = product_share(shares, served.facts, "bf16")
     work = 2.0 * rows * size / (served.facts.peak["bf16"].dense * gemm.TERA * share)
@@ -199,7 +199,7 @@ def _attention(served: Served, layout: Layout, lengths: Lengths, sequences: floa
 
 
 def _activations(served: Served, layout: Layout, rows: float, shares: ServingShares) -> float:
-    """Norms, activations, quantisation between products: bytes moved."""
+    """Norms, activations and quantisation between products: bytes moved."""
     arch, experts = served.arch, served.arch.mlp.experts
     width = experts.ffn * (experts.active + experts.shared) if experts else arch.mlp.width
     hidden = arch.hidden / (layout.tensor if layout.data_attention else 1)
@@ -224,7 +224,7 @@ def _links(served: Served, layout: Layout, rows: float, shares: ServingShares) -
 
 
 def _nodes_reached(gpus: int, active: int) -> float:
-    """Other nodes that a token's experts are on, on average: it crosses the network once to each."""
+    """Average number of other nodes that a token's experts are on: it crosses the network once to each."""
     nodes = gpus / NODE
     return (nodes - 1) * (1 - (1 - 1 / nodes) ** active) if nodes > 1 else 0.0
 

@@ -1,4 +1,4 @@
-"""Turn the tool's parameters into a deployment to be planned."""
+"""Turn the tool's parameters into a deployment to plan."""
 
 from __future__ import annotations
 

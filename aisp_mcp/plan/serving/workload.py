@@ -19,7 +19,7 @@ QUANTILES = (0.1, 0.3, 0.5, 0.7, 0.9)
 
 
 class Lengths(Record):
-    """Moments of the distribution of prompt and output tokens that the rate depends on."""
+    """Moments of the distribution of prompt and output lengths on which the rate depends."""
 
     prompt: float = Field(description="Mean prompt tokens.")
     output: float = Field(description="Mean output tokens.")

@@ -1,4 +1,4 @@
-"""Shares and bands of training steps: the only source for all that predicts one."""
+"""Shares and bands of training steps: the only source for every predicted step."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def memory_ratio() -> Ratio:
 
 
 def sources() -> list[Source]:
-    """Where the shares come from."""
+    """Sources of the shares."""
     return _read().sources
 
 
 def band(facts: GpuFacts, dtype: str) -> TrainingBand | None:
-    """The band for a GPU's architecture and a type of products; None: times are not predicted."""
+    """The band for a GPU's architecture and a product's type; None: times are not predicted."""
     for row in _read().steps:
         if facts.architecture in row.architectures and dtype in row.dtypes and dtype in facts.peak:
             return row
@@ -45,6 +45,6 @@ def around(ratio: Ratio, value: float, unit: str) -> Band:
 
 
 def absent(facts: GpuFacts, dtype: str) -> str:
-    """Why a plan has no times."""
+    """Reason why a plan has no times."""
     known = "; ".join(f"{', '.join(row.architectures)} in {', '.join(row.dtypes)}" for row in _read().steps)
     return f"Times: {facts.architecture} in {dtype} has no calibration. Calibrated: {known}."

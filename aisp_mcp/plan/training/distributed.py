@@ -1,4 +1,4 @@
-"""Layouts of a training run: which fit, how long a step takes, what the best one keeps in memory."""
+"""Layouts of a training run: those that fit, the time of a step, and the memory of the best one."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from aisp_mcp.plan.training.recipe import Recipe
 from aisp_mcp.plan.training.step import StepTime
 from aisp_mcp.records import Record
 
-USABLE = 0.92  # of device memory: the rest goes to context, communication buffers and fragmentation
+USABLE = 0.92  # of device memory: the rest is for context, communication buffers and fragmentation
 MARGIN = 0.06  # of the usable memory; with USABLE 14 % of the device, where frameworks reserve 10 % beyond live tensors
 STRETCH = 2  # fine-tuning stretches rotary positions: MLPerf tunes Llama 2 at twice its published context
 GIB = 1 << 30
 
 
 class Choice(Record):
-    """One layout with what it takes."""
+    """One layout with its memory and time."""
 
     layout: Layout
     peak_bytes: int
@@ -53,7 +53,7 @@ class DistributedPlan(Record):
 
 @dataclass(frozen=True)
 class Task:
-    """Model, machine and recipe of a training job to be laid out."""
+    """Model, machine and recipe of a training job."""
 
     arch: Architecture
     facts: GpuFacts
@@ -66,7 +66,7 @@ class Task:
 
 
 def plan(task: Task, fixed: dict[str, int | str]) -> Planned[DistributedPlan]:
-    """fixed: fields of the layout that the caller has chosen.
+    """The best layout. fixed: fields of the layout that the caller has chosen.
 
     Raises UsageError NO_LAYOUT, DOES_NOT_FIT, CONTEXT_LIMIT, Unavailable NO_PEAK.
     """
@@ -90,7 +90,7 @@ def plan(task: Task, fixed: dict[str, int | str]) -> Planned[DistributedPlan]:
 
 
 def step_job(task: Task) -> step.Job | None:
-    """What the step's time is predicted from; None where the GPU and type are not calibrated, or it has no link."""
+    """The inputs of the step's predicted time; None if the GPU and type are not calibrated, or it has no link."""
     if calibration.band(task.facts, task.recipe.compute) is None or (task.facts.link is None and task.gpus > 1):
         return None
     fabric = step.fabric(task.facts, calibration.shares(), task.per_node, task.network_bytes_s)
@@ -98,7 +98,7 @@ def step_job(task: Task) -> step.Job | None:
 
 
 def choose(task: Task, item: Layout, job: step.Job | None, partial: bool = True) -> Choice:
-    """Memory and time of one layout; a workspace as PyTorch takes is included.
+    """Memory and time of one layout, including a workspace of the size that PyTorch uses.
 
     partial: under full recomputation, only as many layers as memory demands run twice.
     """
@@ -115,7 +115,7 @@ def _peak(task: Task, item: Layout) -> int:
 
 
 def _least_recomputed(task: Task, item: Layout, whole: int, limit: int) -> Layout:
-    """The layout with the fewest layers of a stage recomputed that fits. whole: bytes when all of them are."""
+    """The layout with the fewest recomputed layers per stage that fits. whole: bytes when all are recomputed."""
     layers = max(stage_layers(task.arch, item))
     stored = _peak(task, item.model_copy(update={"recomputed": 0.0}))
     share = max(0.0, (stored - limit) / max(1, stored - whole))
@@ -135,7 +135,7 @@ def _limit(facts: GpuFacts) -> int:
 
 
 def merit(choice: Choice) -> tuple[bool, float, int, int, int]:
-    """Fitting ones first, then the shortest step; without times the least recomputing and splitting."""
+    """Sort key: layouts that fit first, then the shortest step; without times, the least recomputing and splitting."""
     item = choice.layout
     time = choice.step.total_s if choice.step else float(("none", "selective", "full").index(item.recompute))
     return (

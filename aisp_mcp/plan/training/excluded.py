@@ -1,4 +1,4 @@
-"""Why no layout exists: the first rule that excludes what the caller fixed, with the nearest sizes that would do."""
+"""Reason why no layout exists: the first rule that excludes the caller's fixed values, with the nearest valid sizes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def reason(arch: Architecture, gpus: int, per_node: int, batch: int, fixed: Mapp
 def _schedule(
     arch: Architecture, batch: int, replicas: int, ranks: int, fixed: Mapping[str, int | str]
 ) -> tuple[str, str] | None:
-    """Rules about microbatches, chunks and experts, once the replicas are known to divide the batch."""
+    """Rules about microbatches, chunks and experts, for replicas that are known to divide the batch."""
     if batch % replicas:
         return None
     mine = batch // replicas

@@ -1,4 +1,4 @@
-"""Layouts of a model over GPUs, and all that exist for a count of them."""
+"""Layouts of a model over GPUs, and the enumeration of all of them for a number of GPUs."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from aisp_mcp.records import Record
 
 Recompute = Literal["none", "selective", "full"]
 RECOMPUTES = ("none", "selective", "full")
-LONG = 1024  # tokens per GPU below which one sequence is not split further
+LONG = 1024  # tokens per GPU; a sequence is not split below this
 MOST_CONTEXT = 16
-SPARED = 2  # layers that the stages of the embedding and of the head may have fewer than the others
+SPARED = 2  # the stages of the embedding and of the head may have this many layers fewer than the others
 
 
 class Layout(Record):
@@ -43,7 +43,7 @@ class Layout(Record):
 
     @property
     def shards(self) -> int:
-        """GPUs over which ZeRO divides states: replicas of one part of the model, context ranks included."""
+        """GPUs over which ZeRO divides states: replicas of one part of the model, including context ranks."""
         return self.data * self.context
 
     @property
@@ -53,7 +53,7 @@ class Layout(Record):
 
     @property
     def expert_split(self) -> int:
-        """GPUs over which the routed experts are divided: whole experts each, or slices of all of them."""
+        """GPUs over which the routed experts are divided, as whole experts or as slices of all of them."""
         return self.expert if self.expert > 1 else self.tensor
 
 
@@ -105,14 +105,14 @@ def _scheduled(
         chunks = _chosen(want, "virtual", _virtual(arch, base, mine // micro))
         chunks = [size for size in chunks if base.pipeline * size <= arch.layers]
         for zero, virtual, expert, mode in itertools.product(_zeros(base, want), chunks, experts, modes):
-            # Sizes were checked above; model_construct keeps a search of thousands quick.
+            # Sizes were checked above; model_construct keeps a search of thousands fast.
             more = {"zero": zero, "virtual": virtual, "expert": expert, "recompute": mode}
             more |= {"microbatch": micro, "microbatches": mine // micro}
             yield Layout.model_construct(**(base.__dict__ | more))
 
 
 def _zeros(base: Layout, want: dict[str, int | str]) -> list[int]:
-    """With a pipeline, sharded gradients or weights would travel again for each microbatch."""
+    """ZeRO stages to try: with a pipeline, sharded gradients or weights would be sent again for each microbatch."""
     if "zero" in want:
         return [int(want["zero"])]
     return [0] if base.shards == 1 else [0, 1] if base.pipeline > 1 else [0, 1, 2, 3]
@@ -127,14 +127,16 @@ def _contexts(seq: int) -> list[int]:
 
 
 def _virtual(arch: Architecture, base: Layout, microbatches: int) -> list[int]:
-    """Interleaving needs even chunks but for two layers, and groups of microbatches as large as the pipeline."""
+    """Interleaving to try: it needs equal chunks, up to two layers, and groups of microbatches as large as the
+    pipeline.
+    """
     if base.pipeline == 1 or microbatches % base.pipeline:
         return [1]
     return [size for size in (1, 2, 4) if -arch.layers % (base.pipeline * size) <= SPARED or size == 1]
 
 
 def _experts(arch: Architecture, base: Layout, per_node: int) -> list[int]:
-    """No split, the widest inside a node, the widest of all."""
+    """Expert splits to try: none, the widest inside a node, the widest of all."""
     if arch.mlp.experts is None:
         return [1]
     sizes = _divisors(math.gcd(arch.mlp.experts.count, base.shards * base.tensor))

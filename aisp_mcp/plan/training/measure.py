@@ -17,7 +17,7 @@ STEPS = 3
 
 
 class Beside(Record):
-    """ratio: measured over predicted. None where nothing was predicted, and the notes say why."""
+    """ratio: measured over predicted. None if nothing was predicted; the notes give the reason."""
 
     predicted: float | None
     measured: float
@@ -74,7 +74,7 @@ def _recompute(params: dict[str, Any]) -> Recompute:
 
 
 def run(params: dict[str, Any], timeout_s: float) -> Measured:
-    """Train for three steps in a process of its own. Errors as launch_child.ask."""
+    """Train for three steps in a separate process. Errors as launch_child.ask."""
     device = probe_runner.choose()
     facts = device.facts
     answer = child_process.ask("transformer", {"device": device.torch, "steps": STEPS, **params}, timeout_s)

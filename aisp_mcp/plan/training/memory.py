@@ -1,10 +1,10 @@
 """Peak memory of a training step on the fullest GPU, itemised.
 
-Stored activations are those PyTorch keeps for a pre-norm decoder; the synthetic transformer
-(machine/probes/children/transformer.py) is that model, and docs/planners.md shows predictions beside its measured
-peaks. With dropout and without flash attention they are the 34 + 5 a s / h bytes per token and hidden element of
-Korthikanti et al. (2205.05198). Gradients are freed after each step, as zero_grad does by default. While the backward
-pass frees activations it makes gradients, so the peak is at one of its ends: when the loss is differentiated, in the
+Stored activations are those that PyTorch keeps for a pre-norm decoder; the synthetic transformer
+(machine/probes/children/transformer.py) is that model, and docs/planners.md compares predictions with its measured
+peaks. With dropout and without flash attention, they are the 34 + 5 a s / h bytes per token and hidden element of
+Korthikanti et al. (2205.05198). Gradients are freed after each step, as zero_grad does by default. The backward pass
+creates gradients while it frees activations, so the peak is at one of its ends: when the loss is differentiated, in the
 first or last layer that it passes, or when the optimizer has all gradients.
 """
 
@@ -27,7 +27,7 @@ FP32, HALF = 4, 2
 LOSS_COPIES = 3  # fp32 logits-sized tensors alive in the backward of cross entropy: log-probabilities and two gradients
 CHUNK = 1024  # tokens whose logits a fused loss holds
 SPLIT_LOSS_COPIES = (
-    2  # under tensor or pipeline parallelism: the loss of Megatron, whose softmax and gradient are in place
+    2  # under tensor or pipeline parallelism: Megatron's loss, whose softmax and gradient are computed in place
 )
 
 
@@ -73,7 +73,7 @@ def stages(arch: Architecture, layout: Layout) -> list[Stage]:
 def training(arch: Architecture, layout: Layout, recipe: Recipe, seq: int, workspace: int = 0) -> TrainingMemory:
     """Memory of the fullest stage. workspace: bytes of library workspaces, a constant of device and framework."""
     every = stages(arch, layout)
-    # Inner stages differ in batches in flight alone; the fullest of them is the second or the largest.
+    # Inner stages differ only in batches in flight; the fullest of them is the second or the largest.
     some = {0, 1, layout.pipeline - 1, max(range(len(every)), key=lambda at: every[at].experts + every[at].rest)}
     per_stage = [on_stage(arch, layout, recipe, seq, every[at], workspace) for at in sorted(some) if at < len(every)]
     return max(per_stage, key=lambda memory: memory.peak_bytes)
@@ -85,7 +85,7 @@ def on_stage(
     """Memory of a GPU of that stage."""
     trained = trainable_share(arch, recipe)
     rest, experts = _local(stage, layout)
-    # Routed experts are already divided over the expert ranks: only their copies are left to shard.
+    # Routed experts are already divided over the expert ranks: only their copies remain to be sharded.
     sharded = rest / layout.shards + experts / max(1, layout.shards * layout.tensor // layout.expert_split)
     held = sharded if layout.zero >= 2 else rest + experts
     gradients = Item(
@@ -99,7 +99,7 @@ def on_stage(
         "backward of the first layer": _last_backward(arch, layout, recipe, seq, stage, gradients),
         "optimizer step": [gradients],
     }
-    # Gradients of earlier microbatches are there all the time; so are the buckets that several GPUs reduce them in.
+    # Gradients of earlier microbatches are always present; so are the buckets in which several GPUs reduce them.
     if layout.microbatches > 1 or layout.gpus > 1:
         moments = {name: [gradients, *(i for i in items if i.name != "gradients")] for name, items in moments.items()}
     moment, items = max(moments.items(), key=lambda entry: sum(i.bytes for i in entry[1]))
@@ -166,7 +166,7 @@ def _layer_backward(arch: Architecture, layout: Layout, recipe: Recipe, seq: int
 def _last_backward(
     arch: Architecture, layout: Layout, recipe: Recipe, seq: int, stage: Stage, gradients: Item
 ) -> list[Item]:
-    """The last layer that the backward pass reaches: all other gradients are there, its activations still are."""
+    """The last layer that the backward pass reaches: all other gradients exist, and its activations still do."""
     tables = arch.vocab * arch.hidden * stage.first
     body = stage.rest + stage.experts
     share = (body - tables) * (stage.layers - 1) / stage.layers / body if body else 0
@@ -179,7 +179,9 @@ def _last_backward(
 
 
 def _gathered(arch: Architecture, layout: Layout, recipe: Recipe) -> list[Item]:
-    """Full weights that FSDP holds for a moment: the unit in use and the next one; the head or a layer, the larger."""
+    """Full weights that FSDP holds temporarily: the unit in use and the next one; the head or a layer, whichever is
+    larger.
+    """
     if layout.zero < 3:
         return []
     whole = local_parameters(arch, layout)
@@ -192,15 +194,15 @@ def _gathered(arch: Architecture, layout: Layout, recipe: Recipe) -> list[Item]:
 
 
 def layer_activations(arch: Architecture, layout: Layout, recipe: Recipe, seq: int) -> int:
-    """Bytes that one layer keeps for its backward pass when nothing is recomputed."""
+    """Bytes that one layer stores for its backward pass when nothing is recomputed."""
     a, width = arch.attention, recipe.activations
     q = a.heads * (a.latent.nope_dim + a.latent.rope_dim if a.latent else a.head_dim)
     kv = 2 * a.heads * a.head_dim if a.latent else 2 * a.kv_heads * a.head_dim
     out = a.heads * (a.latent.v_dim if a.latent else a.head_dim)
     latent = 2 * (a.latent.kv_rank + (a.latent.q_rank or 0)) if a.latent else 0
     norms = FP32 * 2 * 2  # mean and deviation of two norms
-    small = recipe.compute == "fp8"  # inputs of products are kept in 8 bits, and the activation is not kept at all
-    # Two norm inputs, two norm outputs; two masks of a byte where there is dropout. Sequence parallelism splits them.
+    small = recipe.compute == "fp8"  # inputs of products are stored in 8 bits, and the activation is not stored at all
+    # Two norm inputs, two norm outputs; two masks of a byte with dropout. Sequence parallelism splits them.
     streams = 2 * arch.hidden * (width + (1 if small else width)) + 2 * arch.hidden * recipe.dropout + norms
     heads = FP32 * a.heads * recipe.flash  # one log-sum-exp per head
     inner = width * (q + kv + out + latent) + _mlp_bytes(arch, width, small) + heads
@@ -210,7 +212,7 @@ def layer_activations(arch: Architecture, layout: Layout, recipe: Recipe, seq: i
 
 
 def _scores(arch: Architecture, layout: Layout, recipe: Recipe, seq: int) -> int:
-    """Attention without flash keeps softmax, its dropout mask and what dropout leaves, heads x seq per token."""
+    """Attention without flash stores the softmax, its dropout mask and the result of dropout, heads x seq per token."""
     if recipe.flash:
         return 0
     each = (2 * recipe.activations + 1) if recipe.dropout else recipe.activations
@@ -237,7 +239,7 @@ def _products(arch: Architecture, layout: Layout, recipe: Recipe, seq: int) -> i
 
 
 def _mlp_bytes(arch: Architecture, width: int, small: bool) -> int:
-    """Kept per token: gate, up, their activation and product; or input and output of the activation.
+    """Stored per token: gate, up, their activation and product; or input and output of the activation.
 
     small: as Transformer Engine does in fp8, the input of the second product in 8 bits and no activation of the gate.
     """
@@ -251,7 +253,7 @@ def _mlp_bytes(arch: Architecture, width: int, small: bool) -> int:
 
 
 def in_flight(layout: Layout, stage: int) -> float:
-    """Microbatches whose activations a stage holds at once under 1F1B; interleaving adds (p - 1) / (p v)."""
+    """Microbatches whose activations a stage stores at once under 1F1B; interleaving adds (p - 1) / (p v)."""
     p = layout.pipeline
     count = min(p - stage, layout.microbatches)
     return count if layout.virtual == 1 else min(count * (1 + (p - 1) / (p * layout.virtual)), layout.microbatches)

@@ -1,4 +1,4 @@
-"""What a training recipe keeps per parameter and which arithmetic it uses."""
+"""The bytes that a training recipe stores per parameter, and its arithmetic."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from aisp_mcp.plan.training.layout import Layout, splits_heads
 from aisp_mcp.plan.training.recipe import RECIPES
 from aisp_mcp.records import Record
 
-SPREAD = 0.08  # around a measured step: what a step time does not repeat, and what the model misses at other counts
+SPREAD = 0.08  # around a measured step: its variation between runs, and the model's error at other counts
 
 NOT_MODELLED = [
     "data loading, stragglers, checkpoints, failures",
@@ -53,7 +53,7 @@ class ScalingRow(Record):
 
 @dataclass(frozen=True)
 class Question:
-    """Everything a caller gives. layout.data and .microbatches follow from gpus and batch."""
+    """The caller's arguments. layout.data and .microbatches follow from gpus and batch."""
 
     arch: Architecture
     layout: Layout
@@ -70,7 +70,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Prediction:
-    """Rows per GPU count, with what they rest on."""
+    """Rows per GPU count, with their basis."""
 
     rows: list[ScalingRow]
     assumptions: list[str]
@@ -78,7 +78,9 @@ class Prediction:
 
 
 def predict(question: Question) -> Prediction:
-    """Raises UsageError UNKNOWN_GPU, BAD_LAYOUT, BELOW_ROOF, Unavailable NO_PEAK, NO_LINK, NO_CALIBRATION."""
+    """Predict each GPU count. Raises UsageError UNKNOWN_GPU, BAD_LAYOUT, BELOW_ROOF, Unavailable NO_PEAK, NO_LINK,
+    NO_CALIBRATION.
+    """
     facts = lookup.gpu(question.gpu)
     lookup.require_dtype(facts, [question.dtype])
     lookup.require_context(question.arch, question.seq)
@@ -156,7 +158,7 @@ def _calibrated(question: Question, facts: GpuFacts, layout: Layout) -> tuple[st
 
 
 def _speed(job: step.Job, layout: Layout, measured_s: float) -> float:
-    """Rate of products and traffic at which the model gives the measured step. Raises UsageError BELOW_ROOF."""
+    """Rate of products and traffic at which the model reproduces the measured step. Raises UsageError BELOW_ROOF."""
     peak = job.facts.peak[job.recipe.compute].dense * TERA
     tokens = layout.microbatch * layout.microbatches * layout.data * job.seq
     if step.flops(job.arch, job.recipe, job.seq) * tokens / (peak * layout.gpus) > measured_s:
@@ -195,7 +197,7 @@ def _row(job: step.Job, layout: Layout, ratio: Ratio, first: ScalingRow | None) 
 
 
 def _counts(question: Question) -> list[int]:
-    """Halvings of the GPU count down to one model replica for which the batch still divides, smallest first."""
+    """Halvings of the GPU count down to one model replica that still divide the batch, smallest first."""
     base, counts = question.layout, [question.gpus]
     group = base.tensor * base.pipeline
     while len(counts) < 6 and counts[-1] % 2 == 0 and (counts[-1] // 2) % group == 0:
@@ -208,7 +210,7 @@ def _counts(question: Question) -> list[int]:
 
 
 def described(params_b: float, layers: int, hidden: int) -> Architecture:
-    """A dense transformer of that size with a gated MLP. Raises UsageError BAD_ARCHITECTURE when the sizes disagree."""
+    """A dense transformer of that size with a gated MLP. Raises UsageError BAD_ARCHITECTURE if the sizes disagree."""
     heads = max(n for n in range(1, hidden // 64 + 2) if hidden % n == 0 and (hidden // n >= 64 or n == 1))
     width = round((params_b * 1e9 / layers - 4 * hidden * hidden) / (3 * hidden))
     if width < 1:

@@ -18,10 +18,10 @@ from aisp_mcp.plan.training.layout import Layout, stage_layers
 from aisp_mcp.plan.training.recipe import Recipe, trainable_share
 from aisp_mcp.records import Record
 
-BACKWARD_SHARE = 2 / 3  # of the compute: what gradient communication can hide behind
-SELECTED = 0.5  # of the forward products that selective recomputation runs again under flash attention
-RECOMPUTED = 1.4  # activation traffic of a checkpointed layer against a stored one
-HALF = 2  # bytes: activations and gathered weights travel in 16 bits
+BACKWARD_SHARE = 2 / 3  # of the compute that can overlap with gradient communication
+SELECTED = 0.5  # of the forward products that selective recomputation repeats under flash attention
+RECOMPUTED = 1.4  # activation traffic of a checkpointed layer relative to a stored one
+HALF = 2  # bytes: activations and gathered weights are sent in 16 bits
 
 
 class StepTime(Record):
@@ -39,7 +39,9 @@ class StepTime(Record):
 
 @dataclass(frozen=True)
 class Job:
-    """Model, recipe and machine of a step; layouts come one by one. speed: measured over predicted rate of work."""
+    """Model, recipe and machine of a step; layouts are passed one by one. speed: measured over predicted
+    rate of work.
+    """
 
     arch: Architecture
     recipe: Recipe
@@ -99,7 +101,7 @@ def time(job: Job, layout: Layout) -> StepTime:
 
 
 def _fullest(job: Job, layout: Layout) -> float:
-    """Share of the layers on the fullest stage: it sets the pace."""
+    """Share of the layers on the fullest stage, which is the slowest."""
     return max(stage_layers(job.arch, layout)) / job.arch.layers
 
 
@@ -123,7 +125,7 @@ def _products(job: Job, layout: Layout) -> float:
     body += experts / (rates[wide] * shares.peak[wide])
     body += attention / (rates[wide] * shares.attention)
     last = head / (rates[wide] * shares.peak[wide])
-    # With a pipeline the head is on one stage only; it is spread evenly, as frameworks place fewer layers there.
+    # With a pipeline, the head is on one stage only; it counts evenly, as frameworks put fewer layers there.
     each = body * _fullest(job, layout) + last / layout.pipeline
     return each / layout.tensor * layout.microbatches
 
@@ -150,7 +152,7 @@ def _traffic(job: Job, layout: Layout) -> float:
 
 
 def _update(job: Job, layout: Layout) -> float:
-    """Seconds of the optimizer: memory traffic, and with offload the way over PCIe."""
+    """Seconds of the optimizer: memory traffic, and with offload the transfer over PCIe."""
     recipe, mine = job.recipe, memory.local_parameters(job.arch, layout) * trainable_share(job.arch, job.recipe)
     mine /= layout.shards if layout.zero else 1
     moved = mine * (2 * (recipe.weights + recipe.optimizer) + recipe.gradients)
@@ -191,7 +193,9 @@ def _context(job: Job, layout: Layout) -> float:
 
 
 def _expert(job: Job, layout: Layout) -> float:
-    """Tokens to their experts and back, in each pass of the layers with experts; to a node a token travels once."""
+    """Tokens to their experts and back, in each pass of the layers with experts; a token is sent to a node
+    only once.
+    """
     experts = job.arch.mlp.experts
     if experts is None or layout.expert == 1:
         return 0.0
@@ -205,7 +209,7 @@ def _expert(job: Job, layout: Layout) -> float:
 
 
 def _stages(job: Job, layout: Layout) -> float:
-    """Activations to the next stage and gradients back, for each chunk; they run beside the next microbatch."""
+    """Activations to the next stage and gradients back, for each chunk; they overlap with the next microbatch."""
     if layout.pipeline == 1:
         return 0.0
     size = HALF * job.arch.hidden * layout.microbatch * job.seq / layout.context / layout.tensor
@@ -215,7 +219,7 @@ def _stages(job: Job, layout: Layout) -> float:
 
 
 def _exposed(job: Job, layout: Layout, busy: float) -> float:
-    """Gradient and weight collectives over the replicas, less what runs at the same time."""
+    """Gradient and weight collectives over the replicas, minus the overlapping part."""
     if layout.shards == 1:
         return 0.0
     recipe = job.recipe
@@ -235,8 +239,8 @@ def _exposed(job: Job, layout: Layout, busy: float) -> float:
         reduce = over("reduce_scatter", recipe.gradients * trained) * times
         gather = over("all_gather", recipe.weights * trained)
         data = reduce + gather
-        # Gradients leave behind the last backward pass, new weights arrive behind the first forward pass.
+        # Gradients overlap with the last backward pass, new weights with the first forward pass.
         hidden = busy / layout.microbatches * (times * BACKWARD_SHARE + (1 - BACKWARD_SHARE) * (layout.zero > 0))
-    # What runs at the same time shares memory bandwidth and multiprocessors, so hiding is not free.
+    # Overlapping work shares memory bandwidth and multiprocessors, so overlap is not free.
     hidden_s = min(data, hidden)
     return data - hidden_s + job.shares.contention * hidden_s

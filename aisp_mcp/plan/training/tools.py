@@ -112,7 +112,7 @@ class MeasureParams(JobParams):
     next=("aisp_distributed_plan",),
 )
 def aisp_distributed_measure(p: MeasureParams, ctx: Context) -> Measured:
-    """Train a synthetic transformer for three steps here; predicted beside measured peak memory and time."""
+    """Train a synthetic transformer for three steps here, and compare predicted with measured peak memory and time."""
     from aisp_mcp.errors import UsageError
     from aisp_mcp.plan.training import measure
 

@@ -24,7 +24,7 @@ _LIST = re.compile(r"\d+")
 
 
 def read(files: list[File]) -> list[Dump]:
-    """In order of rank. Raises UsageError BAD_PROFILE for a file that is no dump, or two of one rank."""
+    """In order of rank. Raises UsageError BAD_PROFILE for a file that is not a dump, or two of one rank."""
     pickles = [file for file in files if is_pickle(file.head)]
     dumps = _unpickled(pickles) if pickles else []
     for place, file in enumerate(files):
@@ -49,7 +49,9 @@ def _unpickled(files: list[File]) -> list[Dump]:
 
 
 def dump(name: str, top: Any, place: int) -> Dump:
-    """The facts of one dump. place: its rank if neither the file nor its name says. Raises UsageError BAD_PROFILE."""
+    """The facts of one dump. place: its rank if neither the file nor its name contains it. Raises UsageError
+    BAD_PROFILE.
+    """
     rows = top.get("entries") if isinstance(top, dict) else top
     known = isinstance(top, dict) and ("pg_config" in top or "pg_status" in top or "nccl_comm_state" in top)
     if not isinstance(rows, list) and not known:
@@ -84,7 +86,7 @@ def _groups(config: Any) -> dict[str, list[int]]:
 
 
 def _label(group: str, ranks: list[int]) -> str:
-    """Groups of one name and other members are other groups."""
+    """A label that distinguishes groups with the same name but different members."""
     return f"{group} {ranks}" if ranks else group
 
 
@@ -120,7 +122,7 @@ def _peers(pair: re.Match[str] | None, ranks: list[int]) -> tuple[int, int] | No
 
 
 def _elements(sizes: Any) -> int | None:
-    """Of all inputs together."""
+    """Number of elements of all inputs together."""
     if not isinstance(sizes, list):
         return None
     total = 0

@@ -1,4 +1,4 @@
-"""Read flight recorder dumps that are pickles, in a process of its own with bounds on memory and time.
+"""Read flight recorder dumps that are pickles, in a separate process with limits on memory and time.
 
 python -P -m aisp_mcp.profile.hangs.flight_child DUMP...
 
@@ -28,7 +28,7 @@ def main() -> int:
     except AispError as error:
         print(error.message, file=sys.stderr)
         return REFUSED
-    except Exception as error:  # whatever a broken pickle makes of itself
+    except Exception as error:  # any error of a broken pickle
         print(f"{path.rpartition('/')[2]!r} cannot be read: {type(error).__name__}: {error}", file=sys.stderr)
         return REFUSED
     return 0

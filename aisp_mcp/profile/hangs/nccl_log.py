@@ -1,8 +1,8 @@
 """Logs of NCCL and of PyTorch's watchdog: calls by rank, start-up that did not end, timeouts.
 
-A log holds no times of operations. A rank is named by its global number where a line has it, else by its number in the
+A log contains no times of operations. A rank is named by its global number if a line has it, else by its number in the
 communicator, else as host:process. A process may have a communicator for each of its devices, and lines of several
-processes run into each other: a communicator is known by its process and its address, not by the start of the line.
+processes may be interleaved: a communicator is identified by its process and its address, not by the start of the line.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Communicator(NamedTuple):
 
     @property
     def numbered(self) -> bool:
-        """Each call of a rank has a number of its own; with one device per thread NCCL leaves them at 0."""
+        """Return True if each call of a rank has its own number; with one device per thread, NCCL leaves them at 0."""
         return all(len({call.number for call in calls}) == len(calls) for calls in self.calls.values())
 
 
@@ -69,7 +69,7 @@ class Timeout(NamedTuple):
 
 
 class Log(NamedTuple):
-    """Everything that is used of a log."""
+    """The used content of a log."""
 
     version: str | None
     communicators: list[Communicator]
@@ -163,7 +163,7 @@ class _Reader:
             rank, unique = self.ranks.get((process, comm), (self.hosts[process, comm], None))
             size = self.sizes[process, comm]
             if unique is None and sizes[process, size] > 1:
-                continue  # nothing tells which of them is which on another rank
+                continue  # they cannot be matched across ranks
             name = unique or f"of {size} ranks"
             row = joined.setdefault(name, Communicator(name, size, set(), set(), {}))
             if (process, comm) in self.begun:

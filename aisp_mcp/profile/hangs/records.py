@@ -1,4 +1,4 @@
-"""Records of each rank's calls, from dumps and logs, and of who waits for whom."""
+"""Records of each rank's calls, from dumps and logs, and of the waits between ranks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ Reason = Literal["no call", "not finished", "queued", "no dump", "other call"]
 
 
 class Call(Record):
-    """A call that has not completed. number: its place among the calls of its group, or of a pair for send and recv."""
+    """A call that has not completed. number: its position among the calls of its group, or of a pair for
+    send and recv.
+    """
 
     group: str
     number: int
@@ -34,7 +36,7 @@ class Dump(Record):
 
 
 class Wait(Record):
-    """Ranks that stand in one call, and those that it waits for. group: name, with its members where known."""
+    """Ranks that are stuck in one call, and those that it waits for. group: name, with its members if known."""
 
     waiting: list[int]
     awaited: list[int]

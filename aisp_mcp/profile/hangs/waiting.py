@@ -1,4 +1,4 @@
-"""Who waits for whom: edges between ranks from the calls that each has not finished."""
+"""Waits between ranks: edges from the calls that each rank has not finished."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class Graph(NamedTuple):
 
 
 def graph(dumps: list[Dump]) -> Graph:
-    """Of each rank the first unfinished call in each group, for the later ones are queued after it.
+    """For each rank, the first unfinished call in each group, because later ones are queued after it.
 
-    A rank whose very first unfinished call is one that another has queued behind an older call waits for that other.
+    A rank also waits for another one that has queued the same call after an older call.
     """
     edges: dict[tuple[str, int, str, Reason, tuple[int, ...]], set[int]] = defaultdict(set)
     by_rank = {dump.rank: dump for dump in dumps}
@@ -52,7 +52,7 @@ def _first(calls: list[Call]) -> dict[tuple[str, tuple[int, int] | None], Call]:
 
 
 def _members(dumps: list[Dump]) -> dict[str, set[int]]:
-    """As configured; of groups without a configuration the ranks with a record of it."""
+    """As configured; for groups without a configuration, the ranks that have a record of the group."""
     found: dict[str, set[int]] = defaultdict(set)
     for dump in dumps:
         for group, ranks in dump.groups.items():
@@ -99,7 +99,7 @@ def _differ(one: Call, other: Call) -> bool:
 
 
 def _roots(waits: list[Wait]) -> list[int]:
-    """Ends of the chains: from them no rank is reached that does not lead back to them."""
+    """Ends of the chains: every rank reachable from them leads back to them."""
     after: dict[int, set[int]] = defaultdict(set)
     for wait in waits:
         for rank in wait.waiting:

@@ -1,4 +1,4 @@
-"""Sentences about a standstill; each names the rows of its numbers."""
+"""Sentences about a hang; each names the rows of its numbers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _REASONS = {
 
 
 def of_dumps(dumps: list[Dump], found: Graph) -> list[Statement]:
-    """The ranks at the ends of the chains first, then the call in which most ranks stand."""
+    """The ranks at the ends of the chains first, then the call in which most ranks are stuck."""
     pending = sum(len(dump.pending) for dump in dumps)
     if not pending:
         records = sum(dump.records for dump in dumps)
@@ -121,7 +121,7 @@ def of_log(log: Log) -> list[Statement]:
 
 
 def _timeouts(log: Log) -> list[Statement]:
-    """By operation and number: who reported it, and which other rank that writes into the log did not."""
+    """By operation and number: the ranks that reported it, and the other ranks in the log that did not."""
     groups: dict[tuple[str, int | None], list[Timeout]] = {}
     for row in log.timeouts:
         groups.setdefault((row.name, row.number), []).append(row)
@@ -141,7 +141,7 @@ def _timeouts(log: Log) -> list[Statement]:
 
 
 def _late(log: Log, reported: list[int]) -> str:
-    """Ranks of the same group that had enqueued fewer calls than others, where they differ."""
+    """Ranks of one group that had enqueued fewer calls than others, if they differ."""
     groups: dict[str, dict[int, int]] = {}
     for (group, rank), (last, _) in log.enqueued.items():
         if rank in reported:

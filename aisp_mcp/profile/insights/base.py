@@ -1,4 +1,4 @@
-"""Results that rules return, and the threshold from which a finding matters."""
+"""Results that rules return, and the minimum size of a finding."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from aisp_mcp.profile.readers.text import shorten
 from aisp_mcp.profile.records import Breakdown, Insight, Profile, Severity, Timeline
 
 Evidence = list[dict[str, str | int | float]]
-Finding = Insight | str | None  # str: why the rule abstains
+Finding = Insight | str | None  # str: the reason why the rule abstains
 
 
 class Rule(Protocol):
-    """A function whose name is the rule's."""
+    """A function named after its rule."""
 
     __name__: str
 
@@ -23,12 +23,12 @@ class Rule(Protocol):
 
 
 HIGH, MEDIUM, LOW = 0.15, 0.05, 0.01
-UNNAMED = 0.3  # share of kernel time from which on rules by name abstain instead of finding nothing
+UNNAMED = 0.3  # from this share of kernel time on, rules by name abstain instead of finding nothing
 _ROWS = 5
 
 
 def found(title: str, ceiling: float, basis: str, evidence: Evidence, fix: str, step: NextStep) -> Insight | None:
-    """An insight without the name of its rule, or None where its ceiling is too small to matter."""
+    """An insight without the name of its rule, or None if its ceiling is too small to matter."""
     ceiling = min(ceiling, 1.0)
     if ceiling < LOW:
         return None
@@ -54,13 +54,13 @@ def step(tool: str, why: str, **args: Any) -> NextStep:
 
 
 def timeline(profile: Profile) -> Timeline:
-    """For rules that only run on profiles that have one."""
+    """The timeline, for rules that only run on profiles that have one."""
     assert profile.timeline is not None
     return profile.timeline
 
 
 def tensor_cores(profile: Profile) -> bool | None:
-    """The devices have them; None where the profile does not say which devices they are."""
+    """True if the devices have tensor cores; None if the profile does not name the devices."""
     known = [d for d in profile.devices if d.compute_capability]
     if not known:
         return None
@@ -98,6 +98,6 @@ def total(profile: Profile, field: Callable[[Breakdown], int]) -> int:
 
 
 def share(profile: Profile, ns: float) -> float:
-    """Of the window, averaged over devices."""
+    """Share of the window, averaged over devices."""
     span = total(profile, lambda row: row.span_ns)
     return ns / span if span else 0.0

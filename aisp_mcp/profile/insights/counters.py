@@ -25,7 +25,7 @@ Loss = Callable[[NcuKernel], tuple[float, dict[str, str | int | float]] | None]
 
 
 def _over(profile: Profile, title: str, loss: Loss, basis: str, fix: str, needs: str) -> Finding:
-    """Collect launches with a loss (share of their own time, evidence). Abstain if no launch has the counters."""
+    """Launches with a loss (share of their own time, evidence). Abstains if no launch has the counters."""
     whole = sum(k.duration_ns or 0 for k in profile.kernels)
     judged = [(k, result) for k in profile.kernels if (result := loss(k)) is not None]
     if not judged:
@@ -55,8 +55,8 @@ def uncoalesced_access(profile: Profile) -> Finding:
             if used is None or not sectors or not requests:
                 continue
             seen = True
-            # A kernel that stores a handful of results has few sectors: weigh by traffic.
-            # Both bounds are reached by every second word of 4 bytes.
+            # A kernel that stores a handful of results has few sectors, so weight by traffic.
+            # Every second word of 4 bytes reaches both bounds.
             if used <= rules["bytes_per_sector"] and sectors / requests >= rules["sectors_per_request"]:
                 excess += sectors * (1 - used / 32)
                 worst = min(worst, used)
@@ -74,7 +74,7 @@ def uncoalesced_access(profile: Profile) -> Finding:
 
 
 def _low(kernel: NcuKernel) -> tuple[float, str] | None:
-    """The share of empty warp slots where latency shows and the launch cannot fill them, and what limits it."""
+    """The share of empty warp slots if latency shows and the launch cannot fill them, and the limiting resource."""
     achieved, possible = kernel.metrics.get(OCCUPANCY), kernel.metrics.get(POSSIBLE)
     if achieved is None or possible is None or kernel.limiter is None:
         return None
@@ -183,7 +183,7 @@ def bank_conflicts(profile: Profile) -> Finding:
         if whole is None:
             return None
         rate = 100 * lost / made if made else 0.0
-        # Only as much of the kernel as the shared-memory pipe was busy can be gained.
+        # The gain is limited to the time that the shared-memory pipe was busy.
         busy = kernel.metrics.get("l1tex__data_pipe_lsu_wavefronts_mem_shared.sum.pct_of_peak_sustained_elapsed", 100.0)
         facts: dict[str, str | int | float] = {
             "conflicts per wavefront %": round(rate, 1),
@@ -266,7 +266,7 @@ def memory_latency(profile: Profile) -> Finding:
         share, low = stall(kernel, "long_scoreboard"), _low(kernel)
         if share is None or kernel.limiter is None:
             return None
-        # Where the launch leaves too few warps to hide latency, what limits their number is the cause.
+        # If the launch has too few warps to hide latency, the cause is whatever limits their number.
         named = kernel.limiter.bound == "latency-bound" and not (low and low[0])
         return (share / 100 if named else 0.0), {"waiting for memory %": round(share, 1)}
 

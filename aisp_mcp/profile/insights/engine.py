@@ -15,7 +15,7 @@ ALL: tuple[Rule, ...] = (*TIMELINE, *counters.RULES, *memory.RULES, *memory.COMP
 
 
 def insights(profile: Profile) -> Insights:
-    """Findings by ceiling, largest first; where ceilings are within 1 % of the window, the more specific rule first."""
+    """Findings by ceiling, largest first; if ceilings are within 1 % of the window, the more specific rule first."""
     numbered: list[tuple[int, Insight]] = []
     silent: list[Abstention] = []
     clean = 0
@@ -32,7 +32,7 @@ def insights(profile: Profile) -> Insights:
 
 
 def _ordered(numbered: list[tuple[int, Insight]]) -> list[Insight]:
-    """found: (place of the rule, insight). A difference that would be no finding of its own decides nothing."""
+    """found: (index of the rule, insight). Differences too small to be a finding do not affect the order."""
     rest = sorted(numbered, key=lambda item: -item[1].gain_ceiling)
     rows: list[Insight] = []
     while rest:
@@ -63,7 +63,7 @@ def _complete(profile: Profile, step: NextStep) -> NextStep:
 
 
 def _rules(profile: Profile, silent: list[Abstention]) -> Sequence[Rule]:
-    """Those whose kind of data is there."""
+    """The rules for which the profile has data."""
     rules: list[Rule] = []
     if profile.timeline is not None:
         if profile.timeline.breakdown:

@@ -1,4 +1,4 @@
-"""Rules about time in which a device did nothing."""
+"""Rules about time in which a device was idle."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def _mean_gap(profile: Profile) -> float:
 
 
 def _plain(profile: Profile) -> float:
-    """Idle time in which the host ran its own code or launched, and nothing more special."""
+    """Idle time in which the host ran its own code or launched, and nothing more specific."""
     ordinary = ["launch", RECORDED, UNRECORDED, "other CUDA call", "copy"]
-    # A launch that takes long is a problem of its own; a short one is the price of launching.
+    # A slow launch is a separate problem; a short one is the ordinary cost of launching.
     longest = max((int(g["gap_ns"]) for g in _gaps(profile, "host blocked")), default=0)
     return share(profile, _host(profile, *ordinary, *([BLOCKED] if longest <= _SHORT_GAP_NS else [])))
 
@@ -199,7 +199,7 @@ def dependency_wait(profile: Profile) -> Finding:
 
 
 def unexplained_gaps(profile: Profile) -> Finding:
-    """Gaps whose launch is not in the file have no cause that could be named."""
+    """Gaps whose launch is not in the file have no known cause."""
     unknown = share(profile, total(profile, lambda b: b.idle_unknown_ns))
     if unknown < LOW:
         return None
@@ -241,7 +241,7 @@ def step_jitter(profile: Profile) -> Finding:
     middle = median(times)
     slow = [s for s in steps if s.duration_ns > _JITTER * middle]
     lost = sum(s.duration_ns - middle for s in slow)
-    # A few slow steps are the problem that this rule names; other rules explain what all steps share.
+    # This rule is about a few slow steps; other rules explain what all steps share.
     return found(
         "Some steps are much slower than the median",
         lost / sum(times) if times and slow else 0.0,

@@ -56,9 +56,9 @@ def tail_loss(kernel: NcuKernel) -> float | None:
 
 
 def occupancy_limiter(kernel: NcuKernel) -> str | None:
-    """Resource that allows the fewest blocks per multiprocessor; several with the same number are all named.
+    """Resource that allows the fewest blocks per multiprocessor; if several tie, all are named.
 
-    Shared memory is named only where the kernel asks for some: the driver's own KiB per block cannot be changed.
+    Shared memory is named only if the kernel requests some: the driver's own KiB per block cannot be changed.
     """
     limits = {label: kernel.metrics[name] for label, name in _LIMITS.items() if name in kernel.metrics}
     sizes = [kernel.metrics.get(f"launch__shared_mem_per_block_{kind}") for kind in ("static", "dynamic")]
@@ -85,7 +85,7 @@ def marks(kernel: NcuKernel) -> dict[str, str]:
 
 
 def judge(kernel: NcuKernel) -> Limiter | None:
-    """The bound, or None where the report lacks the throughputs (then record with --set detailed)."""
+    """The bound, or None if the report lacks the throughputs (then record with --set detailed)."""
     compute, dram = first(kernel, SM), first(kernel, *DRAM)
     if compute is None or dram is None:
         return None
@@ -95,7 +95,7 @@ def judge(kernel: NcuKernel) -> Limiter | None:
         "L1 and shared memory": first(kernel, L1 + "elapsed", L1 + "active") or 0.0,
     }
     tree = table("tree")
-    # The outermost level that is saturated is the bound: what it cannot deliver, the inner ones cannot pass on.
+    # The outermost saturated level is the bound: the inner ones cannot pass on more than it delivers.
     saturated = [item for item in units.items() if item[1] >= tree["bound"]]
     level, memory = saturated[0] if saturated else max(units.items(), key=lambda item: item[1])
     facts = {"compute %": compute, **{f"{name} %": value for name, value in units.items()}}
@@ -124,7 +124,7 @@ def _at_a_roof(kernel: NcuKernel, compute: float, memory: float, level: str, fac
 
 
 def _below(kernel: NcuKernel, compute: float, memory: float, facts: dict[str, float]) -> Limiter:
-    """No unit is near its peak: something keeps the warps from asking."""
+    """The bound if no unit is near its peak: something keeps the warps from issuing."""
     tree = table("tree")
     waves, loss = kernel.metrics.get(WAVES), tail_loss(kernel)
     if waves is not None and waves < tree["waves_small"]:

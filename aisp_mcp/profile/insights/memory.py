@@ -9,7 +9,7 @@ _MEANS = "share of the peak memory, not of time"
 
 
 def memory_growth(profile: Profile) -> Finding:
-    """Every step keeps memory."""
+    """Every step retains memory."""
     rows = [m for m in profile.memory if m.peak_bytes]
     judged = [m for m in rows if len(m.growth) >= 3]
     if not judged:
@@ -31,7 +31,7 @@ def memory_growth(profile: Profile) -> Finding:
 
 
 def unused_reservation(profile: Profile) -> Finding:
-    """The allocator holds more than was ever needed at once."""
+    """The allocator reserves more than was ever needed at once."""
     rows = [m for m in profile.memory if m.reserved_bytes and m.unused_at_peak > 0.2]
     return found(
         "The allocator reserves much more than the peak needs: fragmentation",
@@ -44,7 +44,7 @@ def unused_reservation(profile: Profile) -> Finding:
 
 
 def allocator_churn(profile: Profile) -> Finding:
-    """The allocator goes to the driver again and again."""
+    """The allocator calls the driver again and again."""
     if all(m.segment_flushes is None for m in profile.memory):
         return "the record does not say how often segments were returned"
     rows = [m for m in profile.memory if (m.segment_flushes or 0) >= 4 and m.segment_allocations >= 4]
@@ -116,7 +116,9 @@ def recompiles(profile: Profile) -> Finding:
 
 
 def _recompiling(profile: Profile, done: CompileProfile) -> tuple[float, str]:
-    """The time that the device waited for compilation, if a timeline shows it; otherwise how much was recompiled."""
+    """The time that the device waited for compilation, if a timeline shows it; otherwise the number of
+    recompilations.
+    """
     if profile.timeline is not None and profile.timeline.breakdown:
         waited = sum(row.ns for row in profile.timeline.host_in_gaps if row.activity == "compile")
         return share(profile, waited), "idle time under ranges or operators named as compilation"

@@ -1,4 +1,4 @@
-"""The numbers at which verdicts turn: data, read once."""
+"""The thresholds of verdicts: data, read once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules about what the devices did: copies, communication, kernels."""
+"""Rules about the devices' work: copies, communication, kernels."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def _waiting(profile: Profile) -> int:
 
 
 def collective_skew(profile: Profile) -> Finding:
-    """The same collective takes very different times: somebody arrives late."""
+    """The same collective takes very different times: some rank arrives late."""
     rows = timeline(profile).collectives
     if not rows:
         return "no communication kernels in the window"
@@ -207,7 +207,7 @@ def small_kernels(profile: Profile) -> Finding:
 
 @by_name
 def unfused_pointwise(profile: Profile) -> Finding:
-    """Memory-bound glue between the big products."""
+    """Memory-bound pointwise kernels between the large products."""
     spent, rows = _kernels(profile, lambda k: k.kind in _POINTWISE and k.median_ns >= _SMALL_NS)
     everything = sum(k.total_ns for k in timeline(profile).kernels)
     if not everything or spent / everything < 0.3 or sum(int(r["count"]) for r in rows) < 10:
@@ -247,7 +247,7 @@ def unfused_attention(profile: Profile) -> Finding:
     kinds, softmax = {k.kind for k in kernels}, [k for k in kernels if k.kind == "softmax"]
     if not softmax or "attention" in kinds or "gemm" not in kinds:
         return None
-    # Scale and mask go over the same scores as the softmax, which may read them up to three times and write them once.
+    # Scale and mask process the same scores as the softmax, which may read them up to three times and write them once.
     least = softmax[0].median_ns / 4
     passes = ("softmax", "elementwise", "copy")
     spent, rows = _kernels(profile, lambda k: k.kind in passes and k.median_ns >= least)
@@ -279,7 +279,7 @@ def register_spills(profile: Profile) -> Finding:
 
 
 def _unfilled(profile: Profile, kernel: KernelStat) -> bool:
-    """Fewer blocks than multiprocessors: then warp slots are empty because of the grid, which has a rule of its own."""
+    """Fewer blocks than multiprocessors: then warp slots are empty because of the grid, which has its own rule."""
     sms = next((d.sms for d in profile.devices if d.sms), None)
     return bool(sms and kernel.grid and kernel.grid[0] * kernel.grid[1] * kernel.grid[2] < sms)
 

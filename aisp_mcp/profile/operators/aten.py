@@ -2,8 +2,9 @@
 
     python -m aisp_mcp.profile.operators.aten signatures.json
 
-Every signature is matched with an overload of the operator and called once without values (on the meta device), so
-that what is written can be called. What computes nothing, or cannot be called again from what was recorded, is said.
+Every signature is matched with an overload of the operator and called once without values (on the meta device), so that
+the written target can be called. For operators that compute nothing, or that cannot be called again from the record,
+the reason is reported.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ class NoTarget(Exception):
 
 
 def main() -> int:
-    """Print, behind MARK, one object per signature: the file's text and name, or the reason why there is none."""
+    """Print, after MARK, one object per signature: the file's text and name, or the reason why there is none."""
     signatures = json.loads(Path(sys.argv[1]).read_text("utf-8"))
     print(f"\n{MARK}{json.dumps([describe(signature) for signature in signatures])}", flush=True)
     return 0
@@ -160,7 +161,7 @@ def _fits(formal: str, kind: str) -> bool:
 
 
 def _reject(overload: Any) -> None:
-    """Raises NoTarget for operators whose output cannot be compared."""
+    """Raise NoTarget for operators whose output cannot be compared."""
     import torch
 
     if torch.Tag.nondeterministic_seeded in overload.tags and "attention" not in overload.name():
@@ -178,7 +179,7 @@ def _arguments(schema: Any, signature: dict[str, Any]) -> tuple[list[str], dict[
         if kind in DTYPES:
             names[at] = value = f"input_{at}"
         elif str(formal.type) == "str" and formal.kwarg_only and formal.has_default_value():
-            continue  # texts, such as gelu's approximate, are not recorded: the default is taken
+            continue  # texts, such as gelu's approximate, are not recorded: use the default
         else:
             value = _value(str(formal.type), kind, concrete)
         texts.append(f"{formal.name}={value}" if formal.kwarg_only else value)
@@ -212,12 +213,14 @@ def _call(overload: Any, arguments: list[str], signature: dict[str, Any]) -> Any
             )
     try:
         return eval(f"call({', '.join(arguments)})", {"call": overload, "torch": torch}, given)
-    except Exception as error:  # whatever a kernel says of arguments that it does not take
+    except Exception as error:  # any error of a kernel about arguments that it does not accept
         raise NoTarget(f"cannot be called again: {type(error).__name__}: {str(error)[:80]}") from None
 
 
 def _floating(output: Any) -> list[Any]:
-    """Tensors that can be compared; integers of a mixed output are seeds and sizes, and those of others are answers."""
+    """Tensors that can be compared; integers in a mixed output are seeds and sizes, in other outputs they
+    are results.
+    """
     import torch
 
     items = [one for one in (output if isinstance(output, tuple | list) else [output]) if isinstance(one, torch.Tensor)]
@@ -235,7 +238,7 @@ def _aliases(schema: Any) -> bool:
 
 
 def _stride(signature: dict[str, Any], at: int) -> list[int] | None:
-    """Recorded strides; None where they were not recorded, and the tensor is taken to be contiguous."""
+    """Recorded strides; None if they were not recorded, and the tensor is assumed contiguous."""
     strides = signature["strides"]
     return None if strides is None or len(strides[at]) != len(signature["dims"][at]) else list(strides[at])
 
@@ -271,7 +274,7 @@ def _values(signature: dict[str, Any], dtype: str, sizes: list[int]) -> str:
     if dtype.startswith(_FLOATING):
         kind = "" if dtype == "float32" else f', dtype="{dtype}"'
         return f"rng.randn({(shape + kind).removeprefix(', ')})"
-    # Integers may be indices: below every size of the other inputs they are valid ones.
+    # Integers may be indices; below every size of the other inputs, they are valid.
     dims = [d for d, kind in zip(signature["dims"], signature["types"], strict=True) if kind in DTYPES and d]
     limit = max(2, min((size for d in dims for size in d), default=2)) if dims else 2
     limit = min(limit, 127) if dtype in ("int8", "uint8") else limit

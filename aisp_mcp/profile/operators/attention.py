@@ -1,7 +1,7 @@
 """Fused attention of a trace: text of its targets, and the same formulas in plain operations for the harness.
 
-The fused operators run on a GPU only, and the backward pass needs the output and row statistics of a forward pass: both
-are computed here from the drawn query, key and value, so that what is timed has consistent inputs.
+The fused operators run only on a GPU, and the backward pass needs the output and row statistics of a forward pass: both
+are computed here from the drawn query, key and value, so that the timed call has consistent inputs.
 """
 
 from __future__ import annotations

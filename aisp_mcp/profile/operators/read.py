@@ -19,8 +19,8 @@ _FIELDS = ("Input type", "Input Dims", "Input Strides", "Concrete Inputs")
 class Operator:
     """One operator with one signature. types, dims, strides, concrete: one entry per argument, as Kineto writes them.
 
-    calls: how often. device_us: time of the kernels that it started itself. host_us: its own and its callees' time.
-    strides is None where the trace holds none (before PyTorch 2.3).
+    calls: number of calls. device_us: time of the kernels that it started itself. host_us: its own and its callees'
+    time. strides is None if the trace contains none (before PyTorch 2.3).
     """
 
     name: str

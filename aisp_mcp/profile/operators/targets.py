@@ -1,4 +1,4 @@
-"""Operators of a trace as benchmark targets: the shapes, strides and types that a program really uses."""
+"""Operators of a trace as benchmark targets, with the shapes, strides and types that a program really uses."""
 
 from __future__ import annotations
 

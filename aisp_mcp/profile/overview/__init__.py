@@ -1,4 +1,4 @@
-"""The opening of every summary: where the time went, in sentences whose numbers name the rows they come from.
+"""The opening of every summary: where the time went, in sentences that name the rows of their numbers.
 
-It computes nothing that the tables do not hold. Start with `words.py`.
+It computes nothing that is not in the tables. Start with `words.py`.
 """

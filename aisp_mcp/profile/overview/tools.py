@@ -1,4 +1,4 @@
-"""One door for a profile of any kind: what it is, and where the time went."""
+"""Read a profile of any kind: its format, and where the time went."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from aisp_mcp.server.registry import READS, ReadingParams, S, tool
 
 
 class Opening(Record):
-    """opening: sentences, the most important first. frames: of a profile of stacks, by their own weight."""
+    """opening: sentences, most important first. frames: for a profile of stacks, by their own weight."""
 
     source: Source
     opening: list[Statement]

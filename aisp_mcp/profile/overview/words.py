@@ -1,4 +1,4 @@
-"""Sentences about a profile: what ran, why the device idled, which kernels matter, what to try first."""
+"""Sentences about a profile: what ran, why the device was idle, which kernels matter, what to try first."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from aisp_mcp.profile.records import Breakdown, Insight, MemoryProfile, NcuKerne
 from aisp_mcp.server import registry
 
 _SHOWN = 3
-_LARGE = 0.1  # share of the window from which a wait for the data loader is worth a sentence
+_LARGE = 0.1  # a wait for the data loader gets a sentence from this share of the window on
 _LOADER = "enumerate(DataLoader)#"  # torch's range around each call of a data loader
 _WRAPPER = "autograd::engine::evaluate_function: "  # repeats the time of the operator it calls
 _FILES = {"report", "traces", "profile"}
@@ -29,7 +29,7 @@ _CAUSES: tuple[tuple[str, str], ...] = (
 
 
 def opening(profile: Profile, insights: list[Insight], judged: Profile | None = None) -> list[Statement]:
-    """One to five sentences, the most important first; empty for a profile without any table.
+    """One to five sentences, most important first; empty for a profile without tables.
 
     judged: the part of the profile that the insights are about, if not all of it.
     """
@@ -94,7 +94,7 @@ def _device(profile: Profile) -> list[Statement]:
 
 
 def _idle(timeline: Timeline, span: int) -> list[Statement]:
-    """The largest cause, and what the host did if it was the host."""
+    """The largest cause, and the host's activity if the host was the cause."""
     rows, idle = timeline.breakdown, sum(row.idle_ns for row in timeline.breakdown)
     if not span or idle / span < 0.01:
         return []
@@ -120,7 +120,7 @@ def _kernels(timeline: Timeline) -> list[Statement]:
 
 
 def _host(profile: Profile) -> list[Statement]:
-    """A trace without device activity: its steps and its operators are the story."""
+    """For a trace without device activity: its steps and operators."""
     timeline, (length, _) = _timeline(profile), _window(profile)
     rows: list[OpStat] = list(timeline.operators or timeline.frames or timeline.api)
     ranked = sorted(enumerate(rows), key=lambda item: -item[1].total_ns)
@@ -142,7 +142,7 @@ def _host(profile: Profile) -> list[Statement]:
 
 
 def _loader(profile: Profile) -> list[Statement]:
-    """The share of the window in which the program waited for torch's data loader, if that is large."""
+    """The share of the window in which the program waited for torch's data loader, if it is large."""
     timeline, (length, _) = _timeline(profile), _window(profile)
     loaders = {at: row for at, row in enumerate(timeline.ranges) if row.name.startswith(_LOADER)}
     waited, calls = sum(row.total_ns for row in loaders.values()), sum(row.count for row in loaders.values())
@@ -182,7 +182,7 @@ def _memory(at: int, row: MemoryProfile) -> Statement:
 
 
 def _advice(profile: Profile, insights: list[Insight]) -> list[Statement]:
-    """The largest ceiling, as time where the profile has a window, and the call that shows more."""
+    """The largest ceiling, as time if the profile has a window, and the call that shows more."""
     if not insights:
         return []
     first = insights[0]
@@ -197,10 +197,10 @@ def _advice(profile: Profile, insights: list[Insight]) -> list[Statement]:
 
 
 def _command(step: NextStep) -> str:
-    """The step as a line for a shell, with the folder of a file left out: SCRIPT stands for what is to be recorded."""
+    """The step as a shell command without folders of files; SCRIPT stands for the program to record."""
     try:
         words = ["aisp", *registry.get(step.tool).cli.split()]
-    except UnknownTool:  # this module is used without the tools
+    except UnknownTool:  # this module is also used without the tools
         words = [step.tool]
     files = [value for name, value in step.args.items() if name in _FILES]
     for value in files or (["SCRIPT"] if step.tool in _RECORDS else []):

@@ -31,9 +31,9 @@ class Weighed(NamedTuple):
 
 
 def pair(a: str | Path, b: str | Path) -> tuple[Weighed, Weighed]:
-    """Two profiles in names that both have: by rank, kind of stream, thread and step; per iteration where both have.
+    """Two profiles under common names: by rank, kind of stream, thread and step; per iteration if both have iterations.
 
-    Raises what `stacks` raises, and UsageError WRONG_KIND for two units.
+    Raises what `stacks` raises, and UsageError WRONG_KIND for different units.
     """
     files = [look(path) for path in (a, b)]
     if "stacks" in map(kind_of, files):
@@ -47,7 +47,7 @@ def pair(a: str | Path, b: str | Path) -> tuple[Weighed, Weighed]:
 
 
 def of_traces(traces: Sequence[Trace]) -> tuple[Weighed, Weighed]:
-    """Two traces in names that both have."""
+    """Two traces under common names."""
     weights = [_of_trace(trace, Roles(trace)) for trace in traces]
     counts = [len(steps.find(trace.ranges)) for trace in traces]
     if min(counts) < 2:
@@ -58,7 +58,7 @@ def of_traces(traces: Sequence[Trace]) -> tuple[Weighed, Weighed]:
 
 
 def _without_ids(weights: Stacks) -> Stacks:
-    """py-spy puts the process's number into the outermost frame."""
+    """Remove the process number, which py-spy adds to the outermost frame."""
     merged: Stacks = defaultdict(int)
     for stack, weight in weights.items():
         merged[tuple(_PROCESS.sub("process", frame) for frame in stack)] += weight
@@ -117,7 +117,7 @@ def _of_trace(trace: Trace, roles: Roles | None = None) -> Stacks:
 
 
 def _nest(root: str, events: Iterable[tuple[int, int, str]], weights: Stacks) -> None:
-    """Self time: duration minus direct children. An event that outlives its parent is cut at the parent's end."""
+    """Self time: duration minus direct children. An event that outlives its parent is truncated at the parent's end."""
     open_: list[tuple[int, tuple[str, ...]]] = []
     for start, negative_end, name in events:
         end = -negative_end

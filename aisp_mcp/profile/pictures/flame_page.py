@@ -19,7 +19,9 @@ _BOXES = 12_000  # the widest
 
 
 def to_html(b: Stacks, unit: str, title: str, a: Stacks | None = None, per: str = "") -> str:
-    """With a: widths are b's, colours the change (red: more time). per: what the weights are of, such as iteration."""
+    """With a: widths are b's, colours show the change (red: more time). per: the unit of the weights, such as
+    iteration.
+    """
     root = tree.build(b, a)
     levels: dict[int, list[str]] = {}
     boxes = tree.widest(root, _BOXES)
@@ -71,7 +73,7 @@ def _box(box: Box, unit: str, root: Node, against: bool) -> str:
 
 
 def describe(node: Node, unit: str, whole: int, against: bool) -> str:
-    """A box's weight and share, and its change where there is an earlier profile."""
+    """A box's weight and share, and its change if there is an earlier profile."""
     text = f"{_weight(node.b, unit)}, {100 * node.b / (whole or 1):.3g} %"
     return f"{text}; before {_weight(node.a, unit)} ({_change(node)})" if against else text
 
@@ -81,5 +83,5 @@ def _change(node: Node) -> str:
 
 
 def _weight(value: int, unit: str) -> str:
-    """A time as a person writes it; other units with separators."""
+    """A time in a readable unit; other units with separators."""
     return duration(value) if unit == "nanoseconds" else f"{value:,} {clean(unit, 20)}"

@@ -1,4 +1,4 @@
-"""Kinds of what ran, by name: the colours of timelines and flame graphs, and their legend."""
+"""Kinds of activity, by name: the colours of timelines and flame graphs, and their legend."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from aisp_mcp.profile.timeline import names
 
-# Kind to its words in a legend, in the order of a legend. The colours are in kinds.css.
+# Kind to its label, in the order of the legend. The colours are in kinds.css.
 WORDS = {
     "product": "matrix products, convolutions",
     "attention": "attention",
@@ -57,6 +57,6 @@ def of_frame(stack: tuple[str, ...]) -> str:
 
 
 def legend(used: Iterable[str]) -> list[tuple[str, str]]:
-    """(kind, words) of those kinds, in a fixed order."""
+    """(kind, label) of those kinds, in a fixed order."""
     present = set(used)
     return [(kind, words) for kind, words in WORDS.items() if kind in present]

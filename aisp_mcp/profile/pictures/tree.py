@@ -1,4 +1,4 @@
-"""Stacks as boxes: what a flame graph draws, the widest first."""
+"""Stacks as boxes of a flame graph, widest first."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MAX_DEPTH, MIN_SHARE = 200, 1e-5
 
 
 class Node:
-    """One frame on its callers: weights before (a) and after (b), and what is on top of it."""
+    """One frame above its callers: weights before (a) and after (b), and the frames it calls."""
 
     __slots__ = ("a", "b", "children")
 
@@ -22,13 +22,13 @@ class Node:
 
     @property
     def change(self) -> float:
-        """From -1 (gone) over 0 (as before) to 1 (new)."""
+        """From -1 (gone) over 0 (unchanged) to 1 (new)."""
         return (self.b - self.a) / max(self.b, self.a, 1)
 
 
 @dataclass(frozen=True)
 class Box:
-    """A node with its stack, and where it is: left and width are shares of the whole."""
+    """A node with its stack and position: left and width are shares of the whole."""
 
     stack: tuple[str, ...]
     node: Node
@@ -56,7 +56,7 @@ def build(after: Stacks, before: Stacks | None = None) -> Node:
 
 
 def widest(root: Node, most: int, max_depth: int = MAX_DEPTH, min_share: float = MIN_SHARE) -> list[Box]:
-    """At most that many boxes, by depth and place; what is on a box that is left out is left out too."""
+    """At most that many boxes, by depth and position; boxes above an omitted one are omitted too."""
     whole, number = root.b or 1, 0
     boxes: list[Box] = []
     queue: list[tuple[float, int, Box]] = [(-1.0, 0, Box((), root, 0.0, 1.0))]

@@ -1,4 +1,4 @@
-"""Open a profile of unknown origin: detect its kind, bound its size, read its bytes."""
+"""Open a profile of unknown origin: detect its kind, limit its size, read its bytes."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from aisp_mcp.profile.readers import foreign
 from aisp_mcp.profile.records import ProfileKind, Source
 
 MAX_TEXT = 256 * 2**20  # bytes of JSON or CSV, after decompression
-MAX_FILE = 4 * 2**30  # bytes of what is read in pieces: traces and databases
+MAX_FILE = 4 * 2**30  # bytes of files that are read in pieces: traces and databases
 _CHUNK = 2**20
 _CAPTURES = ("*.xplane.pb", "*.pt.trace.json", "*.pt.trace.json.gz")
 _STEP = 2**24  # bytes inflated at a time
 _SQLITE = b"SQLite format 3\x00"
 GZIP = b"\x1f\x8b"
-_TAG = re.compile(rb"\[[A-Za-z]*[\d,]*\][: <]")  # how a line of a log may begin: [rank3]: or [1,0]<stdout>:
+_TAG = re.compile(rb"\[[A-Za-z]*[\d,]*\][: <]")  # possible prefixes of a log line: [rank3]: or [1,0]<stdout>:
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class File:
 
 
 def bad(message: str, hint: str | None = None) -> UsageError:
-    """The error for a file that is not what it should be."""
+    """The error for a malformed file."""
     return UsageError(
         "BAD_PROFILE", message, hint or "Export the profile again; the file may be cut short or not a profile."
     )
@@ -96,7 +96,7 @@ def _capture(folder: Path) -> Path:
 
 
 def kind_of(file: File) -> ProfileKind:
-    """Format of a file by its bytes, not its name. Raises UsageError BAD_PROFILE with the way to a readable form."""
+    """Format of a file by its bytes, not its name. Raises UsageError BAD_PROFILE with a way to a readable format."""
     head, name = file.head, file.path.name
     if head.startswith(_SQLITE):
         return "nsys"
@@ -139,7 +139,7 @@ def _text_kind(name: str, head: bytes, text: bytes) -> ProfileKind:
 
 
 def is_pickle(head: bytes) -> bool:
-    """The beginning of a pickle of protocol 2 to 5."""
+    """Return True for the beginning of a pickle of protocol 2 to 5."""
     return head[:1] == b"\x80" and head[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05")
 
 

@@ -1,4 +1,4 @@
-"""Formats that are recognised and not read: what each is, and the tool that turns it into one that is."""
+"""Formats that are recognised but not read, each with the tool that converts it to a readable one."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _PERF_COMMENT = re.compile(rb"^# (?:perf version|cmdline|captured on|=====)", re
 
 
 def is_perf(head: bytes) -> bool:
-    """The first line that is not a comment is a sample as `perf script` prints it."""
+    """Return True if the first line that is not a comment is a sample as `perf script` prints it."""
     lines = head.decode("utf-8", "replace").splitlines()
     first = next((line for line in lines if line.strip() and not line.startswith("#")), "")
     return bool(PERF_SAMPLE.match(first)) or _PERF_COMMENT.search(head) is not None
 
 
 def is_flight(head: bytes) -> bool:
-    """A dump of PyTorch's flight recorder, pickle or JSON."""
+    """Return True for a dump of PyTorch's flight recorder, pickle or JSON."""
     if b"profiling_name" in head and b"seq_id" in head:
         return True
     trace = any(mark in head for mark in (b"schemaVersion", b"traceEvents", b"deviceProperties", b"distributedInfo"))
@@ -29,14 +29,14 @@ def is_flight(head: bytes) -> bool:
 
 
 def is_nccl(head: bytes) -> bool:
-    """A line of NCCL, or of PyTorch's watchdog over it, is among the first."""
+    """Return True if a line of NCCL, or of PyTorch's watchdog, is among the first."""
     return any(
         mark in head for mark in (b"NCCL INFO", b"NCCL WARN", b"Watchdog caught collective", b"ProcessGroupNCCL")
     )
 
 
 def refusal(name: str, head: bytes, first: bytes) -> tuple[str, str] | None:
-    """(what it is, what to do) for a text or binary format that is known and not read."""
+    """(format, remedy) for a text or binary format that is known but not read."""
     rows = (
         (name.endswith((".pftrace", ".perfetto-trace")), "a Perfetto protobuf",
          "Convert it with Perfetto's `traceconv json FILE OUT.json`; rocprofv3 also writes --output-format json."),
@@ -63,7 +63,7 @@ def refusal(name: str, head: bytes, first: bytes) -> tuple[str, str] | None:
 
 
 def json_refusal(text: bytes) -> tuple[str, str] | None:
-    """The same for JSON by the keys at its beginning."""
+    """The same for JSON, by its first keys."""
     rows = (
         (b'"nodes"' in text and (b'"callFrame"' in text or b'"hitCount"' in text), "The file is a CPU profile of V8.",
          "It holds JavaScript; open it in speedscope or the browser's developer tools."),

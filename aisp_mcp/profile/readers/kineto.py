@@ -27,10 +27,10 @@ _WHOLE = 2**63
 _API = {"cuda_runtime", "cuda_driver", "runtime", "hip_runtime", "privateuse1_runtime", "xpu_runtime"}
 _GPU: dict[str, OpKind] = {"kernel": "kernel", "gpu_memcpy": "memcpy", "gpu_memset": "memset"}
 _GPU |= {"memcpy": "memcpy", "memset": "memset"}  # until PyTorch 1.9
-# Known, and of no use here: arrows between events, instants, and shadows of host ranges on the device.
+# Known but not used here: arrows between events, instants, and projections of host ranges on the device.
 _ASIDE = {"ac2g", "async_cpu_to_gpu", "async", "fwdbwd", "forward_backward", "cpu_instant_event", "gpu_user_annotation"}
 _ASIDE |= {"trace", "overhead", "none", ""}
-_NOTED = 10  # unknown categories that are named
+_NOTED = 10  # unknown categories to name
 _COPY = {"HtoD": "Host-to-Device", "DtoH": "Device-to-Host", "DtoD": "Device-to-Device", "PtoP": "Peer-to-Peer"}
 _DTYPE_BYTES = {
     name: size
@@ -46,7 +46,7 @@ _DTYPE_BYTES = {
 
 @collector_held()
 def read(path: str | Path | File) -> Trace:
-    """Everything the trace holds. Raises NotFound, UsageError BAD_PROFILE, AispError TOO_LARGE."""
+    """Read a whole trace. Raises NotFound, UsageError BAD_PROFILE, AispError TOO_LARGE."""
     file = path if isinstance(path, File) else look(path, MAX_FILE)
     pieces = Pieces(file.path, Allowance())
     trace = Trace(file.source("kineto", "torch.profiler (Kineto)", None))
@@ -79,7 +79,7 @@ def load_json(file: File) -> Any:
         raise bad(f"{file.path.name!r} is not whole JSON: {clean(error, 200)}.") from error
 
 
-_FAR = 2**62  # nanoseconds: what begins and lasts less than that ends at a number of 64 bits
+_FAR = 2**62  # nanoseconds: with start and duration below this, the end fits into 64 bits
 
 
 def nanoseconds(value: Any) -> int | None:
@@ -125,7 +125,7 @@ class _Reader:
                 self._half(event)
 
     def finish(self) -> None:
-        """Report what was left out."""
+        """Report omissions."""
         notes = self.trace.diagnostics
         if self.broken:
             notes.append(f"Reader: {self.broken} events lack a usable time and were left out.")
@@ -133,7 +133,7 @@ class _Reader:
             notes.append(f"Reader: {count} events of the unknown category {category!r} were left aside.")
 
     def _labelled(self, event: Event) -> None:
-        """XLA has no categories: which events are of a device, its processes and threads say by their names."""
+        """Assign an event of XLA, which has no categories: the names of its processes and threads identify devices."""
         label, key = arguments(event).label, (str(event.pid)[:80], str(event.tid)[:80])
         if event.name == "process_name" and isinstance(label, str):
             device = xplane.device_number(label)
@@ -167,7 +167,7 @@ class _Reader:
         self._sort(event, self._named(event), event.cat, start, start + duration)
 
     def _half(self, event: Event) -> None:
-        """Begin and end as two events: only host ranges are written so."""
+        """Join begin and end that are separate events: only host ranges are written this way."""
         at = nanoseconds(event.ts)
         stack = self.open.setdefault(self._thread(event), [])
         if at is None:
@@ -261,7 +261,7 @@ def _shape(args: Args) -> Shape | None:
 
 
 def _message(name: str, args: Args) -> Message:
-    """Sizes as written by PyTorch 2.3 and later; older traces have none."""
+    """Sizes as written by PyTorch 2.3 and later; older traces contain none."""
     dtype = str(args.dtype or "").lower()
     width = _DTYPE_BYTES.get(dtype) or _DTYPE_BYTES.get(dtype.partition("_")[0])
     elements = max(_whole(args.sent) or 0, _whole(args.received) or 0)
@@ -271,7 +271,7 @@ def _message(name: str, args: Args) -> Message:
 
 
 def number(value: Any) -> float | None:
-    """A finite number from what `load_json` gives."""
+    """A finite number from the values that `load_json` returns."""
     if isinstance(value, bool) or not isinstance(value, int | str):
         return None
     try:

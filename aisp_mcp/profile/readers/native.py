@@ -1,4 +1,6 @@
-"""Reports in NVIDIA's own formats, read by NVIDIA's own programs: .nsys-rep by nsys, .ncu-rep by ncu or its module."""
+"""Reports in NVIDIA's own formats, converted by NVIDIA's own programs: .nsys-rep by nsys, .ncu-rep by ncu or its
+module.
+"""
 
 from __future__ import annotations
 

@@ -33,12 +33,12 @@ _FIXED = (
 )
 _FIXED_SET = {*_FIXED, "Kernel Time", "Invocations"}
 _NVTX = re.compile(r"(?:thread|Id):?\s?Domain:")
-_METRIC = re.compile(r"[a-z0-9]+(?:__[a-z0-9_]+)+[\w.]*")  # as `--metrics` names them, against labels for people
+_METRIC = re.compile(r"[a-z0-9]+(?:__[a-z0-9_]+)+[\w.]*")  # names as in `--metrics`, as opposed to labels
 _ABSENT = ("n/a", "nan", "")
 _PREFIX = {"K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
 _TIME = {"ns": 1.0, "nsecond": 1.0, "us": 1e3, "usecond": 1e3, "ms": 1e6, "msecond": 1e6, "s": 1e9, "second": 1e9}
 _SIMPLE_NUMBER = re.compile(r"[+-]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:[eE][+-]?\d+)?")
-# The details page names metrics for people; these are the ones that the limiter and the rules need.
+# The details page labels metrics; these are the ones that the limiter and the rules need.
 LABELS = {
     "Duration": "gpu__time_duration.sum",
     "Compute (SM) Throughput": "sm__throughput.avg.pct_of_peak_sustained_elapsed",
@@ -60,7 +60,7 @@ LABELS = {
 
 
 def read(path: str | Path | File, details: str | Path | None = None) -> Profile:
-    """A profile from one page, or the raw page with the rule results of a details page beside it.
+    """A profile from one page, or from the raw page and the rule results of a details page.
 
     Raises NotFound, UsageError BAD_PROFILE, AispError TOO_LARGE.
     """
@@ -84,7 +84,7 @@ def read(path: str | Path | File, details: str | Path | None = None) -> Profile:
 
 
 def _lacking(header: list[str], kernels: list[NcuKernel]) -> list[str]:
-    """Columns and metrics that other layouts of the same page have, and what their absence means."""
+    """Columns and metrics that other layouts of the same page have, and the consequence of their absence."""
     notes = []
     if missing := [name for name in _FIXED if name not in header]:
         notes.append(f"Reader: the file has no columns {', '.join(missing)}.")
@@ -98,7 +98,7 @@ def _lacking(header: list[str], kernels: list[NcuKernel]) -> list[str]:
 
 
 def from_module(path: str | Path, launches: Any) -> Profile:
-    """Profile of what `ncu_child` printed about a .ncu-rep; numbers are unrounded and in base units already."""
+    """Profile from the output of `ncu_child` for a .ncu-rep; numbers are unrounded and already in base units."""
     file = look(path)
     kernels = [_from_module(row) for row in launches[:MAX_KERNELS]]
     kernels = [k.model_copy(update={"limiter": judge(k)}) for k in kernels]
@@ -138,7 +138,7 @@ def _dimensions(metrics: dict[str, float], what: str) -> tuple[int, int, int] | 
 
 
 def _rows(file: File) -> Iterator[list[str]]:
-    """Lines of CSV; what ncu prints before the table is skipped."""
+    """Lines of CSV; ncu's output before the table is skipped."""
     data = read_bytes(file)
     if data.count(b",") > _MAX_CELLS:
         raise too_large(f"{file.path.name!r} has more than {_MAX_CELLS:,} cells")
@@ -159,7 +159,7 @@ def _rows(file: File) -> Iterator[list[str]]:
 
 
 def _header_at(text: str) -> int | None:
-    """Where the line begins that names the columns; programs print their own lines before it."""
+    """Start of the line that names the columns; programs print their own lines before it."""
     for line in re.finditer(r"^.*\bKernel Name\b.*$", text, re.M):
         cells = {cell.strip() for cell in next(csv.reader([line[0]]), [])}
         if "Kernel Name" in cells and cells & {"ID", "Metric Name"}:
@@ -168,7 +168,7 @@ def _header_at(text: str) -> int | None:
 
 
 def _plain(header: list[str], rows: Iterator[list[str]]) -> tuple[list[str], Iterator[list[str]]]:
-    """Without the columns of NVTX ranges, which `ncu --nvtx` puts between the host's name and the kernel's."""
+    """Remove the columns of NVTX ranges, which `ncu --nvtx` puts between the host's name and the kernel's."""
     header = [name.strip() for name in header]
     columns = [at for at, name in enumerate(header) if not _NVTX.match(name)]
     if len(columns) == len(header):
@@ -191,7 +191,7 @@ def base(text: str, unit: str) -> tuple[float, str] | None:
     if rest in _TIME:  # cycle/nsecond: rates are per second
         return value * 1e9 / _TIME[rest], "hz" if head == "cycle" else f"{head}/s"
     if len(rest) == 5 and rest.endswith("byte") and rest[0] in _PREFIX:
-        # ncu divides the number as if the prefix stood above the line: 1591 %/byte is printed as 1.591 %/Kbyte.
+        # ncu divides the number as if the prefix were in the numerator: 1591 %/byte is printed as 1.591 %/Kbyte.
         value, rest = value * _PREFIX[rest[0]], "byte"
     return value, head + slash + rest
 
@@ -230,7 +230,7 @@ def _long(header: list[str], rows: Iterator[list[str]]) -> list[NcuKernel]:
     units: dict[str, dict[str, str]] = {}
     rules: dict[str, list[RuleResult]] = {}
     for line in rows:
-        # ncu leaves out the last columns where a row has no rule.
+        # ncu leaves out the last columns of rows without a rule.
         if not value_at < len(line) <= len(header):
             raise bad("The CSV is cut short: a row has another number of columns than the header.")
         row = line + [""] * (len(header) - len(line))
@@ -250,14 +250,14 @@ def _long(header: list[str], rows: Iterator[list[str]]) -> list[NcuKernel]:
 
 
 def _launch_key(row: list[str], at: dict[str, int]) -> str:
-    """A launch by its ID within its process; a summary has no IDs, there a kernel with its shape is a row."""
+    """A launch by its ID within its process; a summary has no IDs, so a kernel with its shape is one row."""
     if "ID" in at:
         return "\0".join((_cell(row, at, "Process ID"), _cell(row, at, "ID")))
     return "\0".join(_cell(row, at, name) for name in ("Process ID", "Kernel Name", "Block Size", "Grid Size"))
 
 
 def _metric(label: str, text: str, unit: str) -> tuple[str, float, str] | None:
-    """(name, value, unit) of a metric that the rules know or that has a name of its own, else None."""
+    """(name, value, unit) of a metric that the rules know or that has its own name, else None."""
     name = LABELS.get(label) or (label if _METRIC.fullmatch(label) else None)
     value = base(text, unit) if name else None
     return (clean(name, 200), *value) if name and value else None
@@ -268,7 +268,7 @@ def _cell(row: list[str], at: dict[str, int], name: str) -> str:
 
 
 def _rule(row: list[str], at: dict[str, int]) -> RuleResult:
-    """Version 2024.1 has no columns for the estimate."""
+    """The rule of a row; version 2024.1 has no columns for the estimate."""
     speedup = base(_cell(row, at, "Estimated Speedup"), "%")
     return RuleResult(
         name=clean(_cell(row, at, "Rule Name"), 80),

@@ -1,4 +1,4 @@
-"""Read a .ncu-rep with NVIDIA's own module and print it as JSON. Executed as a file, in a process of its own.
+"""Read a .ncu-rep with NVIDIA's own module and print it as JSON. Executed as a file, in a separate process.
 
     python ncu_child.py REPORT
 
@@ -16,7 +16,7 @@ from typing import Any
 
 
 def main() -> int:
-    ncu_report = importlib.import_module("ncu_report")  # a package that only profiling machines have
+    ncu_report = importlib.import_module("ncu_report")  # a package that only machines for profiling have
     report = ncu_report.load_report(sys.argv[1])
     launches: list[dict[str, Any]] = []
     for number in range(report.num_ranges()):

@@ -34,7 +34,7 @@ _KINDS = {0: "pageable", 1: "pinned", 2: "device", 3: "array", 4: "managed", 5: 
 
 @collector_held()
 def read(path: str | Path | File) -> Trace:
-    """Everything the export holds. Raises NotFound, UsageError BAD_PROFILE, AispError TOO_LARGE."""
+    """Read a whole export. Raises NotFound, UsageError BAD_PROFILE, AispError TOO_LARGE."""
     file = path if isinstance(path, File) else look(path)
     with open_database(file) as db:
         reader = _Reader(db)
@@ -61,7 +61,7 @@ class _Place(NamedTuple):
 
 
 class _Places(dict[tuple[Any, ...], int]):
-    """Numbers by what rows say, made at the first of each."""
+    """Numbers for the content of rows, assigned at first occurrence."""
 
     def __init__(self, make: Callable[..., int]) -> None:
         self._make = make
@@ -111,9 +111,9 @@ class _Reader:
         return linked or self._gpu
 
     def gpu(self) -> Ops:
-        """Kernels, whole CUDA graphs (where the trace was made without --cuda-graph-trace=node), copies and memsets."""
+        """Kernels, whole CUDA graphs (if the trace was made without --cuda-graph-trace=node), copies and memsets."""
         ops = Ops()
-        # Newer drivers leave local memory at 0 for all kernels, those that spill included: then nothing is known.
+        # Newer drivers report 0 local memory for all kernels, even those that spill: then it is unknown.
         told = self.db.positive(_CUPTI + "KERNEL", "localMemoryPerThread")
         limits, labels = self._by_cuda_id(), {**_COPY_LABELS, **self.db.enum("ENUM_CUDA_MEMCPY_OPER")}
         shape = lru_cache(maxsize=65_536)(lambda device, *launch: _shape(limits.get(device, {}), *launch))
@@ -192,7 +192,7 @@ class _Reader:
         domains = {
             (_zero(tid) & _PROCESS, domain): text for _, _, kind, tid, _, text, _, domain in rows if kind == _DOMAIN
         }
-        # A range left open lasts to the last time that any range names.
+        # A range left open lasts until the last time of any range.
         last = max((max(row[0], row[1] if isinstance(row[1], int) else row[0]) for row in rows), default=0)
         host_ranges = []
         for start, end, kind, tid, end_tid, text, text_id, domain in rows:
@@ -209,7 +209,7 @@ class _Reader:
         return (0, row[0]) if row and row[0] > 0 else None
 
     def diagnostics(self) -> list[str]:
-        """Warnings and errors of the profiler itself, then what this reader could not use."""
+        """Warnings and errors of the profiler itself, then the data that this reader could not use."""
         levels = self.db.enum("ENUM_DIAGNOSTIC_SEVERITY_LEVEL") or {2: "Warning", 3: "Error"}
         messages = [
             f"{levels[severity]}: {clean(text or '', 300)}"

@@ -25,7 +25,7 @@ Row = dict[str, str]
 
 @collector_held()
 def read_trace(file: File) -> Trace:
-    """Everything the file holds, and the tables beside it that rocprofv3 wrote in the same run.
+    """The file's content, and the neighbouring tables that rocprofv3 wrote in the same run.
 
     Raises UsageError BAD_PROFILE, AispError TOO_LARGE.
     """
@@ -52,7 +52,7 @@ def _tables(file: File) -> Iterator[File]:
 
 
 def _join(table: File, file: File, trace: Trace) -> None:
-    """Add a table, if it is the file itself or its times are near those of the file: names alone do not tell a run."""
+    """Add a table if it is the file itself or its times are near the file's: names alone do not identify a run."""
     if table.path == file.path:
         _csv(table, trace)
         return
@@ -91,7 +91,9 @@ def _csv(file: File, trace: Trace) -> None:
 
 
 def _kernel(row: Row, trace: Trace) -> None:
-    """A dispatch of rocprofv3, or of rocprof before it. Grids are counted in work-items there, here in blocks."""
+    """A dispatch of rocprofv3, or of its predecessor rocprof, which counts grids in work-items; here they are in
+    blocks.
+    """
     old = "KernelName" in row
     start, end = (int(row[key]) for key in (("BeginNs", "EndNs") if old else ("Start_Timestamp", "End_Timestamp")))
     name = clean(row["KernelName" if old else "Kernel_Name"].removesuffix(".kd"))
@@ -152,7 +154,7 @@ def _index(text: str) -> int:
 
 
 def _json(top: Any, trace: Trace) -> None:
-    """The records of every process that the file holds."""
+    """The records of every process in the file."""
     try:
         for tool in top["rocprofiler-sdk-tool"]:
             _process(tool, trace)

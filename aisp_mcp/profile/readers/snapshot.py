@@ -1,6 +1,6 @@
 """PyTorch's allocator history: timeline, peak with its stacks, growth per step, fragmentation.
 
-As JSON it is read here. The pickle that PyTorch writes is read in a child, by an unpickler that allows no global.
+JSON is read here. The pickle that PyTorch writes is read in a child, by an unpickler that allows no global.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SIZED = {"alloc": 1, "free_completed": -1, "free": -1}
 
 
 class Event(NamedTuple):
-    """time in nanoseconds since the first event; change is 0 for what does not change the memory in use."""
+    """time in nanoseconds since the first event; change is 0 for events that do not change the memory in use."""
 
     time: int
     action: str
@@ -54,7 +54,7 @@ def _unpickled(file: File) -> Profile:
 
 
 def profile(file: File, top: Any) -> Profile:
-    """From the file's content. Raises UsageError BAD_PROFILE."""
+    """A profile from the file's content. Raises UsageError BAD_PROFILE."""
     traces = top.get("device_traces") if isinstance(top, dict) else None
     if not isinstance(traces, list):
         raise bad(f"{file.path.name!r} is not an allocator snapshot: it has no 'device_traces'.")
@@ -92,9 +92,9 @@ def _events(raw: Any) -> tuple[list[Event], int]:
 
 
 def _marks(raw: Any) -> tuple[list[int], int | None]:
-    """Starts of iterations, and the end of the last, in nanoseconds: the annotations that are named like steps.
+    """Starts of iterations, and the end of the last, in nanoseconds: annotations named like steps.
 
-    Where there are none, clearing the gradients marks an iteration, and nothing tells when the last one ends.
+    If there are none, clearing the gradients marks an iteration, and the end of the last one is unknown.
     """
     rows = [row for row in _list(raw) if isinstance(row, dict)]
     named = [(str(row.get("stage")), str(row.get("name", "")), _size(row.get("time_us")) * 1000) for row in rows]
@@ -142,7 +142,7 @@ def _device(
 
 
 def _flushes(events: list[Event]) -> int:
-    """Stretches of returned segments with none taken in between: one empty_cache() returns many at once."""
+    """Stretches of released segments with none allocated in between: one empty_cache() releases many at once."""
     calls = [e.action for e in events if e.action in ("segment_alloc", "segment_free")]
     return sum(action == "segment_free" and before != action for before, action in pairwise(["", *calls]))
 
@@ -156,7 +156,7 @@ def _curve(events: list[Event], baseline: int) -> Iterator[tuple[int, int]]:
 
 
 def _thin(curve: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """At most 200 points: of each stretch the highest, so that peaks survive."""
+    """At most 200 points: the highest of each stretch, so that peaks survive."""
     if len(curve) <= _POINTS:
         return curve
     width = -(-len(curve) // _POINTS)
@@ -181,7 +181,7 @@ def _held(events: list[Event]) -> list[Allocation]:
 def _stack(frames: Any) -> tuple[str, ...]:
     """The innermost Python frames, innermost first; frames of PyTorch's own C++ do not help a user.
 
-    What autograd's threads allocate has no Python frame: then the operators stand for it.
+    Allocations of autograd's threads have no Python frame: then the operators are used instead.
     """
     rows = [f for f in _list(frames) if isinstance(f, dict)]
     python = [f for f in rows if str(f.get("filename", "")).endswith(".py")]
@@ -193,9 +193,9 @@ def _stack(frames: Any) -> tuple[str, ...]:
 
 
 def _growth(events: list[Event], marks: list[int], end: int | None) -> list[int]:
-    """Per step: bytes that were allocated in it and are held when the last one ends. Leaks repeat in every row.
+    """Per step: bytes allocated in it that are still held when the last one ends. Leaks repeat in every row.
 
-    Not at the end of the history: what a function kept in its loop is freed when the function returns.
+    This does not use the end of the history, because memory held by a function's loop is freed when it returns.
     """
     if len(marks) < 2:
         return []

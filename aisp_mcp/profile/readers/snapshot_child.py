@@ -1,8 +1,8 @@
-"""Read an allocator snapshot as PyTorch writes it, a pickle, in a process of its own with bounds on memory and time.
+"""Read an allocator snapshot as PyTorch writes it, a pickle, in a separate process with limits on memory and time.
 
     python -P -m aisp_mcp.profile.readers.snapshot_child SNAPSHOT
 
-Prints the profile as JSON. A snapshot holds nothing but containers, texts and numbers, so the unpickler refuses every
+Prints the profile as JSON. A snapshot contains only containers, texts and numbers, so the unpickler refuses every
 global: without one, nothing in the file can be called. A refusal is a line on standard error, exit code 3.
 """
 
@@ -24,7 +24,7 @@ def main() -> int:
     except AispError as error:
         print(error.message, file=sys.stderr)
         return REFUSED
-    except Exception as error:  # whatever a broken pickle makes of itself
+    except Exception as error:  # any error of a broken pickle
         print(f"The pickle cannot be read: {type(error).__name__}: {error}", file=sys.stderr)
         return REFUSED
     return 0

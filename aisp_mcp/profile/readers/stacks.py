@@ -1,4 +1,4 @@
-"""Weighted stacks that a sampling profiler wrote: collapsed text, speedscope, and the output of `perf script`."""
+"""Weighted stacks of sampling profilers: collapsed text, speedscope, and the output of `perf script`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _EVENTED_UNITS = {"nanoseconds": 1.0, "microseconds": 1e3, "milliseconds": 1e6, 
 
 
 def weighted(file: File) -> tuple[Stacks, str]:
-    """Self weight per stack, outermost frame first, and its unit: samples, nanoseconds or what the file names.
+    """Self weight per stack, outermost frame first, and its unit: samples, nanoseconds or the file's own.
 
     Raises UsageError BAD_PROFILE, AispError TOO_LARGE.
     """
@@ -54,7 +54,7 @@ def _collapsed(text: str) -> Stacks:
 
 
 def _perf(text: str) -> Stacks:
-    """One sample each, whatever its period: the command, then the frames from the outermost on."""
+    """One sample each, whatever its period: the command, then the frames, outermost first."""
     weights: Stacks = defaultdict(int)
     frames: list[str] = []
     command = None
@@ -64,7 +64,7 @@ def _perf(text: str) -> Stacks:
                 _add(weights, (command, *reversed(frames[:_DEPTH])), 1)
             command, frames = None, []
         elif frame := _PERF_FRAME.match(line):
-            command = command or "[unknown]"  # the line that names the command can be lost behind a comment
+            command = command or "[unknown]"  # the line that names the command can be hidden by a comment
             name = _OFFSET.sub("", frame[1])
             frames.append(clean(name if name != "[unknown]" else f"[unknown] {frame[2] or ''}".strip(), 512))
         elif command is None and not line.startswith("#") and (sample := PERF_SAMPLE.match(line)):
@@ -82,7 +82,7 @@ def _speedscope(top: Any) -> tuple[Stacks, str]:
         frames = [clean(f["name"], 512) for f in top["shared"]["frames"]]
         for profile in top["profiles"]:
             unit = clean(profile.get("unit", unit), 20)
-            # Fractions of a second are kept as nanoseconds.
+            # Fractions of a second are converted to nanoseconds.
             scale = _EVENTED_UNITS.get(unit, 1.0)
             rows = _sampled(profile) if profile["type"] == "sampled" else _evented(profile)
             for stack, weight in rows:
@@ -102,7 +102,7 @@ def _sampled(profile: dict[str, Any]) -> Iterator[tuple[list[int], float]]:
 
 
 def _evented(profile: dict[str, Any]) -> Iterator[tuple[list[int], float]]:
-    """Self time between each two events goes to the frames that are open then."""
+    """Assign the time between two events as self time to the frames that are open then."""
     stack: list[int] = []
     last = number(profile["startValue"]) or 0.0
     for event in profile["events"]:

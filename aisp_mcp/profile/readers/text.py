@@ -25,7 +25,7 @@ def clean(name: object, limit: int = MAX_NAME) -> str:
 
 
 def shorten(text: str, limit: int) -> str:
-    """The beginning and the end, which tell kernels apart, around an ellipsis."""
+    """The beginning and the end, which distinguish kernels, around an ellipsis."""
     if len(text) <= limit:
         return text
     tail = limit // 3
@@ -33,7 +33,7 @@ def shorten(text: str, limit: int) -> str:
 
 
 def duration(ns: float) -> str:
-    """Nanoseconds in the unit that a person would choose: 7.16 s, 35 ms, 1.2 µs."""
+    """Nanoseconds in a readable unit: 7.16 s, 35 ms, 1.2 µs."""
     if abs(ns) >= 1e13:
         return f"{ns / 1e9:,.0f} s"
     for factor, unit in ((1e9, "s"), (1e6, "ms"), (1e3, "µs")):
@@ -48,7 +48,9 @@ def spoken(output: str) -> str:
 
 
 def last_words(output: str) -> str:
-    """The last line that names an exception, else the last one, as a sentence; profilers chatter after a failure."""
+    """The last line that names an exception, else the last line, as a sentence; profilers print more after
+    a failure.
+    """
     lines = spoken(output).splitlines()
     named = [line for line in lines if _ERROR.match(line)] or lines
     return f"Its last words: {clean(named[-1], 300)}" if named else "It said nothing."

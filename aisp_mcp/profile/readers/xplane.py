@@ -1,6 +1,6 @@
 """JAX and TensorFlow: XLA's `.xplane.pb`, decoded from its protobuf fields without a generated schema.
 
-Field numbers are those of tsl/profiler/protobuf/xplane.proto. Times are picoseconds there; they are rounded down to
+Field numbers are those of tsl/profiler/protobuf/xplane.proto. Its times are picoseconds; they are rounded down to
 nanoseconds.
 """
 
@@ -53,13 +53,13 @@ def read_trace(file: File) -> Trace:
 
 
 def device_number(name: str) -> int | None:
-    """3 of `/device:GPU:3` or `/device:TPU:3 …`, None for what is not an accelerator."""
+    """3 for `/device:GPU:3` or `/device:TPU:3 …`, None if it is not an accelerator."""
     parts = name.split(" ")[0].split(":")
     return int(parts[2]) if len(parts) == 3 and parts[0] == "/device" and parts[2].isdigit() else None
 
 
 def device_kind(name: str) -> tuple[OpKind, str, Message | None]:
-    """The kind of a device event by its name, in the names that other formats give to copies."""
+    """The kind of a device event by its name, with the names that other formats give to copies."""
     if is_communication(name) or name.startswith(("all-reduce", "all-gather", "reduce-scatter", "all-to-all")):
         return "communication", name, Message(collective(name.replace("-", "_")), None, None, None)
     for short, route in (("H2D", "Host-to-Device"), ("D2H", "Device-to-Host"), ("D2D", "Device-to-Device")):
@@ -89,7 +89,7 @@ def _plane(plane: Fields, trace: Trace) -> None:
 
 
 def _device_lines(device: int, lines: list[_Line], trace: Trace) -> None:
-    """Streams where there are any, as on GPUs; else the operations of XLA. Other lines repeat the same time."""
+    """Streams if there are any, as on GPUs; else the operations of XLA. Other lines repeat the same time."""
     streams = [line for line in lines if line.name.startswith(_STREAMS)]
     for line in streams or [line for line in lines if line.name == _OPS]:
         for event in line.events:
@@ -147,7 +147,7 @@ def _bytes(value: int | bytes) -> bytes:
 
 
 def _fields(data: bytes) -> Fields:
-    """One message: its values by field number. Raises IndexError or ValueError for what is not protobuf."""
+    """One message: its values by field number. Raises IndexError or ValueError if it is not protobuf."""
     fields: Fields = defaultdict(list)
     at, end = 0, len(data)
     while at < end:

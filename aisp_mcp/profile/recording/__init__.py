@@ -1,4 +1,4 @@
-"""Run a program or a benchmark target under a profiler and keep scrubbed files.
+"""Run a program or a benchmark target under a profiler and store scrubbed files.
 
 Environment values, users and hosts are never stored. Start with `record.py`.
 """

@@ -1,4 +1,4 @@
-"""The argument lists that make profiles. Pure: nothing is started here."""
+"""The argument lists of profilers. Pure: nothing is started here."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ TorchMode = Literal["full", "memory", "flops", "modules"]
 
 @dataclass(frozen=True)
 class Launches:
-    """Counters and launches to collect. kernel: a regular expression; skip, count: of the launches that match.
+    """Counters and launches to collect. kernel: a regular expression; skip, count: of the matching launches.
 
-    api_range: only those between cudaProfilerStart and cudaProfilerStop.
+    api_range: only launches between cudaProfilerStart and cudaProfilerStop.
     """
 
     metric_set: NcuSet = "detailed"
@@ -35,7 +35,7 @@ _TRACES = {"light": "cuda,nvtx", "full": "cuda,nvtx,osrt,cublas,cudnn"}
 def nsys(
     program: str, command: Sequence[str], output: Path, preset: Preset = "light", capture: str | None = None
 ) -> list[str]:
-    """`nsys profile`. light: no sampling and no OS runtime, which would make gigabytes of `import torch`.
+    """`nsys profile`. light: no sampling and no OS runtime events, which would record gigabytes for `import torch`.
 
     capture: None for all, "cudaProfilerApi", or the name of an NVTX range. CUDA graphs are recorded kernel by kernel.
     """
@@ -62,7 +62,7 @@ def nsys_export(program: str, report: Path, output: Path) -> list[str]:
 
 
 def ncu(program: str, command: Sequence[str], output: Path, launches: Launches) -> list[str]:
-    """`ncu` with the clocks left as they are."""
+    """`ncu`, leaving the clocks as they are."""
     argv = [program, f"--set={launches.metric_set}", "--clock-control=none", "--target-processes=all"]
     argv += ["--force-overwrite", f"--launch-skip={launches.skip}", f"--launch-count={launches.count}"]
     argv += [f"--export={output}"] + (["--profile-from-start=off"] if launches.api_range else [])
@@ -75,7 +75,7 @@ def ncu_page(program: str, report: Path, page: Literal["raw", "details"]) -> lis
 
 
 def ncu_module(report: Path) -> list[str]:
-    """Our own script in a child: it reads the report with NVIDIA's module."""
+    """Our own script in a child, which reads the report with NVIDIA's module."""
     return [sys.executable, str(Path(readers.__path__[0], "ncu_child.py")), str(report)]
 
 
@@ -87,7 +87,7 @@ def torch(
     python: str = sys.executable,
     capture: Literal["all", "range"] = "all",
 ) -> list[str]:
-    """Our own script in a child: it runs the user's under torch.profiler. range: from cudaProfilerStart to Stop."""
+    """Our own script in a child, which runs the user's under torch.profiler. range: from cudaProfilerStart to Stop."""
     child = Path(__file__).with_name("torch_child.py")
     return [python, str(child), capture, mode, str(output), str(script), *args]
 

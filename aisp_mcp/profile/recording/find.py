@@ -15,9 +15,9 @@ _PACKAGES = {"nsys": "nsight-systems", "ncu": "nsight-compute", "py-spy": "py-sp
 
 
 def program(name: str, cache: Path, environ: Mapping[str, str] = os.environ) -> str:
-    """Path of nsys, ncu or py-spy. cache: folder where a usable nsys may be put together.
+    """Path of nsys, ncu or py-spy. cache: folder in which a usable nsys may be assembled.
 
-    Raises Unavailable NOT_INSTALLED with the paths that were searched.
+    Raises Unavailable NOT_INSTALLED with the searched paths.
     """
     path = shutil.which(name, path=environ.get("PATH"))
     looked = [Path(folder) / name for folder in _folders(name, environ)]
@@ -43,7 +43,7 @@ def program(name: str, cache: Path, environ: Mapping[str, str] = os.environ) -> 
 
 def _folders(name: str, environ: Mapping[str, str]) -> Iterator[Path]:
     if name == "py-spy":
-        yield Path(sys.executable).parent  # pip puts it beside the interpreter, whether that is on the PATH or not
+        yield Path(sys.executable).parent  # pip installs it next to the interpreter, whether that is on the PATH or not
         return
     homes = [Path(environ[key]) for key in ("CUDA_HOME", "CUDA_PATH") if environ.get(key)]
     yield from (home / "bin" for home in [*homes, *_newest(Path("/usr/local"), "cuda*")])
@@ -62,7 +62,7 @@ def _newest(folder: Path, pattern: str) -> list[Path]:
 
 
 def _inside_compute(cache: Path) -> str | None:
-    """Nsight Compute ships nsys and its importer under names by which nsys does not find it: lay them side by side."""
+    """Put nsys and its importer, which Nsight Compute ships under names that nsys does not find, into one folder."""
     for version in _newest(Path("/opt/nvidia/nsight-compute"), "*"):
         target = version / "host" / "target-linux-x64"
         importers = sorted((version / "host").glob("linux-desktop-*-x64"))

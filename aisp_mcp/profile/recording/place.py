@@ -1,4 +1,4 @@
-"""Where a profiled program runs: as an ordinary user program, or isolated as a measured candidate is."""
+"""The environment of a profiled program: ordinary, or isolated like a measured candidate."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from aisp_mcp.process.run import Completed, run
 
 @dataclass(frozen=True)
 class Place:
-    """level L0: no isolation. env: all that the program sees, None for our own. folder: all it may write from L2 on.
+    """level L0: no isolation. env: its whole environment, None for our own. folder: the only one it may write to, from
+    L2 on.
 
-    The profiler runs inside with the program: it must follow it and speak with it, over loopback if need be.
+    The profiler runs inside with the program: it must follow it and communicate with it, over loopback if necessary.
     """
 
     level: Level = "L0"

@@ -1,4 +1,4 @@
-"""The program that ran under a profiler, if the call named a benchmark target instead of a command."""
+"""The profiled program, if the call named a benchmark target instead of a command."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Profiler = Literal["nsys", "torch", "memory", "stacks", "ncu"]
 
 
 class Ran(Record):
-    """Profiled side of a target, its isolation and its calls."""
+    """Profiled program of a target, its isolation and its calls."""
 
     target: str
     side: SideName
@@ -27,7 +27,7 @@ class Ran(Record):
 
 
 class Pass(Record):
-    """One side under one profiler. finding: the first named problem. error: why there is nothing."""
+    """One program under one profiler. finding: the first named problem. error: the reason if there is no profile."""
 
     target: str
     side: SideName
@@ -40,7 +40,7 @@ class Pass(Record):
 
 
 class SidesDiffer(Record):
-    """A candidate's trace against its baseline's. explained_by: kernel or phase of a device that changed most."""
+    """A candidate's trace compared with its baseline's. explained_by: kernel or phase of a device that changed most."""
 
     target: str
     file: str | None = Field(default=None, description="Flame-graph difference, in the folder.")
@@ -49,7 +49,7 @@ class SidesDiffer(Record):
 
 
 class Passes(Record):
-    """Profiles made after the run was kept; none of its times comes from them."""
+    """Profiles made after the run was stored; none of its times comes from them."""
 
     folder: str
     passes: list[Pass]

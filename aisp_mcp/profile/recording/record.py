@@ -1,4 +1,4 @@
-"""Run a profiler and keep its scrubbed files in one folder, read back by this package's own parsers."""
+"""Run a profiler and store its scrubbed files in one folder, read back by this package's own parsers."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ def nsys(
     place: Place = OPEN,
     keep: bool = False,
 ) -> Path:
-    """Record and export; returns the scrubbed SQLite file.
+    """Record and export; return the scrubbed SQLite file.
 
-    The .nsys-rep, which holds the environment, is removed unless keep.
+    The .nsys-rep, which contains the environment, is removed unless keep.
 
-    Raises ProcessError TIMEOUT, CRASHED; AispError NOTHING_RECORDED where nsys wrote no report.
+    Raises ProcessError TIMEOUT, CRASHED; AispError NOTHING_RECORDED if nsys wrote no report.
     """
     report = folder / "report.nsys-rep"
     done = place.start(commands.nsys(program, command, report, preset, capture), timeout_s)
@@ -57,7 +57,7 @@ def nsys(
 
 
 def export_nsys(program: str, report: Path, folder: Path) -> Path:
-    """A .nsys-rep as scrubbed SQLite. The report itself stays where it is."""
+    """Export a .nsys-rep as scrubbed SQLite. The report itself stays where it is."""
     database = folder / "report.sqlite"
     done = run(commands.nsys_export(program, report, database), timeout_s=_EXPORT_S)
     if not done.ok or not database.exists():
@@ -80,7 +80,7 @@ def ncu(
     timeout_s: float,
     place: Place = OPEN,
 ) -> tuple[Path, Path]:
-    """Record; returns the raw and the details page. Raises Unavailable NO_COUNTERS, ProcessError, AispError."""
+    """Record; return the raw and the details page. Raises Unavailable NO_COUNTERS, ProcessError, AispError."""
     report = folder / "report.ncu-rep"
     done = place.start(commands.ncu(program, command, report, launches), timeout_s)
     output = done.stdout + done.stderr
@@ -119,7 +119,7 @@ def import_ncu(program: str, report: Path, folder: Path) -> tuple[Path, Path]:
 
 
 def read_ncu(program: str | None, report: Path, folder: Path) -> Profile:
-    """A .ncu-rep through the ncu program, or, where that is missing, through NVIDIA's Python module in a child.
+    """Read a .ncu-rep through the ncu program or, if that is missing, through NVIDIA's Python module in a child.
 
     Raises Unavailable NOT_INSTALLED, ProcessError.
     """
@@ -153,9 +153,9 @@ def torch(
     timeout_s: float,
     place: Place = OPEN,
 ) -> tuple[Path, dict[str, Any]]:
-    """Run a script under torch.profiler; returns the compressed trace and what the child says of the run.
+    """Run a script under torch.profiler; return the compressed trace and the child's report on the run.
 
-    In a place of its own, only what lies between torch.cuda.profiler.start() and stop() is recorded.
+    With a place, only the part between torch.cuda.profiler.start() and stop() is recorded.
 
     Raises NotFound NO_SCRIPT, Unavailable NOT_INSTALLED (torch), ProcessError TIMEOUT, RAISED, CRASHED.
     """
@@ -184,12 +184,12 @@ def torch(
     return _compressed(folder / "trace.json"), facts
 
 
-# Columns of operators that are 0 where nothing was counted, or no device took part.
+# Columns of operators that are 0 if nothing was counted, or no device took part.
 _RECORDED = ("flops", "device_us", "self_device_us", "device_bytes", "host_bytes")
 
 
 def operators(folder: Path, limit: int, offset: int = 0) -> list[dict[str, Any]]:
-    """Per operator, by FLOPs where they were counted, else by own time; written by our child.
+    """Per operator, by FLOPs if they were counted, else by own time; written by our child.
 
     A column that is 0 in every row was not recorded: null.
     """
@@ -202,9 +202,9 @@ def operators(folder: Path, limit: int, offset: int = 0) -> list[dict[str, Any]]
 
 
 def flops(folder: Path) -> int | None:
-    """Of all operators that torch can count: matrix products, convolutions, additions and multiplications.
+    """FLOPs of all operators that torch can count: matrix products, convolutions, additions and multiplications.
 
-    None where it counted none.
+    None if it counted none.
     """
     return sum(row.get("flops") or 0 for row in _operators(folder)) or None
 
@@ -241,13 +241,13 @@ def py_spy(program: str, command: Sequence[str], folder: Path, timeout_s: float,
 
 
 def check_report(report: str) -> None:
-    """Raises NotFound NO_PROFILE."""
+    """Raise NotFound NO_PROFILE if the report does not exist."""
     if not Path(report).expanduser().is_file():
         raise NotFound("NO_PROFILE", f"No report at {report[:200]!r}.", "Give the path of a report on this machine.")
 
 
 def check_script(script: str) -> Path:
-    """Raises NotFound NO_SCRIPT."""
+    """Raise NotFound NO_SCRIPT if the script does not exist."""
     path = Path(script).expanduser()
     if not path.is_file():
         raise NotFound("NO_SCRIPT", f"No script at {script[:200]!r}.", "Give the path of a Python file.")
@@ -255,7 +255,9 @@ def check_script(script: str) -> Path:
 
 
 def check_command(command: Sequence[str]) -> None:
-    """Refuse what cannot start, before a job is made. Raises UsageError NO_COMMAND, NotFound NO_PROGRAM."""
+    """Refuse a command that cannot start, before a job is created. Raises UsageError NO_COMMAND, NotFound
+    NO_PROGRAM.
+    """
     if not command or not command[0]:
         raise UsageError(
             "NO_COMMAND", "The command is empty.", "Give it as a list: ['python', 'train.py', '--steps', '5']."
@@ -275,7 +277,7 @@ def _compressed(path: Path) -> Path:
 
 
 def _keep_output(done: Completed, folder: Path) -> None:
-    """Write what the program printed, without values of secret variables."""
+    """Write the program's output, without values of secret variables."""
     text = done.stdout + done.stderr
     for value in scrub.secrets():
         text = text.replace(value, "[removed]")

@@ -1,4 +1,4 @@
-"""Remove the environment, user and host names that nsys writes into its reports."""
+"""Remove the environment, user names and host names that nsys writes into its reports."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ROWS = (
 
 
 def secrets(environ: Mapping[str, str] = os.environ) -> list[str]:
-    """Values of variables whose names say that they are secret, longest first; short ones would hit innocent text."""
+    """Values of variables whose names mark them as secret, longest first; short ones would match innocent text."""
     values = {
         value for name, value in environ.items() if _SECRET.search(name) and len(value) >= 6 and not value.isdigit()
     }
@@ -27,9 +27,9 @@ def secrets(environ: Mapping[str, str] = os.environ) -> list[str]:
 
 
 def scrub_database(path: Path, values: list[str]) -> int:
-    """Remove environment, user and host rows, captured program output, and each value wherever it stands.
+    """Remove environment, user and host rows, captured program output, and each value wherever it occurs.
 
-    The file is rewritten, so nothing stays in freed pages. Returns the number of texts that changed.
+    The file is rewritten, so nothing remains in freed pages. Returns the number of changed texts.
     """
     with closing(sqlite3.connect(path)) as db:
         changed = sum(_blank(db, table, names) for table, names in _ROWS)
@@ -54,14 +54,14 @@ def _blank(db: sqlite3.Connection, table: str, names: tuple[str, ...]) -> int:
 
 
 def _blank_environment(db: sqlite3.Connection) -> int:
-    """The variables given to the program, and what it printed."""
+    """Remove the program's variables and its output."""
     tables, changed = _tables(db), 0
     if "value" in tables.get("META_DATA_CAPTURE", []):
         changed += db.execute(
             "UPDATE META_DATA_CAPTURE SET value = ? WHERE name LIKE '%ENVIRONMENT%'", (_REMOVED,)
         ).rowcount
     if "value" in tables.get("StringIds", []):
-        # Newer versions keep each process's whole environment as one text, a NUL between the variables.
+        # Newer versions store each process's whole environment as one text, with NULs between the variables.
         blocks = "instr(value, char(0)) AND instr(value, '=')"
         changed += db.execute(f"UPDATE StringIds SET value = ? WHERE {blocks}", (_REMOVED,)).rowcount
     for table in ("ANALYSIS_FILE", "ProcessStreams"):
@@ -84,6 +84,6 @@ def _replace(db: sqlite3.Connection, value: str) -> int:
 
 
 def holds(path: Path, values: list[str]) -> bool:
-    """Is any of the values in the file's bytes, plainly? For formats that cannot be edited."""
+    """Return True if the file's bytes contain any of the values in plain form. For formats that cannot be edited."""
     data = path.read_bytes()
     return any(value.encode() in data for value in values)

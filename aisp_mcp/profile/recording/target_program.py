@@ -25,7 +25,7 @@ from aisp_mcp.suites import selection
 from aisp_mcp.system.gpu import choice
 
 SIDES: tuple[SideName, ...] = ("baseline", "candidate")
-Trial = Callable[[Path], tuple[list[str], Path]]  # a scratch folder → a trusted command, and what it must write
+Trial = Callable[[Path], tuple[list[str], Path]]  # a scratch folder → a trusted command, and the file it must write
 
 _TRIAL_S = 120.0
 _LAUNCH = "import torch; torch.ones(8, device='cuda').add_(1); torch.cuda.synchronize()"
@@ -46,9 +46,9 @@ if __name__ == "__main__":
 
 @dataclass(frozen=True)
 class Subject:
-    """One side of one pair: its name for the reader, and the files that its program is given.
+    """One program of a pair: its name for readers, and its files.
 
-    size: as it was measured, empty for the preset of this machine. variables: that ranks were given.
+    size: as it was measured, empty for this machine's preset. variables: environment of the ranks.
     """
 
     label: str
@@ -63,7 +63,7 @@ class Subject:
 
 
 def find(roots: suites.Roots, name: str, role: SideName) -> Subject:
-    """Target and file of a name and a side. Raises NotFound UNKNOWN_TARGET, UsageError AMBIGUOUS, BenchmarkError."""
+    """Target and file of a name and a role. Raises NotFound UNKNOWN_TARGET, UsageError AMBIGUOUS, BenchmarkError."""
     pairs, broken = selection.pairs(roots, [name])
     if not pairs:
         raise selection.unusable(broken[0])
@@ -77,7 +77,7 @@ def find(roots: suites.Roots, name: str, role: SideName) -> Subject:
 
 
 def subject(pair: Pair, role: SideName) -> Subject:
-    """One side of a pair; a baseline goes by its target's name."""
+    """One program of a pair; a baseline is named after its target."""
     if role == "baseline":
         return Subject(pair.target, role, (pair.baseline,))
     return Subject(pair.label, role, (pair.baseline, build.prepared(pair)[0].path))
@@ -87,7 +87,7 @@ def subject(pair: Pair, role: SideName) -> Subject:
 def _program(
     target: Subject, folder: Path, trial: Trial | None = None, module: str = "single"
 ) -> Iterator[tuple[Place, list[str], Ran]]:
-    """The place, the command and its description; private caches and temporary files are gone afterwards."""
+    """The place, the command and its description; private caches and temporary files are removed afterwards."""
     device = choice.device()
     size = target.size or ("default" if device == "cuda" else "small")
     ranks = target.ranks(size)
@@ -127,8 +127,10 @@ def _program(
 
 
 def _place(folder: Path, scratch: Path, device: str, env: dict[str, str], trial: Trial | None) -> Place:
-    """The best level at which the profiler works with a program of our own: a candidate must not have a say in it."""
-    # Profilers speak through sockets in TMPDIR, whose names have at most 107 bytes; from L2 on /tmp is private anyway.
+    """The best level at which the profiler works with a program of our own, because a candidate must not influence the
+    choice.
+    """
+    # Profilers use sockets in TMPDIR, with names of at most 107 bytes; from L2 on, /tmp is private anyway.
     env = {**env, "TMPDIR": "/tmp"}
     best = places.usable_level("auto", device)
     if trial is not None and best not in ("L0", "L1"):
@@ -141,7 +143,7 @@ def _place(folder: Path, scratch: Path, device: str, env: dict[str, str], trial:
 
 
 def _counted(folder: Path, ran: Ran) -> Ran:
-    """With the calls that were made. Raises BenchmarkError RAISED where the program did not come to its end."""
+    """Add the number of calls made. Raises BenchmarkError RAISED if the program did not finish."""
     file = folder / "calls.json"
     if not file.exists():
         output = folder / "output.txt"
@@ -161,7 +163,7 @@ def nsys(
     timeout_s: float,
     keep: bool = False,
 ) -> tuple[Path, Ran]:
-    """The scrubbed export. On a GPU only the calls themselves are captured, unless capture says otherwise."""
+    """The scrubbed export. On a GPU, only the calls themselves are captured, unless capture overrides that."""
 
     def trial(scratch: Path) -> tuple[list[str], Path]:
         report = scratch / "trial.nsys-rep"
@@ -206,7 +208,7 @@ def torch(
 def energy(target: Subject, folder: Path, timeout_s: float) -> dict[str, Any]:
     """Windows of calls with the device's energy counter, and its idle power.
 
-    Raises BenchmarkError RAISED with the program's last words where it did not come to its end.
+    Raises BenchmarkError RAISED with the program's last output if it did not finish.
     """
     with _program(target, folder, module="energy") as (place, command, ran):
         done = place.start(command, timeout_s)

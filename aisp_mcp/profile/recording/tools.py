@@ -1,4 +1,4 @@
-"""Make a profile: run a command under a profiler as a job, keep scrubbed files, answer with the summary."""
+"""Make a profile: run a command under a profiler as a job, store scrubbed files, answer with the summary."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Recording(JobParams):
 
 
 def _folder(ctx: Context) -> Path:
-    """The job's own folder; a fresh one when called without a job."""
+    """The job's own folder; a new one if called without a job."""
     import secrets
 
     from aisp_mcp.store.private import make_private
@@ -54,7 +54,7 @@ def _program(name: str, ctx: Context) -> str:
 
 
 def _one(p: Recording, ctx: Context) -> Subject | None:
-    """Exactly one of command, report and target; the last one looked up. Refuses what cannot start."""
+    """Exactly one of command, report and target, which is looked up. Refuses commands that cannot start."""
     from aisp_mcp.profile.recording import record
 
     if bool(p.command) + (p.report is not None) + (p.target is not None) != 1:
@@ -134,7 +134,7 @@ def aisp_profile_nsys(p: NsysRecording, ctx: Context) -> NsysRecorded:
 
 
 def _left(p: JobParams, default: float) -> float:
-    """The profiler ends a little before the job would be killed, so that its report can still be read."""
+    """Time-out of the profiler: a little before the job would be killed, so that its report can still be read."""
     return (p.timeout_s or default) * 0.8
 
 
@@ -193,7 +193,7 @@ def aisp_profile_ncu(p: NcuRecording, ctx: Context) -> NcuRecorded:
 
 
 def _maybe(name: str, ctx: Context) -> str | None:
-    """The program, or None where another way may do."""
+    """The program, or None if there may be another way."""
     try:
         return _program(name, ctx)
     except Unavailable:
@@ -201,7 +201,7 @@ def _maybe(name: str, ctx: Context) -> str | None:
 
 
 def _files(folder: Path) -> list[str]:
-    """Stored files."""
+    """Names of the stored files."""
     return sorted(str(path) for path in folder.glob("report.*"))
 
 

@@ -1,10 +1,10 @@
-"""Run a script under torch.profiler and write the recording as JSON. Executed as a file, in a process of its own.
+"""Run a script under torch.profiler and write the recording as JSON. Executed as a file, in a separate process.
 
     python torch_child.py all|range MODE FOLDER SCRIPT [ARG ...]
 
 range: only from torch.cuda.profiler.start() to stop(). Writes trace.json (Kineto), operators.json, memory.json
-(allocator history) and run.json. The script's own exit code is kept in run.json. This file imports nothing of the
-package, so that the user's interpreter need not have it.
+(allocator history) and run.json, which contains the script's own exit code. This file imports nothing of the package,
+so the user's interpreter need not have it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Recorder:
         from torch.profiler import ProfilerActivity, profile
 
         self.memory = cuda and mode == "memory"
-        # Device history has stacks of its own; on the host they come from the interpreter's frames in the trace.
+        # Device history has its own stacks; on the host, they come from the interpreter's frames in the trace.
         stacks = mode == "modules" or (mode == "memory" and not cuda)
         self.state = "new"
         self.profiler = profile(
@@ -60,7 +60,7 @@ class Recorder:
 
 
 def _sync_events() -> Any:
-    """Record for which events streams wait, where this version of torch can."""
+    """Record the events that streams wait for, if this version of torch supports it."""
     from torch._C import _profiler
 
     try:
@@ -117,7 +117,7 @@ def _operators(prof: Any, trace: Path) -> list[dict[str, Any]]:
 
     try:
         averages = prof.key_averages()
-    except UnicodeDecodeError:  # with stacks, some names of freed generator frames are not text: torch cannot sum up
+    except UnicodeDecodeError:  # with stacks, some names of freed generator frames are not text
         return _from_trace(trace)
     rows = [
         {
@@ -132,7 +132,7 @@ def _operators(prof: Any, trace: Path) -> list[dict[str, Any]]:
             "device_bytes": row.self_device_memory_usage,
         }
         for row in averages
-        # A range's shadow on the device is not an operator: it spans what the range launched, pauses included.
+        # A range's projection on the device is not an operator: it spans all the range launched, including pauses.
         if not (getattr(row, "is_user_annotation", False) and row.device_type != DeviceType.CPU)
     ]
     rows.sort(key=lambda row: (-row["flops"], -(row["self_device_us"] + row["self_host_us"])))
@@ -140,7 +140,7 @@ def _operators(prof: Any, trace: Path) -> list[dict[str, Any]]:
 
 
 def _from_trace(trace: Path) -> list[dict[str, Any]]:
-    """The host's part of the same table, from the trace that was written."""
+    """The host's part of the same table, from the written trace."""
     events = [e for e in _events(trace) if e.get("cat") == "cpu_op"]
     rows: dict[str, dict[str, Any]] = {}
     open_: dict[Any, list[tuple[float, str]]] = {}
@@ -165,7 +165,7 @@ def _events(trace: Path) -> list[dict[str, Any]]:
 
 
 def _host_memory(trace: Path) -> dict[str, Any]:
-    """Without a GPU: the host allocations that the trace holds, in the form of an allocator history."""
+    """Without a GPU: the host allocations of the trace, in the form of an allocator history."""
     events = _events(trace)
     rows = []
     for event, frames in _with_frames(events):
@@ -216,7 +216,7 @@ def _compile() -> dict[str, Any] | None:
     frames = counters.get("frames", {})
     metrics = [m for m in utils.get_compilation_metrics() if getattr(m, "co_name", None)]
     reasons = [str(m.recompile_reason) for m in metrics if getattr(m, "recompile_reason", None)]
-    # A break that cannot be bridged, as in a loop, makes Dynamo give the whole frame up: it stands in the second table.
+    # At a break that cannot be bridged, as in a loop, Dynamo abandons the whole frame; it is in the second table.
     breaks = {**counters.get("unimplemented", {}), **counters.get("graph_break", {})}
     return {
         "frames": int(frames.get("ok", 0)),

@@ -61,7 +61,9 @@ def _point(kernel: NcuKernel) -> Point | None:
 def at(
     number: int, name: str, unit: str, rates: tuple[float, float], peaks: tuple[float | None, float | None]
 ) -> Point:
-    """Roofline position of (FLOP/s, bytes/s) under (peak FLOP/s, peak bytes/s); without a ridge the side is unknown."""
+    """Roofline position of (FLOP/s, bytes/s) under (peak FLOP/s, peak bytes/s); without a ridge, the limiting side is
+    unknown.
+    """
     (rate, moved), (peak, peak_bytes) = rates, peaks
     ridge = peak / peak_bytes if peak and peak_bytes else None
     intensity = rate / moved if moved else None
@@ -85,7 +87,7 @@ def at(
 
 
 def _share(rate: float, moved: float, peak: float | None, peak_bytes: float | None) -> float | None:
-    """Of the roof over this intensity; of the only roof that is known, where the other is not."""
+    """Share of the roof at this intensity; of the only known roof, if the other is unknown."""
     shares = [done / limit for done, limit in ((rate, peak), (moved, peak_bytes)) if limit and done]
     return max(shares, default=None)
 
@@ -122,7 +124,7 @@ def _sass(kernel: NcuKernel) -> dict[str, tuple[float, float | None]]:
 
 
 def _tensor(kernel: NcuKernel) -> dict[str, tuple[float, float | None]]:
-    """Operations per second and the peak of the tensor path that was used, per source type."""
+    """Operations per second and the peak of the tensor path in use, per source type."""
     by_name: dict[str, tuple[float, float | None]] = {}
     for name, rate in kernel.metrics.items():
         match = _TENSOR.fullmatch(name) if rate > 0 else None

@@ -1,4 +1,6 @@
-"""A stored run under the roofline: the work its benchmarks declare, the times it judged by, the device's roofs."""
+"""A stored run under the roofline: the declared work of its benchmarks, the times of its verdicts, the
+device's roofs.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ Roofs = tuple[float | None, float | None, list[str]]
 
 
 def points(ctx: Context, run: Run) -> tuple[list[Point], list[str], list[str]]:
-    """Points of both sides, where each roof comes from, and sides without a time or without declared work."""
+    """Points of both programs, the sources of the roofs, and programs without a time or declared work."""
     all_points: list[Point] = []
     sources: list[str] = []
     without: list[str] = []
@@ -57,13 +59,13 @@ def _sides(comparison: Comparison) -> list[tuple[str, Side | None]]:
 
 
 def dtype(comparison: Comparison) -> str | None:
-    """The type of the largest floating-point or integer tensor that goes in, None without a readable log."""
+    """The type of the largest floating-point or integer input, None without a readable log."""
     types = tensors(comparison, "params", "inputs")
     return UNITS.get(max(types, key=lambda tensor: tensor[1] * tensor[2])[0]) if types else None
 
 
 def tensors(comparison: Comparison, *kinds: str) -> list[tuple[str, int, int]]:
-    """(type, elements, bytes of one) of what goes in, as the log has it; none without a readable log."""
+    """(type, elements, bytes per element) of the inputs, from the log; none without a readable log."""
     try:
         with Path(comparison.log_path or "").open(encoding="utf-8") as lines:
             layout = json.loads(next(lines))["opened"]["layout"]

@@ -1,7 +1,7 @@
 """From device work back to the host calls that launched it: operators, modules and Python frames.
 
-The call that launches and the operator or frame around it are on one thread; time alone tells which encloses which.
-Work that a backward thread launches has operators there, and no Python frame: it is counted as such.
+The launching call and the operator or frame around it are on one thread; nesting follows from time alone. Work that a
+backward thread launches has operators there, but no Python frame, and is counted accordingly.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _MAX_DEPTH = 1000
 
 
 class _Open:
-    """A call that has not returned at the point that the sweep has reached."""
+    """A call that has not returned at the current point of the sweep."""
 
     __slots__ = ("end", "gpu", "name", "operations")
 
@@ -31,7 +31,7 @@ class _Open:
 class Launched(NamedTuple):
     """Device time by name of the enclosing calls."""
 
-    whole: Counter[str]  # children included, a call inside one of its own name once
+    whole: Counter[str]  # including children; a call inside one of its own name counts once
     own: dict[str, Counter[str]]  # innermost call → kernel → ns
     operations: Counter[str]
 
@@ -78,7 +78,7 @@ def _sweep(
 
 
 def _close(stack: list[_Open], names: Counter[str], launched: Launched, now: int | None) -> None:
-    """End the calls that returned before now; their work is also their callers'."""
+    """End the calls that returned before now; their work also counts for their callers."""
     while stack and (now is None or stack[-1].end <= now):
         done = stack.pop()
         names[done.name] -= 1

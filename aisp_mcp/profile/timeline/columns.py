@@ -1,7 +1,7 @@
-"""Events of a trace as columns: 28 bytes for an operation or a call, however many millions there are.
+"""Events of a trace as columns: 28 bytes per operation or call, however many millions there are.
 
-What repeats (the names, the stream, the shape of the launch) is one record that many events refer to. Records of single
-events are made where they are asked for; sums and searches go over the columns.
+Repeated data (the names, the stream, the shape of the launch) is one record that many events refer to. Records of
+single events are created on demand; sums and searches work on the columns.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from aisp_mcp.profile.timeline.intervals import BEFORE, Column, Cover, OpenCover
 Event = TypeVar("Event", GpuOp, HostCall)
 Fact = TypeVar("Fact", "OpFact", "CallFact")
 Key = TypeVar("Key", bound=Hashable)
-_STEP = 2**18  # events whose unions are lists before they are columns
+_STEP = 2**18  # events per union that are lists before they become columns
 
 
 class OpFact(NamedTuple):
@@ -45,7 +45,7 @@ class CallFact(NamedTuple):
 
 
 class Columns(Sequence[Event], Generic[Event, Fact]):
-    """start, end: ns. number: correlation id, 0 for none. fact: place in facts."""
+    """start, end: ns. number: correlation id, 0 for none. fact: index in facts."""
 
     def __init__(self, events: Iterable[Event] = ()) -> None:
         self.start, self.end, self.number = column(), column(), column()
@@ -58,25 +58,25 @@ class Columns(Sequence[Event], Generic[Event, Fact]):
             self.append(event)
 
     def place(self, fact: Fact) -> int:
-        """Number of the record in `facts`, where it is put if it is new."""
+        """Index of the record in `facts`, where it is added if it is new."""
         if (found := self._places.get(fact)) is None:
             found = self._places[fact] = len(self.facts)
             self.facts.append(fact)
         return found
 
     def extend(self, start: Iterable[int], end: Iterable[int], number: Iterable[int], fact: Iterable[int]) -> None:
-        """More events. fact: what `place` gave."""
+        """Append events. fact: a result of `place`."""
         self.start.extend(column(start))
         self.end.extend(column(end))
         self.number.extend(column(number))
         self.fact.extend(fact)
 
     def append(self, event: Event) -> None:
-        """One event more."""
+        """Append one event."""
         raise NotImplementedError
 
     def take(self, where: Sequence[int] | slice) -> Self:
-        """The events at these places, in that order."""
+        """The events at these indices, in that order."""
         cut = type(self)()
         cut.facts, cut._places = self.facts, self._places
         for name in ("start", "end", "number", "fact"):
@@ -86,21 +86,21 @@ class Columns(Sequence[Event], Generic[Event, Fact]):
         return cut
 
     def part(self, low: int, high: int) -> Self:
-        """The events at places low to high, which remember what they are a part of."""
+        """The events from index low to high, which remember the columns they are part of."""
         cut = self.take(slice(low, high))
         if high - low > len(self) // 2:
             cut._slice_of = (self, low, high)
         return cut
 
     def order(self) -> Sequence[int] | None:
-        """Places of the events that do not end before they start, by time; None if those are all, in order."""
+        """Indices of the events that do not end before they start, by time; None if those are all, in order."""
         whole = not any(map(lt, self.end, self.start))
         if whole and all(map(lt, self.start, islice(self.start, 1, None))):
             return None
         begun = self.start
         numbers = sorted((at for at in range(len(begun)) if begun[at] <= self.end[at]), key=begun.__getitem__)
         low = 0
-        for at in range(1, len(numbers) + 1):  # events that start together are ordered as records
+        for at in range(1, len(numbers) + 1):  # events with the same start are ordered as records
             if at < len(numbers) and begun[numbers[at]] == begun[numbers[low]]:
                 continue
             if at - low > 1:
@@ -109,7 +109,9 @@ class Columns(Sequence[Event], Generic[Event, Fact]):
         return numbers
 
     def durations(self) -> list[dict[int, int]]:
-        """Per record of `facts`: how often which duration occurs. Those of a slice are the others less than all."""
+        """Per record of `facts`: the number of occurrences of each duration. Those of a slice are all minus
+        the others.
+        """
         if self._durations is None:
             totals: list[dict[int, int]] = [defaultdict(int) for _ in self.facts]
             step, rest = 1, [self]
@@ -178,9 +180,9 @@ class Columns(Sequence[Event], Generic[Event, Fact]):
 
 
 class Launches(NamedTuple):
-    """Calls that launched operations, in order of start: when the work of each began and ended, and how long it took.
+    """Calls that launched operations, in order of start: start and end of each one's work, and its length.
 
-    call: place among the calls.
+    call: index among the calls.
     """
 
     call: Column
@@ -191,7 +193,7 @@ class Launches(NamedTuple):
     spent: list[int]
 
     def take(self, where: Sequence[int] | slice) -> Launches:
-        """Those at these places, in that order."""
+        """Those at these indices, in that order."""
         if isinstance(where, slice):
             rows = [values[where] for values in self[:5]]
             return Launches(rows[0], rows[1], rows[2], rows[3], rows[4], self.spent[where])
@@ -200,7 +202,7 @@ class Launches(NamedTuple):
 
 
 class Ops(Columns[GpuOp, OpFact]):
-    """Operations on devices. launch: place of each one's call in `launches`, or -1; both are made by `join`."""
+    """Operations on devices. launch: index of each one's call in `launches`, or -1; both are set by `join`."""
 
     def __init__(self, events: Iterable[GpuOp] = ()) -> None:
         super().__init__(events)
@@ -218,7 +220,7 @@ class Ops(Columns[GpuOp, OpFact]):
         self.extend((start,), (end,), (number,), (self.place(fact),))
 
     def join(self, calls: Calls) -> None:
-        """Find the call that launched each operation: of several with its correlation id the last one.
+        """Find the call that launched each operation: the last one with its correlation id.
 
         Both must be in order of start.
         """
@@ -248,7 +250,7 @@ class Ops(Columns[GpuOp, OpFact]):
         self.launches = Launches(call, *rows, first, last, spent)
 
     def cut(self, places: Sequence[int], low: int, high: int) -> Ops:
-        """The operations at these places, which the calls from low to high launched, if any did."""
+        """The operations at these indices that the calls from low to high launched, if any did."""
         all_of = self.launches
         assert all_of is not None
         first, last = bisect_left(all_of.call, low), bisect_left(all_of.call, high)

@@ -22,7 +22,7 @@ class Shape(NamedTuple):
 
 
 class Message(NamedTuple):
-    """A collective's size in bytes, number of ranks and element type, where the trace says."""
+    """A collective's size in bytes, number of ranks and element type, if the trace contains them."""
 
     collective: str
     bytes: int | None

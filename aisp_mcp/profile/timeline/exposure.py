@@ -1,4 +1,4 @@
-"""Communication that nothing hides: per collective, by exact unions of intervals of the device's own clock."""
+"""Exposed communication: per collective, by exact unions of intervals of the device's own clock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Classification of host calls: the words in which idle time is explained."""
+"""Classification of host calls, for explaining idle time."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def call_kind(name: str) -> str:
 
 @lru_cache(maxsize=4096)
 def range_kind(name: str) -> str | None:
-    """input or compile for a range or operator whose name says so, else None."""
+    """input or compile for a range or operator with such a name, else None."""
     if _INPUT.search(name):
         return "input"
     return "compile" if _COMPILE.search(name) else None
@@ -43,7 +43,7 @@ def range_kind(name: str) -> str | None:
 
 @lru_cache(maxsize=4096)
 def blocking(name: str) -> bool:
-    """Does this call make the host wait for the device?"""
+    """Return True if this call makes the host wait for the device."""
     return "ynchronize" in name or bool(
         re.fullmatch(r"(?:cuda|cu|hip)Memcpy(?:2D|3D|HtoD|DtoH|ToSymbol|WithStream)?(?:_v\d+)?(?:_ptds)?", name)
     )

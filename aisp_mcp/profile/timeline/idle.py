@@ -1,4 +1,4 @@
-"""Why a device was idle: every gap between operations, classified by what it waited for."""
+"""Causes of a device's idle time: every gap between operations, classified by what it waited for."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from aisp_mcp.profile.timeline.host import blocking, call_kind, range_kind
 from aisp_mcp.profile.timeline.intervals import Column, Cover, column
 from aisp_mcp.profile.timeline.trace import Trace
 
-KERNEL_GAP_NS = 10_000  # up to here, a gap before work that was already launched is the device's own turn-around
+KERNEL_GAP_NS = 10_000  # a shorter gap before already launched work is the device's own turnaround
 _SHOWN = 50
 BLOCKED = "blocked in a launch call"
 RECORDED, UNRECORDED = "host code in recorded operators, frames or ranges", "nothing recorded"
@@ -29,7 +29,7 @@ _UNKNOWN, _HOST, _HELD, _TURN, _TOLD, _OTHER = map(
 
 
 class Waits(NamedTuple):
-    """Gaps as columns. cause: place in CAUSES. ended_by: place of the operation. launch: place of its call, or -1."""
+    """Gaps as columns. cause: index in CAUSES. ended_by: index of the operation. launch: index of its call, or -1."""
 
     start: Column
     end: Column
@@ -54,7 +54,7 @@ class Waits(NamedTuple):
 
 
 def waits(ops: Ops, places: Sequence[int], busy: Cover, calls: Calls, waiting: Waiting) -> Waits:
-    """Gaps between the intervals of one device's busy time. places: of that device's operations, in order of start."""
+    """Gaps between the intervals of one device's busy time. places: indices of its operations, in order of start."""
     assert ops.launches is not None
     started, row_of, called = ops.start, ops.launch, ops.launches.call
     begun, ended = calls.start, calls.end
@@ -83,10 +83,10 @@ def waits(ops: Ops, places: Sequence[int], busy: Cover, calls: Calls, waiting: W
 
 
 class Waiting:
-    """Operations that wait behind an event or a host function on their stream.
+    """Operations that wait for an event or a host function on their stream.
 
-    Correlation ids count a process's calls in order. The call that queues a host function does not name its stream:
-    it counts for a stream if the launches before and after it went there.
+    Correlation ids count a process's calls in order. The call that queues a host function does not name its stream: it
+    counts for a stream if the launches before and after it went there.
     """
 
     def __init__(self, trace: Trace) -> None:
@@ -121,7 +121,7 @@ class Waiting:
                 self._told[link[0], around.pop()].append(link[1])
 
     def before(self, ops: Ops, place: int) -> bool:
-        """The stream was told to wait between the launch of its previous operation and that of this one."""
+        """Return True if the stream was told to wait between the launches of its previous operation and this one."""
         fact, number = ops.facts[ops.fact[place]], ops.number[place]
         stream = (fact.process, fact.stream)
         if stream not in self._told:
@@ -133,7 +133,7 @@ class Waiting:
 
 
 def longest(all_waits: Waits, trace: Trace) -> list[Gap]:
-    """The longest gaps of all devices, with what the launching thread did in them."""
+    """The longest gaps of all devices, with the launching thread's activity in them."""
     rows = []
     ranked = zip(map(sub, all_waits.start, all_waits.end), all_waits.start, count())
     for negative_ns, start, at in heapq.nsmallest(_SHOWN, ranked):
@@ -164,7 +164,7 @@ def _around(api: Calls, thread: int, start: int, end: int) -> list[HostCall]:
 
 
 def _main_call(calls: Sequence[HostCall], start: int, end: int) -> str:
-    """The call with most time inside the gap; "outside recorded calls" if no call fills as much as all the rest."""
+    """The call with most time inside the gap; "outside recorded calls" if no call takes as much as all the rest."""
     spent: dict[str, int] = defaultdict(int)
     for call in calls:
         spent[call.name] += max(0, min(call.end, end) - max(call.start, start))
@@ -188,7 +188,7 @@ HOST: Sequence[GapCause] = ("host", "host blocked")
 
 
 def host_shares(trace: Trace, all_waits: Waits) -> list[HostShare]:
-    """The gaps that the host caused, divided by what it did: each nanosecond is counted once, first match wins.
+    """The gaps caused by the host, divided by its activity: each nanosecond counts once, for the first match.
 
     synchronize: the whole rest of a gap that began while the launching thread was blocked in a call, since nothing
     could be queued ahead.
@@ -218,7 +218,9 @@ def host_shares(trace: Trace, all_waits: Waits) -> list[HostShare]:
 
 
 def _recorded(trace: Trace) -> Cover:
-    """Times in which the host was inside an operator, a Python frame or a range: proof that its code was running."""
+    """Times in which the host was inside an operator, a Python frame or a range, which proves that its code was
+    running.
+    """
     events: list[HostRange | HostCall] = [*trace.operators, *trace.frames, *trace.ranges]
     return _cover(sorted((event.start, event.end) for event in events))
 
@@ -233,7 +235,7 @@ def _cover(pairs: Iterable[tuple[int, int]]) -> Cover:
 
 
 def _busy_host(trace: Trace) -> dict[str, list[Cover]]:
-    """Times of calls by kind, and of ranges and operators whose name tells one."""
+    """Times of calls by kind, and of ranges and operators whose name indicates one."""
     covers: dict[str, list[Cover]] = defaultdict(list)
     for kind, cover in trace.api.covers(lambda fact: call_kind(fact.name)).items():
         covers[kind].append(cover)

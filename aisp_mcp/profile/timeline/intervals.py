@@ -96,9 +96,9 @@ class Cover(NamedTuple):
         return cover
 
     def _without_few(self, other: Cover) -> Cover:
-        """The same: runs of intervals that the other does not touch are copied as they are."""
+        """The same: runs of intervals that do not touch the other are copied as they are."""
         cover = Cover(column(), column())
-        at, begun = 0, self.begin[0]  # the next interval, and where what is left of it begins
+        at, begun = 0, self.begin[0]  # the next interval, and the start of what remains of it
         for low, high in zip(other.begin, other.end, strict=True):
             first = bisect_right(self.end, low, at)
             last = bisect_left(self.begin, high, first)
@@ -117,14 +117,14 @@ class Cover(NamedTuple):
         return cover
 
     def copy(self, other: Cover, low: int, high: int, begun: int) -> None:
-        """Append the other's intervals from place low to high, the first of them from begun on."""
+        """Append the other's intervals from index low to high, the first of them from begun on."""
         if low < high:
             self.begin.append(begun)
             self.begin.extend(other.begin[low + 1 : high])
             self.end.extend(other.end[low:high])
 
     def pack(self, begin: list[int], end: list[int]) -> None:
-        """Take over what is in the lists."""
+        """Move the content of the lists into columns."""
         for mine, more in ((self.begin, begin), (self.end, end)):
             mine.extend(column(more))
             more.clear()
@@ -137,12 +137,12 @@ BEFORE = -(2**64)
 
 
 def _apart(start: Column, end: Column) -> bool:
-    """Each begins after the one before it has ended, and none is empty."""
+    """Return True if each begins after the previous one has ended, and none is empty."""
     return all(map(lt, start, end)) and all(map(lt, end, islice(start, 1, None)))
 
 
 class OpenCover:
-    """Union under construction: ends has, in the place of each interval, the end of the one before it."""
+    """Union under construction: for each interval, ends has the end of the previous one."""
 
     def __init__(self) -> None:
         self.begins: list[int] = []
@@ -151,7 +151,7 @@ class OpenCover:
         self._done = Cover(column(), column())
 
     def flush(self) -> None:
-        """Pack what is in the lists."""
+        """Move the content of the lists into columns."""
         if self.ends and self.ends[0] == BEFORE:
             del self.ends[0]
         self._done.pack(self.begins, self.ends)

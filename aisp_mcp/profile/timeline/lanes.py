@@ -10,12 +10,12 @@ from typing import NamedTuple
 from aisp_mcp.profile.timeline.events import HostCall, HostRange
 from aisp_mcp.profile.timeline.trace import Trace
 
-RESOLUTION = 360  # spans shorter than this part of the window are drawn together with their neighbours
+RESOLUTION = 360  # spans shorter than this share of the window are merged with their neighbours
 MOST_LANES, MOST_HITS = 16, 20
 
 
 class _Key(NamedTuple):
-    """Place of a lane: devices before the host, then device or thread, then stream or kind."""
+    """Sort key of a lane: devices before the host, then device or thread, then stream or kind."""
 
     host: bool
     first: int
@@ -24,7 +24,7 @@ class _Key(NamedTuple):
 
 
 class Span(NamedTuple):
-    """Something that lasted, in nanoseconds. events: how many are drawn as this one."""
+    """One interval, in nanoseconds. events: number of merged events."""
 
     start: int
     end: int
@@ -35,7 +35,7 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True)
 class Lane:
-    """Spans in order, none on another. left_out: events of the window that lie within others."""
+    """Spans in order, without overlap. left_out: events of the window that are inside others."""
 
     name: str
     spans: Sequence[Span]
@@ -44,7 +44,7 @@ class Lane:
 
 @dataclass(frozen=True)
 class Found:
-    """Events whose name contains the words that were searched for: number, their time in ns, the first of them."""
+    """Events whose name contains the search words: number, their time in ns, the first of them."""
 
     events: int
     duration_ns: int
@@ -88,7 +88,7 @@ def _all(trace: Trace) -> Iterable[tuple[_Key, Span]]:
 
 
 def _lane(name: str, spans: Sequence[Span], least: int) -> Lane:
-    """Outermost events, those shorter than `least` ns together with neighbours that are nearer than that."""
+    """Outermost events; those shorter than `least` ns are merged with neighbours that are nearer than that."""
     drawn: list[Span] = []
     inner = 0
     for span in spans:

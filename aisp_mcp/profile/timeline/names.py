@@ -11,7 +11,7 @@ _FAMILIES = (
     ("copy", r"(?:reshape|concat)_and_cache|copy_blocks|swap_blocks"),
     ("attention", r"flash|fmha|attention|sdpa|cunn_sdp|mha_(?:fwd|bwd)|(?<![a-z])attn_(?:fwd|bwd)"
                   r"|sage_?(?:attn|fwd|bwd)"),
-    # MIOpen's implicit products are convolutions, and so is all of cuDNN's that says neither.
+    # MIOpen's implicit products are convolutions, and so are all cuDNN kernels that name neither.
     ("convolution", r"igemm_(?:fwd|bwd|wrw)|miopen\w*conv|_[sh]\d*cudnn_|naive_conv|grouped_conv|im2d?col"),
     # bmm and Cijk: TensorRT-LLM's generated products; Tensile, in rocBLAS and hipBLASLt.
     ("gemm", r"gemm|nvjet|cutlass|matmul|_mm_|wgmma|xmma|sm\d\d_.*(?:mma|cublas)|gemv|dot_kernel|splitk"
@@ -34,7 +34,7 @@ _COLLECTIVES = (
     ("reduce", r"reduce"),
     ("send_recv", r"send|recv"),
 )
-# Kernels that multiply in float32 on the plain cores: the tensor cores idle while they run.
+# Kernels that multiply in float32 on the plain cores: the tensor cores are idle while they run.
 # cuDNN's convolution by FFT has no other form.
 _PLAIN_GEMM = re.compile(
     r"sgemm|dgemm|_scudnn_|_simt_|ffma|gemmsn|gemv2|fft[12]d_(?:r2c|c2r)_\d|mult_and_sum_complex", re.I
@@ -66,15 +66,15 @@ def is_communication(name: str) -> bool:
 
 
 def plain_gemm(name: str) -> bool:
-    """A matrix product that by its name does not use the tensor cores."""
+    """Return True for a matrix product that, by its name, does not use the tensor cores."""
     return bool(_PLAIN_GEMM.search(name)) and not _TENSOR.search(name)
 
 
 def moves_memory(name: str) -> bool:
-    """A kernel that only copies elements."""
+    """Return True for a kernel that only copies elements."""
     return bool(_MOVES.search(name))
 
 
 def clears_memory(name: str) -> bool:
-    """A kernel that writes one value everywhere."""
+    """Return True for a kernel that writes one value everywhere."""
     return bool(_CLEARS.search(name))

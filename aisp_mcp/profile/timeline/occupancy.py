@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 _WARP = 32
-_REGISTER_UNIT = 256  # registers are given to a warp in multiples of this, since compute capability 3.0
-_SHARED_RESERVED = 1024  # bytes the driver keeps per block, since compute capability 8.0
+_REGISTER_UNIT = 256  # registers are allocated to a warp in multiples of this, since compute capability 3.0
+_SHARED_RESERVED = 1024  # bytes reserved by the driver per block, since compute capability 8.0
 _SHARED_UNIT = 128
 
 
@@ -17,7 +17,7 @@ def theoretical(
     file: int | None,
     memory: int | None,
 ) -> float | None:
-    """Share of the warp slots, 0 to 1; None where the device's limits are unknown.
+    """Share of the warp slots, 0 to 1; None if the device's limits are unknown.
 
     threads, shared (bytes): per block; registers: per thread; warps, blocks, file (registers), memory (bytes): limits
     of one multiprocessor. Clusters and the split between L1 and shared memory are not modelled.

@@ -12,7 +12,7 @@ from aisp_mcp.profile.timeline.columns import Calls, Launches
 from aisp_mcp.profile.timeline.events import GpuOp
 from aisp_mcp.profile.timeline.trace import Trace
 
-_MAX_VISITS = 20_000_000  # range and call pairs looked at; deeper nesting than this is left out, and said
+_MAX_VISITS = 20_000_000  # pairs of range and call to examine; deeper nesting is left out and reported
 
 Launch = tuple[int, int, tuple[int, int]]  # start, end, link of a call that launched something
 
@@ -72,7 +72,7 @@ def _by_thread(trace: Trace) -> dict[int, Launches]:
 
 
 def _launched(rows: Launches, low: int, high: int, end: int) -> tuple[int, int, int]:
-    """Calls that end by then, from the begin of their first operation to the end of the last, and the work's length."""
+    """Calls that end by then, from the start of their first operation to the end of the last, and the work's length."""
     inside: Sequence[int] | slice = slice(low, high)
     if max(rows.end[low:high], default=end) > end:
         inside = [row for row in range(low, high) if rows.end[row] <= end]

@@ -1,4 +1,4 @@
-"""Names that two recordings share: the role of a thread, stream or device instead of its number."""
+"""Names common to two recordings: the role of a thread, stream or device instead of its number."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _STREAM = {"kernel": "compute", "communication": "communication", "memcpy": "cop
 
 
 class Roles:
-    """Of one trace. Of several alike, the busiest is number 1."""
+    """The roles of one trace. Of several similar ones, the busiest is number 1."""
 
     def __init__(self, trace: Trace) -> None:
         self._devices = self._by_rank(trace)
@@ -34,7 +34,7 @@ class Roles:
 
     @staticmethod
     def range(name: str) -> str:
-        """A step by its kind: `ProfilerStep#12` and `ProfilerStep#13` are the same work."""
+        """The kind of a step: `ProfilerStep#12` and `ProfilerStep#13` are the same work."""
         return _NUMBER.sub("", name) or name if steps.is_step(name) else name
 
     @staticmethod
@@ -69,7 +69,7 @@ class Roles:
 
 
 def _numbered(rows: Iterable[tuple[Key, str, object]]) -> dict[Key, str]:
-    """key → label, with a number from the second of its group on."""
+    """key → label, numbered from the second of its group on."""
     seen: Counter[object] = Counter()
     names: dict[Key, str] = {}
     for key, label, group in rows:

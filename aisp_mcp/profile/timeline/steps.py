@@ -13,20 +13,20 @@ from aisp_mcp.profile.timeline.intervals import Cover, Interval
 from aisp_mcp.profile.timeline.trace import Trace
 
 _STEP = re.compile(r"(?:^|[\s:_/.])(?:profiler|train(?:ing)?_?)?(?:step|iter(?:ation)?|batch)[\s_#:=-]*(\d+)?$", re.I)
-# A range of the optimizer is called step too, and is none.
+# A range of the optimizer is also called step but is not an iteration.
 _NOT_STEP = re.compile(r"optim", re.I)
 _MAX_STEPS = 50_000
 
 
 def is_step(name: str) -> bool:
-    """Does a range of this name look like an iteration?"""
+    """Return True if a range of this name looks like an iteration."""
     if name.startswith("ProfilerStep#"):
         return True
     return len(name) < 100 and bool(_STEP.search(name)) and not _NOT_STEP.search(name)
 
 
 def find(ranges: Sequence[HostRange]) -> list[HostRange]:
-    """The iterations, in time order: `ProfilerStep#n` where there are any, else outermost ranges named like steps."""
+    """The iterations, in time order: `ProfilerStep#n` if there are any, else outermost ranges named like steps."""
     named = [r for r in ranges if r.name.startswith("ProfilerStep#")]
     if not named:
         named = [r for r in ranges if is_step(r.name)]
@@ -43,9 +43,9 @@ def find(ranges: Sequence[HostRange]) -> list[HostRange]:
 
 
 def measure(host_ranges: Sequence[HostRange], trace: Trace, busy: Cover) -> list[Step]:
-    """Each iteration by the device: from the end of the work that the one before launched to the end of its own.
+    """Each iteration by the device: from the end of the work launched by the previous one to the end of its own.
 
-    Where an iteration launched nothing, all are measured by the host, from start to end. busy: union of all operations.
+    If an iteration launched nothing, all are measured by the host, from start to end. busy: union of all operations.
     """
     if not trace.gpu:
         return [Step(name=r.name, start_ns=r.start, duration_ns=r.end - r.start) for r in host_ranges]
@@ -72,7 +72,7 @@ def _device_spans(host_ranges: Sequence[HostRange], trace: Trace) -> list[Interv
         ends.append(max(rows.last[mine]))
     if not host_ranges:
         return None
-    # A pause between two loops is not part of an iteration: then it begins with its own first operation.
+    # A pause between two loops is not part of an iteration, which then begins with its own first operation.
     spans = [(first[0], ends[0])]
     for at in range(1, len(host_ranges)):
         paused = host_ranges[at].start - host_ranges[at - 1].end > host_ranges[at].end - host_ranges[at].start

@@ -1,4 +1,4 @@
-"""From a trace to a profile: totals per name, and where each device's time went, in exact unions of intervals."""
+"""From a trace to a profile: totals per name, and each device's use of time, in exact unions of intervals."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _NEARLY = 0.99
 def profile(trace: Trace, scope: Scope = "all") -> Profile:
     """Summarise. all: every row of the file. steady: only the iterations, without the slow first ones.
 
-    Where a trace has fewer than three iterations, steady means first to last device operation.
+    If a trace has fewer than three iterations, steady means first to last device operation.
     """
     usable, window = scoped(trace, scope)
     return Profile(
@@ -57,9 +57,9 @@ def profile(trace: Trace, scope: Scope = "all") -> Profile:
 
 
 def judged(trace: Trace, shown: Profile) -> Profile:
-    """The profile that insights are about: steady iterations. shown: the same trace's, of all of it.
+    """The profile that insights are about: steady iterations. shown: the profile of the whole trace.
 
-    Of a large trace that is nothing but iterations the two differ by less than a hundredth, and take as long to make.
+    For a large trace with only iterations, the two differ by less than a hundredth and take equally long to make.
     """
     return shown if _only_iterations(trace.ordered, shown) else profile(trace, "steady")
 
@@ -76,7 +76,7 @@ def _only_iterations(trace: Trace, shown: Profile) -> bool:
 
 
 def scoped(trace: Trace, scope: Scope) -> tuple[Trace, Window]:
-    """The part of a trace that a profile of this scope is about, and its window. Raises Unavailable EMPTY_PROFILE."""
+    """The part of a trace in this scope, and its window. Raises Unavailable EMPTY_PROFILE."""
     trace = trace.ordered
     host_ranges = steps.find(trace.ranges)
     if scope == "steady" and len(host_ranges) >= 3:
@@ -96,7 +96,7 @@ def scoped(trace: Trace, scope: Scope) -> tuple[Trace, Window]:
 
 
 def _steady(host_ranges: list[HostRange]) -> tuple[list[HostRange], int]:
-    """Leave out first iterations that took over twice the median of those after them, half of all at most."""
+    """Drop first iterations that took over twice the median of those after them, at most half of all."""
     dropped = 0
     while dropped < len(host_ranges) // 2:
         rest = median(r.end - r.start for r in host_ranges[dropped + 1 :])
@@ -119,7 +119,7 @@ def _iterations(trace: Trace, iterations: list[HostRange], dropped: int) -> tupl
     cut_ops = ops.cut(mine, first_call, last_call)
     text = f"{len(iterations)} iterations, {dropped} slow first ones left out: "
     if mine:
-        # The wait for the first operation belongs to its iteration; without earlier work, nobody knows how long it was.
+        # The wait for the first operation belongs to its iteration; without earlier work, its length is unknown.
         first = min(cut_ops.start)
         start = earlier if dropped and earlier is not None and earlier < first else first
         end, text = max(cut_ops.end), text + "the device work that they launched"
@@ -191,7 +191,7 @@ def _api_stats(api: Calls) -> list[OpStat]:
 
 @lru_cache(maxsize=4096)
 def _api_name(name: str) -> str:
-    """Without the version that the driver appends: cudaLaunchKernel_v7000."""
+    """The name without the version that the driver appends: cudaLaunchKernel_v7000."""
     stem, mark, digits = name.rpartition("_v")
     return stem if mark and len(digits) == 4 and digits.isdigit() else name
 
@@ -232,7 +232,7 @@ def _breakdown(device: int, ops: Ops, busy: Cover, causes: dict[GapCause, int], 
     )
 
 
-Times = Mapping[int, int]  # how often which duration in ns
+Times = Mapping[int, int]  # occurrences by duration in ns
 
 
 def op_stats(rows: Iterable[tuple[str, Times, int | None]]) -> list[OpStat]:
@@ -274,7 +274,7 @@ def _median(times: Times) -> float:
 
 
 def kernel_stats(gpu: Ops, times: Sequence[Times]) -> list[KernelStat]:
-    """Kernels by name, communication included, with the launch facts of each one's longest launch."""
+    """Kernels by name, including communication, with the launch facts of each one's longest launch."""
     kernels = [
         (fact, spans)
         for fact, spans in zip(gpu.facts, times, strict=True)
@@ -355,7 +355,7 @@ def collectives(gpu: Ops, times: Sequence[Times]) -> list[Collective]:
 
 
 def busbw(name: str, size: int | None, ranks: int | None, ns: float) -> float | None:
-    """Bytes per second; None where the trace lacks the size or the group, or the collective has no convention."""
+    """Bytes per second; None if the trace lacks the size or the group, or the collective has no convention."""
     if not size or not ranks or not ns or name not in FACTORS:
         return None
     return size / (ns * 1e-9) * FACTORS[name](ranks)

@@ -25,7 +25,7 @@ class Trace:
     syncs: list[tuple[str, int]] = field(default_factory=list)  # (kind, duration)
     waits: list[StreamWait] = field(default_factory=list)
     rank: int | None = None
-    bounds: tuple[int, int] | None = None  # of the whole capture, where the file says
+    bounds: tuple[int, int] | None = None  # of the whole capture, if the file contains it
 
     @cached_property
     def ordered(self) -> Trace:

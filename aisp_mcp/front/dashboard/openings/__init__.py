@@ -1,4 +1,4 @@
-"""Sentences and pictures with which pages open, made from the results of tools.
+"""Opening sentences and pictures of pages, made from the results of tools.
 
 Nothing is measured or judged here. Start with `traces.py`.
 """

@@ -1,4 +1,4 @@
-"""The opening of a gate's page: whether the change passes, and each benchmark's ratio of base to head."""
+"""The opening of a gate's page: the outcome of the change, and each benchmark's ratio of base to head."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from aisp_mcp.server.charts.ratios import Ratio
 
 Data = Mapping[str, Any]
 SHORT, MOST = 10, 60
-# The look of a verdict for each outcome; others are grey.
+# The style of a verdict for each outcome; others are grey.
 STYLES = {"improved": "faster", "unchanged": "same", "regressed": "slower", "wrong": "incorrect", "failed": "invalid"}
 
 

@@ -23,7 +23,7 @@ def gpu_names(topology: Data) -> dict[str, str]:
 
 
 def limit_of(row: Ceiling, names: Mapping[str, str]) -> float | None:
-    """The data sheet's value of a probe on a GPU that is known; None for all others."""
+    """The data sheet's value of a probe on a known GPU; None for all others."""
     facts = load.gpu(names.get(row.device))
     if facts is None:
         return None

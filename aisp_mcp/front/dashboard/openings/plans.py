@@ -18,7 +18,7 @@ MOST = 12
 
 
 def lead(tool: str, result: Data) -> str:
-    """The answer in a sentence; empty where the planner's answer has none."""
+    """The answer in a sentence; empty if the planner's answer has none."""
     answer = result.get("answer")
     answer = answer if isinstance(answer, Mapping) else {}
     if isinstance(answer.get("headline"), str):
@@ -59,7 +59,7 @@ def _step(step: Data) -> Drawing | None:
 
 
 def _memory(items: Sequence[Data], limit: float | None) -> Drawing | None:
-    """Bytes by what they hold, against what a device may hold."""
+    """Bytes by purpose, relative to the device's memory."""
     sizes = [(float(item.get("bytes") or 0), str(item.get("name")), str(item.get("how") or "")) for item in items]
     total = sum(size for size, _, _ in sizes)
     if not total:
@@ -96,7 +96,7 @@ def _formats(formats: Sequence[Data]) -> Drawing | None:
 
 
 def techniques(rows: Sequence[Data]) -> list[Drawing]:
-    """Published effects of techniques as bands, and what was measured here as bars."""
+    """Published effects of techniques as bands, and this machine's measurements as bars."""
     plain = [row.get("technique") if isinstance(row.get("technique"), Mapping) else row for row in rows[:MOST]]
     pairs = [(technique, row.get("measured")) for technique, row in zip(plain, rows, strict=False) if technique]
     effects = [max([*(technique.get("effect") or [0.0]), measured or 0.0]) for technique, measured in pairs]
@@ -119,7 +119,7 @@ def _cycle(number: int) -> list[str]:
 
 
 def recommended(answer: Data) -> str:
-    """The first technique, with what was measured here or published."""
+    """The first technique, with its measured or published effect."""
     rows = answer.get("techniques") or []
     if not rows:
         return "No technique of the catalogue fits this machine and goal."

@@ -22,7 +22,7 @@ SHOWN, NAME = 10, 60
 
 
 def time_use(breakdown: Sequence[Data]) -> list[Drawing]:
-    """Shares of a device's time, the largest first; of several devices one bar each, in parts."""
+    """Shares of a device's time, largest first; with several devices, one bar each, divided into parts."""
     if len(breakdown) > 1:
         return answers.draw("timeline", {"breakdown": breakdown})
     rows = []
@@ -37,7 +37,7 @@ def time_use(breakdown: Sequence[Data]) -> list[Drawing]:
 
 
 def hottest(path: Path) -> list[Drawing]:
-    """Frames by their own weight: of a profile without a device's timeline."""
+    """Frames by their own weight, for a profile without a device's timeline."""
     try:
         stacks, unit = flame.stacks(path)
     except AispError:
@@ -66,7 +66,7 @@ def kernels(rows: Sequence[Data]) -> Drawing | None:
 
 
 def launches(rows: Sequence[Data]) -> Drawing | None:
-    """Launches that ncu measured, the longest first."""
+    """Launches that ncu measured, longest first."""
     longest = max((float(row.get("duration_ns") or 0.0) for row in rows), default=0.0)
     items = [
         Bar(
@@ -96,5 +96,5 @@ def memory(result: Data) -> list[Drawing]:
 
 
 def sentences(result: Data | None) -> list[str]:
-    """The opening of a profile, the most important first."""
+    """The opening of a profile, most important first."""
     return [str(statement["text"]) for statement in (result or {}).get("opening") or []]

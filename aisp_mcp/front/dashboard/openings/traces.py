@@ -44,7 +44,7 @@ def load_trace(path: Path, _changed_ns: int) -> tuple[Trace, tuple[int, int]]:
 
 
 def changed_ns(path: Path) -> int:
-    """When a file was changed: part of the key of what is cached about it."""
+    """Modification time of a file: part of the key of cached results about it."""
     return path.stat().st_mtime_ns
 
 
@@ -64,7 +64,7 @@ def describe(span: lanes.Span, first: int) -> str:
 
 
 def draw_lanes(title: str, visible: Sequence[lanes.Lane], begin: int, end: int, first: int) -> Picture:
-    """Lanes from begin to end, in ns of the trace's clock; first: where its times are counted from."""
+    """Lanes from begin to end, in ns of the trace's clock; first: origin of the displayed times."""
     rows = []
     for lane in visible:
         spans = [

@@ -17,7 +17,9 @@ from aisp_mcp.store.records.verdict_row import VerdictFilter, VerdictRow
 
 
 def build(request: PageRequest) -> dict[str, Any]:
-    """?before=&after=, runs, by default the newest two alike that share a target; ?target= of the flame graphs."""
+    """?before=&after=, runs, by default the newest two of one kind that share a target; ?target= of the
+    flame graphs.
+    """
     rows, _ = request.ctx.store.list_verdicts(VerdictFilter(), 400, None, request.ctx.sees)
     recent = _recent(rows)
     newest = comparable(rows) or ("", "")

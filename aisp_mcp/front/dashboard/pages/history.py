@@ -41,7 +41,7 @@ def build(request: PageRequest) -> dict[str, Any]:
 
 
 def _sentence(series: Series) -> str:
-    """The present level of a series, since when it holds, and the level before."""
+    """The present level of a series, its start, and the level before."""
     newest, levels = series.rulings[-1:], series.levels
     if not newest:
         return ""

@@ -38,7 +38,7 @@ def build(request: PageRequest) -> dict[str, Any]:
 
 
 def _lead(job: Job, result: Result, error: dict[str, Any] | None) -> str:
-    """The outcome of a job that has ended, or the progress of one that runs."""
+    """The outcome of an ended job, or the progress of a running one."""
     took = numbers.seconds(job.ended_at - job.started_at) if job.started_at and job.ended_at else ""
     state = f"{job.state.value.capitalize()}{f' after {took}' if took else ''}"
     if error:
@@ -50,7 +50,7 @@ def _lead(job: Job, result: Result, error: dict[str, Any] | None) -> str:
 
 
 def _outcome(job: Job, result: dict[str, Any]) -> str:
-    """The answer in a sentence, where there is one."""
+    """The answer in a sentence, if there is one."""
     if gates.is_gate(result):
         return gates.lead(result)
     verdicts = [str(row.get("verdict")) for row in result.get("rulings") or [] if isinstance(row, dict)]

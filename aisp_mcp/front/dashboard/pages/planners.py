@@ -15,9 +15,9 @@ PLANNERS = (
     "aisp_predict_scaling", "aisp_distributed_nccl", "aisp_launch_plan", "aisp_cluster_slurm", "aisp_cost_estimate",
     "aisp_optimize_roi", "aisp_optimize_techniques",
 )  # fmt: skip
-# Fields that most calls set; the others are folded away.
+# Fields that most calls set; the others are collapsed.
 COMMON = ("model", "gpu", "gpus", "nodes", "batch", "seq", "sequence", "goal", "hours", "command")
-HIDDEN = ("answer", "assumptions", "band", "not_modelled", "definitions", "check_here", "sources")  # shown apart
+HIDDEN = ("answer", "assumptions", "band", "not_modelled", "definitions", "check_here", "sources")  # shown separately
 
 
 def build(request: PageRequest) -> dict[str, Any]:

@@ -44,7 +44,7 @@ def build(request: PageRequest) -> dict[str, Any]:
 
 
 def _ask(request: PageRequest, source: StoredProfile, tool: str, **arguments: Any) -> Answer:
-    """A tool's answer about a profile; kept until the file changes, since reading a trace takes long."""
+    """A tool's answer about a profile, cached until the file changes, since reading a trace is slow."""
     key = tool, source.path, traces.changed_ns(source.path), repr(arguments)
     if key not in _ANSWERS:
         if len(_ANSWERS) >= MAX_ANSWERS:
@@ -124,7 +124,7 @@ def _trace(request: PageRequest, profile: StoredProfile, section: str) -> dict[s
 
 
 def _figures(answers: list[tuple[str, Answer]]) -> dict[str, Any]:
-    """The answers as tables without what the page's head shows, and those that failed."""
+    """The answers as tables, without the figures in the page's head, and those that failed."""
     return {
         "answers": [(title, _plain(answer.result)) for title, answer in answers if answer.result is not None],
         "failures": [answer for _, answer in answers if answer.error is not None],

@@ -1,4 +1,4 @@
-"""Profiles that jobs recorded: each a job of its own, or a pass over one side of a benchmark run."""
+"""Profiles that jobs recorded: each a separate job, or a pass over one program of a benchmark run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RUNS, EXAMINED = "aisp_run_benchmarks", 100
 class StoredProfile:
     """A profile. reference: its name in addresses: a job, or a job and the number of its pass, as in j_1.0.
 
-    tool: that records such profiles. result: what the recording job answered.
+    tool: that records such profiles. result: the answer of the recording job.
     """
 
     reference: str
@@ -65,7 +65,7 @@ def stored(ctx: Context, reference: str) -> StoredProfile:
 
 
 def of_runs(ctx: Context, before: str, after: str) -> dict[str, tuple[str, str]]:
-    """Candidate to its profiles' references in two runs, where both were recorded with the same profiler."""
+    """Candidate to its profiles' references in two runs, if both were recorded with the same profiler."""
     earlier, later = (_of_run(ctx, run_id) for run_id in (before, after))
     both = ((target, profiler) for target, profiler in later if (target, profiler) in earlier)
     return {target: (earlier[target, profiler], later[target, profiler]) for target, profiler in both}

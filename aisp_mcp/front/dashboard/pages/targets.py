@@ -54,7 +54,7 @@ def build(request: PageRequest) -> dict[str, Any]:
 
 
 def _lead(variants: list[dict[str, Any]], last: dict[str, int]) -> str:
-    """The number of variants that were measured, and their latest verdicts."""
+    """The number of measured variants, and their latest verdicts."""
     measured = f"{sum(last.values()):,} of {count(len(variants), 'variant')} measured"
     return f"{measured}: {summed(last)}." if last else f"{measured}."
 

@@ -1,4 +1,4 @@
-"""The prompts as data: sequences of tool calls, with what to look for in each answer."""
+"""The prompts as data: sequences of tool calls, with the parts of each answer to look for."""
 
 from __future__ import annotations
 

@@ -13,7 +13,9 @@ MEMORY_BYTES = 3 * 2**30
 
 
 class Allowance:
-    """Counts from its creation, in the thread that reads. A loaded machine takes longer but spends no more."""
+    """Limits, counted from creation in the reading thread. On a loaded machine, reading takes longer but
+    uses no more.
+    """
 
     def __init__(self) -> None:
         self._process = psutil.Process()
@@ -21,7 +23,7 @@ class Allowance:
         self._memory = self._process.memory_info().rss
 
     def exceeded(self) -> str | None:
-        """The limit that was passed, in words."""
+        """The exceeded limit, in words."""
         if time.thread_time() - self._cpu > CPU_S:
             return f"Reading the profile took more than {CPU_S:g} s of processor time"
         if self._process.memory_info().rss - self._memory > MEMORY_BYTES:
@@ -29,6 +31,6 @@ class Allowance:
         return None
 
     def check(self) -> None:
-        """Raises AispError TOO_LARGE."""
+        """Raise AispError TOO_LARGE if a limit was exceeded."""
         if words := self.exceeded():
             raise too_large(words)

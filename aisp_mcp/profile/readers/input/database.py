@@ -1,4 +1,4 @@
-"""A SQLite file from anywhere, opened so that it can only be read: no code in it runs, no other file is touched."""
+"""An untrusted SQLite file, opened read-only: no code in it runs, and no other file is touched."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FUNCTIONS = {"substr", "typeof", "count", "length"}
 
 
 class Database:
-    """Read-only access by table and column; a column that this file's version lacks comes back as None."""
+    """Read-only access by table and column; columns missing from this file's version are returned as None."""
 
     def __init__(self, connection: sqlite3.Connection, allowance: Allowance) -> None:
         self._db = connection
@@ -26,7 +26,7 @@ class Database:
         self.columns = self._tables()
 
     def _tables(self) -> dict[str, list[str]]:
-        """Plain tables only: a view or a virtual table of that name would run foreign SQL or code."""
+        """Plain tables only: a view or a virtual table of that name would run untrusted SQL or code."""
         texts: dict[str, list[str]] = {}
         rows = self._db.execute("SELECT name, substr(sql, 1, 20) FROM sqlite_schema WHERE type = 'table'").fetchall()
         if len(rows) > 2000:
@@ -42,7 +42,7 @@ class Database:
         return table in self.columns
 
     def count(self, table: str, integers: str = "") -> int:
-        """Rows of a table, or of those in which the columns hold integers."""
+        """Rows of a table, or of those in which the columns contain integers."""
         if not self.has(table):
             return 0
         return int(
@@ -54,9 +54,9 @@ class Database:
         return " AND ".join(f"typeof(\"{c}\") = 'integer'" for c in integers.split() if c in have) or "1"
 
     def rows(self, table: str, columns: str, integers: str = "") -> Iterator[tuple[Any, ...]]:
-        """The named columns of a table, None where the version has none. Texts are cut at 16 KB.
+        """The named columns of a table, None if the version has none. Texts are truncated at 16 KB.
 
-        integers: columns that must hold integers; other rows are left out. Raises AispError TOO_LARGE.
+        integers: columns that must contain integers; other rows are left out. Raises AispError TOO_LARGE.
         """
         for part in self.parts(table, columns, integers):
             yield from part
@@ -76,7 +76,7 @@ class Database:
             yield part
 
     def positive(self, table: str, column: str) -> bool:
-        """A row of the table has a number above 0 in this column."""
+        """Return True if a row of the table has a number above 0 in this column."""
         if column not in self.columns.get(table, ()):
             return False
         row = self._db.execute(f'SELECT 1 FROM "{table}" WHERE typeof("{column}") = \'integer\' AND "{column}" > 0')
@@ -104,7 +104,7 @@ def _authorize(action: int, first: str | None, two: str | None, _db: str | None,
 
 @contextmanager
 def open_database(file: File) -> Iterator[Database]:
-    """Open read-only and immutable. Raises UsageError BAD_PROFILE for what SQLite cannot read, AispError TOO_LARGE."""
+    """Open read-only and immutable. Raises UsageError BAD_PROFILE if SQLite cannot read it, AispError TOO_LARGE."""
     allowance = Allowance()
     try:
         with closing(_connect(file, allowance)) as connection:
@@ -135,7 +135,7 @@ def _connect(file: File, allowance: Allowance) -> sqlite3.Connection:
 
 
 def _plain_header(data: bytes) -> bytes:
-    """A database in memory cannot be in write-ahead mode; its header may say so (bytes 18 and 19)."""
+    """Clear the flags of write-ahead mode (bytes 18 and 19), which a database in memory cannot use."""
     if len(data) < 100 or data[:16] != b"SQLite format 3\x00":
         raise bad("The file inside is not SQLite.")
     return data[:18] + b"\x01\x01" + data[20:]

@@ -1,6 +1,6 @@
-"""Pickles from anywhere: read by an unpickler that refuses every global, so that nothing in the file can be called.
+"""Read untrusted pickles with an unpickler that refuses every global, so that nothing in the file can be called.
 
-A file may still unfold to gigabytes: use it only in a process that `bounded` has bounded.
+A file may still expand to gigabytes: use it only in a process limited by `bounded`.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ _CPU_S = 120
 
 
 class _Plain(pickle.Unpickler):
-    """No class and no function; objects outside of the file are refused by the base class."""
+    """Unpickler without classes and functions; the base class refuses objects outside the file."""
 
     def find_class(self, module: str, name: str) -> NoReturn:
         raise pickle.UnpicklingError(f"it names the global {module}.{name}")
 
 
 def bounded() -> None:
-    """Bound the memory and processor time of this process."""
+    """Limit the memory and processor time of this process."""
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
     resource.setrlimit(resource.RLIMIT_CPU, (_CPU_S, _CPU_S))
 
 
 def plain(file: File) -> Any:
-    """Containers, texts and numbers. Raises UnpicklingError for more, and whatever a broken pickle makes of itself."""
+    """Containers, texts and numbers. Raises UnpicklingError for anything else, and any error of a broken pickle."""
     return _Plain(io.BytesIO(read(file))).load()

@@ -1,6 +1,6 @@
-"""Hold the cyclic garbage collector back while millions of small objects are built that form no cycles.
+"""Disable the cyclic garbage collector while millions of small objects without cycles are built.
 
-Each of its full passes looks at all of them again: of a trace with 200,000 events it takes a third of the reading time.
+Each of its full passes visits all of them again: for a trace with 200,000 events, it takes a third of the reading time.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _was_on = False
 
 @contextmanager
 def collector_held() -> Iterator[None]:
-    """For the process, until the last of the threads that hold it is done."""
+    """Disable it for the process, until the last of the threads that hold it is done."""
     global _readers, _was_on
     with _LOCK:
         if _readers == 0:

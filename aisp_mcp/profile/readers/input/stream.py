@@ -1,8 +1,8 @@
-"""A trace's JSON in pieces: events are decoded some megabytes at a time, the file is never in memory whole.
+"""A trace's JSON in pieces: some megabytes of events are decoded at a time, and the file is never in memory whole.
 
-A piece ends where a cut between two events may lie. Such a place is a guess, and the decoder proves it: a prefix of an
-array is itself an array if, and only if, the cut is between two of its elements. Inside a nested list or a string
-the prefix has something left open.
+A piece ends between two events. Such a position is a guess, and the decoder proves it: a prefix of an array is itself
+an array if, and only if, it ends between two of its elements. Inside a nested list or a string, the prefix leaves
+something open.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Args(MessageArgs, gc=False):
 
 
 class Event(msgspec.Struct, gc=False):
-    """One event as written. Numbers that are not integers stay text, so that nothing is rounded."""
+    """An event as written. Numbers that are not integers stay text, so that nothing is rounded."""
 
     ph: Any = None
     cat: Any = None
@@ -82,11 +82,11 @@ class Pieces:
         self._allowance = allowance
         self._chunks = _chunks(path)
         self._rest = b""
-        self._searched = 0  # up to here there is no place for a cut
-        self._open = b"["  # what the rest needs in front to be whole JSON
+        self._searched = 0  # there is no possible end of a piece before this
+        self._open = b"["  # prefix that makes the rest complete JSON
 
     def __iter__(self) -> Iterator[list[Event | None]]:
-        """Raises UsageError BAD_PROFILE for what is not a whole JSON with a list of events, AispError TOO_LARGE."""
+        """Raise UsageError BAD_PROFILE for incomplete JSON or JSON without a list of events, AispError TOO_LARGE."""
         self._begin()
         for chunk in self._chunks:
             self._allowance.check()
@@ -143,7 +143,7 @@ class Pieces:
 
 
 def _decode(data: bytes) -> list[Event | None] | None:
-    """The events of an array, or None where data is not an array."""
+    """The events of an array, or None if data is not an array."""
     try:
         events: list[Event | None] = list(_typed.decode(data))
     except msgspec.ValidationError:
@@ -158,7 +158,7 @@ def _decode(data: bytes) -> list[Event | None] | None:
 
 
 def _whole(data: bytes) -> Any:
-    """Any JSON, with what PyTorch writes beyond the standard: NaN, Infinity and names cut inside a character."""
+    """Any JSON, including PyTorch's deviations from the standard: NaN, Infinity and names cut inside a character."""
     try:
         return _any.decode(data)
     except RecursionError as error:
