@@ -58,15 +58,15 @@ def train(
         parameter.data = tensors[WEIGHT + name].clone()
     made = optimizer(parameters.values())
     for name, parameter in parameters.items() if states else ():
-        made.state[parameter] = {one: tensors[f"{one}.{name}"].clone() for one in states}
+        made.state[parameter] = {key: tensors[f"{key}.{name}"].clone() for key in states}
         made.state[parameter] |= {COUNTER: tensors[COUNTER].clone()} if COUNTER in tensors else {}
-    batches = {name: one for name, one in tensors.items() if not is_state(name, parameters)}
+    batches = {name: tensor for name, tensor in tensors.items() if not is_state(name, parameters)}
     steps = len(next(iter(batches.values())))
-    losses = [step(model, made, {name: one[at] for name, one in batches.items()}) for at in range(steps)]
+    losses = [step(model, made, {name: tensor[at] for name, tensor in batches.items()}) for at in range(steps)]
     outputs = {"loss": torch.stack([loss.detach() for loss in losses])}
     outputs |= {WEIGHT + name: parameter.detach() for name, parameter in parameters.items()}
     returned = states if state else ()
-    return outputs | {f"{one}.{name}": made.state[of][one] for one in returned for name, of in parameters.items()}
+    return outputs | {f"{key}.{name}": made.state[of][key] for key in returned for name, of in parameters.items()}
 
 
 def plain_step(loss: Callable[..., Any]) -> Step:
@@ -139,11 +139,11 @@ class TrainingBenchmark(Benchmark):
         sizes = self._gradients(weights, batches)
         state = {
             f"{kind}.{name}": self._state(rng, kind, weights[name], sizes[name])
-            for kind in self._kept()
+            for kind in self._optimizer_tensors()
             if kind != COUNTER
             for name in weights
         }
-        if COUNTER in self._kept():
+        if COUNTER in self._optimizer_tensors():
             state[COUNTER] = rng.randint(1, MAX_STEPS_BEFORE, 1)[0].to(torch.float32)
         return {WEIGHT + name: kind for name, kind in weights.items()} | state | batches
 
@@ -178,7 +178,7 @@ class TrainingBenchmark(Benchmark):
             made[key] = self.model().to(kind.device).to(kind.dtype)
         return made[key]
 
-    def _kept(self) -> list[str]:
+    def _optimizer_tensors(self) -> list[str]:
         """Names of the optimiser's tensors for each parameter, found by one step on zeros."""
         import torch
 
@@ -213,9 +213,9 @@ class TrainingBenchmark(Benchmark):
             model = self._module(next(iter(weights.values())))
             for name, parameter in model.named_parameters():
                 parameter.grad, parameter.data = None, weights[name]
-            self.loss(model, **{name: one[0] for name, one in batches.items()}).backward()
+            self.loss(model, **{name: tensor[0] for name, tensor in batches.items()}).backward()
             named = model.named_parameters()
-            self._sizes = {name: float(one.grad.square().mean().sqrt()) + 1e-12 for name, one in named}
+            self._sizes = {name: float(tensor.grad.square().mean().sqrt()) + 1e-12 for name, tensor in named}
             model.zero_grad(set_to_none=True)
         return self._sizes
 

@@ -41,16 +41,16 @@ def difference(pair: Pair, size: str) -> str:
     """Record both programs of a pair under torch.profiler and compare; a sentence if that is impossible."""
     try:
         with tempfile.TemporaryDirectory(prefix="aisp-flame-") as temporary:
-            traces = [_recorded(pair, side, size, Path(temporary) / side) for side in target_program.SIDES]
+            traces = [_recorded(pair, role, size, Path(temporary) / role) for role in target_program.SIDES]
             before, after = flame.of_traces([load_trace(trace) for trace in traces])
     except AispError as error:
         return f"No flame graph: {error.code}: {error.message}"[:300]
     return as_text(before, after)
 
 
-def _recorded(pair: Pair, side: SideName, size: str, folder: Path) -> Path:
+def _recorded(pair: Pair, role: SideName, size: str, folder: Path) -> Path:
     folder.mkdir()
-    subject = replace(target_program.subject(pair, side), size=size)
+    subject = replace(target_program.subject(pair, role), size=size)
     (trace, _), _ = target_program.torch(subject, folder, "full", RECORD_S)
     return trace
 

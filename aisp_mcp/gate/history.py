@@ -20,20 +20,24 @@ def histories(ctx: Context, run: Run) -> dict[str, list[Point]]:
 
     A commit that was measured several times counts once, with its latest measurement.
     """
-    earlier = [one for one in stored.runs(ctx, None, RUNS, (RunKind.GATE,)) if one.id != run.id and _is_alike(one, run)]
-    found: dict[str, dict[str, Point]] = {}
-    for one in sorted([*earlier, run], key=lambda one: one.created_at):
-        for comparison in one.comparisons:
-            points = found.setdefault(comparison.label, {})
-            for commit, seconds in _measured(one, comparison):
+    earlier = [
+        gate_run
+        for gate_run in stored.runs(ctx, None, RUNS, (RunKind.GATE,))
+        if gate_run.id != run.id and _is_alike(gate_run, run)
+    ]
+    by_target: dict[str, dict[str, Point]] = {}
+    for gate_run in sorted([*earlier, run], key=lambda gate_run: gate_run.created_at):
+        for comparison in gate_run.comparisons:
+            points = by_target.setdefault(comparison.label, {})
+            for commit, seconds in _measured(gate_run, comparison):
                 points.pop(commit, None)
                 points[commit] = Point(commit=commit, seconds=seconds)
-    return {target: list(points.values())[-POINTS:] for target, points in found.items()}
+    return {target: list(points.values())[-POINTS:] for target, points in by_target.items()}
 
 
-def _is_alike(one: Run, run: Run) -> bool:
+def _is_alike(other: Run, run: Run) -> bool:
     """Return True for a gate with the same preset on the same device."""
-    return bool(one.commits) and one.preset == run.preset and _device(one) == _device(run)
+    return bool(other.commits) and other.preset == run.preset and _device(other) == _device(run)
 
 
 def _device(run: Run) -> str:

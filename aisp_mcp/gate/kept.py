@@ -31,10 +31,10 @@ def checkout(ctx: Context, run: Run, folder: Path) -> Checkout:
     return Checkout(run.id, folder)
 
 
-def _copied(kept: Path, comparison: Comparison, folder: Path) -> bool:
+def _copied(stored: Path, comparison: Comparison, folder: Path) -> bool:
     """Copy one benchmark's files, except C++ and CUDA candidates, whose file type is not recorded."""
     chapter, _, name = comparison.target.rpartition(":")
-    source = kept / "sources" / comparison.label.replace(":", "-").replace("/", "-")
+    source = stored / "sources" / comparison.label.replace(":", "-").replace("/", "-")
     candidate = source / "candidate.py"
     if not candidate.is_file() or candidate.read_bytes().lstrip().startswith((b"/*", b"//")):
         return False

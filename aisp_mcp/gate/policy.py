@@ -71,12 +71,12 @@ class Look:
 def look(comparison: Comparison) -> Look:
     """The numbers of a comparison that the policy uses."""
     ratio, clocks = comparison.ratio, comparison.clocks
-    found = log_look(comparison.verdict, ratio, comparison.interval, comparison.noise_floor, comparison.replicates)
+    numbers = log_look(comparison.verdict, ratio, comparison.interval, comparison.noise_floor, comparison.replicates)
     if clocks is None or ratio is None:
-        return found
+        return numbers
     doubtful = max(clocks.ratio_parent, clocks.ratio_worker or 0.0) >= 1.0 > ratio
     bound = clocks.used == "lower_bound"  # a bound of a gain proves no loss
-    return replace(found, usable=found.usable and not doubtful and not bound)
+    return replace(numbers, usable=numbers.usable and not doubtful and not bound)
 
 
 def log_look(
@@ -91,11 +91,11 @@ def log_look(
 
 def needs_look(looks: Sequence[Look], margin: float) -> bool:
     """Return True if one more look could change the outcome."""
-    if len(looks) >= LOOKS or any(one.verdict in BROKEN for one in looks):
+    if len(looks) >= LOOKS or any(look.verdict in BROKEN for look in looks):
         return False
     if looks[0].verdict not in (Verdict.SLOWER, Verdict.INCONCLUSIVE) or not looks[0].is_bad(margin):
         return False
-    kinds, bad = [one.kind(margin) for one in looks], sum(one.is_bad(margin) for one in looks)
+    kinds, bad = [look.kind(margin) for look in looks], sum(look.is_bad(margin) for look in looks)
     if bad == len(looks) >= CONFIRMED:
         return False
     return "clean" not in kinds or bad + LOOKS - len(looks) >= NEEDED
@@ -107,9 +107,9 @@ def judge_looks(looks: Sequence[Look], margin: float) -> tuple[Outcome, str]:
     """
     if not looks[0].usable:
         return "could_not_judge", "one of both clocks shows no slowdown"
-    kinds, number = [one.kind(margin) for one in looks], len(looks)
-    bad = sum(one.is_bad(margin) for one in looks)
-    mean = fmean(one.mean for one in looks)
+    kinds, number = [look.kind(margin) for look in looks], len(looks)
+    bad = sum(look.is_bad(margin) for look in looks)
+    mean = fmean(look.mean for look in looks)
     words = f"{math.exp(mean):.3f}x over {number} looks"
     if number < CONFIRMED:
         return "could_not_judge", f"look {number + 1} gave no comparison"
@@ -130,13 +130,13 @@ def pooled_high(looks: Sequence[Look]) -> float | None:
     The error is the larger of the scatter within looks and that between them: an effect that shifts all processes of a
     look together does not become certain with their number.
     """
-    if len(looks) < LOOKS - 1 or any(not one.usable or one.processes < 2 for one in looks):
+    if len(looks) < LOOKS - 1 or any(not look.usable or look.processes < 2 for look in looks):
         return None
-    errors = [(one.high - one.low) / 2 / stats.t_quantile((1 + one.level) / 2, one.processes - 1) for one in looks]
+    errors = [(look.high - look.low) / 2 / stats.t_quantile((1 + look.level) / 2, look.processes - 1) for look in looks]
     within = math.sqrt(math.fsum(error * error for error in errors)) / len(looks)
-    between = stdev(one.mean for one in looks) / math.sqrt(len(looks))
-    freedom = sum(one.processes - 1 for one in looks) if within >= between else len(looks) - 1
-    return fmean(one.mean for one in looks) + stats.t_quantile((1 + POOLED_LEVEL) / 2, freedom) * max(within, between)
+    between = stdev(look.mean for look in looks) / math.sqrt(len(looks))
+    freedom = sum(look.processes - 1 for look in looks) if within >= between else len(looks) - 1
+    return fmean(look.mean for look in looks) + stats.t_quantile((1 + POOLED_LEVEL) / 2, freedom) * max(within, between)
 
 
 def resolution(ratio: float | None, interval: Interval | None, noise_floor: float | None) -> float | None:
@@ -157,5 +157,5 @@ def _count(bad: int, number: int) -> str:
 
 
 def _scatter(looks: Sequence[Look]) -> str:
-    half = fmean((one.high - one.low) / 2 for one in looks)
-    return f"{half / max(fmean(one.floor for one in looks), 1e-9):.2g} times as much as the base's"
+    half = fmean((look.high - look.low) / 2 for look in looks)
+    return f"{half / max(fmean(look.floor for look in looks), 1e-9):.2g} times as much as the base's"

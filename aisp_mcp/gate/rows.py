@@ -62,10 +62,10 @@ def passed(gate_rows: Sequence[GateRow], why: Sequence[str]) -> bool | None:
 
 def _row(comparison: Comparison, spec_changed: bool, looks: Sequence[Comparison], margin: float) -> GateRow:
     outcome, sentence = policy.OUTCOMES[comparison.verdict], comparison.sentence
-    if broken := next((one for one in looks if one.verdict in policy.BROKEN), None):
+    if broken := next((look for look in looks if look.verdict in policy.BROKEN), None):
         outcome, sentence = policy.OUTCOMES[broken.verdict], broken.sentence
     elif outcome == "regressed" or len(looks) > 1:
-        outcome, reason = policy.judge_looks([policy.look(one) for one in looks], margin)
+        outcome, reason = policy.judge_looks([policy.look(look) for look in looks], margin)
         sentence = f"{reason}; the first: {sentence}"
     return GateRow(
         target=comparison.target,

@@ -84,9 +84,9 @@ def load_libraries(options: Options) -> None:
 
     For callers that have other work to do before they compare. Raises Unavailable ISOLATION_LEVEL.
     """
-    with _libraries_place(options) as (place, cpus), placement.aside(cpus):
-        verifier_client.fork_server(place)
-        confined.fork_server(replace(place, level=placement.usable_level(options.isolation, options.device)))
+    with _libraries_place(options) as (where, cpus), placement.aside(cpus):
+        verifier_client.fork_server(where)
+        confined.fork_server(replace(where, level=placement.usable_level(options.isolation, options.device)))
 
 
 def keep_libraries_loaded(options: Options, folder: Path, seconds: float) -> None:
@@ -97,9 +97,9 @@ def keep_libraries_loaded(options: Options, folder: Path, seconds: float) -> Non
     level = placement.usable_level(options.isolation, options.device)
     if level not in isolation.NAMESPACES:
         return
-    with _libraries_place(options) as (place, cpus), placement.aside(cpus):
-        verifier_client.libraries(place).keep_loaded(folder, seconds)
-        confined.libraries(replace(place, level=level)).keep_loaded(folder, seconds)
+    with _libraries_place(options) as (where, cpus), placement.aside(cpus):
+        verifier_client.libraries(where).keep_loaded(folder, seconds)
+        confined.libraries(replace(where, level=level)).keep_loaded(folder, seconds)
 
 
 @contextmanager

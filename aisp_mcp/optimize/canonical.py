@@ -72,7 +72,9 @@ class _Plain(ast.NodeTransformer):
     def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
         if isinstance(node.test, ast.Constant):
             return [
-                found for one in (node.body if node.test.value else node.orelse) for found in _flat(self.visit(one))
+                visited
+                for statement in (node.body if node.test.value else node.orelse)
+                for visited in _flat(self.visit(statement))
             ]
         return self.generic_visit(node)
 
@@ -80,14 +82,14 @@ class _Plain(ast.NodeTransformer):
         node.returns = None
         self.generic_visit(node)
         unused = _unused(node)
-        node.body = [one for one in _before_end(node.body) if not _assigns_only(one, unused)]
+        node.body = [statement for statement in _before_end(node.body) if not _assigns_only(statement, unused)]
         return node
 
 
-def _flat(found: ast.AST | list[ast.stmt] | None) -> list[ast.stmt]:
-    if found is None:
+def _flat(visited: ast.AST | list[ast.stmt] | None) -> list[ast.stmt]:
+    if visited is None:
         return []
-    return found if isinstance(found, list) else [found]  # type: ignore[list-item]
+    return visited if isinstance(visited, list) else [visited]  # type: ignore[list-item]
 
 
 def _before_end(body: Sequence[ast.stmt]) -> list[ast.stmt]:
@@ -127,15 +129,15 @@ def _is_plain(value: ast.expr) -> bool:
 
 def _fixed_names(tree: ast.Module) -> set[str]:
     """Names that must stay: of keyword arguments, in texts, and names shared with other scopes."""
-    found = set(dir(builtins))
+    names = set(dir(builtins))
     for node in ast.walk(tree):
         if isinstance(node, ast.keyword) and node.arg:
-            found.add(node.arg)
+            names.add(node.arg)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            found.add(node.value)
+            names.add(node.value)
         elif isinstance(node, ast.Global | ast.Nonlocal):
-            found |= set(node.names)
-    return found
+            names |= set(node.names)
+    return names
 
 
 def _parts(body: Iterable[ast.stmt]) -> tuple[dict[str, Definition], list[ast.stmt]]:

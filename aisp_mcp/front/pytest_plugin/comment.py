@@ -16,10 +16,10 @@ from aisp_mcp.runs.export.outcomes import State
 
 def write(path: Path, rows: Sequence[Row], base: str) -> None:
     """Write GitHub-flavoured Markdown of at most 65,536 characters."""
-    shown = [_row(row) for row in rows]
-    heading = title("Performance gate", not any(row.fails for row in rows), shown)
+    lines = [_row(row) for row in rows]
+    heading = title("Performance gate", not any(row.fails for row in rows), lines)
     page = Page([marker("pytest"), heading, ""], ["", f"Against {base}, measured interleaved."], "base / head")
-    path.write_text(write_page(page, [(one, _note(row)) for one, row in zip(shown, rows, strict=True)]), "utf-8")
+    path.write_text(write_page(page, [(line, _note(row)) for line, row in zip(lines, rows, strict=True)]), "utf-8")
 
 
 def _row(row: Row) -> outcomes.Row:

@@ -28,53 +28,55 @@ class Replicate:
     changed: bool = False
 
 
-def measure(sides: Mapping[Role, Side], name: str, preset: Preset) -> Replicate | str:
+def measure(processes: Mapping[Role, Side], name: str, preset: Preset) -> Replicate | str:
     """Times of one benchmark, or a text that says why there are none."""
-    ready = {role: side.until_ready(name) for role, side in sides.items()}
-    problems = [f"{role.label}: {sides[role].problem}" for role, message in ready.items() if message is None]
+    ready = {role: process.until_ready(name) for role, process in processes.items()}
+    problems = [f"{role.label}: {processes[role].problem}" for role, message in ready.items() if message is None]
     answers = {role: message for role, message in ready.items() if message is not None}
     try:
         if problems:
             return "; ".join(problems)
         own_clock = any(message["own_clock"] for message in answers.values())
-        rows = _rounds(sides, preset, max(message["seconds"] for message in answers.values()), own_clock)
+        rows = _rounds(processes, preset, max(message["seconds"] for message in answers.values()), own_clock)
     except EOFError as error:
         return str(error)
     finally:
         for role in answers:
-            sides[role].finish(name)
+            processes[role].finish(name)
     return _reduced(rows, {role: message["digest"] for role, message in answers.items()})
 
 
-def _rounds(sides: Mapping[Role, Side], preset: Preset, first_s: float, own_clock: bool) -> list[tuple[Role, float]]:
+def _rounds(
+    processes: Mapping[Role, Side], preset: Preset, first_s: float, own_clock: bool
+) -> list[tuple[Role, float]]:
     """(role, seconds per call) of all rounds. The number of calls is the same for all processes."""
-    calls = _calls(sides, first_s, own_clock)
-    for side in sides.values() if first_s < LONG_CALL_S else ():
-        side.round(calls, own_clock)  # warm-up
+    calls = _calls(processes, first_s, own_clock)
+    for process in processes.values() if first_s < LONG_CALL_S else ():
+        process.round(calls, own_clock)  # warm-up
     palindromes = 1 if first_s > LONG_CALL_S else 3 if first_s > SLOW_CALL_S else preset.palindromes
     chosen = replace(preset, palindromes=palindromes)
     order = [role for half in chosen.half_palindromes(random.Random()) for role in half]
-    return [(role, sides[role].round(calls, own_clock) / calls) for role in order]
+    return [(role, processes[role].round(calls, own_clock) / calls) for role in order]
 
 
-def _calls(sides: Mapping[Role, Side], first_s: float, own_clock: bool) -> int:
+def _calls(processes: Mapping[Role, Side], first_s: float, own_clock: bool) -> int:
     """Calls that fill a round of the base; fewer if a round of a much slower head would take too long."""
     if first_s >= ROUND_S:
         return 1
-    calls = _filling(sides[Role.BASELINE], ROUND_S, MAX_CALLS, own_clock)
-    return _filling(sides[Role.CANDIDATE], LONGEST_ROUND_S, calls, own_clock)
+    calls = _filling(processes[Role.BASELINE], ROUND_S, MAX_CALLS, own_clock)
+    return _filling(processes[Role.CANDIDATE], LONGEST_ROUND_S, calls, own_clock)
 
 
-def _filling(side: Side, wanted_s: float, most: int, own_clock: bool) -> int:
+def _filling(process: Side, round_s: float, most: int, own_clock: bool) -> int:
     """Number of calls that take this long, at most `most`; the first call, which loads code and fills caches, does not
     count.
     """
     calls = 1
     while calls < most:
-        seconds = side.round(calls, own_clock)
-        if seconds >= wanted_s:
+        seconds = process.round(calls, own_clock)
+        if seconds >= round_s:
             break
-        calls = min(most, max(2 * calls, math.ceil(calls * min(wanted_s / max(seconds, 1e-7), 20.0))))
+        calls = min(most, max(2 * calls, math.ceil(calls * min(round_s / max(seconds, 1e-7), 20.0))))
     return calls
 
 

@@ -143,36 +143,36 @@ def _replicates(config: pytest.Config, plan: Plan, count: int, names: Sequence[s
     measured: Measured = {name: [] for name in names}
     for number in range(count if names else 0):
         _say(config, f"aisp: replicate {number + 1} of {count}, {len(names)} benchmark(s)")
-        sides = {role: Side.start(command) for role, command in plan.commands.items()}
+        processes = {role: Side.start(command) for role, command in plan.commands.items()}
         try:
-            for name, replicate in _one_replicate(sides, plan, names).items():
+            for name, replicate in _one_replicate(processes, plan, names).items():
                 measured[name].append(replicate)
         finally:
-            for side in sides.values():
-                side.close()
-        if stray := _stray(plan, sides):
+            for process in processes.values():
+                process.close()
+        if stray := _stray(plan, processes):
             measured = {name: [*rows[:-1], stray] for name, rows in measured.items()}
             break
     return measured
 
 
-def _one_replicate(sides: Mapping[Role, Side], plan: Plan, names: Sequence[str]) -> dict[str, Replicate | str]:
-    collected = {role: side.collected() for role, side in sides.items()}
+def _one_replicate(processes: Mapping[Role, Side], plan: Plan, names: Sequence[str]) -> dict[str, Replicate | str]:
+    collected = {role: process.collected() for role, process in processes.items()}
     for role, known in collected.items():
         if known is None:
-            return dict.fromkeys(names, f"{role.label} could not be collected: {sides[role].tail()}")
+            return dict.fromkeys(names, f"{role.label} could not be collected: {processes[role].tail()}")
     shared = [name for name in names if all(name in (known or ()) for known in collected.values())]
-    for side in sides.values():
-        side.send(select=shared)
+    for process in processes.values():
+        process.send(select=shared)
     absent = {name: "the base has no such benchmark" for name in names if name not in shared}
-    return {**absent, **{name: rounds.measure(sides, name, plan.preset) for name in shared}}
+    return {**absent, **{name: rounds.measure(processes, name, plan.preset) for name in shared}}
 
 
-def _stray(plan: Plan, sides: Mapping[Role, Side]) -> str:
+def _stray(plan: Plan, processes: Mapping[Role, Side]) -> str:
     """A reason not to judge if the base loaded modules of the head, as happens with an editable installation."""
     if plan.head is None:
         return ""
-    for file in sides[Role.BASELINE].files:
+    for file in processes[Role.BASELINE].files:
         path = Path(file)
         if path.is_relative_to(plan.head) and "site-packages" not in path.parts:
             return f"the base imported {path.relative_to(plan.head)} of the working tree"
@@ -185,7 +185,10 @@ def _judged(
     margin: float | None = config.getoption("aisp_margin")
     if before is not None:
         return [baselines.judge(name, rows, before, margin) for name, rows in measured.items()]
-    rows = [verdicts.judge(name, found, margin, with_base, name in plan.changed) for name, found in measured.items()]
+    rows = [
+        verdicts.judge(name, replicates, margin, with_base, name in plan.changed)
+        for name, replicates in measured.items()
+    ]
     return _looked_again(config, plan, rows, margin) if with_base else rows
 
 
@@ -198,8 +201,8 @@ def _looked_again(config: pytest.Config, plan: Plan, rows: list[Row], margin: fl
         if not again:
             break
         _say(config, f"aisp: {len(again)} slower, look {number}")
-        for name, found in _replicates(config, plan, plan.preset.replicates, again).items():
-            look = verdicts.judge(name, found, margin, True, False).look
+        for name, replicates in _replicates(config, plan, plan.preset.replicates, again).items():
+            look = verdicts.judge(name, replicates, margin, True, False).look
             looks[name] += [look] if look is not None else []
     return [verdicts.settled(row, looks.get(row.name, []), least) for row in rows]
 

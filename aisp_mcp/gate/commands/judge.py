@@ -126,8 +126,8 @@ def compare(
         checked=seen.checked,
         check=f"by {request.check.name}" if request.check else "standard output and files byte by byte",
         isolation=level,
-        baseline=_side(request.baseline, [*seen.runs[BASELINE], *seen.runs[AGAIN]]),
-        candidate=_side(request.candidate, seen.runs[CANDIDATE]),
+        baseline=_figures(request.baseline, [*seen.runs[BASELINE], *seen.runs[AGAIN]]),
+        candidate=_figures(request.candidate, seen.runs[CANDIDATE]),
         flags=[*flags, *outcome.flags],
     )
 
@@ -295,7 +295,7 @@ def _start_flag(seen: Seen, start_s: float) -> list[Flag]:
     return [Flag(code="start_dominates", severity="note", message=message)]
 
 
-def _side(argv: Sequence[str], runs: Sequence[Ran]) -> CommandSide | None:
+def _figures(argv: Sequence[str], runs: Sequence[Ran]) -> CommandSide | None:
     if not runs:
         return None
     seconds = [run.seconds for run in runs]

@@ -44,31 +44,31 @@ def init(start: Path, allowed: Sequence[Path]) -> GateInit:
     for name in (texts.FOLDER, WORKFLOW):
         if (repo / name).exists():
             raise Refused("EXISTS", f"{repo / name} exists already.", "Move it away to begin anew.")
-    found = survey(repo, commits.tracked(repo))
-    if found.kind == "pairs":
+    contents = survey(repo, commits.tracked(repo))
+    if contents.kind == "pairs":
         gate = 'aisp bench gate --base "$BASE"'
         written = [_workflow(repo, texts.GATE.format(command=gate, comment=COMMENT))]
         command = gate.replace('"$BASE"', "HEAD~1")
-        return GateInit(kind="pairs", benchmarks=list(found.names), files=written, command=command, note=NOTE)
-    if found.kind == "pytest":
-        return _existing_tests(repo, found)
-    if not found.names and not found.programs:
+        return GateInit(kind="pairs", benchmarks=list(contents.names), files=written, command=command, note=NOTE)
+    if contents.kind == "pytest":
+        return _existing_tests(repo, contents)
+    if not contents.names and not contents.programs:
         raise _no_benchmarks(repo)
-    return _new_tests(repo, found)
+    return _new_tests(repo, contents)
 
 
-def _existing_tests(repo: Path, found: Survey) -> GateInit:
+def _existing_tests(repo: Path, contents: Survey) -> GateInit:
     """The project's own tests, unchanged."""
-    trial = _tried(repo, ["-o", "addopts=", *found.names], found.names)
-    own = {name: benchmark_tests(repo / name) for name in found.names}
+    trial = _tried(repo, ["-o", "addopts=", *contents.names], contents.names)
+    own = {name: benchmark_tests(repo / name) for name in contents.names}
     passed = [test for test in trial.passed if _function(test) in own.get(test.split("::")[0], ())]
     if not passed:
         raise _nothing(trial)
     trial = replace(trial, passed=passed)
-    chosen = [name for name in found.names if any(test.startswith(f"{name}::") for test in trial.passed)]
+    chosen = [name for name in contents.names if any(test.startswith(f"{name}::") for test in trial.passed)]
     skipped = [test for test in trial.others if test.split("::")[0] in chosen]
     words = [*chosen, *(f"--deselect={test}" for test in skipped)]
-    return _answer(repo, found, trial, f"pytest --aisp --aisp-comment {COMMENT} -o addopts= {shlex.join(words)}", [])
+    return _answer(repo, contents, trial, f"pytest --aisp --aisp-comment {COMMENT} -o addopts= {shlex.join(words)}", [])
 
 
 def _function(test: str) -> str:
@@ -76,30 +76,36 @@ def _function(test: str) -> str:
     return test.partition("[")[0].split("::")[-1]
 
 
-def _new_tests(repo: Path, found: Survey) -> GateInit:
+def _new_tests(repo: Path, contents: Survey) -> GateInit:
     """Tests that represent benchmarks of asv, or programs."""
     folder = repo / texts.FOLDER
     written = [
         files.write(folder / "pytest.ini", texts.SETTINGS.encode()),
         files.write(folder / "conftest.py", texts.CONFTEST.encode()),
-        _suite(folder, found),
+        _suite(folder, contents),
     ]
     words = ["-c", f"{texts.FOLDER}/pytest.ini", texts.FOLDER]
     trial = _tried(repo, words)
-    kept = [name for name in _names(found) if any(_stands_for(test, name) for test in trial.passed)]
-    if not kept:
-        for one in written:
-            Path(one.path).unlink()
+    measured = [name for name in _names(contents) if any(_stands_for(test, name) for test in trial.passed)]
+    if not measured:
+        for file in written:
+            Path(file.path).unlink()
         shutil.rmtree(folder / "__pycache__", ignore_errors=True)  # of the trial run
         folder.rmdir()
         raise _nothing(trial)
-    chosen = Survey(found.kind, kept, found.folder, found.package, [p for p in found.programs if " ".join(p) in kept])
+    chosen = Survey(
+        contents.kind,
+        measured,
+        contents.folder,
+        contents.package,
+        [p for p in contents.programs if " ".join(p) in measured],
+    )
     written[-1] = _suite(folder, chosen)
-    return _answer(repo, found, trial, f"pytest --aisp --aisp-comment {COMMENT} {shlex.join(words)}", written)
+    return _answer(repo, contents, trial, f"pytest --aisp --aisp-comment {COMMENT} {shlex.join(words)}", written)
 
 
-def _names(found: Survey) -> list[str]:
-    return list(found.names) if found.kind == "asv" else [" ".join(words) for words in found.programs]
+def _names(contents: Survey) -> list[str]:
+    return list(contents.names) if contents.kind == "asv" else [" ".join(words) for words in contents.programs]
 
 
 def _stands_for(test: str, name: str) -> bool:
@@ -107,16 +113,16 @@ def _stands_for(test: str, name: str) -> bool:
     return test.endswith((f"[{name}]", f"[{name}-0]"))
 
 
-def _suite(folder: Path, found: Survey) -> Written:
-    if found.kind == "asv":
-        return files.write(folder / "test_asv.py", texts.asv(found.folder, found.names).encode())
-    return files.write(folder / "test_programs.py", texts.programs(found.programs).encode())
+def _suite(folder: Path, contents: Survey) -> Written:
+    if contents.kind == "asv":
+        return files.write(folder / "test_asv.py", texts.asv(contents.folder, contents.names).encode())
+    return files.write(folder / "test_programs.py", texts.programs(contents.programs).encode())
 
 
-def _answer(repo: Path, found: Survey, trial: Trial, command: str, written: list[Written]) -> GateInit:
+def _answer(repo: Path, contents: Survey, trial: Trial, command: str, written: list[Written]) -> GateInit:
     with_base = command.replace("--aisp ", '--aisp --aisp-base "$BASE" ', 1)
     return GateInit(
-        kind=found.kind,
+        kind=contents.kind,
         benchmarks=list(trial.passed),
         left_out=[LeftOut(name=name, reason=reason) for name, reason in trial.others.items()],
         files=[*written, _workflow(repo, with_base)],

@@ -84,7 +84,7 @@ def _asv_names(folder: Path) -> Iterator[str]:
             if isinstance(node, ast.FunctionDef) and node.name.startswith("time_"):
                 yield f"{module}:{node.name}"
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                methods = [one.name for one in node.body if isinstance(one, ast.FunctionDef)]
+                methods = [statement.name for statement in node.body if isinstance(statement, ast.FunctionDef)]
                 yield from (f"{module}:{node.name}.{name}" for name in methods if name.startswith("time_"))
 
 

@@ -155,4 +155,4 @@ def asv(folder: str, names: Sequence[str]) -> str:
 
 def programs(words: Sequence[Sequence[str]]) -> str:
     """The tests that represent programs."""
-    return PROGRAMS.format(programs=pprint.pformat([list(one) for one in words], width=110))
+    return PROGRAMS.format(programs=pprint.pformat([list(command) for command in words], width=110))

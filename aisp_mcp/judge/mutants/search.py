@@ -59,7 +59,7 @@ class Mutant:
         return "within rounding" if within else "accepted"
 
 
-def found(spec: Benchmark, seconds: float, most: int) -> dict[str, Any]:
+def results(spec: Benchmark, seconds: float, most: int) -> dict[str, Any]:
     """The result of each mutant, within a budget of seconds and mutants. Raises BenchmarkError."""
     begin = time.monotonic()
     trial = Trial(spec)
@@ -186,7 +186,7 @@ def _answer(path: Path, size: str, seconds: float, most: int) -> dict[str, Any]:
             return {"skipped": f"mutants of {words} are not made"}
         if missing := missing_needs(spec.needs, 1, len(os.sched_getaffinity(0))):
             return {"skipped": ", ".join(missing)}
-        return found(spec, seconds, most)
+        return results(spec, seconds, most)
     except BenchmarkError as error:
         return {"code": error.code, "message": error.message}
     except Exception as error:

@@ -90,10 +90,10 @@ def _rank(program: Program, rank: int, seed: str) -> int:
 
     # The same number on each rank, since inputs of one call belong together.
     most = min(
-        CALLS, *(single.fit(program.device, inputs_of_a_rank) for inputs_of_a_rank in map(single.kept, drawn(0)))
+        CALLS, *(single.fit(program.device, inputs_of_a_rank) for inputs_of_a_rank in map(single.stored, drawn(0)))
     )
-    inputs = [single.kept(drawn(call)[rank]) for call in range(max(most, 1))]
-    setup = single.side(program.baseline, program.candidate, program.size)
+    inputs = [single.stored(drawn(call)[rank]) for call in range(max(most, 1))]
+    setup = single.setup_of(program.baseline, program.candidate, program.size)
     run = entry(setup, dict(params), single.copied(inputs[0]))
     meet = torch.distributed.barrier
     single.loop(torch, program.device, run, inputs, CALLS, WARMUP, meet, record=rank == 0)

@@ -81,16 +81,16 @@ def prepared(
     torch = CallRng(device, seed).torch
     torch.set_num_threads(threads)
     params = dict(spec.params(CallRng(device, seed, secret_statistics=False)))
-    setup = side(baseline, candidate, size)
+    setup = setup_of(baseline, candidate, size)
     if isinstance(spec, ServingBenchmark):
         return torch, spec, *engine(torch, spec, setup, params, CallRng("cpu", seed + 1, secret_statistics=False))
-    inputs = [kept(spec.inputs(CallRng(device, seed + 1)))]
+    inputs = [stored(spec.inputs(CallRng(device, seed + 1)))]
     most = fit(device, inputs[0])
-    inputs += [kept(spec.inputs(CallRng(device, seed + at))) for at in range(2, min(calls, most) + 1)]
+    inputs += [stored(spec.inputs(CallRng(device, seed + at))) for at in range(2, min(calls, most) + 1)]
     return torch, spec, entry(setup, params, copied(inputs[0])), inputs
 
 
-def side(baseline: str, candidate: str | None, size: str) -> dict[str, Any]:
+def setup_of(baseline: str, candidate: str | None, size: str) -> dict[str, Any]:
     """Setup of one program for module_loader.entry()."""
     common = str(common_of(Path(baseline)))
     return {"path": candidate or baseline, "baseline": candidate is None, "size": size, "common": common}
@@ -107,7 +107,7 @@ def copied(inputs: dict[str, Any]) -> dict[str, Any]:
     return {name: value.clone() if hasattr(value, "clone") else value for name, value in inputs.items()}
 
 
-def kept(named: dict[str, Any]) -> dict[str, Any]:
+def stored(named: dict[str, Any]) -> dict[str, Any]:
     """Inputs of one call; its files stay in the temporary folder until this process ends."""
     inputs = {name: value.tensor.cpu() if isinstance(value, Host) else value for name, value in named.items()}
     return _FILES.enter_context(opened(inputs))

@@ -62,8 +62,8 @@ class Run(Record):
     @property
     def commits(self) -> dict[str, str]:
         """Base and head of a gate's run; empty for others."""
-        found: dict[str, str] = self.environment.get("commits") or {}
-        return found
+        ids: dict[str, str] = self.environment.get("commits") or {}
+        return ids
 
     @property
     def gpus(self) -> list[dict[str, Any]]:

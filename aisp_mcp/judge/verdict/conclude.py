@@ -111,8 +111,8 @@ def _timed(
     parts = estimated.clocks.used, terms.opened["work"], estimated.seconds, terms.opened["unit"]
     return Comparison(
         **outcome.fields(),
-        baseline=summary.side(replicates, BASELINES, *parts),
-        optimized=summary.side(replicates, (Role.CANDIDATE,), *parts),
+        baseline=summary.figures(replicates, BASELINES, *parts),
+        optimized=summary.figures(replicates, (Role.CANDIDATE,), *parts),
         clocks=estimated.clocks,
         flags=[*estimated.flags, *outcome.flags],
         **common,

@@ -46,7 +46,7 @@ def account_flags(replicates: Sequence[Replicate], cores: int) -> list[Flag]:
 
 def _edge_flags(replicates: Sequence[Replicate]) -> list[Flag]:
     """A note for a candidate whose error is near the contract's limit, with the inputs that show it."""
-    share, where = max((one.edge for one in replicates), default=(0.0, ""))
+    share, where = max((replicate.edge for replicate in replicates), default=(0.0, ""))
     message = f"At the edge of the tolerance: {where}."
     return [_flag("edge_of_tolerance", "note", message, {"share": round(share, 3)})] if share else []
 

@@ -47,7 +47,7 @@ def started(replicates: Sequence[Replicate], flags: list[Flag], common: dict[str
         message = "At this isolation level a process of an earlier replicate may live on, and keep what it has made."
         flags.append(Flag(code="warm_state_possible", severity="warn", message=message))
     sides = {
-        name: summary.side(replicates, roles, "parent", dict.fromkeys(("flops", "bytes", "items"), 0.0))
+        name: summary.figures(replicates, roles, "parent", dict.fromkeys(("flops", "bytes", "items"), 0.0))
         for name, roles in SIDES.items()
     }
     return Comparison(verdict=Verdict.INCONCLUSIVE, sentence="", flags=flags, **sides, **common)

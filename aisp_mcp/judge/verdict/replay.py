@@ -42,10 +42,10 @@ def records(
     flags: those passed to conclude(). sources: SHA-256 of the measured files, by their names in a run.
     """
     for replicate in replicates:
-        rest = {one.name: getattr(replicate, one.name) for one in fields(replicate)}
-        found = {name: value for name, value in rest.items() if name not in READ_FROM_ROUNDS}
+        rest = {field.name: getattr(replicate, field.name) for field in fields(replicate)}
+        values = {name: value for name, value in rest.items() if name not in READ_FROM_ROUNDS}
         dicts = {"overhead": asdict(replicate.overhead), "device": asdict(replicate.device)}
-        yield "replicate", {"replicate": replicate.index, **found, **dicts}
+        yield "replicate", {"replicate": replicate.index, **values, **dicts}
     yield (
         "terms",
         {
@@ -96,15 +96,15 @@ def replay(log: Records) -> Comparison:
 
 def _replicate(record: Mapping[str, Any], timed: Records) -> Replicate:
     index, rest = record["replicate"], {k: v for k, v in record.items() if k not in ("kind", "prev", "replicate")}
-    own = [one for one in timed if one["replicate"] == index]
+    own = [row for row in timed if row["replicate"] == index]
     overhead = Overhead(**rest.pop("overhead"))
     device = DeviceEvidence(**{name: _by_role(value) for name, value in rest.pop("device").items()})
     common = {name: _by_role(value) for name, value in rest.items() if name != "alone_s"}
-    found = {**common, "overhead": overhead, "device": device, "rounds": [_round(one, overhead) for one in own]}
+    values = {**common, "overhead": overhead, "device": device, "rounds": [_round(row, overhead) for row in own]}
     if "alone_s" not in rest:
-        return Replicate(index, **found)
-    traces = [_trace(one) for one in own]
-    return ServedReplicate(index, **found, traces=traces, alone_s=rest["alone_s"])
+        return Replicate(index, **values)
+    traces = [_trace(row) for row in own]
+    return ServedReplicate(index, **values, traces=traces, alone_s=rest["alone_s"])
 
 
 def _by_role(value: Any) -> Any:

@@ -154,7 +154,7 @@ def _notes(served: Sequence[ServedReplicate], goal: str, terms: ServingTerms, de
 
 def _side(served: Sequence[ServedReplicate], roles: Sequence[Role], opened: OpenAnswer, deciding: Rate) -> Side:
     """A baseline or candidate: time_s is the deciding metric, p50 to p99 are of e2e, items are emitted tokens."""
-    figures = summary.side(served, roles, "parent", dict.fromkeys(("flops", "bytes", "items"), 0.0))
+    figures = summary.figures(served, roles, "parent", dict.fromkeys(("flops", "bytes", "items"), 0.0))
     rows = [deciding(replicate, trace) for replicate in served for trace in replicate.traces if trace.role in roles]
     time_s, serving = statistics.median(rows), _serving(served, roles, opened["serving"])
     update = {"time_s": time_s, "parent_time_s": time_s, "serving": serving, "items_per_s": serving.tokens_per_s}

@@ -31,7 +31,7 @@ def memory_ratios(replicates: Sequence[Replicate]) -> list[tuple[float, float]]:
     return log_ratios
 
 
-def side(
+def figures(
     replicates: Sequence[Replicate],
     roles: Sequence[Role],
     clock: str,

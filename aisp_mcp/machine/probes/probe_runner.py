@@ -107,7 +107,7 @@ def choose() -> Device:
     return Device("cuda:0", reply["name"], reply["uuid"], load.gpu(reply["name"]))
 
 
-def place(
+def with_references(
     ctx: Context, device: Device, kind: str, samples: Mapping[str, Sequence[float]], specs: Mapping[str, Against]
 ) -> list[Placed]:
     """One Placed per name; specs and bests are looked up by name. kind: prefix under which bests are stored."""
@@ -194,7 +194,7 @@ def probe(
     sustained = reply.pop("sustained", {})
     skipped = [f"{name} was not measured: {why}" for name, why in reply.pop("skipped", {}).items()]
     flags = [f"{kind}: {flag['code']}: {flag['message']}" for flag in watch.summary()["flags"]]
-    placed = place(ctx, device, kind, samples, specs)
+    placed = with_references(ctx, device, kind, samples, specs)
     return Probe(
         device=device.name,
         device_id=device.key,

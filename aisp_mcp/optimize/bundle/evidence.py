@@ -104,10 +104,10 @@ def _is_same(first: Any, second: Any) -> bool:
 
 def _is_share(comparison: Comparison) -> bool:
     """Return True if the share of a ceiling follows from the candidate's rate; the ceiling is the signer's claim."""
-    peak, side = comparison.peak, comparison.optimized
+    peak, figures = comparison.peak, comparison.optimized
     if peak is None:
         return True
-    rates = [] if side is None else [side.flops_per_s, side.bytes_per_s]
+    rates = [] if figures is None else [figures.flops_per_s, figures.bytes_per_s]
     return peak.rate in rates and math.isclose(peak.share, peak.rate / peak.ceiling, rel_tol=TOLERANCE)
 
 
@@ -163,6 +163,8 @@ def absent(contents: Contents) -> list[str]:
     ]
     if f"{OPTIMIZATION}/{sessions.LOG}" in contents:
         _, submissions, _ = sessions.parsed(optimization_log(contents))
-        ids = [run_id for one in submissions for run_id in (one.run_id, one.again_run_id) if run_id]
+        ids = [
+            run_id for submission in submissions for run_id in (submission.run_id, submission.again_run_id) if run_id
+        ]
         names += [f"runs/{run_id}/run.json" for run_id in ids]
     return sorted({name for name in names if name not in contents})

@@ -127,7 +127,7 @@ def solve(question: Question, values: Mapping[str, float]) -> list[Line]:
         except (ZeroDivisionError, OverflowError, ValueError) as error:
             text = f"{step.formula} has no value: {str(error)[:80]}."
             raise UsageError("BAD_VALUE", text, "Check the values.") from None
-        numbers = _NAME.sub(lambda match, found=known: _number(match[0], found), step.formula)  # type: ignore[misc]
+        numbers = _NAME.sub(lambda match: _number(match[0], known), step.formula)
         value = known[step.name]
         lines.append(Line(name=step.name, value=value, unit=step.unit, formula=step.formula, numbers=numbers))
     if not any(name in known and name not in values for name in question.answer):

@@ -42,14 +42,14 @@ def estimate(load: Load, usd_per_gpu_hour: float | None, price: Price | None) ->
     """Combine the known figures."""
     hourly = usd_per_gpu_hour * load.gpus if usd_per_gpu_hour is not None else None
     power = load.watts / WATTS_PER_KILOWATT * load.usd_per_kwh if load.watts and load.usd_per_kwh else None
-    found = {
+    figures = {
         "an hour": hourly,
         "a run": _times(hourly, load.hours),
         "per million tokens": per_million(hourly, load.tokens_per_s),
         "of electricity a run": _times(power, load.hours),
         "of electricity per million tokens": per_million(power, load.tokens_per_s),
     }
-    known = [f"USD {value:,.4g} {name}" for name, value in found.items() if value is not None]
+    known = [f"USD {value:,.4g} {name}" for name, value in figures.items() if value is not None]
     return Cost(
         headline=f"{load.gpus} GPUs: {', '.join(known)}.",
         usd_per_gpu_hour=usd_per_gpu_hour,

@@ -16,7 +16,7 @@ from aisp_mcp.records import Record
 STEPS = 3
 
 
-class Beside(Record):
+class Ratio(Record):
     """ratio: measured over predicted. None if nothing was predicted; the notes give the reason."""
 
     predicted: float | None
@@ -30,8 +30,8 @@ class Measured(Record):
 
     device: str
     parameters: int
-    peak: Beside
-    step: Beside
+    peak: Ratio
+    step: Ratio
     moment: str
     torch: str
     notes: list[str] = Field(default_factory=list)
@@ -86,14 +86,14 @@ def run(params: dict[str, Any], timeout_s: float) -> Measured:
     return Measured(
         device=device.name,
         parameters=answer["parameters"],
-        peak=_beside(float(expected.peak_bytes), float(answer["peak_bytes"]), "bytes"),
-        step=_beside(seconds, min(answer["seconds"]), "s"),
+        peak=_ratio(float(expected.peak_bytes), float(answer["peak_bytes"]), "bytes"),
+        step=_ratio(seconds, min(answer["seconds"]), "s"),
         moment=expected.moment,
         torch=answer["torch"],
         notes=[] if seconds else ["No time is predicted: no calibration for this device."],
     )
 
 
-def _beside(predicted: float | None, measured: float, unit: str) -> Beside:
+def _ratio(predicted: float | None, measured: float, unit: str) -> Ratio:
     ratio = round(measured / predicted, 4) if predicted else None
-    return Beside(predicted=predicted, measured=measured, ratio=ratio, unit=unit)
+    return Ratio(predicted=predicted, measured=measured, ratio=ratio, unit=unit)

@@ -234,8 +234,8 @@ def _products(arch: Architecture, layout: Layout, recipe: Recipe, seq: int) -> i
     a, experts, matrices = arch.attention, arch.mlp.experts, 2 if arch.mlp.gated else 1
     width = experts.active * experts.ffn if experts else arch.mlp.width
     outputs = (a.heads + 2 * a.kv_heads) * a.head_dim + 2 * arch.hidden + matrices * width
-    kept = recipe.activations * (outputs // 2 + a.heads * a.head_dim)
-    return kept * _tokens(layout, seq) // layout.tensor
+    stored = recipe.activations * (outputs // 2 + a.heads * a.head_dim)
+    return stored * _tokens(layout, seq) // layout.tensor
 
 
 def _mlp_bytes(arch: Architecture, width: int, small: bool) -> int:

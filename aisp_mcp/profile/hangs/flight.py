@@ -27,9 +27,9 @@ def read(files: list[File]) -> list[Dump]:
     """In order of rank. Raises UsageError BAD_PROFILE for a file that is not a dump, or two of one rank."""
     pickles = [file for file in files if is_pickle(file.head)]
     dumps = _unpickled(pickles) if pickles else []
-    for place, file in enumerate(files):
+    for index, file in enumerate(files):
         if not is_pickle(file.head):
-            dumps.append(dump(file.path.name, load_json(file), place))
+            dumps.append(dump(file.path.name, load_json(file), index))
     ranks = [row.rank for row in dumps]
     if len(set(ranks)) < len(ranks):
         raise bad(
@@ -48,7 +48,7 @@ def _unpickled(files: list[File]) -> list[Dump]:
     return [Dump.model_validate(row) for row in json.loads(done.stdout)]
 
 
-def dump(name: str, top: Any, place: int) -> Dump:
+def dump(name: str, top: Any, index: int) -> Dump:
     """The facts of one dump. place: its rank if neither the file nor its name contains it. Raises UsageError
     BAD_PROFILE.
     """
@@ -62,27 +62,27 @@ def dump(name: str, top: Any, place: int) -> Dump:
     top = top if isinstance(top, dict) else {}
     members = _groups(top.get("pg_config"))
     groups = {_label(group, ranks): ranks for group, ranks in members.items()}
-    found = Dump(rank=_rank(name, top, place), records=len(entries), pending=[], groups=groups)
+    result = Dump(rank=_rank(name, top, index), records=len(entries), pending=[], groups=groups)
     for entry in entries:
-        _record(entry, members, found)
-    return found
+        _record(entry, members, result)
+    return result
 
 
-def _rank(name: str, top: dict[str, Any], place: int) -> int:
-    if isinstance(said := top.get("rank"), int) and said >= 0:
-        return said
+def _rank(name: str, top: dict[str, Any], index: int) -> int:
+    if isinstance(rank := top.get("rank"), int) and rank >= 0:
+        return rank
     hit = _RANK.search(name)
-    return int(hit[1]) if hit else place
+    return int(hit[1]) if hit else index
 
 
 def _groups(config: Any) -> dict[str, list[int]]:
     """The ranks of each group, which the dump gives as a list or as the text of one."""
-    found = {}
+    groups = {}
     for name, row in config.items() if isinstance(config, dict) else ():
         ranks = row.get("ranks") if isinstance(row, dict) else None
         numbers = _LIST.findall(ranks) if isinstance(ranks, str) else ranks if isinstance(ranks, list) else []
-        found[clean(name, 80)] = sorted({int(number) for number in numbers if str(number).isdigit()})
-    return found
+        groups[clean(name, 80)] = sorted({int(number) for number in numbers if str(number).isdigit()})
+    return groups
 
 
 def _label(group: str, ranks: list[int]) -> str:
@@ -90,7 +90,7 @@ def _label(group: str, ranks: list[int]) -> str:
     return f"{group} {ranks}" if ranks else group
 
 
-def _record(entry: dict[str, Any], members: dict[str, list[int]], found: Dump) -> None:
+def _record(entry: dict[str, Any], members: dict[str, list[int]], result: Dump) -> None:
     group = entry.get("process_group")
     name = clean(group[0] if isinstance(group, list | tuple) and group else entry.get("pg_id", "?"), 80)
     ranks = members.get(name, [])
@@ -103,9 +103,9 @@ def _record(entry: dict[str, Any], members: dict[str, list[int]], found: Dump) -
     label = _label(name, ranks)
     if entry.get("state") == "completed":
         if not pair:
-            found.completed[label] = max(number, found.completed.get(label, number))
+            result.completed[label] = max(number, result.completed.get(label, number))
         return
-    found.pending.append(
+    result.pending.append(
         Call(
             group=label, number=number, operation=operation, peers=_peers(pair, ranks),
             elements=_elements(entry.get("input_sizes")), state=clean(entry.get("state", "scheduled"), 20),

@@ -21,9 +21,9 @@ def main() -> int:
     path = ""
     try:
         rows = []
-        for place, path in enumerate(sys.argv[1:]):
+        for index, path in enumerate(sys.argv[1:]):
             file = look(path)
-            rows.append(dump(file.path.name, plain(file), place).model_dump(mode="json"))
+            rows.append(dump(file.path.name, plain(file), index).model_dump(mode="json"))
         print(json.dumps(rows))
     except AispError as error:
         print(error.message, file=sys.stderr)

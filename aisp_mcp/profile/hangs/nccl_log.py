@@ -145,8 +145,8 @@ class _Reader:
         rank = int(hit["rank"] or hit["local"])
         number = int(hit["number"]) if hit["number"] else None
         elements = int(hit["count"]) if hit["count"] else None
-        found = Timeout(rank, _group(hit["group"]), number, clean(hit["name"], 40), elements)
-        self.timeouts.setdefault((found.name, rank), found)
+        timeout = Timeout(rank, _group(hit["group"]), number, clean(hit["name"], 40), elements)
+        self.timeouts.setdefault((timeout.name, rank), timeout)
 
     def _status(self, hit: re.Match[str]) -> None:
         rank = int(hit["rank"] or hit["local"])

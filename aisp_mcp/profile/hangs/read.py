@@ -42,12 +42,12 @@ def read(files: list[File], kind: ProfileKind, path: Path) -> Hang:
     if kind == "nccl":
         return _log(files, source)
     dumps = flight.read(files)
-    found = waiting.graph(dumps)
+    graph = waiting.graph(dumps)
     single = len(dumps) == 1
     return Hang(
-        source=source, ranks=len(dumps), opening=words.of_dumps(dumps, found), diagnostics=_notes(dumps),
-        held_up_by=[] if single else found.roots, held_up=[] if single else found.held_up,
-        waits=[] if single else found.waits,
+        source=source, ranks=len(dumps), opening=words.of_dumps(dumps, graph), diagnostics=_notes(dumps),
+        held_up_by=[] if single else graph.roots, held_up=[] if single else graph.held_up,
+        waits=[] if single else graph.waits,
     )  # fmt: skip
 
 

@@ -43,24 +43,24 @@ def graph(dumps: list[Dump]) -> Graph:
 
 def _first(calls: list[Call]) -> dict[tuple[str, tuple[int, int] | None], Call]:
     """The first call by group, and by pair of ranks for send and recv."""
-    found: dict[tuple[str, tuple[int, int] | None], Call] = {}
+    calls_by_group: dict[tuple[str, tuple[int, int] | None], Call] = {}
     for call in calls:
         key = (call.group, call.peers)
-        if key not in found or call.number < found[key].number:
-            found[key] = call
-    return found
+        if key not in calls_by_group or call.number < calls_by_group[key].number:
+            calls_by_group[key] = call
+    return calls_by_group
 
 
 def _members(dumps: list[Dump]) -> dict[str, set[int]]:
     """As configured; for groups without a configuration, the ranks that have a record of the group."""
-    found: dict[str, set[int]] = defaultdict(set)
+    members: dict[str, set[int]] = defaultdict(set)
     for dump in dumps:
         for group, ranks in dump.groups.items():
-            found[group] |= set(ranks) or {dump.rank}
+            members[group] |= set(ranks) or {dump.rank}
         for group in [call.group for call in dump.pending] + list(dump.completed):
             if not dump.groups.get(group):
-                found[group].add(dump.rank)
-    return found
+                members[group].add(dump.rank)
+    return members
 
 
 def _awaited(
@@ -71,31 +71,31 @@ def _awaited(
     members: dict[str, set[int]],
 ) -> Iterable[tuple[Reason, set[int]]]:
     """The ranks that this call of this rank waits for, by the reason."""
-    found: dict[Reason, set[int]] = defaultdict(set)
+    awaited: dict[Reason, set[int]] = defaultdict(set)
     for other in (set(call.peers) if call.peers else members[call.group]) - {rank}:
         if (dump := by_rank.get(other)) is None:
-            found["no dump"].add(other)
+            awaited["no dump"].add(other)
             continue
         theirs = first[other].get((call.group, call.peers))
         same = [c for c in dump.pending if (c.group, c.peers, c.number) == (call.group, call.peers, call.number)]
         if theirs is not None and theirs.number < call.number:
-            found["not finished"].add(other)
+            awaited["not finished"].add(other)
         elif same and _differ(call, same[0]):
-            found["other call"].add(other)
+            awaited["other call"].add(other)
         elif same and call == by_rank[rank].pending[0] and same[0] != dump.pending[0]:
-            found["queued"].add(other)
+            awaited["queued"].add(other)
         elif theirs is None and (call.peers or dump.completed.get(call.group, -1) < call.number):
-            found["no call"].add(other)
-    return found.items()
+            awaited["no call"].add(other)
+    return awaited.items()
 
 
-def _differ(one: Call, other: Call) -> bool:
-    if one.peers:
+def _differ(call: Call, other: Call) -> bool:
+    if call.peers:
         return False
-    if one.operation != other.operation:
+    if call.operation != other.operation:
         return True
-    plain = one.operation.rpartition(":")[2].lower()
-    return plain in _BY_NAME and None not in (one.elements, other.elements) and one.elements != other.elements
+    plain = call.operation.rpartition(":")[2].lower()
+    return plain in _BY_NAME and None not in (call.elements, other.elements) and call.elements != other.elements
 
 
 def _roots(waits: list[Wait]) -> list[int]:
@@ -110,20 +110,20 @@ def _roots(waits: list[Wait]) -> list[int]:
 
 
 def _reach(rank: int, after: dict[int, set[int]]) -> set[int]:
-    found: set[int] = set()
+    reached: set[int] = set()
     rest = [rank]
     while rest:
         for other in after.get(rest.pop(), ()):
-            if other not in found:
-                found.add(other)
+            if other not in reached:
+                reached.add(other)
                 rest.append(other)
-    return found
+    return reached
 
 
 def _reaching(waits: list[Wait], roots: list[int]) -> list[int]:
-    found, grown = set(roots), True
+    reaching, grown = set(roots), True
     while grown:
-        more = {rank for wait in waits if found.intersection(wait.awaited) for rank in wait.waiting} - found
+        more = {rank for wait in waits if reaching.intersection(wait.awaited) for rank in wait.waiting} - reaching
         grown = bool(more)
-        found |= more
-    return sorted(found - set(roots))
+        reaching |= more
+    return sorted(reaching - set(roots))

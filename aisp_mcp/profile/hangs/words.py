@@ -19,7 +19,7 @@ _REASONS = {
 }
 
 
-def of_dumps(dumps: list[Dump], found: Graph) -> list[Statement]:
+def of_dumps(dumps: list[Dump], graph: Graph) -> list[Statement]:
     """The ranks at the ends of the chains first, then the call in which most ranks are stuck."""
     pending = sum(len(dump.pending) for dump in dumps)
     if not pending:
@@ -28,29 +28,29 @@ def of_dumps(dumps: list[Dump], found: Graph) -> list[Statement]:
         return [Statement(text=text, rows=["ranks"])]
     if len(dumps) == 1:
         return [_alone(dumps[0])]
-    if not found.waits:
+    if not graph.waits:
         text = (
             f"All {len(dumps)} ranks stand in the same calls ({pending:,} pending), and none waits for another to "
             "call: the network or a device is stuck, or the work is still running."
         )
         return [Statement(text=text, rows=["waits"])]
-    names = ranks(found.roots)
-    verb = "waits" if len(found.roots) == 1 else "wait"
+    names = ranks(graph.roots)
+    verb = "waits" if len(graph.roots) == 1 else "wait"
     text = (
-        f"Of {len(dumps)} dumps, {names} {verb} for nobody, and {_count(len(found.held_up), 'rank')} "
-        f"{'waits' if len(found.held_up) == 1 else 'wait'} for {'it' if len(found.roots) == 1 else 'them'}, "
+        f"Of {len(dumps)} dumps, {names} {verb} for nobody, and {_count(len(graph.held_up), 'rank')} "
+        f"{'waits' if len(graph.held_up) == 1 else 'wait'} for {'it' if len(graph.roots) == 1 else 'them'}, "
         "directly or through others."
     )
-    if _cycle(found):
+    if _cycle(graph):
         text = (
-            f"Of {len(dumps)} dumps, {names} wait for each other; {_count(len(found.held_up), 'rank')} more for them."
+            f"Of {len(dumps)} dumps, {names} wait for each other; {_count(len(graph.held_up), 'rank')} more for them."
         )
     lead = [Statement(text=text, rows=["held_up_by", "held_up"])]
-    return [*lead, _wait(found.waits, found.roots), _advice(found)]
+    return [*lead, _wait(graph.waits, graph.roots), _advice(graph)]
 
 
-def _cycle(found: Graph) -> bool:
-    return any(set(wait.waiting) & set(found.roots) for wait in found.waits)
+def _cycle(graph: Graph) -> bool:
+    return any(set(wait.waiting) & set(graph.roots) for wait in graph.waits)
 
 
 def _alone(dump: Dump) -> Statement:
@@ -80,10 +80,10 @@ def _wait(waits: list[Wait], roots: list[int]) -> Statement:
     return Statement(text=text, rows=[f"waits[{at}]"])
 
 
-def _advice(found: Graph) -> Statement:
-    mine = [wait for wait in found.waits if set(wait.awaited) & set(found.roots)]
+def _advice(graph: Graph) -> Statement:
+    mine = [wait for wait in graph.waits if set(wait.awaited) & set(graph.roots)]
     reasons = {wait.reason for wait in mine}
-    who = ranks(found.roots)
+    who = ranks(graph.roots)
     if "other call" in reasons:
         text = f"To try first: compare the code paths of {who} with the others': the same number is a different call."
     elif "no dump" in reasons:
@@ -102,22 +102,22 @@ def _advice(found: Graph) -> Statement:
 
 def of_log(log: Log) -> list[Statement]:
     """Timeouts first, then calls that ranks have not reached, then start-up."""
-    found = _timeouts(log)
+    statements = _timeouts(log)
     for row in log.communicators:
         if row.calls:
-            found.append(_calls(row))
+            statements.append(_calls(row))
         elif row.begun - row.complete:
             missing = f"{len(row.begun - row.complete)} of the {len(row.begun)} ranks that began"
             text = f"Start-up of communicator {row.name} ({row.size} ranks): {missing} did not report its completion."
-            found.append(Statement(text=text, rows=["waits"]))
-        if len(found) >= 3:
+            statements.append(Statement(text=text, rows=["waits"]))
+        if len(statements) >= 3:
             break
-    if not found:
-        found = [_nothing(log)]
+    if not statements:
+        statements = [_nothing(log)]
     if log.warnings:
         text, times = max(log.warnings.items(), key=lambda item: item[1])
-        found.append(Statement(text=f"NCCL warns, {_count(times, 'time')}: {text}", rows=["diagnostics"]))
-    return found
+        statements.append(Statement(text=f"NCCL warns, {_count(times, 'time')}: {text}", rows=["diagnostics"]))
+    return statements
 
 
 def _timeouts(log: Log) -> list[Statement]:
@@ -125,7 +125,7 @@ def _timeouts(log: Log) -> list[Statement]:
     groups: dict[tuple[str, int | None], list[Timeout]] = {}
     for row in log.timeouts:
         groups.setdefault((row.name, row.number), []).append(row)
-    found = []
+    statements = []
     for (name, number), rows in sorted(groups.items(), key=lambda item: -len(item[1]))[:2]:
         reported = sorted({row.rank for row in rows})
         where = f", number {number}" if number is not None else ""
@@ -136,8 +136,8 @@ def _timeouts(log: Log) -> list[Statement]:
         late = _late(log, reported)
         if late:
             text += f" Last enqueued there: {late}."
-        found.append(Statement(text=text, rows=["waits"]))
-    return found
+        statements.append(Statement(text=text, rows=["waits"]))
+    return statements
 
 
 def _late(log: Log, reported: list[int]) -> str:
@@ -159,13 +159,13 @@ def _calls(row: Communicator) -> Statement:
         return Statement(text=f"In {where}, {text}.", rows=["waits"])
     reached = {rank: calls[-1].number if row.numbered else len(calls) for rank, calls in row.calls.items()}
     most = max(reached.values())
-    behind = sorted(rank for rank, number in reached.items() if number < most)
+    late = sorted(rank for rank, number in reached.items() if number < most)
     unit = f"call {most:#x}" if row.numbered else _count(most, "call")
     text = f"In {where}, {len(reached)} of {row.size} ranks log calls; "
-    if behind:
-        low = min(reached[rank] for rank in behind)
+    if late:
+        low = min(reached[rank] for rank in late)
         least = f"call {low:#x}" if row.numbered else _count(low, "call")
-        text += f"the log of {_listed(behind)} ends before that of the others ({least} at the earliest, {unit} there)."
+        text += f"the log of {_listed(late)} ends before that of the others ({least} at the earliest, {unit} there)."
     else:
         text += f"all of them reach {unit}."
     return Statement(text=text, rows=["waits"])
@@ -178,10 +178,12 @@ def _different(row: Communicator) -> str:
         for call in calls:
             if call.name not in ("Send", "Recv"):
                 names.setdefault(call.number, {}).setdefault(call.name, []).append(rank)
-    for number, found in sorted(names.items()):
-        if len(found) > 1:
-            said = "; ".join(f"{name} on {_listed(sorted(ranks_))}" for name, ranks_ in sorted(found.items()))
-            return f"call {number:#x} differs between ranks: {said}"
+    for number, by_name in sorted(names.items()):
+        if len(by_name) > 1:
+            calls_by_rank = "; ".join(
+                f"{name} on {_listed(sorted(ranks_))}" for name, ranks_ in sorted(by_name.items())
+            )
+            return f"call {number:#x} differs between ranks: {calls_by_rank}"
     return ""
 
 
@@ -223,5 +225,5 @@ def _count(number: int, what: str) -> str:
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
-def _verb(rows: list[int] | list[str], one: str, many: str) -> str:
-    return one if len(rows) == 1 else many
+def _verb(rows: list[int] | list[str], singular: str, plural: str) -> str:
+    return singular if len(rows) == 1 else plural

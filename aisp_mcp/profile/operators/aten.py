@@ -95,18 +95,20 @@ def _target(signature: dict[str, Any]) -> dict[str, Any]:
     summary = f"{signature['name']} as recorded {signature['calls']} times: " + ", ".join(
         f"{DTYPES[signature['types'][at]]} {list(signature['dims'][at])}" for at in tensors.values()
     )
-    said: dict[str, Any] = {"summary": summary[:118], "title": title, "inputs": lines}
-    said["call"] = f"torch.ops.aten.{operator}({', '.join(arguments)})"
+    parts: dict[str, Any] = {"summary": summary[:118], "title": title, "inputs": lines}
+    parts["call"] = f"torch.ops.aten.{operator}({', '.join(arguments)})"
     if operator in _ATTENTION:
-        return {"text": _attention(operator, said, overload._schema, arguments, signature)}
+        return {"text": _attention(operator, parts, overload._schema, arguments, signature)}
     output = _call(overload, arguments, signature)
-    in_place = [names[at] for at, one in enumerate(overload._schema.arguments) if _written(one) and at in names]
+    in_place = [
+        names[at] for at, argument in enumerate(overload._schema.arguments) if _written(argument) and at in names
+    ]
     if not _floating(output) or (_aliases(overload._schema) and not in_place):
         raise NoTarget("computes nothing: its output is a view, or no tensor")
     gpus = int(any(word in operator for word in _GPU_ONLY))
     if isinstance(output, tuple | list) and len(_floating(output)) < len(output):
-        said["call"] = _MIXED.format(call=said["call"])
-    text = _TEXT.format(**said, gpus=gpus, in_place=tuple(in_place), names=", ".join(tensors))
+        parts["call"] = _MIXED.format(call=parts["call"])
+    text = _TEXT.format(**parts, gpus=gpus, in_place=tuple(in_place), names=", ".join(tensors))
     return {"text": text if gpus else text.replace("    needs = Needs(gpus=0)\n", "").replace(", Needs", "")}
 
 
@@ -119,15 +121,16 @@ def _overload(operator: str, signature: dict[str, Any]) -> Any:
         overload = getattr(packet, name)
         formal = overload._schema.arguments
         if len(formal) == len(signature["types"]) and all(
-            _fits(str(one.type), kind) or (operator in _ATTENTION and kind == "")  # undefined tensors, such as a bias
-            for one, kind in zip(formal, signature["types"], strict=True)
+            _fits(str(argument.type), kind)
+            or (operator in _ATTENTION and kind == "")  # undefined tensors, such as a bias
+            for argument, kind in zip(formal, signature["types"], strict=True)
         ):
             return overload
     raise NoTarget("no overload of this torch takes the recorded arguments")
 
 
 def _attention(
-    operator: str, said: dict[str, Any], schema: Any, arguments: list[str], signature: dict[str, Any]
+    operator: str, parts: dict[str, Any], schema: Any, arguments: list[str], signature: dict[str, Any]
 ) -> str:
     """Text of a fused attention's target. Raises NoTarget for dropout, a bias and ragged sequences."""
     given = {formal.name: argument for formal, argument in zip(schema.arguments, arguments, strict=True)}
@@ -143,7 +146,7 @@ def _attention(
     if operator == attention.BACKWARD:
         at = positions["out"]
         facts["out_stride"] = _stride(signature, at) or _contiguous(signature["dims"][at])
-    return attention.text(operator, said, names, facts)
+    return attention.text(operator, parts, names, facts)
 
 
 def _contiguous(dims: list[int]) -> list[int]:
@@ -223,7 +226,11 @@ def _floating(output: Any) -> list[Any]:
     """
     import torch
 
-    items = [one for one in (output if isinstance(output, tuple | list) else [output]) if isinstance(one, torch.Tensor)]
+    items = [
+        tensor
+        for tensor in (output if isinstance(output, tuple | list) else [output])
+        if isinstance(tensor, torch.Tensor)
+    ]
     return [item for item in items if item.is_floating_point()] or (
         items if not isinstance(output, tuple | list) else []
     )
@@ -234,7 +241,7 @@ def _written(argument: Any) -> bool:
 
 
 def _aliases(schema: Any) -> bool:
-    return any(one.alias_info is not None for one in schema.returns)
+    return any(output.alias_info is not None for output in schema.returns)
 
 
 def _stride(signature: dict[str, Any], at: int) -> list[int] | None:

@@ -39,7 +39,7 @@ _SAVED = """        out, statistics = attention.forward(drawn["{query}"], drawn[
 """
 
 
-def text(operator: str, said: Mapping[str, str], names: Mapping[str, str], facts: Mapping[str, Any]) -> str:
+def text(operator: str, parts: Mapping[str, str], names: Mapping[str, str], facts: Mapping[str, Any]) -> str:
     """The target's file.
 
     said: summary, title, inputs (lines) and call. names: input by formal argument. facts: values of is_causal and
@@ -51,12 +51,12 @@ def text(operator: str, said: Mapping[str, str], names: Mapping[str, str], facts
     saved = "" if forward else _SAVED.format(**names, how=how, out_stride=facts["out_stride"])
     taken = ("[:2]" if facts["logsumexp"] else "[:1]") if forward else ""
     return _TEXT.format(
-        **said,
+        **parts,
         names=", ".join(names.values()),
         saved=saved,
         taken=taken,
         method="forward" if forward else "backward",
-        given=", ".join(names[one] for one in formal),
+        given=", ".join(names[name] for name in formal),
         how=how,
     )
 

@@ -53,7 +53,7 @@ def _program(name: str, ctx: Context) -> str:
     return find.program(name, ctx.settings.home / "tools")
 
 
-def _one(p: Recording, ctx: Context) -> Subject | None:
+def _source(p: Recording, ctx: Context) -> Subject | None:
     """Exactly one of command, report and target, which is looked up. Refuses commands that cannot start."""
     from aisp_mcp.profile.recording import record
 
@@ -91,7 +91,7 @@ class NsysRecorded(Record):
 def _nsys_plan(p: NsysRecording, ctx: Context) -> Plan:
     from aisp_mcp.profile.recording import commands
 
-    _one(p, ctx)
+    _source(p, ctx)
     program = _program("nsys", ctx)
     if p.report is not None:
         return Plan(argv=[], timeout_s=p.timeout_s or 900, resources=[])
@@ -117,7 +117,7 @@ def aisp_profile_nsys(p: NsysRecording, ctx: Context) -> NsysRecorded:
     from aisp_mcp.profile.recording import record, target_program, viewer
     from aisp_mcp.profile.timeline import summarize
 
-    subject, ran = _one(p, ctx), None
+    subject, ran = _source(p, ctx), None
     folder, program = _folder(ctx), _program("nsys", ctx)
     if p.report is not None:
         path = record.export_nsys(program, Path(p.report).expanduser(), folder)
@@ -161,7 +161,7 @@ class NcuRecorded(Record):
 def _ncu_plan(p: NcuRecording, ctx: Context) -> Plan:
     from aisp_mcp.profile.recording import commands
 
-    _one(p, ctx)
+    _source(p, ctx)
     if p.report is not None:
         return Plan(argv=[], timeout_s=p.timeout_s or 1800, resources=[])
     command = p.command or ["python", "target.py"]
@@ -179,7 +179,7 @@ def aisp_profile_ncu(p: NcuRecording, ctx: Context) -> NcuRecorded:
     from aisp_mcp.profile.readers import ncu
     from aisp_mcp.profile.recording import record, target_program, viewer
 
-    subject, ran = _one(p, ctx), None
+    subject, ran = _source(p, ctx), None
     folder = _folder(ctx)
     if p.report is not None:
         profile = record.read_ncu(_maybe("ncu", ctx), Path(p.report).expanduser(), folder)

@@ -59,10 +59,10 @@ class Columns(Sequence[Event], Generic[Event, Fact]):
 
     def place(self, fact: Fact) -> int:
         """Index of the record in `facts`, where it is added if it is new."""
-        if (found := self._places.get(fact)) is None:
-            found = self._places[fact] = len(self.facts)
+        if (index := self._places.get(fact)) is None:
+            index = self._places[fact] = len(self.facts)
             self.facts.append(fact)
-        return found
+        return index
 
     def extend(self, start: Iterable[int], end: Iterable[int], number: Iterable[int], fact: Iterable[int]) -> None:
         """Append events. fact: a result of `place`."""

@@ -120,9 +120,9 @@ class Waiting:
             if len(around) == 1:
                 self._told[link[0], around.pop()].append(link[1])
 
-    def before(self, ops: Ops, place: int) -> bool:
+    def before(self, ops: Ops, index: int) -> bool:
         """Return True if the stream was told to wait between the launches of its previous operation and this one."""
-        fact, number = ops.facts[ops.fact[place]], ops.number[place]
+        fact, number = ops.facts[ops.fact[index]], ops.number[index]
         stream = (fact.process, fact.stream)
         if stream not in self._told:
             return False

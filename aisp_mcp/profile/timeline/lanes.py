@@ -97,7 +97,7 @@ def _lane(name: str, spans: Sequence[Span], least: int) -> Lane:
             inner += 1
         elif last and span.start - last.end < least and max(last.end - last.start, span.end - span.start) < least:
             kind = "found" if "found" in (last.kind, span.kind) else last.kind
-            longer = max((last, span), key=lambda one: one.end - one.start)
+            longer = max((last, span), key=lambda candidate: candidate.end - candidate.start)
             drawn[-1] = Span(last.start, max(last.end, span.end), longer.name, kind, last.events + 1)
         else:
             drawn.append(span)

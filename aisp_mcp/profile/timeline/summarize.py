@@ -65,11 +65,11 @@ def judged(trace: Trace, shown: Profile) -> Profile:
 
 
 def _only_iterations(trace: Trace, shown: Profile) -> bool:
-    launches, found = trace.gpu.launches, steps.find(trace.ranges)
-    if len(trace.gpu) + len(trace.api) < _LARGE or launches is None or shown.window is None or len(found) < 3:
+    launches, iterations = trace.gpu.launches, steps.find(trace.ranges)
+    if len(trace.gpu) + len(trace.api) < _LARGE or launches is None or shown.window is None or len(iterations) < 3:
         return False
-    kept, _ = _steady(found)
-    low, high = kept[0].start, kept[-1].end
+    steady, _ = _steady(iterations)
+    low, high = steady[0].start, steady[-1].end
     inside = bisect_left(launches.start, high) - bisect_left(launches.start, low)
     whole = shown.window.duration_ns
     return inside >= _NEARLY * len(launches.start) and high - low >= _NEARLY * whole

@@ -105,7 +105,7 @@ def machine(run: Run) -> str:
 
 
 def _pair(run: Run, comparison: Comparison, where: str, ceilings: Extras, energies: Energies) -> MeasuredPair:
-    def side(data: Side, name: str, verdict: str, width: tuple[float, float]) -> Variant:
+    def variant(data: Side, name: str, verdict: str, width: tuple[float, float]) -> Variant:
         return Variant(
             target=comparison.target,
             name=name,
@@ -126,8 +126,10 @@ def _pair(run: Run, comparison: Comparison, where: str, ceilings: Extras, energi
     return MeasuredPair(
         target=comparison.target,
         name=comparison.label,
-        baseline=side(comparison.baseline, f"{comparison.target} {BASELINE}", BASELINE, (1 / (1 + floor), 1 + floor)),
-        candidate=side(comparison.optimized, comparison.label, comparison.verdict.value, _width(comparison)),
+        baseline=variant(
+            comparison.baseline, f"{comparison.target} {BASELINE}", BASELINE, (1 / (1 + floor), 1 + floor)
+        ),
+        candidate=variant(comparison.optimized, comparison.label, comparison.verdict.value, _width(comparison)),
         ratio=comparison.ratio,
         ratio_low=comparison.interval.low if comparison.interval else None,
         ratio_high=comparison.interval.high if comparison.interval else None,

@@ -74,7 +74,7 @@ def of_timeline(subject: str, timeline: Timeline) -> Bottleneck:
     return Bottleneck(
         subject=subject,
         bound=first.bound,
-        sentence=_said(shares),
+        sentence=_in_words(shares),
         shares=[row for row in shares if row.share > 0],
         evidence={
             "window_ns": float(span / len(rows)),
@@ -136,7 +136,7 @@ def _loading(host: Sequence[HostShare], waiting: int) -> int:
     return min(sum(row.ns for row in host if row.activity == "input"), waiting)
 
 
-def _said(shares: Sequence[Share]) -> str:
+def _in_words(shares: Sequence[Share]) -> str:
     told = [row for row in shares if row.share >= MIN_SHARE]
     return ", ".join(f"{row.bound} {100 * row.share:.3g} %" for row in told[:3]) or "no share of the window is large"
 

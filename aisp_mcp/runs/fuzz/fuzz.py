@@ -117,10 +117,10 @@ def _each(
 ) -> Iterator[Configuration | Failure | Skip]:
     for index, (size, pair) in enumerate(planned):
         ctx.progress(index, len(planned), f"{pair.label} at {size.text()}")
-        yield _one(fuzzers.of(size.text()), size, pair)
+        yield _test(fuzzers.of(size.text()), size, pair)
 
 
-def _one(fuzzer: correctness.Fuzzer, size: Sizes, pair: Pair) -> Configuration | Failure | Skip:
+def _test(fuzzer: correctness.Fuzzer, size: Sizes, pair: Pair) -> Configuration | Failure | Skip:
     try:
         findings = fuzzer.test(pair.path, size)
     except BenchmarkError as error:
