@@ -41,7 +41,7 @@ def difference(pair: Pair, size: str) -> str:
     """Record both programs of a pair under torch.profiler and compare; a sentence if that is impossible."""
     try:
         with tempfile.TemporaryDirectory(prefix="aisp-flame-") as temporary:
-            traces = [_recorded(pair, role, size, Path(temporary) / role) for role in target_program.SIDES]
+            traces = [_recorded(pair, role, size, Path(temporary) / role) for role in target_program.ROLES]
             before, after = flame.of_traces([load_trace(trace) for trace in traces])
     except AispError as error:
         return f"No flame graph: {error.code}: {error.message}"[:300]

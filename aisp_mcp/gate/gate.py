@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from aisp_mcp.errors import NotFound
-from aisp_mcp.gate import flames, history, kept, policy
+from aisp_mcp.gate import flames, history, policy, stored_runs
 from aisp_mcp.gate import pairs as gate_pairs
 from aisp_mcp.gate import rows as gate_rows
 from aisp_mcp.gate.records import GateReport, GateRow, Outcome, Policy
@@ -96,8 +96,8 @@ def _explained(rows: list[GateRow], run: Run, pairs: list[Pair]) -> list[GateRow
 
 def _checkouts(ctx: Context, request: GateRequest, work: Path) -> tuple[Checkout, Checkout]:
     """Base and head as folders."""
-    if stored := kept.runs(ctx, request.base, request.head):
-        return kept.checkout(ctx, stored[0], work / "base"), kept.checkout(ctx, stored[1], work / "head")
+    if stored := stored_runs.runs(ctx, request.base, request.head):
+        return stored_runs.checkout(ctx, stored[0], work / "base"), stored_runs.checkout(ctx, stored[1], work / "head")
     repo = commits.repository(request.repo)
     base = commits.export(repo, request.base, work / "base")
     if request.head is None:

@@ -47,8 +47,8 @@ def _device(run: Run) -> str:
 def _measured(run: Run, comparison: Comparison) -> list[tuple[str, float]]:
     """(commit, seconds per call) of both commits, base first."""
     commits = run.commits
-    sides = ((commits["base"], comparison.baseline), (commits["head"], comparison.optimized))
-    return [(commit, side.time_s) for commit, side in sides if side is not None]
+    measured = ((commits["base"], comparison.baseline), (commits["head"], comparison.optimized))
+    return [(commit, figures.time_s) for commit, figures in measured if figures is not None]
 
 
 def sparkline(points: Sequence[Point]) -> str:

@@ -26,10 +26,10 @@ class GateParams(JobParams):
 
 
 def _estimate(p: GateParams, ctx: Context) -> Plan:
-    from aisp_mcp.gate import kept
+    from aisp_mcp.gate import stored_runs
     from aisp_mcp.runs import commits
 
-    if stored := kept.runs(ctx, p.base, p.head):
+    if stored := stored_runs.runs(ctx, p.base, p.head):
         return Plan(argv=[], timeout_s=p.timeout_s or 3600, resources=[], details={"runs": [run.id for run in stored]})
     repo = commits.repository(Path(p.repo or ".").expanduser())  # wrong names are refused before a job starts
     revisions = {name: commits.commit_of(repo, name) for name in (p.base, p.head) if name is not None}
@@ -52,13 +52,13 @@ def aisp_benchmark_gate(p: GateParams, ctx: Context) -> GateReport:
     regressed, wrong and failed never pass; could_not_judge and missing follow the given policy. The comment for a pull
     request, JUnit XML and a badge are written into the run's folder.
     """
-    from aisp_mcp.gate import gate, kept
+    from aisp_mcp.gate import gate, stored_runs
     from aisp_mcp.runs import measure
 
     options = measure.options(ctx, measure.preset(p.preset, None), margin=p.margin)
     policies: dict[Outcome, Policy] = {"could_not_judge": p.could_not_judge, "missing": p.missing}
     repo = Path(p.repo or ".").expanduser()
-    roots = [kept.ROOT] if kept.runs(ctx, p.base, p.head) else p.roots
+    roots = [stored_runs.ROOT] if stored_runs.runs(ctx, p.base, p.head) else p.roots
     request = gate.GateRequest(repo, p.base, p.head, roots, p.targets, policies, p.usd_per_hour)
     report = gate.gate(ctx, request, options)
     return report.model_copy(update=_files(report, policies, ctx))

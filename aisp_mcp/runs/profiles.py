@@ -55,8 +55,8 @@ def profilers(depth: Depth, device: str, tools: Path) -> tuple[Profiler, ...]:
 
 def estimate_s(ctx: Context, depth: Depth, pairs: list[Pair]) -> float:
     """Seconds that the passes usually take."""
-    sides = len({pair.target for pair in pairs}) + len(pairs)
-    return sides * sum(_TYPICAL_S[name] for name in profilers(depth, choice.device(), _tools(ctx)))
+    programs = len({pair.target for pair in pairs}) + len(pairs)
+    return programs * sum(_TYPICAL_S[name] for name in profilers(depth, choice.device(), _tools(ctx)))
 
 
 def _tools(ctx: Context) -> Path:
@@ -72,7 +72,7 @@ def subjects(run: Run, pairs: list[Pair]) -> list[Subject]:
             continue
         size = str(verdict.disclosed.get("size", ""))
         given = next((flag.evidence for flag in verdict.flags if flag.code == "rank_env"), {})
-        for subject in (target_program.subject(pair, role) for role in target_program.SIDES):
+        for subject in (target_program.subject(pair, role) for role in target_program.ROLES):
             with_size = replace(subject, size=size, variables=tuple(given.items()))
             by_name.setdefault((subject.label, subject.side), with_size)
     return list(by_name.values())

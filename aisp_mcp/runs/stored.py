@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from aisp_mcp.errors import Unavailable
-from aisp_mcp.judge.records.measurement import Side
+from aisp_mcp.judge.records.measurement import Figures
 from aisp_mcp.judge.records.run import Run
 from aisp_mcp.judge.records.verdict import Comparison
 from aisp_mcp.profile.roofline.run_roofline import dtype, tensors
@@ -70,7 +70,7 @@ def shares(ctx: Context, all_runs: Sequence[Run]) -> dict[tuple[str, str], float
     return rows
 
 
-def sides(comparison: Comparison) -> list[tuple[str, Side]]:
+def programs(comparison: Comparison) -> list[tuple[str, Figures]]:
     """Both programs of a comparison that have times, by name."""
     named = [(f"{comparison.target} {BASELINE}", comparison.baseline), (comparison.label, comparison.optimized)]
     return [(name, figures) for name, figures in named if figures is not None]
@@ -86,9 +86,11 @@ class Ceilings:
     def shares(self, run: Run, comparison: Comparison) -> dict[str, tuple[float | None, float | None]]:
         """Program → (share of the measured FLOP/s, share of the measured bytes/s) of the device of the run."""
         key = device_key(run)
-        working = [(name, figures) for name, figures in sides(comparison) if figures.flops_per_s or figures.bytes_per_s]
+        working = [
+            (name, figures) for name, figures in programs(comparison) if figures.flops_per_s or figures.bytes_per_s
+        ]
         if key is None or not working:
-            return {name: (None, None) for name, _ in sides(comparison)}
+            return {name: (None, None) for name, _ in programs(comparison)}
         unit = dtype(comparison)
         peak = self._of(f"gemm_{unit}", key) if unit else None
         bandwidth = max((rate for kind in _KINDS if (rate := self._of(f"bandwidth_{kind}", key))), default=None)
@@ -97,7 +99,7 @@ class Ceilings:
                 figures.flops_per_s / peak if figures.flops_per_s and peak else None,
                 figures.bytes_per_s / bandwidth if figures.bytes_per_s and bandwidth else None,
             )
-            for name, figures in sides(comparison)
+            for name, figures in programs(comparison)
         }
 
     def _of(self, kind: str, device: str) -> float | None:

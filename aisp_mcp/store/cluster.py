@@ -34,7 +34,7 @@ class ClusterQueue:
 
     def any_active(self) -> bool:
         """Return True while there is a job to watch."""
-        return self.db.one(f"SELECT 1 FROM jobs WHERE {_ACTIVE} LIMIT 1") is not None
+        return self.db.first(f"SELECT 1 FROM jobs WHERE {_ACTIVE} LIMIT 1") is not None
 
     def try_submit(self, job_id: str) -> None:
         """Record, before the attempt, that the job is being submitted: from now on the cluster may know it."""
@@ -72,6 +72,6 @@ def take_rows(db: Database, made: dict[str, list[dict[str, Any]]]) -> None:
             same = " AND ".join(f"{name} = ?" for name in (columns[:1] if table == "runs" else columns))
             for row in made.get(table, []):
                 values = [row[name] for name in columns]
-                known = db.one(f"SELECT 1 FROM {table} WHERE {same}", *(values[:1] if table == "runs" else values))
+                known = db.first(f"SELECT 1 FROM {table} WHERE {same}", *(values[:1] if table == "runs" else values))
                 if known is None:
                     db.change(f"INSERT INTO {table} ({names}) VALUES ({marks})", *values)

@@ -68,7 +68,7 @@ class Database:
         with self._lock, self._named():
             return self._connection.execute(sql, args).fetchall()
 
-    def one(self, sql: str, *args: Any) -> sqlite3.Row | None:
+    def first(self, sql: str, *args: Any) -> sqlite3.Row | None:
         """The first row, or None. Raises StoreError."""
         rows = self.all(sql, *args)
         return rows[0] if rows else None

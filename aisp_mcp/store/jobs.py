@@ -57,7 +57,7 @@ class JobsTable:
 
     def count_queued(self, principal: str) -> int:
         """Number of a principal's jobs that wait."""
-        row = self.db.one("SELECT count(*) FROM jobs WHERE principal = ? AND state = 'queued'", principal)
+        row = self.db.first("SELECT count(*) FROM jobs WHERE principal = ? AND state = 'queued'", principal)
         return int(row[0]) if row else 0
 
     def job(self, job_id: str) -> Job:
@@ -128,7 +128,7 @@ class JobsTable:
     def cancel_queued(self, job_id: str, envelope: str) -> bool:
         """Cancel a job that has not started. Return False if it is no longer queued."""
         with self.db.transaction():
-            row = self.db.one("SELECT state FROM jobs WHERE id = ?", job_id)
+            row = self.db.first("SELECT state FROM jobs WHERE id = ?", job_id)
             if row is None or row["state"] != JobState.QUEUED:
                 return False
             self.queue.end(job_id, JobState.CANCELLED, reason="cancelled before it started", envelope=envelope)

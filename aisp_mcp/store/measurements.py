@@ -27,7 +27,7 @@ class MeasurementsTable:
 
     def best_measurement(self, kind: str, device: str) -> Ceiling | None:
         """The highest value seen of that kind on that device, or None."""
-        row = self.db.one(
+        row = self.db.first(
             "SELECT * FROM measurements WHERE kind = ? AND device = ? ORDER BY value DESC LIMIT 1", kind, device
         )
         return None if row is None else _ceiling(row)

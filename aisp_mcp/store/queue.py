@@ -43,7 +43,7 @@ class Queue:
         counted = "*" if len(mine) == 1 else "DISTINCT seq"
         marks = ", ".join("?" for _ in mine)
         sql = f"SELECT count({counted}) AS ahead FROM claims WHERE resource IN ({marks}) AND seq < ?"
-        row = self.db.one(sql, *mine, seq)
+        row = self.db.first(sql, *mine, seq)
         return int(row["ahead"]) if row else 0
 
     def startable(self, places: int) -> list[str]:
@@ -51,7 +51,7 @@ class Queue:
         first = {r["resource"]: r["seq"] for r in self.db.all(_FIRST_CLAIMS)}
         first.pop(SHARED, None)
         heads = [seq for seq in set(first.values()) if self._leads(seq, first)]
-        busy = self.db.one("SELECT count(*) FROM jobs WHERE state = 'running' AND resources = '[]'")
+        busy = self.db.first("SELECT count(*) FROM jobs WHERE state = 'running' AND resources = '[]'")
         free = max(places - (busy[0] if busy else 0), 0)
         sharing = self.db.all("SELECT seq FROM claims WHERE resource = ? ORDER BY seq LIMIT ?", SHARED, free)
         seqs = sorted([*heads, *(row["seq"] for row in sharing)])
@@ -85,7 +85,7 @@ class Queue:
 
     def row(self, job_id: str) -> sqlite3.Row | None:
         """The whole row."""
-        return self.db.one("SELECT * FROM jobs WHERE id = ?", job_id)
+        return self.db.first("SELECT * FROM jobs WHERE id = ?", job_id)
 
     def claim(self, job_id: str, places: int, owner: Mapping[str, Any]) -> sqlite3.Row | None:
         """Set a queued job to running in the name of owner (pid, pid_start, namespace), if it is its turn.
@@ -108,7 +108,7 @@ class Queue:
 
     def move(self, job_id: str, state: JobState, **columns: Any) -> None:
         """Change the state and columns; within a transaction. Raises AispError JOB_TRANSITION."""
-        row = self.db.one("SELECT state FROM jobs WHERE id = ?", job_id)
+        row = self.db.first("SELECT state FROM jobs WHERE id = ?", job_id)
         if row is not None:
             check_transition(JobState(row["state"]), state)
             names = ", ".join(f"{name} = ?" for name in columns)
@@ -121,10 +121,10 @@ class Queue:
 
     def cancel_asked(self, job_id: str) -> bool:
         """True if this job is to be cancelled."""
-        row = self.db.one("SELECT cancel FROM jobs WHERE id = ?", job_id)
+        row = self.db.first("SELECT cancel FROM jobs WHERE id = ?", job_id)
         return row is None or bool(row["cancel"])
 
     def progress(self, job_id: str) -> str | None:
         """Progress of a job, as JSON."""
-        row = self.db.one("SELECT progress FROM jobs WHERE id = ?", job_id)
+        row = self.db.first("SELECT progress FROM jobs WHERE id = ?", job_id)
         return row["progress"] if row else None

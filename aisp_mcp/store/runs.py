@@ -64,7 +64,7 @@ class RunsTable:
 
         Raises NotFound UNKNOWN_RUN, also if its job belongs to a principal other than this one (None: any).
         """
-        row = self.db.one(f"SELECT id, body FROM runs WHERE id = ? AND {_ITS}", run_id, principal, principal)
+        row = self.db.first(f"SELECT id, body FROM runs WHERE id = ? AND {_ITS}", run_id, principal, principal)
         row = row or self._referred(run_id, principal)
         if row is None:
             raise unknown_run(run_id)
@@ -76,11 +76,11 @@ class RunsTable:
         newest = 2**62, principal, principal
         if match := _LAST.fullmatch(text):
             own = its.replace("WHERE", f"WHERE NOT {_LOOK} AND")
-            return self.db.one(f"{own} LIMIT 1 OFFSET ?", *newest, int(match[1] or 0))
+            return self.db.first(f"{own} LIMIT 1 OFFSET ?", *newest, int(match[1] or 0))
         if not text:
             return None
         named = f"SELECT id, body FROM ({its} LIMIT {NAMED}) WHERE json_extract(body, '$.name') = ? LIMIT 1"
-        return self.db.one(named, *newest, text)
+        return self.db.first(named, *newest, text)
 
     def relabel_run(self, run: Document) -> None:
         """Replace the document of a stored run; its job and its verdicts stay as they are."""

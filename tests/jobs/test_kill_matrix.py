@@ -144,7 +144,7 @@ def test_a_written_answer_counts_even_if_the_supervisor_died(jobs: Jobs, tmp_pat
     until(journal.exists)  # the worker has begun: before that, a stopped supervisor would start none
     os.kill(supervisor, signal.SIGSTOP)  # it sees nothing of the worker's end
     gate.touch()
-    until(lambda: jobs.store.db.one("SELECT 1 FROM jobs WHERE id = ? AND envelope IS NOT NULL", job.id))
+    until(lambda: jobs.store.db.first("SELECT 1 FROM jobs WHERE id = ? AND envelope IS NOT NULL", job.id))
     os.kill(supervisor, signal.SIGKILL)
     assert finished(jobs, job.id).state is JobState.SUCCEEDED
 
@@ -245,7 +245,7 @@ def test_a_full_disk_refuses_new_jobs_and_keeps_running_ones(
 def damage(home: Path) -> None:
     """Overwrite all pages but the first two with noise, as a failing disk would."""
     with Store(home) as store:
-        store.db.one("PRAGMA wal_checkpoint(TRUNCATE)")
+        store.db.first("PRAGMA wal_checkpoint(TRUNCATE)")
     path = home / "aisp.db"
     with path.open("r+b") as file:
         file.seek(8192)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from aisp_mcp.judge.records.measurement import Interval, Side
+from aisp_mcp.judge.records.measurement import Figures, Interval
 from aisp_mcp.judge.records.run import Run
 from aisp_mcp.judge.records.verdict import Comparison, Verdict
 from aisp_mcp.plan.cluster import nccl
@@ -167,8 +167,8 @@ def test_prices_are_dated_and_old_ones_refused(ctx: Context) -> None:
     assert code(ctx, "aisp_cost_estimate", hours=1.0)[0] == "NO_LOAD"
 
 
-def side(seconds: float) -> Side:
-    return Side(processes=5, rounds=5, calls=5, time_s=seconds, p50_s=seconds, p95_s=seconds, parent_time_s=seconds)
+def side(seconds: float) -> Figures:
+    return Figures(processes=5, rounds=5, calls=5, time_s=seconds, p50_s=seconds, p95_s=seconds, parent_time_s=seconds)
 
 
 def keep(

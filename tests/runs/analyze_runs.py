@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from aisp_mcp.judge.records.measurement import Interval, Memory, Side
+from aisp_mcp.judge.records.measurement import Figures, Interval, Memory
 from aisp_mcp.judge.records.run import Run
 from aisp_mcp.judge.records.verdict import Comparison, Verdict
 
 GPU = {"name": "NVIDIA H200", "uuid": "GPU-1"}
 
 
-def side(time_s: float, memory: int | None = None, work: tuple[float, float] = (0.0, 0.0)) -> Side:
-    return Side(
+def side(time_s: float, memory: int | None = None, work: tuple[float, float] = (0.0, 0.0)) -> Figures:
+    return Figures(
         processes=5, rounds=20, calls=400, time_s=time_s, p50_s=time_s, p95_s=time_s, parent_time_s=time_s,
         flops_per_s=work[0] / time_s or None, bytes_per_s=work[1] / time_s or None,
         memory=Memory(device_peak_allocated=memory),

@@ -6,7 +6,7 @@ import hashlib
 import json
 from pathlib import Path
 
-from aisp_mcp.judge.records.measurement import Clocks, Interval, Memory, Side, Verification
+from aisp_mcp.judge.records.measurement import Clocks, Figures, Interval, Memory, Verification
 from aisp_mcp.judge.records.run import Run
 from aisp_mcp.judge.records.verdict import Comparison, Verdict
 
@@ -16,8 +16,8 @@ HOSTILE = (
 )
 
 
-def side(time_s: float) -> Side:
-    return Side(
+def side(time_s: float) -> Figures:
+    return Figures(
         processes=5, rounds=20, calls=400, time_s=time_s, p50_s=time_s, p95_s=1.1 * time_s, p99_s=1.2 * time_s,
         parent_time_s=1.01 * time_s, flops_per_s=1e9 / time_s, bytes_per_s=None,
         memory=Memory(host_peak_rss=300 << 20), prepare_s=1.5,

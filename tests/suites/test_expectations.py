@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from aisp_mcp.errors import BenchmarkError
-from aisp_mcp.judge.records.measurement import Interval, Side
+from aisp_mcp.judge.records.measurement import Figures, Interval
 from aisp_mcp.judge.records.run import Run
 from aisp_mcp.judge.records.verdict import Comparison
 from aisp_mcp.runs import peak
@@ -227,7 +227,7 @@ def test_more_than_the_ceiling_asks_for_an_audit(ctx: Context, tmp_path: Path, r
     inputs = [{"dtype": "float32", "shape": [64, 64], "itemsize": 4}]
     log.write_text(json.dumps({"opened": {"layout": {"params": [], "inputs": inputs}}}) + "\n")
     ctx.store.put_measurement("gemm_fp32", "cpu", 1e12, "FLOP/s", {})
-    figures = Side(
+    figures = Figures(
         processes=1, rounds=1, calls=1, time_s=1e-3, p50_s=1e-3, p95_s=1e-3, parent_time_s=1e-3, flops_per_s=rate
     )
     given = run("faster", 3.0)

@@ -8,7 +8,7 @@ import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from aisp_mcp.front.pytest_plugin.sides import Side
+from aisp_mcp.front.pytest_plugin.processes import MeasuredProcess
 from aisp_mcp.judge import statistics as stats
 from aisp_mcp.judge.presets import Preset, Role
 
@@ -28,7 +28,7 @@ class Replicate:
     changed: bool = False
 
 
-def measure(processes: Mapping[Role, Side], name: str, preset: Preset) -> Replicate | str:
+def measure(processes: Mapping[Role, MeasuredProcess], name: str, preset: Preset) -> Replicate | str:
     """Times of one benchmark, or a text that says why there are none."""
     ready = {role: process.until_ready(name) for role, process in processes.items()}
     problems = [f"{role.label}: {processes[role].problem}" for role, message in ready.items() if message is None]
@@ -47,7 +47,7 @@ def measure(processes: Mapping[Role, Side], name: str, preset: Preset) -> Replic
 
 
 def _rounds(
-    processes: Mapping[Role, Side], preset: Preset, first_s: float, own_clock: bool
+    processes: Mapping[Role, MeasuredProcess], preset: Preset, first_s: float, own_clock: bool
 ) -> list[tuple[Role, float]]:
     """(role, seconds per call) of all rounds. The number of calls is the same for all processes."""
     calls = _calls(processes, first_s, own_clock)
@@ -59,7 +59,7 @@ def _rounds(
     return [(role, processes[role].round(calls, own_clock) / calls) for role in order]
 
 
-def _calls(processes: Mapping[Role, Side], first_s: float, own_clock: bool) -> int:
+def _calls(processes: Mapping[Role, MeasuredProcess], first_s: float, own_clock: bool) -> int:
     """Calls that fill a round of the base; fewer if a round of a much slower head would take too long."""
     if first_s >= ROUND_S:
         return 1
@@ -67,7 +67,7 @@ def _calls(processes: Mapping[Role, Side], first_s: float, own_clock: bool) -> i
     return _filling(processes[Role.CANDIDATE], LONGEST_ROUND_S, calls, own_clock)
 
 
-def _filling(process: Side, round_s: float, most: int, own_clock: bool) -> int:
+def _filling(process: MeasuredProcess, round_s: float, most: int, own_clock: bool) -> int:
     """Number of calls that take this long, at most `most`; the first call, which loads code and fills caches, does not
     count.
     """

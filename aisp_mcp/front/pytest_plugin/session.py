@@ -16,8 +16,8 @@ import pytest
 from aisp_mcp.errors import AispError
 from aisp_mcp.front.pytest_plugin import baselines, rounds, verdicts
 from aisp_mcp.front.pytest_plugin.items import is_benchmark
+from aisp_mcp.front.pytest_plugin.processes import Command, MeasuredProcess
 from aisp_mcp.front.pytest_plugin.rounds import Replicate
-from aisp_mcp.front.pytest_plugin.sides import Command, Side
 from aisp_mcp.front.pytest_plugin.verdicts import Row
 from aisp_mcp.gate import policy
 from aisp_mcp.judge.presets import PRESETS, Preset, Role
@@ -143,7 +143,7 @@ def _replicates(config: pytest.Config, plan: Plan, count: int, names: Sequence[s
     measured: Measured = {name: [] for name in names}
     for number in range(count if names else 0):
         _say(config, f"aisp: replicate {number + 1} of {count}, {len(names)} benchmark(s)")
-        processes = {role: Side.start(command) for role, command in plan.commands.items()}
+        processes = {role: MeasuredProcess.start(command) for role, command in plan.commands.items()}
         try:
             for name, replicate in _one_replicate(processes, plan, names).items():
                 measured[name].append(replicate)
@@ -156,7 +156,9 @@ def _replicates(config: pytest.Config, plan: Plan, count: int, names: Sequence[s
     return measured
 
 
-def _one_replicate(processes: Mapping[Role, Side], plan: Plan, names: Sequence[str]) -> dict[str, Replicate | str]:
+def _one_replicate(
+    processes: Mapping[Role, MeasuredProcess], plan: Plan, names: Sequence[str]
+) -> dict[str, Replicate | str]:
     collected = {role: process.collected() for role, process in processes.items()}
     for role, known in collected.items():
         if known is None:
@@ -168,7 +170,7 @@ def _one_replicate(processes: Mapping[Role, Side], plan: Plan, names: Sequence[s
     return {**absent, **{name: rounds.measure(processes, name, plan.preset) for name in shared}}
 
 
-def _stray(plan: Plan, processes: Mapping[Role, Side]) -> str:
+def _stray(plan: Plan, processes: Mapping[Role, MeasuredProcess]) -> str:
     """A reason not to judge if the base loaded modules of the head, as happens with an editable installation."""
     if plan.head is None:
         return ""

@@ -23,7 +23,7 @@ def write(data: bytes, path: str, allowed: Sequence[Path]) -> str:
 def to_json(comparison: CommandComparison) -> bytes:
     """hyperfine's JSON: an entry per command and value of the parameter, seconds, with all times."""
     results = [
-        _entry(figures, comparison.parameter, point) for point in _points(comparison) for figures in _sides(point)
+        _entry(figures, comparison.parameter, point) for point in _points(comparison) for figures in _all_figures(point)
     ]
     return (json.dumps({"results": results}, indent=2) + "\n").encode()
 
@@ -32,7 +32,7 @@ def _points(comparison: CommandComparison) -> Sequence[_Shown]:
     return comparison.scan or [comparison]
 
 
-def _sides(point: _Shown) -> Iterator[CommandSide]:
+def _all_figures(point: _Shown) -> Iterator[CommandSide]:
     yield from (figures for figures in (point.baseline, point.candidate) if figures is not None)
 
 
@@ -58,9 +58,9 @@ def to_markdown(comparison: CommandComparison) -> bytes:
     """A table with hyperfine's columns, and the verdict of each candidate."""
     lines = ["| Command | Mean [ms] | Min [ms] | Max [ms] | Relative | Verdict |", "|:---|---:|---:|---:|---:|:---|"]
     for point in _points(comparison):
-        sides = list(_sides(point))
-        fastest = min((statistics.fmean(figures.seconds) for figures in sides), default=0.0)
-        for figures in sides:
+        all_figures = list(_all_figures(point))
+        fastest = min((statistics.fmean(figures.seconds) for figures in all_figures), default=0.0)
+        for figures in all_figures:
             verdict = point.sentence if figures is point.candidate else ""
             lines.append(_row(figures, fastest, verdict))
     return ("\n".join(lines) + "\n").encode()

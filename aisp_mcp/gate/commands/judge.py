@@ -32,7 +32,7 @@ from aisp_mcp.process import isolation
 from aisp_mcp.process.isolation import Level
 
 BASELINE, AGAIN, CANDIDATE = "baseline", "again", "candidate"
-SIDES = {BASELINE: Role.BASELINE, AGAIN: Role.BASELINE_REPEAT, CANDIDATE: Role.CANDIDATE}
+ROLES = {BASELINE: Role.BASELINE, AGAIN: Role.BASELINE_REPEAT, CANDIDATE: Role.CANDIDATE}
 REPLICATES = {"quick": 3, "default": 7, "release": 15}
 # CPU seconds beyond cores times wall time that the kernel's rounding can explain.
 CPU_SHARE, CPU_LEAST_S = 1.1, 0.05
@@ -184,7 +184,7 @@ def _replicate(
                 ran(BASELINE)
             raise
         seen.runs[role].append(done)
-        rounds.append((SIDES[role], done.seconds))
+        rounds.append((ROLES[role], done.seconds))
     for path in outputs[CANDIDATE]:
         _compare(request, source, outputs[BASELINE][0], path)
         seen.checked += 1

@@ -70,8 +70,8 @@ class MappedMemory:
         Returns False if outputs of two calls overlap, or if one is outside the mapped memory.
         """
         self._spans, self._targets = [], []
-        places = [(call, spec.nbytes, at) for call in range(count) for spec, at in self.layout.place_outputs(call)]
-        outputs = sorted((address, *place) for address, place in zip(addresses, places, strict=True) if place[1])
+        extents = [(call, spec.nbytes, at) for call in range(count) for spec, at in self.layout.place_outputs(call)]
+        outputs = sorted((address, *extent) for address, extent in zip(addresses, extents, strict=True) if extent[1])
         for (low, call, size, _), (high, other, *_) in pairwise(outputs):
             if call != other and high < low + size:
                 return False

@@ -23,5 +23,5 @@ def unknown(message: str) -> str | None:
 
 
 def _after(message: str, mark: str) -> str | None:
-    _, found, rest = message.partition(mark)
-    return rest.split()[0].rstrip(".,:;'\")") if found and rest.split() else None
+    _, separator, rest = message.partition(mark)
+    return rest.split()[0].rstrip(".,:;'\")") if separator and rest.split() else None

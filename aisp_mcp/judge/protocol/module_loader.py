@@ -75,7 +75,7 @@ def project_folders(path: Path) -> list[Path]:
 def _see_project(path: Path) -> None:
     """Make the modules of the project around the file importable in this process."""
     folders = [str(folder) for folder in project_folders(path)]
-    if folders and not any(isinstance(one, ProjectFinder) and one.folders == folders for one in sys.meta_path):
+    if folders and not any(isinstance(finder, ProjectFinder) and finder.folders == folders for finder in sys.meta_path):
         sys.meta_path.insert(0, ProjectFinder(folders))
 
 

@@ -5,12 +5,12 @@ Nothing here measures or decides. Start with `verdict.py`.
 
 from aisp_mcp.judge.records.measurement import (
     Clocks,
+    Figures,
     Interval,
     Memory,
     Metric,
     Percentiles,
     Serving,
-    Side,
     Verification,
 )
 from aisp_mcp.judge.records.run import Failure, Run, Skip
@@ -21,6 +21,7 @@ __all__ = [
     "Clocks",
     "Comparison",
     "Failure",
+    "Figures",
     "Flag",
     "Interval",
     "Memory",
@@ -29,7 +30,6 @@ __all__ = [
     "Percentiles",
     "Run",
     "Serving",
-    "Side",
     "Skip",
     "Verdict",
     "Verification",

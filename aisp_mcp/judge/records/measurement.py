@@ -57,7 +57,7 @@ class Serving(Record):
     look_s: float = Field(description="95th percentile of the pauses between two looks at the ring, worst trace.")
 
 
-class Side(Record):
+class Figures(Record):
     """A baseline or candidate over all its processes. Times are seconds per call; p99 only with at least 100 calls."""
 
     processes: int

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import Field, model_validator
 
 from aisp_mcp.judge.records import renamed
-from aisp_mcp.judge.records.measurement import Clocks, Interval, Side, Verification
+from aisp_mcp.judge.records.measurement import Clocks, Figures, Interval, Verification
 from aisp_mcp.records import Record
 
 
@@ -69,8 +69,8 @@ class Comparison(Record):
     margin: float | None = None
     noise_floor: float | None = Field(default=None, description="Half-width of this run's own A/A comparison.")
     p_value: float | None = None
-    baseline: Side | None = None
-    optimized: Side | None = None
+    baseline: Figures | None = None
+    optimized: Figures | None = None
     clocks: Clocks | None = None
     peak: PeakShare | None = Field(default=None, description="None without declared work or a measured ceiling.")
     isolation: str

@@ -18,7 +18,7 @@ METRICS = {
     "cold": ("time to first answer", "s"),
     "energy": ("energy per call", "J"),
 }  # name and unit by goal; smaller is better
-SIDES: dict[str, tuple[Role, ...]] = {"baseline": BASELINES, "optimized": (Role.CANDIDATE,)}
+ROLES: dict[str, tuple[Role, ...]] = {"baseline": BASELINES, "optimized": (Role.CANDIDATE,)}
 WORDS = {"baseline": "baseline", "optimized": "candidate"}
 BATCHED = {"batching", "batching_unverified"}
 
@@ -33,7 +33,7 @@ def log_ratios(replicates: Sequence[Replicate]) -> list[tuple[float, float]]:
     ]
 
 
-def of_side(replicates: Sequence[Replicate], roles: Sequence[Role], goal: str) -> Metric:
+def over_processes(replicates: Sequence[Replicate], roles: Sequence[Role], goal: str) -> Metric:
     """Median over the processes of these roles."""
     name, unit = METRICS[goal]
     values = [replicate.metric[role] for replicate in replicates for role in roles if role in replicate.metric]
@@ -46,11 +46,11 @@ def started(replicates: Sequence[Replicate], flags: list[Flag], common: dict[str
     if common["isolation"] in ("L0", "L1"):
         message = "At this isolation level a process of an earlier replicate may live on, and keep what it has made."
         flags.append(Flag(code="warm_state_possible", severity="warn", message=message))
-    sides = {
+    programs = {
         name: summary.figures(replicates, roles, "parent", dict.fromkeys(("flops", "bytes", "items"), 0.0))
-        for name, roles in SIDES.items()
+        for name, roles in ROLES.items()
     }
-    return Comparison(verdict=Verdict.INCONCLUSIVE, sentence="", flags=flags, **sides, **common)
+    return Comparison(verdict=Verdict.INCONCLUSIVE, sentence="", flags=flags, **programs, **common)
 
 
 def judged(timed: Comparison, replicates: Sequence[Replicate], margin: float | None, level: float) -> Comparison:
@@ -69,17 +69,17 @@ def judged(timed: Comparison, replicates: Sequence[Replicate], margin: float | N
     )
     if outcome.verdict is Verdict.INCONCLUSIVE and timed.goal == "energy" and (below := _below_idle(replicates)):
         outcome = replace(outcome, sentence=f"inconclusive: {below.message}", flags=(below,))
-    sides = {name: of_side(replicates, roles, timed.goal) for name, roles in SIDES.items()}
-    sentence = f"{outcome.sentence}; {_words(sides)}"
+    metrics = {name: over_processes(replicates, roles, timed.goal) for name, roles in ROLES.items()}
+    sentence = f"{outcome.sentence}; {_words(metrics)}"
     if outcome.verdict is Verdict.FASTER and BATCHED & {flag.code for flag in timed.flags}:
         outcome = replace(outcome, verdict=Verdict.INCONCLUSIVE)
-        sentence = f"inconclusive: calls were worked on together, which proves no gain of one; {_words(sides)}"
+        sentence = f"inconclusive: calls were worked on together, which proves no gain of one; {_words(metrics)}"
     update = {
         **outcome.fields(),
         "sentence": sentence,
         "flags": [*timed.flags, *outcome.flags],
     }
-    update |= {name: getattr(timed, name).model_copy(update={"metric": metric}) for name, metric in sides.items()}
+    update |= {name: getattr(timed, name).model_copy(update={"metric": metric}) for name, metric in metrics.items()}
     return timed.model_copy(update=update)
 
 
@@ -87,7 +87,7 @@ def _below_idle(replicates: Sequence[Replicate]) -> Flag | None:
     """A flag for replicates in which a program used no more energy than the idle device; they have no ratio."""
     low = {
         name: sum(min(replicate.metric[role] for role in roles) <= 0.0 for replicate in replicates if replicate.metric)
-        for name, roles in SIDES.items()
+        for name, roles in ROLES.items()
     }
     if not any(low.values()):
         return None
@@ -100,6 +100,6 @@ def _below_idle(replicates: Sequence[Replicate]) -> Flag | None:
     return Flag(code="energy_below_idle", severity="warn", message=message, evidence=evidence)
 
 
-def _words(sides: dict[str, Metric]) -> str:
-    baseline, candidate = sides["baseline"], sides["optimized"]
+def _words(metrics: dict[str, Metric]) -> str:
+    baseline, candidate = metrics["baseline"], metrics["optimized"]
     return f"{baseline.name} {baseline.value:.3g} {baseline.unit} and {candidate.value:.3g} {candidate.unit}"

@@ -11,11 +11,11 @@ from aisp_mcp.judge import statistics as stats
 from aisp_mcp.judge.evidence import Replicate, ServedReplicate, ServedRequest, ServedTrace
 from aisp_mcp.judge.protocol.messages import OpenAnswer, ServingTerms
 from aisp_mcp.judge.protocol.roles import BASELINES, Role
-from aisp_mcp.judge.records.measurement import Clocks, Metric, Percentiles, Serving, Side
+from aisp_mcp.judge.records.measurement import Clocks, Figures, Metric, Percentiles, Serving
 from aisp_mcp.judge.records.verdict import Comparison, Flag
 from aisp_mcp.judge.verdict import summary, verdict
 
-SIDES: dict[str, tuple[Role, ...]] = {"baseline": BASELINES, "optimized": (Role.CANDIDATE,)}
+ROLES: dict[str, tuple[Role, ...]] = {"baseline": BASELINES, "optimized": (Role.CANDIDATE,)}
 GUARDED = ("ttft", "tpot", "e2e")  # latencies that must not get much worse, whichever metric decides the verdict
 RESOLUTION_S = 0.0002  # of the parent's polls: a shorter latency counts as this long
 COARSE = 0.05  # share of the deciding metric: a longer pause between two polls is flagged
@@ -75,12 +75,12 @@ def compare(
     flags += _notes(served, opened["goal"], terms, deciding)
     outcome = judge(used, flags)
     ratio = math.exp(statistics.fmean(log_ratio for log_ratio, _ in used))
-    sides = {name: _side(served, roles, opened, deciding) for name, roles in SIDES.items()}
+    programs = {name: _figures(served, roles, opened, deciding) for name, roles in ROLES.items()}
     coarse = max(trace.look_s / deciding(replicate, trace) for replicate in served for trace in replicate.traces)
     return Comparison(
-        **{**outcome.fields(), "sentence": f"{outcome.sentence}; {_metric_sentence(sides)}"},
-        baseline=sides["baseline"],
-        optimized=sides["optimized"],
+        **{**outcome.fields(), "sentence": f"{outcome.sentence}; {_metric_sentence(programs)}"},
+        baseline=programs["baseline"],
+        optimized=programs["optimized"],
         clocks=Clocks(used="parent", ratio_parent=ratio, delta=coarse),
         flags=[*flags, *outcome.flags],
         **common,
@@ -152,7 +152,7 @@ def _notes(served: Sequence[ServedReplicate], goal: str, terms: ServingTerms, de
     return flags
 
 
-def _side(served: Sequence[ServedReplicate], roles: Sequence[Role], opened: OpenAnswer, deciding: Rate) -> Side:
+def _figures(served: Sequence[ServedReplicate], roles: Sequence[Role], opened: OpenAnswer, deciding: Rate) -> Figures:
     """A baseline or candidate: time_s is the deciding metric, p50 to p99 are of e2e, items are emitted tokens."""
     figures = summary.figures(served, roles, "parent", dict.fromkeys(("flops", "bytes", "items"), 0.0))
     rows = [deciding(replicate, trace) for replicate in served for trace in replicate.traces if trace.role in roles]
@@ -170,9 +170,9 @@ def _metric(opened: OpenAnswer, time_s: float) -> Metric:
     return Metric(name="goodput" if level else "throughput", unit="tokens/s", value=1 / time_s)
 
 
-def _metric_sentence(sides: dict[str, Side]) -> str:
+def _metric_sentence(programs: dict[str, Figures]) -> str:
     """The deciding metric of both programs, in words."""
-    both = [figures.metric for figures in sides.values() if figures.metric]
+    both = [figures.metric for figures in programs.values() if figures.metric]
     amounts = [
         f"{1e3 * metric.value:.3g} ms" if metric.unit == "s" else f"{metric.value:.4g} {metric.unit}" for metric in both
     ]

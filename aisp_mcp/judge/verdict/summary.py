@@ -10,7 +10,7 @@ from aisp_mcp.judge.evidence import Replicate, merge_measures
 from aisp_mcp.judge.presets import undetected_share
 from aisp_mcp.judge.protocol.messages import OpenAnswer
 from aisp_mcp.judge.protocol.roles import BASELINES, Role
-from aisp_mcp.judge.records.measurement import Memory, Side, Verification
+from aisp_mcp.judge.records.measurement import Figures, Memory, Verification
 from aisp_mcp.judge.verdict import estimators
 
 PAGE = 4096
@@ -38,7 +38,7 @@ def figures(
     work: dict[str, float],
     replaced: Sequence[tuple[Role, float]] = (),
     unit: str = "items",
-) -> Side:
+) -> Figures:
     """Figures of a baseline or candidate over all rounds and processes. p50 and p95 are over single calls, on the
     worker's own clock.
 
@@ -54,7 +54,7 @@ def figures(
         time_s = parent
     else:
         time_s = stats.quantile([estimators.per_call(row, clock) for row in rounds], 0.5)
-    return Side(
+    return Figures(
         processes=len(replicates) * len(roles),
         rounds=len(rounds),
         calls=len(durations),

@@ -27,7 +27,7 @@ UNNAMED = 0.3  # from this share of kernel time on, rules by name abstain instea
 _ROWS = 5
 
 
-def found(title: str, ceiling: float, basis: str, evidence: Evidence, fix: str, step: NextStep) -> Insight | None:
+def finding(title: str, ceiling: float, basis: str, evidence: Evidence, fix: str, step: NextStep) -> Insight | None:
     """An insight without the name of its rule, or None if its ceiling is too small to matter."""
     ceiling = min(ceiling, 1.0)
     if ceiling < LOW:

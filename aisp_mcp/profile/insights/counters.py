@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from aisp_mcp.profile.insights.base import Finding, found, low_precision, short, step, tensor_cores
+from aisp_mcp.profile.insights.base import Finding, finding, low_precision, short, step, tensor_cores
 from aisp_mcp.profile.insights.limiter import (
     OCCUPANCY,
     POSSIBLE,
@@ -39,7 +39,7 @@ def _over(profile: Profile, title: str, loss: Loss, basis: str, fix: str, needs:
     evidence = [{"id": k.id, "kernel": short(k.name), **facts} for k, _, facts in hit]
     worst = hit[0][0].id if hit else 0
     follow = step("aisp_ncu_summary", "shows the launch in full", kernel=worst)
-    return found(title, ceiling, basis, evidence, fix, follow)
+    return finding(title, ceiling, basis, evidence, fix, follow)
 
 
 def uncoalesced_access(profile: Profile) -> Finding:

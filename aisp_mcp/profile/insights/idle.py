@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from statistics import median
 
-from aisp_mcp.profile.insights.base import LOW, Evidence, Finding, found, share, short, step, timeline, total
+from aisp_mcp.profile.insights.base import LOW, Evidence, Finding, finding, share, short, step, timeline, total
 from aisp_mcp.profile.records import Insight, OpStat, Profile, RangeStat
 from aisp_mcp.profile.timeline.idle import BLOCKED, RECORDED, UNRECORDED
 
@@ -52,7 +52,7 @@ def launch_bound(profile: Profile) -> Finding:
     evidence: Evidence = [
         {"host_gaps": timeline(profile).host_gaps, "mean_gap_ns": round(mean), "launches": _launches(profile)}
     ]
-    return found(
+    return finding(
         "The GPU waits for the host to launch the next kernel",
         _plain(profile),
         "idle time in gaps that the host caused while running its own code or launching",
@@ -73,7 +73,7 @@ def host_code(profile: Profile) -> Finding:
     if _mean_gap(profile) <= _SHORT_GAP_NS:
         return None
     proven = _host(profile, UNRECORDED) * 2 < _host(profile, RECORDED, UNRECORDED)
-    return found(
+    return finding(
         "The GPU waits for long stretches of host code"
         if proven
         else "The GPU waits long for the next launch, and the trace does not say what the host did meanwhile",
@@ -92,7 +92,7 @@ def sync_in_loop(profile: Profile) -> Finding:
     """Synchronisation drains the queue, so that the device idles until the host has launched again."""
     if not timeline(profile).api:
         return "the trace holds no CUDA calls"
-    return found(
+    return finding(
         "Synchronisation drains the GPU's queue",
         share(profile, _host(profile, "synchronize")),
         "idle time in gaps that began while the launching thread was blocked",
@@ -113,7 +113,7 @@ def input_wait(profile: Profile) -> Finding:
         for r in rows
         if any(w in r.name.lower() for w in ("loader", "batch", "data"))
     ]
-    return found(
+    return finding(
         "The GPU waits for input",
         share(profile, _host(profile, "input")),
         "idle time under ranges or operators named as data loading",
@@ -130,7 +130,7 @@ def compile_in_window(profile: Profile) -> Finding:
         return "the trace holds no ranges or operators that would name a compiler"
     if profile.compile is not None and profile.compile.recompiles:
         return "code was compiled again: recompiles names the time and the reasons"
-    return found(
+    return finding(
         "Compilation happens inside the measured window",
         share(profile, _host(profile, "compile")),
         "idle time under ranges or operators named as compilation",
@@ -142,7 +142,7 @@ def compile_in_window(profile: Profile) -> Finding:
 
 def code_loading(profile: Profile) -> Finding:
     """The device waits while kernels are loaded for the first time."""
-    return found(
+    return finding(
         "Kernels are loaded inside the window",
         share(profile, _host(profile, "load code")),
         "idle time under module and library loading calls",
@@ -154,7 +154,7 @@ def code_loading(profile: Profile) -> Finding:
 
 def driver_allocation(profile: Profile) -> Finding:
     """The device waits for cudaMalloc and cudaFree."""
-    return found(
+    return finding(
         "Memory is allocated from the driver inside the window",
         share(profile, _host(profile, "allocate")),
         "idle time under allocation and free calls of the driver",
@@ -171,7 +171,7 @@ def launch_blocked(profile: Profile) -> Finding:
     rows = [g for g in _gaps(profile, "host blocked") if int(g["gap_ns"]) > _SHORT_GAP_NS]
     if not rows:
         return None
-    return found(
+    return finding(
         "The host is held inside launch calls",
         share(profile, _host(profile, BLOCKED)),
         "idle time from the begin of a gap to the return of the launch call that was under way",
@@ -188,7 +188,7 @@ def dependency_wait(profile: Profile) -> Finding:
     unsaid = share(profile, total(profile, lambda b: b.idle_other_ns))
     if not timeline(profile).stream_waits and unsaid >= LOW:
         return f"launched work waited for {100 * unsaid:.2g} % of the window, and no record says for what"
-    return found(
+    return finding(
         "Launched work waits for an event of another stream or device, or for a host function",
         share(profile, total(profile, lambda b: b.idle_dependency_ns)),
         "idle time in gaps of over 10 us before operations whose stream was told to wait",
@@ -210,7 +210,7 @@ def turnaround(profile: Profile) -> Finding:
     """The time between back-to-back kernels adds up."""
     waiting = total(profile, lambda b: b.idle_kernel_ns)
     count = sum(k.count for k in timeline(profile).kernels)
-    return found(
+    return finding(
         "The pauses between back-to-back kernels add up",
         share(profile, waiting),
         "idle time in gaps of up to 10 us before operations that had been launched before the gap",
@@ -222,7 +222,7 @@ def turnaround(profile: Profile) -> Finding:
 
 def idle_ends(profile: Profile) -> Finding:
     """The device has nothing to do at the beginning or end of the window."""
-    return found(
+    return finding(
         "The GPU idles before the first or after the last operation of the window",
         share(profile, total(profile, lambda b: b.idle_edge_ns)),
         "window minus first start to last end of each device",
@@ -242,7 +242,7 @@ def step_jitter(profile: Profile) -> Finding:
     slow = [s for s in steps if s.duration_ns > _JITTER * middle]
     lost = sum(s.duration_ns - middle for s in slow)
     # This rule is about a few slow steps; other rules explain what all steps share.
-    return found(
+    return finding(
         "Some steps are much slower than the median",
         lost / sum(times) if times and slow else 0.0,
         "time above the median of steps that took over 1.3 times the median",
@@ -261,7 +261,7 @@ def device_imbalance(profile: Profile) -> Insight | None:
     if len(rows) < 2:
         return None
     compute = [b.compute_ns for b in rows]
-    return found(
+    return finding(
         "The devices do unequal work",
         (max(compute) - sum(compute) / len(compute)) / max(b.span_ns for b in rows),
         "longest minus mean compute time, over the window",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aisp_mcp.profile.insights.base import Finding, found, share, step
+from aisp_mcp.profile.insights.base import Finding, finding, share, step
 from aisp_mcp.profile.records import CompileProfile, Profile
 
 _MEANS = "share of the peak memory, not of time"
@@ -17,7 +17,7 @@ def memory_growth(profile: Profile) -> Finding:
     # The last step's own work may still be held when the snapshot is taken; the first sets up lasting state.
     steady = [(m, m.growth[1:-1]) for m in judged]
     leaking = [(m, inner) for m, inner in steady if inner and min(inner) > 0]
-    return found(
+    return finding(
         "Every step keeps memory that it never frees",
         max((sum(inner) / m.peak_bytes for m, inner in leaking), default=0.0),
         f"bytes kept by the inner steps; {_MEANS}",
@@ -33,7 +33,7 @@ def memory_growth(profile: Profile) -> Finding:
 def unused_reservation(profile: Profile) -> Finding:
     """The allocator reserves more than was ever needed at once."""
     rows = [m for m in profile.memory if m.reserved_bytes and m.unused_at_peak > 0.2]
-    return found(
+    return finding(
         "The allocator reserves much more than the peak needs: fragmentation",
         max((m.unused_at_peak for m in rows), default=0.0),
         "reserved minus peak, of reserved memory; not of time",
@@ -48,7 +48,7 @@ def allocator_churn(profile: Profile) -> Finding:
     if all(m.segment_flushes is None for m in profile.memory):
         return "the record does not say how often segments were returned"
     rows = [m for m in profile.memory if (m.segment_flushes or 0) >= 4 and m.segment_allocations >= 4]
-    return found(
+    return finding(
         "Segments are returned to the driver and taken again",
         max((m.segment_frees / max(m.allocations, 1) for m in rows), default=0.0),
         "driver frees per allocation; each waits for the device",
@@ -69,7 +69,7 @@ def allocator_churn(profile: Profile) -> Finding:
 def out_of_memory(profile: Profile) -> Finding:
     """An allocation failed."""
     rows = [m for m in profile.memory if m.out_of_memory]
-    return found(
+    return finding(
         "Allocations failed for lack of memory",
         1.0 if rows else 0.0,
         "a run that stops saves nothing",
@@ -89,7 +89,7 @@ def graph_breaks(profile: Profile) -> Finding:
     rows = _compiled(profile).graph_breaks
     count = sum(r.count for r in rows)
     frames = max(_compiled(profile).frames, 1)
-    return found(
+    return finding(
         "torch.compile breaks the graph",
         count / (count + frames) if count else 0.0,
         "breaks per frame and break; not of time",
@@ -105,7 +105,7 @@ def recompiles(profile: Profile) -> Finding:
     if not done.recompiles:
         return None
     ceiling, basis = _recompiling(profile, done)
-    return found(
+    return finding(
         "torch.compile compiles the same code again",
         ceiling,
         basis,

@@ -8,7 +8,7 @@ from aisp_mcp.profile.insights.base import (
     Evidence,
     Finding,
     by_name,
-    found,
+    finding,
     low_precision,
     share,
     short,
@@ -58,7 +58,7 @@ def _device_copy(row: OpStat) -> bool:
 def pageable_copies(profile: Profile) -> Finding:
     """Copies from or to memory that is not pinned."""
     spent, rows = _copies(profile, lambda r: _host_copy(r) and "pageable" in r.name)
-    return found(
+    return finding(
         "Copies use pageable host memory",
         share(profile, min(spent, _exposed_copies(profile))),
         "time of those copies, at most what no kernel hid",
@@ -71,7 +71,7 @@ def pageable_copies(profile: Profile) -> Finding:
 def exposed_copies(profile: Profile) -> Finding:
     """Copies between host and device while nothing else runs."""
     spent, rows = _copies(profile, lambda r: _host_copy(r) and "pageable" not in r.name)
-    return found(
+    return finding(
         "Copies between host and device are not hidden behind kernels",
         share(profile, min(spent, _exposed_copies(profile))),
         "time of those copies, at most what no kernel hid",
@@ -85,7 +85,7 @@ def device_copies(profile: Profile) -> Finding:
     """Copies inside device memory."""
     copied, rows = _copies(profile, _device_copy)
     moved, kernels = _kernels(profile, lambda k: moves_memory(k.name))
-    return found(
+    return finding(
         "Device memory is copied around",
         share(profile, copied + moved),
         "time of copies inside and between devices, and of kernels that only copy (by their names)",
@@ -99,7 +99,7 @@ def memsets(profile: Profile) -> Finding:
     """Buffers are cleared."""
     cleared, rows = _copies(profile, lambda r: "memset" in r.name)
     filled, kernels = _kernels(profile, lambda k: clears_memory(k.name))
-    return found(
+    return finding(
         "Clearing buffers takes time",
         share(profile, cleared + filled),
         "time of memsets, and of kernels that fill (by their names)",
@@ -112,7 +112,7 @@ def memsets(profile: Profile) -> Finding:
 def unified_memory(profile: Profile) -> Finding:
     """Pages migrate between host and device."""
     spent, rows = _copies(profile, _migration)
-    return found(
+    return finding(
         "Managed memory migrates during the run",
         share(profile, spent),
         "time of migrations",
@@ -131,7 +131,7 @@ def exposed_communication(profile: Profile) -> Finding:
         {"device": b.device, "communication_ns": b.communication_ns, "exposed_ns": b.exposed_communication_ns}
         for b in rows
     ]
-    return found(
+    return finding(
         "Communication is not hidden behind compute",
         share(profile, total(profile, lambda b: b.exposed_communication_ns) - _waiting(profile)),
         "communication time without a compute kernel beside it, less what ranks waited for each other",
@@ -152,7 +152,7 @@ def small_messages(profile: Profile) -> Finding:
     if sum(c.count for c in small) < 20:
         return None
     exposed = total(profile, lambda b: b.exposed_communication_ns)
-    return found(
+    return finding(
         "Many small collectives",
         share(profile, min(sum(c.total_ns for c in small), exposed)),
         "exposed time of collectives below 1 MiB",
@@ -180,7 +180,7 @@ def collective_skew(profile: Profile) -> Finding:
     rows = timeline(profile).collectives
     if not rows:
         return "no communication kernels in the window"
-    return found(
+    return finding(
         "Ranks wait for each other in collectives",
         share(profile, _waiting(profile)),
         "time above the fastest call of the same collective and size, at most the exposed part",
@@ -195,7 +195,7 @@ def small_kernels(profile: Profile) -> Finding:
     spent, rows = _kernels(profile, lambda k: k.median_ns < _SMALL_NS)
     if sum(int(r["count"]) for r in rows) < 50:
         return None
-    return found(
+    return finding(
         "Much GPU time goes to kernels shorter than 5 us",
         share(profile, spent),
         "time of kernels with a median below 5 us",
@@ -212,7 +212,7 @@ def unfused_pointwise(profile: Profile) -> Finding:
     everything = sum(k.total_ns for k in timeline(profile).kernels)
     if not everything or spent / everything < 0.3 or sum(int(r["count"]) for r in rows) < 10:
         return None
-    return found(
+    return finding(
         "Element-wise and reduction kernels take a large part of GPU time",
         share(profile, spent),
         "time of element-wise, normalisation, reduction, softmax, copy and optimizer kernels (by their names)",
@@ -230,7 +230,7 @@ def tensor_cores_unused(profile: Profile) -> Finding:
         return "the device has no tensor cores"
     spent, rows = _kernels(profile, lambda k: plain_gemm(k.name))
     condition = "" if present else "If the device has tensor cores, which the profile does not say: "
-    return found(
+    return finding(
         "Matrix products run in float32 or float64 on the plain cores",
         share(profile, spent),
         "time of those kernels (by their names)",
@@ -253,7 +253,7 @@ def unfused_attention(profile: Profile) -> Finding:
     spent, rows = _kernels(profile, lambda k: k.kind in passes and k.median_ns >= least)
     if share(profile, sum(k.total_ns for k in softmax)) < 0.03:
         return None
-    return found(
+    return finding(
         "Attention is computed as separate products and a softmax",
         share(profile, spent),
         "time of softmax kernels and of element-wise ones at least a quarter as long; the products' traffic is on top",
@@ -268,7 +268,7 @@ def register_spills(profile: Profile) -> Finding:
     if not any(k.local_bytes is not None for k in timeline(profile).kernels):
         return "the trace does not say how much local memory kernels use (ncu does)"
     spent, rows = _kernels(profile, lambda k: (k.local_bytes or 0) > 0)
-    return found(
+    return finding(
         "Kernels use local memory: register spills or indexed arrays",
         share(profile, spent),
         "time of kernels with local memory per thread",
@@ -297,7 +297,7 @@ def low_occupancy(profile: Profile) -> Finding:
             and not _unfilled(profile, k)
         ),
     )
-    return found(
+    return finding(
         "Kernels that by their names are no matrix products leave most warp slots empty",
         share(profile, spent),
         "time of those kernels with at most a quarter of the warp slots",
@@ -315,7 +315,7 @@ def small_grids(profile: Profile) -> Finding:
     rows = [k for k in timeline(profile).kernels if k.grid and k.kind != "communication" and k.median_ns >= _SMALL_NS]
     idle = [(k, 1 - k.grid[0] * k.grid[1] * k.grid[2] / sms) for k in rows if k.grid]
     wasted = [(k, empty) for k, empty in idle if empty > 0.25]
-    return found(
+    return finding(
         "Kernels are launched with fewer blocks than multiprocessors",
         share(profile, sum(k.total_ns * empty for k, empty in wasted)),
         "their time, times the share of multiprocessors without a block",
@@ -333,7 +333,7 @@ def unfused_optimizer(profile: Profile) -> Finding:
     rows = [r for r in timeline(profile).ranges if "optim" in r.name.lower() and r.operations / r.count >= 50]
     if not rows:
         return None
-    return found(
+    return finding(
         "The optimizer launches a kernel per parameter",
         share(profile, max(r.projected_ns for r in rows)),
         "first start to last end of the optimizer's GPU work",

@@ -148,7 +148,7 @@ class _Reader:
         split = len(values.split())
 
         def place(*row: Any) -> int:
-            return ops.place(
+            return ops.intern(
                 fact(*row[:split], _Place(*map(_zero, row[split : split + 3])), *map(_zero, row[split + 3 :]))
             )
 
@@ -158,7 +158,7 @@ class _Reader:
         calls = Calls()
 
         def place(key: Any, tid: Any) -> int:
-            return calls.place(CallFact(_zero(tid), _zero(tid) & _PROCESS, self.name(key)))
+            return calls.intern(CallFact(_zero(tid), _zero(tid) & _PROCESS, self.name(key)))
 
         self._events(calls, "RUNTIME", "nameId globalTid", place)
         return calls

@@ -15,7 +15,7 @@ from aisp_mcp.process.run import Completed, run
 from aisp_mcp.profile.readers import ncu as ncu_pages
 from aisp_mcp.profile.readers.text import clean, last_words, spoken
 from aisp_mcp.profile.recording import commands, scrub
-from aisp_mcp.profile.recording.place import OPEN, Place
+from aisp_mcp.profile.recording.confinement import OPEN, Confinement
 from aisp_mcp.profile.records import CompileProfile, OpCount, Profile
 
 _EXPORT_S = 600.0
@@ -30,7 +30,7 @@ def nsys(
     preset: commands.Preset,
     capture: str | None,
     timeout_s: float,
-    place: Place = OPEN,
+    confinement: Confinement = OPEN,
     keep: bool = False,
 ) -> Path:
     """Record and export; return the scrubbed SQLite file.
@@ -40,7 +40,7 @@ def nsys(
     Raises ProcessError TIMEOUT, CRASHED; AispError NOTHING_RECORDED if nsys wrote no report.
     """
     report = folder / "report.nsys-rep"
-    done = place.start(commands.nsys(program, command, report, preset, capture), timeout_s)
+    done = confinement.start(commands.nsys(program, command, report, preset, capture), timeout_s)
     if not report.exists():
         raise _nothing("nsys", done, "Did the capture range ever begin? Does the command run on its own?")
     try:
@@ -78,11 +78,11 @@ def ncu(
     folder: Path,
     launches: commands.Launches,
     timeout_s: float,
-    place: Place = OPEN,
+    confinement: Confinement = OPEN,
 ) -> tuple[Path, Path]:
     """Record; return the raw and the details page. Raises Unavailable NO_COUNTERS, ProcessError, AispError."""
     report = folder / "report.ncu-rep"
-    done = place.start(commands.ncu(program, command, report, launches), timeout_s)
+    done = confinement.start(commands.ncu(program, command, report, launches), timeout_s)
     output = done.stdout + done.stderr
     if any(word in output for word in _NO_COUNTERS):
         raise _no_counters()
@@ -151,7 +151,7 @@ def torch(
     mode: commands.TorchMode,
     python: str,
     timeout_s: float,
-    place: Place = OPEN,
+    confinement: Confinement = OPEN,
 ) -> tuple[Path, dict[str, Any]]:
     """Run a script under torch.profiler; return the compressed trace and the child's report on the run.
 
@@ -160,8 +160,8 @@ def torch(
     Raises NotFound NO_SCRIPT, Unavailable NOT_INSTALLED (torch), ProcessError TIMEOUT, RAISED, CRASHED.
     """
     path = check_script(script)
-    capture: Literal["all", "range"] = "all" if place is OPEN else "range"
-    done = place.start(commands.torch(path.resolve(), args, folder, mode, python, capture), timeout_s)
+    capture: Literal["all", "range"] = "all" if confinement is OPEN else "range"
+    done = confinement.start(commands.torch(path.resolve(), args, folder, mode, python, capture), timeout_s)
     _keep_output(done, folder)
     if done.timed_out:
         raise ProcessError(
@@ -230,10 +230,12 @@ def compiled(facts: dict[str, Any]) -> CompileProfile | None:
     )
 
 
-def py_spy(program: str, command: Sequence[str], folder: Path, timeout_s: float, place: Place = OPEN) -> Path:
+def py_spy(
+    program: str, command: Sequence[str], folder: Path, timeout_s: float, confinement: Confinement = OPEN
+) -> Path:
     """Host stacks as speedscope. Raises ProcessError, AispError NOTHING_RECORDED."""
     output = folder / "stacks.speedscope.json"
-    done = place.start(commands.py_spy(program, command, output), timeout_s)
+    done = confinement.start(commands.py_spy(program, command, output), timeout_s)
     _keep_output(done, folder)
     if not output.exists():
         raise _nothing("py-spy", done, "It needs permission to trace its own children (ptrace).")

@@ -18,13 +18,13 @@ from aisp_mcp.judge.pair import Pair
 from aisp_mcp.judge.ranks import rank_counts, rank_env
 from aisp_mcp.profile.readers.text import last_words
 from aisp_mcp.profile.recording import commands, record
-from aisp_mcp.profile.recording.place import Place
+from aisp_mcp.profile.recording.confinement import Confinement
 from aisp_mcp.profile.recording.ran import Ran, SideName
 from aisp_mcp.suites import discovery as suites
 from aisp_mcp.suites import selection
 from aisp_mcp.system.gpu import choice
 
-SIDES: tuple[SideName, ...] = ("baseline", "candidate")
+ROLES: tuple[SideName, ...] = ("baseline", "candidate")
 Trial = Callable[[Path], tuple[list[str], Path]]  # a scratch folder → a trusted command, and the file it must write
 
 _TRIAL_S = 120.0
@@ -86,7 +86,7 @@ def subject(pair: Pair, role: SideName) -> Subject:
 @contextmanager
 def _program(
     target: Subject, folder: Path, trial: Trial | None = None, module: str = "single"
-) -> Iterator[tuple[Place, list[str], Ran]]:
+) -> Iterator[tuple[Confinement, list[str], Ran]]:
     """The place, the command and its description; private caches and temporary files are removed afterwards."""
     device = choice.device()
     size = target.size or ("default" if device == "cuda" else "small")
@@ -96,7 +96,7 @@ def _program(
     scratch.mkdir(parents=True)
     try:
         env = {**places.worker_env(scratch, threads, device, devices=ranks), **dict(target.variables)}
-        place = _place(folder, scratch, device, env, trial)
+        confinement = _confinement(folder, scratch, device, env, trial)
         script = folder / "target.py"
         if module == "single" and ranks > 1:
             module = "ranks"
@@ -109,9 +109,9 @@ def _program(
         }
         script.write_text(_SCRIPT.format(module=module, **facts))
         command = [sys.executable, str(script), *map(str, target.files)]
-        isolation = place.level
+        isolation = confinement.level
         yield (
-            place,
+            confinement,
             command,
             Ran(
                 target=target.label,
@@ -126,7 +126,7 @@ def _program(
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _place(folder: Path, scratch: Path, device: str, env: dict[str, str], trial: Trial | None) -> Place:
+def _confinement(folder: Path, scratch: Path, device: str, env: dict[str, str], trial: Trial | None) -> Confinement:
     """The best level at which the profiler works with a program of our own, because a candidate must not influence the
     choice.
     """
@@ -135,11 +135,11 @@ def _place(folder: Path, scratch: Path, device: str, env: dict[str, str], trial:
     best = places.usable_level("auto", device)
     if trial is not None and best not in ("L0", "L1"):
         argv, expected_file = trial(scratch)
-        place = Place(best, env, scratch, device == "cuda")
-        place.start(argv, _TRIAL_S)
+        confinement = Confinement(best, env, scratch, device == "cuda")
+        confinement.start(argv, _TRIAL_S)
         if not expected_file.exists():
             best = "L1"
-    return Place(best, env, folder, device == "cuda")
+    return Confinement(best, env, folder, device == "cuda")
 
 
 def _counted(folder: Path, ran: Ran) -> Ran:
@@ -169,9 +169,9 @@ def nsys(
         report = scratch / "trial.nsys-rep"
         return commands.nsys(program, [sys.executable, "-P", "-c", "pass"], report, preset), report
 
-    with _program(target, folder, trial) as (place, command, ran):
+    with _program(target, folder, trial) as (confinement, command, ran):
         capture_range = capture or ("cudaProfilerApi" if ran.device == "cuda" else None)
-        return record.nsys(program, command, folder, preset, capture_range, timeout_s, place, keep), _counted(
+        return record.nsys(program, command, folder, preset, capture_range, timeout_s, confinement, keep), _counted(
             folder, ran
         )
 
@@ -191,17 +191,17 @@ def ncu(
         )
         return argv, report
 
-    with _program(target, folder, trial) as (place, command, ran):
-        return record.ncu(program, command, folder, launches, timeout_s, place), _counted(folder, ran)
+    with _program(target, folder, trial) as (confinement, command, ran):
+        return record.ncu(program, command, folder, launches, timeout_s, confinement), _counted(folder, ran)
 
 
 def torch(
     target: Subject, folder: Path, mode: commands.TorchMode, timeout_s: float
 ) -> tuple[tuple[Path, dict[str, Any]], Ran]:
     """The trace of torch.profiler, and the child's report; in mode memory also memory.json."""
-    with _program(target, folder) as (place, command, ran):
+    with _program(target, folder) as (confinement, command, ran):
         script, *files = command[1:]
-        made = record.torch(script, files, folder, mode, sys.executable, timeout_s, place)
+        made = record.torch(script, files, folder, mode, sys.executable, timeout_s, confinement)
         return made, _counted(folder, ran)
 
 
@@ -210,8 +210,8 @@ def energy(target: Subject, folder: Path, timeout_s: float) -> dict[str, Any]:
 
     Raises BenchmarkError RAISED with the program's last output if it did not finish.
     """
-    with _program(target, folder, module="energy") as (place, command, ran):
-        done = place.start(command, timeout_s)
+    with _program(target, folder, module="energy") as (confinement, command, ran):
+        done = confinement.start(command, timeout_s)
         file = folder / "energy.json"
         if not file.exists():
             words = last_words(done.stderr or done.stdout)
@@ -227,5 +227,5 @@ def stacks(target: Subject, program: str, folder: Path, timeout_s: float) -> tup
         output = scratch / "trial.json"
         return commands.py_spy(program, [sys.executable, "-P", "-c", _SPIN], output), output
 
-    with _program(target, folder, trial) as (place, command, ran):
-        return record.py_spy(program, command, folder, timeout_s, place), _counted(folder, ran)
+    with _program(target, folder, trial) as (confinement, command, ran):
+        return record.py_spy(program, command, folder, timeout_s, confinement), _counted(folder, ran)

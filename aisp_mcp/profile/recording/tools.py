@@ -67,10 +67,10 @@ def _source(p: Recording, ctx: Context) -> Subject | None:
     return _subject(p.target, p.side, p.bench_root, ctx)
 
 
-def _subject(target: str | None, side: SideName, bench_root: list[str] | None, ctx: Context) -> Subject | None:
+def _subject(target: str | None, role: SideName, bench_root: list[str] | None, ctx: Context) -> Subject | None:
     from aisp_mcp.profile.recording import target_program
 
-    return target_program.find(ctx.bench_roots(bench_root), target, side) if target is not None else None
+    return target_program.find(ctx.bench_roots(bench_root), target, role) if target is not None else None
 
 
 class NsysRecording(Recording):

@@ -9,7 +9,7 @@ import math
 import time
 from pathlib import Path
 
-from aisp_mcp.judge.records.measurement import Side
+from aisp_mcp.judge.records.measurement import Figures
 from aisp_mcp.judge.records.run import Run
 from aisp_mcp.judge.records.verdict import Comparison
 from aisp_mcp.machine.datasheets import load
@@ -39,7 +39,7 @@ def points(ctx: Context, run: Run) -> tuple[list[Point], list[str], list[str]]:
         unit = dtype(comparison)
         peak, bandwidth, origin = _roofs(ctx, run, comparison, unit)
         sources += [text for text in origin if text not in sources]
-        for label, figures in _sides(comparison):
+        for label, figures in _programs(comparison):
             if label in seen:
                 continue
             seen.add(label)
@@ -51,7 +51,7 @@ def points(ctx: Context, run: Run) -> tuple[list[Point], list[str], list[str]]:
     return all_points, sources, without
 
 
-def _sides(comparison: Comparison) -> list[tuple[str, Side | None]]:
+def _programs(comparison: Comparison) -> list[tuple[str, Figures | None]]:
     return [
         (f"{comparison.target} baseline", comparison.baseline),
         (f"{comparison.label} candidate", comparison.optimized),

@@ -57,7 +57,7 @@ class Columns(Sequence[Event], Generic[Event, Fact]):
         for event in events:
             self.append(event)
 
-    def place(self, fact: Fact) -> int:
+    def intern(self, fact: Fact) -> int:
         """Index of the record in `facts`, where it is added if it is new."""
         if (index := self._places.get(fact)) is None:
             index = self._places[fact] = len(self.facts)
@@ -217,7 +217,7 @@ class Ops(Columns[GpuOp, OpFact]):
     def append(self, event: GpuOp) -> None:
         start, end, device, stream, kind, name, (process, number), size, shape, message = event
         fact = OpFact(device, stream, kind, name, process, size, shape, message)
-        self.extend((start,), (end,), (number,), (self.place(fact),))
+        self.extend((start,), (end,), (number,), (self.intern(fact),))
 
     def join(self, calls: Calls) -> None:
         """Find the call that launched each operation: the last one with its correlation id.
@@ -272,7 +272,7 @@ class Calls(Columns[HostCall, CallFact]):
 
     def append(self, event: HostCall) -> None:
         fact = CallFact(event.thread, event.link[0], event.name)
-        self.extend((event.start,), (event.end,), (event.link[1],), (self.place(fact),))
+        self.extend((event.start,), (event.end,), (event.link[1],), (self.intern(fact),))
 
 
 def _keys(events: Ops | Calls, processes: Sequence[int]) -> Sequence[int]:

@@ -78,10 +78,10 @@ def _front(group: Sequence[Variant], metrics: Sequence[Metric]) -> Front:
 
 def dominates(a: Variant, b: Variant, metrics: Sequence[Metric]) -> bool:
     """Return True if a is proven better on one metric and proven not worse on all."""
-    sides: list[tuple[Range, Range]] = [(getattr(a, metric), getattr(b, metric)) for metric in metrics]
-    better = any(first.high < second.low for first, second in sides)
+    ranges: list[tuple[Range, Range]] = [(getattr(a, metric), getattr(b, metric)) for metric in metrics]
+    better = any(first.high < second.low for first, second in ranges)
     return better and all(
-        first.high <= second.low * (1 + NOT_WORSE) or _equal(first, second) for first, second in sides
+        first.high <= second.low * (1 + NOT_WORSE) or _equal(first, second) for first, second in ranges
     )
 
 

@@ -41,7 +41,7 @@ def of_runs(ctx: Context, run_id: str | None, limit: int, target: str | None) ->
             size = stored.elements(comparison)
             if size is None or comparison.verdict in BROKEN or target not in (None, comparison.target):
                 continue
-            for name, figures in stored.sides(comparison):
+            for name, figures in stored.programs(comparison):
                 # Newest first: an older measurement of the same size is ignored.
                 times[f"{name} on {machine(run)}"].setdefault(size, figures.time_s)
     scalings = [scaling.over_sizes(label, list(at.items())) for label, at in times.items() if len(at) >= 2]

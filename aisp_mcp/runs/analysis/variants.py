@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from pydantic import Field
 
-from aisp_mcp.judge.records.measurement import Side
+from aisp_mcp.judge.records.measurement import Figures
 from aisp_mcp.judge.records.run import Run
 from aisp_mcp.judge.records.verdict import NO_TIME, Comparison, Verdict
 from aisp_mcp.records import Record
@@ -105,7 +105,7 @@ def machine(run: Run) -> str:
 
 
 def _pair(run: Run, comparison: Comparison, where: str, ceilings: Extras, energies: Energies) -> MeasuredPair:
-    def variant(data: Side, name: str, verdict: str, width: tuple[float, float]) -> Variant:
+    def variant(data: Figures, name: str, verdict: str, width: tuple[float, float]) -> Variant:
         return Variant(
             target=comparison.target,
             name=name,
@@ -150,7 +150,7 @@ def _width(comparison: Comparison) -> tuple[float, float]:
     return comparison.ratio / comparison.interval.high, comparison.ratio / comparison.interval.low
 
 
-def _memory(figures: Side) -> Range | None:
+def _memory(figures: Figures) -> Range | None:
     """The allocator's peak on a device, else the kernel's figure for the host, within the margin."""
     peak = figures.memory.device_peak_allocated
     if peak is not None:

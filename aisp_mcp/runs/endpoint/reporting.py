@@ -68,7 +68,7 @@ def _prompt(line: str) -> str:
     return str(row.get("prompt") or row.get("text") or line) if isinstance(row, dict) else line
 
 
-def sides(plan: Plan, servers: list[Server], runs: Runs) -> list[ServerFigures]:
+def all_figures(plan: Plan, servers: list[Server], runs: Runs) -> list[ServerFigures]:
     """Figures of each server; the baseline's include its second runs."""
     before = runs.by_role[BASELINE] + runs.by_role.get(AGAIN, [])
     repeats = [before, *([runs.by_role[CANDIDATE]] if CANDIDATE in runs.by_role else [])]

@@ -65,7 +65,7 @@ def aisp_serve_bench(p: ServeBenchParams, ctx: Context) -> ServeBench:
     plan, servers = reporting.prepared(p.model_dump(), ctx, _TIMEOUT_S)
     trusted = measuring.self_test(plan)
     runs = measuring.measure(plan, servers, ctx.progress)
-    shown = reporting.sides(plan, servers, runs)
+    shown = reporting.all_figures(plan, servers, runs)
     pair = judging.compare(runs, shown, p.goal, p.margin) if p.candidate else None
     return rounded(
         ServeBench(

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from aisp_mcp import __version__
-from aisp_mcp.judge.records.measurement import Side
+from aisp_mcp.judge.records.measurement import Figures
 from aisp_mcp.judge.records.run import Run
 from aisp_mcp.judge.records.verdict import Comparison, Verdict
 from aisp_mcp.runs.export import chart
@@ -47,7 +47,8 @@ def _view(run: Run) -> dict[str, Any]:
         "legend": ratios.LEGEND,
         "left_out": max(0, len(run.comparisons) - _SHOWN_COMPARISONS),
         "details": [
-            (comparison, sides(comparison), environment_rows(comparison.disclosed)) for comparison in run.comparisons
+            (comparison, figure_rows(comparison), environment_rows(comparison.disclosed))
+            for comparison in run.comparisons
         ],
         "environment": environment_rows(run.environment),
         "noise": noise(run),
@@ -62,7 +63,7 @@ def noise(run: Run) -> list[str]:
     return [str(flag["message"]) for flag in flags or [] if isinstance(flag, dict) and "message" in flag]
 
 
-def sides(comparison: Comparison) -> list[tuple[str, str, str]]:
+def figure_rows(comparison: Comparison) -> list[tuple[str, str, str]]:
     """(label, baseline, candidate) for the table of one comparison, without empty rows."""
     rows = []
     for name, say in _SIDE_ROWS:
@@ -78,7 +79,7 @@ def _amount(value: int) -> str:
     return f"{value:,}"
 
 
-def _latency(name: str, figures: Side) -> str:
+def _latency(name: str, figures: Figures) -> str:
     """Percentiles of one latency of an engine."""
     percentiles = getattr(figures.serving, name.lower(), None)
     if percentiles is None:
@@ -87,36 +88,36 @@ def _latency(name: str, figures: Side) -> str:
 
 
 _SIDE_ROWS: tuple[tuple[str, Any], ...] = (
-    ("time per call", lambda side: _of_calls(side, side.time_s)),
-    ("of the goal", lambda side: _metric(side)),
-    ("by the parent's clock", lambda side: _of_calls(side, side.parent_time_s)),
-    ("median of calls", lambda side: _of_calls(side, side.p50_s)),
-    ("95th percentile", lambda side: _of_calls(side, side.p95_s)),
-    ("99th percentile", lambda side: _of_calls(side, side.p99_s)),
+    ("time per call", lambda figures: _of_calls(figures, figures.time_s)),
+    ("of the goal", lambda figures: _metric(figures)),
+    ("by the parent's clock", lambda figures: _of_calls(figures, figures.parent_time_s)),
+    ("median of calls", lambda figures: _of_calls(figures, figures.p50_s)),
+    ("95th percentile", lambda figures: _of_calls(figures, figures.p95_s)),
+    ("99th percentile", lambda figures: _of_calls(figures, figures.p99_s)),
     *((f"{name}: p50, p95, p99", partial(_latency, name)) for name in ("TTFT", "TPOT", "ITL", "E2E")),
-    ("goodput", lambda side: numbers.rate(side.serving and side.serving.goodput_tokens_per_s, "tokens/s")),
-    ("requests within the service level", lambda side: numbers.percent(side.serving and side.serving.slo_met)),
-    ("processes, rounds, calls", lambda side: _counts(side)),
-    ("arithmetic rate", lambda side: numbers.rate(side.flops_per_s, "FLOP/s")),
-    ("data rate", lambda side: numbers.rate(side.bytes_per_s, "B/s")),
-    ("items", lambda side: numbers.rate(side.items_per_s, f"{side.unit}/s")),
-    ("peak host memory", lambda side: numbers.size(side.memory.host_peak_rss)),
-    ("peak device memory, allocated", lambda side: numbers.size(side.memory.device_peak_allocated)),
-    ("peak device memory, reserved", lambda side: numbers.size(side.memory.device_peak_reserved)),
-    ("CPU time of start, import, prepare", lambda side: numbers.seconds(side.prepare_s)),
+    ("goodput", lambda figures: numbers.rate(figures.serving and figures.serving.goodput_tokens_per_s, "tokens/s")),
+    ("requests within the service level", lambda figures: numbers.percent(figures.serving and figures.serving.slo_met)),
+    ("processes, rounds, calls", lambda figures: _counts(figures)),
+    ("arithmetic rate", lambda figures: numbers.rate(figures.flops_per_s, "FLOP/s")),
+    ("data rate", lambda figures: numbers.rate(figures.bytes_per_s, "B/s")),
+    ("items", lambda figures: numbers.rate(figures.items_per_s, f"{figures.unit}/s")),
+    ("peak host memory", lambda figures: numbers.size(figures.memory.host_peak_rss)),
+    ("peak device memory, allocated", lambda figures: numbers.size(figures.memory.device_peak_allocated)),
+    ("peak device memory, reserved", lambda figures: numbers.size(figures.memory.device_peak_reserved)),
+    ("CPU time of start, import, prepare", lambda figures: numbers.seconds(figures.prepare_s)),
 )
 
 
-def _metric(figures: Side) -> str:
+def _metric(figures: Figures) -> str:
     """Name, value and unit of the goal's metric."""
     metric = figures.metric
     return f"{metric.name} {numbers.quantity(metric.value, metric.unit)}" if metric else numbers.MISSING
 
 
-def _of_calls(figures: Side, value: float | None) -> str:
+def _of_calls(figures: Figures, value: float | None) -> str:
     """A time of single calls, which an engine does not have."""
     return numbers.MISSING if figures.serving else numbers.seconds(value)
 
 
-def _counts(figures: Side) -> str:
+def _counts(figures: Figures) -> str:
     return " / ".join(map(_amount, (figures.processes, figures.rounds, figures.calls)))

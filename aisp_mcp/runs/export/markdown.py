@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from aisp_mcp.judge.records.measurement import Side
+from aisp_mcp.judge.records.measurement import Figures
 from aisp_mcp.judge.records.run import Run
 from aisp_mcp.judge.records.verdict import Comparison
 from aisp_mcp.runs.export.facts import environment_rows
@@ -78,7 +78,7 @@ def _row(comparison: Comparison, provisional: bool) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
-def _decisive(figures: Side | None) -> str:
+def _decisive(figures: Figures | None) -> str:
     """The deciding value, with its unit."""
     if figures is None:
         return numbers.MISSING

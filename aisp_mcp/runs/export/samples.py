@@ -13,7 +13,7 @@ from aisp_mcp.judge.records.run import Run
 from aisp_mcp.judge.records.verdict import Comparison
 from aisp_mcp.records import Record
 
-SIDES = {Role.BASELINE: "baseline", Role.BASELINE_REPEAT: "baseline_again", Role.CANDIDATE: "optimized"}
+NAMES = {Role.BASELINE: "baseline", Role.BASELINE_REPEAT: "baseline_again", Role.CANDIDATE: "optimized"}
 ROLES_BY_NUMBER = tuple(Role)  # logs of earlier versions have numbers for roles
 
 
@@ -84,7 +84,7 @@ def _round(comparison: Comparison, record: dict[str, object]) -> Iterator[Sample
             candidate=comparison.candidate,
             replicate=record["replicate"],
             turn=record["turn"],
-            side=SIDES[role],
+            side=NAMES[role],
             call=call,
             duration_ns=duration,
             round_s=record["elapsed_s"],

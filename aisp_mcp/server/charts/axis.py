@@ -16,7 +16,7 @@ class LogAxis:
     start: float
     end: float
 
-    def place(self, log_value: float) -> float:
+    def position(self, log_value: float) -> float:
         """Position of a value; values outside are clipped to the end."""
         inside = min(max(log_value, self.low), self.high)
         return self.start + (inside - self.low) / (self.high - self.low) * (self.end - self.start)
@@ -31,7 +31,7 @@ class LogAxis:
             at = log(value)
             if at is None or not self.holds(at):
                 continue
-            if all(abs(self.place(at) - self.place(math.log(other))) >= gap for other in chosen):
+            if all(abs(self.position(at) - self.position(math.log(other))) >= gap for other in chosen):
                 chosen.append(value)
         return sorted(chosen)
 

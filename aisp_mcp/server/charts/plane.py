@@ -19,7 +19,7 @@ STEPS = (1.0, 2.0, 5.0)
 X_TICKS, Y_TICKS = 6, 7
 
 Say = Callable[[float], str]
-Place = Callable[[float], float]
+Position = Callable[[float], float]
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ def _ends(spot: Spot, axes: tuple[Scale, Scale]) -> str:
     return "; ".join(texts) or "–"
 
 
-def _spot(spot: Spot, at_x: Place, at_y: Place) -> list[Shape]:
+def _spot(spot: Spot, at_x: Position, at_y: Position) -> list[Shape]:
     x, y = at_x(spot.x), at_y(spot.y)
     shapes = []
     if spot.x_ends:
@@ -136,7 +136,7 @@ def _spot(spot: Spot, at_x: Place, at_y: Place) -> list[Shape]:
 
 
 def _grid(
-    axes: tuple[Scale, Scale], x: tuple[Place, Sequence[float]], y: tuple[Place, Sequence[float]], left: float
+    axes: tuple[Scale, Scale], x: tuple[Position, Sequence[float]], y: tuple[Position, Sequence[float]], left: float
 ) -> list[Shape]:
     shapes: list[Shape] = []
     free = 0.0  # right of the labels so far, on a narrow screen
@@ -154,7 +154,7 @@ def _grid(
     return [*shapes, words("tick", left, TOP - 4, axes[1].title)]
 
 
-def _axis(scale: Scale, values: Sequence[float], ends: tuple[float, float], most: int) -> tuple[Place, list[float]]:
+def _axis(scale: Scale, values: Sequence[float], ends: tuple[float, float], most: int) -> tuple[Position, list[float]]:
     """The function from a value to its position, and the round values to mark."""
     real = [value for value in values if math.isfinite(value) and (value > 0 or not scale.log)] or [1.0]
     logs = [math.log(value) if scale.log else value for value in real]
@@ -162,14 +162,14 @@ def _axis(scale: Scale, values: Sequence[float], ends: tuple[float, float], most
     air = 0.06 * (high - low) or (0.1 if scale.log else scale.around or abs(high) * 0.05 or 1.0)
     low, high = low - air, high + air
 
-    def place(value: float) -> float:
+    def position(value: float) -> float:
         if scale.log:
             value = math.log(value) if value > 0 else low
         inside = min(max(value, low), high)
         return ends[0] + (inside - low) / (high - low) * (ends[1] - ends[0])
 
     ticks = _log_ticks(low, high, most) if scale.log else _ticks(low, high, most, scale.steps)
-    return place, [tick for tick in ticks if not scale.whole or tick == round(tick)]
+    return position, [tick for tick in ticks if not scale.whole or tick == round(tick)]
 
 
 def _ticks(low: float, high: float, most: int, steps: Sequence[float] = ()) -> list[float]:

@@ -75,10 +75,10 @@ def draw(rows: Sequence[Ratio], title: str = "Ratio of baseline to candidate") -
     """Draw the rows, in their order."""
     axis = LogAxis(*_range(rows), START, END)
     bottom = TOP + ROW * len(rows)
-    unity_x = axis.place(0.0)
+    unity_x = axis.position(0.0)
     shapes: list[Shape] = []
     for tick in axis.ticks(_TICKS, TICK_GAP):
-        x = axis.place(math.log(tick))
+        x = axis.position(math.log(tick))
         shapes += [line("grid rows", x, TOP + LABEL, x, bottom), words("tick", x, bottom + 18, f"{tick:g}×", "middle")]
     shapes.append(line("one rows", unity_x, TOP + LABEL, unity_x, bottom))
     for index, (row, name) in enumerate(zip(rows, _names(rows), strict=True)):
@@ -117,12 +117,12 @@ def _row(row: Ratio, name: str, top: float, axis: LogAxis) -> list[Shape]:
     beyond = " »" if not all(axis.holds(at) for at in (low, value, high)) else ""
     tip = f"{row.name}: {outcome}, interval {_cells(row)[3]}" + (", beyond the axis" if beyond else "")
     if floor is not None:
-        shapes.append(box("floor", axis.place(-floor), y - 9, axis.place(floor), y + 9))
+        shapes.append(box("floor", axis.position(-floor), y - 9, axis.position(floor), y + 9))
     return [
         *shapes,
         words(f"word {row.verdict}", 100, top + 15, outcome + beyond, "end"),
-        line(f"span {row.verdict}", axis.place(low), y, axis.place(high), y, tip),
-        dot(f"spot {row.verdict}{' provisional' * row.provisional}", axis.place(value), y, tip),
+        line(f"span {row.verdict}", axis.position(low), y, axis.position(high), y, tip),
+        dot(f"spot {row.verdict}{' provisional' * row.provisional}", axis.position(value), y, tip),
     ]
 
 

@@ -91,11 +91,11 @@ def _axes(bandwidth: float, roofs: Sequence[Roof], points: Sequence[Point]) -> t
 def _grid(x: LogAxis, y: LogAxis) -> list[Shape]:
     shapes: list[Shape] = []
     for value in x.ticks(_powers(x), 12):
-        at = x.place(math.log(value))
+        at = x.position(math.log(value))
         shapes += [line("grid", at, TOP, at, BOTTOM), words("tick", at, BOTTOM + 17, f"{value:g}", "middle")]
     marks = y.ticks(_powers(y), 26)
     for value in marks:
-        at, unit = y.place(math.log(value)), "FLOP/s" if value == marks[-1] else ""
+        at, unit = y.position(math.log(value)), "FLOP/s" if value == marks[-1] else ""
         shapes += [line("grid", 0, at, 100, at), words("tick", 0, at - 4, numbers.rate(value, unit).rstrip())]
     return [*shapes, words("tick", 50, BOTTOM + 36, "arithmetic intensity, FLOP per byte", "middle")]
 
@@ -110,7 +110,7 @@ def _points(x: LogAxis, y: LogAxis, points: Sequence[Point]) -> list[Shape]:
     shapes: list[Shape] = []
     labels: list[tuple[float, float, list[str]]] = []
     for number, point in enumerate(points, 1):
-        at, up = x.place(math.log(point.intensity)), y.place(math.log(point.flop_per_s))
+        at, up = x.position(math.log(point.intensity)), y.position(math.log(point.flop_per_s))
         shapes.append(dot("spot c6", at, up, _say(point), 5))
         near = next((names for left, top, names in labels if abs(left - at) < NEAR and abs(top - up) < LABEL_GAP), None)
         if near is None:
@@ -125,17 +125,17 @@ def _roofs(x: LogAxis, y: LogAxis, bandwidth: float, roofs: Sequence[Roof]) -> l
     ordered = sorted(roofs, key=lambda roof: -roof.flop_per_s)
     start = max(x.low, y.low - math.log(bandwidth))
     top = math.log(ordered[0].flop_per_s / bandwidth)
-    low = y.place(math.log(bandwidth) + start)
-    lines = [line("roof c6", x.place(start), low, x.place(top), y.place(math.log(bandwidth) + top))]
+    low = y.position(math.log(bandwidth) + start)
+    lines = [line("roof c6", x.position(start), low, x.position(top), y.position(math.log(bandwidth) + top))]
     middle = (start + top) / 2  # nothing else is drawn above the roof
     text = f"memory {numbers.rate(bandwidth, 'B/s')}"
-    labels = [words("word c6", x.place(middle), y.place(math.log(bandwidth) + middle) - 6, text, "end")]
-    heights = [y.place(math.log(roof.flop_per_s)) for roof in ordered]
+    labels = [words("word c6", x.position(middle), y.position(math.log(bandwidth) + middle) - 6, text, "end")]
+    heights = [y.position(math.log(roof.flop_per_s)) for roof in ordered]
     for number, (roof, at, up) in enumerate(zip(ordered, heights, _apart(heights), strict=True)):
         ridge, look = roof.flop_per_s / bandwidth, f"c{number % (COLORS - 1)}"
         text = f"{short(roof.name, 20)} {numbers.rate(roof.flop_per_s, 'FLOP/s')}"
         tip = f"{text}, ridge at {ridge:.3g} FLOP per byte"
-        lines.append(line(f"roof {look}", x.place(math.log(ridge)), at, 100, at, tip))
+        lines.append(line(f"roof {look}", x.position(math.log(ridge)), at, 100, at, tip))
         labels.append(words(f"word {look}", 100, up, text, "end"))
     return [*lines, *labels]
 

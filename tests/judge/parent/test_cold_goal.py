@@ -131,9 +131,9 @@ def test_the_verdict_is_that_of_the_metric(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def side() -> Any:
-    from aisp_mcp.judge.records.measurement import Side
+    from aisp_mcp.judge.records.measurement import Figures
 
-    return Side(processes=1, rounds=1, calls=1, time_s=1.0, p50_s=1.0, p95_s=1.0, parent_time_s=1.0)
+    return Figures(processes=1, rounds=1, calls=1, time_s=1.0, p50_s=1.0, p95_s=1.0, parent_time_s=1.0)
 
 
 def test_bytecode_of_a_program_has_a_folder_of_its_own(tmp_path: Path) -> None:

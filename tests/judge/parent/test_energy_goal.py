@@ -19,7 +19,7 @@ from aisp_mcp.judge.evidence import Replicate
 from aisp_mcp.judge.options import Options
 from aisp_mcp.judge.parent.timing.energy import Window, per_call
 from aisp_mcp.judge.protocol.roles import Role
-from aisp_mcp.judge.records.measurement import Side
+from aisp_mcp.judge.records.measurement import Figures
 from aisp_mcp.judge.records.verdict import Comparison, Verdict
 from aisp_mcp.judge.verdict import metric
 from aisp_mcp.suites import selection
@@ -169,7 +169,7 @@ def test_a_side_that_took_less_than_the_idle_device_has_no_ratio(
     joules: tuple[float, float, float], sides: str | None
 ) -> None:
     replicate = Replicate(0, metric=dict(zip(Role, joules, strict=True)), idle_w=(190.0, 110.0))
-    figures = Side(processes=1, rounds=6, calls=6, time_s=0.1, p50_s=0.1, p95_s=0.1, parent_time_s=0.1)
+    figures = Figures(processes=1, rounds=6, calls=6, time_s=0.1, p50_s=0.1, p95_s=0.1, parent_time_s=0.1)
     timed = Comparison(
         target="ch17:energy", candidate="", verdict=Verdict.INCONCLUSIVE, sentence="", goal="energy",
         isolation="L2", replicates=1, baseline=figures, optimized=figures,

@@ -36,7 +36,9 @@ def build(request: PageRequest) -> dict[str, Any]:
         "chosen": verdict,
         "stack": figures.of_counts(counts) if len(run.comparisons) > 1 else None,
         "chart": chart.of_comparisons(shown, run.preset) if shown else None,
-        "evidence": [(comparison, html.sides(comparison), run.is_provisional(comparison)) for comparison in shown],
+        "evidence": [
+            (comparison, html.figure_rows(comparison), run.is_provisional(comparison)) for comparison in shown
+        ],
         "number": page,
         "pages": pages,
         "noise": html.noise(run),

@@ -12,7 +12,7 @@ from aisp_mcp.process.run import Completed, run
 
 
 @dataclass(frozen=True)
-class Place:
+class Confinement:
     """level L0: no isolation. env: its whole environment, None for our own. folder: the only one it may write to, from
     L2 on.
 
@@ -31,4 +31,4 @@ class Place:
         return run(wrapped, timeout_s=timeout_s, env=self.env, cwd=self.folder)
 
 
-OPEN = Place()
+OPEN = Confinement()

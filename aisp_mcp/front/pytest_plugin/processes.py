@@ -28,7 +28,7 @@ class Command:
 
 
 @dataclass
-class Side:
+class MeasuredProcess:
     """One measured pytest. problem: why its current test cannot be measured; files: of its modules, at the end."""
 
     process: subprocess.Popen[bytes]
@@ -39,7 +39,7 @@ class Side:
     files: list[str] = field(default_factory=list)
 
     @classmethod
-    def start(cls, command: Command) -> Side:
+    def start(cls, command: Command) -> MeasuredProcess:
         """Start the process; it stops and waits after collecting its tests."""
         commands_read, commands_write = os.pipe()
         messages_read, messages_write = os.pipe()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from aisp_mcp.errors import UsageError
-from aisp_mcp.gate import kept, outcomes, pairs
+from aisp_mcp.gate import outcomes, pairs, stored_runs
 from aisp_mcp.gate.comment import gate_comment
 from aisp_mcp.gate.records import GateReport, GateRow
 from aisp_mcp.judge.records.run import Run
@@ -41,20 +41,20 @@ def ctx(home: Path) -> Context:
 def test_kept_files_are_found_as_benchmarks(ctx: Context, tmp_path: Path) -> None:
     stored(ctx, "r_before", "def run(a):\n    return a.sum(1)\n")
     stored(ctx, "r_after", "def run(a):\n    return a.mean(1)\n")
-    assert kept.runs(ctx, "origin/main", None) is None
-    assert kept.runs(ctx, "main", "r_after") is None
-    both = kept.runs(ctx, "last~1", "r_after")
+    assert stored_runs.runs(ctx, "origin/main", None) is None
+    assert stored_runs.runs(ctx, "main", "r_after") is None
+    both = stored_runs.runs(ctx, "last~1", "r_after")
     assert both is not None
     assert [run.id for run in both] == ["r_before", "r_after"]
-    checkout = kept.checkout(ctx, both[1], tmp_path / "head")
-    (candidate,) = pairs.find_candidates(checkout, [kept.ROOT], ["*"]).values()
+    checkout = stored_runs.checkout(ctx, both[1], tmp_path / "head")
+    (candidate,) = pairs.find_candidates(checkout, [stored_runs.ROOT], ["*"]).values()
     assert (checkout.commit, "mean" in candidate.path.read_text()) == ("r_after", True)
 
 
 def test_a_run_without_python_files_is_refused(ctx: Context, tmp_path: Path) -> None:
     run = stored(ctx, "r_native", "/* launch: */\n")
     with pytest.raises(UsageError, match="keeps no Python files"):
-        kept.checkout(ctx, run, tmp_path / "head")
+        stored_runs.checkout(ctx, run, tmp_path / "head")
 
 
 def test_the_gate_takes_runs_outside_of_a_repository(cli: Any, ctx: Context, tmp_path: Path) -> None:
