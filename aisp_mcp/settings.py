@@ -38,21 +38,19 @@ class Table:
 class Settings(Table):
     """The table. Each field names its variable and describes it; docs/settings.md is generated from here."""
 
-    home: Path = _setting(
-        "AISP_HOME", None, "Where jobs, runs and artifacts are kept. Default: the user's data folder."
-    )
+    home: Path = _setting("AISP_HOME", None, "Folder for jobs, runs and artifacts. Default: the user's data folder.")
     bench_roots: tuple[Path, ...] = _setting(
         "AISP_BENCH_ROOT",
         None,
         "Folders of suites, separated like PATH. Default: ./benchmarks and ./labs, then the shipped ones.",
     )
     preview_limit: int = _setting(
-        "AISP_MCP_PREVIEW_LIMIT", 8000, "Characters of JSON in one answer; the rest is kept in the store."
+        "AISP_MCP_PREVIEW_LIMIT", 8000, "Characters of JSON in one answer; the rest is in the store."
     )
     preview_items: int = _setting("AISP_MCP_PREVIEW_ITEMS", 50, "Items shown of any list in an answer.")
     isolation: str = _setting("AISP_ISOLATION", "auto", "Isolation level to demand: auto, L1, L2 or L3.")
     log_bytes: int = _setting(
-        "AISP_JOB_LOG_BYTES", 1_000_000, "Bytes kept of a job's output, before and after rotation each."
+        "AISP_JOB_LOG_BYTES", 1_000_000, "Bytes of a job's output to keep, in each of its two log files."
     )
     keep_days: float = _setting("AISP_KEEP_DAYS", 30.0, "Age at which finished jobs may be cleaned.")
     keep_mb: int = _setting("AISP_KEEP_MB", 4096, "Size of all artifacts above which the oldest may be cleaned.")
@@ -66,7 +64,7 @@ class Settings(Table):
     confirm_device_s: float = _setting(
         "AISP_CONFIRM_DEVICE_S",
         600.0,
-        "Expected seconds times GPUs held from which a job waits for a person's yes, or confirm=true.",
+        "Expected GPU seconds (seconds × GPUs held) from which a job waits for a person's consent, or confirm=true.",
     )
 
     @classmethod
@@ -157,7 +155,7 @@ def default_home() -> Path:
     if not folder.is_absolute():
         raise UsageError(
             "NO_HOME",
-            f"User {os.getuid()} has no home folder: neither HOME is set nor does the system know one.",
+            f"User {os.getuid()} has no home folder: HOME is not set, and the system knows none.",
             "Set AISP_HOME to a folder that this user may write to.",
         )
     return folder

@@ -106,7 +106,7 @@ def judge_looks(looks: Sequence[Look], margin: float) -> tuple[Outcome, str]:
     must exceed.
     """
     if not looks[0].usable:
-        return "could_not_judge", "one of both clocks shows no slowdown"
+        return "could_not_judge", "one of the two clocks shows no slowdown"
     kinds, number = [look.kind(margin) for look in looks], len(looks)
     bad = sum(look.is_bad(margin) for look in looks)
     mean = fmean(look.mean for look in looks)

@@ -33,7 +33,9 @@ class GateRow(Record):
     high: float | None = None
     at_least: bool = Field(default=False, description="The ratio is a lower bound.")
     noise_floor: float | None = None
-    resolution: float | None = Field(default=None, description="A slowdown this large shows in nine of ten gates.")
+    resolution: float | None = Field(
+        default=None, description="A slowdown this large is detected in nine of ten gates."
+    )
     spec_changed: bool = Field(default=False, description="The head's specification differs; the base's was used.")
     history: list[Point] = Field(default_factory=list)
     flame: str | None = None
@@ -49,7 +51,7 @@ class GateReport(Record):
     rows: list[GateRow]
     reasons: list[str]
     seconds: float
-    cost_usd: float | None = Field(default=None, description="Where a price per hour was given.")
+    cost_usd: float | None = Field(default=None, description="If a price per hour was given.")
     comment_path: str | None = Field(default=None, description="The pull request comment as Markdown.")
     junit_path: str | None = Field(default=None, description="The same as JUnit XML.")
     badge_path: str | None = Field(default=None, description="The same as a badge, SVG.")

@@ -27,7 +27,7 @@ def checkout(ctx: Context, run: Run, folder: Path) -> Checkout:
     """The files that a run measured, as a suite below the folder. Raises UsageError NOTHING_KEPT."""
     copied = [_copied(ctx.store.run_dir(run.id), comparison, folder) for comparison in run.comparisons]
     if not any(copied):
-        raise UsageError("NOTHING_KEPT", f"Run {run.id} keeps no Python files to measure again.", "Measure it anew.")
+        raise UsageError("NOTHING_KEPT", f"Run {run.id} has no Python files to measure again.", "Measure it anew.")
     return Checkout(run.id, folder)
 
 

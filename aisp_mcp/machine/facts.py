@@ -135,7 +135,7 @@ def bundle(ctx: Context, folder: Path, hide_hostnames: bool) -> dict[str, Any]:
     hint = f"Add --allow-write {target.parent}, or name a folder under {ctx.settings.home}."
     files.require_inside(target, (ctx.settings.home, *ctx.allow_write), hint)
     if target.exists() and any(target.iterdir() if target.is_dir() else [target]):
-        raise Refused("ALREADY_EXISTS", f"{target} is there and not empty.", "Name a folder that does not exist.")
+        raise Refused("ALREADY_EXISTS", f"{target} exists and is not empty.", "Name a folder that does not exist.")
     make_private(ctx.settings.home)  # or creating a folder in it would create it with default permissions
     target.mkdir(parents=True, exist_ok=True)
     names = redact.own_hostnames() if hide_hostnames else ()

@@ -165,5 +165,5 @@ def _note(first: int | None, leader: int | None, finished: bool) -> str:
     if finished:
         return "No candidate was confirmed: nothing was shown to be faster than the baseline."
     if leader:
-        return f"Candidate {leader} leads provisionally: it was chosen for its luck, too. finish measures it again."
+        return f"Candidate {leader} leads provisionally, possibly by luck. finish measures it again."
     return "No candidate is faster so far."

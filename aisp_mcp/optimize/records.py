@@ -92,7 +92,7 @@ class Board(Record):
     workspace: str
     rows: list[BoardRow]
     best: int | None = Field(description="Number of the candidate that was confirmed; None until one is.")
-    provisional: int | None = Field(description="The leader by first measurements: chosen for its luck, too.")
+    provisional: int | None = Field(description="The leader by first measurements, possibly by luck.")
     stop: Stop | None = Field(description="Why nothing more is accepted.")
     candidates_left: int
     seconds_left: float

@@ -302,7 +302,7 @@ def _open(ctx: Context, session: str) -> Iterator[tuple[ChainLog, Started, list[
             raise _unknown(session) from error
         except (ValueError, KeyError, TypeError) as error:
             message = f"The log of {session} was changed: {str(error)[:200]}."
-            raise StoreError("LOG_BROKEN", message, "What it says cannot be believed.") from error
+            raise StoreError("LOG_BROKEN", message, "Its content cannot be trusted.") from error
         if ctx.sees not in (None, started.principal):
             raise _unknown(session)
         yield log, started, submissions, finished

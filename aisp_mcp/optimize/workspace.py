@@ -42,7 +42,7 @@ improvement beyond noise end it as well.
 Each candidate runs in processes of its own, on inputs that it has not seen, and every output can be compared. One that
 is judged `invalid` is not run again. A first `faster` is provisional: the luckiest of many looks faster than it is.
 {end}"""
-END_TEMPORARY = "`finish` moves this folder into the store, with all that is in it.\n"
+END_TEMPORARY = "`finish` moves this folder into the store, with everything in it.\n"
 
 
 def make(requested: str | None, allowed: Sequence[Path]) -> tuple[Path, bool]:
@@ -56,7 +56,9 @@ def make(requested: str | None, allowed: Sequence[Path]) -> tuple[Path, bool]:
     folder = files.require_inside(Path(requested), allowed, hint)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if any(folder.iterdir()):
-        raise UsageError("NOT_EMPTY", f"{folder} is not empty.", "Earlier work in it would be no fresh start.")
+        raise UsageError(
+            "NOT_EMPTY", f"{folder} is not empty.", "With earlier work in it, this would not be a fresh start."
+        )
     return folder, False
 
 

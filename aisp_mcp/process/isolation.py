@@ -263,6 +263,6 @@ def _try(level: Level) -> tuple[bool, str]:
         except OSError as error:  # such as an interpreter that this user may not start
             return False, f"the probe did not start: {error.strerror}"
         if Path(folder, "forbidden").exists() or (done.returncode == 0 and not Path(allowed, "file").exists()):
-            return False, "files are not kept apart"
+            return False, "files are not isolated"
     lines = (done.stdout if done.returncode == 0 else done.stderr).strip().splitlines()
     return done.returncode == 0, lines[-1] if lines else f"the probe ended with {done.returncode}"

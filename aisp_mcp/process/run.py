@@ -216,4 +216,4 @@ def _checked(done: Completed, timeout_s: float) -> Completed:
 
 def _last(done: Completed) -> str | None:
     lines = (done.stderr.strip() or done.stdout.strip()).splitlines()
-    return f"Its last words: {lines[-1][:300]}" if lines else None
+    return f"Its last output: {lines[-1][:300]}" if lines else None

@@ -266,9 +266,9 @@ class MemoryProfile(Record):
     largest_free_bytes: int
     at_peak: list[Allocation] = Field(default_factory=list)
     timeline: list[tuple[int, int]] = Field(
-        default_factory=list, description="(ns, bytes), at most 200 points, peaks kept."
+        default_factory=list, description="(ns, bytes), at most 200 points, peaks preserved."
     )
-    growth: list[int] = Field(default_factory=list, description="Bytes kept by each step that later ones did not free.")
+    growth: list[int] = Field(default_factory=list, description="Bytes held by each step that later ones did not free.")
     steps_from: str | None = Field(default=None, description="What marks a step.")
     allocations: int = 0
     segment_allocations: int = Field(default=0, description="Calls that reached the driver.")

@@ -341,7 +341,7 @@ class Roofline(Record):
     points: list[Point]
     lacking: list[int] = Field(default_factory=list)
     without_work: list[str] = Field(
-        default_factory=list, description="Sides without a time, or whose benchmark declares no work."
+        default_factory=list, description="Programs without a time, or whose benchmark declares no work."
     )
 
 

@@ -54,7 +54,7 @@ def require_nodes(chosen: Sequence[Pair], settings: ClusterSettings) -> None:
     if ranked is None or settings.nodes == 1:
         return
     if settings.gpus:
-        message = f"All ranks of {ranked} run on one node, not on {settings.nodes}: NCCL over nodes was never tried."
+        message = f"All ranks of {ranked} run on one node, not on {settings.nodes}: NCCL across nodes is untested."
         raise UsageError("RANKS_ON_ONE_NODE", message, "Omit --nodes or --gpus: gloo on CPUs spans nodes.")
     if settings.executor != "slurm" and "SLURM_JOB_ID" not in os.environ:
         message = f"The ranks of {ranked} span {settings.nodes} nodes in a Slurm job only."

@@ -36,7 +36,7 @@ def nothing(message: str) -> Unavailable:
     return Unavailable(
         "NOTHING_STORED",
         message,
-        "Measure pairs first; every run is kept and can be analysed afterwards.",
+        "Measure pairs first; every run is stored and can be analysed afterwards.",
         [("aisp_run_benchmarks", {"targets": ["*"]}), ("aisp_benchmark_targets", {})],
     )
 

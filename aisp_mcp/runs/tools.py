@@ -55,7 +55,9 @@ class RunParams(LabelledParams, ChosenParams):
         default_factory=list, max_length=20, description="Variables of ranks, such as NCCL_ALGO=Ring."
     )
     resume: str | None = Field(default=None, description="A cut-off run to go on with.")
-    accept_regressions: bool = Field(default=False, description="Rewrite entries of expect.yaml that this contradicts.")
+    accept_regressions: bool = Field(
+        default=False, description="Rewrite the entries of expect.yaml that this run contradicts."
+    )
     evidence: bool = Field(default=False, description="Add evidence.")
     profile: Depth = Field(default="none", description="Untimed passes at the end.")
     bench_root: BenchRoots = None
@@ -103,7 +105,7 @@ def _estimate_run(p: RunParams, ctx: Context) -> Plan:
     if cluster.array:
         if p.accept_regressions:
             hint = "Accept a run's regressions with aisp bench proof."
-            raise UsageError("BAD_PLACEMENT", "Tasks of an array would write one expect.yaml at once.", hint)
+            raise UsageError("BAD_PLACEMENT", "All tasks of an array would write the same expect.yaml.", hint)
         details["digests"] = selection.digests(pairs)
     return Plan(argv=[], timeout_s=p.timeout_s or 1800, resources=[], estimate_s=seconds, details=details)
 

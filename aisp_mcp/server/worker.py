@@ -36,7 +36,7 @@ def main() -> int:
     parser.add_argument("tool")
     parser.add_argument("--job", required=True)
     parser.add_argument("--home", required=True, type=Path)
-    parser.add_argument("--cwd", required=True, help="the folder that relative paths of the tool begin in")
+    parser.add_argument("--cwd", required=True, help="the folder from which the tool's relative paths are resolved")
     args = parser.parse_args()
     os.chdir(args.cwd)
     params = json.load(sys.stdin)

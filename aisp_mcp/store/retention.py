@@ -20,7 +20,7 @@ class Cleaned(Record):
     freed_mb: float
     kept_jobs: int
     kept_mb: float
-    oldest_kept_at: float | None = Field(default=None, description="End of the oldest job kept, UTC seconds.")
+    oldest_kept_at: float | None = Field(default=None, description="End of the oldest remaining job, UTC seconds.")
 
 
 class Retention:

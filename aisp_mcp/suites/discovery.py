@@ -279,7 +279,7 @@ def _targets(folder: _Folder) -> Iterator[Target]:
     for name, file in folder.candidates.items():
         owner = _owner(name, folder.baselines)
         if owner is None:
-            yield _target(folder.chapter, file, [], f"{Path(file.path).name} has no baseline_*.py beside it")
+            yield _target(folder.chapter, file, [], f"{Path(file.path).name} has no baseline_*.py next to it")
         else:
             facts = file.facts
             rest, parts = name[len(owner) + 1 :], {"summary": facts.summary, "problem": facts.problem}

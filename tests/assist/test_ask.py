@@ -143,7 +143,7 @@ def test_a_reply_in_another_form_is_left_out(ctx: Context, model: Model, reply: 
     with model(reply):
         answer = call("aisp_ask", ctx, question=QUESTION)["result"]
     assert answer["answer"] is None
-    assert "agreed form" in answer["note"]
+    assert "malformed" in answer["note"]
 
 
 def test_a_hanging_model_costs_its_deadline_and_no_passage(ctx: Context, monkeypatch: pytest.MonkeyPatch) -> None:

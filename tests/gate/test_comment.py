@@ -1,4 +1,4 @@
-"""What a gate's comment adds to its table: times at earlier commits, and what takes longer."""
+"""The parts that a gate's comment adds to its table: times at earlier commits, and functions that take longer."""
 
 from __future__ import annotations
 

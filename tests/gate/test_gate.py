@@ -179,7 +179,7 @@ BROKEN = seen(0.9, 0.02, verdict="incorrect")
         ([SOME_SLOW, CLEAN, CLEAN], "could_not_judge", "of which 1 show"),
         ([PROVEN, CLEAN, PROVEN, VAGUE], "could_not_judge", "of which 2 show"),
         ([PROVEN, *[seen(0.985, 0.035, verdict="inconclusive")] * 4], "could_not_judge", "of which 1 show"),
-        ([DOUBTFUL], "could_not_judge", "one of both clocks"),
+        ([DOUBTFUL], "could_not_judge", "one of the two clocks"),
         ([BARELY, BARELY, BARELY], "could_not_judge", "within the margin"),
     ],
 )

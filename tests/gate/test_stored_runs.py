@@ -53,7 +53,7 @@ def test_kept_files_are_found_as_benchmarks(ctx: Context, tmp_path: Path) -> Non
 
 def test_a_run_without_python_files_is_refused(ctx: Context, tmp_path: Path) -> None:
     run = stored(ctx, "r_native", "/* launch: */\n")
-    with pytest.raises(UsageError, match="keeps no Python files"):
+    with pytest.raises(UsageError, match="has no Python files to measure again"):
         stored_runs.checkout(ctx, run, tmp_path / "head")
 
 

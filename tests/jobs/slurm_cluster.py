@@ -21,7 +21,7 @@ NODES = ("t1", "t2")
 
 
 def missing() -> str | None:
-    """Why no Slurm can be started here, with the command that helps; None when one can."""
+    """The reason why no Slurm can be started here, with the command that helps; None if one can."""
     lacking = [name for name in PROGRAMS if shutil.which(name) is None]
     if lacking:
         return f"no {', '.join(lacking)}: {INSTALL}"

@@ -335,7 +335,7 @@ class TestTorch:
         script.write_text("print('usage: exits.py FILE')\nraise SystemExit(3)")
         error = execute("aisp_profile_torch", {"script": str(script)}, ctx).error
         assert (error.code, error.message) == ("RAISED", "The script failed: it ended with exit code 3")
-        assert error.hint == "Its last words: usage: exits.py FILE"
+        assert error.hint == "Its last output: usage: exits.py FILE"
 
 
 def test_the_command_line_answers_too(tmp_path):

@@ -38,11 +38,11 @@ def _parsed(reply: str) -> list[Sentence]:
     """The sentences of a reply, with or without a code fence around the JSON. Raises ValueError."""
     start, end = reply.find("{"), reply.rfind("}")
     if start < 0 or end < start:
-        raise ValueError("the reply holds no JSON object")
+        raise ValueError("the reply contains no JSON object")
     document = json.loads(reply[start : end + 1])
     rows = document.get("sentences") if isinstance(document, dict) else None
     if not isinstance(rows, list):
-        raise ValueError("the reply holds no list of sentences")
+        raise ValueError("the reply contains no list of sentences")
     return [Sentence.model_validate(row, strict=True) for row in rows]
 
 

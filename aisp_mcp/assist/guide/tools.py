@@ -18,7 +18,7 @@ class Suggestion(Record):
     tool: str
     command: str = Field(description="The same call on the command line.")
     description: str
-    reason: str = Field(description="Which words fit the question, and where they stand in the tool.")
+    reason: str = Field(description="Words that match the question, and where they occur in the tool.")
     args: dict[str, Any]
     missing: list[str] = Field(description="Required arguments the question does not state.")
     lacking: list[str] = Field(default_factory=list, description="Needs of the tool that this machine does not meet.")
@@ -29,7 +29,7 @@ class Suggestions(Record):
     """Best first."""
 
     suggestions: list[Suggestion]
-    hint: str | None = Field(default=None, description="What to do when nothing fits.")
+    hint: str | None = Field(default=None, description="What to do if nothing matches.")
 
 
 class SuggestParams(Params):
@@ -63,8 +63,8 @@ def aisp_suggest_tools(p: SuggestParams, ctx: Context) -> Suggestions:
     hint = (
         None
         if suggestions
-        else "No word of the question stands in a tool. Name a thing: GPU, benchmark, job, disk, report; or start with "
-        "aisp_triage."
+        else "No word of the question occurs in a tool. Name a subject: GPU, benchmark, job, disk, report; or start "
+        "with aisp_triage."
     )
     return Suggestions(suggestions=suggestions, hint=hint)
 

@@ -27,4 +27,4 @@ class HubAnswer(Record):
     folder: str | None = None
     files: int | None = None
     bytes: int | None = None
-    bytes_fetched: int | None = Field(default=None, description="Less than bytes where files were there already.")
+    bytes_fetched: int | None = Field(default=None, description="Less than bytes if some files already existed.")

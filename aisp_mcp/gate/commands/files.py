@@ -29,7 +29,7 @@ def needed(argv: Sequence[str], declared: Sequence[Path]) -> tuple[Path, ...]:
         if not path.exists():
             raise NotFound("NO_SUCH_FILE", f"There is no file {path}.", None)
         if not _is_below(path, here):
-            message = f"{path} is not below the working folder, so it has no place in that of a run."
+            message = f"{path} is not below the working folder, so it cannot be copied into the folder of a run."
             raise UsageError("FILE_OUTSIDE", message, "Call aisp from a folder that contains it.")
     relative = {Path(os.path.relpath(path, here)) for path in (*own, *declared)}
     return tuple(here / path for path in sorted(relative))

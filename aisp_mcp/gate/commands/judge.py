@@ -256,7 +256,7 @@ def _compare(request: CommandRequest, source: Path, expected: Path, produced: Pa
         )
         for name in names:
             if not ((expected / name).is_file() and (produced / name).is_file()):
-                raise Ended("incorrect_files", f"Only one of both wrote {name}.")
+                raise Ended("incorrect_files", f"Only one of the two wrote {name}.")
             if not filecmp.cmp(expected / name, produced / name, shallow=False):
                 raise Ended("incorrect_output", f"The candidate's {name} differs from the baseline's.")
         return

@@ -47,7 +47,7 @@ class CommandComparison(Record):
     ratio: float | None = None
     interval: Interval | None = None
     noise_floor: float | None = None
-    start_s: float = Field(description="An empty program under the same isolation: what a start costs both.")
+    start_s: float = Field(description="An empty program under the same isolation: the start-up time of both.")
     checked: int = Field(description="Runs of the candidate whose output was compared.")
     check: str = Field(description="How outputs were compared.")
     isolation: str
@@ -56,4 +56,4 @@ class CommandComparison(Record):
     flags: list[Flag] = Field(default_factory=list)
     parameter: str | None = Field(default=None, description="Name of the scanned parameter.")
     scan: list[ScanPoint] = Field(default_factory=list, description="All values; the rest is of the worst of them.")
-    files: list[str] = Field(default_factory=list, description="Files written, as asked for.")
+    files: list[str] = Field(default_factory=list, description="Requested files that were written.")

@@ -163,7 +163,7 @@ def _name(case: ElementTree.Element, tests: Sequence[str]) -> str:
 
 
 def _reason(case: ElementTree.Element) -> str:
-    """Why a test cannot be in the suite; empty if it can."""
+    """The reason that keeps a test out of the suite; empty if there is none."""
     for kind in ("failure", "error", "skipped"):
         if (problem := case.find(kind)) is not None:
             lines = [line for line in (problem.text or "").splitlines() if line.startswith("E ")]

@@ -61,7 +61,7 @@ class MeasurementMode:
             first = self.max_calls == NO_COPY_CALLS
             self.max_calls = max(-(-3 * count // 4) if first else count // 4, MIN_CALLS)
         else:
-            self.disable_gate("it waits for its device, or lays more into its stream than fits")
+            self.disable_gate("it waits for its device, or enqueues more than its stream can hold")
 
     def disable_gate(self, reason: str) -> None:
         """Time host and device together from now on."""
@@ -74,7 +74,7 @@ class MeasurementMode:
         """
         self.stalled += 1
         if self.stalled > MAX_STALLED:
-            self.disable_gate("its calls do not come to wait one by one, or need their host")
+            self.disable_gate("its calls cannot wait one by one, or need their host")
 
     def use_copies(self, reason: str) -> None:
         """Use the shared arena for inputs and outputs from now on."""

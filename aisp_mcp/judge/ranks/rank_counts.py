@@ -25,7 +25,7 @@ def ranks(baseline: Path, size: str) -> int:
 
 
 def lacks(baseline: Path, size: str, variables: bool = False, nodes: int = 1) -> str:
-    """What the target needs to have so many ranks here; empty if it can.
+    """The missing condition for so many ranks of the target here; empty if there is none.
 
     variables: true if some are given, which only ranks may have. nodes: over which ranks are spread.
     """
@@ -43,12 +43,12 @@ def lacks(baseline: Path, size: str, variables: bool = False, nodes: int = 1) ->
 
 
 def lacks_cores(ranks: int, cores: int) -> str:
-    """What a node needs to have so many ranks; empty if it can."""
+    """The missing condition for so many ranks on a node; empty if there is none."""
     return f"{ranks} cores for {ranks} ranks, found {cores}" if cores < ranks else ""
 
 
 def unmeasured(goal: str, ranks: int, device: str, nodes: int = 1) -> str:
-    """What this goal needs to be measured over ranks; empty if it can be.
+    """The missing condition for measuring this goal over ranks; empty if there is none.
 
     A group's rounds count the time of all its processes and their host memory; counters of devices are those of one.
     """

@@ -54,7 +54,7 @@ class Serving(Record):
     tokens_per_s: float
     goodput_tokens_per_s: float = Field(description="Tokens of requests that met the service level, per second.")
     slo_met: float = Field(description="Share of the requests that met the service level.")
-    look_s: float = Field(description="95th percentile of the pauses between two looks at the ring, worst trace.")
+    look_s: float = Field(description="95th percentile of the pauses between polls of the ring, worst trace.")
 
 
 class Figures(Record):
@@ -73,7 +73,7 @@ class Figures(Record):
     items_per_s: float | None = None
     unit: str | None = Field(default=None, description="Name of the items, such as tokens.")
     memory: Memory = Memory()
-    metric: Metric | None = Field(default=None, description="Of the goal, where it is not time per call.")
+    metric: Metric | None = Field(default=None, description="Of the goal, if it is not time per call.")
     prepare_s: float | None = Field(default=None, description="CPU seconds of start, import and prepare.")
     serving: Serving | None = Field(default=None, description="Of a serving benchmark: latencies and goodput.")
 

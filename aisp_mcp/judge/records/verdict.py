@@ -77,7 +77,9 @@ class Comparison(Record):
     replicates: int
     verification: Verification | None = None
     flags: list[Flag] = Field(default_factory=list)
-    disclosed: dict[str, Any] = Field(default_factory=dict, description="Facts no software can judge, both sides.")
+    disclosed: dict[str, Any] = Field(
+        default_factory=dict, description="Facts about both programs that no software can judge."
+    )
     phases: dict[str, float] = Field(default_factory=dict, description="Wall seconds by phase: where the time went.")
     log_path: str | None = None
     log_sha256: str | None = None

@@ -61,7 +61,7 @@ def device_flags(replicates: Sequence[Replicate]) -> list[Flag]:
     busy = [seconds for replicate in replicates for seconds in replicate.device.busy_probes_s]
     if busy:
         evidence = {"rounds": len(busy), "probe_s": max(busy)}
-        message = "the GPU worked before rounds although all workers stood still"
+        message = "the GPU was busy before rounds although all workers were stopped"
         flags.append(_flag("device_busy", "warn", message, evidence))
     flags += late_flags(replicates)
     if why := next((replicate.device.overcounted for replicate in replicates if replicate.device.overcounted), ""):

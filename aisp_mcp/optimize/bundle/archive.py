@@ -49,11 +49,11 @@ def unpack(raw: bytes) -> tuple[dict[str, Any], dict[str, bytes]]:
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise _no_bundle("it has no manifest that can be read") from error
     if not is_signed(key, signature, data):
-        raise Refused("BUNDLE_ALTERED", "The bundle is not as it was signed: a byte was changed.", "Do not believe it.")
+        raise Refused("BUNDLE_ALTERED", "The bundle is not as it was signed: a byte was changed.", "Do not trust it.")
     if written != FORMAT:
         raise _no_bundle(f"its format is {written}, this version reads {FORMAT}")
     if listed != {name: (len(content), sha256(content)) for name, content in files.items()}:
-        raise Refused("BUNDLE_ALTERED", "Its files differ from its manifest.", "Do not believe it.")
+        raise Refused("BUNDLE_ALTERED", "Its files differ from its manifest.", "Do not trust it.")
     return manifest, files
 
 

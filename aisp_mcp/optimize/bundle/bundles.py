@@ -113,7 +113,9 @@ def verify(path: Path, key: str | None) -> BundleReport:
     """
     expected_key = re.sub(r"[\s:]", "", key).lower() if key is not None else None
     if expected_key is not None and not re.fullmatch(r"[0-9a-f]{64}", expected_key):
-        raise UsageError("BAD_KEY", "A fingerprint has 64 hexadecimal digits.", "Whoever made the bundle was told it.")
+        raise UsageError(
+            "BAD_KEY", "A fingerprint has 64 hexadecimal digits.", "It was shown to whoever made the bundle."
+        )
     manifest, contents = archive.unpack(_read(path))
     name = signing.fingerprint(bytes.fromhex(manifest["key"]))
     if expected_key not in (None, name):
@@ -138,7 +140,7 @@ def verify(path: Path, key: str | None) -> BundleReport:
         )
     except INCONSISTENT as error:
         message = f"It is as it was signed, but contradicts itself: {str(error)[:200]}."
-        raise Refused("BUNDLE_INCONSISTENT", message, "Do not believe it.") from error
+        raise Refused("BUNDLE_INCONSISTENT", message, "Do not trust it.") from error
     return report
 
 

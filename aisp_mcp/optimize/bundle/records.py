@@ -36,7 +36,7 @@ class BundleReport(Record):
     passed: bool
     kind: str = Field(description="run or optimization.")
     fingerprint: str
-    key_expected: bool = Field(description="True: the key is the one that was demanded. False: anybody's.")
+    key_expected: bool = Field(description="True: the key is the required one. False: any key.")
     created_at: float
     version: str = Field(description="Of aisp, when it was written.")
     machine: str

@@ -53,7 +53,7 @@ class NcclPlan(Record):
 
     headline: str
     variables: list[nccl.Variable]
-    facts: list[str] = Field(description="What was read or described of the topology.")
+    facts: list[str] = Field(description="The topology as read or described.")
     fits: list[alpha_beta.Fit]
     times: list[NcclTime]
     measured_job: str | None = Field(default=None, description="Job of aisp_hw_nccl whose rows were fitted.")
@@ -85,7 +85,7 @@ def slurm_script(job: launch.Job, request: slurm.Request) -> Planned[SlurmScript
     return Planned[SlurmScript](
         answer=SlurmScript(script=slurm.script(job, request), submit=f"sbatch {job.name}.sbatch"),
         assumptions=[
-            "Script, environment and data lie on a file system that all nodes share.",
+            "Script, environment and data are on a file system that all nodes share.",
             "torchrun is on PATH on the nodes; GPUs are a GRES that --gpus-per-node knows.",
             f"The job gets SIGTERM {slurm.NOTICE_S} s before its limit and hands it to the ranks.",
         ],

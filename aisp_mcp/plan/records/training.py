@@ -16,7 +16,9 @@ class TrainingShares(Record):
     attention: float = Field(description="Share of the bf16 peak that attention reaches.")
     activation_passes: float
     loss_passes: float
-    contention: float = Field(description="Slow-down by communication behind compute, as a share of its own time.")
+    contention: float = Field(
+        description="Slow-down by communication overlapped with compute, as a share of its own time."
+    )
     bandwidth: float = Field(description="Share of memory bandwidth in an optimizer update.")
     link_share: float
     network_share: float

@@ -250,7 +250,7 @@ def recommend(ctx: Context, goal: str, workload: str, cc: str | None, gpus: int,
     """Rank the techniques for a goal."""
     fits, out = techniques.choose(knowledge.techniques(), goal, workload, cc, gpus)
     if not fits:
-        raise UsageError("NO_TECHNIQUE", f"No technique for {goal} in {workload} is kept here.", "Try another goal.")
+        raise UsageError("NO_TECHNIQUE", f"No technique for {goal} in {workload} is listed here.", "Try another goal.")
     best = techniques.rank(fits, measured(ctx), top)
     return Planned[Recommendation](
         answer=Recommendation(techniques=best, excluded=out),
@@ -264,7 +264,7 @@ def recommend(ctx: Context, goal: str, workload: str, cc: str | None, gpus: int,
             )
             for a in best
         },
-        not_modelled=["What already is in your program; how effects combine."],
+        not_modelled=["Techniques already in your program; how effects combine."],
         definitions={"effect": "published factor on the goal's figure; below 1 is a price paid"},
         check_here=next((a.measure for a in best if a.measure), "aisp bench verify"),
         sources=_technique_sources([a.technique for a in best]),

@@ -26,7 +26,7 @@ ALTERNATIVES = 5
 DEFINITIONS = {
     "tokens_per_s_per_gpu": "output tokens per second / GPUs; the time to prefill the prompts is included",
     "tpot_s": "mean time per output token without the first",
-    "ttft_s": "arrival to first token: wait behind other prompts (server scenarios), prefill, one step",
+    "ttft_s": "arrival to first token: wait for other prompts (server scenarios), prefill, one step",
     "concurrency": "sequences in flight per replica; fit.concurrency: whole sequences of the longest length",
     "offline": "all requests at once; server and interactive: random arrivals, limits for 99 of 100 requests",
 }

@@ -48,7 +48,7 @@ class Capacity(Record):
     bytes: int
     blocks: int
     tokens: int = Field(description="While no window is full.")
-    sequences: int = Field(description="Whole ones of the length asked about, in whole blocks.")
+    sequences: int = Field(description="Whole sequences of the requested length, in whole blocks.")
 
 
 class KvAnswer(Record):
@@ -213,7 +213,7 @@ def plain(
         return _attending(layers, 1, 1, hidden), ASSUMED
     raise UsageError(
         "NO_SHAPE",
-        "The numbers do not say how many elements a token keeps in a layer.",
+        "The numbers do not determine how many elements a layer stores per token.",
         "Give model; or layers with heads or kv_heads and head_dim; with hidden, better also heads; or with latent.",
     )
 

@@ -216,7 +216,7 @@ def _dominant(best: Choice, held: TrainingMemory) -> str:
 def _not_modelled(task: Task, job: step.Job | None) -> list[str]:
     no_link = task.facts.link is None and task.gpus > 1
     return lookup.first(
-        "Memory: allocator fragmentation, NCCL buffers, the CUDA context (8 % of the device is kept for them).",
+        "Memory: allocator fragmentation, NCCL buffers, the CUDA context (8 % of the device is reserved for them).",
         "Time: data loading, stragglers, checkpoints, failures.",
         "Time: overlap of tensor, context and expert collectives, which some frameworks hide in part.",
         f"Times: {task.facts.sku} has no link between GPUs in the table of GPU facts." if no_link else None,

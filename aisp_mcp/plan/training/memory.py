@@ -186,7 +186,7 @@ def _gathered(arch: Architecture, layout: Layout, recipe: Recipe) -> list[Item]:
         return []
     whole = local_parameters(arch, layout)
     if not recipe.reshard:
-        return [Item(name="gathered weights", bytes=_up(whole * recipe.weights), how="kept from forward to backward")]
+        return [Item(name="gathered weights", bytes=_up(whole * recipe.weights), how="stored from forward to backward")]
     layer = (parameters.total(arch) - parameters.embeddings(arch) - parameters.routed(arch)) // arch.layers
     experts = parameters.routed(arch) // arch.layers // layout.expert_split
     size = 2 * math.ceil(recipe.weights) * (max(layer, arch.vocab * arch.hidden) // layout.tensor + experts)

@@ -96,7 +96,7 @@ def predict(question: Question) -> Prediction:
         f"{facts.peak[question.dtype].dense:.5g} TFLOP/s {question.dtype} dense per GPU",
         f"{links}{between}, per GPU and direction",
         f"1F1B pipeline with {layout.virtual} virtual stages, micro-batches of {layout.microbatch}",
-        "gradients hide behind the last micro-batch's backward pass and cross nodes on all adapters of a node",
+        "gradients overlap with the last micro-batch's backward pass and cross nodes on all adapters of a node",
         f"recomputation of activations: {layout.recompute}",
         basis,
     ]

@@ -55,10 +55,10 @@ def dump(name: str, top: Any, index: int) -> Dump:
     rows = top.get("entries") if isinstance(top, dict) else top
     known = isinstance(top, dict) and ("pg_config" in top or "pg_status" in top or "nccl_comm_state" in top)
     if not isinstance(rows, list) and not known:
-        raise bad(f"{name!r} is no flight recorder dump: it has no list 'entries'.", "Give one that PyTorch wrote.")
+        raise bad(f"{name!r} is not a flight recorder dump: it has no list 'entries'.", "Give one that PyTorch wrote.")
     entries = [row for row in (rows or [])[:_MOST] if isinstance(row, dict) and "profiling_name" in row]
     if not known and not entries:
-        raise bad(f"{name!r} is no flight recorder dump: no record has a 'profiling_name'.", "Give one of PyTorch.")
+        raise bad(f"{name!r} is not a flight recorder dump: no record has a 'profiling_name'.", "Give one of PyTorch.")
     top = top if isinstance(top, dict) else {}
     members = _groups(top.get("pg_config"))
     groups = {_label(group, ranks): ranks for group, ranks in members.items()}

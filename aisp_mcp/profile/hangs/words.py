@@ -30,7 +30,7 @@ def of_dumps(dumps: list[Dump], graph: Graph) -> list[Statement]:
         return [_alone(dumps[0])]
     if not graph.waits:
         text = (
-            f"All {len(dumps)} ranks stand in the same calls ({pending:,} pending), and none waits for another to "
+            f"All {len(dumps)} ranks are in the same calls ({pending:,} pending), and none waits for another to "
             "call: the network or a device is stuck, or the work is still running."
         )
         return [Statement(text=text, rows=["waits"])]

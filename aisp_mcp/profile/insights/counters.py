@@ -67,7 +67,7 @@ def uncoalesced_access(profile: Profile) -> Finding:
 
     return _over(
         profile, "Global memory is accessed in pieces smaller than a sector", loss,
-        "time of the launches, times the share of sectors that carry no wanted data",
+        "time of the launches, times the share of sectors that carry no useful data",
         "Let neighbouring threads touch neighbouring addresses; transpose through shared memory; vector loads.",
         "sector counters (--set full)",
     )  # fmt: skip

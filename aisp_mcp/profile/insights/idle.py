@@ -250,7 +250,7 @@ def step_jitter(profile: Profile) -> Finding:
             {"step": short(s.name), "duration_ns": s.duration_ns, "median_ns": round(middle), "idle_ns": s.idle_ns or 0}
             for s in slow
         ],
-        "Look at what the slow steps do besides: logging, checkpoints, validation, garbage collection, a slow batch.",
+        "Look for extra work in the slow steps: logging, checkpoints, validation, garbage collection, a slow batch.",
         step("aisp_nsys_summary", "lists all steps", section="steps"),
     )
 

@@ -20,7 +20,7 @@ def memory_growth(profile: Profile) -> Finding:
     return finding(
         "Every step keeps memory that it never frees",
         max((sum(inner) / m.peak_bytes for m, inner in leaking), default=0.0),
-        f"bytes kept by the inner steps; {_MEANS}",
+        f"bytes retained by the inner steps; {_MEANS}",
         [
             {"device": m.device, "kept_per_step": round(sum(inner) / len(inner)), "steps": len(inner)}
             for m, inner in leaking

@@ -134,7 +134,7 @@ def exposed_communication(profile: Profile) -> Finding:
     return finding(
         "Communication is not hidden behind compute",
         share(profile, total(profile, lambda b: b.exposed_communication_ns) - _waiting(profile)),
-        "communication time without a compute kernel beside it, less what ranks waited for each other",
+        "communication time without a concurrent compute kernel, less the time that ranks waited for each other",
         evidence,
         "Start collectives earlier (buckets, prefetch), use a second stream, reduce volume, or overlap micro-batches.",
         step("aisp_profile_hta", "shows overlap per device and per collective"),
@@ -218,7 +218,7 @@ def unfused_pointwise(profile: Profile) -> Finding:
         "time of element-wise, normalisation, reduction, softmax, copy and optimizer kernels (by their names)",
         rows,
         "Fuse neighbours with torch.compile or a Triton kernel: each pass over memory is paid again.",
-        step("aisp_profile_torch", "names the operators behind them"),
+        step("aisp_profile_torch", "names the operators that launch them"),
     )
 
 
@@ -298,7 +298,7 @@ def low_occupancy(profile: Profile) -> Finding:
         ),
     )
     return finding(
-        "Kernels that by their names are no matrix products leave most warp slots empty",
+        "Kernels other than matrix products (by their names) leave most warp slots empty",
         share(profile, spent),
         "time of those kernels with at most a quarter of the warp slots",
         rows,

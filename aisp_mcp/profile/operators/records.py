@@ -26,7 +26,7 @@ class Coverage(Record):
     targets: int
     calls_share: float
     device_share: float | None = Field(description="None where the trace has no device time.")
-    reasons: dict[str, int] = Field(description="Signatures that are no targets, by reason.")
+    reasons: dict[str, int] = Field(description="Signatures that are not targets, by reason.")
 
 
 class Traced(Record):

@@ -39,7 +39,7 @@ def read(path: str | Path | File) -> Trace:
     with open_database(file) as db:
         reader = _Reader(db)
         if not any(name.startswith(_CUPTI) or name in ("NVTX_EVENTS", "META_DATA_EXPORT") for name in db.columns):
-            raise bad(f"{file.path.name!r} is SQLite, but no nsys export: it has none of nsys's tables.")
+            raise bad(f"{file.path.name!r} is SQLite, but not an nsys export: it has none of nsys's tables.")
         meta = {str(k): clean(v or "", 200) for k, v in db.rows("META_DATA_EXPORT", "name value")}
         trace = Trace(file.source("nsys", "Nsight Systems", meta.get("EXPORT_PRODUCT_VERSION")))
         trace.devices = reader.devices()

@@ -53,4 +53,4 @@ def last_words(output: str) -> str:
     """
     lines = spoken(output).splitlines()
     named = [line for line in lines if _ERROR.match(line)] or lines
-    return f"Its last words: {clean(named[-1], 300)}" if named else "It said nothing."
+    return f"Its last output: {clean(named[-1], 300)}" if named else "It printed nothing."

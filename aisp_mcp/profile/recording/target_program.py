@@ -148,7 +148,7 @@ def _counted(folder: Path, ran: Ran) -> Ran:
     if not file.exists():
         output = folder / "output.txt"
         words = last_words(output.read_text("utf-8") if output.exists() else "")
-        raise BenchmarkError("RAISED", f"{ran.target} ({ran.side}) did not come to its end. {words}")
+        raise BenchmarkError("RAISED", f"{ran.target} ({ran.side}) did not finish. {words}")
     counts = json.loads(file.read_text("utf-8"))
     file.unlink()
     return ran.model_copy(update={"calls": counts["calls"], "ranks": counts["ranks"]})
@@ -215,7 +215,7 @@ def energy(target: Subject, folder: Path, timeout_s: float) -> dict[str, Any]:
         file = folder / "energy.json"
         if not file.exists():
             words = last_words(done.stderr or done.stdout)
-            raise BenchmarkError("RAISED", f"{ran.target} ({ran.side}) did not come to its end. {words}")
+            raise BenchmarkError("RAISED", f"{ran.target} ({ran.side}) did not finish. {words}")
         reading: dict[str, Any] = json.loads(file.read_text("utf-8"))
         return reading
 

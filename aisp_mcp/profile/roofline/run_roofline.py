@@ -94,7 +94,7 @@ def _roofs(ctx: Context, run: Run, comparison: Comparison, unit: str | None) -> 
         if seen
     ]
     if product is None or bandwidth is None:
-        origins.append("No roof where nothing was measured: aisp_bench_peak keeps this machine's ceilings.")
+        origins.append("No roof without a measurement: aisp_bench_peak stores this machine's ceilings.")
     return product.value if product else None, bandwidth.value if bandwidth else None, origins
 
 

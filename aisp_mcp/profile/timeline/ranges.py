@@ -48,7 +48,7 @@ def project(trace: Trace) -> list[RangeStat]:
         high = bisect_right(rows.start, host_range.end) if rows else 0
         visits += high - low
         if visits > _MAX_VISITS:
-            trace.diagnostics.append("Reader: ranges nest too deeply; what lies beyond 20 million pairs is left out.")
+            trace.diagnostics.append("Reader: ranges nest too deeply; pairs beyond 20 million are left out.")
             break
         groups[host_range.name].append(
             (host_range.end - host_range.start, *(_launched(rows, low, high, host_range.end) if rows else (0, 0, 0)))

@@ -32,7 +32,7 @@ class Metric(Record):
     better: Direction
     baseline: float
     candidate: float
-    improvement: float | None = Field(description="None where a side is zero.")
+    improvement: float | None = Field(description="None if either is zero.")
     percent: float | None
     told_apart: bool | None = Field(default=None, description="None for rates: they follow from the times.")
 

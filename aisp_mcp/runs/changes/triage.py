@@ -133,7 +133,7 @@ def _suspicions(comparison: Comparison) -> list[Suspicion]:
 
 
 def _noise(comparison: Comparison) -> tuple[str, str, str, dict[str, float]] | None:
-    """What the noise hides, if it hides something: an open verdict, or a difference as small as the noise."""
+    """The warning that noise may hide a result: the verdict is open, or the difference is no larger than the noise."""
     floor, ratio = comparison.noise_floor, comparison.ratio
     if floor is None or ratio is None or ratio <= 0 or floor <= WIDE_FLOOR:
         return None

@@ -59,8 +59,8 @@ def of_timeline(subject: str, timeline: Timeline) -> Bottleneck:
     loading = _loading(timeline.host_in_gaps, waiting)
     parts = {
         "device": (sum(row.compute_ns for row in rows), "a kernel runs"),
-        "communication": (_sum(rows, "exposed_communication_ns"), "a collective runs and no kernel beside it"),
-        "copies": (_sum(rows, "exposed_memory_ns"), "a copy runs and nothing beside it"),
+        "communication": (_sum(rows, "exposed_communication_ns"), "a collective runs without a concurrent kernel"),
+        "copies": (_sum(rows, "exposed_memory_ns"), "a copy runs with nothing else"),
         "input": (loading, "the device waits, the host is in a data loader"),
         "host": (waiting - loading, "the device waits for its next launch"),
         "latency": (_sum(rows, "idle_kernel_ns") + _sum(rows, "idle_other_ns"), "launched operations wait to start"),

@@ -49,7 +49,7 @@ def of_run(ctx: Context, run_id: str | None) -> tuple[str, list[Bottleneck], str
     if not any(item.shares for item in bottlenecks_found):
         raise Unavailable(
             "NO_CEILING",
-            "No ceiling of the run's device is kept here, or its benchmarks declare no work.",
+            "No ceiling of the run's device is stored here, or its benchmarks declare no work.",
             "aisp_bench_peak measures the ceilings of this machine; a profile says more than a run does.",
             [("aisp_bench_peak", {}), ("aisp_profile_torch", {"target": run.comparisons[0].target})]
             if run.comparisons

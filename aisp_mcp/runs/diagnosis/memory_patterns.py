@@ -13,7 +13,7 @@ from aisp_mcp.records import Record
 
 WARP, SECTOR, BANKS, BANK_BYTES = 32, 32, 32, 4
 DEFINITIONS = (
-    "efficiency: wanted bytes over bytes of the 32-byte sectors touched. conflict_ways: wavefronts one shared-memory "
+    "efficiency: useful bytes over bytes of the 32-byte sectors touched. conflict_ways: wavefronts one shared-memory "
     "request needs, 1 is free of conflicts (32 banks of 4 bytes; the same word is broadcast). conflict_rate: bank "
     "conflicts over shared-memory wavefronts. threads: active threads per executed instruction, of 32."
 )
@@ -56,7 +56,7 @@ def of_global(element_bytes: int, stride: int, offset: int = 0) -> Pattern:
     ideal = -(-useful // SECTOR)
     efficiency = useful / (len(touched) * SECTOR)
     sentence = (
-        f"{len(touched)} sectors for {useful} bytes, {ideal} at best: {100 * efficiency:.3g} % of the traffic is wanted"
+        f"{len(touched)} sectors for {useful} bytes, {ideal} at best: {100 * efficiency:.3g} % of the traffic is useful"
     )
     return Pattern(
         space="global",
@@ -95,7 +95,7 @@ def _kernel(kernel: NcuKernel, limits: dict[str, float]) -> Kernel:
     rate, threads = conflict_rate(kernel), kernel.metrics.get("smsp__thread_inst_executed_per_inst_executed.ratio")
     least = limits["bytes_per_sector"] / SECTOR
     problems = [
-        f"{word} are not coalesced: {100 * value:.3g} % of the traffic is wanted"
+        f"{word} are not coalesced: {100 * value:.3g} % of the traffic is useful"
         for word, value in (("loads", loads), ("stores", stores))
         if value is not None and value < least
     ]

@@ -191,7 +191,7 @@ class Scaled(Record):
     """Step time of the largest GPU count, and a row per count down to one replica."""
 
     rows: list[ScalingRow]
-    band: dict[str, float] = Field(description="Step time in seconds at the asked GPU count.")
+    band: dict[str, float] = Field(description="Step time in seconds at the given GPU count.")
     assumptions: list[str]
     not_modelled: list[str]
     definitions: dict[str, str]

@@ -84,7 +84,7 @@ def find(name: ClientName | None) -> tuple[Client, str]:
     names = name or ", ".join(client.name for client in CLIENTS)
     raise Unavailable(
         "NOT_INSTALLED",
-        f"No load client was found on the PATH or beside {Path(sys.executable).name}: {names}.",
+        f"No load client was found on the PATH or next to {Path(sys.executable).name}: {names}.",
         f"pip install {name or 'guidellm'}, in an environment of its own whose bin folder is on the PATH.",
     )
 

@@ -50,7 +50,7 @@ def test(ctx: Context, pairs: Sequence[Pair], options: Options, request: FuzzReq
     begin, given = time.monotonic(), read_grid(request.grid)
     ready, skipped = _ready(pairs, options)
     if not ready:
-        reasons = "; ".join(skip.missing for skip in skipped) or "no candidate lies beside the baseline"
+        reasons = "; ".join(skip.missing for skip in skipped) or "there is no candidate next to the baseline"
         raise UsageError("NOTHING_TO_TEST", f"There is no candidate to test: {reasons}.", "Name one with --candidate.")
     with _Fuzzers(pairs[0].baseline, options, request.limit) as fuzzers:
         own = fuzzers.of(options.size)

@@ -16,7 +16,7 @@ class FuzzParams(JobParams):
     grid: list[str] = Field(
         default_factory=list, max_length=20, description="Values by size, such as S=448,512. Default: the presets'."
     )
-    boundaries: bool = Field(default=True, description="Each size also at odd values, and one beside the grid's ends.")
+    boundaries: bool = Field(default=True, description="Each size also at odd values, and one beyond the grid's ends.")
     strides: bool = Field(default=False, description="Also inputs with the strides of column-major copies.")
     bench_root: BenchRoots = None
 

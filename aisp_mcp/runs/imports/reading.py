@@ -47,7 +47,7 @@ def read(path: str, label: str | None, now: float) -> Import:
 
 
 def raw_hint(format_name: str) -> str:
-    """How to make that tool record samples."""
+    """The hint how to make that tool record samples."""
     return next((reader.raw for reader in READERS if reader.format == format_name), "")
 
 

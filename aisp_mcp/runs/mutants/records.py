@@ -18,7 +18,7 @@ class Mutant(Record):
     kind: str
     what: str
     status: Status
-    failure: str | None = Field(description="What the contract objected to.")
+    failure: str | None = Field(description="The contract's objection.")
     error: float | None = Field(description="The largest, in units of the contract.")
     difference: float = Field(description="The largest distance from the baseline, as a share of its output.")
 

@@ -18,7 +18,7 @@ log = logging.getLogger("aisp")
 
 
 class Stopwatch:
-    """When a call began, by the context's clock."""
+    """Milliseconds since a call began, by the context's clock."""
 
     def __init__(self, ctx: Context) -> None:
         self._clock = ctx.clock

@@ -18,7 +18,10 @@ _HINTS: dict[str, tuple[str, str]] = {
     ),
     "timeout_multiplier": ("timeout_s", "Did you mean 'timeout_s'? It is in seconds, for the whole job."),
     "gpu_sm_clock_mhz": ("replicates", "Clocks are watched and never set; aisp_gpu_power shows them."),
-    "update_expectations": ("replicates", "Every run is kept; aisp_benchmark_compare_runs judges one against another."),
+    "update_expectations": (
+        "replicates",
+        "Every run is stored; aisp_benchmark_compare_runs judges one against another.",
+    ),
 }
 _SAME = {"iters": "iterations", "num_iterations": "iterations", "repeat": "iterations", "warmup_iterations": "warmup"}
 

@@ -10,8 +10,8 @@ from aisp_mcp.server.registry import JobParams, Tool
 SHARED_HELP = {
     "wait_s": "How long to wait for the answer before taking a ticket.",
     "timeout_s": "Ends the job and all its processes after this time.",
-    "dry_run": "Shows what would run, and runs nothing.",
-    "confirm": "Runs even what is expected to take long or to hold many GPUs.",
+    "dry_run": "Show what would run, and run nothing.",
+    "confirm": "Run even if it is expected to take long or to hold many GPUs.",
 }
 SHARED = frozenset(JobParams.model_fields)
 _CHECKED = {"minLength", "maxLength", "maxItems"}

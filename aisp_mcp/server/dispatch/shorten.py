@@ -210,7 +210,7 @@ def _keep(full: str, home: Path, principal: str) -> str:
         _sweep(folder)
     except OSError as error:
         reason = error.strerror or type(error).__name__
-        return f"The full answer could not be kept ({reason}): ask for less, or raise AISP_MCP_PREVIEW_LIMIT."
+        return f"The full answer could not be stored ({reason}): ask for less, or raise AISP_MCP_PREVIEW_LIMIT."
     resource = f"the resource aisp://answers/{path.name}"
     if principal != LOCAL:
         return f"The full answer ({len(content)} characters) is {resource}"

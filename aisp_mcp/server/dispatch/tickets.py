@@ -54,6 +54,6 @@ def _ending(job: Job) -> AispError:
     if job.state is JobState.CANCELLED:
         return AispError("CANCELLED", f"The job was cancelled{reason}.", "Call the tool again to start over.", steps)
     if job.state is JobState.LOST:
-        hint = "Its log says how far it came; call the tool again."
+        hint = "Its log shows how far it got; call the tool again."
         return AispError("JOB_LOST", f"The job vanished without an answer{reason}.", hint, steps)
     return AispError("JOB_FAILED", f"The job ended without an answer{reason}.", "Its log says why.", steps)

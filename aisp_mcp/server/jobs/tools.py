@@ -85,7 +85,7 @@ def answer_of(job: Job) -> dict[str, Any] | None:
 
 
 class JobStatusParams(Params):
-    job_id: str = Field(description="As given in a ticket.")
+    job_id: str = Field(description="Job id from a ticket.")
 
 
 @tool(cli="job status", effect=READS, cost=MS, next=("aisp_job_wait", "aisp_job_cancel"), listed="default")
@@ -125,7 +125,7 @@ class JobCancelParams(Params):
 
 @tool(cli="job cancel", effect=DESTROYS, cost=S, next=("aisp_job_status",), listed="default")
 def aisp_job_cancel(p: JobCancelParams, ctx: Context) -> JobBrief | Wait:
-    """End a job and every process it started; what it has written so far is kept."""
+    """End a job and every process it started; its output so far remains."""
     ctx.jobs.get(p.job_id, ctx.sees)
     job = ctx.jobs.cancel(p.job_id)
     return Wait((job.id,), CANCEL_WAIT_S, lambda jobs: brief(jobs[0]))

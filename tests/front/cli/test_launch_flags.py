@@ -126,7 +126,7 @@ def test_on_slurm_they_ask_for_nodes_and_for_ranks_on_each(words: str, meant: st
 
 @pytest.mark.parametrize(
     ("words", "message"),
-    [("--nodes 2", "in a Slurm job only"), ("--executor slurm --nodes 2 --gpus 1", "NCCL over nodes was never tried")],
+    [("--nodes 2", "in a Slurm job only"), ("--executor slurm --nodes 2 --gpus 1", "NCCL across nodes is untested")],
 )
 def test_nodes_that_ranks_cannot_span_are_refused_before_a_job_is_submitted(cli: Any, words: str, message: str) -> None:
     done = cli("bench", "run", "--targets", "ch04:allreduce_buckets", *words.split(), "--json")

@@ -36,12 +36,12 @@ from aisp_mcp.judge.verifier.handoff import handoff_gpu as handoff
         ({"most": 115}, False, CALL, None),
         ({"most": 20}, False, HOST, "too few of its calls"),
         ({"most": 0}, False, HOST, "waits for its device"),
-        ({"waits": False}, False, HOST, "knows no gate"),
-        ({}, True, CALL + COPY, "lie on each other"),
+        ({"waits": False}, False, HOST, "does not support the gate"),
+        ({}, True, CALL + COPY, "its outputs overlap"),
         ({"most": 0}, True, HOST, "waits for its device"),
-        ({"most": 0, "moves": True}, False, HOST, "elsewhere in each round"),
+        ({"most": 0, "moves": True}, False, HOST, "other addresses in each round"),
         ({"races": True}, False, HOST, "behind the gate call 0: wrong"),
-        ({"raises": True}, False, CALL + COPY, "no other inputs"),
+        ({"raises": True}, False, CALL + COPY, "only works on the inputs"),
     ],
     ids=[
         "as the baseline",
@@ -284,14 +284,14 @@ def test_rounds_on_a_device_that_works_for_the_candidate_prove_no_gain() -> None
     driver = trial(Verifier(ahead=math.inf), call_s=CALL / 10)
     gpu_rounds.measure(driver)
     assert driver.result.device.device_only == pytest.approx(dict.fromkeys(Role, CALL), rel=1e-3)
-    assert "hardly stood still" in driver.result.device.overcounted
+    assert "was rarely idle" in driver.result.device.overcounted
 
 
 def test_a_candidate_whose_streams_keep_the_device_awake_is_asked_without_the_gate() -> None:
     driver = trial(Verifier(ahead=gpu_round.MAX_DISCARDED + 1))
     gpu_rounds.measure(driver)
     assert driver.result.device.device_only[Role.CANDIDATE] == pytest.approx(HOST, rel=1e-3)
-    assert driver.result.device.overcounted == "the device hardly stands still while its calls wait"
+    assert driver.result.device.overcounted == "the device is rarely idle while its calls wait"
     again = trial(Verifier(ahead=gpu_round.MAX_DISCARDED))
     gpu_rounds.measure(again)
     assert again.result.device.device_only == pytest.approx(dict.fromkeys(Role, CALL), rel=1e-3)

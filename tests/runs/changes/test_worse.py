@@ -1,4 +1,4 @@
-"""What got worse: falls that the two runs prove, apart from those that their conditions explain."""
+"""Slowdowns that two runs prove, apart from those that their conditions explain."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a reader must not overlook is in every export: a lower bound, and a verdict that rests on one replicate."""
+"""Every export shows what a reader must not overlook: a lower bound, and a verdict that rests on one replicate."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ def test_a_folder_that_cannot_be_written_is_said_not_hidden(tmp_path: Path) -> N
     (tmp_path / "answers").write_text("in the way")
     envelope = dispatch.shorten(answer("x" * 100_000), limits(tmp_path))
     assert envelope.truncated is not None
-    assert "could not be kept" in envelope.truncated.how_to_get
+    assert "could not be stored" in envelope.truncated.how_to_get
 
 
 def test_kept_answers_are_bounded_and_equal_ones_are_one_file(tmp_path: Path) -> None:

@@ -370,7 +370,7 @@ class WorkerProcess(Confined):
         """Check that no thread may leave its cores; of baselines too, so that rounds are alike. Raises WorkerGone."""
         foreign = cores.foreign_cores(pids, self.placement.cpus)
         if foreign and self._freezes and math.isfinite(self._allowed_s):
-            raise WorkerGone("left_cores", f"{self.name} went to cores that it was not given: {foreign}")
+            raise WorkerGone("left_cores", f"{self.name} ran on cores that it was not assigned: {foreign}")
 
     def settle_memory(self) -> int:
         """Take the present footprint, in bytes, as that of the prepared program; see watch_memory()."""

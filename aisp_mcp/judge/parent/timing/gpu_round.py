@@ -156,12 +156,12 @@ class GpuRound:
         before = self.addresses()
         timing = self.run(flags)
         if self.isolated and not self.seconds:
-            raise WorkerGone("hang", f"{self.worker.name} answered, and its device does not come to an end")
+            raise WorkerGone("hang", f"{self.worker.name} answered, but its device does not finish")
         moved = direct and before != self.addresses()
         if timing is not None and (self.refused() or moved):
             self.mode.discarded += 1
             if not self.mode.copies and self.mode.discarded > MAX_DISCARDED:
-                self.mode.use_copies("its outputs lie elsewhere in each round")
+                self.mode.use_copies("its outputs have other addresses in each round")
                 self.mode.discarded = 0
             return None
         return timing
@@ -217,7 +217,7 @@ class GpuRound:
             self.memory.mapped[self.role] = request
             return True
         self.memory.mapped.pop(self.role, None)
-        self.mode.use_copies("its outputs lie on each other, or where they cannot be reached")
+        self.mode.use_copies("its outputs overlap, or are in memory that cannot be read")
         return False
 
     def write_inputs(self) -> bool:
@@ -233,7 +233,7 @@ class GpuRound:
             return True
         self.mode.discarded += 1
         if self.gated and self.mode.discarded > MAX_DISCARDED:  # such as with several streams that wait for each other
-            self.mode.disable_gate("the device hardly stands still while its calls wait")
+            self.mode.disable_gate("the device is rarely idle while its calls wait")
             self.mode.discarded = 0
         return self.mode.discarded > MAX_DISCARDED
 
@@ -243,7 +243,7 @@ class GpuRound:
         """
         was_refused = not self.mode.copies and bool(self.worker.control.stats[REFUSED])
         if was_refused:
-            self.mode.use_copies("it works on no other inputs than those it was prepared for")
+            self.mode.use_copies("it only works on the inputs that it was prepared for")
         return was_refused
 
     # --- the verifier's part

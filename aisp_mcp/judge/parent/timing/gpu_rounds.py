@@ -50,7 +50,7 @@ def measure(driver: Driver) -> None:
     for mode in session.modes.values():
         mode.discarded = mode.stalled = 0
         if session.on_host and mode.gated:
-            mode.disable_gate("its inputs lie in host memory")
+            mode.disable_gate("its inputs are in host memory")
     try:
         for role, count in counts.items():
             if (
@@ -71,7 +71,7 @@ def measure(driver: Driver) -> None:
                 session.map_memory(driver.number(role), {"allocations": [], "addresses": [], "apart": False})
     mode = session.mode(Role.CANDIDATE)
     if mode.discarded > MAX_DISCARDED:  # none of these rounds contains work done beforehand, so they prove no gain
-        mode.reasons.append("the device hardly stood still")
+        mode.reasons.append("the device was rarely idle")
         middle = math.sqrt(math.prod(device.device_only[role] for role in BASELINES))
         device.device_only[Role.CANDIDATE], device.with_host = middle, {}
     device.copying, device.overcounted = mode.copies, "; ".join(dict.fromkeys(mode.reasons))

@@ -90,7 +90,7 @@ class Series:
         driver, modes = self.memory.driver, self.memory.driver.session.modes
         mode, count = driver.session.mode(role), self.counts[role]
         if mode.gated and not driver.workers[role].control.stats[CAN_WAIT]:
-            mode.disable_gate("the driver knows no gate")
+            mode.disable_gate("the driver does not support the gate")
         gated = self.gated and mode.gated and modes[False].gated and (modes[True].gated or not self.isolated)
         # Isolated calls take more room in the stream.
         most = mode.max_calls // 2 or 1 if self.isolated else mode.max_calls
@@ -147,7 +147,7 @@ def warm_up(gpu_round: GpuRound) -> None:
     if gpu_round.mode.copies:
         return
     if not worker.control.read_allocations():
-        gpu_round.mode.use_copies("there is no memory for inputs of its own")
+        gpu_round.mode.use_copies("there is not enough memory for its own inputs")
         return
     driver.guarded(gpu_round.role, gpu_round.announce)
     gpu_round.refused()

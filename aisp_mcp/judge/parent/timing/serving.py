@@ -74,7 +74,7 @@ class Delivery:
         if number is None or number >= len(self.arrived_s):
             raise WrongEmissionError("a token was emitted for a request that has not arrived")
         if len(self.tokens[number]) == self._requests[number]["tokens"]:
-            raise WrongEmissionError(f"more tokens than wanted were emitted for request {number}")
+            raise WrongEmissionError(f"more tokens than requested were emitted for request {number}")
         self.tokens[number].append(token)
         self.stamps_s[number].append(at_s)
 

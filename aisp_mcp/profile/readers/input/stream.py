@@ -114,7 +114,7 @@ class Pieces:
                     return
             self._bounded()
         if self._rest and _whole(self._rest) is not None:
-            raise bad(f"{self._path.name!r} is JSON, but no trace: it has no list 'traceEvents'.", KNOWN)
+            raise bad(f"{self._path.name!r} is JSON, but not a trace: it has no list 'traceEvents'.", KNOWN)
         raise bad(f"{self._path.name!r} is not whole JSON.")
 
     def _guesses(self) -> Iterator[tuple[int, int]]:

@@ -127,7 +127,7 @@ class Node:
         end = os.fstat(self._output).st_size
         output = os.pread(self._output, 300, max(end - 300, 0)).decode("utf-8", "replace").strip()
         message = f"The relay on node {self.name} cannot go on: {why}." + (f" It printed: {output}" if output else "")
-        return Unavailable("NODE_LOST", message, "Its Python environment must lie at the same path as here.")
+        return Unavailable("NODE_LOST", message, "Its Python environment must be at the same path as here.")
 
     def close(self) -> None:
         """End the relay and everything it started. A second call does nothing."""
