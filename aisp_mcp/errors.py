@@ -1,11 +1,11 @@
-"""The errors a user can see, drawn once.
+"""The errors that a user can see.
 
 AispError                  code, message, hint, next_steps, exit_code
 ├── UsageError             the call itself is wrong (exit code 2)
 │   └── UnknownTool        no such tool: a protocol error, not a tool result
 ├── NotFound               a named thing does not exist: job, run, target, file
 ├── Unavailable            something is missing on this machine: NO_GPU, NOT_INSTALLED, NEEDS_MULTI_GPU, …
-├── Refused                we could, but must not: a path outside the roots, a confirmation missing
+├── Refused                possible, but not allowed: a path outside the roots, a confirmation missing
 ├── StoreError             the database or the disk under it: STORE_FULL, STORE_CORRUPT, STORE_NEWER, STORE_BUSY
 ├── ProcessError           a child process failed: TIMEOUT, CRASHED, OUTPUT_LIMIT
 └── BenchmarkError         a benchmark file is wrong: UNREADABLE, RAISED, BAD_OUTPUT, …

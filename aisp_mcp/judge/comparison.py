@@ -166,7 +166,7 @@ def _lacks(pair: Pair, options: Options) -> str | None:
 
 
 def _common(pair: Pair) -> dict[str, str]:
-    """Hash of the file that baseline and candidate may import from, if there is one."""
+    """The hash of the common file that both baseline and candidate may import, if there is one."""
     path = common_of(pair.baseline)
     return {"common_sha256": hashlib.sha256(path.read_bytes()).hexdigest()} if path.is_file() else {}
 

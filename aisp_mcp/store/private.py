@@ -49,7 +49,7 @@ def _own(path: Path, mode: int) -> None:
     if path.is_dir() and _is_shared(path, about):
         raise StoreError(
             "STORE_UNSAFE",
-            f"{path} is open to other users (mode {stat.S_IMODE(about.st_mode):04o}) and holds other things.",
+            f"{path} is open to other users (mode {stat.S_IMODE(about.st_mode):04o}) and contains other files.",
             "Set AISP_HOME to a folder of its own; one that does not exist is made.",
         )
     path.chmod(mode)

@@ -320,9 +320,7 @@ def _statements(script: str) -> Iterator[str]:
 
 def _wipe(connection: sqlite3.Connection) -> None:
     """Rewrite the file and its log without deleted data."""
-    with contextlib.suppress(
-        sqlite3.Error
-    ):  # the disk is full or another process reads: opening the store matters more
+    with contextlib.suppress(sqlite3.Error):  # the disk is full or another process reads: opening it matters more
         connection.execute("VACUUM")
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 

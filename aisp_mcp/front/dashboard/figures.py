@@ -102,7 +102,7 @@ def pareto(front: Mapping[str, Any]) -> Drawing | None:
             continue
         interval = point.get("time_interval_s") or []
         style = "c2" if point["frontier"] else "inconclusive"
-        name = f"{point['name']} ({'not proven worse than another' if point['frontier'] else 'dominated'})"
+        name = f"{point['name']} ({'not proven dominated' if point['frontier'] else 'dominated'})"
         x_ends = (interval[0], interval[1]) if len(interval) == 2 else None
         label = point["name"].partition(":")[2] or point["name"]
         spots.append(Spot(point["time_s"], point["memory_bytes"], style, name, x_ends=x_ends, label=label))

@@ -32,7 +32,7 @@ def parse(text: str, now: float | None = None) -> VerdictFilter:
         if not colon or re.fullmatch(r"(ch\d+|labs/.*)", key):  # ch07:row_sum is a name, not a key
             text_words.append(word)
         elif key not in _KEYS or not value or key in values:
-            raise _bad(f"'{word[:60]}' is not KEY:VALUE, with each key at most once, of {', '.join(_KEYS)}.")
+            raise _bad(f"'{word[:60]}' is not KEY:VALUE, or its key is repeated or not one of {', '.join(_KEYS)}.")
         elif key == "verdict" and value not in list(Verdict):
             raise _bad(f"'{value[:20]}' is not one of {', '.join(Verdict)}.")
         elif key == "kind" and value not in list(RunKind):

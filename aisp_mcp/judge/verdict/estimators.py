@@ -70,8 +70,8 @@ class IsolatedCallEvidence:
     def lower_bound(self, cost_s: float | None = None) -> SecondsByRole:
         """Seconds per call; the candidate's is at least isolated minus cost_s, or minus the baselines' cost.
 
-        The baselines differ as much as their isolated calls do, which for short calls is more than back to back. If the
-        host counts, it is not, since there are few isolated calls of baselines.
+        The baselines differ as much as their isolated calls do, which for short calls is more than back to back. With
+        host time the back-to-back calls count instead, since there are few isolated calls of baselines.
         """
         if not self.isolated:
             return self.many
@@ -116,7 +116,9 @@ def isolated_evidence(device: DeviceEvidence) -> list[IsolatedCallEvidence]:
 
 
 def _with_host(many: SecondsByRole, isolated: SecondsByRole) -> IsolatedCallEvidence:
-    """A baseline's isolated calls count no less than dummy ones, which do not include the scatter of its host."""
+    """Evidence with host time. Instead of the scatter of the baselines, of which there are few isolated calls, the
+    tolerance includes a fixed share of the baseline's time.
+    """
     return IsolatedCallEvidence(many, isolated, HOST_S + HOST_SCATTER * baseline_s(many), 0.0, HOST_PART)
 
 

@@ -76,7 +76,7 @@ class ServingWorker:
 
 
 def entry(setup: dict[str, Any], params: dict[str, Any]) -> tuple[Callable[..., Any], dict[str, Any]]:
-    """The engine, and the static tensors that it gets by name."""
+    """The engine's serve function, and the static tensors that it takes by name."""
     path = Path(setup["path"])
     if setup["baseline"]:
         return load_spec(path, setup["size"]).serve, params  # type: ignore[attr-defined]

@@ -59,7 +59,7 @@ def _check_comparison(contents: Contents, folder: str, run: Run, comparison: Com
         raise ValueError(f"{name} is not the log of the verdict on {label}")
     terms = [record for record in records if record["kind"] == "terms"]
     if len(terms) != 1:
-        raise ValueError(f"{name} does not hold all that the verdict depends on: it may be of an earlier version")
+        raise ValueError(f"{name} lacks data that the verdict depends on: it may be from an earlier version")
     if (different := _differences(comparison, replay.replay(records), records[-1])) is not None:
         raise ValueError(f"the {different} of {label} does not follow from its rounds")
     if terms[0]["preset"]["name"] != run.preset:

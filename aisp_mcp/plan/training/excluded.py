@@ -9,7 +9,7 @@ from aisp_mcp.plan.training.layout import splits_heads
 
 
 def reason(arch: Architecture, gpus: int, per_node: int, batch: int, fixed: Mapping[str, int | str]) -> tuple[str, str]:
-    """Message and hint."""
+    """The message and the hint of the error: the rule that excludes every layout, and a remedy."""
     sizes = {name: int(fixed.get(name, 1)) for name in ("tensor", "pipeline", "context")}
     tensor, pipeline, context = sizes.values()
     group = tensor * pipeline * context

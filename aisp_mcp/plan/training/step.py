@@ -39,8 +39,8 @@ class StepTime(Record):
 
 @dataclass(frozen=True)
 class Job:
-    """Model, recipe and machine of a step; layouts are passed one by one. speed: measured over predicted
-    rate of work.
+    """Model, recipe and machine of a step, for which layouts are compared. speed: measured over predicted rate of
+    work.
     """
 
     arch: Architecture

@@ -95,7 +95,8 @@ def _advice(graph: Graph) -> Statement:
         )
     else:
         text = (
-            f"To try first: see what {who} did instead of calling: `py-spy dump --pid PID --native` on their processes."
+            f"To try first: find out what {who} did instead of calling: "
+            "`py-spy dump --pid PID --native` on their processes."
         )
     return Statement(text=text, rows=["waits"])
 

@@ -145,7 +145,7 @@ def code_loading(profile: Profile) -> Finding:
     return finding(
         "Kernels are loaded inside the window",
         share(profile, _host(profile, "load code")),
-        "idle time under module and library loading calls",
+        "idle time during calls that load modules and libraries",
         _calls(profile, "load", "getfunction", "getkernel"),
         "Warm up before measuring, or set CUDA_MODULE_LOADING=EAGER where start-up time may grow.",
         step("aisp_nsys_summary", "over the steady iterations only", section="gaps"),

@@ -41,7 +41,7 @@ def stall(kernel: NcuKernel, reason: str) -> float | None:
 
 
 def spill_share(kernel: NcuKernel) -> float | None:
-    """Local sectors of all sectors through L1, percent."""
+    """Percentage of L1 sectors that belong to local memory."""
     local = [kernel.metrics.get(f"l1tex__t_sectors_pipe_lsu_mem_local_op_{op}.sum") for op in ("ld", "st")]
     remote = [kernel.metrics.get(f"l1tex__t_sectors_pipe_lsu_mem_global_op_{op}.sum") for op in ("ld", "st")]
     mine = [v for v in local if v is not None]

@@ -30,7 +30,7 @@ class RankWait(Record):
 
     rank: int
     calls: int
-    last_at: int = Field(description="Calls at which it arrived last: its own was the shortest.")
+    last_at: int = Field(description="Calls in which it arrived last and therefore spent the least time.")
     wait_ns: int = Field(description="Waiting for later ranks inside collectives.")
 
 

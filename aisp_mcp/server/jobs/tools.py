@@ -49,7 +49,7 @@ class JobsWaited(Record):
 
 
 class JobPage(Record):
-    """Jobs, newest first. next_cursor: pass it as cursor to read on; null at the end."""
+    """Jobs, newest first. next_cursor: the cursor that gets the next page; null on the last one."""
 
     jobs: list[JobBrief]
     next_cursor: str | None = None

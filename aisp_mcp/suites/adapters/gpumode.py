@@ -77,7 +77,7 @@ def _helpers(folder: Path, task: Mapping[str, Any]) -> dict[str, str]:
 
 
 class Reference(runtime.Reference):
-    """ref_kernel, with inputs by generate_input."""
+    """The problem's ref_kernel, with inputs from its generate_input."""
 
     def __init__(self, folder: Path, given: Mapping[str, Any], arguments: Any = None) -> None:
         super().__init__(folder, arguments)

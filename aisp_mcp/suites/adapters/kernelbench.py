@@ -64,8 +64,10 @@ def _refuse_ambiguous(both: Sequence[Path], problems: Sequence[Path]) -> None:
 
 @dataclass(frozen=True)
 class Found:
-    """A problem's file. candidates: files. own: include the file's own ModelNew. shaped: in the layout of reference.py
-    and solution.py, in which a solution's class is called Model.
+    """A problem's file and the files of its candidates.
+
+    own: include the file's own ModelNew. shaped: the layout is reference.py and solution.py, in which a solution's
+    class is called Model.
     """
 
     file: Path
@@ -170,7 +172,7 @@ def _is_number(value: Any) -> bool:
 
 
 class Reference(runtime.Reference):
-    """Model, with the static tensors that the harness gives it.
+    """The problem's Model, with the static tensors that the harness gives it.
 
     mode: "constructed" leaves modules in their initial mode, "no_dropout" ends the training mode of dropout layers
     only, "eval" that of the whole module.
@@ -199,7 +201,7 @@ class Reference(runtime.Reference):
         return [runtime.dissect(value, name, tensors) for name, value in zip(names, arguments, strict=False)]
 
     def make(self, kind: Any) -> Any:
-        """A module of the class, made with the problem's arguments, in this mode."""
+        """Make a module of the class with the problem's arguments, in this object's mode."""
         import torch
 
         made: Any = getattr(self.problem, "get_init_inputs", list)()

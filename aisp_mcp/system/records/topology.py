@@ -17,7 +17,9 @@ class GpuPlace(Record):
     bus_id: str | None = None
     numa_node: int | None = None
     cpus: str | None = Field(default=None, description="Processors of that node.")
-    pcie: str | None = Field(default=None, description="Trained of possible: `gen5 x16 of gen5 x16`.")
+    pcie: str | None = Field(
+        default=None, description="The link as trained, and the best possible: `gen5 x16 of gen5 x16`."
+    )
     pcie_per_direction_bytes_s: float | None = Field(default=None, description="Theory of the trained link.")
     nvlinks: int | None = Field(default=None, description="Active NVLink connections; None where not reported.")
     nvlink_version: str | None = None
