@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from aisp_mcp.front.reference import tables as provenance_tables
+from aisp_mcp.front.reference import sources as provenance_tables
 from aisp_mcp.machine.datasheets import load, provenance
 from aisp_mcp.plan import lookup
 from aisp_mcp.plan.data import tables as knowledge
@@ -18,7 +18,7 @@ from aisp_mcp.server.context import Context
 from aisp_mcp.server.dispatch import execute
 
 ROOT = Path(__file__).resolve().parents[2]
-TABLES = provenance_tables.tables()
+TABLES = provenance_tables.fact_tables()
 ROWS = [(name, provenance_tables.name_of(row), row) for name, (_, rows) in TABLES.items() for row in rows]
 
 
@@ -74,5 +74,5 @@ def test_the_page_counts_what_the_tables_hold() -> None:
         cells = next(line for line in page.splitlines() if line.startswith(f"| {name} |")).split("|")[3:-1]
         total, confirmed, corrected, lacking = map(int, cells)
         assert total == len(rows)
-        assert lacking == len(provenance_tables.lacking(rows))
+        assert lacking == len(provenance_tables.rows_without_source(rows))
         assert max(corrected, lacking) <= total - confirmed <= corrected + lacking

@@ -13,7 +13,7 @@ import pytest
 from aisp_mcp.profile.digest import Section
 from aisp_mcp.profile.pictures import flame
 from aisp_mcp.profile.readers import nsys
-from aisp_mcp.profile.recording import commands, find, record, scrub, viewer
+from aisp_mcp.profile.recording import commands, find, record, scrub
 from aisp_mcp.runs import profiles
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.dispatch import execute, load_catalog
@@ -268,12 +268,12 @@ def test_a_raw_report_is_kept_on_request_and_named_with_its_viewer(tmp_path, mon
     monkeypatch.setattr(record, "export_nsys", lambda *_: folder / "report.sqlite")
     record.nsys(str(fake), ["true"], folder, "light", None, 10, keep=keep)
     line = f"nsys-ui '{folder / 'report.nsys-rep'}'"
-    assert viewer.commands(folder) == ([line] if keep else [])
+    assert commands.viewer_commands(folder) == ([line] if keep else [])
 
 
 def test_a_given_report_is_opened_where_it_lies(tmp_path):
-    assert viewer.commands(tmp_path, "/data/a.ncu-rep") == ["ncu-ui /data/a.ncu-rep"]
-    assert viewer.commands(tmp_path, "/data/a.raw.csv") == []
+    assert commands.viewer_commands(tmp_path, "/data/a.ncu-rep") == ["ncu-ui /data/a.ncu-rep"]
+    assert commands.viewer_commands(tmp_path, "/data/a.raw.csv") == []
 
 
 SCRIPT = """

@@ -1,7 +1,7 @@
 """The registry as an MCP server, for both eras of the protocol.
 
 This module answers tools/list and tools/call. Everything else comes from the parts in `parts/`: `parts/base.py`
-describes what a part is, and `parts/standard.py` lists the parts of the shipped server.
+describes what a part is, and `standard_parts` lists those of the shipped server.
 """
 
 from __future__ import annotations
@@ -25,9 +25,14 @@ from aisp_mcp.errors import UnknownTool
 from aisp_mcp.front.mcp.instructions import instructions
 from aisp_mcp.front.mcp.parts import elicitation, tasks
 from aisp_mcp.front.mcp.parts.answers import protocol_error, run_in_thread, tool_result
+from aisp_mcp.front.mcp.parts.apps import Apps
 from aisp_mcp.front.mcp.parts.assemble import assemble, one_page
 from aisp_mcp.front.mcp.parts.base import Caller, Part, Request
-from aisp_mcp.front.mcp.parts.standard import standard_parts
+from aisp_mcp.front.mcp.parts.completions import Completions
+from aisp_mcp.front.mcp.parts.prompts import Prompts
+from aisp_mcp.front.mcp.parts.resources import Resources
+from aisp_mcp.front.mcp.parts.skills import Skills
+from aisp_mcp.front.mcp.parts.tasks import Tasks
 from aisp_mcp.front.mcp.schemas import describe
 from aisp_mcp.jobs import tracing
 from aisp_mcp.jobs.questions import ASKABLE
@@ -203,3 +208,8 @@ def build_server(handlers: Handlers) -> Server[Any]:
     )
     assemble(server, handlers.parts, handlers.caller, handlers.call_tool)
     return server
+
+
+def standard_parts() -> list[Part]:
+    """Return new instances of the parts, in order: the interceptor of the first is the outermost."""
+    return [Tasks(), Apps(), Skills(), Resources(), Prompts(), Completions()]

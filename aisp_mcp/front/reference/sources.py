@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from aisp_mcp.front.reference import tables as facts
+from aisp_mcp.machine.datasheets.load import document
+from aisp_mcp.machine.datasheets.provenance import UNVERIFIED
+from aisp_mcp.plan.data.tables import PRICES, plan_document, price_rows
 
 _HEAD = """# Sources of the stored facts
 
@@ -37,24 +39,61 @@ _TAIL = """
 
 def sources_page() -> str:
     """Return docs/sources.md without its marker."""
-    tables = facts.tables()
+    tables = fact_tables()
     lines = [_HEAD, "| facts | file | rows | confirmed | corrected | partly unverified |", "|---|---|---|---|---|---|"]
     lines += [_line(name, file, rows) for name, (file, rows) in tables.items()]
     lines += ["", "## Corrected", "", "| row | was |", "|---|---|"]
-    lines += [f"| {facts.name_of(row)} | {row['corrected']} |" for row in _all_rows(tables) if row.get("corrected")]
+    lines += [f"| {name_of(row)} | {row['corrected']} |" for row in _all_rows(tables) if row.get("corrected")]
     lines += ["", _PRICES]
     lines += ["", "## Fields without a source", "", "| row | fields |", "|---|---|"]
-    lines += [f"| {name} | {fields} |" for _, rows in tables.values() for name, fields in facts.lacking(rows)]
+    lines += [f"| {name} | {fields} |" for _, rows in tables.values() for name, fields in rows_without_source(rows)]
     return "\n".join(lines) + "\n" + _TAIL
 
 
 def _line(name: str, file: str, rows: Sequence[Mapping[str, Any]]) -> str:
-    lacking = len(facts.lacking(rows))
+    lacking = len(rows_without_source(rows))
     corrected = sum(bool(row.get("corrected")) for row in rows)
-    both = sum(bool(row.get("corrected")) and bool(facts.lacking([row])) for row in rows)
+    both = sum(bool(row.get("corrected")) and bool(rows_without_source([row])) for row in rows)
     confirmed = len(rows) - lacking - corrected + both
     return f"| {name} | `{file}` | {len(rows)} | {confirmed} | {corrected} | {lacking} |"
 
 
 def _all_rows(tables: Mapping[str, tuple[str, list[Mapping[str, Any]]]]) -> list[Mapping[str, Any]]:
     return [row for _, rows in tables.values() for row in rows]
+
+
+# --- tables of facts
+
+
+def fact_tables() -> dict[str, tuple[str, list[Mapping[str, Any]]]]:
+    """Return tables by name: their file, and rows with `source`, `checked` and `unverified` fields."""
+    serving = plan_document("serving.yaml")
+    return {
+        "GPU peaks, memory, links, power": ("gpus.yaml", document("gpus.yaml")),
+        "CUDA limits per compute capability": ("capabilities.yaml", document("capabilities.yaml")),
+        "model configurations": ("models.yaml", plan_document("models.yaml")["models"]),
+        "effects of techniques": ("techniques.yaml", plan_document("techniques.yaml")["techniques"]),
+        "weight formats": ("serving.yaml", serving["formats"]),
+        "vLLM flags": ("serving.yaml", [{"name": name, **_of(serving["flags"])} for name in serving["flags"]["names"]]),
+        "list prices": (PRICES, list(price_rows())),
+    }
+
+
+def _of(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {"source": row["source"], "checked": row["checked"]}
+
+
+def name_of(row: Mapping[str, Any]) -> str:
+    """Return the name of a row."""
+    name = row.get("name") or row.get("sku") or row.get("compute_capability")
+    return f"{name} {row['provider']} {row['kind']}" if "provider" in row else str(name)
+
+
+def rows_without_source(rows: Iterable[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    """Return (row, fields without a source) for every row with such fields."""
+    lacking_rows = []
+    for row in rows:
+        missing = ["all"] if row["source"] == UNVERIFIED else row.get("unverified") or []
+        if missing:
+            lacking_rows.append((name_of(row), ", ".join(missing)))
+    return lacking_rows

@@ -13,7 +13,6 @@ from aisp_mcp.plan.records.planning import Engine, WeightFormat
 from aisp_mcp.plan.serving.rate import Layout, Served
 from aisp_mcp.records import Record
 
-MOST_SEQUENCES = 1024  # larger batches are not documented by anyone
 GIB = 1 << 30
 
 

@@ -14,7 +14,7 @@ from aisp_mcp.plan import lookup, parameters
 from aisp_mcp.plan.cluster.collective import Fabric
 from aisp_mcp.plan.records.architecture import Architecture
 from aisp_mcp.plan.records.plan import Band, Planned
-from aisp_mcp.plan.training import calibration, excluded, memory, step
+from aisp_mcp.plan.training import calibration, layout, memory, step
 from aisp_mcp.plan.training.layout import Layout, candidates, stage_layers
 from aisp_mcp.plan.training.memory import TrainingMemory
 from aisp_mcp.plan.training.recipe import Recipe
@@ -74,7 +74,7 @@ def plan(task: Task, fixed: dict[str, int | str]) -> Planned[DistributedPlan]:
     lookup.require_context(task.arch, task.seq, STRETCH if task.recipe.lora_rank else 1)
     layouts = list(candidates(task.arch, task.gpus, task.per_node, task.batch, task.seq, fixed))
     if not layouts:
-        raise UsageError("NO_LAYOUT", *excluded.reason(task.arch, task.gpus, task.per_node, task.batch, fixed))
+        raise UsageError("NO_LAYOUT", *layout.excluded_reason(task.arch, task.gpus, task.per_node, task.batch, fixed))
     job = step_job(task)
     partial = "recompute" not in fixed
     ranked = sorted((choose(task, item, job, partial) for item in layouts), key=merit)

@@ -1,7 +1,8 @@
-"""The argument lists of profilers. Pure: nothing is started here."""
+"""The argument lists of profilers, and the commands that open their reports. Pure: nothing is started here."""
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -104,3 +105,15 @@ def py_spy(program: str, command: Sequence[str], output: Path, rate: int = 100) 
         "--",
         *command,
     ]
+
+
+# --- viewers
+
+
+_VIEWERS = {".nsys-rep": "nsys-ui", ".ncu-rep": "ncu-ui"}
+
+
+def viewer_commands(folder: Path, given: str | None = None) -> list[str]:
+    """One shell command per report in the folder, or for the given report."""
+    reports = [Path(given).expanduser()] if given else sorted(folder.glob("report.*"))
+    return [f"{_VIEWERS[path.suffix]} {shlex.quote(str(path))}" for path in reports if path.suffix in _VIEWERS]

@@ -114,7 +114,7 @@ def _locks() -> list[str]:
 def aisp_profile_nsys(p: NsysRecording, ctx: Context) -> NsysRecorded:
     """Record a command with Nsight Systems and summarise it; environment values are scrubbed from the stored files."""
     from aisp_mcp.profile import digest, load
-    from aisp_mcp.profile.recording import record, target_program, viewer
+    from aisp_mcp.profile.recording import commands, record, target_program
     from aisp_mcp.profile.timeline import summarize
 
     subject, ran = _source(p, ctx), None
@@ -127,7 +127,7 @@ def aisp_profile_nsys(p: NsysRecording, ctx: Context) -> NsysRecorded:
         path = record.nsys(program, p.command, folder, p.preset, p.capture, _left(p, 900), keep=p.keep_report)
     trace = load.load_trace(path)
     shown, steady = summarize.profile(trace, "all"), summarize.profile(trace, "steady")
-    shows = viewer.commands(folder, p.report)
+    shows = commands.viewer_commands(folder, p.report)
     return NsysRecorded(
         database=str(path), open_with=shows, ran=ran, summary=digest.summary(shown, "overview", 10, steady)
     )
@@ -177,7 +177,7 @@ def aisp_profile_ncu(p: NcuRecording, ctx: Context) -> NcuRecorded:
     """Record kernels' hardware counters with Nsight Compute, clocks untouched, and say what limits each."""
     from aisp_mcp.profile import digest
     from aisp_mcp.profile.readers import ncu
-    from aisp_mcp.profile.recording import record, target_program, viewer
+    from aisp_mcp.profile.recording import commands, record, target_program
 
     subject, ran = _source(p, ctx), None
     folder = _folder(ctx)
@@ -188,7 +188,7 @@ def aisp_profile_ncu(p: NcuRecording, ctx: Context) -> NcuRecorded:
         profile = ncu.read(*pages)
     else:
         profile = ncu.read(*record.ncu(_program("ncu", ctx), p.command, folder, p.launches, _left(p, 1800)))
-    shows = viewer.commands(folder, p.report)
+    shows = commands.viewer_commands(folder, p.report)
     return NcuRecorded(files=_files(folder), open_with=shows, ran=ran, summary=digest.ncu_summary(profile, None, 10))
 
 

@@ -183,13 +183,13 @@ class Scalings(Record):
 @tool(cli="bench scaling", effect=READS, cost=MS, next=("aisp_predict_scaling", "aisp_hw_nccl"))
 def aisp_analyze_scaling(p: ScalingParams, ctx: Context) -> Scalings:
     """Fit Amdahl's law and USL to worker counts, or a power law to stored sizes, with errors."""
-    from aisp_mcp.runs.analysis import scaling, stored_scaling
+    from aisp_mcp.runs.analysis import scaling
     from aisp_mcp.server.text.rounding import rounded
 
     if p.n or p.throughput or p.time_s:
-        scalings = [stored_scaling.given(p.n, p.throughput, p.time_s)]
+        scalings = [scaling.given(p.n, p.throughput, p.time_s)]
     else:
-        scalings = stored_scaling.of_runs(ctx, p.run_id, p.runs, p.target)
+        scalings = scaling.of_runs(ctx, p.run_id, p.runs, p.target)
     return rounded(
         Scalings(scalings=scalings[:MOST], definitions={row.over: scaling.DEFINITIONS[row.over] for row in scalings})
     )

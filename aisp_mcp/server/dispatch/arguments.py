@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from pydantic import ValidationError
@@ -11,7 +12,6 @@ from pydantic.fields import FieldInfo
 
 from aisp_mcp.errors import UsageError
 from aisp_mcp.records import Params
-from aisp_mcp.server.dispatch.foreign import foreign
 from aisp_mcp.server.dispatch.wording import explain
 from aisp_mcp.server.registry import JobParams, Tool
 
@@ -135,3 +135,36 @@ def _invalid(tool: Tool, error: ValidationError) -> UsageError:
     lines = [problem.sentence for problem in problems]
     more = f" And {len(lines) - MAX_SAID} more." if len(lines) > MAX_SAID else ""
     return UsageError(code, " ".join(lines[:MAX_SAID]) + more, expected(tool))
+
+
+# --- arguments of other benchmark tools
+
+
+# name → (argument that makes the hint useful, hint)
+_HINTS: dict[str, tuple[str, str]] = {
+    "iterations": (
+        "replicates",
+        "Calls per round follow from their time; did you mean 'replicates' (process sets) or 'preset' (the effort)?",
+    ),
+    "warmup": (
+        "replicates",
+        "Nothing to set: rounds begin when the calls have become steady; did you mean 'preset' (the effort)?",
+    ),
+    "timeout_multiplier": ("timeout_s", "Did you mean 'timeout_s'? It is in seconds, for the whole job."),
+    "gpu_sm_clock_mhz": ("replicates", "Clocks are watched and never set; aisp_gpu_power shows them."),
+    "update_expectations": (
+        "replicates",
+        "Every run is stored; aisp_benchmark_compare_runs judges one against another.",
+    ),
+}
+_SAME = {"iters": "iterations", "num_iterations": "iterations", "repeat": "iterations", "warmup_iterations": "warmup"}
+
+
+def foreign(tool: Tool, names: Sequence[str]) -> list[str]:
+    """Hints for unknown names that other benchmark tools use, if this tool has an equivalent."""
+    texts = []
+    for name in names[:5]:
+        needed, hint = _HINTS.get(_SAME.get(str(name), str(name)), ("", ""))
+        if hint and needed in tool.params.model_fields:
+            texts.append(hint)
+    return texts

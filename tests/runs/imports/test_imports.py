@@ -10,7 +10,7 @@ import pytest
 from result_files import FILES, TIMES, hyperfine, nvbench, vllm
 
 from aisp_mcp.runs.imports import reading
-from aisp_mcp.runs.imports.bootstrap import ratio_interval
+from aisp_mcp.runs.imports.comparing import ratio_interval
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.dispatch import execute
 

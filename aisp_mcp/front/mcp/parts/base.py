@@ -1,7 +1,7 @@
 """Interface of a part of the MCP server.
 
-The server is its tools plus a list of parts (`standard.py`). A part is one module in this folder with one class that
-overrides what it contributes; by default it contributes nothing:
+The server is its tools plus a list of parts (`standard_parts` in `server.py`). A part is one module in this folder with
+one class that overrides what it contributes; by default it contributes nothing:
 
 - `identifier`, `settings()`: the protocol extension it implements, announced in `capabilities.extensions`. A part
   without an identifier is not announced.

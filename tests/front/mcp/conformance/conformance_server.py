@@ -20,8 +20,7 @@ import uvicorn
 from aisp_mcp.front.http.app import AccessRules, build_app, principal_of
 from aisp_mcp.front.http.limits import Limits
 from aisp_mcp.front.http.tokens import Tokens, new_token
-from aisp_mcp.front.mcp.parts.standard import standard_parts
-from aisp_mcp.front.mcp.server import Handlers, build_server
+from aisp_mcp.front.mcp.server import Handlers, build_server, standard_parts
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.dispatch import load_catalog
 from aisp_mcp.settings import Settings
