@@ -82,10 +82,10 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int | pytest.ExitC
 
     config.stash[VERDICTS] = rows = measured.run(session)
     if path := config.getoption("aisp_comment"):
-        from aisp_mcp.front.pytest_plugin import reporting
+        from aisp_mcp.front.pytest_plugin import comment
 
         base = config.getoption("aisp_base") or config.getoption("aisp_baseline") or "no base"
-        reporting.write_comment(config.invocation_params.dir / path, rows, base)
+        comment.write(config.invocation_params.dir / path, rows, base)
     if any(row.fails for row in rows):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
@@ -94,6 +94,6 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     """Print a line per benchmark."""
     rows = config.stash.get(VERDICTS, None)
     if rows is not None:
-        from aisp_mcp.front.pytest_plugin import reporting
+        from aisp_mcp.front.pytest_plugin import summary
 
-        reporting.print_summary(terminalreporter, rows)
+        summary.write(terminalreporter, rows)

@@ -1,12 +1,10 @@
-"""The session's verdicts, as a pull request comment and as the final section of its output."""
+"""The session's verdicts as a pull request comment."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from aisp_mcp.front.cli.format import seconds
 from aisp_mcp.front.pytest_plugin.verdicts import NOT_JUDGED, Row
 from aisp_mcp.gate import policy
 from aisp_mcp.judge.records.verdict import Verdict
@@ -16,7 +14,7 @@ from aisp_mcp.runs.export.comment import write as write_page
 from aisp_mcp.runs.export.outcomes import State
 
 
-def write_comment(path: Path, rows: Sequence[Row], base: str) -> None:
+def write(path: Path, rows: Sequence[Row], base: str) -> None:
     """Write GitHub-flavoured Markdown of at most 65,536 characters."""
     lines = [_row(row) for row in rows]
     heading = title("Performance gate", not any(row.fails for row in rows), lines)
@@ -39,24 +37,3 @@ def _note(row: Row) -> str:
     seen = policy.resolution(row.figures.ratio, row.figures.interval, row.figures.noise_floor)
     notes = [] if seen is None else [policy.resolution_words(seen)]
     return "".join(f"; {text}" for text in (*notes, *row.notes))
-
-
-# --- the final section
-
-
-_COLOURS = {"faster": "green", "slower": "red", "incorrect": "red", "invalid": "red", "same": "cyan"}
-
-
-def print_summary(reporter: Any, rows: Sequence[Row]) -> None:
-    """Print verdict, times and reasons of each benchmark."""
-    reporter.section("aisp verdicts")
-    for row in rows:
-        times = " → ".join(map(seconds, row.seconds))
-        colour = _COLOURS.get(row.verdict)
-        reporter.write(f"{row.verdict:<12} ", **({colour: True} if colour else {}))
-        reporter.write_line("  ".join(part for part in (row.name, times) if part))
-        for text in (row.sentence, *row.notes):
-            reporter.write_line(f"{'':13}{text}")
-    judged = sum(row.verdict != NOT_JUDGED for row in rows)
-    failing = sum(row.fails for row in rows)
-    reporter.write_line(f"{judged} of {len(rows)} benchmarks measured, {failing} slower")
