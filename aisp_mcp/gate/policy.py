@@ -149,7 +149,7 @@ def resolution(ratio: float | None, interval: Interval | None, noise_floor: floa
 
 def resolution_words(fraction: float) -> str:
     """The resolution in words, for readers of a comment."""
-    return f"would have seen a slowdown of {100 * fraction:.2g} %"
+    return f"would have detected a slowdown of {100 * fraction:.2g} %"
 
 
 def _count(bad: int, number: int) -> str:

@@ -144,7 +144,7 @@ def corrupt(path: Path, what: object) -> StoreError:
         "STORE_CORRUPT",
         f"The database {path} is damaged: {what}.",
         f"Stop all servers and move {path.name}, {path.name}-wal and {path.name}-shm away; a new store is made at the "
-        f"next start. Answers are stored separately:  {path.parent}/runs/<job id>/envelope.json and run.json.",
+        f"next start. Answers are stored separately: {path.parent}/runs/<job id>/envelope.json and run.json.",
     )
 
 

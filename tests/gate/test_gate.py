@@ -244,7 +244,7 @@ def test_a_comment_states_the_resolution_and_never_passes_what_was_not_judged() 
     report = GateReport(run_id="r", passed=True, base="a" * 40, head="b" * 40, rows=[row], reasons=[], seconds=60)
     text = gate_comment(report)
     assert "### Performance gate judged nothing" in text
-    assert "would have seen a slowdown of 8 %" in text
+    assert "would have detected a slowdown of 8 %" in text
     unchanged = row.model_copy(update={"outcome": "unchanged"})
     assert "Performance gate passed, 1 of 2 not judged" in gate_comment(
         report.model_copy(update={"rows": [row, unchanged]})

@@ -139,7 +139,7 @@ def verify(path: Path, key: str | None) -> BundleReport:
             **{fact: manifest[fact] for fact in ("kind", "created_at", "version", "machine", "missing")},
         )
     except INCONSISTENT as error:
-        message = f"It is as it was signed, but contradicts itself: {str(error)[:200]}."
+        message = f"It is unchanged since it was signed, but contradicts itself: {str(error)[:200]}."
         raise Refused("BUNDLE_INCONSISTENT", message, "Do not trust it.") from error
     return report
 

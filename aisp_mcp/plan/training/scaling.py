@@ -154,7 +154,7 @@ def _calibrated(question: Question, facts: GpuFacts, layout: Layout) -> tuple[st
             "Give measured_step_s of one real step of this layout.",
         )
     ratio = band.of(question.arch.mlp.experts is not None)
-    return job, ratio, f"share of the peak and band calibrated on: {ratio.basis}"
+    return job, ratio, f"the share of the peak and the band are calibrated on: {ratio.basis}"
 
 
 def _speed(job: step.Job, layout: Layout, measured_s: float) -> float:

@@ -99,7 +99,7 @@ def test_what_cannot_be_judged_is_said_and_does_not_fail(repository: Path) -> No
     assert code == 0, output
     comment = (repository / "comment.md").read_text()
     assert comment.startswith("<!-- aisp:pytest -->\n### Performance gate ")
-    assert "would have seen a slowdown of" in comment
+    assert "would have detected a slowdown of" in comment
     assert "the test's own file differs at the base" in comment
     assert "the test did not call the fixture" in comment
     assert "the test did not call the fixture" in output

@@ -252,7 +252,7 @@ class Driver:
             try:
                 process_memory.fetch(worker.pid, worker.control, self.arena(role), calls)
             except OSError as refused:
-                message = f"{worker.name}'s outputs are not where it says:  {refused.strerror}"
+                message = f"{worker.name}'s outputs are not where it says: {refused.strerror}"
                 raise WorkerGone("unreadable", message) from refused
 
         with self.session.phase("fetch"):
