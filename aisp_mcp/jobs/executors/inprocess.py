@@ -18,7 +18,7 @@ TURN_S = 0.05
 
 
 class Inprocess:
-    """work: runs a job and returns its answer as JSON."""
+    """Runs jobs in this process. work: runs one job and returns its answer as JSON."""
 
     def __init__(self, store: Store, work: Callable[[Job], str]) -> None:
         self.store = store

@@ -117,7 +117,7 @@ class Cover(NamedTuple):
         return cover
 
     def copy(self, other: Cover, low: int, high: int, begun: int) -> None:
-        """Append the other's intervals from index low to high, the first of them from begun on."""
+        """Append the other's intervals from index low to high. The first of them is cut off before begun."""
         if low < high:
             self.begin.append(begun)
             self.begin.extend(other.begin[low + 1 : high])

@@ -15,7 +15,7 @@ MAX_VERDICTS, MAX_RUNS = 300, 60
 
 
 def build(request: PageRequest) -> dict[str, Any]:
-    """?target=, optionally ?device= and ?axis=commit."""
+    """The history of ?target=, optionally on ?device= and ordered by ?axis=commit."""
     target, ctx = request.word("target"), request.ctx
     axis = Axis.COMMIT if request.word("axis") == Axis.COMMIT else Axis.TIME
     matching = VerdictFilter(target=target, device=request.word("device") or None)

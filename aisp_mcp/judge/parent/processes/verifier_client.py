@@ -88,7 +88,7 @@ class VerifierProcess:
         return answer
 
     def close(self) -> None:
-        """End it."""
+        """End the verifier."""
         self.process.kill()
         self.process.wait()
         for stream in (self._asks, self._answers, self._log):
