@@ -246,7 +246,7 @@ def _torch_plan(p: TorchRecording, ctx: Context) -> Plan:
 
 
 class TorchRecorded(Record):
-    """A recording with torch.profiler: operators, modules or stacks, as the mode demands. trace: Kineto or speedscope."""
+    """A recording with torch.profiler: operators, modules or stacks, by mode. trace: Kineto or speedscope."""
 
     opening: list[Statement] = Field(default_factory=list, description="Where the time went.")
     trace: str
