@@ -28,7 +28,7 @@ from aisp_mcp.judge.verdict import serving
 from aisp_mcp.judge.verifier.inputs.rng import CallRng
 from aisp_mcp.judge.verifier.reference import Reference
 from aisp_mcp.judge.verifier.serving import ServingTruth, passes
-from aisp_mcp.runs.export.html import sides
+from aisp_mcp.runs.export.html import figure_rows
 
 pytestmark = [pytest.mark.torch]
 TWO = Preset("two", 2, 0.003)
@@ -55,7 +55,7 @@ def test_an_engine_is_measured_by_the_parents_stamps(tmp_path: Path) -> None:
     assert (comparison.optimized.metric.name, comparison.optimized.metric.unit) == ("p50 TTFT", "s")
     assert re.search(r"; p50 TTFT [\d.]+ ms and [\d.]+ ms$", comparison.sentence)
     assert (comparison.optimized.unit, comparison.optimized.items_per_s) == ("tokens", served.tokens_per_s)
-    shown = {name: (left, right) for name, left, right in sides(comparison)}
+    shown = {name: (left, right) for name, left, right in figure_rows(comparison)}
     assert "time per call" not in shown
     assert all(" tokens/s" in text for name in ("items", "goodput") for text in shown[name])
     assert all(re.fullmatch(r"[\d.]+ [mµ]s, [\d.]+ [mµ]s, –", text) for text in shown["TTFT: p50, p95, p99"])

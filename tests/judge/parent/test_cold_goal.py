@@ -121,7 +121,7 @@ def started(replicates: list[Replicate], isolation: str) -> Comparison:
 
 def test_the_verdict_is_that_of_the_metric(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [replicate(2.0, 2.02, 1.0), replicate(2.01, 1.99, 1.01), replicate(1.99, 2.0, 0.99)]
-    monkeypatch.setattr(metric.summary, "side", lambda *_: side())
+    monkeypatch.setattr(metric.summary, "figures", lambda *_: side())
     comparison = started(rows, "L1")
     assert comparison.verdict is Verdict.FASTER
     assert comparison.ratio == pytest.approx(2.0, rel=0.02)
