@@ -133,15 +133,26 @@ def shapes_of(file: Path, tree: Any) -> list[dict[str, Any]]:
     """
     if not file.is_file():
         return [{}]
-    known = runtime.assigned(tree)
-    for node in (base.parse(file) or ast.Module([], [])).body:
+    known, shapes = runtime.assigned(tree), base.parse(file) or ast.Module([], [])
+    values = runtime.assigned(shapes)
+    for node in shapes.body:
         if isinstance(node, ast.Assign) and "SHAPES" in [getattr(target, "id", "") for target in node.targets]:
             try:
-                rows = [dict(row) for row in ast.literal_eval(node.value)]
+                rows = [dict(row) for row in ast.literal_eval(_Named(values).visit(node.value))]
             except (ValueError, TypeError) as error:
-                raise BenchmarkError("UNREADABLE", f"SHAPES of {file.name} is not a list of literals.") from error
+                raise BenchmarkError("UNREADABLE", f"SHAPES of {file.name} is not a list of literals and names of them.") from error
             return [{key if key in known else key.upper(): value for key, value in row.items()} for row in rows]
     raise BenchmarkError("UNREADABLE", f"{file.name} assigns no SHAPES.")
+
+
+class _Named(ast.NodeTransformer):
+    """Puts the values of the file's own constants in place of their names."""
+
+    def __init__(self, values: Mapping[str, ast.expr]) -> None:
+        self.values = values
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return self.values.get(node.id, node)
 
 
 def _rules(file: Path) -> dict[str, Any]:
