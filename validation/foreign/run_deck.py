@@ -174,9 +174,10 @@ def together(args: argparse.Namespace, problem: dict[str, Any]) -> list[Row]:
     adapted = bench(args, words, args.each)
     adapt_s = round(time.monotonic() - begin, 2)
     found = adapted.get("result") or {}
-    failure = adapted.get("error") or next(iter(found.get("failed") or []), None)
+    failure = adapted.get("error") or (None if found["problems"] else next(iter(found["failed"])))
     if failure:
         return [{**row, "seconds": adapt_s, **outcome({}, 0, failure)} for row in rows]
+    unread = {failed["target"]: failed for failed in found["failed"]}
     disclosed = found["problems"][0]["disclosed"]
     if args.outputs and problem["candidates"]:
         facts = {"adapt_s": adapt_s, "disclosed": disclosed}
@@ -196,9 +197,15 @@ def together(args: argparse.Namespace, problem: dict[str, Any]) -> list[Row]:
     if not problem["candidates"]:
         return [as_found({**rows[0], "adapt_s": adapt_s, "disclosed": disclosed}, measured)]
     return [
-        {**row, "adapt_s": adapt_s, "disclosed": disclosed, **named(result, row["name"], measured.get("error"))}
-        for row in rows
+        {**row, "adapt_s": adapt_s, "disclosed": disclosed}
+        | (outcome({}, 0, unread[file]) if file in unread else named(result, row["name"], measured.get("error")))
+        for row, file in zip(rows, map(base_name, problem["candidates"]), strict=True)
     ]
+
+
+def base_name(file: str) -> str:
+    """The name of a candidate's file without its folder."""
+    return Path(file).name
 
 
 def compared(args: argparse.Namespace, rows: list[Row], target: str, folder: Path) -> list[Row]:

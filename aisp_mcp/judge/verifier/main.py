@@ -109,6 +109,7 @@ class Verifier:
         shares = (
             spec.shares_inputs or bool(spec.in_place) or shares_inputs(bank.reference, bank.inputs(seed + 4, "plain"))
         )
+        self._release()
         return {
             **self._described(shares),
             "layout": self.layout.to_json(),
@@ -158,6 +159,13 @@ class Verifier:
         self.banks[number] = InputBank(self.device, Reference(self.spec, params))
         return self.banks[number]
 
+    def _release(self) -> None:
+        """Where device memory is tight, give back what is free in this process."""
+        if self.layout.tight:
+            import torch
+
+            torch.cuda.empty_cache()
+
     def _sync(self) -> None:
         if self.device == "cuda":
             import torch
@@ -195,6 +203,7 @@ class Verifier:
             _write(self.arenas[worker_id].params(), bank.reference.params)
             _write(self.arenas[worker_id].inputs(0), self.files.written(worker_id, 0, example))
         self._sync()
+        self._release()
         return {}
 
     def look_ahead(self, sides: list[int], seed: int, number: int, seconds: float) -> dict[str, Any]:
@@ -207,7 +216,7 @@ class Verifier:
             bank.ahead.clear()  # of replicates that have ended
         end, room = clock() + seconds, min(AHEAD_BYTES, torch.cuda.mem_get_info()[0] // 24)
         banks = [self.banks[replicate_of(worker_id)] for worker_id in sides]
-        number = min(number * len(banks), room // max(sum(spec.nbytes for spec in self.layout.outputs), 1))
+        number = 0 if self.layout.tight else min(number * len(banks), room // max(sum(spec.nbytes for spec in self.layout.outputs), 1))
         with contextlib.suppress(torch.OutOfMemoryError):  # others may have taken it meanwhile
             for call in range(number if can_be_near(self.spec.tolerance) else 0):
                 # Each its own seed: what is drawn is told by that alone.
@@ -245,6 +254,7 @@ class Verifier:
         for filled in rounds:
             self._poison(filled)
         self._sync()
+        self._release()
         return {}
 
     def handoff_cpu(self, side: int, deadline_s: float) -> dict[str, Any]:
@@ -304,6 +314,7 @@ class Verifier:
         for filled in rounds:
             self._poison(filled)
         self._sync()
+        self._release()
         return self.idle()
 
     def _poison(self, filled: RoundInputs) -> None:
@@ -370,7 +381,10 @@ class Verifier:
     def check(self, side: int, sample: list[int], stored: list[int] | None = None) -> CheckAnswer:
         """Check a finished round (see round_checker.py). stored: the calls whose outputs are there; None for all."""
         held = self.snapshots.pop(side, self.arenas[side])
-        return self.checker.check(self.banks[replicate_of(side)], held, self.rounds[side], sample, stored)
+        answer = self.checker.check(self.banks[replicate_of(side)], held, self.rounds[side], sample, stored)
+        del held
+        self._release()
+        return answer
 
 
 def _write(places: dict[str, Any], values: dict[str, Any]) -> None:

@@ -104,8 +104,10 @@ class Worker:
             self.rules.off_limits.append(extent(self.arena.flat))
         import_all(setup["imports"])
         self.run = entry(setup, self.arena.params(), example)
+        del example  # a large one leaves no memory for others
         if self.cuda:
             self._prepare_cuda(setup["flush_bytes"])
+            self.release()
         self.at_rest = HeldOutputs(self.layout, self.rules, self.arena, self.control, self.copy_into_strides)
 
     @cached_property
@@ -138,6 +140,8 @@ class Worker:
                 self.rules.off_limits.append(extent(self.own))
             for inputs in self.own_inputs:
                 self.refresh(inputs, self.local)  # some rounds run before anything was written there
+            if self.layout.tight:
+                self.local = self.own_inputs[0]
             self.reserved = -1
             self.show_memory()
         except OSError:  # no room for inputs of its own
@@ -147,6 +151,18 @@ class Worker:
             self.control.stats[CAN_WAIT] = 1
         except (OSError, AttributeError):  # a driver that knows no gate
             cudart().cudaGetLastError()
+
+    def release(self) -> None:
+        """Where device memory is tight, give back what this process does not need while others run."""
+        if self.layout.tight:
+            self.held = [] if self.kept is not None else self.held  # nobody reads a baseline's
+            self.torch.cuda.empty_cache()
+
+    def regain(self) -> None:
+        """Allocate beforehand what calls will need, as far as it was given back, so that none of them waits for it."""
+        if self.layout.tight and (needed := self.control.stats[0]):
+            with suppress(self.torch.OutOfMemoryError):
+                self.torch.empty(needed, dtype=self.torch.uint8, device="cuda")
 
     def load_products(self) -> None:
         """Load the matrix-product library for the tensors' types while other processes prepare
@@ -334,6 +350,7 @@ class Worker:
         gc.collect(0)
         gc.disable()
         if self.cuda:
+            self.regain()
             held = self.torch.cuda.memory_allocated()
             self.torch.cuda.reset_peak_memory_stats()
         try:
@@ -353,6 +370,8 @@ class Worker:
         if self.cuda and not message & NO_COPY:
             self.control.stats[0] = max(self.control.stats[0], self.torch.cuda.max_memory_allocated() - held)
             self.control.stats[1] = self.torch.cuda.max_memory_reserved()
+        if self.cuda and (self.kept is not None or not message & NO_COPY):
+            self.release()  # not what the verifier has mapped: the outputs of a candidate
 
 
 def main() -> None:

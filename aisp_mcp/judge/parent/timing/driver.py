@@ -47,8 +47,8 @@ class Driver:
         self._ready = False
 
     def number(self, role: Role) -> int:
-        """Number of that worker at the verifier, which has memory for two replicates."""
-        return worker_number(self.result.index % 2, role)
+        """Number of that worker at the verifier, which has memory for two replicates, or for one if it is tight."""
+        return worker_number(0 if self.session.opened["layout"]["tight"] else self.result.index % 2, role)
 
     # --- start and end
 
