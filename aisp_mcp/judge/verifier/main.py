@@ -216,7 +216,8 @@ class Verifier:
             bank.ahead.clear()  # of replicates that have ended
         end, room = clock() + seconds, min(AHEAD_BYTES, torch.cuda.mem_get_info()[0] // 24)
         banks = [self.banks[replicate_of(worker_id)] for worker_id in sides]
-        number = 0 if self.layout.tight else min(number * len(banks), room // max(sum(spec.nbytes for spec in self.layout.outputs), 1))
+        number = min(number * len(banks), room // max(sum(spec.nbytes for spec in self.layout.outputs), 1))
+        number = 0 if self.layout.tight else number
         with contextlib.suppress(torch.OutOfMemoryError):  # others may have taken it meanwhile
             for call in range(number if can_be_near(self.spec.tolerance) else 0):
                 # Each its own seed: what is drawn is told by that alone.

@@ -120,10 +120,7 @@ class Worker:
         self.stream = cuda.current_stream()
         # Memory opened from another process has smaller pages; the candidate works on tensors of its own, refreshed
         # in place, so that captured graphs and static buffers are legitimate.
-        there = self.layout.host
-        self.local = {name: tensor.clone() for name, tensor in self.inputs[0].items() if name not in there}
-        if self.rules.off_limits:
-            self.rules.off_limits += [extent(tensor) for tensor in self.local.values()]
+        self.local = self.copy_inputs() if not self.layout.tight else {}
         self.flush = self.torch.empty(flush_bytes, dtype=self.torch.uint8, device="cuda")
         self.reset_l2 = l2_reset()
         self.spot = self.torch.zeros(1, device="cuda")
@@ -139,18 +136,26 @@ class Worker:
             if self.rules.off_limits:
                 self.rules.off_limits.append(extent(self.own))
             for inputs in self.own_inputs:
-                self.refresh(inputs, self.local)  # some rounds run before anything was written there
-            if self.layout.tight:
-                self.local = self.own_inputs[0]
+                self.refresh(inputs, self.inputs[0])  # some rounds run before anything was written there
+            self.local = self.local or self.own_inputs[0]
             self.reserved = -1
             self.show_memory()
         except OSError:  # no room for inputs of its own
             cudart().cudaGetLastError()  # or the next launch would find it
+            self.local = self.local or self.copy_inputs()
         try:
             self.gate = Gate(self.control)
             self.control.stats[CAN_WAIT] = 1
         except (OSError, AttributeError):  # a driver that knows no gate
             cudart().cudaGetLastError()
+
+    def copy_inputs(self) -> dict[str, Any]:
+        """Tensors of the candidate's own, on the device."""
+        there = self.layout.host
+        local = {name: tensor.clone() for name, tensor in self.inputs[0].items() if name not in there}
+        if self.rules.off_limits:
+            self.rules.off_limits += [extent(tensor) for tensor in local.values()]
+        return local
 
     def release(self) -> None:
         """Where device memory is tight, give back what this process does not need while others run."""
@@ -367,11 +372,19 @@ class Worker:
             gc.enable()
         if self.cuda and message & DUMMY and not self.control.stats[REFUSED]:
             self.note_durations(count)
-        if self.cuda and not message & NO_COPY:
+        if self.cuda:
+            self.note_memory(held, bool(message & NO_COPY))
+
+    def note_memory(self, held: int, is_mapped: bool) -> None:
+        """Write down the peak beyond what was held before the round, and give back what others may need.
+
+        is_mapped: the verifier reads the outputs of a candidate where they are.
+        """
+        if not is_mapped:
             self.control.stats[0] = max(self.control.stats[0], self.torch.cuda.max_memory_allocated() - held)
             self.control.stats[1] = self.torch.cuda.max_memory_reserved()
-        if self.cuda and (self.kept is not None or not message & NO_COPY):
-            self.release()  # not what the verifier has mapped: the outputs of a candidate
+        if self.kept is not None or not is_mapped:
+            self.release()
 
 
 def main() -> None:

@@ -140,7 +140,8 @@ def shapes_of(file: Path, tree: Any) -> list[dict[str, Any]]:
             try:
                 rows = [dict(row) for row in ast.literal_eval(_Named(values).visit(node.value))]
             except (ValueError, TypeError) as error:
-                raise BenchmarkError("UNREADABLE", f"SHAPES of {file.name} is not a list of literals and names of them.") from error
+                message = f"SHAPES of {file.name} is not a list of literals and names of them."
+                raise BenchmarkError("UNREADABLE", message) from error
             return [{key if key in known else key.upper(): value for key, value in row.items()} for row in rows]
     raise BenchmarkError("UNREADABLE", f"{file.name} assigns no SHAPES.")
 

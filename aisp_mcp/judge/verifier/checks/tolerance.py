@@ -31,6 +31,7 @@ ROUNDINGS_ALLOWED = 6.0
 # roundings of a sum have one sign, and more of them count.
 LANES_TERMS, ORDERED_SLACK = 8192.0, 8.0
 OCTAVES = 256  # sizes that are told apart, from the largest element downwards
+CHUNK = 1 << 26  # elements that are looked at together, where each takes a dozen numbers
 
 
 def compare(
@@ -55,7 +56,7 @@ def compare(
     kind = torch.finfo(out.dtype)
     out, base, ref = map(components, (out, base, ref))
     least = allowed / (tolerance.error_ratio * slack) if allowed is not None else None
-    error, own, truth = (out.double() - ref).abs_(), _own(base, ref, least), ref
+    error, own, truth = _distance(out, ref), _own(base, ref, least), ref
     if not math.isfinite(float(error.max() + own.max())):
         if mismatch := _mask_mismatch(out, base, ref):
             return math.inf, mismatch
@@ -128,9 +129,15 @@ def _error_ratio(error: Any, own: Any, truth: Any, kind: Any, slack: float) -> f
     return max(ratio, _worst_row(errors, owns, truths, 0.5 * kind.eps, least) / (slack * ROW_SLACK))
 
 
+def _distance(values: Any, ref: Any) -> Any:
+    import torch
+
+    return values.to(torch.float64, copy=True).sub_(ref).abs_()
+
+
 def _own(base: Any, ref: Any, least: Any) -> Any:
     """The baseline's errors, or `least` where it is larger."""
-    own = (base.double() - ref).abs_()
+    own = _distance(base, ref)
     return own if least is None else own.maximum(least)
 
 
@@ -242,13 +249,28 @@ def _lost(error: Any, own: Any, truth: Any, ratio: float, eps: float, most: floa
     """
     import torch
 
-    size = truth.abs().flatten()
-    octave = torch.frexp(size).exponent.long()
-    octave = (octave.max() - octave).clamp_(max=OCTAVES - 1)
-    squares, count = own.flatten().square(), torch.bincount(octave, minlength=OCTAVES).clamp_(min=1)
-    usual = (torch.bincount(octave, weights=squares, minlength=OCTAVES) / count).sqrt_()
-    allowed = (usual * most)[octave].maximum(size * min(0.5 * eps * ROW_SLACK * ratio, LOST))
-    return int(((error.flatten() > allowed) & (size > 0)).sum())
+    errors, owns, truths = (values.flatten().split(CHUNK) for values in (error, own, truth))
+    highest = torch.stack([torch.frexp(part).exponent.max() for part in truths]).max()
+    squares = truth.new_zeros(OCTAVES, dtype=torch.float64)
+    count = torch.zeros_like(squares, dtype=torch.int64)
+    for own_part, part in zip(owns, truths, strict=True):
+        octave = _octave(part, highest)
+        squares += torch.bincount(octave, weights=own_part.square(), minlength=OCTAVES)
+        count += torch.bincount(octave, minlength=OCTAVES)
+    usual = (squares / count.clamp_(min=1)).sqrt_() * most
+    lost = torch.zeros_like(count[0])
+    for error_part, part in zip(errors, truths, strict=True):
+        size = part.abs()
+        allowed = usual[_octave(part, highest)].maximum(size * min(0.5 * eps * ROW_SLACK * ratio, LOST))
+        lost += ((error_part > allowed) & (size > 0)).sum()
+    return int(lost)
+
+
+def _octave(values: Any, highest: Any) -> Any:
+    """Of each element's size, counted from that of the largest one."""
+    import torch
+
+    return (highest - torch.frexp(values).exponent.long()).clamp_(max=OCTAVES - 1)
 
 
 def _row_peaks(values: Any) -> Any:

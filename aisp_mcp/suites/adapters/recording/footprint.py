@@ -23,6 +23,7 @@ from aisp_mcp.suites.adapters import runtime, seeding
 # Each of the three workers, the verifier and the arena hold the tensors; the verifier holds them in float64 as well.
 COPIES, WIDE_BYTES = 4, 8
 META = "meta"
+SMALLER = "Set smaller sizes: --set of bench adapt and bench verify, --size of bench run."
 GRACE_S = 0.7  # most problems are recorded by then, and the child ends before it has loaded anything
 
 
@@ -43,7 +44,7 @@ class Footprint:
                 f"Inputs, parameters and outputs take {self.own / 2**30:.1f} GiB, the largest of them {self.name} with "
                 f"the shape {tuple(self.shape)}; a comparison needs about {self.needed / 2**30:.0f} GiB, and "
                 f"{free / 2**30:.0f} GiB are free.",
-                "Set smaller sizes: --set of bench adapt and bench verify, --size of bench run.",
+                SMALLER,
             )
 
 

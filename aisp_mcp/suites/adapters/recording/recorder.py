@@ -21,7 +21,7 @@ from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.judge.loading import flatten
 from aisp_mcp.suites.adapters.base import Recorded, TensorFacts
 from aisp_mcp.suites.adapters.formats import load
-from aisp_mcp.suites.adapters.recording import distributions, footprint
+from aisp_mcp.suites.adapters.recording import distributions, domain, footprint
 from aisp_mcp.suites.adapters.runtime import Reference, on_device
 from aisp_mcp.suites.adapters.seeding import Draws, seeded
 
@@ -41,6 +41,9 @@ def main() -> int:
     except BenchmarkError as error:
         _refuse(error)
     except Exception as error:  # the user's code may raise anything
+        if type(error).__name__ == "OutOfMemoryError":
+            message = f"Two calls of the problem do not fit into memory: {str(error).partition(' GPU ')[0]}"
+            _refuse(BenchmarkError("TOO_LARGE", message, footprint.SMALLER))
         _refuse(BenchmarkError("RAISED", f"The problem raised {type(error).__name__}: {str(error)[:500]}"))
     return 0
 
@@ -91,6 +94,8 @@ def record(reference: Reference) -> Recorded:
             if changed is None:
                 raise
             settings |= changed
+    left = domain.untamed(reference, facts, _moved(state), dict(outputs), _device())
+    facts = [replace(fact, how="recipe", numbers=(), order=()) if fact.name in left else fact for fact in facts]
     buffers = tuple(name for name in one if _is_buffer(one[name], other[name]) and name not in in_place)
     return Recorded(
         tuple(facts),
@@ -99,11 +104,20 @@ def record(reference: Reference) -> Recorded:
         seeded=first.seeded or again.seeded,
         spread=spread,
         goal=str(getattr(reference, "goal", "speed")),
-        notes=reference.notes(),
+        notes=(*reference.notes(), *_left_note(left)),
         outputs=tuple(str(tensor.dtype).removeprefix("torch.") for _, tensor in outputs),
         indices=positions(outputs, one),
         settings=settings,
     )
+
+
+def _moved(state: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: tensor.to(_device()) for name, tensor in state.items()}
+
+
+def _left_note(names: frozenset[str]) -> list[str]:
+    """The sentence that discloses them."""
+    return [f"with other statistics the outputs grow without bound: {', '.join(sorted(names))}"] if names else []
 
 
 def _constant_parameters(
@@ -242,7 +256,7 @@ def _tensors(output: Any) -> list[Any]:
     if not values or not all(isinstance(value, torch.Tensor) for value in values):
         kinds = ", ".join(sorted({type(value).__name__ for value in values})) or "nothing"
         raise BenchmarkError("BAD_OUTPUT", f"The problem returns {kinds}; only tensors can be compared.")
-    return [value.double() if value.is_floating_point() else value for value in values]
+    return [value.double() if value.is_floating_point() and value.itemsize < 4 else value for value in values]
 
 
 def _equal(first: Any, other: Any) -> bool:
