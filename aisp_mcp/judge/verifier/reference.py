@@ -118,7 +118,7 @@ class Reference:
     def in_order(self, inputs: dict[str, Any]) -> Any:
         """The reference's output with sums in float32 that add one term after the other. Uses up the inputs."""
         with opened(inputs) as given:
-            wide = widen(given) | self.wide
+            wide = widen({**given, **self.params})
             return evaluate_in_order(lambda: self.spec.reference(**wide))
 
     def strained(self, inputs: dict[str, Any], share: float) -> Any:
