@@ -26,7 +26,8 @@ COMPILED = f"@torch.compile\ndef compiled(self, x):\n    {FORWARD}"
 def adapted(folder: Path, candidate: str) -> tuple[Any, Any, Any]:
     """The record, the specification, and the candidate's module of the pair that a problem becomes."""
     problem = kernelbench.problem("States.", FORWARD, "torch.randn(16, 8)", CELL, "[8]")
-    texts = {"states": problem, "states_mine": kernelbench.candidate(candidate, CELL, before=COMPILED)}
+    before = COMPILED if "compiled" in candidate else ""
+    texts = {"states": problem, "states_mine": kernelbench.candidate(candidate, CELL, before=before)}
     (found,) = formats.find(support.write(folder / "in", texts), None, (), {})
     files = folder / "out" / f"_{found.name}"
     support.write(files, {name.removesuffix(".py"): text for name, text in found.files.items()})
