@@ -19,10 +19,12 @@ from typing import Any
 from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.suites.adapters import base, runtime
 from aisp_mcp.suites.adapters.base import Constants, Problem
+from aisp_mcp.suites.adapters.seeding import handed_out, noted
 from aisp_mcp.suites.adapters.slicing import needed_by
 
 NAME = "kernelbench"
 PROBLEM = "problem.py"
+DRAWN = "drawn_in_forward"
 _KEPT = 4  # modules with static tensors of their own: the verifier's, in both precisions
 
 
@@ -184,20 +186,34 @@ class Reference(runtime.Reference):
     """Model, with the static tensors that the harness gives it.
 
     mode: "constructed" leaves modules in the mode that they are made in, "no_dropout" ends the training mode of dropout
-    layers alone, "eval" of the whole module.
+    layers alone, "eval" of the whole module. drawn: tensors that forward() draws are inputs.
     """
 
     def __init__(
-        self, folder: Path, constants: Constants | None = None, arguments: Any = None, mode: str = "constructed"
+        self,
+        folder: Path,
+        constants: Constants | None = None,
+        arguments: Any = None,
+        mode: str = "constructed",
+        drawn: bool = False,
     ) -> None:
         super().__init__(folder, arguments)
-        self.mode, self._settled = mode, False
+        self.mode, self.drawn, self._first = mode, drawn, mode
         self.problem = runtime.load(folder / PROBLEM, "kernelbench_problem", constants)
         self._modules: list[tuple[Any, Any]] = []
 
     def draw(self) -> Any:
-        """Positional arguments of forward."""
-        return list(self.problem.get_inputs())
+        """Positional arguments of forward, and a dict of the tensors that it draws itself, if these are inputs."""
+        import torch
+
+        arguments = list(self.problem.get_inputs())
+        if not self.drawn:
+            return arguments
+        with torch.no_grad(), noted() as made:
+            module = self.make(self.problem.Model)
+            made.clear()  # what the module draws when it is made is not drawn in a call
+            module(*arguments)
+        return [*arguments, {str(at): tensor for at, tensor in enumerate(made)}]
 
     def named(self, arguments: Any, tensors: dict[str, Any]) -> Any:
         """Name tensors by forward's own parameters where they have names."""
@@ -207,6 +223,7 @@ class Reference(runtime.Reference):
             if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
         ][1:]
         names = known + [f"input_{at}" for at in range(len(known), len(arguments))]
+        names[len(arguments) - 1 :] = [DRAWN] if self.drawn else names[len(arguments) - 1 :]
         return [runtime.dissect(value, name, tensors) for name, value in zip(names, arguments, strict=False)]
 
     def make(self, kind: Any) -> Any:
@@ -223,17 +240,31 @@ class Reference(runtime.Reference):
         return module
 
     def settle(self) -> dict[str, Any] | None:
-        """End the training mode of dropout layers, then of the whole module, so that a call can be repeated."""
+        """End the training mode of dropout layers, then of the whole module, so that a call can be repeated. If that is
+        not enough, begin again with the tensors that forward() draws as inputs.
+        """
         modes = ("constructed", "no_dropout", "eval")
-        if self.mode == modes[-1]:
+        if self.mode != modes[-1]:
+            self.mode = modes[modes.index(self.mode) + 1]
+        elif not self.drawn:
+            self.mode, self.drawn = self._first, True
+        else:
             return None
-        self.mode, self._settled, self._modules = modes[modes.index(self.mode) + 1], True, []
-        return {"mode": self.mode}
+        self._modules = []
+        self._inputs.cache_clear()
+        return {"mode": self.mode, **({"drawn": True} if self.drawn else {})}
 
     def notes(self) -> tuple[str, ...]:
-        """Disclose a mode that the problem does not set itself."""
+        """Disclose a mode that the problem does not set itself, and inputs that it draws itself."""
         what = {"no_dropout": "dropout layers are", "eval": "the module is"}.get(self.mode)
-        return (f"{what} in evaluation mode, because calls in training mode are random",) if self._settled else ()
+        notes = [f"{what} in evaluation mode, because calls in training mode are random"]
+        notes = notes if what and self.mode != self._first else []
+        if self.drawn:
+            notes.append(
+                "tensors that forward() draws with torch.randn or torch.rand are inputs; a candidate gets them where "
+                "it draws tensors of the same shapes in the same order"
+            )
+        return tuple(notes)
 
     def state(self) -> dict[str, Any]:
         """Parameters and buffers, named as in the module's state_dict."""
@@ -248,7 +279,7 @@ class Reference(runtime.Reference):
         import torch
 
         with torch.no_grad():
-            return self._module(tensors)(*runtime.build(self.arguments, tensors))
+            return _called(self._module(tensors), runtime.build(self.arguments, tensors), self.drawn)
 
     def _module(self, tensors: Mapping[str, Any]) -> Any:
         """The module of these static tensors: made once, since they stay the same objects."""
@@ -290,6 +321,14 @@ def loaded(module: Any, static: Mapping[str, Any], inputs: Mapping[str, Any]) ->
     return module
 
 
+def _called(module: Any, arguments: list[Any], drawn: bool) -> Any:
+    """Call the module. drawn: the last argument holds what its forward() draws."""
+    if not drawn:
+        return module(*arguments)
+    with handed_out([*arguments[-1].values()]):
+        return module(*arguments[:-1])
+
+
 def _copied(candidate: Path, problem: Path, constants: Constants) -> dict[str, Any]:
     """The constants that a candidate's file has copied from the problem: sizes that are set hold there as well."""
     files = [ast.parse(file.read_text("utf-8")) if constants else ast.Module([], []) for file in (candidate, problem)]
@@ -309,8 +348,9 @@ class Candidate:
         constants: Constants | None = None,
         kind: str = "ModelNew",
         mode: str = "constructed",
+        drawn: bool = False,
     ) -> None:
-        self.reference = Reference(folder, constants, arguments, mode)
+        self.reference = Reference(folder, constants, arguments, mode, drawn)
         taken_over = _copied(folder / file, folder / PROBLEM, constants or {})
         self.kind = getattr(runtime.load(folder / file, "kernelbench_candidate", taken_over), kind)
 
@@ -325,4 +365,4 @@ class Candidate:
         import torch
 
         with torch.no_grad():
-            return module(*runtime.build(self.reference.arguments, tensors))
+            return _called(module, runtime.build(self.reference.arguments, tensors), self.reference.drawn)

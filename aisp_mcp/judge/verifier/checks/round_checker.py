@@ -18,11 +18,9 @@ from aisp_mcp.judge.protocol.roles import baseline_of
 from aisp_mcp.judge.protocol.shared_memory import Arena
 from aisp_mcp.judge.verifier.checks import formats, quality
 from aisp_mcp.judge.verifier.checks.distribution import Draws
+from aisp_mcp.judge.verifier.checks.other_orders import other_orders
 from aisp_mcp.judge.verifier.checks.positions import WrongPositionError, values_at
 from aisp_mcp.judge.verifier.checks.tolerance import (
-    LANES_TERMS,
-    ORDERED_SLACK,
-    ROUNDINGS_ALLOWED,
     adversarial_slack,
     compare,
     compare_steps,
@@ -101,7 +99,7 @@ class RoundChecker:
         self._arenas, self._rounds, self._last_only = arenas, rounds, last_only
         self._files, self._quality = files or InputFiles({}), quality.contract(spec)
         self._measures: dict[str, float] = {}  # of the round that is checked now
-        self._leeway: dict[str, float] = {}  # of plain and of adversarial inputs, in units of the limit
+        self._is_decided = False  # True once the battery has been checked
         self._edge: tuple[float, str] | None = None  # the largest share of the limit in this round, if it is near it
 
     def check(
@@ -121,7 +119,7 @@ class RoundChecker:
         if damage := self._damage(arena, round_inputs.count, stored):
             return CheckAnswer(failure=damage.failure, code=damage.code, checked=0, ratio=None)
         worst, sample, self._measures = 0.0, sample if self._protections.values else [], {}
-        self._edge = None
+        self._edge, self._is_decided = None, self._is_decided or round_inputs.battery
         last = Call(bank, arena, round_inputs, round_inputs.count - 1)
         if self._last_only and sample and last.number not in sample and (message := self._changed(last, last.inputs())):
             return CheckAnswer(failure=f"call {last.number}: {message}", code="input_mutated", checked=0, ratio=0.0)
@@ -225,47 +223,44 @@ class RoundChecker:
             return compare_steps(*outputs, tolerance, slack)
         if name in tolerance.indices:
             return self._compare_positions(call, name, outputs, slack)
-        bank, is_constant = call.bank, call.mode == "constant"
         is_rounded = outputs[0].is_floating_point() or outputs[0].is_complex()
-        if is_rounded and call.is_plain and outputs[2].numel():
-            bank.usual[name] = max(bank.usual.get(name, 0.0), float(components(outputs[2]).abs().amax()))
-        usual = bank.usual.get(name, 0.0) if is_constant else 0.0
-        usual = usual if math.isfinite(usual) else 0.0
+        usual = self._usual(call, name, outputs[2]) if is_rounded and outputs[2].numel() else 0.0
         ratio, failure = compare(*outputs, tolerance, slack, usual)
         has_edge = is_rounded and tolerance.approximate is None and not tolerance.exact
         if has_edge and tolerance.error_ratio / EDGE < ratio < math.inf:
-            return compare(*outputs, tolerance, slack, usual, self._allowed(call, name, slack))
+            index = [spec.name for spec in self._layout.outputs].index(name)
+            allowed = other_orders(call.bank, call.seed, call.mode, self._layout.outputs[index].dtype, slack)[index]
+            return compare(*outputs, tolerance, slack, usual, allowed)
         return ratio, failure
+
+    def _usual(self, call: Call, name: str, reference: Any) -> float:
+        """Size of elements whose rounding is forgiven in an output of constant inputs; 0 for other inputs.
+
+        It is that of plain calls; in the battery only of its own, so that its answer does not depend on fresh inputs.
+        """
+        known, key = call.bank.usual, (name, call.round.battery)
+        if call.is_plain:
+            known[key] = max(known.get(key, 0.0), float(components(reference).abs().amax()))
+        if call.mode != "constant":
+            return 0.0
+        usual = max(known.get(key, 0.0), known.get((name, True), 0.0))
+        return usual if math.isfinite(usual) else 0.0
 
     def _beyond_edge(self, call: Call, name: str, ratio: float, failure: str | None) -> str | None:
         """The failure if it counts. Notes what is at the edge of the tolerance.
 
-        The battery decides with the limit as it is. Where a program is at the edge there, fresh inputs must not decide
-        otherwise: their limit is EDGE times what the battery showed, and at most EDGE times its own.
+        The battery decides with the limit as it is. Fresh inputs do not decide again what it has decided: they refuse
+        what is beyond EDGE times the limit.
         """
-        tolerance, draws = self._spec.tolerance, "plain" if call.is_plain else "adversarial"
+        tolerance = self._spec.tolerance
         share = ratio / (tolerance.error_ratio if tolerance.approximate is None else 1.0)
-        if call.round.battery and not failure:
-            self._leeway[draws] = max(self._leeway.get(draws, 1.0), min(EDGE, EDGE * share))
         if 1.0 / EDGE < share <= EDGE:
             words = f"{name} on {call.mode} inputs, seed {call.seed}: {share:.2g} times what the contract allows"
             self._edge = max(self._edge or (0.0, ""), (share, words))
         if failure and share <= EDGE:
             failure = f"{failure}; at the edge of the tolerance"
-        return failure if share > self._leeway.get(draws, 1.0) else None
-
-    def _allowed(self, call: Call, name: str, slack: float) -> Any:
-        """Error of each element of an output that other orders of operations may have on these inputs."""
-        names = [spec.name for spec in self._layout.outputs]
-        index, bank = names.index(name), call.bank
-        dtype = self._layout.outputs[index].dtype
-        if call.is_plain:
-            return plain_rounding(bank, call.seed, dtype)[index]
-        rounding = bank.rounding(call.seed, call.mode, _eps(dtype, is_plain=False), math.inf)[index]
-        allowed = rounding * (ROUNDINGS_ALLOWED * min(slack, ORDERED_SLACK))
-        if call.mode == "constant":
-            allowed = allowed.maximum(bank.cancelled(call.seed, call.mode)[index])
-        return allowed
+        has_leeway = self._is_decided and not call.round.battery
+        return failure if share > (EDGE if has_leeway else 1.0) else None
 
     def _compare_positions(
         self, call: Call, name: str, outputs: tuple[Any, Any, Any], slack: float
@@ -359,18 +354,3 @@ class RoundChecker:
                 name = self._layout.outputs[index].name
                 return CallCheck(0.0, "incorrect_distribution", f"{name} on {call.mode} inputs: {failure}")
         return CallCheck()
-
-
-def plain_rounding(bank: InputBank, seed: int, dtype: str) -> list[Any]:
-    """Error of each element of each output that other orders of operations may have on plain inputs. dtype: theirs."""
-    return [each * ROUNDINGS_ALLOWED for each in bank.rounding(seed, "plain", _eps(dtype, is_plain=True), LANES_TERMS)]
-
-
-def _eps(dtype: str, is_plain: bool) -> float:
-    """Size of a rounding on the way to an output of that type. Narrow ones are rounded from wider sums on plain inputs;
-    where numbers cancel, each operation may have rounded.
-    """
-    import torch
-
-    kind = torch.finfo(getattr(torch, dtype))
-    return float(min(kind.eps, torch.finfo(torch.float32).eps) if is_plain or kind.bits < 16 else kind.eps)

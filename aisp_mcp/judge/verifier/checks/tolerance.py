@@ -25,11 +25,6 @@ ROW_SLACK = 256.0
 SMALL_SHARE, SMALL_COUNT, LOST, SIZE_SLACK = 0.05, 16, 0.1, 4.0
 # In 16 bits the same slack would be a sixth of the element.
 NARROW_EPS, NARROW_SLACK = 1e-4, 48.0
-# Valid orders of operations may be off by so many times what noise of the size of roundings does (see jittered.py).
-ROUNDINGS_ALLOWED = 6.0
-# A sum adds so many terms one after the other on plain inputs: longer ones have several lanes. On adversarial inputs
-# roundings of a sum have one sign, and more of them count.
-LANES_TERMS, ORDERED_SLACK = 8192.0, 8.0
 OCTAVES = 256  # sizes that are told apart, from the largest element downwards
 CHUNK = 1 << 26  # elements that are looked at together, where each takes a dozen numbers
 

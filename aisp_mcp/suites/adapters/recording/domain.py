@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from aisp_mcp.judge.loading import flatten
@@ -26,6 +27,8 @@ def untamed(
     reference: Reference, facts: Sequence[TensorFacts], static: Mapping[str, Any], usual: Mapping[str, Any], device: str
 ) -> frozenset[str]:
     """Names of the inputs that must be left to the recipe. usual: outputs on the recipe's inputs, by name."""
+    import torch
+
     drawn = [fact for fact in facts if fact.role == "input" and fact.how not in ("recipe", "fixed")]
     sizes = {name: _largest(tensor) for name, tensor in usual.items() if tensor.is_floating_point()}
 
@@ -36,17 +39,15 @@ def untamed(
         outputs = dict(flatten(reference.run(**inputs, **static)))
         return any(_has_left(outputs[name], usual[name], size, mode == "plain") for name, size in sizes.items())
 
-    found, end = set[str](), time.monotonic() + SECONDS
-    for number, mode in enumerate(MODES if drawn and sizes else ()):
-        if number >= LEAST and time.monotonic() > end:
-            break
-        rest = [fact for fact in drawn if fact.name not in found]
-        while rest and fails(rest, number, mode):
-            others = [[fact for fact in rest if fact is not one] for one in rest]
-            tame = next((some for some in others if not fails(some, number, mode)), others[0])
-            found |= {fact.name for fact in rest} - {fact.name for fact in tame}
-            rest = tame
-    return frozenset(found)
+    rest, end = drawn, time.monotonic() + SECONDS
+    with suppress(torch.OutOfMemoryError):  # a problem that large is looked at as far as there is memory
+        for number, mode in enumerate(MODES if drawn and sizes else ()):
+            if number >= LEAST and time.monotonic() > end:
+                break
+            while rest and fails(rest, number, mode):
+                others = [[fact for fact in rest if fact is not one] for one in rest]
+                rest = next((some for some in others if not fails(some, number, mode)), others[0])
+    return frozenset(fact.name for fact in drawn) - {fact.name for fact in rest}
 
 
 def _largest(tensor: Any) -> float:

@@ -71,6 +71,21 @@ def _print(answer: dict[str, Any]) -> None:
 
 def record(reference: Reference) -> Recorded:
     """Two draws of the inputs and static tensors, and two calls. Raises BenchmarkError."""
+    settings: dict[str, Any] = {}
+    while True:
+        try:
+            return replace(_recorded(reference), settings=settings)
+        except BenchmarkError as error:
+            changed = reference.settle() if error.code == "NOT_DETERMINISTIC" else None
+            if changed is None:
+                raise
+            settings |= changed
+
+
+def _recorded(reference: Reference) -> Recorded:
+    """The record of a problem as it is run now. Raises BenchmarkError, NOT_DETERMINISTIC if a call gives other outputs
+    the second time.
+    """
     one, state, first = _draw(reference)
     own_output = reference.own_output
     other, second, again = _draw(reference, fill=1)
@@ -84,16 +99,7 @@ def record(reference: Reference) -> Recorded:
         else fact
         for fact in static
     ]
-    settings: dict[str, Any] = {}
-    while True:
-        try:
-            in_place, outputs = _call_twice(reference, one, state, own_output)
-            break
-        except BenchmarkError as error:
-            changed = reference.settle() if error.code == "NOT_DETERMINISTIC" else None
-            if changed is None:
-                raise
-            settings |= changed
+    in_place, outputs = _call_twice(reference, one, state, own_output)
     left = domain.untamed(reference, facts, _moved(state), dict(outputs), _device())
     facts = [replace(fact, how="recipe", numbers=(), order=()) if fact.name in left else fact for fact in facts]
     buffers = tuple(name for name in one if _is_buffer(one[name], other[name]) and name not in in_place)
@@ -107,7 +113,6 @@ def record(reference: Reference) -> Recorded:
         notes=(*reference.notes(), *_left_note(left)),
         outputs=tuple(str(tensor.dtype).removeprefix("torch.") for _, tensor in outputs),
         indices=positions(outputs, one),
-        settings=settings,
     )
 
 
@@ -208,7 +213,7 @@ def _call_twice(
         raise BenchmarkError(
             "NOT_DETERMINISTIC",
             "Two calls with the same inputs give different outputs, such as with dropout: nothing can be compared.",
-            "Make the problem deterministic, such as with eval() or p=0.",
+            "Make the problem deterministic, such as with eval() or p=0, or by passing what it draws as inputs.",
         )
     if own_output is not None and not torch.allclose(outputs[0][0], own_output.to(outputs[0][0]), rtol=1e-2):
         raise BenchmarkError(
