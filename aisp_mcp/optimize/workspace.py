@@ -101,7 +101,8 @@ def _tensors(text: str) -> list[str]:
         if method.name in ("inputs", "params") and isinstance(statement, ast.Return)
     ]
     keys = [key for value in returned if isinstance(value, ast.Dict) for key in value.keys]
-    return [key.value for key in keys if isinstance(key, ast.Constant) and str(key.value).isidentifier()]
+    names = [key.value for key in keys if isinstance(key, ast.Constant)]
+    return [name for name in names if isinstance(name, str) and name.isidentifier()]
 
 
 def _copy_problem(baseline: Path, folder: Path) -> None:

@@ -17,6 +17,7 @@ from aisp_mcp.bench import Benchmark, ServingBenchmark
 from aisp_mcp.judge.protections import Protections
 from aisp_mcp.judge.protocol.clock import clock
 from aisp_mcp.judge.protocol.cuda_ipc import MappedMemory, Staged
+from aisp_mcp.judge.protocol.device_turns import give_back
 from aisp_mcp.judge.protocol.messages import CheckAnswer, DeviceAllocation, PlannedRequest
 from aisp_mcp.judge.protocol.module_loader import load_spec
 from aisp_mcp.judge.protocol.roles import replicate_of
@@ -106,10 +107,9 @@ class Verifier:
         state = self.protections, self.arenas, self.rounds, last_only, self.files
         self.checker = RoundChecker(spec, self.layout, *state)
         rehearse(bank.reference, bank.inputs(seed + 3, "plain"))
-        shares = (
-            spec.shares_inputs or bool(spec.in_place) or shares_inputs(bank.reference, bank.inputs(seed + 4, "plain"))
-        )
-        self._release()
+        shares = spec.shares_inputs or bool(spec.in_place)
+        shares = shares or shares_inputs(bank.reference, bank.inputs(seed + 4, "plain"))
+        give_back(self.layout)
         return {
             **self._described(shares),
             "layout": self.layout.to_json(),
@@ -159,13 +159,6 @@ class Verifier:
         self.banks[number] = InputBank(self.device, Reference(self.spec, params))
         return self.banks[number]
 
-    def _release(self) -> None:
-        """Where device memory is tight, give back what is free in this process."""
-        if self.layout.tight:
-            import torch
-
-            torch.cuda.empty_cache()
-
     def _sync(self) -> None:
         if self.device == "cuda":
             import torch
@@ -203,7 +196,7 @@ class Verifier:
             _write(self.arenas[worker_id].params(), bank.reference.params)
             _write(self.arenas[worker_id].inputs(0), self.files.written(worker_id, 0, example))
         self._sync()
-        self._release()
+        give_back(self.layout)
         return {}
 
     def look_ahead(self, sides: list[int], seed: int, number: int, seconds: float) -> dict[str, Any]:
@@ -217,7 +210,6 @@ class Verifier:
         end, room = clock() + seconds, min(AHEAD_BYTES, torch.cuda.mem_get_info()[0] // 24)
         banks = [self.banks[replicate_of(worker_id)] for worker_id in sides]
         number = min(number * len(banks), room // max(sum(spec.nbytes for spec in self.layout.outputs), 1))
-        number = 0 if self.layout.tight else number
         with contextlib.suppress(torch.OutOfMemoryError):  # others may have taken it meanwhile
             for call in range(number if can_be_near(self.spec.tolerance) else 0):
                 # Each its own seed: what is drawn is told by that alone.
@@ -255,7 +247,7 @@ class Verifier:
         for filled in rounds:
             self._poison(filled)
         self._sync()
-        self._release()
+        give_back(self.layout)
         return {}
 
     def handoff_cpu(self, side: int, deadline_s: float) -> dict[str, Any]:
@@ -315,7 +307,7 @@ class Verifier:
         for filled in rounds:
             self._poison(filled)
         self._sync()
-        self._release()
+        give_back(self.layout)
         return self.idle()
 
     def _poison(self, filled: RoundInputs) -> None:
@@ -382,10 +374,7 @@ class Verifier:
     def check(self, side: int, sample: list[int], stored: list[int] | None = None) -> CheckAnswer:
         """Check a finished round (see round_checker.py). stored: the calls whose outputs are there; None for all."""
         held = self.snapshots.pop(side, self.arenas[side])
-        answer = self.checker.check(self.banks[replicate_of(side)], held, self.rounds[side], sample, stored)
-        del held
-        self._release()
-        return answer
+        return self.checker.check(self.banks[replicate_of(side)], held, self.rounds[side], sample, stored)
 
 
 def _write(places: dict[str, Any], values: dict[str, Any]) -> None:

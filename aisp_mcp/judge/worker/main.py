@@ -29,6 +29,7 @@ from contextlib import suppress
 from functools import cached_property
 from typing import Any
 
+from aisp_mcp.judge.protocol.device_turns import give_back, regain
 from aisp_mcp.judge.protocol.layout import TEXT, Layout
 from aisp_mcp.judge.protocol.module_loader import entry, flatten, import_all, imported_by
 from aisp_mcp.judge.protocol.shared_memory import (
@@ -61,7 +62,7 @@ from aisp_mcp.judge.protocol.words import (
     TRACE,
     WARM,
 )
-from aisp_mcp.judge.worker import dummy
+from aisp_mcp.judge.worker import dummy, products
 from aisp_mcp.judge.worker.channel import read_exactly, write_error
 from aisp_mcp.judge.worker.contract import (
     OutputRules,
@@ -77,8 +78,6 @@ from aisp_mcp.judge.worker.cupti import traced
 from aisp_mcp.judge.worker.forbidden import forbid
 from aisp_mcp.judge.worker.held import HeldOutputs
 from aisp_mcp.judge.worker.serving import ServingWorker
-
-PRODUCTS = {"float32", "float16", "bfloat16"}  # types whose matrix-product libraries load at first use
 
 
 class Worker:
@@ -107,7 +106,6 @@ class Worker:
         del example  # a large one leaves no memory for others
         if self.cuda:
             self._prepare_cuda(setup["flush_bytes"])
-            self.release()
         self.at_rest = HeldOutputs(self.layout, self.rules, self.arena, self.control, self.copy_into_strides)
 
     @cached_property
@@ -123,9 +121,8 @@ class Worker:
         self.local = self.copy_inputs() if not self.layout.tight else {}
         self.flush = self.torch.empty(flush_bytes, dtype=self.torch.uint8, device="cuda")
         self.reset_l2 = l2_reset()
-        self.spot = self.torch.zeros(1, device="cuda")
-        self.spot.zero_()  # its kernel is loaded by now
-        self.load_products()
+        self.spot = self.torch.zeros(1, device="cuda").zero_()  # its kernel is loaded by now
+        products.load(self.layout)
         pairs = range(self.layout.capacity)
         self.events = [(cuda.Event(enable_timing=True), cuda.Event(enable_timing=True)) for _ in pairs]
         self.own: Any = None
@@ -148,38 +145,14 @@ class Worker:
             self.control.stats[CAN_WAIT] = 1
         except (OSError, AttributeError):  # a driver that knows no gate
             cudart().cudaGetLastError()
+        give_back(self.layout)
 
     def copy_inputs(self) -> dict[str, Any]:
         """Tensors of the candidate's own, on the device."""
-        there = self.layout.host
-        local = {name: tensor.clone() for name, tensor in self.inputs[0].items() if name not in there}
+        local = {name: tensor.clone() for name, tensor in self.inputs[0].items() if name not in self.layout.host}
         if self.rules.off_limits:
             self.rules.off_limits += [extent(tensor) for tensor in local.values()]
         return local
-
-    def release(self) -> None:
-        """Where device memory is tight, give back what this process does not need while others run."""
-        if self.layout.tight:
-            self.held = [] if self.kept is not None else self.held  # nobody reads a baseline's
-            self.torch.cuda.empty_cache()
-
-    def regain(self) -> None:
-        """Allocate beforehand what calls will need, as far as it was given back, so that none of them waits for it."""
-        if self.layout.tight and (needed := self.control.stats[0]):
-            with suppress(self.torch.OutOfMemoryError):
-                self.torch.empty(needed, dtype=self.torch.uint8, device="cuda")
-
-    def load_products(self) -> None:
-        """Load the matrix-product library for the tensors' types while other processes prepare
-        themselves: in a first call that would take 65 ms. After the import of the program, whose settings apply to it,
-        and on a stream of its own, so that its workspace is not shared.
-        """
-        types = {spec.dtype for spec in (*self.layout.params, *self.layout.inputs)} & PRODUCTS
-        with suppress(Exception), self.torch.cuda.stream(self.torch.cuda.Stream()):  # the program may have forbidden it
-            for name in types:
-                square = self.torch.zeros(16, 16, dtype=getattr(self.torch, name), device="cuda")
-                square @ square
-        self.torch.cuda.synchronize()
 
     def show_memory(self) -> None:
         """Report the device memory, that of the inputs first, if it has changed."""
@@ -355,7 +328,7 @@ class Worker:
         gc.collect(0)
         gc.disable()
         if self.cuda:
-            self.regain()
+            regain(self.layout, self.control.stats[0])
             held = self.torch.cuda.memory_allocated()
             self.torch.cuda.reset_peak_memory_stats()
         try:
@@ -384,7 +357,8 @@ class Worker:
             self.control.stats[0] = max(self.control.stats[0], self.torch.cuda.max_memory_allocated() - held)
             self.control.stats[1] = self.torch.cuda.max_memory_reserved()
         if self.kept is not None or not is_mapped:
-            self.release()
+            self.held = []  # nobody reads a baseline's
+            give_back(self.layout)
 
 
 def main() -> None:
