@@ -52,7 +52,7 @@ class Driver:
 
     def number(self, role: Role) -> int:
         """Number of that worker at the verifier, which has memory for two replicates, or for one if it is tight."""
-        return worker_number(0 if self.session.opened["layout"]["tight"] else self.result.index % 2, role)
+        return worker_number(0 if self.session.is_tight else self.result.index % 2, role)
 
     # --- start and end
 

@@ -71,7 +71,7 @@ class GpuStrategy(Strategy):
         rounds together. It ends before a worker's program runs, which may tune itself. The replicate before, `last`,
         tells how many will be needed.
         """
-        if not session.options.protections.fresh_inputs or session.opened["layout"]["tight"]:
+        if not session.options.protections.fresh_inputs or session.is_tight:
             yield
             return
         number = session.options.preset.compared + MAX_COMPARED

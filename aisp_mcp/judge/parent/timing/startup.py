@@ -39,7 +39,7 @@ def _in_turn(session: Session, strategy: Strategy, started: list[Driver]) -> Ite
     """Start replicates in batches. The last one of a batch ends while the next batch loads its libraries; the
     candidate of the first such one is traced meanwhile.
     """
-    has_room = spare_cpus() >= SPARE_FOR_TWO and not session.opened["layout"]["tight"]
+    has_room = spare_cpus() >= SPARE_FOR_TWO and not session.is_tight
     total, at_once = session.options.preset.replicates, 2 if has_room else 1
     last: Driver | None = None
     for begin in range(0, total, at_once):
