@@ -95,6 +95,7 @@ def repo(tmp_path: Path) -> Path:
 
 def gate(cli: Any, repo: Path, *words: str) -> tuple[int, dict[str, Any]]:
     done = cli("bench", "gate", *words, "--repo", str(repo), "--json", timeout=280)
+    assert done.stdout, done.stderr
     return done.returncode, json.loads(done.stdout)
 
 
@@ -194,7 +195,7 @@ def test_an_installation_of_the_working_tree_is_not_measured_as_the_base(
         git(repo, "commit", "-qm", "base")
         (repo / folder / "mylib.py").write_text(SLOW)
         git(repo, "commit", "-qam", "head")
-        monkeypatch.setenv("PYTHONPATH", f"{repo / folder}{os.pathsep}{ROOT}")
+        monkeypatch.setenv("PYTHONPATH", str(repo / folder), prepend=os.pathsep)
         code, answer = gate(cli, repo, "--base", "HEAD~1", "--head", "HEAD", "--preset", "quick")
         assert (code, answer["result"]["rows"][0]["outcome"]) == (3, expected)
 
