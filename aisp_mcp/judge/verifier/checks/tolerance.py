@@ -84,7 +84,8 @@ def compare(
 def _elements_and_rows(
     out: Any, base: Any, ref: Any, sizes: tuple[Any, Any, Any], tolerance: Tolerance, slack: float
 ) -> tuple[float, str]:
-    """Small elements, and rows, that are wrong in units of their own size, as a share of those that may be; in words.
+    """Small elements and rows that are wrong in units of their own size, and the average error of narrow types, as a
+    share of what is allowed; in words.
 
     sizes: of errors, the baseline's own errors, and the truth.
     """
@@ -93,19 +94,19 @@ def _elements_and_rows(
     eps, ratio = torch.finfo(out.dtype).eps, tolerance.error_ratio * slack
     most = SIZE_SLACK * ratio
     most = min(most, NARROW_SLACK) if eps > NARROW_EPS and slack == 1.0 else most
-    most_here = most_spread(out, tolerance)
-    spread = _spread(*sizes, eps) / most_here if slack == 1.0 else 0.0
-    if spread > 1.0:
-        return spread, (
-            f"the root-mean-square error is {spread * most_here:.3g} times the baseline's own "
-            f"(allowed {most_here:g} for values of 16 bits)"
-        )
     lost = _lost(*sizes, ratio, eps, most)
-    share = max(spread, lost / max(SMALL_SHARE * out.numel(), SMALL_COUNT))
+    share = lost / max(SMALL_SHARE * out.numel(), SMALL_COUNT)
     if share > 1.0 or slack != 1.0:
         return share, f"{lost} of {out.numel()} elements, small ones, are wrong in units of their own size"
+    allowed = most_spread(out, tolerance)
+    spread = _spread(*sizes, torch.finfo(out.dtype)) if allowed < tolerance.error_ratio else 0.0
+    if spread > allowed:
+        return spread / allowed, (
+            f"the root-mean-square error is {spread:.3g} times the baseline's own "
+            f"(allowed {allowed:g} for values of 16 bits)"
+        )
     rows, failure = _off_as_a_whole(out, base, ref, tolerance, eps)
-    return max(share, rows), failure
+    return max(share, spread / allowed, rows), failure
 
 
 def most_spread(out: Any, tolerance: Tolerance) -> float:
@@ -116,9 +117,10 @@ def most_spread(out: Any, tolerance: Tolerance) -> float:
     return min(tolerance.error_ratio, NARROW_SPREAD) if is_narrow else tolerance.error_ratio
 
 
-def _spread(error: Any, own: Any, truth: Any, eps: float) -> float:
+def _spread(error: Any, own: Any, truth: Any, kind: Any) -> float:
     """The root-mean-square error in units of the baseline's own."""
-    return float(_rms(error)) / max(float(_rms(own)), 0.25 * eps * float(_rms(truth)), 1e-300)
+    unit = max(float(_rms(own)), 0.25 * kind.eps * float(_rms(truth)), 4 * kind.smallest_normal * kind.eps)
+    return float(_rms(error)) / unit
 
 
 def _off_as_a_whole(out: Any, base: Any, ref: Any, tolerance: Tolerance, eps: float) -> tuple[float, str]:
@@ -146,8 +148,7 @@ def _error_ratio(error: Any, own: Any, truth: Any, kind: Any, slack: float) -> f
     least = 4 * kind.smallest_normal * kind.eps
     errors, owns, truths = (_row_peaks(values) for values in (error, own, truth))
     unit_max = max(float(owns.max()), 0.5 * kind.eps * float(truths.max()), least)
-    unit_rms = max(float(_rms(own)), 0.25 * kind.eps * float(_rms(truth)), least)
-    ratio: float = max(float(errors.max()) / unit_max, float(_rms(error)) / unit_rms) / slack
+    ratio: float = max(float(errors.max()) / unit_max, _spread(error, own, truth, kind)) / slack
     return max(ratio, _worst_row(errors, owns, truths, 0.5 * kind.eps, least) / (slack * ROW_SLACK))
 
 
