@@ -119,7 +119,7 @@ def most_spread(out: Any, tolerance: Tolerance) -> float:
 
 def _spread(error: Any, own: Any, truth: Any, kind: Any) -> float:
     """The root-mean-square error in units of the baseline's own."""
-    unit = max(float(_rms(own)), 0.25 * kind.eps * float(_rms(truth)), 4 * kind.smallest_normal * kind.eps)
+    unit: float = max(float(_rms(own)), 0.25 * kind.eps * float(_rms(truth)), 4 * kind.smallest_normal * kind.eps)
     return float(_rms(error)) / unit
 
 
