@@ -86,7 +86,7 @@ def test_a_slowdown_against_a_revision_fails_the_session(repository: Path) -> No
     code, output = run(repository, "--aisp", "--aisp-base", "HEAD", "-k", "work")
     assert code == 1, output
     assert "slower" in output
-    assert "over 3 looks" in output
+    assert " looks, " in output  # three, or up to five on a noisy machine
 
 
 @pytest.mark.timeout(120)
@@ -134,4 +134,4 @@ def test_work_that_moves_to_a_setup_counts(repository: Path) -> None:
     moved = "benchmark.pedantic(lambda: None, setup=lambda: thing.work(n) and None)"
     (repository / "test_thing.py").write_text(TESTS.replace(measured, moved))
     code, output = run(repository, "--aisp", "--aisp-base", "HEAD", "-k", "test_work")
-    assert (code, "over 3 looks" in output) == (1, True), output
+    assert (code, " looks, " in output) == (1, True), output
