@@ -28,6 +28,10 @@ class Replicate:
     changed: bool = False
 
 
+class Missing(str):
+    """Why the head no longer measures what the base measures."""
+
+
 def measure(sides: Mapping[Role, Side], name: str, preset: Preset) -> Replicate | str:
     """Times of one benchmark; a text says why there are none."""
     ready = {role: side.until_ready(name) for role, side in sides.items()}
@@ -35,8 +39,9 @@ def measure(sides: Mapping[Role, Side], name: str, preset: Preset) -> Replicate 
     answers = {role: message for role, message in ready.items() if message is not None}
     try:
         if problems:
-            return "; ".join(problems)
-        own_clock = any(message["own_clock"] for message in answers.values())
+            return (Missing if [*answers] == [Role.BASELINE, Role.BASELINE_REPEAT] else str)("; ".join(problems))
+        # Not by the word of one side: a head that moves its work to a setup would have none to time.
+        own_clock = all(message["own_clock"] for message in answers.values())
         rows = _rounds(sides, preset, max(message["seconds"] for message in answers.values()), own_clock)
     except EOFError as error:
         return str(error)

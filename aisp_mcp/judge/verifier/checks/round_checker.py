@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -21,10 +22,12 @@ from aisp_mcp.judge.verifier.checks.distribution import Draws
 from aisp_mcp.judge.verifier.checks.other_orders import other_orders
 from aisp_mcp.judge.verifier.checks.positions import WrongPositionError, values_at
 from aisp_mcp.judge.verifier.checks.tolerance import (
+    NARROW_SPREAD,
     adversarial_slack,
     compare,
     compare_steps,
     components,
+    is_coarse,
     is_poison,
     near,
     near_steps,
@@ -35,6 +38,7 @@ from aisp_mcp.judge.verifier.inputs.files import InputFiles, is_file
 
 POISON = 0xFF  # NaN in every floating-point format, -1 in every signed integer
 EDGE = 2.0  # from the limit over this, and up to the limit times this, an error is at the edge of the tolerance
+COARSE_CALLS = 4  # with the average error of a narrower type, if they are more than half of all calls
 RECOMPUTED_SHARE = 0.25  # of the calls that a baseline's worker has computed, too: the verifier computes these itself
 
 
@@ -100,6 +104,7 @@ class RoundChecker:
         self._files, self._quality = files or InputFiles({}), quality.contract(spec)
         self._measures: dict[str, float] = {}  # of the round that is checked now
         self._is_decided = False  # True once the battery has been checked
+        self._calls = Counter[Any]()  # on plain inputs: of each worker, and the coarse ones of each of its outputs
         self._edge: tuple[float, str] | None = None  # the largest share of the limit in this round, if it is near it
 
     def check(
@@ -166,6 +171,7 @@ class RoundChecker:
 
     def _check_call(self, call: Call) -> CallCheck:
         bank = call.bank
+        self._calls[call.round.side] += call.is_plain
         if call.seed not in bank.hidden and not bank.left and self._near_baseline(call):
             return CallCheck()
         inputs = call.inputs()
@@ -194,13 +200,25 @@ class RoundChecker:
         for spec, *tensors in zip(self._layout.outputs, call.outputs, baseline, reference, strict=True):
             ratio, failure = self._compare(call, spec.name, (tensors[0], tensors[1], tensors[2]))
             worst = max(worst, ratio)
-            if failure := self._beyond_edge(call, spec.name, ratio, failure):
+            failure = self._beyond_edge(call, spec.name, ratio, failure) or self._coarse_calls(call, spec.name, tensors)
+            if failure:
                 return CallCheck(ratio, "incorrect_output", f"{spec.name} on {call.mode} inputs: {failure}")
         if failed := self._check_left(call):
             return failed
         if call.is_plain:
             call.bank.compared.add(call.round.side)
         return CallCheck(worst)
+
+    def _coarse_calls(self, call: Call, name: str, tensors: list[Any]) -> str | None:
+        """A failure if the average error is that of a narrower type in several calls, and in most of them."""
+        tolerance = self._spec.tolerance
+        if not call.is_plain or tolerance.exact or tolerance.approximate is not None or not is_coarse(*tensors):
+            return None
+        self._calls[call.round.side, name] += 1
+        count, plain = self._calls[call.round.side, name], self._calls[call.round.side]
+        if count < COARSE_CALLS or 2 * count <= plain:
+            return None
+        return f"in {count} of {plain} calls the average error is more than {NARROW_SPREAD:g} times the baseline's own"
 
     def _check_left(self, call: Call) -> CallCheck | None:
         """Compare what the call left in inputs whose content is part of the answer."""

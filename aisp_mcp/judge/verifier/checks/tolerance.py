@@ -25,6 +25,9 @@ ROW_SLACK = 256.0
 SMALL_SHARE, SMALL_COUNT, LOST, SIZE_SLACK = 0.05, 16, 0.1, 4.0
 # In 16 bits the same slack would be a sixth of the element.
 NARROW_EPS, NARROW_SLACK = 1e-4, 48.0
+# Over so many elements, the average error of bfloat16 rounded to 8 bits (e4m3) is 10 to 14 times the baseline's in all
+# calls; that of shipped pairs is 8 times and more in a twentieth of the calls of an attention (H100).
+NARROW_SPREAD, SPREAD_COUNT = 8.0, 256
 OCTAVES = 256  # sizes that are told apart, from the largest element downwards
 CHUNK = 1 << 26  # elements that are looked at together, where each takes a dozen numbers
 
@@ -94,6 +97,25 @@ def _elements_and_rows(
     return max(share, rows), failure
 
 
+def is_coarse(out: Any, base: Any, ref: Any) -> bool:
+    """True for 16-bit values whose average error rounding in 16 bits hardly explains. One such call proves nothing."""
+    import torch
+
+    if not (_is_narrow(out) and bool((torch.isfinite(out) & torch.isfinite(base) & torch.isfinite(ref)).all())):
+        return False
+    return _spread(out.double() - ref, base.double() - ref, ref, torch.finfo(out.dtype)) > NARROW_SPREAD
+
+
+def _is_narrow(out: Any) -> bool:
+    return bool(out.is_floating_point() and out.itemsize == 2 and out.numel() >= SPREAD_COUNT)
+
+
+def _spread(error: Any, own: Any, truth: Any, kind: Any) -> float:
+    """The root-mean-square error in units of the baseline's own."""
+    unit: float = max(float(_rms(own)), 0.25 * kind.eps * float(_rms(truth)), 4 * kind.smallest_normal * kind.eps)
+    return float(_rms(error)) / unit
+
+
 def _off_as_a_whole(out: Any, base: Any, ref: Any, tolerance: Tolerance, eps: float) -> tuple[float, str]:
     """What row_fit finds in the finite elements; differences below the contract's floor never count."""
     import torch
@@ -119,8 +141,7 @@ def _error_ratio(error: Any, own: Any, truth: Any, kind: Any, slack: float) -> f
     least = 4 * kind.smallest_normal * kind.eps
     errors, owns, truths = (_row_peaks(values) for values in (error, own, truth))
     unit_max = max(float(owns.max()), 0.5 * kind.eps * float(truths.max()), least)
-    unit_rms = max(float(_rms(own)), 0.25 * kind.eps * float(_rms(truth)), least)
-    ratio: float = max(float(errors.max()) / unit_max, float(_rms(error)) / unit_rms) / slack
+    ratio: float = max(float(errors.max()) / unit_max, _spread(error, own, truth, kind)) / slack
     return max(ratio, _worst_row(errors, owns, truths, 0.5 * kind.eps, least) / (slack * ROW_SLACK))
 
 
@@ -157,7 +178,8 @@ def near(out: Any, base: Any, tolerance: Tolerance) -> bool:
     allowed = tolerance.error_ratio - 1
     is_near = size < math.inf  # one question: each answer from a device takes as long as a short kernel
     is_near &= most <= allowed * 0.5 * eps * size
-    is_near &= _rms(apart) <= allowed * 0.25 * eps * _rms(base)
+    average = min(allowed, NARROW_SPREAD - 1) if _is_narrow(out) else allowed
+    is_near &= _rms(apart) <= average * 0.25 * eps * _rms(base)
     rowwise = (tolerance.error_ratio * ROW_SLACK - 1) * 0.5 * eps
     is_near &= (rows <= rowwise * sizes).all()
     far = apart.abs_() > base.abs().mul_(min(rowwise, 0.8 * LOST))
