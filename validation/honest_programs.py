@@ -27,6 +27,11 @@ def labelled(rng: Any) -> dict[str, Any]:
     return {"x": rng.randn(64, 512), "labels": rng.randint(0, 512, 64)}
 
 
+def by_numpy(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function of arrays as a function of tensors."""
+    return lambda *tensors: torch.from_numpy(np.ascontiguousarray(function(*(tensor.numpy() for tensor in tensors))))
+
+
 def distances(x: Any, y: Any) -> Any:
     return (x[:, None] - y[None]).square().sum(2).sqrt()
 

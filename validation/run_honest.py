@@ -25,13 +25,17 @@ os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 sys.path.insert(0, str(Path(__file__).parent))
 
 import torch
+from honest_forms import FORMS
 from honest_operations import OPERATIONS
+from honest_points import POINTS
 from honest_programs import Operation
+from honest_types import TYPES
 
 from aisp_mcp.bench import Benchmark
 from aisp_mcp.judge.mutants.trial import Call, Trial
 from aisp_mcp.judge.verifier.inputs.rng import MODES, battery_modes
 
+ALL = OPERATIONS | FORMS | POINTS | TYPES
 FRESH_PLAIN, FRESH_MODES = 12, 3  # calls of a run; --plain and --adversarial give others
 
 
@@ -108,10 +112,10 @@ def main() -> None:
     args = parser.parse_args()
     torch.set_num_threads(1)
     begin, rows = time.monotonic(), list[dict[str, Any]]()
-    for name in args.only or OPERATIONS:
+    for name in args.only or ALL:
         alternatives: dict[str, list[dict[str, Any]]] = {}
         for machine in range(args.machines):
-            for words, about in judged(OPERATIONS[name], machine, args.runs, args.plain, args.adversarial).items():
+            for words, about in judged(ALL[name], machine, args.runs, args.plain, args.adversarial).items():
                 alternatives.setdefault(words, []).append(about)
         for row in record(name, alternatives, args.runs):
             rows.append(row)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
-from aisp_mcp.errors import BenchmarkError, NotFound
+from aisp_mcp.errors import BenchmarkError, NotFound, UsageError
+from aisp_mcp.gate import strays
+from aisp_mcp.judge import candidate_needs
 from aisp_mcp.judge.native import build
 from aisp_mcp.judge.pair import Pair
 from aisp_mcp.judge.records.run import Failure, Skip
@@ -18,17 +21,19 @@ from aisp_mcp.suites import discovery
 BASE_SIDE = '''"""{summary}"""
 import sys
 
-sys.path.insert(0, {root!r})
+sys.path[:0] = {sources!r}
 from pathlib import Path
 
 import torch
 
 from aisp_mcp.bench import Benchmark
+from aisp_mcp.gate import strays
 from aisp_mcp.judge.loading import common_of, load_candidate, load_common, load_module
 
 load_common(common_of(Path({spec!r})))
 _spec = load_module(Path({spec!r}), "aisp_gate_spec")
 _side = load_candidate(Path({side!r}))
+strays.refuse(Path({repo!r}), Path({work!r}))
 _class = next(v for v in vars(_spec).values() if isinstance(v, type) and issubclass(v, Benchmark)
               and v.__module__ == _spec.__name__)
 
@@ -76,12 +81,14 @@ class Base(_class):
 HEAD_SIDE = '''"""{summary}"""
 import sys
 
-sys.path.insert(0, {root!r})
+sys.path[:0] = {sources!r}
 from pathlib import Path
 
+from aisp_mcp.gate import strays
 from aisp_mcp.judge.loading import load_candidate
 
 _side = load_candidate(Path({side!r}))
+strays.refuse(Path({repo!r}), Path({work!r}))
 run = _side.run
 if hasattr(_side, "prepare"):
     prepare = _side.prepare
@@ -97,8 +104,26 @@ class CandidateFiles:
     summary: str
 
 
+@dataclass(frozen=True)
+class Places:
+    """Both checkouts, the folder that holds them and the pairs, and the repository's working tree."""
+
+    base: Checkout
+    head: Checkout
+    work: Path
+    tree: Path
+
+    @property
+    def both(self) -> tuple[Checkout, Checkout]:
+        """The base's and the head's."""
+        return self.base, self.head
+
+
 def find_candidates(checkout: Checkout, roots: Sequence[str], names: Sequence[str]) -> dict[str, CandidateFiles]:
-    """The named candidates of a checkout by full name. Missing names are handled when both are compared."""
+    """The named candidates of a checkout by full name. Missing names are handled when both are compared.
+
+    Raises UsageError DUPLICATE_TARGET.
+    """
     candidates: dict[str, CandidateFiles] = {}
     folders = [checkout.folder / root for root in roots]
     for folder in filter(Path.is_dir, folders):
@@ -108,22 +133,22 @@ def find_candidates(checkout: Checkout, roots: Sequence[str], names: Sequence[st
             except NotFound:
                 continue
             for target, variants in resolved:
-                usable = [variant for variant in variants if not target.problem and not variant.problem]
-                candidates |= {
-                    discovery.full_name(target, variant): CandidateFiles(
-                        Path(target.path), Path(variant.path), target.summary
-                    )
-                    for variant in usable
-                }
+                for variant in variants:
+                    if not target.problem and not variant.problem:
+                        files = CandidateFiles(Path(target.path), Path(variant.path), target.summary)
+                        _add(candidates, discovery.full_name(target, variant), files)
     return candidates
 
 
+def _add(candidates: dict[str, CandidateFiles], name: str, files: CandidateFiles) -> None:
+    """Raises UsageError DUPLICATE_TARGET if another root has a candidate of that name."""
+    if candidates.setdefault(name, files) != files:
+        both = f"{candidates[name].path} and {files.path}"
+        raise UsageError("DUPLICATE_TARGET", f"{both} have one name.", "Rename one of them.")
+
+
 def make_pairs(
-    candidates: Mapping[str, tuple[CandidateFiles, CandidateFiles]],
-    base: Checkout,
-    head: Checkout,
-    work: Path,
-    device: str,
+    candidates: Mapping[str, tuple[CandidateFiles, CandidateFiles]], places: Places, device: str
 ) -> tuple[list[Pair], list[Failure | Skip]]:
     """Pairs to measure, with C++ and CUDA candidates compiled, and those that cannot be measured.
 
@@ -131,17 +156,28 @@ def make_pairs(
     """
     pairs, broken = list[Pair](), list[Failure | Skip]()
     for name, both in candidates.items():
-        lacks = [build.lacks(files.path, device) for files in both if build.is_native(files.path)]
-        if missing := next(filter(None, lacks), None):
-            broken.append(Skip(target=name, code="NEEDS", missing=missing))
-            continue
-        try:
-            at_base, at_head = (_compiled(name, files) for files in both)
-        except BenchmarkError as error:
-            broken.append(Failure(target=name, code=error.code, message=error.message, hint=error.hint))
-            continue
-        pairs.append(_write_pair(name, at_base, at_head, base, head, work))
+        at_base, at_head = (_lacks(files, checkout, device) for files, checkout in zip(both, places.both, strict=True))
+        if at_base:
+            broken.append(Skip(target=name, code="NEEDS", missing=at_base))
+        elif at_head:
+            broken.append(Failure(target=name, code="HEAD_NEEDS", message=head_needs(at_head)))
+        else:
+            try:
+                pairs.append(_write_pair(name, both, places))
+            except BenchmarkError as error:
+                broken.append(Failure(target=name, code=error.code, message=error.message, hint=error.hint))
     return pairs, broken
+
+
+def head_needs(missing: str) -> str:
+    """What a change does to a benchmark that ran here before it. missing: what its candidate needs now."""
+    return f"The head needs {missing}. The base does not."
+
+
+def _lacks(files: CandidateFiles, checkout: Checkout, device: str) -> str | None:
+    if build.is_native(files.path):
+        return build.lacks(files.path, device)
+    return candidate_needs.lacks(files.path, device, map(Path, strays.sources(checkout.folder)))
 
 
 def have_same_spec(at_base: CandidateFiles, at_head: CandidateFiles) -> bool:
@@ -149,18 +185,30 @@ def have_same_spec(at_base: CandidateFiles, at_head: CandidateFiles) -> bool:
     return at_base.spec.read_bytes() == at_head.spec.read_bytes()
 
 
-def _compiled(name: str, files: CandidateFiles) -> CandidateFiles:
-    return replace(files, path=build.prepared(Pair(name, files.spec, "", files.path))[0].path)
-
-
-def _write_pair(
-    name: str, at_base: CandidateFiles, at_head: CandidateFiles, base: Checkout, head: Checkout, work: Path
-) -> Pair:
-    folder = work / "pairs" / name.replace(":", "/")
+def _write_pair(name: str, both: tuple[CandidateFiles, CandidateFiles], places: Places) -> Pair:
+    """Write both sides. Raises BenchmarkError BAD_HEADER or COMPILE_FAILED."""
+    at_base, at_head = both
+    folder = places.work / "pairs" / name.replace(":", "/")
     folder.mkdir(parents=True)
     spec, candidate = folder / "baseline_side.py", folder / "optimized_side.py"
-    summary = at_base.summary.replace('"', "'").replace("\\", "")
-    common = {"summary": summary, "spec": str(at_base.spec)}
-    spec.write_text(BASE_SIDE.format(**common, root=str(base.folder), side=str(at_base.path)), "utf-8")
-    candidate.write_text(HEAD_SIDE.format(**common, root=str(head.folder), side=str(at_head.path)), "utf-8")
+    common = {
+        "summary": at_base.summary.replace('"', "'").replace("\\", ""),
+        "spec": str(at_base.spec),
+        "repo": str(places.tree),
+        "work": str(places.work),
+    }
+    for file, text, files, checkout in (
+        (spec, BASE_SIDE, at_base, places.base),
+        (candidate, HEAD_SIDE, at_head, places.head),
+    ):
+        side = str(_loadable(name, files, folder / file.stem))
+        file.write_text(text.format(**common, sources=strays.sources(checkout.folder), side=side), "utf-8")
     return Pair(name, spec, "", candidate)
+
+
+def _loadable(name: str, files: CandidateFiles, folder: Path) -> Path:
+    """The candidate's file, or its library, in a folder that measured processes see."""
+    if not build.is_native(files.path):
+        return files.path
+    library = build.prepared(Pair(name, files.spec, "", files.path))[0].path
+    return Path(shutil.copytree(library.parent, folder)) / library.name

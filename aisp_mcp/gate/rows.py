@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from aisp_mcp.gate import policy
+from aisp_mcp.gate.pairs import head_needs
 from aisp_mcp.gate.records import GateRow, Outcome, Policy
-from aisp_mcp.judge.records.run import Run
+from aisp_mcp.judge.records.run import CANDIDATE_NEEDS, Run, Skip
 from aisp_mcp.judge.records.verdict import Comparison
 
 JUDGED: tuple[Outcome, ...] = ("improved", "unchanged", "regressed", "wrong")
@@ -19,10 +20,7 @@ def rows(run: Run, changed_specs: set[str], looks: Looks, margin: float) -> list
         _row(comparison, comparison.target in changed_specs, looks.get(comparison.target, [comparison]), margin)
         for comparison in run.comparisons
     ]
-    skipped = [
-        GateRow(target=skip.target, outcome="could_not_judge", sentence=f"skipped: needs {skip.missing}")
-        for skip in run.skipped
-    ]
+    skipped = [_skipped(skip) for skip in run.skipped]
     failed = [
         GateRow(target=failure.target, outcome="failed", sentence=f"{failure.code}: {failure.message}")
         for failure in run.failed
@@ -58,6 +56,13 @@ def passed(gate_rows: Sequence[GateRow], why: Sequence[str]) -> bool | None:
     if any(reason.startswith("fail") for reason in why):
         return False
     return True if any(row.outcome in JUDGED for row in gate_rows) else None
+
+
+def _skipped(skip: Skip) -> GateRow:
+    """The row of a skip. What the candidate needs beyond the specification, only the head needs: the base has run."""
+    if skip.code == CANDIDATE_NEEDS:
+        return GateRow(target=skip.target, outcome="failed", sentence=f"HEAD_NEEDS: {head_needs(skip.missing)}")
+    return GateRow(target=skip.target, outcome="could_not_judge", sentence=f"skipped: needs {skip.missing}")
 
 
 def _row(comparison: Comparison, spec_changed: bool, looks: Sequence[Comparison], margin: float) -> GateRow:

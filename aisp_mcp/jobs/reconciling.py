@@ -25,8 +25,8 @@ def scratch_of(row: Any) -> Path:
 
 
 def reconcile(queue: Queue) -> int:
-    """End every running row whose supervisor is gone; returns how many. Raises StoreError."""
-    return sum(_take_over(queue, row) for row in queue.running() if not supervised(row))
+    """End every row whose supervisor is gone; returns how many. Raises StoreError."""
+    return sum(_take_over(queue, row) for row in queue.owned() if not supervised(row))
 
 
 def _take_over(queue: Queue, seen: Any) -> bool:
@@ -38,7 +38,7 @@ def _take_over(queue: Queue, seen: Any) -> bool:
     shutil.rmtree(scratch_of(seen), ignore_errors=True)
     with queue.db.transaction():
         row = queue.row(seen["id"])
-        if row is None or row["state"] != JobState.RUNNING or supervised(row):
+        if row is None or JobState(row["state"]).terminal or supervised(row):
             return False  # ended, or claimed anew, while we looked
         try:
             _end(queue, row)

@@ -48,7 +48,7 @@ from aisp_mcp.judge.protocol.messages import OpenAnswer
 from aisp_mcp.judge.protocol.module_loader import common_of, project_folders
 from aisp_mcp.judge.protocol.roles import Role
 from aisp_mcp.judge.ranks import rank_counts, rank_env
-from aisp_mcp.judge.records.run import Skip
+from aisp_mcp.judge.records.run import CANDIDATE_NEEDS, Skip
 from aisp_mcp.judge.records.verdict import Comparison, Flag
 from aisp_mcp.judge.verdict import replay
 from aisp_mcp.judge.verdict.conclude import conclude, is_settled
@@ -140,7 +140,7 @@ def compare(pair: Pair, options: Options, report: Report = lambda *_: None) -> C
         replicates, flags = _replicates(session, strategy, report)
         raised = [flag.message for flag in flags if flag.code == RAISED]
         if raised and (missing := candidate_needs.told_by(raised[0], options.device)):
-            return Skip(target=pair.label, code="NEEDS", missing=missing)
+            return Skip(target=pair.label, code=CANDIDATE_NEEDS, missing=missing)
         flags = [policy.flag(flag) for flag in flags]
         flags += policy.notes(options.policy.forbidden, flags)
         flags += [*rank_env.note(options.variables), *nodes.note(session.placement.relays)]

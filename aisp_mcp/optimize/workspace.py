@@ -42,6 +42,7 @@ improvement beyond noise end it as well.
 Each candidate runs in processes of its own, on inputs that it has not seen, and every output can be compared. One that
 is judged `invalid` is not run again. A first `faster` is provisional: the luckiest of many looks faster than it is.
 {end}"""
+PROBLEM_FILES = ("problem.py", "reference.py", "task.py", "utils.py", "definition.json")  # of adapted problems
 END_TEMPORARY = "`finish` moves this folder into the store, with everything in it.\n"
 
 
@@ -68,6 +69,7 @@ def fill(folder: Path, baseline: Path, session: str, target: Target, budget: Bud
     (folder / baseline.name).write_text(text, "utf-8")
     if (common := common_of(baseline)).is_file():
         (folder / common.name).write_text(common.read_text("utf-8"), "utf-8")
+    _copy_problem(baseline, folder)
     entry, arguments = _entry(text)
     page = README.format(
         id=session,
@@ -85,8 +87,33 @@ def _entry(text: str) -> tuple[str, str]:
     """Name and arguments of the specification's run(), or of an engine's serve()."""
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.FunctionDef) and node.name in source_facts.ENTRIES:
-            return node.name, ast.unparse(node.args).removeprefix("self").removeprefix(", ")
+            names = _tensors(text) if node.args.kwarg and not node.args.args[1:] else ()
+            return node.name, ", ".join(names) or ast.unparse(node.args).removeprefix("self").removeprefix(", ")
     return "run", "..."
+
+
+def _tensors(text: str) -> list[str]:
+    """Names of the inputs and static tensors that the specification's methods return."""
+    methods = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef)]
+    methods.sort(key=lambda node: node.name)  # inputs before params
+    returned = [
+        statement.value
+        for method in methods
+        for statement in ast.walk(method)
+        if method.name in ("inputs", "params") and isinstance(statement, ast.Return)
+    ]
+    keys = [key for value in returned if isinstance(value, ast.Dict) for key in value.keys]
+    names = [key.value for key in keys if isinstance(key, ast.Constant)]
+    return [name for name in names if isinstance(name, str) and name.isidentifier()]
+
+
+def _copy_problem(baseline: Path, folder: Path) -> None:
+    """Copy the files of an adapted problem that its specification runs, without the candidates beside them."""
+    sources = baseline.parent / baseline.stem.removeprefix("baseline")
+    for name in PROBLEM_FILES:
+        if (file := sources / name).is_file():
+            (folder / sources.name).mkdir(exist_ok=True)
+            (folder / sources.name / name).write_text(file.read_text("utf-8"), "utf-8")
 
 
 def hidden(roots: Iterable[Path], home: Path) -> list[str]:

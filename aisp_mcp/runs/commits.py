@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
-import tarfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,18 +42,20 @@ def commit_of(repo: Path, revision: str) -> str:
 
 
 def export(repo: Path, revision: str, folder: Path) -> Checkout:
-    """The files of a commit, in the folder; submodules and files outside git are not among them.
+    """The files of a commit, in the folder, without submodules, links that leave it and files outside git.
 
     Raises NotFound NO_SUCH_REVISION, UsageError NOT_EXPORTED.
     """
     commit = commit_of(repo, revision)
     folder.mkdir(parents=True)
-    archive = folder.with_suffix(".tar")
-    if _git(repo, "archive", "--format=tar", f"--output={archive}", commit) is None:
-        raise UsageError("NOT_EXPORTED", f"git archive failed for {commit}.", "Does the disk have free space?")
-    with tarfile.open(archive) as files:
-        files.extractall(folder, filter="data")
-    archive.unlink()
+    # Not git archive: the commit's own .gitattributes would tell it which files to leave out or to change.
+    index = {"GIT_INDEX_FILE": str(folder.with_suffix(".index"))}
+    words = (f"--work-tree={folder.absolute()}", "checkout-index", "--all")
+    if _git(repo, "read-tree", commit, env=index) is None or _git(repo, *words, env=index) is None:
+        raise UsageError("NOT_EXPORTED", f"git could not write {commit}.", "Does the disk have free space?")
+    for path in folder.rglob("*"):
+        if path.is_symlink() and not path.resolve().is_relative_to(folder.resolve()):
+            path.unlink()
     return Checkout(commit, folder)
 
 
@@ -104,9 +106,11 @@ def _blob(file: Path, digits: int) -> str:
     return hashlib.new("sha1" if digits == 40 else "sha256", b"blob %d\0" % len(data) + data).hexdigest()
 
 
-def _git(folder: Path, *words: str) -> str | None:
-    """Standard output, or None if git failed. Raises Unavailable NOT_INSTALLED."""
+def _git(folder: Path, *words: str, env: Mapping[str, str] | None = None) -> str | None:
+    """Standard output, or None if git failed. env: additional variables. Raises Unavailable NOT_INSTALLED."""
     if shutil.which("git") is None:
         raise Unavailable("NOT_INSTALLED", "git is not installed.", "apt-get install git")
-    done = run(["git", "-C", str(folder), *words], timeout_s=GIT_S, max_output=50_000_000)
+    done = run(
+        ["git", "-C", str(folder), *words], env={**os.environ, **(env or {})}, timeout_s=GIT_S, max_output=50_000_000
+    )
     return done.stdout if done.ok else None

@@ -114,10 +114,18 @@ class Queue:
             names = ", ".join(f"{name} = ?" for name in columns)
             self.db.change(f"UPDATE jobs SET state = ?, {names} WHERE id = ?", state.value, *columns.values(), job_id)
 
-    def running(self) -> list[sqlite3.Row]:
-        """Rows of jobs that run under a supervisor: id, run_dir, env, started_at, pid, pid_start, namespace."""
+    def await_turn(self, job_id: str, owner: Mapping[str, Any]) -> None:
+        """Note the process (pid, pid_start, namespace) that waits to run a queued job itself."""
+        names = ", ".join(f"{name} = ?" for name in owner)
+        self.db.change(f"UPDATE jobs SET {names} WHERE id = ? AND state = 'queued'", *owner.values(), job_id)
+
+    def owned(self) -> list[sqlite3.Row]:
+        """Rows of jobs that a process runs, or waits to run itself: id, run_dir, env, started_at, pid, pid_start,
+        namespace.
+        """
         columns = "id, run_dir, env, started_at, pid, pid_start, namespace"
-        return self.db.all(f"SELECT {columns} FROM jobs WHERE state = 'running' AND executor != 'slurm'")
+        waits = "state = 'queued' AND executor = 'inprocess' AND pid IS NOT NULL"
+        return self.db.all(f"SELECT {columns} FROM jobs WHERE (state = 'running' AND executor != 'slurm') OR ({waits})")
 
     def cancel_asked(self, job_id: str) -> bool:
         """True if this job is to be cancelled."""

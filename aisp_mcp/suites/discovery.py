@@ -244,7 +244,10 @@ def _collect(folder: _Folder, entry: os.DirEntry[str], root: Path) -> None:
         native = prefix == OPTIMIZED and suffix in launch_header.LANGUAGES
         if stem.startswith(prefix) and (native or suffix == ".py"):
             name = stem[len(prefix) :] + (f"_{suffix[1:]}" if native else "")
-            group[name] = _File(name, entry.path, _read(entry, root, prefix == BASELINE))
+            facts = _read(entry, root, prefix == BASELINE)
+            if (other := group.get(name)) is not None:
+                facts = Facts(problem=f"{Path(other.path).name} and {entry.name} have one name: rename one of them")
+            group[name] = _File(name, entry.path, facts)
 
 
 def _read(entry: os.DirEntry[str], root: Path, baseline: bool) -> Facts:

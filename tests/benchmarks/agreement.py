@@ -123,10 +123,10 @@ class Agreement:
 
     def _allowed(self, name: str, out: Any, seed: int) -> Any:
         """Error of each element that other orders of operations may have on plain inputs, as in the round checker."""
-        from aisp_mcp.judge.verifier.checks.round_checker import plain_rounding
+        from aisp_mcp.judge.verifier.checks.other_orders import other_orders
 
         names = [name for name, _ in self.named(self.reference.baseline(self.inputs(seed)))]
-        return plain_rounding(self.bank, seed, str(out.dtype).removeprefix("torch."))[names.index(name)]
+        return other_orders(self.bank, seed, "plain", str(out.dtype).removeprefix("torch."))[names.index(name)]
 
 
 def same(value: Any, other: Any) -> bool:

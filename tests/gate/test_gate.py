@@ -12,10 +12,13 @@ from typing import Any
 
 import pytest
 
+from aisp_mcp.gate import strays
 from aisp_mcp.gate.comment import gate_comment
 from aisp_mcp.gate.policy import Look, judge_looks, look, needs_look
 from aisp_mcp.gate.records import GateReport, GateRow
+from aisp_mcp.judge.native import build
 from aisp_mcp.judge.records.verdict import Comparison
+from aisp_mcp.runs import commits
 from aisp_mcp.runs.export.comment import MAX_CHARS, marker
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -52,6 +55,20 @@ def run(a, doubled):
 '''
 FAST = "def scale(a, doubled):\n    return a * (doubled / 2) + 1\n"
 SLOW = "def scale(a, doubled):\n    for _ in range(200):\n        b = a * (doubled / 2)\n    return b + 1\n"
+NATIVE = """/* One loop.
+
+launch:
+  function: scale
+  arguments: [a, w, out, a.numel]
+  outputs: {out: {like: a}}
+*/
+#include <cstdint>
+extern "C" int scale(const float* a, const float* w, float* out, int64_t n) {
+    for (int times = 0; times < 1; ++times)
+        for (int64_t i = 0; i < n; ++i) reinterpret_cast<volatile float*>(out)[i] = a[i] * w[i] + 1;
+    return 0;
+}
+"""
 
 
 def git(repo: Path, *words: str) -> None:
@@ -78,6 +95,7 @@ def repo(tmp_path: Path) -> Path:
 
 def gate(cli: Any, repo: Path, *words: str) -> tuple[int, dict[str, Any]]:
     done = cli("bench", "gate", *words, "--repo", str(repo), "--json", timeout=280)
+    assert done.stdout, done.stderr
     return done.returncode, json.loads(done.stdout)
 
 
@@ -112,6 +130,89 @@ def test_missing_and_new_benchmarks_are_outcomes_of_their_own(cli: Any, repo: Pa
     printed = cli("bench", "gate", "--base", "HEAD~1", "--head", "HEAD", "--repo", str(repo))
     assert (printed.returncode, printed.stderr) == (3, "")
     assert "ch01:scale" in printed.stdout
+
+
+def test_a_file_cannot_take_the_name_of_another_one(cli: Any, repo: Path) -> None:
+    """optimized_scale.cpp and optimized_scale_cpp.py are both `scale_cpp`: a slow one could hide behind a fast one."""
+    chapter = repo / "benchmarks" / "ch01"
+    (chapter / "optimized_scale.cpp").write_text(NATIVE)
+    git(repo, "add", "-A")
+    git(repo, "commit", "-qm", "three")
+    (chapter / "optimized_scale_cpp.py").write_text(VARIANT)
+    code, answer = gate(cli, repo, "--base", "HEAD", "--targets", "ch01:scale_cpp")
+    assert (code, [row["outcome"] for row in answer["result"]["rows"]]) == (3, ["missing"])
+
+
+def test_a_head_that_needs_more_than_the_base_fails(cli: Any, repo: Path) -> None:
+    candidate = repo / "benchmarks" / "ch01" / "optimized_scale.py"
+    candidate.write_text(f"import no_such_package\n{VARIANT}")
+    code, answer = gate(cli, repo, "--base", "HEAD")
+    (row,) = answer["result"]["rows"]
+    assert (code, row["outcome"]) == (3, "failed")
+    assert row["sentence"].startswith("HEAD_NEEDS: The head needs the package no_such_package")
+    git(repo, "commit", "-qam", "three")
+    (repo / "mylib.py").write_text(FAST)
+    code, answer = gate(cli, repo, "--base", "HEAD")  # the base lacks it, too: nobody's fault
+    assert (code, answer["result"]["rows"][0]["outcome"]) == (0, "could_not_judge")
+
+
+def test_a_commit_is_measured_as_it_is(repo: Path, tmp_path: Path) -> None:
+    """Attributes in the commit neither leave files out nor change them; links out of it lead nowhere."""
+    (repo / ".gitattributes").write_text("mylib.py export-ignore\nversion.txt export-subst\n")
+    (repo / "version.txt").write_text("$Format:%H$\n")
+    (repo / "inside").symlink_to("mylib.py")
+    (repo / "outside").symlink_to(tmp_path)
+    git(repo, "add", "-A")
+    git(repo, "commit", "-qm", "three")
+    folder = commits.export(repo, "HEAD", tmp_path / "base").folder
+    assert (folder / "mylib.py").read_text() == (folder / "inside").read_text() == SLOW
+    assert (folder / "version.txt").read_text() == "$Format:%H$\n"
+    assert not os.path.lexists(folder / "outside")
+
+
+def test_modules_of_the_working_tree_are_strays(tmp_path: Path) -> None:
+    tree, work = tmp_path / "tree", tmp_path / "tree" / "work"
+    expected = [work / "base" / "sums.py", tree / ".venv" / "site-packages" / "numpy.py", tmp_path / "other.py"]
+    assert strays.find(map(str, expected), tree, work) == ""
+    assert strays.find(map(str, [*expected, tree / "code" / "sums.py"]), tree, work) == "code/sums.py"
+
+
+@pytest.mark.torch
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_an_installation_of_the_working_tree_is_not_measured_as_the_base(
+    cli: Any, repo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder, expected in (("python", "regressed"), ("code", "failed")):
+        git(repo, "switch", "-q", "--orphan", folder)
+        chapter = repo / "benchmarks" / "ch01"
+        chapter.mkdir(parents=True)
+        (chapter / "baseline_scale.py").write_text(SPEC)
+        (chapter / "optimized_scale.py").write_text(VARIANT)
+        (repo / folder).mkdir()
+        (repo / folder / "mylib.py").write_text(FAST)
+        git(repo, "add", "-A")
+        git(repo, "commit", "-qm", "base")
+        (repo / folder / "mylib.py").write_text(SLOW)
+        git(repo, "commit", "-qam", "head")
+        monkeypatch.setenv("PYTHONPATH", str(repo / folder), prepend=os.pathsep)
+        code, answer = gate(cli, repo, "--base", "HEAD~1", "--head", "HEAD", "--preset", "quick")
+        assert (code, answer["result"]["rows"][0]["outcome"]) == (3, expected)
+
+
+@pytest.mark.torch
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.skipif(build.compiler(".cpp") is None, reason="no C++ compiler")
+def test_candidates_in_c_are_judged_between_commits(cli: Any, repo: Path) -> None:
+    candidate = repo / "benchmarks" / "ch01" / "optimized_scale.cpp"
+    candidate.write_text(NATIVE)
+    git(repo, "add", "-A")
+    git(repo, "commit", "-qm", "three")
+    candidate.write_text(NATIVE.replace("times < 1", "times < 50"))
+    words = ["--base", "HEAD", "--targets", "ch01:scale_cpp", "--preset", "quick"]
+    code, answer = gate(cli, repo, *words)
+    assert (code, answer["result"]["rows"][0]["outcome"]) == (3, "regressed")
 
 
 @pytest.mark.torch

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from job_helpers import until
 
 from aisp_mcp.envelope import Envelope
 from aisp_mcp.jobs import endings
@@ -106,3 +107,19 @@ def test_an_allocation_is_part_of_the_environment(tmp_path: Path, monkeypatch: p
 def stand_in(folder: Path, name: str, body: str) -> None:
     (folder / name).write_text(f"#!/bin/sh\n{body}\n")
     (folder / name).chmod(stat.S_IRWXU)
+
+
+def test_a_killed_inprocess_job_gives_its_turn_back(
+    jobs: Jobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AISP_PARALLEL_JOBS", "1")
+    words = ["aisp_mcp.front.cli.main", "test", "work", "--executor", "inprocess", "--gate", str(tmp_path / "never")]
+    children = [subprocess.Popen(module(*words), stdout=subprocess.DEVNULL) for _ in range(2)]
+    until(lambda: len(jobs.store.queue.owned()) == 2)
+    held = [row["id"] for row in jobs.store.queue.owned()]
+    for child in children:
+        child.kill()
+        child.wait()
+    done = cli("test", "work", "--executor", "inprocess", "--json")
+    assert json.loads(done.stdout)["status"] == "ok"
+    assert [job.state for job in jobs.store.jobs(held)] == [JobState.LOST, JobState.LOST]

@@ -127,7 +127,7 @@ def test_no_common_question_reads_the_whole_table(store: Store) -> None:
     store.list_jobs(principal="bob", tool="aisp_x", state=JobState.LOST, cursor=9)
     store.run_ids()
     store.run_ids(principal="bob")
-    store.queue.running()
+    store.queue.owned()
     store.count_queued("bob")
     store.queue.row("j_1")
     store.list_runs(Run)

@@ -60,11 +60,17 @@ def entry(group: str, name: str, path: Path, to: Path, **more: Any) -> Entry:
 
 
 def hard(checkout: Path, audit: Path, to: Path) -> Iterator[Entry]:
-    """KernelBench-Hard: audited solutions, and for each problem the reference itself as a candidate."""
-    problems = checkout / "benchmarks" / "hard" / "problems-h100"
+    """KernelBench-Hard, -CUDA and -Mini: audited solutions, and for each problem the reference itself."""
     audited = list(csv.DictReader(audit.open())) if audit else []
+    for group in ("hard", "cuda", "mini"):
+        yield from audited_problems(checkout, audited, to, group)
+
+
+def audited_problems(checkout: Path, audited: list[dict[str, str]], to: Path, group: str) -> Iterator[Entry]:
+    """The problems of one of its benchmarks."""
+    problems = checkout / "benchmarks" / group / "problems-h100"
     for name in sorted(folder.name for folder in problems.iterdir()):
-        folder = to / "hard" / name
+        folder = to / group / name
         folder.mkdir(parents=True)
         for file in ("reference.py", "problem.yaml"):
             shutil.copy(problems / name / file, folder / file)
@@ -72,12 +78,12 @@ def hard(checkout: Path, audit: Path, to: Path) -> Iterator[Entry]:
         candidates = {"solution_identical.py": known.HONEST}
         for row in audited:
             source = checkout / row["solution_path"]
-            if row["bench"] == "hard" and row["problem"].split()[0] == name and source.is_file():
+            if row["bench"] == group and row["problem"].split()[0] == name and source.is_file():
                 file = f"solution_{base.identifier(row['run_id'].removesuffix(f'_{name}'))}.py"
                 shutil.copy(source, folder / file)
                 candidates[file] = row["human_verdict"]
         shapes = kernelbench.shapes_of(problems / name / "shapes.py", base.parse(folder / "reference.py"))
-        yield entry("hard", name, folder / "reference.py", to, shapes=shapes, candidates=candidates)
+        yield entry(group, name, folder / "reference.py", to, shapes=shapes, candidates=candidates)
 
 
 def kernelbench_levels(checkout: Path, to: Path, number: int, seed: int) -> Iterator[Entry]:

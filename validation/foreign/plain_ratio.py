@@ -21,6 +21,7 @@ from aisp_mcp.suites.adapters import runtime
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 SETS, CALLS, SECONDS = 3, 60, 1.5
 FLUSH_BYTES = 256 << 20
+SHAPED = ("hard", "cuda", "mini")  # groups whose sizes lie in shapes.py
 
 
 def main() -> None:
@@ -33,14 +34,14 @@ def main() -> None:
 def ratios(reference: Path, candidate: Path, constants: dict[str, Any], mode: str) -> dict[str, float]:
     """Times and ratios of both models with the same parameters."""
     problem = runtime.load(reference, "plain_reference", constants)
-    solution = runtime.load(candidate, "plain_candidate", None if mode == "hard" else constants)
+    solution = runtime.load(candidate, "plain_candidate", None if mode in SHAPED else constants)
     kind = getattr(solution, "ModelNew", None) or solution.Model
     inputs = [
         [value.to(DEVICE) if isinstance(value, torch.Tensor) else value for value in problem.get_inputs()]
         for _ in range(SETS)
     ]
     old, new = (model(*problem.get_init_inputs()).to(DEVICE) for model in (problem.Model, kind))
-    if mode == "hard":
+    if mode in SHAPED:
         old, new = old.eval(), new.eval()
     new.load_state_dict(old.state_dict())
     results = {}

@@ -15,11 +15,12 @@ import json
 import math
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -44,8 +45,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--limit", type=int, default=10**9, help="problems to judge in this call")
     parser.add_argument("--seconds", type=float, default=math.inf, help="begin nothing after this time")
     parser.add_argument("--problems", default="*", help="pattern of problem names, such as '0[57]_*'")
-    parser.add_argument("--candidates", default="*")
-    parser.add_argument("--groups", default="*", help="hard, level1, level2, level3, gpumode, traces, operators")
+    parser.add_argument("--candidates", default=["*"], nargs="+", help="patterns of their names")
+    parser.add_argument("--groups", default=["*"], nargs="+", help="such as hard, level1, gpumode, traces, operators")
+    parser.add_argument("--batch", type=int, default=10**9, help="candidates of a problem to measure together")
     parser.add_argument("--shape", choices=("smallest", "first", "all"), default="smallest")
     parser.add_argument("--preset", default="quick")
     parser.add_argument("--tolerance", choices=("own", "problem"), default="own")
@@ -84,8 +86,8 @@ def main() -> int:
 
 
 def chosen(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """Problems of the deck that the options name, at each of the shapes. Groups take turns, so that a table that was
-    cut off has all of them.
+    """Problems of the deck that the options name, at each of the shapes. Groups and batches take turns, so that a table
+    that was cut off has all of them.
     """
     turns = Counter[str]()
     numbered = []
@@ -93,14 +95,22 @@ def chosen(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
         problem = json.loads(line)
         numbered.append((turns[problem["group"]], problem))
         turns[problem["group"]] += 1
-    for _, problem in sorted(numbered, key=lambda pair: pair[0]):
-        if not all(fnmatch.fnmatch(problem[key], getattr(args, f"{key}s")) for key in ("problem", "group")):
+    batches = []
+    for turn, problem in numbered:
+        if not (fnmatch.fnmatch(problem["problem"], args.problems) and matches(problem["group"], args.groups)):
             continue
-        names = [file for file in problem["candidates"] if fnmatch.fnmatch(Path(file).stem, args.candidates)]
-        candidates = {file: problem["candidates"][file] for file in names}
+        names = [file for file in problem["candidates"] if matches(Path(file).stem, args.candidates)]
         for at, shape in shapes(problem["shapes"], args.shape):
             sizes = {**shape, **json.loads(args.set)}
-            yield {**problem, "candidates": candidates, "shape": sizes, "at": at}
+            for first in range(0, max(len(names), 1), args.batch):
+                candidates = {file: problem["candidates"][file] for file in names[first : first + args.batch]}
+                batches.append((first, turn, {**problem, "candidates": candidates, "shape": sizes, "at": at}))
+    return (problem for *_, problem in sorted(batches, key=lambda batch: batch[:2]))
+
+
+def matches(name: str, patterns: Sequence[str]) -> bool:
+    """Whether one of the patterns matches."""
+    return any(fnmatch.fnmatch(name, pattern) for pattern in patterns)
 
 
 def shapes(rows: list[Row], which: str) -> list[tuple[int, Row]]:
@@ -164,9 +174,10 @@ def together(args: argparse.Namespace, problem: dict[str, Any]) -> list[Row]:
     adapted = bench(args, words, args.each)
     adapt_s = round(time.monotonic() - begin, 2)
     found = adapted.get("result") or {}
-    failure = adapted.get("error") or next(iter(found.get("failed") or []), None)
+    failure = adapted.get("error") or (None if found["problems"] else next(iter(found["failed"])))
     if failure:
         return [{**row, "seconds": adapt_s, **outcome({}, 0, failure)} for row in rows]
+    unread = {failed["target"]: failed for failed in found["failed"]}
     disclosed = found["problems"][0]["disclosed"]
     if args.outputs and problem["candidates"]:
         facts = {"adapt_s": adapt_s, "disclosed": disclosed}
@@ -186,9 +197,15 @@ def together(args: argparse.Namespace, problem: dict[str, Any]) -> list[Row]:
     if not problem["candidates"]:
         return [as_found({**rows[0], "adapt_s": adapt_s, "disclosed": disclosed}, measured)]
     return [
-        {**row, "adapt_s": adapt_s, "disclosed": disclosed, **named(result, row["name"], measured.get("error"))}
-        for row in rows
+        {**row, "adapt_s": adapt_s, "disclosed": disclosed}
+        | (outcome({}, 0, unread[file]) if file in unread else named(result, row["name"], measured.get("error")))
+        for row, file in zip(rows, map(base_name, problem["candidates"]), strict=True)
     ]
+
+
+def base_name(file: str) -> str:
+    """The name of a candidate's file without its folder."""
+    return Path(file).name
 
 
 def compared(args: argparse.Namespace, rows: list[Row], target: str, folder: Path) -> list[Row]:
@@ -261,9 +278,9 @@ def plain(args: argparse.Namespace, problem: dict[str, Any], row: Row) -> Row:
 
 def bench(args: argparse.Namespace, words: list[Any], seconds: float) -> dict[str, Any]:
     """The envelope of a command of `aisp bench`."""
-    more = ["--json", "--artifacts-dir", args.deck / ".store"]
+    more = ["--json", "--artifacts-dir", args.deck / ".store", "--executor", "inprocess"]
     if args.inside:
-        return inside(["bench", *map(str, [*words, *more, "--executor", "inprocess"])])
+        return inside(["bench", *map(str, [*words, *more])])
     done = called(["-m", "aisp_mcp.front.cli.main", "bench", *map(str, [*words, *more])], seconds)
     if done is None:
         return {"error": {"code": "TIMEOUT", "message": "took too long"}}
@@ -288,9 +305,13 @@ def called(words: list[str], seconds: float) -> subprocess.CompletedProcess[str]
     """The finished process of this Python, or None where it took too long."""
     search = [str(HERE.parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
     environ = {**os.environ, **UNCUT, "PYTHONPATH": os.pathsep.join(search)}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    child = subprocess.Popen([sys.executable, *words], text=True, env=environ, start_new_session=True, **pipes)
     try:
-        return subprocess.run([sys.executable, *words], capture_output=True, text=True, timeout=seconds, env=environ)
+        return subprocess.CompletedProcess(child.args, 0, *child.communicate(timeout=seconds))
     except subprocess.TimeoutExpired:
+        os.killpg(child.pid, signal.SIGKILL)  # with what it started, which would keep the device
+        child.communicate()
         return None
 
 

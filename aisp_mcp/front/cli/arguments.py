@@ -17,7 +17,7 @@ from aisp_mcp.server.registry import Tool
 
 _SINGLE_VALUE = {"bench_root"}  # one value per flag, so that positional arguments may follow
 _UNITS = {"gb", "mb", "kb", "ms", "s", "b"}
-_METAVARS = {"integer": "N", "number": "X", "string": "TEXT", "object": "JSON"}
+_METAVARS = {"integer": "N", "number": "X", "string": "TEXT", "object": "NAME=VALUE"}
 
 
 class Parser(argparse.ArgumentParser):
@@ -88,17 +88,29 @@ def _convert_to(value: Any, schema: dict[str, Any]) -> Any:
     type_name = schema.get("type")
     if type_name == "array":
         return [convert(item, schema.get("items", {})) for item in _items(value)]
+    if type_name == "object":
+        return _object(value if isinstance(value, list) else [value])
     text = value[0] if isinstance(value, list) and len(value) == 1 else value
     if not isinstance(text, str):
         return None
     try:
         if type_name in ("integer", "number"):
             return int(text) if type_name == "integer" else float(text)
-        if type_name == "object":
-            return json.loads(text)
     except ValueError:
         return None
     return text
+
+
+def _object(words: Sequence[str]) -> dict[str, Any] | None:
+    """Merge words such as `N=256` and `{"N": 256}`; None where one is neither."""
+    values: dict[str, Any] = {}
+    for word in words:
+        name, equals, text = word.partition("=")
+        whole = _guess(word) if word.lstrip().startswith("{") else {name: _guess(text)} if equals else None
+        if not isinstance(whole, dict):
+            return None
+        values |= whole
+    return values
 
 
 def _items(value: Any) -> list[str]:
@@ -166,7 +178,7 @@ def _take_unknown(words: Sequence[str], parser: Parser) -> tuple[list[str], dict
 
 
 def _guess(text: str) -> Any:
-    """Parse the value of an unknown flag, so that dispatch can suggest the complete call."""
+    """Parse a value of unknown type: JSON, or else the text itself."""
     try:
         return json.loads(text)
     except ValueError:
@@ -188,9 +200,11 @@ def _add_option(parser: Parser, name: str, schema: dict[str, Any], required: boo
         parser.add_argument(flag(name), dest=name, default=None, action=argparse.BooleanOptionalAction, help=help_text)
         return
     branches = schema.get("anyOf", [schema])
-    is_list = any(branch.get("type") == "array" for branch in branches)
+    is_list = any(branch.get("type") in ("array", "object") for branch in branches)
+    is_object = any(branch.get("type") == "object" for branch in branches)
     type_name = schema.get("items", schema).get("type", "string")
-    repetition: dict[str, Any] = {"action": "append"} if name in _SINGLE_VALUE else {"nargs": "+", "action": "extend"}
+    once: dict[str, Any] = {"action": "append"}  # per flag
+    repetition = once if is_object or name in _SINGLE_VALUE else {"nargs": "+", "action": "extend"}
     parser.add_argument(
         *_spellings(parser, name), *former, dest=name, metavar=_METAVARS.get(type_name, "VALUE"), help=help_text,
         **(repetition if is_list else {}),

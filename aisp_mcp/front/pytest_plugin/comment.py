@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from aisp_mcp.front.pytest_plugin.verdicts import NOT_JUDGED, Row
+from aisp_mcp.front.pytest_plugin.verdicts import MISSING, NOT_JUDGED, Row
 from aisp_mcp.gate import policy
 from aisp_mcp.judge.records.verdict import Verdict
 from aisp_mcp.runs.export import outcomes
@@ -24,7 +24,8 @@ def write(path: Path, rows: Sequence[Row], base: str) -> None:
 
 def _row(row: Row) -> outcomes.Row:
     if row.figures is None:
-        return outcomes.Row(row.name, State.UNJUDGED, "could not judge", row.sentence)
+        state = State.FAILED if row.fails else State.UNJUDGED
+        return outcomes.Row(row.name, state, row.verdict if row.verdict == MISSING else "could not judge", row.sentence)
     figures, interval = row.figures, row.figures.interval
     state = State.FAILED if row.fails else outcomes.VERDICTS[Verdict(row.verdict)]
     low, high = (interval.low, interval.high) if interval else (None, None)

@@ -23,6 +23,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--aisp-preset", choices=("quick", "default", "release"), default="default", help="1, 5 or 10 replicates."
     )
     group.addoption("--aisp-margin", type=float, metavar="X", help="Smallest slowdown that fails, such as 0.05.")
+    group.addoption(
+        "--aisp-missing",
+        choices=("fail", "warn"),
+        default="fail",
+        help="Effect of a benchmark that only the base measures.",
+    )
     group.addoption("--aisp-comment", metavar="FILE", help="Write the verdicts as a pull request comment.")
     if importlib.util.find_spec("pytest_benchmark") is None:
         from aisp_mcp.front.pytest_plugin import compatible

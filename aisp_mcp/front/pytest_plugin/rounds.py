@@ -28,6 +28,10 @@ class Replicate:
     changed: bool = False
 
 
+class Missing(str):
+    """Why the head no longer measures what the base measures."""
+
+
 def measure(processes: Mapping[Role, MeasuredProcess], name: str, preset: Preset) -> Replicate | str:
     """Times of one benchmark, or a text that says why there are none."""
     ready = {role: process.until_ready(name) for role, process in processes.items()}
@@ -35,8 +39,9 @@ def measure(processes: Mapping[Role, MeasuredProcess], name: str, preset: Preset
     answers = {role: message for role, message in ready.items() if message is not None}
     try:
         if problems:
-            return "; ".join(problems)
-        own_clock = any(message["own_clock"] for message in answers.values())
+            return (Missing if [*answers] == [Role.BASELINE, Role.BASELINE_REPEAT] else str)("; ".join(problems))
+        # Both must time themselves: a head that moved its work to a setup would have nothing to time.
+        own_clock = all(message["own_clock"] for message in answers.values())
         rows = _rounds(processes, preset, max(message["seconds"] for message in answers.values()), own_clock)
     except EOFError as error:
         return str(error)

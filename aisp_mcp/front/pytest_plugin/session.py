@@ -7,7 +7,7 @@ import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,20 +19,19 @@ from aisp_mcp.front.pytest_plugin.items import is_benchmark
 from aisp_mcp.front.pytest_plugin.processes import Command, MeasuredProcess
 from aisp_mcp.front.pytest_plugin.rounds import Replicate
 from aisp_mcp.front.pytest_plugin.verdicts import Row
-from aisp_mcp.gate import policy
+from aisp_mcp.gate import policy, strays
 from aisp_mcp.judge.presets import PRESETS, Preset, Role
 from aisp_mcp.judge.verdict.verdict import MIN_MARGIN
 
 # Options of the session that measured processes must not get, and whether a separate word may be their value.
 _DROPPED = {
     "--aisp-base": True, "--aisp-save": True, "--aisp-baseline": True, "--aisp-preset": True, "--aisp-margin": True,
-    "--aisp-comment": True,
+    "--aisp-comment": True, "--aisp-missing": True,
     "--junitxml": True, "--junit-xml": True, "--pdb": False, "-x": False, "--exitfirst": False, "--lf": False,
     "--last-failed": False, "--ff": False, "--failed-first": False, "-n": True, "--numprocesses": True,
 }  # fmt: skip
 # Options that stop other plugins from interfering with a test that waits to be timed.
 _OFF = {"xdist": ["-n0"], "_cov": ["--no-cov"], "timeout": ["--timeout=0"], "cacheprovider": ["-p", "no:cacheprovider"]}
-SOURCES = ("", "src", "lib", "python")  # folders of a repository whose modules a test may import
 Measured = dict[str, list[Replicate | str]]
 
 
@@ -95,7 +94,7 @@ def _plan(config: pytest.Config, names: Sequence[str], base: str | None, stack: 
     below = here.resolve().relative_to(repo)
     changed = frozenset(name for name in names if _differs(config.rootpath / name.split("::")[0], repo, there))
     _lend_tests(config.rootpath, names, repo, there)
-    path = [folder for root in (there / below, there) for name in SOURCES if (folder := root / name).is_dir()]
+    path = [Path(folder) for root in (there / below, there) for folder in strays.sources(root)]
     command = Command(there / below, args, list(dict.fromkeys(path)), cpus)
     commands = {Role.BASELINE: command, Role.BASELINE_REPEAT: command, Role.CANDIDATE: own}
     return Plan(commands, preset, names, changed, repo)
@@ -141,12 +140,12 @@ def _cpus() -> frozenset[int]:
 def _replicates(config: pytest.Config, plan: Plan, count: int, names: Sequence[str]) -> Measured:
     """Measure the named benchmarks in several sets of processes."""
     measured: Measured = {name: [] for name in names}
-    for number in range(count if names else 0):
+    for number in range(count if names else plan.head is not None):
         _say(config, f"aisp: replicate {number + 1} of {count}, {len(names)} benchmark(s)")
         processes = {role: MeasuredProcess.start(command) for role, command in plan.commands.items()}
         try:
             for name, replicate in _one_replicate(processes, plan, names).items():
-                measured[name].append(replicate)
+                measured.setdefault(name, []).append(replicate)
         finally:
             for process in processes.values():
                 process.close()
@@ -167,18 +166,15 @@ def _one_replicate(
     for process in processes.values():
         process.send(select=shared)
     absent = {name: "the base has no such benchmark" for name in names if name not in shared}
+    lost = [name for name in collected[Role.BASELINE] or () if name not in plan.names]
+    absent |= dict.fromkeys(lost, rounds.Missing("the head has no such benchmark"))
     return {**absent, **{name: rounds.measure(processes, name, plan.preset) for name in shared}}
 
 
 def _stray(plan: Plan, processes: Mapping[Role, MeasuredProcess]) -> str:
     """A reason not to judge if the base loaded modules of the head, as happens with an editable installation."""
-    if plan.head is None:
-        return ""
-    for file in processes[Role.BASELINE].files:
-        path = Path(file)
-        if path.is_relative_to(plan.head) and "site-packages" not in path.parts:
-            return f"the base imported {path.relative_to(plan.head)} of the working tree"
-    return ""
+    file = strays.find(processes[Role.BASELINE].files, plan.head) if plan.head else ""
+    return f"the base imported {file} of the working tree" if file else ""
 
 
 def _judged(
@@ -191,6 +187,8 @@ def _judged(
         verdicts.judge(name, replicates, margin, with_base, name in plan.changed)
         for name, replicates in measured.items()
     ]
+    fail = config.getoption("aisp_missing") == "fail"
+    rows = [replace(row, fails=fail) if row.verdict == verdicts.MISSING else row for row in rows]
     return _looked_again(config, plan, rows, margin) if with_base else rows
 
 
@@ -203,8 +201,9 @@ def _looked_again(config: pytest.Config, plan: Plan, rows: list[Row], margin: fl
         if not again:
             break
         _say(config, f"aisp: {len(again)} slower, look {number}")
-        for name, replicates in _replicates(config, plan, plan.preset.replicates, again).items():
-            look = verdicts.judge(name, replicates, margin, True, False).look
+        measured = _replicates(config, plan, plan.preset.replicates, again)
+        for name in again:
+            look = verdicts.judge(name, measured[name], margin, True, False).look
             looks[name] += [look] if look is not None else []
     return [verdicts.settled(row, looks.get(row.name, []), least) for row in rows]
 

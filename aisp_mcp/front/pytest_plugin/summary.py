@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from aisp_mcp.front.cli.format import seconds
-from aisp_mcp.front.pytest_plugin.verdicts import NOT_JUDGED, Row
+from aisp_mcp.front.pytest_plugin.verdicts import MISSING, NOT_JUDGED, Row
 
-_COLOURS = {"faster": "green", "slower": "red", "incorrect": "red", "invalid": "red", "same": "cyan"}
+_COLOURS = {"faster": "green", "slower": "red", "incorrect": "red", "invalid": "red", "missing": "red", "same": "cyan"}
 
 
 def write(reporter: Any, rows: Sequence[Row]) -> None:
@@ -21,6 +21,8 @@ def write(reporter: Any, rows: Sequence[Row]) -> None:
         reporter.write_line("  ".join(part for part in (row.name, times) if part))
         for text in (row.sentence, *row.notes):
             reporter.write_line(f"{'':13}{text}")
-    judged = sum(row.verdict != NOT_JUDGED for row in rows)
-    failing = sum(row.fails for row in rows)
-    reporter.write_line(f"{judged} of {len(rows)} benchmarks measured, {failing} slower")
+    judged = sum(row.verdict not in (NOT_JUDGED, MISSING) for row in rows)
+    missing = sum(row.verdict == MISSING for row in rows)
+    slower = sum(row.fails and row.verdict != MISSING for row in rows)
+    words = f", {missing} missing" if missing else ""
+    reporter.write_line(f"{judged} of {len(rows)} benchmarks measured, {slower} slower{words}")

@@ -6,14 +6,14 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from aisp_mcp.front.pytest_plugin.rounds import Replicate
+from aisp_mcp.front.pytest_plugin.rounds import Missing, Replicate
 from aisp_mcp.gate.policy import Look, judge_looks, log_look
 from aisp_mcp.judge.presets import Role
 from aisp_mcp.judge.records.verdict import Verdict
 from aisp_mcp.judge.verdict.verdict import Outcome
 from aisp_mcp.judge.verdict.verdict import judge as judge_ratios
 
-NOT_JUDGED = "not judged"
+NOT_JUDGED, MISSING = "not judged", "missing"
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,8 @@ def judge(
     """The row of one benchmark. with_base: the baseline is another commit, not a repeat of this one."""
     problem = next((each for each in measured if isinstance(each, str)), None)
     replicates = [each for each in measured if isinstance(each, Replicate)]
+    if isinstance(problem, Missing) and with_base:
+        return Row(name, MISSING, problem, fails=True)
     if problem is not None or not replicates:
         return Row(name, NOT_JUDGED, problem or "nothing was measured")
     outcome = judge_ratios([each.log_ratio for each in replicates], [each.noise for each in replicates], margin=margin)

@@ -59,6 +59,24 @@ def take_out(folder: Path, sources: Sequence[Path], root: Path, target: Path) ->
     folder.rename(target)
 
 
+def entries(folder: Path) -> dict[str, str]:
+    """What is below the folder: by relative path, in words, the kind of each entry and where a link leads.
+
+    A file with several names is no copy: who changes one of them changes all.
+    """
+    return {str(path.relative_to(folder)): _kind(path) for path in _entries(folder)}
+
+
+def _kind(path: Path) -> str:
+    entry = path.lstat()
+    if stat.S_ISLNK(entry.st_mode):
+        return f"a link to {os.readlink(path)}"
+    if stat.S_ISDIR(entry.st_mode):
+        return "a folder"
+    kind = "a program" if entry.st_mode & stat.S_IXUSR else "a file"
+    return kind if entry.st_nlink == 1 else f"{kind} with {entry.st_nlink} names"
+
+
 def _entries(folder: Path) -> Iterator[Path]:
     """Everything below the folder; links are not followed. Raises BadOutput for a folder that cannot be read."""
 

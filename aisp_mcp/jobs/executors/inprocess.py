@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from aisp_mcp.jobs import endings
+from aisp_mcp.jobs.reconciling import reconcile
 from aisp_mcp.process import tree
 
 if TYPE_CHECKING:
@@ -28,9 +29,11 @@ class Inprocess:
         """Wait for the job's turn, run it here and record its end. Raises StoreError."""
         queue = self.store.queue
         owner = {"pid": os.getpid(), "pid_start": tree.start_time(os.getpid()), "namespace": tree.namespace()}
+        queue.await_turn(job.id, owner)
         while queue.claim(job.id, places, owner) is None:
             if self.store.job(job.id).state.terminal:
                 return  # cancelled while it waited
+            reconcile(queue)  # or processes that were killed would keep their turns
             time.sleep(TURN_S)
         answer = self.work(job)
         queue.end(job.id, endings.state_of(answer), reason=endings.sentence(answer), envelope=answer)

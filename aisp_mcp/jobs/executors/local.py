@@ -48,7 +48,7 @@ class Local:
 
 
 def supervised(row: Any) -> bool:
-    """Return True if the supervisor of a running row lives: by pid and start time here, elsewhere by its heartbeat."""
+    """Return True if the process that owns a row lives: by pid and start time here, elsewhere by its heartbeat."""
     if row["namespace"] == tree.namespace():
         lives = tree.alive(row["pid"], row["pid_start"])
         if lives and tree.stopped(row["pid"]):
@@ -58,7 +58,7 @@ def supervised(row: Any) -> bool:
         beat = (Path(row["run_dir"]) / "heartbeat").stat().st_mtime
     except OSError:
         beat = row["started_at"]
-    return bool(abs(time.time() - max(beat, row["started_at"])) < STALE_S)
+    return beat is None or abs(time.time() - max(beat, row["started_at"] or beat)) < STALE_S
 
 
 def spawn(python: str, arguments: tuple[str, ...], env: Mapping[str, str], log_file: Path) -> int:

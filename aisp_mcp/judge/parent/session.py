@@ -107,6 +107,11 @@ class Session:
     kernels: Kernels | None = None
 
     @property
+    def is_tight(self) -> bool:
+        """True if the processes must take turns with the device memory."""
+        return bool(self.opened["layout"].get("tight"))
+
+    @property
     def ranks(self) -> int:
         """Ranks of each worker; workers of two replicates can exist at a time."""
         return len(self.fds) // (2 * len(Role))

@@ -89,13 +89,17 @@ class RingShape:
 
 @dataclass(frozen=True)
 class Layout:
-    """All offsets follow from the contracts and the number of calls a region can hold."""
+    """All offsets follow from the contracts and the number of calls a region can hold.
+
+    tight: a single call is so large that the processes must take turns with the device memory.
+    """
 
     params: tuple[TensorSpec, ...]
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     capacity: int
     ring: RingShape | None = None  # of a serving benchmark; it is in the control block
+    tight: bool = False
 
     @cached_property
     def frame(self) -> int:
@@ -195,7 +199,7 @@ class Layout:
     def from_json(cls, data: dict[str, Any]) -> Layout:
         groups = {key: tuple(TensorSpec.parse(item) for item in data[key]) for key in ("params", "inputs", "outputs")}
         ring = RingShape(**data["ring"]) if data["ring"] else None
-        return cls(capacity=data["capacity"], ring=ring, **groups)
+        return cls(capacity=data["capacity"], ring=ring, tight=data.get("tight", False), **groups)
 
 
 def capacity_for(params: int, frame: int, budget: int, most: int) -> int:

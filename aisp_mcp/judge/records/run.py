@@ -11,12 +11,14 @@ from aisp_mcp.records import Record
 from aisp_mcp.store.records.run_kind import RunKind, former_kind
 from aisp_mcp.store.records.verdict_row import is_provisional
 
+CANDIDATE_NEEDS = "CANDIDATE_NEEDS"
+
 
 class Skip(Record):
     """A target that was not measured, and the missing requirement. A skip is not a pass."""
 
     target: str
-    code: str
+    code: str = Field(description="NEEDS, or CANDIDATE_NEEDS for what an exception of the candidate shows.")
     missing: str
 
 

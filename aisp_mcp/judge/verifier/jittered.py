@@ -3,18 +3,18 @@
 The baseline's own error may be small by luck, and where numbers cancel it says nothing about other orders. So the
 float64 reference is evaluated again with its inputs, and the result of each operation, off by a rounding. A sum is off
 by as much as one computed term by term, whose roundings grow with its partial sums and the square root of its length.
+Roundings of one sign do not average out; evaluate_in_order() finds what they add up to.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from aisp_mcp.judge.verifier import sums
 from aisp_mcp.judge.verifier.widened import evaluate
 
-BY_NORM = ("mm", "bmm", "addmm", "baddbmm", "mv", "addmv", "dot", "convolution")  # sums of products
-SCANS = ("cumsum", "cumprod", "logcumsumexp", "_softmax", "_log_softmax")
 ORDERED = 0.5  # of the square root of a sum's length: roundings of both signs, growing partial sums
 
 
@@ -22,18 +22,43 @@ def evaluate_jittered(program: Callable[[], Any], eps: float, most_terms: float,
     """evaluate() with the results of all operations off by half an eps at random. most_terms: the number of terms that
     a sum is assumed to add one by one. Raises BenchmarkError NO_FLOAT64.
     """
-
-    def noisy() -> Any:
-        with _mode(eps, most_terms, seed):
-            return program()
-
-    return evaluate(noisy)
+    return evaluate(lambda: _within(_noise(eps, most_terms, seed), program))
 
 
-def _mode(eps: float, most_terms: float, seed: int) -> Any:
-    """A dispatch mode that multiplies results of floating-point operations by noise."""
-    import torch
+def evaluate_in_order(program: Callable[[], Any]) -> Any:
+    """evaluate() with sums of float32 numbers whose terms are added one after the other. Raises BenchmarkError
+    NO_FLOAT64.
+    """
+
+    def ordered(func: Any, args: Any, kwargs: Any) -> Any:
+        error, result = sums.error_in_order(func.overloadpacket.__name__, args, kwargs), func(*args, **kwargs)
+        return result if error is None else result.add_(error.view(result.shape))
+
+    return evaluate(lambda: _within(ordered, program))
+
+
+def _within(change: Callable[[Any, Any, Any], Any], program: Callable[[], Any]) -> Any:
+    """Run the program with another function in place of each of its operations, which it gets with their arguments."""
     from torch.utils._python_dispatch import TorchDispatchMode
+
+    def dispatch(mode: Any, func: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if smaller := sums.steps(func):
+            with mode:
+                return smaller(*args, **(kwargs or {}))
+        return change(func, args, kwargs or {})
+
+    dispatch.__dict__["__dynamo_disable"] = dispatch  # see widened.py
+
+    class Changed(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
+        __torch_dispatch__ = dispatch
+
+    with Changed():
+        return program()
+
+
+def _noise(eps: float, most_terms: float, seed: int) -> Callable[[Any, Any, Any], Any]:
+    """A function that multiplies results of floating-point operations by noise."""
+    import torch
 
     draws: dict[Any, Any] = {}
 
@@ -44,23 +69,16 @@ def _mode(eps: float, most_terms: float, seed: int) -> Any:
         drawn = torch.rand(value.shape, dtype=kind, device=value.device, generator=draws[value.device])
         return drawn.sub_(0.5).mul_(eps)
 
-    def dispatch(_mode: Any, func: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def noisy(func: Any, args: Any, kwargs: Any) -> Any:
         name = func.overloadpacket.__name__
-        size = _size_of_sum(name, args, kwargs or {})
-        result = func(*args, **(kwargs or {}))
-        if not (func.is_view or name.startswith(("_to_copy", "set_", "resize"))):
+        size, result = sums.size(name, args, kwargs), func(*args, **kwargs)
+        if not name.startswith(("_to_copy", "set_", "resize")):
             given = _tensors(args)
-            for value in _tensors((result,)):
-                if value.dtype in (torch.float64, torch.complex128) and value.numel() and not _is_expanded(value):
-                    _disturb(value, noise(value), min(_length(name, value, given), most_terms), size)
+            for value in _results(func, given, result):
+                _disturb(value, noise(value), min(sums.length(name, value, given), most_terms), size)
         return result
 
-    dispatch.__dict__["__dynamo_disable"] = dispatch  # see widened.py
-
-    class Jittered(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
-        __torch_dispatch__ = dispatch
-
-    return Jittered()
+    return noisy
 
 
 def _disturb(value: Any, noise: Any, length: float, size: Any) -> None:
@@ -72,55 +90,15 @@ def _disturb(value: Any, noise: Any, length: float, size: Any) -> None:
         value.mul_(noise.mul_(scale).add_(1.0))
 
 
-def _length(name: str, value: Any, given: Sequence[Any]) -> float:
-    """Number of terms summed into one element of the result, as far as shapes tell."""
-    if not given:
-        return 1.0
-    if name in ("mm", "bmm", "addmm", "baddbmm", "mv", "addmv", "dot"):
-        return float(given[-1].shape[-2 if given[-1].ndim > 1 else 0])
-    if name == "convolution":
-        return float(given[1][0].numel())
-    if name.startswith("nll_loss"):
-        return float(given[1].numel())
-    if name in SCANS and given[0].ndim:
-        return float(max(given[0].shape))
-    most = max(tensor.numel() for tensor in given)
-    return float(max(most / value.numel(), 1.0))
-
-
-def _size_of_sum(name: str, args: Any, kwargs: Any) -> Any:
-    """The size of the partial sums of each element of a result, if known; else None."""
+def _results(func: Any, given: Sequence[Any], result: Any) -> Iterator[Any]:
+    """The results that were computed, and so rounded: neither views of arguments nor unchanged arguments."""
     import torch
 
-    op: Any = getattr(torch.ops.aten, name, None)  # None for operations of other libraries
-    tensors = _tensors(args)
-    if not tensors or any(one.dtype != torch.float64 for one in tensors):
-        return None
-    if name in BY_NORM:
-        squares = [one.square() if isinstance(one, torch.Tensor) else one for one in args]
-        return op(*squares, **kwargs).sqrt()
-    if name in ("sum", "mean") and not kwargs:
-        dims = args[1] if len(args) > 1 and args[1] is not None else range(tensors[0].ndim)
-        keep = bool(args[2]) if len(args) > 2 else False
-        return _partial_sums(tensors[0], [*dims], keep, name == "mean")
-    if name == "cumsum" and not kwargs:
-        dim = args[1]
-        return op(tensors[0], dim).abs_().cummax(dim).values
-    return None
-
-
-def _partial_sums(values: Any, dims: Iterable[int], keep: bool, mean: bool) -> Any:
-    """The largest magnitude of the partial sums of each sum; for means, divided by the length."""
-    dims = sorted(dim % max(values.ndim, 1) for dim in dims) or [*range(values.ndim)]
-    if not values.ndim or not values.numel():
-        return None
-    rest = [dim for dim in range(values.ndim) if dim not in dims]
-    rows = values.permute(*rest, *dims).reshape(*(values.shape[dim] for dim in rest), -1)
-    most = rows.cumsum(-1).abs_().amax(-1)
-    most = most / rows.shape[-1] if mean else most
-    if keep:
-        most = most.reshape([1 if dim in dims else values.shape[dim] for dim in range(values.ndim)])
-    return most
+    held = set() if func._schema.is_mutable else {tensor.untyped_storage()._cdata for tensor in given}
+    for value in _tensors((result,)):
+        is_computed = value.dtype in (torch.float64, torch.complex128) and value.untyped_storage()._cdata not in held
+        if is_computed and value.numel() and not _is_expanded(value):
+            yield value
 
 
 def _tensors(values: Any) -> list[Any]:

@@ -1,7 +1,6 @@
 """The trusted process that owns inputs and truth: it writes the inputs of workers and compares their outputs.
 
-It loads the baseline file, which is the specification, and no candidate. Seeds come from the parent and reach no
-worker.
+It loads the baseline file (the specification) and no candidate. Seeds come from the parent and reach no worker.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from aisp_mcp.bench import Benchmark, ServingBenchmark
 from aisp_mcp.judge.protections import Protections
 from aisp_mcp.judge.protocol.clock import clock
 from aisp_mcp.judge.protocol.cuda_ipc import MappedMemory, Staged
+from aisp_mcp.judge.protocol.device_turns import give_back
 from aisp_mcp.judge.protocol.messages import CheckAnswer, DeviceAllocation, PlannedRequest
 from aisp_mcp.judge.protocol.module_loader import load_spec
 from aisp_mcp.judge.protocol.roles import replicate_of
@@ -107,9 +107,9 @@ class Verifier:
         state = self.protections, self.arenas, self.rounds, last_only, self.files
         self.checker = RoundChecker(spec, self.layout, *state)
         rehearse(bank.reference, bank.inputs(seed + 3, "plain"))
-        shares = (
-            spec.shares_inputs or bool(spec.in_place) or shares_inputs(bank.reference, bank.inputs(seed + 4, "plain"))
-        )
+        shares = spec.shares_inputs or bool(spec.in_place)
+        shares = shares or shares_inputs(bank.reference, bank.inputs(seed + 4, "plain"))
+        give_back(self.layout)
         return {
             **self._described(shares),
             "layout": self.layout.to_json(),
@@ -196,6 +196,7 @@ class Verifier:
             _write(self.arenas[worker_id].params(), bank.reference.params)
             _write(self.arenas[worker_id].inputs(0), self.files.written(worker_id, 0, example))
         self._sync()
+        give_back(self.layout)
         return {}
 
     def look_ahead(self, sides: list[int], seed: int, number: int, seconds: float) -> dict[str, Any]:
@@ -246,6 +247,7 @@ class Verifier:
         for filled in rounds:
             self._poison(filled)
         self._sync()
+        give_back(self.layout)
         return {}
 
     def handoff_cpu(self, side: int, deadline_s: float) -> dict[str, Any]:
@@ -305,6 +307,7 @@ class Verifier:
         for filled in rounds:
             self._poison(filled)
         self._sync()
+        give_back(self.layout)
         return self.idle()
 
     def _poison(self, filled: RoundInputs) -> None:
@@ -369,9 +372,7 @@ class Verifier:
         return seconds
 
     def check(self, side: int, sample: list[int], stored: list[int] | None = None) -> CheckAnswer:
-        """Check a finished round (see round_checker.py). stored: the calls whose outputs are in the arena; None for
-        all.
-        """
+        """Check a finished round (see round_checker.py). stored: the calls whose outputs are there; None for all."""
         held = self.snapshots.pop(side, self.arenas[side])
         return self.checker.check(self.banks[replicate_of(side)], held, self.rounds[side], sample, stored)
 
@@ -382,9 +383,7 @@ def _write(places: dict[str, Any], values: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    """python -m aisp_mcp.judge.verifier.main CONTROL_FD ARENA_FD… Output that a benchmark prints goes to standard
-    error.
-    """
+    """python -m aisp_mcp.judge.verifier.main CONTROL_FD ARENA_FD… Output of benchmarks goes to standard error."""
     private = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     # Workers write no bytecode: this trusted process compiles the library for all of them, and no user files.

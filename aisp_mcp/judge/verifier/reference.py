@@ -10,7 +10,7 @@ from aisp_mcp.judge.protocol.module_loader import flatten
 from aisp_mcp.judge.verifier.checks import formats
 from aisp_mcp.judge.verifier.checks.tolerance import compare, near, same_bits
 from aisp_mcp.judge.verifier.inputs.files import is_file, opened
-from aisp_mcp.judge.verifier.jittered import evaluate_jittered
+from aisp_mcp.judge.verifier.jittered import evaluate_in_order, evaluate_jittered
 from aisp_mcp.judge.verifier.widened import evaluate
 
 
@@ -115,6 +115,12 @@ class Reference:
             wide, params = widen(given), widen(self.params)
             disturb([*wide.values(), *params.values()], seed, -eps / 2, eps / 2)
             return evaluate_jittered(lambda: self.spec.reference(**wide, **params), eps, most_terms, seed)
+
+    def in_order(self, inputs: dict[str, Any]) -> Any:
+        """The reference's output with sums in float32 that add one term after the other. Uses up the inputs."""
+        with opened(inputs) as given:
+            wide = widen({**given, **self.params})
+            return evaluate_in_order(lambda: self.spec.reference(**wide))
 
     def strained(self, inputs: dict[str, Any], share: float) -> Any:
         """The reference's output with each tensor off by that share as a whole, alternately up and down.

@@ -16,7 +16,7 @@ _SMALLER = "Choose a smaller size (--size NAME=VALUE). Checking takes over fifte
 
 def _is_out_of_memory(error: Exception) -> bool:
     """True for out-of-memory errors: torch raises OutOfMemoryError on a device and a plain RuntimeError on the host."""
-    words = ("can't allocate memory", "not enough memory")
+    words = ("can't allocate memory", "not enough memory", "cudaMalloc failed with CUDA error 2")
     return (
         isinstance(error, MemoryError)
         or type(error).__name__ == "OutOfMemoryError"

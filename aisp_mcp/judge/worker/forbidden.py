@@ -7,6 +7,7 @@ means is not affected.
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import importlib.util
 import warnings
@@ -15,8 +16,8 @@ from typing import Any, NoReturn
 
 from aisp_mcp.judge.protocol.forbidden import CALLED, NEEDED, UNKNOWN
 
-BACKENDS = ("CPU", "CUDA")
-_libraries: list[Any] = []  # an implementation lives as long as its library
+# Besides the devices, the kernels that `decompose` of an operator reaches; those in Python are cleared.
+KEYS = ("CPU", "CUDA", "CompositeImplicitAutograd", "CompositeExplicitAutograd")
 
 
 class ForbiddenOperatorError(RuntimeError):
@@ -44,8 +45,9 @@ def _forbid_operator(name: str) -> bool:
     packet = getattr(torch.ops.aten, operator)
     if operator in NEEDED:
         raise ForbiddenOperatorError(f"{UNKNOWN}{name}")
-    library = torch.library.Library("aten", "IMPL")
-    _libraries.append(library)
+    library = torch._C._dispatch_library("IMPL", "aten", "", __file__, 0)
+    # Implementations end with their library: no candidate must find the last reference to it.
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(library))
 
     def refuse(*_: Any, **__: Any) -> NoReturn:
         raise ForbiddenOperatorError(f"{CALLED}{name}")
@@ -53,10 +55,11 @@ def _forbid_operator(name: str) -> bool:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that a kernel is replaced
         for overload in packet.overloads():
+            getattr(packet, overload).py_kernels.clear()
             schema = getattr(packet, overload)._schema
             full = ".".join(filter(None, (schema.name.partition("::")[2], schema.overload_name)))
-            for backend in BACKENDS:
-                library.impl(full, refuse, backend, allow_override=True)
+            for key in KEYS:
+                library.impl(full, key, refuse, False)
     return True
 
 

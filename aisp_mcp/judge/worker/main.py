@@ -29,6 +29,7 @@ from contextlib import suppress
 from functools import cached_property
 from typing import Any
 
+from aisp_mcp.judge.protocol.device_turns import give_back, regain
 from aisp_mcp.judge.protocol.layout import TEXT, Layout
 from aisp_mcp.judge.protocol.module_loader import entry, flatten, import_all, imported_by
 from aisp_mcp.judge.protocol.shared_memory import (
@@ -61,7 +62,7 @@ from aisp_mcp.judge.protocol.words import (
     TRACE,
     WARM,
 )
-from aisp_mcp.judge.worker import dummy
+from aisp_mcp.judge.worker import dummy, products
 from aisp_mcp.judge.worker.channel import read_exactly, write_error
 from aisp_mcp.judge.worker.contract import (
     OutputRules,
@@ -77,8 +78,6 @@ from aisp_mcp.judge.worker.cupti import traced
 from aisp_mcp.judge.worker.forbidden import forbid
 from aisp_mcp.judge.worker.held import HeldOutputs
 from aisp_mcp.judge.worker.serving import ServingWorker
-
-PRODUCTS = {"float32", "float16", "bfloat16"}  # types whose matrix-product libraries load at first use
 
 
 class Worker:
@@ -104,6 +103,7 @@ class Worker:
             self.rules.off_limits.append(extent(self.arena.flat))
         import_all(setup["imports"])
         self.run = entry(setup, self.arena.params(), example)
+        del example  # a large one leaves no memory for others
         if self.cuda:
             self._prepare_cuda(setup["flush_bytes"])
         self.at_rest = HeldOutputs(self.layout, self.rules, self.arena, self.control, self.copy_into_strides)
@@ -118,15 +118,11 @@ class Worker:
         self.stream = cuda.current_stream()
         # Memory opened from another process has smaller pages; the candidate works on its own tensors, refreshed
         # in place, so that captured graphs and static buffers are legitimate.
-        there = self.layout.host
-        self.local = {name: tensor.clone() for name, tensor in self.inputs[0].items() if name not in there}
-        if self.rules.off_limits:
-            self.rules.off_limits += [extent(tensor) for tensor in self.local.values()]
+        self.local = self.copy_inputs() if not self.layout.tight else {}
         self.flush = self.torch.empty(flush_bytes, dtype=self.torch.uint8, device="cuda")
         self.reset_l2 = l2_reset()
-        self.spot = self.torch.zeros(1, device="cuda")
-        self.spot.zero_()  # its kernel is loaded by now
-        self.load_products()
+        self.spot = self.torch.zeros(1, device="cuda").zero_()  # its kernel is loaded by now
+        products.load(self.layout)
         pairs = range(self.layout.capacity)
         self.events = [(cuda.Event(enable_timing=True), cuda.Event(enable_timing=True)) for _ in pairs]
         self.own: Any = None
@@ -137,28 +133,26 @@ class Worker:
             if self.rules.off_limits:
                 self.rules.off_limits.append(extent(self.own))
             for inputs in self.own_inputs:
-                self.refresh(inputs, self.local)  # some rounds run before anything has been written there
+                self.refresh(inputs, self.inputs[0])  # some rounds run before anything has been written there
+            self.local = self.local or self.own_inputs[0]
             self.reserved = -1
             self.show_memory()
         except OSError:  # no room for its own inputs
             cudart().cudaGetLastError()  # or the next launch would report it
+            self.local = self.local or self.copy_inputs()
         try:
             self.gate = Gate(self.control)
             self.control.stats[CAN_WAIT] = 1
         except (OSError, AttributeError):  # the driver does not support the gate
             cudart().cudaGetLastError()
+        give_back(self.layout)
 
-    def load_products(self) -> None:
-        """Load the matrix-product library for the tensors' types while other processes prepare: in a first call it
-        would take 65 ms. This runs after the program's import, whose settings apply to it, and on a separate stream, so
-        that its workspace is not shared.
-        """
-        types = {spec.dtype for spec in (*self.layout.params, *self.layout.inputs)} & PRODUCTS
-        with suppress(Exception), self.torch.cuda.stream(self.torch.cuda.Stream()):  # the program may have forbidden it
-            for name in types:
-                square = self.torch.zeros(16, 16, dtype=getattr(self.torch, name), device="cuda")
-                square @ square
-        self.torch.cuda.synchronize()
+    def copy_inputs(self) -> dict[str, Any]:
+        """The candidate's own copies of the inputs, on the device."""
+        local = {name: tensor.clone() for name, tensor in self.inputs[0].items() if name not in self.layout.host}
+        if self.rules.off_limits:
+            self.rules.off_limits += [extent(tensor) for tensor in local.values()]
+        return local
 
     def show_memory(self) -> None:
         """Report the device memory, with that of the inputs first, if it has changed."""
@@ -220,8 +214,7 @@ class Worker:
 
     def await_inputs_on_stream(self, count: int, gated: bool) -> Iterator[int]:
         """The same on a GPU, where the stream waits for inputs and reports that a call is done (see handoff_gpu.py).
-        Ungated, the host also waits until its process has its turn on the device; otherwise it would run ahead
-        meanwhile.
+        Ungated, the host also waits until its process has its turn on the device; otherwise it would run ahead.
         """
         stats, gate, stream = self.control.stats, self.gate, self.stream
         gate.say(stream, ANSWERED, 1)
@@ -335,6 +328,7 @@ class Worker:
         gc.collect(0)
         gc.disable()
         if self.cuda:
+            regain(self.layout, self.control.stats[0])
             held = self.torch.cuda.memory_allocated()
             self.torch.cuda.reset_peak_memory_stats()
         try:
@@ -351,9 +345,20 @@ class Worker:
             gc.enable()
         if self.cuda and message & DUMMY and not self.control.stats[REFUSED]:
             self.note_durations(count)
-        if self.cuda and not message & NO_COPY:
+        if self.cuda:
+            self.note_memory(held, bool(message & NO_COPY))
+
+    def note_memory(self, held: int, is_mapped: bool) -> None:
+        """Write down the peak beyond what was held before the round, and give back what others may need.
+
+        is_mapped: the verifier reads the outputs of a candidate where they are.
+        """
+        if not is_mapped:
             self.control.stats[0] = max(self.control.stats[0], self.torch.cuda.max_memory_allocated() - held)
             self.control.stats[1] = self.torch.cuda.max_memory_reserved()
+        if self.kept is not None or not is_mapped:
+            self.held = []  # nobody reads a baseline's
+            give_back(self.layout)
 
 
 def main() -> None:

@@ -8,7 +8,9 @@ from aisp_mcp.errors import AispError
 
 
 class JobState(StrEnum):
-    """queued → running → succeeded | failed | cancelled | lost. A queued job may also be cancelled or fail to start."""
+    """queued → running → succeeded | failed | cancelled | lost. A queued job may also be cancelled, fail to start
+    or be lost.
+    """
 
     QUEUED = "queued"
     RUNNING = "running"
@@ -23,7 +25,7 @@ class JobState(StrEnum):
 
 
 _ALLOWED = {
-    JobState.QUEUED: {JobState.RUNNING, JobState.CANCELLED, JobState.FAILED},
+    JobState.QUEUED: {JobState.RUNNING, JobState.CANCELLED, JobState.FAILED, JobState.LOST},
     JobState.RUNNING: {JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED, JobState.LOST},
 }
 

@@ -68,9 +68,9 @@ def adapt(ctx: Context, request: AdaptRequest, folder: Path) -> Adapted:
 
     Raises as formats.find, BenchmarkError if none can be recorded, and UsageError NO_INPUT.
     """
-    named, path = formats.split(request.source)
-    problems = formats.find(path, request.format or named, request.candidates, request.constants)
-    done, failed = [], []
+    candidates, failed = _usable(request)
+    problems = _find(request, candidates)
+    done = []
     for at, problem in enumerate(problems):
         ctx.progress(at, len(problems), f"recording {problem.name}")
         try:
@@ -85,6 +85,23 @@ def adapt(ctx: Context, request: AdaptRequest, folder: Path) -> Adapted:
             "NO_INPUT", f"No problem has the input {unknown[0]!r}.", f"Known: {', '.join(sorted(inputs))}."
         )
     return Adapted(format=problems[0].format, folder=str(folder), problems=done, failed=failed)
+
+
+def _find(request: AdaptRequest, candidates: Sequence[Path]) -> list[Problem]:
+    named, path = formats.split(request.source)
+    return formats.find(path, request.format or named, candidates, request.constants)
+
+
+def _usable(request: AdaptRequest) -> tuple[list[Path], list[Failure]]:
+    """The candidates that can be read, and why the others cannot. Raises BenchmarkError where none of them can."""
+    usable, failed = [], list[Failure]()
+    for file in request.candidates if len(request.candidates) > 1 else ():
+        try:
+            _find(request, [file])
+            usable.append(file)
+        except BenchmarkError as error:
+            failed.append(Failure(target=file.name, code=error.code, message=error.message, hint=error.hint))
+    return (usable, failed) if usable else (list(request.candidates), [])
 
 
 def _write(problem: Problem, folder: Path, request: AdaptRequest) -> AdaptedProblem:

@@ -19,10 +19,12 @@ from typing import Any
 from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.suites.adapters import base, runtime
 from aisp_mcp.suites.adapters.base import Constants, Problem
+from aisp_mcp.suites.adapters.seeding import handed_out, noted
 from aisp_mcp.suites.adapters.slicing import needed_by
 
 NAME = "kernelbench"
 PROBLEM = "problem.py"
+DRAWN = "drawn_in_forward"
 _KEPT = 4  # modules with their own static tensors: the verifier's, in both precisions
 
 
@@ -136,15 +138,27 @@ def shapes_of(file: Path, tree: Any) -> list[dict[str, Any]]:
     """
     if not file.is_file():
         return [{}]
-    known = runtime.assigned(tree)
-    for node in (base.parse(file) or ast.Module([], [])).body:
+    known, shapes = runtime.assigned(tree), base.parse(file) or ast.Module([], [])
+    values = runtime.assigned(shapes)
+    for node in shapes.body:
         if isinstance(node, ast.Assign) and "SHAPES" in [getattr(target, "id", "") for target in node.targets]:
             try:
-                rows = [dict(row) for row in ast.literal_eval(node.value)]
+                rows = [dict(row) for row in ast.literal_eval(_Named(values).visit(node.value))]
             except (ValueError, TypeError) as error:
-                raise BenchmarkError("UNREADABLE", f"SHAPES of {file.name} is not a list of literals.") from error
+                message = f"SHAPES of {file.name} is not a list of literals and names of them."
+                raise BenchmarkError("UNREADABLE", message) from error
             return [{key if key in known else key.upper(): value for key, value in row.items()} for row in rows]
     raise BenchmarkError("UNREADABLE", f"{file.name} assigns no SHAPES.")
+
+
+class _Named(ast.NodeTransformer):
+    """Puts the values of the file's own constants in place of their names."""
+
+    def __init__(self, values: Mapping[str, ast.expr]) -> None:
+        self.values = values
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return self.values.get(node.id, node)
 
 
 def _rules(file: Path) -> dict[str, Any]:
@@ -175,20 +189,34 @@ class Reference(runtime.Reference):
     """The problem's Model, with the static tensors that the harness gives it.
 
     mode: "constructed" leaves modules in their initial mode, "no_dropout" ends the training mode of dropout layers
-    only, "eval" that of the whole module.
+    only, "eval" that of the whole module. drawn: tensors that forward() draws are inputs.
     """
 
     def __init__(
-        self, folder: Path, constants: Constants | None = None, arguments: Any = None, mode: str = "constructed"
+        self,
+        folder: Path,
+        constants: Constants | None = None,
+        arguments: Any = None,
+        mode: str = "constructed",
+        drawn: bool = False,
     ) -> None:
         super().__init__(folder, arguments)
-        self.mode, self._settled = mode, False
+        self.mode, self.drawn, self._first = mode, drawn, mode
         self.problem = runtime.load(folder / PROBLEM, "kernelbench_problem", constants)
         self._modules: list[tuple[Any, Any]] = []
 
     def draw(self) -> Any:
-        """Positional arguments of forward."""
-        return list(self.problem.get_inputs())
+        """Positional arguments of forward, and a dict of the tensors that it draws itself, if these are inputs."""
+        import torch
+
+        arguments = list(self.problem.get_inputs())
+        if not self.drawn:
+            return arguments
+        with torch.no_grad(), noted() as made:
+            module = self.make(self.problem.Model)
+            made.clear()  # what the module draws when it is made is not drawn in a call
+            module(*arguments)
+        return [*arguments, {str(at): tensor for at, tensor in enumerate(made)}]
 
     def named(self, arguments: Any, tensors: dict[str, Any]) -> Any:
         """Name tensors after forward's parameters, if they have names."""
@@ -198,6 +226,7 @@ class Reference(runtime.Reference):
             if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
         ][1:]
         names = known + [f"input_{at}" for at in range(len(known), len(arguments))]
+        names[len(arguments) - 1 :] = [DRAWN] if self.drawn else names[len(arguments) - 1 :]
         return [runtime.dissect(value, name, tensors) for name, value in zip(names, arguments, strict=False)]
 
     def make(self, kind: Any) -> Any:
@@ -214,17 +243,31 @@ class Reference(runtime.Reference):
         return module
 
     def settle(self) -> dict[str, Any] | None:
-        """End the training mode of dropout layers, then of the whole module, so that a call can be repeated."""
+        """End the training mode of dropout layers, then of the whole module, so that a call can be repeated. If that is
+        not enough, begin again with the tensors that forward() draws as inputs.
+        """
         modes = ("constructed", "no_dropout", "eval")
-        if self.mode == modes[-1]:
+        if self.mode != modes[-1]:
+            self.mode = modes[modes.index(self.mode) + 1]
+        elif not self.drawn:
+            self.mode, self.drawn = self._first, True
+        else:
             return None
-        self.mode, self._settled, self._modules = modes[modes.index(self.mode) + 1], True, []
-        return {"mode": self.mode}
+        self._modules = []
+        self._inputs.cache_clear()
+        return {"mode": self.mode, **({"drawn": True} if self.drawn else {})}
 
     def notes(self) -> tuple[str, ...]:
-        """Disclose a mode that the problem does not set itself."""
+        """Disclose a mode that the problem does not set itself, and inputs that it draws itself."""
         what = {"no_dropout": "dropout layers are", "eval": "the module is"}.get(self.mode)
-        return (f"{what} in evaluation mode, because calls in training mode are random",) if self._settled else ()
+        notes = [f"{what} in evaluation mode, because calls in training mode are random"]
+        notes = notes if what and self.mode != self._first else []
+        if self.drawn:
+            notes.append(
+                "tensors that forward() draws with torch.randn or torch.rand are inputs; a candidate gets them where "
+                "it draws tensors of the same shapes in the same order"
+            )
+        return tuple(notes)
 
     def state(self) -> dict[str, Any]:
         """Parameters and buffers, named as in the module's state_dict."""
@@ -239,7 +282,7 @@ class Reference(runtime.Reference):
         import torch
 
         with torch.no_grad():
-            return self._module(tensors)(*runtime.build(self.arguments, tensors))
+            return _called(self._module(tensors), runtime.build(self.arguments, tensors), self.drawn)
 
     def _module(self, tensors: Mapping[str, Any]) -> Any:
         """The module of these static tensors, made only once, because they stay the same objects."""
@@ -281,6 +324,14 @@ def loaded(module: Any, static: Mapping[str, Any], inputs: Mapping[str, Any]) ->
     return module
 
 
+def _called(module: Any, arguments: list[Any], drawn: bool) -> Any:
+    """Call the module. drawn: the last argument holds what its forward() draws."""
+    if not drawn:
+        return module(*arguments)
+    with handed_out([*arguments[-1].values()]):
+        return module(*arguments[:-1])
+
+
 def _copied(candidate: Path, problem: Path, constants: Constants) -> dict[str, Any]:
     """The constants that a candidate's file has copied from the problem: changed sizes apply there as well."""
     files = [ast.parse(file.read_text("utf-8")) if constants else ast.Module([], []) for file in (candidate, problem)]
@@ -300,8 +351,9 @@ class Candidate:
         constants: Constants | None = None,
         kind: str = "ModelNew",
         mode: str = "constructed",
+        drawn: bool = False,
     ) -> None:
-        self.reference = Reference(folder, constants, arguments, mode)
+        self.reference = Reference(folder, constants, arguments, mode, drawn)
         taken_over = _copied(folder / file, folder / PROBLEM, constants or {})
         self.kind = getattr(runtime.load(folder / file, "kernelbench_candidate", taken_over), kind)
 
@@ -316,4 +368,4 @@ class Candidate:
         import torch
 
         with torch.no_grad():
-            return module(*runtime.build(self.reference.arguments, tensors))
+            return _called(module, runtime.build(self.reference.arguments, tensors), self.reference.drawn)

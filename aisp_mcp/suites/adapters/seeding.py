@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import importlib.util
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import lru_cache
 from typing import Any
 
 _BITS = 62
+_FACTORIES = ("randn", "rand", "randn_like", "rand_like")  # of torch, that a module may call in forward()
 _real: dict[str, Any] = {}  # numpy's own function, which is replaced while a recipe draws
 
 
@@ -64,16 +65,80 @@ def seeded(seed: int, device: str = "cpu", fill: int = 0) -> Iterator[Draws]:
         if device == "cuda":
             torch.cuda.manual_seed_all(draws.bits())
         random.seed(draws.bits())
-        new = _replacements(draws)
-        old = [(owner, name, getattr(owner, name)) for owner, name, _ in new]
         try:
-            for owner, name, value in new:
-                setattr(owner, name, value)
-            yield draws
+            with _replaced(_replacements(draws)):
+                yield draws
         finally:
-            for owner, name, value in old:
-                setattr(owner, name, value)
             random.setstate(before)
+
+
+@contextmanager
+def noted() -> Iterator[list[Any]]:
+    """Collect the random tensors that torch's factories make meanwhile, in their order."""
+    import torch
+
+    made: list[Any] = []
+
+    def note(real: Any) -> Any:
+        def factory(*args: Any, **kwargs: Any) -> Any:
+            made.append(real(*args, **kwargs))
+            return made[-1].clone()  # the module may write to it
+
+        return factory
+
+    with _replaced([(torch, name, note(getattr(torch, name))) for name in _FACTORIES]):
+        yield made
+
+
+@contextmanager
+def handed_out(tensors: Sequence[Any]) -> Iterator[None]:
+    """Let torch's random factories return these tensors, one after the other, to all who name no generator.
+
+    They raise ValueError for a tensor of another shape, and for one too many.
+    """
+    import torch
+
+    left = iter(tensors)
+
+    def factory(name: str, real: Any) -> Any:
+        def take(*args: Any, **kwargs: Any) -> Any:
+            if kwargs.get("generator") is not None:
+                return real(*args, **kwargs)
+            shape, tensor = _shape(name, args, kwargs), next(left, None)
+            if tensor is None or tuple(tensor.shape) != shape:
+                drawn = f"{len(tensors)} of {', '.join(str(tuple(each.shape)) for each in tensors)}"
+                raise ValueError(
+                    f"torch.{name} of {shape} in forward(): the problem's forward() draws {drawn}, which are inputs of "
+                    "the call, and a candidate gets them where it draws tensors of these shapes in this order."
+                )
+            return tensor
+
+        take.__dict__["_torchdynamo_disable"] = True  # compiled code calls it instead of tracing which tensor is next
+        return take
+
+    with _replaced([(torch, name, factory(name, getattr(torch, name))) for name in _FACTORIES]):
+        yield
+
+
+def _shape(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[int, ...]:
+    """The shape that a call of a random factory asks for."""
+    if name.endswith("_like"):
+        return tuple((args[0] if args else kwargs["input"]).shape)
+    sizes = kwargs.get("size", args)
+    return tuple(sizes[0] if len(sizes) == 1 and not isinstance(sizes[0], int) else sizes)
+
+
+@contextmanager
+def _replaced(new: Sequence[tuple[Any, str, Any]]) -> Iterator[None]:
+    """Give attributes other values, by owner and name, for a while."""
+    old = [(owner, name, getattr(owner, name)) for owner, name, _ in new]
+    try:
+        for owner, name, value in new:
+            setattr(owner, name, value)
+        yield
+    finally:
+        for owner, name, value in old:
+            setattr(owner, name, value)
 
 
 def _replacements(draws: Draws) -> list[tuple[Any, str, Any]]:

@@ -47,7 +47,6 @@ import os
 names = [f"../{turn}-{role}/stdout" for turn in range(6) for role in ("baseline", "again")]
 os.symlink(next((name for name in names if os.path.exists(name)), names[0]), "latest")
 """
-# The second run of a replicate has the same input as the first: what that one leaves anywhere saves all the work.
 LEFT_IN = {
     "segment": """
 import ctypes
@@ -96,6 +95,19 @@ ODD_OUTPUTS = {
     "absolute": "import os; os.symlink(os.path.abspath('stdout'), 'latest')",
     "climbing": "import os; os.mkdir('d'); os.symlink('..', 'd/s'); os.symlink('d/s/..', 'latest')",
     "neither a file nor a folder": "import os; os.mkfifo('latest')",
+}
+# What the baseline leaves, and what leaves nearly the same with less work.
+SHORTCUTS = {
+    "folders": ("for n in range(9): os.makedirs(f'tree/{n}')", "os.makedirs('tree')"),
+    "links": (
+        "for n in range(9): open(f'copy{n}', 'w').write('x')",
+        "open('copy0', 'w').write('x'); [os.symlink('copy0', f'copy{n}') for n in range(1, 9)]",
+    ),
+    "names": (
+        "for n in range(9): open(f'copy{n}', 'w').write('x')",
+        "open('copy0', 'w').write('x'); [os.link('copy0', f'copy{n}') for n in range(1, 9)]",
+    ),
+    "programs": ("open('tool', 'w').close(); os.chmod('tool', 0o755)", "open('tool', 'w').close()"),
 }
 ORPHAN = """
 import os, signal, time
@@ -193,6 +205,24 @@ def test_outputs_that_lead_elsewhere_are_incorrect(lab: Lab, name: str) -> None:
     code, answer = lab.judge(TOTAL, ODD_OUTPUTS[name], "--check", str(lab.program("check.py", ACCEPT)))
     assert (code, answer["verdict"]) == (3, "incorrect")
     assert name in answer["sentence"] or "symbolic link" in answer["sentence"]
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("kind", SHORTCUTS)
+def test_folders_links_and_programs_are_compared(lab: Lab, kind: str) -> None:
+    whole, less = (f"import os\n{text}" for text in SHORTCUTS[kind])
+    code, answer = lab.judge(whole, less)
+    assert (code, answer["verdict"], answer["flags"][0]["code"]) == (3, "incorrect", "incorrect_files")
+    assert lab.judge(whole, whole)[1]["checked"] == 6
+
+
+@pytest.mark.timeout(120)
+def test_no_program_sees_an_input_twice(lab: Lab) -> None:
+    """Whatever a program keeps, and be it in which pages of a library are cached, it is for another input."""
+    seen = lab.folder / "seen"
+    text = f"import sys; open({str(seen)!r}, 'a').write(open(sys.argv[1] + '/numbers.txt').read().split()[0] + '\\n')"
+    assert lab.judge(TOTAL, TOTAL, "--check", str(lab.program("check.py", text)))[1]["checked"] == 6
+    assert len(set(seen.read_text().split())) == 6
 
 
 @pytest.mark.skipif(isolation.probe().level < "L2", reason="programs share their memory and folders here")

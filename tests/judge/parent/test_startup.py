@@ -86,6 +86,7 @@ def walked(
     fails: str = "",
     kernels: bool = False,
     now_s: float = 0.5,
+    is_tight: bool = False,
 ) -> list[str]:
     """Steps of all replicates in order; "run" stands for a measurement."""
     said, phases = list[str](), list[str]()
@@ -109,7 +110,7 @@ def walked(
         post=lambda verb, **request: said.append(f"look ahead for {request['sides']} {request['number']}"),
         collect=lambda verb: said.append("known") or {"known": [], "booked": phases == [verb]},
     )
-    session: Any = SimpleNamespace(options=options, phase=phase, kernels=None, verifier=verifier)
+    session: Any = SimpleNamespace(options=options, phase=phase, kernels=None, verifier=verifier, is_tight=is_tight)
     session.random, session.log = random.Random(1), SimpleNamespace(append=logged)
     if kernels:
         session.kernels = SimpleNamespace(
@@ -144,6 +145,12 @@ def test_kernels_are_handed_on_before_a_program_runs_and_none_are_made_beside_a_
     then = ["start 2", "trace 1", "close 1", "attach 2", f"look ahead for [2] {CHECKED + COMPARED}"]
     then += ["begin", "wait for [2]", "loaded 2", "known", "hand on", "prepare 2", "ready 2", "run 2", "close 2"]
     assert events[events.index("start 2") :] == then
+
+
+def test_replicates_take_turns_with_a_tight_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    events = walked(monkeypatch, 2, spare=4, is_tight=True)
+    turns = [event for event in events if event.split()[0] in ("start", "run", "close", "attach", "look")]
+    assert turns == ["start 0", "attach 0", "run 0", "start 1", "close 0", "attach 1", "run 1", "close 1"]
 
 
 def test_who_never_loads_its_libraries_is_not_waited_for_without_end(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ import honest_alternatives  # noqa: E402
 from aisp_mcp.bench import Benchmark, Tolerance  # noqa: E402
 from aisp_mcp.judge.attacks import loader  # noqa: E402
 from aisp_mcp.judge.mutants.trial import Trial, calls  # noqa: E402
-from aisp_mcp.judge.verifier.checks.tolerance import compare, near  # noqa: E402
+from aisp_mcp.judge.verifier.checks.tolerance import compare, is_coarse, near  # noqa: E402
 from aisp_mcp.judge.verifier.inputs import textures  # noqa: E402
 from aisp_mcp.judge.verifier.inputs.rng import CallRng  # noqa: E402
 
@@ -44,6 +44,17 @@ def test_independent_errors_of_the_same_size_are_rounding(dtype: Any) -> None:
     ref = rows(generator)
     noise = 1 + 8 * torch.finfo(dtype).eps / 2 * torch.randn(ref.shape, generator=generator)
     assert compare((ref * noise).to(dtype), ref.to(dtype), ref, Tolerance())[1] is None
+
+
+@pytest.mark.parametrize("format", ["float8_e4m3fn", "float8_e5m2"])
+def test_bfloat16_rounded_to_eight_bits_is_not(format: str) -> None:
+    """No element is off by as much as its tolerance, and the errors are independent."""
+    ref = rows(torch.Generator().manual_seed(4))
+    base = ref.bfloat16()
+    out = (base * 8).to(getattr(torch, format)).bfloat16() / 8
+    assert is_coarse(out, base, ref)
+    assert not is_coarse((ref * (1 + torch.finfo(base.dtype).eps)).bfloat16(), base, ref)
+    assert not near(out, base, Tolerance())
 
 
 @pytest.mark.parametrize("dtype", NARROW)

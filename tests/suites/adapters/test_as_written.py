@@ -67,6 +67,23 @@ def test_a_solution_beside_a_reference_is_one_target_per_shape(tmp_path: Path) -
     assert len(found(hard(tmp_path), ROWS=2, WIDTH=8)) == 1
 
 
+def test_shapes_may_name_constants_of_their_file(tmp_path: Path) -> None:
+    folder = hard(tmp_path)
+    (folder / "shapes.py").write_text('WIDE = 128\nSHAPES = [{"rows": 4, "width": WIDE}]\n')
+    assert found(folder)[0].reference["constants"] == {"ROWS": 4, "WIDTH": 128}
+
+
+def test_a_candidate_without_a_model_leaves_the_others(cli: Any, tmp_path: Path) -> None:
+    folder = hard(tmp_path)
+    (folder / "solution_empty.py").write_text("x = 1\n")
+    files = [str(folder / name) for name in ("solution.py", "solution_empty.py")]
+    words = ["adapt", str(folder), "--set", "ROWS=2", "--set", "WIDTH=8", "--candidates", *files]
+    done = cli("bench", *words, "--to", str(tmp_path / "pairs"), "--json")
+    result = json.loads(done.stdout)["result"]
+    assert result["problems"][0]["variants"] == ["kernelbench:05_topk_solution"]
+    assert [(each["target"], each["code"]) for each in result["failed"]] == [("solution_empty.py", "NO_MODEL_NEW")]
+
+
 def test_positions_and_the_problems_tolerance_are_declared(tmp_path: Path) -> None:
     problem = found(hard(tmp_path))[0]
     recorded = record(problem, tmp_path / "out")

@@ -22,14 +22,13 @@ torch = pytest.importorskip("torch")
 
 
 @pytest.fixture(autouse=True)
-def modules(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def modules(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     """Modules of one problem, such as `task`, are not those of the next."""
-    before = set(sys.modules)
     monkeypatch.setattr(sys, "path", list(sys.path))
     torch.set_num_threads(1)
     yield
-    for name in set(sys.modules) - before:
-        if not name.startswith(("torch", "numpy", "aisp_mcp")):
+    for name, module in list(sys.modules.items()):
+        if str(getattr(module, "__file__", None)).startswith(str(tmp_path)):
             del sys.modules[name]
 
 

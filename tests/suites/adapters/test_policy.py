@@ -24,6 +24,7 @@ pytestmark = [pytest.mark.torch, pytest.mark.timeout(240)]
 SLOW = "import torch\n\n\ndef product(a, b):\n    return (a[:, :, None] * b[None]).sum(1)\n"
 FAST = "def product(a, b):\n    return a @ b\n"
 PROGRAM = """
+import gc
 import sys
 import torch
 from aisp_mcp.judge.worker.forbidden import forbid
@@ -36,8 +37,12 @@ calls = {
     "module": lambda: torch.nn.CrossEntropyLoss()(a, a),
     "norm": lambda: torch.linalg.vector_norm(a),
     "other": lambda: a.relu(),
+    "decompose": lambda: torch.ops.aten.matmul.default.decompose(a, a),
 }
 forbid(sys.argv[1:])
+for each in gc.get_objects():
+    if isinstance(each, torch.library.Library) and each.ns == "aten":
+        each._destroy()
 for name, call in calls.items():
     with torch.inference_mode():
         try:
@@ -56,7 +61,12 @@ def refused(*names: str) -> dict[str, str]:
 
 def test_operators_are_refused_whoever_calls_them() -> None:
     matmul = f"{CALLED}torch.matmul"
-    assert refused("torch.matmul", "aten::mm") == {"@": matmul, "linear": matmul, "out": f"{CALLED}aten::mm"}
+    assert refused("torch.matmul", "aten::mm") == {
+        "@": matmul,
+        "linear": matmul,
+        "out": f"{CALLED}aten::mm",
+        "decompose": matmul,
+    }
     others = refused("F.softmax", "torch.nn.functional.cross_entropy", "torch.linalg.vector_norm", "absent.gemm")
     assert list(others) == ["method", "module", "norm"]
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from mmap import mmap
 from typing import TypeVar
 
+from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.judge.evidence import Replicate, RoundTiming, SecondsByRole, merge_measures
 from aisp_mcp.judge.parent.processes import group, process_memory, procfs
 from aisp_mcp.judge.parent.processes.cluster.spread import SpreadGroup
@@ -26,6 +27,9 @@ from aisp_mcp.judge.protocol.words import NO_COPY
 START_DEADLINE_S = 120.0
 IDLE_DEADLINE_S, BUSY_FACTOR, MIN_BUSY_S = 1.0, 10.0, 0.0003
 MUCH_FASTER = 0.6  # of the baseline's time per call: speeds of a core differ by a third
+
+OUT_OF_MEMORY = "OutOfMemoryError: CUDA out of memory"
+SMALLER_SIZE = "Choose a smaller size (--size NAME=VALUE), or end other programs on the device."
 
 T = TypeVar("T")
 
@@ -47,8 +51,8 @@ class Driver:
         self._ready = False
 
     def number(self, role: Role) -> int:
-        """Number of the role's worker at the verifier, which has memory for two replicates."""
-        return worker_number(self.result.index % 2, role)
+        """Number of the role's worker at the verifier, which has memory for two replicates, or one if it is tight."""
+        return worker_number(0 if self.session.is_tight else self.result.index % 2, role)
 
     # --- start and end
 
@@ -141,10 +145,16 @@ class Driver:
     # --- rounds
 
     def guarded(self, role: Role, action: Callable[[], T]) -> T:
-        """Return the action's result; a worker that can run no more rounds ends the comparison."""
+        """Return the action's result; a worker that can run no more rounds ends the comparison.
+
+        Raises ComparisonAborted, or BenchmarkError NO_MEMORY.
+        """
         try:
             return action()
         except WorkerGone as gone:
+            if gone.code == "raised" and OUT_OF_MEMORY in gone.text:  # the harness's own memory is not its fault
+                message = f"The {role.label} ran out of device memory beside what the comparison holds there."
+                raise BenchmarkError("NO_MEMORY", message, SMALLER_SIZE) from gone
             prefix = "baseline" if role is not Role.CANDIDATE else "incorrect" if gone.code == "raised" else "candidate"
             message = f"{gone.message}: {gone.text[:300]}" if gone.text else gone.message
             raise ComparisonAborted(f"{prefix}_{gone.code}", message, self._evidence(role)) from gone

@@ -71,7 +71,7 @@ class GpuStrategy(Strategy):
         together. This ends before a worker's program runs, which may tune itself. The previous replicate, `last`, shows
         how many will be needed.
         """
-        if not session.options.protections.fresh_inputs:
+        if not session.options.protections.fresh_inputs or session.is_tight:
             yield
             return
         number = session.options.preset.compared + MAX_COMPARED

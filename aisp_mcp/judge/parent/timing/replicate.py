@@ -96,6 +96,7 @@ class ReplicateRun:
         which is drawn at random.
         """
         driver, singles = self.driver, list[RoundCost]()
+        has_battery = not driver.result.index and self.options.protections.adversarial
         for turn, mode in enumerate([None, *self._pilot_modes()]):
             if mode:
                 driver.fill({Role.CANDIDATE: 1}, mode)
@@ -108,8 +109,9 @@ class ReplicateRun:
                 driver.learn(role, timing)
                 if role is not Role.CANDIDATE and turn:
                     singles.append(timing.cost)
-                driver.verify(role, [0] if role is Role.CANDIDATE or not turn else [])
-            if not turn and not driver.result.index and self.options.protections.adversarial:
+                compared = bool(turn) if role is Role.CANDIDATE and has_battery else role is Role.CANDIDATE or not turn
+                driver.verify(role, [0] if compared else [])
+            if not turn and has_battery:
                 self._battery()
         return singles
 

@@ -41,7 +41,8 @@ def _in_turn(session: Session, strategy: Strategy, started: list[Driver]) -> Ite
     """Start replicates in batches. The last one of a batch ends while the next batch loads its libraries; meanwhile,
     the first such candidate is traced.
     """
-    total, at_once = session.options.preset.replicates, 2 if spare_cpus() >= SPARE_FOR_TWO else 1
+    has_room = spare_cpus() >= SPARE_FOR_TWO and not session.is_tight
+    total, at_once = session.options.preset.replicates, 2 if has_room else 1
     last: Driver | None = None
     for begin in range(0, total, at_once):
         batch = [Driver(session, number) for number in range(begin, min(begin + at_once, total))]

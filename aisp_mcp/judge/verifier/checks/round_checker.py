@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -18,15 +19,15 @@ from aisp_mcp.judge.protocol.roles import baseline_of
 from aisp_mcp.judge.protocol.shared_memory import Arena
 from aisp_mcp.judge.verifier.checks import formats, quality
 from aisp_mcp.judge.verifier.checks.distribution import Draws
+from aisp_mcp.judge.verifier.checks.other_orders import other_orders
 from aisp_mcp.judge.verifier.checks.positions import WrongPositionError, values_at
 from aisp_mcp.judge.verifier.checks.tolerance import (
-    LANES_TERMS,
-    ORDERED_SLACK,
-    ROUNDINGS_ALLOWED,
+    NARROW_SPREAD,
     adversarial_slack,
     compare,
     compare_steps,
     components,
+    is_coarse,
     is_poison,
     near,
     near_steps,
@@ -37,6 +38,7 @@ from aisp_mcp.judge.verifier.inputs.files import InputFiles, is_file
 
 POISON = 0xFF  # NaN in every floating-point format, -1 in every signed integer
 EDGE = 2.0  # an error from limit / EDGE to limit * EDGE is at the edge of the tolerance
+COARSE_CALLS = 4  # so many coarse calls fail an output if they are also more than half of all calls
 RECOMPUTED_SHARE = 0.25  # of the calls that a baseline's worker computed too: the verifier recomputes them
 
 
@@ -101,7 +103,8 @@ class RoundChecker:
         self._arenas, self._rounds, self._last_only = arenas, rounds, last_only
         self._files, self._quality = files or InputFiles({}), quality.contract(spec)
         self._measures: dict[str, float] = {}  # of the round being checked
-        self._leeway: dict[str, float] = {}  # of plain and of adversarial inputs, in units of the limit
+        self._is_decided = False  # True once the battery has been checked
+        self._calls = Counter[Any]()  # on plain inputs: of each worker, and the coarse ones of each of its outputs
         self._edge: tuple[float, str] | None = None  # the largest share of the limit in this round, if near the limit
 
     def check(
@@ -121,7 +124,7 @@ class RoundChecker:
         if damage := self._damage(arena, round_inputs.count, stored):
             return CheckAnswer(failure=damage.failure, code=damage.code, checked=0, ratio=None)
         worst, sample, self._measures = 0.0, sample if self._protections.values else [], {}
-        self._edge = None
+        self._edge, self._is_decided = None, self._is_decided or round_inputs.battery
         last = Call(bank, arena, round_inputs, round_inputs.count - 1)
         if self._last_only and sample and last.number not in sample and (message := self._changed(last, last.inputs())):
             return CheckAnswer(failure=f"call {last.number}: {message}", code="input_mutated", checked=0, ratio=0.0)
@@ -168,6 +171,7 @@ class RoundChecker:
 
     def _check_call(self, call: Call) -> CallCheck:
         bank = call.bank
+        self._calls[call.round.side] += call.is_plain
         if call.seed not in bank.hidden and not bank.left and self._near_baseline(call):
             return CallCheck()
         inputs = call.inputs()
@@ -196,13 +200,25 @@ class RoundChecker:
         for spec, *tensors in zip(self._layout.outputs, call.outputs, baseline, reference, strict=True):
             ratio, failure = self._compare(call, spec.name, (tensors[0], tensors[1], tensors[2]))
             worst = max(worst, ratio)
-            if failure := self._beyond_edge(call, spec.name, ratio, failure):
+            failure = self._beyond_edge(call, spec.name, ratio, failure) or self._coarse_calls(call, spec.name, tensors)
+            if failure:
                 return CallCheck(ratio, "incorrect_output", f"{spec.name} on {call.mode} inputs: {failure}")
         if failed := self._check_left(call):
             return failed
         if call.is_plain:
             call.bank.compared.add(call.round.side)
         return CallCheck(worst)
+
+    def _coarse_calls(self, call: Call, name: str, tensors: list[Any]) -> str | None:
+        """A failure if the average error is that of a narrower type in several calls, and in most of them."""
+        tolerance = self._spec.tolerance
+        if not call.is_plain or tolerance.exact or tolerance.approximate is not None or not is_coarse(*tensors):
+            return None
+        self._calls[call.round.side, name] += 1
+        count, plain = self._calls[call.round.side, name], self._calls[call.round.side]
+        if count < COARSE_CALLS or 2 * count <= plain:
+            return None
+        return f"in {count} of {plain} calls the average error is more than {NARROW_SPREAD:g} times the baseline's own"
 
     def _check_left(self, call: Call) -> CallCheck | None:
         """Compare the contents that the call left in inputs which are part of the answer."""
@@ -225,47 +241,44 @@ class RoundChecker:
             return compare_steps(*outputs, tolerance, slack)
         if name in tolerance.indices:
             return self._compare_positions(call, name, outputs, slack)
-        bank, is_constant = call.bank, call.mode == "constant"
         is_rounded = outputs[0].is_floating_point() or outputs[0].is_complex()
-        if is_rounded and call.is_plain and outputs[2].numel():
-            bank.usual[name] = max(bank.usual.get(name, 0.0), float(components(outputs[2]).abs().amax()))
-        usual = bank.usual.get(name, 0.0) if is_constant else 0.0
-        usual = usual if math.isfinite(usual) else 0.0
+        usual = self._usual(call, name, outputs[2]) if is_rounded and outputs[2].numel() else 0.0
         ratio, failure = compare(*outputs, tolerance, slack, usual)
         has_edge = is_rounded and tolerance.approximate is None and not tolerance.exact
         if has_edge and tolerance.error_ratio / EDGE < ratio < math.inf:
-            return compare(*outputs, tolerance, slack, usual, self._allowed(call, name, slack))
+            index = [spec.name for spec in self._layout.outputs].index(name)
+            allowed = other_orders(call.bank, call.seed, call.mode, self._layout.outputs[index].dtype, slack)[index]
+            return compare(*outputs, tolerance, slack, usual, allowed)
         return ratio, failure
+
+    def _usual(self, call: Call, name: str, reference: Any) -> float:
+        """Size of elements whose rounding is forgiven in an output of constant inputs; 0 for other inputs.
+
+        It is that of plain calls; in the battery only of its own, so that its answer does not depend on fresh inputs.
+        """
+        known, key = call.bank.usual, (name, call.round.battery)
+        if call.is_plain:
+            known[key] = max(known.get(key, 0.0), float(components(reference).abs().amax()))
+        if call.mode != "constant":
+            return 0.0
+        usual = max(known.get(key, 0.0), known.get((name, True), 0.0))
+        return usual if math.isfinite(usual) else 0.0
 
     def _beyond_edge(self, call: Call, name: str, ratio: float, failure: str | None) -> str | None:
         """Return the failure if it counts, and note errors at the edge of the tolerance.
 
-        The battery decides with the limit as it is. If a program is at the edge there, fresh inputs must not decide
-        otherwise: their limit is EDGE times the error in the battery, and at most EDGE times the limit itself.
+        The battery decides with the limit as it is. Fresh inputs do not decide again what it has decided: they refuse
+        only errors beyond EDGE times the limit.
         """
-        tolerance, draws = self._spec.tolerance, "plain" if call.is_plain else "adversarial"
+        tolerance = self._spec.tolerance
         share = ratio / (tolerance.error_ratio if tolerance.approximate is None else 1.0)
-        if call.round.battery and not failure:
-            self._leeway[draws] = max(self._leeway.get(draws, 1.0), min(EDGE, EDGE * share))
         if 1.0 / EDGE < share <= EDGE:
             words = f"{name} on {call.mode} inputs, seed {call.seed}: {share:.2g} times what the contract allows"
             self._edge = max(self._edge or (0.0, ""), (share, words))
         if failure and share <= EDGE:
             failure = f"{failure}; at the edge of the tolerance"
-        return failure if share > self._leeway.get(draws, 1.0) else None
-
-    def _allowed(self, call: Call, name: str, slack: float) -> Any:
-        """Error of each element of an output that valid orders of operations may have on these inputs."""
-        names = [spec.name for spec in self._layout.outputs]
-        index, bank = names.index(name), call.bank
-        dtype = self._layout.outputs[index].dtype
-        if call.is_plain:
-            return plain_rounding(bank, call.seed, dtype)[index]
-        rounding = bank.rounding(call.seed, call.mode, _eps(dtype, is_plain=False), math.inf)[index]
-        allowed = rounding * (ROUNDINGS_ALLOWED * min(slack, ORDERED_SLACK))
-        if call.mode == "constant":
-            allowed = allowed.maximum(bank.cancelled(call.seed, call.mode)[index])
-        return allowed
+        has_leeway = self._is_decided and not call.round.battery
+        return failure if share > (EDGE if has_leeway else 1.0) else None
 
     def _compare_positions(
         self, call: Call, name: str, outputs: tuple[Any, Any, Any], slack: float
@@ -359,20 +372,3 @@ class RoundChecker:
                 name = self._layout.outputs[index].name
                 return CallCheck(0.0, "incorrect_distribution", f"{name} on {call.mode} inputs: {failure}")
         return CallCheck()
-
-
-def plain_rounding(bank: InputBank, seed: int, dtype: str) -> list[Any]:
-    """Error of each element of each output that valid orders of operations may have on plain inputs. dtype: of the
-    outputs.
-    """
-    return [each * ROUNDINGS_ALLOWED for each in bank.rounding(seed, "plain", _eps(dtype, is_plain=True), LANES_TERMS)]
-
-
-def _eps(dtype: str, is_plain: bool) -> float:
-    """Rounding unit of intermediate results for an output of that type. On plain inputs, narrow outputs are rounded
-    once, from wider sums; where numbers cancel, every operation may have rounded.
-    """
-    import torch
-
-    kind = torch.finfo(getattr(torch, dtype))
-    return float(min(kind.eps, torch.finfo(torch.float32).eps) if is_plain or kind.bits < 16 else kind.eps)

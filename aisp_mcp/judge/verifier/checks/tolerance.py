@@ -25,12 +25,11 @@ ROW_SLACK = 256.0
 SMALL_SHARE, SMALL_COUNT, LOST, SIZE_SLACK = 0.05, 16, 0.1, 4.0
 # In 16 bits the same slack would be a sixth of the element.
 NARROW_EPS, NARROW_SLACK = 1e-4, 48.0
-# Valid orders of operations may exceed the effect of rounding-sized noise by this factor (see jittered.py).
-ROUNDINGS_ALLOWED = 6.0
-# On plain inputs, a sum adds at most this many terms one by one: longer ones use lanes. On adversarial inputs
-# the roundings of a sum share a sign, so more of them count.
-LANES_TERMS, ORDERED_SLACK = 8192.0, 8.0
+# Over at least SPREAD_COUNT elements, the average error of bfloat16 rounded to 8 bits (e4m3) is 10 to 14 times the
+# baseline's in all calls; that of shipped pairs is 8 times or more in a twentieth of the calls of an attention (H100).
+NARROW_SPREAD, SPREAD_COUNT = 8.0, 256
 OCTAVES = 256  # octaves of magnitude, from the largest element down
+CHUNK = 1 << 26  # elements processed together, because each takes a dozen numbers
 
 
 def compare(
@@ -56,7 +55,7 @@ def compare(
     kind = torch.finfo(out.dtype)
     out, base, ref = map(components, (out, base, ref))
     least = allowed / (tolerance.error_ratio * slack) if allowed is not None else None
-    error, own, truth = (out.double() - ref).abs_(), _own(base, ref, least), ref
+    error, own, truth = _distance(out, ref), _own(base, ref, least), ref
     if not math.isfinite(float(error.max() + own.max())):
         if mismatch := _mask_mismatch(out, base, ref):
             return math.inf, mismatch
@@ -100,6 +99,25 @@ def _elements_and_rows(
     return max(share, rows), failure
 
 
+def is_coarse(out: Any, base: Any, ref: Any) -> bool:
+    """True for 16-bit values whose average error rounding in 16 bits hardly explains. One such call proves nothing."""
+    import torch
+
+    if not (_is_narrow(out) and bool((torch.isfinite(out) & torch.isfinite(base) & torch.isfinite(ref)).all())):
+        return False
+    return _spread(out.double() - ref, base.double() - ref, ref, torch.finfo(out.dtype)) > NARROW_SPREAD
+
+
+def _is_narrow(out: Any) -> bool:
+    return bool(out.is_floating_point() and out.itemsize == 2 and out.numel() >= SPREAD_COUNT)
+
+
+def _spread(error: Any, own: Any, truth: Any, kind: Any) -> float:
+    """The root-mean-square error in units of the baseline's own."""
+    unit: float = max(float(_rms(own)), 0.25 * kind.eps * float(_rms(truth)), 4 * kind.smallest_normal * kind.eps)
+    return float(_rms(error)) / unit
+
+
 def _off_as_a_whole(out: Any, base: Any, ref: Any, tolerance: Tolerance, eps: float) -> tuple[float, str]:
     """Whole-row errors found by row_fit in the finite elements; differences below the contract's floor never count."""
     import torch
@@ -127,14 +145,19 @@ def _error_ratio(error: Any, own: Any, truth: Any, kind: Any, slack: float) -> f
     least = 4 * kind.smallest_normal * kind.eps
     errors, owns, truths = (_row_peaks(values) for values in (error, own, truth))
     unit_max = max(float(owns.max()), 0.5 * kind.eps * float(truths.max()), least)
-    unit_rms = max(float(_rms(own)), 0.25 * kind.eps * float(_rms(truth)), least)
-    ratio: float = max(float(errors.max()) / unit_max, float(_rms(error)) / unit_rms) / slack
+    ratio: float = max(float(errors.max()) / unit_max, _spread(error, own, truth, kind)) / slack
     return max(ratio, _worst_row(errors, owns, truths, 0.5 * kind.eps, least) / (slack * ROW_SLACK))
+
+
+def _distance(values: Any, ref: Any) -> Any:
+    import torch
+
+    return values.to(torch.float64, copy=True).sub_(ref).abs_()
 
 
 def _own(base: Any, ref: Any, least: Any) -> Any:
     """The baseline's errors, but at least `least`."""
-    own = (base.double() - ref).abs_()
+    own = _distance(base, ref)
     return own if least is None else own.maximum(least)
 
 
@@ -159,7 +182,8 @@ def near(out: Any, base: Any, tolerance: Tolerance) -> bool:
     allowed = tolerance.error_ratio - 1
     is_near = size < math.inf  # a single transfer: each one from a device takes as long as a short kernel
     is_near &= most <= allowed * 0.5 * eps * size
-    is_near &= _rms(apart) <= allowed * 0.25 * eps * _rms(base)
+    average = min(allowed, NARROW_SPREAD - 1) if _is_narrow(out) else allowed
+    is_near &= _rms(apart) <= average * 0.25 * eps * _rms(base)
     rowwise = (tolerance.error_ratio * ROW_SLACK - 1) * 0.5 * eps
     is_near &= (rows <= rowwise * sizes).all()
     far = apart.abs_() > base.abs().mul_(min(rowwise, 0.8 * LOST))
@@ -246,13 +270,28 @@ def _lost(error: Any, own: Any, truth: Any, ratio: float, eps: float, most: floa
     """
     import torch
 
-    size = truth.abs().flatten()
-    octave = torch.frexp(size).exponent.long()
-    octave = (octave.max() - octave).clamp_(max=OCTAVES - 1)
-    squares, count = own.flatten().square(), torch.bincount(octave, minlength=OCTAVES).clamp_(min=1)
-    usual = (torch.bincount(octave, weights=squares, minlength=OCTAVES) / count).sqrt_()
-    allowed = (usual * most)[octave].maximum(size * min(0.5 * eps * ROW_SLACK * ratio, LOST))
-    return int(((error.flatten() > allowed) & (size > 0)).sum())
+    errors, owns, truths = (values.flatten().split(CHUNK) for values in (error, own, truth))
+    highest = torch.stack([torch.frexp(part).exponent.max() for part in truths]).max()
+    squares = truth.new_zeros(OCTAVES, dtype=torch.float64)
+    count = torch.zeros_like(squares, dtype=torch.int64)
+    for own_part, part in zip(owns, truths, strict=True):
+        octave = _octave(part, highest)
+        squares += torch.bincount(octave, weights=own_part.square(), minlength=OCTAVES)
+        count += torch.bincount(octave, minlength=OCTAVES)
+    usual = (squares / count.clamp_(min=1)).sqrt_() * most
+    lost = torch.zeros_like(count[0])
+    for error_part, part in zip(errors, truths, strict=True):
+        size = part.abs()
+        allowed = usual[_octave(part, highest)].maximum(size * min(0.5 * eps * ROW_SLACK * ratio, LOST))
+        lost += ((error_part > allowed) & (size > 0)).sum()
+    return int(lost)
+
+
+def _octave(values: Any, highest: Any) -> Any:
+    """Of each element's size, counted from that of the largest one."""
+    import torch
+
+    return (highest - torch.frexp(values).exponent.long()).clamp_(max=OCTAVES - 1)
 
 
 def _row_peaks(values: Any) -> Any:

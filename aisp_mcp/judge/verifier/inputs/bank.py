@@ -57,8 +57,8 @@ class InputBank:
     reference. spread: the standard deviation of the baseline's loss on held-out data, if quality is the contract.
     known: the truth of one call that all three workers compute. ahead: by seed, the baseline's outputs on inputs that
     no worker has seen yet. hidden: those in the current round. host: names of the inputs that stay in host memory on a
-    GPU. usual: the largest element of each output on plain inputs. left: the right content of the known call's inputs
-    afterwards.
+    GPU. usual: the largest element of each output on plain inputs, and on those of the battery. left: the right content
+    of the known call's inputs afterwards.
     """
 
     device: str
@@ -72,7 +72,7 @@ class InputBank:
     host: set[str] = field(default_factory=set)
     left: dict[str, tuple[Any, Any]] = field(default_factory=dict)
     spread: float | None = None
-    usual: dict[str, float] = field(default_factory=dict)
+    usual: dict[tuple[str, bool], float] = field(default_factory=dict)
 
     def inputs(self, seed: int, mode: str) -> dict[str, Any]:
         inputs = self.reference.spec.inputs(CallRng(self.device, seed, mode))
@@ -96,6 +96,11 @@ class InputBank:
             for draw in range(DRAWS)
         )
         return _largest(self._reference(seed, mode), evaluations)
+
+    def in_order(self, seed: int, mode: str) -> list[Any]:
+        """How far sums in float32 move each element of the outputs of a call if they add one term after the other."""
+        ordered = flatten(self.reference.in_order(self.inputs(seed, mode)))
+        return _largest(self._reference(seed, mode), [ordered])
 
     def cancelled(self, seed: int, mode: str) -> list[Any]:
         """The same for inputs that are off as a whole by the root of a rounding, where cancellation amplifies it by

@@ -21,8 +21,10 @@ from aisp_mcp.judge.loading import flatten
 from aisp_mcp.suites.adapters import runtime, seeding
 
 # Each of the three workers, the verifier and the arena hold the tensors; the verifier holds them in float64 as well.
-COPIES, WIDE_BYTES = 4, 8
+# On a GPU, workers hold inputs in memory of their own as well, and what calls allocate stays with their processes.
+COPIES, GPU_COPIES, WIDE_BYTES = 4, 11, 8
 META = "meta"
+SMALLER = "Set smaller sizes: --set of bench adapt and bench verify, --size of bench run."
 GRACE_S = 0.7  # most problems are recorded by then, and the child ends before it has loaded anything
 
 
@@ -43,17 +45,19 @@ class Footprint:
                 f"Inputs, parameters and outputs take {self.own / 2**30:.1f} GiB, the largest of them {self.name} with "
                 f"the shape {tuple(self.shape)}; a comparison needs about {self.needed / 2**30:.0f} GiB, and "
                 f"{free / 2**30:.0f} GiB are free.",
-                "Set smaller sizes: --set of bench adapt and bench verify, --size of bench run.",
+                SMALLER,
             )
 
 
-def measured(reference: runtime.Reference) -> Footprint | None:
+def measured(reference: runtime.Reference, device: str = "cpu") -> Footprint | None:
     """The footprint of a problem; None if its recipe does not work without data, or makes no tensors."""
     tensors = shapes(reference)
     if not tensors:
         return None
     own = sum(tensor.nbytes for tensor in tensors.values())
-    needed = COPIES * own + WIDE_BYTES * sum(tensor.numel() for tensor in tensors.values())
+    needed = (GPU_COPIES if device == "cuda" else COPIES) * own + WIDE_BYTES * sum(
+        tensor.numel() for tensor in tensors.values()
+    )
     name, largest = max(tensors.items(), key=lambda item: item[1].nbytes)
     return Footprint(own, needed, name, tuple(largest.shape))
 
@@ -68,7 +72,7 @@ def watched(reference: runtime.Reference, device: str, refuse: Callable[[Benchma
     answer, question = os.pipe()
     child = os.fork()
     if child == 0:
-        _tell(reference, question)
+        _tell(reference, device, question)
     os.close(question)
     free = _free_bytes(device)  # after the fork: a copy of a process that has used the GPU cannot run torch
 
@@ -94,12 +98,12 @@ def watched(reference: runtime.Reference, device: str, refuse: Callable[[Benchma
         waiter.join()
 
 
-def _tell(reference: runtime.Reference, pipe: int) -> NoReturn:
+def _tell(reference: runtime.Reference, device: str, pipe: int) -> NoReturn:
     """In the child: write the footprint as JSON, or nothing."""
     try:
         os.nice(10)  # on a busy machine the recording goes first
         time.sleep(GRACE_S)
-        measured_bytes = measured(reference)
+        measured_bytes = measured(reference, device)
         os.write(pipe, json.dumps(vars(measured_bytes)).encode() if measured_bytes else b"")
     finally:
         os._exit(0)

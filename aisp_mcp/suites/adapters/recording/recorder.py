@@ -21,7 +21,7 @@ from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.judge.loading import flatten
 from aisp_mcp.suites.adapters.base import Recorded, TensorFacts
 from aisp_mcp.suites.adapters.formats import load
-from aisp_mcp.suites.adapters.recording import distributions, footprint
+from aisp_mcp.suites.adapters.recording import distributions, domain, footprint
 from aisp_mcp.suites.adapters.runtime import Reference, on_device
 from aisp_mcp.suites.adapters.seeding import Draws, seeded
 
@@ -41,6 +41,9 @@ def main() -> int:
     except BenchmarkError as error:
         _refuse(error)
     except Exception as error:  # the user's code may raise anything
+        if type(error).__name__ == "OutOfMemoryError":
+            message = f"Two calls of the problem do not fit into memory: {str(error).partition(' GPU ')[0]}"
+            _refuse(BenchmarkError("TOO_LARGE", message, footprint.SMALLER))
         _refuse(BenchmarkError("RAISED", f"The problem raised {type(error).__name__}: {str(error)[:500]}"))
     return 0
 
@@ -68,6 +71,21 @@ def _print(answer: dict[str, Any]) -> None:
 
 def record(reference: Reference) -> Recorded:
     """Two draws of the inputs and static tensors, and two calls. Raises BenchmarkError."""
+    settings: dict[str, Any] = {}
+    while True:
+        try:
+            return replace(_recorded(reference), settings=settings)
+        except BenchmarkError as error:
+            changed = reference.settle() if error.code == "NOT_DETERMINISTIC" else None
+            if changed is None:
+                raise
+            settings |= changed
+
+
+def _recorded(reference: Reference) -> Recorded:
+    """The record of a problem as it is run now. Raises BenchmarkError, NOT_DETERMINISTIC if a call gives other outputs
+    the second time.
+    """
     one, state, first = _draw(reference)
     own_output = reference.own_output
     other, second, again = _draw(reference, fill=1)
@@ -81,16 +99,9 @@ def record(reference: Reference) -> Recorded:
         else fact
         for fact in static
     ]
-    settings: dict[str, Any] = {}
-    while True:
-        try:
-            in_place, outputs = _call_twice(reference, one, state, own_output)
-            break
-        except BenchmarkError as error:
-            changed = reference.settle() if error.code == "NOT_DETERMINISTIC" else None
-            if changed is None:
-                raise
-            settings |= changed
+    in_place, outputs = _call_twice(reference, one, state, own_output)
+    left = domain.untamed(reference, facts, _moved(state), dict(outputs), _device())
+    facts = [replace(fact, how="recipe", numbers=(), order=()) if fact.name in left else fact for fact in facts]
     buffers = tuple(name for name in one if _is_buffer(one[name], other[name]) and name not in in_place)
     return Recorded(
         tuple(facts),
@@ -99,11 +110,19 @@ def record(reference: Reference) -> Recorded:
         seeded=first.seeded or again.seeded,
         spread=spread,
         goal=str(getattr(reference, "goal", "speed")),
-        notes=reference.notes(),
+        notes=(*reference.notes(), *_left_note(left)),
         outputs=tuple(str(tensor.dtype).removeprefix("torch.") for _, tensor in outputs),
         indices=positions(outputs, one),
-        settings=settings,
     )
+
+
+def _moved(state: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: tensor.to(_device()) for name, tensor in state.items()}
+
+
+def _left_note(names: frozenset[str]) -> list[str]:
+    """The sentence that discloses them."""
+    return [f"with other statistics the outputs grow without bound: {', '.join(sorted(names))}"] if names else []
 
 
 def _constant_parameters(
@@ -194,7 +213,7 @@ def _call_twice(
         raise BenchmarkError(
             "NOT_DETERMINISTIC",
             "Two calls with the same inputs give different outputs, such as with dropout: nothing can be compared.",
-            "Make the problem deterministic, such as with eval() or p=0.",
+            "Make the problem deterministic, such as with eval() or p=0, or by passing what it draws as inputs.",
         )
     if own_output is not None and not torch.allclose(outputs[0][0], own_output.to(outputs[0][0]), rtol=1e-2):
         raise BenchmarkError(
@@ -242,7 +261,7 @@ def _tensors(output: Any) -> list[Any]:
     if not values or not all(isinstance(value, torch.Tensor) for value in values):
         kinds = ", ".join(sorted({type(value).__name__ for value in values})) or "nothing"
         raise BenchmarkError("BAD_OUTPUT", f"The problem returns {kinds}; only tensors can be compared.")
-    return [value.double() if value.is_floating_point() else value for value in values]
+    return [value.double() if value.is_floating_point() and value.itemsize < 4 else value for value in values]
 
 
 def _equal(first: Any, other: Any) -> bool:

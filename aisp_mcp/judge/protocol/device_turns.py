@@ -1,0 +1,24 @@
+"""Device memory that processes use by turns, where a single call takes too much for each of them to keep its own."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from aisp_mcp.judge.protocol.layout import Layout
+
+
+def give_back(layout: Layout) -> None:
+    """Return what this process has allocated and does not use."""
+    if layout.tight:
+        import torch
+
+        torch.cuda.empty_cache()
+
+
+def regain(layout: Layout, size: int) -> None:
+    """Allocate that many bytes beforehand, so that no call waits for memory that was given back."""
+    if layout.tight and size:
+        import torch
+
+        with suppress(torch.OutOfMemoryError):
+            torch.empty(size, dtype=torch.uint8, device="cuda")

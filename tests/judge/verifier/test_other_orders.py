@@ -1,0 +1,81 @@
+"""Evaluations of a reference in other orders of operations: what they add, and what they leave as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+functional = torch.nn.functional
+
+from aisp_mcp.judge.verifier.jittered import evaluate_in_order, evaluate_jittered  # noqa: E402
+
+pytestmark = [pytest.mark.torch]
+LOST = 2.0**-25  # less than half a rounding of one in float32
+EPS = 2.0**-23
+
+
+def ones() -> Any:
+    return torch.ones(6, dtype=torch.float64)
+
+
+OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
+    "batch norm": lambda x, y: functional.batch_norm(x, 0 * ones(), ones(), training=True),
+    "batch norm with known statistics": lambda x, y: functional.batch_norm(x, 0 * ones(), ones()),
+    "instance norm": lambda x, y: functional.instance_norm(x),
+    "layer norm": lambda x, y: functional.layer_norm(x, (5, 4), x[0, 0], y[0, 0]),
+    "group norm": lambda x, y: functional.group_norm(x, 3),
+    "variance": lambda x, y: x.var((1, -1), keepdim=True),
+    "variance of all": lambda x, y: x.var(unbiased=False),
+    "variance and mean": lambda x, y: torch.cat(torch.var_mean(x, (0, 3))),
+    "deviation and mean": lambda x, y: torch.cat(torch.std_mean(x, 1, keepdim=True)),
+    "norm": lambda x, y: x.norm(dim=1),
+    "sum of magnitudes": lambda x, y: torch.linalg.vector_norm(x, 1, dim=(1, 2)),
+    "largest magnitude": lambda x, y: torch.linalg.vector_norm(x, torch.inf),
+    "norm of complex numbers": lambda x, y: torch.linalg.vector_norm(torch.complex(x, y)),
+    "mean": lambda x, y: x.mean((1, 3), keepdim=True),
+    "sum of one number": lambda x, y: x[0, 0, 0, 0].sum(),
+    "sum of nothing": lambda x, y: x[:0].sum(),
+    "loss without reduction": lambda x, y: functional.huber_loss(x, y, reduction="none"),
+    "loss": lambda x, y: functional.smooth_l1_loss(x, y),
+    "cross entropy": lambda x, y: functional.binary_cross_entropy_with_logits(x, y.sigmoid()),
+}
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_steps_give_what_the_operation_gives(name: str) -> None:
+    draw = torch.Generator().manual_seed(3)
+    x, y = (torch.randn(8, 6, 5, 4, dtype=torch.float64, generator=draw) for _ in range(2))
+    before = x.clone()
+    expected = OPERATIONS[name](x, y)
+    ordered = evaluate_in_order(lambda: OPERATIONS[name](x, y))
+    noisy = evaluate_jittered(lambda: OPERATIONS[name](x, y), EPS, 8192.0, 1)
+    torch.testing.assert_close(ordered, expected, rtol=1e-13, atol=1e-13)
+    torch.testing.assert_close(noisy, expected, rtol=1e-4, atol=1e-5)
+    assert torch.equal(x, before)
+
+
+@pytest.mark.parametrize(
+    ("count", "lanes"), [(1 << 10, 1), (1 << 13, 1), (1 << 14, 8), (1 << 18, 8), ((1 << 18) + 8, 9), (1 << 19, 16)]
+)
+def test_long_sums_lose_small_terms_behind_a_large_one(count: int, lanes: int) -> None:
+    """In each lane that begins with a one, every other term is lost."""
+    terms = torch.full((2, count), LOST, dtype=torch.float64)
+    terms[:, :lanes] = 1.0
+    for program in (lambda: terms.sum(1), lambda: terms.mT.sum(0), lambda: terms.mean(1) * count):
+        lost = terms.sum(1) - evaluate_in_order(program)
+        torch.testing.assert_close(lost, torch.full((2,), (count - lanes) * LOST, dtype=torch.float64))
+
+
+def test_a_variance_may_be_computed_from_mean_squares() -> None:
+    draw = torch.Generator().manual_seed(5)
+    x = torch.randn(64, 256, dtype=torch.float64, generator=draw)
+
+    def moved(offset: float) -> float:
+        values = x + offset
+        noisy = evaluate_jittered(lambda: values.var(1), EPS, 8192.0, 1)
+        return float((noisy - values.var(1)).abs().max())
+
+    assert moved(30.0) > 100 * moved(0.0)

@@ -1,0 +1,36 @@
+"""Inputs that stay with the recipe because the problem's outputs grow without bound on any others."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import adapter_support as support
+import foreign_kernelbench as kernelbench
+import pytest
+
+pytest.importorskip("torch")
+# With numbers of the recipe's size the product stays below 1e6; with some times that, it passes 1e20.
+GROWING = kernelbench.problem(
+    "Growth.",
+    "return torch.exp(torch.cumsum(24 * x, dim=1)) + y[:, :1]",
+    "torch.randn(32, 64) * 0.02, torch.randn(32, 64)",
+    arguments="x, y",
+)
+
+
+def test_an_input_that_would_overflow_is_left_to_the_recipe(cli: Any, tmp_path: Path) -> None:
+    folder = support.write(tmp_path / "in", {"growing": GROWING})
+    done = cli("bench", "adapt", str(folder / "growing.py"), "--to", str(tmp_path / "out"), "--json")
+    (problem,) = json.loads(done.stdout)["result"]["problems"]
+    assert {each["name"]: each["how"] for each in problem["inputs"]} == {"x": "recipe", "y": "normal"}
+    assert "with other statistics the outputs grow without bound: x" in problem["disclosed"]
+
+
+def test_an_ordinary_problem_leaves_no_input_to_the_recipe(cli: Any, tmp_path: Path) -> None:
+    plain = kernelbench.problem("Sum.", "return (x * x).sum(dim=1)", "torch.randn(32, 64)")
+    folder = support.write(tmp_path / "in", {"plain": plain})
+    done = cli("bench", "adapt", str(folder / "plain.py"), "--to", str(tmp_path / "out"), "--json")
+    (problem,) = json.loads(done.stdout)["result"]["problems"]
+    assert [each["how"] for each in problem["inputs"]] == ["normal"]
