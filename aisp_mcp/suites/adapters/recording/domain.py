@@ -12,8 +12,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from aisp_mcp.judge.loading import flatten
-from aisp_mcp.judge.verifier.inputs.rng import CallRng
+from aisp_mcp.judge.loading import CallRng, flatten
 from aisp_mcp.suites.adapters import writing
 from aisp_mcp.suites.adapters.base import TensorFacts
 from aisp_mcp.suites.adapters.runtime import Reference
