@@ -12,15 +12,14 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from aisp_mcp.judge.loading import flatten
-from aisp_mcp.judge.verifier.inputs.rng import CallRng
+from aisp_mcp.judge.loading import CallRng, flatten
 from aisp_mcp.suites.adapters import writing
 from aisp_mcp.suites.adapters.base import TensorFacts
 from aisp_mcp.suites.adapters.runtime import Reference
 
 MODES = ("plain", "exact", *["plain"] * 3, "constant", *["plain"] * 3, "spikes", *["plain"] * 4)  # most calls are plain
 GROWTH = 1e9  # of the largest output; a product of three inputs grows by 1e6 on spikes
-SECONDS, LEAST = 8.0, 2  # no further draws after that time, beyond the first ones
+SECONDS, LEAST = 3.0, 2  # no further draws after that time, beyond the first ones
 
 
 def untamed(
