@@ -178,6 +178,10 @@ def test_a_candidate_that_takes_all_memory_is_ended(tmp_path: Path) -> None:
     assert comparison.verdict in ("invalid", "incorrect")
 
 
+# A logistic map doubles an error in each step: after a hundred of them nothing of float32 is left.
+CHAOS = "return [s := a.sigmoid(), *[s := 3.9 * s * (1 - s) for _ in range(200)]][-1]"
+
+
 @pytest.mark.parametrize(
     ("baseline", "code"),
     [
@@ -185,10 +189,19 @@ def test_a_candidate_that_takes_all_memory_is_ended(tmp_path: Path) -> None:
         (PRODUCT.replace("return a @ b", "return a.new_empty(1 << 45)"), "NO_MEMORY"),
         (PRODUCT.replace("return a @ b", "return a.new_ones(3)"), "DEGENERATE"),
         (PRODUCT.replace("return a @ b", "return a.new_ones(3) + 3e-7 * a.flatten()[:3].sign()"), "DEGENERATE"),
+        (PRODUCT.replace("return a @ b", CHAOS), "UNSTABLE"),
         ('"""Nothing here."""\n', "NOT_A_BENCHMARK"),
         ("import nosuchmodule_of_anyone\n", "RAISED"),
     ],
-    ids=["raises", "takes all memory", "ignores its inputs", "ignores all but a rounding", "no class", "import fails"],
+    ids=[
+        "raises",
+        "takes all memory",
+        "ignores its inputs",
+        "ignores all but a rounding",
+        "chaotic",
+        "no class",
+        "import fails",
+    ],
 )
 def test_a_baseline_that_cannot_be_used_is_an_error_with_a_hint(tmp_path: Path, baseline: str, code: str) -> None:
     pair = write_pair(tmp_path, HONEST, textwrap.dedent(baseline))

@@ -6,12 +6,21 @@ from collections.abc import Iterable
 from typing import Any
 
 from aisp_mcp.bench import Benchmark
+from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.judge.protocol.module_loader import flatten
 from aisp_mcp.judge.verifier.checks import formats
-from aisp_mcp.judge.verifier.checks.tolerance import compare, near, same_bits
+from aisp_mcp.judge.verifier.checks.tolerance import (
+    compare,
+    is_compared_by_error,
+    near,
+    relative_error,
+    same_bits,
+)
 from aisp_mcp.judge.verifier.inputs.files import is_file, opened
 from aisp_mcp.judge.verifier.jittered import evaluate_in_order, evaluate_jittered
 from aisp_mcp.judge.verifier.widened import evaluate
+
+MOST_ERROR = 0.3  # root-mean-square error of a baseline, as a share of its output's root-mean-square
 
 
 def widen(tensors: dict[str, Any]) -> dict[str, Any]:
@@ -145,15 +154,24 @@ class Reference:
 def rehearse(reference: Reference, inputs: dict[str, Any]) -> None:
     """Compare a baseline with its own reference once, so that first-use costs do not fall between rounds.
 
-    Consumes the inputs.
+    Consumes the inputs. Raises BenchmarkError UNSTABLE if the baseline's output is far from the reference: its errors
+    are the unit of a candidate's, so any output would pass.
     """
     import torch
 
     tolerance = reference.spec.tolerance
+    by_error = is_compared_by_error(tolerance) and not getattr(reference.spec, "quality", None)
     own, truth = ([tensor for _, tensor in flatten(output)] for output in reference.both(inputs))
     for output, other in () if tolerance.stochastic else zip(own, truth, strict=True):
         near(output, output, tolerance)
         compare(output, output, other, tolerance)
+        if by_error and (share := relative_error(output, other)) > MOST_ERROR:
+            raise BenchmarkError(
+                "UNSTABLE",
+                f"Rounding decides the baseline's output: it differs from its value in float64 by {share:.0%} of its "
+                "size, and no output of a candidate could be called wrong.",
+                "Choose sizes or inputs for which the computation is stable, such as a larger batch for a batch norm.",
+            )
     torch.cuda.empty_cache()  # memory for workers is not allocated by torch; on a CPU this does nothing
 
 

@@ -248,6 +248,26 @@ def components(values: Any) -> Any:
     return parts.flatten(-2) if values.ndim else parts
 
 
+def is_compared_by_error(tolerance: Tolerance) -> bool:
+    """True if the baseline's own error is the unit of a candidate's."""
+    other = tolerance.exact, tolerance.approximate, tolerance.stochastic, tolerance.format, tolerance.per_step
+    return not any(other)
+
+
+def relative_error(out: Any, ref: Any) -> float:
+    """Root-mean-square distance from the reference, as a share of its root-mean-square. 0 for other than finite
+    floating-point numbers.
+    """
+    import torch
+
+    if not (out.is_floating_point() or out.is_complex()) or not out.numel():
+        return 0.0
+    out, ref = components(out), components(ref)
+    if not bool((torch.isfinite(out) & torch.isfinite(ref)).all()):
+        return 0.0
+    return float(_rms(_distance(out, ref))) / max(float(_rms(ref)), 1e-300)
+
+
 def can_be_near(tolerance: Tolerance) -> bool:
     """Return True if the contract allows near() to accept floating-point outputs without a reference."""
     return tolerance.exact or (tolerance.approximate is None and not tolerance.stochastic and not tolerance.format)
