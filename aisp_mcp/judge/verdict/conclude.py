@@ -88,7 +88,11 @@ def conclude(terms: Terms, replicates: list[Replicate], comparison_flags: list[F
     if terms.opened["goal"] == "cold" and _has_metric(replicates):
         timed = metric.started(replicates, all_flags, common)
     else:
-        timed = _timed(terms, replicates, all_flags, judge, common)
+        try:
+            timed = _timed(terms, replicates, all_flags, judge, common)
+        except stats.UnusableError as error:  # as of calls that are shorter than the overhead, on a busy machine
+            outcome = verdict.unusable(error)
+            return Comparison(**outcome.fields(), flags=[*all_flags, *outcome.flags], **common)
     return metric.judged(timed, replicates, terms.margin, level_now) if _has_metric(replicates) else timed
 
 

@@ -101,8 +101,7 @@ def judge(
             raise UnusableError("missing", f"{len(noise)} A/A differences for {len(log_ratios)} replicates.")
         numbers = _numbers(log_ratios, noise, margin, level, counted)
     except UnusableError as error:
-        flag = Flag(code=f"unusable_{error.code}", severity="warn", message=str(error))
-        return Outcome(Verdict.INCONCLUSIVE, f"inconclusive: {as_clause(str(error))}", flags=(flag,))
+        return unusable(error)
     verdict, reason = word(numbers)
     estimate = numbers.estimate
     return Outcome(
@@ -115,6 +114,12 @@ def judge(
         math.expm1(numbers.floor),
         _bias_flags(noise, counted),
     )
+
+
+def unusable(error: UnusableError) -> Outcome:
+    """The outcome of times that do not answer the question."""
+    flag = Flag(code=f"unusable_{error.code}", severity="warn", message=str(error))
+    return Outcome(Verdict.INCONCLUSIVE, f"inconclusive: {as_clause(str(error))}", flags=(flag,))
 
 
 def without_loss(outcome: Outcome) -> Outcome:

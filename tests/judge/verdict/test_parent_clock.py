@@ -171,3 +171,10 @@ def concluded_on_a_cpu(parent: float, worker: float) -> Comparison:
 def test_a_loss_needs_both_clocks(parent: float, worker: float, expected: str) -> None:
     comparison = concluded_on_a_cpu(parent, worker)
     assert (comparison.verdict.value, comparison.clocks and comparison.clocks.used) == (expected, "parent")
+
+
+def test_calls_that_vanish_in_the_overhead_are_inconclusive() -> None:
+    comparison = concluded_on_a_cpu(-1.5, 1.5)  # on a busy machine, more is subtracted than was measured
+    assert comparison.verdict.value == "inconclusive"
+    assert comparison.sentence == "inconclusive: 1 of 1 palindromes have no usable time"
+    assert "unusable_too_few" in [flag.code for flag in comparison.flags]
