@@ -130,7 +130,7 @@ def _text(path: Path) -> str:
 
 
 def _parsed(source: Source) -> Source:
-    """The source with its public functions. Raises BenchmarkError UNREADABLE, NotFound NO_FUNCTION."""
+    """The source with its public functions. Raises BenchmarkError UNREADABLE, UsageError SPECIFICATION."""
     if source.suffix != ".py":
         return source
     try:
@@ -140,8 +140,24 @@ def _parsed(source: Source) -> Source:
         name = source.path.name if source.path else "The text"
         raise BenchmarkError("UNREADABLE", f"{name} has a syntax error{line}.") from None
     functions = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
+    if not functions:
+        _refuse_specification(source, tree)
     public = [name for name in functions if not name.startswith(("_", "test_"))] or functions
     return replace(source, public=tuple(dict.fromkeys([*public, *(_assigned(tree) if not public else ())])))
+
+
+def _refuse_specification(source: Source, tree: ast.Module) -> None:
+    """A file with a class of a benchmark is one half of a pair of files. Raises UsageError SPECIFICATION."""
+    for node in tree.body:
+        bases = [ast.unparse(base) for base in node.bases] if isinstance(node, ast.ClassDef) else []
+        if source.path and any(base.rpartition(".")[2].endswith("Benchmark") for base in bases):
+            name = source.path.stem.removeprefix("baseline_")
+            folder = source.path.parent
+            raise UsageError(
+                "SPECIFICATION",
+                f"{source.path.name} specifies a benchmark; it defines no function.",
+                f"Judge its candidates with aisp bench run --targets '*:{name}' --bench-root {folder}.",
+            )
 
 
 def _assigned(tree: ast.Module) -> list[str]:

@@ -103,3 +103,12 @@ def test_sizes_have_names_and_can_be_replaced() -> None:
     by_name = inputs.read("n=64, m=2*n, x=randn(n, m), k=n", replaced={"n": 128})
     assert inputs.sizes(by_name) == {"n": 128, "m": 256}
     assert by_name[3].text == "128"
+
+
+def test_a_specification_is_not_taken_for_a_function(ctx: Context, tmp_path: Path) -> None:
+    text = "from aisp_mcp.bench import Benchmark\n\n\nclass Rows(Benchmark):\n    pass\n"
+    (tmp_path / "baseline_rows.py").write_text(text)
+    (tmp_path / "fast.py").write_text("def run(x):\n    return x\n")
+    code, message = refusal(ctx, str(tmp_path / "baseline_rows.py"), str(tmp_path / "fast.py"), inputs="x=randn(4)")
+    assert code == "SPECIFICATION"
+    assert "--targets '*:rows'" in message
