@@ -170,7 +170,7 @@ def make_pairs(
 
 
 def head_needs(missing: str) -> str:
-    """What a change does to a benchmark that ran here before it. missing: what its candidate needs now."""
+    """The message for a benchmark that only the base can run here. missing: what the head needs."""
     return f"The head needs {missing}. The base does not."
 
 

@@ -66,7 +66,7 @@ class Jobs:
         else:
             self._enter([job], environ, executor, [None])
         if executor == "inprocess" and work is not None:
-            Inprocess(self.store, work).run(job, self.settings.parallel_jobs)
+            Inprocess(self.store, work, self._look_after).run(job, self.settings.parallel_jobs)
         return self.store.job(job.id)
 
     def submit_array(
@@ -167,7 +167,7 @@ class Jobs:
     def peek(self, ids: Sequence[str]) -> list[Job]:
         """Current jobs, for frequent polling: one query, and occasionally a check for stalled ones."""
         jobs = self.store.jobs(ids)
-        if all(job.state.terminal for job in jobs) or not self._time_to_look():
+        if all(job.state.terminal for job in jobs):
             return jobs
         return self.store.jobs(ids) if self._look_after() else jobs
 
@@ -227,7 +227,5 @@ class Jobs:
             return due
 
     def _look_after(self) -> bool:
-        """Check for stalled jobs; return True if anything was repaired."""
-        changed = reconciling.reconcile(self.store.queue)
-        self._start_ready()
-        return changed > 0
+        """Check for stalled jobs, unless the last check was a moment ago; return True if any had vanished."""
+        return self._time_to_look() and self.reconcile() > 0

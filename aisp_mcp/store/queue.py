@@ -114,7 +114,7 @@ class Queue:
             names = ", ".join(f"{name} = ?" for name in columns)
             self.db.change(f"UPDATE jobs SET state = ?, {names} WHERE id = ?", state.value, *columns.values(), job_id)
 
-    def await_turn(self, job_id: str, owner: Mapping[str, Any]) -> None:
+    def note_owner(self, job_id: str, owner: Mapping[str, Any]) -> None:
         """Note the process (pid, pid_start, namespace) that waits to run a queued job itself."""
         names = ", ".join(f"{name} = ?" for name in owner)
         self.db.change(f"UPDATE jobs SET {names} WHERE id = ? AND state = 'queued'", *owner.values(), job_id)

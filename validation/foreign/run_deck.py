@@ -89,14 +89,9 @@ def chosen(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Problems of the deck that the options name, at each of the shapes. Groups and batches take turns, so that a table
     that was cut off has all of them.
     """
-    turns = Counter[str]()
-    numbered = []
-    for line in (args.deck / "deck.jsonl").read_text().splitlines():
-        problem = json.loads(line)
-        numbered.append((turns[problem["group"]], problem))
+    turns, batches = Counter[str](), []
+    for problem in map(json.loads, (args.deck / "deck.jsonl").read_text().splitlines()):
         turns[problem["group"]] += 1
-    batches = []
-    for turn, problem in numbered:
         if not (fnmatch.fnmatch(problem["problem"], args.problems) and matches(problem["group"], args.groups)):
             continue
         names = [file for file in problem["candidates"] if matches(Path(file).stem, args.candidates)]
@@ -104,12 +99,14 @@ def chosen(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
             sizes = {**shape, **json.loads(args.set)}
             for first in range(0, max(len(names), 1), args.batch):
                 candidates = {file: problem["candidates"][file] for file in names[first : first + args.batch]}
-                batches.append((first, turn, {**problem, "candidates": candidates, "shape": sizes, "at": at}))
+                batches.append(
+                    (first, turns[problem["group"]], {**problem, "candidates": candidates, "shape": sizes, "at": at})
+                )
     return (problem for *_, problem in sorted(batches, key=lambda batch: batch[:2]))
 
 
 def matches(name: str, patterns: Sequence[str]) -> bool:
-    """Whether one of the patterns matches."""
+    """Return True if one of the patterns matches."""
     return any(fnmatch.fnmatch(name, pattern) for pattern in patterns)
 
 
@@ -199,13 +196,8 @@ def together(args: argparse.Namespace, problem: dict[str, Any]) -> list[Row]:
     return [
         {**row, "adapt_s": adapt_s, "disclosed": disclosed}
         | (outcome({}, 0, unread[file]) if file in unread else named(result, row["name"], measured.get("error")))
-        for row, file in zip(rows, map(base_name, problem["candidates"]), strict=True)
+        for row, file in zip(rows, (Path(name).name for name in problem["candidates"]), strict=True)
     ]
-
-
-def base_name(file: str) -> str:
-    """The name of a candidate's file without its folder."""
-    return Path(file).name
 
 
 def compared(args: argparse.Namespace, rows: list[Row], target: str, folder: Path) -> list[Row]:

@@ -199,15 +199,13 @@ def _add_option(parser: Parser, name: str, schema: dict[str, Any], required: boo
     if schema.get("type") == "boolean":
         parser.add_argument(flag(name), dest=name, default=None, action=argparse.BooleanOptionalAction, help=help_text)
         return
-    branches = schema.get("anyOf", [schema])
-    is_list = any(branch.get("type") in ("array", "object") for branch in branches)
-    is_object = any(branch.get("type") == "object" for branch in branches)
+    types = {branch.get("type") for branch in schema.get("anyOf", [schema])}
     type_name = schema.get("items", schema).get("type", "string")
     once: dict[str, Any] = {"action": "append"}  # per flag
-    repetition = once if is_object or name in _SINGLE_VALUE else {"nargs": "+", "action": "extend"}
+    repetition = once if "object" in types or name in _SINGLE_VALUE else {"nargs": "+", "action": "extend"}
     parser.add_argument(
         *_spellings(parser, name), *former, dest=name, metavar=_METAVARS.get(type_name, "VALUE"), help=help_text,
-        **(repetition if is_list else {}),
+        **(repetition if types & {"array", "object"} else {}),
     )  # fmt: skip
 
 

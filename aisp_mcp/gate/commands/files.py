@@ -60,7 +60,7 @@ def take_out(folder: Path, sources: Sequence[Path], root: Path, target: Path) ->
 
 
 def entries(folder: Path) -> dict[str, str]:
-    """What is below the folder: by relative path, in words, the kind of each entry and where a link leads.
+    """Kinds of the entries below the folder by relative path, in words; of links, with their destination.
 
     A file with several names is no copy: who changes one of them changes all.
     """

@@ -99,7 +99,7 @@ def error_in_order(name: str, args: Any, kwargs: Any) -> Any:
 
 
 def _terms(name: str, args: Any, kwargs: Any) -> Any:
-    """What each element of a sum or mean of float64 numbers adds, along a last dimension of its own; or None."""
+    """Return the terms of each element of a sum or mean of float64 numbers, along the last dimension, or None."""
     import torch
 
     if name not in ("sum", "mean") or kwargs or not args[0].numel() or args[0].dtype != torch.float64:

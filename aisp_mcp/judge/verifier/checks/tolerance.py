@@ -105,7 +105,7 @@ def is_coarse(out: Any, base: Any, ref: Any) -> bool:
 
     if not (_is_narrow(out) and bool((torch.isfinite(out) & torch.isfinite(base) & torch.isfinite(ref)).all())):
         return False
-    return _spread(out.double() - ref, base.double() - ref, ref, torch.finfo(out.dtype)) > NARROW_SPREAD
+    return _spread(_distance(out, ref), _distance(base, ref), ref, torch.finfo(out.dtype)) > NARROW_SPREAD
 
 
 def _is_narrow(out: Any) -> bool:
@@ -258,14 +258,11 @@ def relative_error(out: Any, ref: Any) -> float:
     """Root-mean-square distance from the reference, as a share of its root-mean-square. 0 for other than finite
     floating-point numbers.
     """
-    import torch
-
     if not (out.is_floating_point() or out.is_complex()) or not out.numel():
         return 0.0
     out, ref = components(out), components(ref)
-    if not bool((torch.isfinite(out) & torch.isfinite(ref)).all()):
-        return 0.0
-    return float(_rms(_distance(out, ref))) / max(float(_rms(ref)), 1e-300)
+    share = float(_rms(_distance(out, ref))) / max(float(_rms(ref)), 1e-300)
+    return share if math.isfinite(share) else 0.0
 
 
 def can_be_near(tolerance: Tolerance) -> bool:

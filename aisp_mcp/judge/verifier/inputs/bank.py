@@ -98,7 +98,7 @@ class InputBank:
         return _largest(self._reference(seed, mode), evaluations)
 
     def in_order(self, seed: int, mode: str) -> list[Any]:
-        """How far sums in float32 move each element of the outputs of a call if they add one term after the other."""
+        """Errors of the elements of a call's outputs if sums add one term after the other in float32."""
         ordered = flatten(self.reference.in_order(self.inputs(seed, mode)))
         return _largest(self._reference(seed, mode), [ordered])
 

@@ -22,7 +22,7 @@ GROWTH = 1e9  # of the largest output; a product of three inputs grows by 1e6 on
 SECONDS, LEAST = 3.0, 2  # no further draws after that time, beyond the first ones
 
 
-def untamed(
+def unbounded_inputs(
     reference: Reference, facts: Sequence[TensorFacts], static: Mapping[str, Any], usual: Mapping[str, Any], device: str
 ) -> frozenset[str]:
     """Names of the inputs that must be left to the recipe. usual: outputs on the recipe's inputs, by name."""
@@ -36,10 +36,10 @@ def untamed(
         inputs = reference.recipe(rng)
         inputs |= {fact.name: eval(writing.expression(fact), {"rng": rng}) for fact in some}
         outputs = dict(flatten(reference.run(**inputs, **static)))
-        return any(_has_left(outputs[name], usual[name], size, mode == "plain") for name, size in sizes.items())
+        return any(_is_unbounded(outputs[name], usual[name], size, mode == "plain") for name, size in sizes.items())
 
     rest, end = drawn, time.monotonic() + SECONDS
-    with suppress(torch.OutOfMemoryError):  # a problem that large is looked at as far as there is memory
+    with suppress(torch.OutOfMemoryError):  # a large problem is tried as far as memory allows
         for number, mode in enumerate(MODES if drawn and sizes else ()):
             if number >= LEAST and time.monotonic() > end:
                 break
@@ -55,8 +55,8 @@ def _largest(tensor: Any) -> float:
     return float(wide.abs().where(wide.isfinite(), 0.0).max()) if tensor.numel() else 0.0
 
 
-def _has_left(output: Any, usual: Any, size: float, is_plain: bool) -> bool:
-    """An output that is far too large, or, where the inputs are ordinary, not finite although the recipe's is."""
+def _is_unbounded(output: Any, usual: Any, size: float, is_plain: bool) -> bool:
+    """Return True for an output that is far too large, or, on plain inputs, not finite although the recipe's is."""
     wide, own = (tensor.float() if tensor.itemsize == 1 else tensor for tensor in (output, usual))
     if is_plain and bool(own.isfinite().all()) and not bool(wide.isfinite().all()):
         return True

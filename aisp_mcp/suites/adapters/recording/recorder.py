@@ -100,7 +100,7 @@ def _recorded(reference: Reference) -> Recorded:
         for fact in static
     ]
     in_place, outputs = _call_twice(reference, one, state, own_output)
-    left = domain.untamed(reference, facts, _moved(state), dict(outputs), _device())
+    left = domain.unbounded_inputs(reference, facts, _moved(state), dict(outputs), _device())
     facts = [replace(fact, how="recipe", numbers=(), order=()) if fact.name in left else fact for fact in facts]
     buffers = tuple(name for name in one if _is_buffer(one[name], other[name]) and name not in in_place)
     return Recorded(
@@ -110,7 +110,7 @@ def _recorded(reference: Reference) -> Recorded:
         seeded=first.seeded or again.seeded,
         spread=spread,
         goal=str(getattr(reference, "goal", "speed")),
-        notes=(*reference.notes(), *_left_note(left)),
+        notes=(*reference.notes(), *_unbounded_note(left)),
         outputs=tuple(str(tensor.dtype).removeprefix("torch.") for _, tensor in outputs),
         indices=positions(outputs, one),
     )
@@ -120,7 +120,7 @@ def _moved(state: Mapping[str, Any]) -> dict[str, Any]:
     return {name: tensor.to(_device()) for name, tensor in state.items()}
 
 
-def _left_note(names: frozenset[str]) -> list[str]:
+def _unbounded_note(names: frozenset[str]) -> list[str]:
     """The sentence that discloses them."""
     return [f"with other statistics the outputs grow without bound: {', '.join(sorted(names))}"] if names else []
 
