@@ -204,7 +204,7 @@ def _open(
     unmeasured = rank_counts.unmeasured(opened["goal"], ranks, options.device, options.nodes.count)
     if lacking := unmeasured or _sequence(opened).lacks(opened, options, where.level):
         return Skip(target=pair.label, code="NEEDS", missing=lacking)
-    cpus = placement.cpus_of_a_side(opened["workers"]["threads"], where.ranks)
+    cpus = placement.worker_cpus(opened["workers"]["threads"], where.ranks)
     where = replace(where, lean=opened["goal"] == "memory", cpus=cpus, variables=options.variables, relays=relays)
     if lacking := _ready_nodes(pair, where, opened):
         return Skip(target=pair.label, code="NEEDS", missing=lacking)

@@ -129,8 +129,8 @@ class Fuzzer:
         worker = group.start("candidate", dict(setup), self._of(number), worker_placement)
         try:
             worker_id = worker_number(number, Role.BASELINE)
-            setup["ipc"] = self._verifier.ask("attach", side=worker_id)["ipc"]
-            self._verifier.ask("params", sides=[worker_id], seed=self._seed())
+            setup["ipc"] = self._verifier.ask("attach", worker_id=worker_id)["ipc"]
+            self._verifier.ask("params", worker_ids=[worker_id], seed=self._seed())
             worker.prepare(dict(setup))
             rounds = self._traces if "serving" in opened else self._rounds
             return rounds(worker, worker_id)
@@ -159,7 +159,7 @@ class Fuzzer:
             for mode in MODES:
                 self._verifier.ask("fill", counts={worker_id: 1}, seed=self._seed(), mode=mode, sample=[0])
                 self._call(worker, worker_id)
-                answer = self._verifier.ask("check", side=worker_id, sample=[0])
+                answer = self._verifier.ask("check", worker_id=worker_id, sample=[0])
                 findings.modes.append(mode)
                 findings.worst = max(findings.worst, answer["ratio"] or 0.0)
                 if answer["failure"]:
@@ -188,7 +188,7 @@ class Fuzzer:
 
     def _token_failure(self, worker_id: int, requests: Any, delivery: Delivery, findings: Found) -> str | None:
         """The first wrong token of a trace, in words; records the worst error in findings."""
-        answer = self._verifier.ask("check_trace", side=worker_id, requests=requests, answers=delivery.tokens)
+        answer = self._verifier.ask("check_trace", worker_id=worker_id, requests=requests, answers=delivery.tokens)
         findings.worst = max(findings.worst, answer["ratio"] or 0.0)
         failure: str | None = answer["failure"]
         return failure
@@ -201,7 +201,7 @@ class Fuzzer:
         posted = list[None]()
 
         def snapshot() -> None:
-            self._verifier.post("snapshot", side=worker_id)
+            self._verifier.post("snapshot", worker_id=worker_id)
             posted.append(None)
 
         try:

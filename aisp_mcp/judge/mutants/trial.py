@@ -114,11 +114,11 @@ class Trial:
         return {name: value if isinstance(value, str) else places[name] for name, value in given.items()}
 
     def _checked(self, filled: RoundInputs) -> Judgement:
-        self._arenas[filled.side] = self.arena
-        if filled.side not in self._checkers:
+        self._arenas[filled.worker_id] = self.arena
+        if filled.worker_id not in self._checkers:
             guard = Protections(outside=not self.layout.files)
-            self._checkers[filled.side] = RoundChecker(self.spec, self.layout, guard, self._arenas, {})
-        answer = self._checkers[filled.side].check(self.bank, self.arena, filled, [0])
+            self._checkers[filled.worker_id] = RoundChecker(self.spec, self.layout, guard, self._arenas, {})
+        answer = self._checkers[filled.worker_id].check(self.bank, self.arena, filled, [0])
         return Judgement(answer["failure"], answer["ratio"] or 0.0, self._difference(filled))
 
     def _difference(self, filled: RoundInputs) -> float:

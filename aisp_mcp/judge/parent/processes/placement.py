@@ -72,7 +72,7 @@ def measuring_cpus(ranks: int = 1) -> frozenset[int]:
     return frozenset(allowed[reserved:] or allowed)
 
 
-def cpus_of_a_side(threads: int, ranks: int = 1) -> frozenset[int]:
+def worker_cpus(threads: int, ranks: int = 1) -> frozenset[int]:
     """The cores of each program: all measured ones, or `threads` of them. The last ones to be taken are those usually
     reserved for parent and verifier.
     """

@@ -193,7 +193,7 @@ def _round(driver: Driver, role: Role, count: int) -> tuple[list[float], RoundTi
     driver.note_outputs(role, at_rest=False)
     worker.control.begin_handoff()
     with driver.session.phase("measure"):
-        verifier.post("handoff_cpu", side=driver.number(role), deadline_s=deadline_s)
+        verifier.post("handoff_cpu", worker_id=driver.number(role), deadline_s=deadline_s)
         try:
             timing = driver.guarded(role, lambda: worker.run_round(count, deadline_s, ISOLATED))
         finally:

@@ -112,8 +112,10 @@ class Driver:
         """Make shared memory with new static tensors. The replicate before the last one must have ended."""
         session = self.session
         for role in Role:
-            self.setup(role)["ipc"] = session.ask("attach", side=self.number(role))["ipc"]
-        session.ask("params", sides=[self.number(role) for role in Role], seed=session.params_seed(self.result.index))
+            self.setup(role)["ipc"] = session.ask("attach", worker_id=self.number(role))["ipc"]
+        session.ask(
+            "params", worker_ids=[self.number(role) for role in Role], seed=session.params_seed(self.result.index)
+        )
 
     def prepare(self) -> None:
         """Send the set-ups: from here on, the programs run."""

@@ -228,7 +228,7 @@ class GpuRound:
         driver.wait_idle(session.probe_s())
         if self.isolated:
             return True
-        answer = session.ask("write_staged", side=driver.number(self.role), own=not self.mode.copies)
+        answer = session.ask("write_staged", worker_id=driver.number(self.role), own=not self.mode.copies)
         if not driver.is_busy(answer["probe_s"]):
             return True
         self.mode.discarded += 1
@@ -257,7 +257,7 @@ class GpuRound:
             request |= {"pipe": self.worker.answers_at, "ended": self.worker.control.stats[ENDED]}
         deadline_s = self.patience_s if self.isolated and self.gated else self.deadline_s
         number, verifier = self.driver.number(self.role), self.driver.session.verifier
-        verifier.post(self._verb, side=number, deadline_s=deadline_s, **request)
+        verifier.post(self._verb, worker_id=number, deadline_s=deadline_s, **request)
         self.watched = True
 
     def await_end(self) -> float:

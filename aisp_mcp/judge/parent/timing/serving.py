@@ -196,7 +196,7 @@ class ServingRun(ReplicateRun):
     def _verify(self, role: Role, requests: list[PlannedRequest], delivery: Delivery, timed: bool) -> None:
         """Compare all tokens of a trace, and record how many were compared. Raises ComparisonAborted."""
         worker_id, result = self.driver.number(role), self.driver.result
-        answer = self.session.ask("check_trace", side=worker_id, requests=requests, answers=delivery.tokens)
+        answer = self.session.ask("check_trace", worker_id=worker_id, requests=requests, answers=delivery.tokens)
         worker = self.driver.workers[role]
         self.driver.guarded(role, worker.refuse_work_outside)
         if role is Role.CANDIDATE:

@@ -171,13 +171,13 @@ class RoundChecker:
 
     def _check_call(self, call: Call) -> CallCheck:
         bank = call.bank
-        self._calls[call.round.side] += call.is_plain
+        self._calls[call.round.worker_id] += call.is_plain
         if call.seed not in bank.hidden and not bank.left and self._near_baseline(call):
             return CallCheck()
         inputs = call.inputs()
         if message := self._changed(call, inputs):
             return CallCheck(0.0, "input_mutated", message)
-        if call.is_plain and call.round.side in bank.compared and bank.near and not bank.left:
+        if call.is_plain and call.round.worker_id in bank.compared and bank.near and not bank.left:
             baseline = bank.hidden.get(call.seed) or bank.baseline(inputs)
             bank.near = self._all_near(call.outputs, baseline)
             if bank.near:
@@ -206,7 +206,7 @@ class RoundChecker:
         if failed := self._check_left(call):
             return failed
         if call.is_plain:
-            call.bank.compared.add(call.round.side)
+            call.bank.compared.add(call.round.worker_id)
         return CallCheck(worst)
 
     def _coarse_calls(self, call: Call, name: str, tensors: list[Any]) -> str | None:
@@ -214,8 +214,8 @@ class RoundChecker:
         tolerance = self._spec.tolerance
         if not call.is_plain or tolerance.exact or tolerance.approximate is not None or not is_coarse(*tensors):
             return None
-        self._calls[call.round.side, name] += 1
-        count, plain = self._calls[call.round.side, name], self._calls[call.round.side]
+        self._calls[call.round.worker_id, name] += 1
+        count, plain = self._calls[call.round.worker_id, name], self._calls[call.round.worker_id]
         if count < COARSE_CALLS or 2 * count <= plain:
             return None
         return f"in {count} of {plain} calls the average error is more than {NARROW_SPREAD:g} times the baseline's own"
@@ -300,7 +300,7 @@ class RoundChecker:
                 continue
             value = inputs[name]
             if is_file(value):
-                unchanged = self._files.is_kept(call.round.side, call.number, name, tensor, value)
+                unchanged = self._files.is_kept(call.round.worker_id, call.number, name, tensor, value)
             else:
                 unchanged = same_bits(tensor, value.to(tensor.device))
             if not unchanged:
@@ -309,7 +309,7 @@ class RoundChecker:
 
     def _inputs_left(self, call: Call) -> dict[str, Any]:
         """Inputs of a call as its worker left them."""
-        return {**call.arena.inputs(call.number), **self._arenas[call.round.side].host_inputs(call.number)}
+        return {**call.arena.inputs(call.number), **self._arenas[call.round.worker_id].host_inputs(call.number)}
 
     def _near_baseline(self, call: Call) -> bool:
         """Accept outputs near those that the baseline's worker computed in a round of the same seed on the same inputs.
@@ -317,7 +317,7 @@ class RoundChecker:
         Comparing the two is cheap, and most calls are settled this way. For others, drawn here at random, and for all
         that differ at all, the verifier computes the outputs itself, so it need not trust that worker's memory.
         """
-        worker, baseline, bank = call.round.side, baseline_of(call.round.side), call.bank
+        worker, baseline, bank = call.round.worker_id, baseline_of(call.round.worker_id), call.bank
         same = self._rounds.get(baseline)
         if same is None or same.staged or (same.seed, same.mode) != (call.round.seed, "plain"):
             return False
@@ -366,7 +366,7 @@ class RoundChecker:
         return CallCheck(worst)
 
     def _check_draws(self, call: Call, outputs: Iterable[tuple[Any, Any, Any]]) -> CallCheck:
-        draws = call.bank.draws.setdefault(call.round.side, Draws())
+        draws = call.bank.draws.setdefault(call.round.worker_id, Draws())
         for index, (out, baseline, expectation) in enumerate(outputs):
             if failure := draws.failure(index, out, baseline, expectation):
                 name = self._layout.outputs[index].name

@@ -35,7 +35,7 @@ class RoundInputs:
     the worker's arena. hidden: by call, the seeds of calls with known answers.
     """
 
-    side: int
+    worker_id: int
     seed: int
     mode: str
     count: int

@@ -73,7 +73,7 @@ class Relay:
 
     def __init__(self, link: Link, folder: Path) -> None:
         self._link, self._folder = link, folder
-        self._sides: dict[int, FarGroup] = {}
+        self._groups: dict[int, FarGroup] = {}
         self._fds: list[list[tuple[int, int]]] = []
 
     def serve(self) -> None:
@@ -88,11 +88,11 @@ class Relay:
 
     def close(self) -> None:
         """Clean up after an earlier comparison."""
-        for group in self._sides.values():
+        for group in self._groups.values():
             group.close()
         for fd in (fd for worker in self._fds for rank in worker for fd in rank):
             os.close(fd)
-        self._sides, self._fds = {}, []
+        self._groups, self._fds = {}, []
 
     def _answer(self, request: dict[str, Any], data: memoryview) -> Answer:
         verb = request.pop("verb")
@@ -128,7 +128,7 @@ class Relay:
             Path(tempfile.mkdtemp(dir=self._folder)),
             "cpu",
             level,
-            placement.cpus_of_a_side(threads, ranks),
+            placement.worker_cpus(threads, ranks),
             clean,
             hidden=tuple(map(Path, hidden)),
             ranks=ranks,
@@ -139,38 +139,38 @@ class Relay:
         return {"cpus": len(self._places.cpus)}, []
 
     def on_start(
-        self, side: int, name: str, setup: dict[str, Any], share: dict[str, int], place: dict[str, Any]
+        self, worker_id: int, name: str, setup: dict[str, Any], share: dict[str, int], place: dict[str, Any]
     ) -> None:
         """Start the ranks of a program. place: name of its folder, and number of its replicate."""
         where = self._places.make(place["folder"], place["replicate"])
-        self._sides[side] = FarGroup(
-            name, setup, self._fds[side], where, Share(share["first"], share["ranks"]), self._link
+        self._groups[worker_id] = FarGroup(
+            name, setup, self._fds[worker_id], where, Share(share["first"], share["ranks"]), self._link
         )
 
-    def on_prepare(self, data: memoryview, side: int, setup: dict[str, Any], host: str, port: int) -> None:
-        group = self._sides[side]
+    def on_prepare(self, data: memoryview, worker_id: int, setup: dict[str, Any], host: str, port: int) -> None:
+        group = self._groups[worker_id]
         group.loaded(ANSWER_S)
         group.mirror.fill(data, 1, params=True)
         group.share = group.share._replace(meets=(host, port, interface(self._link.address)))
         group.prepare(group.placement.lent(setup))
 
-    def on_ready(self, side: int, deadline_s: float) -> None:
-        self._sides[side].ready(deadline_s)
+    def on_ready(self, worker_id: int, deadline_s: float) -> None:
+        self._groups[worker_id].ready(deadline_s)
 
-    def on_put(self, data: memoryview, side: int, count: int) -> None:
-        self._sides[side].mirror.fill(data, count)
+    def on_put(self, data: memoryview, worker_id: int, count: int) -> None:
+        self._groups[worker_id].mirror.fill(data, count)
 
-    def on_round(self, side: int, count: int, bits: int, deadline_s: float) -> Answer:
+    def on_round(self, worker_id: int, count: int, bits: int, deadline_s: float) -> Answer:
         """Run one round; return its frames as they were when all ranks were stopped."""
-        group = self._sides[side]
+        group = self._groups[worker_id]
         with placement.watching(self._places.cpus):
             timing = group.run_round(count, deadline_s, bits)
             frames = [bytes(part) for part in group.mirror.parts(count)] if not bits & DUMMY else []
             group.refuse_work_outside()  # an output changed after the end does not belong to the round
         return {"durations_ns": timing.durations_ns, "account": vars(timing.account)}, frames
 
-    def on_close(self, side: int) -> None:
-        self._sides.pop(side).close()
+    def on_close(self, worker_id: int) -> None:
+        self._groups.pop(worker_id).close()
 
 
 def _memory(name: str) -> int:

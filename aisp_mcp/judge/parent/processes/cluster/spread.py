@@ -49,7 +49,7 @@ class SpreadGroup(WorkerGroup):
             self._far[node] = Mirror([fds[rank][1] for rank in ranks], [layout.of_rank(rank) for rank in ranks])
             share = {"first": first, "ranks": len(fds)}
             placement_fields = {"folder": placement.folder.name, "replicate": replicate}
-            node.ask("start", side=number, name=name, setup=setup, share=share, place=placement_fields)
+            node.ask("start", worker_id=number, name=name, setup=setup, share=share, place=placement_fields)
             self._answering.append(node.link.fileno())
         self._round: dict[str, Any] = {}
 
@@ -60,12 +60,14 @@ class SpreadGroup(WorkerGroup):
         port = _free_port()
         self.share = self.share._replace(meets=(address, port, interface(address)))
         for node, mirror in self._far.items():
-            node.ask("prepare", mirror.parts(1, params=True), side=self.number, setup=setup, host=address, port=port)
+            node.ask(
+                "prepare", mirror.parts(1, params=True), worker_id=self.number, setup=setup, host=address, port=port
+            )
         super().prepare(self.placement.lent(setup))
 
     def ready(self, deadline_s: float) -> None:
         for node in self._far:
-            node.post("ready", side=self.number, deadline_s=deadline_s)
+            node.post("ready", worker_id=self.number, deadline_s=deadline_s)
         super().ready(deadline_s)
         for node in self._far:
             node.collect(ANSWER_S)
@@ -73,9 +75,9 @@ class SpreadGroup(WorkerGroup):
     def run_round(
         self, count: int, deadline_s: float, bits: int = 0, at_done: Callable[[], object] | None = None
     ) -> RoundTiming:
-        self._round = {"side": self.number, "count": count, "bits": bits, "deadline_s": deadline_s}
+        self._round = {"worker_id": self.number, "count": count, "bits": bits, "deadline_s": deadline_s}
         for node, mirror in self._far.items() if not bits & DUMMY else ():
-            node.ask("put", mirror.parts(count), side=self.number, count=count)
+            node.ask("put", mirror.parts(count), worker_id=self.number, count=count)
         return super().run_round(count, deadline_s, bits, at_done)
 
     def _begin(self) -> float:
@@ -118,7 +120,7 @@ class SpreadGroup(WorkerGroup):
             for node in self._far:
                 with suppress(Unavailable):
                     if not node.asked:
-                        node.ask("close", side=self.number)
+                        node.ask("close", worker_id=self.number)
                 if node.asked:  # it may wait for ranks that never answer; they end with it
                     node.close()
         super().close()
