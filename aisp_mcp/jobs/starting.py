@@ -16,10 +16,10 @@ from aisp_mcp.store.records.job_state import JobState
 MAX_SPAWNS = 5
 
 
-def start_ready(queue: Queue, places: int, home: Path) -> list[int]:
+def start_ready(queue: Queue, slots: int, home: Path) -> list[int]:
     """Start a supervisor for each job whose turn it is; returns their pids. Raises StoreError."""
     pids = []
-    for row in queue.take_spawns(places):
+    for row in queue.take_spawns(slots):
         env = {**passed_on(os.environ), **json.loads(row["env"] or "{}"), MARK: row["id"], "AISP_HOME": str(home)}
         try:
             if row["spawns"] > MAX_SPAWNS:

@@ -55,17 +55,17 @@ def main() -> int:
     return 0
 
 
-def supervise(job_id: str, home: Path, places: int) -> None:
+def supervise(job_id: str, home: Path, slots: int) -> None:
     """Claim a job of the store in home and run it to its end, in this process; do nothing if it is not its turn."""
     tree.prctl(tree.PR_SET_CHILD_SUBREAPER, 1)
     signals = _catch_signals()
     queue = Queue(Database(home))
     owner = {"pid": os.getpid(), "pid_start": tree.start_time(os.getpid()), "namespace": tree.namespace()}
-    row = queue.claim(job_id, places, owner)
+    row = queue.claim(job_id, slots, owner)
     if row is None:
         return
     _run(queue, row, signals)
-    start_ready(queue, places, home)
+    start_ready(queue, slots, home)
 
 
 def _catch_signals() -> int:

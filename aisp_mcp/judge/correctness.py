@@ -75,7 +75,7 @@ class Fuzzer:
         self._random, self._stack, self._number = random.Random(os.urandom(32)), ExitStack(), 0
         folder = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="aisp-", ignore_cleanup_errors=True))
         level = placement.usable_level(options.isolation, options.device)
-        self._places = placement.PlacementFactory(
+        self._placements = placement.PlacementFactory(
             Path(folder).resolve(), options.device, level, placement.measuring_cpus(ranks), ranks=ranks
         )
         flags = os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
@@ -87,7 +87,7 @@ class Fuzzer:
             self._stack.callback(os.close, fd)
         # Each configuration counts as a replicate, so that it has its own inputs.
         numbered = [fd for at in range(configurations) for _ in Role for pair in self._of(at) for fd in pair]
-        self._verifier = VerifierProcess(numbered, self._places.make("verifier"))
+        self._verifier = VerifierProcess(numbered, self._placements.make("verifier"))
         self._stack.callback(self._verifier.close)
 
     def __enter__(self) -> Fuzzer:
@@ -124,7 +124,7 @@ class Fuzzer:
         )
         if "missing" in opened:
             return Found(missing=", ".join(opened["missing"]))
-        worker_placement = self._places.make(f"worker-{number}")
+        worker_placement = self._placements.make(f"worker-{number}")
         setup = self._setup(candidate, size, opened, worker_placement)
         worker = group.start("candidate", dict(setup), self._of(number), worker_placement)
         try:
@@ -144,7 +144,7 @@ class Fuzzer:
             baseline=False,
             size=size.text(),
             device=self.options.device,
-            threads=len(self._places.cpus),
+            threads=len(self._placements.cpus),
             flush_bytes=FLUSH_BYTES,
             layout=opened["layout"],
             output_rules={**opened["output_rules"], "contract": True},

@@ -23,7 +23,7 @@ from pathlib import Path
 from aisp_mcp.errors import BenchmarkError, NotFound, UsageError
 from aisp_mcp.gate.commands import files
 from aisp_mcp.gate.commands.process import OUTPUT, Limits, Ran, run
-from aisp_mcp.gate.commands.records import CommandComparison, CommandSide
+from aisp_mcp.gate.commands.records import CommandComparison, CommandFigures
 from aisp_mcp.judge import statistics as stats
 from aisp_mcp.judge.presets import Role
 from aisp_mcp.judge.records.verdict import Flag, Verdict
@@ -309,11 +309,11 @@ def _start_flag(seen: Seen, start_s: float) -> list[Flag]:
     return [Flag(code="start_dominates", severity="note", message=message)]
 
 
-def _figures(argv: Sequence[str], runs: Sequence[Ran]) -> CommandSide | None:
+def _figures(argv: Sequence[str], runs: Sequence[Ran]) -> CommandFigures | None:
     if not runs:
         return None
     seconds = [run.seconds for run in runs]
-    return CommandSide(
+    return CommandFigures(
         argv=list(argv),
         median_s=statistics.median(seconds),
         min_s=min(seconds),

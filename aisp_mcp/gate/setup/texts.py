@@ -65,9 +65,9 @@ def test_asv(aisp_bench, name, number):
         arguments = (own.setup_cache(), *arguments)
 
     def setup():
-        for place in dict.fromkeys((module, own)):
-            if hasattr(place, "setup"):
-                place.setup(*(arguments if place is own else ()))
+        for scope in dict.fromkeys((module, own)):
+            if hasattr(scope, "setup"):
+                scope.setup(*(arguments if scope is own else ()))
 
     try:
         setup()

@@ -107,11 +107,11 @@ class Trial:
 
     def _placed(self, given: dict[str, Any]) -> dict[str, Any]:
         """The inputs, copied into the arena; paths stay as they are."""
-        places = self.arena.inputs(0)
+        targets = self.arena.inputs(0)
         for name, value in given.items():
             if not isinstance(value, str):
-                places[name].copy_(value)
-        return {name: value if isinstance(value, str) else places[name] for name, value in given.items()}
+                targets[name].copy_(value)
+        return {name: value if isinstance(value, str) else targets[name] for name, value in given.items()}
 
     def _checked(self, filled: RoundInputs) -> Judgement:
         self._arenas[filled.worker_id] = self.arena

@@ -54,8 +54,10 @@ def compiler(suffix: str) -> Path | None:
         program = shutil.which("g++") or shutil.which("c++")
         return Path(program) if program else None
     homes = [os.environ[name] for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
-    places = os.pathsep.join([*(f"{home}/bin" for home in homes), os.environ.get("PATH", ""), "/usr/local/cuda/bin"])
-    program = shutil.which("nvcc", path=places)
+    search_path = os.pathsep.join(
+        [*(f"{home}/bin" for home in homes), os.environ.get("PATH", ""), "/usr/local/cuda/bin"]
+    )
+    program = shutil.which("nvcc", path=search_path)
     return Path(program) if program else None
 
 

@@ -55,9 +55,9 @@ class Kernels:
     """
 
     def __init__(
-        self, pair: Pair, options: Options, places: PlacementFactory, verifier: Placement, caches: Sequence[str]
+        self, pair: Pair, options: Options, placements: PlacementFactory, verifier: Placement, caches: Sequence[str]
     ) -> None:
-        placement = places.make("kernels")
+        placement = placements.make("kernels")
         baseline = str(pair.baseline)
         if (
             pair.path.parent != pair.baseline.parent

@@ -299,10 +299,10 @@ class Worker:
         return {name: inputs[name] for name in self.layout.host}
 
     @staticmethod
-    def refresh(places: dict[str, Any], values: dict[str, Any]) -> None:
+    def refresh(targets: dict[str, Any], values: dict[str, Any]) -> None:
         """Copy the values of the tensors that both have, by name."""
-        for name in places.keys() & values.keys():
-            places[name].copy_(values[name])
+        for name in targets.keys() & values.keys():
+            targets[name].copy_(values[name])
 
     def dummy(self, count: int) -> Callable[..., Any]:
         """A dummy call in place of `run`."""

@@ -51,7 +51,7 @@ class Columns(Sequence[Event], Generic[Event, Fact]):
         self.start, self.end, self.number = column(), column(), column()
         self.fact: Column = array("i")
         self.facts: list[Fact] = []
-        self._places: dict[Fact, int] = {}
+        self._indices: dict[Fact, int] = {}
         self._durations: list[dict[int, int]] | None = None
         self._slice_of: tuple[Self, int, int] | None = None
         for event in events:
@@ -59,13 +59,13 @@ class Columns(Sequence[Event], Generic[Event, Fact]):
 
     def intern(self, fact: Fact) -> int:
         """Index of the record in `facts`, where it is added if it is new."""
-        if (index := self._places.get(fact)) is None:
-            index = self._places[fact] = len(self.facts)
+        if (index := self._indices.get(fact)) is None:
+            index = self._indices[fact] = len(self.facts)
             self.facts.append(fact)
         return index
 
     def extend(self, start: Iterable[int], end: Iterable[int], number: Iterable[int], fact: Iterable[int]) -> None:
-        """Append events. fact: a result of `place`."""
+        """Append events. fact: results of `intern`."""
         self.start.extend(column(start))
         self.end.extend(column(end))
         self.number.extend(column(number))
@@ -78,7 +78,7 @@ class Columns(Sequence[Event], Generic[Event, Fact]):
     def take(self, where: Sequence[int] | slice) -> Self:
         """The events at these indices, in that order."""
         cut = type(self)()
-        cut.facts, cut._places = self.facts, self._places
+        cut.facts, cut._indices = self.facts, self._indices
         for name in ("start", "end", "number", "fact"):
             mine: Column = getattr(self, name)
             rows = mine[where] if isinstance(where, slice) else array(mine.typecode, map(mine.__getitem__, where))
@@ -249,14 +249,14 @@ class Ops(Columns[GpuOp, OpFact]):
         rows = (column(map(begun.__getitem__, call)), column(map(ended.__getitem__, call)))
         self.launches = Launches(call, *rows, first, last, spent)
 
-    def cut(self, places: Sequence[int], low: int, high: int) -> Ops:
+    def cut(self, indices: Sequence[int], low: int, high: int) -> Ops:
         """The operations at these indices that the calls from low to high launched, if any did."""
         all_of = self.launches
         assert all_of is not None
         first, last = bisect_left(all_of.call, low), bisect_left(all_of.call, high)
-        whole = len(places) and places[-1] - places[0] == len(places) - 1
-        remaining = self.part(places[0], places[-1] + 1) if whole else self.take(places)
-        remaining.launch = array("i", (max(self.launch[at] - first, -1) for at in places))
+        whole = len(indices) and indices[-1] - indices[0] == len(indices) - 1
+        remaining = self.part(indices[0], indices[-1] + 1) if whole else self.take(indices)
+        remaining.launch = array("i", (max(self.launch[at] - first, -1) for at in indices))
         rows = all_of.take(slice(first, last))
         remaining.launches = rows._replace(call=column(at - low for at in rows.call))
         return remaining

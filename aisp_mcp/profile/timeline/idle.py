@@ -53,17 +53,17 @@ class Waits(NamedTuple):
         return dict(zip(CAUSES, totals, strict=True))
 
 
-def waits(ops: Ops, places: Sequence[int], busy: Cover, calls: Calls, waiting: Waiting) -> Waits:
-    """Gaps between the intervals of one device's busy time. places: indices of its operations, in order of start."""
+def waits(ops: Ops, indices: Sequence[int], busy: Cover, calls: Calls, waiting: Waiting) -> Waits:
+    """Gaps between the intervals of one device's busy time. indices: of its operations, in order of start."""
     assert ops.launches is not None
     started, row_of, called = ops.start, ops.launch, ops.launches.call
     begun, ended = calls.start, calls.end
     all_waits = Waits(busy.end[:-1], busy.begin[1:], array("b"), array("i"), array("i"))
     at = 0
     for left, right in zip(all_waits.start, all_waits.end, strict=True):
-        while started[places[at]] < right:
+        while started[indices[at]] < right:
             at += 1
-        index = places[at]
+        index = indices[at]
         row = row_of[index]
         launch = called[row] if row >= 0 else -1
         if launch < 0:

@@ -65,10 +65,10 @@ def _by_thread(trace: Trace) -> dict[int, Launches]:
     of_call = [threads[fact] for fact in map(trace.api.fact.__getitem__, launches.call)]
     if len(several := set(of_call)) == 1:
         return {several.pop(): launches}
-    places: dict[int, list[int]] = defaultdict(list)
+    by_thread: dict[int, list[int]] = defaultdict(list)
     for row, thread in enumerate(of_call):
-        places[thread].append(row)
-    return {thread: launches.take(rows) for thread, rows in places.items()}
+        by_thread[thread].append(row)
+    return {thread: launches.take(rows) for thread, rows in by_thread.items()}
 
 
 def _launched(rows: Launches, low: int, high: int, end: int) -> tuple[int, int, int]:

@@ -139,10 +139,10 @@ def _iterations(trace: Trace, iterations: list[HostRange], dropped: int) -> tupl
 def _timeline(trace: Trace, window: Window) -> Timeline:
     rows, waiting, collected = [], idle.Waiting(trace), idle.Waits.none()
     covers = []
-    for device, places in sorted(_by_device(trace.gpu).items()):
-        mine = trace.gpu if isinstance(places, range) else trace.gpu.take(places)
+    for device, indices in sorted(_by_device(trace.gpu).items()):
+        mine = trace.gpu if isinstance(indices, range) else trace.gpu.take(indices)
         busy = Cover.of(mine.start, mine.end)
-        gaps = idle.waits(trace.gpu, places, busy, trace.api, waiting)
+        gaps = idle.waits(trace.gpu, indices, busy, trace.api, waiting)
         collected.extend(gaps)
         rows.append(_breakdown(device, mine, busy, gaps.spent(), window))
         covers.append(busy)

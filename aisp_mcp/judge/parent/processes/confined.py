@@ -87,7 +87,7 @@ def fork_server(placement: Placement) -> ForkServer:
 
 
 def libraries(placement: Placement) -> Libraries:
-    """The libraries that the fork server loads, and the place where it loads them."""
+    """The libraries that the fork server loads, and the environment in which it loads them."""
     return Libraries.of(placement.env, (placement.folder, placement.seen), WORKERS, placement.level, placement.cpus)
 
 

@@ -25,7 +25,7 @@ def fork_server(placement: Placement) -> ForkServer:
 
 
 def libraries(placement: Placement) -> Libraries:
-    """The libraries that it loads, and the place where it loads them."""
+    """The libraries that it loads, and the environment in which it loads them."""
     return Libraries.of(_env(placement), (placement.folder, placement.seen), [MODULE])
 
 

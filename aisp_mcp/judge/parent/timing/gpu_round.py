@@ -314,10 +314,10 @@ class GpuRound:
 
 def _needed(allocations: list[DeviceAllocation], addresses: list[int]) -> list[DeviceAllocation]:
     """The first allocation, which holds the inputs, and those that contain an address: opening one takes 1 ms."""
-    places = sorted(addresses)
+    starts = sorted(addresses)
     needed = allocations[:1]
     for begin, size, handle in allocations[1:]:
-        first = bisect_left(places, begin)
-        if first < len(places) and places[first] < begin + size:
+        first = bisect_left(starts, begin)
+        if first < len(starts) and starts[first] < begin + size:
             needed.append((begin, size, handle))
     return needed

@@ -30,8 +30,8 @@ def run(staged: Arena, arena: Arena, control: ControlBlock, count: int, deadline
         [memoryview(row.numpy()) for row in rows]
         for rows in (staged.input_bytes(count), arena.input_bytes(count), arena.frames(count), held.frames(count))
     )
-    places = range(outputs, layout.frame, CHUNK)
-    chunks = [random.sample(places, len(places)) for _ in range(count)]
+    offsets = range(outputs, layout.frame, CHUNK)
+    chunks = [random.sample(offsets, len(offsets)) for _ in range(count)]
     held.flat.zero_()  # or page faults would delay the copy of a call's outputs
     end = clock() + deadline_s
     with _undisturbed():

@@ -41,7 +41,7 @@ class Handoff:
     mapped: MappedMemory | None
     count: int
     taken: bool
-    place: Arena = field(init=False)
+    target: Arena = field(init=False)
     held: Arena = field(init=False)
 
     def __post_init__(self) -> None:
@@ -49,7 +49,7 @@ class Handoff:
         self.held = Arena(self.arena.flat[: layout.params_bytes + self.count * layout.frame].clone(), layout)
         target = self.mapped.own if self.mapped else self.arena
         assert target is not None
-        self.place = target
+        self.target = target
 
     def copy(self, call: int) -> None:
         """Enqueue a copy of the outputs of that call."""
@@ -78,7 +78,7 @@ def run(staged: Staged, held: Handoff, control: ControlBlock, gate: Gate, spot: 
     gate.wait(stream, ANSWERED, 1)
     for call, (begin, end) in enumerate(marks):
         begin.record(stream)
-        staged.write_call(held.place, call)
+        staged.write_call(held.target, call)
         gate.say(stream, HANDED_OVER, call + 1)
         gate.wait(stream, ANSWERED, call + 2)
         spot.zero_()

@@ -124,7 +124,7 @@ class Relay:
         """Allocate memory for the workers and their ranks, and start a fork server for them."""
         self.close()
         self._fds = [[(_memory("control"), _memory("arena")) for _ in range(ranks)] for _ in range(workers)]
-        self._places = placement.PlacementFactory(
+        self._placements = placement.PlacementFactory(
             Path(tempfile.mkdtemp(dir=self._folder)),
             "cpu",
             level,
@@ -135,14 +135,14 @@ class Relay:
             variables=tuple((name, value) for name, value in variables),
             network=True,
         )
-        fork_server(self._places.make("libraries"))
-        return {"cpus": len(self._places.cpus)}, []
+        fork_server(self._placements.make("libraries"))
+        return {"cpus": len(self._placements.cpus)}, []
 
     def on_start(
-        self, worker_id: int, name: str, setup: dict[str, Any], share: dict[str, int], place: dict[str, Any]
+        self, worker_id: int, name: str, setup: dict[str, Any], share: dict[str, int], folder: str, replicate: int
     ) -> None:
-        """Start the ranks of a program. place: name of its folder, and number of its replicate."""
-        where = self._places.make(place["folder"], place["replicate"])
+        """Start the ranks of a program. folder: its name."""
+        where = self._placements.make(folder, replicate)
         self._groups[worker_id] = FarGroup(
             name, setup, self._fds[worker_id], where, Share(share["first"], share["ranks"]), self._link
         )
@@ -163,7 +163,7 @@ class Relay:
     def on_round(self, worker_id: int, count: int, bits: int, deadline_s: float) -> Answer:
         """Run one round; return its frames as they were when all ranks were stopped."""
         group = self._groups[worker_id]
-        with placement.watching(self._places.cpus):
+        with placement.watching(self._placements.cpus):
             timing = group.run_round(count, deadline_s, bits)
             frames = [bytes(part) for part in group.mirror.parts(count)] if not bits & DUMMY else []
             group.refuse_work_outside()  # an output changed after the end does not belong to the round

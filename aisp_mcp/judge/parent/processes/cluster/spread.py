@@ -48,8 +48,8 @@ class SpreadGroup(WorkerGroup):
             ranks = range(first, first + here)
             self._far[node] = Mirror([fds[rank][1] for rank in ranks], [layout.of_rank(rank) for rank in ranks])
             share = {"first": first, "ranks": len(fds)}
-            placement_fields = {"folder": placement.folder.name, "replicate": replicate}
-            node.ask("start", worker_id=number, name=name, setup=setup, share=share, place=placement_fields)
+            folder = placement.folder.name
+            node.ask("start", worker_id=number, name=name, setup=setup, share=share, folder=folder, replicate=replicate)
             self._answering.append(node.link.fileno())
         self._round: dict[str, Any] = {}
 
