@@ -51,8 +51,8 @@ class Look:
     usable: bool = True
 
     def kind(self, margin: float) -> Kind:
-        """slower: a slowdown of any size is beyond noise. unsteady: the head varies far more than the base, towards
-        slower. clean: a slowdown beyond the margin is excluded. vague: none of these.
+        """slower: a slowdown of any size is significant. unsteady: the head varies far more than the base, towards
+        slower. clean: a slowdown beyond the margin is ruled out. vague: none of these.
         """
         if not self.usable:
             return "vague"

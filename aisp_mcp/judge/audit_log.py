@@ -17,7 +17,7 @@ class ChainLog:
     """One JSON record per line. head is the hash of the last record; it goes into the result."""
 
     def __init__(self, path: Path, head: str = START) -> None:
-        """Begin a log, or continue the one that ends in `head`."""
+        """Start a log, or continue the one that ends in `head`."""
         self.path = path
         self.head = head
         self._file = path.open("w" if head == START else "a", encoding="utf-8")

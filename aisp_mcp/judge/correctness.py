@@ -45,7 +45,9 @@ Grid = Mapping[str, Sequence[Number]]
 
 @dataclass
 class Found:
-    """Findings at one configuration. modes: kinds of inputs that were compared; worst: in the baseline's own errors."""
+    """Findings for one configuration. modes: kinds of inputs that were compared; worst: in units of the baseline's own
+    error.
+    """
 
     modes: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
@@ -54,7 +56,7 @@ class Found:
 
 
 def configurations(grid: Grid, boundaries: bool) -> Iterator[dict[str, Number]]:
-    """All points of the grid, then each integer size in turn at odd values and one step beyond the grid's ends."""
+    """All points of the grid, then each integer size in turn at odd values and just beyond the grid's ends."""
     seen = set[tuple[Number, ...]]()
     points = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
     for name in grid if boundaries else ():

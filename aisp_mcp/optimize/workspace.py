@@ -108,7 +108,7 @@ def _tensors(text: str) -> list[str]:
 
 
 def _copy_problem(baseline: Path, folder: Path) -> None:
-    """Copy the files of an adapted problem that its specification runs, without the candidates beside them."""
+    """Copy the files of an adapted problem that its specification runs, without the candidates next to them."""
     sources = baseline.parent / baseline.stem.removeprefix("baseline")
     for name in PROBLEM_FILES:
         if (file := sources / name).is_file():

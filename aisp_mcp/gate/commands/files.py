@@ -62,7 +62,7 @@ def take_out(folder: Path, sources: Sequence[Path], root: Path, target: Path) ->
 def entries(folder: Path) -> dict[str, str]:
     """Kinds of the entries below the folder by relative path, in words; of links, with their destination.
 
-    A file with several names is no copy: who changes one of them changes all.
+    A file with several hard links is not a copy: changing one changes all.
     """
     return {str(path.relative_to(folder)): _kind(path) for path in _entries(folder)}
 

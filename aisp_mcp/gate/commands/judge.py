@@ -82,7 +82,7 @@ class Seen:
 
 
 class Ended(Exception):
-    """The comparison ends before all replicates: the flag decides."""
+    """The comparison stops early; its flag determines the verdict."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -156,8 +156,8 @@ def _warm_up(request: CommandRequest, folders: Folders, level: Level, limits: Li
 def _replicate(
     request: CommandRequest, folders: Folders, level: Level, limits: Limits, seen: Seen, start_cpu_s: float
 ) -> None:
-    """Run each role twice, in a palindrome. Each half has its own input, so that no program sees one twice: it could
-    keep an answer outside its folder, for example in which pages of a large file are cached.
+    """Run each role twice, in a palindrome. Each half has its own input, so that no program sees an input twice: it
+    could store an answer outside its folder, for example in which pages of a large file are cached.
 
     Raises Ended for the candidate's faults, BenchmarkError otherwise.
     """
@@ -212,7 +212,7 @@ def _half(
 
 
 def _taken_out(role: str, run_folder: Path, inputs: Sequence[Path], folders: Folders) -> Path:
-    """Move the outputs of a run out of sight; return their new folder."""
+    """Move the outputs of a run to a hidden folder, and return it."""
     target = folders.outputs / run_folder.name
     try:
         files.take_out(run_folder, inputs, folders.root, target)

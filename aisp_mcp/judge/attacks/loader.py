@@ -1,6 +1,6 @@
 """Reads the validity issues: issues/<category>/<slug>.md, the shared/*.md that they build on, and incidents.yaml.
 
-An issue is one Markdown file: front matter, a title, its page as a list, and a section for every baseline, snippet,
+An issue is one Markdown file: front matter, a title, the list of paragraphs, and a section for every baseline, snippet,
 attack and honest twin. README.md describes the format.
 """
 

@@ -52,7 +52,7 @@ class Judgement:
 
 
 class Trial:
-    """A specification with secret static tensors. The caller numbers the programs."""
+    """A specification with secret static tensors. The caller assigns numbers to programs."""
 
     def __init__(self, spec: Benchmark, seed: int = 1) -> None:
         import torch
@@ -146,7 +146,7 @@ def _distance(out: Any, base: Any) -> float:
 
 
 def calls(seed: int, plain: int = PLAIN_CALLS) -> Iterator[Call]:
-    """Plain calls and a call of each other kind, in the order in which most programs fail earliest."""
+    """Plain calls and one call of each other kind, those that most programs fail first."""
     draw = random.Random(seed)
     modes = ["plain", *MODES[1:], *["plain"] * (plain - 1)]
     return (Call(draw.getrandbits(48), mode) for mode in modes)

@@ -70,7 +70,7 @@ def _argument(text: str) -> str:
 
 
 def _allocate(allocation: Allocation, first: str) -> str:
-    """Uninitialised memory: if a function skips elements, garbage remains there and is detected."""
+    """Uninitialised memory: if a function skips elements, the remaining garbage is detected."""
     model = allocation.like or first
     shape = (
         f"{model}.shape"

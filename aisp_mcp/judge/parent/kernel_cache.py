@@ -1,4 +1,4 @@
-"""Kernels that a driver or compiler builds for a program: built once, then copied to all its processes.
+"""Kernels that a driver or compiler builds for a program. They are built once and copied to all of its processes.
 
 Each worker has its own empty caches, so each would compile the same kernels: half a second for kernels of a library
 that was built for another GPU, seconds for a compiler, a quarter of a minute for C++. For the baseline, the verifier
@@ -6,9 +6,8 @@ has already run it and its caches are reused. The candidate runs once in a separ
 opened the benchmark and allocated memory; on a CPU, only if its text names a compiler. It sees no secrets: its tensors
 are its own. Its kernels are copied into each worker's private folders before the program runs there, so no worker can
 pass information to another. If no compiler is named, workers that have loaded their libraries wait at most GRACE_S for
-it; kernels that are not ready by then, each worker builds for itself. The same holds for tuning results. If processes
-have no namespaces of their own, nothing is shared: a process that shares all files with others could replace their
-kernels.
+it, and each worker builds the kernels that are not ready by then. The same holds for tuning results. If processes have
+no namespaces of their own, nothing is shared: a process that shares all files with others could replace their kernels.
 """
 
 from __future__ import annotations
@@ -72,7 +71,7 @@ class Kernels:
         os.close(told)
 
     def begin(self) -> None:
-        """Let the candidate run. A second call does nothing."""
+        """Start the candidate. A second call does nothing."""
         if self._tell >= 0:
             os.close(self._tell)
             self._tell = -1

@@ -1,4 +1,4 @@
-"""Findings on operators that a contest forbids. worker/forbidden.py removes them from the candidate's process."""
+"""Findings on operators that a policy forbids. worker/forbidden.py removes them from the candidate's process."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ class MeasurementMode:
         self.reasons.append(reason)
 
     def count_stall(self) -> None:
-        """Count a round of isolated calls that did not reach the wait for their inputs, although those of a longer
+        """Count a round of isolated calls that did not start to wait for their inputs, although the calls of a longer
         round did.
         """
         self.stalled += 1

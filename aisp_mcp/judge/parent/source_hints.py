@@ -74,7 +74,7 @@ def find_native(source: str) -> dict[str, list[int]]:
 
 
 def hints(path: Path) -> list[Flag]:
-    """One flag of the lowest severity, if there is anything to point at."""
+    """One flag of the lowest severity, if there are any hints."""
     try:
         with path.open(encoding="utf-8") as file:
             hints_by_kind = (find if path.suffix == ".py" else find_native)(file.read(MAX_CHARACTERS))

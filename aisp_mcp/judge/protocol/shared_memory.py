@@ -72,7 +72,7 @@ class ControlBlock:
         self.stats[HANDED_OVER] = self.stats[ANSWERED] = self.stats[ENQUEUED] = 0
 
     def end_handoff(self) -> None:
-        """Release everything that waits for inputs or for an answer."""
+        """Release all work that waits for inputs or for an answer."""
         self.stats[ENQUEUED] = self.stats[HANDED_OVER] = self.stats[ANSWERED] = NO_LIMIT
 
     def write_text(self, text: str) -> None:

@@ -1,4 +1,4 @@
-"""A run: everything one call measured, with time and machine."""
+"""A run: all measurements of one call, with its time and machine."""
 
 from __future__ import annotations
 

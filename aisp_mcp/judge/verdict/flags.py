@@ -56,7 +56,7 @@ def _flag(code: str, severity: str, message: str, evidence: dict[str, Any]) -> F
 
 
 def device_flags(replicates: Sequence[Replicate]) -> list[Flag]:
-    """Flags for a device that worked when it should have been idle, and for other uses of it."""
+    """Flags for a device that was busy when it should have been idle, and for other uses of it."""
     flags = []
     busy = [seconds for replicate in replicates for seconds in replicate.device.busy_probes_s]
     if busy:

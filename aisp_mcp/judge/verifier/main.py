@@ -1,4 +1,4 @@
-"""The trusted process that owns inputs and truth: it writes the inputs of workers and compares their outputs.
+"""The trusted process that owns inputs and reference: it writes the workers' inputs and compares their outputs.
 
 It loads the baseline file (the specification) and no candidate. Seeds come from the parent and reach no worker.
 """
@@ -200,7 +200,7 @@ class Verifier:
 
     def look_ahead(self, worker_ids: list[int], seed: int, number: int, seconds: float) -> dict[str, Any]:
         """On a GPU, compute the baseline's outputs of up to `number` calls per replicate while time and memory last;
-        rounds will hide these inputs among others. worker_ids: one per replicate. known: how many outputs are ready.
+        rounds mix these inputs with others. worker_ids: one per replicate. known: how many outputs are ready.
         """
         import torch
 
@@ -222,7 +222,7 @@ class Verifier:
         self, worker_id: int, allocations: list[DeviceAllocation], addresses: list[int], apart: bool = False
     ) -> dict[str, Any]:
         """Open the device memory that a worker names. own: inputs can be written into some of it. whole: the round's
-        outputs can be read from these addresses. apart: each call's by themselves.
+        outputs can be read from these addresses. apart: each call's separately.
         """
         mapped = self.mapped.setdefault(worker_id, MappedMemory(self.layout))
         own = mapped.update(allocations)

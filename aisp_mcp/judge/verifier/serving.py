@@ -1,8 +1,8 @@
 """Reference for serving benchmarks: secret traces, and the check of emitted tokens against the decoder in float64.
 
-Greedy decoding is a chain: a single token that rounding decides differently changes all that follow. So tokens are not
-compared with a second generation. One pass over prompt and emitted tokens gives the logits after each of them. The next
-emitted token must have the best logit, or one that is lower by no more than rounding explains.
+Greedy decoding is a chain: one token that rounding changes also changes all later ones. So tokens are not compared with
+a second generation. One pass over prompt and emitted tokens gives the logits after each of them. The next emitted token
+must have the best logit, or one that is lower by no more than rounding explains.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ COMPOSITES = (
 
 
 def steps(func: Any) -> Callable[..., Any] | None:
-    """The same operation as a function of smaller ones, or None for operations that stay whole."""
+    """The operation as a function of smaller ones, or None for operations that are not decomposed."""
     from torch._decomp import decomposition_table
 
     name = func.overloadpacket.__name__

@@ -1,7 +1,7 @@
 """Outputs of a CPU round that stay where their calls left them, for the parent to read while the worker is stopped.
 
-Anything that happens between two calls counts as time of the round, and a candidate could leave it out. So it is kept
-short: one microsecond for an output that meets the contract.
+Anything between two calls counts as time of the round, and a candidate could skip it. So it is kept short: one
+microsecond for an output that meets the contract.
 """
 
 from __future__ import annotations

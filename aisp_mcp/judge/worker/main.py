@@ -349,7 +349,7 @@ class Worker:
             self.note_memory(held, bool(message & NO_COPY))
 
     def note_memory(self, held: int, is_mapped: bool) -> None:
-        """Write down the peak beyond what was held before the round, and give back what others may need.
+        """Record the peak above the memory held before the round, and release memory that others may need.
 
         is_mapped: the verifier reads the outputs of a candidate where they are.
         """

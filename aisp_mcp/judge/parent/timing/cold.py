@@ -115,7 +115,7 @@ class ColdRun(ReplicateRun):
         return self.session.opened["cold"]["from"] == "process"
 
     def _first_answer(self, driver: Driver, role: Role) -> RoundTiming:
-        """The role's first answer, by the parent's clock from its go."""
+        """The role's first answer, on the parent's clock from its start signal."""
         begin, session = 0.0, self.session
         if self._counts_start:
             with placement.inside(session.placement.cpus):

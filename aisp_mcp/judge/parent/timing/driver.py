@@ -147,7 +147,7 @@ class Driver:
     # --- rounds
 
     def guarded(self, role: Role, action: Callable[[], T]) -> T:
-        """Return the action's result; a worker that can run no more rounds ends the comparison.
+        """Return the action's result; a worker that cannot run any more rounds ends the comparison.
 
         Raises ComparisonAborted, or BenchmarkError NO_MEMORY.
         """
@@ -215,7 +215,7 @@ class Driver:
             self.wait_idle(answer["probe_s"])
 
     def wait_idle(self, probe_s: float) -> None:
-        """Wait until the device is idle, as all workers are stopped, and note it if it stays busy."""
+        """Wait until the device is idle while all workers are stopped, and record it if it stays busy."""
         end = time.monotonic() + IDLE_DEADLINE_S
         while self.is_busy(probe_s):
             if time.monotonic() > end:
@@ -224,9 +224,7 @@ class Driver:
             probe_s = self.session.probe_s()
 
     def is_busy(self, probe_s: float) -> bool:
-        """Return True if the verifier's smallest kernel took so long that the device must be working for another
-        process.
-        """
+        """Return True if the verifier's smallest kernel took so long that another process must be using the device."""
         return probe_s > max(BUSY_FACTOR * self.session.opened["probe_s"], MIN_BUSY_S)
 
     def sample(self, count: int, size: int) -> list[int]:

@@ -1,10 +1,10 @@
 """Modules that a first call imports, found and measured in separate processes before the comparison.
 
-Where memory decides, modules that are imported at first use, such as a hundred megabytes of a compiler, do not count as
-memory of a call. Each program's workers import those of its first call before they are ready. The baseline's are part
-of the specification. Of the candidate's, only modules of the standard library or an installed package count, and they
-are never imported next to a measured baseline: an import can change other modules. Their size is measured in a baseline
-process that serves no other purpose. The names are disclosed.
+In memory benchmarks, modules imported at first use, such as a compiler of a hundred megabytes, do not count as memory
+of a call. Each program's workers import those of its first call before they are ready. The baseline's are part of the
+specification. Of the candidate's, only modules of the standard library or an installed package count, and they are
+never imported into a measured baseline, because an import can change other modules. Their size is measured in a
+separate baseline process. The names are disclosed.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ Three tests find it. They look at the signs of the noise, at the signs relative 
 there), and at which elements are large:
 
 - Signed correlation at all lags, by FFT, forwards and backwards, of a draw with itself and with the sum of earlier
-  ones: of blocks in each call, of the whole tensor in some. Finds what resembles, also complemented or reversed.
-- Equal stretches anywhere in the tensor or in earlier draws, by a rolling hash. Finds what is copied, at any lag.
+  ones: of blocks in each call, of the whole tensor in some. Finds similar parts, also complemented or reversed.
+- Equal stretches anywhere in the tensor or in earlier draws, by a rolling hash. Finds copied parts at any lag.
 - Rank over GF(2) (mask_rank.py). Finds rows that are exclusive-ors of a few others.
 
 The baseline's draws on the same inputs are the control: structure that both share, such as a mask, is not held against
@@ -50,7 +50,7 @@ class _Pasts:
 
 
 class Independence:
-    """Tests of one output of one process over its calls."""
+    """Tests of one output of a process over all its calls."""
 
     def __init__(self) -> None:
         self._start = random.random()

@@ -1,4 +1,4 @@
-"""The errors that valid orders of operations may have where the baseline's own error tells too little."""
+"""The errors of valid orders of operations, where the baseline's own error is not representative."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ LANES_TERMS, ORDERED_SLACK = 8192.0, 8.0
 
 
 def other_orders(bank: InputBank, seed: int, mode: str, dtype: str, slack: float = 1.0) -> list[Any]:
-    """Error of each element of each output of a call that valid orders of operations may have. dtype: of an output.
-    slack: on adversarial inputs, what the contract allows there.
+    """Largest error of each output element under valid orders of operations. dtype: of an output. slack: on adversarial
+    inputs, what the contract allows there.
     """
     is_plain = mode == "plain"
     eps, most_terms = _eps(dtype, is_plain), LANES_TERMS if is_plain else math.inf

@@ -1,4 +1,4 @@
-"""Checks of a finished round: poison and guards of every call, the reference for some of them."""
+"""Checks of a finished round: poison and guards of every call, and comparison of some calls with the reference."""
 
 from __future__ import annotations
 
@@ -267,8 +267,8 @@ class RoundChecker:
     def _beyond_edge(self, call: Call, name: str, ratio: float, failure: str | None) -> str | None:
         """Return the failure if it counts, and note errors at the edge of the tolerance.
 
-        The battery decides with the limit as it is. Fresh inputs do not decide again what it has decided: they refuse
-        only errors beyond EDGE times the limit.
+        The battery applies the limit exactly. Fresh inputs do not overrule the battery: they refuse only errors beyond
+        EDGE times the limit.
         """
         tolerance = self._spec.tolerance
         share = ratio / (tolerance.error_ratio if tolerance.approximate is None else 1.0)
@@ -312,10 +312,9 @@ class RoundChecker:
         return {**call.arena.inputs(call.number), **self._arenas[call.round.worker_id].host_inputs(call.number)}
 
     def _near_baseline(self, call: Call) -> bool:
-        """Accept outputs near those that the baseline's worker computed in a round of the same seed on the same inputs.
-
-        Comparing the two is cheap, and most calls are settled this way. For others, drawn here at random, and for all
-        that differ at all, the verifier computes the outputs itself, so it need not trust that worker's memory.
+        """Accept outputs near those that the baseline's worker computed from the same seed and inputs. This comparison
+        is cheap and settles most calls. For some calls drawn at random, and for all that differ, the verifier computes
+        the outputs itself, so it need not trust that worker's memory.
         """
         worker, baseline, bank = call.round.worker_id, baseline_of(call.round.worker_id), call.bank
         same = self._rounds.get(baseline)

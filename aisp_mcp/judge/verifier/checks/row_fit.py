@@ -1,9 +1,10 @@
-"""Gain and offset errors of rows and columns, for 16-bit outputs, whose tolerance hides errors of sampled statistics.
+"""Gain and offset errors of rows and columns. They are tested for 16-bit outputs, whose tolerance hides errors of
+sampled statistics.
 
 A normalisation that uses part of each row is off by a different factor in every row; a sum over a sample, by an offset.
 Both may be smaller than the bfloat16 tolerance of a single element. But rounding errors have independent signs and
 average out over a row, and a wrong factor does not. So the part of the error that a gain and an offset explain is
-limited to a few roundings of one number: as many as a statistic in the narrow type goes through.
+limited to a few roundings of one number: as many as computing a statistic in the narrow type involves.
 """
 
 from __future__ import annotations

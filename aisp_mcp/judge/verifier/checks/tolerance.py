@@ -131,7 +131,7 @@ def _off_as_a_whole(out: Any, base: Any, ref: Any, tolerance: Tolerance, eps: fl
 
 
 def adversarial_slack(dtype: Any) -> float:
-    """Factor by which the limit grows on adversarial inputs, for outputs of that type."""
+    """Factor by which the limit is raised on adversarial inputs, for outputs of that type."""
     import torch
 
     is_narrow = dtype.is_floating_point and torch.finfo(dtype).eps > NARROW_EPS
@@ -165,7 +165,8 @@ def near(out: Any, base: Any, tolerance: Tolerance) -> bool:
     """Decide without the reference, at a fraction of the cost, whether compare() must accept `out` on plain inputs.
 
     The error is at most the distance to the baseline plus the baseline's own error, and no unit is smaller than that
-    own error or half an eps of the truth. So a small enough distance is proof. False proves nothing.
+    own error or half an eps of the truth. So a small enough distance suffices. False means only that the reference is
+    needed.
     """
     import torch
 

@@ -1,7 +1,7 @@
 """The verifier's part of isolated calls on a CPU: it hands over the inputs one call at a time.
 
-In any other round, the inputs of all calls are in memory from the first call on, and one pass over all of them may cost
-hardly more than one call. Here the verifier withholds them. It writes the inputs of one call, announces them by a
+In any other round, the inputs of all calls are in memory from the first call on, and one pass over all of them may take
+hardly longer than one call. Here the verifier withholds them. It writes the inputs of one call, announces them by a
 number in the control block, reads its clock when the worker's number says that the call is done, and takes the outputs
 before the next inputs arrive, so that it hardly sees later writes. Both processes poll without sleeping, on their own
 cores, and see each other's numbers within a microsecond.

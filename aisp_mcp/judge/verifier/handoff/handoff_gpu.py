@@ -67,8 +67,8 @@ class Handoff:
 
 def run(staged: Staged, held: Handoff, control: ControlBlock, gate: Gate, spot: Any, deadline_s: float) -> list[float]:
     """Return the seconds of each call by the device's clock, from the writing of its inputs to this process's next turn
-    after the worker's number; an empty list if a number is missing. spot: a number on the device, to write to in that
-    turn. Raises BenchmarkError HELD.
+    after the worker's number; an empty list if a number is missing. spot: a number on the device, written in that turn.
+    Raises BenchmarkError HELD.
     """
     import torch
 

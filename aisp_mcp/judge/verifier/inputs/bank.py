@@ -88,8 +88,8 @@ class InputBank:
         return self.known[1]
 
     def rounding(self, seed: int, mode: str, eps: float, most_terms: float) -> list[Any]:
-        """The distance by which rounding in other places moves each element of a call's outputs: the largest over a
-        few noisy evaluations of the reference (see jittered.py).
+        """The distance by which different rounding moves each element of a call's outputs: the largest over a few noisy
+        evaluations of the reference (see jittered.py).
         """
         evaluations = (
             flatten(self.reference.jittered(self.inputs(seed, mode), eps, most_terms, seed + draw))

@@ -124,7 +124,7 @@ class InputFiles:
         self._placed: dict[int, dict[tuple[int, str], _Placed]] = {}
 
     def make(self) -> list[str]:
-        """Make the folders of all workers; return their parents."""
+        """Create the folders of all workers; return their parents."""
         for root in self.roots.values():
             for number in range(WORKERS):
                 (root / str(number)).mkdir(parents=True, mode=UNLISTED)
@@ -229,7 +229,7 @@ def _can_drop(root: Path) -> bool:
 
 
 def _drop(path: Path) -> bool:
-    """Write a file to its disk and have its pages dropped; True once none is left."""
+    """Write a file to its disk and drop its pages; True once none is left."""
     fd = os.open(path, os.O_RDONLY)
     try:
         os.fsync(fd)

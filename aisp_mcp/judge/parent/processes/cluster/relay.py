@@ -1,9 +1,9 @@
 """python -m aisp_mcp.judge.parent.processes.cluster.relay HOST:PORT: ranks on this node, for a parent on another node.
 
-It does on this node what the parent does on its own, with the same code: it starts confined ranks, writes their inputs
-into memory shared with them, resumes and stops them, and reports the findings. A secret on standard input authenticates
-the connection; the relay ends with it. Each request has one answer. In between, a group reports that its ranks have
-loaded (L), are ready (R), are stopped before a round, and are done and stopped again (D).
+On this node it does what the parent does on its own node, with the same code: it starts confined ranks, writes their
+inputs into memory shared with them, resumes and stops them, and reports the findings. A secret on standard input
+authenticates the connection; the relay ends with it. Each request gets one answer. In between, a group reports that its
+ranks have loaded (L), are ready (R), are stopped before a round, and are done and stopped again (D).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Answer = tuple[dict[str, Any], list[bytes]]
 
 
 class FarGroup(WorkerGroup):
-    """Ranks of this node; their rounds begin when the parent says so."""
+    """Ranks of this node; the parent starts their rounds."""
 
     def __init__(
         self,

@@ -2,8 +2,8 @@
 other node.
 
 In a round, the inputs go to the other nodes; every process tree is checked to be stopped; the clock is read and all
-ranks are resumed. The clock stops when the last relay has reported that its tree is stopped again, and the local trees
-are; then outputs are copied back into the memory that the verifier reads.
+ranks are resumed. The clock stops when every tree, here and on the other nodes, is stopped again. Then outputs are
+copied back into the memory that the verifier reads.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class SpreadGroup(WorkerGroup):
         self._round: dict[str, Any] = {}
 
     def prepare(self, setup: dict[str, Any]) -> None:
-        """Tell the ranks of all nodes what to prepare; they meet at a store of the first rank."""
+        """Tell the ranks of all nodes what to prepare; they rendezvous at the first rank's store."""
         self.loaded(ANSWER_S)  # ranks wait for each other only this long
         address = next(iter(self._far)).link.address
         port = _free_port()
