@@ -202,8 +202,8 @@ class SlotCache:
         def attend(layer: int, q: Any, k: Any, v: Any) -> Any:
             keys, values = self.keys[layer], self.values[layer]
             keys[rows, :, positions], values[rows, :, positions] = k.transpose(1, 2), v.transpose(1, 2)
-            held = keys[slots, :, :end], values[slots, :, :end]
-            return functional.scaled_dot_product_attention(q, *held, attn_mask=mask, enable_gqa=True)
+            cached = keys[slots, :, :end], values[slots, :, :end]
+            return functional.scaled_dot_product_attention(q, *cached, attn_mask=mask, enable_gqa=True)
 
         return positions, attend
 

@@ -60,7 +60,7 @@ def as_text(before: Weighed, after: Weighed) -> str:
     root = _tree(before.stacks, after.stacks)
     largest = max((abs(node.change) for _, _, node in _walk(root)), default=0)
     if not largest:
-        return "The flame graphs of both commits are the same."
+        return "Both commits have the same flame graph."
     rows = [row for row in _walk(root) if abs(row[2].change) >= LEAST * largest][:LINES]
     per = f" per {after.per}" if after.per else ""
     head = f"{f'frame{per}':<{NAME}} {'base':>9} {'head':>9}  change"

@@ -144,7 +144,7 @@ def _add(candidates: dict[str, CandidateFiles], name: str, files: CandidateFiles
     """Raises UsageError DUPLICATE_TARGET if another root has a candidate of that name."""
     if candidates.setdefault(name, files) != files:
         both = f"{candidates[name].path} and {files.path}"
-        raise UsageError("DUPLICATE_TARGET", f"{both} have one name.", "Rename one of them.")
+        raise UsageError("DUPLICATE_TARGET", f"{both} have the same name.", "Rename one of them.")
 
 
 def make_pairs(

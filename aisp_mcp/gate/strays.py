@@ -42,4 +42,4 @@ def loaded() -> Iterator[str]:
 def refuse(tree: Path, checkouts: Path) -> None:
     """Raises ImportError if this process has loaded a module of the working tree."""
     if file := find(loaded(), tree, checkouts):
-        raise ImportError(f"{file} was imported from the working tree, not from the commit that is measured")
+        raise ImportError(f"{file} was imported from the working tree, not from the measured commit")

@@ -23,7 +23,7 @@ def start_ready(queue: Queue, slots: int, home: Path) -> list[int]:
         env = {**passed_on(os.environ), **json.loads(row["env"] or "{}"), MARK: row["id"], "AISP_HOME": str(home)}
         try:
             if row["spawns"] > MAX_SPAWNS:
-                raise OSError(f"{MAX_SPAWNS} tries gave no supervisor that took the job")
+                raise OSError(f"{MAX_SPAWNS} attempts did not start a supervisor")
             pids.append(int(Local(env, home / "supervisor.log").submit(row) or 0))
         except OSError as error:
             message = f"Cannot start {row['python']}: {error}."

@@ -58,6 +58,6 @@ def check_text(text: str, name: str) -> str:
     head = START
     for number, line in enumerate(text.splitlines(), 1):
         if json.loads(line).get("prev") != head:
-            raise ValueError(f"{name}:{number} does not follow from the line before")
+            raise ValueError(f"{name}:{number} does not follow from the previous line")
         head = hashlib.sha256(line.encode()).hexdigest()
     return head

@@ -157,7 +157,7 @@ def compare(pair: Pair, options: Options, report: Report = lambda *_: None) -> C
 
 
 def _lacks(pair: Pair, options: Options) -> str | None:
-    """A requirement of the pair that this machine does not meet, as far as its files show without running."""
+    """A requirement of the pair that this machine does not meet, judged from its files without running them."""
     if build.is_native(pair.path) and (missing := build.lacks(pair.path, options.device)):
         return missing
     own = [pair.baseline.parent, *project_folders(pair.baseline), *project_folders(pair.path)]

@@ -39,11 +39,11 @@ class Queue:
 
     def position(self, seq: int) -> int:
         """Number of jobs ahead of a queued one: active ones that share a resource, or queued ones for the slots."""
-        mine = [row["resource"] for row in self.db.all("SELECT resource FROM claims WHERE seq = ?", seq)]
-        counted = "*" if len(mine) == 1 else "DISTINCT seq"
-        marks = ", ".join("?" for _ in mine)
+        resources = [row["resource"] for row in self.db.all("SELECT resource FROM claims WHERE seq = ?", seq)]
+        counted = "*" if len(resources) == 1 else "DISTINCT seq"
+        marks = ", ".join("?" for _ in resources)
         sql = f"SELECT count({counted}) AS ahead FROM claims WHERE resource IN ({marks}) AND seq < ?"
-        row = self.db.first(sql, *mine, seq)
+        row = self.db.first(sql, *resources, seq)
         return int(row["ahead"]) if row else 0
 
     def startable(self, slots: int) -> list[str]:
@@ -72,7 +72,7 @@ class Queue:
             return []
         with self.db.transaction():
             now = time.time()
-            taken = []
+            rows = []
             for job_id in self.startable(slots):
                 fresh = self.db.change(
                     "UPDATE jobs SET spawned_at = ?, spawns = spawns + 1 WHERE id = ? AND executor != 'inprocess' "
@@ -80,8 +80,8 @@ class Queue:
                     *(now, job_id, now, SPAWN_AGAIN_S),
                 )
                 if fresh:
-                    taken.append(self.row(job_id))
-        return [row for row in taken if row is not None]
+                    rows.append(self.row(job_id))
+        return [row for row in rows if row is not None]
 
     def row(self, job_id: str) -> sqlite3.Row | None:
         """The whole row."""

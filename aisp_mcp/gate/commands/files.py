@@ -74,7 +74,7 @@ def _kind(path: Path) -> str:
     if stat.S_ISDIR(entry.st_mode):
         return "a folder"
     kind = "a program" if entry.st_mode & stat.S_IXUSR else "a file"
-    return kind if entry.st_nlink == 1 else f"{kind} with {entry.st_nlink} names"
+    return kind if entry.st_nlink == 1 else f"{kind} with {entry.st_nlink} hard links"
 
 
 def _entries(folder: Path) -> Iterator[Path]:

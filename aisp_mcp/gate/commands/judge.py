@@ -233,9 +233,9 @@ def _refuse(role: str, done: Ran, request: CommandRequest, limits: Limits, start
     who = "candidate" if role == CANDIDATE else "baseline"
     problem = None
     if done.code is None:
-        problem = ("timeout", f"The {who} did not end within {limits.timeout_s:g} s.")
+        problem = ("timeout", f"The {who} did not finish within {limits.timeout_s:g} s.")
     elif done.code != 0:
-        problem = ("failed", f"The {who} ended with {done.code}: {done.stderr.strip()[-300:]}")
+        problem = ("failed", f"The {who} exited with {done.code}: {done.stderr.strip()[-300:]}")
     elif (cpu_s := done.cpu_s - start_cpu_s) > CPU_SHARE * request.cores * done.seconds + CPU_LEAST_S:
         usage = f"{cpu_s:.2f} s of CPU time in {done.seconds:.2f} s, with {request.cores} cores declared"
         problem = ("cores", f"The {who} took {usage}.")
@@ -267,7 +267,7 @@ def _compare(request: CommandRequest, source: Path, expected: Path, produced: Pa
         first, second = files.entries(expected), files.entries(produced)
         for name in sorted(first.keys() | second.keys()):
             if not (name in first and name in second):
-                raise Ended("incorrect_files", f"Only one of the two wrote {name}.")
+                raise Ended("incorrect_files", f"Only one of the two programs wrote {name}.")
             if first[name] != second[name]:
                 raise Ended("incorrect_files", f"{name} is {second[name]}, the baseline's is {first[name]}.")
             file = expected / name

@@ -80,7 +80,7 @@ def test_asv(aisp_bench, name, number):
     if hasattr(own, "teardown"):
         own.teardown(*arguments)
 '''
-PROGRAMS = '''"""Programs of this project, each run as a whole in a process of its own."""
+PROGRAMS = '''"""Programs of this project, each run as a whole in its own process."""
 
 import os
 import subprocess

@@ -36,12 +36,12 @@ def load(library: Path) -> SimpleNamespace:
 
 
 def _launch(header: dict[str, Any]) -> Launch:
-    made = {
+    allocations = {
         key: {name: Allocation(**allocation) for name, allocation in header[key].items()}
         for key in ("outputs", "scratch")
     }
     return Launch(
-        header["summary"], header["function"], tuple(header["arguments"]), **made, flags=tuple(header["flags"])
+        header["summary"], header["function"], tuple(header["arguments"]), **allocations, flags=tuple(header["flags"])
     )
 
 

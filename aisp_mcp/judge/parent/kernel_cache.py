@@ -66,9 +66,9 @@ class Kernels:
         words = ["-P", "-m", MODULE, baseline, options.size, str(pair.path), options.device]
         self._verifier, self._caches = verifier, caches
         self._grace_s = math.inf if names_a_compiler(pair) else GRACE_S
-        told, self._tell = os.pipe()
-        self._candidate = Confined([sys.executable, *words], placement, stdin=told, fresh=False)
-        os.close(told)
+        go_signal, self._tell = os.pipe()
+        self._candidate = Confined([sys.executable, *words], placement, stdin=go_signal, fresh=False)
+        os.close(go_signal)
 
     def begin(self) -> None:
         """Start the candidate. A second call does nothing."""
@@ -106,15 +106,15 @@ class Kernels:
         self.begin()  # the process has already ended
 
 
-def copy(made: Placement, target: Placement, names: Sequence[str], tuned: bool = False) -> int:
+def copy(source: Placement, target: Placement, names: Sequence[str], tuned: bool = False) -> int:
     """Copy the kernels from one process's folder into another's, and return the number of files. Only regular files are
     copied, and none if they are too large or unreadable. names: of the caches. tuned: include tuning results.
     """
     with suppress(OSError):
-        new_files = list(islice(_files(made.folder, names, tuned), MAX_FILES + 1))
+        new_files = list(islice(_files(source.folder, names, tuned), MAX_FILES + 1))
         if len(new_files) <= MAX_FILES and sum(path.lstat().st_size for path in new_files) <= MAX_BYTES:
             for path in new_files:
-                _copy(path, made, target)
+                _copy(path, source, target)
             return len(new_files)
     return 0
 
@@ -130,12 +130,12 @@ def _files(folder: Path, names: Sequence[str], tuned: bool) -> Iterator[Path]:
                     yield path
 
 
-def _copy(path: Path, made: Placement, destination: Placement) -> None:
+def _copy(path: Path, source: Placement, destination: Placement) -> None:
     """Copy one kernel file. Raises OSError."""
-    target = destination.folder / path.relative_to(made.folder)
+    target = destination.folder / path.relative_to(source.folder)
     target.parent.mkdir(parents=True, exist_ok=True)
     if path.name.startswith(GROUP):
-        target.write_bytes(path.read_bytes().replace(os.fsencode(made.seen), os.fsencode(destination.seen)))
+        target.write_bytes(path.read_bytes().replace(os.fsencode(source.seen), os.fsencode(destination.seen)))
     else:
         shutil.copy2(path, target)
 

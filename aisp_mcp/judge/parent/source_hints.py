@@ -83,7 +83,7 @@ def hints(path: Path) -> list[Flag]:
     if not hints_by_kind:
         return []
     parts = [f"{WORDS[kind]} (line {', '.join(map(str, lines[:5]))})" for kind, lines in hints_by_kind.items()]
-    message = f"Worth a look, and no proof of anything: the source {'; '.join(parts)}."
+    message = f"Worth checking, but not proof of anything: the source {'; '.join(parts)}."
     return [Flag(code="source_hint", severity="note", message=message, evidence={"lines": hints_by_kind})]
 
 

@@ -116,7 +116,7 @@ class Layout:
 
     @cached_property
     def arena_bytes(self) -> int:
-        """Bytes of the region that holds the tensors (device memory on a GPU)."""
+        """Bytes of the region of the tensors (device memory on a GPU)."""
         return self.params_bytes + self.capacity * self.frame
 
     @property

@@ -320,7 +320,7 @@ class Gate:
 
 
 def device_allocations() -> Iterator[DeviceAllocation]:
-    """The device memory that torch's allocator holds in this process, as far as it can be shared."""
+    """The part of the device memory of torch's allocator in this process that can be shared."""
     import torch
 
     runtime = cudart()

@@ -18,7 +18,7 @@ class Skip(Record):
     """A target that was not measured, and the missing requirement. A skip is not a pass."""
 
     target: str
-    code: str = Field(description="NEEDS, or CANDIDATE_NEEDS for what an exception of the candidate shows.")
+    code: str = Field(description="NEEDS, or CANDIDATE_NEEDS if an exception of the candidate shows the need.")
     missing: str
 
 

@@ -30,7 +30,9 @@ def account_flags(replicates: Sequence[Replicate], cores: int) -> list[Flag]:
         flags.append(_flag("undeclared_cores", "fatal", "used more cores than granted", evidence))
     children = max((timing.account.processes for timing in timings), default=1)
     if children > 1:
-        flags.append(_flag("child_process", "warn", "other processes lived in timed rounds", {"processes": children}))
+        flags.append(
+            _flag("child_process", "warn", "other processes existed during timed rounds", {"processes": children})
+        )
     flags += _edge_flags(replicates) + device_flags(replicates)
     if any(timing.copied_s for timing in timings):
         message = (

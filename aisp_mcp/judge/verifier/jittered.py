@@ -104,13 +104,13 @@ def _tensors(values: Any) -> list[Any]:
     """The tensors among arguments or results, and in their lists."""
     import torch
 
-    found = []
+    tensors = []
     for value in values:
         if isinstance(value, torch.Tensor):
-            found.append(value)
+            tensors.append(value)
         elif isinstance(value, list | tuple):
-            found += _tensors(value)
-    return found
+            tensors += _tensors(value)
+    return tensors
 
 
 def _is_expanded(value: Any) -> bool:

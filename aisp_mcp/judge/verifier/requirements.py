@@ -139,4 +139,4 @@ def reject_untestable(bank: InputBank, seed: int, output: Any) -> None:
     least = min(tensor.numel() for _, tensor in flatten(output))
     if least < LEAST:
         hint = f"Make outputs of {LEAST} elements or more."
-        raise BenchmarkError("TOO_FEW_DRAWS", f"{least} random elements say nothing about a distribution.", hint)
+        raise BenchmarkError("TOO_FEW_DRAWS", f"{least} random elements are too few to test a distribution.", hint)

@@ -141,7 +141,7 @@ class ServingTruth:
         index = wrong[0]
         best = int(truth[index].argmax())
         return ratio, (
-            f"token {index} is {tokens[index]}, the decoder says {best}: its logit is {float(short[index]):.3g} below "
+            f"token {index} is {tokens[index]}, the decoder gives {best}: its logit is {float(short[index]):.3g} below "
             f"the best, rounding explains {allowed:.3g}"
         )
 

@@ -69,7 +69,9 @@ def _rules(profile: Profile, silent: list[Abstention]) -> Sequence[Rule]:
         if profile.timeline.breakdown:
             rules += TIMELINE
         else:
-            silent.append(Abstention(rule="all rules over a timeline", reason="the profile holds no device activity"))
+            silent.append(
+                Abstention(rule="all rules over a timeline", reason="the profile contains no device activity")
+            )
     rules += counters.RULES if profile.kernels else ()
     rules += memory.RULES if profile.memory else ()
     rules += memory.COMPILE_RULES if profile.compile is not None else ()

@@ -114,14 +114,14 @@ class _Reader:
         """Kernels, whole CUDA graphs (if the trace was made without --cuda-graph-trace=node), copies and memsets."""
         ops = Ops()
         # Newer drivers report 0 local memory for all kernels, even those that spill: then it is unknown.
-        told = self.db.positive(_CUPTI + "KERNEL", "localMemoryPerThread")
+        has_local = self.db.positive(_CUPTI + "KERNEL", "localMemoryPerThread")
         limits, labels = self._by_cuda_id(), {**_COPY_LABELS, **self.db.enum("ENUM_CUDA_MEMCPY_OPER")}
         shape = lru_cache(maxsize=65_536)(lambda device, *launch: _shape(limits.get(device, {}), *launch))
 
         def kernel(full: Any, short: Any, registers: Any, local: Any, at: _Context, *launch: int) -> OpFact:
             name = self.name(full if full in self._strings else short)
             comm = is_communication(name)
-            sizes = shape(at.device, *launch, registers, local if told else None)
+            sizes = shape(at.device, *launch, registers, local if has_local else None)
             message = Message(collective(name), None, None, None) if comm else None
             return OpFact(
                 at.device, at.stream, "communication" if comm else "kernel", name, at.process, 0, sizes, message

@@ -76,7 +76,7 @@ def _subject(target: str | None, role: RoleName, bench_root: list[str] | None, c
 class NsysRecording(Recording):
     preset: Literal["light", "full"] = Field(default="light", description="full adds OS runtime, libraries, sampling.")
     capture: str | None = Field(default=None, max_length=200, description="cudaProfilerApi, or an NVTX range's name.")
-    keep_report: bool = Field(default=False, description="Keep the .nsys-rep for nsys-ui: it holds the environment.")
+    keep_report: bool = Field(default=False, description="Keep the .nsys-rep, which contains the environment.")
 
 
 class NsysRecorded(Record):

@@ -76,8 +76,8 @@ def _launched(rows: Launches, low: int, high: int, end: int) -> tuple[int, int, 
     inside: Sequence[int] | slice = slice(low, high)
     if max(rows.end[low:high], default=end) > end:
         inside = [row for row in range(low, high) if rows.end[row] <= end]
-    mine = rows.take(inside)
-    return len(mine.call), max(mine.last, default=0) - min(mine.first, default=0), sum(mine.spent)
+    launches = rows.take(inside)
+    return len(launches.call), max(launches.last, default=0) - min(launches.first, default=0), sum(launches.spent)
 
 
 def _row(name: str, calls: list[tuple[int, int, int, int]]) -> RangeStat:

@@ -75,7 +75,7 @@ def _measured(run: Run, grade: Grade) -> Expected:
 
 
 def _bounds(interval: list[float], direction: Direction) -> tuple[float, float] | None:
-    """The interval with slack, on its direction's side of 1."""
+    """The interval with slack, clipped at 1 to keep its direction."""
     if not interval:
         return None
     low, high = interval[0] / SLACK, interval[1] * SLACK

@@ -107,7 +107,7 @@ def test_a_snippet_includes_the_one_it_begins_with() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("id: 900\n", "", "1: the front matter lacks id"),
+        ("id: 900\n", "", "1: missing in the front matter: id"),
         ("class: D", "class: [D", "4: did not find expected ',' or ']'"),
         ("class: D", "class: X", "1: class is 'X', which should be: B, D, N or R"),
         ("class: D", "color: red", "1: unknown key 'color'"),
@@ -116,10 +116,10 @@ def test_a_snippet_includes_the_one_it_begins_with() -> None:
         ("# Borrowed Answers\n", "", "1: the first heading should be the title"),
         ("**Limits:**", "**Limit:**", "1: below its title are the paragraphs What happens"),
         (CASES, "", "1: it has either cases or the paragraph 'Why there is no attack'"),
-        ("attack: borrowed", "atack: borrowed", "27: atack: borrowed: a section is called `baseline: name`"),
-        ("attack: borrowed", "attack: two words", "27: attack: two words: a section is called"),
+        ("attack: borrowed", "atack: borrowed", "27: atack: borrowed: a section heading is `baseline: name`"),
+        ("attack: borrowed", "attack: two words", "27: attack: two words: a section heading is"),
         ("- baseline: larger_copy\n", "", "27: attack: borrowed: a case needs a line `- baseline: name`"),
-        ("- baseline: larger_copy", "- baseline: coppy", "27: attack: borrowed: no baseline is called 'coppy'"),
+        ("- baseline: larger_copy", "- baseline: coppy", "27: attack: borrowed: no baseline is named 'coppy'"),
         ("[loop, borrow]", "[lop]", "27: attack: borrowed: no snippet is called 'lop'"),
         ("[loop, borrow]", "loop", "27: before is 'loop', which should be: list of texts"),
         ("truth: 1.25", "truth: true", "27: truth is True, which should be: number"),

@@ -162,10 +162,10 @@ def other_devices(environ: Mapping[str, str] = os.environ, root: Path = Path("/"
             nodes.append(node)
             names.append(facts.get("GPU UUID", "").strip())
     if visible.isdigit():
-        mine = [int(visible)] if int(visible) < len(nodes) else []
+        used = [int(visible)] if int(visible) < len(nodes) else []
     else:
-        mine = [index for index, name in enumerate(names) if visible and name.startswith(visible)]
-    return tuple(node for index, node in enumerate(nodes) if index != mine[0]) if len(mine) == 1 else ()
+        used = [index for index, name in enumerate(names) if visible and name.startswith(visible)]
+    return tuple(node for index, node in enumerate(nodes) if index != used[0]) if len(used) == 1 else ()
 
 
 def usable_level(wish: str, device: str) -> Level:

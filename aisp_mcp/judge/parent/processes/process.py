@@ -137,7 +137,7 @@ class WorkerProcess(Confined):
             if self.memory.sampling:
                 self.memory.sample(self._everyone())
             if proc.state(self.pid) == "T":
-                raise WorkerGone("hang", f"{self.name} stopped itself and will not answer")
+                raise WorkerGone("hang", f"{self.name} stopped itself and cannot answer")
             if time.monotonic() >= end:
                 return False
         return True
@@ -191,7 +191,7 @@ class WorkerProcess(Confined):
         while set(running) - set(stopped):  # a stopped process starts no other
             proc.send(running, signal.SIGSTOP)
             if not proc.wait_stopped(running, max(end - time.monotonic(), 0.0)):
-                raise WorkerGone("unstoppable", f"{self.name} does not stop when it is told to")
+                raise WorkerGone("unstoppable", f"{self.name} does not stop on request")
             if not stopped:  # many threads make the walk slow
                 stood, late_s = clock(), max(proc.own_delay() - self._waiting_from, 0.0)
                 self._late_s, self._known = self._late_s + late_s, proc.settled(running)
@@ -219,7 +219,7 @@ class WorkerProcess(Confined):
         self._allowed_s -= max(late - STILL_S, 0.0)
         if (fresh := len(now.keys() - known.keys())) or self._allowed_s < 0.0:
             what = f"{fresh} processes appeared, {1e3 * late:.2f} ms of a processor's time at last"
-            raise WorkerGone("ran_outside", f"{self.name} ran although it was told to stand still: {what}")
+            raise WorkerGone("ran_outside", f"{self.name} ran while it should have been stopped: {what}")
         self._known = now
 
     @property

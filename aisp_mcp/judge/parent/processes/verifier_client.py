@@ -80,7 +80,7 @@ class VerifierProcess:
             raise BenchmarkError(
                 "VERIFIER_ENDED",
                 f"The verifier ended with {code} during '{verb}'.",
-                "The baseline file crashed the interpreter or needs more memory than there is; run it by hand.",
+                "The baseline file crashed the interpreter or needs more memory than is available; run it by hand.",
             )
         answer: dict[str, Any] = json.loads(line)
         if "error" in answer:

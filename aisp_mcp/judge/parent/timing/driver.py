@@ -155,7 +155,7 @@ class Driver:
             return action()
         except WorkerGone as gone:
             if gone.code == "raised" and OUT_OF_MEMORY in gone.text:  # the harness's own memory is not its fault
-                message = f"The {role.label} ran out of device memory beside what the comparison holds there."
+                message = f"The {role.label} ran out of device memory, some of which the comparison itself uses."
                 raise BenchmarkError("NO_MEMORY", message, SMALLER_SIZE) from gone
             prefix = "baseline" if role is not Role.CANDIDATE else "incorrect" if gone.code == "raised" else "candidate"
             message = f"{gone.message}: {gone.text[:300]}" if gone.text else gone.message
@@ -262,7 +262,7 @@ class Driver:
             try:
                 process_memory.fetch(worker.pid, worker.control, self.arena(role), calls)
             except OSError as refused:
-                message = f"{worker.name}'s outputs are not where it says: {refused.strerror}"
+                message = f"{worker.name}'s outputs are not at the addresses that it reported: {refused.strerror}"
                 raise WorkerGone("unreadable", message) from refused
 
         with self.session.phase("fetch"):

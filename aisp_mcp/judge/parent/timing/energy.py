@@ -110,7 +110,7 @@ class EnergyRun(ReplicateRun):
             if window.ran_s >= end_s:
                 return
         message = f"{MAX_ROUNDS} rounds of {capacity} calls at most take less than {WINDOW_S / 2:g} s."
-        raise BenchmarkError("ENERGY_WINDOW", message, "Choose a size at which a call does more work.")
+        raise BenchmarkError("ENERGY_WINDOW", message, "Choose a size with more work per call.")
 
 
 def _idle_w(counter: energy.Counter) -> float:

@@ -30,14 +30,14 @@ MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 def note_imports(session: Session) -> None:
     """Find the names, and store them in the session and in the disclosed facts. Raises ComparisonAborted."""
     names = _traced(session)
-    ours, theirs = session.mode(Role.BASELINE), session.mode(Role.CANDIDATE)
-    ours.imports = names[Role.BASELINE]
-    more = [name for name in of_libraries(names[Role.CANDIDATE]) if name not in ours.imports]
-    theirs.imports = [*ours.imports, *more]
+    baseline, candidate = session.mode(Role.BASELINE), session.mode(Role.CANDIDATE)
+    baseline.imports = names[Role.BASELINE]
+    more = [name for name in of_libraries(names[Role.CANDIDATE]) if name not in baseline.imports]
+    candidate.imports = [*baseline.imports, *more]
     if more:
-        theirs.imports_bytes = _weighed(session)
-    session.opened["facts"]["imports"] = theirs.imports
-    session.log.append("imports", baseline=ours.imports, names=theirs.imports, bytes=theirs.imports_bytes)
+        candidate.imports_bytes = _weighed(session)
+    session.opened["facts"]["imports"] = candidate.imports
+    session.log.append("imports", baseline=baseline.imports, names=candidate.imports, bytes=candidate.imports_bytes)
 
 
 def of_libraries(names: Iterable[str]) -> list[str]:

@@ -283,7 +283,7 @@ class GpuRound:
             if error.code != HELD:
                 raise
             self.worker.close()
-            raise WorkerGone("hang", f"{self.worker.name} keeps the device from the verifier") from error
+            raise WorkerGone("hang", f"{self.worker.name} keeps the verifier from using the device") from error
         self.seconds = answer.get("seconds", [])
         return answer
 
@@ -313,7 +313,7 @@ class GpuRound:
 
 
 def _needed(allocations: list[DeviceAllocation], addresses: list[int]) -> list[DeviceAllocation]:
-    """The first allocation, which holds the inputs, and those that contain an address: opening one takes 1 ms."""
+    """The first allocation, which contains the inputs, and those that contain an address: opening one takes 1 ms."""
     starts = sorted(addresses)
     needed = allocations[:1]
     for begin, size, handle in allocations[1:]:

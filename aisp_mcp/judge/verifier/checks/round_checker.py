@@ -53,7 +53,7 @@ class CallCheck:
 
 @dataclass(frozen=True)
 class Call:
-    """A call of a finished round. arena: the memory that holds the round's outputs, or a copy of it."""
+    """A call of a finished round. arena: the memory of the round's outputs, or a copy of it."""
 
     bank: InputBank
     arena: Arena
@@ -230,7 +230,9 @@ class RoundChecker:
             ratio, failure = compare(out, baseline, truth, self._spec.tolerance, slack)
             if failure := self._beyond_edge(call, f"input '{name}'", ratio, failure):
                 message = f"what is left in input '{name}' on {call.mode} inputs: {failure}"
-                return CallCheck(ratio, "incorrect_output", f"{message}. If it is no result, declare it in `scratch`")
+                return CallCheck(
+                    ratio, "incorrect_output", f"{message}. If it is not a result, declare it in `scratch`"
+                )
         return None
 
     def _compare(self, call: Call, name: str, outputs: tuple[Any, Any, Any]) -> tuple[float, str | None]:

@@ -28,14 +28,14 @@ def beyond(error: Any, own: Any, truth: Any, half_eps: float) -> tuple[float, st
     most, words = 0.0, ""
     for name, (errors, owns, truths) in _views((error, own, truth)):
         limit = (ROUNDINGS * half_eps * _rms(truths)).maximum(OWN * _allowance(owns, truths))
-        found = _explained(errors, truths)
-        off = found > limit + _by_chance(errors, found)
+        explained = _explained(errors, truths)
+        off = explained > limit + _by_chance(errors, explained)
         count = int(off.sum())
-        if (share := count / (SHARE * len(found))) > most:
-            worst = float((found / _rms(truths).clamp_min(1e-300)).where(off, 0.0).max())
+        if (share := count / (SHARE * len(explained))) > most:
+            worst = float((explained / _rms(truths).clamp_min(1e-300)).where(off, 0.0).max())
             most, words = (
                 share,
-                f"{count} of {len(found)} {name} are off as a whole, by up to {worst:.2g} of their size, "
+                f"{count} of {len(explained)} {name} are off as a whole, by up to {worst:.2g} of their size, "
                 "which rounding does not explain",
             )
     return most, words

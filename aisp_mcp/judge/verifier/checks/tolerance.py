@@ -50,7 +50,7 @@ def compare(
         return 0.0, None
     if tolerance.exact or not (out.is_floating_point() or out.is_complex()):
         wrong = int((out != base).sum())
-        message = f"{wrong} of {out.numel()} elements differ; exact equality is the contract"
+        message = f"{wrong} of {out.numel()} elements differ; the contract demands exact equality"
         return (math.inf, message) if wrong else (0.0, None)
     kind = torch.finfo(out.dtype)
     out, base, ref = map(components, (out, base, ref))
@@ -94,7 +94,7 @@ def _elements_and_rows(
     lost = _lost(*sizes, ratio, eps, most)
     share = lost / max(SMALL_SHARE * out.numel(), SMALL_COUNT)
     if share > 1.0 or slack != 1.0:
-        return share, f"{lost} of {out.numel()} elements, small ones, are wrong in units of their own size"
+        return share, f"{lost} of {out.numel()} elements, all of them small, are wrong relative to their own size"
     rows, failure = _off_as_a_whole(out, base, ref, tolerance, eps)
     return max(share, rows), failure
 

@@ -77,9 +77,7 @@ def lacks(inputs: Mapping[str, Any], roots: Mapping[str, str], calls: int) -> li
         if (free := shutil.disk_usage(root).free) < needed:
             texts.append(f"{needed >> 20} MiB of space in {root.parent}, found {free >> 20} MiB")
     if "cold" in used and not _can_drop(root := used["cold"]):
-        texts.append(
-            f"a temporary folder whose file system lets go of cached pages, {root.parent} does not (set TMPDIR)"
-        )
+        texts.append(f"a temporary folder whose file system can drop cached pages; {root.parent} does not (set TMPDIR)")
     return texts
 
 
@@ -209,7 +207,7 @@ def _write(folder: Path, value: File | Folder, cache: Cache) -> _Placed:
         finally:
             os.close(fd)
         if cache == "cold" and not _drop(random_path / name):
-            message = "The kernel keeps a file in its page cache although it was told to drop it."
+            message = "The kernel kept a file in its page cache although it was asked to drop it."
             raise BenchmarkError("CACHE_NOT_DROPPED", message, "Set TMPDIR to a folder on a disk, or declare it warm.")
     path = random_path / value.name if isinstance(value, File) else random_path
     if len(os.fsencode(path)) >= PATH_BYTES:

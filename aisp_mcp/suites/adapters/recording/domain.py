@@ -1,8 +1,8 @@
-"""Inputs that a problem cannot be given with other statistics than its recipe's.
+"""Find the inputs that must keep the statistics of the problem's recipe.
 
-The harness draws inputs with secret scales, and some of unusual kinds. A recurrence or a product of exponentials that
-is tame on its own inputs may grow without bound on those: nothing can be compared there, and a kernel that is right on
-all inputs that the problem can have would be accused. Such inputs stay with the problem's own recipe.
+The harness draws inputs with secret scales, and some of unusual kinds. On those, a recurrence or a product of
+exponentials that stays small on its own inputs may grow without bound. Then nothing can be compared, and a correct
+kernel would be judged incorrect. Such inputs are drawn by the problem's own recipe.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from aisp_mcp.suites.adapters.base import TensorFacts
 from aisp_mcp.suites.adapters.runtime import Reference
 
 MODES = ("plain", "exact", *["plain"] * 3, "constant", *["plain"] * 3, "spikes", *["plain"] * 4)  # most calls are plain
-# Largest growth of the largest output. A product of three inputs grows by 1e6 on spikes, and by a hundred on plain ones.
+# Largest growth of the largest output. A product of three inputs grows by 1e6 on spikes, by a hundred on plain ones.
 MOST, MOST_PLAIN = 1e9, 1e6
 SECONDS, LEAST = 8.0, 5  # no further draws after that time, beyond the first ones
 

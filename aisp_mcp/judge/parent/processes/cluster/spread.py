@@ -119,9 +119,9 @@ class SpreadGroup(WorkerGroup):
         if not self.output.closed:
             for node in self._far:
                 with suppress(Unavailable):
-                    if not node.asked:
+                    if not node.pending:
                         node.ask("close", worker_id=self.number)
-                if node.asked:  # it may wait for ranks that never answer; they end with it
+                if node.pending:  # it may wait for ranks that never answer; they end with it
                     node.close()
         super().close()
 
@@ -138,4 +138,6 @@ def _free_port() -> int:
         with socket.socket() as listener, suppress(OSError):
             listener.bind(("", port))
             return port
-    raise Unavailable("NODE_LOST", f"No port of {PORTS.start} to {PORTS.stop - 1} is free for ranks to meet at.")
+    raise Unavailable(
+        "NODE_LOST", f"No port of {PORTS.start} to {PORTS.stop - 1} is free for the rendezvous of the ranks."
+    )
