@@ -44,7 +44,7 @@ def group_facts(ranks: int, device: str) -> dict[str, Any]:
     return {
         "ranks": ranks,
         "backend": "nccl" if device == "cuda" else "gloo",
-        "link": "of one machine" if device == "cuda" else "loopback of each side",
+        "link": "of one machine" if device == "cuda" else "loopback of each program",
         "isolated_calls": "rounds of one call",
         "output_copies": "not observed: those that matter count against the candidate",
     }

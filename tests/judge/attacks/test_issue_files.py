@@ -120,7 +120,7 @@ def test_a_snippet_includes_the_one_it_begins_with() -> None:
         ("attack: borrowed", "attack: two words", "27: attack: two words: a section heading is"),
         ("- baseline: larger_copy\n", "", "27: attack: borrowed: a case needs a line `- baseline: name`"),
         ("- baseline: larger_copy", "- baseline: coppy", "27: attack: borrowed: no baseline is named 'coppy'"),
-        ("[loop, borrow]", "[lop]", "27: attack: borrowed: no snippet is called 'lop'"),
+        ("[loop, borrow]", "[lop]", "27: attack: borrowed: no snippet is named 'lop'"),
         ("[loop, borrow]", "loop", "27: before is 'loop', which should be: list of texts"),
         ("truth: 1.25", "truth: true", "27: truth is True, which should be: number"),
         ("- truth: 1.25", "- a truth", "29: the list after a heading has lines of the form `- key: value`"),
