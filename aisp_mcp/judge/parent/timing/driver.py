@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.judge.evidence import Replicate, RoundTiming, SecondsByRole, merge_measures
+from aisp_mcp.judge.parent.kernel_cache import names_a_compiler
 from aisp_mcp.judge.parent.processes import group, process_memory, procfs
 from aisp_mcp.judge.parent.processes.cluster.spread import SpreadGroup
 from aisp_mcp.judge.parent.processes.confined import Placement
@@ -25,6 +26,7 @@ from aisp_mcp.judge.protocol.shared_memory import map_file
 from aisp_mcp.judge.protocol.words import CONTEXT, NO_COPY
 
 START_DEADLINE_S = 120.0
+FIRST_CALL_S = 30.0  # on a CPU, of a candidate that names no compiler
 IDLE_DEADLINE_S, BUSY_FACTOR, MIN_BUSY_S = 1.0, 10.0, 0.0003
 MUCH_FASTER = 0.6  # of the baseline's time per call: speeds of a core differ by a third
 
@@ -180,7 +182,11 @@ class Driver:
 
     def deadline_s(self, role: Role, count: int) -> float:
         """Longest allowed time of a round; the first one may compile for minutes."""
-        return 20.0 + 50 * self.call_s[role] * count if role in self.call_s else START_DEADLINE_S
+        if role in self.call_s:
+            return 20.0 + 50 * self.call_s[role] * count
+        if role is not Role.CANDIDATE or self.session.options.device != "cpu" or names_a_compiler(self.session.pair):
+            return START_DEADLINE_S
+        return min(FIRST_CALL_S + 50 * self.call_s.get(Role.BASELINE, math.inf) * count, START_DEADLINE_S)
 
     def learn(self, role: Role, timing: RoundTiming) -> None:
         """Update the shortest known time per call, which disturbed rounds do not change."""
