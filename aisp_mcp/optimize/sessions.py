@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from aisp_mcp.errors import NotFound, Refused, StoreError
+from aisp_mcp.errors import NotFound, Refused, StoreError, UsageError
 from aisp_mcp.judge.audit_log import ChainLog, continued
 from aisp_mcp.judge.loading import common_of
 from aisp_mcp.judge.presets import PRESETS, Preset
@@ -38,7 +38,7 @@ from aisp_mcp.optimize.records import (
 )
 from aisp_mcp.process import isolation
 from aisp_mcp.server.context import Context
-from aisp_mcp.suites import names
+from aisp_mcp.suites import names, selection
 
 _ID = re.compile(r"o_[0-9a-f]{12}")
 WHY: dict[Stop, str] = {
@@ -135,12 +135,12 @@ def named(ctx: Context, session: str | None) -> str:
 def submit(ctx: Context, session: str, candidate: str) -> Judged:
     """Judge one candidate: the path of a file, or the text of a module.
 
-    Raises Refused OPTIMIZATION_OVER and DUPLICATE_CANDIDATE, NotFound UNKNOWN_OPTIMIZATION and NO_CANDIDATE, and the
+    Raises Refused OPTIMIZATION_OVER and DUPLICATE_CANDIDATE, NotFound UNKNOWN_OPTIMIZATION, as text_of, and the
     errors of a measurement if the specification is at fault.
     """
     from aisp_mcp.optimize import measuring
 
-    text = _text(candidate)
+    text = text_of(candidate)
     with _open(ctx, session) as (log, started, submissions, finished):
         refuse_over(boards.board(started, submissions, ctx.clock(), finished))
         _refuse_duplicate(submissions, text, _folder(ctx, session) / CANDIDATES)
@@ -248,15 +248,14 @@ def _refuse_duplicate(submissions: Sequence[Submission], text: bytes, folder: Pa
             )
 
 
-def _text(candidate: str) -> bytes:
-    """The text of a candidate. Raises NotFound NO_CANDIDATE."""
-    if "\n" in candidate:
-        return candidate.encode()
-    path = Path(candidate).expanduser()
-    if not path.is_file():
-        hint = "Give the path of a Python file, or the text of a module that defines run()."
-        raise NotFound("NO_CANDIDATE", f"There is no file {candidate[:200]!r}.", hint)
-    return path.read_bytes()
+def text_of(candidate: str) -> bytes:
+    """The text of a candidate. Raises NotFound NO_CANDIDATE, UsageError NOT_PYTHON."""
+    path = selection.candidate_file(candidate)
+    if (path.suffix if path else selection.language(candidate)) in (".cpp", ".cu"):
+        message = f"{path.name if path else 'The candidate'} is not Python; an optimisation judges Python files."
+        hint = "Build it from one: torch.utils.cpp_extension.load_inline compiles a source that is a string."
+        raise UsageError("NOT_PYTHON", message, hint)
+    return path.read_bytes() if path else candidate.encode()
 
 
 def _folder(ctx: Context, session: str) -> Path:

@@ -149,6 +149,7 @@ def test_what_cannot_be_begun_or_found_is_said(project: Path, ctx: Context, tmp_
         assert code_of("aisp_optimize_board", session=name) == "UNKNOWN_OPTIMIZATION"
     session = execute("aisp_optimize_start", {"target": "ch01:rows"}, ctx).result["session"]
     assert code_of("aisp_optimize_submit", session=session, candidate="nowhere.py") == "NO_CANDIDATE"
+    assert code_of("aisp_optimize_submit", session=session, candidate="/* kernel */\nint run;\n") == "NOT_PYTHON"
     assert code_of("aisp_bench_bundle", run=session) == "NOT_FINISHED"
     other = ctx.under("somebody")
     assert execute("aisp_optimize_board", {"session": session}, other).error.code == "UNKNOWN_OPTIMIZATION"
