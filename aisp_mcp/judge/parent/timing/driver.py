@@ -50,7 +50,7 @@ class Driver:
         self.rehearsal: Driver | None = None  # ended processes of the rehearsal of a cold start
         self._arenas: dict[Role, mmap] = {}
         self._at_rest = set[Role]()  # roles whose last round left its outputs in the worker's own memory
-        self._ready = False
+        self._asked = self._ready = False
 
     def number(self, role: Role) -> int:
         """Number of the role's worker at the verifier, which has memory for two replicates, or one if it is tight."""
@@ -117,12 +117,21 @@ class Driver:
         copied = role is Role.CANDIDATE and not self.session.placement.relays
         return self.placement(role).lend(path) if copied else str(path)
 
+    def post_attach(self) -> None:
+        """Ask for what attach() collects. The replicate before the last one must have ended."""
+        self._asked, session, numbers = True, self.session, [self.number(role) for role in Role]
+        for number in numbers:
+            session.verifier.post("attach", side=number)
+        session.verifier.post("params", sides=numbers, seed=session.params_seed(self.result.index))
+
     def attach(self) -> None:
         """Make shared memory with new static tensors. The replicate before the last one must have ended."""
-        session = self.session
-        for role in Role:
-            self.setup(role)["ipc"] = session.ask("attach", side=self.number(role))["ipc"]
-        session.ask("params", sides=[self.number(role) for role in Role], seed=session.params_seed(self.result.index))
+        if not self._asked:
+            self.post_attach()
+        with self.session.phase("attach"):
+            for role in Role:
+                self.setup(role)["ipc"] = self.session.verifier.collect("attach")["ipc"]
+            self.session.verifier.collect("params")
 
     def prepare(self) -> None:
         """Send the set-ups: from here on, the programs run."""
