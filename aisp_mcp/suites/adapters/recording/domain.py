@@ -19,7 +19,7 @@ from aisp_mcp.suites.adapters.base import TensorFacts
 from aisp_mcp.suites.adapters.runtime import Reference
 
 MODES = ("plain", "exact", *["plain"] * 3, "constant", *["plain"] * 3, "spikes", *["plain"] * 4)  # most calls are plain
-# Largest growth of the largest output. A product of three inputs grows by 1e6 on spikes, and by a hundred on plain ones.
+# Largest growth of the largest output. A product of three inputs grows by 1e6 on spikes, by a hundred on plain ones.
 MOST, MOST_PLAIN = 1e9, 1e6
 SECONDS, LEAST = 8.0, 5  # no further draws after that time, beyond the first ones
 
