@@ -222,7 +222,9 @@ def test_identical_candidates_are_never_best_and_the_end_travels(cli: Any, walle
     begun = call(cli, "optimize", "start", "ch01:rows", "--candidates", "3", "--patience", "3")[1]["result"]
     for number in range(2):
         path = Path(begun["workspace"]) / f"same_{number}.py"
-        path.write_text(f"NUMBER = {number}\ndef run(a):\n" + re.sub(r"^    ", "", same, flags=re.MULTILINE))
+        path.write_text(
+            f"def run(a):\n    assert a.shape[1] > {number}\n" + re.sub(r"^    ", "", same, flags=re.MULTILINE)
+        )
         _, answer = call(cli, "optimize", "submit", str(path), timeout=250)
         assert answer["result"]["row"]["state"] in ("judged", "provisional")
     again = call(cli, "optimize", "submit", str(path))[1]

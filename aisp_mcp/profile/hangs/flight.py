@@ -49,7 +49,7 @@ def _unpickled(files: list[File]) -> list[Dump]:
 
 
 def dump(name: str, top: Any, index: int) -> Dump:
-    """The facts of one dump. place: its rank if neither the file nor its name contains it. Raises UsageError
+    """The facts of one dump. index: its rank if neither the file nor its name contains it. Raises UsageError
     BAD_PROFILE.
     """
     rows = top.get("entries") if isinstance(top, dict) else top

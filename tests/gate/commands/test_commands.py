@@ -259,7 +259,7 @@ def test_an_input_that_is_changed_in_place_is_an_output(cli: Any, tmp_path: Path
     assert "data.txt differs" in json.loads(done.stdout)["result"]["sentence"]
     assert (tmp_path / "data.txt").read_text() == "3\n1\n2\n"
     idle = cli(*line, "true data.txt", "--preset", "quick", "--json", cwd=tmp_path, timeout=110)
-    assert "only one of the two wrote data.txt" in json.loads(idle.stdout)["result"]["sentence"]
+    assert "only one of the two programs wrote data.txt" in json.loads(idle.stdout)["result"]["sentence"]
 
 
 @pytest.mark.skipif(isolation.probe().level < "L2", reason="orphans have no parent that waits for them here")

@@ -121,8 +121,8 @@ class Driver:
         """Ask for what attach() collects. The replicate before the last one must have ended."""
         self._asked, session, numbers = True, self.session, [self.number(role) for role in Role]
         for number in numbers:
-            session.verifier.post("attach", side=number)
-        session.verifier.post("params", sides=numbers, seed=session.params_seed(self.result.index))
+            session.verifier.post("attach", worker_id=number)
+        session.verifier.post("params", worker_ids=numbers, seed=session.params_seed(self.result.index))
 
     def attach(self) -> None:
         """Make shared memory with new static tensors. The replicate before the last one must have ended."""
@@ -163,7 +163,7 @@ class Driver:
     # --- rounds
 
     def guarded(self, role: Role, action: Callable[[], T]) -> T:
-        """Return the action's result; a worker that can run no more rounds ends the comparison.
+        """Return the action's result; a worker that cannot run any more rounds ends the comparison.
 
         Raises ComparisonAborted, or BenchmarkError NO_MEMORY.
         """
@@ -171,7 +171,7 @@ class Driver:
             return action()
         except WorkerGone as gone:
             if gone.code == "raised" and OUT_OF_MEMORY in gone.text:  # the harness's own memory is not its fault
-                message = f"The {role.label} ran out of device memory beside what the comparison holds there."
+                message = f"The {role.label} ran out of device memory, some of which the comparison itself uses."
                 raise BenchmarkError("NO_MEMORY", message, SMALLER_SIZE) from gone
             prefix = "baseline" if role is not Role.CANDIDATE else "incorrect" if gone.code == "raised" else "candidate"
             message = f"{gone.message}: {gone.text[:300]}" if gone.text else gone.message
@@ -235,7 +235,7 @@ class Driver:
             self.wait_idle(answer["probe_s"])
 
     def wait_idle(self, probe_s: float) -> None:
-        """Wait until the device is idle, as all workers are stopped, and note it if it stays busy."""
+        """Wait until the device is idle while all workers are stopped, and record it if it stays busy."""
         end = time.monotonic() + IDLE_DEADLINE_S
         while self.is_busy(probe_s):
             if time.monotonic() > end:
@@ -244,9 +244,7 @@ class Driver:
             probe_s = self.session.probe_s()
 
     def is_busy(self, probe_s: float) -> bool:
-        """Return True if the verifier's smallest kernel took so long that the device must be working for another
-        process.
-        """
+        """Return True if the verifier's smallest kernel took so long that another process must be using the device."""
         return probe_s > max(BUSY_FACTOR * self.session.opened["probe_s"], MIN_BUSY_S)
 
     def sample(self, count: int, size: int) -> list[int]:
@@ -284,7 +282,7 @@ class Driver:
             try:
                 process_memory.fetch(worker.pid, worker.control, self.arena(role), calls)
             except OSError as refused:
-                message = f"{worker.name}'s outputs are not where it says: {refused.strerror}"
+                message = f"{worker.name}'s outputs are not at the addresses that it reported: {refused.strerror}"
                 raise WorkerGone("unreadable", message) from refused
 
         with self.session.phase("fetch"):
