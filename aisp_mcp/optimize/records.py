@@ -13,6 +13,7 @@ from aisp_mcp.records import Record
 
 Stop = Literal["candidates", "minutes", "patience", "finished"]
 State = Literal["measuring", "judged", "provisional", "failed", "not_confirmed", "confirmed"]
+LOG, SPEC, CANDIDATES, WARM = "log.jsonl", "spec", "candidates", "warm"  # in an optimisation's folder of the store
 
 
 class Budget(Record):

@@ -1,7 +1,8 @@
 """Candidates for one target within a budget: begin, judge one, measure the leaders again, end.
 
 The state is a hash-chained log in the store, home/optimizations/<id>/log.jsonl, from which the board is computed. The
-original specification and every candidate are stored next to it.
+original specification and every candidate are stored next to it. Only functions that measure import the code for that
+(measuring.py): it takes half of the start-up time of a command.
 """
 
 from __future__ import annotations
@@ -12,27 +13,33 @@ import secrets
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from aisp_mcp.errors import NotFound, Refused, StoreError
+from aisp_mcp.errors import NotFound, Refused, StoreError, UsageError
 from aisp_mcp.judge.audit_log import ChainLog, continued
-from aisp_mcp.judge.comparison import keep_libraries_loaded, loaded_in
 from aisp_mcp.judge.loading import common_of
-from aisp_mcp.judge.options import Options
-from aisp_mcp.judge.pair import Pair
-from aisp_mcp.judge.records.run import Run
+from aisp_mcp.judge.presets import PRESETS, Preset
 from aisp_mcp.optimize import board as boards
 from aisp_mcp.optimize import workspace as workspaces
-from aisp_mcp.optimize.records import Begun, Board, Budget, Judged, Started, Stop, Submission
+from aisp_mcp.optimize.records import (
+    CANDIDATES,
+    LOG,
+    SPEC,
+    WARM,
+    Begun,
+    Board,
+    Budget,
+    Judged,
+    Started,
+    Stop,
+    Submission,
+)
 from aisp_mcp.process import isolation
-from aisp_mcp.runs import measure
 from aisp_mcp.server.context import Context
-from aisp_mcp.store.records.run_kind import RunKind
-from aisp_mcp.suites import names
+from aisp_mcp.suites import names, selection
 
-LOG, SPEC, CANDIDATES, WARM = "log.jsonl", "spec", "candidates", "warm"
 _ID = re.compile(r"o_[0-9a-f]{12}")
 WHY: dict[Stop, str] = {
     "candidates": "all candidates of its budget were submitted",
@@ -56,6 +63,8 @@ class SessionRequest:
 
 def start(ctx: Context, request: SessionRequest) -> Begun:
     """Make workspace and log. Raises as target_names.one and workspaces.make."""
+    from aisp_mcp.optimize import measuring
+
     target = names.one(request.roots, request.target)
     session, baseline = f"o_{secrets.token_hex(6)}", Path(target.path)
     workspace, temporary = workspaces.make(request.workspace, ctx.allow_write)
@@ -83,7 +92,7 @@ def start(ctx: Context, request: SessionRequest) -> Begun:
     log.append("started", **started.model_dump(mode="json"))
     log.close()
     (folder / WARM).mkdir(mode=0o700)
-    keep_libraries_loaded(_options(ctx, started, request.preset), folder / WARM, 60 * request.budget.minutes)
+    measuring.keep_libraries_loaded(ctx, started, folder / WARM)
     level = isolation.demand("auto")
     walls = f"{level}: candidates cannot read earlier solutions, the store or the working folder"
     if level not in isolation.NAMESPACES:
@@ -126,10 +135,12 @@ def named(ctx: Context, session: str | None) -> str:
 def submit(ctx: Context, session: str, candidate: str) -> Judged:
     """Judge one candidate: the path of a file, or the text of a module.
 
-    Raises Refused OPTIMIZATION_OVER and DUPLICATE_CANDIDATE, NotFound UNKNOWN_OPTIMIZATION and NO_CANDIDATE, and the
+    Raises Refused OPTIMIZATION_OVER and DUPLICATE_CANDIDATE, NotFound UNKNOWN_OPTIMIZATION, as text_of, and the
     errors of a measurement if the specification is at fault.
     """
-    text = _text(candidate)
+    from aisp_mcp.optimize import measuring
+
+    text = text_of(candidate)
     with _open(ctx, session) as (log, started, submissions, finished):
         refuse_over(boards.board(started, submissions, ctx.clock(), finished))
         _refuse_duplicate(submissions, text, _folder(ctx, session) / CANDIDATES)
@@ -144,9 +155,9 @@ def submit(ctx: Context, session: str, candidate: str) -> Judged:
             run_id=ctx.job_id or "",
             copied_from=started.known.get(workspaces.fingerprint(text.decode("utf-8", "replace"))),
         )
-    run = _measure(ctx, started, [number], started.preset)
+    run = measuring.measured(ctx, started, _folder(ctx, session), [number], started.preset)
     comparison = run.comparisons[0].model_dump(mode="json") if run.comparisons else None
-    failure = None if comparison else _failure(run)
+    failure = None if comparison else measuring.failure(run)
     with _open(ctx, session) as (log, _, _, _):
         log.append("judged", number=number, run_id=run.id, comparison=comparison, failure=failure)
     board = look(ctx, session)
@@ -171,6 +182,8 @@ def finish(ctx: Context, session: str) -> Board:
 
     Raises as look, and the errors of a measurement if the specification is at fault.
     """
+    from aisp_mcp.optimize import measuring
+
     started, submissions, finished = _read(ctx, session)
     if finished:
         return look(ctx, session)
@@ -178,7 +191,8 @@ def finish(ctx: Context, session: str) -> Board:
     run_id = None
     if chosen:
         preset = "default" if started.preset == "quick" else started.preset
-        run = _measure(ctx, started, [submission.number for submission in chosen], preset)
+        numbers = [submission.number for submission in chosen]
+        run = measuring.measured(ctx, started, _folder(ctx, session), numbers, preset)
         again, run_id = (
             {int(comparison.candidate.rpartition("_")[2]): comparison for comparison in run.comparisons},
             run.id,
@@ -216,10 +230,9 @@ def refuse_over(board: Board) -> None:
         )
 
 
-def options_of(ctx: Context, session: str) -> Options:
-    """Options of its measurements, for an estimate."""
-    started, _, _ = _read(ctx, session)
-    return _options(ctx, started, started.preset)
+def preset_of(ctx: Context, session: str) -> Preset:
+    """The preset of its first measurements."""
+    return PRESETS[_read(ctx, session)[0].preset]
 
 
 def _refuse_duplicate(submissions: Sequence[Submission], text: bytes, folder: Path) -> None:
@@ -235,44 +248,14 @@ def _refuse_duplicate(submissions: Sequence[Submission], text: bytes, folder: Pa
             )
 
 
-def _measure(ctx: Context, started: Started, numbers: Sequence[int], preset: str) -> Run:
-    """One run of these candidates, each in a separate folder."""
-    options = _options(ctx, started, preset)
-    home = _folder(ctx, started.id)
-    spec, pairs = home / SPEC / started.baseline, []
-    for number in numbers:
-        alone = options.folder / "candidates" / f"{number:03d}"
-        alone.mkdir(parents=True, exist_ok=True)
-        path = Path(shutil.copy(home / CANDIDATES / f"{number:03d}.py", alone / "candidate.py"))
-        baseline = spec
-        if (common := common_of(spec)).is_file():  # a candidate sees only its own folder of the store
-            shutil.copy(common, alone)
-            baseline = Path(shutil.copy(spec, alone))
-        pairs.append(Pair(started.target, baseline, f"{started.id}_{number:03d}", path.resolve()))
-    with loaded_in(home / WARM):
-        return measure.measure(ctx, pairs, options, about=measure.About(RunKind.OPTIMIZE))
-
-
-def _options(ctx: Context, started: Started, preset: str) -> Options:
-    options = measure.options(ctx, measure.preset(preset, None), margin=started.margin)
-    return replace(options, policy=replace(options.policy, hidden=tuple(map(Path, started.hidden))))
-
-
-def _failure(run: Run) -> str:
-    if run.skipped:
-        return f"needs {run.skipped[0].missing}"
-    return f"{run.failed[0].code}: {run.failed[0].message}"
-
-
-def _text(candidate: str) -> bytes:
-    """The text of a candidate. Raises NotFound NO_CANDIDATE."""
-    if "\n" in candidate:
-        return candidate.encode()
-    path = Path(candidate).expanduser()
-    if not path.is_file():
-        hint = "Give the path of a Python file, or the text of a module that defines run()."
-        raise NotFound("NO_CANDIDATE", f"There is no file {candidate[:200]!r}.", hint)
-    return path.read_bytes()
+def text_of(candidate: str) -> bytes:
+    """The text of a candidate. Raises NotFound NO_CANDIDATE, UsageError NOT_PYTHON."""
+    path = selection.candidate_file(candidate)
+    if (path.suffix if path else selection.language(candidate)) in (".cpp", ".cu"):
+        message = f"{path.name if path else 'The candidate'} is not Python; an optimisation judges Python files."
+        hint = "Build it from one: torch.utils.cpp_extension.load_inline compiles a source that is a string."
+        raise UsageError("NOT_PYTHON", message, hint)
+    return path.read_bytes() if path else candidate.encode()
 
 
 def _folder(ctx: Context, session: str) -> Path:

@@ -48,8 +48,9 @@ def _estimate_submit(p: SubmitParams, ctx: Context) -> Plan:
 
     board = sessions.look(ctx, sessions.named(ctx, p.session))
     sessions.refuse_over(board)
-    selection.require_candidate(p.candidate)  # a wrong name is refused before a job starts
-    seconds = estimate_s(sessions.options_of(ctx, board.session).preset)
+    sessions.text_of(p.candidate)  # a wrong name is refused before a job starts
+    selection.require_candidate(p.candidate)
+    seconds = estimate_s(sessions.preset_of(ctx, board.session))
     details = {"candidates_left": board.candidates_left}
     return Plan(argv=[], timeout_s=p.timeout_s or 1800, resources=[], estimate_s=seconds, details=details)
 

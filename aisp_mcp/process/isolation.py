@@ -22,7 +22,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -188,8 +188,7 @@ def demand(wish: str) -> Level:
 @cache
 def probe() -> Isolation:
     """Try each level with a real program, best first. The answer is cached until the next boot, per user."""
-    key = f"{_VERSION} {tree.namespace()} {os.getuid()} {sys.executable} {_own_namespace()}"
-    path = _cache_file(hashlib.sha256(key.encode()).hexdigest()[:16])
+    path = _cache_file("")
     if path is None:
         return _probe()
     with contextlib.suppress(OSError, ValueError, TypeError):
@@ -201,16 +200,34 @@ def probe() -> Isolation:
     return isolation
 
 
+def works_until_boot(question: str, attempt: Callable[[], bool]) -> bool:
+    """Return the attempt's result. Success is remembered until the next boot, per user; a failure may be temporary.
+
+    question: everything that the result depends on.
+    """
+    path = _cache_file(question)
+    if path is not None and path.exists():
+        return True
+    works = attempt()
+    if works and path is not None:
+        with contextlib.suppress(OSError):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch()
+    return works
+
+
 def _own_namespace() -> str:
     with contextlib.suppress(OSError):
         return os.readlink("/proc/self/ns/user")
     return ""
 
 
-def _cache_file(key: str) -> Path | None:
-    """File that caches the probe's answer; None for a user without a home folder."""
+def _cache_file(question: str) -> Path | None:
+    """File that caches an answer; None for a user without a home folder."""
     import platformdirs
 
+    words = f"{_VERSION} {tree.namespace()} {os.getuid()} {sys.executable} {_own_namespace()} {question}"
+    key = hashlib.sha256(words.encode()).hexdigest()[:16]
     with contextlib.suppress(RuntimeError):
         folder = Path(platformdirs.user_cache_dir("aisp", appauthor=False))
         return folder / f"isolation-{key}.json" if folder.is_absolute() else None

@@ -91,7 +91,7 @@ def candidate_file(candidate: str) -> Path | None:
         return None
     path = Path(candidate).expanduser()
     if not path.is_file():
-        hint = "Give the path of a Python, C++ or CUDA file, or the text of one: two lines or more."
+        hint = "Give the path of a file, or its text: two lines or more."
         raise NotFound("NO_CANDIDATE", f"There is no file {candidate[:200]!r}.", hint)
     return path
 

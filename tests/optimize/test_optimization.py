@@ -149,6 +149,7 @@ def test_what_cannot_be_begun_or_found_is_said(project: Path, ctx: Context, tmp_
         assert code_of("aisp_optimize_board", session=name) == "UNKNOWN_OPTIMIZATION"
     session = execute("aisp_optimize_start", {"target": "ch01:rows"}, ctx).result["session"]
     assert code_of("aisp_optimize_submit", session=session, candidate="nowhere.py") == "NO_CANDIDATE"
+    assert code_of("aisp_optimize_submit", session=session, candidate="/* kernel */\nint run;\n") == "NOT_PYTHON"
     assert code_of("aisp_bench_bundle", run=session) == "NOT_FINISHED"
     other = ctx.under("somebody")
     assert execute("aisp_optimize_board", {"session": session}, other).error.code == "UNKNOWN_OPTIMIZATION"
@@ -221,7 +222,9 @@ def test_identical_candidates_are_never_best_and_the_end_travels(cli: Any, walle
     begun = call(cli, "optimize", "start", "ch01:rows", "--candidates", "3", "--patience", "3")[1]["result"]
     for number in range(2):
         path = Path(begun["workspace"]) / f"same_{number}.py"
-        path.write_text(f"NUMBER = {number}\ndef run(a):\n" + re.sub(r"^    ", "", same, flags=re.MULTILINE))
+        path.write_text(
+            f"def run(a):\n    assert a.shape[1] > {number}\n" + re.sub(r"^    ", "", same, flags=re.MULTILINE)
+        )
         _, answer = call(cli, "optimize", "submit", str(path), timeout=250)
         assert answer["result"]["row"]["state"] in ("judged", "provisional")
     again = call(cli, "optimize", "submit", str(path))[1]

@@ -53,6 +53,14 @@ def test_the_probe_names_what_it_proved_and_what_is_missing() -> None:
     assert reached.level == "L3" or reached.missing
 
 
+def test_a_success_is_remembered_and_a_failure_is_tried_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    results = iter([False, True, False])
+    answers = [isolation.works_until_boot("a device, driver 1", lambda: next(results)) for _ in range(3)]
+    assert answers == [False, True, True]
+    assert not isolation.works_until_boot("a device, driver 2", lambda: next(results))
+
+
 def test_an_interpreter_that_cannot_be_started_is_no_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(isolation, "wrap", lambda *_, **__: [str(tmp_path)])
     reached = isolation._probe()

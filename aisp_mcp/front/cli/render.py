@@ -21,7 +21,7 @@ from aisp_mcp.front.cli.commands import command_line
 from aisp_mcp.front.cli.format import label, labels, measured, value
 from aisp_mcp.server.dispatch import Show
 
-MAX_COLUMNS, MAX_CELL, GAP, MIN_VALUE = 12, 240, 2, 12
+MAX_COLUMNS, MAX_CELL, GAP, MIN_VALUE, HASH = 12, 240, 2, 12, 12
 STYLES = {
     "faster": "bold green",
     "passed": "green",
@@ -176,7 +176,7 @@ class Rows:
         self._rows = rows
 
     def __rich_console__(self, _: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
-        rows = [measured(row) for row in self._rows]
+        rows = [measured(_abbreviated(row)) for row in self._rows]
         if all(isinstance(row.get("sentence"), str) for row in rows):
             yield from (_sentence(row) for row in rows)
         names = [name for name in _names(rows) if all(_is_cell(row.get(name)) for row in rows)]
@@ -188,10 +188,15 @@ class Rows:
         yield from (detail for row in rows if (detail := _rest(row, list(widths))))
 
 
+def _abbreviated(row: dict[str, Any]) -> dict[str, Any]:
+    """The row with a short hash: a whole one takes the width of four columns."""
+    return {**row, "sha256": row["sha256"][:HASH]} if isinstance(row.get("sha256"), str) else row
+
+
 def _sentence(row: dict[str, Any]) -> Text:
     """Remove the sentence from the row, and return it after the row's name, in the colour of its verdict."""
     text = Text(row.pop("sentence"), style=STYLES.get(str(row.get("verdict")), "bold"))
-    name = next((part for part in row.values() if isinstance(part, str)), "")
+    name = next((part for part in row.values() if isinstance(part, str | int)), "")
     return Text.assemble((f"{name} ", "bold"), text)
 
 
@@ -242,7 +247,8 @@ def _rest(row: dict[str, Any], columns: Sequence[str]) -> RenderableType | None:
     rest = {name: part for name, part in row.items() if name not in columns and not _is_hidden(part)}
     if not rest:
         return None
-    heading = Text(" ".join(row[name] for name in columns[:2] if isinstance(row[name], str)), style="bold")
+    words = (row[name] for name in columns[:2])
+    heading = Text(" ".join(str(word) for word in words if isinstance(word, str | int)), style="bold")
     return Group(heading, Padding(_record(rest), (0, 0, 0, 2), expand=False))
 
 

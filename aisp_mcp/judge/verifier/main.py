@@ -238,7 +238,7 @@ class Verifier:
         rounds = bank.begin(counts, seed, "plain", sample, self.device == "cuda")
         self.files.clear(*(filled.worker_id for filled in rounds))
         for call in range(max(counts.values())):
-            inputs = bank.inputs(rounds[0].at(call), "plain")
+            inputs = bank.round_inputs(rounds[0], call, sample)
             worker_ids = [filled.worker_id for filled in rounds if call < filled.count]
             given = [self.files.written(worker_id, call, inputs) for worker_id in worker_ids]
             _write(self.staged.arena.inputs(call), given[0])
@@ -300,7 +300,7 @@ class Verifier:
             filled.battery = battery
         self.files.clear(*(filled.worker_id for filled in rounds))
         for call in range(max(counts.values())):
-            inputs = bank.inputs(rounds[0].at(call), mode)
+            inputs = bank.round_inputs(rounds[0], call, sample)
             for filled in rounds:
                 if call < filled.count:
                     written = self.files.written(filled.worker_id, call, inputs)

@@ -15,6 +15,7 @@ from aisp_mcp.optimize import board as boards
 from aisp_mcp.optimize import sessions
 from aisp_mcp.optimize.bundle import archive, evidence
 from aisp_mcp.optimize.bundle.records import Bundle, BundleReport, Claim
+from aisp_mcp.optimize.records import CANDIDATES, LOG, SPEC
 from aisp_mcp.server import files
 from aisp_mcp.server.context import Context
 from aisp_mcp.store import signing
@@ -42,7 +43,7 @@ def of_optimization(ctx: Context, session: str, out: str | None) -> Bundle:
     """Bundle a finished optimisation, with all its runs. Raises as of_run and optimization.evidence."""
     runs, folder = sessions.evidence(ctx, session)
     contents = Files()
-    for part in (folder / sessions.LOG, folder / sessions.SPEC, folder / sessions.CANDIDATES):
+    for part in (folder / LOG, folder / SPEC, folder / CANDIDATES):
         for path in [part] if part.is_file() else sorted(part.rglob("*")):
             if path.is_file():
                 contents[f"{OPTIMIZATION}/{path.relative_to(folder).as_posix()}"] = path.read_bytes()

@@ -16,6 +16,7 @@ from aisp_mcp.judge.verdict import replay
 from aisp_mcp.optimize import board as boards
 from aisp_mcp.optimize import sessions
 from aisp_mcp.optimize.bundle.archive import sha256
+from aisp_mcp.optimize.records import CANDIDATES, LOG, SPEC
 
 OPTIMIZATION = "optimization"
 NOT_IN_LOG = ("log_path", "log_sha256", "peak", "flags")  # of a comparison; the last two are checked separately
@@ -115,10 +116,8 @@ def check_optimization(contents: Contents) -> int:
     """Return 1, for its log: a chain that agrees with the files and runs next to it. Raises ValueError, KeyError."""
     started, submissions, _ = sessions.parsed(optimization_log(contents))
     folder = f"{OPTIMIZATION}/"
-    hashes = {
-        f"{folder}{sessions.CANDIDATES}/{submission.number:03d}.py": submission.sha256 for submission in submissions
-    }
-    hashes[f"{folder}{sessions.SPEC}/{started.baseline}"] = started.baseline_sha256
+    hashes = {f"{folder}{CANDIDATES}/{submission.number:03d}.py": submission.sha256 for submission in submissions}
+    hashes[f"{folder}{SPEC}/{started.baseline}"] = started.baseline_sha256
     for name, digest in hashes.items():
         if sha256(contents[name]) != digest:
             raise ValueError(f"{name} is not what was submitted")
@@ -151,7 +150,7 @@ def _check_measured(run: Run, comparison: Comparison, files: Mapping[str, str]) 
 
 def optimization_log(contents: Contents) -> list[dict[str, Any]]:
     """The records of the optimisation's log. Raises ValueError for a broken chain, KeyError if it is missing."""
-    return _log(contents, f"{OPTIMIZATION}/{sessions.LOG}")
+    return _log(contents, f"{OPTIMIZATION}/{LOG}")
 
 
 def absent(contents: Contents) -> list[str]:
@@ -161,7 +160,7 @@ def absent(contents: Contents) -> list[str]:
         for folder, run in runs(contents)
         for name in (*(Path(comparison.log_path or "").name for comparison in run.comparisons), *run.sources)
     ]
-    if f"{OPTIMIZATION}/{sessions.LOG}" in contents:
+    if f"{OPTIMIZATION}/{LOG}" in contents:
         _, submissions, _ = sessions.parsed(optimization_log(contents))
         ids = [
             run_id for submission in submissions for run_id in (submission.run_id, submission.again_run_id) if run_id

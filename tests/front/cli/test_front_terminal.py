@@ -155,6 +155,13 @@ def test_the_sentence_stands_above_its_row() -> None:
     assert "sentence" not in "\n".join(lines)
 
 
+def test_rows_without_a_name_are_named_by_their_number_and_hashes_are_short() -> None:
+    rows = [{"number": 3, "state": "judged", "sentence": "incorrect: wrong", "sha256": "5b5a23d8eaed" + "0" * 52}]
+    lines = drawn(rows, 160)
+    assert lines[0] == "3 incorrect: wrong"
+    assert lines[-1].split() == ["3", "judged", "5b5a23d8eaed"]
+
+
 def test_a_table_with_no_room_becomes_records() -> None:
     lines = drawn([{"identifier": "x" * 30, "note": "y"}], 26)
     assert lines[0].startswith("identifier  xxx")

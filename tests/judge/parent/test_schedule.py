@@ -5,10 +5,16 @@ from __future__ import annotations
 import random
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from aisp_mcp.judge.pair import Pair
+from aisp_mcp.judge.parent.timing.driver import FIRST_CALL_S, START_DEADLINE_S, Driver
 from aisp_mcp.judge.presets import PRESETS, Preset, sample_calls, samples, undetected_share
+from aisp_mcp.judge.protocol.roles import Role
 
 OTHERS = [replace(preset, replicates=number) for preset in PRESETS.values() for number in (1, 2, 7, 29, 30, 49, 50)]
 
@@ -48,3 +54,24 @@ def test_no_more_calls_are_compared_than_there_are(count: int, expected: int, re
     drawn = sample_calls(count, expected, random.Random(3))
     assert drawn == sorted(set(drawn))
     assert len(drawn) == results
+
+
+@pytest.mark.parametrize(
+    ("text", "device", "expected"),
+    [
+        ("def run(x): ...", "cpu", FIRST_CALL_S + 50 * 0.1),
+        ("run = torch.compile(work)", "cpu", START_DEADLINE_S),
+        ("def run(x): ...", "cuda", START_DEADLINE_S),
+    ],
+)
+def test_only_a_first_call_that_may_compile_has_minutes(
+    tmp_path: Path, text: str, device: str, expected: float
+) -> None:
+    candidate = tmp_path / "candidate.py"
+    candidate.write_text(text)
+    pair = Pair("ch01:rows", tmp_path / "baseline_rows.py", "", candidate)
+    session: Any = SimpleNamespace(options=SimpleNamespace(device=device), pair=pair)
+    driver = Driver(session, 0)
+    assert driver.deadline_s(Role.BASELINE, 1) == driver.deadline_s(Role.CANDIDATE, 1) == START_DEADLINE_S
+    driver.call_s[Role.BASELINE] = 0.1
+    assert driver.deadline_s(Role.CANDIDATE, 1) == pytest.approx(expected)

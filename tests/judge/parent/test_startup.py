@@ -60,6 +60,9 @@ class Fake:
         if self.said[-1] == self.fails:
             raise ComparisonAborted("candidate_crashed", "it ended", {})
 
+    def post_attach(self) -> None:
+        self._say("post")
+
     def start(self) -> None:
         self._say("start")
 
@@ -131,7 +134,15 @@ def test_kernels_are_handed_on_before_a_program_runs_and_none_are_made_beside_a_
 ) -> None:
     events = walked(monkeypatch, 3, spare=4, kernels=True)
     timed = sum(replace(PRESETS["default"], replicates=3).comparisons_per_round(random.Random(1)))
-    first = ["start 0", "start 1", "attach 0", "attach 1", f"look ahead for [0, 1] {timed + MAX_COMPARED}"]
+    first = [
+        "post 0",
+        "post 1",
+        "start 0",
+        "start 1",
+        "attach 0",
+        "attach 1",
+        f"look ahead for [0, 1] {timed + MAX_COMPARED}",
+    ]
     first += ["begin", "wait for [0, 1]", "loaded 0", "loaded 1", "known", "hand on", "hand on"]
     first += [
         "idle",
@@ -177,7 +188,9 @@ def test_no_program_makes_an_idle_device_look_busy(monkeypatch: pytest.MonkeyPat
 
 
 def test_the_last_replicate_is_traced_while_the_next_ones_load_their_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
-    events = [what for what in walked(monkeypatch, 3, spare=4) if what.split()[0] not in ("look", "loaded", "known")]
+    events = [
+        what for what in walked(monkeypatch, 3, spare=4) if what.split()[0] not in ("post", "look", "loaded", "known")
+    ]
     first = ["start 0", "start 1", "attach 0", "attach 1", "prepare 0", "prepare 1", "ready 0", "ready 1"]
     then = ["run 0", "close 0", "run 1", "start 2", "trace 1", "close 1", "attach 2", "prepare 2", "ready 2", "run 2"]
     assert events == [*first, *then, "close 2"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -185,10 +185,20 @@ def usable_level(wish: str, device: str) -> Level:
 
 @cache
 def _cuda_answers(level: Level) -> bool:
-    """Try to initialise the CUDA driver inside this level; some drivers need calls that Landlock forbids."""
+    """Try to initialise the CUDA driver inside this level; some drivers need calls that Landlock forbids.
+
+    The answer is remembered, because each job is a new process, and the attempt takes a second or two.
+    """
     program = "import ctypes, sys; sys.exit(ctypes.CDLL('libcuda.so.1').cuInit(0))"
     argv = isolation.wrap([sys.executable, "-I", "-c", program], level, devices=True, hidden=other_devices())
-    return run(argv, timeout_s=30).returncode == 0
+    question = f"CUDA at {level}, driver {_driver()}, devices {os.environ.get('CUDA_VISIBLE_DEVICES')}"
+    return isolation.works_until_boot(question, lambda: run(argv, timeout_s=30).returncode == 0)
+
+
+def _driver() -> str:
+    with suppress(OSError):
+        return Path("/sys/module/nvidia/version").read_text()
+    return "unknown"
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,8 @@ class VerifierProcess:
         argv = [MODULE, *map(str, fds)]
         spec = isolation.confinement(argv, "L1", file_bytes=FILE_BYTES)  # resource limits; it dies with its parent
         (its_in, asks), (answers, its_out) = os.pipe(), os.pipe()
-        self._asks, self._answers = os.fdopen(asks, "wb"), os.fdopen(answers, "rb")
+        self._asks, self._answers = os.fdopen(asks, "wb"), os.fdopen(answers, "rb", buffering=0)
+        self._received = b""
         self._log = (placement.folder / "output.log").open("wb")
         inherited = {0: its_in, 1: its_out, 2: self._log.fileno(), **{fd: fd for fd in fds}}
         self.process = fork_server(placement).start(argv, spec, _env(placement), placement.folder, inherited)
@@ -65,16 +66,10 @@ class VerifierProcess:
             self._asks.flush()
 
     def collect(self, verb: str) -> dict[str, Any]:
-        """The answer to the request that was posted. Raises BenchmarkError for errors of the specification."""
-        poll = select.poll()
-        poll.register(self._answers, select.POLLIN)
-        if not poll.poll(DEADLINE_S * 1000):
-            raise BenchmarkError(
-                "VERIFIER_HANGS",
-                f"The verifier gave no answer to '{verb}' within {DEADLINE_S} s.",
-                "The baseline or its inputs hang, or are too large for this machine; run the file by hand.",
-            )
-        line = self._answers.readline()
+        """The answer to the first request that was posted and not collected. Raises BenchmarkError for errors of the
+        specification.
+        """
+        line = self._next_line(verb)
         if not line:
             code = self.process.wait()
             raise BenchmarkError(
@@ -86,6 +81,24 @@ class VerifierProcess:
         if "error" in answer:
             raise BenchmarkError(**answer["error"])
         return answer
+
+    def _next_line(self, verb: str) -> bytes:
+        """The next line of its answers, several of which may arrive together; empty at their end."""
+        poll = select.poll()
+        poll.register(self._answers, select.POLLIN)
+        while b"\n" not in self._received:
+            if not poll.poll(DEADLINE_S * 1000):
+                raise BenchmarkError(
+                    "VERIFIER_HANGS",
+                    f"The verifier gave no answer to '{verb}' within {DEADLINE_S} s.",
+                    "The baseline or its inputs hang, or are too large for this machine; run the file by hand.",
+                )
+            part = self._answers.read(1 << 16)
+            if not part:
+                return b""
+            self._received += part
+        line, _, self._received = self._received.partition(b"\n")
+        return line
 
     def close(self) -> None:
         """End the verifier."""

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.judge.evidence import Replicate, RoundTiming, SecondsByRole, merge_measures
+from aisp_mcp.judge.parent.kernel_cache import names_a_compiler
 from aisp_mcp.judge.parent.processes import group, process_memory, procfs
 from aisp_mcp.judge.parent.processes.cluster.spread import SpreadGroup
 from aisp_mcp.judge.parent.processes.confined import Placement
@@ -22,9 +23,10 @@ from aisp_mcp.judge.protocol.messages import CheckAnswer, WorkerSetup
 from aisp_mcp.judge.protocol.module_loader import common_of
 from aisp_mcp.judge.protocol.roles import BASELINES, Role, worker_number
 from aisp_mcp.judge.protocol.shared_memory import map_file
-from aisp_mcp.judge.protocol.words import NO_COPY
+from aisp_mcp.judge.protocol.words import CONTEXT, NO_COPY
 
 START_DEADLINE_S = 120.0
+FIRST_CALL_S = 30.0  # on a CPU, of a candidate that names no compiler
 IDLE_DEADLINE_S, BUSY_FACTOR, MIN_BUSY_S = 1.0, 10.0, 0.0003
 MUCH_FASTER = 0.6  # of the baseline's time per call: speeds of a core differ by a third
 
@@ -48,7 +50,7 @@ class Driver:
         self.rehearsal: Driver | None = None  # ended processes of the rehearsal of a cold start
         self._arenas: dict[Role, mmap] = {}
         self._at_rest = set[Role]()  # roles whose last round left its outputs in the worker's own memory
-        self._ready = False
+        self._asked = self._ready = False
 
     def number(self, role: Role) -> int:
         """Number of the role's worker at the verifier, which has memory for two replicates, or one if it is tight."""
@@ -97,8 +99,15 @@ class Driver:
                 imports=session.mode(role).imports,
                 freeze=options.protections.freeze,
                 forbidden=list(options.policy.forbidden) if role is Role.CANDIDATE else [],
+                early=self._early(),
             )
         return self._setups[role]
+
+    def _early(self) -> list[str]:
+        """Where a cold start is measured, the context is part of it; each of several ranks has its own device."""
+        session = self.session
+        is_ahead = session.options.device == "cuda" and session.ranks == 1 and session.opened["goal"] != "cold"
+        return [CONTEXT] if is_ahead else []
 
     def _common(self, role: Role) -> str:
         """Path of the file shared by baseline and candidate, as the process sees it: a candidate may be in another
@@ -108,14 +117,21 @@ class Driver:
         copied = role is Role.CANDIDATE and not self.session.placement.relays
         return self.placement(role).lend(path) if copied else str(path)
 
+    def post_attach(self) -> None:
+        """Ask for what attach() collects. The replicate before the last one must have ended."""
+        self._asked, session, numbers = True, self.session, [self.number(role) for role in Role]
+        for number in numbers:
+            session.verifier.post("attach", worker_id=number)
+        session.verifier.post("params", worker_ids=numbers, seed=session.params_seed(self.result.index))
+
     def attach(self) -> None:
         """Make shared memory with new static tensors. The replicate before the last one must have ended."""
-        session = self.session
-        for role in Role:
-            self.setup(role)["ipc"] = session.ask("attach", worker_id=self.number(role))["ipc"]
-        session.ask(
-            "params", worker_ids=[self.number(role) for role in Role], seed=session.params_seed(self.result.index)
-        )
+        if not self._asked:
+            self.post_attach()
+        with self.session.phase("attach"):
+            for role in Role:
+                self.setup(role)["ipc"] = self.session.verifier.collect("attach")["ipc"]
+            self.session.verifier.collect("params")
 
     def prepare(self) -> None:
         """Send the set-ups: from here on, the programs run."""
@@ -175,7 +191,11 @@ class Driver:
 
     def deadline_s(self, role: Role, count: int) -> float:
         """Longest allowed time of a round; the first one may compile for minutes."""
-        return 20.0 + 50 * self.call_s[role] * count if role in self.call_s else START_DEADLINE_S
+        if role in self.call_s:
+            return 20.0 + 50 * self.call_s[role] * count
+        if role is not Role.CANDIDATE or self.session.options.device != "cpu" or names_a_compiler(self.session.pair):
+            return START_DEADLINE_S
+        return min(FIRST_CALL_S + 50 * self.call_s.get(Role.BASELINE, math.inf) * count, START_DEADLINE_S)
 
     def learn(self, role: Role, timing: RoundTiming) -> None:
         """Update the shortest known time per call, which disturbed rounds do not change."""

@@ -48,6 +48,8 @@ def _in_turn(session: Session, strategy: Strategy, started: list[Driver]) -> Ite
         batch = [Driver(session, number) for number in range(begin, min(begin + at_once, total))]
         started += batch
         with session.phase("start"):
+            for driver in batch if last is None else ():  # nothing uses the memory, and the verifier is idle
+                driver.post_attach()
             for driver in batch:
                 driver.start()
             _end(last, strategy, traced=begin == at_once)

@@ -16,6 +16,11 @@ from aisp_mcp.judge.verifier.reference import Reference
 DRAWS = 4  # evaluations with noise
 STRAIN = 2**-11.5  # the root of a rounding of float32: the error of a distance by the binomial formula
 CANCELS = 16.0
+KEPT_BYTES = 32 << 20  # of a round's inputs in host memory that a check need not draw again
+
+
+def _size(value: Any) -> int:
+    return int(getattr(value, "nbytes", KEPT_BYTES + 1))  # files are not kept
 
 
 def _largest(truth: list[Any], evaluations: Iterable[list[tuple[str, Any]]]) -> list[Any]:
@@ -32,7 +37,8 @@ def _largest(truth: list[Any], evaluations: Iterable[list[tuple[str, Any]]]) -> 
 @dataclass
 class RoundInputs:
     """One filled round of one worker: enough to make its inputs again. staged: its inputs and outputs may be outside
-    the worker's arena. hidden: by call, the seeds of calls with known answers.
+    the worker's arena. hidden: by call, the seeds of calls with known answers. drawn: by call, inputs that are kept for
+    a check, which uses them up; shared by all workers.
     """
 
     worker_id: int
@@ -42,6 +48,7 @@ class RoundInputs:
     staged: bool = False
     hidden: dict[int, int] = field(default_factory=dict)
     battery: bool = False
+    drawn: dict[int, dict[str, Any]] = field(default_factory=dict)
 
     def at(self, call: int) -> int:
         """The seed of that call's inputs."""
@@ -78,6 +85,14 @@ class InputBank:
         inputs = self.reference.spec.inputs(CallRng(self.device, seed, mode))
         self.host |= {name for name, value in inputs.items() if isinstance(value, Host) and self.device == "cuda"}
         return {name: value.tensor.cpu() if isinstance(value, Host) else value for name, value in inputs.items()}
+
+    def round_inputs(self, filled: RoundInputs, call: int, sample: Sequence[int]) -> dict[str, Any]:
+        """Inputs of a call of the round that is being filled; kept if there is room and the call may be compared."""
+        inputs, drawn = self.inputs(filled.at(call), filled.mode), filled.drawn
+        kept = (tensor for named in (*drawn.values(), inputs) for tensor in named.values())
+        if self.device == "cpu" and (not sample or call in sample) and sum(map(_size, kept)) <= KEPT_BYTES:
+            drawn[call] = inputs
+        return inputs
 
     def both(self, seed: int, mode: str, inputs: dict[str, Any]) -> tuple[Any, Any]:
         """Return (baseline's output, reference) of a call with these inputs, which are consumed."""
@@ -133,4 +148,8 @@ class InputBank:
         self.known, calls = None, sample if mode == "plain" else ()
         self.hidden = {known: self.ahead.pop(known) for known in [*self.ahead][: len(calls)]}
         seeds = dict(zip(calls, self.hidden, strict=False))
-        return [RoundInputs(int(worker_id), seed, mode, count, staged, seeds) for worker_id, count in counts.items()]
+        drawn: dict[int, dict[str, Any]] = {}
+        return [
+            RoundInputs(int(worker_id), seed, mode, count, staged, seeds, drawn=drawn)
+            for worker_id, count in counts.items()
+        ]

@@ -1,0 +1,53 @@
+"""Measurements of an optimisation: candidates in folders of their own, and processes that wait for them."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from aisp_mcp.judge import comparison
+from aisp_mcp.judge.loading import common_of
+from aisp_mcp.judge.options import Options
+from aisp_mcp.judge.pair import Pair
+from aisp_mcp.judge.records.run import Run
+from aisp_mcp.optimize.records import CANDIDATES, SPEC, WARM, Started
+from aisp_mcp.runs import measure
+from aisp_mcp.server.context import Context
+from aisp_mcp.store.records.run_kind import RunKind
+
+
+def keep_libraries_loaded(ctx: Context, started: Started, folder: Path) -> None:
+    """Start the processes that load libraries for all submissions until the session ends."""
+    options = _options(ctx, started, started.preset)
+    comparison.keep_libraries_loaded(options, folder, 60 * started.budget.minutes)
+
+
+def measured(ctx: Context, started: Started, home: Path, numbers: Sequence[int], preset: str) -> Run:
+    """One run of these candidates, each in a separate folder. home: of the optimisation."""
+    options = _options(ctx, started, preset)
+    spec, pairs = home / SPEC / started.baseline, []
+    for number in numbers:
+        alone = options.folder / "candidates" / f"{number:03d}"
+        alone.mkdir(parents=True, exist_ok=True)
+        path = Path(shutil.copy(home / CANDIDATES / f"{number:03d}.py", alone / "candidate.py"))
+        baseline = spec
+        if (common := common_of(spec)).is_file():  # a candidate sees only its own folder of the store
+            shutil.copy(common, alone)
+            baseline = Path(shutil.copy(spec, alone))
+        pairs.append(Pair(started.target, baseline, f"{started.id}_{number:03d}", path.resolve()))
+    with comparison.loaded_in(home / WARM):
+        return measure.measure(ctx, pairs, options, about=measure.About(RunKind.OPTIMIZE))
+
+
+def _options(ctx: Context, started: Started, preset: str) -> Options:
+    options = measure.options(ctx, measure.preset(preset, None), margin=started.margin)
+    return replace(options, policy=replace(options.policy, hidden=tuple(map(Path, started.hidden))))
+
+
+def failure(run: Run) -> str:
+    """The reason why a run has no verdict."""
+    if run.skipped:
+        return f"needs {run.skipped[0].missing}"
+    return f"{run.failed[0].code}: {run.failed[0].message}"
