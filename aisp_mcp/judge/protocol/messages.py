@@ -72,8 +72,7 @@ class Program(TypedDict):
 class WorkerSetup(Program):
     """Line of JSON that a worker reads before it prepares itself. output_rules: as in OpenAnswer; "contract": outputs
     must meet it. ipc: handle of its arena on a GPU, else empty; a list for several ranks. bytecode: folder for the
-    bytecode of the program's own file, if a cold start is measured. forbidden: operators that a policy forbids. early:
-    further arguments of its process, which reads them before this line.
+    bytecode of the program's own file, if a cold start is measured. forbidden: operators that a policy forbids.
     """
 
     size: str
@@ -87,7 +86,6 @@ class WorkerSetup(Program):
     ipc: NotRequired[str | list[str]]
     bytecode: NotRequired[str]
     forbidden: NotRequired[list[str]]
-    early: NotRequired[list[str]]
 
 
 class CheckAnswer(TypedDict):

@@ -25,6 +25,7 @@ import struct
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import cached_property
 from typing import Any
 
@@ -48,7 +49,6 @@ from aisp_mcp.judge.protocol.shared_memory import (
 )
 from aisp_mcp.judge.protocol.words import (
     BITS,
-    CONTEXT,
     DONE,
     DUMMY,
     GATE,
@@ -362,8 +362,10 @@ class Worker:
 
 
 def main() -> None:
-    """python -m aisp_mcp.judge.worker.main CMD_FD DONE_FD CONTROL_FD ARENA_FD PATH [context]"""
-    products.load_torch(sys.argv[6:] == [CONTEXT])
+    """python -m aisp_mcp.judge.worker.main CMD_FD DONE_FD CONTROL_FD ARENA_FD"""
+    # This is slow; meanwhile the parent prepares the setup that is read below. If it fails, Worker reports it.
+    with suppress(Exception):
+        import torch  # noqa: F401
     serve(Worker, *(int(arg) for arg in sys.argv[1:5]))
 
 

@@ -1,4 +1,4 @@
-"""What is slow at first use and loaded earlier: torch, the device's context, and libraries of matrix products."""
+"""Libraries of matrix products, loaded before a program's first call."""
 
 from __future__ import annotations
 
@@ -7,17 +7,6 @@ from contextlib import suppress
 from aisp_mcp.judge.protocol.layout import Layout
 
 TYPES = {"float32", "float16", "bfloat16"}  # whose libraries load at first use
-
-
-def load_torch(context: bool) -> None:
-    """Import torch, and create the context on the device, before the set-up arrives. A worker does both anyway before
-    it loads its program; here they overlap with what parent and verifier prepare. Errors are raised again there.
-    """
-    with suppress(Exception):
-        import torch
-
-        if context:
-            torch.cuda.synchronize()
 
 
 def load(layout: Layout) -> None:

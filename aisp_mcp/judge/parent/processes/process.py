@@ -62,7 +62,7 @@ class WorkerProcess(Confined):
         self._done, done_write = os.pipe()
         inherited = (command_read, done_write, *fds, *others)
         # The path is in argv for the isolation, which shows the folders named there and hides the rest of /tmp.
-        argv = [sys.executable, "-P", "-m", self.module, *map(str, inherited), setup["path"], *setup.get("early", ())]
+        argv = [sys.executable, "-P", "-m", self.module, *map(str, inherited), setup["path"]]
         super().__init__(argv, placement, inherited, fresh=fresh)
         os.close(command_read)
         os.close(done_write)

@@ -23,7 +23,7 @@ from aisp_mcp.judge.protocol.messages import CheckAnswer, WorkerSetup
 from aisp_mcp.judge.protocol.module_loader import common_of
 from aisp_mcp.judge.protocol.roles import BASELINES, Role, worker_number
 from aisp_mcp.judge.protocol.shared_memory import map_file
-from aisp_mcp.judge.protocol.words import CONTEXT, NO_COPY
+from aisp_mcp.judge.protocol.words import NO_COPY
 
 START_DEADLINE_S = 120.0
 FIRST_CALL_S = 30.0  # on a CPU, of a candidate that names no compiler
@@ -99,15 +99,8 @@ class Driver:
                 imports=session.mode(role).imports,
                 freeze=options.protections.freeze,
                 forbidden=list(options.policy.forbidden) if role is Role.CANDIDATE else [],
-                early=self._early(),
             )
         return self._setups[role]
-
-    def _early(self) -> list[str]:
-        """Where a cold start is measured, the context is part of it; each of several ranks has its own device."""
-        session = self.session
-        is_ahead = session.options.device == "cuda" and session.ranks == 1 and session.opened["goal"] != "cold"
-        return [CONTEXT] if is_ahead else []
 
     def _common(self, role: Role) -> str:
         """Path of the file shared by baseline and candidate, as the process sees it: a candidate may be in another
