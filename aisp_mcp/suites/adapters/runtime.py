@@ -73,7 +73,7 @@ def build(arguments: Any, tensors: Mapping[str, Any]) -> Any:
     if isinstance(arguments, Buffer):
         return arguments.make(tensors)
     if isinstance(arguments, tuple | list):
-        return type(arguments)(build(item, tensors) for item in arguments)
+        return type(arguments)([build(item, tensors) for item in arguments])
     if isinstance(arguments, dict):
         return {key: build(item, tensors) for key, item in arguments.items()}
     return arguments
