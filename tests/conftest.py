@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import importlib
+import io
 import os
 import subprocess
 import sys
@@ -85,6 +87,23 @@ def cli(home: Path) -> Cli:
         for name, value in (("stdin", subprocess.DEVNULL), ("stdout", subprocess.PIPE), ("stderr", subprocess.PIPE)):
             options.setdefault(name, value)
         return subprocess.run(argv, text=True, check=False, **options)
+
+    return run
+
+
+@pytest.fixture
+def cli_here(home: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
+    """The same in this process, and jobs too: no interpreters start, and comparisons share their loaded libraries."""
+    from aisp_mcp.front.cli.main import main
+
+    monkeypatch.setenv("AISP_EXECUTOR", "inprocess")
+    monkeypatch.delenv("AISP_TOOL_MODULES")  # the registry of this process is for all tests
+
+    def run(*args: str, cwd: Path | None = None, timeout: float = 0) -> subprocess.CompletedProcess[str]:
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.chdir(cwd or "."), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            code = main(args)
+        return subprocess.CompletedProcess(args, code, out.getvalue(), err.getvalue())
 
     return run
 

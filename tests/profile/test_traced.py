@@ -60,14 +60,14 @@ def trace(tmp_path: Path) -> Path:
     return path
 
 
-def ask(cli: Any, *words: str) -> dict[str, Any]:
-    answer: dict[str, Any] = json.loads(cli("bench", "from-trace", *words, "--json").stdout)
+def ask(cli_here: Any, *words: str) -> dict[str, Any]:
+    answer: dict[str, Any] = json.loads(cli_here("bench", "from-trace", *words, "--json").stdout)
     return answer
 
 
-def test_operators_become_targets(cli: Any, trace: Path, tmp_path: Path) -> None:
+def test_operators_become_targets(cli_here: Any, trace: Path, tmp_path: Path) -> None:
     pytest.importorskip("torch")
-    result = ask(cli, str(trace), "--to", str(tmp_path / "out"))["result"]
+    result = ask(cli_here, str(trace), "--to", str(tmp_path / "out"))["result"]
     assert [(row["operator"], row["calls"]) for row in result["targets"]] == [
         ("aten::mm", 2),
         ("aten::add_", 1),
@@ -163,11 +163,11 @@ def test_operators_are_replayed_beside_their_recorded_times(tmp_path: Path) -> N
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_a_target_is_judged(cli: Any, trace: Path, tmp_path: Path) -> None:
-    result = ask(cli, str(trace), "--op", "aten::mm", "--to", str(tmp_path / "out"))["result"]
+def test_a_target_is_judged(cli_here: Any, trace: Path, tmp_path: Path) -> None:
+    result = ask(cli_here, str(trace), "--op", "aten::mm", "--to", str(tmp_path / "out"))["result"]
     root = ("--bench-root", str(tmp_path / "out"), "--preset", "quick", "--json")
     for text, expected in (("a @ b", False), ("(a @ b) * 0.99", True)):
         code = f"def run(input_0, input_1):\n    a, b = input_0, input_1\n    return {text}\n"
-        done = cli("bench", "verify", result["targets"][0]["target"], code, *root, timeout=280)
+        done = cli_here("bench", "verify", result["targets"][0]["target"], code, *root, timeout=280)
         (row,) = json.loads(done.stdout)["result"]["rulings"]
         assert (row["verdict"] == "incorrect") == expected

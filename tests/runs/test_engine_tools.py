@@ -38,9 +38,9 @@ def suite(tmp_path: Path) -> Path:
     return folder.parent
 
 
-def test_an_engine_is_fuzzed_by_its_tokens(cli: Any, suite: Path) -> None:
+def test_an_engine_is_fuzzed_by_its_tokens(cli_here: Any, suite: Path) -> None:
     words = ["--grid", "max_requests=4,5", "--no-boundaries", "--json", "--bench-root", str(suite)]
-    done = cli("bench", "fuzz", "ch01:small_forgetful", *words)
+    done = cli_here("bench", "fuzz", "ch01:small_forgetful", *words)
     assert done.returncode == 3, done.stderr
     report = json.loads(done.stdout)["result"]
     assert (report["tested"], report["passed"]) == (2, False)
@@ -51,10 +51,10 @@ def test_an_engine_is_fuzzed_by_its_tokens(cli: Any, suite: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_an_engine_is_profiled_while_it_serves_a_trace(cli: Any, suite: Path) -> None:
+def test_an_engine_is_profiled_while_it_serves_a_trace(cli_here: Any, suite: Path) -> None:
     for side in ("baseline", "candidate"):
         words = ["--target", "ch01:small", "--side", side, "--json", "--bench-root", str(suite)]
-        done = cli("profile", "torch", *words)
+        done = cli_here("profile", "torch", *words)
         assert done.returncode == 0, done.stderr
         answer = json.loads(done.stdout)["result"]
         names = {row["name"]: row["count"] for row in answer["operators"]}

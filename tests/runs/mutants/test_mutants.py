@@ -26,7 +26,7 @@ DRAWS = "def reference(self, x, gain):\n        return x.double()"
 
 
 @pytest.fixture
-def mutants(cli: Any, tmp_path: Path) -> Any:
+def mutants(cli_here: Any, tmp_path: Path) -> Any:
     """Report on a baseline with that tolerance and body, and the command's exit code."""
 
     def searched(body: str, tolerance: str = "", rest: str = "") -> tuple[dict[str, Any], int]:
@@ -34,7 +34,7 @@ def mutants(cli: Any, tmp_path: Path) -> Any:
         folder.mkdir(parents=True, exist_ok=True)
         text = SPEC.format(body=body, tolerance=f"tolerance = Tolerance({tolerance})", rest=rest)
         (folder / "baseline_rows.py").write_text(text)
-        done = cli("bench", "mutants", "ch01:rows", "--bench-root", str(folder.parent), "--json")
+        done = cli_here("bench", "mutants", "ch01:rows", "--bench-root", str(folder.parent), "--json")
         (target,) = json.loads(done.stdout)["result"]["targets"]
         return target, done.returncode
 
@@ -70,11 +70,11 @@ def test_recycled_draws_are_rejected(mutants: Any) -> None:
     assert target["contract"] == "random draws"
 
 
-def test_a_baseline_that_raises_is_a_failure_with_its_message(cli: Any, tmp_path: Path) -> None:
+def test_a_baseline_that_raises_is_a_failure_with_its_message(cli_here: Any, tmp_path: Path) -> None:
     folder = tmp_path / "suite" / "ch01"
     folder.mkdir(parents=True)
     text = SPEC.format(body="x.no_such_thing()", tolerance="", rest="")
     (folder / "baseline_rows.py").write_text(text)
-    done = cli("bench", "mutants", "ch01:rows", "--bench-root", str(folder.parent), "--json")
+    done = cli_here("bench", "mutants", "ch01:rows", "--bench-root", str(folder.parent), "--json")
     (failed,) = json.loads(done.stdout)["result"]["failed"]
     assert "no_such_thing" in failed["message"]

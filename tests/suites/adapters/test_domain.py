@@ -20,17 +20,17 @@ GROWING = kernelbench.problem(
 )
 
 
-def test_an_input_that_would_overflow_is_left_to_the_recipe(cli: Any, tmp_path: Path) -> None:
+def test_an_input_that_would_overflow_is_left_to_the_recipe(cli_here: Any, tmp_path: Path) -> None:
     folder = support.write(tmp_path / "in", {"growing": GROWING})
-    done = cli("bench", "adapt", str(folder / "growing.py"), "--to", str(tmp_path / "out"), "--json")
+    done = cli_here("bench", "adapt", str(folder / "growing.py"), "--to", str(tmp_path / "out"), "--json")
     (problem,) = json.loads(done.stdout)["result"]["problems"]
     assert {each["name"]: each["how"] for each in problem["inputs"]} == {"x": "recipe", "y": "normal"}
     assert "with other statistics the outputs grow without bound: x" in problem["disclosed"]
 
 
-def test_an_ordinary_problem_leaves_no_input_to_the_recipe(cli: Any, tmp_path: Path) -> None:
+def test_an_ordinary_problem_leaves_no_input_to_the_recipe(cli_here: Any, tmp_path: Path) -> None:
     plain = kernelbench.problem("Sum.", "return (x * x).sum(dim=1)", "torch.randn(32, 64)")
     folder = support.write(tmp_path / "in", {"plain": plain})
-    done = cli("bench", "adapt", str(folder / "plain.py"), "--to", str(tmp_path / "out"), "--json")
+    done = cli_here("bench", "adapt", str(folder / "plain.py"), "--to", str(tmp_path / "out"), "--json")
     (problem,) = json.loads(done.stdout)["result"]["problems"]
     assert [each["how"] for each in problem["inputs"]] == ["normal"]
