@@ -163,11 +163,11 @@ def test_operators_are_replayed_beside_their_recorded_times(tmp_path: Path) -> N
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_a_target_is_judged(cli_here: Any, trace: Path, tmp_path: Path) -> None:
-    result = ask(cli_here, str(trace), "--op", "aten::mm", "--to", str(tmp_path / "out"))["result"]
+def test_a_target_is_judged(cli: Any, trace: Path, tmp_path: Path) -> None:
+    result = ask(cli, str(trace), "--op", "aten::mm", "--to", str(tmp_path / "out"))["result"]
     root = ("--bench-root", str(tmp_path / "out"), "--preset", "quick", "--json")
     for text, expected in (("a @ b", False), ("(a @ b) * 0.99", True)):
         code = f"def run(input_0, input_1):\n    a, b = input_0, input_1\n    return {text}\n"
-        done = cli_here("bench", "verify", result["targets"][0]["target"], code, *root, timeout=280)
+        done = cli("bench", "verify", result["targets"][0]["target"], code, *root, timeout=280)
         (row,) = json.loads(done.stdout)["result"]["rulings"]
         assert (row["verdict"] == "incorrect") == expected

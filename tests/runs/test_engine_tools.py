@@ -51,10 +51,10 @@ def test_an_engine_is_fuzzed_by_its_tokens(cli_here: Any, suite: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_an_engine_is_profiled_while_it_serves_a_trace(cli_here: Any, suite: Path) -> None:
+def test_an_engine_is_profiled_while_it_serves_a_trace(cli: Any, suite: Path) -> None:
     for side in ("baseline", "candidate"):
         words = ["--target", "ch01:small", "--side", side, "--json", "--bench-root", str(suite)]
-        done = cli_here("profile", "torch", *words)
+        done = cli("profile", "torch", *words)
         assert done.returncode == 0, done.stderr
         answer = json.loads(done.stdout)["result"]
         names = {row["name"]: row["count"] for row in answer["operators"]}

@@ -68,9 +68,9 @@ def suite(tmp_path: Path) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_every_rank_is_looked_at_at_every_size_and_ranks_are_a_size(cli_here: Any, suite: Path) -> None:
+def test_every_rank_is_looked_at_at_every_size_and_ranks_are_a_size(cli: Any, suite: Path) -> None:
     words = ["--bench-root", str(suite), "--json", "--no-boundaries"]
-    done = cli_here("bench", "fuzz", "ch01:total_forgets", "--grid", "rows=8,9", "ranks=2,64", *words, timeout=280)
+    done = cli("bench", "fuzz", "ch01:total_forgets", "--grid", "rows=8,9", "ranks=2,64", *words, timeout=280)
     assert done.returncode == 3, done.stderr
     report = json.loads(done.stdout)["result"]
     (failing,) = report["failing"]

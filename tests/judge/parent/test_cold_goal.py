@@ -56,7 +56,7 @@ def suite(tmp_path: Path) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.timeout(500)
-def test_a_shorter_start_is_faster_and_says_so_in_seconds(cli_here: Any, suite: Path) -> None:
+def test_a_shorter_start_is_faster_and_says_so_in_seconds(cli: Any, suite: Path) -> None:
     argv = (
         "bench",
         "run",
@@ -69,7 +69,7 @@ def test_a_shorter_start_is_faster_and_says_so_in_seconds(cli_here: Any, suite: 
         "--evidence",
         "--json",
     )
-    answer = json.loads(cli_here(*argv, timeout=400).stdout)["result"]
+    answer = json.loads(cli(*argv, timeout=400).stdout)["result"]
     [one] = answer["evidence"]
     assert (one["goal"], one["replicates"]) == ("cold", 3)
     assert one["ratio"] > 1.2

@@ -81,10 +81,10 @@ def test_a_missing_counter_is_a_skip_that_names_it(
 @pytest.mark.slow
 @pytest.mark.timeout(500)
 def test_a_program_of_half_the_work_takes_half_the_energy(
-    cli_here: Any, suite: Path, powercap: Path, monkeypatch: pytest.MonkeyPatch
+    cli: Any, suite: Path, powercap: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AISP_POWERCAP", str(powercap))
-    result = run(cli_here, suite, "--preset", "quick", "--evidence", timeout=400)["result"]
+    result = run(cli, suite, "--preset", "quick", "--evidence", timeout=400)["result"]
     [one] = result["evidence"]
     assert one["goal"] == "energy"
     assert 1.3 < one["ratio"] < 3.0

@@ -67,9 +67,9 @@ def test_sizes_that_a_candidate_forgot_are_named_with_their_error(cli_here, suit
 @pytest.mark.torch
 @pytest.mark.slow
 @pytest.mark.timeout(180)
-def test_a_right_candidate_passes_and_strides_are_tried_on_request(cli_here, suite: Path) -> None:  # type: ignore[no-untyped-def]
+def test_a_right_candidate_passes_and_strides_are_tried_on_request(cli, suite: Path) -> None:  # type: ignore[no-untyped-def]
     words = ["--bench-root", str(suite), "--json", "--no-boundaries", "--strides"]
-    done = cli_here("bench", "fuzz", "ch01:halves*", "--grid", "rows=16", *words, timeout=170)
+    done = cli("bench", "fuzz", "ch01:halves*", "--grid", "rows=16", *words, timeout=170)
     report = json.loads(done.stdout)["result"]
     assert done.returncode == 3
     assert report["tested"] == 6
@@ -85,8 +85,8 @@ def test_a_right_candidate_passes_and_strides_are_tried_on_request(cli_here, sui
         (["ch01:halves", "--grid", "rows=x y"], 2, "BAD_SIZES"),
     ],
 )
-def test_what_cannot_be_tested_is_no_pass(cli_here, suite: Path, words: list[str], code: int, message: str) -> None:  # type: ignore[no-untyped-def]
-    done = cli_here("bench", "fuzz", *words, "--bench-root", str(suite))
+def test_what_cannot_be_tested_is_no_pass(cli, suite: Path, words: list[str], code: int, message: str) -> None:  # type: ignore[no-untyped-def]
+    done = cli("bench", "fuzz", *words, "--bench-root", str(suite))
     assert done.returncode == code, done.stderr
     assert message in done.stderr
 
@@ -114,9 +114,9 @@ def test_a_size_travels_as_text() -> None:
 
 @pytest.mark.torch
 @pytest.mark.slow
-def test_a_run_takes_sizes_and_records_them(cli_here, suite: Path) -> None:  # type: ignore[no-untyped-def]
+def test_a_run_takes_sizes_and_records_them(cli, suite: Path) -> None:  # type: ignore[no-untyped-def]
     words = ["--bench-root", str(suite), "--preset", "quick", "--json", "--evidence"]
-    done = cli_here("bench", "run", "--targets", "ch01:halves_blocks", "--size", "rows=9", *words)
+    done = cli("bench", "run", "--targets", "ch01:halves_blocks", "--size", "rows=9", *words)
     assert done.returncode == 3, done.stderr
     (one,) = json.loads(done.stdout)["result"]["evidence"]
     assert one["disclosed"]["size"] == "small,rows=9"

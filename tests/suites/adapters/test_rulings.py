@@ -18,13 +18,13 @@ REFUSED = ("incorrect", "invalid")
 
 
 @pytest.fixture
-def run(cli_here: Any, home: Path) -> Callable[[Path], dict[str, Any]]:
+def run(cli: Any, home: Path) -> Callable[[Path], dict[str, Any]]:
     """Measure a folder; the whole answer, as it was kept, and not the part that is printed."""
-    return lambda folder: measured(cli_here, home, folder)
+    return lambda folder: measured(cli, home, folder)
 
 
-def measured(cli_here: Any, home: Path, folder: Path) -> dict[str, Any]:
-    done = cli_here("bench", "run", "--from", str(folder), "--preset", "quick", "--evidence", "--json", timeout=1400)
+def measured(cli: Any, home: Path, folder: Path) -> dict[str, Any]:
+    done = cli("bench", "run", "--from", str(folder), "--preset", "quick", "--evidence", "--json", timeout=1400)
     answer = json.loads(done.stdout)
     assert answer["status"] == "ok", answer
     answer = json.loads((home / "runs" / answer["result"]["run_id"] / "envelope.json").read_text())
@@ -73,9 +73,9 @@ def test_pytest_benchmark(run: Run, tmp_path: Path) -> None:
     assert len(judged(run(support.write(tmp_path / "pytest", others.PYTEST)))) == 5
 
 
-def test_a_candidate_with_other_parameters_is_refused_clearly(cli_here: Any, tmp_path: Path) -> None:
+def test_a_candidate_with_other_parameters_is_refused_clearly(cli: Any, tmp_path: Path) -> None:
     folder = support.write(tmp_path / "in", {"mlp": kernelbench.PROBLEMS["mlp"]})
     words = ("--target", str(folder / "mlp.py"), "--candidate", kernelbench.OTHER_PARAMETERS)
-    done = cli_here("bench", "verify", *words, "--format", "kernelbench", "--preset", "quick", "--json", timeout=280)
+    done = cli("bench", "verify", *words, "--format", "kernelbench", "--preset", "quick", "--json", timeout=280)
     assert done.returncode != 0
     assert "by name and shape: lacks" in done.stdout
