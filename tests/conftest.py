@@ -102,7 +102,10 @@ def cli_here(home: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
     def run(*args: str, cwd: Path | None = None, timeout: float = 0) -> subprocess.CompletedProcess[str]:
         out, err = io.StringIO(), io.StringIO()
         with contextlib.chdir(cwd or "."), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            code = main(args)
+            try:
+                code = main(args)
+            except SystemExit as end:
+                code = int(end.code or 0)
         return subprocess.CompletedProcess(args, code, out.getvalue(), err.getvalue())
 
     return run
