@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import pytest
 from hypothesis import settings
@@ -103,7 +104,8 @@ def cli_here(home: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
         out, err = io.StringIO(), io.StringIO()
         with contextlib.chdir(cwd or "."), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             try:
-                code = main(args)
+                with mock.patch.dict(os.environ):  # flags such as --artifacts-dir are variables of the whole process
+                    code = main(args)
             except SystemExit as end:
                 code = int(end.code or 0)
         return subprocess.CompletedProcess(args, code, out.getvalue(), err.getvalue())
