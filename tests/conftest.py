@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from mcp import Client
 
 TOOLS = Path(__file__).parent / "front"
+# The same in all tests: comparisons share processes with loaded libraries where the environment is the same.
+os.environ["PYTHONPATH"] = os.pathsep.join([str(TOOLS), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
 
 settings.register_profile("aisp", deadline=None)  # no absolute times: a busy machine is not a failure
 settings.load_profile("aisp")
@@ -55,7 +57,6 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "home"
     monkeypatch.setenv("AISP_HOME", str(folder))
     monkeypatch.setenv("AISP_TOOL_MODULES", "front_tools")
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(TOOLS), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep))
     return folder
 
 
