@@ -34,6 +34,7 @@ HERE = Path(__file__).resolve().parent
 UNCUT = {"AISP_MCP_PREVIEW_LIMIT": "100000000", "AISP_MCP_PREVIEW_ITEMS": "1000000"}
 OTHER_SIZES = ("TOO_LARGE", "RAISED", "RECORDING_FAILED", "DEGENERATE", "SHAPES_VARY", "NOTHING_TO_TEST")  # may help
 FACTS = ("verdict", "ratio", "interval", "sentence", "time_s", "clock", "flags")
+TIMING_FLAGS = ("parent_overcounts", "host_bound")
 Row = dict[str, Any]
 
 
@@ -253,7 +254,8 @@ def outcome(result: dict[str, Any], at: int, failure: Any) -> Row:
     verdict, evidence = result["rulings"][at], result["evidence"][at]
     row = {key: verdict[key] for key in FACTS}
     phases = evidence["phases"]
-    return row | {"phases": phases, "seconds": round(sum(phases.values()), 2), "clocks": evidence["clocks"]}
+    row |= {"phases": phases, "seconds": round(sum(phases.values()), 2), "clocks": evidence["clocks"]}
+    return row | {"notes": [flag["message"] for flag in evidence["flags"] if flag["code"] in TIMING_FLAGS]}
 
 
 def plain(args: argparse.Namespace, problem: dict[str, Any], row: Row) -> Row:

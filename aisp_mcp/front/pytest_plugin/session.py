@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -84,7 +85,9 @@ def _plan(config: pytest.Config, names: Sequence[str], base: str | None, stack: 
 
     here, args = config.invocation_params.dir, _arguments(config)
     cpus = _cpus()
-    own = Command(here, args, (), cpus)
+    # `python -m pytest` finds the modules of the working folder, and so must the processes that it starts.
+    has_folder = any(Path(entry or ".").resolve() == here.resolve() for entry in sys.path)
+    own = Command(here, args, [here] if has_folder else [], cpus)
     preset = PRESETS[config.getoption("aisp_preset")]
     if base is None:
         return Plan(dict.fromkeys(Role, own), preset, names)

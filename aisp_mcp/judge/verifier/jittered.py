@@ -9,6 +9,7 @@ Roundings of one sign do not average out; evaluate_in_order() finds what they ad
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -16,13 +17,14 @@ from aisp_mcp.judge.verifier import sums
 from aisp_mcp.judge.verifier.widened import evaluate
 
 ORDERED = 0.5  # of the square root of a sum's length: roundings of both signs, growing partial sums
+SUPPLY = 1 << 22  # random numbers, of eight bytes
 
 
 def evaluate_jittered(program: Callable[[], Any], eps: float, most_terms: float, seed: int) -> Any:
     """evaluate() with the results of all operations off by half an eps at random. most_terms: the number of terms that
     a sum is assumed to add one by one. Raises BenchmarkError NO_FLOAT64.
     """
-    return evaluate(lambda: _within(_noise(eps, most_terms, seed), program))
+    return evaluate(program, _noisy(eps, most_terms, seed))
 
 
 def evaluate_in_order(program: Callable[[], Any]) -> Any:
@@ -34,40 +36,12 @@ def evaluate_in_order(program: Callable[[], Any]) -> Any:
         error, result = sums.error_in_order(func.overloadpacket.__name__, args, kwargs), func(*args, **kwargs)
         return result if error is None else result.add_(error.view(result.shape))
 
-    return evaluate(lambda: _within(ordered, program))
+    return evaluate(program, ordered)
 
 
-def _within(change: Callable[[Any, Any, Any], Any], program: Callable[[], Any]) -> Any:
-    """Run the program with another function in place of each of its operations, which it gets with their arguments."""
-    from torch.utils._python_dispatch import TorchDispatchMode
-
-    def dispatch(mode: Any, func: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if smaller := sums.steps(func):
-            with mode:
-                return smaller(*args, **(kwargs or {}))
-        return change(func, args, kwargs or {})
-
-    dispatch.__dict__["__dynamo_disable"] = dispatch  # see widened.py
-
-    class Changed(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
-        __torch_dispatch__ = dispatch
-
-    with Changed():
-        return program()
-
-
-def _noise(eps: float, most_terms: float, seed: int) -> Callable[[Any, Any, Any], Any]:
-    """A function that multiplies results of floating-point operations by noise."""
-    import torch
-
-    draws: dict[Any, Any] = {}
-
-    def noise(value: Any) -> Any:
-        if value.device not in draws:
-            draws[value.device] = torch.Generator(device=value.device).manual_seed(seed)
-        kind = torch.float64
-        drawn = torch.rand(value.shape, dtype=kind, device=value.device, generator=draws[value.device])
-        return drawn.sub_(0.5).mul_(eps)
+def _noisy(eps: float, most_terms: float, seed: int) -> Callable[[Any, Any, Any], Any]:
+    """A function that adds noise to the results of floating-point operations."""
+    noise = Noise(seed)
 
     def noisy(func: Any, args: Any, kwargs: Any) -> Any:
         name = func.overloadpacket.__name__
@@ -75,19 +49,44 @@ def _noise(eps: float, most_terms: float, seed: int) -> Callable[[Any, Any, Any]
         if not name.startswith(("_to_copy", "set_", "resize")):
             given = _tensors(args)
             for value in _results(func, given, result):
-                _disturb(value, noise(value), min(sums.length(name, value, given), most_terms), size)
+                length = min(sums.length(name, value, given), most_terms)
+                _disturb(value, noise.like(value), eps * max(1.0, ORDERED * math.sqrt(length)), size)
         return result
 
     return noisy
 
 
-def _disturb(value: Any, noise: Any, length: float, size: Any) -> None:
+class Noise:
+    """Numbers between -0.5 and 0.5. Results of many small operations get theirs from random places of one supply."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed, self._places = seed, random.Random(seed)
+        self._draws: dict[Any, Any] = {}  # generator and supply by device
+
+    def like(self, value: Any) -> Any:
+        """A tensor of the shape of the value, on its device. It may be part of the supply, so it must not change."""
+        import torch
+
+        device, count = value.device, value.numel()
+        if device not in self._draws:
+            draw = torch.Generator(device=device).manual_seed(self._seed)
+            self._draws[device] = draw, _drawn((SUPPLY,), device, draw)
+        draw, supply = self._draws[device]
+        if count > SUPPLY // 2:
+            return _drawn(value.shape, device, draw)
+        begin = self._places.randrange(SUPPLY - count)
+        return supply[begin : begin + count].view(value.shape)
+
+
+def _drawn(shape: Sequence[int], device: Any, draw: Any) -> Any:
+    import torch
+
+    return torch.rand(shape, dtype=torch.float64, device=device, generator=draw).sub_(0.5)
+
+
+def _disturb(value: Any, noise: Any, by: float, size: Any) -> None:
     """Move a result, in place, by a rounding of itself; a sum by those of its partial sums."""
-    scale = max(1.0, ORDERED * math.sqrt(length))
-    if size is not None and size.shape == value.shape:
-        value.add_(noise.mul_(scale).mul_(size))
-    else:
-        value.mul_(noise.mul_(scale).add_(1.0))
+    value.addcmul_(size if size is not None and size.shape == value.shape else value, noise, value=by)
 
 
 def _results(func: Any, given: Sequence[Any], result: Any) -> Iterator[Any]:

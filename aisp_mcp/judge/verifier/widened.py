@@ -9,21 +9,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import cache
 from typing import Any
 
 from aisp_mcp.errors import BenchmarkError
+from aisp_mcp.judge.verifier import sums
 
 NARROW = ("float32", "float16", "bfloat16")  # 8-bit types stay: they are a contract's quantisation
+Change = Callable[[Any, Any, dict[str, Any]], Any]
 
 
-def evaluate(program: Callable[[], Any]) -> Any:
-    """Result of the program with all its floating-point types widened. Raises BenchmarkError NO_FLOAT64."""
+def evaluate(program: Callable[[], Any], change: Change | None = None) -> Any:
+    """Result of the program with all its floating-point types widened. change: called in place of each operation that
+    computes, with the operation, its arguments and its keyword arguments. Raises BenchmarkError NO_FLOAT64.
+    """
     import torch
 
     with ExitStack() as stack:
         stack.callback(torch.set_default_dtype, torch.get_default_dtype())
         torch.set_default_dtype(torch.float64)
-        stack.enter_context(_mode())
+        stack.enter_context(_mode(change))
         try:
             return program()
         except torch.OutOfMemoryError:  # a RuntimeError too, but the program is not at fault
@@ -36,27 +41,34 @@ def evaluate(program: Callable[[], Any]) -> Any:
             ) from error
 
 
-def _mode() -> Any:
-    """A dispatch mode that replaces narrow types among the arguments of every operation."""
+def _mode(change: Change | None) -> Any:
+    """A dispatch mode that replaces narrow types among the arguments of every operation.
+
+    Programs of many small operations spend most of their time in it, so it does nothing about views, and there is one
+    mode for all purposes: what it calls itself does not come back here.
+    """
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode
 
     wide: dict[Any, Any] = {getattr(torch, name): torch.float64 for name in NARROW}
     wide |= {torch.complex64: torch.complex128, torch.complex32: torch.complex128}
+    is_view, from_file, dtype = cache(_is_view), torch.ops.aten.from_file.default, torch.dtype
 
-    def dispatch(_mode: Any, func: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        options = {
-            name: wide.get(value, value) if _is_dtype(value) else value for name, value in (kwargs or {}).items()
-        }
-        if func is torch.ops.aten.view.dtype:
+    def dispatch(mode: Any, func: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if is_view(func):
             return func(*args, **(kwargs or {}))
-        if func is torch.ops.aten.from_file.default:  # a file has the type that it was written in
+        if func is from_file:  # a file has the type that it was written in
             result = func(*args, **{"dtype": torch.float32, **(kwargs or {})})
             return result.to(wide.get(result.dtype, result.dtype))
-        return func(*(wide.get(arg, arg) if _is_dtype(arg) else arg for arg in args), **options)
-
-    def _is_dtype(value: Any) -> bool:
-        return isinstance(value, torch.dtype)
+        given = (kwargs or {}).items()
+        options = {name: wide.get(value, value) if type(value) is dtype else value for name, value in given}
+        args = tuple(wide.get(arg, arg) if type(arg) is dtype else arg for arg in args)
+        if change is None:
+            return func(*args, **options)
+        if smaller := sums.steps(func):
+            with mode:
+                return smaller(*args, **options)
+        return change(func, args, options)
 
     # The library wraps a mode's function at its first call, to hide it from its compiler, and imports the whole
     # compiler for that: 3 s per comparison. A function that is already wrapped is used as it is.
@@ -66,3 +78,9 @@ def _mode() -> Any:
         __torch_dispatch__ = dispatch
 
     return Widened()
+
+
+def _is_view(func: Any) -> bool:
+    """True if the operation computes nothing: its result shares the memory of an argument, which it leaves as it is."""
+    aliases = [argument.alias_info for argument in func._schema.arguments if argument.alias_info]
+    return bool(aliases) and not any(alias.is_write for alias in aliases)

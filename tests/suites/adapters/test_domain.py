@@ -28,6 +28,20 @@ def test_an_input_that_would_overflow_is_left_to_the_recipe(cli_here: Any, tmp_p
     assert "with other statistics the outputs grow without bound: x" in problem["disclosed"]
 
 
+def test_inputs_that_only_grow_together_are_told_from_the_others(cli_here: Any, tmp_path: Path) -> None:
+    powers = "torch.exp(torch.cumsum(24 * x, dim=1)) + torch.exp(torch.cumsum(24 * y, dim=1))"
+    growing = kernelbench.problem(
+        "Growth of two.",
+        f"return {powers} + z",
+        "torch.randn(32, 64), torch.randn(32, 64) * 0.02, torch.randn(32, 64) * 0.02",
+        arguments="z, x, y",
+    )
+    folder = support.write(tmp_path / "in", {"growing": growing})
+    done = cli_here("bench", "adapt", str(folder / "growing.py"), "--to", str(tmp_path / "out"), "--json")
+    (problem,) = json.loads(done.stdout)["result"]["problems"]
+    assert {each["name"]: each["how"] for each in problem["inputs"]} == {"z": "normal", "x": "recipe", "y": "recipe"}
+
+
 def test_an_ordinary_problem_leaves_no_input_to_the_recipe(cli_here: Any, tmp_path: Path) -> None:
     plain = kernelbench.problem("Sum.", "return (x * x).sum(dim=1)", "torch.randn(32, 64)")
     folder = support.write(tmp_path / "in", {"plain": plain})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 from aisp_mcp.judge.verifier.inputs.bank import InputBank
@@ -15,17 +16,26 @@ ROUNDINGS_ALLOWED, ORDERS_ALLOWED = 6.0, 2.0
 LANES_TERMS, ORDERED_SLACK = 8192.0, 8.0
 
 
-def other_orders(bank: InputBank, seed: int, mode: str, dtype: str, slack: float = 1.0) -> list[Any]:
-    """Error of each element of each output of a call that valid orders of operations may have. dtype: of an output.
-    slack: on adversarial inputs, what the contract allows there.
+def other_orders(bank: InputBank, seed: int, mode: str, dtype: str, slack: float = 1.0) -> Iterator[list[Any]]:
+    """Error of each element of each output of a call that valid orders of operations may have, larger with every
+    evaluation of the reference. dtype: of an output. slack: on adversarial inputs, what the contract allows there.
     """
+    allowed: list[Any] = []
+    for errors in _evaluations(bank, seed, mode, dtype, slack):
+        allowed = _larger(allowed, errors) if allowed else errors
+        yield allowed
+
+
+def _evaluations(bank: InputBank, seed: int, mode: str, dtype: str, slack: float) -> Iterator[list[Any]]:
     is_plain = mode == "plain"
     eps, most_terms = _eps(dtype, is_plain), LANES_TERMS if is_plain else math.inf
     factor = ROUNDINGS_ALLOWED * (1.0 if is_plain else min(slack, ORDERED_SLACK))
-    allowed = [error * factor for error in bank.rounding(seed, mode, eps, most_terms)]
+    for rounding in bank.rounding(seed, mode, eps, most_terms):
+        yield [error * factor for error in rounding]
     if dtype not in ("float64", "complex128"):
-        allowed = _larger(allowed, [error * ORDERS_ALLOWED for error in bank.in_order(seed, mode)])
-    return _larger(allowed, bank.cancelled(seed, mode)) if mode == "constant" else allowed
+        yield [error * ORDERS_ALLOWED for error in bank.in_order(seed, mode)]
+    if mode == "constant":
+        yield bank.cancelled(seed, mode)
 
 
 def _larger(one: list[Any], other: list[Any]) -> list[Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -87,15 +87,14 @@ class InputBank:
             self.left = self.reference.left
         return self.known[1]
 
-    def rounding(self, seed: int, mode: str, eps: float, most_terms: float) -> list[Any]:
-        """The distance by which rounding in other places moves each element of a call's outputs: the largest over a
-        few noisy evaluations of the reference (see jittered.py).
+    def rounding(self, seed: int, mode: str, eps: float, most_terms: float) -> Iterator[list[Any]]:
+        """The distances by which rounding in other places moves each element of a call's outputs, for a few noisy
+        evaluations of the reference (see jittered.py).
         """
-        evaluations = (
-            flatten(self.reference.jittered(self.inputs(seed, mode), eps, most_terms, seed + draw))
-            for draw in range(DRAWS)
-        )
-        return _largest(self._reference(seed, mode), evaluations)
+        truth = self._reference(seed, mode)
+        for draw in range(DRAWS):
+            noisy = self.reference.jittered(self.inputs(seed, mode), eps, most_terms, seed + draw)
+            yield _largest(truth, [flatten(noisy)])
 
     def in_order(self, seed: int, mode: str) -> list[Any]:
         """Errors of the elements of a call's outputs if sums add one term after the other in float32."""

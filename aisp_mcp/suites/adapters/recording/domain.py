@@ -7,6 +7,7 @@ all inputs that the problem can have would be accused. Such inputs stay with the
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -18,8 +19,9 @@ from aisp_mcp.suites.adapters.base import TensorFacts
 from aisp_mcp.suites.adapters.runtime import Reference
 
 MODES = ("plain", "exact", *["plain"] * 3, "constant", *["plain"] * 3, "spikes", *["plain"] * 4)  # most calls are plain
-GROWTH = 1e9  # of the largest output; a product of three inputs grows by 1e6 on spikes
-SECONDS, LEAST = 3.0, 2  # no further draws after that time, beyond the first ones
+# Largest growth of the largest output. A product of three inputs grows by 1e6 on spikes, by a hundred on plain ones.
+MOST, MOST_PLAIN = 1e9, 1e6
+SECONDS, LEAST = 8.0, 5  # no further draws after that time, beyond the first ones
 
 
 def unbounded_inputs(
@@ -31,21 +33,25 @@ def unbounded_inputs(
     drawn = [fact for fact in facts if fact.role == "input" and fact.how not in ("recipe", "fixed")]
     sizes = {name: _largest(tensor) for name, tensor in usual.items() if tensor.is_floating_point()}
 
-    def fails(some: Sequence[TensorFacts], number: int, mode: str) -> bool:
+    def growth(some: Sequence[TensorFacts], number: int, mode: str) -> float:
         rng = CallRng(device, number, mode)
-        inputs = reference.recipe(rng)
-        inputs |= {fact.name: eval(writing.expression(fact), {"rng": rng}) for fact in some}
+        own = reference.recipe(rng)
+        # All are drawn, whichever are used: the same draws in each trial of this number.
+        others = {fact.name: (fact, eval(writing.expression(fact), {"rng": rng})) for fact in drawn}
+        inputs = own | {name: value for name, (fact, value) in others.items() if fact in some}
         outputs = dict(flatten(reference.run(**inputs, **static)))
-        return any(_is_unbounded(outputs[name], usual[name], size, mode == "plain") for name, size in sizes.items())
+        return max(_growth(outputs[name], usual[name], size, mode == "plain") for name, size in sizes.items())
 
     rest, end = drawn, time.monotonic() + SECONDS
     with suppress(torch.OutOfMemoryError):  # a large problem is tried as far as memory allows
         for number, mode in enumerate(MODES if drawn and sizes else ()):
             if number >= LEAST and time.monotonic() > end:
                 break
-            while rest and fails(rest, number, mode):
+            grown, most = growth(rest, number, mode), MOST_PLAIN if mode == "plain" else MOST
+            while rest and grown > most:  # without the input that matters most
                 others = [[fact for fact in rest if fact is not one] for one in rest]
-                rest = next((some for some in others if not fails(some, number, mode)), others[0])
+                grown, at = min((growth(some, number, mode), at) for at, some in enumerate(others))
+                rest = others[at]
     return frozenset(fact.name for fact in drawn) - {fact.name for fact in rest}
 
 
@@ -55,9 +61,11 @@ def _largest(tensor: Any) -> float:
     return float(wide.abs().where(wide.isfinite(), 0.0).max()) if tensor.numel() else 0.0
 
 
-def _is_unbounded(output: Any, usual: Any, size: float, is_plain: bool) -> bool:
-    """Return True for an output that is far too large, or, on plain inputs, not finite although the recipe's is."""
+def _growth(output: Any, usual: Any, size: float, is_plain: bool) -> float:
+    """How many times the usual size an output has; infinite for one that, on plain inputs, is not finite although the
+    recipe's is.
+    """
     wide, own = (tensor.float() if tensor.itemsize == 1 else tensor for tensor in (output, usual))
     if is_plain and bool(own.isfinite().all()) and not bool(wide.isfinite().all()):
-        return True
-    return size > 0 and _largest(output) > GROWTH * size
+        return math.inf
+    return _largest(output) / size if size > 0 else 0.0
