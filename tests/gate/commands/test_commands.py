@@ -130,7 +130,7 @@ ACCEPT = "raise SystemExit(0)"
 
 
 class Lab:
-    """Programs of a test, and their comparison in two replicates, without command line and job."""
+    """Programs of a test, and their comparison in one replicate, without command line and job."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -146,7 +146,7 @@ class Lab:
     ) -> CommandComparison:
         programs = [self.program(f"{n}.py", text) for n, text in enumerate((baseline, candidate))]
         first, second = ([sys.executable, str(path), "{input}"] for path in programs)
-        return compare(CommandRequest(first, second, self.make if make else None, check, cores, None, 60, 2, None))
+        return compare(CommandRequest(first, second, self.make if make else None, check, cores, None, 60, 1, None))
 
 
 @pytest.fixture
@@ -214,15 +214,15 @@ def test_folders_links_and_programs_are_compared(lab: Lab, kind: str) -> None:
     whole, less = (f"import os\n{text}" for text in SHORTCUTS[kind])
     answer = lab.judge(whole, less)
     assert (answer.verdict, answer.flags[0].code) == ("incorrect", "incorrect_files")
-    assert lab.judge(whole, whole).checked == 4
+    assert lab.judge(whole, whole).checked == 2
 
 
 def test_no_program_sees_an_input_twice(lab: Lab) -> None:
     """Whatever a program keeps, and be it in which pages of a library are cached, it is for another input."""
     seen = lab.folder / "seen"
     text = f"import sys; open({str(seen)!r}, 'a').write(open(sys.argv[1] + '/numbers.txt').read().split()[0] + '\\n')"
-    assert lab.judge(TOTAL, TOTAL, lab.program("check.py", text)).checked == 4
-    assert len(set(seen.read_text().split())) == 4
+    assert lab.judge(TOTAL, TOTAL, lab.program("check.py", text)).checked == 2
+    assert len(set(seen.read_text().split())) == 2
 
 
 @pytest.mark.skipif(isolation.probe().level < "L2", reason="programs share their memory and folders here")
@@ -231,7 +231,7 @@ def test_a_run_finds_nothing_of_an_earlier_one(lab: Lab, where: str) -> None:
     """Standard output is compared byte by byte: a candidate that remembers its first run says so in its second."""
     answer = lab.judge(TOTAL, "import sys\n" + LEFT_IN[where] + RECALLED)
     assert answer.verdict.value in ("inconclusive", "same", "faster", "slower"), answer.sentence
-    assert answer.checked == 4
+    assert answer.checked == 2
 
 
 @pytest.mark.timeout(120)
@@ -241,9 +241,9 @@ def test_files_of_the_working_folder_are_copied_into_each_run(cli: Any, tmp_path
     program = "import os, sys; sys.path.append('lib'); import words; print(words.WORD); print(sorted(os.listdir()))"
     (tmp_path / "a.py").write_text(program.replace("sorted(os.listdir())", "len(os.listdir())"))
     (tmp_path / "b.py").write_text(program.replace("sorted(os.listdir())", "len(os.listdir())") + "; open('a.py')")
-    line = ["bench", "commands", f"{sys.executable} a.py", f"{sys.executable} a.py", "--preset", "quick", "--json"]
+    line = ["bench", "commands", f"{sys.executable} a.py", f"{sys.executable} a.py", "--runs", "4", "--json"]
     done = cli(*line, "--file", "lib", cwd=tmp_path, timeout=110)
-    assert json.loads(done.stdout)["result"]["checked"] == 6, done.stdout
+    assert json.loads(done.stdout)["result"]["checked"] == 4, done.stdout
     hidden = cli(*line[:3], f"{sys.executable} b.py", *line[4:], "--file", "lib", cwd=tmp_path, timeout=110)
     assert hidden.returncode == 3
     assert "No such file or directory: 'a.py'" in json.loads(hidden.stdout)["result"]["sentence"]
@@ -257,7 +257,7 @@ def test_an_input_that_is_changed_in_place_is_an_output(tmp_path: Path, monkeypa
 
     def sentence(candidate: str) -> str:
         sort = ["sort", "-o", "data.txt", "data.txt"]
-        return compare(CommandRequest(sort, candidate.split(), None, None, 1, None, 60, 2, None)).sentence
+        return compare(CommandRequest(sort, candidate.split(), None, None, 1, None, 60, 1, None)).sentence
 
     assert "data.txt differs" in sentence("sort -r -o data.txt data.txt")
     assert (tmp_path / "data.txt").read_text() == "3\n1\n2\n"
