@@ -127,6 +127,7 @@ def test_a_specification_takes_along_what_it_shares(cli_here: Any, project: Path
     spec = SPEC.replace("from aisp_mcp", "from _common import halved\nfrom aisp_mcp").replace(
         "return total", "return halved(total)"
     )
+    spec = spec.replace("rows, cols = 4096, 256", "rows, cols = 256, 16")
     (chapter / "baseline_rows.py").write_text(spec)
     _, answer = call(cli_here, "optimize", "start", "ch01:rows", "--preset", "quick")
     assert (Path(answer["result"]["workspace"]) / "_common.py").read_text() == COMMON
