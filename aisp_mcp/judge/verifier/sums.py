@@ -11,6 +11,7 @@ SCANS = ("cumsum", "cumprod", "logcumsumexp", "_softmax", "_log_softmax")
 # Honest programs add up to FEW_TERMS in one lane, and more in the lanes of a vector register, with MOST_TERMS in each:
 # longer lanes lose too much. Roundings of less than LEAST_TERMS hardly add up. MOST_ORDERED bounds memory and time.
 LEAST_TERMS, FEW_TERMS, LANES, MOST_TERMS, MOST_ORDERED = 1 << 10, 1 << 13, 8, 1 << 15, 1 << 26
+LONG, STEP = 1 << 17, 1 << 6  # terms of a row that is scanned in steps, and of a step
 # The library computes these in one operation, other programs step by step, with a rounding after each step. So they are
 # evaluated step by step here, and the sums among the steps show what they add.
 COMPOSITES = (
@@ -74,7 +75,15 @@ def size(name: str, args: Any, kwargs: Any) -> Any:
     if name == "cumsum" and not kwargs:
         return op(given[0], args[1]).abs_().cummax(args[1]).values
     terms = _terms(name, args, kwargs)
-    return None if terms is None else terms.cumsum(-1).abs_().amax(-1)
+    return None if terms is None else _largest_partial_sum(terms)
+
+
+def _largest_partial_sum(terms: Any) -> Any:
+    """Its size along the last dimension; of many terms, at the ends of steps, since a scan of a long row is slow."""
+    width, step = terms.shape[-1], STEP if terms.shape[-1] >= LONG else 1
+    whole = terms[..., : width // step * step].unflatten(-1, (-1, step)).sum(-1) if step > 1 else terms
+    partial = whole.cumsum(-1).abs_().amax(-1)
+    return partial.maximum(terms.sum(-1).abs_()) if width % step else partial
 
 
 def error_in_order(name: str, args: Any, kwargs: Any) -> Any:
