@@ -126,6 +126,25 @@ def test_what_the_head_no_longer_measures_fails_the_session(repository: Path) ->
     assert run(repository, *words, "--aisp-missing", "warn")[0] == 0
 
 
+@pytest.mark.timeout(240)
+def test_a_package_beside_its_tests_is_found_at_both_revisions(tmp_path: Path) -> None:
+    """`python -m pytest` has the working folder on its path, without any setting."""
+    folder = tmp_path / "flat"
+    (folder / "thing").mkdir(parents=True)
+    (folder / "tests").mkdir()
+    (folder / "thing" / "__init__.py").write_text(FAST)
+    test = "\ndef test_work(benchmark):\n    benchmark(thing.work, 20000)\n"
+    (folder / "tests" / "test_thing.py").write_text("import thing\n" + test + test.replace("work(b", "gone(b"))
+    git(tmp_path, "init", "-q", str(folder))
+    git(folder, "add", "-A")
+    git(folder, "commit", "-qm", "fast")
+    (folder / "thing" / "__init__.py").write_text(SLOW)
+    (folder / "tests" / "test_thing.py").write_text("import thing\n" + test)
+    code, output = run(folder, "--aisp", "--aisp-base", "HEAD")
+    assert code == 1, output
+    assert "1 of 2 benchmarks measured, 1 slower, 1 missing" in output
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_work_that_moves_to_a_setup_counts(repository: Path) -> None:
