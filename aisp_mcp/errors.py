@@ -10,8 +10,8 @@ AispError                  code, message, hint, next_steps, exit_code
 ├── ProcessError           a child process failed: TIMEOUT, CRASHED, OUTPUT_LIMIT
 └── BenchmarkError         a benchmark file is wrong: UNREADABLE, RAISED, BAD_OUTPUT, …
 
-Every error carries a stable upper-case code, one sentence for a person, a hint that says what to do, and
-next steps that are valid calls on this very machine.
+Every error carries a stable upper-case code, one sentence for a person, a hint that says what to do, and next steps
+that are valid calls on this machine.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Refused(AispError):
 
 
 class StoreError(AispError):
-    """The store cannot keep its promise."""
+    """The database, or the disk under it, failed."""
 
 
 class ProcessError(AispError):

@@ -54,7 +54,7 @@ class Settings(Table):
     )
     keep_days: float = _setting("AISP_KEEP_DAYS", 30.0, "Age at which finished jobs may be cleaned.")
     keep_mb: int = _setting("AISP_KEEP_MB", 4096, "Size of all artifacts above which the oldest may be cleaned.")
-    parallel_jobs: int = _setting("AISP_PARALLEL_JOBS", 4, "Jobs that do not measure and may run at the same time.")
+    parallel_jobs: int = _setting("AISP_PARALLEL_JOBS", 4, "Maximum number of concurrent jobs that do not measure.")
     tool_modules: str = _setting(
         "AISP_TOOL_MODULES", "", "Your own tool modules, comma separated; imported like the shipped ones."
     )
@@ -90,7 +90,7 @@ def written(value: Any) -> str:
 class QueueSettings(Table):
     """Limits of the queue for one principal."""
 
-    queued_jobs: int = _setting("AISP_QUEUED_JOBS", 1000, "Jobs that one principal may have waiting.")
+    queued_jobs: int = _setting("AISP_QUEUED_JOBS", 1000, "Maximum number of queued jobs per principal.")
 
 
 @dataclass(frozen=True)

@@ -224,7 +224,7 @@ class Benchmark:
         raise NotImplementedError
 
     def reference(self, **tensors: Any) -> Any:
-        """A second method for the truth. Default: `run` on inputs widened to float64.
+        """A second way to compute the outputs. Default: `run` on inputs widened to float64.
 
         While it runs, every floating-point type that torch operations request is also widened to float64, and autocast
         is off, so the truth of a mixed-precision baseline contains no rounding. Code that bypasses torch operations (a
@@ -272,8 +272,8 @@ class Emit(Protocol):
 
 @dataclass(frozen=True)
 class LatencyGoal:
-    """Latency that decides. metric: ttft (arrival to first token), tpot (mean time per further token of a request), itl
-    (each gap between two tokens) or e2e (arrival to last token). percentile: over a trace, from 99 on only with 100
+    """The latency to compare. metric: ttft (arrival to first token), tpot (mean time per further token of a request),
+    itl (each gap between two tokens) or e2e (arrival to last token). percentile: over a trace, from 99 on only with 100
     values or more.
     """
 

@@ -202,20 +202,20 @@ class SlotCache:
         def attend(layer: int, q: Any, k: Any, v: Any) -> Any:
             keys, values = self.keys[layer], self.values[layer]
             keys[rows, :, positions], values[rows, :, positions] = k.transpose(1, 2), v.transpose(1, 2)
-            held = keys[slots, :, :end], values[slots, :, :end]
-            return functional.scaled_dot_product_attention(q, *held, attn_mask=mask, enable_gqa=True)
+            cached = keys[slots, :, :end], values[slots, :, :end]
+            return functional.scaled_dot_product_attention(q, *cached, attn_mask=mask, enable_gqa=True)
 
         return positions, attend
 
 
 @dataclass
 class Running:
-    """A sequence in a slot. token: the last one emitted; place: its position; left: tokens still to come."""
+    """A sequence in a slot. token: the last one emitted; position: its index; left: tokens still to come."""
 
     id: int
     slot: int
     token: int
-    place: int
+    position: int
     left: int
 
 
@@ -230,10 +230,10 @@ def admit(cache: SlotCache, request: Request, emit: Emit) -> Running:
 def decode(cache: SlotCache, running: list[Running], emit: Emit) -> list[Running]:
     """Emit the next token of each sequence, and release the slots of finished ones. Returns the others."""
     if batch := [sequence for sequence in running if sequence.left]:
-        slots, places = [sequence.slot for sequence in batch], [sequence.place for sequence in batch]
-        tokens = cache.advance(slots, places, [[sequence.token] for sequence in batch])[:, 0].tolist()
+        slots, positions = [sequence.slot for sequence in batch], [sequence.position for sequence in batch]
+        tokens = cache.advance(slots, positions, [[sequence.token] for sequence in batch])[:, 0].tolist()
         for sequence, token in zip(batch, tokens, strict=True):
-            sequence.token, sequence.place, sequence.left = token, sequence.place + 1, sequence.left - 1
+            sequence.token, sequence.position, sequence.left = token, sequence.position + 1, sequence.left - 1
             emit(sequence.id, token)
     for sequence in running:
         if not sequence.left:

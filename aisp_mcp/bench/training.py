@@ -56,17 +56,17 @@ def train(
     for name, parameter in parameters.items():
         parameter.grad = None
         parameter.data = tensors[WEIGHT + name].clone()
-    made = optimizer(parameters.values())
+    instance = optimizer(parameters.values())
     for name, parameter in parameters.items() if states else ():
-        made.state[parameter] = {key: tensors[f"{key}.{name}"].clone() for key in states}
-        made.state[parameter] |= {COUNTER: tensors[COUNTER].clone()} if COUNTER in tensors else {}
+        instance.state[parameter] = {key: tensors[f"{key}.{name}"].clone() for key in states}
+        instance.state[parameter] |= {COUNTER: tensors[COUNTER].clone()} if COUNTER in tensors else {}
     batches = {name: tensor for name, tensor in tensors.items() if not is_state(name, parameters)}
     steps = len(next(iter(batches.values())))
-    losses = [step(model, made, {name: tensor[at] for name, tensor in batches.items()}) for at in range(steps)]
+    losses = [step(model, instance, {name: tensor[at] for name, tensor in batches.items()}) for at in range(steps)]
     outputs = {"loss": torch.stack([loss.detach() for loss in losses])}
     outputs |= {WEIGHT + name: parameter.detach() for name, parameter in parameters.items()}
     returned = states if state else ()
-    return outputs | {f"{key}.{name}": made.state[of][key] for key in returned for name, of in parameters.items()}
+    return outputs | {f"{key}.{name}": instance.state[of][key] for key in returned for name, of in parameters.items()}
 
 
 def plain_step(loss: Callable[..., Any]) -> Step:
@@ -172,11 +172,11 @@ class TrainingBenchmark(Benchmark):
 
     def _module(self, kind: Any) -> Any:
         """The module on a tensor's device, in its type; made once for each."""
-        made = vars(self).setdefault("_modules", {})
+        modules = vars(self).setdefault("_modules", {})
         key = kind.dtype, kind.device
-        if key not in made:
-            made[key] = self.model().to(kind.device).to(kind.dtype)
-        return made[key]
+        if key not in modules:
+            modules[key] = self.model().to(kind.device).to(kind.dtype)
+        return modules[key]
 
     def _optimizer_tensors(self) -> list[str]:
         """Names of the optimiser's tensors for each parameter, found by one step on zeros."""

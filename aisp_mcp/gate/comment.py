@@ -54,5 +54,5 @@ def _flames(report: GateReport) -> list[str]:
 
 def _spec(row: GateRow) -> str:
     """Additions to the row's sentence: the resolution reached, and a changed specification."""
-    seen = f"; {resolution_words(row.resolution)}" if row.resolution is not None else ""
-    return seen + ("; the specification changed, and the base's was used" if row.spec_changed else "")
+    resolution = f"; {resolution_words(row.resolution)}" if row.resolution is not None else ""
+    return resolution + ("; the specification changed, and the base's was used" if row.spec_changed else "")

@@ -14,7 +14,7 @@ from aisp_mcp.profile.pictures import flame
 from aisp_mcp.profile.pictures.flame import Weighed
 from aisp_mcp.profile.readers.stacks import Stacks
 from aisp_mcp.profile.recording import target_program
-from aisp_mcp.profile.recording.ran import SideName
+from aisp_mcp.profile.recording.ran import RoleName
 from aisp_mcp.server.text import numbers
 
 MOST = 3  # benchmarks to record: each takes two processes under a profiler
@@ -48,7 +48,7 @@ def difference(pair: Pair, size: str) -> str:
     return as_text(before, after)
 
 
-def _recorded(pair: Pair, role: SideName, size: str, folder: Path) -> Path:
+def _recorded(pair: Pair, role: RoleName, size: str, folder: Path) -> Path:
     folder.mkdir()
     subject = replace(target_program.subject(pair, role), size=size)
     (trace, _), _ = target_program.torch(subject, folder, "full", RECORD_S)
@@ -60,7 +60,7 @@ def as_text(before: Weighed, after: Weighed) -> str:
     root = _tree(before.stacks, after.stacks)
     largest = max((abs(node.change) for _, _, node in _walk(root)), default=0)
     if not largest:
-        return "The flame graphs of both commits are the same."
+        return "Both commits have the same flame graph."
     rows = [row for row in _walk(root) if abs(row[2].change) >= LEAST * largest][:LINES]
     per = f" per {after.per}" if after.per else ""
     head = f"{f'frame{per}':<{NAME}} {'base':>9} {'head':>9}  change"

@@ -18,7 +18,7 @@ from aisp_mcp.errors import NotFound
 from aisp_mcp.gate import flames, history, policy, stored_runs
 from aisp_mcp.gate import pairs as gate_pairs
 from aisp_mcp.gate import rows as gate_rows
-from aisp_mcp.gate.pairs import Places
+from aisp_mcp.gate.pairs import Checkouts
 from aisp_mcp.gate.records import GateReport, GateRow, Outcome, Policy
 from aisp_mcp.judge.options import Options
 from aisp_mcp.judge.pair import Pair
@@ -52,15 +52,15 @@ def gate(ctx: Context, request: GateRequest, options: Options) -> GateReport:
     margin = MIN_MARGIN if options.margin is None else options.margin
     with tempfile.TemporaryDirectory(prefix="aisp-gate-", ignore_cleanup_errors=True) as temporary:
         work = Path(temporary).resolve()
-        places = _places(ctx, request, work)
+        checkouts = _checkouts(ctx, request, work)
         at_base, at_head = (
-            gate_pairs.find_candidates(checkout, request.roots, request.names) for checkout in places.both
+            gate_pairs.find_candidates(checkout, request.roots, request.names) for checkout in checkouts.both
         )
         if not at_base:
-            raise _no_targets(request, places.base.commit)
+            raise _no_targets(request, checkouts.base.commit)
         shared = {name: (files, at_head[name]) for name, files in at_base.items() if name in at_head}
-        pairs, broken = gate_pairs.make_pairs(shared, places, options.device)
-        about = measure.About(RunKind.GATE, {"base": places.base.commit, "head": places.head.commit})
+        pairs, broken = gate_pairs.make_pairs(shared, checkouts, options.device)
+        about = measure.About(RunKind.GATE, {"base": checkouts.base.commit, "head": checkouts.head.commit})
         with contextlib.chdir(work):  # isolated processes see the working folder, wherever it is
             run = measure.measure(ctx, pairs, options, broken=broken, about=about)
             looks = _further_looks(ctx, run, pairs, options, margin)
@@ -70,7 +70,7 @@ def gate(ctx: Context, request: GateRequest, options: Options) -> GateReport:
     before = history.histories(ctx, run)
     rows = [row.model_copy(update={"history": before.get(row.target, [])}) for row in rows]
     rows += gate_rows.absent_rows([*at_base], [*at_head])
-    return _report(run, request, places.both, rows, time.monotonic() - begin)
+    return _report(run, request, checkouts.both, rows, time.monotonic() - begin)
 
 
 def _no_targets(request: GateRequest, commit: str) -> NotFound:
@@ -95,20 +95,20 @@ def _explained(rows: list[GateRow], run: Run, pairs: list[Pair]) -> list[GateRow
     return [row.model_copy(update={"flame": texts.get(row.target)}) for row in rows]
 
 
-def _places(ctx: Context, request: GateRequest, work: Path) -> Places:
+def _checkouts(ctx: Context, request: GateRequest, work: Path) -> Checkouts:
     """Base and head as folders below work."""
     if stored := stored_runs.runs(ctx, request.base, request.head):
         base, head = (
             stored_runs.checkout(ctx, run, work / name) for run, name in zip(stored, ("base", "head"), strict=True)
         )
-        return Places(base, head, work, tree=work)
+        return Checkouts(base, head, work, tree=work)
     repo = commits.repository(request.repo).resolve()
     base = commits.export(repo, request.base, work / "base")
     if request.head is None:
         head = commits.working_tree(repo, work / "head")
     else:
         head = commits.export(repo, request.head, work / "head")
-    return Places(base, head, work, tree=repo)
+    return Checkouts(base, head, work, tree=repo)
 
 
 def _further_looks(

@@ -18,7 +18,7 @@ from aisp_mcp.suites import discovery
 
 # Each runs in the processes of one commit, never together with the other. The base's specification defines inputs,
 # tolerance and truth; only run() is the base candidate's.
-BASE_SIDE = '''"""{summary}"""
+BASE_PROGRAM = '''"""{summary}"""
 import sys
 
 sys.path[:0] = {sources!r}
@@ -32,7 +32,7 @@ from aisp_mcp.judge.loading import common_of, load_candidate, load_common, load_
 
 load_common(common_of(Path({spec!r})))
 _spec = load_module(Path({spec!r}), "aisp_gate_spec")
-_side = load_candidate(Path({side!r}))
+_program = load_candidate(Path({program!r}))
 strays.refuse(Path({repo!r}), Path({work!r}))
 _class = next(v for v in vars(_spec).values() if isinstance(v, type) and issubclass(v, Benchmark)
               and v.__module__ == _spec.__name__)
@@ -62,23 +62,23 @@ class Base(_class):
     _static = _names = None
 
     def run(self, **tensors):
-        prepare = getattr(_side, "prepare", None)
+        prepare = getattr(_program, "prepare", None)
         if prepare is None:
-            return _side.run(**tensors)
+            return _program.run(**tensors)
         if self._names is None:
             self._names = frozenset(self.params(Shapes()))
         inputs = {{k: v for k, v in tensors.items() if k not in self._names}}
         if self._static is None:
             params = {{k: v for k, v in tensors.items() if k in self._names}}
             self._static = dict(prepare(params, {{k: v.clone() for k, v in inputs.items()}}))
-        return _side.run(**inputs, **self._static)
+        return _program.run(**inputs, **self._static)
 
     def reference(self, **tensors):
         plain = _class()
         plain.__dict__.update(self.__dict__)
         return plain.reference(**tensors)
 '''
-HEAD_SIDE = '''"""{summary}"""
+HEAD_PROGRAM = '''"""{summary}"""
 import sys
 
 sys.path[:0] = {sources!r}
@@ -87,11 +87,11 @@ from pathlib import Path
 from aisp_mcp.gate import strays
 from aisp_mcp.judge.loading import load_candidate
 
-_side = load_candidate(Path({side!r}))
+_program = load_candidate(Path({program!r}))
 strays.refuse(Path({repo!r}), Path({work!r}))
-run = _side.run
-if hasattr(_side, "prepare"):
-    prepare = _side.prepare
+run = _program.run
+if hasattr(_program, "prepare"):
+    prepare = _program.prepare
 '''
 
 
@@ -105,7 +105,7 @@ class CandidateFiles:
 
 
 @dataclass(frozen=True)
-class Places:
+class Checkouts:
     """Both checkouts, the folder that holds them and the pairs, and the repository's working tree."""
 
     base: Checkout
@@ -144,11 +144,11 @@ def _add(candidates: dict[str, CandidateFiles], name: str, files: CandidateFiles
     """Raises UsageError DUPLICATE_TARGET if another root has a candidate of that name."""
     if candidates.setdefault(name, files) != files:
         both = f"{candidates[name].path} and {files.path}"
-        raise UsageError("DUPLICATE_TARGET", f"{both} have one name.", "Rename one of them.")
+        raise UsageError("DUPLICATE_TARGET", f"{both} have the same name.", "Rename one of them.")
 
 
 def make_pairs(
-    candidates: Mapping[str, tuple[CandidateFiles, CandidateFiles]], places: Places, device: str
+    candidates: Mapping[str, tuple[CandidateFiles, CandidateFiles]], checkouts: Checkouts, device: str
 ) -> tuple[list[Pair], list[Failure | Skip]]:
     """Pairs to measure, with C++ and CUDA candidates compiled, and those that cannot be measured.
 
@@ -156,14 +156,16 @@ def make_pairs(
     """
     pairs, broken = list[Pair](), list[Failure | Skip]()
     for name, both in candidates.items():
-        at_base, at_head = (_lacks(files, checkout, device) for files, checkout in zip(both, places.both, strict=True))
+        at_base, at_head = (
+            _lacks(files, checkout, device) for files, checkout in zip(both, checkouts.both, strict=True)
+        )
         if at_base:
             broken.append(Skip(target=name, code="NEEDS", missing=at_base))
         elif at_head:
             broken.append(Failure(target=name, code="HEAD_NEEDS", message=head_needs(at_head)))
         else:
             try:
-                pairs.append(_write_pair(name, both, places))
+                pairs.append(_write_pair(name, both, checkouts))
             except BenchmarkError as error:
                 broken.append(Failure(target=name, code=error.code, message=error.message, hint=error.hint))
     return pairs, broken
@@ -185,24 +187,24 @@ def have_same_spec(at_base: CandidateFiles, at_head: CandidateFiles) -> bool:
     return at_base.spec.read_bytes() == at_head.spec.read_bytes()
 
 
-def _write_pair(name: str, both: tuple[CandidateFiles, CandidateFiles], places: Places) -> Pair:
-    """Write both sides. Raises BenchmarkError BAD_HEADER or COMPILE_FAILED."""
+def _write_pair(name: str, both: tuple[CandidateFiles, CandidateFiles], checkouts: Checkouts) -> Pair:
+    """Write the programs of both commits. Raises BenchmarkError BAD_HEADER or COMPILE_FAILED."""
     at_base, at_head = both
-    folder = places.work / "pairs" / name.replace(":", "/")
+    folder = checkouts.work / "pairs" / name.replace(":", "/")
     folder.mkdir(parents=True)
-    spec, candidate = folder / "baseline_side.py", folder / "optimized_side.py"
+    spec, candidate = folder / "baseline_pair.py", folder / "optimized_pair.py"
     common = {
         "summary": at_base.summary.replace('"', "'").replace("\\", ""),
         "spec": str(at_base.spec),
-        "repo": str(places.tree),
-        "work": str(places.work),
+        "repo": str(checkouts.tree),
+        "work": str(checkouts.work),
     }
     for file, text, files, checkout in (
-        (spec, BASE_SIDE, at_base, places.base),
-        (candidate, HEAD_SIDE, at_head, places.head),
+        (spec, BASE_PROGRAM, at_base, checkouts.base),
+        (candidate, HEAD_PROGRAM, at_head, checkouts.head),
     ):
-        side = str(_loadable(name, files, folder / file.stem))
-        file.write_text(text.format(**common, sources=strays.sources(checkout.folder), side=side), "utf-8")
+        program = str(_loadable(name, files, folder / file.stem))
+        file.write_text(text.format(**common, sources=strays.sources(checkout.folder), program=program), "utf-8")
     return Pair(name, spec, "", candidate)
 
 

@@ -51,8 +51,8 @@ class Look:
     usable: bool = True
 
     def kind(self, margin: float) -> Kind:
-        """slower: a slowdown of any size is beyond noise. unsteady: the head varies far more than the base, towards
-        slower. clean: a slowdown beyond the margin is excluded. vague: none of these.
+        """slower: a slowdown of any size is significant. unsteady: the head varies far more than the base, towards
+        slower. clean: a slowdown beyond the margin is ruled out. vague: none of these.
         """
         if not self.usable:
             return "vague"
@@ -120,7 +120,7 @@ def judge_looks(looks: Sequence[Look], margin: float) -> tuple[Outcome, str]:
             return "regressed", f"{words}, {_count(bad, number)} a slowdown"
         return "regressed", f"{words}: the head is slower in some of its processes, which scatter {_scatter(looks)}"
     if "clean" not in kinds and (high := pooled_high(looks[1:])) is not None and high < 0.0:
-        return "regressed", f"{words}, no look contradicts it, and all but the first together prove it"
+        return "regressed", f"{words}, no other look contradicts it, and all but the first together prove it"
     return "could_not_judge", f"{words}, {_count(bad, number)} a slowdown"
 
 

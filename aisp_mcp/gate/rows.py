@@ -30,10 +30,10 @@ def rows(run: Run, changed_specs: set[str], looks: Looks, margin: float) -> list
 
 def absent_rows(base_names: Sequence[str], head_names: Sequence[str]) -> list[GateRow]:
     """Rows for the benchmarks that only one of the commits has."""
-    gone = [name for name in base_names if name not in head_names]
+    missing = [name for name in base_names if name not in head_names]
     new = [name for name in head_names if name not in base_names]
     return [
-        *(GateRow(target=name, outcome="missing", sentence="The head has no such benchmark.") for name in gone),
+        *(GateRow(target=name, outcome="missing", sentence="The head has no such benchmark.") for name in missing),
         *(
             GateRow(target=name, outcome="new", sentence="The base has no such benchmark: nothing to compare with.")
             for name in new

@@ -1,4 +1,4 @@
-"""Modules of the working tree in a process that measures a commit, as an editable installation puts them there.
+"""Modules of the working tree that a process measuring a commit has imported, as happens with an editable installation.
 
 Such a process measures one commit and reports another one.
 """
@@ -20,7 +20,7 @@ def sources(root: Path) -> list[str]:
 
 
 def find(files: Iterable[str], tree: Path, checkouts: Path | None = None) -> str:
-    """The first file of a loaded module that lies in the working tree, relative to it; empty if there is none.
+    """The first file of a loaded module inside the working tree, relative to it; empty if there is none.
 
     checkouts: a folder, perhaps below the tree, whose files are expected. Installed packages and this one are, too.
     """
@@ -42,4 +42,4 @@ def loaded() -> Iterator[str]:
 def refuse(tree: Path, checkouts: Path) -> None:
     """Raises ImportError if this process has loaded a module of the working tree."""
     if file := find(loaded(), tree, checkouts):
-        raise ImportError(f"{file} was imported from the working tree, not from the commit that is measured")
+        raise ImportError(f"{file} was imported from the working tree, not from the measured commit")

@@ -21,7 +21,7 @@ class GateParams(JobParams):
     preset: Literal["quick", "default", "release"] = "default"
     margin: float | None = Field(default=None, ge=0, le=1, description="Smallest slowdown that fails.")
     could_not_judge: Policy = Field(default="warn", description="Hidden by noise.")
-    missing: Policy = Field(default="fail", description="Not at the head.")
+    missing: Policy = Field(default="fail", description="Missing at the head.")
     usd_per_hour: float | None = Field(default=None, gt=0, description="Price of this machine.")
 
 
@@ -73,10 +73,10 @@ def _files(report: GateReport, policies: dict[Outcome, Policy], ctx: Context) ->
     rows = outcomes.of_gate(report, policies)
     about = {"run_id": report.run_id, "base": report.base, "head": report.head}
     began = ctx.clock() - report.seconds
-    made = {
+    files_by_field = {
         "comment_path": ("comment.md", comment.gate_comment(report).encode()),
         "junit_path": ("junit.xml", junit.to_junit(rows, "performance gate", began, report.seconds, about)),
         "badge_path": ("badge.svg", badge.to_badge(rows, "performance gate")),
     }
     folder = ctx.store.run_dir(report.run_id)
-    return {field: files.write(folder / name, data).path for field, (name, data) in made.items()}
+    return {field: files.write(folder / name, data).path for field, (name, data) in files_by_field.items()}

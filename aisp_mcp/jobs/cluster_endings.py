@@ -31,7 +31,7 @@ def take_answer(cluster: ClusterQueue, job_id: str, left: dict[str, Any]) -> boo
     answer = endings.answer_of(row) if row is not None else None
     if row is None or answer is None:
         return False
-    made = handover.read(Path(row["run_dir"]), handover.ROWS)
+    rows = handover.read(Path(row["run_dir"]), handover.ROWS)
     cluster.start(job_id, left["started_at"])
     try:
         with cluster.db.transaction():
@@ -42,7 +42,7 @@ def take_answer(cluster: ClusterQueue, job_id: str, left: dict[str, Any]) -> boo
                 reason=endings.sentence(answer),
                 envelope=answer,
             )
-            take_rows(cluster.db, made or {})
+            take_rows(cluster.db, rows or {})
     except AispError as error:
         if error.code != "JOB_TRANSITION":
             raise

@@ -12,14 +12,14 @@ from aisp_mcp import __version__
 from aisp_mcp.store.records.job_state import JobState
 
 HINTS = {
-    "TIMEOUT": "Give it a larger timeout_s, or less to do; its log says how far it came.",
-    "STOPPED": "A program at isolation L1 can stop the process that measures it; do not trust the one that ran last.",
-    "CRASHED": "Its log holds the last output.",
+    "TIMEOUT": "Use a larger timeout_s, or reduce the work; the log shows how far it got.",
+    "STOPPED": "At isolation level L1, a program can stop the measuring process; do not trust the one that ran last.",
+    "CRASHED": "The log contains its last output.",
     "OUT_OF_MEMORY": "Use a smaller preset or fewer targets, or raise the memory limit of this machine or container.",
-    "NO_RESULT": "Its log holds the last output; code that calls exit() inside a tool has this effect.",
-    "NODE_FAIL": "A node failed under it; call the tool again. `sinfo -R` says which nodes are down, and why.",
+    "NO_RESULT": "The log contains its last output; code that calls exit() inside a tool has this effect.",
+    "NODE_FAIL": "A node failed under it; call the tool again. `sinfo -R` shows which nodes are down, and why.",
     "PREEMPTED": "Slurm gave its nodes to a job of higher priority; call the tool again, or use another partition.",
-    "SLURM_REFUSED": "Change nodes, GPUs, partition, account or time; `sinfo` lists what there is.",
+    "SLURM_REFUSED": "Change nodes, GPUs, partition, account or time; `sinfo` lists the choices.",
     "NO_SLURM": "Slurm's commands must be on PATH, or AISP_EXECUTOR=local.",
     "CANCELLED": "Call the tool again to start over.",
     "LOST": "Its supervisor vanished (killed, or the machine restarted); call the tool again.",

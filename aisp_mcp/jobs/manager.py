@@ -150,7 +150,7 @@ class Jobs:
         if self.store.count_queued(principal) + added > limit:
             raise Refused(
                 "QUEUE_FULL",
-                f"{limit} jobs of {principal} are queued already, which is the limit.",
+                f"{limit} jobs of {principal} are already queued, which is the limit.",
                 "Wait for some of them, or cancel them. AISP_QUEUED_JOBS is the limit.",
                 [("aisp_job_list", {"state": "queued"})],
             )

@@ -64,7 +64,7 @@ def _run(folder: Path, home: Path, request: dict[str, Any]) -> int:
     began = time.time()
     with Store(home) as store:
         _enter(store, folder, request, began)
-        supervisor.supervise(request["id"], home, places=1)
+        supervisor.supervise(request["id"], home, slots=1)
         row = store.queue.row(request["id"])
         assert row is not None
         handover.write(folder, handover.ROWS, rows_made(store.db))

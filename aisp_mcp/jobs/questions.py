@@ -44,7 +44,7 @@ def ask(run_dir: Path, questions: Mapping[str, Question], patience_s: float) -> 
     folder.mkdir(mode=0o700, exist_ok=True)
     for name, question in questions.items():
         if not name.isidentifier() or _question(folder, name).exists():
-            raise ValueError(f"{name!r} is not a new name for a question")
+            raise ValueError(f"{name!r} is not an identifier, or was already used for a question")
         _write(_question(folder, name), question.model_dump_json())
     deadline = time.monotonic() + patience_s
     while not all(_reply(folder, name).exists() for name in questions):

@@ -16,14 +16,14 @@ from aisp_mcp.store.records.job_state import JobState
 MAX_SPAWNS = 5
 
 
-def start_ready(queue: Queue, places: int, home: Path) -> list[int]:
+def start_ready(queue: Queue, slots: int, home: Path) -> list[int]:
     """Start a supervisor for each job whose turn it is; returns their pids. Raises StoreError."""
     pids = []
-    for row in queue.take_spawns(places):
+    for row in queue.take_spawns(slots):
         env = {**passed_on(os.environ), **json.loads(row["env"] or "{}"), MARK: row["id"], "AISP_HOME": str(home)}
         try:
             if row["spawns"] > MAX_SPAWNS:
-                raise OSError(f"{MAX_SPAWNS} tries gave no supervisor that took the job")
+                raise OSError(f"{MAX_SPAWNS} attempts did not start a supervisor")
             pids.append(int(Local(env, home / "supervisor.log").submit(row) or 0))
         except OSError as error:
             message = f"Cannot start {row['python']}: {error}."

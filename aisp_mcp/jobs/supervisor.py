@@ -55,17 +55,17 @@ def main() -> int:
     return 0
 
 
-def supervise(job_id: str, home: Path, places: int) -> None:
+def supervise(job_id: str, home: Path, slots: int) -> None:
     """Claim a job of the store in home and run it to its end, in this process; do nothing if it is not its turn."""
     tree.prctl(tree.PR_SET_CHILD_SUBREAPER, 1)
     signals = _catch_signals()
     queue = Queue(Database(home))
     owner = {"pid": os.getpid(), "pid_start": tree.start_time(os.getpid()), "namespace": tree.namespace()}
-    row = queue.claim(job_id, places, owner)
+    row = queue.claim(job_id, slots, owner)
     if row is None:
         return
     _run(queue, row, signals)
-    start_ready(queue, places, home)
+    start_ready(queue, slots, home)
 
 
 def _catch_signals() -> int:
@@ -96,7 +96,7 @@ def _start_worker(row: Any) -> tuple[int, int]:
     params = os.memfd_create("params")
     os.write(params, row["params"].encode())
     os.lseek(params, 0, os.SEEK_SET)
-    output, theirs = os.pipe2(os.O_CLOEXEC)
+    output, worker_output = os.pipe2(os.O_CLOEXEC)
     os.set_blocking(output, False)
     options = ("--job", row["id"], "--home", os.environ["AISP_HOME"], "--cwd", row["cwd"])
     argv = module("aisp_mcp.server.worker", row["tool"], *options, python=row["python"])
@@ -108,7 +108,7 @@ def _start_worker(row: Any) -> tuple[int, int]:
             tree.prctl(tree.PR_SET_PDEATHSIG, signal.SIGKILL)
             if os.getppid() != me:  # we died before the line above
                 os._exit(1)
-            for source, target in ((params, 0), (theirs, 1), (theirs, 2)):
+            for source, target in ((params, 0), (worker_output, 1), (worker_output, 2)):
                 os.dup2(source, target)
             signal.set_wakeup_fd(-1)
             for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD, signal.SIGHUP, signal.SIGPIPE):
@@ -122,7 +122,7 @@ def _start_worker(row: Any) -> tuple[int, int]:
             os.write(2, f"cannot start the worker: {error}\n".encode())
             os._exit(127)
     os.close(params)
-    os.close(theirs)
+    os.close(worker_output)
     return pid, output
 
 
@@ -259,7 +259,10 @@ def _explain(row: Any, outcome: Outcome, code: int, oom: bool) -> tuple[str, str
     if outcome.cut == "TIMEOUT":
         return "TIMEOUT", f"{row['tool']} took longer than {row['timeout_s']:g} s; the whole process tree was killed."
     if outcome.cut == "STOPPED":
-        return "STOPPED", f"{row['tool']} was stopped by a signal and did not go on; the whole process tree was killed."
+        return (
+            "STOPPED",
+            f"{row['tool']} was stopped by a signal and did not continue; the whole process tree was killed.",
+        )
     if outcome.cut == "CANCELLED":
         return "CANCELLED", f"{row['tool']} was cancelled; the whole process tree was killed."
     if code == -signal.SIGKILL and oom:
@@ -267,7 +270,7 @@ def _explain(row: Any, outcome: Outcome, code: int, oom: bool) -> tuple[str, str
     if code < 0:
         return "CRASHED", f"{row['tool']} was ended by signal {-code} ({signal.strsignal(-code)})."
     if code > 0:
-        return "CRASHED", f"{row['tool']} ended with code {code} and no answer."
+        return "CRASHED", f"{row['tool']} exited with code {code} and no answer."
     return "NO_RESULT", f"{row['tool']} ended without an answer."
 
 

@@ -61,7 +61,7 @@ class Watcher:
         return self.cluster.any_active()
 
     def _due(self) -> bool:
-        """Return True in the rounds that query Slurm."""
+        """Return True if this round queries Slurm."""
         now = time.monotonic()
         calm = now - self._changed > CALM_AFTER_S and now - self._asked < CALM_S
         self._asked = self._asked if calm else now
@@ -113,7 +113,7 @@ class Watcher:
             self.wake()
 
     def _waited(self, row: Any, seen: Seen) -> bool:
-        """Return True once an answer had time to appear after this state was first seen."""
+        """Return True once enough time for an answer to appear has passed since this state was first seen."""
         patience = FORGOTTEN_S if seen.phase == "unknown" else self.grace_s
         if handover.read(Path(row["run_dir"]), handover.EXIT) or row["cancel"] or seen.word not in ("COMPLETED", ""):
             patience = min(patience, self.grace_s / 10)

@@ -17,7 +17,7 @@ class ChainLog:
     """One JSON record per line. head is the hash of the last record; it goes into the result."""
 
     def __init__(self, path: Path, head: str = START) -> None:
-        """Begin a log, or continue the one that ends in `head`."""
+        """Start a log, or continue the one that ends in `head`."""
         self.path = path
         self.head = head
         self._file = path.open("w" if head == START else "a", encoding="utf-8")
@@ -58,6 +58,6 @@ def check_text(text: str, name: str) -> str:
     head = START
     for number, line in enumerate(text.splitlines(), 1):
         if json.loads(line).get("prev") != head:
-            raise ValueError(f"{name}:{number} does not follow from the line before")
+            raise ValueError(f"{name}:{number} does not follow from the previous line")
         head = hashlib.sha256(line.encode()).hexdigest()
     return head

@@ -120,5 +120,5 @@ def _missing(name: str, device: str) -> str | None:
 
 
 def _nvcc() -> bool:
-    places = filter(None, (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"))
-    return bool(shutil.which("nvcc") or any(Path(folder, "bin", "nvcc").is_file() for folder in places))
+    homes = filter(None, (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"))
+    return bool(shutil.which("nvcc") or any(Path(folder, "bin", "nvcc").is_file() for folder in homes))

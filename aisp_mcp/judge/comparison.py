@@ -84,7 +84,7 @@ def load_libraries(options: Options) -> None:
 
     For callers that have other work to do before they compare. Raises Unavailable ISOLATION_LEVEL.
     """
-    with _libraries_place(options) as (where, cpus), placement.aside(cpus):
+    with _libraries_placement(options) as (where, cpus), placement.aside(cpus):
         verifier_client.fork_server(where)
         confined.fork_server(replace(where, level=placement.usable_level(options.isolation, options.device)))
 
@@ -97,16 +97,16 @@ def keep_libraries_loaded(options: Options, folder: Path, seconds: float) -> Non
     level = placement.usable_level(options.isolation, options.device)
     if level not in isolation.NAMESPACES:
         return
-    with _libraries_place(options) as (where, cpus), placement.aside(cpus):
+    with _libraries_placement(options) as (where, cpus), placement.aside(cpus):
         verifier_client.libraries(where).keep_loaded(folder, seconds)
         confined.libraries(replace(where, level=level)).keep_loaded(folder, seconds)
 
 
 @contextmanager
-def _libraries_place(options: Options) -> Iterator[tuple[Placement, frozenset[int]]]:
+def _libraries_placement(options: Options) -> Iterator[tuple[Placement, frozenset[int]]]:
     """The placement of a process that only loads libraries, and the cores that are measured."""
     with tempfile.TemporaryDirectory(prefix="aisp-") as temporary:
-        where = _places(Path(temporary).resolve(), options, ranks=1)
+        where = _placements(Path(temporary).resolve(), options, ranks=1)
         yield where.make("libraries"), where.cpus
 
 
@@ -157,7 +157,7 @@ def compare(pair: Pair, options: Options, report: Report = lambda *_: None) -> C
 
 
 def _lacks(pair: Pair, options: Options) -> str | None:
-    """A requirement of the pair that this machine does not meet, as far as its files show without running."""
+    """A requirement of the pair that this machine does not meet, judged from its files without running them."""
     if build.is_native(pair.path) and (missing := build.lacks(pair.path, options.device)):
         return missing
     own = [pair.baseline.parent, *project_folders(pair.baseline), *project_folders(pair.path)]
@@ -177,7 +177,7 @@ def _open(
     """Start the verifier and have it open the specification. The stack closes everything that is started."""
     draw, timer, guard = random.Random(os.urandom(32)), PhaseTimer(), options.protections
     temporary = stack.enter_context(tempfile.TemporaryDirectory(prefix="aisp-", ignore_cleanup_errors=True))
-    where = _places(Path(temporary).resolve(), options, ranks // options.nodes.count)
+    where = _placements(Path(temporary).resolve(), options, ranks // options.nodes.count)
     in_memory = tempfile.TemporaryDirectory(prefix="aisp-", dir=files.memory_folder(), ignore_cleanup_errors=True)
     files_at = {"warm": str(Path(stack.enter_context(in_memory)).resolve()), "cold": str(where.root / "files")}
     fds = stack.enter_context(_shared_memory(2 * len(Role) * ranks, guard.sealed))
@@ -204,7 +204,7 @@ def _open(
     unmeasured = rank_counts.unmeasured(opened["goal"], ranks, options.device, options.nodes.count)
     if lacking := unmeasured or _sequence(opened).lacks(opened, options, where.level):
         return Skip(target=pair.label, code="NEEDS", missing=lacking)
-    cpus = placement.cpus_of_a_side(opened["workers"]["threads"], where.ranks)
+    cpus = placement.worker_cpus(opened["workers"]["threads"], where.ranks)
     where = replace(where, lean=opened["goal"] == "memory", cpus=cpus, variables=options.variables, relays=relays)
     if lacking := _ready_nodes(pair, where, opened):
         return Skip(target=pair.label, code="NEEDS", missing=lacking)
@@ -230,7 +230,7 @@ def _start_verifier(
     return level, VerifierProcess([fd for both in fds for fd in both], verifier_placement)
 
 
-def _places(root: Path, options: Options, ranks: int) -> placement.PlacementFactory:
+def _placements(root: Path, options: Options, ranks: int) -> placement.PlacementFactory:
     """Folders and cores of processes before the specification is known. ranks: of each program on this node."""
     return placement.PlacementFactory(
         root,

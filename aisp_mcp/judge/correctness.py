@@ -45,7 +45,9 @@ Grid = Mapping[str, Sequence[Number]]
 
 @dataclass
 class Found:
-    """Findings at one configuration. modes: kinds of inputs that were compared; worst: in the baseline's own errors."""
+    """Findings for one configuration. modes: kinds of inputs that were compared; worst: in units of the baseline's own
+    error.
+    """
 
     modes: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
@@ -54,7 +56,7 @@ class Found:
 
 
 def configurations(grid: Grid, boundaries: bool) -> Iterator[dict[str, Number]]:
-    """All points of the grid, then each integer size in turn at odd values and one step beyond the grid's ends."""
+    """All points of the grid, then each integer size in turn at odd values and just beyond the grid's ends."""
     seen = set[tuple[Number, ...]]()
     points = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
     for name in grid if boundaries else ():
@@ -75,7 +77,7 @@ class Fuzzer:
         self._random, self._stack, self._number = random.Random(os.urandom(32)), ExitStack(), 0
         folder = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="aisp-", ignore_cleanup_errors=True))
         level = placement.usable_level(options.isolation, options.device)
-        self._places = placement.PlacementFactory(
+        self._placements = placement.PlacementFactory(
             Path(folder).resolve(), options.device, level, placement.measuring_cpus(ranks), ranks=ranks
         )
         flags = os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
@@ -87,7 +89,7 @@ class Fuzzer:
             self._stack.callback(os.close, fd)
         # Each configuration counts as a replicate, so that it has its own inputs.
         numbered = [fd for at in range(configurations) for _ in Role for pair in self._of(at) for fd in pair]
-        self._verifier = VerifierProcess(numbered, self._places.make("verifier"))
+        self._verifier = VerifierProcess(numbered, self._placements.make("verifier"))
         self._stack.callback(self._verifier.close)
 
     def __enter__(self) -> Fuzzer:
@@ -124,13 +126,13 @@ class Fuzzer:
         )
         if "missing" in opened:
             return Found(missing=", ".join(opened["missing"]))
-        worker_placement = self._places.make(f"worker-{number}")
+        worker_placement = self._placements.make(f"worker-{number}")
         setup = self._setup(candidate, size, opened, worker_placement)
         worker = group.start("candidate", dict(setup), self._of(number), worker_placement)
         try:
             worker_id = worker_number(number, Role.BASELINE)
-            setup["ipc"] = self._verifier.ask("attach", side=worker_id)["ipc"]
-            self._verifier.ask("params", sides=[worker_id], seed=self._seed())
+            setup["ipc"] = self._verifier.ask("attach", worker_id=worker_id)["ipc"]
+            self._verifier.ask("params", worker_ids=[worker_id], seed=self._seed())
             worker.prepare(dict(setup))
             rounds = self._traces if "serving" in opened else self._rounds
             return rounds(worker, worker_id)
@@ -144,7 +146,7 @@ class Fuzzer:
             baseline=False,
             size=size.text(),
             device=self.options.device,
-            threads=len(self._places.cpus),
+            threads=len(self._placements.cpus),
             flush_bytes=FLUSH_BYTES,
             layout=opened["layout"],
             output_rules={**opened["output_rules"], "contract": True},
@@ -159,7 +161,7 @@ class Fuzzer:
             for mode in MODES:
                 self._verifier.ask("fill", counts={worker_id: 1}, seed=self._seed(), mode=mode, sample=[0])
                 self._call(worker, worker_id)
-                answer = self._verifier.ask("check", side=worker_id, sample=[0])
+                answer = self._verifier.ask("check", worker_id=worker_id, sample=[0])
                 findings.modes.append(mode)
                 findings.worst = max(findings.worst, answer["ratio"] or 0.0)
                 if answer["failure"]:
@@ -188,7 +190,7 @@ class Fuzzer:
 
     def _token_failure(self, worker_id: int, requests: Any, delivery: Delivery, findings: Found) -> str | None:
         """The first wrong token of a trace, in words; records the worst error in findings."""
-        answer = self._verifier.ask("check_trace", side=worker_id, requests=requests, answers=delivery.tokens)
+        answer = self._verifier.ask("check_trace", worker_id=worker_id, requests=requests, answers=delivery.tokens)
         findings.worst = max(findings.worst, answer["ratio"] or 0.0)
         failure: str | None = answer["failure"]
         return failure
@@ -201,7 +203,7 @@ class Fuzzer:
         posted = list[None]()
 
         def snapshot() -> None:
-            self._verifier.post("snapshot", side=worker_id)
+            self._verifier.post("snapshot", worker_id=worker_id)
             posted.append(None)
 
         try:

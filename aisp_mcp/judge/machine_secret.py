@@ -1,7 +1,7 @@
 """The secret of this machine that determines the inputs which decide whether a program is correct.
 
-The same file gets the same inputs in every comparison, and so the same answer, and nobody without the secret can search
-for a program that is wrong on all other inputs.
+The same file gets the same inputs in every comparison, and therefore the same result. Without the secret, nobody can
+search for a program that is correct on these inputs only.
 """
 
 from __future__ import annotations
@@ -17,13 +17,15 @@ FILE, BYTES = "battery-secret", 32
 
 
 def battery_seed(baseline: Path, size: str, device: str) -> int:
-    """The seed for a specification at a size, the same for every candidate: editing a comment does not draw again."""
+    """The seed for a specification at a size. It is the same for every candidate, so editing a comment does not redraw
+    the inputs.
+    """
     about = hashlib.sha256(baseline.read_bytes()).digest() + f"\0{size}\0{device}".encode()
     return int.from_bytes(hashlib.sha256(_secret(Settings.from_env().home) + about).digest()[:6])
 
 
 def _secret(home: Path) -> bytes:
-    """Read it; at first use, create it: written to another file and linked, so that no reader sees part of it."""
+    """Read the secret. At first use, create it in another file and link it, so that no reader sees part of it."""
     path = home / FILE
     if not path.exists():
         home.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -26,8 +26,8 @@ class Preset:
     """Amount of measurement. replicates: sets of processes; round_s: length of a round; palindromes: per replicate.
 
     Nine palindromes are three of each order: their median survives a disturbed round, and no role has a better position
-    than another. looks: the numbers of replicates after which the run may end because the question is settled; the last
-    one is all of them. elsewhere: minimum number of calls per replicate that are compared in other counted rounds.
+    than another. looks: numbers of replicates after which the run may stop early; the last one is the full number.
+    elsewhere: minimum number of compared calls per replicate in other counted rounds.
     """
 
     name: str
@@ -103,7 +103,7 @@ def estimate_s(preset: Preset, call_s: float = 0.001, start_s: float = 1.0) -> f
 
 
 def round_count(call_s: float, round_s: float, capacity: int, draw: random.Random) -> int:
-    """A random number of calls, up to a tenth less than fill round_s, so that no code knows which call is its last."""
+    """A random number of calls, up to a tenth less than fill round_s, so no program knows which call is its last."""
     count = max(1, min(capacity, round(round_s / max(call_s, 1e-9))))
     return draw.randint(max(1, count - count // 10), count)
 

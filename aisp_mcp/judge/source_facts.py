@@ -157,7 +157,7 @@ def _needs(node: ast.expr | None) -> dict[str, int | float | str]:
 
 
 def plain(text: str) -> str:
-    """One line without control characters, fit for a terminal and a table."""
+    """One line without control characters, suitable for a terminal or a table."""
     if not text.isprintable():
         text = "".join(char if char.isprintable() else " " for char in text)
     clean = " ".join(text.split())

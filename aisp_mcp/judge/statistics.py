@@ -1,8 +1,9 @@
 """Statistics of a comparison: pure functions with known answers, standard library only.
 
-The replicate is a fresh process, never an iteration: calls inside one process share its memory layout, clocks and luck,
-so their scatter says nothing about the next process. Each replicate gives one log-ratio; everything below works on
-those few numbers. If a value cannot be computed honestly, functions raise UnusableError instead of returning a number.
+The replicate is a fresh process, never an iteration: calls inside one process share its memory layout, clock
+frequencies and luck, so their scatter says nothing about the next process. Each replicate gives one log-ratio;
+everything below works on those few numbers. If a value cannot be computed honestly, functions raise UnusableError
+instead of returning a number.
 
 Sources: Lentz' continued fraction for the incomplete beta function (Numerical Recipes, 6.4); quantiles of type 7
 (Hyndman and Fan 1996); false discovery rate (Benjamini and Hochberg 1995); alpha spending (Lan and DeMets 1983) with
@@ -29,7 +30,7 @@ _NORMAL = NormalDist()
 
 
 class UnusableError(ValueError):
-    """These numbers do not answer the question. code: empty, not_finite, too_few, zero_variance."""
+    """The statistic cannot be computed from these numbers. code: empty, not_finite, too_few, zero_variance."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)

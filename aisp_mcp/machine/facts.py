@@ -32,9 +32,9 @@ def look(ctx: Context) -> Snapshot:
     return snapshot.take(lines.watched(ctx.settings.home, *ctx.settings.bench_roots))
 
 
-def all_findings(seen: Snapshot) -> list[Finding]:
+def all_findings(machine: Snapshot) -> list[Finding]:
     """Findings about the machine and the isolation of workers, most severe first."""
-    return ranking.ranked([*ranking.all_findings(seen), *_isolation(isolation.probe())])
+    return ranking.ranked([*ranking.all_findings(machine), *_isolation(isolation.probe())])
 
 
 def _isolation(reached: isolation.Isolation) -> Iterator[Finding]:
@@ -49,28 +49,30 @@ def _isolation(reached: isolation.Isolation) -> Iterator[Finding]:
         )
 
 
-def summary(ctx: Context, seen: Snapshot) -> dict[str, Any]:
+def summary(ctx: Context, machine: Snapshot) -> dict[str, Any]:
     """Some twenty lines: everything an agent must know before it proposes anything."""
-    findings = all_findings(seen)
-    packages = {name: seen.software.packages.get(name) for name in _SHOWN_PACKAGES}
+    findings = all_findings(machine)
+    packages = {name: machine.software.packages.get(name) for name in _SHOWN_PACKAGES}
     return {
-        "host": lines.host(seen),
-        "gpus": [lines.gpu(gpu) for gpu in seen.gpus.gpus],
+        "host": lines.host(machine),
+        "gpus": [lines.gpu(gpu) for gpu in machine.gpus.gpus],
         "software": {
-            "python": seen.software.python,
+            "python": machine.software.python,
             **{name: version for name, version in packages.items() if version},
-            **{"driver": seen.gpus.driver, "cuda_driver": seen.gpus.cuda_driver, "toolkit": seen.software.toolkit},
+            "driver": machine.gpus.driver,
+            "cuda_driver": machine.gpus.cuda_driver,
+            "toolkit": machine.software.toolkit,
         },
         "isolation": isolation.probe().level,
-        "ceilings": ceilings(ctx, seen),
+        "ceilings": ceilings(ctx, machine),
         "attention": [f"{f.severity}: {f.message}" for f in findings if f.severity != "note"],
     }
 
 
-def ceilings(ctx: Context, seen: Snapshot) -> dict[str, str]:
+def ceilings(ctx: Context, machine: Snapshot) -> dict[str, str]:
     """The best stored rates of each device of this machine; empty before `aisp bench peak`."""
     best_rates = {}
-    for key in [gpu.uuid for gpu in seen.gpus.gpus if gpu.uuid] or ["cpu"]:
+    for key in [gpu.uuid for gpu in machine.gpus.gpus if gpu.uuid] or ["cpu"]:
         for kind in _CEILINGS:
             best = ctx.store.best_measurement(kind, key)
             if best is not None:
@@ -78,32 +80,32 @@ def ceilings(ctx: Context, seen: Snapshot) -> dict[str, str]:
     return best_rates
 
 
-def full(ctx: Context, seen: Snapshot) -> dict[str, Any]:
+def full(ctx: Context, machine: Snapshot) -> dict[str, Any]:
     """All records."""
     return {
-        "findings": [finding.model_dump(exclude_none=True) for finding in all_findings(seen)],
-        "gpus": seen.gpus.model_dump(),
+        "findings": [finding.model_dump(exclude_none=True) for finding in all_findings(machine)],
+        "gpus": machine.gpus.model_dump(),
         "topology": topology.read().model_dump(),
-        "host": host(seen),
-        "software": seen.software.model_dump(),
-        "dependencies": [need.model_dump() for need in dependencies.check(seen)],
+        "host": host(machine),
+        "software": machine.software.model_dump(),
+        "dependencies": [need.model_dump() for need in dependencies.check(machine)],
         "isolation": asdict(isolation.probe()),
-        "capabilities": [capability(g.name, g.compute_capability) for g in seen.gpus.gpus],
-        "ceilings": ceilings(ctx, seen),
+        "capabilities": [capability(g.name, g.compute_capability) for g in machine.gpus.gpus],
+        "ceilings": ceilings(ctx, machine),
     }
 
 
-def host(seen: Snapshot) -> dict[str, Any]:
+def host(machine: Snapshot) -> dict[str, Any]:
     """The facts of the host."""
     return {
-        "cpu": seen.cpu.model_dump(),
-        "numa": [node.model_dump() for node in seen.numa],
-        "memory": seen.memory.model_dump(),
-        "limits": seen.limits.model_dump(),
-        "surroundings": seen.surroundings.model_dump(),
-        "pressure": seen.pressure.model_dump(),
-        "disks": [disk.model_dump() for disk in seen.disks],
-        "network": seen.network.model_dump(),
+        "cpu": machine.cpu.model_dump(),
+        "numa": [node.model_dump() for node in machine.numa],
+        "memory": machine.memory.model_dump(),
+        "limits": machine.limits.model_dump(),
+        "surroundings": machine.surroundings.model_dump(),
+        "pressure": machine.pressure.model_dump(),
+        "disks": [disk.model_dump() for disk in machine.disks],
+        "network": machine.network.model_dump(),
     }
 
 
@@ -149,11 +151,11 @@ def bundle(ctx: Context, folder: Path, hide_hostnames: bool) -> dict[str, Any]:
 
 
 def _documents(ctx: Context) -> dict[str, Any]:
-    seen = look(ctx)
+    machine = look(ctx)
     matrix, problem = smi.topology()
     return {
-        "README.md": report(seen, all_findings(seen)),
-        "machine.json": full(ctx, seen),
+        "README.md": report(machine, all_findings(machine)),
+        "machine.json": full(ctx, machine),
         "manifest.json": manifest.manifest(),
         "packages.txt": packages(),
         "nvidia-smi.txt": smi.query() or "nvidia-smi gave no answer",
@@ -168,15 +170,15 @@ def packages() -> str:
     return "\n".join(sorted({f"{d.metadata['Name']}=={d.version}" for d in metadata.distributions()})) + "\n"
 
 
-def report(seen: Snapshot, findings: list[Finding]) -> str:
+def report(machine: Snapshot, findings: list[Finding]) -> str:
     """The capability report as Markdown: one screen."""
-    rows = [f"# Machine\n\n{lines.summary(seen, findings)}\n", f"- {lines.host(seen)}"]
-    rows += [f"- GPU {lines.gpu(gpu)}" for gpu in seen.gpus.gpus]
+    rows = [f"# Machine\n\n{lines.summary(machine, findings)}\n", f"- {lines.host(machine)}"]
+    rows += [f"- GPU {lines.gpu(gpu)}" for gpu in machine.gpus.gpus]
     rows.append("\n## Findings\n")
     for finding in findings:
         fix = f" Fix: `{finding.fix}`" if finding.fix else ""
         rows.append(f"- **{finding.severity}** {finding.code}: {finding.message}{fix}")
-    for gpu in seen.gpus.gpus:
+    for gpu in machine.gpus.gpus:
         known = capability(gpu.name, gpu.compute_capability)
         if known["facts"]:
             rows.append(f"\n## Datasheet of {gpu.name}, TFLOP/s\n")
@@ -190,7 +192,7 @@ def capability_notes(gpu_name: str | None, reading: GpuReading, capabilities: li
     """Facts missing from the answer, with reasons."""
     if gpu_name and capabilities[0]["facts"] is None:
         near = ", ".join(load.similar(gpu_name)) or "none"
-        return [f"No facts for {gpu_name!r}: only exact names count. Similar: {near}."]
+        return [f"No facts for {gpu_name!r}: names must match exactly. Similar: {near}."]
     if not gpu_name and reading.problem is not None and not reading.gpus:
         return [f"No GPU here ({reading.problem.code}): name one with gpu to read its facts."]
     return []

@@ -37,12 +37,12 @@ def aisp_triage(p: NoParams, ctx: Context) -> Triage:
     """START HERE: health of GPU, driver, torch, profilers, disk and limits; ranked findings, each with a next call."""
     from aisp_mcp.machine import facts, lines
 
-    seen = facts.look(ctx)
-    findings = facts.all_findings(seen)
+    state = facts.look(ctx)
+    findings = facts.all_findings(state)
     return Triage(
-        summary=lines.summary(seen, findings),
-        gpus=[lines.gpu(g) for g in seen.gpus.gpus],
-        host=lines.host(seen),
+        summary=lines.summary(state, findings),
+        gpus=[lines.gpu(g) for g in state.gpus.gpus],
+        host=lines.host(state),
         isolation=_isolation(),
         findings=findings,
     )
@@ -112,12 +112,12 @@ def aisp_system_dependencies(p: NoParams, ctx: Context) -> Dependencies:
     from aisp_mcp.machine.findings import ranking
     from aisp_mcp.machine.findings import software as findings_software
 
-    seen = snapshot.take([])
-    all_needs = dependencies.check(seen)
+    state = snapshot.take([])
+    all_needs = dependencies.check(state)
     return Dependencies(
         missing=[d.model_dump(exclude={"found"}) for d in all_needs if d.found is None],
         present={d.name: d.found for d in all_needs if d.found is not None},
-        mismatches=ranking.ranked(findings_software.mismatches(seen)),
+        mismatches=ranking.ranked(findings_software.mismatches(state)),
     )
 
 
@@ -135,8 +135,8 @@ def aisp_system_full(p: NoParams, ctx: Context) -> HostReport:
     from aisp_mcp.machine.findings import host as findings_host
     from aisp_mcp.machine.findings import ranking
 
-    seen = facts.look(ctx)
-    return HostReport(findings=ranking.ranked(findings_host.find(seen)), host=facts.host(seen))
+    state = facts.look(ctx)
+    return HostReport(findings=ranking.ranked(findings_host.find(state)), host=facts.host(state))
 
 
 class CapabilityParams(Params):

@@ -1,11 +1,11 @@
 """From the log of an optimisation to its board, its stop and its best. Pure functions; these rules are only here.
 
-The largest of many noisy ratios is too large: it is chosen for luck as well as for merit. So a first verdict `faster`
-is provisional, and only candidates that are measured again, in fresh processes on fresh inputs, can be called best. At
-most FINALISTS are. One is confirmed by `faster` again, with the lower end of its interval above 1, at a level at which
-all second measurements together confirm one of identical programs in at most FALSE_BEST of all optimisations. The best
-is the first confirmed one in the order of the first measurements; its ratio is the second one, for which it was not
-selected.
+The largest of many noisy ratios is too large: it was selected for luck as well as for merit. So a first verdict
+`faster` is provisional, and only candidates that are measured again, in fresh processes on fresh inputs, can be called
+best. At most FINALISTS are. One is confirmed by `faster` again, with the lower end of its interval above 1, at a level
+at which all second measurements together confirm one of identical programs in at most FALSE_BEST of all optimisations.
+The best is the first confirmed one in the order of the first measurements; its ratio is the second one, for which it
+was not selected.
 """
 
 from __future__ import annotations

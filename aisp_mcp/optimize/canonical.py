@@ -1,4 +1,4 @@
-"""The code of a module in a canonical form, equal for two modules that do the same thing in other words."""
+"""A canonical form of the code of a module: equal for modules that differ only in names, comments and dead code."""
 
 from __future__ import annotations
 

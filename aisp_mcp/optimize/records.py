@@ -36,7 +36,7 @@ class Started(Record):
     baseline: str = Field(description="Name of the specification's file.")
     baseline_sha256: str
     workspace: str
-    temporary: bool = Field(description="The workspace was made for it, and goes into the store at the end.")
+    temporary: bool = Field(description="The workspace was created for it, and is moved into the store at the end.")
     hidden: list[str]
     known: dict[str, str] = Field(description="Earlier solutions: a fingerprint of the code, and its name.")
 
@@ -93,7 +93,7 @@ class Board(Record):
     rows: list[BoardRow]
     best: int | None = Field(description="Number of the candidate that was confirmed; None until one is.")
     provisional: int | None = Field(description="The leader by first measurements, possibly by luck.")
-    stop: Stop | None = Field(description="Why nothing more is accepted.")
+    stop: Stop | None = Field(description="Why no more candidates are accepted.")
     candidates_left: int
     seconds_left: float
     note: str

@@ -39,7 +39,7 @@ The same tools over MCP: `aisp_optimize_submit`, `aisp_optimize_board`, `aisp_op
 as text. The budget is {candidates} candidates and {minutes:g} minutes; {patience} candidates in a row without
 improvement beyond noise end it as well.
 
-Each candidate runs in processes of its own, on inputs that it has not seen, and every output can be compared. One that
+Each candidate runs in its own processes, on inputs that it has not seen, and every output can be compared. One that
 is judged `invalid` is not run again. A first `faster` is provisional: the luckiest of many looks faster than it is.
 {end}"""
 PROBLEM_FILES = ("problem.py", "reference.py", "task.py", "utils.py", "definition.json")  # of adapted problems
@@ -108,7 +108,7 @@ def _tensors(text: str) -> list[str]:
 
 
 def _copy_problem(baseline: Path, folder: Path) -> None:
-    """Copy the files of an adapted problem that its specification runs, without the candidates beside them."""
+    """Copy the files of an adapted problem that its specification runs, without the candidates next to them."""
     sources = baseline.parent / baseline.stem.removeprefix("baseline")
     for name in PROBLEM_FILES:
         if (file := sources / name).is_file():

@@ -1,4 +1,6 @@
-"""Bounds that are checked but not shown in a schema: nobody asks for minus three GPUs, and each word costs context."""
+"""Bounds that are checked but not shown in a schema, because nobody requests minus three GPUs, and each word costs
+context.
+"""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def architecture(name: str | None, described: Mapping[str, Any] | None = None) -
         near = ", ".join(tables.similar_models(name))
         raise UsageError(
             "UNKNOWN_MODEL",
-            f"'{name[:80]}' is not a known model: its layers and heads are not stored here.",
+            f"'{name[:80]}' is not a known model: its layers and heads are unknown.",
             f"Listed: {near}. Any other: give a path to its config.json, or describe it with architecture.",
         )
     return known

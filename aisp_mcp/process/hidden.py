@@ -24,7 +24,7 @@ _TOP = "bin dev etc home lib lib64 nix opt proc root run sbin sys tmp usr var"
 _NEVER = ("/", *(f"/{name}" for name in _TOP.split()), "/dev/shm", "/var/tmp", "/dev/null")
 
 
-def places(environ: Mapping[str, str] = os.environ) -> list[str]:
+def secret_paths(environ: Mapping[str, str] = os.environ) -> list[str]:
     """Existing paths with links resolved, outermost only: the store, dot-files of the home folder, system locations."""
     homes = _homes(environ)
     never_hidden = {*_NEVER, *homes, *(os.path.dirname(home) for home in homes)}

@@ -30,7 +30,7 @@ from typing import Any, Literal
 
 from aisp_mcp.errors import Unavailable
 from aisp_mcp.process import python, tree
-from aisp_mcp.process.hidden import places as secret_places
+from aisp_mcp.process.hidden import secret_paths
 
 Level = Literal["L0", "L1", "L2", "L3"]
 NAMESPACES: tuple[Level, ...] = ("L2", "L3")  # levels at which a program has its own file system
@@ -118,7 +118,7 @@ def confinement(
         "needed": (needed := _needed(argv)),
         "visible": sorted({*needed, os.getcwd()}),
         "hidden": [str(path) for path in hidden if path.exists() and not path.is_dir()],
-        "secret": [*secret_places(), *(str(path.resolve()) for path in hidden if path.is_dir())] if namespaces else [],
+        "secret": [*secret_paths(), *(str(path.resolve()) for path in hidden if path.is_dir())] if namespaces else [],
         "network": network,
         "loopback": loopback and namespaces,
         "devices": devices,

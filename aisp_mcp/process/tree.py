@@ -41,7 +41,7 @@ def stopped(pid: int) -> bool:
 
 
 def alive(pid: int | None, started: int | None) -> bool:
-    """Return True if this very process still runs: same pid and same start time, and not a zombie."""
+    """Return True if the process is still running: same pid, same start time, and not a zombie."""
     return pid is not None and started is not None and start_time(pid) == started
 
 

@@ -37,7 +37,7 @@ class Watchdog:
         self._stopped = self._stopped + 1 if tree.stopped(self._caller) else 0
         if self._stopped > 1:
             tree.kill([self._caller], signal.SIGCONT)
-            return "the process that waits for it was stopped"
+            return "its parent process was stopped"
         return None
 
 

@@ -204,7 +204,7 @@ def _comparable(a: Profile, b: Profile, first: Timeline, two: Timeline) -> tuple
     """(reasons against a verdict, notes for the reader)."""
     blockers, warnings = [], []
     if a.source.kind != b.source.kind:
-        warnings.append(f"Made by different profilers ({a.source.tool}, {b.source.tool}): their overheads differ.")
+        warnings.append(f"Recorded by different profilers ({a.source.tool}, {b.source.tool}): their overheads differ.")
     names = [sorted(d.name or "unknown" for d in p.devices) for p in (a, b)]
     if all(names) and names[0] != names[1]:
         blockers.append(f"Different devices: {', '.join(names[0])} and {', '.join(names[1])}.")

@@ -86,9 +86,9 @@ class Breakdown(Record):
     """Use of one device's window: exact unions of intervals. compute + exposed_* + idle = span.
 
     idle_host: the call that launches the next operation had not begun when the gap began, or had not returned.
-    idle_kernel: it had begun, and the gap is at most 10 us. idle_dependency: it had returned, and its stream had been
-    told to wait. idle_other: it had returned, and the reason for the wait is unknown. idle_unknown: the file does not
-    contain the launch of the next operation. idle_edge: before the first and after the last.
+    idle_kernel: it had begun, and the gap is at most 10 us. idle_dependency: it had returned, and its stream was
+    waiting for an event. idle_other: it had returned, and the reason for the wait is unknown. idle_unknown: the file
+    does not contain the launch of the next operation. idle_edge: before the first and after the last.
     """
 
     device: int
@@ -177,7 +177,9 @@ class Collective(Record):
     bytes: int | None = Field(default=None, description="Message size per call, the larger of input and output.")
     ranks: int | None = None
     dtype: str | None = None
-    busbw_bytes_per_s: float | None = Field(default=None, description="At the median duration, which may hold waiting.")
+    busbw_bytes_per_s: float | None = Field(
+        default=None, description="At the median duration, which may include waiting."
+    )
 
 
 class HostShare(Record):
@@ -204,7 +206,7 @@ class Timeline(Record):
     collectives: list[Collective] = Field(default_factory=list)
     host_in_gaps: list[HostShare] = Field(default_factory=list)
     host_gaps: int = Field(default=0, description="Gaps that the host caused, on all devices.")
-    stream_waits: int = Field(default=0, description="Events and host functions that streams were told to wait for.")
+    stream_waits: int = Field(default=0, description="Events and host functions that streams waited for.")
 
 
 class RuleResult(Record):

@@ -60,7 +60,7 @@ def forbidden(names: Sequence[str], problems: Sequence[AdaptedProblem]) -> tuple
         return tuple(names)
     rules = {tuple(problem.forbidden) for problem in problems}
     if len(rules) != 1 or not (own := rules.pop()):
-        message = "The problems forbid no operators, or different ones."
+        message = "The problems forbid no operators, or not the same ones."
         raise UsageError("NO_POLICY", message, f"Name operators in place of {RULES!r}.")
     return tuple(dict.fromkeys([*(name for name in names if name != RULES), *own]))
 

@@ -52,7 +52,7 @@ def export(repo: Path, revision: str, folder: Path) -> Checkout:
     index = {"GIT_INDEX_FILE": str(folder.with_suffix(".index"))}
     words = (f"--work-tree={folder.absolute()}", "checkout-index", "--all")
     if _git(repo, "read-tree", commit, env=index) is None or _git(repo, *words, env=index) is None:
-        raise UsageError("NOT_EXPORTED", f"git could not write {commit}.", "Does the disk have free space?")
+        raise UsageError("NOT_EXPORTED", f"git could not export {commit}.", "Does the disk have free space?")
     for path in folder.rglob("*"):
         if path.is_symlink() and not path.resolve().is_relative_to(folder.resolve()):
             path.unlink()

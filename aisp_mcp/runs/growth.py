@@ -33,11 +33,11 @@ def grown(ctx: Context, request: Request, options: Options) -> tuple[Request, Fl
         sizes = _times(begin, 2**step)
         ctx.progress(0, 1, f"looking for sizes that the clock resolves: {_text(sizes)}")
         attempt = replace(request, sizes=sizes)
-        seen = _probe(attempt, options, step)
-        resolved = seen is not None and not any(flag.code == UNRESOLVED for flag in seen.flags)
-        if resolved or seen is None or _ends(attempt, seen, step):
+        comparison = _probe(attempt, options, step)
+        resolved = comparison is not None and not any(flag.code == UNRESOLVED for flag in comparison.flags)
+        if resolved or comparison is None or _ends(attempt, comparison, step):
             break
-    if not step or seen is None:
+    if not step or comparison is None:
         return request, None
     return attempt, _flag(begin, sizes, resolved)
 
@@ -54,9 +54,9 @@ def _probe(request: Request, options: Options, step: int) -> Comparison | None:
     return result if isinstance(result, Comparison) and result.baseline is not None else None
 
 
-def _ends(request: Request, seen: Comparison, step: int) -> bool:
+def _ends(request: Request, comparison: Comparison, step: int) -> bool:
     """Return True if the next step could take too much time or memory."""
-    called_s = seen.baseline.time_s if seen.baseline else 0.0
+    called_s = comparison.baseline.time_s if comparison.baseline else 0.0
     larger = replace(request, sizes=_times(request.sizes, 2))
     return step == MAX_STEPS or called_s > MAX_CALL_S / 4 or pair.plan(larger).elements > MAX_ELEMENTS
 

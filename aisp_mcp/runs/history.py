@@ -24,14 +24,14 @@ class Axis(StrEnum):
 class Series:
     """One device and preset. rulings: those with a ratio, in the axis's order, each with its position on the axis.
 
-    places: UTC seconds, or numbers of commits. commits: by those numbers. floor: median noise floor. levels: (first,
+    positions: UTC seconds, or numbers of commits. commits: by those numbers. floor: median noise floor. levels: (first,
     after the last, ratio) of stretches of one level. left_out: verdicts whose commit is unknown.
     """
 
     device: str
     preset: str
     rulings: list[VerdictRow]
-    places: list[float]
+    positions: list[float]
     commits: list[str]
     floor: float
     levels: list[tuple[int, int, float]]
@@ -59,8 +59,8 @@ def _series(device: str, preset: str, rows: list[VerdictRow], axis: Axis) -> Ser
         commits = list(dict.fromkeys(row.revision or "" for row in known))
         rulings = sorted(known, key=lambda row: (commits.index(row.revision or ""), row.created_at))
     number = {commit: float(index) for index, commit in enumerate(commits)}
-    places = [number[row.revision or ""] if commits else row.created_at for row in rulings]
+    positions = [number[row.revision or ""] if commits else row.created_at for row in rulings]
     floor = median(floors) if (floors := [row.noise_floor for row in rulings if row.noise_floor is not None]) else 0.0
     ratios = [row.ratio or 0.0 for row in rulings]
     levels = segments(ratios, floor * sum(ratios) / len(ratios)) if ratios else []
-    return Series(device, preset, rulings, places, commits, floor, levels, len(rows) - len(rulings))
+    return Series(device, preset, rulings, positions, commits, floor, levels, len(rows) - len(rulings))

@@ -176,9 +176,9 @@ def _taken_over(run: Run, before: Run, pair: Pair, how: Options) -> Run | None:
     hashes = pair.sources()
     if not comparisons or any(before.sources.get(name) != value for name, value in hashes.items()):
         return None
-    told = {flag.code: flag.evidence for flag in comparisons[0].flags}
+    facts = {flag.code: flag.evidence for flag in comparisons[0].flags}
     nodes = how.nodes.count if rank_counts.declared(pair.baseline) > 1 else 1
-    if told.get("rank_env", {}) != dict(how.variables) or told.get("ranks_over_nodes", {}).get("nodes", 1) != nodes:
+    if facts.get("rank_env", {}) != dict(how.variables) or facts.get("ranks_over_nodes", {}).get("nodes", 1) != nodes:
         return None
     if (before.preset, comparisons[0].disclosed.get("size")) != (run.preset, how.of(pair.target).size):
         return None

@@ -59,8 +59,8 @@ def _types(comparison: Comparison) -> list[str]:
 
 def _best(ctx: Context, kinds: list[str], key: str) -> Ceiling | None:
     """The highest ceiling of these kinds that was measured on the device."""
-    seen = [best for kind in kinds if (best := ctx.store.best_measurement(kind, key))]
-    return max(seen, key=lambda each: each.value, default=None)
+    ceilings = [best for kind in kinds if (best := ctx.store.best_measurement(kind, key))]
+    return max(ceilings, key=lambda each: each.value, default=None)
 
 
 def _share(kind: str, rate: float, most: float) -> PeakShare:

@@ -74,7 +74,7 @@ def subjects(run: Run, pairs: list[Pair]) -> list[Subject]:
         given = next((flag.evidence for flag in verdict.flags if flag.code == "rank_env"), {})
         for subject in (target_program.subject(pair, role) for role in target_program.ROLES):
             with_size = replace(subject, size=size, variables=tuple(given.items()))
-            by_name.setdefault((subject.label, subject.side), with_size)
+            by_name.setdefault((subject.label, subject.role), with_size)
     return list(by_name.values())
 
 
@@ -87,7 +87,7 @@ def make(ctx: Context, run: Run, pairs: list[Pair], depth: Depth, ends_at: float
     chosen = [(subject, name) for subject in subjects(run, pairs) for name in plan]
     rows = []
     for number, (subject, name) in enumerate(chosen):
-        ctx.progress(number, len(chosen), f"{subject.label}: {subject.side} under {name}")
+        ctx.progress(number, len(chosen), f"{subject.label}: {subject.role} under {name}")
         rows.append(_attempt(ctx, subject, name, depth, folder, ends_at))
     return Passes(folder=str(folder), passes=rows, differences=list(_differences(run, folder, rows, ends_at)))
 
@@ -122,8 +122,8 @@ def _difference(name: str, a: Path, b: Path, folder: Path) -> SidesDiffer:
 
 
 def _attempt(ctx: Context, subject: Subject, name: Profiler, depth: Depth, folder: Path, ends_at: float) -> Pass:
-    where = folder / f"{subject.label.replace(':', '-').replace('/', '-')}-{subject.side}-{name}"
-    row = Pass(target=subject.label, side=subject.side, profiler=name)
+    where = folder / f"{subject.label.replace(':', '-').replace('/', '-')}-{subject.role}-{name}"
+    row = Pass(target=subject.label, side=subject.role, profiler=name)
     left = ends_at - time.monotonic() - _LEAST_S
     if left < _LEAST_S:
         return row.model_copy(update={"error": _NO_TIME})

@@ -49,7 +49,7 @@ def measured(ctx: Context, run_id: str | None, limit: int) -> tuple[list[Measure
     chosen = runs(ctx, run_id, limit)
     rows, left_out = pairs(chosen, shares(ctx, chosen), energies(ctx), provisional=run_id is not None)
     if not rows:
-        raise nothing("No stored run holds a comparison with right outputs and times." + _why(left_out))
+        raise nothing("No stored run contains a comparison with correct outputs and times." + _why(left_out))
     return rows, left_out
 
 

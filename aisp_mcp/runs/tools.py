@@ -54,7 +54,7 @@ class RunParams(LabelledParams, ChosenParams):
     rank_env: list[str] = Field(
         default_factory=list, max_length=20, description="Variables of ranks, such as NCCL_ALGO=Ring."
     )
-    resume: str | None = Field(default=None, description="A cut-off run to go on with.")
+    resume: str | None = Field(default=None, description="An interrupted run to resume.")
     accept_regressions: bool = Field(
         default=False, description="Rewrite the entries of expect.yaml that this run contradicts."
     )
@@ -72,7 +72,7 @@ def _refuse_slips(p: RunParams) -> None:
 
     if bool(p.targets) == bool(p.source):
         steps: list[tuple[str, dict[str, Any]]] = [("aisp_benchmark_targets", {})]
-        hint = "With resume: the targets of the run that was cut off." if p.resume else None
+        hint = "With resume: the targets of the interrupted run." if p.resume else None
         raise UsageError("NO_TARGETS", "Give either targets, such as ch07:row_sum, or from.", hint, steps)
     rank_env.read(p.rank_env)
     labels.require_valid(p.name, p.tag)

@@ -41,9 +41,7 @@ def destination(given: str | None, default: Path, allowed: Sequence[Path]) -> Pa
     if path.is_dir():
         path = path / default.name
     if not path.parent.is_dir():
-        raise UsageError(
-            "NO_FOLDER", f"The folder {path.parent} does not exist.", "Make it first, or leave the path out."
-        )
+        raise UsageError("NO_FOLDER", f"The folder {path.parent} does not exist.", "Create it first, or omit the path.")
     return path
 
 

@@ -64,13 +64,13 @@ def rows_made(db: Database) -> dict[str, list[dict[str, Any]]]:
     }
 
 
-def take_rows(db: Database, made: dict[str, list[dict[str, Any]]]) -> None:
+def take_rows(db: Database, rows_by_table: dict[str, list[dict[str, Any]]]) -> None:
     """Add rows of another store. Importing the same file twice adds nothing."""
     with db.transaction():
         for table, columns in _TAKEN.items():
             names, marks = ", ".join(columns), ", ".join("?" for _ in columns)
             same = " AND ".join(f"{name} = ?" for name in (columns[:1] if table == "runs" else columns))
-            for row in made.get(table, []):
+            for row in rows_by_table.get(table, []):
                 values = [row[name] for name in columns]
                 known = db.first(f"SELECT 1 FROM {table} WHERE {same}", *(values[:1] if table == "runs" else values))
                 if known is None:

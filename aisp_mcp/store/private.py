@@ -50,7 +50,7 @@ def _own(path: Path, mode: int) -> None:
         raise StoreError(
             "STORE_UNSAFE",
             f"{path} is open to other users (mode {stat.S_IMODE(about.st_mode):04o}) and contains other files.",
-            "Set AISP_HOME to a folder of its own; one that does not exist is made.",
+            "Set AISP_HOME to a separate folder; it is created if it does not exist.",
         )
     path.chmod(mode)
 
@@ -70,4 +70,6 @@ def unwritable(home: Path, error: OSError) -> StoreError:
         what = f"AISP_HOME {home} is a link to {os.readlink(home)}, which is not a folder."
     elif isinstance(error, FileExistsError | NotADirectoryError) and home.is_file():
         what = f"AISP_HOME {home} is a file, not a folder."
-    return StoreError("STORE_UNWRITABLE", what, "Set AISP_HOME to a folder you may write; one that is missing is made.")
+    return StoreError(
+        "STORE_UNWRITABLE", what, "Set AISP_HOME to a folder you may write to; it is created if it does not exist."
+    )

@@ -39,20 +39,20 @@ class Queue:
 
     def position(self, seq: int) -> int:
         """Number of jobs ahead of a queued one: active ones that share a resource, or queued ones for the slots."""
-        mine = [row["resource"] for row in self.db.all("SELECT resource FROM claims WHERE seq = ?", seq)]
-        counted = "*" if len(mine) == 1 else "DISTINCT seq"
-        marks = ", ".join("?" for _ in mine)
+        resources = [row["resource"] for row in self.db.all("SELECT resource FROM claims WHERE seq = ?", seq)]
+        counted = "*" if len(resources) == 1 else "DISTINCT seq"
+        marks = ", ".join("?" for _ in resources)
         sql = f"SELECT count({counted}) AS ahead FROM claims WHERE resource IN ({marks}) AND seq < ?"
-        row = self.db.first(sql, *mine, seq)
+        row = self.db.first(sql, *resources, seq)
         return int(row["ahead"]) if row else 0
 
-    def startable(self, places: int) -> list[str]:
-        """Ids of queued jobs that may start now, oldest first. places: slots for jobs without resources."""
+    def startable(self, slots: int) -> list[str]:
+        """Ids of queued jobs that may start now, oldest first. slots: for jobs without resources."""
         first = {r["resource"]: r["seq"] for r in self.db.all(_FIRST_CLAIMS)}
         first.pop(SHARED, None)
         heads = [seq for seq in set(first.values()) if self._leads(seq, first)]
         busy = self.db.first("SELECT count(*) FROM jobs WHERE state = 'running' AND resources = '[]'")
-        free = max(places - (busy[0] if busy else 0), 0)
+        free = max(slots - (busy[0] if busy else 0), 0)
         sharing = self.db.all("SELECT seq FROM claims WHERE resource = ? ORDER BY seq LIMIT ?", SHARED, free)
         seqs = sorted([*heads, *(row["seq"] for row in sharing)])
         marks = ", ".join("?" for _ in seqs)
@@ -64,36 +64,36 @@ class Queue:
         claims = self.db.all("SELECT resource FROM claims WHERE seq = ?", seq)
         return all(first[row["resource"]] == seq for row in claims)
 
-    def take_spawns(self, places: int) -> list[sqlite3.Row]:
+    def take_spawns(self, slots: int) -> list[sqlite3.Row]:
         """Startable jobs that no process is starting yet, as rows, marked as being started. spawns counts
         the attempts.
         """
-        if not self.startable(places):
+        if not self.startable(slots):
             return []
         with self.db.transaction():
             now = time.time()
-            taken = []
-            for job_id in self.startable(places):
+            rows = []
+            for job_id in self.startable(slots):
                 fresh = self.db.change(
                     "UPDATE jobs SET spawned_at = ?, spawns = spawns + 1 WHERE id = ? AND executor != 'inprocess' "
                     "AND (spawned_at IS NULL OR abs(? - spawned_at) > ?)",
                     *(now, job_id, now, SPAWN_AGAIN_S),
                 )
                 if fresh:
-                    taken.append(self.row(job_id))
-        return [row for row in taken if row is not None]
+                    rows.append(self.row(job_id))
+        return [row for row in rows if row is not None]
 
     def row(self, job_id: str) -> sqlite3.Row | None:
         """The whole row."""
         return self.db.first("SELECT * FROM jobs WHERE id = ?", job_id)
 
-    def claim(self, job_id: str, places: int, owner: Mapping[str, Any]) -> sqlite3.Row | None:
+    def claim(self, job_id: str, slots: int, owner: Mapping[str, Any]) -> sqlite3.Row | None:
         """Set a queued job to running in the name of owner (pid, pid_start, namespace), if it is its turn.
 
         Returns its row, or None if another process has it, it has ended, or it must wait.
         """
         with self.db.transaction():
-            if job_id not in self.startable(places):
+            if job_id not in self.startable(slots):
                 self.db.change(
                     "UPDATE jobs SET spawned_at = NULL, spawns = 0 WHERE id = ? AND state = 'queued'", job_id
                 )

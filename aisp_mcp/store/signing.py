@@ -31,7 +31,7 @@ def private_key(home: Path) -> Ed25519PrivateKey:
         )
     seed = path.read_bytes()
     if len(seed) != SEED_BYTES:
-        raise StoreError("KEY_UNSAFE", f"{path} is not a signing key.", "Delete it, and a new one is made.")
+        raise StoreError("KEY_UNSAFE", f"{path} is not a signing key.", "Delete it, and a new one is created.")
     return Ed25519PrivateKey.from_private_bytes(seed)
 
 

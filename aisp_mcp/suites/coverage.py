@@ -67,11 +67,11 @@ def _last_verdicts(ctx: Context) -> dict[str, dict[str, str]]:
 
 def _target_runs(ctx: Context) -> Iterator[Run]:
     """The newest runs whose verdicts are about targets of suites."""
-    cursor, seen = None, 0
-    while seen < RUNS:
+    cursor, count = None, 0
+    while count < RUNS:
         runs, cursor = ctx.store.list_runs(Run, 50, cursor)
         yield from (run for run in runs if run.kind in OF_TARGETS)
-        seen += len(runs)
+        count += len(runs)
         if cursor is None:
             return
 

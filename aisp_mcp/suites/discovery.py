@@ -39,7 +39,7 @@ OWN = ("aisp_verify_candidate", {"target": "slow.py", "candidate": "fast.py", "i
 
 @dataclass(frozen=True)
 class _Identity:
-    """One state of one file, as far as the file system tells."""
+    """The state of a file, as the file system reports it."""
 
     path: str
     mtime_ns: int
@@ -79,7 +79,7 @@ def find_targets(roots: Roots) -> list[Target]:
     for target, other in itertools.pairwise(targets):
         if target.name == other.name and target.path != other.path and not target.problem and not other.problem:
             raise UsageError(
-                "DUPLICATE_TARGET", f"{target.path} and {other.path} have one name.", "Rename one of them."
+                "DUPLICATE_TARGET", f"{target.path} and {other.path} have the same name.", "Rename one of them."
             )
     return targets
 
@@ -95,7 +95,7 @@ def _is_shipped(target: Target) -> bool:
 
 
 def chapters(roots: Roots) -> list[Chapter]:
-    """The folders that hold targets, with counts and topics. Raises as find_targets."""
+    """The folders that contain targets, with counts and topics. Raises as find_targets."""
     groups: dict[str, list[Target]] = {}
     for target in find_targets(roots):
         groups.setdefault(target.chapter, []).append(target)
@@ -174,7 +174,7 @@ def _unknown(name: str, targets: list[Target], roots: list[Path]) -> NotFound:
         hint = "Did you mean " + " or ".join(f"'{other}'" for other in near[:3]) + "?"
     else:
         hint = f"{len(targets)} targets were found under {', '.join(map(str, roots))}; list them."
-    hint += " To judge functions of your own, give two files and their inputs."
+    hint += " To judge your own functions, give two files and their inputs."
     return NotFound("UNKNOWN_TARGET", f"No target matches '{shown}'.", hint, [("aisp_benchmark_targets", {}), OWN])
 
 
@@ -191,7 +191,7 @@ def _root(bench_root: Path) -> Path:
         raise NotFound(
             "NO_BENCH_ROOT",
             f"The bench root {root} {what}.",
-            "Pass an existing folder that holds chapters, or set AISP_BENCH_ROOT.",
+            "Pass an existing folder with chapters, or set AISP_BENCH_ROOT.",
         )
     return root.resolve()
 
@@ -205,8 +205,8 @@ def _folders(root: Path) -> Iterator[_Folder]:
         if seen > MAX_FOLDERS:
             raise UsageError(
                 "BENCH_ROOT_TOO_LARGE",
-                f"{root} holds more than {MAX_FOLDERS} folders.",
-                "Point the bench root at the folder that holds the chapters.",
+                f"{root} contains more than {MAX_FOLDERS} folders.",
+                "Point the bench root at the folder with the chapters.",
             )
         entries = _entries(path)
         if depth < MAX_DEPTH:
@@ -219,7 +219,7 @@ def _folders(root: Path) -> Iterator[_Folder]:
 
 
 def _chapter_name(path: Path, root: Path) -> str:
-    """The folder's path from its root; a root that holds benchmarks itself is a chapter of its own name."""
+    """The folder's path from its root; a root that contains benchmarks itself is a chapter of the same name."""
     if path == root:
         return root.name
     name = path.relative_to(root).as_posix()
@@ -246,7 +246,9 @@ def _collect(folder: _Folder, entry: os.DirEntry[str], root: Path) -> None:
             name = stem[len(prefix) :] + (f"_{suffix[1:]}" if native else "")
             facts = _read(entry, root, prefix == BASELINE)
             if (other := group.get(name)) is not None:
-                facts = Facts(problem=f"{Path(other.path).name} and {entry.name} have one name: rename one of them")
+                facts = Facts(
+                    problem=f"{Path(other.path).name} and {entry.name} have the same name: rename one of them"
+                )
             group[name] = _File(name, entry.path, facts)
 
 

@@ -29,9 +29,9 @@ def load(targets: Iterable[Target]) -> list[Expectation]:
         for variant in target.variants:
             full = suites.full_name(target, variant)
             classes = entries[path].get(full.partition(":")[2], {})
-            places = ({"candidate": full, "device": device, "path": str(path)} for device in classes)
+            locations = ({"candidate": full, "device": device, "path": str(path)} for device in classes)
             expectations += [
-                Expectation(**dict(e), **location) for e, location in zip(classes.values(), places, strict=True)
+                Expectation(**dict(e), **location) for e, location in zip(classes.values(), locations, strict=True)
             ]
     return expectations
 

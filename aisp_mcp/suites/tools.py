@@ -32,7 +32,7 @@ class TargetLine(Record):
 
 
 class TargetPage(Record):
-    """A page of targets, by chapter and name. total: how many match on all pages."""
+    """A page of targets, by chapter and name. total: matches on all pages."""
 
     total: int
     targets: list[TargetLine]

@@ -52,13 +52,13 @@ def pcie_bytes_s(generation: int | None, width: int | None) -> float | None:
 def read(root: Path = ROOT, deadline_s: float = 3.0) -> Topology:
     """The whole topology; without GPUs the host's part, with the reason in `problem`."""
     nodes, net = cpu.numa(root), network.read(root)
-    places: list[GpuPlace] = []
+    gpus: list[GpuPlace] = []
     pairs: list[GpuPair] = []
 
     def work(module: Any) -> None:
         handles = [module.nvmlDeviceGetHandleByIndex(i) for i in range(module.nvmlDeviceGetCount())]
         for index, handle in enumerate(handles):
-            places.append(_gpu_place(Reader(module, handle), index, nodes, root))
+            gpus.append(_gpu_place(Reader(module, handle), index, nodes, root))
         for a, b in itertools.combinations(range(len(handles)), 2):
             pairs.append(_pair(Reader(module, handles[a]), a, b, handles[b]))
 
@@ -68,12 +68,12 @@ def read(root: Path = ROOT, deadline_s: float = 3.0) -> Topology:
     except Exception as error:
         problem = nvml.problem_of(error)
     return Topology(
-        gpus=list(places),
+        gpus=list(gpus),
         pairs=list(pairs),
         numa=nodes,
         nics=net.nics,
         hcas=net.hcas,
-        nearest_gpus=_nearest(places, net),
+        nearest_gpus=_nearest(gpus, net),
         problem=problem,
     )
 
@@ -147,10 +147,10 @@ def _pair(r: Reader, a: int, b: int, other: Any) -> GpuPair:
     )
 
 
-def _nearest(places: list[GpuPlace], net: Network) -> dict[str, list[int]]:
+def _nearest(gpus: list[GpuPlace], net: Network) -> dict[str, list[int]]:
     adapters = [(nic.name, nic.numa_node) for nic in net.nics] + [(hca.device, hca.numa_node) for hca in net.hcas]
     return {
-        name: [p.index for p in places if p.numa_node == node]
+        name: [p.index for p in gpus if p.numa_node == node]
         for name, node in adapters
-        if node is not None and any(p.numa_node == node for p in places)
+        if node is not None and any(p.numa_node == node for p in gpus)
     }

@@ -35,7 +35,7 @@ def test_nobody_answers(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["one", "../one", "", "a b"])
 def test_a_name_is_used_once_and_is_no_path(tmp_path: Path, name: str) -> None:
     questions.ask(tmp_path, QUESTION, 0)
-    with pytest.raises(ValueError, match="not a new name"):
+    with pytest.raises(ValueError, match="already used"):
         questions.ask(tmp_path, {name: QUESTION["one"]}, 0)
 
 

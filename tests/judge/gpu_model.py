@@ -129,7 +129,7 @@ class Verifier:
                 "ratio": 0.0,
                 "checked": 1,
             }
-        ahead = verb == "write_staged" and self.ahead > 0 and request["side"] == Role.CANDIDATE.number
+        ahead = verb == "write_staged" and self.ahead > 0 and request["worker_id"] == Role.CANDIDATE.number
         self.ahead -= ahead
         return {"probe_s": 0.01 if ahead else IDLE}
 

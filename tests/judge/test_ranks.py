@@ -14,7 +14,7 @@ from aisp_mcp.judge.attacks import loader
 from aisp_mcp.judge.comparison import compare
 from aisp_mcp.judge.options import Options
 from aisp_mcp.judge.parent.processes.group import shares
-from aisp_mcp.judge.parent.processes.placement import cpus_of_a_side, measuring_cpus
+from aisp_mcp.judge.parent.processes.placement import measuring_cpus, worker_cpus
 from aisp_mcp.judge.presets import PRESETS
 from aisp_mcp.judge.protocol.layout import Layout, TensorSpec
 from aisp_mcp.judge.ranks import rank_counts, rank_env
@@ -73,7 +73,7 @@ def test_each_rank_has_cores_of_its_own() -> None:
     assert shares(frozenset(range(5)), 2) == [[0, 1], [2, 3]]
     allowed = os.sched_getaffinity(0)
     assert len(measuring_cpus(len(allowed))) == len(allowed)
-    assert len(cpus_of_a_side(0, len(allowed))) == len(allowed)
+    assert len(worker_cpus(0, len(allowed))) == len(allowed)
 
 
 @pytest.mark.parametrize(

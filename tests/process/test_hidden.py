@@ -112,10 +112,12 @@ def test_a_folder_to_write_to_is_shown_inside_the_store(level: Level, user: Path
 def test_variables_name_further_places(user: Path) -> None:
     named = user / "project" / "cloud.json"
     named.touch()
-    places = hidden.places({"HOME": str(user), "GOOGLE_APPLICATION_CREDENTIALS": str(named), "KUBECONFIG": "/nowhere"})
-    assert {str(named), str(user / ".ssh"), str(user / "project" / "config")} <= set(places)
-    assert not {str(user), "/", "/etc", "/nowhere"} & set(places)
-    assert not [folder for folder in places for other in places if folder.startswith(other + "/")]
+    secret_paths = hidden.secret_paths(
+        {"HOME": str(user), "GOOGLE_APPLICATION_CREDENTIALS": str(named), "KUBECONFIG": "/nowhere"}
+    )
+    assert {str(named), str(user / ".ssh"), str(user / "project" / "config")} <= set(secret_paths)
+    assert not {str(user), "/", "/etc", "/nowhere"} & set(secret_paths)
+    assert not [folder for folder in secret_paths for other in secret_paths if folder.startswith(other + "/")]
 
 
 @pytest.fixture

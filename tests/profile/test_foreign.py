@@ -156,7 +156,7 @@ def test_xplane_sums_its_streams_and_not_the_lines_that_repeat_them(tmp_path):
     kernel = load.load(tmp_path / "host.xplane.pb").timeline.kernels[0]
     assert (kernel.name, kernel.count, kernel.total_ns) == ("fusion", 1, 4000)
     (tmp_path / "cut.xplane.pb").write_bytes(_field(1, plane)[:-3])
-    with pytest.raises(UsageError, match="whole xplane"):
+    with pytest.raises(UsageError, match="complete xplane"):
         load.load(tmp_path / "cut.xplane.pb")
 
 

@@ -40,7 +40,7 @@ def test_the_rank_without_the_call_holds_the_others_up(as_json, tmp_path):
     assert (answer.held_up_by, answer.held_up) == ([1], [0, 2, 3])
     assert answer.opening[0].text.startswith("Of 4 dumps, rank 1 waits for nobody, and 3 ranks wait for it")
     assert "Ranks 0, 2 and 3 wait in nccl:all_reduce, number 7" in answer.opening[1].text
-    assert "whose dump holds no such call" in answer.opening[1].text
+    assert "whose dump has no such call" in answer.opening[1].text
 
 
 def test_a_rank_whose_device_is_stuck_has_the_call_that_others_have_finished(tmp_path):

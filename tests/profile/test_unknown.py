@@ -101,7 +101,7 @@ def test_waiting_for_an_event_is_claimed_where_it_is_recorded(told, tmp_path):
     assert ("dependency_wait" in {i.rule for i in answer.found}) == told
     if not told:
         reasons = {a.rule: a.reason for a in answer.abstained}
-        assert "no record says for what" in reasons["dependency_wait"]
+        assert "no record gives the reason" in reasons["dependency_wait"]
 
 
 OLD_COPIES = "start INTEGER, end INTEGER, deviceId INTEGER, streamId INTEGER, correlationId INTEGER, bytes INTEGER, "

@@ -28,9 +28,7 @@ def answer(question: str, ctx: Context, limit: int, use_llm: bool) -> Answer:
     if not passages and intents.about_own_results(question):
         return Answer(passages=[], note=NO_RUNS)
     if not passages:
-        return Answer(
-            passages=[], note="No word of the question occurs in any source. Name a subject, such as KV cache."
-        )
+        return Answer(passages=[], note="No source contains a word of the question. Name a subject, such as KV cache.")
     settings = LlmSettings.from_env()
     if not (use_llm and settings.url):
         return Answer(passages=passages, note=NO_LLM if use_llm else None)
@@ -40,9 +38,13 @@ def answer(question: str, ctx: Context, limit: int, use_llm: bool) -> Answer:
     except Unavailable as error:
         return Answer(passages=passages, note=f"The language model did not answer: {error.message} Read the passages.")
     except (ValueError, ValidationError):
-        return Answer(passages=passages, note="The language model's reply was malformed and is left out.")
+        return Answer(passages=passages, note="The language model's reply was malformed, so it was dropped.")
     if not sentences:
-        note = "The passages support no sentence of the language model." if dropped else "It found no answer there."
+        note = (
+            "The passages support none of the language model's sentences."
+            if dropped
+            else "The language model found no answer in the passages."
+        )
         return Answer(passages=passages, dropped=dropped, note=note)
     return Answer(answer=sentences, answered_by=settings.model or settings.api, dropped=dropped, passages=passages)
 

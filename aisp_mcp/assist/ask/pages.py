@@ -38,6 +38,6 @@ def _files() -> dict[str, Path]:
 
 
 def _folder() -> Path:
-    """Found like the suites: a built package contains a copy (setup.py), an editable install reads the checkout."""
+    """The folder of the pages: a built package contains a copy (setup.py), an editable install reads the checkout."""
     checkout = _PACKAGE.parent / "docs"
     return checkout if (checkout / "tools/index.md").is_file() else _PACKAGE / "_docs"

@@ -53,5 +53,5 @@ class Explanation(Record):
     sources: str
     tools: list[str]
     benchmarks: list[str] = Field(description="Targets whose descriptions share the term.")
-    here: list[Passage] = Field(description="Results stored on this machine that concern it.")
+    here: list[Passage] = Field(description="Results about it that are stored on this machine.")
     see_also: list[str] = Field(description="Other concepts by name.")

@@ -21,7 +21,7 @@ def aisp_ask(p: AskParams, ctx: Context) -> Answer:
     """Answer a question about performance from cited passages: concepts, documentation, tools, runs of this machine.
 
     With a language model configured (AISP_LLM_URL) sentences are returned too. Each cites passages; a sentence whose
-    numbers or words do not stand in what it cites is dropped and counted.
+    numbers or words do not occur in the cited passages is dropped and counted.
     """
     from aisp_mcp.assist.ask.answers import answer
 

@@ -45,8 +45,7 @@ _OPEN, _CLOSE = "\x02", "\x03"
 
 
 class Match(NamedTuple):
-    """One matching tool. args: the call as far as the question states it; missing: required arguments that it does not
-    state.
+    """One matching tool. args: those that the question states; missing: required arguments that it does not state.
 
     lacking: requirements of the tool that this machine does not meet.
     """

@@ -33,7 +33,7 @@ class Suggestions(Record):
 
 
 class SuggestParams(Params):
-    query: str = Field(min_length=1, max_length=500, description="What you want to find out or do.")
+    query: str = Field(min_length=1, max_length=500, description="What you want to know or do.")
     limit: int = Field(default=3, ge=1, le=20)
 
 

@@ -88,7 +88,7 @@ def _folder_name(repository: str) -> str:
 
 
 def _check_inside(target: Path, names: Sequence[str]) -> None:
-    """The listing comes from elsewhere: no name may lead out of the folder. Raises Refused UNSAFE_NAME."""
+    """Refuse names that would leave the folder, because the listing is not trusted. Raises Refused UNSAFE_NAME."""
     for name in names:
         if Path(name).is_absolute() or ".." in Path(name).parts or "\0" in name:
             raise Refused("UNSAFE_NAME", f"The repository lists {name[:MAX_NAME]!r}, which leaves {target}.", None)

@@ -17,7 +17,7 @@ class HubParams(JobParams):
     query: str | None = Field(default=None, max_length=200, description="Words to search, or ORG/NAME to download.")
     limit: int = Field(default=10, ge=1, le=50)
     include: list[str] = Field(default_factory=list, max_length=50, description="Patterns of files, such as *.json.")
-    max_mb: float = Field(default=0, ge=0, description="A download of more than this is refused with its size.")
+    max_mb: float = Field(default=0, ge=0, description="A larger download is refused, with its size.")
     revision: str | None = Field(default=None, max_length=100)
     dir: str | None = Field(default=None, description="Existing folder that gets models/. Default: AISP_HOME.")
 

@@ -213,8 +213,8 @@ def _add_option(parser: Parser, name: str, schema: dict[str, Any], required: boo
 def _spellings(parser: Parser, name: str) -> list[str]:
     """The flag, and the flag without its unit unless another argument has that name: `--vram-gb` and `--vram`."""
     short = flag(name.rpartition("_")[0]) if name.rpartition("_")[2] in _UNITS else ""
-    taken = {flag(other) for other in parser.names} | set(parser._option_string_actions)
-    return [flag(name), short] if len(short) > 2 and short not in taken else [flag(name)]
+    used = {flag(other) for other in parser.names} | set(parser._option_string_actions)
+    return [flag(name), short] if len(short) > 2 and short not in used else [flag(name)]
 
 
 def _bounds(name: str, schema: dict[str, Any], required: bool) -> str:

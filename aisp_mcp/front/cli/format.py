@@ -133,7 +133,7 @@ def measured(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _qualified(row: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The row with its marks in the cells that they are about."""
+    """The row with each mark in the cell that it qualifies."""
     cells = dict(row)
     if isinstance(cells.get("provisional"), bool) and isinstance(cells.get("verdict"), str):
         cells["verdict"] = numbers.verdict(cells["verdict"], cells.pop("provisional"))

@@ -104,7 +104,7 @@ def _extra(value: str) -> list[str]:
     target, _, text = value.partition("=")
     flags = _FLAG.findall(text)
     if not target or not flags or _FLAG.sub("", text).strip():
-        hint = "Sizes of one target: --target-extra-arg 'ch04:allreduce_buckets=--tensors 32'."
+        hint = "Give sizes of one target: --target-extra-arg 'ch04:allreduce_buckets=--tensors 32'."
         raise _bad(f"{value[:60]!r} is not a target with flags and values.", hint)
     sizes = [f"{target}:{name.replace('-', '_')}={size or 1}" for name, size in flags]
     return [word for size in sizes for word in ("--size", size)]

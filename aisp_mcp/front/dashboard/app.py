@@ -68,7 +68,7 @@ async def _login(request: Request, access: Access) -> Response:
     """GET /login?token=…: the link that the command printed."""
     session = access.log_in(request.query_params.get("token", ""))
     if session is None:
-        return sign_in("This link belongs to a dashboard that has ended, or is not complete.")
+        return sign_in("This link is incomplete, or its dashboard has ended.")
     response = RedirectResponse("/", 303)
     response.set_cookie(access.cookie, session, httponly=True, samesite="strict", path="/")
     return response

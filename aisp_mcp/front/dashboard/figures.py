@@ -74,14 +74,14 @@ def history(series: Series) -> Drawing | None:
             y_ends=(row.low, row.high) if row.low and row.high else None,
             label=numbers.ratio(marked[number]) if number in marked else "",
         )
-        for number, (row, x) in enumerate(zip(series.rulings, series.places, strict=True))
+        for number, (row, x) in enumerate(zip(series.rulings, series.positions, strict=True))
     ]
     floor, paths, bands = series.floor, [], []
     for begin, end, level in series.levels:
-        ends = series.places[begin], series.places[end - 1]
+        ends = series.positions[begin], series.positions[end - 1]
         paths.append(Path("roof c2", [(ends[0], level), (ends[1], level)], f"level {numbers.ratio(level)}"))
         bands.append(Band(ends, (level / (1 + floor), level * (1 + floor)), f"noise floor {numbers.percent(floor)}"))
-    axis = commit_axis(series.commits) if series.commits else time_axis(series.places)
+    axis = commit_axis(series.commits) if series.commits else time_axis(series.positions)
     return plane.draw("Ratio over commits" if series.commits else "Ratio over time", (axis, RATIO), spots, paths, bands)
 
 

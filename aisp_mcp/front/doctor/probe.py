@@ -62,9 +62,9 @@ def _evaluate(completed: Completed) -> Probe:
             answer = json.loads(line)
             answers[answer.get("id")] = answer.get("result") or {}
         except (ValueError, AttributeError):
-            return Probe(False, f"it writes text other than the protocol to standard output: {line[:80]!r}")
+            return Probe(False, f"it writes non-protocol text to standard output: {line[:80]!r}")
     if completed.timed_out:
-        return Probe(False, f"it did not end within {TIMEOUT_S:g} s of the end of its input")
+        return Probe(False, f"it did not exit within {TIMEOUT_S:g} s after the end of its input")
     if "tools" not in answers.get(2, {}):
         last = (completed.stderr.strip().splitlines() or [f"it ended with {completed.returncode}"])[-1]
         return Probe(False, f"it does not answer: {last[:200]}")

@@ -19,7 +19,7 @@ _STEPS = (
 )
 _READ_STEPS = (
     ("aisp_triage", "the machine and its problems"),
-    ("aisp_benchmark_targets", "what could be measured"),
+    ("aisp_benchmark_targets", "targets that can be measured"),
     ("aisp_benchmark_triage", "what a stored run shows"),
     ("aisp_benchmark_compare_runs", "two stored runs"),
     ("aisp_nsys_summary", "a profile"),

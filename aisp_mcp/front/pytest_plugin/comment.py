@@ -35,6 +35,6 @@ def _row(row: Row) -> outcomes.Row:
 def _note(row: Row) -> str:
     if row.verdict == NOT_JUDGED or row.figures is None:
         return ""
-    seen = policy.resolution(row.figures.ratio, row.figures.interval, row.figures.noise_floor)
-    notes = [] if seen is None else [policy.resolution_words(seen)]
+    resolution = policy.resolution(row.figures.ratio, row.figures.interval, row.figures.noise_floor)
+    notes = [] if resolution is None else [policy.resolution_words(resolution)]
     return "".join(f"; {text}" for text in (*notes, *row.notes))

@@ -33,8 +33,8 @@ class Measured:
             return time.perf_counter() - begin, result
         seconds = 0.0
         for _ in range(calls):
-            made = self.setup() if self.setup else None
-            args, kwargs = made if made else (self.args, dict(self.kwargs))
+            arguments = self.setup() if self.setup else None
+            args, kwargs = arguments if arguments else (self.args, dict(self.kwargs))
             begin = time.perf_counter()
             result = self.function(*args, **kwargs)
             seconds += time.perf_counter() - begin

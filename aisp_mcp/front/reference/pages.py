@@ -38,9 +38,9 @@ def pages() -> dict[str, str]:
 
 def snapshot(tool: Tool) -> str:
     """A client's view of one tool, for reviewers of a change."""
-    seen = {**describe(tool), "cli": f"aisp {tool.cli}", "aliases": list(tool.aliases)}
-    seen.pop("outputSchema")
-    return json.dumps(seen, indent=2, ensure_ascii=False) + "\n"
+    view = {**describe(tool), "cli": f"aisp {tool.cli}", "aliases": list(tool.aliases)}
+    view.pop("outputSchema")
+    return json.dumps(view, indent=2, ensure_ascii=False) + "\n"
 
 
 def settings_page() -> str:

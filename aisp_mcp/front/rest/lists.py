@@ -70,7 +70,7 @@ def history(request: Request, ctx: Context) -> dict[str, Any]:
 
 
 def _series_data(series: Series) -> dict[str, Any]:
-    points = [{"place": at, **row.model_dump()} for row, at in zip(series.rulings, series.places, strict=True)]
+    points = [{"place": at, **row.model_dump()} for row, at in zip(series.rulings, series.positions, strict=True)]
     levels = [{"first": begin, "after": end, "ratio": level} for begin, end, level in series.levels]
     facts = {
         "device": series.device,

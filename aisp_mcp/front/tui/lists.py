@@ -29,8 +29,8 @@ class Rows(DataTable[Text]):
 
     def on_mount(self) -> None:
         """Add the columns, which needs a running screen; names in the second one get the remaining width."""
-        taken = sum(width + 2 * self.cell_padding for _, width in self._headings)
-        spare = min(max(0, self.app.size.width - taken), MOST_SPARE)
+        used = sum(width + 2 * self.cell_padding for _, width in self._headings)
+        spare = min(max(0, self.app.size.width - used), MOST_SPARE)
         for number, (name, width) in enumerate(self._headings):
             self.add_column(name, key=name, width=width + (spare if number == 1 else 0))
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from aisp_mcp.gate.commands.records import CommandComparison, CommandSide, ScanPoint
+from aisp_mcp.gate.commands.records import CommandComparison, CommandFigures, ScanPoint
 from aisp_mcp.server import files
 
 _Shown = CommandComparison | ScanPoint
@@ -32,11 +32,11 @@ def _points(comparison: CommandComparison) -> Sequence[_Shown]:
     return comparison.scan or [comparison]
 
 
-def _all_figures(point: _Shown) -> Iterator[CommandSide]:
+def _all_figures(point: _Shown) -> Iterator[CommandFigures]:
     yield from (figures for figures in (point.baseline, point.candidate) if figures is not None)
 
 
-def _entry(figures: CommandSide, parameter: str | None, point: _Shown) -> dict[str, Any]:
+def _entry(figures: CommandFigures, parameter: str | None, point: _Shown) -> dict[str, Any]:
     entry: dict[str, Any] = {
         "command": shlex.join(figures.argv),
         "mean": statistics.fmean(figures.seconds),
@@ -66,7 +66,7 @@ def to_markdown(comparison: CommandComparison) -> bytes:
     return ("\n".join(lines) + "\n").encode()
 
 
-def _row(figures: CommandSide, fastest: float, verdict: str) -> str:
+def _row(figures: CommandFigures, fastest: float, verdict: str) -> str:
     mean = statistics.fmean(figures.seconds)
     scatter = statistics.stdev(figures.seconds) if len(figures.seconds) > 1 else 0.0
     command = shlex.join(figures.argv).replace("|", "\\|")

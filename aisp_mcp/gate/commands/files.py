@@ -62,7 +62,7 @@ def take_out(folder: Path, sources: Sequence[Path], root: Path, target: Path) ->
 def entries(folder: Path) -> dict[str, str]:
     """Kinds of the entries below the folder by relative path, in words; of links, with their destination.
 
-    A file with several names is no copy: who changes one of them changes all.
+    A file with several hard links is not a copy: changing one changes all.
     """
     return {str(path.relative_to(folder)): _kind(path) for path in _entries(folder)}
 
@@ -74,7 +74,7 @@ def _kind(path: Path) -> str:
     if stat.S_ISDIR(entry.st_mode):
         return "a folder"
     kind = "a program" if entry.st_mode & stat.S_IXUSR else "a file"
-    return kind if entry.st_nlink == 1 else f"{kind} with {entry.st_nlink} names"
+    return kind if entry.st_nlink == 1 else f"{kind} with {entry.st_nlink} hard links"
 
 
 def _entries(folder: Path) -> Iterator[Path]:

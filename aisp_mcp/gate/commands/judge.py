@@ -23,7 +23,7 @@ from pathlib import Path
 from aisp_mcp.errors import BenchmarkError, NotFound, UsageError
 from aisp_mcp.gate.commands import files
 from aisp_mcp.gate.commands.process import OUTPUT, Limits, Ran, run
-from aisp_mcp.gate.commands.records import CommandComparison, CommandSide
+from aisp_mcp.gate.commands.records import CommandComparison, CommandFigures
 from aisp_mcp.judge import statistics as stats
 from aisp_mcp.judge.presets import Role
 from aisp_mcp.judge.records.verdict import Flag, Verdict
@@ -82,7 +82,7 @@ class Seen:
 
 
 class Ended(Exception):
-    """The comparison ends before all replicates: the flag decides."""
+    """The comparison stops early; its flag determines the verdict."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -156,8 +156,8 @@ def _warm_up(request: CommandRequest, folders: Folders, level: Level, limits: Li
 def _replicate(
     request: CommandRequest, folders: Folders, level: Level, limits: Limits, seen: Seen, start_cpu_s: float
 ) -> None:
-    """Run each role twice, in a palindrome. Each half has its own input, so that no program sees one twice: it could
-    keep an answer outside its folder, for example in which pages of a large file are cached.
+    """Run each role twice, in a palindrome. Each half has its own input, so that no program sees an input twice: it
+    could store an answer outside its folder, for example in which pages of a large file are cached.
 
     Raises Ended for the candidate's faults, BenchmarkError otherwise.
     """
@@ -212,7 +212,7 @@ def _half(
 
 
 def _taken_out(role: str, run_folder: Path, inputs: Sequence[Path], folders: Folders) -> Path:
-    """Move the outputs of a run out of sight; return their new folder."""
+    """Move the outputs of a run to a hidden folder, and return it."""
     target = folders.outputs / run_folder.name
     try:
         files.take_out(run_folder, inputs, folders.root, target)
@@ -233,9 +233,9 @@ def _refuse(role: str, done: Ran, request: CommandRequest, limits: Limits, start
     who = "candidate" if role == CANDIDATE else "baseline"
     problem = None
     if done.code is None:
-        problem = ("timeout", f"The {who} did not end within {limits.timeout_s:g} s.")
+        problem = ("timeout", f"The {who} did not finish within {limits.timeout_s:g} s.")
     elif done.code != 0:
-        problem = ("failed", f"The {who} ended with {done.code}: {done.stderr.strip()[-300:]}")
+        problem = ("failed", f"The {who} exited with {done.code}: {done.stderr.strip()[-300:]}")
     elif (cpu_s := done.cpu_s - start_cpu_s) > CPU_SHARE * request.cores * done.seconds + CPU_LEAST_S:
         usage = f"{cpu_s:.2f} s of CPU time in {done.seconds:.2f} s, with {request.cores} cores declared"
         problem = ("cores", f"The {who} took {usage}.")
@@ -267,7 +267,7 @@ def _compare(request: CommandRequest, source: Path, expected: Path, produced: Pa
         first, second = files.entries(expected), files.entries(produced)
         for name in sorted(first.keys() | second.keys()):
             if not (name in first and name in second):
-                raise Ended("incorrect_files", f"Only one of the two wrote {name}.")
+                raise Ended("incorrect_files", f"Only one of the two programs wrote {name}.")
             if first[name] != second[name]:
                 raise Ended("incorrect_files", f"{name} is {second[name]}, the baseline's is {first[name]}.")
             file = expected / name
@@ -309,11 +309,11 @@ def _start_flag(seen: Seen, start_s: float) -> list[Flag]:
     return [Flag(code="start_dominates", severity="note", message=message)]
 
 
-def _figures(argv: Sequence[str], runs: Sequence[Ran]) -> CommandSide | None:
+def _figures(argv: Sequence[str], runs: Sequence[Ran]) -> CommandFigures | None:
     if not runs:
         return None
     seconds = [run.seconds for run in runs]
-    return CommandSide(
+    return CommandFigures(
         argv=list(argv),
         median_s=statistics.median(seconds),
         min_s=min(seconds),

@@ -9,7 +9,7 @@ from aisp_mcp.judge.records.verdict import Flag, Verdict
 from aisp_mcp.records import Record
 
 
-class CommandSide(Record):
+class CommandFigures(Record):
     """One command. Seconds of whole processes, start included; memory in bytes."""
 
     argv: list[str]
@@ -34,8 +34,8 @@ class ScanPoint(Record):
     noise_floor: float | None = None
     checked: int
     median_s: list[float] = Field(description="Of baseline and candidate.")
-    baseline: CommandSide | None = Field(default=None, exclude=True)
-    candidate: CommandSide | None = Field(default=None, exclude=True)
+    baseline: CommandFigures | None = Field(default=None, exclude=True)
+    candidate: CommandFigures | None = Field(default=None, exclude=True)
 
 
 class CommandComparison(Record):
@@ -51,8 +51,8 @@ class CommandComparison(Record):
     checked: int = Field(description="Runs of the candidate whose output was compared.")
     check: str = Field(description="How outputs were compared.")
     isolation: str
-    baseline: CommandSide | None = None
-    candidate: CommandSide | None = None
+    baseline: CommandFigures | None = None
+    candidate: CommandFigures | None = None
     flags: list[Flag] = Field(default_factory=list)
     parameter: str | None = Field(default=None, description="Name of the scanned parameter.")
     scan: list[ScanPoint] = Field(default_factory=list, description="All values; the rest is of the worst of them.")

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 class LimitParams(JobParams):
     """Limits of both programs."""
 
-    cores: int = Field(default=1, ge=1, le=1024, description="Of either side.")
-    memory_mb: float | None = Field(default=None, gt=0, description="Address space of a side.")
+    cores: int = Field(default=1, ge=1, le=1024, description="CPU cores for each command.")
+    memory_mb: float | None = Field(default=None, gt=0, description="Address space of each command.")
     run_timeout_s: float = Field(default=60, gt=0, le=3600, description="Of one run.")
 
 

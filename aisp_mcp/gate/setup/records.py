@@ -23,7 +23,7 @@ class GateInit(Record):
     """A suite that was written. kind: aisp's pairs, tests with pytest-benchmark's fixture, asv's suite, or programs."""
 
     kind: Kind
-    benchmarks: list[str] = Field(description="Names that ran once, here and now.")
+    benchmarks: list[str] = Field(description="Names of benchmarks that ran once on this machine.")
     left_out: list[LeftOut] = Field(default_factory=list)
     files: list[Written]
     command: str = Field(description="Judges the working tree against a commit.")

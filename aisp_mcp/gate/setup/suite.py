@@ -43,7 +43,7 @@ def init(start: Path, allowed: Sequence[Path]) -> GateInit:
     repo = files.require_inside(commits.repository(start), allowed, "Start with --allow-write DIR.")
     for name in (texts.FOLDER, WORKFLOW):
         if (repo / name).exists():
-            raise Refused("EXISTS", f"{repo / name} exists already.", "Move it away to begin anew.")
+            raise Refused("EXISTS", f"{repo / name} exists already.", "Move it away to start over.")
     contents = survey(repo, commits.tracked(repo))
     if contents.kind == "pairs":
         gate = 'aisp bench gate --base "$BASE"'
@@ -184,4 +184,4 @@ def _no_benchmarks(repo: Path) -> BenchmarkError:
 def _nothing(trial: Trial) -> BenchmarkError | NotFound:
     reasons = "; ".join(f"{name}: {reason}" for name, reason in list(trial.others.items())[:3])
     hint = "Install the project in this environment, or start with `aisp bench new NAME` or a test with aisp_bench."
-    return BenchmarkError("NOTHING_TO_MEASURE", f"Nothing that was found runs here. {reasons}", hint)
+    return BenchmarkError("NOTHING_TO_MEASURE", f"None of the benchmarks in this repository runs here. {reasons}", hint)

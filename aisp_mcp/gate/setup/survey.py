@@ -31,7 +31,7 @@ class Survey:
 
 
 def survey(repo: Path, files: Sequence[str]) -> Survey:
-    """The best that the repository has: aisp pairs, tests with a benchmark fixture, asv's suite, or programs.
+    """The best starting point in the repository: aisp pairs, tests with a benchmark fixture, asv's suite, or programs.
 
     files: paths of its tracked files.
     """

@@ -65,9 +65,9 @@ def test_asv(aisp_bench, name, number):
         arguments = (own.setup_cache(), *arguments)
 
     def setup():
-        for place in dict.fromkeys((module, own)):
-            if hasattr(place, "setup"):
-                place.setup(*(arguments if place is own else ()))
+        for scope in dict.fromkeys((module, own)):
+            if hasattr(scope, "setup"):
+                scope.setup(*(arguments if scope is own else ()))
 
     try:
         setup()
@@ -80,7 +80,7 @@ def test_asv(aisp_bench, name, number):
     if hasattr(own, "teardown"):
         own.teardown(*arguments)
 '''
-PROGRAMS = '''"""Programs of this project, each run as a whole in a process of its own."""
+PROGRAMS = '''"""Programs of this project, each run as a whole in its own process."""
 
 import os
 import subprocess

@@ -25,12 +25,12 @@ class Inprocess:
         self.work = work
         self.look_after = look_after
 
-    def run(self, job: Job, places: int) -> None:
+    def run(self, job: Job, slots: int) -> None:
         """Wait for the job's turn, run it here and record its end. Raises StoreError."""
         queue = self.store.queue
         owner = {"pid": os.getpid(), "pid_start": tree.start_time(os.getpid()), "namespace": tree.namespace()}
         queue.note_owner(job.id, owner)
-        while queue.claim(job.id, places, owner) is None:
+        while queue.claim(job.id, slots, owner) is None:
             if self.store.job(job.id).state.terminal:
                 return  # cancelled while it waited
             self.look_after()  # or processes that were killed would keep their turns

@@ -78,9 +78,9 @@ class Slurm:
             by_task.setdefault((job.name, _task(job.handle)), []).append(job)
         states, forgotten = {}, []
         for row in rows:
-            mine = by_task.get((slurm_script.name_of(row), _task(slurm_script.handle_of(row, ""))))
-            if mine:
-                states[row["id"]] = self._seen(mine, row)
+            jobs = by_task.get((slurm_script.name_of(row), _task(slurm_script.handle_of(row, ""))))
+            if jobs:
+                states[row["id"]] = self._seen(jobs, row)
             elif row["handle"]:
                 forgotten.append(row)
         return states | self._remembered(forgotten)
@@ -137,11 +137,11 @@ class Slurm:
             return []
         return None
 
-    def _seen(self, mine: list[Listed], row: Any) -> Seen:
+    def _seen(self, jobs: list[Listed], row: Any) -> Seen:
         """The running submission, or else the first; the others are duplicates."""
-        chosen = handover.claimed_by(Path(row["run_dir"])) or min((job.handle for job in mine), key=_order)
-        job = next((job for job in mine if job.handle == chosen), mine[0])
-        others = tuple(listed.handle for listed in mine if listed.handle != job.handle and listed.state not in ENDED)
+        chosen = handover.claimed_by(Path(row["run_dir"])) or min((job.handle for job in jobs), key=_order)
+        job = next((job for job in jobs if job.handle == chosen), jobs[0])
+        others = tuple(listed.handle for listed in jobs if listed.handle != job.handle and listed.state not in ENDED)
         if job.state in ENDED and job.code is None:
             job = self._show(job.handle) or job
         return _as_seen(job, others)

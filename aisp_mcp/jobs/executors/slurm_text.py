@@ -18,7 +18,7 @@ _REASONS = {
     "Resources": "all suitable nodes are busy",
     "Priority": "jobs of higher priority come first",
     "Dependency": "an earlier submission under the same name has not ended",
-    "BeginTime": "its earliest start time has not come",
+    "BeginTime": "its earliest start time has not been reached",
     "JobHeldUser": "it is held; scontrol release starts it",
     "JobHeldAdmin": "an administrator holds it",
     "Licenses": "a licence is not free",
@@ -34,7 +34,7 @@ _REASONS = {
     "QOSMaxGRESPerUser": "the limit of GPUs per user is reached",
     "AssocMaxJobsLimit": "the account's limit of running jobs is reached",
     "MaxMemPerLimit": "it asks for more memory than allowed",
-    "None": "the scheduler has not looked at it yet",
+    "None": "the scheduler has not considered it yet",
 }
 _NO_TIME = {"", "N/A", "Unknown", "None", "(null)"}
 

@@ -58,7 +58,7 @@ def named(name: str) -> Case:
 
 
 def write(case: Case, folder: Path) -> Pair:
-    """Write both files to where the harness looks for them."""
+    """Write both files where the harness looks for them."""
     baseline, candidate = folder / f"baseline_{case.name}.py", folder / f"optimized_{case.name}{case.suffix}"
     baseline.write_text(case.baseline, "utf-8")
     candidate.write_text(case.candidate, "utf-8")
@@ -164,7 +164,7 @@ def side_by_side(
 def judge(case: Case, outcome: Outcome) -> Finding:
     """Judge the outcome of a case. An attack is stopped by the verdict invalid or incorrect, by a ratio no better than
     the truth, or by a flag that rejects its clock. An honest twin passes if its verdict is neither invalid nor
-    incorrect. A run without a verdict is lost: an attack that merely destroys the measurement has done harm, too.
+    incorrect. A run without a verdict is lost: an attack that merely destroys the measurement has also done harm.
     """
     if outcome.skipped is not None:
         return "skipped"

@@ -1,6 +1,6 @@
 """Reads the validity issues: issues/<category>/<slug>.md, the shared/*.md that they build on, and incidents.yaml.
 
-An issue is one Markdown file: front matter, a title, its page as a list, and a section for every baseline, snippet,
+An issue is one Markdown file: front matter, a title, the list of paragraphs, and a section for every baseline, snippet,
 attack and honest twin. README.md describes the format.
 """
 
@@ -152,7 +152,7 @@ class Sources:
     def _look_up(self, document: Document, section: Section, kind: str, name: str) -> str:
         texts = self.baselines if kind == "baseline" else self.snippets
         if name not in texts:
-            raise document.error(section, f"no {kind} is called {name!r}; there are {', '.join(sorted(texts))}")
+            raise document.error(section, f"no {kind} is named {name!r}; there are {', '.join(sorted(texts))}")
         return texts[name]
 
 
@@ -225,7 +225,7 @@ def read_issue(path: Path) -> Entry:
     document = parse(path)
     _check(path, 1, document.front_matter, FRONT_MATTER)
     if missing := {"id", "class"} - document.front_matter.keys():
-        raise MalformedIssue(path, 1, f"the front matter lacks {', '.join(sorted(missing))}")
+        raise MalformedIssue(path, 1, f"missing in the front matter: {', '.join(sorted(missing))}")
     labels = [label for label in document.page if label != "Attacks"]
     if labels not in ([NO_ATTACK], list(HEADS)):
         reason = f"below its title are the paragraphs {', '.join(HEADS)}; or, without attacks, {NO_ATTACK}"
@@ -283,7 +283,7 @@ def _cases(document: Document, issue: Issue) -> Iterator[Case]:
 def _kind_and_name(document: Document, section: Section) -> tuple[str, str]:
     kind, _, name = section.heading.partition(": ")
     if kind not in METADATA or not name.isidentifier():
-        raise document.error(section, f"a section is called {', '.join(f'`{key}: name`' for key in METADATA)}")
+        raise document.error(section, f"a section heading is {', '.join(f'`{key}: name`' for key in METADATA)}")
     _check(document.path, section.line, section.metadata, METADATA[kind])
     return kind, name
 

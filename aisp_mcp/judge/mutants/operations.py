@@ -193,7 +193,7 @@ def _cross_entropy(call: TorchCall, standing: Callable[[int], list[int]]) -> Any
 
 
 def _narrow(call: TorchCall) -> Any:
-    """The same with its operands rounded to the next narrower type."""
+    """The call with its operands rounded to the next narrower type."""
     import torch
 
     if not isinstance(call.first, torch.Tensor):

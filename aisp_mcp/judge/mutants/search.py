@@ -1,4 +1,4 @@
-"""Make the mutants of one baseline and find those that its contract accepts.
+"""Create the mutants of one baseline and find those that its contract accepts.
 
 python -m aisp_mcp.judge.mutants.search BASELINE SIZE SECONDS MOST: prints one JSON document. The process loads the
 baseline's file and nothing else of the user's.

@@ -52,7 +52,7 @@ class Judgement:
 
 
 class Trial:
-    """A specification with secret static tensors. The caller numbers the programs."""
+    """A specification with secret static tensors. The caller assigns numbers to programs."""
 
     def __init__(self, spec: Benchmark, seed: int = 1) -> None:
         import torch
@@ -107,18 +107,18 @@ class Trial:
 
     def _placed(self, given: dict[str, Any]) -> dict[str, Any]:
         """The inputs, copied into the arena; paths stay as they are."""
-        places = self.arena.inputs(0)
+        targets = self.arena.inputs(0)
         for name, value in given.items():
             if not isinstance(value, str):
-                places[name].copy_(value)
-        return {name: value if isinstance(value, str) else places[name] for name, value in given.items()}
+                targets[name].copy_(value)
+        return {name: value if isinstance(value, str) else targets[name] for name, value in given.items()}
 
     def _checked(self, filled: RoundInputs) -> Judgement:
-        self._arenas[filled.side] = self.arena
-        if filled.side not in self._checkers:
+        self._arenas[filled.worker_id] = self.arena
+        if filled.worker_id not in self._checkers:
             guard = Protections(outside=not self.layout.files)
-            self._checkers[filled.side] = RoundChecker(self.spec, self.layout, guard, self._arenas, {})
-        answer = self._checkers[filled.side].check(self.bank, self.arena, filled, [0])
+            self._checkers[filled.worker_id] = RoundChecker(self.spec, self.layout, guard, self._arenas, {})
+        answer = self._checkers[filled.worker_id].check(self.bank, self.arena, filled, [0])
         return Judgement(answer["failure"], answer["ratio"] or 0.0, self._difference(filled))
 
     def _difference(self, filled: RoundInputs) -> float:
@@ -146,7 +146,7 @@ def _distance(out: Any, base: Any) -> float:
 
 
 def calls(seed: int, plain: int = PLAIN_CALLS) -> Iterator[Call]:
-    """Plain calls and a call of each other kind, in the order in which most programs fail earliest."""
+    """Plain calls and one call of each other kind, those that most programs fail first."""
     draw = random.Random(seed)
     modes = ["plain", *MODES[1:], *["plain"] * (plain - 1)]
     return (Call(draw.getrandbits(48), mode) for mode in modes)

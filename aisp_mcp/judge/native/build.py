@@ -54,15 +54,17 @@ def compiler(suffix: str) -> Path | None:
         program = shutil.which("g++") or shutil.which("c++")
         return Path(program) if program else None
     homes = [os.environ[name] for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
-    places = os.pathsep.join([*(f"{home}/bin" for home in homes), os.environ.get("PATH", ""), "/usr/local/cuda/bin"])
-    program = shutil.which("nvcc", path=places)
+    search_path = os.pathsep.join(
+        [*(f"{home}/bin" for home in homes), os.environ.get("PATH", ""), "/usr/local/cuda/bin"]
+    )
+    program = shutil.which("nvcc", path=search_path)
     return Path(program) if program else None
 
 
 def lacks(path: Path, device: str) -> str | None:
     """The reason why this candidate cannot be measured here, in words; None if it can."""
     if path.suffix == ".cpp" and device == "cuda":
-        return "a measurement on a CPU: a C++ candidate does not compute on a GPU"
+        return "a measurement on a CPU: a C++ candidate does not run on a GPU"
     if path.suffix == ".cu" and device != "cuda":
         return "1 CUDA device(s)"
     if compiler(path.suffix) is None:
@@ -176,7 +178,7 @@ def _compile(command: list[str], name: str, text: str, work: Path) -> str:
     if done.ok and (work / LIBRARY).is_file():
         return messages
     first = "\n".join(messages.strip().splitlines()[:FIRST_LINES])
-    reason = f"did not end within {BUILD_S:g} s" if done.timed_out else f"ended with {done.returncode}"
+    reason = f"did not finish within {BUILD_S:g} s" if done.timed_out else f"ended with {done.returncode}"
     hint = f"The command was: {' '.join([Path(command[0]).name, *argv[1:]])}"
     raise BenchmarkError("COMPILE_FAILED", f"{name}: the compiler {reason}:\n{first}", hint)
 

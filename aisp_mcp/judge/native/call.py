@@ -36,12 +36,12 @@ def load(library: Path) -> SimpleNamespace:
 
 
 def _launch(header: dict[str, Any]) -> Launch:
-    made = {
+    allocations = {
         key: {name: Allocation(**allocation) for name, allocation in header[key].items()}
         for key in ("outputs", "scratch")
     }
     return Launch(
-        header["summary"], header["function"], tuple(header["arguments"]), **made, flags=tuple(header["flags"])
+        header["summary"], header["function"], tuple(header["arguments"]), **allocations, flags=tuple(header["flags"])
     )
 
 
@@ -70,7 +70,7 @@ def _argument(text: str) -> str:
 
 
 def _allocate(allocation: Allocation, first: str) -> str:
-    """Uninitialised memory: if a function skips elements, garbage remains there and is detected."""
+    """Uninitialised memory: if a function skips elements, the remaining garbage is detected."""
     model = allocation.like or first
     shape = (
         f"{model}.shape"

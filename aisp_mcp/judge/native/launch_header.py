@@ -90,7 +90,7 @@ def read(source: str, suffix: str) -> Launch:
     comment = _COMMENT.match(source)
     at = re.search(r"^launch:", comment[1], re.MULTILINE) if comment else None
     if comment is None or at is None:
-        raise HeaderError("the file does not begin with a comment that holds 'launch:'")
+        raise HeaderError("the file does not begin with a comment that contains 'launch:'")
     import yaml  # not needed for listing benchmarks
 
     try:
@@ -112,7 +112,7 @@ def _launch(words: str, header: Any) -> Launch:
         raise HeaderError("arguments is a list, outputs a mapping of at least one name")
     flags = tuple(map(str, header.get("flags") or ()))
     if bad := [flag for flag in flags if not _FLAG.fullmatch(flag)]:
-        raise HeaderError(f"the flag {bad[0]} is not among those that a header may set")
+        raise HeaderError(f"the flag {bad[0]} is not one that a header may set")
     launch = Launch(
         words,
         _identifier(header["function"]),

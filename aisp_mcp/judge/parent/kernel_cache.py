@@ -1,4 +1,4 @@
-"""Kernels that a driver or compiler builds for a program: built once, then copied to all its processes.
+"""Kernels that a driver or compiler builds for a program. They are built once and copied to all of its processes.
 
 Each worker has its own empty caches, so each would compile the same kernels: half a second for kernels of a library
 that was built for another GPU, seconds for a compiler, a quarter of a minute for C++. For the baseline, the verifier
@@ -6,9 +6,8 @@ has already run it and its caches are reused. The candidate runs once in a separ
 opened the benchmark and allocated memory; on a CPU, only if its text names a compiler. It sees no secrets: its tensors
 are its own. Its kernels are copied into each worker's private folders before the program runs there, so no worker can
 pass information to another. If no compiler is named, workers that have loaded their libraries wait at most GRACE_S for
-it; kernels that are not ready by then, each worker builds for itself. The same holds for tuning results. If processes
-have no namespaces of their own, nothing is shared: a process that shares all files with others could replace their
-kernels.
+it, and each worker builds the kernels that are not ready by then. The same holds for tuning results. If processes have
+no namespaces of their own, nothing is shared: a process that shares all files with others could replace their kernels.
 """
 
 from __future__ import annotations
@@ -55,9 +54,9 @@ class Kernels:
     """
 
     def __init__(
-        self, pair: Pair, options: Options, places: PlacementFactory, verifier: Placement, caches: Sequence[str]
+        self, pair: Pair, options: Options, placements: PlacementFactory, verifier: Placement, caches: Sequence[str]
     ) -> None:
-        placement = places.make("kernels")
+        placement = placements.make("kernels")
         baseline = str(pair.baseline)
         if (
             pair.path.parent != pair.baseline.parent
@@ -67,12 +66,12 @@ class Kernels:
         words = ["-P", "-m", MODULE, baseline, options.size, str(pair.path), options.device]
         self._verifier, self._caches = verifier, caches
         self._grace_s = math.inf if names_a_compiler(pair) else GRACE_S
-        told, self._tell = os.pipe()
-        self._candidate = Confined([sys.executable, *words], placement, stdin=told, fresh=False)
-        os.close(told)
+        go_signal, self._tell = os.pipe()
+        self._candidate = Confined([sys.executable, *words], placement, stdin=go_signal, fresh=False)
+        os.close(go_signal)
 
     def begin(self) -> None:
-        """Let the candidate run. A second call does nothing."""
+        """Start the candidate. A second call does nothing."""
         if self._tell >= 0:
             os.close(self._tell)
             self._tell = -1
@@ -107,15 +106,15 @@ class Kernels:
         self.begin()  # the process has already ended
 
 
-def copy(made: Placement, target: Placement, names: Sequence[str], tuned: bool = False) -> int:
+def copy(source: Placement, target: Placement, names: Sequence[str], tuned: bool = False) -> int:
     """Copy the kernels from one process's folder into another's, and return the number of files. Only regular files are
     copied, and none if they are too large or unreadable. names: of the caches. tuned: include tuning results.
     """
     with suppress(OSError):
-        new_files = list(islice(_files(made.folder, names, tuned), MAX_FILES + 1))
+        new_files = list(islice(_files(source.folder, names, tuned), MAX_FILES + 1))
         if len(new_files) <= MAX_FILES and sum(path.lstat().st_size for path in new_files) <= MAX_BYTES:
             for path in new_files:
-                _copy(path, made, target)
+                _copy(path, source, target)
             return len(new_files)
     return 0
 
@@ -131,12 +130,12 @@ def _files(folder: Path, names: Sequence[str], tuned: bool) -> Iterator[Path]:
                     yield path
 
 
-def _copy(path: Path, made: Placement, destination: Placement) -> None:
+def _copy(path: Path, source: Placement, destination: Placement) -> None:
     """Copy one kernel file. Raises OSError."""
-    target = destination.folder / path.relative_to(made.folder)
+    target = destination.folder / path.relative_to(source.folder)
     target.parent.mkdir(parents=True, exist_ok=True)
     if path.name.startswith(GROUP):
-        target.write_bytes(path.read_bytes().replace(os.fsencode(made.seen), os.fsencode(destination.seen)))
+        target.write_bytes(path.read_bytes().replace(os.fsencode(source.seen), os.fsencode(destination.seen)))
     else:
         shutil.copy2(path, target)
 

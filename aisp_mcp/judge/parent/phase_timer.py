@@ -18,7 +18,7 @@ class PhaseTimer:
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Count the wall seconds of the block towards a phase; a nested block counts towards its outer one."""
+        """Count the wall time of the block towards a phase; a nested block counts towards the outer phase."""
         if self._inside:
             yield
             return

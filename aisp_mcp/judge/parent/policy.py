@@ -1,4 +1,4 @@
-"""Findings on operators that a contest forbids. worker/forbidden.py removes them from the candidate's process."""
+"""Findings on operators that a policy forbids. worker/forbidden.py removes them from the candidate's process."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ def notes(names: Sequence[str], so_far: Sequence[Flag]) -> list[Flag]:
     return [Flag(code="policy", severity="note", message=message, evidence={"forbidden": list(names)})]
 
 
-def flag(found: Flag) -> Flag:
+def flag(original: Flag) -> Flag:
     """The flag, or the policy's own flag if the candidate raised at a forbidden call. Raises UsageError NO_OPERATOR."""
-    if name := forbidden.unknown(found.message):
+    if name := forbidden.unknown(original.message):
         message = f"{name!r} names no operator that can be forbidden."
         raise UsageError("NO_OPERATOR", message, "Name torch.matmul, F.softmax, aten::mm or a function of a package.")
-    name = forbidden.called(found.message)
+    name = forbidden.called(original.message)
     if name is None:
-        return found
+        return original
     message = f"The candidate calls {name}, which is forbidden here."
     return Flag(code=CODE, severity="fatal", message=message, evidence={"operator": name})

@@ -69,7 +69,7 @@ class MeasurementMode:
         self.reasons.append(reason)
 
     def count_stall(self) -> None:
-        """Count a round of isolated calls that did not reach the wait for their inputs, although those of a longer
+        """Count a round of isolated calls that did not start to wait for their inputs, although the calls of a longer
         round did.
         """
         self.stalled += 1
@@ -153,7 +153,7 @@ class Session:
 
     def check(self, worker: int, sample: list[int], stored: list[int] | None = None) -> CheckAnswer:
         """Compare these calls of the worker's last round. stored: calls with outputs in the arena; None for all."""
-        return cast(CheckAnswer, self.ask("check", side=worker, sample=sample, stored=stored))
+        return cast(CheckAnswer, self.ask("check", worker_id=worker, sample=sample, stored=stored))
 
     def stage(self, request: StageRequest) -> None:
         """Have the verifier draw inputs where no worker sees them."""
@@ -161,7 +161,7 @@ class Session:
 
     def map_memory(self, worker: int, request: MapRequest) -> MapAnswer:
         """Have the verifier open device memory of a worker; empty lists close it."""
-        return cast(MapAnswer, self.ask("map_memory", side=worker, **request))
+        return cast(MapAnswer, self.ask("map_memory", worker_id=worker, **request))
 
     def probe_s(self, times: int = 1) -> float:
         """Seconds of the verifier's smallest kernel on the GPU, the best of several."""

@@ -74,7 +74,7 @@ def find_native(source: str) -> dict[str, list[int]]:
 
 
 def hints(path: Path) -> list[Flag]:
-    """One flag of the lowest severity, if there is anything to point at."""
+    """One flag of the lowest severity, if there are any hints."""
     try:
         with path.open(encoding="utf-8") as file:
             hints_by_kind = (find if path.suffix == ".py" else find_native)(file.read(MAX_CHARACTERS))
@@ -83,7 +83,7 @@ def hints(path: Path) -> list[Flag]:
     if not hints_by_kind:
         return []
     parts = [f"{WORDS[kind]} (line {', '.join(map(str, lines[:5]))})" for kind, lines in hints_by_kind.items()]
-    message = f"Worth a look, and no proof of anything: the source {'; '.join(parts)}."
+    message = f"Worth checking, but not proof of anything: the source {'; '.join(parts)}."
     return [Flag(code="source_hint", severity="note", message=message, evidence={"lines": hints_by_kind})]
 
 

@@ -94,7 +94,7 @@ class MappedMemory:
             else:
                 spans.append([address, address + size])
         room = {begin: torch.empty_like(self._bytes_at(begin, end - begin)) for begin, end in spans}
-        self._spans.append([(self._bytes_at(begin, len(taken)), taken) for begin, taken in room.items()])
+        self._spans.append([(self._bytes_at(begin, len(copy)), copy) for begin, copy in room.items()])
         random.shuffle(self._spans[-1])
         begins = sorted(room)
         for address, size, at in outputs:
@@ -105,13 +105,13 @@ class MappedMemory:
         """Copy these outputs at once, in an unpredictable order, so that later writes are not in them. call: the call
         to copy, if calls are read separately.
         """
-        for there, taken in self._spans[call]:
-            taken.copy_(there)
+        for there, copy in self._spans[call]:
+            copy.copy_(there)
 
     def scatter(self, held: Arena) -> None:
         """Copy the collected outputs to their position in the round's frames, and the inputs as the calls left them."""
-        for taken, at in self._targets:
-            held.flat[at : at + len(taken)].copy_(taken)
+        for copy, at in self._targets:
+            held.flat[at : at + len(copy)].copy_(copy)
         assert self.own is not None
         count = (len(held.flat) - held.layout.params_bytes) // held.layout.frame
         held.input_bytes(count).copy_(self.own.input_bytes(count))

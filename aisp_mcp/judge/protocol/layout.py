@@ -4,8 +4,8 @@ One region per worker, made of static params and then one frame per call:
 
     params | call 0: guard in0 guard in1 … guard out0 guard | call 1: … | …
 
-Inputs of a call exist only once and are never reused, so a cache keyed by pointer, content or position gains nothing.
-The guards are a known pattern that reveals writes outside an output.
+The inputs of a call are never reused, so a cache keyed by pointer, content or position gains nothing. The guards are a
+known pattern that reveals writes outside an output.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class Layout:
 
     @cached_property
     def arena_bytes(self) -> int:
-        """Bytes of the region that holds the tensors (device memory on a GPU)."""
+        """Bytes of the region of the tensors (device memory on a GPU)."""
         return self.params_bytes + self.capacity * self.frame
 
     @property

@@ -54,7 +54,7 @@ class Link:
         poll = select.poll()
         poll.register(self._socket, select.POLLIN)
         if not poll.poll(None if within_s is None else 1000 * max(within_s, 0.0)):
-            raise LinkLost(f"no word within {within_s:.0f} s")
+            raise LinkLost(f"no message within {within_s:.0f} s")
         size, more = HEADER.unpack(self._exactly(HEADER.size))
         return json.loads(bytes(self._exactly(size))), self._exactly(more)
 
@@ -90,9 +90,9 @@ def accept(listener: socket.socket, secrets: Mapping[str, str], within_s: float)
             connection, _ = listener.accept()
             connection.settimeout(SECRET_S)
             with suppress(OSError):
-                told = connection.recv(SECRET, socket.MSG_WAITALL)
+                received = connection.recv(SECRET, socket.MSG_WAITALL)
                 for name, secret in secrets.items():
-                    if hmac.compare_digest(told, secret.encode()):
+                    if hmac.compare_digest(received, secret.encode()):
                         return name, Link(connection)
             connection.close()
     raise LinkLost("no word")
@@ -106,7 +106,7 @@ class Mirror:
         self._maps = [memoryview(map_file(fd, layout.arena_bytes)) for fd, layout in zip(fds, layouts, strict=True)]
 
     def parts(self, calls: int, params: bool = False) -> list[memoryview]:
-        """Views of the frames of `calls` calls, rank by rank. params: with the static tensors before them."""
+        """Views of the frames of `calls` calls, rank by rank. params: include the static tensors."""
         return [
             whole[0 if params else layout.params_bytes : layout.params_bytes + calls * layout.frame]
             for whole, layout in zip(self._maps, self._layouts, strict=True)

@@ -1,4 +1,4 @@
-"""The roles of a replicate's processes, and the numbers by which the verifier knows their workers."""
+"""The roles of a replicate's processes, and the numbers that identify their workers to the verifier."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ BASELINES = (Role.BASELINE, Role.BASELINE_REPEAT)  # two processes of the same p
 
 
 def worker_number(replicate: int, role: Role) -> int:
-    """The verifier's number of a worker. replicate: 0 or 1, because two replicates start at once."""
+    """The number that identifies a worker to the verifier. replicate: 0 or 1, because two replicates start at once."""
     return replicate * len(Role) + role.number
 
 

@@ -72,7 +72,7 @@ class ControlBlock:
         self.stats[HANDED_OVER] = self.stats[ANSWERED] = self.stats[ENQUEUED] = 0
 
     def end_handoff(self) -> None:
-        """Release everything that waits for inputs or for an answer."""
+        """Release all work that waits for inputs or for an answer."""
         self.stats[ENQUEUED] = self.stats[HANDED_OVER] = self.stats[ANSWERED] = NO_LIMIT
 
     def write_text(self, text: str) -> None:
@@ -320,7 +320,7 @@ class Gate:
 
 
 def device_allocations() -> Iterator[DeviceAllocation]:
-    """The device memory that torch's allocator holds in this process, as far as it can be shared."""
+    """The part of the device memory of torch's allocator in this process that can be shared."""
     import torch
 
     runtime = cudart()

@@ -2,7 +2,7 @@
 
 The parent trusts none of the 64-bit words: it copies each token when it first sees it, so that a later change has no
 effect, and reads no word twice. The ring has room for all tokens of a trace and some more: an honest worker overwrites
-none, and one that leaves more than fit has emitted tokens that were not requested.
+none, and if more tokens than fit are unread, some of them were not requested.
 
     arrived | closed | emitted | request 0: id, tokens, length, prompt … | request 1 … | token 0: request, token | …
 

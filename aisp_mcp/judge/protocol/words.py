@@ -1,4 +1,4 @@
-"""The words on the pipes between the parent and a worker: flags of a command, and answers of one byte."""
+"""Constants on the pipes between the parent and a worker: flags of a command, and one-byte answers."""
 
 LOADED, READY, DONE, RAISED, QUEUED, SHARED = b"L", b"R", b"D", b"X", b"Q", b"S"
 DUMMY, TRACE, WARM, NO_COPY, GATE, ISOLATED = 1 << 31, 1 << 30, 1 << 29, 1 << 28, 1 << 27, 1 << 26

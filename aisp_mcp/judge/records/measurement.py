@@ -63,7 +63,7 @@ class Figures(Record):
     processes: int
     rounds: int
     calls: int
-    time_s: float = Field(description="Median over processes of the per-process time on the clock that counts.")
+    time_s: float = Field(description="Median of the per-process times, on the clock that counts.")
     p50_s: float
     p95_s: float
     p99_s: float | None = None
@@ -92,7 +92,7 @@ class Clocks(Record):
     )
     ratio_parent: float
     ratio_worker: float | None = Field(default=None, description="None: the workers gave no usable time.")
-    ratio_lower_bound: float | None = Field(default=None, description="Where used is lower_bound: the ratio.")
+    ratio_lower_bound: float | None = Field(default=None, description="The ratio, if used is lower_bound.")
     disagreement: float | None = Field(default=None, description="Relative difference of both ratios.")
     delta: float = Field(description="The difference tolerated, never below the resolution of the parent's clock.")
 

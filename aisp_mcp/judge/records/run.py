@@ -1,4 +1,4 @@
-"""A run: everything one call measured, with time and machine."""
+"""A run: all measurements of one call, with its time and machine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Skip(Record):
     """A target that was not measured, and the missing requirement. A skip is not a pass."""
 
     target: str
-    code: str = Field(description="NEEDS, or CANDIDATE_NEEDS for what an exception of the candidate shows.")
+    code: str = Field(description="NEEDS, or CANDIDATE_NEEDS if an exception of the candidate shows the need.")
     missing: str
 
 

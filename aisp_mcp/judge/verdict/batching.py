@@ -26,9 +26,9 @@ ROUNDS_PART = 0.5  # share of the back-to-back gain that must show in rounds of 
 def finding(replicates: Sequence[Replicate], clock: str) -> Flag | None:
     """The flag for a candidate on a CPU that gains by batching across calls. clock: that of the reported ratio.
 
-    All inputs of a round are in memory from its first call on, and one pass over all of them may cost hardly more than
-    one call. An isolated call must show the same saving, within the tolerance of _unknown(). With a single core, rounds
-    of one call are used instead. Replicates whose rounds all had one call do not count.
+    All inputs of a round are in memory from its first call on, and one pass over all of them may take hardly longer
+    than one call. An isolated call must show the same saving, within the tolerance of _unknown(). With a single core,
+    rounds of one call are used instead. Replicates whose rounds all had one call do not count.
     """
     replicates = [replicate for replicate in replicates if replicate.isolated]
     if not replicates:

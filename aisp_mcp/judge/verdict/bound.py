@@ -1,4 +1,4 @@
-"""Second step of a verdict: the part of a gain that is beyond doubt. Pure functions."""
+"""Second step of a verdict: the part of a gain that is certain. Pure functions."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ def choose_clock(
         return clocks, []
     text = "nothing usable" if worker_log is None else f"{format_ratio(worker_log)}x"
     which = "smaller" if smaller else "parent's"
-    message = f"The workers' own clocks say {text}, the parent's {format_ratio(parent_log)}x: the {which} counts."
+    message = f"The workers' own clocks show {text}, the parent's {format_ratio(parent_log)}x: the {which} counts."
     evidence = {"ratio_parent": math.exp(parent_log), "tolerance": delta}
     return clocks, [Flag(code="clock_disagreement", severity="warn", message=message, evidence=evidence)]
 

@@ -50,7 +50,7 @@ class IsolatedCallEvidence:
 
     @property
     def hidden_s(self) -> float:
-        """Seconds gained by batching across calls, beyond doubt; 0 without isolated calls."""
+        """Seconds certainly gained by batching across calls; 0 without isolated calls."""
         if not self.isolated:
             return 0.0
         apart = self.costs_s[0] - self.costs_s[1]

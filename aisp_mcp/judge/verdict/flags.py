@@ -30,7 +30,9 @@ def account_flags(replicates: Sequence[Replicate], cores: int) -> list[Flag]:
         flags.append(_flag("undeclared_cores", "fatal", "used more cores than granted", evidence))
     children = max((timing.account.processes for timing in timings), default=1)
     if children > 1:
-        flags.append(_flag("child_process", "warn", "other processes lived in timed rounds", {"processes": children}))
+        flags.append(
+            _flag("child_process", "warn", "other processes existed during timed rounds", {"processes": children})
+        )
     flags += _edge_flags(replicates) + device_flags(replicates)
     if any(timing.copied_s for timing in timings):
         message = (
@@ -56,7 +58,7 @@ def _flag(code: str, severity: str, message: str, evidence: dict[str, Any]) -> F
 
 
 def device_flags(replicates: Sequence[Replicate]) -> list[Flag]:
-    """Flags for a device that worked when it should have been idle, and for other uses of it."""
+    """Flags for a device that was busy when it should have been idle, and for other uses of it."""
     flags = []
     busy = [seconds for replicate in replicates for seconds in replicate.device.busy_probes_s]
     if busy:

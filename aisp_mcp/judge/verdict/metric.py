@@ -41,10 +41,10 @@ def over_processes(replicates: Sequence[Replicate], roles: Sequence[Role], goal:
 
 
 def started(replicates: Sequence[Replicate], flags: list[Flag], common: dict[str, Any]) -> Comparison:
-    """The comparison of cold starts without a verdict. common: fields that every comparison has."""
+    """A comparison of cold starts, not yet judged. common: fields of every comparison."""
     flags = list(flags)
     if common["isolation"] in ("L0", "L1"):
-        message = "At this isolation level a process of an earlier replicate may live on, and keep what it has made."
+        message = "At this isolation level, a process of an earlier replicate may keep running and keep its state."
         flags.append(Flag(code="warm_state_possible", severity="warn", message=message))
     programs = {
         name: summary.figures(replicates, roles, "parent", dict.fromkeys(("flops", "bytes", "items"), 0.0))

@@ -120,9 +120,8 @@ def _worsened(served: Sequence[ServedReplicate], terms: ServingTerms) -> tuple[R
     if worst is None:
         return None
     factor, metric, other = worst
-    message = (
-        f"{metric.upper()} is {factor:.3g} times the baseline's, {terms['max_regression']:g} is allowed: it decides."
-    )
+    allowed = f"{terms['max_regression']:g} is allowed"
+    message = f"{metric.upper()} is {factor:.3g} times the baseline's, {allowed}, so it determines the verdict."
     return other, Flag(code="other_latency_worse", severity="warn", message=message, evidence={"factor": factor})
 
 
@@ -139,7 +138,7 @@ def _notes(served: Sequence[ServedReplicate], goal: str, terms: ServingTerms, de
     look_s = statistics.median(trace.look_s for _, trace in traces)
     seconds = statistics.median(deciding(*both) for both in traces)
     if goal == "latency" and look_s > COARSE * seconds:
-        message = f"The parent looked for tokens every {1e3 * look_s:.2g} ms, the metric is {1e3 * seconds:.2g} ms."
+        message = f"The parent polled for tokens every {1e3 * look_s:.2g} ms, the metric is {1e3 * seconds:.2g} ms."
         evidence = {"look_s": look_s, "metric_s": seconds}
         flags.append(Flag(code="clock_resolution_low", severity="warn", message=message, evidence=evidence))
     if goal == "throughput":

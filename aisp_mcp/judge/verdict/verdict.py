@@ -117,13 +117,13 @@ def judge(
 
 
 def unusable(error: UnusableError) -> Outcome:
-    """The outcome of times that do not answer the question."""
+    """The outcome if no ratio can be computed from the times."""
     flag = Flag(code=f"unusable_{error.code}", severity="warn", message=str(error))
     return Outcome(Verdict.INCONCLUSIVE, f"inconclusive: {as_clause(str(error))}", flags=(flag,))
 
 
 def without_loss(outcome: Outcome) -> Outcome:
-    """The outcome of a bound. It can prove neither a loss nor sameness, since a bound counts doubt against the
+    """The outcome of a bound. It can prove neither a loss nor sameness, since a bound counts uncertainty against the
     candidate.
     """
     if outcome.verdict not in (Verdict.SLOWER, Verdict.SAME):

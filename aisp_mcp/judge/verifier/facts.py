@@ -1,4 +1,4 @@
-"""Facts that are disclosed with a comparison: settings of the libraries, and the oracle that judged."""
+"""Facts that are disclosed with a comparison: settings of the libraries, and the reference that was used."""
 
 from __future__ import annotations
 

@@ -11,7 +11,8 @@ from aisp_mcp.judge.protocol.shared_memory import Arena, GroupArena, export_devi
 
 
 def of_all_ranks(spec: Benchmark, ranks: int) -> Benchmark:
-    """The specification as evaluated in this process, which is in no process group: the reference of all ranks.
+    """The specification in a form that this process, which has no process group, can evaluate: the reference of all
+    ranks.
 
     Raises BenchmarkError RANKS if its number of ranks differs from the one in its text.
     """
@@ -43,14 +44,14 @@ def group_facts(ranks: int, device: str) -> dict[str, Any]:
     return {
         "ranks": ranks,
         "backend": "nccl" if device == "cuda" else "gloo",
-        "link": "of one machine" if device == "cuda" else "loopback of each side",
+        "link": "of one machine" if device == "cuda" else "loopback of each program",
         "isolated_calls": "rounds of one call",
         "output_copies": "not observed: those that matter count against the candidate",
     }
 
 
 def arena(fds: list[int], layout: Layout, device: str) -> tuple[Arena, str | list[str]]:
-    """The arena of a worker, with its handle on a GPU; with several ranks, each one's is on its own device."""
+    """The arena of a worker, with its handle on a GPU; with several ranks, each arena is on its rank's device."""
     if len(fds) == 1:
         if device != "cuda":
             return host_arena(fds[0], layout), ""

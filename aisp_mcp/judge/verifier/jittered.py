@@ -3,7 +3,7 @@
 The baseline's own error may be small by luck, and where numbers cancel it says nothing about other orders. So the
 float64 reference is evaluated again with its inputs, and the result of each operation, off by a rounding. A sum is off
 by as much as one computed term by term, whose roundings grow with its partial sums and the square root of its length.
-Roundings of one sign do not average out; evaluate_in_order() finds what they add up to.
+Roundings of one sign do not average out; evaluate_in_order() computes their sum.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ def _noisy(eps: float, most_terms: float, seed: int) -> Callable[[Any, Any, Any]
 
 
 class Noise:
-    """Numbers between -0.5 and 0.5. Results of many small operations get theirs from random places of one supply, which
-    is drawn once as many numbers were needed as make up a good part of it.
+    """Numbers between -0.5 and 0.5. Small results take their noise from random positions of one precomputed supply,
+    which is drawn once the results need more numbers than FRESH.
     """
 
     def __init__(self, seed: int) -> None:
@@ -109,13 +109,13 @@ def _tensors(values: Any) -> list[Any]:
     """The tensors among arguments or results, and in their lists."""
     import torch
 
-    found = []
+    tensors = []
     for value in values:
         if isinstance(value, torch.Tensor):
-            found.append(value)
+            tensors.append(value)
         elif isinstance(value, list | tuple):
-            found += _tensors(value)
-    return found
+            tensors += _tensors(value)
+    return tensors
 
 
 def _is_expanded(value: Any) -> bool:

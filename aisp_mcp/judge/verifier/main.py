@@ -1,4 +1,4 @@
-"""The trusted process that owns inputs and truth: it writes the inputs of workers and compares their outputs.
+"""The trusted process that owns inputs and reference: it writes the workers' inputs and compares their outputs.
 
 It loads the baseline file (the specification) and no candidate. Seeds come from the parent and reach no worker.
 """
@@ -42,7 +42,7 @@ AHEAD_BYTES = 4 << 30  # of answers computed ahead, for all replicates that star
 
 
 class Verifier:
-    """State of one comparison; each public method is a verb. side: the number of a worker."""
+    """State of one comparison; each public method handles one message of the parent."""
 
     def __init__(self, fds: list[tuple[int, int]]) -> None:
         self.fds = fds  # descriptors of control block and arena, per rank of each worker of two replicates
@@ -142,9 +142,9 @@ class Verifier:
         """The requests of a new trace, for the parent to hand out."""
         return {"requests": self.serving.draw(seed)["requests"]}
 
-    def check_trace(self, side: int, requests: list[PlannedRequest], answers: list[list[int]]) -> CheckAnswer:
+    def check_trace(self, worker_id: int, requests: list[PlannedRequest], answers: list[list[int]]) -> CheckAnswer:
         """Compare all tokens that a worker emitted for a trace."""
-        return self.serving.check(self.banks[replicate_of(side)].reference, requests, answers)
+        return self.serving.check(self.banks[replicate_of(worker_id)].reference, requests, answers)
 
     def sizes(self, path: str, size: str) -> dict[str, Any]:
         """The replaceable values of a specification. varied: names of those that its presets give."""
@@ -177,38 +177,37 @@ class Verifier:
             best = min(best, time.perf_counter() - begin)
         return output, best
 
-    def attach(self, side: int) -> dict[str, Any]:
+    def attach(self, worker_id: int) -> dict[str, Any]:
         """Make the arena of a worker; on a GPU the answer carries its handle."""
-        if side not in self.arenas:  # the replicate after the next uses the same memory again
-            first = side * self.ranks
-            fds = self.fds[first : first + self.ranks]
+        if worker_id not in self.arenas:  # the replicate after the next uses the same memory again
+            fds = self.fds[worker_id * self.ranks :][: self.ranks]
             if self.ranks == 1:
-                self.controls[side] = ControlBlock(fds[0][0], self.layout)
-            self.arenas[side], self.handles[side] = arena([fd for _, fd in fds], self.layout, self.device)
-        return {"ipc": self.handles[side]}
+                self.controls[worker_id] = ControlBlock(fds[0][0], self.layout)
+            self.arenas[worker_id], self.handles[worker_id] = arena([fd for _, fd in fds], self.layout, self.device)
+        return {"ipc": self.handles[worker_id]}
 
-    def params(self, sides: list[int], seed: int) -> dict[str, Any]:
+    def params(self, worker_ids: list[int], seed: int) -> dict[str, Any]:
         """Write new static tensors, the same for every worker, and one example of inputs."""
-        bank = self._bank(replicate_of(sides[0]), seed)
+        bank = self._bank(replicate_of(worker_ids[0]), seed)
         example = bank.inputs(seed ^ 0x5A5A, "plain")
-        self.files.clear(*sides)
-        for worker_id in sides:
+        self.files.clear(*worker_ids)
+        for worker_id in worker_ids:
             _write(self.arenas[worker_id].params(), bank.reference.params)
             _write(self.arenas[worker_id].inputs(0), self.files.written(worker_id, 0, example))
         self._sync()
         give_back(self.layout)
         return {}
 
-    def look_ahead(self, sides: list[int], seed: int, number: int, seconds: float) -> dict[str, Any]:
+    def look_ahead(self, worker_ids: list[int], seed: int, number: int, seconds: float) -> dict[str, Any]:
         """On a GPU, compute the baseline's outputs of up to `number` calls per replicate while time and memory last;
-        rounds will hide these inputs among others. sides: a worker of each. known: how many there are.
+        rounds mix these inputs with others. worker_ids: one per replicate. known: how many outputs are ready.
         """
         import torch
 
         for bank in self.banks.values():
             bank.ahead.clear()  # of finished replicates
         end, room = clock() + seconds, min(AHEAD_BYTES, torch.cuda.mem_get_info()[0] // 24)
-        banks = [self.banks[replicate_of(worker_id)] for worker_id in sides]
+        banks = [self.banks[replicate_of(worker_id)] for worker_id in worker_ids]
         number = min(number * len(banks), room // max(sum(spec.nbytes for spec in self.layout.outputs), 1))
         with contextlib.suppress(torch.OutOfMemoryError):  # another process may have allocated it meanwhile
             for call in range(number if can_be_near(self.spec.tolerance) else 0):
@@ -220,14 +219,15 @@ class Verifier:
         return {"known": [len(bank.ahead) for bank in banks]}
 
     def map_memory(
-        self, side: int, allocations: list[DeviceAllocation], addresses: list[int], apart: bool = False
+        self, worker_id: int, allocations: list[DeviceAllocation], addresses: list[int], apart: bool = False
     ) -> dict[str, Any]:
         """Open the device memory that a worker names. own: inputs can be written into some of it. whole: the round's
-        outputs can be read from these addresses. apart: each call's by themselves.
+        outputs can be read from these addresses. apart: each call's separately.
         """
-        mapped = self.mapped.setdefault(side, MappedMemory(self.layout))
+        mapped = self.mapped.setdefault(worker_id, MappedMemory(self.layout))
         own = mapped.update(allocations)
-        return {"own": own, "whole": bool(addresses) and mapped.map_outputs(self.rounds[side].count, addresses, apart)}
+        whole = bool(addresses) and mapped.map_outputs(self.rounds[worker_id].count, addresses, apart)
+        return {"own": own, "whole": whole}
 
     def stage(self, counts: dict[str, int], seed: int, sample: Sequence[int] = ()) -> dict[str, Any]:
         """Draw the inputs of a round where no worker sees them, the same for all workers, and poison its outputs.
@@ -236,13 +236,13 @@ class Verifier:
         self.staged = self.staged or Staged(self.layout, self.device)
         bank = self.banks[replicate_of(int(next(iter(counts))))]
         rounds = bank.begin(counts, seed, "plain", sample, self.device == "cuda")
-        self.files.clear(*(filled.side for filled in rounds))
+        self.files.clear(*(filled.worker_id for filled in rounds))
         for call in range(max(counts.values())):
             inputs = bank.inputs(rounds[0].at(call), "plain")
-            sides = [filled.side for filled in rounds if call < filled.count]
-            given = [self.files.written(worker_id, call, inputs) for worker_id in sides]
+            worker_ids = [filled.worker_id for filled in rounds if call < filled.count]
+            given = [self.files.written(worker_id, call, inputs) for worker_id in worker_ids]
             _write(self.staged.arena.inputs(call), given[0])
-            for worker_id, values in zip(sides, given, strict=True):  # inputs in host memory are in place from now on
+            for worker_id, values in zip(worker_ids, given, strict=True):  # inputs in host memory: not staged
                 _write(self.arenas[worker_id].host_inputs(call), values)
         for filled in rounds:
             self._poison(filled)
@@ -250,43 +250,43 @@ class Verifier:
         give_back(self.layout)
         return {}
 
-    def handoff_cpu(self, side: int, deadline_s: float) -> dict[str, Any]:
+    def handoff_cpu(self, worker_id: int, deadline_s: float) -> dict[str, Any]:
         """Hand these inputs to a worker on a CPU one call at a time (see handoff_cpu.py). seconds: of each call."""
         assert self.staged is not None
-        count, control = self.rounds[side].count, self.controls[side]
-        self.files.redirect(side, self.staged.arena)
-        result = handoff_cpu.run(self.staged.arena, self.arenas[side], control, count, deadline_s)
-        self.snapshots[side], seconds = result
+        count, control = self.rounds[worker_id].count, self.controls[worker_id]
+        self.files.redirect(worker_id, self.staged.arena)
+        arenas = self.staged.arena, self.arenas[worker_id]
+        self.snapshots[worker_id], seconds = handoff_cpu.run(*arenas, control, count, deadline_s)
         return {"seconds": seconds}
 
-    def handoff_gpu(self, side: int, own: bool, taken: bool, deadline_s: float) -> dict[str, Any]:
+    def handoff_gpu(self, worker_id: int, own: bool, taken: bool, deadline_s: float) -> dict[str, Any]:
         """The same on a GPU (see handoff_gpu.py). own: inputs and outputs are in the worker's own memory. taken: read
         the outputs from there.
         """
         assert self.staged is not None
-        control = self.controls[side]
+        control = self.controls[worker_id]
         try:
-            if side not in self.gates:
-                self.gates[side] = Gate(control)
-            mapped = self.mapped[side] if own else None
-            held = handoff_gpu.Handoff(self.arenas[side], mapped, self.rounds[side].count, taken)
-            seconds = handoff_gpu.run(self.staged, held, control, self.gates[side], self.spot, deadline_s)
+            if worker_id not in self.gates:
+                self.gates[worker_id] = Gate(control)
+            mapped = self.mapped[worker_id] if own else None
+            held = handoff_gpu.Handoff(self.arenas[worker_id], mapped, self.rounds[worker_id].count, taken)
+            seconds = handoff_gpu.run(self.staged, held, control, self.gates[worker_id], self.spot, deadline_s)
         except Exception:
             control.end_handoff()  # or the worker would wait and be reported as hung
             raise
         at_s = clock()
         if taken:
-            self.snapshots[side] = held.whole()
+            self.snapshots[worker_id] = held.whole()
         return {"seconds": seconds, "at_s": at_s}
 
-    def write_staged(self, side: int, own: bool) -> dict[str, Any]:
+    def write_staged(self, worker_id: int, own: bool) -> dict[str, Any]:
         """Write the staged inputs to where the calls expect them, and probe. own: in the worker's own memory."""
-        arena = self.mapped[side].own if own else self.arenas[side]
+        arena = self.mapped[worker_id].own if own else self.arenas[worker_id]
         assert self.staged is not None
         assert arena is not None
-        self.staged.write(arena, self.rounds[side].count)
+        self.staged.write(arena, self.rounds[worker_id].count)
         self._sync()
-        return self.probe(side)
+        return self.probe(worker_id)
 
     def fill(
         self, counts: dict[str, int], seed: int, mode: str, sample: Sequence[int] = (), battery: bool = False
@@ -298,12 +298,13 @@ class Verifier:
         rounds = bank.begin(counts, seed, mode, sample)
         for filled in rounds:
             filled.battery = battery
-        self.files.clear(*(filled.side for filled in rounds))
+        self.files.clear(*(filled.worker_id for filled in rounds))
         for call in range(max(counts.values())):
             inputs = bank.inputs(rounds[0].at(call), mode)
             for filled in rounds:
                 if call < filled.count:
-                    _write(self.arenas[filled.side].inputs(call), self.files.written(filled.side, call, inputs))
+                    written = self.files.written(filled.worker_id, call, inputs)
+                    _write(self.arenas[filled.worker_id].inputs(call), written)
         for filled in rounds:
             self._poison(filled)
         self._sync()
@@ -312,13 +313,13 @@ class Verifier:
 
     def _poison(self, filled: RoundInputs) -> None:
         """Poison the outputs of the worker's next round, and fill the guards around them."""
-        for part in self.arenas[filled.side].parts:
+        for part in self.arenas[filled.worker_id].parts:
             frames, spans = part.frames(filled.count), list(part.layout.frame_guards())
             if self.protections.poison:
                 spans = [(spans[0][0], part.layout.frame)]
             for begin, size in spans:
                 frames[:, begin : begin + size].fill_(POISON)
-        self.rounds[filled.side] = filled
+        self.rounds[filled.worker_id] = filled
 
     def idle(self, times: int = 1) -> dict[str, Any]:
         """Seconds of the smallest kernel, the best of several; far longer where contexts take turns. Empty on a CPU."""
@@ -344,41 +345,41 @@ class Verifier:
             at_s = clock() - done.elapsed_time(end) / 1e3
         return {"probe_s": at_s - begin, "at_s": at_s}
 
-    def probe(self, side: int, **watched: Any) -> dict[str, Any]:
+    def probe(self, worker_id: int, **watched: Any) -> dict[str, Any]:
         """Time the smallest kernel now, or after an answer; see snapshot()."""
-        await_answer(self.controls[side], **watched)
+        await_answer(self.controls[worker_id], **watched)
         return self._probe()
 
-    def snapshot(self, side: int, own: bool = False, **watched: Any) -> dict[str, Any]:
+    def snapshot(self, worker_id: int, own: bool = False, **watched: Any) -> dict[str, Any]:
         """Copy a worker's device memory directly after its `done`: a stopped process does not stop work in flight.
 
         own: read outputs from the worker's own memory. watched: the arguments of await_answer(), if the answer is still
         to come. Returns the time of the smallest kernel just before; it is long if the device was still working for the
         worker.
         """
-        await_answer(self.controls[side], **watched)
-        arena, mapped = self.arenas[side], self.mapped[side] if own else None
-        used = arena.layout.params_bytes + self.rounds[side].count * arena.layout.frame
+        await_answer(self.controls[worker_id], **watched)
+        arena, mapped = self.arenas[worker_id], self.mapped[worker_id] if own else None
+        used = arena.layout.params_bytes + self.rounds[worker_id].count * arena.layout.frame
 
         def copy() -> None:
             if mapped:
                 mapped.copy()
-            self.snapshots[side] = Arena(arena.flat[:used].clone(), arena.layout)
+            self.snapshots[worker_id] = Arena(arena.flat[:used].clone(), arena.layout)
 
         seconds = self._probe(copy)
         if mapped:
-            mapped.scatter(self.snapshots[side])
+            mapped.scatter(self.snapshots[worker_id])
         self._sync()
         return seconds
 
-    def check(self, side: int, sample: list[int], stored: list[int] | None = None) -> CheckAnswer:
+    def check(self, worker_id: int, sample: list[int], stored: list[int] | None = None) -> CheckAnswer:
         """Check a finished round (see round_checker.py). stored: the calls whose outputs are there; None for all."""
-        held = self.snapshots.pop(side, self.arenas[side])
-        return self.checker.check(self.banks[replicate_of(side)], held, self.rounds[side], sample, stored)
+        held = self.snapshots.pop(worker_id, self.arenas[worker_id])
+        return self.checker.check(self.banks[replicate_of(worker_id)], held, self.rounds[worker_id], sample, stored)
 
 
-def _write(places: dict[str, Any], values: dict[str, Any]) -> None:
-    for name, target in places.items():
+def _write(targets: dict[str, Any], values: dict[str, Any]) -> None:
+    for name, target in targets.items():
         target.copy_(values[name])
 
 

@@ -169,7 +169,7 @@ def rehearse(reference: Reference, inputs: dict[str, Any]) -> None:
             raise BenchmarkError(
                 "UNSTABLE",
                 f"Rounding decides the baseline's output: it differs from its value in float64 by {share:.0%} of its "
-                "size, and no output of a candidate could be called wrong.",
+                "size, and no output of a candidate could be judged wrong.",
                 "Choose sizes or inputs for which the computation is stable, such as a larger batch for a batch norm.",
             )
     torch.cuda.empty_cache()  # memory for workers is not allocated by torch; on a CPU this does nothing

@@ -91,8 +91,8 @@ def _missing_device(gpus: int, sm: int, memory_gb: float) -> list[str]:
 
 
 def reject_degenerate(bank: InputBank, seed: int, output: Any) -> None:
-    """Refuse a problem whose answer does not depend on its inputs: it cannot show that work was done. seed: of inputs
-    other than those of the output. Raises BenchmarkError DEGENERATE.
+    """Refuse a problem whose answer does not depend on its inputs, because its outputs cannot show that work was done.
+    seed: of inputs other than those of the output. Raises BenchmarkError DEGENERATE.
     """
     other = bank.reference.baseline(bank.inputs(seed, "plain"))
     pairs = zip(flatten(output), flatten(other), strict=True)
@@ -139,4 +139,4 @@ def reject_untestable(bank: InputBank, seed: int, output: Any) -> None:
     least = min(tensor.numel() for _, tensor in flatten(output))
     if least < LEAST:
         hint = f"Make outputs of {LEAST} elements or more."
-        raise BenchmarkError("TOO_FEW_DRAWS", f"{least} random elements say nothing about a distribution.", hint)
+        raise BenchmarkError("TOO_FEW_DRAWS", f"{least} random elements are too few to test a distribution.", hint)

@@ -1,8 +1,8 @@
 """Reference for serving benchmarks: secret traces, and the check of emitted tokens against the decoder in float64.
 
-Greedy decoding is a chain: a single token that rounding decides differently changes all that follow. So tokens are not
-compared with a second generation. One pass over prompt and emitted tokens gives the logits after each of them. The next
-emitted token must have the best logit, or one that is lower by no more than rounding explains.
+Greedy decoding is a chain: one token that rounding changes also changes all later ones. So tokens are not compared with
+a second generation. One pass over prompt and emitted tokens gives the logits after each of them. The next emitted token
+must have the best logit, or one that is lower by no more than rounding explains.
 """
 
 from __future__ import annotations
@@ -119,8 +119,8 @@ class ServingTruth:
         whole = [prompt + tokens[:-1] for prompt, tokens in zip(prompts, inside, strict=True)]
         truths, own = self._logits(reference, whole, wide=True), None
         for row, (prompt, tokens) in enumerate(zip(prompts, inside, strict=True)):
-            places = slice(len(prompt) - 1, len(whole[row]))
-            truth = truths[row, places].double()
+            positions = slice(len(prompt) - 1, len(whole[row]))
+            truth = truths[row, positions].double()
             emitted = torch.tensor(tokens, device=truth.device)
             short = truth.amax(-1) - truth.gather(-1, emitted[:, None])[:, 0]
             if tokens != answers[row]:
@@ -129,7 +129,7 @@ class ServingTruth:
                 yield 0.0, None
             else:
                 own = self._logits(reference, whole) if own is None else own
-                yield self._judge(tokens, truth, short, float((own[row, places].double() - truth).abs().max()))
+                yield self._judge(tokens, truth, short, float((own[row, positions].double() - truth).abs().max()))
 
     def _judge(self, tokens: list[int], truth: Any, short: Any, own: float) -> tuple[float, str | None]:
         """The same for one answer with tokens other than the best. own: the baseline's largest error there."""
@@ -141,7 +141,7 @@ class ServingTruth:
         index = wrong[0]
         best = int(truth[index].argmax())
         return ratio, (
-            f"token {index} is {tokens[index]}, the decoder says {best}: its logit is {float(short[index]):.3g} below "
+            f"token {index} is {tokens[index]}, the decoder gives {best}: its logit is {float(short[index]):.3g} below "
             f"the best, rounding explains {allowed:.3g}"
         )
 

@@ -21,14 +21,14 @@ COMPOSITES = (
 
 
 def steps(func: Any) -> Callable[..., Any] | None:
-    """The same operation as a function of smaller ones, or None for operations that stay whole."""
+    """The operation as a function of smaller ones, or None for operations that are not decomposed."""
     from torch._decomp import decomposition_table
 
     name = func.overloadpacket.__name__
     if name == "var_mean":
         return _variance_and_mean
-    found: Callable[..., Any] | None = decomposition_table.get(func) if name in COMPOSITES else None
-    return found
+    decomposition: Callable[..., Any] | None = decomposition_table.get(func) if name in COMPOSITES else None
+    return decomposition
 
 
 def _variance_and_mean(values: Any, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
@@ -40,7 +40,7 @@ def _variance_and_mean(values: Any, *args: Any, **kwargs: Any) -> tuple[Any, Any
 
 
 def length(name: str, value: Any, given: Sequence[Any]) -> float:
-    """Number of terms summed into one element of the result, as far as shapes tell. given: tensors among arguments."""
+    """Number of terms summed into one element of the result, judged from shapes. given: tensors among arguments."""
     if not given:
         return 1.0
     if name in ("mm", "bmm", "addmm", "baddbmm", "mv", "addmv", "dot"):
@@ -115,8 +115,8 @@ def _terms(name: str, args: Any, kwargs: Any) -> Any:
         return None
     values = args[0] if args[0].ndim else args[0].reshape(1)
     dims = sorted(dim % values.ndim for dim in _dims(args) or range(values.ndim))
-    kept = [dim for dim in range(values.ndim) if dim not in dims]
-    rows = values.permute(*kept, *dims).flatten(len(kept))
+    remaining = [dim for dim in range(values.ndim) if dim not in dims]
+    rows = values.permute(*remaining, *dims).flatten(len(remaining))
     rows = rows / rows.shape[-1] if name == "mean" else rows
     if args[2:3] == (True,):
         rows = rows.reshape(*(1 if dim in dims else values.shape[dim] for dim in range(values.ndim)), rows.shape[-1])

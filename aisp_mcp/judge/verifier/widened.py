@@ -1,7 +1,7 @@
 """Evaluation in float64 of programs that choose narrower types themselves.
 
-A mixed-precision baseline contains casts. On float64 inputs it would still round there, and its own rounding would pass
-for the truth: a more precise candidate would be called wrong. So casts and new tensors of a floating-point type become
+A mixed-precision baseline contains casts. On float64 inputs it would still round there, and the reference would contain
+its rounding: a more precise candidate would be called wrong. So casts and new tensors of a floating-point type become
 float64 (complex types: complex128), whatever the program requests, and autocast is off.
 """
 

@@ -26,7 +26,7 @@ def read_exactly(fd: int, count: int) -> bytes:
 
 
 def write_error(control: ControlBlock) -> None:
-    """Write the error to where the parent can show it. It is evidence only, and not trusted."""
+    """Write the error where the parent can show it. It is evidence only, and not trusted."""
     kind, error, _ = sys.exc_info()
     control.write_text(f"{kind.__name__ if kind else 'Error'}: {error}{_where(error)}"[: TEXT // 2])
 

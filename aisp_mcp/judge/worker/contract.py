@@ -1,6 +1,6 @@
 """Check everything an output promises except its values, in the worker that made it.
 
-The worker is not trusted. A candidate that bends these checks still has its values compared by the verifier.
+The worker is not trusted. If a candidate manipulates these checks, the verifier still compares its values.
 """
 
 from __future__ import annotations

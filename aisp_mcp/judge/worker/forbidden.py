@@ -1,4 +1,4 @@
-"""Remove the operators that a contest forbids from a candidate's process, before its file is loaded.
+"""Remove forbidden operators from a candidate's process before its file is loaded.
 
 An operator of torch loses its kernels in the dispatcher: any caller (Python, C++, compiled code or another operator)
 gets an error that names it. A function of another package loses its attribute. Code that computes the same by other

@@ -1,7 +1,7 @@
 """Outputs of a CPU round that stay where their calls left them, for the parent to read while the worker is stopped.
 
-Anything that happens between two calls counts as time of the round, and a candidate could leave it out. So it is kept
-short: one microsecond for an output that meets the contract.
+Anything between two calls counts as time of the round, and a candidate could skip it. So it is kept short: one
+microsecond for an output that meets the contract.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class HeldOutputs:
         last = self.outputs[-RECENT:]
         self._recent.extend((tensors, [self._address(tensor) for tensor in tensors]) for tensors in last)
         self.outputs = []
-        self._taken = {address for _, places in self._recent for address in places if address}
+        self._taken = {address for _, addresses in self._recent for address in addresses if address}
         self.copied_ns = 0
 
     @property
@@ -96,12 +96,12 @@ class HeldOutputs:
         tensors: Sequence[Any] = [tensor for _, tensor in flatten(output)]
         if self._rules.checked and not self._are_as_promised(tensors):
             tensors = self._mended(output)
-        places = [self._address(tensor) for tensor in tensors]
-        self._reuses = self._reuses or not self._taken.isdisjoint(places)
+        addresses = [self._address(tensor) for tensor in tensors]
+        self._reuses = self._reuses or not self._taken.isdisjoint(addresses)
         if self._reuses and not self.alone:
             tensors = self._copied(tensors)
         else:
-            self._taken.update(address for address in places if address)
+            self._taken.update(address for address in addresses if address)
         self.outputs.append(tensors)
 
     def show(self, addresses: memoryview) -> None:

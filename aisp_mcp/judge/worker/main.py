@@ -299,10 +299,10 @@ class Worker:
         return {name: inputs[name] for name in self.layout.host}
 
     @staticmethod
-    def refresh(places: dict[str, Any], values: dict[str, Any]) -> None:
+    def refresh(targets: dict[str, Any], values: dict[str, Any]) -> None:
         """Copy the values of the tensors that both have, by name."""
-        for name in places.keys() & values.keys():
-            places[name].copy_(values[name])
+        for name in targets.keys() & values.keys():
+            targets[name].copy_(values[name])
 
     def dummy(self, count: int) -> Callable[..., Any]:
         """A dummy call in place of `run`."""
@@ -349,7 +349,7 @@ class Worker:
             self.note_memory(held, bool(message & NO_COPY))
 
     def note_memory(self, held: int, is_mapped: bool) -> None:
-        """Write down the peak beyond what was held before the round, and give back what others may need.
+        """Record the peak above the memory held before the round, and release memory that others may need.
 
         is_mapped: the verifier reads the outputs of a candidate where they are.
         """

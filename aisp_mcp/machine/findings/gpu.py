@@ -160,7 +160,7 @@ def _modes(g: Gpu) -> Iterator[Finding]:
         yield Finding(
             severity="warning",
             code="PERSISTENCE_OFF",
-            message=f"GPU {g.index}: persistence mode is off; each first call pays the driver's start.",
+            message=f"GPU {g.index}: persistence mode is off; the first call of each process waits for the driver.",
             fix=f"sudo nvidia-smi -i {g.index} -pm 1",
             next=_INFO,
         )

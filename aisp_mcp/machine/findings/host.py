@@ -74,7 +74,7 @@ def _load(s: Snapshot) -> Iterator[Finding]:
                 code=code,
                 message=message,
                 evidence=s.pressure.model_dump(exclude_none=True),
-                fix="Wait until it has passed before anything is measured; find its cause with vmstat 1 if it stays.",
+                fix="Wait until this is over before you measure; if it persists, find the cause with vmstat 1.",
                 next=NextStep(tool="aisp_status", why="look again"),
             )
 

@@ -12,7 +12,7 @@ _RANK = {"critical": 0, "warning": 1, "note": 2}
 
 
 def all_findings(snapshot: Snapshot) -> list[Finding]:
-    """Every finding, most severe first; within a severity GPU before software before host."""
+    """Every finding, most severe first; within a severity: GPU, then software, then host."""
     return ranked(
         [*gpu.find(snapshot), *software.find(snapshot), *host.find(snapshot)],
     )

@@ -60,7 +60,7 @@ def by_compiler(program: str, folder: Path, max_bytes: int, rounds: int, timeout
 
 
 def by_interpreter(max_bytes: int, rounds: int) -> dict[str, Any]:
-    """Latency above the smallest set, in ns: a chain through an array of Python.
+    """Latency above the smallest set, in ns: pointer chasing through a Python array.
 
     The interpreter's own cost, about ten times an L1 hit, is subtracted as the time of a 4 KiB set; the latency of L1
     itself, and bandwidth, cannot be measured this way.

@@ -117,10 +117,10 @@ def with_references(
         rows = rate(values)
         best = None
         if unit != "s":
-            seen = ctx.store.best_measurement(f"{kind}_{name}", device.key)
-            if seen is not None:
-                source = time.strftime("best stored by aisp bench peak, %Y-%m-%d", time.gmtime(seen.measured_at))
-                best = against(seen.value, rows.median, source)
+            stored = ctx.store.best_measurement(f"{kind}_{name}", device.key)
+            if stored is not None:
+                source = time.strftime("best stored by aisp bench peak, %Y-%m-%d", time.gmtime(stored.measured_at))
+                best = against(stored.value, rows.median, source)
         spec = specs.get(name)
         placed.append(Placed(name=name, unit=unit, rate=rows, spec=_measured(spec, rows.median), best=best))
     return placed

@@ -34,7 +34,7 @@ class Placed(Record):
     unit: str
     rate: Rate
     spec: Against | None = None
-    best: Against | None = Field(default=None, description="Best stored for this very device by `aisp bench peak`.")
+    best: Against | None = Field(default=None, description="Best value stored for this device by `aisp bench peak`.")
     link: Against | None = Field(default=None, description="Theoretical rate of the trained link.")
     note: str | None = None
 
@@ -45,7 +45,7 @@ class Probe(Record):
     device: str = Field(description="GPU name, or cpu.")
     device_id: str = Field(description="GPU UUID, or cpu: the key under which the best rates are stored.")
     results: list[Placed]
-    notes: list[str] = Field(default_factory=list, description="What was not measured and why; what to know.")
+    notes: list[str] = Field(default_factory=list, description="What was not measured and why, and caveats.")
     conditions: dict[str, object] = Field(default_factory=dict, description="Sizes, library paths, clocks seen.")
     seconds: float
 
@@ -91,7 +91,7 @@ class Hierarchy(Record):
     device_id: str
     method: str
     levels: list[Level]
-    stated_caches: dict[str, int] = Field(description="Level to bytes, as the kernel or the driver says.")
+    stated_caches: dict[str, int] = Field(description="Level to bytes, as reported by the kernel or the driver.")
     notes: list[str] = Field(default_factory=list)
     seconds: float
 

@@ -309,7 +309,7 @@ def _writable(folder: str | None, ctx: Context) -> Path:
     next=("aisp_triage", "aisp_system_dependencies"),
 )
 def aisp_hw_disk(p: DiskParams, ctx: Context) -> Probe:
-    """Sequential disk rates at queue depth 1, cached and uncached told apart; fio if installed, else O_DIRECT."""
+    """Sequential disk rates at queue depth 1, cached and uncached apart; fio if installed, else O_DIRECT."""
     from aisp_mcp.machine.probes.disk.probe import probe
 
     return probe(

@@ -49,7 +49,7 @@ def unpack(raw: bytes) -> tuple[dict[str, Any], dict[str, bytes]]:
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise _no_bundle("it has no manifest that can be read") from error
     if not is_signed(key, signature, data):
-        raise Refused("BUNDLE_ALTERED", "The bundle is not as it was signed: a byte was changed.", "Do not trust it.")
+        raise Refused("BUNDLE_ALTERED", "The bundle was changed after it was signed.", "Do not trust it.")
     if written != FORMAT:
         raise _no_bundle(f"its format is {written}, this version reads {FORMAT}")
     if listed != {name: (len(content), sha256(content)) for name, content in files.items()}:
@@ -76,7 +76,7 @@ def _members(data: bytes) -> dict[str, bytes]:
             for member in archive:
                 reader = archive.extractfile(member) if member.isreg() and not member.issparse() else None
                 if reader is None or member.name in contents:
-                    raise _no_bundle(f"{member.name[:120]!r} does not belong into one")
+                    raise _no_bundle(f"{member.name[:120]!r} does not belong in one")
                 contents[member.name] = reader.read()
     except (tarfile.TarError, ValueError, OSError, EOFError, OverflowError) as error:
         raise _no_bundle(f"it cannot be read ({error})") from error

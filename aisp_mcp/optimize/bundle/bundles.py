@@ -73,7 +73,7 @@ def _write(ctx: Context, kind: str, contents: Files, path: Path) -> Bundle:
     try:
         claims, _ = _checked(kind, contents)
     except INCONSISTENT as error:
-        message = f"Nothing that can be checked would be signed: {str(error)[:200]}."
+        message = f"There would be nothing to check: {str(error)[:200]}."
         raise Refused("NO_EVIDENCE", message, "Measure it again, and bundle that run.") from error
     key = signing.private_key(ctx.settings.home)
     public = signing.public_bytes(key)
@@ -114,7 +114,7 @@ def verify(path: Path, key: str | None) -> BundleReport:
     expected_key = re.sub(r"[\s:]", "", key).lower() if key is not None else None
     if expected_key is not None and not re.fullmatch(r"[0-9a-f]{64}", expected_key):
         raise UsageError(
-            "BAD_KEY", "A fingerprint has 64 hexadecimal digits.", "It was shown to whoever made the bundle."
+            "BAD_KEY", "A fingerprint has 64 hexadecimal digits.", "It was shown when the bundle was written."
         )
     manifest, contents = archive.unpack(_read(path))
     name = signing.fingerprint(bytes.fromhex(manifest["key"]))
@@ -123,11 +123,11 @@ def verify(path: Path, key: str | None) -> BundleReport:
     try:
         claims, chains = _checked(manifest["kind"], contents)
         if [claim.model_dump(mode="json") for claim in claims] != manifest["claims"]:
-            raise ValueError("its claims are not those of its records")
+            raise ValueError("its claims do not match its records")
         if (manifest["machine"], manifest["missing"]) != (_machine(contents), evidence.absent(contents)):
-            raise ValueError("it names another machine, or other missing files, than its records")
+            raise ValueError("its machine or missing files differ from its records")
         if any(run.created_at > manifest["created_at"] for _, run in evidence.runs(contents)):
-            raise ValueError("it is older than what was measured")
+            raise ValueError("it is older than its measurements")
         report = BundleReport(
             passed=True,
             fingerprint=name,

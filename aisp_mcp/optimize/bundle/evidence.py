@@ -65,7 +65,7 @@ def _check_comparison(contents: Contents, folder: str, run: Run, comparison: Com
     if terms[0]["preset"]["name"] != run.preset:
         raise ValueError(f"{label} was measured with another preset than {run.preset}")
     if any(run.sources.get(source) != digest for source, digest in terms[0]["sources"].items()):
-        raise ValueError(f"{label} was measured on other files")
+        raise ValueError(f"{label} was measured with other files")
 
 
 def _log(contents: Contents, name: str) -> list[dict[str, Any]]:
@@ -146,7 +146,7 @@ def _check_measured(run: Run, comparison: Comparison, files: Mapping[str, str]) 
         raise ValueError(f"{comparison.label} is not what {run.id} measured")
     folder = f"sources/{comparison.label.replace(':', '-').replace('/', '-')}/"
     if any(run.sources.get(folder + name) != digest for name, digest in files.items()):
-        raise ValueError(f"{comparison.label} was measured on other files")
+        raise ValueError(f"{comparison.label} was measured with other files")
 
 
 def optimization_log(contents: Contents) -> list[dict[str, Any]]:

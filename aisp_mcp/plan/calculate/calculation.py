@@ -62,7 +62,7 @@ def answer(
             *(f"{key} = {value:.6g}" for key, value in (usable | given).items()),
         ],
         band={},
-        not_modelled=["Whatever the formula leaves out: it is an estimate by hand, not a prediction for a machine."],
+        not_modelled=["Everything that the formula ignores: it is a hand calculation, not a prediction for a machine."],
         definitions={key: formulas.bounds()[key].meaning for key in sorted(question.inputs())},
         check_here="aisp hw roofline",
         sources=[Source(what=question.source, as_of=READ_ON), *lookup.sources(facts, arch)],

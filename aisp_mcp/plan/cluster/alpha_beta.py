@@ -14,7 +14,7 @@ Point = tuple[float, float]  # bytes, seconds
 
 
 class Fit(Record):
-    """One collective's line, with its leave-one-out errors."""
+    """The line fitted to one collective, with its leave-one-out errors."""
 
     collective: str
     alpha_s: float

@@ -48,7 +48,7 @@ def run_script(command: list[str], timeout_s: float) -> ClusterRan:
     print(f"+ {line}", flush=True)
     code = subprocess.run(["bash", "-c", line], env=env, timeout=timeout_s, check=False).returncode
     if code:
-        raise ProcessError("CRASHED", f"`{line[:150]}` ended with code {code}.", "The job's log holds its output.")
+        raise ProcessError("CRASHED", f"`{line[:150]}` ended with code {code}.", "The job's log contains its output.")
     return ClusterRan(nodes=nodes, command=line, seconds=time.monotonic() - began)
 
 

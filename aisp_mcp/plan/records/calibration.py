@@ -40,7 +40,7 @@ class Calibration(Record):
     gemm: GemmShares
     step: StepShares
     link_share: float = Field(description="Of the link's rate, as bus bandwidth of a 64 MiB all-reduce.")
-    network_bytes_s: float = Field(description="Per GPU and direction between nodes, where the caller gives none.")
+    network_bytes_s: float = Field(description="Per GPU and direction between nodes, if the caller gives none.")
     collective_s: float = Field(description="Latency of a small all-reduce inside a node.")
     workspace_bytes: int
     bands: dict[str, Ratio]

@@ -22,7 +22,7 @@ class TrainingShares(Record):
     bandwidth: float = Field(description="Share of memory bandwidth in an optimizer update.")
     link_share: float
     network_share: float
-    network_bytes_s: float = Field(description="Per GPU and direction between nodes, where the caller gives none.")
+    network_bytes_s: float = Field(description="Per GPU and direction between nodes, if the caller gives none.")
     collective_s: float = Field(description="Latency of a small collective inside a node.")
     network_collective_s: float = Field(description="What a collective over nodes takes in addition.")
     workspace_bytes: int

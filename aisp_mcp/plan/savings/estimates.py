@@ -216,7 +216,7 @@ def roi(ctx: Context, calls_per_day: float, effort_usd: float, usd: float | None
     paybacks = [closed_form.payback(row, calls_per_day, effort_usd) for row in best]
     return Planned[Roi](
         answer=Roi(rows=paybacks, calls_per_day=calls_per_day),
-        assumptions=[*_priced(usd), f"Every candidate costs USD {effort_usd:g} to bring into use."],
+        assumptions=[*_priced(usd), f"Bringing a candidate into use costs USD {effort_usd:g}."],
         band={
             f"{row.target} saved_usd_per_day": Band(p10=row.low, p90=row.high, unit="USD", basis="95 % interval")
             for row in paybacks

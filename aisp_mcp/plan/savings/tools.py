@@ -43,7 +43,7 @@ def aisp_cost_estimate(p: CostParams, ctx: Context) -> Planned[Cost]:
 
 
 class BenchCostParams(Params):
-    gpu: str | None = Field(default=None, description="Runs measured on it; H100 means every kind.")
+    gpu: str | None = Field(default=None, description="Runs on this GPU; H100 means every variant.")
     top: Count = 10
     usd_per_hour: Positive | None = None
 

@@ -178,8 +178,8 @@ def with_capacity(
     total = int(budget_gib * serving.GIB) if budget_gib is not None else (blocks or 0) * block
     padded = cache.bytes_per_sequence + (-tokens % size) * cache.bytes_per_token * (cache.window_tokens is None)
     capacity = Capacity(bytes=total, blocks=total // block, tokens=total // block * size, sequences=total // padded)
-    held = f"{capacity.bytes / serving.GIB:.4g} GiB hold {capacity.sequences:,} sequences of {tokens} tokens; "
-    update = {"capacity": capacity, "headline": held + answer.answer.headline}
+    text = f"{capacity.bytes / serving.GIB:.4g} GiB hold {capacity.sequences:,} sequences of {tokens} tokens; "
+    update = {"capacity": capacity, "headline": text + answer.answer.headline}
     return answer.model_copy(update={"answer": answer.answer.model_copy(update=update)})
 
 

@@ -148,8 +148,8 @@ def merit(choice: Choice) -> tuple[bool, float, int, int, int]:
 
 
 def _answer(task: Task, best: Choice, ranked: Sequence[Choice], job: step.Job | None) -> Planned[DistributedPlan]:
-    held = memory.training(task.arch, best.layout, task.recipe, task.seq, calibration.shares().workspace_bytes)
-    bands = {"memory.peak_bytes": calibration.around(calibration.memory_ratio(), held.peak_bytes, "bytes")}
+    usage = memory.training(task.arch, best.layout, task.recipe, task.seq, calibration.shares().workspace_bytes)
+    bands = {"memory.peak_bytes": calibration.around(calibration.memory_ratio(), usage.peak_bytes, "bytes")}
     band = calibration.band(task.facts, task.recipe.compute)
     if best.step is not None and band is not None:
         bands["best.step.total_s"] = calibration.around(
@@ -157,12 +157,12 @@ def _answer(task: Task, best: Choice, ranked: Sequence[Choice], job: step.Job | 
         )
     return Planned[DistributedPlan](
         answer=DistributedPlan(
-            headline=_headline(task, best, held, bands),
+            headline=_headline(task, best, usage, bands),
             parameters=parameters.total(task.arch),
             active_parameters=parameters.active(task.arch),
             best=best,
-            dominant=_dominant(best, held),
-            memory=held,
+            dominant=_dominant(best, usage),
+            memory=usage,
             usable_bytes=_usable(task.facts),
             alternatives=_different(ranked, best)[:3],
             considered=len(ranked),
@@ -181,14 +181,14 @@ def _answer(task: Task, best: Choice, ranked: Sequence[Choice], job: step.Job | 
     )
 
 
-def _headline(task: Task, best: Choice, held: TrainingMemory, bands: dict[str, Band]) -> str:
+def _headline(task: Task, best: Choice, usage: TrainingMemory, bands: dict[str, Band]) -> str:
     item = best.layout
     sizes = {"DP": item.data, "TP": item.tensor, "PP": item.pipeline, "CP": item.context, "EP": item.expert}
     split = " x ".join(f"{name}{size}" for name, size in sizes.items() if size > 1) or "one GPU"
     zero = f", ZeRO-{item.zero}" if item.zero else ""
     start = f"{task.arch.name}, {task.recipe.name}, on {task.gpus} {task.facts.sku}: {split}{zero}"
     lacking = "" if best.fits else "does NOT fit, "
-    memory_text = f"{lacking}{held.peak_bytes / GIB:.1f} of {_usable(task.facts) / GIB:.1f} GiB per GPU"
+    memory_text = f"{lacking}{usage.peak_bytes / GIB:.1f} of {_usable(task.facts) / GIB:.1f} GiB per GPU"
     if best.step is None:
         return f"{start}; {memory_text}; no time is predicted for this GPU."
     band = bands["best.step.total_s"]
@@ -197,9 +197,9 @@ def _headline(task: Task, best: Choice, held: TrainingMemory, bands: dict[str, B
     return f"{start}; {took}, {rate:,.0f} tokens/s/GPU, MFU {best.step.mfu:.0%}; {memory_text}."
 
 
-def _dominant(best: Choice, held: TrainingMemory) -> str:
-    top = max(held.items, key=lambda item: item.bytes)
-    room = f"Memory is mostly {top.name} ({top.bytes / held.peak_bytes:.0%})."
+def _dominant(best: Choice, usage: TrainingMemory) -> str:
+    top = max(usage.items, key=lambda item: item.bytes)
+    room = f"Memory is mostly {top.name} ({top.bytes / usage.peak_bytes:.0%})."
     if best.step is None:
         return room
     parts = {

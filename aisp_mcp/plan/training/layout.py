@@ -93,21 +93,21 @@ def splits_heads(arch: Architecture, tensor: int) -> bool:
 def _scheduled(
     arch: Architecture, base: Layout, per_node: int, batch: int, want: dict[str, int | str]
 ) -> Iterator[Layout]:
-    mine = batch // base.data
-    micros = [size for size in _chosen(want, "microbatch", [1, 2, 4, 8]) if mine % size == 0]
+    per_replica = batch // base.data
+    micros = [size for size in _chosen(want, "microbatch", [1, 2, 4, 8]) if per_replica % size == 0]
     count = arch.mlp.experts.count if arch.mlp.experts else 1
     experts = _chosen(want, "expert", _experts(arch, base, per_node))
     experts = [size for size in experts if base.shards * base.tensor % size == 0 and count % size == 0]
     modes = [mode for mode in RECOMPUTES if mode == want.get("recompute", mode)]
     for micro in micros:
-        if base.pipeline > 1 and mine // micro < base.pipeline and "pipeline" not in want:
+        if base.pipeline > 1 and per_replica // micro < base.pipeline and "pipeline" not in want:
             continue  # more bubble than work
-        chunks = _chosen(want, "virtual", _virtual(arch, base, mine // micro))
+        chunks = _chosen(want, "virtual", _virtual(arch, base, per_replica // micro))
         chunks = [size for size in chunks if base.pipeline * size <= arch.layers]
         for zero, virtual, expert, mode in itertools.product(_zeros(base, want), chunks, experts, modes):
             # Sizes were checked above; model_construct keeps a search of thousands fast.
             more = {"zero": zero, "virtual": virtual, "expert": expert, "recompute": mode}
-            more |= {"microbatch": micro, "microbatches": mine // micro}
+            more |= {"microbatch": micro, "microbatches": per_replica // micro}
             yield Layout.model_construct(**(base.__dict__ | more))
 
 
@@ -187,11 +187,11 @@ def _schedule(
     """Rules about microbatches, chunks and experts, for replicas that are known to divide the batch."""
     if batch % replicas:
         return None
-    mine = batch // replicas
+    per_replica = batch // replicas
     micro, virtual, expert = (int(fixed.get(name, 1)) for name in ("microbatch", "virtual", "expert"))
     pipeline = int(fixed.get("pipeline", 1))
-    if mine % micro:
-        return f"microbatch {micro} does not divide the {mine} sequences of a replica.", "Use a divisor of it."
+    if per_replica % micro:
+        return f"microbatch {micro} does not divide the {per_replica} sequences of a replica.", "Use a divisor of it."
     if virtual > 1 and arch.layers < pipeline * virtual:
         text = f"{arch.layers} layers do not fill {pipeline} stages of {virtual} chunks."
         return text, f"Use at most {max(1, arch.layers // pipeline)} chunks."

@@ -128,13 +128,13 @@ def _local(stage: Stage, layout: Layout) -> tuple[float, float]:
     return stage.rest / layout.tensor, stage.experts / layout.expert_split
 
 
-def _states(mine: float, sharded: float, layout: Layout, recipe: Recipe, trained: float) -> list[Item]:
-    weights = _up((sharded if layout.zero >= 3 else mine) * recipe.weights)
-    moments = _up((sharded if layout.zero >= 1 else mine) * recipe.optimizer * trained)
+def _states(parameters: float, sharded: float, layout: Layout, recipe: Recipe, trained: float) -> list[Item]:
+    weights = _up((sharded if layout.zero >= 3 else parameters) * recipe.weights)
+    moments = _up((sharded if layout.zero >= 1 else parameters) * recipe.optimizer * trained)
     shard = f", sharded over {layout.shards} GPUs (ZeRO-{layout.zero})" if layout.zero else ""
     suffix = ", in host memory" if recipe.offload else ""
     return [
-        Item(name="weights", bytes=weights, how=f"{recipe.weights:.4g} bytes x {_up(mine)} parameters"),
+        Item(name="weights", bytes=weights, how=f"{recipe.weights:.4g} bytes x {_up(parameters)} parameters"),
         Item(
             name="optimizer",
             bytes=0 if recipe.offload else moments,

@@ -153,12 +153,12 @@ def _traffic(job: Job, layout: Layout) -> float:
 
 def _update(job: Job, layout: Layout) -> float:
     """Seconds of the optimizer: memory traffic, and with offload the transfer over PCIe."""
-    recipe, mine = job.recipe, memory.local_parameters(job.arch, layout) * trainable_share(job.arch, job.recipe)
-    mine /= layout.shards if layout.zero else 1
-    moved = mine * (2 * (recipe.weights + recipe.optimizer) + recipe.gradients)
+    recipe, local_count = job.recipe, memory.local_parameters(job.arch, layout) * trainable_share(job.arch, job.recipe)
+    local_count /= layout.shards if layout.zero else 1
+    moved = local_count * (2 * (recipe.weights + recipe.optimizer) + recipe.gradients)
     seconds = moved / (job.facts.memory.bandwidth_bytes_s * job.shares.bandwidth)
     if recipe.offload:
-        seconds = max(seconds, mine * (recipe.gradients + recipe.weights) / _host_rate(job.facts))
+        seconds = max(seconds, local_count * (recipe.gradients + recipe.weights) / _host_rate(job.facts))
     return seconds
 
 
@@ -224,11 +224,11 @@ def _exposed(job: Job, layout: Layout, busy: float) -> float:
         return 0.0
     recipe = job.recipe
     trained = trainable_share(job.arch, recipe)
-    mine = memory.local_parameters(job.arch, layout)
+    local_count = memory.local_parameters(job.arch, layout)
     stride = layout.tensor
 
     def over(name: str, width: float) -> float:
-        return collective.seconds(name, mine * width, layout.shards, stride, job.fabric)
+        return collective.seconds(name, local_count * width, layout.shards, stride, job.fabric)
 
     if layout.zero >= 3:
         gathers = (2 if recipe.reshard else 1) * over("all_gather", recipe.weights)

@@ -51,7 +51,7 @@ def printed(pairs: Iterable[tuple[File, Any]]) -> str:
 
 
 def dump(name: str, top: Any, index: int) -> Dump:
-    """The facts of one dump. place: its rank if neither the file nor its name contains it. Raises UsageError
+    """The facts of one dump. index: its rank if neither the file nor its name contains it. Raises UsageError
     BAD_PROFILE.
     """
     rows = top.get("entries") if isinstance(top, dict) else top

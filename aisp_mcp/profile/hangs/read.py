@@ -23,11 +23,11 @@ def in_folder(folder: Path) -> list[File]:
     paths = sorted(path for path in islice(folder.iterdir(), _MOST_FILES) if path.is_file() and path.stat().st_size)
     heads = {path: _head(path) for path in paths}
     for matches in (is_flight, is_nccl):
-        mine = [path for path, head in heads.items() if matches(head)]
-        if sum(path.stat().st_size for path in mine) > _MOST_BYTES:
-            raise too_large(f"The files in {folder.name!r} hold more than {_MOST_BYTES:,} bytes")
-        if mine:
-            return [look(path) for path in mine]
+        matching = [path for path, head in heads.items() if matches(head)]
+        if sum(path.stat().st_size for path in matching) > _MOST_BYTES:
+            raise too_large(f"The files in {folder.name!r} contain more than {_MOST_BYTES:,} bytes")
+        if matching:
+            return [look(path) for path in matching]
     return []
 
 
@@ -77,7 +77,7 @@ def _lines(file: File) -> Iterator[str]:
 
 def _source(files: list[File], kind: ProfileKind, path: Path) -> Source:
     if not files:
-        raise bad(f"{path.name!r} holds no dump and no log.", "Give the folder with one dump per rank.")
+        raise bad(f"{path.name!r} contains no dump and no log.", "Give the folder with one dump per rank.")
     tool = "PyTorch flight recorder" if kind == "flight" else "NCCL"
     if len(files) == 1:
         return files[0].source(kind, tool, None)

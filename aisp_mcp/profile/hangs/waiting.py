@@ -76,15 +76,15 @@ def _awaited(
         if (dump := by_rank.get(other)) is None:
             awaited["no dump"].add(other)
             continue
-        theirs = first[other].get((call.group, call.peers))
+        oldest = first[other].get((call.group, call.peers))
         same = [c for c in dump.pending if (c.group, c.peers, c.number) == (call.group, call.peers, call.number)]
-        if theirs is not None and theirs.number < call.number:
+        if oldest is not None and oldest.number < call.number:
             awaited["not finished"].add(other)
         elif same and _differ(call, same[0]):
             awaited["other call"].add(other)
         elif same and call == by_rank[rank].pending[0] and same[0] != dump.pending[0]:
             awaited["queued"].add(other)
-        elif theirs is None and (call.peers or dump.completed.get(call.group, -1) < call.number):
+        elif oldest is None and (call.peers or dump.completed.get(call.group, -1) < call.number):
             awaited["no call"].add(other)
     return awaited.items()
 

@@ -11,7 +11,7 @@ from aisp_mcp.profile.records import Statement
 
 _SHOWN = 16
 _REASONS = {
-    "no call": "whose {dumps} hold no such call",
+    "no call": "whose {dumps} {have} no such call",
     "not finished": "which {have} not finished an earlier call of that group",
     "queued": "which {have} it queued behind an earlier call that has not finished",
     "no dump": "of which there is no dump",
@@ -24,7 +24,7 @@ def of_dumps(dumps: list[Dump], graph: Graph) -> list[Statement]:
     pending = sum(len(dump.pending) for dump in dumps)
     if not pending:
         records = sum(dump.records for dump in dumps)
-        text = f"No call is pending in {_count(len(dumps), 'dump')} with {records:,} records: nothing hung then."
+        text = f"No call is pending in {_count(len(dumps), 'dump')} with {records:,} records: nothing was hanging then."
         return [Statement(text=text, rows=["ranks"])]
     if len(dumps) == 1:
         return [_alone(dumps[0])]
@@ -57,8 +57,8 @@ def _alone(dump: Dump) -> Statement:
     first = dump.pending[0]
     text = (
         f"Rank {dump.rank} has {_count(len(dump.pending), 'call')} that did not complete, the first of them "
-        f"{first.operation}, number {first.number} of group {first.group} ({first.state}); who is late, only the dumps "
-        "of all ranks tell: give their folder."
+        f"{first.operation}, number {first.number} of group {first.group} ({first.state}). Only the dumps of all ranks "
+        "show which rank is late: give their folder."
     )
     return Statement(text=text, rows=["waits"])
 
@@ -71,8 +71,6 @@ def _wait(waits: list[Wait], roots: list[int]) -> Statement:
     reason = _REASONS[wait.reason].format(
         dumps="dump" if few else "dumps", have="has" if few else "have", are="is" if few else "are"
     )
-    if few and wait.reason == "no call":
-        reason = reason.replace("hold", "holds")
     text = (
         f"{ranks(wait.waiting).capitalize()} {'waits' if len(wait.waiting) == 1 else 'wait'} in {wait.operation}, "
         f"number {wait.number} of group {wait.group}, for {ranks(wait.awaited)}, {reason}."
@@ -81,8 +79,8 @@ def _wait(waits: list[Wait], roots: list[int]) -> Statement:
 
 
 def _advice(graph: Graph) -> Statement:
-    mine = [wait for wait in graph.waits if set(wait.awaited) & set(graph.roots)]
-    reasons = {wait.reason for wait in mine}
+    final_waits = [wait for wait in graph.waits if set(wait.awaited) & set(graph.roots)]
+    reasons = {wait.reason for wait in final_waits}
     who = ranks(graph.roots)
     if "other call" in reasons:
         text = f"To try first: compare the code paths of {who} with the others': the same number is a different call."
@@ -196,7 +194,7 @@ def _listed(names: list[str]) -> str:
 
 def _nothing(log: Log) -> Statement:
     whole = sum(len(row.complete) for row in log.communicators)
-    text = f"The log of NCCL{' ' + log.version if log.version else ''} holds no call and no timeout"
+    text = f"The log of NCCL{' ' + log.version if log.version else ''} contains no call and no timeout"
     if whole:
         text += f"; start-up completed {whole} times, in {_count(len(log.communicators), 'communicator')}"
     return Statement(text=f"{text}. For calls, set NCCL_DEBUG_SUBSYS=COLL.", rows=["waits"])

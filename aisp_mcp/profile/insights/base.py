@@ -86,7 +86,7 @@ def by_name(judge: Rule) -> Rule:
         whole = sum(k.total_ns for k in kernels)
         unnamed = sum(k.total_ns for k in kernels if k.kind == "other")
         if result is None and whole and unnamed / whole >= UNNAMED:
-            return f"{100 * unnamed / whole:.0f} % of kernel time has names that tell no kind"
+            return f"{100 * unnamed / whole:.0f} % of kernel time has names that do not reveal the kind"
         return result
 
     return judged

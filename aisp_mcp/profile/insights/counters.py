@@ -38,7 +38,7 @@ def _over(profile: Profile, title: str, loss: Loss, basis: str, fix: str, needs:
     ceiling = sum(share * (k.duration_ns or 0) for k, share, _ in hit) / whole
     evidence = [{"id": k.id, "kernel": short(k.name), **facts} for k, _, facts in hit]
     worst = hit[0][0].id if hit else 0
-    follow = step("aisp_ncu_summary", "shows the launch in full", kernel=worst)
+    follow = step("aisp_ncu_summary", "shows all counters of the launch", kernel=worst)
     return finding(title, ceiling, basis, evidence, fix, follow)
 
 
@@ -175,14 +175,14 @@ def bank_conflicts(profile: Profile) -> Finding:
     rules = table("rules")
 
     def loss(kernel: NcuKernel) -> tuple[float, dict[str, str | int | float]] | None:
-        lost = made = 0.0
+        conflicts = wavefronts = 0.0
         for op in ("ld", "st"):
-            lost += kernel.metrics.get(f"l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_{op}.sum", 0.0)
-            made += kernel.metrics.get(f"l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{op}.sum", 0.0)
+            conflicts += kernel.metrics.get(f"l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_{op}.sum", 0.0)
+            wavefronts += kernel.metrics.get(f"l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{op}.sum", 0.0)
         whole = kernel.metrics.get("l1tex__data_pipe_lsu_wavefronts_mem_shared.sum")
         if whole is None:
             return None
-        rate = 100 * lost / made if made else 0.0
+        rate = 100 * conflicts / wavefronts if wavefronts else 0.0
         # The gain is limited to the time that the shared-memory pipe was busy.
         busy = kernel.metrics.get("l1tex__data_pipe_lsu_wavefronts_mem_shared.sum.pct_of_peak_sustained_elapsed", 100.0)
         facts: dict[str, str | int | float] = {

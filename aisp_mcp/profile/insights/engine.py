@@ -50,14 +50,14 @@ def _complete(profile: Profile, step: NextStep) -> NextStep:
         return NextStep(tool="aisp_profile_hta", args={**step.args, "traces": [path]}, why=step.why)
     if step.tool == "aisp_profile_hta" and kind == "nsys":
         return NextStep(tool="aisp_nsys_summary", args={"report": path, "section": "collectives"}, why=step.why)
-    places: dict[str, dict[str, Any]] = {
+    arguments: dict[str, dict[str, Any]] = {
         "aisp_nsys_summary": {"report": path},
         "aisp_ncu_summary": {"report": path},
         "aisp_profile_kernels": {"profile": path},
         "aisp_profile_hta": {"traces": [path]},
     }
     own: dict[str, Any] = (
-        {"snapshot": path} if step.tool == "aisp_profile_memory" and kind == "memory" else places.get(step.tool, {})
+        {"snapshot": path} if step.tool == "aisp_profile_memory" and kind == "memory" else arguments.get(step.tool, {})
     )
     return step.model_copy(update={"args": {**step.args, **own}})
 
@@ -69,7 +69,9 @@ def _rules(profile: Profile, silent: list[Abstention]) -> Sequence[Rule]:
         if profile.timeline.breakdown:
             rules += TIMELINE
         else:
-            silent.append(Abstention(rule="all rules over a timeline", reason="the profile holds no device activity"))
+            silent.append(
+                Abstention(rule="all rules over a timeline", reason="the profile contains no device activity")
+            )
     rules += counters.RULES if profile.kernels else ()
     rules += memory.RULES if profile.memory else ()
     rules += memory.COMPILE_RULES if profile.compile is not None else ()

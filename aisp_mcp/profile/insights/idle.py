@@ -45,7 +45,7 @@ def _plain(profile: Profile) -> float:
 def launch_bound(profile: Profile) -> Finding:
     """The device waits for launches: many short gaps before short kernels."""
     if not timeline(profile).api:
-        return "the trace holds no CUDA calls, so gaps have no cause"
+        return "the trace contains no CUDA calls, so gaps have no cause"
     mean = _mean_gap(profile)
     if not 0 < mean <= _SHORT_GAP_NS:
         return None
@@ -69,7 +69,7 @@ def _launches(profile: Profile) -> int:
 def host_code(profile: Profile) -> Finding:
     """The device waits for long stretches of host work."""
     if not timeline(profile).api:
-        return "the trace holds no CUDA calls, so gaps have no cause"
+        return "the trace contains no CUDA calls, so gaps have no cause"
     if _mean_gap(profile) <= _SHORT_GAP_NS:
         return None
     proven = _host(profile, UNRECORDED) * 2 < _host(profile, RECORDED, UNRECORDED)
@@ -91,7 +91,7 @@ def host_code(profile: Profile) -> Finding:
 def sync_in_loop(profile: Profile) -> Finding:
     """Synchronisation drains the queue, so that the device idles until the host has launched again."""
     if not timeline(profile).api:
-        return "the trace holds no CUDA calls"
+        return "the trace contains no CUDA calls"
     return finding(
         "Synchronisation drains the GPU's queue",
         share(profile, _host(profile, "synchronize")),
@@ -106,7 +106,7 @@ def input_wait(profile: Profile) -> Finding:
     """The device waits for the next batch."""
     tl = timeline(profile)
     if not tl.ranges and not tl.operators:
-        return "the trace holds no ranges or operators that would name the data loader"
+        return "the trace contains no ranges or operators that would name the data loader"
     rows: list[OpStat | RangeStat] = [*tl.operators, *tl.ranges]
     evidence: Evidence = [
         {"range": short(r.name), "count": r.count, "total_ns": r.total_ns, "max_ns": r.max_ns}
@@ -127,7 +127,7 @@ def compile_in_window(profile: Profile) -> Finding:
     """The device waits for torch.compile or a kernel compiler."""
     tl = timeline(profile)
     if not tl.ranges and not tl.operators:
-        return "the trace holds no ranges or operators that would name a compiler"
+        return "the trace contains no ranges or operators that would name a compiler"
     if profile.compile is not None and profile.compile.recompiles:
         return "code was compiled again: recompiles names the time and the reasons"
     return finding(
@@ -167,7 +167,7 @@ def driver_allocation(profile: Profile) -> Finding:
 def launch_blocked(profile: Profile) -> Finding:
     """Launch calls that take long: the host is held inside the driver while the device has nothing to do."""
     if not timeline(profile).api:
-        return "the trace holds no CUDA calls"
+        return "the trace contains no CUDA calls"
     rows = [g for g in _gaps(profile, "host blocked") if int(g["gap_ns"]) > _SHORT_GAP_NS]
     if not rows:
         return None
@@ -184,14 +184,14 @@ def launch_blocked(profile: Profile) -> Finding:
 def dependency_wait(profile: Profile) -> Finding:
     """Work was launched in time, and its stream waited for an event of another stream or device."""
     if not timeline(profile).api:
-        return "the trace holds no CUDA calls, so gaps have no cause"
+        return "the trace contains no CUDA calls, so gaps have no cause"
     unsaid = share(profile, total(profile, lambda b: b.idle_other_ns))
     if not timeline(profile).stream_waits and unsaid >= LOW:
-        return f"launched work waited for {100 * unsaid:.2g} % of the window, and no record says for what"
+        return f"launched work waited for {100 * unsaid:.2g} % of the window, and no record gives the reason"
     return finding(
         "Launched work waits for an event of another stream or device, or for a host function",
         share(profile, total(profile, lambda b: b.idle_dependency_ns)),
-        "idle time in gaps of over 10 us before operations whose stream was told to wait",
+        "idle time in gaps of over 10 us before operations whose stream had to wait",
         _gaps(profile, "dependency"),
         "Remove dependencies that are not needed; split work so that other streams can fill the wait.",
         step("aisp_nsys_summary", "lists the gaps with what ended them", section="gaps"),

@@ -44,9 +44,9 @@ def spill_share(kernel: NcuKernel) -> float | None:
     """Percentage of L1 sectors that belong to local memory."""
     local = [kernel.metrics.get(f"l1tex__t_sectors_pipe_lsu_mem_local_op_{op}.sum") for op in ("ld", "st")]
     remote = [kernel.metrics.get(f"l1tex__t_sectors_pipe_lsu_mem_global_op_{op}.sum") for op in ("ld", "st")]
-    mine = [v for v in local if v is not None]
+    known = [v for v in local if v is not None]
     total = sum(v for v in (*local, *remote) if v is not None)
-    return 100 * sum(mine) / total if mine and total else (0.0 if mine else None)
+    return 100 * sum(known) / total if known and total else (0.0 if known else None)
 
 
 def tail_loss(kernel: NcuKernel) -> float | None:

@@ -323,7 +323,7 @@ def small_grids(profile: Profile) -> Finding:
             {"kernel": short(k.name), "grid": str(k.grid), "multiprocessors": sms, "total_ns": k.total_ns}
             for k, _ in wasted
         ],
-        "Split the work more finely (split-K, smaller tiles), batch more, or run such kernels side by side on streams.",
+        "Split the work more finely (split-K, smaller tiles), batch more, or run such kernels on concurrent streams.",
         step("aisp_profile_ncu", "shows waves and idle multiprocessors"),
     )
 

@@ -81,7 +81,7 @@ def describe(signature: dict[str, Any]) -> dict[str, Any]:
 def _target(signature: dict[str, Any]) -> dict[str, Any]:
     space, _, operator = signature["name"].partition("::")
     if space != "aten" or not operator.isidentifier():
-        raise NoTarget("no operator of torch: a node of autograd or a range")
+        raise NoTarget("not an operator of torch, but a node of autograd or a range")
     if any(kind == "TensorList" for kind in signature["types"]):
         raise NoTarget("takes lists of tensors, whose shapes are not recorded")
     tensors = {f"input_{at}": at for at, kind in enumerate(signature["types"]) if kind in DTYPES}
@@ -209,10 +209,12 @@ def _call(overload: Any, arguments: list[str], signature: dict[str, Any]) -> Any
     given = {}
     for at, kind in enumerate(signature["types"]):
         if kind in DTYPES:
-            made = torch.empty(signature["dims"][at], dtype=getattr(torch, DTYPES[kind]), device="meta")
+            tensor = torch.empty(signature["dims"][at], dtype=getattr(torch, DTYPES[kind]), device="meta")
             stride = _stride(signature, at)
             given[f"input_{at}"] = (
-                made if stride is None else torch.empty_strided(made.shape, stride, dtype=made.dtype, device="meta")
+                tensor
+                if stride is None
+                else torch.empty_strided(tensor.shape, stride, dtype=tensor.dtype, device="meta")
             )
     try:
         return eval(f"call({', '.join(arguments)})", {"call": overload, "torch": torch}, given)

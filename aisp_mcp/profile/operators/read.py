@@ -43,7 +43,7 @@ def read(path: str | Path) -> list[Operator]:
     if kind == "nsys":
         raise UsageError(
             "NO_SHAPES",
-            f"{file.path.name!r} is an nsys trace: it names kernels, but holds no operators, shapes or types.",
+            f"{file.path.name!r} is an nsys trace: it names kernels, but contains no operators, shapes or types.",
             "Record with torch.profiler and record_shapes=True, or aisp profile torch with mode full.",
         )
     if kind != "kineto":
@@ -60,7 +60,7 @@ def read(path: str | Path) -> list[Operator]:
     if not any(any(operator.dims) for operator in operators.values()):
         raise UsageError(
             "NO_SHAPES",
-            f"{file.path.name!r} holds no shapes of operators' inputs.",
+            f"{file.path.name!r} contains no shapes of operators' inputs.",
             "Record with record_shapes=True, or aisp profile torch with mode full.",
         )
     return sorted(operators.values(), key=lambda operator: (-operator.device_us, -operator.host_us, operator.name))

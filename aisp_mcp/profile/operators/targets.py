@@ -32,7 +32,7 @@ def targets(trace: str, pattern: str, top: int, folder: Path) -> Traced:
         raise NotFound(
             "NO_OPERATOR",
             f"No operator of the trace matches {pattern[:60]!r}.",
-            f"The trace holds, among others: {', '.join(name for name, _ in names.most_common(8))}.",
+            f"The trace contains, among others: {', '.join(name for name, _ in names.most_common(8))}.",
         )
     described = describe(chosen)
     texts = [(operator, answer["text"]) for operator, answer in zip(chosen, described, strict=True) if "text" in answer]

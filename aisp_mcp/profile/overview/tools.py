@@ -16,13 +16,15 @@ from aisp_mcp.server.registry import READS, ReadingParams, S, tool
 
 
 class Opening(Record):
-    """opening: sentences, most important first. frames: for a profile of stacks, by their own weight."""
+    """opening: sentences, most important first. frames: for a profile of stacks, by self weight."""
 
     source: Source
     opening: list[Statement]
     diagnostics: list[str]
     frames: list[dict[str, Any]] = Field(default_factory=list)
-    waits: list[Wait] = Field(default_factory=list, description="Of dumps of several ranks: who waits for whom.")
+    waits: list[Wait] = Field(
+        default_factory=list, description="For dumps of several ranks: which rank waits for which."
+    )
     held_up_by: list[int] = Field(
         default_factory=list, description="Ranks that others wait for, and that wait for none."
     )

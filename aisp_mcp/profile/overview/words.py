@@ -21,8 +21,8 @@ _RECORDS = {"aisp_profile_torch", "aisp_profile_nsys", "aisp_profile_ncu"}
 _CAUSES: tuple[tuple[str, str], ...] = (
     ("idle_host_ns", "the host had not launched the next operation yet"),
     ("idle_kernel_ns", "the next operation was queued already, in pauses of at most 10 us"),
-    ("idle_dependency_ns", "the next operation's stream had been told to wait for an event"),
-    ("idle_other_ns", "the next operation had been launched, and no record says what it waited for"),
+    ("idle_dependency_ns", "the next operation's stream was waiting for an event"),
+    ("idle_other_ns", "the next operation had been launched, and no record shows what it waited for"),
     ("idle_unknown_ns", "the file does not say when the next operation was launched, so the cause is unknown"),
     ("idle_edge_ns", "it was before the first or after the last operation of a device"),
 )
@@ -49,11 +49,11 @@ def of_stacks(stacks: Mapping[tuple[str, ...], int], unit: str) -> list[Statemen
     for stack, weight in stacks.items():
         own[stack[-1]] = own.get(stack[-1], 0) + weight
     if not whole:
-        return [Statement(text="The profile holds no weight.", rows=[])]
+        return [Statement(text="The profile contains no weights.", rows=[])]
     ranked = sorted(own, key=lambda name: (-own[name], name))[:_SHOWN]
     amount = duration(whole) if unit == "nanoseconds" else f"{whole:,} {unit}"
     hot = "; ".join(f"{shorten(name, 80)} {_percent(own[name], whole)}" for name in ranked)
-    text = f"The profile holds {amount} in {len(stacks):,} different stacks; most of their own have: {hot}."
+    text = f"The profile contains {amount} in {len(stacks):,} different stacks; largest self weights: {hot}."
     return [Statement(text=text, rows=[f"frames[{at}]" for at in range(len(ranked))])]
 
 
@@ -126,7 +126,7 @@ def _host(profile: Profile) -> list[Statement]:
     ranked = sorted(enumerate(rows), key=lambda item: -item[1].total_ns)
     shown = [(at, row) for at, row in ranked if not row.name.startswith(_WRAPPER)][:_SHOWN]
     what = "operators" if timeline.operators else "frames" if timeline.frames else "calls"
-    text = f"The file holds no device activity; over {length} of host time "
+    text = f"The file contains no device activity; over {length} of host time "
     if shown:
         listed = "; ".join(f"{shorten(r.name, 60)} ({duration(r.total_ns)}, count {r.count:,})" for _, r in shown)
         text += f"the largest {what}, with what they call, are {listed}."
@@ -160,7 +160,7 @@ def _loader(profile: Profile) -> list[Statement]:
 def _launches(kernels: list[NcuKernel]) -> list[Statement]:
     timed = sorted((k for k in kernels if k.duration_ns), key=lambda k: -(k.duration_ns or 0))
     names = len({k.name for k in kernels})
-    text = f"The report holds {len(kernels):,} rows of launches of {names:,} different kernels"
+    text = f"The report contains {len(kernels):,} rows of launches of {names:,} different kernels"
     if not timed:
         return [Statement(text=f"{text}, without their durations.", rows=["kernels[]"])]
     whole, first = sum(k.duration_ns or 0 for k in timed), timed[0]

@@ -74,7 +74,7 @@ def stacks(path: str | Path) -> tuple[Stacks, str]:
     if not weights:
         raise Unavailable(
             "NO_STACKS",
-            "The profile holds no nested host events and no device activity.",
+            "The profile contains no nested host events and no device activity.",
             "Record with NVTX or torch.profiler.",
         )
     return weights, "nanoseconds"

@@ -44,9 +44,9 @@ def refusal(name: str, head: bytes, first: bytes) -> tuple[str, str] | None:
          "Give the .pt.trace.json or .xplane.pb under plugins/profile instead."),
         (b"SQ_" in first or first.startswith(b"Dispatch_ID"), "a table of counters of rocprof-compute",
          "Analyse it with `rocprof-compute analyze -p FOLDER`; for time, give the run's *_kernel_trace.csv."),
-        (b"Counter_Name" in first and b"Counter_Value" in first, "counters of rocprofv3, which hold no times",
+        (b"Counter_Name" in first and b"Counter_Value" in first, "counters of rocprofv3, which contain no times",
          "Give the *_kernel_trace.csv of the same run (`rocprofv3 --kernel-trace --hip-trace`)."),
-        (b"TotalDurationNs" in first and b"Calls" in first, "a table of sums of rocprof, which holds no times",
+        (b"TotalDurationNs" in first and b"Calls" in first, "a table of sums of rocprof, which contains no times",
          "Give the *_trace.csv files of the same run, or record with `rocprofv3 --sys-trace`."),
         (b"Total Time (ns)" in first or b"Total Time (ns)" in head[:2000], "a table of `nsys stats`",
          "Give the report that it was made from: .nsys-rep, or `nsys export --type sqlite FILE`."),
@@ -66,11 +66,11 @@ def json_refusal(text: bytes) -> tuple[str, str] | None:
     """The same for JSON, by its first keys."""
     rows = (
         (b'"nodes"' in text and (b'"callFrame"' in text or b'"hitCount"' in text), "The file is a CPU profile of V8.",
-         "It holds JavaScript; open it in speedscope or the browser's developer tools."),
+         "It is JavaScript; open it in speedscope or the browser's developer tools."),
         (text.startswith(b'{"head"') and b'"callFrame"' in text, "The file is a heap profile of V8.",
-         "It holds JavaScript; open it in speedscope or the browser's developer tools."),
+         "It is JavaScript; open it in speedscope or the browser's developer tools."),
         (b'"pid"' in text and b'"schema"' in text and b"pytorch" in text.lower() and b'"nodes"' in text,
-         "The file is an execution trace of PyTorch, which holds operators and no times.",
+         "The file is an execution trace of PyTorch, which contains operators but no times.",
          "Give the torch.profiler trace of the same run."),
     )  # fmt: skip
     return next(((what, hint) for matches, what, hint in rows if matches), None)

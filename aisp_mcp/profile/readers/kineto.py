@@ -60,8 +60,9 @@ def read(path: str | Path | File) -> Trace:
     trace.rank = _whole(info.get("rank")) if isinstance(info, dict) else None
     if not trace.gpu and not trace.operators and not trace.ranges and not trace.frames:
         raise bad(
-            f"{file.path.name!r} holds no operator, kernel or annotation that torch.profiler would write.",
-            "It is a Chrome trace of another program: Perfetto and speedscope open it. torch and JAX traces are read.",
+            f"{file.path.name!r} contains no operator, kernel or annotation of torch.profiler.",
+            "It is a Chrome trace of another program: open it in Perfetto or speedscope. "
+            "Traces of torch and JAX can be read here.",
         )
     if not trace.gpu:
         trace.diagnostics.append("Reader: the trace has no device activity: CPU only, or the GPU was not recorded.")
@@ -72,11 +73,11 @@ def load_json(file: File) -> Any:
     """Parse, but leave numbers that are not integers as text, so that nothing is rounded."""
     data = read_bytes(file)
     if data.count(b"{") + data.count(b"[") > _MAX_CONTAINERS:
-        raise too_large(f"{file.path.name!r} holds more than {_MAX_CONTAINERS:,} objects and lists")
+        raise too_large(f"{file.path.name!r} contains more than {_MAX_CONTAINERS:,} objects and lists")
     try:
         return json.loads(data, parse_float=str, parse_constant=lambda _: None)
     except (ValueError, RecursionError) as error:
-        raise bad(f"{file.path.name!r} is not whole JSON: {clean(error, 200)}.") from error
+        raise bad(f"{file.path.name!r} is not complete JSON: {clean(error, 200)}.") from error
 
 
 _FAR = 2**62  # nanoseconds: with start and duration below this, the end fits into 64 bits
@@ -130,7 +131,7 @@ class _Reader:
         if self.broken:
             notes.append(f"Reader: {self.broken} events lack a usable time and were left out.")
         for category, count in self.unknown.most_common(_NOTED):
-            notes.append(f"Reader: {count} events of the unknown category {category!r} were left aside.")
+            notes.append(f"Reader: {count} events of the unknown category {category!r} were skipped.")
 
     def _labelled(self, event: Event) -> None:
         """Assign an event of XLA, which has no categories: the names of its processes and threads identify devices."""

@@ -70,7 +70,8 @@ def read(path: str | Path | File, details: str | Path | None = None) -> Profile:
     kernels = _long(header, rows) if "Metric Name" in header else _raw(header, rows)
     if not kernels:
         raise bad(
-            f"{file.path.name!r} holds no kernel.", "Did the kernel filter match? ncu says 'No kernels were profiled'."
+            f"{file.path.name!r} contains no kernel.",
+            "Did the kernel filter match? ncu says 'No kernels were profiled'.",
         )
     if details is not None:
         kernels = _with_rules(kernels, read(details).kernels)
@@ -91,7 +92,7 @@ def _lacking(header: list[str], kernels: list[NcuKernel]) -> list[str]:
     if "Average" in header:
         notes.append("Reader: a summary per kernel: every metric is the average of that kernel's launches.")
     if "Metric Name" in header and "Rule Name" not in header:
-        notes.append("Reader: the file has no rule columns, so NVIDIA's own advice is not in it.")
+        notes.append("Reader: the file has no rule columns, so it does not contain NVIDIA's advice.")
     if all(k.duration_ns is None for k in kernels):
         notes.append("Reader: no launch has a duration; record gpu__time_duration.sum to weigh launches by time.")
     return notes
@@ -147,7 +148,7 @@ def _rows(file: File) -> Iterator[list[str]]:
     if start is None:
         raise bad(
             f"{file.path.name!r} is not a page of ncu that lists launches.",
-            "Export with `ncu --import FILE --csv --page raw`; the session and source pages hold no metrics.",
+            "Export with `ncu --import FILE --csv --page raw`; the session and source pages contain no metrics.",
         )
     previous = csv.field_size_limit(_MAX_LINE)
     try:
@@ -215,7 +216,7 @@ def _raw(header: list[str], rows: Iterator[list[str]]) -> list[NcuKernel]:
                 metrics[names[at]], seen[names[at]] = value
         ncu_kernels.append(_kernel(row, fixed, metrics, seen, []))
         if len(ncu_kernels) > MAX_KERNELS:
-            raise too_large(f"The report holds more than {MAX_KERNELS:,} launches")
+            raise too_large(f"The report contains more than {MAX_KERNELS:,} launches")
     return ncu_kernels
 
 
@@ -237,7 +238,7 @@ def _long(header: list[str], rows: Iterator[list[str]]) -> list[NcuKernel]:
         key = _launch_key(row, at)
         firsts.setdefault(key, row)
         if len(firsts) > MAX_KERNELS:
-            raise too_large(f"The report holds more than {MAX_KERNELS:,} launches")
+            raise too_large(f"The report contains more than {MAX_KERNELS:,} launches")
         value = _metric(row[at["Metric Name"]], row[value_at], row[at["Metric Unit"]] if "Metric Unit" in at else "")
         if value:
             metrics.setdefault(key, {})[value[0]], units.setdefault(key, {})[value[0]] = value[1:]

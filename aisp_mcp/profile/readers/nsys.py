@@ -54,13 +54,13 @@ def read(path: str | Path | File) -> Trace:
 _LAUNCH = "gridX gridY gridZ blockX blockY blockZ staticSharedMemory dynamicSharedMemory"
 
 
-class _Place(NamedTuple):
+class _Context(NamedTuple):
     process: int
     device: int
     stream: int
 
 
-class _Places(dict[tuple[Any, ...], int]):
+class _Numbers(dict[tuple[Any, ...], int]):
     """Numbers for the content of rows, assigned at first occurrence."""
 
     def __init__(self, make: Callable[..., int]) -> None:
@@ -114,28 +114,28 @@ class _Reader:
         """Kernels, whole CUDA graphs (if the trace was made without --cuda-graph-trace=node), copies and memsets."""
         ops = Ops()
         # Newer drivers report 0 local memory for all kernels, even those that spill: then it is unknown.
-        told = self.db.positive(_CUPTI + "KERNEL", "localMemoryPerThread")
+        has_local = self.db.positive(_CUPTI + "KERNEL", "localMemoryPerThread")
         limits, labels = self._by_cuda_id(), {**_COPY_LABELS, **self.db.enum("ENUM_CUDA_MEMCPY_OPER")}
         shape = lru_cache(maxsize=65_536)(lambda device, *launch: _shape(limits.get(device, {}), *launch))
 
-        def kernel(full: Any, short: Any, registers: Any, local: Any, at: _Place, *launch: int) -> OpFact:
+        def kernel(full: Any, short: Any, registers: Any, local: Any, at: _Context, *launch: int) -> OpFact:
             name = self.name(full if full in self._strings else short)
             comm = is_communication(name)
-            sizes = shape(at.device, *launch, registers, local if told else None)
+            sizes = shape(at.device, *launch, registers, local if has_local else None)
             message = Message(collective(name), None, None, None) if comm else None
             return OpFact(
                 at.device, at.stream, "communication" if comm else "kernel", name, at.process, 0, sizes, message
             )
 
-        def graph(at: _Place, number: int) -> OpFact:
+        def graph(at: _Context, number: int) -> OpFact:
             return OpFact(at.device, at.stream, "kernel", f"[CUDA graph {number}]", at.process, 0, None, None)
 
-        def copy(kind: Any, source: Any, target: Any, at: _Place, size: int) -> OpFact:
+        def copy(kind: Any, source: Any, target: Any, at: _Context, size: int) -> OpFact:
             route = f" {_KINDS.get(source, 'unknown')}→{_KINDS.get(target, 'unknown')}"
             name = clean(f"[CUDA memcpy {labels.get(kind, 'Unknown')}]{route}", 120)
             return OpFact(at.device, at.stream, "memcpy", name, at.process, size, None, None)
 
-        def memset(at: _Place, size: int) -> OpFact:
+        def memset(at: _Context, size: int) -> OpFact:
             return OpFact(at.device, at.stream, "memset", "[CUDA memset]", at.process, size, None, None)
 
         self._ops(ops, "KERNEL", "demangledName shortName registersPerThread localMemoryPerThread", _LAUNCH, kernel)
@@ -147,30 +147,30 @@ class _Reader:
     def _ops(self, ops: Ops, table: str, values: str, numbers: str, fact: Callable[..., OpFact]) -> None:
         split = len(values.split())
 
-        def place(*row: Any) -> int:
+        def number_of(*row: Any) -> int:
             return ops.intern(
-                fact(*row[:split], _Place(*map(_zero, row[split : split + 3])), *map(_zero, row[split + 3 :]))
+                fact(*row[:split], _Context(*map(_zero, row[split : split + 3])), *map(_zero, row[split + 3 :]))
             )
 
-        self._events(ops, table, f"{values} globalPid deviceId streamId {numbers}", place)
+        self._events(ops, table, f"{values} globalPid deviceId streamId {numbers}", number_of)
 
     def api(self) -> Calls:
         calls = Calls()
 
-        def place(key: Any, tid: Any) -> int:
+        def number_of(key: Any, tid: Any) -> int:
             return calls.intern(CallFact(_zero(tid), _zero(tid) & _PROCESS, self.name(key)))
 
-        self._events(calls, "RUNTIME", "nameId globalTid", place)
+        self._events(calls, "RUNTIME", "nameId globalTid", number_of)
         return calls
 
     def _events(self, events: Ops | Calls, table: str, values: str, add: Callable[..., int]) -> None:
         """Rows of a table. add: returns the number of a row's record, from its values other than times and link."""
-        places = _Places(add)
+        numbers = _Numbers(add)
         columns = f"start end correlationId {values}"
         for part in self.db.parts(_CUPTI + table, columns, "start end", columns):
             start, end, link, *rest = zip(*part, strict=True)
             number = map(_zero, link) if None in link else link
-            events.extend(start, end, number, map(places.__getitem__, zip(*rest, strict=True)))
+            events.extend(start, end, number, map(numbers.__getitem__, zip(*rest, strict=True)))
 
     def syncs(self) -> list[tuple[str, int]]:
         labels = {**_SYNCS, **self.db.enum("ENUM_CUPTI_SYNC_TYPE")}

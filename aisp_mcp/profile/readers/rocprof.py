@@ -36,9 +36,9 @@ def read_trace(file: File) -> Trace:
         for table in _tables(file):
             _join(table, file, trace)
     if not trace.gpu and not trace.api and not trace.ranges:
-        raise bad(f"{file.path.name!r} holds no dispatch, copy or call.", "Record with `rocprofv3 --sys-trace`.")
+        raise bad(f"{file.path.name!r} contains no dispatch, copy or call.", "Record with `rocprofv3 --sys-trace`.")
     if not trace.api:
-        trace.diagnostics.append("Reader: the file holds no HIP calls, so gaps have no cause (record --hip-trace).")
+        trace.diagnostics.append("Reader: the file contains no HIP calls, so gaps have no cause (record --hip-trace).")
     return trace
 
 
@@ -58,8 +58,8 @@ def _join(table: File, file: File, trace: Trace) -> None:
         return
     more = Trace(trace.source)
     _csv(table, more)
-    mine, theirs = _span(trace), _span(more)
-    if mine and theirs and max(mine[0] - theirs[1], theirs[0] - mine[1]) > _APART_NS:
+    span, other_span = _span(trace), _span(more)
+    if span and other_span and max(span[0] - other_span[1], other_span[0] - span[1]) > _APART_NS:
         trace.diagnostics.append(f"Reader: {table.path.name} is of another run: its times are far from this file's.")
         return
     for name in ("gpu", "api", "ranges"):
@@ -160,7 +160,7 @@ def _json(top: Any, trace: Trace) -> None:
             _process(tool, trace)
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise bad(
-            f"The rocprofv3 JSON is not as its format says: {clean(error, 100)}.", "Record again with rocprofv3."
+            f"The rocprofv3 JSON does not follow its format: {clean(error, 100)}.", "Record again with rocprofv3."
         ) from error
 
 

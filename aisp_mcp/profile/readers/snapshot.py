@@ -59,10 +59,10 @@ def profile(file: File, top: Any) -> Profile:
     marks, end = _marks(top.get("external_annotations"))
     all_events, notes = [], []
     for device, raw in enumerate(traces[:64]):
-        mine = [s for s in segments if s.get("device") == device]
-        if raw or mine:
+        own_segments = [s for s in segments if s.get("device") == device]
+        if raw or own_segments:
             events, origin = _events(raw)
-            all_events.append(_device(device, events, mine, [m - origin for m in marks], end and end - origin))
+            all_events.append(_device(device, events, own_segments, [m - origin for m in marks], end and end - origin))
     if not all_events:
         notes.append("Reader: the snapshot has neither events nor segments: was a history recorded?")
     return Profile(source=file.source("memory", "torch.cuda.memory", None), diagnostics=notes, memory=all_events)
@@ -145,11 +145,11 @@ def _flushes(events: list[Event]) -> int:
 
 
 def _curve(events: list[Event], baseline: int) -> Iterator[tuple[int, int]]:
-    held = baseline
+    allocated = baseline
     for event in events:
         if event.change:
-            held += event.change
-        yield event.time, held
+            allocated += event.change
+        yield event.time, allocated
 
 
 def _thin(curve: list[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -70,7 +70,9 @@ def _perf(text: str) -> Stacks:
         elif command is None and not line.startswith("#") and (sample := PERF_SAMPLE.match(line)):
             command = clean(sample[1], 120)
     if not weights:
-        raise bad("The output of `perf script` holds no sample.", "Record with `perf record -g`, then `perf script`.")
+        raise bad(
+            "The output of `perf script` contains no sample.", "Record with `perf record -g`, then `perf script`."
+        )
     return dict(weights)
 
 
@@ -89,7 +91,7 @@ def _speedscope(top: Any) -> tuple[Stacks, str]:
                 _add(weights, tuple(frames[i] for i in stack[:_DEPTH]), round(weight * scale))
     except (KeyError, TypeError, IndexError, ValueError) as error:
         raise bad(
-            f"The speedscope file is not as its format says: {clean(error, 100)}.",
+            f"The file does not follow the speedscope format: {clean(error, 100)}.",
             "Check it against https://www.speedscope.app/file-format-schema.json.",
         ) from error
     weights.pop((), None)

@@ -46,9 +46,11 @@ def read_trace(file: File) -> Trace:
             _plane(_fields(_bytes(plane)), trace)
             allowance.check()
     except (IndexError, ValueError) as error:
-        raise bad(f"{file.path.name!r} is not a whole xplane file.", "Record again with jax.profiler.trace.") from error
+        raise bad(
+            f"{file.path.name!r} is not a complete xplane file.", "Record again with jax.profiler.trace."
+        ) from error
     if not trace.gpu and not trace.operators:
-        raise bad(f"{file.path.name!r} holds no event of a device or host.", "Record again with jax.profiler.trace.")
+        raise bad(f"{file.path.name!r} contains no event of a device or host.", "Record again with jax.profiler.trace.")
     return trace
 
 

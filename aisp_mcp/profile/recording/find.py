@@ -26,7 +26,7 @@ def program(name: str, cache: Path, environ: Mapping[str, str] = os.environ) -> 
     if path is None and name == "nsys":
         path = _inside_compute(cache)
     if path is None:
-        places = ", ".join(sorted({str(path.parent) for path in looked})[:8]) or "nowhere else"
+        folders = ", ".join(sorted({str(path.parent) for path in looked})[:8]) or "nowhere else"
         hint = (
             f"Install {_PACKAGES[name]} (pip install 'aisp-mcp[profile]')."
             if name == "py-spy"
@@ -34,7 +34,7 @@ def program(name: str, cache: Path, environ: Mapping[str, str] = os.environ) -> 
         )
         raise Unavailable(
             "NOT_INSTALLED",
-            f"{name} was not found on the PATH, nor in {places}.",
+            f"{name} was not found on the PATH, nor in {folders}.",
             hint,
             [("aisp_system_dependencies", {})],
         )

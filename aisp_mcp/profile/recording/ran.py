@@ -8,7 +8,7 @@ from pydantic import Field
 
 from aisp_mcp.records import Record
 
-SideName = Literal["baseline", "candidate"]
+RoleName = Literal["baseline", "candidate"]
 Depth = Literal["none", "minimal", "deep_dive", "roofline"]
 Profiler = Literal["nsys", "torch", "memory", "stacks", "ncu"]
 
@@ -17,7 +17,7 @@ class Ran(Record):
     """Profiled program of a target, its isolation and its calls."""
 
     target: str
-    side: SideName
+    side: RoleName
     size: str
     device: str
     isolation: Literal["L0", "L1", "L2", "L3"]
@@ -30,7 +30,7 @@ class Pass(Record):
     """One program under one profiler. finding: the first named problem. error: the reason if there is no profile."""
 
     target: str
-    side: SideName
+    side: RoleName
     profiler: Profiler
     isolation: str | None = None
     files: list[str] = Field(default_factory=list, description="In the folder.")

@@ -155,7 +155,7 @@ def torch(
 ) -> tuple[Path, dict[str, Any]]:
     """Run a script under torch.profiler; return the compressed trace and the child's report on the run.
 
-    With a place, only the part between torch.cuda.profiler.start() and stop() is recorded.
+    With confinement, only the part between torch.cuda.profiler.start() and stop() is recorded.
 
     Raises NotFound NO_SCRIPT, Unavailable NOT_INSTALLED (torch), ProcessError TIMEOUT, RAISED, CRASHED.
     """

@@ -12,25 +12,25 @@ from pathlib import Path
 from typing import Any
 
 from aisp_mcp.errors import BenchmarkError, UsageError
-from aisp_mcp.judge import placement as places
+from aisp_mcp.judge import placement
 from aisp_mcp.judge.native import build
 from aisp_mcp.judge.pair import Pair
 from aisp_mcp.judge.ranks import rank_counts, rank_env
 from aisp_mcp.profile.readers.text import last_words
 from aisp_mcp.profile.recording import commands, record
 from aisp_mcp.profile.recording.confinement import Confinement
-from aisp_mcp.profile.recording.ran import Ran, SideName
+from aisp_mcp.profile.recording.ran import Ran, RoleName
 from aisp_mcp.suites import discovery as suites
 from aisp_mcp.suites import selection
 from aisp_mcp.system.gpu import choice
 
-ROLES: tuple[SideName, ...] = ("baseline", "candidate")
+ROLES: tuple[RoleName, ...] = ("baseline", "candidate")
 Trial = Callable[[Path], tuple[list[str], Path]]  # a scratch folder → a trusted command, and the file it must write
 
 _TRIAL_S = 120.0
 _LAUNCH = "import torch; torch.ones(8, device='cuda').add_(1); torch.cuda.synchronize()"
 _SPIN = "import time\nend = time.monotonic() + 1\nwhile time.monotonic() < end: pass"
-_SCRIPT = '''"""{label}, {side}, as a program: python target.py BASELINE [CANDIDATE]
+_SCRIPT = '''"""{label}, {role}, as a program: python target.py BASELINE [CANDIDATE]
 
 The files stand in argv because the isolation shows a program the folders that are named there.
 """
@@ -52,7 +52,7 @@ class Subject:
     """
 
     label: str
-    side: SideName
+    role: RoleName
     files: tuple[Path, ...]
     size: str = ""
     variables: rank_env.Variables = ()
@@ -62,7 +62,7 @@ class Subject:
         return rank_counts.ranks(self.files[0], size)
 
 
-def find(roots: suites.Roots, name: str, role: SideName) -> Subject:
+def find(roots: suites.Roots, name: str, role: RoleName) -> Subject:
     """Target and file of a name and a role. Raises NotFound UNKNOWN_TARGET, UsageError AMBIGUOUS, BenchmarkError."""
     pairs, broken = selection.pairs(roots, [name])
     if not pairs:
@@ -76,7 +76,7 @@ def find(roots: suites.Roots, name: str, role: SideName) -> Subject:
     return subject(pairs[0], role)
 
 
-def subject(pair: Pair, role: SideName) -> Subject:
+def subject(pair: Pair, role: RoleName) -> Subject:
     """One program of a pair; a baseline is named after its target."""
     if role == "baseline":
         return Subject(pair.target, role, (pair.baseline,))
@@ -87,22 +87,22 @@ def subject(pair: Pair, role: SideName) -> Subject:
 def _program(
     target: Subject, folder: Path, trial: Trial | None = None, module: str = "single"
 ) -> Iterator[tuple[Confinement, list[str], Ran]]:
-    """The place, the command and its description; private caches and temporary files are removed afterwards."""
+    """Confinement, command and description of a program. Its caches and temporary files are removed afterwards."""
     device = choice.device()
     size = target.size or ("default" if device == "cuda" else "small")
     ranks = target.ranks(size)
-    threads = max(len(places.measuring_cpus(ranks)) // ranks, 1)
+    threads = max(len(placement.measuring_cpus(ranks)) // ranks, 1)
     scratch = folder / "scratch"
     scratch.mkdir(parents=True)
     try:
-        env = {**places.worker_env(scratch, threads, device, devices=ranks), **dict(target.variables)}
+        env = {**placement.worker_env(scratch, threads, device, devices=ranks), **dict(target.variables)}
         confinement = _confinement(folder, scratch, device, env, trial)
         script = folder / "target.py"
         if module == "single" and ranks > 1:
             module = "ranks"
         facts = {
             "label": target.label,
-            "side": target.side,
+            "role": target.role,
             "size": size,
             "device": device,
             "threads": threads,
@@ -115,7 +115,7 @@ def _program(
             command,
             Ran(
                 target=target.label,
-                side=target.side,
+                side=target.role,
                 size=size,
                 device=device,
                 isolation=isolation,
@@ -132,7 +132,7 @@ def _confinement(folder: Path, scratch: Path, device: str, env: dict[str, str], 
     """
     # Profilers use sockets in TMPDIR, with names of at most 107 bytes; from L2 on, /tmp is private anyway.
     env = {**env, "TMPDIR": "/tmp"}
-    best = places.usable_level("auto", device)
+    best = placement.usable_level("auto", device)
     if trial is not None and best not in ("L0", "L1"):
         argv, expected_file = trial(scratch)
         confinement = Confinement(best, env, scratch, device == "cuda")

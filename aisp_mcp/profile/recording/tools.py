@@ -11,7 +11,7 @@ from pydantic import Field
 from aisp_mcp.errors import Unavailable, UsageError
 from aisp_mcp.profile.digest import Found, Idle, NcuSummary, Summary
 from aisp_mcp.profile.recording.commands import Launches, TorchMode
-from aisp_mcp.profile.recording.ran import Ran, SideName
+from aisp_mcp.profile.recording.ran import Ran, RoleName
 from aisp_mcp.profile.records import CompileProfile, MemoryProfile, Profile, Source, Statement
 from aisp_mcp.records import Record
 from aisp_mcp.server.context import Context
@@ -31,7 +31,7 @@ class Recording(JobParams):
     command: Command = Field(default_factory=list, description="Program and arguments, as a list.")
     report: str | None = Field(default=None, description="Instead: a report of this profiler to convert.")
     target: TargetName = None
-    side: SideName = "candidate"
+    side: RoleName = "candidate"
     bench_root: BenchRoots = None
 
 
@@ -67,7 +67,7 @@ def _source(p: Recording, ctx: Context) -> Subject | None:
     return _subject(p.target, p.side, p.bench_root, ctx)
 
 
-def _subject(target: str | None, role: SideName, bench_root: list[str] | None, ctx: Context) -> Subject | None:
+def _subject(target: str | None, role: RoleName, bench_root: list[str] | None, ctx: Context) -> Subject | None:
     from aisp_mcp.profile.recording import target_program
 
     return target_program.find(ctx.bench_roots(bench_root), target, role) if target is not None else None
@@ -76,7 +76,7 @@ def _subject(target: str | None, role: SideName, bench_root: list[str] | None, c
 class NsysRecording(Recording):
     preset: Literal["light", "full"] = Field(default="light", description="full adds OS runtime, libraries, sampling.")
     capture: str | None = Field(default=None, max_length=200, description="cudaProfilerApi, or an NVTX range's name.")
-    keep_report: bool = Field(default=False, description="Keep the .nsys-rep for nsys-ui: it holds the environment.")
+    keep_report: bool = Field(default=False, description="Keep the .nsys-rep, which contains the environment.")
 
 
 class NsysRecorded(Record):
@@ -210,7 +210,7 @@ class ScriptParams(JobParams):
     args: list[str] = Field(default_factory=list, max_length=256)
     python: str | None = Field(default=None, max_length=4096, description="Interpreter that has torch; default: ours.")
     target: TargetName = None
-    side: SideName = "candidate"
+    side: RoleName = "candidate"
     bench_root: BenchRoots = None
 
     @property

@@ -61,9 +61,7 @@ def _point(kernel: NcuKernel) -> Point | None:
 def at(
     number: int, name: str, unit: str, rates: tuple[float, float], peaks: tuple[float | None, float | None]
 ) -> Point:
-    """Roofline position of (FLOP/s, bytes/s) under (peak FLOP/s, peak bytes/s); without a ridge, the limiting side is
-    unknown.
-    """
+    """Roofline position of (FLOP/s, bytes/s) under (peak FLOP/s, peak bytes/s); no ridge means an unknown limit."""
     (rate, moved), (peak, peak_bytes) = rates, peaks
     ridge = peak / peak_bytes if peak and peak_bytes else None
     intensity = rate / moved if moved else None

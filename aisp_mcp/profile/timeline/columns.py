@@ -51,7 +51,7 @@ class Columns(Sequence[Event], Generic[Event, Fact]):
         self.start, self.end, self.number = column(), column(), column()
         self.fact: Column = array("i")
         self.facts: list[Fact] = []
-        self._places: dict[Fact, int] = {}
+        self._indices: dict[Fact, int] = {}
         self._durations: list[dict[int, int]] | None = None
         self._slice_of: tuple[Self, int, int] | None = None
         for event in events:
@@ -59,13 +59,13 @@ class Columns(Sequence[Event], Generic[Event, Fact]):
 
     def intern(self, fact: Fact) -> int:
         """Index of the record in `facts`, where it is added if it is new."""
-        if (index := self._places.get(fact)) is None:
-            index = self._places[fact] = len(self.facts)
+        if (index := self._indices.get(fact)) is None:
+            index = self._indices[fact] = len(self.facts)
             self.facts.append(fact)
         return index
 
     def extend(self, start: Iterable[int], end: Iterable[int], number: Iterable[int], fact: Iterable[int]) -> None:
-        """Append events. fact: a result of `place`."""
+        """Append events. fact: results of `intern`."""
         self.start.extend(column(start))
         self.end.extend(column(end))
         self.number.extend(column(number))
@@ -78,10 +78,10 @@ class Columns(Sequence[Event], Generic[Event, Fact]):
     def take(self, where: Sequence[int] | slice) -> Self:
         """The events at these indices, in that order."""
         cut = type(self)()
-        cut.facts, cut._places = self.facts, self._places
+        cut.facts, cut._indices = self.facts, self._indices
         for name in ("start", "end", "number", "fact"):
-            mine: Column = getattr(self, name)
-            rows = mine[where] if isinstance(where, slice) else array(mine.typecode, map(mine.__getitem__, where))
+            values: Column = getattr(self, name)
+            rows = values[where] if isinstance(where, slice) else array(values.typecode, map(values.__getitem__, where))
             setattr(cut, name, rows)
         return cut
 
@@ -126,7 +126,9 @@ class Columns(Sequence[Event], Generic[Event, Fact]):
         return self._durations
 
     def covers(self, key: Callable[[Fact], Key]) -> dict[Key, Cover]:
-        """Union of the events, which are in order of start, by a key of their records; for the keys that have any."""
+        """The union of the events of each key of their records; keys without events are left out. Events are in order
+        of start.
+        """
         keys = [key(fact) for fact in self.facts]
         if len(set(keys)) == 1:
             cover = Cover.of(self.start, self.end)
@@ -149,11 +151,11 @@ class Columns(Sequence[Event], Generic[Event, Fact]):
         return {key: row.cover() for key, row in open_covers.items() if row.until > BEFORE}
 
     def parted(self, key: Callable[[Fact], Key | None]) -> dict[Key, tuple[Column, Column]]:
-        """Starts and ends of the events by a key of their records, for the keys that have any. None: left out."""
+        """Starts and ends of the events of each key of their records; keys without events, and None, are left out."""
         keys = [key(fact) for fact in self.facts]
         columns_by_key = {key: (column(), column()) for key in keys if key is not None}
-        mine = [key is not None for key in keys]
-        for at in compress(range(len(self)), map(mine.__getitem__, self.fact)) if columns_by_key else ():
+        has_key = [key is not None for key in keys]
+        for at in compress(range(len(self)), map(has_key.__getitem__, self.fact)) if columns_by_key else ():
             rows = columns_by_key[cast("Key", keys[self.fact[at]])]
             rows[0].append(self.start[at])
             rows[1].append(self.end[at])
@@ -225,15 +227,15 @@ class Ops(Columns[GpuOp, OpFact]):
         Both must be in order of start.
         """
         processes = sorted({fact.process for fact in self.facts})
-        keys, theirs = _keys(self, processes), _keys(calls, processes)
-        mine = set(keys)
-        mine.discard(0)
+        keys, call_keys = _keys(self, processes), _keys(calls, processes)
+        op_keys = set(keys)
+        op_keys.discard(0)
         at: dict[int, int] = {}
-        for index in compress(range(len(calls)), map(mine.__contains__, theirs)):
-            at[theirs[index]] = index
-        del mine
+        for index in compress(range(len(calls)), map(op_keys.__contains__, call_keys)):
+            at[call_keys[index]] = index
+        del op_keys
         call = column(sorted(at.values()))
-        at.update((theirs[index], row) for row, index in enumerate(call))
+        at.update((call_keys[index], row) for row, index in enumerate(call))
         self.launch = array("i", (at.get(key, -1) for key in keys))
         del at
         first, last, spent = column([-1]) * len(call), column([-1]) * len(call), [-1] * len(call)
@@ -249,14 +251,14 @@ class Ops(Columns[GpuOp, OpFact]):
         rows = (column(map(begun.__getitem__, call)), column(map(ended.__getitem__, call)))
         self.launches = Launches(call, *rows, first, last, spent)
 
-    def cut(self, places: Sequence[int], low: int, high: int) -> Ops:
+    def cut(self, indices: Sequence[int], low: int, high: int) -> Ops:
         """The operations at these indices that the calls from low to high launched, if any did."""
         all_of = self.launches
         assert all_of is not None
         first, last = bisect_left(all_of.call, low), bisect_left(all_of.call, high)
-        whole = len(places) and places[-1] - places[0] == len(places) - 1
-        remaining = self.part(places[0], places[-1] + 1) if whole else self.take(places)
-        remaining.launch = array("i", (max(self.launch[at] - first, -1) for at in places))
+        whole = len(indices) and indices[-1] - indices[0] == len(indices) - 1
+        remaining = self.part(indices[0], indices[-1] + 1) if whole else self.take(indices)
+        remaining.launch = array("i", (max(self.launch[at] - first, -1) for at in indices))
         rows = all_of.take(slice(first, last))
         remaining.launches = rows._replace(call=column(at - low for at in rows.call))
         return remaining

@@ -56,7 +56,7 @@ class HostCall(NamedTuple):
 
 
 class StreamWait(NamedTuple):
-    """An event that a stream was told to wait for (cudaStreamWaitEvent), by the call's link."""
+    """An event that a stream waits for (cudaStreamWaitEvent), by the call's link."""
 
     device: int
     stream: int

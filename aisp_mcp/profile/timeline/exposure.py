@@ -15,8 +15,8 @@ from aisp_mcp.records import Record
 
 DEFINITION = (
     "exposed: time of a collective's kernels on a device while no compute kernel ran on it. busbw as nccl-tests, at "
-    "the median duration, which may hold waiting for other ranks. same_stream_calls: calls on a stream that also runs "
-    "compute kernels, where nothing can overlap."
+    "the median duration, which may include waiting for other ranks. same_stream_calls: calls on a stream that also "
+    "runs compute kernels, where nothing can overlap."
 )
 
 

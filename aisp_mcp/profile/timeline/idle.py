@@ -42,8 +42,8 @@ class Waits(NamedTuple):
         return cls(column(), column(), array("b"), array("i"), array("i"))
 
     def extend(self, more: Waits) -> None:
-        for mine, theirs in zip(self, more, strict=True):
-            mine.extend(theirs)
+        for values, more_values in zip(self, more, strict=True):
+            values.extend(more_values)
 
     def spent(self) -> dict[GapCause, int]:
         """Nanoseconds by cause."""
@@ -53,17 +53,17 @@ class Waits(NamedTuple):
         return dict(zip(CAUSES, totals, strict=True))
 
 
-def waits(ops: Ops, places: Sequence[int], busy: Cover, calls: Calls, waiting: Waiting) -> Waits:
-    """Gaps between the intervals of one device's busy time. places: indices of its operations, in order of start."""
+def waits(ops: Ops, indices: Sequence[int], busy: Cover, calls: Calls, waiting: Waiting) -> Waits:
+    """Gaps between the intervals of one device's busy time. indices: of its operations, in order of start."""
     assert ops.launches is not None
     started, row_of, called = ops.start, ops.launch, ops.launches.call
     begun, ended = calls.start, calls.end
     all_waits = Waits(busy.end[:-1], busy.begin[1:], array("b"), array("i"), array("i"))
     at = 0
     for left, right in zip(all_waits.start, all_waits.end, strict=True):
-        while started[places[at]] < right:
+        while started[indices[at]] < right:
             at += 1
-        index = places[at]
+        index = indices[at]
         row = row_of[index]
         launch = called[row] if row >= 0 else -1
         if launch < 0:
@@ -90,46 +90,46 @@ class Waiting:
     """
 
     def __init__(self, trace: Trace) -> None:
-        self._told: dict[tuple[int, int], Column] = defaultdict(column)
+        self._waits: dict[tuple[int, int], Column] = defaultdict(column)
         self._launched: dict[tuple[int, int], Column] = defaultdict(column)
         self.known = 0
         for wait in trace.waits:
-            self._told[wait.link[0], wait.stream].append(wait.link[1])
+            self._waits[wait.link[0], wait.stream].append(wait.link[1])
         self._host_functions(trace)
         streams = [(fact.process, fact.stream) for fact in trace.gpu.facts]
-        rows = [self._launched[stream] if stream in self._told else None for stream in streams]
+        rows = [self._launched[stream] if stream in self._waits else None for stream in streams]
         if any(row is not None for row in rows):
             for number, fact in zip(trace.gpu.number, trace.gpu.fact, strict=True):
                 if (row := rows[fact]) is not None:
                     row.append(number)
-        for group in (self._told, self._launched):
+        for group in (self._waits, self._launched):
             group.update({stream: column(sorted(row)) for stream, row in group.items()})
-        self.known = sum(len(row) for row in self._told.values())
+        self.known = sum(len(row) for row in self._waits.values())
 
     def _host_functions(self, trace: Trace) -> None:
-        mine = [fact.name.startswith(HOST_FUNCTIONS) for fact in trace.api.facts]
-        if not any(mine):
+        is_host_function = [fact.name.startswith(HOST_FUNCTIONS) for fact in trace.api.facts]
+        if not any(is_host_function):
             return
         facts = trace.api.facts
         rows = zip(trace.api.number, trace.api.fact, strict=True)
-        queued = [(facts[fact].process, number) for number, fact in rows if mine[fact]]
+        queued = [(facts[fact].process, number) for number, fact in rows if is_host_function[fact]]
         launched = sorted((op.link, op.stream) for op in trace.gpu) if queued else []
         for link in queued:
             at = bisect_left(launched, (link, 0))
             around = {stream for (process, _), stream in launched[max(at - 1, 0) : at + 1] if process == link[0]}
             if len(around) == 1:
-                self._told[link[0], around.pop()].append(link[1])
+                self._waits[link[0], around.pop()].append(link[1])
 
     def before(self, ops: Ops, index: int) -> bool:
-        """Return True if the stream was told to wait between the launches of its previous operation and this one."""
+        """Return True if a wait was enqueued between the launches of the stream's previous operation and this one."""
         fact, number = ops.facts[ops.fact[index]], ops.number[index]
         stream = (fact.process, fact.stream)
-        if stream not in self._told:
+        if stream not in self._waits:
             return False
-        launched, told = self._launched.get(stream, ()), self._told[stream]
+        launched, waits = self._launched.get(stream, ()), self._waits[stream]
         at = bisect_left(launched, number)
         previous = launched[at - 1] if at else 0
-        return bisect_left(told, number) > bisect_right(told, previous)
+        return bisect_left(waits, number) > bisect_right(waits, previous)
 
 
 def longest(all_waits: Waits, trace: Trace) -> list[Gap]:
@@ -157,9 +157,9 @@ def longest(all_waits: Waits, trace: Trace) -> list[Gap]:
 def _around(api: Calls, thread: int, start: int, end: int) -> list[HostCall]:
     """A thread's calls that begin in [start, end], and the last one before them."""
     low, high = bisect_left(api.start, start), bisect_right(api.start, end)
-    mine = {at for at, fact in enumerate(api.facts) if fact.thread == thread}
-    calls = [api[at] for at in range(low, high) if api.fact[at] in mine]
-    before = next((at for at in range(low - 1, -1, -1) if api.fact[at] in mine), None)
+    of_thread = {at for at, fact in enumerate(api.facts) if fact.thread == thread}
+    calls = [api[at] for at in range(low, high) if api.fact[at] in of_thread]
+    before = next((at for at in range(low - 1, -1, -1) if api.fact[at] in of_thread), None)
     return calls if before is None else [api[before], *calls]
 
 
@@ -193,16 +193,16 @@ def host_shares(trace: Trace, all_waits: Waits) -> list[HostShare]:
     synchronize: the whole rest of a gap that began while the launching thread was blocked in a call, since nothing
     could be queued ahead.
     """
-    mine = column(at for at, cause in enumerate(all_waits.cause) if cause in _BY_HOST)
-    mine = column(sorted(mine, key=all_waits.start.__getitem__))  # those of several devices
+    by_host = column(at for at, cause in enumerate(all_waits.cause) if cause in _BY_HOST)
+    by_host = column(sorted(by_host, key=all_waits.start.__getitem__))  # those of several devices
     start, end, launch = (
-        column(map(values.__getitem__, mine)) for values in (all_waits.start, all_waits.end, all_waits.launch)
+        column(map(values.__getitem__, by_host)) for values in (all_waits.start, all_waits.end, all_waits.launch)
     )
     left, ended = Cover.of(start, end), trace.api.end
     groups = _busy_host(trace)
     groups["synchronize"].append(_cover(_after_blocking(trace.api, zip(start, end, launch, strict=True))))
-    held = zip(start, end, launch, map(all_waits.cause.__getitem__, mine), strict=True)
-    groups[BLOCKED].append(_cover((low, min(high, ended[call])) for low, high, call, cause in held if cause == _HELD))
+    gaps = zip(start, end, launch, map(all_waits.cause.__getitem__, by_host), strict=True)
+    groups[BLOCKED].append(_cover((low, min(high, ended[call])) for low, high, call, cause in gaps if cause == _HELD))
     groups[RECORDED].append(_recorded(trace))
     rows, rest = [], left.length()
     for kind in _ORDER:

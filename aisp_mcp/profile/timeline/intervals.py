@@ -125,9 +125,9 @@ class Cover(NamedTuple):
 
     def pack(self, begin: list[int], end: list[int]) -> None:
         """Move the content of the lists into columns."""
-        for mine, more in ((self.begin, begin), (self.end, end)):
-            mine.extend(column(more))
-            more.clear()
+        for values, new in ((self.begin, begin), (self.end, end)):
+            values.extend(column(new))
+            new.clear()
 
 
 _NEVER = (2**64, 2**64)

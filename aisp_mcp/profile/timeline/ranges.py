@@ -65,10 +65,10 @@ def _by_thread(trace: Trace) -> dict[int, Launches]:
     of_call = [threads[fact] for fact in map(trace.api.fact.__getitem__, launches.call)]
     if len(several := set(of_call)) == 1:
         return {several.pop(): launches}
-    places: dict[int, list[int]] = defaultdict(list)
+    by_thread: dict[int, list[int]] = defaultdict(list)
     for row, thread in enumerate(of_call):
-        places[thread].append(row)
-    return {thread: launches.take(rows) for thread, rows in places.items()}
+        by_thread[thread].append(row)
+    return {thread: launches.take(rows) for thread, rows in by_thread.items()}
 
 
 def _launched(rows: Launches, low: int, high: int, end: int) -> tuple[int, int, int]:
@@ -76,8 +76,8 @@ def _launched(rows: Launches, low: int, high: int, end: int) -> tuple[int, int, 
     inside: Sequence[int] | slice = slice(low, high)
     if max(rows.end[low:high], default=end) > end:
         inside = [row for row in range(low, high) if rows.end[row] <= end]
-    mine = rows.take(inside)
-    return len(mine.call), max(mine.last, default=0) - min(mine.first, default=0), sum(mine.spent)
+    launches = rows.take(inside)
+    return len(launches.call), max(launches.last, default=0) - min(launches.first, default=0), sum(launches.spent)
 
 
 def _row(name: str, calls: list[tuple[int, int, int, int]]) -> RangeStat:

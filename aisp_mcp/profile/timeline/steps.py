@@ -65,11 +65,11 @@ def _device_spans(host_ranges: Sequence[HostRange], trace: Trace) -> list[Interv
     assert rows is not None
     first, ends = [], []
     for host_range in host_ranges:
-        mine = slice(bisect_left(rows.start, host_range.start), bisect_left(rows.start, host_range.end))
-        if not rows.first[mine]:
+        launched = slice(bisect_left(rows.start, host_range.start), bisect_left(rows.start, host_range.end))
+        if not rows.first[launched]:
             return None
-        first.append(min(rows.first[mine]))
-        ends.append(max(rows.last[mine]))
+        first.append(min(rows.first[launched]))
+        ends.append(max(rows.last[launched]))
     if not host_ranges:
         return None
     # A pause between two loops is not part of an iteration, which then begins with its own first operation.

@@ -88,7 +88,7 @@ def scoped(trace: Trace, scope: Scope) -> tuple[Trace, Window]:
     if not host:
         raise Unavailable(
             "EMPTY_PROFILE",
-            " ".join(["The profile holds no operation of device or host.", *trace.diagnostics[:3]]),
+            " ".join(["The profile contains no operation of device or host.", *trace.diagnostics[:3]]),
             "Record again with -t cuda,nvtx, with NVTX ranges where there is no GPU.",
         )
     first, last = min(c.start for c in host), max(c.end for c in host)
@@ -113,12 +113,12 @@ def _iterations(trace: Trace, iterations: list[HostRange], dropped: int) -> tupl
     assert ops.launches is not None
     called = ops.launches.start
     at = column(called[row] if row >= 0 else start for row, start in zip(ops.launch, ops.start, strict=True))
-    mine = column(index for index, launched in enumerate(at) if low <= launched < high)
+    indices = column(index for index, launched in enumerate(at) if low <= launched < high)
     earlier = max((end for end, launched in zip(ops.end, at, strict=True) if launched < low), default=None)
     first_call, last_call = bisect_left(calls.start, low), bisect_left(calls.start, high)
-    cut_ops = ops.cut(mine, first_call, last_call)
+    cut_ops = ops.cut(indices, first_call, last_call)
     text = f"{len(iterations)} iterations, {dropped} slow first ones left out: "
-    if mine:
+    if indices:
         # The wait for the first operation belongs to its iteration; without earlier work, its length is unknown.
         first = min(cut_ops.start)
         start = earlier if dropped and earlier is not None and earlier < first else first
@@ -139,12 +139,12 @@ def _iterations(trace: Trace, iterations: list[HostRange], dropped: int) -> tupl
 def _timeline(trace: Trace, window: Window) -> Timeline:
     rows, waiting, collected = [], idle.Waiting(trace), idle.Waits.none()
     covers = []
-    for device, places in sorted(_by_device(trace.gpu).items()):
-        mine = trace.gpu if isinstance(places, range) else trace.gpu.take(places)
-        busy = Cover.of(mine.start, mine.end)
-        gaps = idle.waits(trace.gpu, places, busy, trace.api, waiting)
+    for device, indices in sorted(_by_device(trace.gpu).items()):
+        ops = trace.gpu if isinstance(indices, range) else trace.gpu.take(indices)
+        busy = Cover.of(ops.start, ops.end)
+        gaps = idle.waits(trace.gpu, indices, busy, trace.api, waiting)
         collected.extend(gaps)
-        rows.append(_breakdown(device, mine, busy, gaps.spent(), window))
+        rows.append(_breakdown(device, ops, busy, gaps.spent(), window))
         covers.append(busy)
     times = trace.gpu.durations()
     return Timeline(

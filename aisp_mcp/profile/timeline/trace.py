@@ -30,10 +30,10 @@ class Trace:
     @cached_property
     def ordered(self) -> Trace:
         """In order of time, without events that end before they start, and operations joined with calls."""
-        places, calls = self.gpu.order(), self.api.order()
-        if places is not None and (lost := len(self.gpu) - len(places)):
+        order, calls = self.gpu.order(), self.api.order()
+        if order is not None and (lost := len(self.gpu) - len(order)):
             self.diagnostics.append(f"Reader: {lost} device operations end before they start and were left out.")
-        gpu = self.gpu.take(slice(None) if places is None else places)
+        gpu = self.gpu.take(slice(None) if order is None else order)
         api = self.api if calls is None else self.api.take(calls)
         gpu.join(api)
         return replace(self, gpu=gpu, api=api, ranges=[r for r in self.ranges if r.end >= r.start])

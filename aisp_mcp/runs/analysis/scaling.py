@@ -105,7 +105,7 @@ def given(n: Sequence[float], throughput: Sequence[float], time_s: Sequence[floa
     try:
         return over_workers("given", list(zip(n, rates, strict=True)))
     except (OverflowError, ZeroDivisionError) as error:
-        text = f"No law fits points that are so far apart: {error}."
+        text = f"No law fits points this far apart: {error}."
         raise UsageError("BAD_POINTS", text, _EXAMPLE) from None
 
 

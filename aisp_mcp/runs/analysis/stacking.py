@@ -17,7 +17,7 @@ NARROW = 0.05  # if the interval of the interaction is within this of 1, they ar
 DEFINITION = (
     "expected = ratio A x ratio B, the gain of two optimisations that do not touch each other. interaction = measured "
     "A+B over expected, its interval from the three intervals in root-sum-square of logarithms. synergy and "
-    "interference: the interval excludes 1. independent: it is within 5 % of 1. combine: the interval of A+B lies "
+    "interference: the interval excludes 1. independent: it is within 5 % of 1. combine: the interval of A+B is "
     "above that of the better single one. A+B is found by name (`fused_tf32` combines `fused` and `tf32`) or named."
 )
 

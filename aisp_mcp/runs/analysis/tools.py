@@ -83,7 +83,7 @@ def aisp_analyze_pareto(p: ParetoParams, ctx: Context) -> Fronts:
     measured_pairs, left_out = stored.measured(ctx, p.run_id, p.runs)
     rows = [row for row in variants.variants(measured_pairs) if p.target in (None, row.target)]
     if not rows:
-        raise stored.nothing(f"No stored run holds {p.target!r}.")
+        raise stored.nothing(f"No stored run contains {p.target!r}.")
     fronts = pareto.fronts(rows, p.metrics)
     more = max(0, len(fronts) - FEW)
     return rounded(Fronts(fronts=fronts[:FEW], more=more, left_out=left_out[:10], definition=pareto.DEFINITION))
@@ -159,7 +159,7 @@ def aisp_analyze_stacking(p: StackingParams, ctx: Context) -> Stacks:
     if not rows:
         raise Unavailable(
             "NO_COMBINATION",
-            "No stored run holds two optimisations alone and together.",
+            "No stored run contains two optimisations, each alone and both together.",
             "Write optimized_TARGET_A.py, optimized_TARGET_B.py and optimized_TARGET_A_B.py and measure all three.",
             [("aisp_benchmark_targets", {}), ("aisp_run_benchmarks", {"targets": ["*"], "preset": "quick"})],
         )

@@ -63,7 +63,7 @@ def pairs(
     """Every pair's newest usable comparison per machine, and why others were left out.
 
     runs: newest first. ceilings and energies are keyed by (run id or machine, variant name). provisional: count
-    verdicts that rest on one replicate.
+    verdicts that are based on one replicate.
     """
     by_key: dict[tuple[str, str, str], MeasuredPair] = {}
     left_out: list[str] = []

@@ -104,7 +104,7 @@ def _suspicions(comparison: Comparison) -> list[Suspicion]:
     if comparison.verdict is Verdict.INCORRECT and not any(flag.severity == "fatal" for flag in comparison.flags):
         rows.append(("fatal", "incorrect", comparison.sentence, {}))
     if comparison.verdict in _SETTLED and comparison.replicates < ENOUGH_REPLICATES:
-        rows.append(("note", "few_replicates", "rests on few processes", {"replicates": comparison.replicates}))
+        rows.append(("note", "few_replicates", "based on few processes", {"replicates": comparison.replicates}))
     if noise := _noise(comparison):
         rows.append(noise)
     seen = comparison.verification
@@ -167,7 +167,7 @@ def _next(run: Run, against: Run | None, regressed: list[Change], missing: list[
     if run.skipped:
         calls.append(Recommendation(tool="aisp_system_dependencies", args={}, why="see what the skipped targets lack"))
     if against and environment_difference(against, run):
-        calls.append(Recommendation(tool="aisp_triage", args={}, why="the machines differ, or what they did"))
+        calls.append(Recommendation(tool="aisp_triage", args={}, why="the machines or their load differ"))
     return calls
 
 

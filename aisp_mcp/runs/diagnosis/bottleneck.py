@@ -137,8 +137,8 @@ def _loading(host: Sequence[HostShare], waiting: int) -> int:
 
 
 def _in_words(shares: Sequence[Share]) -> str:
-    told = [row for row in shares if row.share >= MIN_SHARE]
-    return ", ".join(f"{row.bound} {100 * row.share:.3g} %" for row in told[:3]) or "no share of the window is large"
+    large = [row for row in shares if row.share >= MIN_SHARE]
+    return ", ".join(f"{row.bound} {100 * row.share:.3g} %" for row in large[:3]) or "no share of the window is large"
 
 
 def _family(bound: str) -> Bound:

@@ -29,7 +29,7 @@ def of_profile(path: str) -> tuple[Source, list[Bottleneck], list[Found], str]:
     except ValueError as error:
         raise Unavailable(
             "NO_EVIDENCE",
-            f"Nothing in the profile says what bounds it: {error}.",
+            f"The profile does not show what limits it: {error}.",
             "`aisp profile read` says where host time went. For a GPU, record its activity (nsys, torch.profiler), or "
             "counters with ncu --set detailed.",
             [("aisp_profile_read", {"profile": path})],
@@ -50,7 +50,7 @@ def of_run(ctx: Context, run_id: str | None) -> tuple[str, list[Bottleneck], str
         raise Unavailable(
             "NO_CEILING",
             "No ceiling of the run's device is stored here, or its benchmarks declare no work.",
-            "aisp_bench_peak measures the ceilings of this machine; a profile says more than a run does.",
+            "aisp_bench_peak measures the ceilings of this machine; a profile shows more than a run.",
             [("aisp_bench_peak", {}), ("aisp_profile_torch", {"target": run.comparisons[0].target})]
             if run.comparisons
             else [("aisp_bench_peak", {})],

@@ -24,7 +24,7 @@ def ranks(paths: Sequence[str], scope: Scope) -> Ranks:
     if not all_ranks:
         raise Unavailable(
             "NO_COMMUNICATION",
-            "No trace holds a communication kernel (NCCL, RCCL, NVSHMEM).",
+            "No trace contains a communication kernel (NCCL, RCCL, NVSHMEM).",
             "Record ranks of a distributed program with aisp_profile_torch or aisp_profile_nsys.",
             [("aisp_hw_nccl", {})],
         )
@@ -68,9 +68,7 @@ def notes(rank_overlaps: Sequence[RankOverlap]) -> list[str]:
     messages = []
     same = sum(row.same_stream_calls for rank in rank_overlaps for row in rank.collectives)
     if same:
-        messages.append(
-            f"{same} collective calls run on a stream that also computes: put them on a stream of their own."
-        )
+        messages.append(f"{same} collective calls run on a stream that also computes: put them on a separate stream.")
     if any(row.bytes is None for rank in rank_overlaps for row in rank.collectives):
         messages.append("Some collectives have no message size in the trace: no bus bandwidth for them.")
     if len(rank_overlaps) == 1:

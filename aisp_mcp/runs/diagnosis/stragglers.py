@@ -19,7 +19,7 @@ DEFINITION = (
 
 
 class Call(NamedTuple):
-    """One collective call on one rank, in the order of its start."""
+    """One collective call on one rank; calls are ordered by start."""
 
     key: str
     duration_ns: int
@@ -75,7 +75,7 @@ def stragglers(ranks: Sequence[tuple[int, Sequence[Call]]]) -> Stragglers | None
     sentence = (
         f"rank {slowest} arrives last at {top.last_at} of {len(shared)} collectives; the others wait {others} ns for it"
         if slowest is not None
-        else f"no rank is late: none is waited for markedly at {len(shared)} collectives"
+        else f"no rank is late: no rank is notably waited for at {len(shared)} collectives"
     )
     return Stragglers(
         matched=len(shared),

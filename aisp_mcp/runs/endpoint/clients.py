@@ -85,7 +85,7 @@ def find(name: ClientName | None) -> tuple[Client, str]:
     raise Unavailable(
         "NOT_INSTALLED",
         f"No load client was found on the PATH or next to {Path(sys.executable).name}: {names}.",
-        f"pip install {name or 'guidellm'}, in an environment of its own whose bin folder is on the PATH.",
+        f"pip install {name or 'guidellm'}, in a separate environment whose bin folder is on the PATH.",
     )
 
 
@@ -103,7 +103,9 @@ def run(client: Client, program: str, job: Job) -> list[Request]:
     (job.folder / "client.log").write_text(f"{done.stdout}\n{done.stderr}")
     path = job.folder / client.results
     if done.timed_out:
-        raise ProcessError("TIMEOUT", f"{client.name} did not end within {job.timeout_s:g} s.", "Send fewer requests.")
+        raise ProcessError(
+            "TIMEOUT", f"{client.name} did not finish within {job.timeout_s:g} s.", "Send fewer requests."
+        )
     if not path.is_file():
         tail = (done.stderr.strip() or done.stdout.strip())[-400:]
         message = f"{client.name} ended with {done.returncode} and wrote no requests: {tail}"

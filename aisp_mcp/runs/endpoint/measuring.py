@@ -92,7 +92,7 @@ def self_test(plan: Plan) -> SelfTest:
                 client=plan.client.name,
                 ttft_ms=[1000 * STUB_TTFT_S, 1000 * measured["ttft"]],
                 tpot_ms=[1000 * STUB_ITL_S, 1000 * measured["tpot"]],
-                sentence=f"{plan.client.name} read {text} on a stub; what it adds is in every figure below.",
+                sentence=f"{plan.client.name} read {text} on a stub; its overhead is in every figure below.",
             )
     raise Unavailable(
         "CLIENT_UNTRUSTED",

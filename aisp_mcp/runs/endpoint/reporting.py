@@ -56,7 +56,7 @@ def _file_prompts(path: str) -> list[str]:
         raise NotFound("NO_SUCH_FILE", f"Cannot read prompts from {path[:200]!r}.", "One prompt a line.") from error
     prompts = [_prompt(line) for line in lines if line.strip()]
     if not prompts:
-        raise UsageError("NO_PROMPTS", f"{path[:200]!r} holds no prompt.", "One prompt a line.")
+        raise UsageError("NO_PROMPTS", f"{path[:200]!r} contains no prompt.", "One prompt a line.")
     return prompts
 
 

@@ -49,7 +49,7 @@ def accept(ctx: Context, run: Run, grades: list[Grade], entries: list[Expectatio
 
     Raises Refused OUTSIDE_ROOTS for a file in a folder that was not opened for writing.
     """
-    places = {(entry.candidate, entry.device): entry for entry in entries}
+    by_key = {(entry.candidate, entry.device): entry for entry in entries}
     changed = []
     provisional = {comparison.label for comparison in run.comparisons if run.is_provisional(comparison)}
     for grade in grades:
@@ -57,7 +57,7 @@ def accept(ctx: Context, run: Run, grades: list[Grade], entries: list[Expectatio
             continue
         if grade.mark != "contradicted" or grade.verdict not in _DECIDED or grade.device is None:
             continue
-        entry = places[(grade.candidate, grade.device)]
+        entry = by_key[(grade.candidate, grade.device)]
         path = files.destination(entry.path, Path(entry.path), ctx.allow_write)
         after = _line(grade.device, _measured(run, grade))
         before, text = _replaced(path.read_text("utf-8"), grade.candidate.partition(":")[2], grade.device, after)
@@ -75,7 +75,7 @@ def _measured(run: Run, grade: Grade) -> Expected:
 
 
 def _bounds(interval: list[float], direction: Direction) -> tuple[float, float] | None:
-    """The interval with slack, on its direction's side of 1."""
+    """The interval with slack, clipped at 1 to keep its direction."""
     if not interval:
         return None
     low, high = interval[0] / SLACK, interval[1] * SLACK

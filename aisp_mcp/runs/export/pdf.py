@@ -27,7 +27,7 @@ def to_pdf(html: bytes) -> bytes:
         page = folder / "report.pdf"
         data = page.read_bytes() if page.is_file() else b""
     if not data.startswith(b"%PDF-"):
-        how = f"did not end within {TIMEOUT_S:g} s" if done.timed_out else f"ended with {done.returncode}"
+        how = f"did not finish within {TIMEOUT_S:g} s" if done.timed_out else f"ended with {done.returncode}"
         last = done.stderr.strip().splitlines()[-1:] or ["no message"]
         raise ProcessError("CRASHED", f"{program} made no PDF and {how}: {last[0][:300]}", "Use the html format.")
     return data

@@ -67,7 +67,7 @@ def _lines(comparison: Comparison, folder: Path) -> list[str]:
     head = "0" * 64
     for number, line in enumerate(lines, 1):
         if f'"prev":"{head}"' not in line:
-            raise AispError("LOG_CHANGED", f"{path.name}, line {number}, does not follow from the line before.")
+            raise AispError("LOG_CHANGED", f"{path.name}, line {number}, does not follow from the previous line.")
         head = hashlib.sha256(line.encode()).hexdigest()
     if head != comparison.log_sha256:
         raise AispError("LOG_CHANGED", f"{path.name} is not the log that was judged: its hash differs.")

@@ -68,7 +68,9 @@ def aisp_benchmark_export(p: ExportParams, ctx: Context) -> Files:
     from aisp_mcp.runs.export import samples, tables
 
     if p.samples and p.format not in ("csv", "json"):
-        raise UsageError("NO_SAMPLES_IN_FORMAT", f"Format {p.format} holds no samples.", "Use format csv or json.")
+        raise UsageError(
+            "NO_SAMPLES_IN_FORMAT", f"Format {p.format} cannot contain samples.", "Use format csv or json."
+        )
     run = ctx.store.run(Run, p.run_id, ctx.sees)
     raw_samples = samples.read_samples(run, ctx.store.run_dir(run.id)) if p.samples else None
     if p.format == "json":

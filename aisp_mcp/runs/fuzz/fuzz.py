@@ -95,8 +95,8 @@ class _Fuzzers(ExitStack):
         lacking = bool(rank_counts.lacks(self._baseline, size))
         ranks = rank_counts.declared(self._baseline) if lacking else rank_counts.ranks(self._baseline, size)
         if ranks not in self._found:
-            made = correctness.Fuzzer(self._baseline, self._how, self._limit // ranks, ranks)
-            self._found[ranks] = self.enter_context(made)
+            fuzzer = correctness.Fuzzer(self._baseline, self._how, self._limit // ranks, ranks)
+            self._found[ranks] = self.enter_context(fuzzer)
         return self._found[ranks]
 
 

@@ -82,7 +82,7 @@ def _missing(rows: list[FigureDifference], baseline: Import, candidate: Import) 
     for index, file in enumerate((baseline, candidate)):
         lacking = sum(not row.interval and row.samples[index] < MIN_SAMPLES for row in rows)
         if lacking:
-            need = f"{file.label} holds fewer than {MIN_SAMPLES} samples of {lacking} of {len(rows)} figures"
+            need = f"{file.label} contains fewer than {MIN_SAMPLES} samples of {lacking} of {len(rows)} figures"
             messages.append(f"{need}: {raw_hint(file.format)}.")
     return messages
 

@@ -97,6 +97,6 @@ def _contents(reader: Reader, source: Source) -> Contents:
         message = f"{source.path.name!r} looks like a file of {reader.format}, but its content is not."
         raise UsageError("BAD_RESULTS", message, f"{type(error).__name__}: write the file again.") from error
     if not contents.figures:
-        why = " ".join(contents.notes) or "It holds no measured value."
+        why = " ".join(contents.notes) or "It contains no measured value."
         raise UsageError("BAD_RESULTS", f"{source.path.name!r} of {reader.format} has no figures. {why}", None)
     return contents

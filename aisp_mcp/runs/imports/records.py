@@ -22,7 +22,7 @@ class Figure(Record):
     statistic: str = Field(description="What value is: mean, median, min, total, or a percentile.")
     samples: list[float] = Field(default_factory=list)
     sample_of: str | None = Field(default=None, description="What one sample is: a run, a round, a request.")
-    count: int | None = Field(default=None, description="Samples the tool took, whether or not the file holds them.")
+    count: int | None = Field(default=None, description="Samples the tool took, whether or not the file contains them.")
     spread: float | None = Field(default=None, description="Standard deviation that the file states.")
     parameters: dict[str, str] = Field(default_factory=dict)
 
@@ -68,7 +68,7 @@ class Line(Record):
     value: float
     unit: str
     statistic: str
-    samples: int = Field(description="Raw samples that the file holds.")
+    samples: int = Field(description="Raw samples in the file.")
     settings: str
 
 
@@ -129,7 +129,7 @@ class Point(Record):
 
 
 class FigureHistory(Record):
-    """One figure over all imports that hold it, oldest first."""
+    """One figure over all imports that contain it, oldest first."""
 
     name: str
     metric: str

@@ -19,7 +19,7 @@ def require_valid(name: str, tags: Sequence[str]) -> None:
         if not _NAME.fullmatch(text):
             raise UsageError("BAD_NAME", f"{text[:60]!r} cannot be a name or tag.", "Use letters, digits, . + - / _.")
     if _TAKEN.fullmatch(name):
-        raise UsageError("BAD_NAME", f"{name!r} already means a run.", "Choose another name.")
+        raise UsageError("BAD_NAME", f"{name!r} already refers to a run.", "Choose another name.")
 
 
 def labelled(ctx: Context, run: Run, name: str, tags: Sequence[str], note: str | None = None) -> Run:

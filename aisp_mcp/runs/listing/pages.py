@@ -42,12 +42,12 @@ def page(
 ) -> RunPage:
     """The newest matching runs that this caller may see, after the cursor."""
     matching: list[tuple[RunLine, int]] = []
-    seen, before = 0, cursor
-    while len(matching) <= limit and seen < MOST:
+    count, before = 0, cursor
+    while len(matching) <= limit and count < MOST:
         block = ctx.store.newest_runs(Run, BLOCK, before, ctx.sees)
         if not block:
             break
-        seen, before = seen + len(block), block[-1][1]
+        count, before = count + len(block), block[-1][1]
         matching += [(line(run), seq) for run, seq in block if kind in (None, run.kind) and _matches(run, tag, query)]
     shown = matching[:limit]
     more = str(shown[-1][1]) if len(matching) > limit else None

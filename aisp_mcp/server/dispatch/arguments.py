@@ -31,7 +31,7 @@ def validate(tool: Tool, raw: Any) -> Params:
     if unknown:
         raise _unknown(tool, raw, unknown)
     if _holds_nul(raw):
-        raise UsageError("INVALID_ARGUMENT", "Text in arguments must not hold the NUL character.", expected(tool))
+        raise UsageError("INVALID_ARGUMENT", "Text in arguments must not contain the NUL character.", expected(tool))
     try:
         # Through JSON: enumerations, paths and tuples are accepted in their JSON form, yet "3" is not an integer.
         return tool.params.model_validate_json(json.dumps(raw, allow_nan=False))

@@ -59,12 +59,12 @@ def submit(tool: Tool, params: JobParams, plan: Plan, ctx: Context, size: int) -
     chunks = [missing[begin : begin + size] for begin in range(0, len(missing), size)]
     most = max_array_size()
     groups = [chunks[begin : begin + most] for begin in range(0, len(chunks), most)]
-    made: list[Job] = []
+    submitted: list[Job] = []
     for group in groups:
         tasks = [
             ({**common, "targets": chunk}, {"digests": {name: digests[name] for name in chunk}}) for chunk in group
         ]
-        made += ctx.jobs.submit_array(
+        submitted += ctx.jobs.submit_array(
             tool.name,
             tasks,
             resources=plan.resources,
@@ -72,7 +72,7 @@ def submit(tool: Tool, params: JobParams, plan: Plan, ctx: Context, size: int) -
             principal=ctx.principal,
             env=ctx.job_env,
         )
-    new = [ArrayTask(job_id=job.id, targets=job.params["targets"], state=job.state.value) for job in made]
+    new = [ArrayTask(job_id=job.id, targets=job.params["targets"], state=job.state.value) for job in submitted]
     return ArrayReport(submitted=len(new), kept=len(earlier), arrays=len(groups), tasks=[*earlier, *new])
 
 

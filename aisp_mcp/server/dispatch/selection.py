@@ -35,7 +35,7 @@ class Selection:
 
     @property
     def allowed(self) -> frozenset[str]:
-        """The names that may be called, every one."""
+        """All names that may be called."""
         return frozenset(tool.name for tool in (registry.tools() if self.chosen is None else self.chosen))
 
 

@@ -101,7 +101,7 @@ class Notes:
             for path, text in self.texts.items()
         ]
         others = len(lines) - MAX_NOTES
-        return [*lines[:MAX_NOTES], f"and {others} more places"] if others > 0 else lines
+        return [*lines[:MAX_NOTES], f"and {others} more"] if others > 0 else lines
 
 
 def _cut(envelope: Envelope, limits: Limits, how_to_get: str) -> Envelope:

@@ -151,7 +151,7 @@ def aisp_job_list(p: JobListParams, ctx: Context) -> JobPage:
 class JobCleanParams(Params):
     keep_days: float | None = Field(default=None, ge=0, description="Default: AISP_KEEP_DAYS.")
     keep_mb: float | None = Field(default=None, ge=0, description="Default: AISP_KEEP_MB.")
-    confirm: bool = Field(default=False, description="Without it, only say what would go.")
+    confirm: bool = Field(default=False, description="Without it, only list what would be removed.")
 
 
 @tool(cli="job clean", effect=DESTROYS, cost=S, next=("aisp_job_list",))

@@ -28,7 +28,7 @@ ANY_KIND = tuple(RunKind)
 
 
 def former_kind(document: Mapping[str, Any]) -> RunKind:
-    """The kind of a run stored before kinds existed, as far as its own document shows it."""
+    """The kind of a run stored before kinds existed, inferred from its document."""
     if (document.get("environment") or {}).get("commits"):
         return RunKind.GATE
     comparisons = document.get("comparisons") or [{}]

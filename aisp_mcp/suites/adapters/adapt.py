@@ -193,7 +193,7 @@ def disclosures(recorded: Recorded) -> list[str]:
     if groups["recipe"]:
         lines.append(f"drawn by the problem's own code under a secret seed: {', '.join(groups['recipe'])}")
     if recorded.seeded:
-        lines.append("the problem sets seeds of its own; they are replaced by secret ones")
+        lines.append("the problem sets its own seeds; they are replaced by secret ones")
     if recorded.spread:
         lines.append(f"parameters of one value, drawn around it: {', '.join(recorded.spread)}")
     return [*lines, *recorded.notes]

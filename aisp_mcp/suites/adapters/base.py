@@ -140,7 +140,7 @@ def parse_candidate(path: Path) -> ast.Module:
     except (SyntaxError, ValueError, RecursionError) as error:
         at = getattr(error, "lineno", None)
         reason = f"{getattr(error, 'msg', error)}" + (f" in line {at}" if at else "")
-    hint = "Give the file of the solution alone, without texts around it."
+    hint = "Give a file that contains only the solution, without text around it."
     raise BenchmarkError("NOT_PYTHON", f"{path.name} is not a Python file: {reason}.", hint)
 
 

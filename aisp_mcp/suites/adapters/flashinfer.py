@@ -109,7 +109,7 @@ def _json(file: Path) -> dict[str, Any]:
     except ValueError as error:
         raise BenchmarkError("UNREADABLE", f"{file.name} is not JSON: {error}.") from error
     if not isinstance(data, dict):
-        raise BenchmarkError("UNREADABLE", f"{file.name} holds no object.")
+        raise BenchmarkError("UNREADABLE", f"{file.name} contains no object.")
     return data
 
 
@@ -304,9 +304,9 @@ class Candidate:
         import torch
 
         device = next(iter(tensors.values())).device
-        made = [
+        outputs = [
             torch.empty(output["shape"], dtype=getattr(torch, output["dtype"]), device=device)
             for output in self.outputs.values()
         ]
-        self.function(*given, *made)
-        return made[0] if len(made) == 1 else tuple(made)
+        self.function(*given, *outputs)
+        return outputs[0] if len(outputs) == 1 else tuple(outputs)

@@ -29,7 +29,7 @@ NAMES = ("flashinfer", "gpumode", "kernelbench", "get_benchmark", "pytest_benchm
 def load(name: str) -> Format:
     """The module of a format. Raises UsageError UNKNOWN_FORMAT."""
     if name not in NAMES:
-        raise UsageError("UNKNOWN_FORMAT", f"No format is called {name[:60]!r}.", f"Known: {', '.join(NAMES)}.")
+        raise UsageError("UNKNOWN_FORMAT", f"No format is named {name[:60]!r}.", f"Known: {', '.join(NAMES)}.")
     return cast(Format, importlib.import_module(f"aisp_mcp.suites.adapters.{name}"))
 
 
@@ -45,7 +45,7 @@ def require_readable(*paths: Path) -> None:
     """Refuse paths with nothing to read. Raises UsageError NO_PROBLEM."""
     for path in paths:
         if not readable(path):
-            message = f"There is nothing that can be read at {str(path)[:200]!r}."
+            message = f"There is no readable file or folder at {str(path)[:200]!r}."
             raise UsageError("NO_PROBLEM", message, "Give a file or a folder.")
 
 
@@ -63,7 +63,7 @@ def find(path: Path, name: str | None, candidates: Sequence[Path], constants: Co
     known = "Recognised by: definition.json; reference.py with task.yml; Model and get_inputs; get_benchmark(); "
     raise BenchmarkError(
         "UNKNOWN_FILES",
-        f"{path.name!r} holds no problem of {'the format ' + name if name else 'a known format'}.",
+        f"{path.name!r} contains no problem of {'the format ' + name if name else 'a known format'}.",
         known + "test functions with the fixture benchmark.",
     )
 

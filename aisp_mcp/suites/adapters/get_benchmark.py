@@ -119,7 +119,7 @@ class Reference(runtime.Reference):
             sys.meta_path.append(_Finder())
         self.module = runtime.load(folder / file, f"benchmark_{Path(file).stem}", constants, self.some_constants)
         self.bench: Any = None
-        self.places: dict[str, str] = {}
+        self.attributes: dict[str, str] = {}
         self.output: str | None = None
         self.buffer: Any = None  # what the output's attribute held before the first call
 
@@ -138,7 +138,7 @@ class Reference(runtime.Reference):
         payload = self._payload()
         inputs = {name: tensor for name, tensor in dict(payload["inputs"]).items() if _is_tensor(tensor)}
         modules = self._parameters()
-        self.places = {}
+        self.attributes = {}
         for name, tensor in inputs.items():
             if any(_same(tensor, module) for module in modules.values()):
                 continue
@@ -152,16 +152,16 @@ class Reference(runtime.Reference):
                     f"The payload's input '{name}' is not an attribute of the object: the harness cannot replace it.",
                     "Keep inputs as attributes, and pass them to _set_verification_payload as they are.",
                 )
-            self.places[name] = attribute
-        places = (
+            self.attributes[name] = attribute
+        attributes = (
             attribute
             for attribute, value in vars(self.bench).items()
             if _is_tensor(value) and _same(value, payload["output"])
         )
-        self.output = next(places, None)
+        self.output = next(attributes, None)
         self.buffer = before.get(self.output or "")
         self.own_output = payload["output"].detach().clone()
-        return {name: before[attribute] for name, attribute in self.places.items()}
+        return {name: before[attribute] for name, attribute in self.attributes.items()}
 
     def _payload(self) -> Mapping[str, Any]:
         self.bench.capture_verification_payload()
@@ -201,25 +201,27 @@ class Reference(runtime.Reference):
 
     def notes(self) -> tuple[str, ...]:
         """Attributes that the payload does not name."""
-        known = {*self.places.values(), self.output}
+        known = {*self.attributes.values(), self.output}
         others = [name for name, value in vars(self.bench).items() if _is_tensor(value) and name not in known]
         messages = (
-            [f"tensors that each side makes for itself in setup(): {', '.join(sorted(others))}"] if others else []
+            [f"tensors that baseline and candidate each create in setup(): {', '.join(sorted(others))}"]
+            if others
+            else []
         )
         if self.output is None:
             messages.append("the output is not an attribute: capture_verification_payload() is part of the timed call")
         if self.buffer is not None:
-            messages.append("the output's buffer is allocated anew for every call, on both sides")
+            messages.append("the output's buffer is allocated anew for every call of baseline and candidate")
         return tuple(messages)
 
     def run(self, **tensors: Any) -> Any:
         """Overwrite the inputs, call benchmark_fn, read the output."""
         if self.bench is None:
             self.start()
-        static = {name: tensor for name, tensor in tensors.items() if name not in self.places}
+        static = {name: tensor for name, tensor in tensors.items() if name not in self.attributes}
         if static:
             self._load(static)
-        return self.call(**{name: tensors[name] for name in self.places})
+        return self.call(**{name: tensors[name] for name in self.attributes})
 
     def _load(self, static: Mapping[str, Any]) -> None:
         """Give the object's modules these parameters, unless they already have them. Raises BenchmarkError."""
@@ -242,7 +244,7 @@ class Reference(runtime.Reference):
         import torch
 
         with torch.no_grad():
-            for name, attribute in self.places.items():
+            for name, attribute in self.attributes.items():
                 setattr(self.bench, attribute, inputs[name])
             if self.buffer is not None:  # every call has its own output, in baseline and candidate
                 wide = (
@@ -272,10 +274,10 @@ class Candidate(Reference):
     def prepare(self, params: dict[str, Any], example: dict[str, Any]) -> dict[str, Any]:
         """Set the object up and load the baseline's parameters. Raises BenchmarkError INPUTS_DIFFER."""
         self.start()
-        if {*self.places} != {*example}:
+        if {*self.attributes} != {*example}:
             raise BenchmarkError(
                 "INPUTS_DIFFER",
-                f"The candidate's payload names {sorted(self.places)}, the baseline's {sorted(example)}.",
+                f"The candidate's payload names {sorted(self.attributes)}, the baseline's {sorted(example)}.",
             )
         if params:
             self._load(params)

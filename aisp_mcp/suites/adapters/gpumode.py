@@ -62,7 +62,7 @@ def _task(file: Path) -> dict[str, Any]:
     except yaml.YAMLError as error:
         raise BenchmarkError("UNREADABLE", f"task.yml is not YAML: {error}.") from error
     if not isinstance(task, dict):
-        raise BenchmarkError("UNREADABLE", "task.yml holds no mapping.")
+        raise BenchmarkError("UNREADABLE", "task.yml contains no mapping.")
     return task
 
 
@@ -119,15 +119,15 @@ class Reference(runtime.Reference):
 
         possible = [name for name, tensor in tensors.items() if tensor.data_ptr() in self.allocated]
         first = outputs(tensors) if possible and len(tensors) > 1 else []
-        found = {}
+        buffers = {}
         for name in possible:
             tensor = tensors[name]
             if not any(each.numel() == tensor.numel() for each in first):
                 continue
             other = outputs({**tensors, name: torch.ones_like(tensor)})
             if all(torch.equal(a, b) for a, b in zip(first, other, strict=True)):
-                found[name] = runtime.Buffer(tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."))
-        return found if len(found) < len(tensors) else {}
+                buffers[name] = runtime.Buffer(tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."))
+        return buffers if len(buffers) < len(tensors) else {}
 
     def notes(self) -> tuple[str, ...]:
         """Disclose which tensors are memory for outputs."""
@@ -165,10 +165,10 @@ class _Allocated:
 
         class Mode(TorchFunctionMode):  # type: ignore[misc,unused-ignore]
             def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-                made = func(*args, **(kwargs or {}))
+                result = func(*args, **(kwargs or {}))
                 if func in makers:
-                    addresses.add(made.data_ptr())
-                return made
+                    addresses.add(result.data_ptr())
+                return result
 
         self._mode = Mode()
         self._mode.__enter__()
@@ -196,7 +196,7 @@ def _buffers(arguments: Any, name: str = "input") -> dict[str, runtime.Buffer]:
         items = enumerate(arguments)
     elif isinstance(arguments, dict):
         items = arguments.items()
-    return {key: found for at, each in items for key, found in _buffers(each, f"{name}_{at}").items()}
+    return {key: buffer for at, each in items for key, buffer in _buffers(each, f"{name}_{at}").items()}
 
 
 class Candidate:

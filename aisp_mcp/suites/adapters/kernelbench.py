@@ -58,8 +58,8 @@ def _refuse_ambiguous(both: Sequence[Path], problems: Sequence[Path]) -> None:
             if other != file and file.stem.startswith(other.stem):
                 raise BenchmarkError(
                     "AMBIGUOUS",
-                    f"{file.name} can be read as a candidate of {other.name} (by its ModelNew), or as a problem of its "
-                    "own with its own candidate (by its Model, get_inputs and ModelNew).",
+                    f"{file.name} can be read as a candidate of {other.name} (by its ModelNew), or as a separate "
+                    "problem with its own candidate (by its Model, get_inputs and ModelNew).",
                     f"Name it as the candidate of {other.name}, or give {file.name} alone as the path.",
                 )
 
@@ -212,11 +212,11 @@ class Reference(runtime.Reference):
         arguments = list(self.problem.get_inputs())
         if not self.drawn:
             return arguments
-        with torch.no_grad(), noted() as made:
+        with torch.no_grad(), noted() as draws:
             module = self.make(self.problem.Model)
-            made.clear()  # what the module draws when it is made is not drawn in a call
+            draws.clear()  # what the module draws when it is made is not drawn in a call
             module(*arguments)
-        return [*arguments, {str(at): tensor for at, tensor in enumerate(made)}]
+        return [*arguments, {str(at): tensor for at, tensor in enumerate(draws)}]
 
     def named(self, arguments: Any, tensors: dict[str, Any]) -> Any:
         """Name tensors after forward's parameters, if they have names."""
@@ -233,8 +233,8 @@ class Reference(runtime.Reference):
         """Make a module of the class with the problem's arguments, in this object's mode."""
         import torch
 
-        made: Any = getattr(self.problem, "get_init_inputs", list)()
-        module = kind(**made) if isinstance(made, dict) else kind(*made)
+        arguments: Any = getattr(self.problem, "get_init_inputs", list)()
+        module = kind(**arguments) if isinstance(arguments, dict) else kind(*arguments)
         if self.mode == "eval":
             return module.eval()
         for layer in module.modules() if self.mode == "no_dropout" else ():
@@ -288,8 +288,8 @@ class Reference(runtime.Reference):
         """The module of these static tensors, made only once, because they stay the same objects."""
         static = {name: tensor for name, tensor in tensors.items() if name not in self._inputs()}
         first = next(iter((static or tensors).values()))
-        for kept, module in self._modules:
-            if kept is first or (not static and (kept.dtype, kept.device) == (first.dtype, first.device)):
+        for earlier, module in self._modules:
+            if earlier is first or (not static and (earlier.dtype, earlier.device) == (first.dtype, first.device)):
                 return module
         made = runtime.on_device(lambda: self.make(self.problem.Model), str(first.device))
         module = loaded(made, static, tensors)
@@ -325,7 +325,7 @@ def loaded(module: Any, static: Mapping[str, Any], inputs: Mapping[str, Any]) ->
 
 
 def _called(module: Any, arguments: list[Any], drawn: bool) -> Any:
-    """Call the module. drawn: the last argument holds what its forward() draws."""
+    """Call the module. drawn: the last argument is what its forward() draws."""
     if not drawn:
         return module(*arguments)
     with handed_out([*arguments[-1].values()]):

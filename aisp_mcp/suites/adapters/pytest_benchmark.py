@@ -28,13 +28,13 @@ _MAX_FILES, _MAX_BYTES = 1500, 16 << 20
 _MAX_PROBLEMS = 50  # of one file
 _UNUSED = ("rounds, warm-up and calibration of pytest-benchmark", "assertions after the measured call")
 _AS_IT_STANDS = (
-    "Measure it as it stands, with pytest's plugin: pytest FILE --aisp --aisp-base HEAD (docs/pytest.md). To have its "
+    "Measure it unchanged, with the pytest plugin: pytest FILE --aisp --aisp-base HEAD (docs/pytest.md). To have its "
     "inputs made secret, pass tensors or arrays as arguments of the measured function."
 )
 
 
 def find(path: Path, candidates: Sequence[Path], constants: Constants) -> list[Problem]:
-    """One problem per baseline of each file that holds tests with the fixture."""
+    """One problem per baseline of each file that contains tests with the fixture."""
     return [
         problem
         for file in base.python_files(path)
@@ -51,20 +51,22 @@ def _problems(file: Path, tree: ast.Module, candidates: Sequence[Path], constant
     named = {each: list(_tests(base.parse(each))) for each in candidates}
     problems = []
     for baseline, others in variants.items():
-        found: dict[str, Any] = {} if candidates else {_short(name): {"file": own, "test": name} for name in others}
+        by_variant: dict[str, Any] = {}
+        if not candidates:
+            by_variant = {_short(name): {"file": own, "test": name} for name in others}
         texts = dict(files)
         for candidate, tests in named.items():
             for name in tests if len(variants) == 1 else [each for each in tests if _short(each) == _short(baseline)]:
                 variant = base.identifier(f"{candidate.stem}_{_short(name)}")
                 texts[f"{variant}.py"] = base.read_text(candidate)
-                found[variant] = {"file": f"{variant}.py", "test": name}
-        if candidates and not found:
+                by_variant[variant] = {"file": f"{variant}.py", "test": name}
+        if candidates and not by_variant:
             continue
         reference = {"test": baseline, "file": own, **settings}
-        found = {name: {**each, **settings} for name, each in found.items()}
+        by_variant = {name: {**each, **settings} for name, each in by_variant.items()}
         summary = base.first_line(tree, f"{baseline} of {file.name}.")
         name = stem if len(variants) == 1 else base.identifier(f"{stem}_{_short(baseline)}")
-        problems.append(Problem(NAME, name, summary, texts, reference, found, unused=_UNUSED))
+        problems.append(Problem(NAME, name, summary, texts, reference, by_variant, unused=_UNUSED))
     return problems[:_MAX_PROBLEMS]
 
 
@@ -74,15 +76,15 @@ def baselines(tests: Mapping[str, str]) -> dict[str, list[str]]:
     """
     if named := next((name for name in tests if any(word in name for word in _BASELINES)), None):
         return {named: [name for name in tests if name != named]}
-    found: dict[str, list[str]] = {}
+    compared: dict[str, list[str]] = {}
     first: dict[str, str] = {}
     for name, group in tests.items():
         if group and group in first:
-            found[first[group]].append(name)
+            compared[first[group]].append(name)
         else:
-            found[name] = []
+            compared[name] = []
             first[group] = name
-    return found
+    return compared
 
 
 def _short(test: str) -> str:
@@ -92,13 +94,13 @@ def _short(test: str) -> str:
 def _tests(tree: ast.Module | None) -> dict[str, str]:
     """Groups of the tests that take the fixture, by name; tests of a class are prefixed with its name."""
     body = tree.body if tree else []
-    found = {each.name: _group(each) for each in _functions(body) if _takes_fixture(each)}
+    groups = {each.name: _group(each) for each in _functions(body) if _takes_fixture(each)}
     for node in _statements(body):
         if isinstance(node, ast.ClassDef) and node.name.startswith("Test"):
             of_class = _group(node)
             tests = [each for each in _functions(node.body) if _takes_fixture(each)]
-            found |= {f"{node.name}::{each.name}": _group(each) or of_class for each in tests}
-    return found
+            groups |= {f"{node.name}::{each.name}": _group(each) or of_class for each in tests}
+    return groups
 
 
 def _group(node: ast.FunctionDef | ast.ClassDef) -> str:
@@ -199,8 +201,8 @@ class Reference(runtime.Reference):
 
     def call(self) -> pytest_call.Call:
         """Function and arguments that the test measures. Raises BenchmarkError."""
-        found = pytest_call.direct(self.test) if self.test else None
-        return found or pytest_call.collected(self.folder, self.file, self.name)
+        direct = pytest_call.direct(self.test) if self.test else None
+        return direct or pytest_call.collected(self.folder, self.file, self.name)
 
     def draw(self) -> Any:
         """Arguments of one call, by position and by name."""

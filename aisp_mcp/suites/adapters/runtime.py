@@ -262,21 +262,21 @@ def _is_size(value: ast.expr) -> bool:
     return isinstance(value, ast.BinOp | ast.UnaryOp)
 
 
-def _replace(node: ast.Assign | ast.AnnAssign, old: ast.expr, value: Any) -> None:
+def _replace(statement: ast.Assign | ast.AnnAssign, old: ast.expr, value: Any) -> None:
     """Replace an expression of this statement by a value, or by as many copies of it as the old value has items."""
     if isinstance(old, ast.Tuple | ast.List):
         values = value if isinstance(value, list) else [value] * len(old.elts)
-        made: ast.expr = type(old)([ast.Constant(each) for each in values], ast.Load())
+        replacement: ast.expr = type(old)([ast.Constant(each) for each in values], ast.Load())
     else:
-        made = (
+        replacement = (
             ast.List([ast.Constant(each) for each in value], ast.Load())
             if isinstance(value, list)
             else ast.Constant(value)
         )
 
     class Exchange(ast.NodeTransformer):
-        def visit(self, one: ast.AST) -> Any:
-            return ast.copy_location(made, one) if one is old else self.generic_visit(one)
+        def visit(self, node: ast.AST) -> Any:
+            return ast.copy_location(replacement, node) if node is old else self.generic_visit(node)
 
-    Exchange().visit(node)
-    ast.fix_missing_locations(node)
+    Exchange().visit(statement)
+    ast.fix_missing_locations(statement)

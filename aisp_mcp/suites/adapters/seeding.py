@@ -77,17 +77,17 @@ def noted() -> Iterator[list[Any]]:
     """Collect the random tensors that torch's factories make meanwhile, in their order."""
     import torch
 
-    made: list[Any] = []
+    tensors: list[Any] = []
 
     def note(real: Any) -> Any:
         def factory(*args: Any, **kwargs: Any) -> Any:
-            made.append(real(*args, **kwargs))
-            return made[-1].clone()  # the module may write to it
+            tensors.append(real(*args, **kwargs))
+            return tensors[-1].clone()  # the module may write to it
 
         return factory
 
     with _replaced([(torch, name, note(getattr(torch, name))) for name in _FACTORIES]):
-        yield made
+        yield tensors
 
 
 @contextmanager
@@ -145,14 +145,14 @@ def _replacements(draws: Draws) -> list[tuple[Any, str, Any]]:
     """Attributes to replace while a recipe runs; numpy is seeded if it is installed."""
     import torch
 
-    found: list[tuple[Any, str, Any]] = [(torch, "Generator", _generator()), (random, "seed", draws.ignore)]
+    replacements: list[tuple[Any, str, Any]] = [(torch, "Generator", _generator()), (random, "seed", draws.ignore)]
     owners = (torch, torch.random, torch.cuda)
-    found += [(owner, "manual_seed", draws.ignore) for owner in owners]
-    found.append((torch.cuda, "manual_seed_all", draws.ignore))
+    replacements += [(owner, "manual_seed", draws.ignore) for owner in owners]
+    replacements.append((torch.cuda, "manual_seed_all", draws.ignore))
     if numpy := _numpy():
         numpy.random.seed(draws.bits(32))
-        found += [(numpy.random, "seed", draws.ignore), (numpy.random, "default_rng", draws.default_rng)]
-    return found
+        replacements += [(numpy.random, "seed", draws.ignore), (numpy.random, "default_rng", draws.default_rng)]
+    return replacements
 
 
 @lru_cache(maxsize=1)
@@ -183,7 +183,7 @@ def _generator() -> Any:
 
 @lru_cache(maxsize=1)
 def _filled() -> Any:
-    """A mode in which memory that a recipe does not initialise holds a number."""
+    """A mode that fills memory which a recipe does not initialise with a number."""
     import torch
     from torch.overrides import TorchFunctionMode
 
@@ -195,8 +195,8 @@ def _filled() -> Any:
             self.fill = fill
 
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            made = func(*args, **(kwargs or {}))
-            return made.fill_(self.fill) if func in uninitialised else made
+            result = func(*args, **(kwargs or {}))
+            return result.fill_(self.fill) if func in uninitialised else result
 
     return Filled
 

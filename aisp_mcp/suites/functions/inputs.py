@@ -65,11 +65,11 @@ def read(
         if isinstance(node, ast.Starred) or (name is None and index >= len(call.args)):
             raise _bad("Arguments cannot be unpacked here.")
         if name == "self":
-            raise _bad("An input cannot be called 'self'.", "Give it by its position.")
+            raise _bad("An input cannot be named 'self'.", "Give it by its position.")
         arguments.append(reader.argument(name, name or f"input_{index}", node))
     labels = [label for argument in arguments for label in argument.draws]
     if repeated := next((label for label in labels if labels.count(label) > 1), None):
-        raise _bad(f"Two inputs are called {repeated!r}.")
+        raise _bad(f"Two inputs are named {repeated!r}.")
     return arguments
 
 

@@ -11,7 +11,7 @@ MAX_FILES = 200
 
 
 def copy(path: Path, folder: Path) -> None:
-    """Copy modules and packages next to the path into the folder, as far as its text names them in imports."""
+    """Copy modules and packages next to the path into the folder, if its text imports them."""
     waiting, seen = [path], {path.stem}
     while waiting and len(seen) < MAX_FILES:
         for name in _imports(waiting.pop()):

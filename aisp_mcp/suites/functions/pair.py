@@ -110,7 +110,7 @@ def plan(request: Request) -> Plan:
     for source in (baseline, candidate):
         _call(source, baseline, arguments)  # raises if they do not match
     if not _draws(arguments):
-        message = "Nothing is drawn: without new inputs an answer could be remembered."
+        message = "No input is random: without new inputs, a candidate could return a cached answer."
         raise UsageError("NO_INPUTS", message, _example(baseline))
     return Plan(baseline, candidate, arguments, _device(arguments))
 

@@ -38,7 +38,7 @@ _PROBLEMS = {
 
 
 def problem_of(error: BaseException) -> Problem:
-    """The text for an exception of NVML or of its deadline."""
+    """The message for an NVML exception or a time-out."""
     if isinstance(error, Hung):
         return Problem(
             code="DRIVER_HUNG",

@@ -20,7 +20,7 @@ class GpuPlace(Record):
     pcie: str | None = Field(
         default=None, description="The link as trained, and the best possible: `gen5 x16 of gen5 x16`."
     )
-    pcie_per_direction_bytes_s: float | None = Field(default=None, description="Theory of the trained link.")
+    pcie_per_direction_bytes_s: float | None = Field(default=None, description="Theoretical rate of the trained link.")
     nvlinks: int | None = Field(default=None, description="Active NVLink connections; None where not reported.")
     nvlink_version: str | None = None
     nvlink_per_direction_bytes_s: float | None = None
@@ -32,7 +32,7 @@ class GpuPair(Record):
     a: int
     b: int
     ancestor: str | None = Field(default=None, description="internal, PIX, PXB, PHB, NODE or SYS")
-    nvlink: bool | None = Field(default=None, description="Peer access over NVLink, as the driver says.")
+    nvlink: bool | None = Field(default=None, description="Peer access over NVLink, as reported by the driver.")
     read: str | None = Field(default=None, description="Peer reads: ok, or the driver's reason.")
     write: str | None = None
     atomics: str | None = None

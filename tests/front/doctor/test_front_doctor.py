@@ -157,7 +157,7 @@ BROKEN: dict[str, tuple[dict[str, Any], str]] = {
     "no command": ({}, "has no command"),
     "another program": (
         {"command": sys.executable, "args": ["-c", "print('hello')"]},
-        "text other than the protocol",
+        "non-protocol text",
     ),
     "a program that fails": (
         {"command": sys.executable, "args": ["-c", "raise SystemExit('no licence')"]},

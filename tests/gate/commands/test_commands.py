@@ -261,7 +261,7 @@ def test_an_input_that_is_changed_in_place_is_an_output(tmp_path: Path, monkeypa
 
     assert "data.txt differs" in sentence("sort -r -o data.txt data.txt")
     assert (tmp_path / "data.txt").read_text() == "3\n1\n2\n"
-    assert "only one of the two wrote data.txt" in sentence("true data.txt")
+    assert "only one of the two programs wrote data.txt" in sentence("true data.txt")
 
 
 @pytest.mark.skipif(isolation.probe().level < "L2", reason="orphans have no parent that waits for them here")

@@ -111,8 +111,8 @@ def test_nothing_else_is_a_size(text: str) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ("flags: [-fopenmp]", "flags: [-fplugin=evil.so]", "not among"),
-        ("flags: [-fopenmp]", "flags: ['@file']", "not among"),
+        ("flags: [-fopenmp]", "flags: [-fplugin=evil.so]", "not one that"),
+        ("flags: [-fopenmp]", "flags: ['@file']", "not one that"),
         ("function: halves", "function: 'ha lves'", "not a name"),
         ("  outputs", "  results", "outputs"),
         ("half: {like: a}", "half: {shape: [4]}", "dtype"),

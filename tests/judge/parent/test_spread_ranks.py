@@ -116,7 +116,7 @@ class TestOverTwoNodes:
         fatal = {flag.code for flag in comparison.flags if flag.severity == "fatal"}
         assert fatal & set(codes.split()), (comparison.sentence, comparison.flags)
         assert comparison.verdict.value in ("incorrect", "invalid")
-        waiting = [node for kept in nodes._kept.values() for node in kept if node.asked]
+        waiting = [node for kept in nodes._kept.values() for node in kept if node.pending]
         assert [node.process.poll() for node in waiting if node.process.poll() is None] == []
 
     def test_a_candidate_elsewhere_has_the_common_file_of_the_baseline(self, tmp_path: Path) -> None:
@@ -214,7 +214,7 @@ def test_tensors_travel_with_their_guards_and_an_end_in_between_is_noticed() -> 
     assert bytes(there.parts(0, params=True)[0]) == bytes(layout.params_bytes)
     with pytest.raises(LinkLost, match="bytes of tensors"):
         there.fill(data, 3)
-    with pytest.raises(LinkLost, match="no word"):
+    with pytest.raises(LinkLost, match="no message"):
         other.receive(0.0)
     one.close()
     with pytest.raises(LinkLost, match="closed"):

@@ -107,7 +107,7 @@ def walked(
     monkeypatch.setattr(GpuStrategy, "trace", lambda _, one: one._say("trace"))
     options = SimpleNamespace(preset=replace(PRESETS["default"], replicates=total), device=device, protections=ALL)
     verifier = SimpleNamespace(
-        post=lambda verb, **request: said.append(f"look ahead for {request['sides']} {request['number']}"),
+        post=lambda verb, **request: said.append(f"look ahead for {request['worker_ids']} {request['number']}"),
         collect=lambda verb: said.append("known") or {"known": [], "booked": phases == [verb]},
     )
     session: Any = SimpleNamespace(options=options, phase=phase, kernels=None, verifier=verifier, is_tight=is_tight)

@@ -117,7 +117,7 @@ def test_what_cannot_be_judged_is_refused_with_a_reason(tmp_path: Path, texts: d
 
 
 def test_wrong_files_are_named(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="nothing that can be read at"):
+    with pytest.raises(UsageError, match="no readable file or folder at"):
         formats.find(tmp_path / "missing", None, (), {})
     with pytest.raises(BenchmarkError, match="no problem of a known format"):
         formats.find(support.write(tmp_path / "plain", {"a": "x = 1\n"}), None, (), {})

@@ -117,7 +117,7 @@ def test_one_file_holds_problem_and_candidate(tmp_path: Path) -> None:
 
 def test_a_copy_beside_its_problem_is_ambiguous_until_it_is_named(tmp_path: Path) -> None:
     folder = support.write(tmp_path / "two", {"relu": BOTH, "relu_mine": BOTH + OWN})
-    with pytest.raises(BenchmarkError, match=r"candidate of relu.py .* or as a problem of its own") as caught:
+    with pytest.raises(BenchmarkError, match=r"candidate of relu.py .* or as a separate problem") as caught:
         found(folder)
     assert caught.value.code == "AMBIGUOUS"
     (problem,) = found(folder / "relu.py", folder / "relu_mine.py")

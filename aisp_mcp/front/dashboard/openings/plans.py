@@ -28,7 +28,7 @@ def lead(tool: str, result: Data) -> str:
 
 
 def drawings(result: Data) -> list[Drawing]:
-    """The best plan's step and memory, formats, and techniques, as far as the answer has them."""
+    """The best plan's step and memory, formats, and techniques, if the answer has them."""
     answer = result.get("answer")
     if not isinstance(answer, Mapping):
         return []
@@ -36,8 +36,8 @@ def drawings(result: Data) -> list[Drawing]:
     step: Data = next((source["step"] for source in (best, answer) if isinstance(source.get("step"), Mapping)), {})
     memory: Data = next((answer[name] for name in ("memory", "fit") if isinstance(answer.get(name), Mapping)), {})
     limit = answer.get("usable_bytes") or memory.get("capacity_bytes")
-    made = [_step(step), _memory(memory.get("items") or [], limit), _formats(answer.get("formats") or [])]
-    return [*filter(None, made), *techniques(answer.get("techniques") or [])]
+    drawings = [_step(step), _memory(memory.get("items") or [], limit), _formats(answer.get("formats") or [])]
+    return [*filter(None, drawings), *techniques(answer.get("techniques") or [])]
 
 
 def _step(step: Data) -> Drawing | None:

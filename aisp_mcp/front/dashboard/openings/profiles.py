@@ -37,7 +37,7 @@ def time_use(breakdown: Sequence[Data]) -> list[Drawing]:
 
 
 def hottest(path: Path) -> list[Drawing]:
-    """Frames by their own weight, for a profile without a device's timeline."""
+    """Frames by self weight, for a profile without a device's timeline."""
     try:
         stacks, unit = flame.stacks(path)
     except AispError:

@@ -63,7 +63,7 @@ def _best(boards: dict[str, list[dict[str, Any]]]) -> str:
 
 
 def _lead(section: str, answer: Answer | None) -> str:
-    """The answer's own sentence, or the number of what it found."""
+    """The answer's summary sentence, or the number of its rows."""
     result = (answer.result if answer else None) or {}
     if section == "recommendations":
         return plans.lead("aisp_recommend", result)

@@ -62,6 +62,6 @@ def _lead(result: Mapping[str, Any]) -> str:
     text = (
         f"{count(sum(counts.values()), 'target')} in both runs: {summed(counts)}."
         if counts
-        else "No target is in both."
+        else "The runs have no target in common."
     )
     return f"{text} {count(missing, 'target')} in one run only." if missing else text

@@ -44,7 +44,7 @@ TEMPLATES = (
 
 
 class Resources(Part):
-    """Serves aisp://jobs, aisp://runs, aisp://answers and aisp://docs, as far as the caller may see them."""
+    """Serves aisp://jobs, aisp://runs, aisp://answers and aisp://docs to callers who may see them."""
 
     def list_resources(self, caller: Caller) -> Sequence[types.Resource]:
         """List the documentation pages and the caller's latest jobs."""

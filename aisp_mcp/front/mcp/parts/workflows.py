@@ -116,7 +116,7 @@ OPTIMISE = Workflow(
         ),
         REPORT,
     ),
-    end="Report the verdict's sentence unchanged, with ratio, interval, noise floor and the number of verified calls. "
+    end="Quote the verdict's sentence unchanged, with ratio, interval, noise floor and the number of verified calls. "
     "Any verdict but faster is not a speed-up. Mention what you tried that did not help.",
 )
 

@@ -87,7 +87,7 @@ def fork_server(placement: Placement) -> ForkServer:
 
 
 def libraries(placement: Placement) -> Libraries:
-    """The libraries that the fork server loads, and the place where it loads them."""
+    """The libraries that the fork server loads, and the environment in which it loads them."""
     return Libraries.of(placement.env, (placement.folder, placement.seen), WORKERS, placement.level, placement.cpus)
 
 
@@ -141,7 +141,7 @@ class Confined:
         return process
 
     def _copied(self, argv: list[str], inherited: tuple[int, ...], stdin: int) -> subprocess.Popen[bytes] | Forked:
-        """The same for `python -m` of a worker's module, by a fork of a process that has loaded its libraries."""
+        """Start a worker's module by forking a process that has loaded its libraries."""
         placement, output = self.placement, self.output.fileno()
         spec = isolation.confinement(argv, placement.level, **placement.limits())
         with open(os.devnull, "rb") as nothing:

@@ -1,4 +1,4 @@
-"""Check during a round which cores the threads of a worker may run on."""
+"""Check during a round which cores the threads of a worker are allowed to use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WATCH_S = 2e-4, 8e-4  # between two checks
 
 
 def bind(tasks: Iterable[int], cpus: Iterable[int]) -> None:
-    """Bind the threads to these cores. Threads that have ended are skipped: their round will show it."""
+    """Bind the threads to these cores. Threads that have exited are skipped; the round will detect that."""
     for task in tasks:
         with suppress(OSError):
             os.sched_setaffinity(task, cpus)

@@ -34,9 +34,8 @@ def _close() -> None:
 
 
 def server(libraries: Libraries) -> ForkServer:
-    """The server with these libraries loaded; started if there is none yet.
-
-    It lives as long as this process. This function does not wait for it: the first start() does.
+    """The server with these libraries loaded; started if there is none yet. It lives as long as this process. The first
+    start() waits for it; this function does not.
     """
     key = json.dumps([os.getpid(), libraries.key])
     with _lock:
@@ -66,9 +65,8 @@ class Unsealed(Exception):
 
 
 class ForkServer:
-    """A process with its libraries loaded, and the socket that asks it for copies.
-
-    connection: to one that is not a child of this process.
+    """A process with its libraries loaded, and the socket through which it is asked to fork. connection: to a server
+    that is not a child of this process.
     """
 
     def __init__(self, libraries: Libraries, connection: socket.socket | None = None) -> None:

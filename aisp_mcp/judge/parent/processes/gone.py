@@ -1,10 +1,10 @@
-"""The end of a worker that can run no more rounds."""
+"""The error for a worker that cannot run any more rounds."""
 
 from __future__ import annotations
 
 
 class WorkerGone(Exception):
-    """The worker can run no more rounds. code: raised, crashed, hang, unstoppable, forged, ran_outside, left_cores,
+    """The worker cannot run any more rounds. code: raised, crashed, hang, unstoppable, forged, ran_outside, left_cores,
     unreadable, hides_memory or shares_input; text: from the worker, untrusted.
     """
 

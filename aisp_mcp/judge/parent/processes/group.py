@@ -1,4 +1,5 @@
-"""The parent's handle on a program with several ranks: one confined process tree, started together, done with the last.
+"""The parent's handle on a program with several ranks: one confined process tree, started together; a round ends with
+the last rank.
 
 All ranks of a program share its namespaces and talk over its loopback. The tree is stopped, resumed and accounted for
 as a whole; each rank has its own pipes, control block and arena.
@@ -110,7 +111,7 @@ class WorkerGroup(WorkerProcess):
                 os.write(command, data)
 
     def _pin(self, tasks: list[int]) -> None:
-        """Resume the threads on their current cores: each rank has bound itself to its own."""
+        """Resume the threads on their current cores: each rank has already bound itself."""
         prefer(tasks)
 
     def _at_home(self) -> set[int]:

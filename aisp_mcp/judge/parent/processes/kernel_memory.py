@@ -1,7 +1,7 @@
-"""Memory that the kernel holds for a process outside its pages: files, pipes, sockets, and mappings without a file.
+"""Memory that the kernel holds for a process outside its resident pages: files, pipes, sockets, and unnamed mappings.
 
 Each is counted by inode, so memory shared by several processes counts once. Memory that cannot be seen from outside,
-such as unattached segments, is forbidden where memory decides (process/forbidden.py).
+such as unattached segments, is forbidden in memory benchmarks (process/forbidden.py).
 """
 
 from __future__ import annotations

@@ -65,14 +65,15 @@ KEEP_PREFIX = ("TORCH_SYMM_MEM_", "NVSHMEM_")
 def measuring_cpus(ranks: int = 1) -> frozenset[int]:
     """The cores for workers: all available ones but a few.
 
-    The parent and the verifier keep one, or four from eight cores on; but each rank of a program gets its own core.
+    The parent and the verifier keep one, or four on a machine with eight or more cores, but each rank of a program gets
+    its own core.
     """
     allowed = sorted(os.sched_getaffinity(0))
     reserved = max(min(1 if len(allowed) < 8 else 4, len(allowed) - ranks), 0)
     return frozenset(allowed[reserved:] or allowed)
 
 
-def cpus_of_a_side(threads: int, ranks: int = 1) -> frozenset[int]:
+def worker_cpus(threads: int, ranks: int = 1) -> frozenset[int]:
     """The cores of each program: all measured ones, or `threads` of them. The last ones to be taken are those usually
     reserved for parent and verifier.
     """
@@ -161,10 +162,10 @@ def other_devices(environ: Mapping[str, str] = os.environ, root: Path = Path("/"
             nodes.append(node)
             names.append(facts.get("GPU UUID", "").strip())
     if visible.isdigit():
-        mine = [int(visible)] if int(visible) < len(nodes) else []
+        used = [int(visible)] if int(visible) < len(nodes) else []
     else:
-        mine = [index for index, name in enumerate(names) if visible and name.startswith(visible)]
-    return tuple(node for index, node in enumerate(nodes) if index != mine[0]) if len(mine) == 1 else ()
+        used = [index for index, name in enumerate(names) if visible and name.startswith(visible)]
+    return tuple(node for index, node in enumerate(nodes) if index != used[0]) if len(used) == 1 else ()
 
 
 def usable_level(wish: str, device: str) -> Level:
@@ -192,13 +193,13 @@ def _cuda_answers(level: Level) -> bool:
 
 @dataclass(frozen=True)
 class PlacementFactory:
-    """Makes a folder and an environment for each process of a comparison, so that none finds another's files.
+    """Creates a folder and an environment for each process of a comparison, so that none finds another's files.
 
-    free_bytes: of memory, before any of them runs: all have the same limit. lean: memory decides: the allocator retains
-    nothing, and memory that cannot be counted is forbidden. hidden: folders that no process of the comparison may read.
-    ranks: processes of a worker, which share its cores and have one device each. variables: passed to these processes
-    by the caller. network: they share the machine's. relays: on the other nodes of the comparison, each with equally
-    many ranks of every program.
+    free_bytes: of memory, before any of them runs: all have the same limit. lean: for memory benchmarks: the allocator
+    retains nothing, and memory that cannot be counted is forbidden. hidden: folders that no process of the comparison
+    may read. ranks: processes of a worker, which share its cores and have one device each. variables: passed to these
+    processes by the caller. network: they share the machine's. relays: on the other nodes of the comparison, each with
+    equally many ranks of every program.
     """
 
     root: Path
@@ -220,8 +221,8 @@ class PlacementFactory:
         return len(self.cpus) + sum(node.cpus for node in self.relays)
 
     def make(self, name: str, replicate: int = 0, readable: tuple[Path, ...] = ()) -> Placement:
-        """Placement of a process. replicate: its number; each replicate begins on the core after the last one's.
-        readable: folders that it may read as they change.
+        """Placement of a process. replicate: its number; each replicate starts on the core after that of the previous
+        one. readable: folders that it may read as they change.
         """
         folder, seen = self.root / name, self.root / name
         folder.mkdir()

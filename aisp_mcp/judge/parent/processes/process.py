@@ -137,7 +137,7 @@ class WorkerProcess(Confined):
             if self.memory.sampling:
                 self.memory.sample(self._everyone())
             if proc.state(self.pid) == "T":
-                raise WorkerGone("hang", f"{self.name} stopped itself and will not answer")
+                raise WorkerGone("hang", f"{self.name} stopped itself and cannot answer")
             if time.monotonic() >= end:
                 return False
         return True
@@ -191,7 +191,7 @@ class WorkerProcess(Confined):
         while set(running) - set(stopped):  # a stopped process starts no other
             proc.send(running, signal.SIGSTOP)
             if not proc.wait_stopped(running, max(end - time.monotonic(), 0.0)):
-                raise WorkerGone("unstoppable", f"{self.name} does not stop when it is told to")
+                raise WorkerGone("unstoppable", f"{self.name} does not stop on request")
             if not stopped:  # many threads make the walk slow
                 stood, late_s = clock(), max(proc.own_delay() - self._waiting_from, 0.0)
                 self._late_s, self._known = self._late_s + late_s, proc.settled(running)
@@ -203,7 +203,7 @@ class WorkerProcess(Confined):
         return clock()
 
     def _stood_still(self, pids: list[int]) -> bool:
-        """True if all are known and none has computed since its CPU time was read: a timer can resume a process."""
+        """True if all processes are known and none has run since its CPU time was read: a timer can resume one."""
         late = self._known
         return all(pid in late and spent - late[pid] < STILL_S for pid, spent in proc.spent(pids).items())
 
@@ -219,7 +219,7 @@ class WorkerProcess(Confined):
         self._allowed_s -= max(late - STILL_S, 0.0)
         if (fresh := len(now.keys() - known.keys())) or self._allowed_s < 0.0:
             what = f"{fresh} processes appeared, {1e3 * late:.2f} ms of a processor's time at last"
-            raise WorkerGone("ran_outside", f"{self.name} ran although it was told to stand still: {what}")
+            raise WorkerGone("ran_outside", f"{self.name} ran while it should have been stopped: {what}")
         self._known = now
 
     @property
@@ -247,8 +247,7 @@ class WorkerProcess(Confined):
     def first_answer(
         self, setup: dict[str, Any], bits: int, deadline_s: float, at_done: Callable[[], object] | None, begin: float
     ) -> RoundTiming:
-        """Load and prepare the program, and run one call on inputs that are already in memory, in one go. Raises
-        WorkerGone.
+        """Load and prepare the program, and run one call on inputs that are already in memory. Raises WorkerGone.
 
         begin: the parent's clock when the process was started, or 0.0 for one that has loaded its libraries and is
         resumed here. bits and at_done: as in run_round().
@@ -270,7 +269,7 @@ class WorkerProcess(Confined):
         return self._ended(1, elapsed_s, elapsed_s, before)
 
     def watched_round(self, count: int, deadline_s: float, bits: int, seen: Seen) -> RoundTiming:
-        """The same up to the moment that seen() returns; the answer is left in the pipe for it. Raises WorkerGone."""
+        """Run a round that ends when seen() returns; the answer is left in the pipe for it. Raises WorkerGone."""
         begin, before = self._let_go(count | bits)
         elapsed_s = self._await(DONE, deadline_s, seen) - begin
         return self._ended(count, elapsed_s, self.freeze() - begin, before)
@@ -298,7 +297,7 @@ class WorkerProcess(Confined):
         seen: Seen,
         still: Callable[[], bool] | None = None,
     ) -> RoundTiming | None:
-        """The same for calls that wait on the device for a gate, which opens when their inputs are written: elapsed_s
+        """Run a round whose calls wait on the device for a gate, which opens when their inputs are written: elapsed_s
         counts from there. Returns None, and the round does not count, if not all calls wait within patience_s or if
         write_inputs() returns False. still: called while the process is stopped and only its device works; may also
         return False. Raises WorkerGone.
@@ -360,8 +359,8 @@ class WorkerProcess(Confined):
     def _at_home(self) -> set[int]:
         """Let the first thread wake up on its core, and return the cores it may move to from there.
 
-        A thread stays where it woke up as long as it can. If neighbours use some cores of a machine, cores differ by
-        more than candidates do, so the workers of a replicate begin on the same core and are compared on it.
+        A thread stays where it woke up as long as it can. If other programs use some cores of a machine, cores differ
+        by more than candidates do, so the workers of a replicate start on the same core and are compared there.
         """
         cores.bind([self.pid], {self.placement.core})
         return set(self.placement.cpus)

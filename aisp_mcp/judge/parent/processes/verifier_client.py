@@ -25,7 +25,7 @@ def fork_server(placement: Placement) -> ForkServer:
 
 
 def libraries(placement: Placement) -> Libraries:
-    """The libraries that it loads, and the place where it loads them."""
+    """The libraries that it loads, and the environment in which it loads them."""
     return Libraries.of(_env(placement), (placement.folder, placement.seen), [MODULE])
 
 
@@ -80,7 +80,7 @@ class VerifierProcess:
             raise BenchmarkError(
                 "VERIFIER_ENDED",
                 f"The verifier ended with {code} during '{verb}'.",
-                "The baseline file crashed the interpreter or needs more memory than there is; run it by hand.",
+                "The baseline file crashed the interpreter or needs more memory than is available; run it by hand.",
             )
         answer: dict[str, Any] = json.loads(line)
         if "error" in answer:

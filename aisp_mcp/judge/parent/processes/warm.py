@@ -33,8 +33,9 @@ OF_A_JOB = "AISP_JOB_ID"  # irrelevant to libraries; marks processes that end wi
 
 @dataclass(frozen=True)
 class Libraries:
-    """The libraries that a fork server loads, and the place: variables of its environment, modules, and cores (none:
-    the caller's). sealed: its interpreter's file is read-only.
+    """The libraries that a fork server loads, with its environment variables and cores (none: the caller's).
+
+    sealed: its interpreter's file is read-only.
     """
 
     env: tuple[tuple[str, str], ...]

@@ -97,8 +97,8 @@ class ColdRun(ReplicateRun):
             setup, own_placement = driver.setup(role), driver.placement(role)
             setup["bytecode"] = str(own_placement.seen / placement.BYTECODE.lower())
             if driver.rehearsal and session.opened["cold"]["caches"] == "full":
-                made = driver.rehearsal.placement(Role.CANDIDATE if role is Role.CANDIDATE else Role.BASELINE)
-                files = kernel_cache.copy(made, own_placement, placement.COMPILE_CACHES, tuned=True)
+                rehearsed = driver.rehearsal.placement(Role.CANDIDATE if role is Role.CANDIDATE else Role.BASELINE)
+                files = kernel_cache.copy(rehearsed, own_placement, placement.COMPILE_CACHES, tuned=True)
                 session.log.append("caches", replicate=driver.result.index, side=role, files=files)
         with session.phase("start"):
             if not self._counts_start:
@@ -115,7 +115,7 @@ class ColdRun(ReplicateRun):
         return self.session.opened["cold"]["from"] == "process"
 
     def _first_answer(self, driver: Driver, role: Role) -> RoundTiming:
-        """The role's first answer, by the parent's clock from its go."""
+        """The role's first answer, on the parent's clock from its start signal."""
         begin, session = 0.0, self.session
         if self._counts_start:
             with placement.inside(session.placement.cpus):

@@ -1,8 +1,8 @@
 """Steps of a comparison on a CPU: rounds whose outputs stay in the worker, isolated calls, and dummy rounds.
 
-Only the loop around a candidate's calls, a microsecond each, is subtracted from its rounds. The parent reads the
-outputs of compared calls out of the stopped worker. A program that returns the same memory again and again needs copies
-of it: the candidate pays for its own, while the baseline's figure for its own is believed.
+Only the loop around a candidate's calls, about a microsecond per call, is subtracted from its rounds. The parent reads
+the outputs of compared calls out of the stopped worker. A program that returns the same memory repeatedly needs copies.
+The candidate's copies count as part of its time, while the baseline's report of its own copies is subtracted.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ class CpuStrategy(Strategy):
         return driver.run_round(role, 1 if bits else count, DUMMY | bits).cost
 
     def output_bits(self, driver: Driver) -> int:
-        """The bit for rounds without copies, if the parent can read the outputs and they meet the contract. Where
-        memory decides, outputs of several calls must not be alive at once.
+        """The bit for rounds without copies, if the parent can read the outputs and they meet the contract. In memory
+        benchmarks, outputs of several calls must not be alive at once.
         """
         session, mode = driver.session, driver.session.mode(Role.BASELINE)
         if not mode.probed:
@@ -111,7 +111,7 @@ class CpuStrategy(Strategy):
 def observed_copies_s(rounds: Sequence[Round], overhead: Overhead, single: Mapping[Role, Sequence[float]]) -> float:
     """Seconds per call of the candidate's copies, at most what it reports. single: seconds of rounds of one call.
 
-    The difference between the baselines counts against it.
+    The difference between the two baselines counts against the candidate.
     """
     middle = {role: statistics.median(seconds) for role, seconds in single.items()}
     first, repeat = (middle[role] for role in BASELINES)
@@ -175,7 +175,7 @@ def _are_disturbed(timings: Sequence[RoundTiming], delayed_s: float) -> bool:
 
 
 def _verify(driver: Driver, counts: dict[Role, int]) -> None:
-    """Compare after all have run: outputs may be compared with a baseline's."""
+    """Compare after all roles have run, since outputs may be compared with a baseline's."""
     for role, count in counts.items():
         driver.verify(role, driver.sample(count, COMPARED) if role is Role.CANDIDATE else [])
 
@@ -193,7 +193,7 @@ def _round(driver: Driver, role: Role, count: int) -> tuple[list[float], RoundTi
     driver.note_outputs(role, at_rest=False)
     worker.control.begin_handoff()
     with driver.session.phase("measure"):
-        verifier.post("handoff_cpu", side=driver.number(role), deadline_s=deadline_s)
+        verifier.post("handoff_cpu", worker_id=driver.number(role), deadline_s=deadline_s)
         try:
             timing = driver.guarded(role, lambda: worker.run_round(count, deadline_s, ISOLATED))
         finally:

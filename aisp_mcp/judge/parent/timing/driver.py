@@ -112,8 +112,10 @@ class Driver:
         """Make shared memory with new static tensors. The replicate before the last one must have ended."""
         session = self.session
         for role in Role:
-            self.setup(role)["ipc"] = session.ask("attach", side=self.number(role))["ipc"]
-        session.ask("params", sides=[self.number(role) for role in Role], seed=session.params_seed(self.result.index))
+            self.setup(role)["ipc"] = session.ask("attach", worker_id=self.number(role))["ipc"]
+        session.ask(
+            "params", worker_ids=[self.number(role) for role in Role], seed=session.params_seed(self.result.index)
+        )
 
     def prepare(self) -> None:
         """Send the set-ups: from here on, the programs run."""
@@ -145,7 +147,7 @@ class Driver:
     # --- rounds
 
     def guarded(self, role: Role, action: Callable[[], T]) -> T:
-        """Return the action's result; a worker that can run no more rounds ends the comparison.
+        """Return the action's result; a worker that cannot run any more rounds ends the comparison.
 
         Raises ComparisonAborted, or BenchmarkError NO_MEMORY.
         """
@@ -153,7 +155,7 @@ class Driver:
             return action()
         except WorkerGone as gone:
             if gone.code == "raised" and OUT_OF_MEMORY in gone.text:  # the harness's own memory is not its fault
-                message = f"The {role.label} ran out of device memory beside what the comparison holds there."
+                message = f"The {role.label} ran out of device memory, some of which the comparison itself uses."
                 raise BenchmarkError("NO_MEMORY", message, SMALLER_SIZE) from gone
             prefix = "baseline" if role is not Role.CANDIDATE else "incorrect" if gone.code == "raised" else "candidate"
             message = f"{gone.message}: {gone.text[:300]}" if gone.text else gone.message
@@ -213,7 +215,7 @@ class Driver:
             self.wait_idle(answer["probe_s"])
 
     def wait_idle(self, probe_s: float) -> None:
-        """Wait until the device is idle, as all workers are stopped, and note it if it stays busy."""
+        """Wait until the device is idle while all workers are stopped, and record it if it stays busy."""
         end = time.monotonic() + IDLE_DEADLINE_S
         while self.is_busy(probe_s):
             if time.monotonic() > end:
@@ -222,9 +224,7 @@ class Driver:
             probe_s = self.session.probe_s()
 
     def is_busy(self, probe_s: float) -> bool:
-        """Return True if the verifier's smallest kernel took so long that the device must be working for another
-        process.
-        """
+        """Return True if the verifier's smallest kernel took so long that another process must be using the device."""
         return probe_s > max(BUSY_FACTOR * self.session.opened["probe_s"], MIN_BUSY_S)
 
     def sample(self, count: int, size: int) -> list[int]:
@@ -262,7 +262,7 @@ class Driver:
             try:
                 process_memory.fetch(worker.pid, worker.control, self.arena(role), calls)
             except OSError as refused:
-                message = f"{worker.name}'s outputs are not where it says: {refused.strerror}"
+                message = f"{worker.name}'s outputs are not at the addresses that it reported: {refused.strerror}"
                 raise WorkerGone("unreadable", message) from refused
 
         with self.session.phase("fetch"):

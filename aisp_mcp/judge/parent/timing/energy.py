@@ -1,11 +1,11 @@
 """Sequence of one replicate of goal "energy": timed calls, then calls during which the device's energy counter is read.
 
-The timed part verifies the program and records its time; the counter decides. A window of a role is half a second of
-ordinary rounds: secret inputs, new for each call, outputs compared, everything stopped in between. The parent reads the
-counter just after it has changed, before and after each round, so that its step size causes no error. The idle power
-times the time between both readings is subtracted. Idle power is the mean of one reading before all windows and one
-after: roles are mirrored around the middle, so a steady drift cancels. On a GPU, a candidate that takes more processor
-time than the baseline pays for it, because the GPU's counter would not show work moved to the host.
+The timed part verifies the program and records its time; the energy counter determines the verdict. A window of a role
+is half a second of ordinary rounds: secret inputs, new for each call, outputs compared, everything stopped in between.
+The parent reads the counter just after it has changed, before and after each round, so that its step size causes no
+error. The idle power times the time between both readings is subtracted. Idle power is the mean of one reading before
+all windows and one after: roles are mirrored around the middle, so a steady drift cancels. On a GPU, CPU time beyond
+the baseline's is charged to the candidate, because the GPU's counter does not show work moved to the host.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class EnergyRun(ReplicateRun):
             if window.ran_s >= end_s:
                 return
         message = f"{MAX_ROUNDS} rounds of {capacity} calls at most take less than {WINDOW_S / 2:g} s."
-        raise BenchmarkError("ENERGY_WINDOW", message, "Choose a size at which a call does more work.")
+        raise BenchmarkError("ENERGY_WINDOW", message, "Choose a size with more work per call.")
 
 
 def _idle_w(counter: energy.Counter) -> float:

@@ -1,10 +1,10 @@
 """Modules that a first call imports, found and measured in separate processes before the comparison.
 
-Where memory decides, modules that are imported at first use, such as a hundred megabytes of a compiler, do not count as
-memory of a call. Each program's workers import those of its first call before they are ready. The baseline's are part
-of the specification. Of the candidate's, only modules of the standard library or an installed package count, and they
-are never imported next to a measured baseline: an import can change other modules. Their size is measured in a baseline
-process that serves no other purpose. The names are disclosed.
+In memory benchmarks, modules imported at first use, such as a compiler of a hundred megabytes, do not count as memory
+of a call. Each program's workers import those of its first call before they are ready. The baseline's are part of the
+specification. Of the candidate's, only modules of the standard library or an installed package count, and they are
+never imported into a measured baseline, because an import can change other modules. Their size is measured in a
+separate baseline process. The names are disclosed.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 def note_imports(session: Session) -> None:
     """Find the names, and store them in the session and in the disclosed facts. Raises ComparisonAborted."""
     names = _traced(session)
-    ours, theirs = session.mode(Role.BASELINE), session.mode(Role.CANDIDATE)
-    ours.imports = names[Role.BASELINE]
-    more = [name for name in of_libraries(names[Role.CANDIDATE]) if name not in ours.imports]
-    theirs.imports = [*ours.imports, *more]
+    baseline, candidate = session.mode(Role.BASELINE), session.mode(Role.CANDIDATE)
+    baseline.imports = names[Role.BASELINE]
+    more = [name for name in of_libraries(names[Role.CANDIDATE]) if name not in baseline.imports]
+    candidate.imports = [*baseline.imports, *more]
     if more:
-        theirs.imports_bytes = _weighed(session)
-    session.opened["facts"]["imports"] = theirs.imports
-    session.log.append("imports", baseline=ours.imports, names=theirs.imports, bytes=theirs.imports_bytes)
+        candidate.imports_bytes = _weighed(session)
+    session.opened["facts"]["imports"] = candidate.imports
+    session.log.append("imports", baseline=baseline.imports, names=candidate.imports, bytes=candidate.imports_bytes)
 
 
 def of_libraries(names: Iterable[str]) -> list[str]:

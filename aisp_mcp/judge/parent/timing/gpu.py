@@ -45,7 +45,7 @@ class GpuStrategy(Strategy):
         A stopped process does not stop its device: the parent's clock runs until the device is done.
         """
         session = driver.session
-        timing = measure(partial(session.verifier.post, "snapshot", side=driver.number(role)))
+        timing = measure(partial(session.verifier.post, "snapshot", worker_id=driver.number(role)))
         with session.phase("snapshot"):
             probe_s = session.verifier.collect("snapshot")["probe_s"]
         if not driver.is_busy(probe_s):
@@ -78,7 +78,7 @@ class GpuStrategy(Strategy):
         if last:
             number = min(number, last.result.checked + COMPARED)
         baselines = [driver.number(Role.BASELINE) for driver in batch]
-        request = {"sides": baselines, "number": number, "seconds": LOOK_AHEAD_S}
+        request = {"worker_ids": baselines, "number": number, "seconds": LOOK_AHEAD_S}
         session.verifier.post("look_ahead", seed=session.random.getrandbits(48), **request)
         yield
         with session.phase("look_ahead"):  # only the time beyond the start of the processes

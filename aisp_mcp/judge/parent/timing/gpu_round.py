@@ -228,7 +228,7 @@ class GpuRound:
         driver.wait_idle(session.probe_s())
         if self.isolated:
             return True
-        answer = session.ask("write_staged", side=driver.number(self.role), own=not self.mode.copies)
+        answer = session.ask("write_staged", worker_id=driver.number(self.role), own=not self.mode.copies)
         if not driver.is_busy(answer["probe_s"]):
             return True
         self.mode.discarded += 1
@@ -257,7 +257,7 @@ class GpuRound:
             request |= {"pipe": self.worker.answers_at, "ended": self.worker.control.stats[ENDED]}
         deadline_s = self.patience_s if self.isolated and self.gated else self.deadline_s
         number, verifier = self.driver.number(self.role), self.driver.session.verifier
-        verifier.post(self._verb, side=number, deadline_s=deadline_s, **request)
+        verifier.post(self._verb, worker_id=number, deadline_s=deadline_s, **request)
         self.watched = True
 
     def await_end(self) -> float:
@@ -283,7 +283,7 @@ class GpuRound:
             if error.code != HELD:
                 raise
             self.worker.close()
-            raise WorkerGone("hang", f"{self.worker.name} keeps the device from the verifier") from error
+            raise WorkerGone("hang", f"{self.worker.name} keeps the verifier from using the device") from error
         self.seconds = answer.get("seconds", [])
         return answer
 
@@ -313,11 +313,11 @@ class GpuRound:
 
 
 def _needed(allocations: list[DeviceAllocation], addresses: list[int]) -> list[DeviceAllocation]:
-    """The first allocation, which holds the inputs, and those that contain an address: opening one takes 1 ms."""
-    places = sorted(addresses)
+    """The first allocation, which contains the inputs, and those that contain an address: opening one takes 1 ms."""
+    starts = sorted(addresses)
     needed = allocations[:1]
     for begin, size, handle in allocations[1:]:
-        first = bisect_left(places, begin)
-        if first < len(places) and places[first] < begin + size:
+        first = bisect_left(starts, begin)
+        if first < len(starts) and starts[first] < begin + size:
             needed.append((begin, size, handle))
     return needed

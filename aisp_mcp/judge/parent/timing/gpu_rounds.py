@@ -1,20 +1,20 @@
 """Parent-timed rounds on a GPU: seconds per call of device work, or of device and host, without round overhead.
 
 A round on a GPU takes longer than its calls because of the host, the flushes between calls and the copies of inputs and
-outputs. All of it happens in the worker's own process, which could leave some of it out. These rounds contain none of
-it. The worker enqueues all calls of a round in its stream, where they wait for a gate: a word of memory that the parent
-controls. Only then does the verifier write their inputs, which no worker has seen, all at once, and flush the L2. The
-parent reads its clock and opens the gate. After the last call, the device itself signals the end. The verifier waits
-for that signal or for the answer and reads the clock when its own smallest kernel has had its turn. In the same turn it
-reads the outputs from the worker's memory (protocol/cuda_ipc.py) to compare them. Only the work and the pauses between
-calls remain.
+outputs. All of that happens in the worker's process, which could skip some of it. The rounds of this module include
+none of it. The worker enqueues all calls of a round in its stream, where they wait for a gate: a word of memory that
+the parent controls. Only then does the verifier write their inputs, which no worker has seen, all at once, and flush
+the L2. The parent reads its clock and opens the gate. After the last call, the device itself signals the end. The
+verifier waits for that signal or for the answer and reads the clock when its own smallest kernel has had its turn. In
+the same turn it reads the outputs from the worker's memory (protocol/cuda_ipc.py) to compare them. Only the work and
+the pauses between calls remain.
 
 A candidate that synchronizes before all launches are enqueued, or has more kernels than its queue holds, is timed
 ungated, so host time counts as well. So are all roles if the worker's clock disagrees because it includes host time:
 its ratio must then lie between these two. A program whose outputs or inputs cannot be in its own memory (one buffer
-used repeatedly, a graph captured on its inputs) gets rounds with copies, and pays for them. Rounds on a device that was
-not idle before them do not count. Isolated calls (verifier/handoff/handoff_gpu.py) show the cost of a call that shares
-nothing with others, and so the gain from batching across calls.
+used repeatedly, a graph captured on its inputs) gets rounds with copies, which count as part of its time. Rounds on a
+device that was not idle before them do not count. Isolated calls (verifier/handoff/handoff_gpu.py) show the cost of a
+call that shares nothing with others, and so the gain from batching across calls.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Steps of a comparison of programs with several ranks, on CPUs and GPUs alike: from go to the last done.
+"""Steps of a comparison of programs with several ranks, on CPUs and GPUs: from the start signal until the last rank is
+done.
 
 Rounds are like those of a CPU but longer, because they begin and end on several processes. The verifier cannot hand
 over inputs call by call to several ranks at once, so isolated calls are rounds of one call. Outputs are not read from

@@ -1,6 +1,6 @@
 """Sequence of one replicate: pilot, warm-up, isolated calls and timed palindromes, all verified, then the overhead.
 
-Dummy rounds run in between; their outputs mean nothing and are not compared.
+Dummy rounds run in between; their outputs are meaningless and not compared.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class ReplicateRun:
         return singles
 
     def _battery(self) -> None:
-        """Run the candidate on the inputs that decide whether it is correct, whatever fresh inputs show."""
+        """Run the candidate on the inputs that decide whether it is correct, regardless of fresh inputs."""
         draw, opened = random.Random(self.session.battery), self.session.opened
         for mode in battery_modes(Layout.from_json(opened["layout"]).frame, opened["call_s"]):
             self.driver.fill({Role.CANDIDATE: 1}, mode, battery=draw.getrandbits(48))

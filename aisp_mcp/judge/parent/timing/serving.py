@@ -33,7 +33,7 @@ class WrongEmissionError(Exception):
 
 
 class Delivery:
-    """One trace at one worker. at_s: when each request is handed out; None: when the one before it is finished."""
+    """One trace at one worker. at_s: when each request is handed out; None: when the previous one has finished."""
 
     def __init__(self, ring: TokenRing, requests: Sequence[PlannedRequest], at_s: Sequence[float] | None) -> None:
         self._ring, self._requests, self._at_s = ring, requests, at_s
@@ -79,7 +79,7 @@ class Delivery:
         self.stamps_s[number].append(at_s)
 
     def missing(self) -> str | None:
-        """Message about the first request that was not fully served."""
+        """Describe the first request that was not fully served."""
         for number, (request, tokens) in enumerate(zip(self._requests, self.tokens, strict=True)):
             if len(tokens) < request["tokens"]:
                 return f"{len(tokens)} of {request['tokens']} tokens were emitted for request {number}"
@@ -196,7 +196,7 @@ class ServingRun(ReplicateRun):
     def _verify(self, role: Role, requests: list[PlannedRequest], delivery: Delivery, timed: bool) -> None:
         """Compare all tokens of a trace, and record how many were compared. Raises ComparisonAborted."""
         worker_id, result = self.driver.number(role), self.driver.result
-        answer = self.session.ask("check_trace", side=worker_id, requests=requests, answers=delivery.tokens)
+        answer = self.session.ask("check_trace", worker_id=worker_id, requests=requests, answers=delivery.tokens)
         worker = self.driver.workers[role]
         self.driver.guarded(role, worker.refuse_work_outside)
         if role is Role.CANDIDATE:

@@ -42,7 +42,7 @@ class Strategy(ABC):
 
     @abstractmethod
     def measure_isolated_calls(self, driver: Driver) -> None:
-        """Time warm calls that share nothing with others, before the timed rounds."""
+        """Time isolated warm calls before the timed rounds."""
 
     @abstractmethod
     def finish(self, driver: Driver, singles: Sequence[RoundCost], dummies: Sequence[RoundCost]) -> Overhead:

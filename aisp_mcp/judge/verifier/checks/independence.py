@@ -5,8 +5,8 @@ Three tests find it. They look at the signs of the noise, at the signs relative 
 there), and at which elements are large:
 
 - Signed correlation at all lags, by FFT, forwards and backwards, of a draw with itself and with the sum of earlier
-  ones: of blocks in each call, of the whole tensor in some. Finds what resembles, also complemented or reversed.
-- Equal stretches anywhere in the tensor or in earlier draws, by a rolling hash. Finds what is copied, at any lag.
+  ones: of blocks in each call, of the whole tensor in some. Finds similar parts, also complemented or reversed.
+- Equal stretches anywhere in the tensor or in earlier draws, by a rolling hash. Finds copied parts at any lag.
 - Rank over GF(2) (mask_rank.py). Finds rows that are exclusive-ors of a few others.
 
 The baseline's draws on the same inputs are the control: structure that both share, such as a mask, is not held against
@@ -50,7 +50,7 @@ class _Pasts:
 
 
 class Independence:
-    """Tests of one output of one process over its calls."""
+    """Tests of one output of a process over all its calls."""
 
     def __init__(self) -> None:
         self._start = random.random()
@@ -65,7 +65,7 @@ class Independence:
         """
         center = mean.flatten().double()
         noises = [tensor.flatten().double() - center for tensor in (out, own)]
-        places, row = _chunks(center.numel()), mean.shape[-1] if mean.ndim else 1
+        spans, row = _chunks(center.numel()), mean.shape[-1] if mean.ndim else 1
         self._calls += 1
         sizes = [BLOCK]
         if self._calls <= WHOLE_FIRST or random.random() < WHOLE_SHARE:
@@ -73,7 +73,7 @@ class Independence:
         for kind, signs in enumerate(_signs(noises, center)):
             problem = self._correlated(signs, self._pasts[kind], sizes)
             if not problem and kind < len(self._ranks):  # large elements may be as rare as in the inputs
-                problem = self._ranks[kind].failure(signs, row) or self._copied(signs, self._pasts[kind], places)
+                problem = self._ranks[kind].failure(signs, row) or self._copied(signs, self._pasts[kind], spans)
             if problem:
                 return problem
         return None
@@ -87,12 +87,12 @@ class Independence:
                 return problem
         return None
 
-    def _copied(self, signs: list[Any], pasts: _Pasts, places: list[tuple[int, int]]) -> str | None:
+    def _copied(self, signs: list[Any], pasts: _Pasts, spans: list[tuple[int, int]]) -> str | None:
         import torch
 
         copies, total = [], 1
         for sign, hashes in zip(signs, pasts.hashes, strict=True):
-            parts = [self._hashes(sign[begin:end]) for begin, end in places]
+            parts = [self._hashes(sign[begin:end]) for begin, end in spans]
             now = torch.cat(parts) if parts else sign.new_empty(0, dtype=torch.int64)
             again = len(now) - len(now.unique())
             known = torch.isin(now, torch.cat(list(hashes))) if hashes else now.new_zeros(0)
@@ -203,6 +203,6 @@ def _chunks(count: int) -> list[tuple[int, int]]:
     """(begin, end) of the parts of a tensor to examine: all of it, or disjoint parts drawn at random."""
     if count <= CHUNK * CHUNKS:
         return [(0, count)]
-    places = sorted(random.sample(range(count // CHUNK), CHUNKS))
+    starts = sorted(random.sample(range(count // CHUNK), CHUNKS))
     shift = random.randrange(CHUNK)
-    return [(at * CHUNK + shift, min(at * CHUNK + shift + CHUNK, count)) for at in places]
+    return [(at * CHUNK + shift, min(at * CHUNK + shift + CHUNK, count)) for at in starts]

@@ -39,7 +39,7 @@ class Ranks:
     """Dependent blocks of the candidate and of the baseline, within each call and over all calls."""
 
     def __init__(self) -> None:
-        self._place = random.random()  # of the rows that are compared over all calls
+        self._offset = random.random()  # of the rows that are compared over all calls
         self._over_calls = [Span(), Span()]
 
     def failure(self, signs: list[Any], row: int) -> str | None:
@@ -53,7 +53,7 @@ class Ranks:
         if max(map(len, self._over_calls)) + ROWS_OVER_CALLS > width - SPARE:
             self._over_calls = [Span(), Span()]
         number = min(rows, ROWS_OVER_CALLS)
-        begin = int(self._place * (rows - number + 1))
+        begin = int(self._offset * (rows - number + 1))
         problem = _more("earlier ones", signs, self._over_calls, (begin, number, stride, width))
         number = min(rows, ROWS_OF_CALL, width - SPARE)
         begin = random.randrange(rows - number + 1)

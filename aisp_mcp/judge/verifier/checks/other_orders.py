@@ -1,4 +1,4 @@
-"""The errors that valid orders of operations may have where the baseline's own error tells too little."""
+"""The errors of valid orders of operations, where the baseline's own error is not representative."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ LANES_TERMS, ORDERED_SLACK = 8192.0, 8.0
 
 
 def other_orders(bank: InputBank, seed: int, mode: str, dtype: str, slack: float = 1.0) -> Iterator[list[Any]]:
-    """Error of each element of each output of a call that valid orders of operations may have, larger with every
-    evaluation of the reference. dtype: of an output. slack: on adversarial inputs, what the contract allows there.
+    """The largest error of each output element under valid orders of operations, growing with every evaluation of the
+    reference. dtype: of an output. slack: on adversarial inputs, what the contract allows there.
     """
     allowed: list[Any] = []
     for errors in _evaluations(bank, seed, mode, dtype, slack):

@@ -22,8 +22,8 @@ def values_at(positions: Any, source: Any, dim: int | None) -> Any:
     if not positions.numel():
         return source.new_empty(0)
     if bool((positions < 0).any()) or bool((positions >= source.shape[dim]).any()):
-        raise WrongPositionError("a position is outside of the input")
+        raise WrongPositionError("a position is outside the input")
     ordered = positions.sort(dim).values
     if bool((ordered.diff(dim=dim) == 0).any()):
-        raise WrongPositionError("a position stands twice")
+        raise WrongPositionError("a position occurs twice")
     return source.gather(dim, positions)

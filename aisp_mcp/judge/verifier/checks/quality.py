@@ -23,7 +23,7 @@ MIN_DEVIATION = 0.01  # of the losses' scatter over the steps, as a share of the
 NARROW_EPS, MOVED_SLACK = 2**-7, 4.0  # of bfloat16, the narrowest format in common use for all operands
 WORDS = {
     "update_error": "the change of the weights is off by {:.3g} of its size",
-    "fit_error": "the loss after training is off by {:.3g} of what training changed it",
+    "fit_error": "the loss after training is off by {:.3g} of the change that training made",
     "loss_error": "a reported loss is off by {:.3g} standard deviations of the losses",
     "held_out_spreads": "the loss on held-out data is {:.3g} standard deviations above the baseline's",
 }

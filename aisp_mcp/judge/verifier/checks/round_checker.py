@@ -1,4 +1,4 @@
-"""Checks of a finished round: poison and guards of every call, the reference for some of them."""
+"""Checks of a finished round: poison and guards of every call, and comparison of some calls with the reference."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class CallCheck:
 
 @dataclass(frozen=True)
 class Call:
-    """A call of a finished round. arena: the memory that holds the round's outputs, or a copy of it."""
+    """A call of a finished round. arena: the memory of the round's outputs, or a copy of it."""
 
     bank: InputBank
     arena: Arena
@@ -171,7 +171,7 @@ class RoundChecker:
 
     def _check_call(self, call: Call) -> CallCheck:
         bank = call.bank
-        self._calls[call.round.side] += call.is_plain
+        self._calls[call.round.worker_id] += call.is_plain
         if call.seed not in bank.hidden and not bank.left and self._near_baseline(call):
             return CallCheck()
         inputs = call.inputs()
@@ -195,7 +195,7 @@ class RoundChecker:
         bank = call.bank
         is_known = bank.known is not None and bank.known[0] == (call.seed, call.mode)
         was_near = bank.near or not call.is_plain
-        return was_near and call.round.side in bank.compared and not bank.left and not is_known
+        return was_near and call.round.worker_id in bank.compared and not bank.left and not is_known
 
     def _compare_all(self, call: Call, baseline: list[Any], reference: list[Any]) -> CallCheck:
         """Compare all outputs as the specification's contract says."""
@@ -215,7 +215,7 @@ class RoundChecker:
         if failed := self._check_left(call):
             return failed
         if call.is_plain:
-            call.bank.compared.add(call.round.side)
+            call.bank.compared.add(call.round.worker_id)
         return CallCheck(worst)
 
     def _coarse_calls(self, call: Call, name: str, tensors: list[Any]) -> str | None:
@@ -223,8 +223,8 @@ class RoundChecker:
         tolerance = self._spec.tolerance
         if not call.is_plain or tolerance.exact or tolerance.approximate is not None or not is_coarse(*tensors):
             return None
-        self._calls[call.round.side, name] += 1
-        count, plain = self._calls[call.round.side, name], self._calls[call.round.side]
+        self._calls[call.round.worker_id, name] += 1
+        count, plain = self._calls[call.round.worker_id, name], self._calls[call.round.worker_id]
         if count < COARSE_CALLS or 2 * count <= plain:
             return None
         return f"in {count} of {plain} calls the average error is more than {NARROW_SPREAD:g} times the baseline's own"
@@ -239,7 +239,9 @@ class RoundChecker:
             ratio, failure = compare(out, baseline, truth, self._spec.tolerance, slack)
             if failure := self._beyond_edge(call, f"input '{name}'", ratio, failure):
                 message = f"what is left in input '{name}' on {call.mode} inputs: {failure}"
-                return CallCheck(ratio, "incorrect_output", f"{message}. If it is no result, declare it in `scratch`")
+                return CallCheck(
+                    ratio, "incorrect_output", f"{message}. If it is not a result, declare it in `scratch`"
+                )
         return None
 
     def _compare(self, call: Call, name: str, outputs: tuple[Any, Any, Any]) -> tuple[float, str | None]:
@@ -279,8 +281,8 @@ class RoundChecker:
     def _beyond_edge(self, call: Call, name: str, ratio: float, failure: str | None) -> str | None:
         """Return the failure if it counts, and note errors at the edge of the tolerance.
 
-        The battery decides with the limit as it is. Fresh inputs do not decide again what it has decided: they refuse
-        only errors beyond EDGE times the limit.
+        The battery applies the limit exactly. Fresh inputs do not overrule the battery: they refuse only errors beyond
+        EDGE times the limit.
         """
         tolerance = self._spec.tolerance
         share = ratio / (tolerance.error_ratio if tolerance.approximate is None else 1.0)
@@ -312,7 +314,7 @@ class RoundChecker:
                 continue
             value = inputs[name]
             if is_file(value):
-                unchanged = self._files.is_kept(call.round.side, call.number, name, tensor, value)
+                unchanged = self._files.is_kept(call.round.worker_id, call.number, name, tensor, value)
             else:
                 unchanged = same_bits(tensor, value.to(tensor.device))
             if not unchanged:
@@ -321,15 +323,14 @@ class RoundChecker:
 
     def _inputs_left(self, call: Call) -> dict[str, Any]:
         """Inputs of a call as its worker left them."""
-        return {**call.arena.inputs(call.number), **self._arenas[call.round.side].host_inputs(call.number)}
+        return {**call.arena.inputs(call.number), **self._arenas[call.round.worker_id].host_inputs(call.number)}
 
     def _near_baseline(self, call: Call) -> bool:
-        """Accept outputs near those that the baseline's worker computed in a round of the same seed on the same inputs.
-
-        Comparing the two is cheap, and most calls are settled this way. For others, drawn here at random, and for all
-        that differ at all, the verifier computes the outputs itself, so it need not trust that worker's memory.
+        """Accept outputs near those that the baseline's worker computed from the same seed and inputs. This comparison
+        is cheap and settles most calls. For some calls drawn at random, and for all that differ, the verifier computes
+        the outputs itself, so it need not trust that worker's memory.
         """
-        worker, baseline, bank = call.round.side, baseline_of(call.round.side), call.bank
+        worker, baseline, bank = call.round.worker_id, baseline_of(call.round.worker_id), call.bank
         same = self._rounds.get(baseline)
         if same is None or same.staged or (same.seed, same.mode) != (call.round.seed, "plain"):
             return False
@@ -378,7 +379,7 @@ class RoundChecker:
         return CallCheck(worst)
 
     def _check_draws(self, call: Call, outputs: Iterable[tuple[Any, Any, Any]]) -> CallCheck:
-        draws = call.bank.draws.setdefault(call.round.side, Draws())
+        draws = call.bank.draws.setdefault(call.round.worker_id, Draws())
         for index, (out, baseline, expectation) in enumerate(outputs):
             if failure := draws.failure(index, out, baseline, expectation):
                 name = self._layout.outputs[index].name

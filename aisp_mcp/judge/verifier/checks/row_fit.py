@@ -1,9 +1,10 @@
-"""Gain and offset errors of rows and columns, for 16-bit outputs, whose tolerance hides errors of sampled statistics.
+"""Gain and offset errors of rows and columns. They are tested for 16-bit outputs, whose tolerance hides errors of
+sampled statistics.
 
 A normalisation that uses part of each row is off by a different factor in every row; a sum over a sample, by an offset.
 Both may be smaller than the bfloat16 tolerance of a single element. But rounding errors have independent signs and
 average out over a row, and a wrong factor does not. So the part of the error that a gain and an offset explain is
-limited to a few roundings of one number: as many as a statistic in the narrow type goes through.
+limited to a few roundings of one number: as many as computing a statistic in the narrow type involves.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ def beyond(error: Any, own: Any, truth: Any, half_eps: float) -> tuple[float, st
     most, words = 0.0, ""
     for name, (errors, owns, truths) in _views((error, own, truth)):
         limit = (ROUNDINGS * half_eps * _rms(truths)).maximum(OWN * _allowance(owns, truths))
-        found = _explained(errors, truths)
-        off = found > limit + _by_chance(errors, found)
+        explained = _explained(errors, truths)
+        off = explained > limit + _by_chance(errors, explained)
         count = int(off.sum())
-        if (share := count / (SHARE * len(found))) > most:
-            worst = float((found / _rms(truths).clamp_min(1e-300)).where(off, 0.0).max())
+        if (share := count / (SHARE * len(explained))) > most:
+            worst = float((explained / _rms(truths).clamp_min(1e-300)).where(off, 0.0).max())
             most, words = (
                 share,
-                f"{count} of {len(found)} {name} are off as a whole, by up to {worst:.2g} of their size, "
+                f"{count} of {len(explained)} {name} are off as a whole, by up to {worst:.2g} of their size, "
                 "which rounding does not explain",
             )
     return most, words

@@ -50,7 +50,7 @@ def compare(
         return 0.0, None
     if tolerance.exact or not (out.is_floating_point() or out.is_complex()):
         wrong = int((out != base).sum())
-        message = f"{wrong} of {out.numel()} elements differ; exact equality is the contract"
+        message = f"{wrong} of {out.numel()} elements differ; the contract demands exact equality"
         return (math.inf, message) if wrong else (0.0, None)
     kind = torch.finfo(out.dtype)
     out, base, ref = map(components, (out, base, ref))
@@ -94,7 +94,7 @@ def _elements_and_rows(
     lost = _lost(*sizes, ratio, eps, most)
     share = lost / max(SMALL_SHARE * out.numel(), SMALL_COUNT)
     if share > 1.0 or slack != 1.0:
-        return share, f"{lost} of {out.numel()} elements, small ones, are wrong in units of their own size"
+        return share, f"{lost} of {out.numel()} elements, all of them small, are wrong relative to their own size"
     rows, failure = _off_as_a_whole(out, base, ref, tolerance, eps)
     return max(share, rows), failure
 
@@ -131,7 +131,7 @@ def _off_as_a_whole(out: Any, base: Any, ref: Any, tolerance: Tolerance, eps: fl
 
 
 def adversarial_slack(dtype: Any) -> float:
-    """Factor by which the limit grows on adversarial inputs, for outputs of that type."""
+    """Factor by which the limit is raised on adversarial inputs, for outputs of that type."""
     import torch
 
     is_narrow = dtype.is_floating_point and torch.finfo(dtype).eps > NARROW_EPS
@@ -165,7 +165,8 @@ def near(out: Any, base: Any, tolerance: Tolerance) -> bool:
     """Decide without the reference, at a fraction of the cost, whether compare() must accept `out` on plain inputs.
 
     The error is at most the distance to the baseline plus the baseline's own error, and no unit is smaller than that
-    own error or half an eps of the truth. So a small enough distance is proof. False proves nothing.
+    own error or half an eps of the truth. So a small enough distance suffices. False means only that the reference is
+    needed.
     """
     import torch
 

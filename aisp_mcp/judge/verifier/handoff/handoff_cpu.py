@@ -1,7 +1,7 @@
 """The verifier's part of isolated calls on a CPU: it hands over the inputs one call at a time.
 
-In any other round, the inputs of all calls are in memory from the first call on, and one pass over all of them may cost
-hardly more than one call. Here the verifier withholds them. It writes the inputs of one call, announces them by a
+In any other round, the inputs of all calls are in memory from the first call on, and one pass over all of them may take
+hardly longer than one call. Here the verifier withholds them. It writes the inputs of one call, announces them by a
 number in the control block, reads its clock when the worker's number says that the call is done, and takes the outputs
 before the next inputs arrive, so that it hardly sees later writes. Both processes poll without sleeping, on their own
 cores, and see each other's numbers within a microsecond.
@@ -30,8 +30,8 @@ def run(staged: Arena, arena: Arena, control: ControlBlock, count: int, deadline
         [memoryview(row.numpy()) for row in rows]
         for rows in (staged.input_bytes(count), arena.input_bytes(count), arena.frames(count), held.frames(count))
     )
-    places = range(outputs, layout.frame, CHUNK)
-    chunks = [random.sample(places, len(places)) for _ in range(count)]
+    offsets = range(outputs, layout.frame, CHUNK)
+    chunks = [random.sample(offsets, len(offsets)) for _ in range(count)]
     held.flat.zero_()  # or page faults would delay the copy of a call's outputs
     end = clock() + deadline_s
     with _undisturbed():

@@ -41,7 +41,7 @@ class Handoff:
     mapped: MappedMemory | None
     count: int
     taken: bool
-    place: Arena = field(init=False)
+    target: Arena = field(init=False)
     held: Arena = field(init=False)
 
     def __post_init__(self) -> None:
@@ -49,7 +49,7 @@ class Handoff:
         self.held = Arena(self.arena.flat[: layout.params_bytes + self.count * layout.frame].clone(), layout)
         target = self.mapped.own if self.mapped else self.arena
         assert target is not None
-        self.place = target
+        self.target = target
 
     def copy(self, call: int) -> None:
         """Enqueue a copy of the outputs of that call."""
@@ -67,8 +67,8 @@ class Handoff:
 
 def run(staged: Staged, held: Handoff, control: ControlBlock, gate: Gate, spot: Any, deadline_s: float) -> list[float]:
     """Return the seconds of each call by the device's clock, from the writing of its inputs to this process's next turn
-    after the worker's number; an empty list if a number is missing. spot: a number on the device, to write to in that
-    turn. Raises BenchmarkError HELD.
+    after the worker's number; an empty list if a number is missing. spot: a number on the device, written in that turn.
+    Raises BenchmarkError HELD.
     """
     import torch
 
@@ -78,7 +78,7 @@ def run(staged: Staged, held: Handoff, control: ControlBlock, gate: Gate, spot: 
     gate.wait(stream, ANSWERED, 1)
     for call, (begin, end) in enumerate(marks):
         begin.record(stream)
-        staged.write_call(held.place, call)
+        staged.write_call(held.target, call)
         gate.say(stream, HANDED_OVER, call + 1)
         gate.wait(stream, ANSWERED, call + 2)
         spot.zero_()

@@ -20,13 +20,13 @@ CANCELS = 16.0
 
 def _largest(truth: list[Any], evaluations: Iterable[list[tuple[str, Any]]]) -> list[Any]:
     """The largest distance of the evaluations from the truth, element by element."""
-    found = [one.new_zeros(one.shape) for one in truth]
+    largest = [exact.new_zeros(exact.shape) for exact in truth]
     for output in evaluations:
-        for most, (_, tensor), one in zip(found, output, truth, strict=True):
-            if most.is_floating_point():
-                apart = (components(tensor).to(most.dtype) - one).abs_().nan_to_num_(0.0, 0.0, 0.0)
-                most.copy_(most.maximum(apart))
-    return found
+        for distance, (_, tensor), exact in zip(largest, output, truth, strict=True):
+            if distance.is_floating_point():
+                apart = (components(tensor).to(distance.dtype) - exact).abs_().nan_to_num_(0.0, 0.0, 0.0)
+                distance.copy_(distance.maximum(apart))
+    return largest
 
 
 @dataclass
@@ -35,7 +35,7 @@ class RoundInputs:
     the worker's arena. hidden: by call, the seeds of calls with known answers.
     """
 
-    side: int
+    worker_id: int
     seed: int
     mode: str
     count: int
@@ -88,7 +88,7 @@ class InputBank:
         return self.known[1]
 
     def rounding(self, seed: int, mode: str, eps: float, most_terms: float) -> Iterator[list[Any]]:
-        """The distances by which rounding in other places moves each element of a call's outputs, for a few noisy
+        """The distances by which different rounding moves each element of a call's outputs, for a few noisy
         evaluations of the reference (see jittered.py).
         """
         truth = self._reference(seed, mode)
@@ -109,8 +109,8 @@ class InputBank:
         shares = (STRAIN, -STRAIN)
         apart = _largest(truth, (flatten(self.reference.strained(self.inputs(seed, mode), share)) for share in shares))
         return [
-            far.where(far > CANCELS * STRAIN * one.abs(), 0.0) if far.is_floating_point() else far
-            for far, one in zip(apart, truth, strict=True)
+            far.where(far > CANCELS * STRAIN * exact.abs(), 0.0) if far.is_floating_point() else far
+            for far, exact in zip(apart, truth, strict=True)
         ]
 
     def _reference(self, seed: int, mode: str) -> list[Any]:

@@ -77,9 +77,7 @@ def lacks(inputs: Mapping[str, Any], roots: Mapping[str, str], calls: int) -> li
         if (free := shutil.disk_usage(root).free) < needed:
             texts.append(f"{needed >> 20} MiB of space in {root.parent}, found {free >> 20} MiB")
     if "cold" in used and not _can_drop(root := used["cold"]):
-        texts.append(
-            f"a temporary folder whose file system lets go of cached pages, {root.parent} does not (set TMPDIR)"
-        )
+        texts.append(f"a temporary folder whose file system can drop cached pages; {root.parent} does not (set TMPDIR)")
     return texts
 
 
@@ -124,50 +122,54 @@ class InputFiles:
         self._placed: dict[int, dict[tuple[int, str], _Placed]] = {}
 
     def make(self) -> list[str]:
-        """Make the folders of all workers; return their parents."""
+        """Create the folders of all workers; return their parents."""
         for root in self.roots.values():
             for number in range(WORKERS):
                 (root / str(number)).mkdir(parents=True, mode=UNLISTED)
         return [str(root) for root in self.roots.values()]
 
-    def clear(self, *sides: int) -> None:
+    def clear(self, *worker_ids: int) -> None:
         """Remove the files of these workers' last rounds."""
         for placed in [
-            placed_input for worker_id in sides for placed_input in self._placed.pop(worker_id, {}).values()
+            placed_input for worker_id in worker_ids for placed_input in self._placed.pop(worker_id, {}).values()
         ]:
             placed.folder.chmod(0o755)
             shutil.rmtree(placed.folder)
 
-    def written(self, side: int, call: int, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    def written(self, worker_id: int, call: int, inputs: Mapping[str, Any]) -> dict[str, Any]:
         """The inputs with files replaced by the bytes of their paths; writes the files for that call of that worker."""
-        return {name: self._put(side, call, name, value) if is_file(value) else value for name, value in inputs.items()}
+        return {
+            name: self._put(worker_id, call, name, value) if is_file(value) else value for name, value in inputs.items()
+        }
 
-    def _put(self, side: int, call: int, name: str, value: File | Folder) -> Any:
-        self._placed.setdefault(side, {})[call, name] = _write(self.roots[value.cache] / str(side), value, value.cache)
-        return self.address(side, call, name)
+    def _put(self, worker_id: int, call: int, name: str, value: File | Folder) -> Any:
+        self._placed.setdefault(worker_id, {})[call, name] = _write(
+            self.roots[value.cache] / str(worker_id), value, value.cache
+        )
+        return self.address(worker_id, call, name)
 
-    def address(self, side: int, call: int, name: str) -> Any:
+    def address(self, worker_id: int, call: int, name: str) -> Any:
         """The bytes of that file's path, uint8 of PATH_BYTES."""
         import torch
 
-        text = os.fsencode(self._placed[side][call, name].path)
+        text = os.fsencode(self._placed[worker_id][call, name].path)
         return torch.frombuffer(bytearray(text.ljust(PATH_BYTES, b"\0")), dtype=torch.uint8)
 
-    def redirect(self, side: int, arena: Arena) -> None:
+    def redirect(self, worker_id: int, arena: Arena) -> None:
         """Overwrite the paths in that arena with those of this worker."""
-        for call, name in self._placed.get(side, {}):
-            arena.inputs(call)[name].copy_(self.address(side, call, name))
+        for call, name in self._placed.get(worker_id, {}):
+            arena.inputs(call)[name].copy_(self.address(worker_id, call, name))
 
-    def is_kept(self, side: int, call: int, name: str, placed: Any, value: File | Folder) -> bool:
+    def is_kept(self, worker_id: int, call: int, name: str, placed: Any, value: File | Folder) -> bool:
         """True if a worker's path and files are still those that were written."""
-        if not bool((placed.cpu() == self.address(side, call, name)).all()):
+        if not bool((placed.cpu() == self.address(worker_id, call, name)).all()):
             return False
-        there, contents = self._placed[side][call, name].read(), _contents(value)
+        there, contents = self._placed[worker_id][call, name].read(), _contents(value)
         return there is not None and all(there[name] == _bytes(content) for name, content in contents.items())
 
-    def are_same(self, side: int, other: int, call: int, name: str) -> bool:
+    def are_same(self, worker_id: int, other: int, call: int, name: str) -> bool:
         """True if two workers have files with the same contents."""
-        there = self._placed[side][call, name].read()
+        there = self._placed[worker_id][call, name].read()
         return there is not None and there == self._placed[other][call, name].read()
 
 
@@ -205,7 +207,7 @@ def _write(folder: Path, value: File | Folder, cache: Cache) -> _Placed:
         finally:
             os.close(fd)
         if cache == "cold" and not _drop(random_path / name):
-            message = "The kernel keeps a file in its page cache although it was told to drop it."
+            message = "The kernel kept a file in its page cache although it was asked to drop it."
             raise BenchmarkError("CACHE_NOT_DROPPED", message, "Set TMPDIR to a folder on a disk, or declare it warm.")
     path = random_path / value.name if isinstance(value, File) else random_path
     if len(os.fsencode(path)) >= PATH_BYTES:
@@ -225,7 +227,7 @@ def _can_drop(root: Path) -> bool:
 
 
 def _drop(path: Path) -> bool:
-    """Write a file to its disk and have its pages dropped; True once none is left."""
+    """Write a file to its disk and drop its pages; True once none is left."""
     fd = os.open(path, os.O_RDONLY)
     try:
         os.fsync(fd)

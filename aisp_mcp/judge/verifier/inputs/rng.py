@@ -7,7 +7,7 @@ cost no more than windows: a window is read twice and written once, a fresh valu
 Plain inputs do not have unit variance and zero mean. Scale and mean are drawn per call; within a call they differ from
 row to row and between two parts of each row, and most calls have a texture (see textures.py). A kernel that assumes a
 statistic (an RMS norm without the RMS), measures it in one row for all, or measures it in a part or a sample of the
-row, is wrong in the very calls that are timed.
+row, is wrong in the timed calls.
 """
 
 from __future__ import annotations

@@ -39,13 +39,13 @@ def _few(rows: Any, draw: random.Random, generator: Any, height: float) -> None:
     count, width = rows.shape
     number = draw.randint(1, min(MOST_FEW, width // LEAST_WIDTH))
     rows.mul_(_small(draw))
-    places = torch.randint(0, width, (count, number), device=rows.device, generator=generator)
+    columns = torch.randint(0, width, (count, number), device=rows.device, generator=generator)
     values = torch.rand(count, number, device=rows.device, generator=generator).mul_(0.15).add_(0.85).mul_(height)
     signs = torch.rand(count, draw.choice((1, number)), device=rows.device, generator=generator).sub_(0.5).sign_()
     values = values.mul_(signs).to(rows.dtype)
     # Two positions in a row may coincide. A single scatter would then leave either value on a GPU, and inputs
     # that are drawn again for a check must have the same bits.
-    for index, value in zip(places.split(1, 1), values.split(1, 1), strict=True):
+    for index, value in zip(columns.split(1, 1), values.split(1, 1), strict=True):
         rows.scatter_(1, index, value)
 
 

@@ -99,9 +99,9 @@ def _timed(torch: Any, dist: Any, call: Callable[[], Any], device: str, params: 
     values = []
     for _ in range(params["rounds"]):
         dist.barrier()
-        mine = torch.tensor([_seconds(call, n, settle) / n], device=device, dtype=torch.float64)
-        dist.all_reduce(mine, op=dist.ReduceOp.MAX)
-        values.append(float(mine[0]))
+        slowest = torch.tensor([_seconds(call, n, settle) / n], device=device, dtype=torch.float64)
+        dist.all_reduce(slowest, op=dist.ReduceOp.MAX)
+        values.append(float(slowest[0]))
     return values
 
 

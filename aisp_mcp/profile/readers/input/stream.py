@@ -115,7 +115,7 @@ class Pieces:
             self._bounded()
         if self._rest and _whole(self._rest) is not None:
             raise bad(f"{self._path.name!r} is JSON, but not a trace: it has no list 'traceEvents'.", KNOWN)
-        raise bad(f"{self._path.name!r} is not whole JSON.")
+        raise bad(f"{self._path.name!r} is not complete JSON.")
 
     def _guesses(self) -> Iterator[tuple[int, int]]:
         """(end of one event, start of the next), from the last backwards."""
@@ -134,12 +134,12 @@ class Pieces:
         else:
             events = whole
         if not isinstance(events, list):
-            raise bad(f"{self._path.name!r} is not whole JSON, or is cut short.")
+            raise bad(f"{self._path.name!r} is not complete JSON, or is truncated.")
         return [_event(row) for row in events]
 
     def _bounded(self) -> None:
         if len(self._rest) > _LARGEST:
-            raise too_large(f"{self._path.name!r} holds more than {_LARGEST:,} bytes without an event's end")
+            raise too_large(f"{self._path.name!r} has more than {_LARGEST:,} bytes without an event's end")
 
 
 def _decode(data: bytes) -> list[Event | None] | None:

@@ -108,7 +108,7 @@ def _bounds(values: Any) -> tuple[float, float]:
 
 def _nice(value: float, within: float) -> float:
     """The nearest round number if one is close enough, else the value to four digits."""
-    near = min(NICE, key=lambda one: abs(one - value))
+    near = min(NICE, key=lambda nice: abs(nice - value))
     return near if abs(near - value) <= within else float(f"{value:.4g}")
 
 

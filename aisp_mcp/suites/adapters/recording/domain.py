@@ -1,8 +1,8 @@
-"""Inputs that a problem cannot be given with other statistics than its recipe's.
+"""Find the inputs that must keep the statistics of the problem's recipe.
 
-The harness draws inputs with secret scales, and some of unusual kinds. A recurrence or a product of exponentials that
-is tame on its own inputs may grow without bound on those: nothing can be compared there, and a kernel that is right on
-all inputs that the problem can have would be accused. Such inputs stay with the problem's own recipe.
+The harness draws inputs with secret scales, and some of unusual kinds. On those, a recurrence or a product of
+exponentials that stays small on its own inputs may grow without bound. Then nothing can be compared, and a correct
+kernel would be judged incorrect. Such inputs are drawn by the problem's own recipe.
 """
 
 from __future__ import annotations

@@ -147,7 +147,7 @@ def _draw(reference: Reference, fill: int = 0) -> tuple[dict[str, Any], dict[str
     if not tensors:
         raise BenchmarkError(
             "NO_INPUTS",
-            "The benchmarked call takes no tensors: there is nothing that the harness could make new for every call.",
+            "The benchmarked call takes no tensors: the harness has nothing to renew for each call.",
             "Pass tensors as arguments instead of keeping them in a closure or a global.",
         )
     return tensors, state, draws
@@ -218,7 +218,7 @@ def _call_twice(
     if own_output is not None and not torch.allclose(outputs[0][0], own_output.to(outputs[0][0]), rtol=1e-2):
         raise BenchmarkError(
             "DERIVED_STATE",
-            "With its inputs replaced, the problem gives another output: it keeps what it derived from the old ones.",
+            "With its inputs replaced, the problem gives a different output: it stores something derived from them.",
             "Name every tensor that setup() makes from random values among the payload's inputs.",
         )
     return tuple(changed), named

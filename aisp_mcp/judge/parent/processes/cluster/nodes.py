@@ -36,12 +36,12 @@ ROUND_TRIPS = 100  # minimum length of a round, since it includes one
 
 
 class Node:
-    """The parent's end of a relay. asked: a request is unanswered. level, cores, cpu: as its relay reports. cpus: of
+    """The parent's end of a relay. pending: a request is unanswered. level, cores, cpu: as its relay reports. cpus: of
     one program. round_trip_s: the usual seconds of one round trip.
     """
 
     def __init__(self, name: str, words: Sequence[str]) -> None:
-        self.name, self.asked, self.secret = name, False, secrets.token_hex(SECRET // 2)
+        self.name, self.pending, self.secret = name, False, secrets.token_hex(SECRET // 2)
         self._words, self._output = words, os.memfd_create("aisp-relay")
         self.link: Link
         self.level: Level = "L1"
@@ -63,8 +63,8 @@ class Node:
         """Accept the connection, and read the relay's description of its node. Raises Unavailable."""
         self.link = link
         hello, _ = self.hear(ANSWER_S)
-        if (theirs := hello["version"]) != __version__:
-            raise self.lost(f"it has version {theirs}, not {__version__}")
+        if (version := hello["version"]) != __version__:
+            raise self.lost(f"it has version {version}, not {__version__}")
         self.level, self.cores, self.cpu = hello["level"], hello["cores"], hello["cpu"]
         self.round_trip_s = statistics.median(self._ping() for _ in range(PINGS))
 
@@ -76,7 +76,7 @@ class Node:
     def answers(self) -> bool:
         """Return True if the relay runs and no request is unanswered."""
         with suppress(Unavailable):
-            if not self.asked:
+            if not self.pending:
                 self.ask("ping")
                 return True
         return False
@@ -92,7 +92,7 @@ class Node:
 
     def post(self, verb: str, parts: Sequence[memoryview] = (), **fields: Any) -> None:
         """Send a request whose answer is collected later. Raises Unavailable."""
-        self.asked = True
+        self.pending = True
         self.tell({"verb": verb, **fields}, parts)
 
     def tell(self, message: dict[str, Any], parts: Sequence[memoryview] = ()) -> None:
@@ -105,7 +105,7 @@ class Node:
     def collect(self, within_s: float) -> tuple[dict[str, Any], memoryview]:
         """Return the answer to the last request. Raises WorkerGone, Unavailable."""
         answer = self.hear(within_s)
-        self.asked = False
+        self.pending = False
         return answer
 
     def hear(self, within_s: float) -> tuple[dict[str, Any], memoryview]:
@@ -115,18 +115,20 @@ class Node:
         except LinkLost as lost:
             raise self.lost(str(lost)) from lost
         if gone := message.get("gone"):
-            self.asked = False
+            self.pending = False
             raise WorkerGone(gone["code"], f"{gone['message']} (on {self.name})", gone["text"])
         if error := message.get("error"):
-            self.asked = False
+            self.pending = False
             raise Unavailable(error["code"], f"{self.name}: {error['message']}", error["hint"])
         return message, data
 
     def lost(self, why: str) -> Unavailable:
-        """The error for a node that cannot go on."""
+        """The error for a node that cannot continue."""
         end = os.fstat(self._output).st_size
         output = os.pread(self._output, 300, max(end - 300, 0)).decode("utf-8", "replace").strip()
-        message = f"The relay on node {self.name} cannot go on: {why}." + (f" It printed: {output}" if output else "")
+        message = f"The relay on node {self.name} cannot continue: {why}." + (
+            f" It printed: {output}" if output else ""
+        )
         return Unavailable("NODE_LOST", message, "Its Python environment must be at the same path as here.")
 
     def close(self) -> None:
@@ -136,9 +138,9 @@ class Node:
         if link := getattr(self, "link", None):
             link.close()
         if process := getattr(self, "process", None):
-            _end(process, 0.1 if self.asked else END_S)  # a relay that waits for its ranks does not check
+            _end(process, 0.1 if self.pending else END_S)  # a relay that waits for its ranks does not check
         os.close(self._output)
-        self._output, self.asked = -1, True
+        self._output, self.pending = -1, True
 
 
 def _end(process: subprocess.Popen[bytes], patience_s: float) -> None:
@@ -220,8 +222,8 @@ def require_same_files(nodes: Sequence[Node], paths: Sequence[Path]) -> None:
     """Check that every node has identical copies of these files. Raises Unavailable NODE_FILES."""
     own = digests(paths)
     for node in nodes:
-        theirs = node.ask("digests", paths=[str(path) for path in paths])["digests"]
-        for path, here, there in zip(paths, own, theirs, strict=True):
+        digests_there = node.ask("digests", paths=[str(path) for path in paths])["digests"]
+        for path, here, there in zip(paths, own, digests_there, strict=True):
             if here != there:
                 message = f"Node {node.name} has {'another' if there else 'no'} file {path}."
                 raise Unavailable("NODE_FILES", message, "Put suites and candidates in folders that all nodes share.")
@@ -255,8 +257,8 @@ def note(nodes: Sequence[Node]) -> list[Flag]:
         return []
     names = ", ".join(node.name for node in nodes)
     message = (
-        f"Ranks of both sides ran on {1 + len(nodes)} nodes and shared their network: a candidate could use services "
-        f"there and disturb the other side. What the harness's own process on {names} said was believed."
+        f"Ranks of baseline and candidate ran on {1 + len(nodes)} nodes and shared their network: a candidate could "
+        f"use services on it and disturb the baseline. Reports of the harness's own process on {names} were trusted."
     )
     evidence = {"nodes": 1 + len(nodes), "others": names}
     return [Flag(code="ranks_over_nodes", severity="note", message=message, evidence=evidence)]

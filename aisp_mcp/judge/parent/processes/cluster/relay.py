@@ -1,9 +1,9 @@
 """python -m aisp_mcp.judge.parent.processes.cluster.relay HOST:PORT: ranks on this node, for a parent on another node.
 
-It does on this node what the parent does on its own, with the same code: it starts confined ranks, writes their inputs
-into memory shared with them, resumes and stops them, and reports the findings. A secret on standard input authenticates
-the connection; the relay ends with it. Each request has one answer. In between, a group reports that its ranks have
-loaded (L), are ready (R), are stopped before a round, and are done and stopped again (D).
+On this node it does what the parent does on its own node, with the same code: it starts confined ranks, writes their
+inputs into memory shared with them, resumes and stops them, and reports the findings. A secret on standard input
+authenticates the connection; the relay ends with it. Each request gets one answer. In between, a group reports that its
+ranks have loaded (L), are ready (R), are stopped before a round, and are done and stopped again (D).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Answer = tuple[dict[str, Any], list[bytes]]
 
 
 class FarGroup(WorkerGroup):
-    """Ranks of this node; their rounds begin when the parent says so."""
+    """Ranks of this node; the parent starts their rounds."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class Relay:
 
     def __init__(self, link: Link, folder: Path) -> None:
         self._link, self._folder = link, folder
-        self._sides: dict[int, FarGroup] = {}
+        self._groups: dict[int, FarGroup] = {}
         self._fds: list[list[tuple[int, int]]] = []
 
     def serve(self) -> None:
@@ -88,11 +88,11 @@ class Relay:
 
     def close(self) -> None:
         """Clean up after an earlier comparison."""
-        for group in self._sides.values():
+        for group in self._groups.values():
             group.close()
         for fd in (fd for worker in self._fds for rank in worker for fd in rank):
             os.close(fd)
-        self._sides, self._fds = {}, []
+        self._groups, self._fds = {}, []
 
     def _answer(self, request: dict[str, Any], data: memoryview) -> Answer:
         verb = request.pop("verb")
@@ -124,53 +124,53 @@ class Relay:
         """Allocate memory for the workers and their ranks, and start a fork server for them."""
         self.close()
         self._fds = [[(_memory("control"), _memory("arena")) for _ in range(ranks)] for _ in range(workers)]
-        self._places = placement.PlacementFactory(
+        self._placements = placement.PlacementFactory(
             Path(tempfile.mkdtemp(dir=self._folder)),
             "cpu",
             level,
-            placement.cpus_of_a_side(threads, ranks),
+            placement.worker_cpus(threads, ranks),
             clean,
             hidden=tuple(map(Path, hidden)),
             ranks=ranks,
             variables=tuple((name, value) for name, value in variables),
             network=True,
         )
-        fork_server(self._places.make("libraries"))
-        return {"cpus": len(self._places.cpus)}, []
+        fork_server(self._placements.make("libraries"))
+        return {"cpus": len(self._placements.cpus)}, []
 
     def on_start(
-        self, side: int, name: str, setup: dict[str, Any], share: dict[str, int], place: dict[str, Any]
+        self, worker_id: int, name: str, setup: dict[str, Any], share: dict[str, int], folder: str, replicate: int
     ) -> None:
-        """Start the ranks of a program. place: name of its folder, and number of its replicate."""
-        where = self._places.make(place["folder"], place["replicate"])
-        self._sides[side] = FarGroup(
-            name, setup, self._fds[side], where, Share(share["first"], share["ranks"]), self._link
+        """Start the ranks of a program. folder: its name."""
+        where = self._placements.make(folder, replicate)
+        self._groups[worker_id] = FarGroup(
+            name, setup, self._fds[worker_id], where, Share(share["first"], share["ranks"]), self._link
         )
 
-    def on_prepare(self, data: memoryview, side: int, setup: dict[str, Any], host: str, port: int) -> None:
-        group = self._sides[side]
+    def on_prepare(self, data: memoryview, worker_id: int, setup: dict[str, Any], host: str, port: int) -> None:
+        group = self._groups[worker_id]
         group.loaded(ANSWER_S)
         group.mirror.fill(data, 1, params=True)
         group.share = group.share._replace(meets=(host, port, interface(self._link.address)))
         group.prepare(group.placement.lent(setup))
 
-    def on_ready(self, side: int, deadline_s: float) -> None:
-        self._sides[side].ready(deadline_s)
+    def on_ready(self, worker_id: int, deadline_s: float) -> None:
+        self._groups[worker_id].ready(deadline_s)
 
-    def on_put(self, data: memoryview, side: int, count: int) -> None:
-        self._sides[side].mirror.fill(data, count)
+    def on_put(self, data: memoryview, worker_id: int, count: int) -> None:
+        self._groups[worker_id].mirror.fill(data, count)
 
-    def on_round(self, side: int, count: int, bits: int, deadline_s: float) -> Answer:
+    def on_round(self, worker_id: int, count: int, bits: int, deadline_s: float) -> Answer:
         """Run one round; return its frames as they were when all ranks were stopped."""
-        group = self._sides[side]
-        with placement.watching(self._places.cpus):
+        group = self._groups[worker_id]
+        with placement.watching(self._placements.cpus):
             timing = group.run_round(count, deadline_s, bits)
             frames = [bytes(part) for part in group.mirror.parts(count)] if not bits & DUMMY else []
             group.refuse_work_outside()  # an output changed after the end does not belong to the round
         return {"durations_ns": timing.durations_ns, "account": vars(timing.account)}, frames
 
-    def on_close(self, side: int) -> None:
-        self._sides.pop(side).close()
+    def on_close(self, worker_id: int) -> None:
+        self._groups.pop(worker_id).close()
 
 
 def _memory(name: str) -> int:

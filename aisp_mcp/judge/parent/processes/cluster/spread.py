@@ -2,8 +2,8 @@
 other node.
 
 In a round, the inputs go to the other nodes; every process tree is checked to be stopped; the clock is read and all
-ranks are resumed. The clock stops when the last relay has reported that its tree is stopped again, and the local trees
-are; then outputs are copied back into the memory that the verifier reads.
+ranks are resumed. The clock stops when every tree, here and on the other nodes, is stopped again. Then outputs are
+copied back into the memory that the verifier reads.
 """
 
 from __future__ import annotations
@@ -48,24 +48,26 @@ class SpreadGroup(WorkerGroup):
             ranks = range(first, first + here)
             self._far[node] = Mirror([fds[rank][1] for rank in ranks], [layout.of_rank(rank) for rank in ranks])
             share = {"first": first, "ranks": len(fds)}
-            placement_fields = {"folder": placement.folder.name, "replicate": replicate}
-            node.ask("start", side=number, name=name, setup=setup, share=share, place=placement_fields)
+            folder = placement.folder.name
+            node.ask("start", worker_id=number, name=name, setup=setup, share=share, folder=folder, replicate=replicate)
             self._answering.append(node.link.fileno())
         self._round: dict[str, Any] = {}
 
     def prepare(self, setup: dict[str, Any]) -> None:
-        """Tell the ranks of all nodes what to prepare; they meet at a store of the first rank."""
+        """Tell the ranks of all nodes what to prepare; they rendezvous at the first rank's store."""
         self.loaded(ANSWER_S)  # ranks wait for each other only this long
         address = next(iter(self._far)).link.address
         port = _free_port()
         self.share = self.share._replace(meets=(address, port, interface(address)))
         for node, mirror in self._far.items():
-            node.ask("prepare", mirror.parts(1, params=True), side=self.number, setup=setup, host=address, port=port)
+            node.ask(
+                "prepare", mirror.parts(1, params=True), worker_id=self.number, setup=setup, host=address, port=port
+            )
         super().prepare(self.placement.lent(setup))
 
     def ready(self, deadline_s: float) -> None:
         for node in self._far:
-            node.post("ready", side=self.number, deadline_s=deadline_s)
+            node.post("ready", worker_id=self.number, deadline_s=deadline_s)
         super().ready(deadline_s)
         for node in self._far:
             node.collect(ANSWER_S)
@@ -73,9 +75,9 @@ class SpreadGroup(WorkerGroup):
     def run_round(
         self, count: int, deadline_s: float, bits: int = 0, at_done: Callable[[], object] | None = None
     ) -> RoundTiming:
-        self._round = {"side": self.number, "count": count, "bits": bits, "deadline_s": deadline_s}
+        self._round = {"worker_id": self.number, "count": count, "bits": bits, "deadline_s": deadline_s}
         for node, mirror in self._far.items() if not bits & DUMMY else ():
-            node.ask("put", mirror.parts(count), side=self.number, count=count)
+            node.ask("put", mirror.parts(count), worker_id=self.number, count=count)
         return super().run_round(count, deadline_s, bits, at_done)
 
     def _begin(self) -> float:
@@ -117,9 +119,9 @@ class SpreadGroup(WorkerGroup):
         if not self.output.closed:
             for node in self._far:
                 with suppress(Unavailable):
-                    if not node.asked:
-                        node.ask("close", side=self.number)
-                if node.asked:  # it may wait for ranks that never answer; they end with it
+                    if not node.pending:
+                        node.ask("close", worker_id=self.number)
+                if node.pending:  # it may wait for ranks that never answer; they end with it
                     node.close()
         super().close()
 
@@ -136,4 +138,6 @@ def _free_port() -> int:
         with socket.socket() as listener, suppress(OSError):
             listener.bind(("", port))
             return port
-    raise Unavailable("NODE_LOST", f"No port of {PORTS.start} to {PORTS.stop - 1} is free for ranks to meet at.")
+    raise Unavailable(
+        "NODE_LOST", f"No port of {PORTS.start} to {PORTS.stop - 1} is free for the rendezvous of the ranks."
+    )
