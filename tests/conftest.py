@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import importlib
+import io
 import os
 import subprocess
 import sys
@@ -11,6 +13,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import pytest
 from hypothesis import settings
@@ -24,6 +27,8 @@ if TYPE_CHECKING:
     from mcp import Client
 
 TOOLS = Path(__file__).parent / "front"
+# The same in all tests: comparisons share processes with loaded libraries where the environment is the same.
+os.environ["PYTHONPATH"] = os.pathsep.join([str(TOOLS), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
 
 settings.register_profile("aisp", deadline=None)  # no absolute times: a busy machine is not a failure
 settings.load_profile("aisp")
@@ -52,7 +57,6 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "home"
     monkeypatch.setenv("AISP_HOME", str(folder))
     monkeypatch.setenv("AISP_TOOL_MODULES", "front_tools")
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(TOOLS), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep))
     return folder
 
 
@@ -85,6 +89,27 @@ def cli(home: Path) -> Cli:
         for name, value in (("stdin", subprocess.DEVNULL), ("stdout", subprocess.PIPE), ("stderr", subprocess.PIPE)):
             options.setdefault(name, value)
         return subprocess.run(argv, text=True, check=False, **options)
+
+    return run
+
+
+@pytest.fixture
+def cli_here(home: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
+    """The same in this process, and jobs too: no interpreters start, and comparisons share their loaded libraries."""
+    from aisp_mcp.front.cli.main import main
+
+    monkeypatch.setenv("AISP_EXECUTOR", "inprocess")
+    monkeypatch.delenv("AISP_TOOL_MODULES")  # the registry of this process is for all tests
+
+    def run(*args: str, cwd: Path | None = None, timeout: float = 0) -> subprocess.CompletedProcess[str]:
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.chdir(cwd or "."), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            try:
+                with mock.patch.dict(os.environ):  # flags such as --artifacts-dir are variables of the whole process
+                    code = main(args)
+            except SystemExit as end:
+                code = int(end.code or 0)
+        return subprocess.CompletedProcess(args, code, out.getvalue(), err.getvalue())
 
     return run
 

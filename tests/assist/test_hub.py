@@ -19,6 +19,7 @@ TOTAL = sum(map(len, FILES.values()))
 def ask(home: Path, served: Served, *words: str, **env: str) -> dict[str, Any]:
     """The command line's JSON, in a process of its own: the library reads the endpoint when it is imported."""
     environment = os.environ | {"HF_ENDPOINT": served.url, "HF_HOME": str(home / "hf"), "HF_HUB_DISABLE_XET": "1"} | env
+    environment |= {"AISP_EXECUTOR": "inprocess"}
     done = subprocess.run(
         [sys.executable, "-m", "aisp_mcp.front.cli.main", "hf", *words, "--wait-s", "45", "--json"],
         env=environment,

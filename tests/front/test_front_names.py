@@ -68,8 +68,8 @@ def test_names_that_look_like_files_are_read_as_such() -> None:
     ]  # fmt: skip
 
 
-def test_a_chapter_is_listed_by_its_short_name(cli: Cli, suites: Path) -> None:
-    done = cli("bench", "list-targets", "--chapter", "ch1", "--bench-root", str(suites), "--json")
+def test_a_chapter_is_listed_by_its_short_name(cli_here: Cli, suites: Path) -> None:
+    done = cli_here("bench", "list-targets", "--chapter", "ch1", "--bench-root", str(suites), "--json")
     assert [target["name"] for target in json.loads(done.stdout)["result"]["targets"]] == ["ch01:a"]
 
 
@@ -82,9 +82,9 @@ def test_every_alias_leads_to_a_command() -> None:
         assert alias not in commands.by_words()
 
 
-def test_an_aliased_command_runs(cli: Cli) -> None:
-    assert json.loads(cli("info", "status", "--json").stdout)["tool"] == "aisp_status"
-    page = cli("bench", "compare", "--help").stdout
+def test_an_aliased_command_runs(cli_here: Cli) -> None:
+    assert json.loads(cli_here("info", "status", "--json").stdout)["tool"] == "aisp_status"
+    page = cli_here("bench", "compare", "--help").stdout
     assert "aisp_run_benchmarks" in page
 
 
@@ -109,8 +109,8 @@ def test_a_flag_may_leave_out_its_unit(tool: str, argv: list[str], expected: dic
         (["--timeout-multiplier", "2"], "Did you mean 'timeout_s'?"),
     ],
 )
-def test_flags_of_other_tools_get_the_one_that_is_meant(cli: Cli, flags: list[str], words: str) -> None:
-    done = cli("bench", "run", "ch07", *flags, "--json")
+def test_flags_of_other_tools_get_the_one_that_is_meant(cli_here: Cli, flags: list[str], words: str) -> None:
+    done = cli_here("bench", "run", "ch07", *flags, "--json")
     assert done.returncode == 2
     error = json.loads(done.stdout)["error"]
     assert error["code"] == "UNKNOWN_ARGUMENT"
@@ -139,32 +139,32 @@ def test_flags_of_other_tools_get_the_one_that_is_meant(cli: Cli, flags: list[st
     ],
 )
 def test_a_slip_is_refused_before_a_job_starts(
-    cli: Cli, suites: Path, tmp_path: Path, words: list[str], code: str, exit_code: int
+    cli_here: Cli, suites: Path, tmp_path: Path, words: list[str], code: str, exit_code: int
 ) -> None:
     file = str(suites / "ch01" / "optimized_a.py")
     line = ["bench", *(file if word == "SPEC" else word for word in words), "--json"]
     roots = [] if words[0] in ("adapt", "from-trace") else ["--bench-root", str(suites)]
-    done = cli(*line, *roots, "--artifacts-dir", str(tmp_path / "store"))
+    done = cli_here(*line, *roots, "--artifacts-dir", str(tmp_path / "store"))
     error = json.loads(done.stdout)["error"]
     assert (error["code"], done.returncode) == (code, exit_code)
     assert error.get("hint") or error.get("next_steps") or exit_code == 1
     assert not list((tmp_path / "store").glob("runs/*/*"))
 
 
-def test_what_is_offered_instead_confirms_nothing_unasked(cli: Cli) -> None:
-    done = cli("bench", "run", "ch07", "--presett", "quick", "--json")
+def test_what_is_offered_instead_confirms_nothing_unasked(cli_here: Cli) -> None:
+    done = cli_here("bench", "run", "ch07", "--presett", "quick", "--json")
     error = json.loads(done.stdout)["error"]
     assert error["next_steps"] == [{"tool": "aisp_run_benchmarks", "args": {"targets": ["ch07"], "preset": "quick"}}]
     assert error["hint"].startswith("Did you mean 'preset'? Expected: targets, ")
 
 
-def test_artifacts_lie_where_they_are_asked_for(cli: Cli, tmp_path: Path) -> None:
+def test_artifacts_lie_where_they_are_asked_for(cli_here: Cli, tmp_path: Path) -> None:
     folder = tmp_path / "elsewhere"
-    done = cli("job", "list", "--artifacts-dir", str(folder), "--json")
+    done = cli_here("job", "list", "--artifacts-dir", str(folder), "--json")
     assert done.returncode == 0, done.stderr
     assert (folder / "aisp.db").is_file()
 
 
-def test_the_list_names_aliases(cli: Cli) -> None:
-    lines = [line.split() for line in cli("--list").stdout.splitlines()]
+def test_the_list_names_aliases(cli_here: Cli) -> None:
+    lines = [line.split() for line in cli_here("--list").stdout.splitlines()]
     assert ["aisp_system_context", "=", "aisp_context_summary"] in lines

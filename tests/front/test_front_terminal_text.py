@@ -45,8 +45,8 @@ def suites(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     "words", [("bench", "list-targets"), ("bench", "list-targets", "--json"), ("bench", "list-targets", EVIL)]
 )
-def test_what_reaches_the_terminal_steers_nothing(suites: Path, cli: Cli, words: tuple[str, ...]) -> None:
-    done = cli(*words)
+def test_what_reaches_the_terminal_steers_nothing(suites: Path, cli_here: Cli, words: tuple[str, ...]) -> None:
+    done = cli_here(*words)
     output = done.stdout + done.stderr
     assert "sum" in output or EVIL in words
     assert not STEERS.findall(output)

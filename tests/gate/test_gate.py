@@ -93,66 +93,66 @@ def repo(tmp_path: Path) -> Path:
     return folder
 
 
-def gate(cli: Any, repo: Path, *words: str) -> tuple[int, dict[str, Any]]:
-    done = cli("bench", "gate", *words, "--repo", str(repo), "--json", timeout=280)
+def gate(cli_here: Any, repo: Path, *words: str) -> tuple[int, dict[str, Any]]:
+    done = cli_here("bench", "gate", *words, "--repo", str(repo), "--json", timeout=280)
     assert done.stdout, done.stderr
     return done.returncode, json.loads(done.stdout)
 
 
-def test_what_cannot_be_gated_is_said(cli: Any, repo: Path, tmp_path: Path) -> None:
-    assert gate(cli, repo, "--base", "nowhere")[1]["error"]["code"] == "NO_SUCH_REVISION"
-    assert gate(cli, tmp_path, "--base", "HEAD")[1]["error"]["code"] == "NO_REPOSITORY"
-    error = gate(cli, repo, "--base", "HEAD", "--targets", "ch99")[1]["error"]
+def test_what_cannot_be_gated_is_said(cli_here: Any, repo: Path, tmp_path: Path) -> None:
+    assert gate(cli_here, repo, "--base", "nowhere")[1]["error"]["code"] == "NO_SUCH_REVISION"
+    assert gate(cli_here, tmp_path, "--base", "HEAD")[1]["error"]["code"] == "NO_REPOSITORY"
+    error = gate(cli_here, repo, "--base", "HEAD", "--targets", "ch99")[1]["error"]
     assert (error["code"], "matches ch99" in error["message"]) == ("NO_TARGETS_AT_BASE", True)
 
 
-def test_a_base_without_pairs_is_told_how_to_begin(cli: Any, tmp_path: Path) -> None:
+def test_a_base_without_pairs_is_told_how_to_begin(cli_here: Any, tmp_path: Path) -> None:
     (tmp_path / "stats.py").write_text("def work():\n    return 1\n")
     git(tmp_path, "init", "-q")
     git(tmp_path, "add", "-A")
     git(tmp_path, "commit", "-qm", "one")
-    error = gate(cli, tmp_path, "--base", "HEAD")[1]["error"]
+    error = gate(cli_here, tmp_path, "--base", "HEAD")[1]["error"]
     assert error["code"] == "NO_TARGETS_AT_BASE"
     assert "pytest --aisp --aisp-base HEAD" in error["hint"]
     assert "aisp gate init" in error["hint"]
 
 
-def test_missing_and_new_benchmarks_are_outcomes_of_their_own(cli: Any, repo: Path) -> None:
+def test_missing_and_new_benchmarks_are_outcomes_of_their_own(cli_here: Any, repo: Path) -> None:
     git(repo, "mv", "benchmarks/ch01/optimized_scale.py", "benchmarks/ch01/optimized_scale_other.py")
     git(repo, "commit", "-qm", "three")
-    code, answer = gate(cli, repo, "--base", "HEAD~1", "--head", "HEAD")
+    code, answer = gate(cli_here, repo, "--base", "HEAD~1", "--head", "HEAD")
     outcomes = {row["target"]: row["outcome"] for row in answer["result"]["rows"]}
     assert outcomes == {"ch01:scale": "missing", "ch01:scale_other": "new"}
     assert (code, answer["result"]["passed"]) == (3, False)
-    code, answer = gate(cli, repo, "--base", "HEAD~1", "--head", "HEAD", "--missing", "warn")
+    code, answer = gate(cli_here, repo, "--base", "HEAD~1", "--head", "HEAD", "--missing", "warn")
     assert (code, answer["result"]["passed"]) == (0, None)  # nothing was judged
     assert answer["result"]["reasons"][0].startswith("warn: ch01:scale missing")
-    printed = cli("bench", "gate", "--base", "HEAD~1", "--head", "HEAD", "--repo", str(repo))
+    printed = cli_here("bench", "gate", "--base", "HEAD~1", "--head", "HEAD", "--repo", str(repo))
     assert (printed.returncode, printed.stderr) == (3, "")
     assert "ch01:scale" in printed.stdout
 
 
-def test_a_file_cannot_take_the_name_of_another_one(cli: Any, repo: Path) -> None:
+def test_a_file_cannot_take_the_name_of_another_one(cli_here: Any, repo: Path) -> None:
     """optimized_scale.cpp and optimized_scale_cpp.py are both `scale_cpp`: a slow one could hide behind a fast one."""
     chapter = repo / "benchmarks" / "ch01"
     (chapter / "optimized_scale.cpp").write_text(NATIVE)
     git(repo, "add", "-A")
     git(repo, "commit", "-qm", "three")
     (chapter / "optimized_scale_cpp.py").write_text(VARIANT)
-    code, answer = gate(cli, repo, "--base", "HEAD", "--targets", "ch01:scale_cpp")
+    code, answer = gate(cli_here, repo, "--base", "HEAD", "--targets", "ch01:scale_cpp")
     assert (code, [row["outcome"] for row in answer["result"]["rows"]]) == (3, ["missing"])
 
 
-def test_a_head_that_needs_more_than_the_base_fails(cli: Any, repo: Path) -> None:
+def test_a_head_that_needs_more_than_the_base_fails(cli_here: Any, repo: Path) -> None:
     candidate = repo / "benchmarks" / "ch01" / "optimized_scale.py"
     candidate.write_text(f"import no_such_package\n{VARIANT}")
-    code, answer = gate(cli, repo, "--base", "HEAD")
+    code, answer = gate(cli_here, repo, "--base", "HEAD")
     (row,) = answer["result"]["rows"]
     assert (code, row["outcome"]) == (3, "failed")
     assert row["sentence"].startswith("HEAD_NEEDS: The head needs the package no_such_package")
     git(repo, "commit", "-qam", "three")
     (repo / "mylib.py").write_text(FAST)
-    code, answer = gate(cli, repo, "--base", "HEAD")  # the base lacks it, too: nobody's fault
+    code, answer = gate(cli_here, repo, "--base", "HEAD")  # the base lacks it, too: nobody's fault
     assert (code, answer["result"]["rows"][0]["outcome"]) == (0, "could_not_judge")
 
 

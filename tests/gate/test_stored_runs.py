@@ -57,10 +57,10 @@ def test_a_run_without_python_files_is_refused(ctx: Context, tmp_path: Path) -> 
         stored_runs.checkout(ctx, run, tmp_path / "head")
 
 
-def test_the_gate_takes_runs_outside_of_a_repository(cli: Any, ctx: Context, tmp_path: Path) -> None:
+def test_the_gate_takes_runs_outside_of_a_repository(cli_here: Any, ctx: Context, tmp_path: Path) -> None:
     for name in ("r_before", "r_after"):
         stored(ctx, name, "/* launch: */\n")
-    done = cli("bench", "gate", "--base", "r_before", "--head", "r_after", "--repo", str(tmp_path), "--json")
+    done = cli_here("bench", "gate", "--base", "r_before", "--head", "r_after", "--repo", str(tmp_path), "--json")
     assert json.loads(done.stdout)["error"]["code"] == "NOTHING_KEPT"
 
 

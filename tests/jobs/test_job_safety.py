@@ -53,13 +53,13 @@ def test_secrets_reach_the_worker_but_not_the_disk(
     gate = tmp_path / "gate"
     job = jobs.submit("aisp_test_work", {"gate": str(gate)}, timeout_s=30)
     until(lambda: jobs.get(job.id).state is JobState.RUNNING)
+    until(lambda: len(list(tree.marked("AISP_JOB_ID", job.id))) >= 2)  # the supervisor and its worker
     row = store.queue.row(job.id)
-    with_it = {pid for name, value in SECRETS.items() for pid in tree.marked(name, value)}
     processes = set(tree.marked("AISP_JOB_ID", job.id))
+    with_it = {pid for name, value in SECRETS.items() for pid in tree.marked(name, value)}
     files = {path: path.read_bytes() for path in home.rglob("*") if path.is_file()}
     gate.touch()
     finished(jobs, job.id)
-    assert len(processes) >= 2  # the supervisor and its worker
     assert processes <= with_it
     assert row is not None
     assert {"PATH", "AISP_HOME", "PYTHONPATH"} <= json.loads(row["env"]).keys()

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from harness_support import HONEST, PRODUCT, judge, write_pair
+from harness_support import HONEST, LEAST, PRODUCT, judge, write_pair
 
 from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.judge.audit_log import check_chain
@@ -58,7 +58,7 @@ def test_slower_is_said_of_twice_the_work(tmp_path: Path) -> None:
                 a @ b
             return a @ b
     """
-    comparison = judge(tmp_path, slow, preset=Preset("two", 2, 0.01, 3))
+    comparison = judge(tmp_path, slow, preset=Preset("one", 1, 0.01, 3))
     assert comparison.ratio is not None
     assert comparison.ratio < 0.5
 
@@ -76,7 +76,7 @@ def test_a_planned_look_ends_a_run_that_is_decided(tmp_path: Path) -> None:
 
 def test_a_margin_of_the_users_own_decides_what_counts(tmp_path: Path) -> None:
     pair = write_pair(tmp_path, "def run(a, b):\n    for _ in range(15):\n        a @ b\n    return a @ b\n")
-    comparison = compare(pair, Options(Preset("two", 2, 0.004, 1), "small", "cpu", tmp_path, margin=100.0))
+    comparison = compare(pair, Options(LEAST, "small", "cpu", tmp_path, margin=100.0))
     assert isinstance(comparison, Comparison)
     assert comparison.margin == 100.0
     assert comparison.verdict in ("same", "inconclusive")
@@ -128,7 +128,7 @@ def test_a_candidate_compiled_for_another_gpu_is_a_skip(tmp_path: Path) -> None:
     """As CUDA says it, when a kernel for sm_120 is launched on sm_90."""
     text = "CUDA error: no kernel image is available for execution on the device"
     pair = write_pair(tmp_path, f"def run(a, b):\n    raise RuntimeError({text!r})\n")
-    comparison = compare(pair, Options(Preset("one", 1, 0.004, 1), "small", "cpu", tmp_path))
+    comparison = compare(pair, Options(LEAST, "small", "cpu", tmp_path))
     assert isinstance(comparison, Skip)
     assert "architecture" in comparison.missing
 
@@ -206,7 +206,7 @@ CHAOS = "return [s := a.sigmoid(), *[s := 3.9 * s * (1 - s) for _ in range(200)]
 def test_a_baseline_that_cannot_be_used_is_an_error_with_a_hint(tmp_path: Path, baseline: str, code: str) -> None:
     pair = write_pair(tmp_path, HONEST, textwrap.dedent(baseline))
     with pytest.raises(BenchmarkError) as caught:
-        compare(pair, Options(Preset("least", 1, 0.004, 1), "small", "cpu", tmp_path))
+        compare(pair, Options(LEAST, "small", "cpu", tmp_path))
     assert caught.value.code == code
     assert caught.value.hint
 
@@ -217,7 +217,7 @@ def test_a_size_of_zero_is_named(tmp_path: Path, where: str) -> None:
     pair = write_pair(tmp_path, HONEST, textwrap.dedent(PRODUCT.replace("n = 128", zero)))
     size = "small,n=0" if where == "command line" else "small"
     with pytest.raises(BenchmarkError, match="same output for different inputs at the size n=0 of Product") as caught:
-        compare(pair, Options(Preset("least", 1, 0.004, 1), size, "cpu", tmp_path))
+        compare(pair, Options(LEAST, size, "cpu", tmp_path))
     assert caught.value.hint == "Set n above 0."
 
 

@@ -142,24 +142,24 @@ def test_names_are_dns_labels() -> None:
     assert launch.of_command(["___.py"], 1, 1).name == "job"
 
 
-def test_a_leading_python_is_not_started_twice(cli: Any) -> None:
+def test_a_leading_python_is_not_started_twice(cli_here: Any) -> None:
     for start in ([], ["python"], ["python3.11", "-u"]):
-        done = cli("launch", "plan", "--gpus", "4", "--json", "--", *start, "train.py", "--lr", "1")
+        done = cli_here("launch", "plan", "--gpus", "4", "--json", "--", *start, "train.py", "--lr", "1")
         launches = json.loads(done.stdout)["result"]["answer"]["launches"]
         assert launches[0]["text"] == "torchrun --standalone --nproc-per-node=4 train.py --lr 1"
         assert not any("python" in launch["text"] for launch in launches)
-    done = cli("launch", "plan", "--json", "--", "python", "-m", "package.train")
+    done = cli_here("launch", "plan", "--json", "--", "python", "-m", "package.train")
     launches = json.loads(done.stdout)["result"]["answer"]["launches"]
     assert launches[0]["text"] == "torchrun --standalone --nproc-per-node=1 -m package.train"
 
 
-def test_nccl_on_a_described_topology(cli: Any) -> None:
+def test_nccl_on_a_described_topology(cli_here: Any) -> None:
     words = ["--nodes", "4", "--fabric", "ib-400x8", "--nvlink", "900", "--sizes-mb", "1000", "--json"]
-    answer = json.loads(cli("distributed", "nccl", *words).stdout)["result"]["answer"]
+    answer = json.loads(cli_here("distributed", "nccl", *words).stdout)["result"]["answer"]
     rows = {row["collective"]: row for row in answer["times"]}
     # 32 ranks: 2 x 31/32 of 1 GB over the slower of 60 % of 450 GB/s and 80 % of eight adapters of 50 GB/s.
     assert rows["all_reduce"]["seconds"] == pytest.approx(2 * 31 / 32 * 1e9 / 270e9, rel=0.02)
     # Every pair of nodes meets at one adapter: 24 of 32 parts leave over 80 % of 50 GB/s.
     assert rows["all_to_all"]["seconds"] == pytest.approx(24 / 32 * 1e9 / 40e9, rel=0.02)
-    slow = json.loads(cli("distributed", "nccl", "--nodes", "4", "--fabric", "eth-100x1", "--json").stdout)
+    slow = json.loads(cli_here("distributed", "nccl", "--nodes", "4", "--fabric", "eth-100x1", "--json").stdout)
     assert [row["name"] for row in slow["result"]["answer"]["variables"]] == ["NCCL_IB_DISABLE"]

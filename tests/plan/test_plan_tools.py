@@ -263,17 +263,17 @@ def test_every_target_of_the_catalogue_exists() -> None:
         assert row.effect[0] <= row.effect[1]
 
 
-def test_the_utilities_of_the_command_line(cli: Any) -> None:
+def test_the_utilities_of_the_command_line(cli_here: Any) -> None:
     arguments = ["--layers", "80", "--hidden", "8192", "--tokens", "4096", "--batch", "8", "--dtype", "fp8", "--json"]
-    done = cli("bench", "utils", "--tool", "kv-cache", "--", *arguments)
+    done = cli_here("bench", "utils", "--tool", "kv-cache", "--", *arguments)
     answer = json.loads(done.stdout)["result"]
     assert answer["answer"]["cache"]["total_bytes"] == 80 * 2 * 8192 * 4096 * 8  # one byte an element
     assert "times less" in answer["assumptions"][0]
     flags = ["--avg-power", "800", "--throughput", "1500", "--electricity-cost", "0.16", "--json"]
-    done = cli("bench", "utils", "--tool", "cost-per-token", "--", *flags)
+    done = cli_here("bench", "utils", "--tool", "cost-per-token", "--", *flags)
     cost = json.loads(done.stdout)["result"]["answer"]
     assert cost["electricity_usd_per_million_tokens"] == pytest.approx(0.0237, abs=5e-5)
-    done = cli("bench", "utils", "--tool", "fortune")
+    done = cli_here("bench", "utils", "--tool", "fortune")
     assert (done.returncode, "kv-cache" in done.stderr) == (2, True)
 
 

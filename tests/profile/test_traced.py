@@ -60,14 +60,14 @@ def trace(tmp_path: Path) -> Path:
     return path
 
 
-def ask(cli: Any, *words: str) -> dict[str, Any]:
-    answer: dict[str, Any] = json.loads(cli("bench", "from-trace", *words, "--json").stdout)
+def ask(cli_here: Any, *words: str) -> dict[str, Any]:
+    answer: dict[str, Any] = json.loads(cli_here("bench", "from-trace", *words, "--json").stdout)
     return answer
 
 
-def test_operators_become_targets(cli: Any, trace: Path, tmp_path: Path) -> None:
+def test_operators_become_targets(cli_here: Any, trace: Path, tmp_path: Path) -> None:
     pytest.importorskip("torch")
-    result = ask(cli, str(trace), "--to", str(tmp_path / "out"))["result"]
+    result = ask(cli_here, str(trace), "--to", str(tmp_path / "out"))["result"]
     assert [(row["operator"], row["calls"]) for row in result["targets"]] == [
         ("aten::mm", 2),
         ("aten::add_", 1),

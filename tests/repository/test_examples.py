@@ -11,8 +11,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_the_examples_are_found_without_problems(cli: Any) -> None:
-    answer = json.loads(cli("bench", "list-targets", "--bench-root", str(ROOT / "examples"), "--json").stdout)
+def test_the_examples_are_found_without_problems(cli_here: Any) -> None:
+    answer = json.loads(cli_here("bench", "list-targets", "--bench-root", str(ROOT / "examples"), "--json").stdout)
     (target,) = answer["result"]["targets"]
     assert target["variants"] == ["softmax:rows_cached", "softmax:rows_fused", "softmax:rows_half"]
     assert target["problems"] == []

@@ -38,9 +38,9 @@ def suite(tmp_path: Path) -> Path:
     return folder.parent
 
 
-def test_an_engine_is_fuzzed_by_its_tokens(cli: Any, suite: Path) -> None:
+def test_an_engine_is_fuzzed_by_its_tokens(cli_here: Any, suite: Path) -> None:
     words = ["--grid", "max_requests=4,5", "--no-boundaries", "--json", "--bench-root", str(suite)]
-    done = cli("bench", "fuzz", "ch01:small_forgetful", *words)
+    done = cli_here("bench", "fuzz", "ch01:small_forgetful", *words)
     assert done.returncode == 3, done.stderr
     report = json.loads(done.stdout)["result"]
     assert (report["tested"], report["passed"]) == (2, False)

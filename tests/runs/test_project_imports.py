@@ -47,8 +47,8 @@ def project(tmp_path: Path) -> Path:
 
 
 @pytest.mark.torch
-def test_a_run_imports_the_projects_own_package(cli: Any, project: Path) -> None:
-    done = cli("bench", "run", "--targets", "ch01:gelu", "--preset", "quick", "--json", cwd=project, timeout=200)
+def test_a_run_imports_the_projects_own_package(cli_here: Any, project: Path) -> None:
+    done = cli_here("bench", "run", "--targets", "ch01:gelu", "--preset", "quick", "--json", cwd=project, timeout=200)
     result = json.loads(done.stdout)["result"]
     assert (result["skipped"], result["failed"]) == ([], [])
     assert result["rulings"][0]["verdict"] not in ("incorrect", "invalid")

@@ -125,28 +125,30 @@ def test_an_entry_of_no_candidate_is_named(root: Path) -> None:
     assert [text.partition(": ")[2] for text in expectations.unclaimed(suites.find_targets(root))] == ["copy_tiled"]
 
 
-def test_the_command_line_lists_grades_and_proves(cli: Any, home: Path, root: Path) -> None:
+def test_the_command_line_lists_grades_and_proves(cli_here: Any, home: Path, root: Path) -> None:
     with Store(home) as store:
         store.save_run(run("faster", 6.0), None)
     where = ("--bench-root", str(root), "--json")
-    listed = json.loads(cli("bench", "expectations", "--hardware", "cpu", "--min-speedup", "1.05", *where).stdout)
+    listed = json.loads(cli_here("bench", "expectations", "--hardware", "cpu", "--min-speedup", "1.05", *where).stdout)
     assert [(row["candidate"], row["device"]) for row in listed["result"]["entries"]] == [("ch02:copy", "cpu")]
-    graded = json.loads(cli("bench", "expectations", "--run-id", "r_a", *where).stdout)["result"]
+    graded = json.loads(cli_here("bench", "expectations", "--run-id", "r_a", *where).stdout)["result"]
     assert graded["counts"] == {"contradicted": 1}
-    proved = json.loads(cli("bench", "proof", "--run-id", "r_a", *where).stdout)["result"]
+    proved = json.loads(cli_here("bench", "proof", "--run-id", "r_a", *where).stdout)["result"]
     (row,) = csv.DictReader(Path(proved["file"]["path"]).read_text("utf-8").splitlines())
     assert (row["mark"], row["expected_low"], row["ratio"]) == ("contradicted", "2.0", "6.0")
 
 
-def test_regressions_are_accepted_with_evidence_where_writing_was_allowed(cli: Any, home: Path, root: Path) -> None:
+def test_regressions_are_accepted_with_evidence_where_writing_was_allowed(
+    cli_here: Any, home: Path, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with Store(home) as store:
         store.save_run(run("faster", 6.0), None)
     command = ("bench", "proof", "--run-id", "r_a", "--accept-regressions", "--bench-root", str(root), "--json")
-    refused = json.loads(cli(*command).stdout)
+    refused = json.loads(cli_here(*command).stdout)
     assert refused["error"]["code"] == "OUTSIDE_ROOTS"
     assert (root / "ch02" / "expect.yaml").read_text() == EXPECT
-    env = {"AISP_ALLOW_WRITE": str(root)}
-    accepted = json.loads(cli(*command, env={**os.environ, **env}).stdout)["result"]
+    monkeypatch.setenv("AISP_ALLOW_WRITE", str(root))
+    accepted = json.loads(cli_here(*command).stdout)["result"]
     assert [row["candidate"] for row in accepted["rewritten"]] == ["ch02:copy"]
     text = (root / "ch02" / "expect.yaml").read_text()
     assert text.startswith("# a comment that stays\n")
@@ -154,13 +156,13 @@ def test_regressions_are_accepted_with_evidence_where_writing_was_allowed(cli: A
     assert [line for line in text.splitlines() if "cpu: {" not in line] == [
         line for line in EXPECT.splitlines() if "cpu: {" not in line
     ]
-    again = json.loads(cli("bench", "expectations", "--run-id", "r_a", "--bench-root", str(root), "--json").stdout)
+    again = json.loads(cli_here("bench", "expectations", "--run-id", "r_a", "--bench-root", str(root), "--json").stdout)
     assert again["result"]["counts"] == {"met": 1}
 
 
-def test_a_run_that_may_not_rewrite_is_refused_before_it_measures(cli: Any, home: Path, root: Path) -> None:
+def test_a_run_that_may_not_rewrite_is_refused_before_it_measures(cli_here: Any, home: Path, root: Path) -> None:
     command = ("bench", "run", "ch02:copy", "--accept-regressions", "--bench-root", str(root), "--json")
-    refused = json.loads(cli(*command).stdout)
+    refused = json.loads(cli_here(*command).stdout)
     assert refused["error"]["code"] == "OUTSIDE_ROOTS"
     with Store(home) as store:
         assert store.list_runs(Run)[0] == []
@@ -186,21 +188,23 @@ def test_a_run_rewrites_what_it_contradicts(cli: Any, home: Path, root: Path) ->
     assert f"run {answer['run_id']}" in text
 
 
-def test_coverage_shows_the_last_verdict_per_device(cli: Any, home: Path, root: Path) -> None:
+def test_coverage_shows_the_last_verdict_per_device(cli_here: Any, home: Path, root: Path) -> None:
     with Store(home) as store:
         store.save_run(run("faster", 3.0), None)
         store.save_run(run("same", 1.0, environment=H200).model_copy(update={"id": "r_b"}), None)
         store.save_run(run("slower", 0.5).model_copy(update={"id": "r_c"}), None)
-    found = json.loads(cli("bench", "coverage", "--bench-root", str(root), "--json").stdout)["result"]
+    found = json.loads(cli_here("bench", "coverage", "--bench-root", str(root), "--json").stdout)["result"]
     assert found["candidates"][0]["verdicts"] == {"cpu Intel(R) Xeon(R) 8488C": "slower", "NVIDIA H200": "same"}
     assert (found["without_verdict"], found["without_expectation"]) == (1, 0)
     assert found["chapters"] == {"ch02": 2}
     for chapter, chapters in (("ch2", {"ch02": 2}), ("ch99", None)):
-        answer = json.loads(cli("bench", "coverage", "--chapter", chapter, "--bench-root", str(root), "--json").stdout)
+        answer = json.loads(
+            cli_here("bench", "coverage", "--chapter", chapter, "--bench-root", str(root), "--json").stdout
+        )
         assert answer.get("result", {}).get("chapters") == chapters, answer
 
 
-def test_coverage_shows_verdicts_of_records_where_none_is_stored(cli: Any, home: Path, root: Path) -> None:
+def test_coverage_shows_verdicts_of_records_where_none_is_stored(cli_here: Any, home: Path, root: Path) -> None:
     records = root.parent / "results"
     records.mkdir()
     old = {"device": "2 cores, loaded", "date": "2026-11-20", "rows": [{"target": "ch02:copy", "candidate": "blocked"}]}
@@ -212,7 +216,7 @@ def test_coverage_shows_verdicts_of_records_where_none_is_stored(cli: Any, home:
         (records / f"{name}.json").write_text(body if isinstance(body, str) else json.dumps(body))
     with Store(home) as store:
         store.save_run(run("same", 1.0, environment=H200), None)
-    answer = json.loads(cli("bench", "coverage", "--bench-root", str(root), "--json").stdout)["result"]
+    answer = json.loads(cli_here("bench", "coverage", "--bench-root", str(root), "--json").stdout)["result"]
     verdicts = {row["candidate"]: row["verdicts"] for row in answer["candidates"]}
     assert verdicts == {
         "ch02:copy": {"2 cores": "faster", "NVIDIA H200": "same"},

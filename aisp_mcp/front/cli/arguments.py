@@ -38,14 +38,15 @@ def tool_parser(tool: Tool) -> Parser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    properties = input_schema(tool).get("properties", {})
+    whole = input_schema(tool)
+    properties, required = whole.get("properties", {}), whole.get("required", ())
     parser.names = tuple(properties)
     positional_names = positionals(tool)
     if positional_names:
         parser.add_argument("_words", nargs="*", metavar=positional_names[0].upper(), help=argparse.SUPPRESS)
     former = {new: [flag(old) for old in olds] for new, olds in _by_new_name(tool).items()}
     for name, schema in properties.items():
-        _add_option(parser, name, schema, name in input_schema(tool).get("required", ()), former.get(name, []))
+        _add_option(parser, name, schema, name in required, former.get(name, []))
     parser.add_argument("--json", action="store_true", dest="_json", help="print the answer as JSON, as over MCP")
     add_shared(parser, properties)
     add_home(parser)

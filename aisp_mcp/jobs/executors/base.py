@@ -1,9 +1,9 @@
-"""The protocol of an executor. Rows are those of the jobs table."""
+"""What an executor reports of a job."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Literal
 
 Phase = Literal["waiting", "running", "ended", "unknown"]
 
@@ -23,22 +23,3 @@ class Seen:
     nodes: str = ""
     exit_code: int | None = None
     duplicates: tuple[str, ...] = ()
-
-
-class Executor(Protocol):
-    """Starts jobs and reports on them. Every method can be repeated without a second effect."""
-
-    def submit(self, row: Any) -> str | None:
-        """Start a job and return the executor's id of it; None if it is not known yet and must be queried again.
-
-        Raises AispError when the job will never start.
-        """
-
-    def poll(self, rows: list[Any]) -> dict[str, Seen]:
-        """States of jobs by our id; a job whose state is unavailable is left out."""
-
-    def cancel(self, row: Any) -> bool:
-        """Request the end of a job. Returns True if the request was delivered."""
-
-    def tail(self, row: Any, limit: int) -> str:
-        """The last `limit` bytes of its output."""

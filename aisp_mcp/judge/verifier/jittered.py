@@ -18,6 +18,7 @@ from aisp_mcp.judge.verifier.widened import evaluate
 
 ORDERED = 0.5  # of the square root of a sum's length: roundings of both signs, growing partial sums
 SUPPLY = 1 << 22  # random numbers, of eight bytes
+FRESH = SUPPLY // 16  # drawn one result at a time
 
 
 def evaluate_jittered(program: Callable[[], Any], eps: float, most_terms: float, seed: int) -> Any:
@@ -57,11 +58,14 @@ def _noisy(eps: float, most_terms: float, seed: int) -> Callable[[Any, Any, Any]
 
 
 class Noise:
-    """Numbers between -0.5 and 0.5. Small results take their noise from random positions of one precomputed supply."""
+    """Numbers between -0.5 and 0.5. Small results take their noise from random positions of one precomputed supply,
+    which is drawn once the results need more numbers than FRESH.
+    """
 
     def __init__(self, seed: int) -> None:
-        self._seed, self._places = seed, random.Random(seed)
-        self._draws: dict[Any, Any] = {}  # generator and supply by device
+        self._seed, self._places, self._fresh = seed, random.Random(seed), FRESH
+        self._draws: dict[Any, Any] = {}  # generator by device
+        self._supplies: dict[Any, Any] = {}
 
     def like(self, value: Any) -> Any:
         """A tensor of the shape of the value, on its device. It may be part of the supply, so it must not change."""
@@ -69,13 +73,14 @@ class Noise:
 
         device, count = value.device, value.numel()
         if device not in self._draws:
-            draw = torch.Generator(device=device).manual_seed(self._seed)
-            self._draws[device] = draw, _drawn((SUPPLY,), device, draw)
-        draw, supply = self._draws[device]
-        if count > SUPPLY // 2:
-            return _drawn(value.shape, device, draw)
+            self._draws[device] = torch.Generator(device=device).manual_seed(self._seed)
+        self._fresh -= count
+        if self._fresh >= 0 or count > SUPPLY // 2:
+            return _drawn(value.shape, device, self._draws[device])
+        if device not in self._supplies:
+            self._supplies[device] = _drawn((SUPPLY,), device, self._draws[device])
         begin = self._places.randrange(SUPPLY - count)
-        return supply[begin : begin + count].view(value.shape)
+        return self._supplies[device][begin : begin + count].view(value.shape)
 
 
 def _drawn(shape: Sequence[int], device: Any, draw: Any) -> Any:

@@ -7,16 +7,15 @@ from __future__ import annotations
 
 import json
 import re
-import sys
+from collections.abc import Iterable
 from typing import Any
 
-from aisp_mcp.process.run import run
 from aisp_mcp.profile.hangs.records import Call, Dump
 from aisp_mcp.profile.readers.files import File, bad, is_pickle
+from aisp_mcp.profile.readers.input.pickles import in_child
 from aisp_mcp.profile.readers.kineto import load_json
 from aisp_mcp.profile.readers.text import clean
 
-_CHILD_S, _CHILD_BYTES = 300.0, 256 * 2**20
 _RANK = re.compile(r"(?:rank[_-]?|_|-|^)(\d{1,6})(?:\.(?:json|pickle|pkl|bin))?$")
 _PAIR = re.compile(r"(?:send|recv)\D*(\d+)\s*(?:->|<-)\s*(\d+)", re.I)
 _MOST = 100_000  # records in one dump
@@ -40,12 +39,15 @@ def read(files: list[File]) -> list[Dump]:
 
 
 def _unpickled(files: list[File]) -> list[Dump]:
-    argv = [sys.executable, "-P", "-m", "aisp_mcp.profile.hangs.flight_child", *(str(file.path) for file in files)]
-    done = run(argv, timeout_s=_CHILD_S, cwd="/", max_output=_CHILD_BYTES)
-    if not done.ok or done.truncated:
-        why = clean(done.stderr.strip().splitlines()[-1], 300) if done.stderr.strip() else "their reader was ended"
-        raise bad(f"Not a flight recorder dump: {why}.", "Give the files that TORCH_NCCL_DUMP_ON_TIMEOUT=1 wrote.")
-    return [Dump.model_validate(row) for row in json.loads(done.stdout)]
+    hint = "Give the files that TORCH_NCCL_DUMP_ON_TIMEOUT=1 wrote."
+    return [Dump.model_validate(row) for row in json.loads(in_child(__name__, files, "a flight recorder dump", hint))]
+
+
+def printed(pairs: Iterable[tuple[File, Any]]) -> str:
+    """The facts of dumps as JSON."""
+    return json.dumps(
+        [dump(file.path.name, top, index).model_dump(mode="json") for index, (file, top) in enumerate(pairs)]
+    )
 
 
 def dump(name: str, top: Any, index: int) -> Dump:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from functools import cache
-from importlib.resources import files
 from typing import Any
+
+from aisp_mcp.machine.datasheets.load import document
 
 
 @cache
 def table(section: str) -> dict[str, Any]:
-    """One section of knowledge/metrics.yaml: metrics, tree or rules."""
-    import yaml
-
-    text = (files("aisp_mcp.profile.insights") / "metrics.yaml").read_text("utf-8")
-    values: dict[str, Any] = yaml.safe_load(text)[section]
+    """One section of metrics.yaml: metrics, tree or rules."""
+    values: dict[str, Any] = document("metrics.yaml", "aisp_mcp.profile.insights")[section]
     return values

@@ -6,21 +6,19 @@ JSON is read here. The pickle that PyTorch writes is read in a child, by an unpi
 from __future__ import annotations
 
 import re
-import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from aisp_mcp.process.run import run
 from aisp_mcp.profile.readers.files import File, bad, is_pickle, look
+from aisp_mcp.profile.readers.input.pickles import in_child
 from aisp_mcp.profile.readers.kineto import load_json
 from aisp_mcp.profile.readers.text import clean
 from aisp_mcp.profile.records import Allocation, MemoryProfile, Profile
 from aisp_mcp.profile.timeline.steps import is_step
 
-_CHILD_S, _CHILD_BYTES = 300.0, 64 * 2**20
 _POINTS = 200
 _SHOWN = 10
 _STACK = 8
@@ -41,16 +39,15 @@ class Event(NamedTuple):
 def read(path: str | Path | File) -> Profile:
     """A profile with one record per device that has events or segments. Raises UsageError BAD_PROFILE."""
     file = path if isinstance(path, File) else look(path)
-    return _unpickled(file) if is_pickle(file.head) else profile(file, load_json(file))
+    if is_pickle(file.head):
+        return Profile.model_validate_json(in_child(__name__, [file], "an allocator snapshot"))
+    return profile(file, load_json(file))
 
 
-def _unpickled(file: File) -> Profile:
-    argv = [sys.executable, "-P", "-m", "aisp_mcp.profile.readers.snapshot_child", str(file.path)]
-    done = run(argv, timeout_s=_CHILD_S, cwd="/", max_output=_CHILD_BYTES)
-    if not done.ok or done.truncated:
-        why = clean(done.stderr.strip().splitlines()[-1], 300) if done.stderr.strip() else "its reader was ended"
-        raise bad(f"{file.path.name!r} is not an allocator snapshot: {why}.")
-    return Profile.model_validate_json(done.stdout)
+def printed(pairs: Iterable[tuple[File, Any]]) -> str:
+    """The profile of one snapshot as JSON."""
+    [(file, top)] = pairs
+    return profile(file, top).model_dump_json()
 
 
 def profile(file: File, top: Any) -> Profile:

@@ -17,8 +17,8 @@ from pathlib import Path
 
 from aisp_mcp.errors import BenchmarkError, NotFound, UsageError
 from aisp_mcp.judge.native import launch_header
+from aisp_mcp.suites.adapters.base import read_text
 
-MAX_BYTES = 1 << 20
 ENTRY = "run"  # preferred if several functions are public
 _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*(:[A-Za-z_]\w*)?")
 
@@ -89,7 +89,7 @@ def read(spec: str) -> Source:
             hint = "Give a file (slow.py or slow.py:function), a module (package.module:function), or a file's text."
             raise NotFound("NO_FUNCTION", f"There is no file or module {spec[:200]!r}.", hint)
         return located
-    return _parsed(Source(_text(path), path.suffix, path.resolve(), name=name))
+    return _parsed(Source(read_text(path), path.suffix, path.resolve(), name=name))
 
 
 def _file(spec: str) -> tuple[Path | None, str]:
@@ -117,16 +117,7 @@ def _located(spec: str) -> Source | None:
     path = Path(module_spec.origin)
     up = len(parts) if path.name == "__init__.py" else len(parts) - 1
     root = path.parents[up]
-    return _parsed(Source(_text(path), ".py", path, dotted if len(parts) > 1 or up else "", root, name))
-
-
-def _text(path: Path) -> str:
-    try:
-        if path.stat().st_size > MAX_BYTES:
-            raise BenchmarkError("UNREADABLE", f"{path.name} is larger than {MAX_BYTES // 1024} KiB.")
-        return path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise BenchmarkError("UNREADABLE", f"{path.name} cannot be read: {error}.") from None
+    return _parsed(Source(read_text(path), ".py", path, dotted if len(parts) > 1 or up else "", root, name))
 
 
 def _parsed(source: Source) -> Source:

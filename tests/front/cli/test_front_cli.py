@@ -35,13 +35,13 @@ def test_help_loads_nothing_heavy(home: Path, argv: list[str]) -> None:
     assert done.stdout.strip()
 
 
-def test_overview_group_and_command_help(cli: Cli) -> None:
-    assert cli("--version").stdout == f"{__version__}\n"
-    assert "aisp demo echo" in cli("--help").stdout
-    group = cli("demo").stdout
+def test_overview_group_and_command_help(demo_tools: None, cli_here: Cli) -> None:
+    assert cli_here("--version").stdout == f"{__version__}\n"
+    assert "aisp demo echo" in cli_here("--help").stdout
+    group = cli_here("demo").stdout
     assert "aisp demo echo" in group
     assert "aisp suggest" not in group
-    page = cli("demo", "echo", "--help").stdout
+    page = cli_here("demo", "echo", "--help").stdout
     for words in ("A second paragraph", "--count N", "How many. [from 1, to 9, required]", "aisp_demo_echo",
                   "--loud, --no-loud", "[plain | fancy, default plain]", "aisp demo numbers"):  # fmt: skip
         assert words in page
@@ -57,8 +57,10 @@ def test_overview_group_and_command_help(cli: Cli) -> None:
         (["--no-such"], "aisp --help"),
     ],
 )
-def test_a_mistyped_command_is_a_usage_error_with_the_right_one(cli: Cli, argv: list[str], words: str) -> None:
-    done = cli(*argv)
+def test_a_mistyped_command_is_a_usage_error_with_the_right_one(
+    demo_tools: None, cli_here: Cli, argv: list[str], words: str
+) -> None:
+    done = cli_here(*argv)
     assert done.returncode == 2
     assert words in done.stderr
     assert done.stdout == ""
@@ -78,9 +80,9 @@ def test_a_mistyped_command_is_a_usage_error_with_the_right_one(cli: Cli, argv: 
         (["demo", "judge", "--no-passed"], 3),
     ],
 )
-def test_exit_codes(cli: Cli, argv: list[str], code: int) -> None:
+def test_exit_codes(demo_tools: None, cli_here: Cli, argv: list[str], code: int) -> None:
     """As people call it; with --json the code is that of the same call, see test_front_same_envelope.py."""
-    assert cli(*argv).returncode == code
+    assert cli_here(*argv).returncode == code
 
 
 @pytest.mark.parametrize(
@@ -102,8 +104,8 @@ def test_a_wrong_argument_that_a_job_finds_is_a_usage_error_too(ctx: Context) ->
     assert "kind" not in to_data(answer)["error"]
 
 
-def test_an_error_goes_to_standard_error_with_the_next_call_as_a_line(cli: Cli) -> None:
-    done = cli("demo", "refuse")
+def test_an_error_goes_to_standard_error_with_the_next_call_as_a_line(demo_tools: None, cli_here: Cli) -> None:
+    done = cli_here("demo", "refuse")
     assert done.stdout == ""
     assert done.stderr.splitlines() == [
         "error NO_GPU: There is no GPU.",
@@ -128,18 +130,18 @@ def test_a_reader_that_leaves_early_is_no_error(home: Path) -> None:
     assert "BrokenPipe" not in done.stderr
 
 
-def test_records_become_tables_and_names_with_values(cli: Cli) -> None:
-    lines = cli("demo", "big", "--items", "3").stdout.splitlines()
+def test_records_become_tables_and_names_with_values(demo_tools: None, cli_here: Cli) -> None:
+    lines = cli_here("demo", "big", "--items", "3").stdout.splitlines()
     assert lines[0].split() == ["rows"]
     assert lines[1].split()[:1] == ["name"]
     assert lines[2].split()[:2] == ["row", "0"]
-    numbers = cli("demo", "numbers").stdout
+    numbers = cli_here("demo", "numbers").stdout
     assert "good" in numbers
     assert "not finite: ratio, series[1], series[2]" in numbers
 
 
-def test_a_verdict_is_one_line(cli: Cli) -> None:
-    assert cli("demo", "judge", "--passed").stdout.splitlines()[0] == "The candidate is faster."
+def test_a_verdict_is_one_line(demo_tools: None, cli_here: Cli) -> None:
+    assert cli_here("demo", "judge", "--passed").stdout.splitlines()[0] == "The candidate is faster."
 
 
 @pytest.mark.usefixtures("demo_tools")

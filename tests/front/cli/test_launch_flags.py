@@ -78,8 +78,8 @@ def test_other_variables_are_refused_by_name(variable: str, message: str) -> Non
     assert (refused.value.code, bool(refused.value.hint)) == ("BAD_RANK_ENV", True)
 
 
-def test_a_variable_is_refused_before_anything_is_started(cli: Any) -> None:
-    done = cli("bench", "run", "--targets", "ch04", "--torchrun-env", "LD_PRELOAD=/tmp/x.so", "--json")
+def test_a_variable_is_refused_before_anything_is_started(cli_here: Any) -> None:
+    done = cli_here("bench", "run", "--targets", "ch04", "--torchrun-env", "LD_PRELOAD=/tmp/x.so", "--json")
     assert done.returncode == 2
     assert json.loads(done.stdout)["error"]["code"] == "BAD_RANK_ENV"
 
@@ -105,8 +105,8 @@ def test_what_one_machine_cannot_do_is_refused(words: str, message: str) -> None
     assert refused.value.hint
 
 
-def test_more_nodes_than_one_name_the_cluster(cli: Any) -> None:
-    done = cli("bench", "run", "--targets", "ch04", "--launch-via", "torchrun", "--nnodes", "2")
+def test_more_nodes_than_one_name_the_cluster(cli_here: Any) -> None:
+    done = cli_here("bench", "run", "--targets", "ch04", "--launch-via", "torchrun", "--nnodes", "2")
     assert done.returncode == 2
     assert "BAD_LAUNCH" in done.stderr
     assert "--executor slurm" in done.stderr
@@ -128,19 +128,21 @@ def test_on_slurm_they_ask_for_nodes_and_for_ranks_on_each(words: str, meant: st
     ("words", "message"),
     [("--nodes 2", "in a Slurm job only"), ("--executor slurm --nodes 2 --gpus 1", "NCCL across nodes is untested")],
 )
-def test_nodes_that_ranks_cannot_span_are_refused_before_a_job_is_submitted(cli: Any, words: str, message: str) -> None:
-    done = cli("bench", "run", "--targets", "ch04:allreduce_buckets", *words.split(), "--json")
+def test_nodes_that_ranks_cannot_span_are_refused_before_a_job_is_submitted(
+    cli_here: Any, words: str, message: str
+) -> None:
+    done = cli_here("bench", "run", "--targets", "ch04:allreduce_buckets", *words.split(), "--json")
     assert done.returncode == 2
     error = json.loads(done.stdout)["error"]
     assert (error["code"], message in error["message"]) == ("RANKS_ON_ONE_NODE", True)
 
 
-def test_more_ranks_than_cores_are_skipped_by_name(cli: Any, tmp_path: Path) -> None:
+def test_more_ranks_than_cores_are_skipped_by_name(cli_here: Any, tmp_path: Path) -> None:
     folder = tmp_path / "suite" / "ch90"
     folder.mkdir(parents=True)
     (folder / "baseline_total.py").write_text(BASELINE)
     (folder / "optimized_total.py").write_text('"""The same."""\n\ndef run(x):\n    return x\n')
     words = ("--bench-root", str(tmp_path / "suite"), "--targets", "ch90", "--nproc-per-node", "64", "--json")
-    done = cli("bench", "run", *words)
+    done = cli_here("bench", "run", *words)
     [skipped] = json.loads(done.stdout)["result"]["skipped"]
     assert skipped["missing"].startswith("64 cores for 64 ranks, found ")

@@ -21,11 +21,11 @@ EXIT = {
 
 @pytest.mark.parametrize(("tool", "arguments", "argv"), CASES, ids=[" ".join(case[2]) for case in CASES])
 async def test_mcp_and_cli_give_the_same_envelope(
-    connect: Connect, cli: Cli, tool: str, arguments: dict[str, Any], argv: list[str]
+    connect: Connect, cli_here: Cli, tool: str, arguments: dict[str, Any], argv: list[str]
 ) -> None:
     async with connect() as client:
         over_mcp = (await client.call_tool(tool, arguments)).structured_content
-    done = cli(*argv, "--json")
+    done = cli_here(*argv, "--json")
     on_cli = json.loads(done.stdout)
     assert comparable(on_cli) == comparable(over_mcp)
     assert done.returncode == EXIT.get(" ".join(argv), 0)

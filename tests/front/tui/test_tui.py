@@ -76,7 +76,7 @@ async def test_a_hostile_name_is_text(seen: Source) -> None:
     app = Tui(lambda: seen)
     async with app.run_test(size=(120, 40)) as pilot:
         await ready(pilot, app)
-        assert "failed: [red]because␛[31m" in screen(app)
+        await until(pilot, lambda: "failed: [red]because␛[31m" in screen(app))
         await pilot.press("3")
         await until(pilot, lambda: "ch07:<b>[red]␛[31m<U+" in screen(app))
         assert "\x1b" not in screen(app)

@@ -10,7 +10,10 @@ from typing import Any
 
 import pytest
 
+from aisp_mcp.errors import AispError
+from aisp_mcp.gate.commands.judge import CommandRequest, compare
 from aisp_mcp.gate.commands.process import Limits, run
+from aisp_mcp.gate.commands.records import CommandComparison
 from aisp_mcp.process import isolation
 
 MAKE = """
@@ -127,10 +130,10 @@ ACCEPT = "raise SystemExit(0)"
 
 
 class Lab:
-    """Programs of a test, and the tool that judges them."""
+    """Programs of a test, and their comparison in one replicate, without command line and job."""
 
-    def __init__(self, cli: Any, folder: Path) -> None:
-        self.cli, self.folder = cli, folder
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
         self.make = self.program("make.py", MAKE)
 
     def program(self, name: str, text: str) -> Path:
@@ -138,101 +141,97 @@ class Lab:
         path.write_text(text)
         return path
 
-    def judge(self, baseline: str, candidate: str, *words: str, make: bool = True) -> tuple[int, dict[str, Any]]:
-        commands = [
-            f"{sys.executable} {self.program(f'{n}.py', text)} {{input}}"
-            for n, text in enumerate((baseline, candidate))
-        ]
-        inputs = ["--make", str(self.make)] if make else []
-        argv = ["bench", "commands", *commands, *inputs, "--preset", "quick", *words, "--json"]
-        done = self.cli(*argv, timeout=110)
-        answer: dict[str, Any] = json.loads(done.stdout)
-        return done.returncode, answer.get("result") or answer["error"]
+    def judge(
+        self, baseline: str, candidate: str, check: Path | None = None, make: bool = True, cores: int = 1
+    ) -> CommandComparison:
+        programs = [self.program(f"{n}.py", text) for n, text in enumerate((baseline, candidate))]
+        first, second = ([sys.executable, str(path), "{input}"] for path in programs)
+        return compare(CommandRequest(first, second, self.make if make else None, check, cores, None, 60, 1, None))
 
 
 @pytest.fixture
-def lab(cli: Any, tmp_path: Path) -> Lab:
+def lab(tmp_path: Path) -> Lab:
     folder = tmp_path / "programs"
     folder.mkdir()
-    return Lab(cli, folder)
+    return Lab(folder)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(240)
-def test_more_work_is_slower_and_less_is_faster(lab: Lab) -> None:
-    code, slower = lab.judge(TOTAL, SLOW.format(n=400))
+def test_more_work_is_slower_and_less_is_faster(cli: Any, lab: Lab) -> None:
+    programs = [lab.program("less.py", TOTAL), lab.program("more.py", SLOW.format(n=400))]
+    little, much = (f"{sys.executable} {path} {{input}}" for path in programs)
+
+    def judged(*lines: str) -> tuple[int, dict[str, Any]]:
+        done = cli("bench", "commands", *lines, "--make", str(lab.make), "--preset", "quick", "--json", timeout=110)
+        return done.returncode, json.loads(done.stdout)["result"]
+
+    code, slower = judged(little, much)
     assert (code, slower["verdict"]) == (3, "slower")
-    code, faster = lab.judge(SLOW.format(n=400), TOTAL)
+    code, faster = judged(much, little)
     assert (code, faster["verdict"]) == (0, "faster")
     assert faster["checked"] == 6
     assert faster["baseline"]["runs"] == 12
 
 
-@pytest.mark.timeout(120)
 def test_output_for_an_input_that_nobody_knew_is_compared(lab: Lab) -> None:
-    code, answer = lab.judge(TOTAL, "print(1000.0)")
-    assert (code, answer["verdict"]) == (3, "incorrect")
-    assert "stdout" in answer["sentence"]
+    answer = lab.judge(TOTAL, "print(1000.0)")
+    assert (answer.passed, answer.verdict) == (False, "incorrect")
+    assert "stdout" in answer.sentence
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_a_checker_decides_where_bytes_may_differ(lab: Lab) -> None:
-    check = str(lab.program("check.py", CLOSE))
+    check = lab.program("check.py", CLOSE)
     near = TOTAL.replace("print(sum(", "print(1e-9 + sum(")
-    assert lab.judge(TOTAL, near)[1]["verdict"] == "incorrect"
-    assert lab.judge(TOTAL, near, "--check", check)[1]["verdict"] != "incorrect"
-    assert lab.judge(TOTAL, near.replace("1e-9", "1"), "--check", check)[1]["verdict"] == "incorrect"
+    assert lab.judge(TOTAL, near).verdict == "incorrect"
+    assert lab.judge(TOTAL, near, check).verdict != "incorrect"
+    assert lab.judge(TOTAL, near.replace("1e-9", "1"), check).verdict == "incorrect"
 
 
-@pytest.mark.timeout(120)
 def test_a_program_cannot_leave_its_cores(lab: Lab) -> None:
-    code, answer = lab.judge("sum(i * i for i in range(10**6))", HUNGRY)
-    assert (code, answer["verdict"]) == (3, "incorrect")
-    assert "Operation not permitted" in answer["sentence"]
+    answer = lab.judge("sum(i * i for i in range(10**6))", HUNGRY)
+    assert answer.verdict == "incorrect"
+    assert "Operation not permitted" in answer.sentence
 
 
-@pytest.mark.timeout(120)
 def test_outputs_of_another_run_cannot_be_read(lab: Lab) -> None:
-    code, answer = lab.judge(TOTAL, NEIGHBOUR, "--check", str(lab.program("check.py", CLOSE)))
-    assert (code, answer["verdict"]) == (3, "incorrect")
-    assert "nothing found" in answer["sentence"]
+    answer = lab.judge(TOTAL, NEIGHBOUR, lab.program("check.py", CLOSE))
+    assert answer.verdict == "incorrect"
+    assert "nothing found" in answer.sentence
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("name", ODD_OUTPUTS)
 def test_outputs_that_lead_elsewhere_are_incorrect(lab: Lab, name: str) -> None:
-    code, answer = lab.judge(TOTAL, ODD_OUTPUTS[name], "--check", str(lab.program("check.py", ACCEPT)))
-    assert (code, answer["verdict"]) == (3, "incorrect")
-    assert name in answer["sentence"] or "symbolic link" in answer["sentence"]
+    answer = lab.judge(TOTAL, ODD_OUTPUTS[name], lab.program("check.py", ACCEPT))
+    assert answer.verdict == "incorrect"
+    assert name in answer.sentence or "symbolic link" in answer.sentence
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("kind", SHORTCUTS)
 def test_folders_links_and_programs_are_compared(lab: Lab, kind: str) -> None:
     whole, less = (f"import os\n{text}" for text in SHORTCUTS[kind])
-    code, answer = lab.judge(whole, less)
-    assert (code, answer["verdict"], answer["flags"][0]["code"]) == (3, "incorrect", "incorrect_files")
-    assert lab.judge(whole, whole)[1]["checked"] == 6
+    answer = lab.judge(whole, less)
+    assert (answer.verdict, answer.flags[0].code) == ("incorrect", "incorrect_files")
+    assert lab.judge(whole, whole).checked == 2
 
 
-@pytest.mark.timeout(120)
 def test_no_program_sees_an_input_twice(lab: Lab) -> None:
     """Whatever a program keeps, and be it in which pages of a library are cached, it is for another input."""
     seen = lab.folder / "seen"
     text = f"import sys; open({str(seen)!r}, 'a').write(open(sys.argv[1] + '/numbers.txt').read().split()[0] + '\\n')"
-    assert lab.judge(TOTAL, TOTAL, "--check", str(lab.program("check.py", text)))[1]["checked"] == 6
-    assert len(set(seen.read_text().split())) == 6
+    assert lab.judge(TOTAL, TOTAL, lab.program("check.py", text)).checked == 2
+    assert len(set(seen.read_text().split())) == 2
 
 
 @pytest.mark.skipif(isolation.probe().level < "L2", reason="programs share their memory and folders here")
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("where", LEFT_IN)
 def test_a_run_finds_nothing_of_an_earlier_one(lab: Lab, where: str) -> None:
     """Standard output is compared byte by byte: a candidate that remembers its first run says so in its second."""
-    answer = lab.judge(TOTAL, "import sys\n" + LEFT_IN[where] + RECALLED)[1]
-    assert answer["verdict"] in ("inconclusive", "same", "faster", "slower"), answer["sentence"]
-    assert answer["checked"] == 6
+    answer = lab.judge(TOTAL, "import sys\n" + LEFT_IN[where] + RECALLED)
+    assert answer.verdict.value in ("inconclusive", "same", "faster", "slower"), answer.sentence
+    assert answer.checked == 2
 
 
 @pytest.mark.timeout(120)
@@ -242,24 +241,27 @@ def test_files_of_the_working_folder_are_copied_into_each_run(cli: Any, tmp_path
     program = "import os, sys; sys.path.append('lib'); import words; print(words.WORD); print(sorted(os.listdir()))"
     (tmp_path / "a.py").write_text(program.replace("sorted(os.listdir())", "len(os.listdir())"))
     (tmp_path / "b.py").write_text(program.replace("sorted(os.listdir())", "len(os.listdir())") + "; open('a.py')")
-    line = ["bench", "commands", f"{sys.executable} a.py", f"{sys.executable} a.py", "--preset", "quick", "--json"]
+    line = ["bench", "commands", f"{sys.executable} a.py", f"{sys.executable} a.py", "--runs", "4", "--json"]
     done = cli(*line, "--file", "lib", cwd=tmp_path, timeout=110)
-    assert json.loads(done.stdout)["result"]["checked"] == 6, done.stdout
+    assert json.loads(done.stdout)["result"]["checked"] == 4, done.stdout
     hidden = cli(*line[:3], f"{sys.executable} b.py", *line[4:], "--file", "lib", cwd=tmp_path, timeout=110)
+    assert hidden.returncode == 3
     assert "No such file or directory: 'a.py'" in json.loads(hidden.stdout)["result"]["sentence"]
     outside = cli(*line, "--file", "..", cwd=tmp_path)
     assert json.loads(outside.stdout)["error"]["code"] == "FILE_OUTSIDE"
 
 
-@pytest.mark.timeout(120)
-def test_an_input_that_is_changed_in_place_is_an_output(cli: Any, tmp_path: Path) -> None:
+def test_an_input_that_is_changed_in_place_is_an_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "data.txt").write_text("3\n1\n2\n")
-    line = ["bench", "commands", "sort -o data.txt data.txt"]
-    done = cli(*line, "sort -r -o data.txt data.txt", "--preset", "quick", "--json", cwd=tmp_path, timeout=110)
-    assert "data.txt differs" in json.loads(done.stdout)["result"]["sentence"]
+
+    def sentence(candidate: str) -> str:
+        sort = ["sort", "-o", "data.txt", "data.txt"]
+        return compare(CommandRequest(sort, candidate.split(), None, None, 1, None, 60, 1, None)).sentence
+
+    assert "data.txt differs" in sentence("sort -r -o data.txt data.txt")
     assert (tmp_path / "data.txt").read_text() == "3\n1\n2\n"
-    idle = cli(*line, "true data.txt", "--preset", "quick", "--json", cwd=tmp_path, timeout=110)
-    assert "only one of the two programs wrote data.txt" in json.loads(idle.stdout)["result"]["sentence"]
+    assert "only one of the two programs wrote data.txt" in sentence("true data.txt")
 
 
 @pytest.mark.skipif(isolation.probe().level < "L2", reason="orphans have no parent that waits for them here")
@@ -272,10 +274,9 @@ def test_time_of_an_orphan_is_counted(tmp_path: Path) -> None:
     assert ran.cpu_s > 0.25
 
 
-@pytest.mark.timeout(120)
 def test_a_link_to_a_file_of_the_same_run_is_an_output(lab: Lab) -> None:
     own = TOTAL + "; import os; os.symlink('stdout', 'latest')"
-    assert lab.judge(own, own)[1]["verdict"] in ("inconclusive", "same", "faster", "slower")
+    assert lab.judge(own, own).verdict.value in ("inconclusive", "same", "faster", "slower")
 
 
 @pytest.mark.parametrize("line", ["", " ", "sh -c 'unclosed"])
@@ -285,9 +286,14 @@ def test_a_line_without_a_program_is_refused(cli: Any, line: str) -> None:
 
 
 def test_what_cannot_be_compared_is_said(lab: Lab) -> None:
-    assert lab.judge("raise SystemExit(7)", TOTAL)[1]["code"] == "BASELINE_FAILED"
-    without = lab.judge(TOTAL, TOTAL, make=False)[1]
-    assert without.get("code") == "BASELINE_FAILED", without
-    assert "--make" in without["hint"]
-    assert lab.judge(TOTAL, TOTAL, "--cores", "1000")[1]["code"] == "TOO_MANY_CORES"
-    assert lab.judge(TOTAL, TOTAL, "--check", "/nowhere/check.py")[1]["code"] == "NO_SUCH_FILE"
+    def refused(*programs: str, **arguments: Any) -> AispError:
+        with pytest.raises(AispError) as caught:
+            lab.judge(*programs, **arguments)
+        return caught.value
+
+    assert refused("raise SystemExit(7)", TOTAL).code == "BASELINE_FAILED"
+    without = refused(TOTAL, TOTAL, make=False)
+    assert without.code == "BASELINE_FAILED"
+    assert "--make" in str(without.hint)
+    assert refused(TOTAL, TOTAL, cores=1000).code == "TOO_MANY_CORES"
+    assert refused(TOTAL, TOTAL, check=Path("/nowhere/check.py")).code == "NO_SUCH_FILE"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from aisp_mcp.errors import UsageError
-from aisp_mcp.front.cli.main import main
 from aisp_mcp.gate.commands import scan
 
 
@@ -35,16 +35,13 @@ def test_what_is_not_a_range(texts: list[str]) -> None:
         scan.parameter(texts)
 
 
-def test_values_are_compared_and_exported(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("AISP_HOME", str(tmp_path / "home"))
+def test_values_are_compared_and_exported(cli: Any, tmp_path: Path) -> None:
     (tmp_path / "show.sh").write_text("echo $1\n")
     words = ["--runs", "4", "--warmup", "1", "--export-json", "out.json", "--export-markdown", "out.md", "--json"]
     commands = ["sh show.sh {n}", "sh show.sh {n}"]
-    assert main(["bench", "commands", *commands, "--parameter-scan", "n", "1", "2", "--no-confirm", *words]) in (0, 3)
-    answer = json.loads(capsys.readouterr().out)["result"]
+    done = cli("bench", "commands", *commands, "--parameter-scan", "n", "1", "2", "--no-confirm", *words, cwd=tmp_path)
+    assert done.returncode in (0, 3)
+    answer = json.loads(done.stdout)["result"]
     assert [point["value"] for point in answer["scan"]] == ["1", "2"]
     results = json.loads((tmp_path / "out.json").read_text())["results"]
     assert [(entry["command"], entry["parameters"]) for entry in results[1:3]] == [

@@ -6,12 +6,15 @@ that needs no GPU.
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from aisp_mcp.judge.attacks import corpus
 from aisp_mcp.judge.attacks.base import Case
+from aisp_mcp.judge.comparison import Options, keep_libraries_loaded
 
 QUICK = (
     "poison_handed_back",
@@ -26,17 +29,26 @@ QUICK = (
 GOOD = {"attack": "stopped", "honest": "passed"}
 
 
-def found(case: Case, folder: Path) -> tuple[str, str]:
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder of processes that have loaded their libraries, for as long as it exists."""
+    folder = tmp_path_factory.mktemp("loaded")
+    keep_libraries_loaded(Options(corpus.PRESET, "default", "cpu", folder), folder, 600)
+    yield folder
+    shutil.rmtree(folder)
+
+
+def found(case: Case, folder: Path, loaded: Path) -> tuple[str, str]:
     """Finding of a case, with its evidence for whoever reads a failure."""
-    row = corpus.row(case, corpus.run_apart(case, folder))
+    row = corpus.row(case, corpus.run_apart(case, folder, loaded=loaded))
     return row["found"], str(row)
 
 
 @pytest.mark.torch
 @pytest.mark.parametrize("name", QUICK)
-def test_the_usual_tricks_fail_and_the_usual_habits_do_not(name: str, tmp_path: Path) -> None:
+def test_the_usual_tricks_fail_and_the_usual_habits_do_not(name: str, tmp_path: Path, loaded: Path) -> None:
     case = corpus.named(name)
-    finding, evidence = found(case, tmp_path)
+    finding, evidence = found(case, tmp_path, loaded)
     assert finding == GOOD[case.kind], evidence
 
 
@@ -44,8 +56,8 @@ def test_the_usual_tricks_fail_and_the_usual_habits_do_not(name: str, tmp_path: 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("case", corpus.cases(device="cpu"), ids=lambda case: case.name)
-def test_every_attack_is_stopped_and_every_honest_twin_passes(case: Case, tmp_path: Path) -> None:
-    finding, evidence = found(case, tmp_path)
+def test_every_attack_is_stopped_and_every_honest_twin_passes(case: Case, tmp_path: Path, loaded: Path) -> None:
+    finding, evidence = found(case, tmp_path, loaded)
     if finding == "skipped":
         pytest.skip(evidence)
     assert finding == GOOD[case.kind], evidence

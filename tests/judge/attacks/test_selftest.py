@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from collections.abc import Callable
 from typing import Any
@@ -25,10 +24,10 @@ def result(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     return answer
 
 
-def test_facts_answer_for_what_cannot_be_attacked(cli: Cli) -> None:
+def test_facts_answer_for_what_cannot_be_attacked(cli_here: Cli) -> None:
     """No attack runs: each of the thirteen names what this machine discloses, or why there is nothing to name."""
     numbers = [str(issue.id) for issue in issues() if issue.kind == "R"]
-    answer = result(cli("bench", "selftest", "--issue", *numbers, "--json"))
+    answer = result(cli_here("bench", "selftest", "--issue", *numbers, "--json"))
     rows = [row for rows in answer["categories"].values() for row in rows]
     assert sorted(row["issue"] for row in rows) == DISCLOSED
     assert {row["finding"] for row in rows} == {"disclosed"}
@@ -48,8 +47,8 @@ def test_facts_of_the_manifest_are_facts_of_a_machine() -> None:
 
 @pytest.mark.torch
 @pytest.mark.timeout(120)
-def test_an_attack_and_its_twin_are_tried_on_this_machine(cli: Cli) -> None:
-    answer = result(cli("bench", "selftest", "--issue", "8", "1", "--device", "cpu", "--json", timeout=110))
+def test_an_attack_and_its_twin_are_tried_on_this_machine(cli_here: Cli) -> None:
+    answer = result(cli_here("bench", "selftest", "--issue", "8", "1", "--device", "cpu", "--json", timeout=110))
     (row,) = answer["categories"]["output"]
     assert (row["finding"], row["case"], row.get("ratio")) == ("stopped", "all_zeros", None)
     assert "incorrect_output" in row["why"]
@@ -81,6 +80,6 @@ def test_every_issue_with_an_exploit_has_a_page_of_four_paragraphs() -> None:
 
 
 @pytest.mark.parametrize(("arguments", "code"), [(["--issue", "999"], 1), (["--category", "nonsense"], 2)])
-def test_an_unknown_issue_is_an_error(cli: Cli, arguments: list[str], code: int) -> None:
-    done = cli("bench", "selftest", *arguments, env={**os.environ})
+def test_an_unknown_issue_is_an_error(cli_here: Cli, arguments: list[str], code: int) -> None:
+    done = cli_here("bench", "selftest", *arguments)
     assert done.returncode == code, done.stdout + done.stderr

@@ -80,10 +80,10 @@ def test_a_shorter_start_is_faster_and_says_so_in_seconds(cli: Any, suite: Path)
     assert "time to first answer" in one["sentence"]
 
 
-def test_lists_know_the_goals(cli: Any, suite: Path) -> None:
-    listed = json.loads(cli("bench", "list-targets", "--bench-root", str(suite), "--json").stdout)
+def test_lists_know_the_goals(cli_here: Any, suite: Path) -> None:
+    listed = json.loads(cli_here("bench", "list-targets", "--bench-root", str(suite), "--json").stdout)
     assert [row["goal"] for row in listed["result"]["targets"]] == ["cold"]
-    covered = json.loads(cli("bench", "coverage", "--bench-root", str(suite), "--json").stdout)
+    covered = json.loads(cli_here("bench", "coverage", "--bench-root", str(suite), "--json").stdout)
     assert "cold" in json.dumps(covered["result"])
 
 

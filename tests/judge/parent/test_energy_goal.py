@@ -62,17 +62,17 @@ def powercap(tmp_path: Path, suite: Path, request: pytest.FixtureRequest) -> Ite
         model.communicate()
 
 
-def run(cli: Any, suite: Path, *more: str, timeout: float = 50) -> dict[str, Any]:
-    done = cli("bench", "run", "--bench-root", str(suite), "--targets", "ch01", *more, "--json", timeout=timeout)
+def run(cli_here: Any, suite: Path, *more: str, timeout: float = 50) -> dict[str, Any]:
+    done = cli_here("bench", "run", "--bench-root", str(suite), "--targets", "ch01", *more, "--json", timeout=timeout)
     assert done.stdout, done.stderr
     return dict(json.loads(done.stdout))
 
 
 def test_a_missing_counter_is_a_skip_that_names_it(
-    cli: Any, suite: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cli_here: Any, suite: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AISP_POWERCAP", str(tmp_path / "nothing"))
-    [skip] = run(cli, suite, "--preset", "quick")["result"]["skipped"]
+    [skip] = run(cli_here, suite, "--preset", "quick")["result"]["skipped"]
     assert skip["code"] == "NEEDS"
     assert "energy counter" in skip["missing"]
     assert str(tmp_path / "nothing") in skip["missing"]

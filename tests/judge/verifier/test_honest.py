@@ -184,8 +184,9 @@ def test_training_on_gradients_of_the_step_before_is_refused() -> None:
 
         return train(spec.model(), spec.optimizer, step, tensors, state=False)
 
-    judged = Trial(spec).judge(0, stale, Call(11, "plain"))
-    assert "the change of the weights is off" in str(judged.failure)
+    failure = str(Trial(spec).judge(0, stale, Call(11, "plain")).failure)
+    # Which of the two is further off depends on the held-out batches, whose seed is secret.
+    assert "the change of the weights is off" in failure or "the loss on held-out data" in failure
 
 
 class Doubled(Benchmark):

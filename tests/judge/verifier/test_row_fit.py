@@ -99,8 +99,7 @@ def compile_text(text: str) -> Any:
 )
 def test_cases_of_the_corpus_are_judged_by_their_values(name: str, accepted: bool) -> None:
     judging, run = trial(name)
-    failures = [judging.judge(1, run, call).failure for call in calls(3, plain=24)]
-    assert not any(failures) if accepted else any(failures)
+    assert any(judging.judge(1, run, call).failure for call in calls(3, plain=24)) != accepted
 
 
 @pytest.mark.parametrize("name", honest_alternatives.OPERATIONS)

@@ -47,8 +47,8 @@ def run(ctx: Context) -> Run:
     return stored
 
 
-def call(cli: Any, *words: str) -> tuple[int, dict[str, Any]]:
-    done = cli(*words, "--json")
+def call(cli_here: Any, *words: str) -> tuple[int, dict[str, Any]]:
+    done = cli_here(*words, "--json")
     return done.returncode, json.loads(done.stdout)
 
 
@@ -66,9 +66,9 @@ def refused(ctx: Context, path: Path, **more: str) -> str:
 
 
 def test_a_whole_bundle_verifies_without_torch_and_elsewhere(
-    cli: Any, home: Path, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cli_here: Any, home: Path, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    code, answer = call(cli, "bench", "bundle", "r_small")
+    code, answer = call(cli_here, "bench", "bundle", "r_small")
     made = answer["result"]
     assert (code, made["files"], made["missing"]) == (0, 4, [])
     assert made["claims"][0]["verdict"] == "slower"
@@ -126,11 +126,11 @@ def test_a_signed_run_with_a_byte_changed_anywhere_is_refused(ctx: Context, run:
     assert bundles.verify(copy, None).passed
 
 
-def test_altered_files_are_refused(cli: Any, ctx: Context, run: Run, tmp_path: Path) -> None:
+def test_altered_files_are_refused(cli_here: Any, ctx: Context, run: Run, tmp_path: Path) -> None:
     whole = Path(write(ctx)["path"]).read_bytes()
     copy = tmp_path / "copy.aisp.tar"
     copy.write_bytes(whole.replace(b"return a\n", b"return b\n"))
-    code, answer = call(cli, "verify-bundle", str(copy))
+    code, answer = call(cli_here, "verify-bundle", str(copy))
     assert (code, answer["error"]["code"]) == (1, "BUNDLE_ALTERED")
     copy.write_bytes(whole[:-200])
     assert refused(ctx, copy) == "BUNDLE_ALTERED"

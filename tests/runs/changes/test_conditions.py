@@ -49,20 +49,20 @@ def slower(**more: Any) -> Run:
     return run("r_later", comparison(7.6, 6.2, 9.3, **facts), load, **more)
 
 
-def test_a_loaded_machine_is_no_regression(cli: Any, home: Path) -> None:
+def test_a_loaded_machine_is_no_regression(cli_here: Any, home: Path) -> None:
     """The same file twice, at 0.4 % and at 54 % load: once called a regression."""
     with Store(home) as store:
         store.save_run(quiet(), None)
         store.save_run(slower(load=0.54), None)
-    done = cli("bench", "compare-runs", "r_quiet", "r_later", "--json")
+    done = cli_here("bench", "compare-runs", "r_quiet", "r_later", "--json")
     result = json.loads(done.stdout)["result"]
     assert (done.returncode, result["outcome"], result["passed"]) == (3, "could_not_judge", False)
     assert result["changes"][0]["verdict"] == "could_not_judge"
     assert "0.4 % → 54 %" in result["sentence"]
     assert result["again"][0]["tool"] == "aisp_run_benchmarks", "the files are the same"
-    text = cli("bench", "compare-runs", "r_quiet", "r_later").stdout
+    text = cli_here("bench", "compare-runs", "r_quiet", "r_later").stdout
     assert "aisp bench run ch07:row_sum --preset default" in text
-    triage = json.loads(cli("bench", "triage", "r_later", "--against", "r_quiet", "--json").stdout)["result"]
+    triage = json.loads(cli_here("bench", "triage", "r_later", "--against", "r_quiet", "--json").stdout)["result"]
     assert (triage["regressed"], len(triage["not_judged"])) == ([], 1)
 
 
@@ -98,13 +98,15 @@ def test_equal_conditions_are_judged() -> None:
     assert (answer.outcome.value, answer.changes[0].verdict.value, answer.conditions) == ("failed", "slower", [])
 
 
-def test_quick_is_compared_with_default_only_on_demand(cli: Any, home: Path) -> None:
+def test_quick_is_compared_with_default_only_on_demand(cli_here: Any, home: Path) -> None:
     with Store(home) as store:
         store.save_run(quiet(), None)
         store.save_run(slower(preset="quick", replicates=1), None)
-    plain = json.loads(cli("bench", "compare-runs", "r_quiet", "r_later", "--json").stdout)["result"]
+    plain = json.loads(cli_here("bench", "compare-runs", "r_quiet", "r_later", "--json").stdout)["result"]
     assert plain["changes"][0]["reasons"] == ["preset: default → quick"]
-    given = json.loads(cli("bench", "compare-runs", "r_quiet", "r_later", "--any-preset", "--json").stdout)["result"]
+    given = json.loads(cli_here("bench", "compare-runs", "r_quiet", "r_later", "--any-preset", "--json").stdout)[
+        "result"
+    ]
     assert given["changes"][0]["reasons"] == []
     assert given["changes"][0]["provisional"] is True
     assert given["passed"] is False

@@ -155,17 +155,17 @@ def test_triage_names_the_worst_first_and_what_to_do() -> None:
     assert run_triage.triage(run(result()), None).run_next == []
 
 
-def test_the_command_line_stops_a_pipeline(cli: Any, home: Path) -> None:
+def test_the_command_line_stops_a_pipeline(cli_here: Any, home: Path) -> None:
     with Store(home) as store:
         store.save_run(run(result(), run_id="r_a"), None)
         store.save_run(run(result(ratio=1.5), run_id="r_b"), None)
-    slower = cli("bench", "compare-runs", "r_a", "r_b", "--json")
-    faster = cli("bench", "compare-runs", "r_b", "r_a", "--json")
+    slower = cli_here("bench", "compare-runs", "r_a", "r_b", "--json")
+    faster = cli_here("bench", "compare-runs", "r_b", "r_a", "--json")
     assert (slower.returncode, faster.returncode) == (3, 0), slower.stderr
     assert json.loads(slower.stdout)["result"]["counts"] == {"slower": 1}
-    same = cli("bench", "compare-runs", "r_a", "r_a", "--json")
+    same = cli_here("bench", "compare-runs", "r_a", "r_a", "--json")
     assert json.loads(same.stdout)["error"]["code"] == "SAME_RUN"
-    triage = cli("bench", "triage", "r_b", "--against", "r_a", "--json")
+    triage = cli_here("bench", "triage", "r_b", "--against", "r_a", "--json")
     assert json.loads(triage.stdout)["result"]["regressed"][0]["target"] == "ch01:a"
 
 

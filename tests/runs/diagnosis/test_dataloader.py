@@ -53,11 +53,11 @@ def test_less_prefetch_is_cheaper() -> None:
 
 
 @pytest.mark.torch
-def test_a_waiting_dataset_gains_from_workers(cli: Any, tmp_path: Path) -> None:
+def test_a_waiting_dataset_gains_from_workers(cli_here: Any, tmp_path: Path) -> None:
     pytest.importorskip("torch")
     (tmp_path / "data.py").write_text(DATASET)
     arguments = ["--batch", "8", "--batches", "4", "--workers", "0", "4", "--json"]
-    done = cli("profile", "dataloader", f"{tmp_path / 'data.py'}:make", *arguments)
+    done = cli_here("profile", "dataloader", f"{tmp_path / 'data.py'}:make", *arguments)
     result = json.loads(done.stdout)["result"]
     rates = {row["workers"]: row["samples_per_s"] for row in result["settings"]}
     assert rates[0] <= 125  # no more than one sample per 8 ms
@@ -69,10 +69,10 @@ def test_a_waiting_dataset_gains_from_workers(cli: Any, tmp_path: Path) -> None:
     ("factory", "code"), [("data.py", "BAD_FACTORY"), ("nowhere.py:make", "NO_SCRIPT"), ("{}:make", None)]
 )
 def test_a_factory_that_cannot_be_is_refused_before_a_job(
-    cli: Any, tmp_path: Path, factory: str, code: str | None
+    cli_here: Any, tmp_path: Path, factory: str, code: str | None
 ) -> None:
     (tmp_path / "data.py").write_text(DATASET)
-    done = cli("profile", "dataloader", factory.format(tmp_path / "data.py"), "--dry-run", "--json")
+    done = cli_here("profile", "dataloader", factory.format(tmp_path / "data.py"), "--dry-run", "--json")
     answer = json.loads(done.stdout)
     assert answer.get("error", {}).get("code") == code
     if code is None:

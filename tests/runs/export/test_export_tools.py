@@ -38,9 +38,9 @@ def answer(done: object) -> dict[str, object]:
 
 @pytest.mark.parametrize("tool", ["report", "export"])
 @pytest.mark.parametrize("kind", ["markdown", "other"])
-def test_a_file_in_the_runs_folder_with_its_hash(cli: Any, home: Path, stored: Run, tool: str, kind: str) -> None:
+def test_a_file_in_the_runs_folder_with_its_hash(cli_here: Any, home: Path, stored: Run, tool: str, kind: str) -> None:
     kind = kind if kind == "markdown" else {"report": "html", "export": "json"}[tool]
-    done = cli("bench", tool, "r_test", "--format", kind, "--json")
+    done = cli_here("bench", tool, "r_test", "--format", kind, "--json")
     assert done.returncode == 0, done.stderr
     written = answer(done)["result"]["files"][0]  # type: ignore[index]
     data = Path(written["path"]).read_bytes()
@@ -49,28 +49,28 @@ def test_a_file_in_the_runs_folder_with_its_hash(cli: Any, home: Path, stored: R
 
 
 @pytest.mark.parametrize(("kind", "begins"), [("csv", "run_id,"), ("html", "<!doctype html>")])
-def test_one_file_of_one_kind(cli: Any, home: Path, stored: Run, kind: str, begins: str) -> None:
-    done = cli("export", kind, "r_test", "--json")
+def test_one_file_of_one_kind(cli_here: Any, home: Path, stored: Run, kind: str, begins: str) -> None:
+    done = cli_here("export", kind, "r_test", "--json")
     assert done.returncode == 0, done.stderr
     [written] = answer(done)["result"]["files"]  # type: ignore[index]
     text = Path(written["path"]).read_text("utf-8")
     assert text.lower().startswith(begins)
     assert "ch01:a" in text
     same = {"csv": ("export", "csv"), "html": ("report", "html")}[kind]
-    again = answer(cli("bench", same[0], "r_test", "--format", same[1], "--json"))
+    again = answer(cli_here("bench", same[0], "r_test", "--format", same[1], "--json"))
     assert again["result"]["files"] == [written]  # type: ignore[index]
 
 
-def test_a_pdf_is_real_or_says_what_is_missing(cli: Any, stored: Run) -> None:
-    found = answer(cli("export", "pdf", "r_test", "--json"))
+def test_a_pdf_is_real_or_says_what_is_missing(cli_here: Any, stored: Run) -> None:
+    found = answer(cli_here("export", "pdf", "r_test", "--json"))
     if has_browser():
         assert Path(found["result"]["files"][0]["path"]).read_bytes().startswith(b"%PDF-")  # type: ignore[index]
     else:
         assert found["error"]["code"] == "NOT_INSTALLED"  # type: ignore[index]
 
 
-def test_samples_lie_beside_the_results(cli: Any, stored: Run) -> None:
-    done = cli("bench", "export", "r_test", "--samples", "--json")
+def test_samples_lie_beside_the_results(cli_here: Any, stored: Run) -> None:
+    done = cli_here("bench", "export", "r_test", "--samples", "--json")
     results, calls = (Path(item["path"]) for item in answer(done)["result"]["files"])  # type: ignore[index]
     assert calls.name == "results.samples.csv"
     assert results.parent == calls.parent
@@ -89,27 +89,27 @@ def test_samples_lie_beside_the_results(cli: Any, stored: Run) -> None:
         (["export", "r_test", "--format", "markdown", "--samples"], "NO_SAMPLES_IN_FORMAT"),
     ],
 )
-def test_refusals(cli: Any, stored: Run, args: list[str], code: str) -> None:
-    done = cli("bench", *args, "--json")
+def test_refusals(cli_here: Any, stored: Run, args: list[str], code: str) -> None:
+    done = cli_here("bench", *args, "--json")
     assert done.returncode in (1, 2)
     assert answer(done)["error"]["code"] == code  # type: ignore[index]
 
 
-def test_the_store_itself_cannot_be_overwritten(cli: Any, home: Path, stored: Run) -> None:
-    done = cli("bench", "export", "r_test", "--path", str(home / "aisp.db"), "--json")
+def test_the_store_itself_cannot_be_overwritten(cli_here: Any, home: Path, stored: Run) -> None:
+    done = cli_here("bench", "export", "r_test", "--path", str(home / "aisp.db"), "--json")
     assert answer(done)["error"]["code"] == "OUTSIDE_ROOTS"  # type: ignore[index]
 
 
 def test_an_opened_folder_may_be_written_but_not_left(
-    cli: Any, tmp_path: Path, stored: Run, monkeypatch: pytest.MonkeyPatch
+    cli_here: Any, tmp_path: Path, stored: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened = tmp_path / "opened"
     opened.mkdir()
     (opened / "way_out").symlink_to(tmp_path)
     monkeypatch.setenv("AISP_ALLOW_WRITE", str(opened))
-    assert cli("bench", "export", "r_test", "--path", str(opened / "x.csv")).returncode == 0
+    assert cli_here("bench", "export", "r_test", "--path", str(opened / "x.csv")).returncode == 0
     assert (opened / "x.csv").read_text().startswith("run_id,")
-    done = cli("bench", "export", "r_test", "--path", str(opened / "way_out" / "x.csv"), "--json")
+    done = cli_here("bench", "export", "r_test", "--path", str(opened / "way_out" / "x.csv"), "--json")
     assert answer(done)["error"]["code"] == "OUTSIDE_ROOTS"  # type: ignore[index]
     assert not (tmp_path / "x.csv").exists()
 

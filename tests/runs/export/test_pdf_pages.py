@@ -26,12 +26,12 @@ pytestmark = [
 
 
 @pytest.fixture
-def printed(cli: Any, home: Path) -> Path:
+def printed(cli_here: Any, home: Path) -> Path:
     words = [(2.0, Verdict.FASTER), (0.5, Verdict.SLOWER), (1.0, Verdict.SAME), (None, Verdict.INVALID)]
     rows = [comparison(f"ch01:part{n}", ratio, verdict, HOSTILE) for n, (ratio, verdict) in enumerate(words)]
     with Store(home) as store:
         store.save_run(run_of(*rows, environment={f"fact{n}": n for n in range(60)}), None)
-    done = cli("export", "pdf", "r_test", "--json")
+    done = cli_here("export", "pdf", "r_test", "--json")
     assert done.returncode == 0, done.stdout
     return Path(json.loads(done.stdout)["result"]["files"][0]["path"])
 

@@ -140,14 +140,14 @@ def test_a_runs_comment_has_the_worst_first_and_fits(everything: Run) -> None:
     assert "more benchmarks do not fit here" in run_comment(many)
 
 
-def test_the_command_writes_each_of_them(cli: Any, home: Path, everything: Run) -> None:
+def test_the_command_writes_each_of_them(cli_here: Any, home: Path, everything: Run) -> None:
     with Store(home) as store:
         store.save_run(everything, None)
     folder = home / "runs" / everything.id
     for kind, name in (("junit", "junit.xml"), ("badge", "badge.svg"), ("comment", "comment.md")):
-        done = cli("bench", "export", everything.id, "--format", kind)
+        done = cli_here("bench", "export", everything.id, "--format", kind)
         assert done.returncode == 0, done.stderr
         assert (folder / name).stat().st_size > 100
     assert outcome(checked((folder / "junit.xml").read_bytes())["inconclusive"]) == "skipped"
-    done = cli("bench", "export", everything.id, "--format", "junit", "--samples")
+    done = cli_here("bench", "export", everything.id, "--format", "junit", "--samples")
     assert "NO_SAMPLES_IN_FORMAT" in done.stderr

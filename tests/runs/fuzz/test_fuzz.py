@@ -51,9 +51,9 @@ def suite(tmp_path: Path) -> Path:
 
 
 @pytest.mark.torch
-def test_sizes_that_a_candidate_forgot_are_named_with_their_error(cli, suite: Path) -> None:  # type: ignore[no-untyped-def]
+def test_sizes_that_a_candidate_forgot_are_named_with_their_error(cli_here, suite: Path) -> None:  # type: ignore[no-untyped-def]
     words = ["--bench-root", str(suite), "--json", "--no-boundaries"]
-    done = cli("bench", "fuzz", "ch01:halves_blocks", "--grid", "rows=8,9,7", *words)
+    done = cli_here("bench", "fuzz", "ch01:halves_blocks", "--grid", "rows=8,9,7", *words)
     assert done.returncode == 3, done.stderr
     report = json.loads(done.stdout)["result"]
     assert (report["tested"], report["passed"]) == (2, False)

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from aisp_mcp.judge.protocol.module_loader import load_spec
+
 pytestmark = [pytest.mark.torch]
 SPEC = '''"""A statistic of rows."""
 import torch
@@ -25,56 +27,60 @@ class Rows(Benchmark):
 DRAWS = "def reference(self, x, gain):\n        return x.double()"
 
 
+def suite(folder: Path, body: str, tolerance: str = "", rest: str = "") -> Path:
+    """A suite of one baseline with that tolerance and body."""
+    chapter = folder / "suite" / "ch01"
+    chapter.mkdir(parents=True)
+    text = SPEC.format(body=body, tolerance=f"tolerance = Tolerance({tolerance})", rest=rest)
+    (chapter / "baseline_rows.py").write_text(text)
+    return chapter.parent
+
+
+def accepted(mutants: list[dict[str, Any]]) -> set[str]:
+    return {f"{one['kind']}: {one['what']}" for one in mutants if one["status"] == "accepted"}
+
+
 @pytest.fixture
-def mutants(cli: Any, tmp_path: Path) -> Any:
-    """Report on a baseline with that tolerance and body, and the command's exit code."""
+def searched(tmp_path: Path) -> Any:
+    """What the search says of a baseline, in this process: its contract, and what that accepts."""
 
-    def searched(body: str, tolerance: str = "", rest: str = "") -> tuple[dict[str, Any], int]:
-        folder = tmp_path / "suite" / "ch01"
-        folder.mkdir(parents=True, exist_ok=True)
-        text = SPEC.format(body=body, tolerance=f"tolerance = Tolerance({tolerance})", rest=rest)
-        (folder / "baseline_rows.py").write_text(text)
-        done = cli("bench", "mutants", "ch01:rows", "--bench-root", str(folder.parent), "--json")
-        (target,) = json.loads(done.stdout)["result"]["targets"]
-        return target, done.returncode
+    def search(*baseline: str, **parts: str) -> tuple[str, set[str]]:
+        from aisp_mcp.judge.mutants.search import results
 
-    return searched
+        spec = load_spec(suite(tmp_path, *baseline, **parts) / "ch01" / "baseline_rows.py", "small")
+        answer = results(spec, seconds=20.0, most=120)
+        return answer["contract"], accepted(answer["mutants"])
+
+    return search
 
 
-def accepted(target: dict[str, Any]) -> set[str]:
-    return {f"{one['kind']}: {one['what']}" for one in target["accepted"]}
-
-
-def test_a_strict_contract_leaves_only_the_parameter_that_is_always_one(mutants: Any) -> None:
-    target, code = mutants("torch.logsumexp(x, 1) * gain")
-    assert accepted(target) == {"ignore a parameter: gain taken as ones"}
+def test_a_strict_contract_leaves_only_the_parameter_that_is_always_one(cli_here: Any, tmp_path: Path) -> None:
+    root = suite(tmp_path, "torch.logsumexp(x, 1) * gain")
+    done = cli_here("bench", "mutants", "ch01:rows", "--bench-root", str(root), "--json")
+    (target,) = json.loads(done.stdout)["result"]["targets"]
+    assert accepted(target["accepted"]) == {"ignore a parameter: gain taken as ones"}
     assert target["rejected"] >= 12
-    assert code == 3
+    assert done.returncode == 3
 
 
-def test_a_loose_contract_accepts_a_block_that_is_never_computed(mutants: Any) -> None:
-    target, code = mutants("torch.logsumexp(x, 1) * gain", tolerance="approximate=0.5")
-    assert "skip a block: the last eighth of each output is zero" in accepted(target)
-    assert code == 3
-    assert target["contract"] == "approximation within 0.5"
+def test_a_loose_contract_accepts_a_block_that_is_never_computed(searched: Any) -> None:
+    contract, mutants = searched("torch.logsumexp(x, 1) * gain", tolerance="approximate=0.5")
+    assert "skip a block: the last eighth of each output is zero" in mutants
+    assert contract == "approximation within 0.5"
 
 
-def test_a_baseline_that_handles_nan_is_told_that_its_inputs_hold_none(mutants: Any) -> None:
-    target, _ = mutants("torch.nanmean(x, 1) * gain")
-    assert "treat NaN as a number: nanmean (call 1)" in accepted(target)
+def test_a_baseline_that_handles_nan_is_told_that_its_inputs_hold_none(searched: Any) -> None:
+    assert "treat NaN as a number: nanmean (call 1)" in searched("torch.nanmean(x, 1) * gain")[1]
 
 
-def test_recycled_draws_are_rejected(mutants: Any) -> None:
-    target, _ = mutants("x + torch.randn_like(x) * gain", tolerance="stochastic=True", rest=DRAWS)
-    assert not {one for one in accepted(target) if one.startswith("recycle")}
-    assert target["contract"] == "random draws"
+def test_recycled_draws_are_rejected(searched: Any) -> None:
+    contract, mutants = searched("x + torch.randn_like(x) * gain", tolerance="stochastic=True", rest=DRAWS)
+    assert not {one for one in mutants if one.startswith("recycle")}
+    assert contract == "random draws"
 
 
-def test_a_baseline_that_raises_is_a_failure_with_its_message(cli: Any, tmp_path: Path) -> None:
-    folder = tmp_path / "suite" / "ch01"
-    folder.mkdir(parents=True)
-    text = SPEC.format(body="x.no_such_thing()", tolerance="", rest="")
-    (folder / "baseline_rows.py").write_text(text)
-    done = cli("bench", "mutants", "ch01:rows", "--bench-root", str(folder.parent), "--json")
+def test_a_baseline_that_raises_is_a_failure_with_its_message(cli_here: Any, tmp_path: Path) -> None:
+    root = suite(tmp_path, "x.no_such_thing()")
+    done = cli_here("bench", "mutants", "ch01:rows", "--bench-root", str(root), "--json")
     (failed,) = json.loads(done.stdout)["result"]["failed"]
     assert "no_such_thing" in failed["message"]

@@ -182,11 +182,11 @@ def test_sizes_are_replaced_in_the_text() -> None:
         replace_constants(tree, {"K": 1})
 
 
-def test_a_pair_is_written_for_the_user_to_keep(cli: Any, tmp_path: Path) -> None:
+def test_a_pair_is_written_for_the_user_to_keep(cli_here: Any, tmp_path: Path) -> None:
     names = ("mlp", "mlp_honest")
     every = kernelbench.PROBLEMS | kernelbench.HONEST
     folder = support.write(tmp_path / "in", {name: every[name] for name in names})
-    done = cli("bench", "adapt", str(folder), "--to", str(tmp_path / "out"), "--set", '{"N": 64}', "--json")
+    done = cli_here("bench", "adapt", str(folder), "--to", str(tmp_path / "out"), "--set", '{"N": 64}', "--json")
     answer = json.loads(done.stdout)
     assert answer["status"] == "ok", answer
     (problem,) = answer["result"]["problems"]

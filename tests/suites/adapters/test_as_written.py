@@ -73,12 +73,12 @@ def test_shapes_may_name_constants_of_their_file(tmp_path: Path) -> None:
     assert found(folder)[0].reference["constants"] == {"ROWS": 4, "WIDTH": 128}
 
 
-def test_a_candidate_without_a_model_leaves_the_others(cli: Any, tmp_path: Path) -> None:
+def test_a_candidate_without_a_model_leaves_the_others(cli_here: Any, tmp_path: Path) -> None:
     folder = hard(tmp_path)
     (folder / "solution_empty.py").write_text("x = 1\n")
     files = [str(folder / name) for name in ("solution.py", "solution_empty.py")]
     words = ["adapt", str(folder), "--set", "ROWS=2", "--set", "WIDTH=8", "--candidates", *files]
-    done = cli("bench", *words, "--to", str(tmp_path / "pairs"), "--json")
+    done = cli_here("bench", *words, "--to", str(tmp_path / "pairs"), "--json")
     result = json.loads(done.stdout)["result"]
     assert result["problems"][0]["variants"] == ["kernelbench:05_topk_solution"]
     assert [(each["target"], each["code"]) for each in result["failed"]] == [("solution_empty.py", "NO_MODEL_NEW")]
@@ -206,9 +206,9 @@ def test_a_candidate_that_cannot_run_here_is_a_skip(tmp_path: Path, text: str, e
     assert (lacking or "").startswith(expected) if expected else lacking is None
 
 
-def test_a_triton_candidate_on_a_cpu_is_a_named_skip(cli: Any, tmp_path: Path) -> None:
+def test_a_triton_candidate_on_a_cpu_is_a_named_skip(cli_here: Any, tmp_path: Path) -> None:
     folder = support.write(tmp_path / "in", {"both": TRITON + BOTH + OWN})
-    done = cli("bench", "run", "--from", str(folder / "both.py"), "--preset", "quick", "--json", timeout=120)
+    done = cli_here("bench", "run", "--from", str(folder / "both.py"), "--preset", "quick", "--json", timeout=120)
     result = json.loads(done.stdout)["result"]
     if torch.cuda.is_available():
         pytest.skip("there is a device")
@@ -216,7 +216,7 @@ def test_a_triton_candidate_on_a_cpu_is_a_named_skip(cli: Any, tmp_path: Path) -
     assert "a CUDA device" in result["skipped"][0]["missing"]
 
 
-def test_a_baseline_that_cannot_be_imported_is_the_baselines_fault(cli: Any, tmp_path: Path) -> None:
+def test_a_baseline_that_cannot_be_imported_is_the_baselines_fault(cli_here: Any, tmp_path: Path) -> None:
     baseline = (
         '"""Twice."""\nimport not_there\nfrom aisp_mcp.bench import Benchmark\n\n\nclass Twice(Benchmark):\n'
         "    def inputs(self, rng):\n        return {'x': rng.randn(4)}\n\n"
@@ -225,7 +225,7 @@ def test_a_baseline_that_cannot_be_imported_is_the_baselines_fault(cli: Any, tmp
     texts = {"baseline_twice": baseline, "optimized_twice_own": '"""Twice."""\n\n\ndef run(x):\n    return x\n'}
     folder = support.write(tmp_path / "suite", texts)
     words = ("--targets", "suite:twice", "--bench-root", str(folder), "--preset", "quick", "--json")
-    done = cli("bench", "run", *words, timeout=200)
+    done = cli_here("bench", "run", *words, timeout=200)
     assert "No module named 'not_there' at baseline_twice.py:2" in done.stdout
     assert "incorrect" not in done.stdout
 

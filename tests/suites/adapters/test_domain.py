@@ -20,15 +20,15 @@ GROWING = kernelbench.problem(
 )
 
 
-def test_an_input_that_would_overflow_is_left_to_the_recipe(cli: Any, tmp_path: Path) -> None:
+def test_an_input_that_would_overflow_is_left_to_the_recipe(cli_here: Any, tmp_path: Path) -> None:
     folder = support.write(tmp_path / "in", {"growing": GROWING})
-    done = cli("bench", "adapt", str(folder / "growing.py"), "--to", str(tmp_path / "out"), "--json")
+    done = cli_here("bench", "adapt", str(folder / "growing.py"), "--to", str(tmp_path / "out"), "--json")
     (problem,) = json.loads(done.stdout)["result"]["problems"]
     assert {each["name"]: each["how"] for each in problem["inputs"]} == {"x": "recipe", "y": "normal"}
     assert "with other statistics the outputs grow without bound: x" in problem["disclosed"]
 
 
-def test_inputs_that_only_grow_together_are_told_from_the_others(cli: Any, tmp_path: Path) -> None:
+def test_inputs_that_only_grow_together_are_told_from_the_others(cli_here: Any, tmp_path: Path) -> None:
     powers = "torch.exp(torch.cumsum(24 * x, dim=1)) + torch.exp(torch.cumsum(24 * y, dim=1))"
     growing = kernelbench.problem(
         "Growth of two.",
@@ -37,14 +37,14 @@ def test_inputs_that_only_grow_together_are_told_from_the_others(cli: Any, tmp_p
         arguments="z, x, y",
     )
     folder = support.write(tmp_path / "in", {"growing": growing})
-    done = cli("bench", "adapt", str(folder / "growing.py"), "--to", str(tmp_path / "out"), "--json")
+    done = cli_here("bench", "adapt", str(folder / "growing.py"), "--to", str(tmp_path / "out"), "--json")
     (problem,) = json.loads(done.stdout)["result"]["problems"]
     assert {each["name"]: each["how"] for each in problem["inputs"]} == {"z": "normal", "x": "recipe", "y": "recipe"}
 
 
-def test_an_ordinary_problem_leaves_no_input_to_the_recipe(cli: Any, tmp_path: Path) -> None:
+def test_an_ordinary_problem_leaves_no_input_to_the_recipe(cli_here: Any, tmp_path: Path) -> None:
     plain = kernelbench.problem("Sum.", "return (x * x).sum(dim=1)", "torch.randn(32, 64)")
     folder = support.write(tmp_path / "in", {"plain": plain})
-    done = cli("bench", "adapt", str(folder / "plain.py"), "--to", str(tmp_path / "out"), "--json")
+    done = cli_here("bench", "adapt", str(folder / "plain.py"), "--to", str(tmp_path / "out"), "--json")
     (problem,) = json.loads(done.stdout)["result"]["problems"]
     assert [each["how"] for each in problem["inputs"]] == ["normal"]

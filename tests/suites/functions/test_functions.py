@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from aisp_mcp.front.cli.main import main
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.dispatch import execute, load_catalog
 from aisp_mcp.settings import Settings
@@ -70,29 +69,19 @@ def test_numpy_functions_with_a_neighbouring_module(ctx: Context, tmp_path: Path
     assert verdict(ctx, **names, inputs="items=list(randint(0, 9, 5)), x=randn(200)")["verdict"] == "incorrect"
 
 
-def test_a_new_pair_can_be_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("AISP_HOME", str(tmp_path / "home"))
-    monkeypatch.delenv("AISP_BENCH_ROOT", raising=False)
-    assert main(["bench", "new", "mine"]) == 0
-    assert "aisp bench run --targets mine:mine" in capsys.readouterr().out
-    monkeypatch.delenv("AISP_BENCH_ROOT", raising=False)
-    assert main(["bench", "list-targets", "--query", "mine:mine", "--json"]) == 0
-    assert '"mine:mine"' in capsys.readouterr().out
-    assert main(["bench", "list-chapters"]) == 0
-    assert "ch07" in capsys.readouterr().out  # the shipped suites stay visible
-    assert main(["bench", "new", "mine"]) == 1
-    assert "EXISTS" in capsys.readouterr().err
+def test_a_new_pair_can_be_found(cli_here: Any, tmp_path: Path) -> None:
+    assert "aisp bench run --targets mine:mine" in cli_here("bench", "new", "mine", cwd=tmp_path).stdout
+    listed = cli_here("bench", "list-targets", "--query", "mine:mine", "--json", cwd=tmp_path)
+    assert '"mine:mine"' in listed.stdout
+    assert "ch07" in cli_here("bench", "list-chapters", cwd=tmp_path).stdout  # the shipped suites stay visible
+    again = cli_here("bench", "new", "mine", cwd=tmp_path)
+    assert (again.returncode, "EXISTS" in again.stderr) == (1, True)
 
 
-def test_an_unknown_target_points_to_functions_of_ones_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("AISP_HOME", str(tmp_path / "home"))
-    assert main(["bench", "run", "--targets", "ch07:row_sun", "--dry-run"]) == 1
-    assert "aisp bench verify slow.py fast.py --inputs 'x=randn(4096,64)'" in capsys.readouterr().err
+def test_an_unknown_target_points_to_functions_of_ones_own(cli_here: Any) -> None:
+    done = cli_here("bench", "run", "--targets", "ch07:row_sun", "--dry-run")
+    assert done.returncode == 1
+    assert "aisp bench verify slow.py fast.py --inputs 'x=randn(4096,64)'" in done.stderr
 
 
 @pytest.mark.torch

@@ -76,6 +76,7 @@ def collected(root: Path, file: str, test: str) -> Call:
     plugin = _Plugin()
     words = [f"{root / file}::{test}", "-q", f"--rootdir={root}", "-p", "no:cacheprovider", "-p", "no:randomly"]
     words += ["-W", "ignore", "-o", "addopts=", "-o", "required_plugins="]
+    words += ["--tb=native", "-p", "no:unraisableexception"]  # most of the time of so short a session
     output = io.StringIO()
     with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
         pytest.main(words, plugins=[plugin])
@@ -118,4 +119,4 @@ class _Plugin:
     def pytest_runtest_teardown(self, item: Any) -> None:
         """Skip further parameters."""
         if self.fixture.call is not None:
-            item.session.shouldstop = "the call is known"
+            item.session.shouldfail = "the call is known"
