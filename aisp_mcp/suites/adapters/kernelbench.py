@@ -355,6 +355,7 @@ class Candidate:
         drawn: bool = False,
     ) -> None:
         self.reference = Reference(folder, constants, arguments, mode, drawn)
+        self._arguments, self._drawn = arguments, drawn
         taken_over = _copied(folder / file, folder / PROBLEM, constants or {})
         self.kind = getattr(runtime.load(folder / file, "kernelbench_candidate", taken_over), kind)
 
@@ -369,4 +370,4 @@ class Candidate:
         import torch
 
         with torch.no_grad():
-            return _called(module, runtime.build(self.reference.arguments, tensors), self.reference.drawn)
+            return _called(module, runtime.build(self._arguments, tensors), self._drawn)

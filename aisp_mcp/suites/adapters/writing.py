@@ -36,8 +36,7 @@ class {title}(Benchmark):
 {recipe}        return {{
 {inputs}        }}
 
-    def run(self, **tensors):
-        return reference.run(**tensors)
+    run = reference.run
 '''
 _PARAMS = """    def params(self, rng):
 {recipe}        return {{
