@@ -11,6 +11,7 @@ import re
 from pathlib import Path, PurePosixPath
 from posixpath import normpath
 
+from pygments.lexers.special import TextLexer
 from sphinx.application import Sphinx
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -95,6 +96,7 @@ def read_markdown_code(_: Sphinx, *details: object) -> None:
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
+    app.add_lexer("mermaid", TextLexer)  # drawn on GitHub; here it is text, since nothing is fetched
     app.connect("source-read", add_navigation)
     app.connect("source-read", replace_links)
     app.connect("autodoc-process-docstring", read_markdown_code)
