@@ -1,4 +1,4 @@
-"""What an executor reports of a job."""
+"""The state of a job, as its executor reports it."""
 
 from __future__ import annotations
 

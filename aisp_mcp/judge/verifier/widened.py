@@ -81,6 +81,6 @@ def _mode(change: Change | None) -> Any:
 
 
 def _is_view(func: Any) -> bool:
-    """True if the operation computes nothing: its result shares the memory of an argument, which it leaves as it is."""
+    """Return True for an operation that computes nothing: its result is a view of an unchanged argument."""
     aliases = [argument.alias_info for argument in func._schema.arguments if argument.alias_info]
     return bool(aliases) and not any(alias.is_write for alias in aliases)

@@ -42,7 +42,7 @@ def accepted(mutants: list[dict[str, Any]]) -> set[str]:
 
 @pytest.fixture
 def searched(tmp_path: Path) -> Any:
-    """What the search says of a baseline, in this process: its contract, and what that accepts."""
+    """The result of a search in this process: the baseline's contract, and the mutants that it accepts."""
 
     def search(*baseline: str, **parts: str) -> tuple[str, set[str]]:
         from aisp_mcp.judge.mutants.search import results

@@ -203,7 +203,7 @@ class WorkerProcess(Confined):
         return clock()
 
     def _stood_still(self, pids: list[int]) -> bool:
-        """True if all processes are known and none has run since its CPU time was read: a timer can resume one."""
+        """Return True if all processes are known and none has run, as a timer can make one, since its time was read."""
         late = self._known
         return all(pid in late and spent - late[pid] < STILL_S for pid, spent in proc.spent(pids).items())
 

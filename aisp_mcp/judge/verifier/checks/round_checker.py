@@ -180,8 +180,7 @@ class RoundChecker:
         if message := self._changed(call, inputs):
             return CallCheck(0.0, "input_mutated", message)
         if self._may_be_near(call):
-            near_baseline = self._all_near(call.outputs, bank.hidden.get(call.seed) or bank.baseline(inputs))
-            if near_baseline:
+            if self._all_near(call.outputs, bank.hidden.get(call.seed) or bank.baseline(inputs)):
                 return CallCheck()
             bank.near = bank.near and not call.is_plain
             inputs = call.inputs()  # a baseline may use them up
@@ -195,9 +194,9 @@ class RoundChecker:
         inputs was compared with it. Further plain outputs of a program that was not near are hardly near either.
         """
         bank = call.bank
-        is_known = bank.known is not None and bank.known[0] == (call.seed, call.mode)
-        was_near = bank.near or not call.is_plain
-        return was_near and call.round.worker_id in bank.compared and not bank.left and not is_known
+        if bank.left or call.round.worker_id not in bank.compared or bank.truth(call.seed, call.mode):
+            return False
+        return bank.near or not call.is_plain
 
     def _compare_all(self, call: Call, baseline: list[Any], reference: list[Any]) -> CallCheck:
         """Compare all outputs as the specification's contract says."""

@@ -96,11 +96,15 @@ class InputBank:
 
     def both(self, seed: int, mode: str, inputs: dict[str, Any]) -> tuple[Any, Any]:
         """Return (baseline's output, reference) of a call with these inputs, which are consumed."""
-        if self.known is None or self.known[0] != (seed, mode):
+        if (known := self.truth(seed, mode)) is None:
             self.known = None  # before more memory is allocated
-            self.known = (seed, mode), self.reference.both(inputs)
-            self.left = self.reference.left
-        return self.known[1]
+            known = self.reference.both(inputs)
+            self.known, self.left = ((seed, mode), known), self.reference.left
+        return known
+
+    def truth(self, seed: int, mode: str) -> tuple[Any, Any] | None:
+        """Return the result of both() for this call if it is known."""
+        return self.known[1] if self.known is not None and self.known[0] == (seed, mode) else None
 
     def rounding(self, seed: int, mode: str, eps: float, most_terms: float) -> Iterator[list[Any]]:
         """The distances by which different rounding moves each element of a call's outputs, for a few noisy
@@ -129,7 +133,8 @@ class InputBank:
         ]
 
     def _reference(self, seed: int, mode: str) -> list[Any]:
-        return [components(tensor) for _, tensor in flatten(self.both(seed, mode, self.inputs(seed, mode))[1])]
+        outputs = self.truth(seed, mode) or self.both(seed, mode, self.inputs(seed, mode))
+        return [components(tensor) for _, tensor in flatten(outputs[1])]
 
     def baseline(self, inputs: dict[str, Any]) -> list[Any]:
         """The baseline's outputs on these inputs, which are consumed."""

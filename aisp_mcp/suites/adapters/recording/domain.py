@@ -62,8 +62,8 @@ def _largest(tensor: Any) -> float:
 
 
 def _growth(output: Any, usual: Any, size: float, is_plain: bool) -> float:
-    """How many times the usual size an output has; infinite for one that, on plain inputs, is not finite although the
-    recipe's is.
+    """The largest element of an output in units of the usual one; infinite for an output that, on plain inputs, is not
+    finite although the recipe's is.
     """
     wide, own = (tensor.float() if tensor.itemsize == 1 else tensor for tensor in (output, usual))
     if is_plain and bool(own.isfinite().all()) and not bool(wide.isfinite().all()):
