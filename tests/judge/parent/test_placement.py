@@ -20,6 +20,7 @@ from aisp_mcp.judge.parent.processes.placement import (
     measuring_cpus,
     other_devices,
     watching,
+    worker_env,
 )
 from aisp_mcp.judge.parent.processes.procfs import session_nice
 
@@ -37,6 +38,15 @@ def machine(tmp_path: Path) -> Path:
         (folder / "information").write_text(text)
         (tmp_path / f"dev/nvidia{minor}").touch()
     return tmp_path
+
+
+def test_a_worker_searches_where_its_caller_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also from its own folder, and with the value that a job has, so that both use the same loaded libraries."""
+    monkeypatch.chdir(tmp_path)
+    assert (
+        worker_env(tmp_path, 1, "cpu", {"PYTHONPATH": "src::/elsewhere:"})["PYTHONPATH"] == f"{tmp_path}/src:/elsewhere"
+    )
+    assert "PYTHONPATH" not in worker_env(tmp_path, 1, "cpu", {})
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from aisp_mcp.judge.parent.processes.cluster.nodes import Node
 from aisp_mcp.judge.parent.processes.confined import Placement, prefer
 from aisp_mcp.process import forbidden, isolation
 from aisp_mcp.process.isolation import Level
+from aisp_mcp.process.python import search_path
 from aisp_mcp.process.run import run
 
 MIN_MEMORY, MEMORY_SHARE = 8 << 30, 0.7  # a worker's address space in bytes, or this share of free memory
@@ -137,6 +138,8 @@ def worker_env(
     seen: the path of that folder as the process sees it, if different.
     """
     env = {k: v for k, v in environ.items() if k in KEEP or k.startswith(KEEP_PREFIX)}
+    if "PYTHONPATH" in env:  # a worker has another working folder; a job has the same variable in this form
+        env |= search_path(env, os.getcwd())
     for name in ("HOME", "TMPDIR", "XDG_CACHE_HOME", "TORCH_HOME", INDUCTOR, *KERNELS):
         (folder / name.lower()).mkdir(parents=True, exist_ok=True)
         env[name] = str((seen or folder) / name.lower())
