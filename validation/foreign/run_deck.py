@@ -58,6 +58,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--outputs", action="store_true", help="compare outputs alone, with `bench fuzz`")
     parser.add_argument("--inside", action="store_true", help="no process per command: less to load, no time limit")
     parser.add_argument("--set", default="{}", help="JSON of constants for all problems, such as sizes for a CPU")
+    parser.add_argument("--kernelbench", type=Path, help="checkout whose own evaluation judges its problems as well")
     parser.add_argument("--plain", action=argparse.BooleanOptionalAction, default=True, help="do_bench as well")
     return parser.parse_args()
 
@@ -141,6 +142,8 @@ def judged(args: argparse.Namespace, problem: dict[str, Any]) -> list[Row]:
     for row in rows:
         if args.plain and row.get("verdict") not in (None, "incorrect", "invalid") and row["format"] == "kernelbench":
             row |= plain(args, problem, row)
+        if args.kernelbench and row["group"].startswith("level"):
+            row["kernelbench"] = evaluated(args, problem, row)
     return rows
 
 
@@ -260,14 +263,32 @@ def outcome(result: dict[str, Any], at: int, failure: Any) -> Row:
 
 def plain(args: argparse.Namespace, problem: dict[str, Any], row: Row) -> Row:
     """Ratios without a judge, or why there are none."""
-    path = Path(problem["path"])
-    file = next(file for file in problem["candidates"] if Path(file).stem == row["name"])
-    words = [args.deck / path, args.deck / path.with_name(file), json.dumps(row["shape"]), row["group"]]
+    words = [*files(args, problem, row), json.dumps(row["shape"]), row["group"]]
     done = called([str(HERE / "plain_ratio.py"), *map(str, words)], args.each)
     try:
         return dict(json.loads((done.stdout if done else "").splitlines()[-1]))
     except (ValueError, IndexError):
         return {"plain_error": (done.stderr.strip().splitlines() or ["no message"])[-1][:300] if done else "too long"}
+
+
+def evaluated(args: argparse.Namespace, problem: dict[str, Any], row: Row) -> Row:
+    """The findings of KernelBench's evaluation. seconds: of its whole process."""
+    begin = time.monotonic()
+    words = [HERE / "kernelbench_eval.py", args.kernelbench, *files(args, problem, row)]
+    done = called([*map(str, words)], args.each)
+    seconds = round(time.monotonic() - begin, 2)
+    try:
+        return {"seconds": seconds, **json.loads((done.stdout if done else "").splitlines()[-1])}
+    except (ValueError, IndexError):
+        lines = done.stderr.strip().splitlines() if done else ["too long"]
+        return {"seconds": seconds, "error": (lines or ["no message"])[-1][:300]}
+
+
+def files(args: argparse.Namespace, problem: dict[str, Any], row: Row) -> tuple[Path, Path]:
+    """Paths of the problem and of the row's candidate."""
+    path = args.deck / problem["path"]
+    file = next(file for file in problem["candidates"] if Path(file).stem == row["name"])
+    return path, path.with_name(file)
 
 
 def bench(args: argparse.Namespace, words: list[Any], seconds: float) -> dict[str, Any]:
