@@ -126,7 +126,7 @@ class Agreement:
         from aisp_mcp.judge.verifier.checks.other_orders import other_orders
 
         names = [name for name, _ in self.named(self.reference.baseline(self.inputs(seed)))]
-        *_, allowed = other_orders(self.bank, seed, "plain", str(out.dtype).removeprefix("torch."))
+        *_, (allowed, _) = other_orders(self.bank, seed, "plain", str(out.dtype).removeprefix("torch."))
         return allowed[names.index(name)]
 
 

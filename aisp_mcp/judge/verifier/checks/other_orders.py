@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from aisp_mcp.judge.verifier.inputs.bank import InputBank
@@ -14,28 +14,39 @@ ROUNDINGS_ALLOWED, ORDERS_ALLOWED = 6.0, 2.0
 # On plain inputs, a sum adds at most this many terms one by one: longer ones use lanes. On adversarial inputs the
 # roundings of a sum share a sign, so more of them count.
 LANES_TERMS, ORDERED_SLACK = 8192.0, 8.0
+# The largest of four draws is 1.6 times as large as one of them in the root-mean-square of many elements.
+MORE_DRAWS, MANY = 2.0, 1 << 10
 
 
-def other_orders(bank: InputBank, seed: int, mode: str, dtype: str, slack: float = 1.0) -> Iterator[list[Any]]:
-    """The largest error of each output element under valid orders of operations, growing with every evaluation of the
-    reference. dtype: of an output. slack: on adversarial inputs, what the contract allows there.
+def other_orders(
+    bank: InputBank, seed: int, mode: str, dtype: str, slack: float = 1.0
+) -> Iterator[tuple[list[Any], float]]:
+    """Yield (the largest error of each output element under valid orders of operations, the factor by which further
+    ones may still be larger as a whole). It grows with every evaluation of the reference. dtype: of an output. slack:
+    on adversarial inputs, what the contract allows there.
     """
     allowed: list[Any] = []
-    for errors in _evaluations(bank, seed, mode, dtype, slack):
+    for errors, factor in _evaluations(bank, seed, mode, dtype, slack):
         allowed = _larger(allowed, errors) if allowed else errors
-        yield allowed
+        enough = min(error.numel() for error in allowed) >= MANY
+        yield allowed, factor if enough else math.inf
 
 
-def _evaluations(bank: InputBank, seed: int, mode: str, dtype: str, slack: float) -> Iterator[list[Any]]:
+def _evaluations(bank: InputBank, seed: int, mode: str, dtype: str, slack: float) -> Iterator[tuple[list[Any], float]]:
+    """Each kind of order once, then further draws of noise."""
     is_plain = mode == "plain"
     eps, most_terms = _eps(dtype, is_plain), LANES_TERMS if is_plain else math.inf
     factor = ROUNDINGS_ALLOWED * (1.0 if is_plain else min(slack, ORDERED_SLACK))
-    for rounding in bank.rounding(seed, mode, eps, most_terms):
-        yield [error * factor for error in rounding]
+    draws = ([error * factor for error in rounding] for rounding in bank.rounding(seed, mode, eps, most_terms))
+    kinds: list[Callable[[], list[Any]]] = [lambda: next(draws)]
     if dtype not in ("float64", "complex128"):
-        yield [error * ORDERS_ALLOWED for error in bank.in_order(seed, mode)]
+        kinds.append(lambda: [error * ORDERS_ALLOWED for error in bank.in_order(seed, mode)])
     if mode == "constant":
-        yield bank.cancelled(seed, mode)
+        kinds.append(lambda: bank.cancelled(seed, mode))
+    for evaluation in kinds:
+        yield evaluation(), MORE_DRAWS if evaluation is kinds[-1] else math.inf
+    for draw in draws:
+        yield draw, MORE_DRAWS
 
 
 def _larger(one: list[Any], other: list[Any]) -> list[Any]:
