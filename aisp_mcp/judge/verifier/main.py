@@ -102,11 +102,11 @@ class Verifier:
         self.files = files.InputFiles(files_at)
         reject_degenerate(bank, seed + 2, output)
         reject_untestable(bank, seed + 5, output)
-        del output
         last_only = self.device == "cuda" and self.ranks == 1
         state = self.protections, self.arenas, self.rounds, last_only, self.files
         self.checker = RoundChecker(spec, self.layout, *state)
-        rehearse(bank.reference, bank.inputs(seed + 3, "plain"))
+        rehearse(bank.reference, bank.inputs(seed + 3, "plain"), output)
+        del output
         shares = spec.shares_inputs or bool(spec.in_place)
         shares = shares or shares_inputs(bank.reference, bank.inputs(seed + 4, "plain"))
         give_back(self.layout)

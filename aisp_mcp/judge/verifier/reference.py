@@ -151,27 +151,36 @@ class Reference:
         return evaluate(lambda: self.spec.reference(**wide))
 
 
-def rehearse(reference: Reference, inputs: dict[str, Any]) -> None:
-    """Compare a baseline with its own reference once, so that first-use costs do not fall between rounds.
+def rehearse(reference: Reference, inputs: dict[str, Any], other: Any) -> None:
+    """Compare a baseline with its own reference once, so that first-use costs do not fall between rounds. other: its
+    output for other inputs.
 
     Consumes the inputs. Raises BenchmarkError UNSTABLE if the baseline's output is far from the reference: its errors
-    are the unit of a candidate's, so any output would pass.
+    are the unit of a candidate's, so any output would pass; DEGENERATE if the output for other inputs passes.
     """
     import torch
 
     tolerance = reference.spec.tolerance
     by_error = is_compared_by_error(tolerance) and not getattr(reference.spec, "quality", None)
     own, truth = ([tensor for _, tensor in flatten(output)] for output in reference.both(inputs))
-    for output, other in () if tolerance.stochastic else zip(own, truth, strict=True):
+    for output, exact in () if tolerance.stochastic else zip(own, truth, strict=True):
         near(output, output, tolerance)
-        compare(output, output, other, tolerance)
-        if by_error and (share := relative_error(output, other)) > MOST_ERROR:
+        compare(output, output, exact, tolerance)
+        if by_error and (share := relative_error(output, exact)) > MOST_ERROR:
             raise BenchmarkError(
                 "UNSTABLE",
                 f"Rounding decides the baseline's output: it differs from its value in float64 by {share:.0%} of its "
                 "size, and no output of a candidate could be judged wrong.",
                 "Choose sizes or inputs for which the computation is stable, such as a larger batch for a batch norm.",
             )
+    others = zip((tensor for _, tensor in flatten(other)), own, truth, strict=True)
+    if by_error and all(compare(*tensors, tolerance)[1] is None for tensors in others):
+        raise BenchmarkError(
+            "DEGENERATE",
+            "The baseline's output for other inputs is right within the tolerance: its own errors are as large as the "
+            "effect of its inputs.",
+            "Choose sizes or inputs that change the output by more, or a more precise baseline.",
+        )
     torch.cuda.empty_cache()  # memory for workers is not allocated by torch; on a CPU this does nothing
 
 
