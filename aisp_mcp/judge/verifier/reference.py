@@ -18,6 +18,7 @@ from aisp_mcp.judge.verifier.checks.tolerance import (
 )
 from aisp_mcp.judge.verifier.inputs.files import is_file, opened
 from aisp_mcp.judge.verifier.jittered import evaluate_in_order, evaluate_jittered
+from aisp_mcp.judge.verifier.replayed import Replayed
 from aisp_mcp.judge.verifier.widened import evaluate
 
 MOST_ERROR = 0.3  # root-mean-square error of a baseline, as a share of its output's root-mean-square
@@ -59,6 +60,9 @@ class Reference:
         self.spec = spec
         self.params = params
         self.wide = widen(params)
+        is_function = not (spec.in_place or spec.tolerance.stochastic)
+        self._run = Replayed(lambda given: spec.run(**given, **params), is_function)
+        self._truth = Replayed(lambda wide: evaluate(lambda: spec.reference(**wide, **self.wide)), is_function)
         self.left: dict[str, tuple[Any, Any]] = {}  # see both()
 
     def baseline(self, inputs: dict[str, Any]) -> Any:
@@ -70,7 +74,7 @@ class Reference:
     def once(self, inputs: dict[str, Any]) -> Any:
         """The same, but consumes the inputs if the contract allows the baseline to change them."""
         with opened(inputs) as given:
-            return self.spec.run(**given, **self.params)
+            return self._run(given)
 
     def both(self, inputs: dict[str, Any]) -> tuple[Any, Any]:
         """Return (baseline's output, float64 output). Consumes the inputs if the contract allows the baseline to change
@@ -82,10 +86,10 @@ class Reference:
         state = {name: inputs[name].clone() for name in self._state_names()}
         with opened(inputs) as given:
             wide = widen(given)
-            reference = evaluate(lambda: self.spec.reference(**wide, **self.wide))
+            reference = self._truth(wide)
             truth = {name: wide[name] for name in state}
             wide.clear()  # before the baseline needs memory
-            output = self.spec.run(**given, **self.params)
+            output = self._run(given)
             self.left = self._left(state, given, output, truth)
             return output, reference
 
@@ -187,5 +191,6 @@ def rehearse(reference: Reference, inputs: dict[str, Any], other: Any) -> None:
 def shares_inputs(reference: Reference, inputs: dict[str, Any]) -> bool:
     """Return True if an output of the baseline shares the memory of an input. Consumes the inputs."""
     held = {tensor.untyped_storage().data_ptr() for tensor in inputs.values() if not is_file(tensor)}
-    output = reference.once(inputs)
+    with opened(inputs) as given:
+        output = reference.spec.run(**given, **reference.params)
     return any(tensor.untyped_storage().data_ptr() in held for _, tensor in flatten(output))
