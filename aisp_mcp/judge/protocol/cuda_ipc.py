@@ -19,13 +19,14 @@ NEAR = 1 << 16  # outputs with at most this many bytes between them are read by 
 
 class MappedMemory:
     """Memory of one worker. own: the inputs of rounds without copies, in the worker's own memory; None if there are
-    none.
+    none. shared: memory of all workers that is used for these inputs.
 
     The size of an allocation comes from the driver, not from the worker.
     """
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: Layout, shared: Arena | None = None) -> None:
         self.layout = layout
+        self._shared = shared
         self.own: Arena | None = None
         self._flat: dict[int, Any] = {}  # by address in the worker
         self._begins: list[int] = []  # these addresses in order
@@ -37,7 +38,7 @@ class MappedMemory:
         """Open new allocations and close the others; skip those that cannot be opened. Return True if `own`, the first
         allocation, is open. An empty list closes everything.
         """
-        self._flat, self.own = {}, None
+        self._flat, self.own = {}, self._shared if allocations else None
         for address, _, handle in allocations:
             with suppress(OSError, RuntimeError):
                 if handle not in self._opened:
@@ -51,7 +52,7 @@ class MappedMemory:
             self._opened = {}
             return False
         _, flat = self._opened.get(allocations[0][2], (0, ()))
-        if len(flat) >= self.layout.own.arena_bytes:
+        if self.own is None and len(flat) >= self.layout.own.arena_bytes:
             self.own = Arena(flat[: self.layout.own.arena_bytes], self.layout.own)
         return self.own is not None
 
@@ -110,9 +111,12 @@ class MappedMemory:
 
     def scatter(self, held: Arena) -> None:
         """Copy the collected outputs to their position in the round's frames, and the inputs as the calls left them."""
+        begin = self.layout.outputs_begin if self._shared else 0
         for copy, at in self._targets:
-            held.flat[at : at + len(copy)].copy_(copy)
+            held.flat[at - begin : at - begin + len(copy)].copy_(copy)
         assert self.own is not None
+        if self._shared:  # which holds the inputs, too
+            return
         count = (len(held.flat) - held.layout.params_bytes) // held.layout.frame
         held.input_bytes(count).copy_(self.own.input_bytes(count))
 

@@ -111,6 +111,11 @@ class Layout:
         return GUARD + _extent(self.inputs)
 
     @cached_property
+    def outputs_begin(self) -> int:
+        """Begin of an arena of the first call's outputs alone in an arena of this layout."""
+        return self.params_bytes + self.inputs_end - 2 * GUARD
+
+    @cached_property
     def params_bytes(self) -> int:
         return GUARD + _extent(self.params)
 

@@ -11,6 +11,7 @@ import mmap
 import os
 from array import array
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -171,6 +172,17 @@ class Arena:
 
     def outputs(self, call: int) -> list[Any]:
         return [self.view(spec, offset) for spec, offset in self.layout.place_outputs(call)]
+
+    def inputs_alone(self) -> Arena:
+        """The inputs of the first call as an arena without outputs, in the same memory."""
+        begin = self.layout.params_bytes
+        part = Layout((), self.layout.inputs, (), 1)
+        return Arena(self.flat[begin - GUARD : begin + self.layout.inputs_end], part)
+
+    def outputs_alone(self) -> Arena:
+        """The outputs of the first call as an arena without inputs, in the same memory."""
+        part = replace(self.layout, params=(), inputs=(), capacity=1)
+        return Arena(self.flat[self.layout.outputs_begin : self.layout.params_bytes + self.layout.frame], part)
 
 
 class GroupArena(Arena):

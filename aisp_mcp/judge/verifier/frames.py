@@ -33,5 +33,5 @@ def layout_of(
     single = Layout(*groups, capacity=1)
     most = files.calls_per_round(inputs, min(4096, max(2, int(16 * round_s / max(seconds, 1e-9)))))
     frame = single.frame + files.bytes_of_call(inputs)
-    tight = bank.device == "cuda" and single.params_bytes + frame > budget
+    tight = bank.device == "cuda" and goal != "cold" and single.params_bytes + frame > budget
     return Layout(*groups, capacity=capacity_for(single.params_bytes, frame, budget, most), tight=tight)

@@ -21,7 +21,7 @@ from aisp_mcp.judge.protocol.device_turns import give_back
 from aisp_mcp.judge.protocol.messages import CheckAnswer, DeviceAllocation, PlannedRequest
 from aisp_mcp.judge.protocol.module_loader import load_spec
 from aisp_mcp.judge.protocol.roles import replicate_of
-from aisp_mcp.judge.protocol.shared_memory import Arena, ControlBlock, Gate
+from aisp_mcp.judge.protocol.shared_memory import Arena, ControlBlock, Gate, host_arena
 from aisp_mcp.judge.sizes import settable
 from aisp_mcp.judge.verifier.checks.round_checker import POISON, RoundChecker
 from aisp_mcp.judge.verifier.checks.tolerance import can_be_near
@@ -56,6 +56,7 @@ class Verifier:
         self.mapped: dict[int, MappedMemory] = {}
         self.gates: dict[int, Gate] = {}
         self.staged: Staged | None = None
+        self.is_shared = False  # all workers use the same arena in turn
         self.files = files.InputFiles({})
 
     def open(
@@ -102,6 +103,7 @@ class Verifier:
         self.files = files.InputFiles(files_at)
         reject_degenerate(bank, seed + 2, output)
         reject_untestable(bank, seed + 5, output)
+        self.is_shared = self.layout.tight and self.ranks == 1
         last_only = self.device == "cuda" and self.ranks == 1
         state = self.protections, self.arenas, self.rounds, last_only, self.files
         self.checker = RoundChecker(spec, self.layout, *state)
@@ -155,6 +157,7 @@ class Verifier:
 
     def _bank(self, number: int, seed: int) -> InputBank:
         """New secrets for a replicate."""
+        self.banks.pop(number, None)  # before memory for others is needed
         params = dict(self.spec.params(CallRng(self.device, seed, secret_statistics=False)))
         self.banks[number] = InputBank(self.device, Reference(self.spec, params))
         return self.banks[number]
@@ -178,12 +181,20 @@ class Verifier:
         return output, best
 
     def attach(self, worker_id: int) -> dict[str, Any]:
-        """Make the arena of a worker; on a GPU the answer carries its handle."""
+        """Make the arena of a worker, or share one that is so large that there is only one; on a GPU the answer carries
+        its handle.
+        """
         if worker_id not in self.arenas:  # the replicate after the next uses the same memory again
             fds = self.fds[worker_id * self.ranks :][: self.ranks]
             if self.ranks == 1:
                 self.controls[worker_id] = ControlBlock(fds[0][0], self.layout)
-            self.arenas[worker_id], self.handles[worker_id] = arena([fd for _, fd in fds], self.layout, self.device)
+            shared = next(iter(self.arenas), None) if self.is_shared else None
+            if shared is None:
+                self.arenas[worker_id], self.handles[worker_id] = arena([fd for _, fd in fds], self.layout, self.device)
+            else:
+                host = host_arena(fds[0][1], self.layout) if self.layout.host else None
+                self.arenas[worker_id] = Arena(self.arenas[shared].flat, self.layout, host)
+                self.handles[worker_id] = self.handles[shared]
         return {"ipc": self.handles[worker_id]}
 
     def params(self, worker_ids: list[int], seed: int) -> dict[str, Any]:
@@ -224,7 +235,8 @@ class Verifier:
         """Open the device memory that a worker names. own: inputs can be written into some of it. whole: the round's
         outputs can be read from these addresses. apart: each call's separately.
         """
-        mapped = self.mapped.setdefault(worker_id, MappedMemory(self.layout))
+        shared = self.arenas[worker_id].inputs_alone() if self.is_shared else None
+        mapped = self.mapped.setdefault(worker_id, MappedMemory(self.layout, shared))
         own = mapped.update(allocations)
         whole = bool(addresses) and mapped.map_outputs(self.rounds[worker_id].count, addresses, apart)
         return {"own": own, "whole": whole}
@@ -284,6 +296,7 @@ class Verifier:
         arena = self.mapped[worker_id].own if own else self.arenas[worker_id]
         assert self.staged is not None
         assert arena is not None
+        self._restore(worker_id)
         self.staged.write(arena, self.rounds[worker_id].count)
         self._sync()
         return self.probe(worker_id)
@@ -306,10 +319,16 @@ class Verifier:
                     written = self.files.written(filled.worker_id, call, inputs)
                     _write(self.arenas[filled.worker_id].inputs(call), written)
         for filled in rounds:
+            self._restore(filled.worker_id)
             self._poison(filled)
         self._sync()
         give_back(self.layout)
         return self.idle()
+
+    def _restore(self, worker_id: int) -> None:
+        """Write the static tensors again where another worker could have changed them."""
+        if self.is_shared:
+            _write(self.arenas[worker_id].params(), self.banks[replicate_of(worker_id)].reference.params)
 
     def _poison(self, filled: RoundInputs) -> None:
         """Poison the outputs of the worker's next round, and fill the guards around them."""
@@ -359,6 +378,7 @@ class Verifier:
         """
         await_answer(self.controls[worker_id], **watched)
         arena, mapped = self.arenas[worker_id], self.mapped[worker_id] if own else None
+        arena = arena.outputs_alone() if self.is_shared else arena
         used = arena.layout.params_bytes + self.rounds[worker_id].count * arena.layout.frame
 
         def copy() -> None:
@@ -375,6 +395,9 @@ class Verifier:
     def check(self, worker_id: int, sample: list[int], stored: list[int] | None = None) -> CheckAnswer:
         """Check a finished round (see round_checker.py). stored: the calls whose outputs are there; None for all."""
         held = self.snapshots.pop(worker_id, self.arenas[worker_id])
+        if self.layout.tight:
+            self.staged = None
+            give_back(self.layout)
         return self.checker.check(self.banks[replicate_of(worker_id)], held, self.rounds[worker_id], sample, stored)
 
 

@@ -105,7 +105,7 @@ class Worker:
         self.run = entry(setup, self.arena.params(), example)
         del example  # a large one leaves no memory for others
         if self.cuda:
-            self._prepare_cuda(setup["flush_bytes"])
+            self._prepare_cuda(setup["flush_bytes"], setup["ipc"])
         self.at_rest = HeldOutputs(self.layout, self.rules, self.arena, self.control, self.copy_into_strides)
 
     @cached_property
@@ -113,7 +113,7 @@ class Worker:
         """Inputs of each call."""
         return [self.arena.inputs(call) for call in range(self.layout.capacity)]
 
-    def _prepare_cuda(self, flush_bytes: int) -> None:
+    def _prepare_cuda(self, flush_bytes: int, handle: str) -> None:
         cuda = self.torch.cuda
         self.stream = cuda.current_stream()
         # Memory opened from another process has smaller pages; the candidate works on its own tensors, refreshed
@@ -128,12 +128,7 @@ class Worker:
         self.own: Any = None
         self.gate: Any = None
         try:
-            own, self.own_handle = export_device_arena(self.layout.own)
-            self.own, self.own_inputs = own.flat, [own.inputs(call) for call in range(own.layout.capacity)]
-            if self.rules.off_limits:
-                self.rules.off_limits.append(extent(self.own))
-            for inputs in self.own_inputs:
-                self.refresh(inputs, self.inputs[0])  # some rounds run before anything has been written there
+            self._make_own(handle)
             self.local = self.local or self.own_inputs[0]
             self.reserved = -1
             self.show_memory()
@@ -146,6 +141,20 @@ class Worker:
         except (OSError, AttributeError):  # the driver does not support the gate
             cudart().cudaGetLastError()
         give_back(self.layout)
+
+    def _make_own(self, handle: str) -> None:
+        """Memory for the inputs of rounds without copies: the worker's own, or the arena, by its handle, where that has
+        the inputs of a single call. Raises OSError.
+        """
+        if self.layout.tight:
+            self.own, self.own_inputs, self.own_handle = self.arena.inputs_alone().flat, self.inputs, handle
+            return
+        own, self.own_handle = export_device_arena(self.layout.own)
+        self.own, self.own_inputs = own.flat, [own.inputs(call) for call in range(own.layout.capacity)]
+        if self.rules.off_limits:
+            self.rules.off_limits.append(extent(self.own))
+        for inputs in self.own_inputs:
+            self.refresh(inputs, self.inputs[0])  # some rounds run before anything has been written there
 
     def copy_inputs(self) -> dict[str, Any]:
         """The candidate's own copies of the inputs, on the device."""
@@ -164,7 +173,7 @@ class Worker:
     def store(self, call: int, output: Any) -> None:
         """Copy one output into the harness's memory. Raises ContractError."""
         if self.kept == []:
-            self.kept.append(output)
+            self.kept.append(self.outputs[call] if self.layout.tight else output)
         named = flatten(output)
         check_number(named, self.layout.outputs)
         for (name, tensor), spec, target in zip(named, self.layout.outputs, self.outputs[call], strict=True):

@@ -138,3 +138,28 @@ def test_a_board_says_what_memory_there_is_and_opens_its_gate() -> None:
     control.clear()
     assert (control.read_allocations(), control.stats[OPENED]) == ([], 0)
     os.close(fd)
+
+
+def test_parts_of_a_single_call_are_views_of_its_arena(memory: dict[str, Any]) -> None:
+    torch = pytest.importorskip("torch")
+    layout = Layout((X,), (X,), (OUT,), 1, tight=True)
+    arena = Arena(torch.full((layout.arena_bytes,), 255, dtype=torch.uint8), layout)
+    inputs, outputs = arena.inputs_alone(), arena.outputs_alone()
+    inputs.inputs(0)["x"].fill_(3)
+    outputs.outputs(0)[0].fill_(4)
+    assert arena.inputs(0)["x"].tolist() == [3] * 8
+    assert arena.outputs(0)[0].tolist() == [4] * 8
+    assert inputs.layout == layout.own
+    for whole, part in ((arena, inputs), (arena, outputs)):
+        for begin, size in part.layout.frame_guards():
+            assert part.frames(1)[:, begin : begin + size].unique().tolist() == [255]
+        assert whole.flat.untyped_storage().data_ptr() == part.flat.untyped_storage().data_ptr()
+    # What a worker reports as the memory of its inputs is not opened: it is that arena.
+    mapped = cuda_ipc.MappedMemory(layout, inputs)
+    assert mapped.update([(1 << 30, SIZE, "cc"), (BASE, SIZE, "bb")])
+    assert mapped.own is inputs
+    assert mapped.map_outputs(1, [BASE])
+    mapped.copy()
+    held = Arena(outputs.flat.clone(), outputs.layout)
+    mapped.scatter(held)
+    assert held.outputs(0)[0].view(torch.uint8).tolist() == [*range(32)]

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from mmap import mmap
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.judge.evidence import Replicate, RoundTiming, SecondsByRole, merge_measures
@@ -51,6 +51,7 @@ class Driver:
         self._arenas: dict[Role, mmap] = {}
         self._at_rest = set[Role]()  # roles whose last round left its outputs in the worker's own memory
         self._asked = self._ready = False
+        self._unfilled: dict[str, Any] = {}  # request for inputs that are written just before each round
 
     def number(self, role: Role) -> int:
         """Number of the role's worker at the verifier, which has memory for two replicates, or one if it is tight."""
@@ -177,6 +178,8 @@ class Driver:
 
         bits: of the protocol in worker/main.py. at_done: called when the worker has answered, before it is stopped.
         """
+        if self._unfilled:
+            self._fill({role: count}, self._unfilled)
         deadline_s, worker = self.deadline_s(role, count), self.workers[role]
         self.note_outputs(role, at_rest=bool(bits & NO_COPY))
         with self.session.phase("measure" if role in self.call_s else "first call"):
@@ -217,13 +220,21 @@ class Driver:
     def fill(
         self, counts: dict[Role, int], mode: str = "plain", sample: Sequence[int] = (), battery: int | None = None
     ) -> None:
-        """Write new inputs, and poison, for the next round of these roles. sample: calls to compare. battery: the seed
-        of inputs that decide whether a program is correct; None for fresh ones.
+        """Write new inputs, and poison, for the next round of these roles; just before each round where they use the
+        same memory. sample: calls to compare. battery: the seed of inputs that decide whether a program is correct;
+        None for fresh ones.
         """
-        numbered = {self.number(role): count for role, count in counts.items()}
         fixed = battery is not None
         seed = self.session.new_seed() if battery is None else battery
-        answer = self.session.ask("fill", counts=numbered, seed=seed, mode=mode, sample=sample, battery=fixed)
+        request = {"seed": seed, "mode": mode, "sample": sample, "battery": fixed}
+        if self.session.is_tight:
+            self._unfilled = request
+        else:
+            self._fill(counts, request)
+
+    def _fill(self, counts: dict[Role, int], request: dict[str, Any]) -> None:
+        numbered = {self.number(role): count for role, count in counts.items()}
+        answer = self.session.ask("fill", counts=numbered, **request)
         if "probe_s" in answer:
             self.wait_idle(answer["probe_s"])
 
