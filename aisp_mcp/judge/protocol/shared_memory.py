@@ -264,6 +264,16 @@ def export_device_arena(layout: Layout) -> tuple[Arena, str]:
     return Arena(flat, layout), bytes(memoryview(handle)).hex()
 
 
+def own_inputs(arena: Arena, handle: str) -> tuple[Any, list[dict[str, Any]], str]:
+    """(bytes, inputs of each call, handle) of a worker's memory for the inputs of rounds without copies: that of the
+    arena, which has this handle, if there is room for a single call only. Raises OSError.
+    """
+    if arena.layout.tight:
+        return arena.inputs_alone().flat, [arena.inputs(0)], handle
+    own, own_handle = export_device_arena(arena.layout.own)
+    return own.flat, [own.inputs(call) for call in range(own.layout.capacity)], own_handle
+
+
 def attach(setup: dict[str, Any], layout: Layout, fd: int) -> Arena:
     """The worker's view of its arena."""
     if setup["device"] != "cuda":

@@ -50,8 +50,15 @@ def group_facts(ranks: int, device: str) -> dict[str, Any]:
     }
 
 
-def arena(fds: list[int], layout: Layout, device: str) -> tuple[Arena, str | list[str]]:
-    """The arena of a worker, with its handle on a GPU; with several ranks, each arena is on its rank's device."""
+def arena(
+    fds: list[int], layout: Layout, device: str, shared: tuple[Arena, str | list[str]] | None = None
+) -> tuple[Arena, str | list[str]]:
+    """The arena of a worker, with its handle on a GPU; with several ranks, each arena is on its rank's device.
+
+    shared: another worker's arena and handle, if both use the same device memory.
+    """
+    if shared is not None:
+        return Arena(shared[0].flat, layout, host_arena(fds[0], layout) if layout.host else None), shared[1]
     if len(fds) == 1:
         if device != "cuda":
             return host_arena(fds[0], layout), ""

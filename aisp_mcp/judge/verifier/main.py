@@ -9,7 +9,7 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from aisp_mcp.judge.protocol.device_turns import give_back
 from aisp_mcp.judge.protocol.messages import CheckAnswer, DeviceAllocation, PlannedRequest
 from aisp_mcp.judge.protocol.module_loader import load_spec
 from aisp_mcp.judge.protocol.roles import replicate_of
-from aisp_mcp.judge.protocol.shared_memory import Arena, ControlBlock, Gate, host_arena
+from aisp_mcp.judge.protocol.shared_memory import Arena, ControlBlock, Gate
 from aisp_mcp.judge.sizes import settable
 from aisp_mcp.judge.verifier.checks.round_checker import POISON, RoundChecker
 from aisp_mcp.judge.verifier.checks.tolerance import can_be_near
@@ -37,6 +37,7 @@ from aisp_mcp.judge.verifier.reference import Reference, rehearse, shares_inputs
 from aisp_mcp.judge.verifier.request_loop import serve
 from aisp_mcp.judge.verifier.requirements import missing_needs, reject_degenerate, reject_untestable
 from aisp_mcp.judge.verifier.serving import ServingTruth
+from aisp_mcp.judge.verifier.smallest_kernel import SmallestKernel
 
 AHEAD_BYTES = 4 << 30  # of answers computed ahead, for all replicates that start together
 
@@ -56,7 +57,6 @@ class Verifier:
         self.mapped: dict[int, MappedMemory] = {}
         self.gates: dict[int, Gate] = {}
         self.staged: Staged | None = None
-        self.is_shared = False  # all workers use the same arena in turn
         self.files = files.InputFiles({})
 
     def open(
@@ -83,8 +83,7 @@ class Verifier:
         spec = of_all_ranks(load_spec(Path(path), size), ranks)
         if missing := missing_needs(spec.needs, spec.threads, len(cpus)) + missing_devices(ranks, device):
             return {"missing": missing}
-        self.spot = torch.zeros(1, device=device)
-        self.marks = [torch.cuda.Event(enable_timing=True) for _ in range(2)] if device == "cuda" else []
+        self.smallest = SmallestKernel(device)
         self.spec, self.device, self.ranks, self.protections = spec, device, ranks, Protections(**protections)
         bank = self._bank(0, seed)
         if isinstance(spec, ServingBenchmark):
@@ -103,7 +102,6 @@ class Verifier:
         self.files = files.InputFiles(files_at)
         reject_degenerate(bank, seed + 2, output)
         reject_untestable(bank, seed + 5, output)
-        self.is_shared = self.layout.tight and self.ranks == 1
         last_only = self.device == "cuda" and self.ranks == 1
         state = self.protections, self.arenas, self.rounds, last_only, self.files
         self.checker = RoundChecker(spec, self.layout, *state)
@@ -181,20 +179,15 @@ class Verifier:
         return output, best
 
     def attach(self, worker_id: int) -> dict[str, Any]:
-        """Make the arena of a worker, or share one that is so large that there is only one; on a GPU the answer carries
-        its handle.
-        """
+        """Make the arena of a worker, or share the only one; on a GPU the answer carries its handle."""
         if worker_id not in self.arenas:  # the replicate after the next uses the same memory again
             fds = self.fds[worker_id * self.ranks :][: self.ranks]
             if self.ranks == 1:
                 self.controls[worker_id] = ControlBlock(fds[0][0], self.layout)
-            shared = next(iter(self.arenas), None) if self.is_shared else None
-            if shared is None:
-                self.arenas[worker_id], self.handles[worker_id] = arena([fd for _, fd in fds], self.layout, self.device)
-            else:
-                host = host_arena(fds[0][1], self.layout) if self.layout.host else None
-                self.arenas[worker_id] = Arena(self.arenas[shared].flat, self.layout, host)
-                self.handles[worker_id] = self.handles[shared]
+            first = next(iter(self.arenas), None) if self._is_shared else None
+            shared = None if first is None else (self.arenas[first], self.handles[first])
+            arenas = [fd for _, fd in fds]
+            self.arenas[worker_id], self.handles[worker_id] = arena(arenas, self.layout, self.device, shared)
         return {"ipc": self.handles[worker_id]}
 
     def params(self, worker_ids: list[int], seed: int) -> dict[str, Any]:
@@ -235,7 +228,7 @@ class Verifier:
         """Open the device memory that a worker names. own: inputs can be written into some of it. whole: the round's
         outputs can be read from these addresses. apart: each call's separately.
         """
-        shared = self.arenas[worker_id].inputs_alone() if self.is_shared else None
+        shared = self.arenas[worker_id].inputs_alone() if self._is_shared else None
         mapped = self.mapped.setdefault(worker_id, MappedMemory(self.layout, shared))
         own = mapped.update(allocations)
         whole = bool(addresses) and mapped.map_outputs(self.rounds[worker_id].count, addresses, apart)
@@ -282,7 +275,7 @@ class Verifier:
                 self.gates[worker_id] = Gate(control)
             mapped = self.mapped[worker_id] if own else None
             held = handoff_gpu.Handoff(self.arenas[worker_id], mapped, self.rounds[worker_id].count, taken)
-            seconds = handoff_gpu.run(self.staged, held, control, self.gates[worker_id], self.spot, deadline_s)
+            seconds = handoff_gpu.run(self.staged, held, control, self.gates[worker_id], self.smallest.spot, deadline_s)
         except Exception:
             control.end_handoff()  # or the worker would wait and be reported as hung
             raise
@@ -325,9 +318,14 @@ class Verifier:
         give_back(self.layout)
         return self.idle()
 
+    @property
+    def _is_shared(self) -> bool:
+        # All workers use one arena in turn.
+        return self.layout.tight and self.ranks == 1
+
     def _restore(self, worker_id: int) -> None:
         """Write the static tensors again where another worker could have changed them."""
-        if self.is_shared:
+        if self._is_shared:
             _write(self.arenas[worker_id].params(), self.banks[replicate_of(worker_id)].reference.params)
 
     def _poison(self, filled: RoundInputs) -> None:
@@ -342,32 +340,12 @@ class Verifier:
 
     def idle(self, times: int = 1) -> dict[str, Any]:
         """Seconds of the smallest kernel, the best of several; far longer where contexts take turns. Empty on a CPU."""
-        return {"probe_s": min(self._probe()["probe_s"] for _ in range(times))} if self.device == "cuda" else {}
-
-    def _probe(self, then: Callable[[], object] = lambda: None) -> dict[str, float]:
-        """probe_s: seconds that the smallest kernel takes now. at_s: the clock when it was done.
-
-        then: enqueues work directly after it, while this process has its turn on the device: during a pause, another
-        process's work would continue. Neither figure includes that work.
-        """
-        begin = clock()
-        self.spot.zero_()
-        if self.device != "cuda":
-            then()
-            at_s = clock()
-        else:
-            done, end = self.marks
-            done.record()
-            then()
-            end.record()
-            end.synchronize()
-            at_s = clock() - done.elapsed_time(end) / 1e3
-        return {"probe_s": at_s - begin, "at_s": at_s}
+        return {"probe_s": min(self.smallest.run()["probe_s"] for _ in range(times))} if self.device == "cuda" else {}
 
     def probe(self, worker_id: int, **watched: Any) -> dict[str, Any]:
         """Time the smallest kernel now, or after an answer; see snapshot()."""
         await_answer(self.controls[worker_id], **watched)
-        return self._probe()
+        return self.smallest.run()
 
     def snapshot(self, worker_id: int, own: bool = False, **watched: Any) -> dict[str, Any]:
         """Copy a worker's device memory directly after its `done`: a stopped process does not stop work in flight.
@@ -378,7 +356,7 @@ class Verifier:
         """
         await_answer(self.controls[worker_id], **watched)
         arena, mapped = self.arenas[worker_id], self.mapped[worker_id] if own else None
-        arena = arena.outputs_alone() if self.is_shared else arena
+        arena = arena.outputs_alone() if self._is_shared else arena
         used = arena.layout.params_bytes + self.rounds[worker_id].count * arena.layout.frame
 
         def copy() -> None:
@@ -386,7 +364,7 @@ class Verifier:
                 mapped.copy()
             self.snapshots[worker_id] = Arena(arena.flat[:used].clone(), arena.layout)
 
-        seconds = self._probe(copy)
+        seconds = self.smallest.run(copy)
         if mapped:
             mapped.scatter(self.snapshots[worker_id])
         self._sync()
@@ -395,9 +373,8 @@ class Verifier:
     def check(self, worker_id: int, sample: list[int], stored: list[int] | None = None) -> CheckAnswer:
         """Check a finished round (see round_checker.py). stored: the calls whose outputs are there; None for all."""
         held = self.snapshots.pop(worker_id, self.arenas[worker_id])
-        if self.layout.tight:
-            self.staged = None
-            give_back(self.layout)
+        self.staged = None if self.layout.tight else self.staged
+        give_back(self.layout)
         return self.checker.check(self.banks[replicate_of(worker_id)], held, self.rounds[worker_id], sample, stored)
 
 

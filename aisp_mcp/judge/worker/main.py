@@ -44,8 +44,8 @@ from aisp_mcp.judge.protocol.shared_memory import (
     attach,
     cudart,
     device_allocations,
-    export_device_arena,
     l2_reset,
+    own_inputs,
 )
 from aisp_mcp.judge.protocol.words import (
     BITS,
@@ -128,7 +128,11 @@ class Worker:
         self.own: Any = None
         self.gate: Any = None
         try:
-            self._make_own(handle)
+            self.own, self.own_inputs, self.own_handle = own_inputs(self.arena, handle)
+            if self.rules.off_limits:
+                self.rules.off_limits.append(extent(self.own))
+            for inputs in self.own_inputs:
+                self.refresh(inputs, self.inputs[0])  # some rounds run before anything has been written there
             self.local = self.local or self.own_inputs[0]
             self.reserved = -1
             self.show_memory()
@@ -141,20 +145,6 @@ class Worker:
         except (OSError, AttributeError):  # the driver does not support the gate
             cudart().cudaGetLastError()
         give_back(self.layout)
-
-    def _make_own(self, handle: str) -> None:
-        """Memory for the inputs of rounds without copies: the worker's own, or the arena, by its handle, where that has
-        the inputs of a single call. Raises OSError.
-        """
-        if self.layout.tight:
-            self.own, self.own_inputs, self.own_handle = self.arena.inputs_alone().flat, self.inputs, handle
-            return
-        own, self.own_handle = export_device_arena(self.layout.own)
-        self.own, self.own_inputs = own.flat, [own.inputs(call) for call in range(own.layout.capacity)]
-        if self.rules.off_limits:
-            self.rules.off_limits.append(extent(self.own))
-        for inputs in self.own_inputs:
-            self.refresh(inputs, self.inputs[0])  # some rounds run before anything has been written there
 
     def copy_inputs(self) -> dict[str, Any]:
         """The candidate's own copies of the inputs, on the device."""

@@ -337,9 +337,7 @@ class RoundChecker:
         the outputs itself, so it need not trust that worker's memory.
         """
         worker, baseline, bank = call.round.worker_id, baseline_of(call.round.worker_id), call.bank
-        same = self._rounds.get(baseline)
-        if self._layout.tight:  # these are the baseline's outputs no longer: the worker's are in the same memory
-            return False
+        same = None if self._layout.tight else self._rounds.get(baseline)  # or the worker's outputs are in its memory
         if same is None or same.staged or (same.seed, same.mode) != (call.round.seed, "plain"):
             return False
         if call.number >= same.count or not bank.near:
