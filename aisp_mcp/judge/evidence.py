@@ -185,7 +185,8 @@ class Replicate(Checks):
     isolated calls per role, from some rounds; empty if all rounds are of one call. handoff_s: the handoff cost included
     in each of them (timing/cpu.py); None if these are whole rounds of one call. metric: value per role of a goal other
     than time per call (verdict/metric.py), the smaller the better; empty for other goals. idle_w: power of the idle
-    device before and after the calls whose energy was counted.
+    device before and after the calls whose energy was counted. ended_rounds: on a GPU, rounds of each role, timed or
+    not, after whose end the device was probed.
     """
 
     index: int
@@ -199,6 +200,7 @@ class Replicate(Checks):
     device: DeviceEvidence = field(default_factory=DeviceEvidence)
     metric: ValuesByRole = field(default_factory=dict)
     idle_w: tuple[float, ...] = ()
+    ended_rounds: dict[Role, int] = field(default_factory=dict)
 
 
 def merge_measures(worst: dict[str, float], more: Mapping[str, float]) -> None:

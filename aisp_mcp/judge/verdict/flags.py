@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -98,13 +99,16 @@ def late_flags(replicates: Sequence[Replicate]) -> list[Flag]:
     An honest worker waits for its device, so this is not an accident. If it also shows after baselines, which wait, it
     is another process's work.
     """
-    roles = [row.role for replicate in replicates for row in replicate.rounds]
-    count, shares = sum(replicate.device.late_rounds.get(Role.CANDIDATE, 0) for replicate in replicates), []
-    for some in ((Role.CANDIDATE,), BASELINES):
-        rounds = max(sum(roles.count(role) for role in some), 1)
-        shares.append(
-            sum(replicate.device.late_rounds.get(role, 0) for replicate in replicates for role in some) / rounds
-        )
+    late, ended = Counter[Role](), Counter[Role]()
+    for replicate in replicates:
+        late.update(replicate.device.late_rounds)
+        # A log from before these were counted has the timed rounds alone.
+        ended.update(replicate.ended_rounds or Counter(row.role for row in replicate.rounds))
+    count = late[Role.CANDIDATE]
+    shares = [
+        sum(late[role] for role in roles) / max(sum(ended[role] for role in roles), 1)
+        for roles in ((Role.CANDIDATE,), BASELINES)
+    ]
     if shares[0] <= 0.2:
         return []
     message = "the GPU was still working when the candidate reported that it was done"

@@ -40,6 +40,16 @@ def test_two_late_rounds_of_a_short_run_are_no_evidence() -> None:
     ] == ["fatal"]
 
 
+def test_rounds_that_are_not_timed_count_as_well() -> None:
+    """A candidate has far more of them than a baseline, and another process may delay any."""
+    rounds = [Round(role, 1e-3, 1e-3, TIMING) for role in [*Role] * 3]
+    device, ended = DeviceEvidence(late_rounds={Role.CANDIDATE: 4}), {role: 8 for role in Role}
+    replicate = Replicate(0, rounds=rounds, device=device, ended_rounds=ended)
+    assert [flag.severity for flag in late_flags([replicate])] == ["fatal"]
+    ended[Role.CANDIDATE] = 24
+    assert not late_flags([replicate])
+
+
 def test_a_trace_tells_the_judges_stream_from_others() -> None:
     """The first record on the device is the judge's own; rows are (side, name, device, stream, start, duration)."""
     summary = summarise(

@@ -44,7 +44,8 @@ class GpuStrategy(Strategy):
 
         A stopped process does not stop its device: the parent's clock runs until the device is done.
         """
-        session = driver.session
+        session, ended = driver.session, driver.result.ended_rounds
+        ended[role] = ended.get(role, 0) + 1
         timing = measure(partial(session.verifier.post, "snapshot", worker_id=driver.number(role)))
         with session.phase("snapshot"):
             probe_s = session.verifier.collect("snapshot")["probe_s"]
