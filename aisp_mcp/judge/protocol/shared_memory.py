@@ -36,7 +36,13 @@ def map_file(fd: int, size: int) -> mmap.mmap:
     if os.fstat(fd).st_size < size:
         os.ftruncate(fd, size)
         seals = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
-        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, seals)  # a read beyond the end of a truncated file would kill the process
+        try:
+            fcntl.fcntl(
+                fd, fcntl.F_ADD_SEALS, seals
+            )  # a read beyond the end of a truncated file would kill the process
+        except PermissionError:
+            if fcntl.fcntl(fd, fcntl.F_GET_SEALS) & seals != seals:  # or another process has just done it
+                raise
     return mmap.mmap(fd, size, flags=mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0))
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from aisp_mcp.judge.protocol import cuda_ipc
 from aisp_mcp.judge.protocol.layout import NO_COPY_BYTES, NO_COPY_CALLS, SEGMENTS, Layout, TensorSpec
-from aisp_mcp.judge.protocol.shared_memory import OPENED, Arena, ControlBlock
+from aisp_mcp.judge.protocol.shared_memory import OPENED, Arena, ControlBlock, map_file
 
 X, OUT = (TensorSpec(name, "float32", (8,), (1,), 4) for name in ("x", "out"))
 LAYOUT = Layout((), (X,), (OUT,), 300)
@@ -163,3 +164,13 @@ def test_parts_of_a_single_call_are_views_of_its_arena(memory: dict[str, Any]) -
     held = Arena(outputs.flat.clone(), outputs.layout)
     mapped.scatter(held)
     assert held.outputs(0)[0].view(torch.uint8).tolist() == [*range(32)]
+
+
+def test_two_processes_may_size_a_file_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    fd = os.memfd_create("arena", os.MFD_ALLOW_SEALING)
+    map_file(fd, 1 << 12)
+    sized, answers = os.fstat(fd), [SimpleNamespace(st_size=0)]
+    monkeypatch.setattr(os, "fstat", lambda number: answers.pop() if answers and number == fd else sized)
+    assert len(map_file(fd, 1 << 12)) == 1 << 12  # it looked just before the other one had finished
+    with pytest.raises(PermissionError):
+        os.ftruncate(fd, 0)
