@@ -203,7 +203,8 @@ class Reference(runtime.Reference):
         super().__init__(folder, arguments)
         self.mode, self.drawn, self._first = mode, drawn, mode
         self.problem = runtime.load(folder / PROBLEM, "kernelbench_problem", constants)
-        self._modules: list[tuple[str, bool, Any, Any]] = []  # with a tensor, and its name, that tells their parameters
+        # With the name of a tensor, and the tensor or its type and device, which tell their parameters.
+        self._modules: list[tuple[str, Any, tuple[Any, Any], Any]] = []
 
     def draw(self) -> Any:
         """Positional arguments of forward, and a dict of the tensors that it draws itself, if these are inputs."""
@@ -286,15 +287,16 @@ class Reference(runtime.Reference):
 
     def _module(self, tensors: Mapping[str, Any]) -> Any:
         """The module of these static tensors, made only once, because they stay the same objects."""
-        for name, is_static, earlier, module in self._modules:  # every call of the baseline pays for this
+        for name, earlier, kind, module in self._modules:  # every call of the baseline pays for this
             first = tensors[name]
-            if earlier is first or (not is_static and (earlier.dtype, earlier.device) == (first.dtype, first.device)):
+            if earlier is first or (earlier is None and kind == (first.dtype, first.device)):
                 return module
         static = {name: tensor for name, tensor in tensors.items() if name not in self._inputs()}
         name, first = next(iter((static or tensors).items()))
         made = runtime.on_device(lambda: self.make(self.problem.Model), str(first.device))
         module = loaded(made, static, tensors)
-        self._modules = [*self._modules, (name, bool(static), first, module)][-_KEPT:]
+        kept = first if static else None  # an input may have gigabytes
+        self._modules = [*self._modules, (name, kept, (first.dtype, first.device), module)][-_KEPT:]
         return module
 
     @lru_cache(maxsize=1)  # noqa: B019 (one reference lives as long as its process)
