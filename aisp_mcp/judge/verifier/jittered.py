@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from aisp_mcp.judge.verifier import sums
+from aisp_mcp.judge.verifier.checks.pieces import pieces
 from aisp_mcp.judge.verifier.widened import evaluate
 
 ORDERED = 0.5  # of the square root of a sum's length: roundings of both signs, growing partial sums
@@ -51,7 +52,9 @@ def _noisy(eps: float, most_terms: float, seed: int) -> Callable[[Any, Any, Any]
             given = _tensors(args)
             for value in _results(func, given, result):
                 length = min(sums.length(name, value, given), most_terms)
-                _disturb(value, noise.like(value), eps * max(1.0, ORDERED * math.sqrt(length)), size)
+                sizes = size if size is not None and size.shape == value.shape else value
+                for part, sized in pieces(value, sizes):
+                    _disturb(part, noise.like(part), eps * max(1.0, ORDERED * math.sqrt(length)), sized)
         return result
 
     return noisy
@@ -90,8 +93,8 @@ def _drawn(shape: Sequence[int], device: Any, draw: Any) -> Any:
 
 
 def _disturb(value: Any, noise: Any, by: float, size: Any) -> None:
-    """Move a result, in place, by a rounding of itself; a sum by those of its partial sums."""
-    value.addcmul_(size if size is not None and size.shape == value.shape else value, noise, value=by)
+    """Move a result, in place, by a rounding of its size: itself, or the largest partial sum."""
+    value.addcmul_(size, noise, value=by)
 
 
 def _results(func: Any, given: Sequence[Any], result: Any) -> Iterator[Any]:

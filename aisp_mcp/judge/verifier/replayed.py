@@ -15,6 +15,7 @@ from aisp_mcp.judge.protocol.module_loader import copied, flatten
 from aisp_mcp.judge.verifier.checks.tolerance import components
 
 SLOW_S = 0.1  # of the host, per call; a capture takes as long as a call, and half a second more
+MOST_BYTES = 1 << 30  # of the tensors, because a graph keeps them and all intermediate results
 AGREES = 1e-9  # of the largest element
 
 
@@ -35,8 +36,9 @@ class Replayed:
 
     def __call__(self, tensors: dict[str, Any]) -> Any:
         """The function's result."""
-        on_device = all(getattr(tensor, "is_cuda", False) for tensor in tensors.values())
-        if not self._may_replay or not on_device:
+        if not self._may_replay or not all(getattr(tensor, "is_cuda", False) for tensor in tensors.values()):
+            return self._function(tensors)
+        if sum(tensor.nbytes for tensor in tensors.values()) > MOST_BYTES:
             return self._function(tensors)
         if self._graph is not None:
             return self._replay(tensors)

@@ -11,6 +11,7 @@ from typing import Any
 
 from aisp_mcp.bench import Tolerance
 from aisp_mcp.judge.verifier.checks import row_fit
+from aisp_mcp.judge.verifier.checks.pieces import PIECE, pieces
 
 # On adversarial inputs rounding is systematic (a sum of equal numbers), so honest orders of summation differ far more
 # than on random ones; a skipped or wrong step is still thousands of times off.
@@ -28,8 +29,8 @@ NARROW_EPS, NARROW_SLACK = 1e-4, 48.0
 # Over at least SPREAD_COUNT elements, the average error of bfloat16 rounded to 8 bits (e4m3) is 10 to 14 times the
 # baseline's in all calls; that of shipped pairs is 8 times or more in a twentieth of the calls of an attention (H100).
 NARROW_SPREAD, SPREAD_COUNT = 8.0, 256
+LARGE = 1 << 29  # elements
 OCTAVES = 256  # octaves of magnitude, from the largest element down
-CHUNK = 1 << 26  # elements processed together, because each takes a dozen numbers
 
 
 def compare(
@@ -54,8 +55,7 @@ def compare(
         return (math.inf, message) if wrong else (0.0, None)
     kind = torch.finfo(out.dtype)
     out, base, ref = map(components, (out, base, ref))
-    least = allowed / (tolerance.error_ratio * slack) if allowed is not None else None
-    error, own, truth = _distance(out, ref), _own(base, ref, least), ref
+    error, own, truth = _distance(out, ref), _own(base, ref, allowed, tolerance.error_ratio * slack), ref
     if not math.isfinite(float(error.max() + own.max())):
         if mismatch := _mask_mismatch(out, base, ref):
             return math.inf, mismatch
@@ -63,7 +63,8 @@ def compare(
         error, own, truth = (values.where(usable, 0.0) for values in (error, own, ref))
     sums = min(kind.eps, torch.finfo(torch.float32).eps)  # of narrower results are not narrower
     forgiven = max(tolerance.absolute, tolerance.error_ratio * 0.5 * sums * usual)
-    error = error.where(error > forgiven, 0.0) if forgiven else error
+    if forgiven:
+        error.mul_(error > forgiven)
     if tolerance.approximate is not None:
         return _approximate(error, truth, tolerance.approximate)
     ratio = _error_ratio(error, own, truth, kind, slack)
@@ -150,15 +151,24 @@ def _error_ratio(error: Any, own: Any, truth: Any, kind: Any, slack: float) -> f
 
 
 def _distance(values: Any, ref: Any) -> Any:
+    """Errors in float64; of gigabytes, in float32, which is precise enough for an error."""
     import torch
 
-    return values.to(torch.float64, copy=True).sub_(ref).abs_()
+    if values.numel() < LARGE:
+        return values.to(torch.float64, copy=True).sub_(ref).abs_()
+    error = torch.empty(values.shape, dtype=torch.float32, device=values.device)
+    for part, value, exact in pieces(error, values, ref):
+        part.copy_((value.double() - exact).abs_())
+    return error
 
 
-def _own(base: Any, ref: Any, least: Any) -> Any:
-    """The baseline's errors, but at least `least`."""
+def _own(base: Any, ref: Any, allowed: Any, times: float) -> Any:
+    """The baseline's errors; where this many times an error is less than what is allowed, that share of it."""
     own = _distance(base, ref)
-    return own if least is None else own.maximum(least)
+    if allowed is not None:
+        for part, least in pieces(own, allowed):
+            part.copy_(part.maximum(least / times))
+    return own
 
 
 def near(out: Any, base: Any, tolerance: Tolerance) -> bool:
@@ -288,7 +298,7 @@ def _lost(error: Any, own: Any, truth: Any, ratio: float, eps: float, most: floa
     """
     import torch
 
-    errors, owns, truths = (values.flatten().split(CHUNK) for values in (error, own, truth))
+    errors, owns, truths = (values.flatten().split(PIECE) for values in (error, own, truth))
     least = min(0.5 * eps * ROW_SLACK * ratio, LOST)
     suspects = [(part > size.abs() * least) & (size != 0) for part, size in zip(errors, truths, strict=True)]
     if not any(bool(part.any()) for part in suspects):

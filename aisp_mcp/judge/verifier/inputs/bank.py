@@ -9,6 +9,7 @@ from typing import Any
 from aisp_mcp.bench import Host
 from aisp_mcp.judge.protocol.module_loader import flatten
 from aisp_mcp.judge.verifier.checks.distribution import Draws
+from aisp_mcp.judge.verifier.checks.pieces import pieces
 from aisp_mcp.judge.verifier.checks.tolerance import components
 from aisp_mcp.judge.verifier.inputs.rng import CallRng
 from aisp_mcp.judge.verifier.reference import Reference
@@ -29,8 +30,9 @@ def _largest(truth: list[Any], evaluations: Iterable[list[tuple[str, Any]]]) -> 
     for output in evaluations:
         for distance, (_, tensor), exact in zip(largest, output, truth, strict=True):
             if distance.is_floating_point():
-                apart = (components(tensor).to(distance.dtype) - exact).abs_().nan_to_num_(0.0, 0.0, 0.0)
-                distance.copy_(distance.maximum(apart))
+                for largest_part, part, exact_part in pieces(distance, components(tensor), exact):
+                    apart = (part.to(distance.dtype) - exact_part).abs_().nan_to_num_(0.0, 0.0, 0.0)
+                    largest_part.copy_(largest_part.maximum(apart))
     return largest
 
 
