@@ -22,6 +22,7 @@ from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.judge import candidate_needs, presets
 from aisp_mcp.judge.audit_log import ChainLog
 from aisp_mcp.judge.evidence import Replicate
+from aisp_mcp.judge.machine_secret import battery_seed
 from aisp_mcp.judge.native import build
 from aisp_mcp.judge.options import Nodes, Options
 from aisp_mcp.judge.pair import Pair
@@ -190,7 +191,7 @@ def _open(
     stack.callback(verifier.close)
     with timer.phase("open"):
         options = replace(options, preset=nodes.adapt(options.preset, relays))
-        _post_open(verifier, pair, options, draw.getrandbits(48), strategy.round_bytes, files_at, ranks)
+        _post_open(verifier, pair, options, strategy.round_bytes, files_at, ranks)
         where = replace(where, level=level)
         kernels = None
         compiles = options.device == "cuda" or names_a_compiler(pair)
@@ -274,7 +275,6 @@ def _post_open(
     verifier: VerifierProcess,
     pair: Pair,
     options: Options,
-    seed: int,
     budget: int,
     files_at: dict[str, str],
     ranks: int,
@@ -285,7 +285,7 @@ def _post_open(
         size=options.size,
         device=options.device,
         protections=asdict(options.protections),
-        seed=seed,
+        seed=battery_seed(pair.baseline, options.size, options.device),  # what it finds is the same every time
         budget=budget,
         round_s=options.preset.round_s,
         files_at=files_at,

@@ -17,7 +17,9 @@ from aisp_mcp.judge.protections import Protections
 from aisp_mcp.judge.protocol.layout import Layout
 from aisp_mcp.judge.protocol.module_loader import contract, flatten
 from aisp_mcp.judge.protocol.shared_memory import Arena
-from aisp_mcp.judge.verifier.checks.round_checker import POISON, RoundChecker
+from aisp_mcp.judge.verifier import rehearsal
+from aisp_mcp.judge.verifier.checks.damage import POISON
+from aisp_mcp.judge.verifier.checks.round_checker import RoundChecker
 from aisp_mcp.judge.verifier.inputs.bank import InputBank, RoundInputs
 from aisp_mcp.judge.verifier.inputs.files import opened
 from aisp_mcp.judge.verifier.inputs.rng import MODES, CallRng
@@ -68,6 +70,7 @@ class Trial:
         layout = Layout(tensors[0], tensors[1], tensors[2], capacity=1)
         self.layout = layout
         self.arena = Arena(torch.zeros(layout.arena_bytes, dtype=torch.uint8), layout)
+        self._errors = rehearsal.errors(self.bank, *rehearsal.both(self.bank, seed + 1, "plain"))
         # File paths belong to this process, so the check for changed inputs skips them.
         self._arenas: dict[int, Arena] = {}
         self._checkers: dict[int, RoundChecker] = {}  # by program
@@ -117,7 +120,9 @@ class Trial:
         self._arenas[filled.worker_id] = self.arena
         if filled.worker_id not in self._checkers:
             guard = Protections(outside=not self.layout.files)
-            self._checkers[filled.worker_id] = RoundChecker(self.spec, self.layout, guard, self._arenas, {})
+            checker = RoundChecker(self.spec, self.layout, guard, self._arenas, {})
+            checker.orders.note_coarse(self._errors)
+            self._checkers[filled.worker_id] = checker
         answer = self._checkers[filled.worker_id].check(self.bank, self.arena, filled, [0])
         return Judgement(answer["failure"], answer["ratio"] or 0.0, self._difference(filled))
 

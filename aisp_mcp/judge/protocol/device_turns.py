@@ -7,6 +7,15 @@ from contextlib import suppress
 from aisp_mcp.judge.protocol.layout import Layout
 
 
+def synchronize(device: str) -> None:
+    """Wait until every device has finished this process's work; nothing to do on a CPU."""
+    if device == "cuda":
+        import torch
+
+        for number in range(torch.cuda.device_count()):
+            torch.cuda.synchronize(number)
+
+
 def give_back(layout: Layout) -> None:
     """Return what this process has allocated and does not use."""
     if layout.tight:

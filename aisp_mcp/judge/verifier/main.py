@@ -17,27 +17,29 @@ from aisp_mcp.bench import Benchmark, ServingBenchmark
 from aisp_mcp.judge.protections import Protections
 from aisp_mcp.judge.protocol.clock import clock
 from aisp_mcp.judge.protocol.cuda_ipc import MappedMemory, Staged
-from aisp_mcp.judge.protocol.device_turns import give_back
+from aisp_mcp.judge.protocol.device_turns import give_back, synchronize
 from aisp_mcp.judge.protocol.messages import CheckAnswer, DeviceAllocation, PlannedRequest
 from aisp_mcp.judge.protocol.module_loader import load_spec
 from aisp_mcp.judge.protocol.roles import replicate_of
 from aisp_mcp.judge.protocol.shared_memory import Arena, ControlBlock, Gate
 from aisp_mcp.judge.sizes import settable
-from aisp_mcp.judge.verifier.checks.round_checker import POISON, RoundChecker
+from aisp_mcp.judge.verifier.checks.damage import POISON
+from aisp_mcp.judge.verifier.checks.round_checker import RoundChecker
 from aisp_mcp.judge.verifier.checks.tolerance import can_be_near
 from aisp_mcp.judge.verifier.facts import facts, oracle, work
 from aisp_mcp.judge.verifier.frames import layout_of
 from aisp_mcp.judge.verifier.group import arena, group_facts, missing_devices, of_all_ranks
 from aisp_mcp.judge.verifier.handoff import handoff_cpu, handoff_gpu
 from aisp_mcp.judge.verifier.handoff.answers import await_answer
+from aisp_mcp.judge.verifier.handoff.smallest_kernel import SmallestKernel
 from aisp_mcp.judge.verifier.inputs import drawing, files
 from aisp_mcp.judge.verifier.inputs.bank import InputBank, RoundInputs
 from aisp_mcp.judge.verifier.inputs.rng import CallRng
-from aisp_mcp.judge.verifier.reference import Reference, rehearse, shares_inputs
+from aisp_mcp.judge.verifier.reference import Reference, shares_inputs
+from aisp_mcp.judge.verifier.rehearsal import rehearse
 from aisp_mcp.judge.verifier.request_loop import serve
 from aisp_mcp.judge.verifier.requirements import missing_needs, reject_degenerate, reject_untestable
 from aisp_mcp.judge.verifier.serving import ServingTruth
-from aisp_mcp.judge.verifier.smallest_kernel import SmallestKernel
 
 AHEAD_BYTES = 4 << 30  # of answers computed ahead, for all replicates that start together
 
@@ -47,7 +49,6 @@ class Verifier:
 
     def __init__(self, fds: list[tuple[int, int]]) -> None:
         self.fds = fds  # descriptors of control block and arena, per rank of each worker of two replicates
-        self.ranks = 1
         self.controls: dict[int, ControlBlock] = {}
         self.arenas: dict[int, Arena] = {}
         self.rounds: dict[int, RoundInputs] = {}
@@ -105,7 +106,7 @@ class Verifier:
         last_only = self.device == "cuda" and self.ranks == 1
         state = self.protections, self.arenas, self.rounds, last_only, self.files
         self.checker = RoundChecker(spec, self.layout, *state)
-        rehearse(bank.reference, bank.inputs(seed + 3, "plain"), output)
+        rehearse(bank, seed + 3, output, self.checker.orders)
         del output
         shares = spec.shares_inputs or bool(spec.in_place)
         shares = shares or shares_inputs(bank.reference, bank.inputs(seed + 4, "plain"))
@@ -161,11 +162,7 @@ class Verifier:
         return self.banks[number]
 
     def _sync(self) -> None:
-        if self.device == "cuda":
-            import torch
-
-            for device in range(torch.cuda.device_count()):
-                torch.cuda.synchronize(device)
+        synchronize(self.device)
 
     def _try(self, bank: InputBank, inputs: dict[str, Any]) -> tuple[Any, float]:
         """The baseline's output and its approximate time per call in seconds, in this process."""
@@ -319,8 +316,7 @@ class Verifier:
         return self.idle()
 
     @property
-    def _is_shared(self) -> bool:
-        # All workers use one arena in turn.
+    def _is_shared(self) -> bool:  # all workers use one arena in turn
         return self.layout.tight and self.ranks == 1
 
     def _restore(self, worker_id: int) -> None:
@@ -375,7 +371,9 @@ class Verifier:
         held = self.snapshots.pop(worker_id, self.arenas[worker_id])
         self.staged = None if self.layout.tight else self.staged
         give_back(self.layout)
-        return self.checker.check(self.banks[replicate_of(worker_id)], held, self.rounds[worker_id], sample, stored)
+        found = self.checker.check(self.banks[replicate_of(worker_id)], held, self.rounds[worker_id], sample, stored)
+        give_back(self.layout)
+        return found
 
 
 def _write(targets: dict[str, Any], values: dict[str, Any]) -> None:

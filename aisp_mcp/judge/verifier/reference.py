@@ -6,22 +6,16 @@ from collections.abc import Iterable
 from typing import Any
 
 from aisp_mcp.bench import Benchmark
-from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.judge.protocol.module_loader import flatten
 from aisp_mcp.judge.verifier.checks import formats
+from aisp_mcp.judge.verifier.checks.pieces import pieces
 from aisp_mcp.judge.verifier.checks.tolerance import (
-    compare,
-    is_compared_by_error,
-    near,
-    relative_error,
     same_bits,
 )
 from aisp_mcp.judge.verifier.inputs.files import is_file, opened
 from aisp_mcp.judge.verifier.jittered import evaluate_in_order, evaluate_jittered
 from aisp_mcp.judge.verifier.replayed import Replayed
 from aisp_mcp.judge.verifier.widened import evaluate
-
-MOST_ERROR = 0.3  # root-mean-square error of a baseline, as a share of its output's root-mean-square
 
 
 def widen(tensors: dict[str, Any]) -> dict[str, Any]:
@@ -46,11 +40,14 @@ def disturb(tensors: Iterable[Any], seed: int, low: float, high: float) -> None:
     """Change each element of the floating-point and complex tensors by a share of it, drawn between low and high."""
     import torch
 
-    draw = torch.Generator().manual_seed(seed)
+    draws: dict[Any, Any] = {}  # generator by device
     for tensor in tensors:
         if isinstance(tensor, torch.Tensor) and (tensor.is_floating_point() or tensor.is_complex()):
-            by = torch.empty(tensor.shape, dtype=torch.float64).uniform_(low, high, generator=draw)
-            tensor.mul_(by.add_(1.0).to(tensor.device))
+            device = tensor.device
+            draws[device] = draws.get(device) or torch.Generator(device=device).manual_seed(seed)
+            for (part,) in pieces(tensor):
+                by = torch.empty(part.shape, dtype=torch.float64, device=device)
+                part.mul_(by.uniform_(low, high, generator=draws[device]).add_(1.0))
 
 
 class Reference:
@@ -153,39 +150,6 @@ class Reference:
         params = self.params | formats.rounded_operands(self.params, inputs, self.spec.tolerance)
         wide = widen({name: params.pop(name, value) for name, value in inputs.items()} | params)
         return evaluate(lambda: self.spec.reference(**wide))
-
-
-def rehearse(reference: Reference, inputs: dict[str, Any], other: Any) -> None:
-    """Compare a baseline with its own reference once, so that first-use costs do not fall between rounds. other: its
-    output for other inputs.
-
-    Consumes the inputs. Raises BenchmarkError UNSTABLE if the baseline's output is far from the reference: its errors
-    are the unit of a candidate's, so any output would pass; DEGENERATE if the output for other inputs passes.
-    """
-    import torch
-
-    tolerance = reference.spec.tolerance
-    by_error = is_compared_by_error(tolerance) and not getattr(reference.spec, "quality", None)
-    own, truth = ([tensor for _, tensor in flatten(output)] for output in reference.both(inputs))
-    for output, exact in () if tolerance.stochastic else zip(own, truth, strict=True):
-        near(output, output, tolerance)
-        compare(output, output, exact, tolerance)
-        if by_error and (share := relative_error(output, exact)) > MOST_ERROR:
-            raise BenchmarkError(
-                "UNSTABLE",
-                f"Rounding decides the baseline's output: it differs from its value in float64 by {share:.0%} of its "
-                "size, and no output of a candidate could be judged wrong.",
-                "Choose sizes or inputs for which the computation is stable, such as a larger batch for a batch norm.",
-            )
-    others = zip((tensor for _, tensor in flatten(other)), own, truth, strict=True)
-    if by_error and all(compare(*tensors, tolerance)[1] is None for tensors in others):
-        raise BenchmarkError(
-            "DEGENERATE",
-            "The baseline's output for other inputs is right within the tolerance: its own errors are as large as the "
-            "effect of its inputs.",
-            "Choose sizes or inputs that change the output by more, or a more precise baseline.",
-        )
-    torch.cuda.empty_cache()  # memory for workers is not allocated by torch; on a CPU this does nothing
 
 
 def shares_inputs(reference: Reference, inputs: dict[str, Any]) -> bool:

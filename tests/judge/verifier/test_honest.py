@@ -309,3 +309,22 @@ def test_noise_passes_operations_that_are_not_arithmetic() -> None:
 
     moved = evaluate_jittered(step, 1e-7, 64.0, 3)
     assert 0.0 < float((moved - 0.8).abs().max()) < 1e-6
+
+
+class Narrow(Benchmark):
+    """Sums of products in bfloat16, returned in float32."""
+
+    def inputs(self, rng: Any) -> dict[str, Any]:
+        return {"x": rng.randn(32, 256), "w": rng.randn(256, 32)}
+
+    def run(self, x: Any, w: Any) -> Any:
+        return (x.bfloat16() @ w.bfloat16()).float()
+
+
+def test_errors_of_a_narrow_type_excuse_no_answer_of_twice_the_size() -> None:
+    """On adversarial inputs, 64 times these errors would be more than the output."""
+    for mode in ("exact", "spikes"):
+        trial = Trial(Narrow())
+        judged = [trial.judge(0, lambda x, w: 2 * (x @ w), Call(17 + draw, mode)) for draw in range(DRAWS)]
+        assert all(each.failure for each in judged)
+        assert not trial.judge(1, lambda x, w: x @ w, Call(5, mode)).failure

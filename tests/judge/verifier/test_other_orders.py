@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 torch = pytest.importorskip("torch")
 functional = torch.nn.functional
 
+from aisp_mcp.judge.verifier.checks.other_orders import OtherOrders, Output  # noqa: E402
 from aisp_mcp.judge.verifier.jittered import evaluate_in_order, evaluate_jittered  # noqa: E402
 
 pytestmark = [pytest.mark.torch]
@@ -79,3 +81,49 @@ def test_a_variance_may_be_computed_from_mean_squares() -> None:
         return float((noisy - values.var(1)).abs().max())
 
     assert moved(30.0) > 100 * moved(0.0)
+
+
+class Counted:
+    """A bank whose evaluations are counted; each allows an error of `size` for every element."""
+
+    def __init__(self, size: float, elements: int) -> None:
+        self.evaluations, self._errors = 0, lambda: [torch.full((elements,), size, dtype=torch.float64)]
+
+    def rounding(self, *_: Any) -> Iterator[list[Any]]:
+        for _ in range(4):
+            self.evaluations += 1
+            yield self._errors()
+
+    def in_order(self, *_: Any) -> list[Any]:
+        self.evaluations += 1
+        return self._errors()
+
+
+def explained(orders: OtherOrders, bank: Counted, error: float, battery: bool = False) -> float:
+    """The ratio of an error; without other orders, it would be the error itself."""
+    call: Any = SimpleNamespace(bank=bank, seed=1, mode="plain", round=SimpleNamespace(battery=battery))
+    output = Output(2, 0, "float32", 24.0)
+    compared = lambda allowed: (error / float(1 + allowed.mean()), None)  # noqa: E731
+    return orders.explained(call, output, 1.0, (error, None), compared)[0]
+
+
+@pytest.mark.parametrize(("elements", "evaluations"), [(1 << 10, 2), (16, 5)], ids=["many", "few"])
+def test_an_error_far_beyond_the_limit_costs_two_references(elements: int, evaluations: int) -> None:
+    """For a few elements, a single draw may be small by chance."""
+    bank = Counted(1.0, elements)
+    assert explained(OtherOrders(), bank, 1e4) > 24.0
+    assert bank.evaluations == evaluations
+
+
+def test_errors_that_were_explained_are_rarely_explained_again() -> None:
+    orders, bank = OtherOrders(), Counted(1.0, 1 << 10)
+    for _ in range(3):
+        assert explained(orders, bank, 60.0) <= 12.0
+    assert bank.evaluations == 3
+    for _ in range(100):
+        assert explained(orders, bank, 59.0) <= 12.0
+    assert 3 < bank.evaluations < 60
+    before = bank.evaluations
+    explained(orders, bank, 61.0)
+    explained(orders, bank, 59.0, battery=True)
+    assert bank.evaluations == before + 2

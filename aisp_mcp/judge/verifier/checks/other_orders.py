@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from typing import Any
+import random
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
 
-from aisp_mcp.judge.verifier.inputs.bank import InputBank
+from aisp_mcp.judge.verifier.checks.tolerance import NARROW_ADVERSARIAL_SLACK, adversarial_slack, relative_error
+from aisp_mcp.judge.verifier.inputs.bank import InputBank, RoundInputs
 
+EDGE = 2.0  # an error from limit / EDGE to limit * EDGE is at the edge of the tolerance
 # Valid orders may exceed by these factors the effect of rounding-sized noise (see jittered.py) and that of adding terms
 # one by one.
 ROUNDINGS_ALLOWED, ORDERS_ALLOWED = 6.0, 2.0
@@ -16,6 +21,10 @@ ROUNDINGS_ALLOWED, ORDERS_ALLOWED = 6.0, 2.0
 LANES_TERMS, ORDERED_SLACK = 8192.0, 8.0
 # The largest of four draws is 1.6 times as large as one of them in the root-mean-square of many elements.
 MORE_DRAWS, MANY = 2.0, 1 << 10
+# So many times the limit, no order explains, unless the baseline's error is below this share of an eps.
+BEYOND, LUCKY = 1e3, 1 / 16
+COARSE = 1e-4  # error of a baseline on plain inputs, as a share of its output: less with sums in float32
+ENOUGH, AGAIN = 3, 0.25  # errors explained before others are taken as such, and the share that is explained again
 
 
 def other_orders(
@@ -37,7 +46,10 @@ def _evaluations(bank: InputBank, seed: int, mode: str, dtype: str, slack: float
     is_plain = mode == "plain"
     eps, most_terms = _eps(dtype, is_plain), LANES_TERMS if is_plain else math.inf
     factor = ROUNDINGS_ALLOWED * (1.0 if is_plain else min(slack, ORDERED_SLACK))
-    draws = ([error * factor for error in rounding] for rounding in bank.rounding(seed, mode, eps, most_terms))
+    draws = (
+        [error.mul_(factor) if error.is_floating_point() else error for error in rounding]
+        for rounding in bank.rounding(seed, mode, eps, most_terms)
+    )
     kinds: list[Callable[[], list[Any]]] = [lambda: next(draws)]
     if dtype not in ("float64", "complex128"):
         kinds.append(lambda: [error * ORDERS_ALLOWED for error in bank.in_order(seed, mode)])
@@ -61,3 +73,86 @@ def _eps(dtype: str, is_plain: bool) -> float:
 
     kind = torch.finfo(getattr(torch, dtype))
     return float(min(kind.eps, torch.finfo(torch.float32).eps) if is_plain or kind.bits < 16 else kind.eps)
+
+
+def is_beyond(ratio: float, limit: float, base: Any, ref: Any) -> bool:
+    """Return True for an error that no order of operations explains, so that none needs to be evaluated: many elements
+    show how the baseline rounds, so its own error is not small by luck.
+    """
+    import torch
+
+    if ratio <= BEYOND * limit or ref.numel() < MANY:
+        return False
+    return bool(relative_error(base, ref) > LUCKY * torch.finfo(base.dtype).eps)
+
+
+class Compared(Protocol):
+    """A call that is compared (round_checker.Call)."""
+
+    @property
+    def bank(self) -> InputBank: ...
+    @property
+    def seed(self) -> int: ...
+    @property
+    def mode(self) -> str: ...
+    @property
+    def round(self) -> RoundInputs: ...
+
+
+@dataclass(frozen=True)
+class Output:
+    """An output of a worker: its index, its type, and the limit of its error in units of the baseline's own."""
+
+    worker_id: int
+    index: int
+    dtype: str
+    limit: float
+
+
+class OtherOrders:
+    """Explains errors near the limit by other orders of operations.
+
+    Their evaluation takes several references in float64. After ENOUGH explained errors of an output on one kind of
+    inputs, most of those that are no larger are taken as explained.
+
+    An output is coarse if the baseline computes a part of it in a narrow type, such as TF32. Roundings in float32, for
+    which adversarial inputs need much slack, are far below its errors.
+    """
+
+    def __init__(self) -> None:
+        self._coarse = set[int]()
+        self._ratios: defaultdict[tuple[Output, str], list[float]] = defaultdict(list)
+
+    def note_coarse(self, errors: Sequence[float]) -> None:
+        """Note which outputs are coarse. errors: of the baseline on plain inputs, by output."""
+        self._coarse = {index for index, error in enumerate(errors) if error > COARSE}
+
+    def slack(self, mode: str, index: int, dtype: Any) -> float:
+        """Factor by which the limit of an output is raised on that kind of inputs."""
+        if mode == "plain":
+            return 1.0
+        return min(adversarial_slack(dtype), NARROW_ADVERSARIAL_SLACK if index in self._coarse else math.inf)
+
+    def explained(
+        self,
+        call: Compared,
+        output: Output,
+        slack: float,
+        found: tuple[float, str | None],
+        compared: Callable[[Any], tuple[float, str | None]],
+    ) -> tuple[float, str | None]:
+        """Return (ratio, failure) of an output if errors of other orders are allowed. found: without them. compared():
+        with an allowed error of each element.
+        """
+        known, (ratio, _) = self._ratios[output, call.mode], found
+        is_known = len(known) >= ENOUGH and ratio <= max(known) and random.random() > AGAIN
+        if is_known and not call.round.battery:
+            return output.limit / EDGE, None
+        for allowed, larger in other_orders(call.bank, call.seed, call.mode, output.dtype, slack):
+            found = compared(allowed[output.index])
+            if found[0] <= output.limit / EDGE:
+                known.append(ratio)
+                break
+            if found[0] > larger * EDGE * output.limit:  # further evaluations could only allow more, but not enough
+                break
+        return found

@@ -7,6 +7,7 @@ import random
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from aisp_mcp.bench import Benchmark
@@ -17,18 +18,16 @@ from aisp_mcp.judge.protocol.messages import CheckAnswer
 from aisp_mcp.judge.protocol.module_loader import flatten
 from aisp_mcp.judge.protocol.roles import baseline_of
 from aisp_mcp.judge.protocol.shared_memory import Arena
-from aisp_mcp.judge.verifier.checks import formats, quality
+from aisp_mcp.judge.verifier.checks import damage, formats, quality
 from aisp_mcp.judge.verifier.checks.distribution import Draws
-from aisp_mcp.judge.verifier.checks.other_orders import other_orders
+from aisp_mcp.judge.verifier.checks.other_orders import EDGE, OtherOrders, Output, is_beyond
 from aisp_mcp.judge.verifier.checks.positions import WrongPositionError, values_at
 from aisp_mcp.judge.verifier.checks.tolerance import (
     NARROW_SPREAD,
-    adversarial_slack,
     compare,
     compare_steps,
     components,
     is_coarse,
-    is_poison,
     near,
     near_steps,
     same_bits,
@@ -36,8 +35,6 @@ from aisp_mcp.judge.verifier.checks.tolerance import (
 from aisp_mcp.judge.verifier.inputs.bank import InputBank, RoundInputs
 from aisp_mcp.judge.verifier.inputs.files import InputFiles, is_file
 
-POISON = 0xFF  # NaN in every floating-point format, -1 in every signed integer
-EDGE = 2.0  # an error from limit / EDGE to limit * EDGE is at the edge of the tolerance
 COARSE_CALLS = 4  # so many coarse calls fail an output if they are also more than half of all calls
 RECOMPUTED_SHARE = 0.25  # of the calls that a baseline's worker computed too: the verifier recomputes them
 
@@ -101,8 +98,9 @@ class RoundChecker:
     ) -> None:
         self._spec, self._layout, self._protections = spec, layout, protections
         self._arenas, self._rounds, self._last_only = arenas, rounds, last_only
-        self._files, self._quality = files or InputFiles({}), quality.contract(spec)
+        self._files = files or InputFiles({})
         self._measures: dict[str, float] = {}  # of the round being checked
+        self.orders = OtherOrders()
         self._is_decided = False  # True once the battery has been checked
         self._calls = Counter[Any]()  # on plain inputs: of each worker, and the coarse ones of each of its outputs
         self._edge: tuple[float, str] | None = None  # the largest share of the limit in this round, if near the limit
@@ -134,41 +132,26 @@ class RoundChecker:
             if outcome.failure:
                 failure = f"call {number}: {outcome.failure}"
                 return CheckAnswer(failure=failure, code=outcome.code, checked=done + 1, ratio=outcome.ratio)
+        bank.known = None if self._layout.tight else bank.known  # it leaves no memory for the next round
         answer = CheckAnswer(failure=None, code=None, checked=len(sample), ratio=worst, measures=self._measures)
         if self._edge:
             answer["edge"] = self._edge
         return answer
 
+    @cached_property
+    def _quality(self) -> quality.QualityCheck | None:
+        return quality.contract(self._spec)
+
     def _damage(self, arena: Arena, count: int, stored: list[int] | None) -> CallCheck | None:
         """Check the guards of every call of the round, and the poison of all stored ones, sampled or not."""
         calls = [*range(count)] if stored is None else stored
+        is_poisoned = self._protections.poison and not self._spec.tolerance.nan
         for part in arena.parts:
-            frames = part.frames(count)
-            if outcome := self._broken_guard(part, frames) or self._left_poison(part, frames, calls):
-                return outcome
-        return None
-
-    def _broken_guard(self, arena: Arena, frames: Any) -> CallCheck | None:
-        for offset, size in arena.layout.frame_guards() if self._protections.outside else ():
-            broken = (frames[:, offset : offset + size] != POISON).any(1)
-            if bool(broken.any()):
-                call = int(broken.int().argmax())
+            if self._protections.outside and (call := damage.broken_guard(part, count)) is not None:
                 return CallCheck(0.0, "out_of_bounds", f"call {call}: something was written outside the output")
-        return None
-
-    def _left_poison(self, arena: Arena, frames: Any, calls: list[int]) -> CallCheck | None:
-        import torch
-
-        if self._spec.tolerance.nan or not self._protections.poison or not calls:
-            return None
-        for spec, offset in arena.layout.frame_outputs():
-            if spec.dtype.startswith(("float", "bfloat", "complex")) and spec.nbytes:
-                rows = _rows(frames[:, offset : offset + spec.nbytes], calls)
-                left = torch.cat([is_poison(part, spec.dtype, spec.itemsize) for part in rows])
-                if bool(left.any()):
-                    call = calls[int(left.int().argmax())]
-                    message = f"call {call}: an element of {spec.name} was never written"
-                    return CallCheck(0.0, "incorrect_unwritten", message)
+            if is_poisoned and (found := damage.left_poison(part, count, calls)):
+                message = f"call {found[0]}: an element of {found[1]} was never written"
+                return CallCheck(0.0, "incorrect_unwritten", message)
         return None
 
     def _check_call(self, call: Call) -> CallCheck:
@@ -237,7 +220,7 @@ class RoundChecker:
             return None
         left = self._inputs_left(call)
         for name, (baseline, truth) in call.bank.left.items():
-            out, slack = left[name].to(baseline.device), 1.0 if call.is_plain else adversarial_slack(baseline.dtype)
+            out, slack = left[name].to(baseline.device), self.orders.slack(call.mode, -1, baseline.dtype)
             ratio, failure = compare(out, baseline, truth, self._spec.tolerance, slack)
             if failure := self._beyond_edge(call, f"input '{name}'", ratio, failure):
                 message = f"what is left in input '{name}' on {call.mode} inputs: {failure}"
@@ -248,8 +231,8 @@ class RoundChecker:
 
     def _compare(self, call: Call, name: str, outputs: tuple[Any, Any, Any]) -> tuple[float, str | None]:
         """Compare one output; if it holds positions, compare the values they point to."""
-        tolerance = self._spec.tolerance
-        slack = 1.0 if call.is_plain else adversarial_slack(outputs[0].dtype)
+        tolerance, index = self._spec.tolerance, [spec.name for spec in self._layout.outputs].index(name)
+        slack = self.orders.slack(call.mode, index, outputs[0].dtype)
         if name in tolerance.per_step:
             return compare_steps(*outputs, tolerance, slack)
         if name in tolerance.indices:
@@ -257,15 +240,16 @@ class RoundChecker:
         is_rounded = outputs[0].is_floating_point() or outputs[0].is_complex()
         usual = self._usual(call, name, outputs[2]) if is_rounded and outputs[2].numel() else 0.0
         ratio, failure = compare(*outputs, tolerance, slack, usual)
-        has_edge = is_rounded and tolerance.approximate is None and not tolerance.exact
-        if has_edge and tolerance.error_ratio / EDGE < ratio < math.inf:
-            index = [spec.name for spec in self._layout.outputs].index(name)
-            kind = self._layout.outputs[index].dtype
-            for allowed, larger in other_orders(call.bank, call.seed, call.mode, kind, slack):
-                ratio, failure = compare(*outputs, tolerance, slack, usual, allowed[index])
-                # Further evaluations could only allow more, but not enough.
-                if ratio <= tolerance.error_ratio / EDGE or ratio > larger * EDGE * tolerance.error_ratio:
-                    break
+        has_edge, limit = is_rounded and tolerance.approximate is None and not tolerance.exact, tolerance.error_ratio
+        if has_edge and limit / EDGE < ratio < math.inf and not is_beyond(ratio, limit, *outputs[1:]):
+            output = Output(call.round.worker_id, index, self._layout.outputs[index].dtype, tolerance.error_ratio)
+            return self.orders.explained(
+                call,
+                output,
+                slack,
+                (ratio, failure),
+                lambda allowed: compare(*outputs, tolerance, slack, usual, allowed),
+            )
         return ratio, failure
 
     def _usual(self, call: Call, name: str, reference: Any) -> float:
@@ -391,10 +375,3 @@ class RoundChecker:
                 name = self._layout.outputs[index].name
                 return CallCheck(0.0, "incorrect_distribution", f"{name} on {call.mode} inputs: {failure}")
         return CallCheck()
-
-
-def _rows(outputs: Any, calls: list[int]) -> list[Any]:
-    """The rows of these calls, in host memory without a copy; a device is faster on all of them together."""
-    if len(calls) == len(outputs):
-        return [outputs]
-    return [outputs[call : call + 1] for call in calls] if outputs.device.type == "cpu" else [outputs[calls]]
