@@ -311,7 +311,7 @@ def test_noise_passes_operations_that_are_not_arithmetic() -> None:
     assert 0.0 < float((moved - 0.8).abs().max()) < 1e-6
 
 
-class Narrow(Benchmark):
+class NarrowProduct(Benchmark):
     """Sums of products in bfloat16, returned in float32."""
 
     def inputs(self, rng: Any) -> dict[str, Any]:
@@ -324,7 +324,7 @@ class Narrow(Benchmark):
 def test_errors_of_a_narrow_type_excuse_no_answer_of_twice_the_size() -> None:
     """On adversarial inputs, 64 times these errors would be more than the output."""
     for mode in ("exact", "spikes"):
-        trial = Trial(Narrow())
+        trial = Trial(NarrowProduct())
         judged = [trial.judge(0, lambda x, w: 2 * (x @ w), Call(17 + draw, mode)) for draw in range(DRAWS)]
         assert all(each.failure for each in judged)
         assert not trial.judge(1, lambda x, w: x @ w, Call(5, mode)).failure
