@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from aisp_mcp.judge.evidence import Replicate
+from aisp_mcp.judge.evidence import Replicate, RoundTiming
 from aisp_mcp.judge.protocol.roles import BASELINES, Role
 from aisp_mcp.judge.records.verdict import Flag
 from aisp_mcp.judge.verdict import batching, estimators
@@ -25,7 +25,7 @@ def account_flags(replicates: Sequence[Replicate], cores: int) -> list[Flag]:
     timings = [row.timing for replicate in replicates for row in replicate.rounds if row.role is Role.CANDIDATE]
     flags = []
     cpu = sum(timing.account.cpu_s for timing in timings)
-    granted = sum(cores * timing.elapsed_s - timing.account.disturbed_s for timing in timings)
+    granted = sum(cores * timing.elapsed_s - _disturbed_s(timing) for timing in timings)
     if granted and cpu > CORES_SLACK * granted + CORES_SLACK_S:
         evidence = {"cpu_s": round(cpu, 4), "granted_s": round(granted, 4), "cores": cores}
         flags.append(_flag("undeclared_cores", "fatal", "used more cores than granted", evidence))
@@ -45,6 +45,13 @@ def account_flags(replicates: Sequence[Replicate], cores: int) -> list[Flag]:
     if major:
         flags.append(_flag("major_faults", "warn", "memory came from disk", {"count": major}))
     return flags
+
+
+def _disturbed_s(timing: RoundTiming) -> float:
+    """Seconds of a round that other programs took from the first thread. The kernel's account goes on until the process
+    is stopped: what does not fit beside that thread's own time came after the round.
+    """
+    return min(timing.account.disturbed_s, max(timing.elapsed_s - timing.account.first_s, 0.0))
 
 
 def _edge_flags(replicates: Sequence[Replicate]) -> list[Flag]:

@@ -6,7 +6,7 @@ import pytest
 
 from aisp_mcp.judge.evidence import Account, DeviceEvidence, Replicate, Round, RoundTiming
 from aisp_mcp.judge.protocol.roles import Role
-from aisp_mcp.judge.verdict.flags import late_flags
+from aisp_mcp.judge.verdict.flags import account_flags, late_flags
 from aisp_mcp.judge.worker.cupti import summarise
 
 TIMING = RoundTiming(1, 1e-3, [1_000_000], Account())
@@ -48,6 +48,22 @@ def test_rounds_that_are_not_timed_count_as_well() -> None:
     assert [flag.severity for flag in late_flags([replicate])] == ["fatal"]
     ended[Role.CANDIDATE] = 24
     assert not late_flags([replicate])
+
+
+@pytest.mark.parametrize(
+    ("account", "flagged"),
+    [
+        (Account(cpu_s=4.9e-3, first_s=4.9e-3), False),
+        (Account(cpu_s=4.9e-3, first_s=4.9e-3, delayed_s=2e-3), False),  # between the answer and the stop
+        (Account(cpu_s=2e-3, first_s=2e-3, delayed_s=3e-3), False),
+        (Account(cpu_s=9e-3, first_s=4.9e-3), True),
+        (Account(cpu_s=7e-3, first_s=2e-3, delayed_s=8e-3), True),
+    ],
+)
+def test_processor_time_beyond_the_core_is_fatal(account: Account, flagged: bool) -> None:
+    rounds = [Round(Role.CANDIDATE, 5e-3, 5e-3, RoundTiming(1, 5e-3, [5_000_000], account)) for _ in range(6)]
+    flags = account_flags([Replicate(0, rounds=rounds)], cores=1)
+    assert [flag.code for flag in flags if flag.severity == "fatal"] == (["undeclared_cores"] if flagged else [])
 
 
 def test_a_trace_tells_the_judges_stream_from_others() -> None:
