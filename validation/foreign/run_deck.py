@@ -139,7 +139,7 @@ def judged(args: argparse.Namespace, problem: dict[str, Any]) -> list[Row]:
         rows = apart(args, sized) if args.apart and problem["candidates"] else together(args, sized)
         if not all(row.get("refusal", {}).get("code") in OTHER_SIZES for row in rows):
             break
-    for row in rows:
+    for row in rows if problem["candidates"] else ():
         if args.plain and row.get("verdict") not in (None, "incorrect", "invalid") and row["format"] == "kernelbench":
             row |= plain(args, problem, row)
         if args.kernelbench and row["group"].startswith("level"):
