@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +104,18 @@ def test_without_the_baselines_output_the_verifier_computes_its_own(
     before = runs(verifier)
     assert verifier.check(CANDIDATE, [COUNT - 1])["failure"] is None
     assert runs(verifier) == before + 1
+
+
+def test_with_one_arena_an_output_is_not_compared_with_itself(
+    verifier: Verifier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All workers use it in turn, so the baseline's outputs are no longer there."""
+    monkeypatch.setattr(judging, "RECOMPUTED_SHARE", 0.0)
+    verifier.layout = verifier.checker._layout = replace(verifier.layout, tight=True)
+    verifier.arenas[CANDIDATE] = verifier.arenas[BASE]
+    fill(verifier, 5, (1, 1))
+    work(verifier, CANDIDATE, 1, error=1.0)
+    assert verifier.check(CANDIDATE, [0])["code"] == "incorrect_output"
 
 
 def test_a_wrong_output_is_found_beside_a_right_one(verifier: Verifier) -> None:
