@@ -1,6 +1,13 @@
 """Load benchmark files and draw their inputs as the judge does, for programs that other features run."""
 
-from aisp_mcp.judge.protocol.module_loader import common_of, flatten, load_candidate, load_common, load_module
+from aisp_mcp.judge.protocol.module_loader import (
+    common_of,
+    flatten,
+    load_candidate,
+    load_common,
+    load_module,
+    problem_files,
+)
 from aisp_mcp.judge.verifier.inputs.rng import CallRng
 
-__all__ = ["CallRng", "common_of", "flatten", "load_candidate", "load_common", "load_module"]
+__all__ = ["CallRng", "common_of", "flatten", "load_candidate", "load_common", "load_module", "problem_files"]

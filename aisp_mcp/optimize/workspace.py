@@ -15,7 +15,7 @@ from pathlib import Path
 import aisp_mcp
 from aisp_mcp.errors import UsageError
 from aisp_mcp.judge import source_facts
-from aisp_mcp.judge.loading import common_of
+from aisp_mcp.judge.loading import common_of, problem_files
 from aisp_mcp.optimize import canonical
 from aisp_mcp.optimize.records import Budget
 from aisp_mcp.server import files
@@ -42,7 +42,6 @@ improvement beyond noise end it as well.
 Each candidate runs in its own processes, on inputs that it has not seen, and every output can be compared. One that
 is judged `invalid` is not run again. A first `faster` is provisional: the luckiest of many looks faster than it is.
 {end}"""
-PROBLEM_FILES = ("problem.py", "reference.py", "task.py", "utils.py", "definition.json")  # of adapted problems
 END_TEMPORARY = "`finish` moves this folder into the store, with everything in it.\n"
 
 
@@ -109,11 +108,9 @@ def _tensors(text: str) -> list[str]:
 
 def _copy_problem(baseline: Path, folder: Path) -> None:
     """Copy the files of an adapted problem that its specification runs, without the candidates next to them."""
-    sources = baseline.parent / baseline.stem.removeprefix("baseline")
-    for name in PROBLEM_FILES:
-        if (file := sources / name).is_file():
-            (folder / sources.name).mkdir(exist_ok=True)
-            (folder / sources.name / name).write_text(file.read_text("utf-8"), "utf-8")
+    for file in problem_files(baseline):
+        (folder / file.parent.name).mkdir(exist_ok=True)
+        (folder / file.parent.name / file.name).write_text(file.read_text("utf-8"), "utf-8")
 
 
 def hidden(roots: Iterable[Path], home: Path) -> list[str]:

@@ -30,7 +30,7 @@ from aisp_mcp.judge.pair import Pair
 from aisp_mcp.judge.parent.processes.confined import Confined, Placement
 from aisp_mcp.judge.parent.processes.placement import PlacementFactory
 from aisp_mcp.judge.parent.processes.process import WorkerProcess
-from aisp_mcp.judge.protocol.module_loader import common_of, entry, load_spec
+from aisp_mcp.judge.protocol.module_loader import common_of, entry, load_spec, problem_files
 from aisp_mcp.judge.protocol.roles import Role
 from aisp_mcp.judge.verifier.inputs.rng import CallRng
 
@@ -58,11 +58,11 @@ class Kernels:
     ) -> None:
         placement = placements.make("kernels")
         baseline = str(pair.baseline)
-        if (
-            pair.path.parent != pair.baseline.parent
-        ):  # other solutions may be next to the baseline, and it must not see them
+        if pair.path.parent != pair.baseline.parent:  # with other solutions next to it, which must not be seen
             baseline = placement.lend(pair.baseline)
             placement.lend(common_of(pair.baseline))
+            for file in problem_files(pair.baseline):
+                placement.lend(file, file.parent.name)
         words = ["-P", "-m", MODULE, baseline, options.size, str(pair.path), options.device]
         self._verifier, self._caches = verifier, caches
         self._grace_s = math.inf if names_a_compiler(pair) else GRACE_S

@@ -20,6 +20,7 @@ from aisp_mcp.judge import sizes
 from aisp_mcp.judge.protocol.layout import FILE, HOST, PATH_BYTES, TensorSpec
 
 BASELINE, CANDIDATE, COMMON = "aisp_baseline", "aisp_candidate", "_common"  # names of the modules
+PROBLEM_FILES = ("problem.py", "reference.py", "task.py", "utils.py", "definition.json")  # of adapted problems
 # Files that mark a project's top folder, and the number of levels to search upwards for them.
 PROJECT_MARKS, PROJECT_DEPTH = (".git", "pyproject.toml", "setup.py"), 6
 
@@ -89,6 +90,12 @@ def load_common(path: Path) -> None:
 def common_of(baseline: Path) -> Path:
     """The file next to a baseline that it and its candidates may import from."""
     return baseline.with_name(f"{COMMON}.py")
+
+
+def problem_files(baseline: Path) -> list[Path]:
+    """The files of an adapted problem that its specification runs, in the folder of its name, without candidates."""
+    folder = baseline.with_name(baseline.stem.removeprefix("baseline"))
+    return [folder / name for name in PROBLEM_FILES if (folder / name).is_file()]
 
 
 def load_candidate(path: Path, common: Path | None = None, bytecode: str | None = None) -> Any:

@@ -243,13 +243,16 @@ COMPILED = """
 """
 
 
+READS = """from pathlib import Path
+(Path(__file__).parent / "_product" / "problem.py").read_text()
+"""
 ELSEWHERE = """
     # triton
     import os, sys
     from pathlib import Path
     from _common import product
     def run(a, b):
-        beside = [path.name for where in sys.argv[1:] for path in Path(where).parent.glob("optimized_*.py")]
+        beside = [path.name for where in sys.argv[1:] for path in Path(where).parent.rglob("optimized_*.py")]
         if set(beside) - {"optimized_product.py"}:
             raise RuntimeError(f"sees {beside}")
         Path(os.environ["TORCHINDUCTOR_CACHE_DIR"], "made").touch()
@@ -266,6 +269,10 @@ def test_a_candidate_elsewhere_has_what_is_shared_and_sees_no_other_candidate(tm
     pair = write_pair(suite, HONEST)
     (suite / "_common.py").write_text("def product(a, b):\n    return a @ b\n")
     (suite / "optimized_solution.py").write_text(HONEST)
+    (suite / "_product").mkdir()  # an adapted problem, and a solution that came with it
+    (suite / "_product/problem.py").write_text("SCALE = 1\n")
+    (suite / "_product/optimized_other.py").write_text(HONEST)
+    pair.baseline.write_text(f"{READS}{pair.baseline.read_text()}")
     pair.path.rename(own / pair.path.name)
     (own / pair.path.name).write_text(textwrap.dedent(ELSEWHERE))
     result = compare(replace(pair, path=own / pair.path.name), Options(LEAST, "small", "cpu", tmp_path))

@@ -48,16 +48,17 @@ class Placement:
     network: bool = False
     forbidden: tuple[str, ...] = ()
 
-    def lend(self, path: Path) -> str:
-        """Copy a file into the folder, since the process may not see the original; return the copy's path as the
-        process sees it.
+    def lend(self, path: Path, into: str = "") -> str:
+        """Copy a file into the folder, or one inside it, since the process may not see the original; return the copy's
+        path as the process sees it.
 
         Return the path itself if there is no such file.
         """
         if not path.is_file():
             return str(path)
-        shutil.copyfile(path, self.folder / path.name)
-        return str(self.seen / path.name)
+        (self.folder / into).mkdir(exist_ok=True)
+        shutil.copyfile(path, self.folder / into / path.name)
+        return str(self.seen / into / path.name)
 
     def lent(self, setup: dict[str, Any]) -> dict[str, Any]:
         """A worker's set-up; a candidate's, with a copy of what it shares with the baseline, which may be in another
