@@ -144,14 +144,16 @@ def main() -> None:
     """python -m … kernel_cache BASELINE SIZE CANDIDATE DEVICE: one call of the candidate when the input ends."""
     baseline, size, path, device = sys.argv[1:5]
     spec = load_spec(Path(baseline), size)
-    params, inputs = (dict(make(CallRng(device, random.getrandbits(48)))) for make in (spec.params, spec.inputs))
+    if device == "cuda":
+        import torch
+
+        torch.zeros(1, device=device)  # a context takes long, and no memory that the verifier may need until then
     sys.stdin.read()
+    params, inputs = (dict(make(CallRng(device, random.getrandbits(48)))) for make in (spec.params, spec.inputs))
     common = str(common_of(Path(baseline)))
     run = entry({"path": path, "baseline": False, "size": size, "common": common}, params, inputs)
     run(**inputs)
     if device == "cuda":
-        import torch
-
         torch.cuda.synchronize()
     os._exit(0)  # the kernels are written, and shutting down an interpreter is slow
 
