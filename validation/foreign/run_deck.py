@@ -21,7 +21,9 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import redirect_stderr, redirect_stdout
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +51,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--candidates", default=["*"], nargs="+", help="patterns of their names")
     parser.add_argument("--groups", default=["*"], nargs="+", help="such as hard, level1, gpumode, traces, operators")
     parser.add_argument("--batch", type=int, default=10**9, help="candidates of a problem to measure together")
+    parser.add_argument(
+        "--adapt-at-once", type=int, default=1, help="problems at their own sizes to adapt side by side"
+    )
     parser.add_argument("--shape", choices=("smallest", "first", "all"), default="smallest")
     parser.add_argument("--preset", default="quick")
     parser.add_argument("--tolerance", choices=("own", "problem"), default="own")
@@ -74,6 +79,11 @@ def main() -> int:
         if time.monotonic() - begin > args.seconds:
             print(f"out of time: {len(waiting) - at} problems are left", flush=True)
             break
+        if args.adapt_at_once > 1 and not (at % args.adapt_at_once or args.reduced or args.apart or args.inside):
+            with ThreadPoolExecutor() as threads:
+                soon = waiting[at : at + args.adapt_at_once]
+                for each, recording in zip(soon, threads.map(partial(adapted, args), soon), strict=True):
+                    each["recording"] = recording
         new = judged(args, problem)
         rows += new
         write(args.out, rows)
@@ -162,9 +172,10 @@ def apart(args: argparse.Namespace, problem: dict[str, Any]) -> list[Row]:
     return rows
 
 
-def together(args: argparse.Namespace, problem: dict[str, Any]) -> list[Row]:
-    """Rows of all candidates, adapted and measured in two commands; seconds: the comparison's, adapt_s: recording."""
-    rows, folder = blank(problem), args.deck / ".pairs" / problem["group"] / problem["problem"]
+def adapted(args: argparse.Namespace, problem: dict[str, Any]) -> tuple[Path, dict[str, Any], float]:
+    """(folder, envelope, seconds) of adapting a problem with all its candidates."""
+    names = [problem["problem"], str(problem["at"]), *map(Path, list(problem["candidates"])[:1])]
+    folder = args.deck / ".pairs" / problem["group"] / "-".join(Path(name).stem for name in names)
     shutil.rmtree(folder, ignore_errors=True)
     root = args.deck / problem["path"]
     at = root if root.is_dir() else root.parent
@@ -172,10 +183,16 @@ def together(args: argparse.Namespace, problem: dict[str, Any]) -> list[Row]:
     words = ["adapt", root, "--format", problem["format"], "--to", folder, "--allow-write", args.deck]
     words += ["--set", json.dumps(problem["shape"]), "--tolerance", args.tolerance]
     words += ["--candidates", *(at / file for file in problem["candidates"])] if problem["candidates"] else []
-    adapted = bench(args, words, args.each)
-    adapt_s = round(time.monotonic() - begin, 2)
-    found = adapted.get("result") or {}
-    failure = adapted.get("error") or (None if found["problems"] else next(iter(found["failed"])))
+    answer = bench(args, words, args.each)
+    return folder, answer, round(time.monotonic() - begin, 2)
+
+
+def together(args: argparse.Namespace, problem: dict[str, Any]) -> list[Row]:
+    """Rows of all candidates, adapted and measured in two commands; seconds: the comparison's, adapt_s: recording."""
+    rows = blank(problem)
+    folder, answer, adapt_s = problem.pop("recording", None) or adapted(args, problem)
+    found = answer.get("result") or {}
+    failure = answer.get("error") or (None if found["problems"] else next(iter(found["failed"])))
     if failure:
         return [{**row, "seconds": adapt_s, **outcome({}, 0, failure)} for row in rows]
     unread = {failed["target"]: failed for failed in found["failed"]}
