@@ -197,9 +197,14 @@ def together(args: argparse.Namespace, problem: dict[str, Any]) -> list[Row]:
         return [{**row, "seconds": adapt_s, **outcome({}, 0, failure)} for row in rows]
     unread = {failed["target"]: failed for failed in found["failed"]}
     disclosed = found["problems"][0]["disclosed"]
+    files_of_rows = [Path(name).name for name in problem["candidates"]]
     if args.outputs and problem["candidates"]:
         facts = {"adapt_s": adapt_s, "disclosed": disclosed}
-        return [{**row, **facts} for row in compared(args, rows, found["problems"][0]["target"], folder)]
+        new = compared(args, rows, found["problems"][0]["target"], folder)
+        return [
+            {**row, **facts, **(outcome({}, 0, unread[file]) if file in unread else each)}
+            for row, each, file in zip(rows, new, files_of_rows, strict=True)
+        ]
     words = [
         "run",
         "--targets",
@@ -217,30 +222,30 @@ def together(args: argparse.Namespace, problem: dict[str, Any]) -> list[Row]:
     return [
         {**row, "adapt_s": adapt_s, "disclosed": disclosed}
         | (outcome({}, 0, unread[file]) if file in unread else named(result, row["name"], measured.get("error")))
-        for row, file in zip(rows, (Path(name).name for name in problem["candidates"]), strict=True)
+        for row, file in zip(rows, files_of_rows, strict=True)
     ]
 
 
 def compared(args: argparse.Namespace, rows: list[Row], target: str, folder: Path) -> list[Row]:
-    """Rows with the verdicts passed or incorrect, from the outputs on all kinds of inputs; seconds: of all of them."""
+    """What rows get: verdicts passed or incorrect, from the outputs on all kinds of inputs; seconds: of all of them."""
     begin = time.monotonic()
     words = ["fuzz", "--target", target, "--no-boundaries", "--bench-root", folder]
     answer = bench(args, words, args.each * len(rows))
     seconds = round(time.monotonic() - begin, 2)
     result = answer.get("result") or {}
     if failure := answer.get("error") or next(iter(result.get("unusable") or ()), None):
-        return [{**row, "seconds": seconds, **outcome({}, 0, failure)} for row in rows]
+        return [{"seconds": seconds, **outcome({}, 0, failure)} for _ in rows]
     failing = {each["candidate"]: each["errors"] for each in result["failing"]}
     skipped = {each["target"]: each for each in result.get("skipped") or ()}
-    new = []
+    new: list[Row] = []
     for row in rows:
-        label = f"{target}_{base.variant(row['name'], 'solution')}"
-        facts: Row = {"verdict": "incorrect" if label in failing else "passed", "seconds": seconds}
-        if label in failing:
-            facts["sentence"] = failing[label][0][:300]
-        elif label in skipped:
-            facts = outcome({}, 0, skipped[label])
-        new.append({**row, **facts})
+        ending = f"_{base.variant(row['name'], 'solution')}"
+        wrong = [errors for label, errors in failing.items() if label.endswith(ending)]
+        lacking = [skip for label, skip in skipped.items() if label.endswith(ending)]
+        if wrong:
+            new.append({"verdict": "incorrect", "seconds": seconds, "sentence": wrong[0][0][:300]})
+        else:
+            new.append(outcome({}, 0, lacking[0]) if lacking else {"verdict": "passed", "seconds": seconds})
     return new
 
 
