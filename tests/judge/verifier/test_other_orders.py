@@ -11,7 +11,7 @@ import pytest
 torch = pytest.importorskip("torch")
 functional = torch.nn.functional
 
-from aisp_mcp.judge.verifier.checks.other_orders import OtherOrders, Output  # noqa: E402
+from aisp_mcp.judge.verifier.checks.other_orders import OtherOrders  # noqa: E402
 from aisp_mcp.judge.verifier.jittered import evaluate_in_order, evaluate_jittered  # noqa: E402
 
 pytestmark = [pytest.mark.torch]
@@ -101,22 +101,22 @@ class Counted:
 
 def explained(orders: OtherOrders, bank: Counted, error: float, battery: bool = False) -> float:
     """The ratio of an error; without other orders, it would be the error itself."""
-    call: Any = SimpleNamespace(bank=bank, seed=1, mode="plain", round=SimpleNamespace(battery=battery))
-    output = Output(2, 0, "float32", 24.0)
+    filled = SimpleNamespace(battery=battery, worker_id=2)
+    call: Any = SimpleNamespace(bank=bank, seed=1, mode="plain", round=filled)
     compared = lambda allowed: (error / float(1 + allowed.mean()), None)  # noqa: E731
-    return orders.explained(call, output, 1.0, (error, None), compared)[0]
+    return orders.explained(call, 0, 1.0, (error, None), compared)[0]
 
 
 @pytest.mark.parametrize(("elements", "evaluations"), [(1 << 10, 2), (16, 5)], ids=["many", "few"])
 def test_an_error_far_beyond_the_limit_costs_two_references(elements: int, evaluations: int) -> None:
     """For a few elements, a single draw may be small by chance."""
     bank = Counted(1.0, elements)
-    assert explained(OtherOrders(), bank, 1e4) > 24.0
+    assert explained(OtherOrders(["float32"], 24.0), bank, 1e4) > 24.0
     assert bank.evaluations == evaluations
 
 
 def test_errors_that_were_explained_are_rarely_explained_again() -> None:
-    orders, bank = OtherOrders(), Counted(1.0, 1 << 10)
+    orders, bank = OtherOrders(["float32"], 24.0), Counted(1.0, 1 << 10)
     for _ in range(3):
         assert explained(orders, bank, 60.0) <= 12.0
     assert bank.evaluations == 3

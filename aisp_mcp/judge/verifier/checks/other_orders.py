@@ -6,7 +6,6 @@ import math
 import random
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from aisp_mcp.judge.verifier.checks.tolerance import NARROW_ADVERSARIAL_SLACK, adversarial_slack, relative_error
@@ -99,16 +98,6 @@ class Compared(Protocol):
     def round(self) -> RoundInputs: ...
 
 
-@dataclass(frozen=True)
-class Output:
-    """An output of a worker: its index, its type, and the limit of its error in units of the baseline's own."""
-
-    worker_id: int
-    index: int
-    dtype: str
-    limit: float
-
-
 class OtherOrders:
     """Explains errors near the limit by other orders of operations.
 
@@ -117,11 +106,15 @@ class OtherOrders:
 
     An output is coarse if the baseline computes a part of it in a narrow type, such as TF32. Roundings in float32, for
     which adversarial inputs need much slack, are far below its errors.
+
+    dtypes: of the outputs. limit: of an error, in units of the baseline's own.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, dtypes: Sequence[str], limit: float) -> None:
+        self._dtypes, self._limit = dtypes, limit
         self._coarse = set[int]()
-        self._ratios: defaultdict[tuple[Output, str], list[float]] = defaultdict(list)
+        # Of errors that were explained, by worker, output and kind of inputs.
+        self._ratios: defaultdict[tuple[int, int, str], list[float]] = defaultdict(list)
 
     def note_coarse(self, errors: Sequence[float]) -> None:
         """Note which outputs are coarse. errors: of the baseline on plain inputs, by output."""
@@ -136,7 +129,7 @@ class OtherOrders:
     def explained(
         self,
         call: Compared,
-        output: Output,
+        index: int,
         slack: float,
         found: tuple[float, str | None],
         compared: Callable[[Any], tuple[float, str | None]],
@@ -144,15 +137,15 @@ class OtherOrders:
         """Return (ratio, failure) of an output if errors of other orders are allowed. found: without them. compared():
         with an allowed error of each element.
         """
-        known, (ratio, _) = self._ratios[output, call.mode], found
+        known, (ratio, _), limit = self._ratios[call.round.worker_id, index, call.mode], found, self._limit
         is_known = len(known) >= ENOUGH and ratio <= max(known) and random.random() > AGAIN
         if is_known and not call.round.battery:
-            return output.limit / EDGE, None
-        for allowed, larger in other_orders(call.bank, call.seed, call.mode, output.dtype, slack):
-            found = compared(allowed[output.index])
-            if found[0] <= output.limit / EDGE:
+            return limit / EDGE, None
+        for allowed, larger in other_orders(call.bank, call.seed, call.mode, self._dtypes[index], slack):
+            found = compared(allowed[index])
+            if found[0] <= limit / EDGE:
                 known.append(ratio)
                 break
-            if found[0] > larger * EDGE * output.limit:  # further evaluations could only allow more, but not enough
+            if found[0] > larger * EDGE * limit:  # further evaluations could only allow more, but not enough
                 break
         return found

@@ -7,7 +7,7 @@ import random
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from aisp_mcp.bench import Benchmark
@@ -20,7 +20,7 @@ from aisp_mcp.judge.protocol.roles import baseline_of
 from aisp_mcp.judge.protocol.shared_memory import Arena
 from aisp_mcp.judge.verifier.checks import damage, formats, quality
 from aisp_mcp.judge.verifier.checks.distribution import Draws
-from aisp_mcp.judge.verifier.checks.other_orders import EDGE, OtherOrders, Output, is_beyond
+from aisp_mcp.judge.verifier.checks.other_orders import EDGE, OtherOrders, is_beyond
 from aisp_mcp.judge.verifier.checks.positions import WrongPositionError, values_at
 from aisp_mcp.judge.verifier.checks.tolerance import (
     NARROW_SPREAD,
@@ -100,7 +100,7 @@ class RoundChecker:
         self._arenas, self._rounds, self._last_only = arenas, rounds, last_only
         self._files = files or InputFiles({})
         self._measures: dict[str, float] = {}  # of the round being checked
-        self.orders = OtherOrders()
+        self.orders = OtherOrders([output.dtype for output in layout.outputs], spec.tolerance.error_ratio)
         self._is_decided = False  # True once the battery has been checked
         self._calls = Counter[Any]()  # on plain inputs: of each worker, and the coarse ones of each of its outputs
         self._edge: tuple[float, str] | None = None  # the largest share of the limit in this round, if near the limit
@@ -242,14 +242,8 @@ class RoundChecker:
         ratio, failure = compare(*outputs, tolerance, slack, usual)
         has_edge, limit = is_rounded and tolerance.approximate is None and not tolerance.exact, tolerance.error_ratio
         if has_edge and limit / EDGE < ratio < math.inf and not is_beyond(ratio, limit, *outputs[1:]):
-            output = Output(call.round.worker_id, index, self._layout.outputs[index].dtype, tolerance.error_ratio)
-            return self.orders.explained(
-                call,
-                output,
-                slack,
-                (ratio, failure),
-                lambda allowed: compare(*outputs, tolerance, slack, usual, allowed),
-            )
+            allowing = partial(compare, *outputs, tolerance, slack, usual)
+            return self.orders.explained(call, index, slack, (ratio, failure), allowing)
         return ratio, failure
 
     def _usual(self, call: Call, name: str, reference: Any) -> float:
