@@ -7,7 +7,17 @@ from aisp_mcp.judge.protocol.module_loader import (
     load_common,
     load_module,
     problem_files,
+    problem_folder,
 )
 from aisp_mcp.judge.verifier.inputs.rng import CallRng
 
-__all__ = ["CallRng", "common_of", "flatten", "load_candidate", "load_common", "load_module", "problem_files"]
+__all__ = [
+    "CallRng",
+    "common_of",
+    "flatten",
+    "load_candidate",
+    "load_common",
+    "load_module",
+    "problem_files",
+    "problem_folder",
+]

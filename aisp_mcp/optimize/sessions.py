@@ -19,7 +19,7 @@ from typing import Any
 
 from aisp_mcp.errors import NotFound, Refused, StoreError, UsageError
 from aisp_mcp.judge.audit_log import ChainLog, continued
-from aisp_mcp.judge.loading import common_of
+from aisp_mcp.judge.loading import common_of, problem_folder
 from aisp_mcp.judge.presets import PRESETS, Preset
 from aisp_mcp.optimize import board as boards
 from aisp_mcp.optimize import workspace as workspaces
@@ -105,7 +105,7 @@ def _keep_specification(baseline: Path, folder: Path) -> None:
     shutil.copy(baseline, folder)
     if (common := common_of(baseline)).is_file():
         shutil.copy(common, folder)
-    if (problem := baseline.with_name(baseline.stem.removeprefix("baseline"))).is_dir():
+    if (problem := problem_folder(baseline)).is_dir():
         shutil.copytree(problem, folder / problem.name)
 
 

@@ -92,9 +92,14 @@ def common_of(baseline: Path) -> Path:
     return baseline.with_name(f"{COMMON}.py")
 
 
+def problem_folder(baseline: Path) -> Path:
+    """The folder of an adapted problem's own files, and of candidates that came with it; others have none."""
+    return baseline.with_name(baseline.stem.removeprefix("baseline"))
+
+
 def problem_files(baseline: Path) -> list[Path]:
-    """The files of an adapted problem that its specification runs, in the folder of its name, without candidates."""
-    folder = baseline.with_name(baseline.stem.removeprefix("baseline"))
+    """The files in that folder that the specification runs."""
+    folder = problem_folder(baseline)
     return [folder / name for name in PROBLEM_FILES if (folder / name).is_file()]
 
 

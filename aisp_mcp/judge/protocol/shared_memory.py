@@ -36,10 +36,8 @@ def map_file(fd: int, size: int) -> mmap.mmap:
     if os.fstat(fd).st_size < size:
         os.ftruncate(fd, size)
         seals = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
-        try:
-            fcntl.fcntl(
-                fd, fcntl.F_ADD_SEALS, seals
-            )  # a read beyond the end of a truncated file would kill the process
+        try:  # a read beyond the end of a truncated file would kill the process
+            fcntl.fcntl(fd, fcntl.F_ADD_SEALS, seals)
         except PermissionError:
             if fcntl.fcntl(fd, fcntl.F_GET_SEALS) & seals != seals:  # or another process has just done it
                 raise

@@ -50,7 +50,7 @@ class Driver:
         self.rehearsal: Driver | None = None  # ended processes of the rehearsal of a cold start
         self._arenas: dict[Role, mmap] = {}
         self._at_rest = set[Role]()  # roles whose last round left its outputs in the worker's own memory
-        self._done = set[str]()  # of the steps that are done once: asked, ready
+        self._asked = False
         self._unfilled: dict[str, Any] = {}  # request for inputs that are written just before each round
 
     def number(self, role: Role) -> int:
@@ -113,15 +113,14 @@ class Driver:
 
     def post_attach(self) -> None:
         """Ask for what attach() collects. The replicate before the last one must have ended."""
-        session, numbers = self.session, [self.number(role) for role in Role]
-        self._done.add("asked")
+        self._asked, session, numbers = True, self.session, [self.number(role) for role in Role]
         for number in numbers:
             session.verifier.post("attach", worker_id=number)
         session.verifier.post("params", worker_ids=numbers, seed=session.params_seed(self.result.index))
 
     def attach(self) -> None:
         """Make shared memory with new static tensors. The replicate before the last one must have ended."""
-        if "asked" not in self._done:
+        if not self._asked:
             self.post_attach()
         with self.session.phase("attach"):
             for role in Role:
@@ -135,7 +134,7 @@ class Driver:
 
     def wait_ready(self) -> None:
         """Wait until all three are prepared and stopped. A second call does nothing."""
-        if "ready" in self._done:
+        if self.result.prepare_s:
             return
         for role, worker in self.workers.items():
             self.guarded(role, lambda worker=worker: worker.ready(START_DEADLINE_S))  # type: ignore[misc]
@@ -146,7 +145,6 @@ class Driver:
         # Memory that an idle candidate holds beyond the baselines' counts as memory of its calls.
         most = max(peak[role] for role in BASELINES) + self.session.mode(Role.CANDIDATE).imports_bytes
         peak[Role.CANDIDATE] = min(peak[Role.CANDIDATE], most)
-        self._done.add("ready")
 
     def close(self) -> None:
         """End all three processes concurrently: a driver takes a while to release each."""
