@@ -20,8 +20,8 @@ UNUSED = ("openai", "litellm", "dotenv", "requests", "together", "anthropic", "g
 CORRECT_TRIALS, PERF_TRIALS = 5, 100  # scripts/run_and_check.py
 
 
-class Stand(MetaPathFinder, Loader):
-    """Modules that are imported and not used."""
+class UnusedModules(MetaPathFinder, Loader):
+    """Finds and makes modules that the evaluation imports and does not use."""
 
     def find_spec(self, name: str, *_: object) -> ModuleSpec | None:
         """The module of that name, if it is one of them."""
@@ -41,7 +41,7 @@ def main() -> None:
     """Evaluate, and print the findings."""
     checkout, reference, candidate = map(Path, sys.argv[1:4])
     sys.path.insert(0, str(checkout / "src"))
-    sys.meta_path.insert(0, Stand())
+    sys.meta_path.insert(0, UnusedModules())
     from kernelbench.eval import eval_kernel_against_ref
 
     found = eval_kernel_against_ref(

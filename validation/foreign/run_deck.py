@@ -227,7 +227,7 @@ def together(args: argparse.Namespace, problem: dict[str, Any]) -> list[Row]:
 
 
 def compared(args: argparse.Namespace, rows: list[Row], target: str, folder: Path) -> list[Row]:
-    """What rows get: verdicts passed or incorrect, from the outputs on all kinds of inputs; seconds: of all of them."""
+    """Verdict (passed or incorrect) or refusal of each row, by outputs on all kinds of inputs. seconds: of all rows."""
     begin = time.monotonic()
     words = ["fuzz", "--target", target, "--no-boundaries", "--bench-root", folder]
     answer = bench(args, words, args.each * len(rows))

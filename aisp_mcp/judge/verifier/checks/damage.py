@@ -1,4 +1,4 @@
-"""What a round left in the memory around its outputs, and did not write into them."""
+"""Damage to the memory around a round's outputs, and elements of them that were never written."""
 
 from __future__ import annotations
 

@@ -163,7 +163,7 @@ def _distance(values: Any, ref: Any) -> Any:
 
 
 def _own(base: Any, ref: Any, allowed: Any, times: float) -> Any:
-    """The baseline's errors; where this many times an error is less than what is allowed, that share of it."""
+    """The baseline's errors, but at least what is allowed divided by `times`."""
     own = _distance(base, ref)
     if allowed is not None:
         for part, least in pieces(own, allowed):
