@@ -161,17 +161,14 @@ class Verifier:
         self.banks[number] = InputBank(self.device, Reference(self.spec, params))
         return self.banks[number]
 
-    def _sync(self) -> None:
-        synchronize(self.device)
-
     def _try(self, bank: InputBank, inputs: dict[str, Any]) -> tuple[Any, float]:
         """The baseline's output and its approximate time per call in seconds, in this process."""
         output, best = bank.reference.baseline(inputs), float("inf")
         for _ in range(2):
-            self._sync()
+            synchronize(self.device)
             begin = time.perf_counter()
             output = bank.reference.baseline(inputs)
-            self._sync()
+            synchronize(self.device)
             best = min(best, time.perf_counter() - begin)
         return output, best
 
@@ -195,7 +192,8 @@ class Verifier:
         for worker_id in worker_ids:
             _write(self.arenas[worker_id].params(), bank.reference.params)
             _write(self.arenas[worker_id].inputs(0), self.files.written(worker_id, 0, example))
-        self._sync()
+        del example
+        synchronize(self.device)
         give_back(self.layout)
         return {}
 
@@ -214,7 +212,7 @@ class Verifier:
             for call in range(number if can_be_near(self.spec.tolerance) else 0):
                 # Each has its own seed, which alone determines the draw.
                 banks[call % len(banks)].look_ahead(seed + call)
-                self._sync()  # or the device would still be computing them
+                synchronize(self.device)  # or the device would still be computing them
                 if clock() > end:
                     break
         return {"known": [len(bank.ahead) for bank in banks]}
@@ -246,9 +244,10 @@ class Verifier:
             _write(self.staged.arena.inputs(call), given[0])
             for worker_id, values in zip(worker_ids, given, strict=True):  # inputs in host memory: not staged
                 _write(self.arenas[worker_id].host_inputs(call), values)
+            del inputs, given, values  # large ones leave too little memory for the next ones, and for workers
         for filled in rounds:
             self._poison(filled)
-        self._sync()
+        synchronize(self.device)
         give_back(self.layout)
         return {}
 
@@ -288,7 +287,7 @@ class Verifier:
         assert arena is not None
         self._restore(worker_id)
         self.staged.write(arena, self.rounds[worker_id].count)
-        self._sync()
+        synchronize(self.device)
         return self.probe(worker_id)
 
     def fill(
@@ -308,10 +307,11 @@ class Verifier:
                 if call < filled.count:
                     written = self.files.written(filled.worker_id, call, inputs)
                     _write(self.arenas[filled.worker_id].inputs(call), written)
+            del inputs, written
         for filled in rounds:
             self._restore(filled.worker_id)
             self._poison(filled)
-        self._sync()
+        synchronize(self.device)
         give_back(self.layout)
         return self.idle()
 
@@ -363,7 +363,7 @@ class Verifier:
         seconds = self.smallest.run(copy)
         if mapped:
             mapped.scatter(self.snapshots[worker_id])
-        self._sync()
+        synchronize(self.device)
         return seconds
 
     def check(self, worker_id: int, sample: list[int], stored: list[int] | None = None) -> CheckAnswer:
@@ -372,6 +372,7 @@ class Verifier:
         self.staged = None if self.layout.tight else self.staged
         give_back(self.layout)
         found = self.checker.check(self.banks[replicate_of(worker_id)], held, self.rounds[worker_id], sample, stored)
+        del held
         give_back(self.layout)
         return found
 

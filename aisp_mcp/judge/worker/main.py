@@ -105,6 +105,7 @@ class Worker:
         self.run = entry(setup, self.arena.params(), example)
         del example  # a large one leaves no memory for others
         if self.cuda:
+            give_back(self.layout)  # or a small tensor that is kept would keep all of its memory
             self._prepare_cuda(setup["flush_bytes"], setup["ipc"])
         self.at_rest = HeldOutputs(self.layout, self.rules, self.arena, self.control, self.copy_into_strides)
 
