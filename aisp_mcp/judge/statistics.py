@@ -204,6 +204,9 @@ def replicate_log_ratio(rounds: Sequence[tuple[Role, float]]) -> ReplicateRatio:
         raise UnusableError("too_few", f"{dropped} of {usable_count + dropped} palindromes have no usable time.")
     log_ratio = fmean(median(ratio for ratio, _ in ratios) for ratios in ratios_by_order.values())
     noise = fmean(median(noise for _, noise in ratios) for ratios in ratios_by_order.values())
+    if noise == 0.0:  # by chance, where times are multiples of a clock's tick: its usual size takes its place
+        squares = [noise * noise for ratios in ratios_by_order.values() for _, noise in ratios]
+        noise = math.sqrt(fmean(squares) / usable_count)
     return ReplicateRatio(log_ratio, noise, usable_count, dropped)
 
 

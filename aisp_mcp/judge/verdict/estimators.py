@@ -70,8 +70,9 @@ class IsolatedCallEvidence:
     def lower_bound(self, cost_s: float | None = None) -> SecondsByRole:
         """Seconds per call; the candidate's is at least isolated minus cost_s, or minus the baselines' cost.
 
-        The baselines differ as much as their isolated calls do, which for short calls is more than back to back. With
-        host time the back-to-back calls count instead, since there are few isolated calls of baselines.
+        The baselines differ as much as their isolated calls do, which for short calls is more than back to back, or as
+        back to back if that is more: two of the few isolated calls can take the same number of a clock's ticks. With
+        host time only the back-to-back calls count, since there are even fewer isolated calls of baselines.
         """
         if not self.isolated:
             return self.many
@@ -79,8 +80,9 @@ class IsolatedCallEvidence:
             cost_s = sum(self.costs_s) / 2
         base_s = baseline_s(self.many)
         most_s = (1.0 - MIN_NET_SHARE) * base_s
-        known = self.isolated if self.part == 1.0 else self.many
-        apart_s = max(min((known[Role.BASELINE] - known[Role.BASELINE_REPEAT]) / 2, most_s), -most_s)
+        known = [self.many, self.isolated] if self.part == 1.0 else [self.many]
+        differences = [row[Role.BASELINE] - row[Role.BASELINE_REPEAT] for row in known]
+        apart_s = max(min(max(differences, key=abs) / 2, most_s), -most_s)
         candidate_s = max(self.many[Role.CANDIDATE], self.isolated[Role.CANDIDATE] - cost_s)
         return {
             Role.BASELINE: base_s + apart_s,

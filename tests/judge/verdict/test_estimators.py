@@ -293,6 +293,12 @@ def test_one_restless_single_call_of_a_baseline_is_no_noise_where_its_host_count
     assert bound[Role.BASELINE] - bound[Role.BASELINE_REPEAT] == pytest.approx(apart * many[Role.BASELINE])
 
 
+def test_isolated_calls_of_equal_length_do_not_hide_what_the_baselines_differ_by() -> None:
+    many = seconds(1.5) | {Role.BASELINE: 1.01 * seconds(1.5)[Role.BASELINE]}
+    bound = IsolatedCallEvidence(many, seconds(1.5), 0.0, 0.0).lower_bound(cost_s=0.0)
+    assert bound[Role.BASELINE] - bound[Role.BASELINE_REPEAT] == pytest.approx(0.01 * many[Role.BASELINE] / 1.01)
+
+
 @pytest.mark.parametrize(
     ("single", "gated", "ratio", "accused"),
     [

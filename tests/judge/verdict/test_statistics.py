@@ -144,6 +144,15 @@ def test_one_disturbed_palindrome_of_an_order_does_not_count():
     assert stats.replicate_log_ratio(data).log_ratio == 0.0
 
 
+def test_equal_numbers_of_ticks_in_most_rounds_are_not_an_absence_of_noise():
+    data = rounds(9, times(1.0, 1.0, 0.5))
+    assert stats.replicate_log_ratio(data).noise == 0.0  # in all rounds: no clock is like that
+    data[0] = (data[0][0], 1.02)
+    result = stats.replicate_log_ratio(data)
+    assert result.noise == pytest.approx(math.log(1.02) / 2 / 9)
+    assert result.log_ratio == pytest.approx(math.log(2.0))
+
+
 def test_the_effect_of_a_place_cancels_where_each_side_has_each_place():
     effect = (0.03, -0.01, -0.01, 0.02, -0.02, 0.0)  # as measured on a machine that sleeps between rounds
     data = rounds(9, times(1.1, 1.0, 0.5))
