@@ -12,7 +12,8 @@ from pathlib import Path
 
 CUDA, NVCC = "cuda", "nvcc"  # needs other than names of packages
 GPU_PACKAGES = ("triton", "tilelang", "cutlass", "helion", "thunderkittens", "cupy")  # compile only for GPUs
-COMPILER = re.compile(r"compile|triton|jit|cpp_extension|load_inline")  # texts that name a device
+COMPILER = re.compile(r"compile|triton|jit|cpp_extension|load_inline")  # in the text of a program
+COMPILERS = re.compile(r"\b(torch\.compile|triton|torch\.jit|numba|load_inline)\b")  # as they are called
 NO_PACKAGE = re.compile(r"ModuleNotFoundError: No module named '(\w+)[\w.]*'")
 NO_KERNEL_IMAGE = "no kernel image is available for execution on the device"  # that need CUDA
 NO_DEVICE = (
@@ -44,6 +45,14 @@ def requirements(text: str, own_modules: Collection[str] = ()) -> tuple[str, ...
     if _has_cuda_sources(tree):
         packages += [CUDA, NVCC]
     return tuple(dict.fromkeys(packages))
+
+
+def compilers(text: str) -> str:
+    """A sentence about the compilers that the text names, with a space before it; empty if it names none."""
+    if not COMPILER.search(text):
+        return ""
+    names = sorted(set(COMPILERS.findall(text)))
+    return f" It compiles code{' with ' if names else ''}{' and '.join(names)}."
 
 
 def _imported(node: ast.stmt) -> Iterator[str]:

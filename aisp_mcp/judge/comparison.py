@@ -26,7 +26,7 @@ from aisp_mcp.judge.machine_secret import battery_seed
 from aisp_mcp.judge.native import build
 from aisp_mcp.judge.options import Nodes, Options
 from aisp_mcp.judge.pair import Pair
-from aisp_mcp.judge.parent import policy, source_hints
+from aisp_mcp.judge.parent import first_imports, policy, source_hints
 from aisp_mcp.judge.parent.kernel_cache import Kernels, names_a_compiler
 from aisp_mcp.judge.parent.phase_timer import PhaseTimer
 from aisp_mcp.judge.parent.processes import confined, placement, verifier_client
@@ -187,7 +187,7 @@ def _open(
     with timer.phase("load"):
         relays = nodes.started(options.nodes)
     with timer.phase("load"), placement.aside(where.cpus):
-        level, verifier = _start_verifier(where, verifier_placement, relays, options, fds)
+        level, verifier = _start_verifier(pair, where, verifier_placement, relays, options, fds)
     stack.callback(verifier.close)
     with timer.phase("open"):
         options = replace(options, preset=nodes.adapt(options.preset, relays))
@@ -216,6 +216,7 @@ def _open(
 
 
 def _start_verifier(
+    pair: Pair,
     where: placement.PlacementFactory,
     verifier_placement: Placement,
     relays: tuple[nodes.Node, ...],
@@ -224,10 +225,10 @@ def _start_verifier(
 ) -> tuple[isolation.Level, VerifierProcess]:
     """Start the verifier. The level is the highest that all nodes can provide."""
     level = nodes.usable_level(relays, placement.usable_level(options.isolation, options.device), options.isolation)
-    confined.fork_server(
-        replace(verifier_placement, level=level)
-    )  # it loads libraries while the verifier's server does
+    # It loads libraries while the verifier's server does.
+    confined.fork_server(replace(verifier_placement, level=level)).load(first_imports.of_pair(pair))
     _open_nodes(replace(where, level=level, relays=relays, variables=options.variables))
+    verifier_client.fork_server(verifier_placement).load(first_imports.of_baseline(pair))
     return level, VerifierProcess([fd for both in fds for fd in both], verifier_placement)
 
 

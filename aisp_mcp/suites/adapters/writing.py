@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from aisp_mcp.judge.candidate_needs import COMPILER, DECLARED, requirements
+from aisp_mcp.judge.candidate_needs import DECLARED, compilers, requirements
 from aisp_mcp.suites.adapters.base import Problem, Recorded, TensorFacts
 
 _BASELINE = '''"""{summary}
@@ -91,7 +91,7 @@ def files(problem: Problem, recorded: Recorded, allowed: float | None = None) ->
             **facts,
             summary=f"{name} of {problem.name}.",
             candidate=_literal({**arguments, **recorded.settings}),
-            compiles=" It compiles code." if COMPILER.search(source) else "",
+            compiles=compilers(source),
             requires=f"\n{DECLARED} = {requirements(source, neighbours)!r}",
         )
         written[f"optimized_{problem.name}_{name}.py"] = text

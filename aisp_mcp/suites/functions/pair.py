@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from aisp_mcp.errors import UsageError
-from aisp_mcp.judge.candidate_needs import COMPILER, DECLARED, requirements
+from aisp_mcp.judge.candidate_needs import DECLARED, compilers, requirements
 from aisp_mcp.judge.pair import Pair
 from aisp_mcp.suites.functions import inputs, neighbours, sources
 from aisp_mcp.suites.functions.inputs import Argument
@@ -168,7 +168,7 @@ def _drawn(draw: Draw, on_host: bool) -> str:
 
 def _candidate_text(chosen: Plan, chapter: Path) -> str:
     source = chosen.candidate
-    compiles = " It compiles code." if COMPILER.search(source.text) else ""
+    compiles = compilers(source.text)
     neighbours = {path.stem for path in source.path.parent.iterdir()} if source.path else set[str]()
     return _CANDIDATE.format(
         summary=f"{source.title}:{source.name}.{compiles}",

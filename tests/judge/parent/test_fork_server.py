@@ -50,6 +50,13 @@ CAREFUL = """
         assert not (named and config.cpp_cache_precompile_headers)
         return a @ b
 """
+LOADED = """
+    import os, sys, tempfile
+    assert "torch._inductor.config" in sys.modules  # of torch.use_deterministic_algorithms()
+    assert tempfile.gettempdir() == os.environ["TMPDIR"]
+    def run(a, b):
+        return a @ b
+"""
 MANY = 500  # descriptors: more than the kernel passes at once
 NAMED = """
 import json, os, sys
@@ -83,6 +90,14 @@ def test_a_copied_worker_has_no_rights_and_nothing_of_its_origin(
     assert comparison.verdict.value not in ("incorrect", "invalid"), comparison.sentence
     assert comparison.verification is not None
     assert comparison.verification.checked > 0
+
+
+@pytest.mark.torch
+def test_modules_of_a_first_call_are_loaded_once_for_all_workers(tmp_path: Path) -> None:
+    if isolation.probe().level not in isolation.NAMESPACES:
+        pytest.skip("workers are not copied without namespaces")
+    comparison = judge(tmp_path, LOADED)
+    assert comparison.verdict.value not in ("incorrect", "invalid"), comparison.sentence
 
 
 def copy(folder: Path, name: str, level: isolation.Level, cpus: Iterable[int] = ()) -> tuple[forked.Forked, int]:

@@ -5,9 +5,9 @@ for that long, or until the socket is removed. Each caller that connects (warm.p
 the process described here.
 
 Loading torch takes one and a half seconds of processor time, and a comparison needs a dozen fresh processes. This
-process loads it and the MODULEs once, runs no program, and forks for each request. The fork gets the descriptors,
-environment, cores and isolation that a new process would have been given (forked.py), and only then runs a module. The
-server ends when the other end of the socket FD is closed.
+process loads it and the MODULEs once, and others if it is asked to, runs no program, and forks for each request. The
+fork gets the descriptors, environment, cores and isolation that a new process would have been given (forked.py), and
+only then runs a module. The server ends when the other end of the socket FD is closed.
 
 SEALED: with 1, it re-executes itself from a read-only mount of the interpreter's file. /proc/self/exe of a fork leads
 to the mount that it was executed from, bypassing its own mounts, so the interpreter's owner could change the file's
@@ -28,8 +28,10 @@ import signal
 import socket
 import struct
 import sys
+import tempfile
 import time
 import traceback
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -74,10 +76,19 @@ def main() -> None:
 def _load(cpus: str, modules: list[str]) -> None:
     if cpus:
         os.sched_setaffinity(0, map(int, cpus.split(",")))
-    with suppress(Exception):  # the process that needs a missing module reports it
-        import torch  # noqa: F401
+    _import(["torch"])
     for name in modules:
         importlib.import_module(name)
+    _settle()
+
+
+def _import(modules: Sequence[str]) -> None:
+    for name in modules:
+        with suppress(Exception):  # the process that needs a missing module reports it
+            importlib.import_module(name)
+
+
+def _settle() -> None:
     gc.collect()
     gc.freeze()  # a collection in a fork would write to every object and so copy every page
 
@@ -127,6 +138,10 @@ def _serve(channel: socket.socket, request: dict[str, Any], fds: list[int]) -> N
         status = os.waitstatus_to_exitcode(os.waitpid(request["ended"], 0)[1])
         channel.sendall(status.to_bytes(4, "little", signed=True))
         return
+    if "load" in request:
+        _import(request["load"])
+        _settle()
+        return
     pid = os.fork()
     if pid == 0:
         _become(request, fds)
@@ -147,6 +162,7 @@ def _become(request: dict[str, Any], fds: list[int]) -> None:
         os.sched_setaffinity(0, request["cpus"])
         os.environ.clear()
         os.environ.update(request["env"])
+        tempfile.tempdir = None  # a library may have asked for it in another environment
         os.chdir(request["cwd"])
         if torch := sys.modules.get("torch"):
             torch.default_generator.seed()  # otherwise all forks would draw the same numbers
