@@ -13,7 +13,7 @@ import pytest
 from gpu_model import Verifier, trial
 
 from aisp_mcp.judge.parent.session import ComparisonAborted
-from aisp_mcp.judge.parent.timing import gpu, startup
+from aisp_mcp.judge.parent.timing import startup, strategy
 from aisp_mcp.judge.parent.timing.cpu import CpuStrategy
 from aisp_mcp.judge.parent.timing.gpu import GpuStrategy
 from aisp_mcp.judge.parent.timing.gpu_round import COMPARED, MAX_COMPARED
@@ -123,8 +123,8 @@ def walked(
         )
         session.opened = {"probe_s": 1.0}
         session.probe_s = lambda times: said.append("idle") or now_s
-    strategy = GpuStrategy() if device == "cuda" else CpuStrategy()
-    with startup.started_replicates(session, strategy) as drivers:
+    steps = GpuStrategy() if device == "cuda" else CpuStrategy()
+    with startup.started_replicates(session, steps) as drivers:
         said.extend(f"run {driver.index}" for driver in drivers)  # type: ignore[attr-defined]
     return said
 
@@ -143,7 +143,7 @@ def test_kernels_are_handed_on_before_a_program_runs_and_none_are_made_beside_a_
         "attach 1",
         f"look ahead for [0, 1] {timed + MAX_COMPARED}",
     ]
-    first += ["begin", "wait for [0, 1]", "loaded 0", "loaded 1", "known", "hand on", "hand on"]
+    first += ["begin", "loaded 0", "loaded 1", "wait for [0, 1]", "known", "hand on", "hand on"]
     first += [
         "idle",
         "prepare 0",
@@ -154,7 +154,7 @@ def test_kernels_are_handed_on_before_a_program_runs_and_none_are_made_beside_a_
     ]  # nobody's work is on the device at "idle"
     assert events[: len(first)] == first
     then = ["start 2", "trace 1", "close 1", "attach 2", f"look ahead for [2] {CHECKED + COMPARED}"]
-    then += ["begin", "wait for [2]", "loaded 2", "known", "hand on", "prepare 2", "ready 2", "run 2", "close 2"]
+    then += ["begin", "loaded 2", "wait for [2]", "known", "hand on", "prepare 2", "ready 2", "run 2", "close 2"]
     assert events[events.index("start 2") :] == then
 
 
@@ -165,7 +165,7 @@ def test_replicates_take_turns_with_a_tight_device(monkeypatch: pytest.MonkeyPat
 
 
 def test_who_never_loads_its_libraries_is_not_waited_for_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu, "START_DEADLINE_S", 0.0)
+    monkeypatch.setattr(strategy, "START_DEADLINE_S", 0.0)
     events = walked(monkeypatch, 1, spare=4)
     assert "run 0" in events  # a fake worker says that it is ready all the same
     assert "loaded 0" not in events
@@ -177,8 +177,8 @@ def test_no_program_makes_an_idle_device_look_busy(monkeypatch: pytest.MonkeyPat
     seen = dict[str, float]()
     real = startup._in_turn
 
-    def walk(session: Any, strategy: Any, started: list[Any]) -> Any:
-        for one in real(session, strategy, started):
+    def walk(session: Any, steps: Any, started: list[Any]) -> Any:
+        for one in real(session, steps, started):
             seen.update(session.opened)
             yield one
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -13,7 +12,7 @@ from aisp_mcp.judge.evidence import Overhead, RoundCost, RoundTiming
 from aisp_mcp.judge.parent.processes.placement import KERNELS
 from aisp_mcp.judge.parent.session import Session
 from aisp_mcp.judge.parent.timing import gpu_rounds
-from aisp_mcp.judge.parent.timing.driver import START_DEADLINE_S, Driver
+from aisp_mcp.judge.parent.timing.driver import Driver
 from aisp_mcp.judge.parent.timing.gpu_round import COMPARED, MAX_COMPARED
 from aisp_mcp.judge.parent.timing.strategy import Measure, Strategy
 from aisp_mcp.judge.presets import Preset
@@ -85,13 +84,6 @@ class GpuStrategy(Strategy):
         with session.phase("look_ahead"):  # only the time beyond the start of the processes
             answer = session.verifier.collect("look_ahead")
         session.log.append("ahead", replicates=[driver.result.index for driver in batch], **answer)
-
-    def wait_loaded(self, session: Session, batch: Sequence[Driver]) -> None:
-        """Also wait until all workers have loaded their libraries."""
-        end_s = time.monotonic() + START_DEADLINE_S
-        super().wait_loaded(session, batch)
-        for worker in (worker for driver in batch for worker in driver.workers.values()):
-            worker.loaded(max(end_s - time.monotonic(), 0.0))
 
     def share_kernels(self, session: Session, batch: Sequence[Driver]) -> None:
         super().share_kernels(session, batch)

@@ -55,7 +55,7 @@ def _in_turn(session: Session, strategy: Strategy, started: list[Driver]) -> Ite
             _end(last, strategy, traced=begin == at_once)
             for driver in batch:
                 driver.attach()
-        with strategy.look_ahead(session, batch, last), session.phase("start"):
+        with strategy.look_ahead(session, batch, last):
             strategy.wait_loaded(session, batch)
         with session.phase("start"):
             strategy.share_kernels(session, batch)

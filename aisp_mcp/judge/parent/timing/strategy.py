@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -58,10 +59,17 @@ class Strategy(ABC):
         return nullcontext()
 
     def wait_loaded(self, session: Session, batch: Sequence[Driver]) -> None:
-        """Wait until no process compiles kernels for the workers."""
+        """Wait until all workers have loaded their libraries, and no process compiles kernels for them (`compile`)."""
+        end_s = time.monotonic() + START_DEADLINE_S
+        workers = [worker for driver in batch for worker in driver.workers.values()]
         if session.kernels:
             session.kernels.begin()
-            session.kernels.wait([worker for driver in batch for worker in driver.workers.values()], START_DEADLINE_S)
+        with session.phase("start"):
+            for worker in workers:
+                worker.loaded(max(end_s - time.monotonic(), 0.0))
+        if session.kernels:
+            with session.phase("compile"):
+                session.kernels.wait(workers, end_s - time.monotonic())
 
     def share_kernels(self, session: Session, batch: Sequence[Driver]) -> None:
         """Copy the kernels that are already compiled to the workers, before their programs run."""
