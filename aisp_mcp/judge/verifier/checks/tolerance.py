@@ -150,13 +150,20 @@ def _error_ratio(error: Any, own: Any, truth: Any, kind: Any, slack: float) -> f
     return max(ratio, _worst_row(errors, owns, truths, 0.5 * kind.eps, least) / (slack * ROW_SLACK))
 
 
+def distance_type(ref: Any) -> Any:
+    """Type of the distances from this tensor: its own; of gigabytes, float32, which is precise enough for an error."""
+    import torch
+
+    return torch.float32 if ref.is_floating_point() and ref.numel() >= LARGE else ref.dtype
+
+
 def _distance(values: Any, ref: Any) -> Any:
-    """Errors in float64; of gigabytes, in float32, which is precise enough for an error."""
+    """Errors in float64; of gigabytes, in float32."""
     import torch
 
     if values.numel() < LARGE:
         return values.to(torch.float64, copy=True).sub_(ref).abs_()
-    error = torch.empty(values.shape, dtype=torch.float32, device=values.device)
+    error = torch.empty(values.shape, dtype=distance_type(ref), device=values.device)
     for part, value, exact in pieces(error, values, ref):
         part.copy_((value.double() - exact).abs_())
     return error
@@ -197,8 +204,9 @@ def near(out: Any, base: Any, tolerance: Tolerance) -> bool:
     is_near &= _rms(apart) <= average * 0.25 * eps * _rms(base)
     rowwise = (tolerance.error_ratio * ROW_SLACK - 1) * 0.5 * eps
     is_near &= (rows <= rowwise * sizes).all()
-    far = apart.abs_() > base.abs().mul_(min(rowwise, 0.8 * LOST))
-    is_near &= far.sum() <= max(SMALL_SHARE * out.numel(), SMALL_COUNT)
+    least = min(rowwise, 0.8 * LOST)
+    far = sum((part.abs_() > own.abs().mul_(least)).sum() for part, own in pieces(apart, base))
+    is_near &= far <= max(SMALL_SHARE * out.numel(), SMALL_COUNT)
     if row_fit.is_tested(out):
         is_near &= row_fit.near(signed, base.to(signed.dtype), 0.5 * eps)
     return bool(is_near)

@@ -10,7 +10,7 @@ from aisp_mcp.bench import Host
 from aisp_mcp.judge.protocol.module_loader import flatten
 from aisp_mcp.judge.verifier.checks.distribution import Draws
 from aisp_mcp.judge.verifier.checks.pieces import pieces
-from aisp_mcp.judge.verifier.checks.tolerance import components
+from aisp_mcp.judge.verifier.checks.tolerance import components, distance_type
 from aisp_mcp.judge.verifier.inputs.rng import CallRng
 from aisp_mcp.judge.verifier.reference import Reference
 
@@ -25,13 +25,13 @@ def _size(value: Any) -> int:
 
 
 def _largest(truth: list[Any], evaluations: Iterable[list[tuple[str, Any]]]) -> list[Any]:
-    """The largest distance of the evaluations from the truth, element by element."""
-    largest = [exact.new_zeros(exact.shape) for exact in truth]
+    """The largest distance of the evaluations from the truth, element by element; of gigabytes, in float32."""
+    largest = [exact.new_zeros(exact.shape, dtype=distance_type(exact)) for exact in truth]
     for output in evaluations:
         for distance, (_, tensor), exact in zip(largest, output, truth, strict=True):
             if distance.is_floating_point():
                 for largest_part, part, exact_part in pieces(distance, components(tensor), exact):
-                    apart = (part.to(distance.dtype) - exact_part).abs_().nan_to_num_(0.0, 0.0, 0.0)
+                    apart = (part.to(exact.dtype) - exact_part).abs_().nan_to_num_(0.0, 0.0, 0.0)
                     largest_part.copy_(largest_part.maximum(apart))
     return largest
 

@@ -21,8 +21,8 @@ from aisp_mcp.judge.loading import flatten
 from aisp_mcp.suites.adapters import runtime, seeding
 
 # Each of the three workers, the verifier and the arena hold the tensors; the verifier holds them in float64 as well.
-# On a GPU, workers hold inputs in memory of their own as well, and what calls allocate stays with their processes.
-COPIES, GPU_COPIES, WIDE_BYTES = 4, 11, 8
+# On a GPU, processes take turns with the memory if a call takes much of it: an activation of 12 GiB was judged in 79.
+COPIES, GPU_COPIES, WIDE_BYTES = 4, 3, 8
 META = "meta"
 SMALLER = "Set smaller sizes: --set of bench adapt and bench verify, --size of bench run."
 GRACE_S = 0.7  # most problems are recorded by then, and the child ends before it has loaded anything

@@ -1,0 +1,53 @@
+"""Outputs of gigabytes are compared in pieces, with distances in float32: tried with small limits for both."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from aisp_mcp.bench import Tolerance
+from aisp_mcp.judge.verifier.checks import pieces, tolerance
+from aisp_mcp.judge.verifier.inputs import bank
+
+torch = pytest.importorskip("torch")
+
+
+@pytest.fixture
+def as_large(monkeypatch: pytest.MonkeyPatch) -> Any:
+    def patch() -> None:
+        monkeypatch.setattr(pieces, "PIECE", 100)
+        monkeypatch.setattr(tolerance, "LARGE", 1000)
+
+    return patch
+
+
+def outputs(error: float) -> tuple[Any, Any, Any]:
+    """Of a candidate with an error of that share, the baseline, and the reference."""
+    draw = torch.Generator().manual_seed(1)
+    exact = torch.randn(40, 50, dtype=torch.float64, generator=draw)
+    return (exact * (1.0 + error * torch.randn(40, 50, generator=draw))).float(), exact.float(), exact
+
+
+@pytest.mark.parametrize("error", [0.0, 1e-7, 1e-5, 1e-2])
+def test_the_same_is_found(as_large: Any, error: float) -> None:
+    out, base, ref = outputs(error)
+
+    def found() -> tuple[float, bool, bool]:
+        ratio, failure = tolerance.compare(out, base, ref, Tolerance())
+        return ratio, failure is None, tolerance.near(out, base, Tolerance())
+
+    whole = found()
+    as_large()
+    in_pieces = found()
+    assert in_pieces == (pytest.approx(whole[0], rel=1e-5), *whole[1:])
+    assert whole[1] == (error < 1e-6)
+
+
+def test_distances_of_other_orders_are_the_same(as_large: Any) -> None:
+    out, _, ref = outputs(1e-5)
+    [whole] = bank._largest([ref], [[("out", out)]])
+    as_large()
+    [in_pieces] = bank._largest([ref], [[("out", out)]])
+    assert (whole.dtype, in_pieces.dtype) == (torch.float64, torch.float32)
+    assert torch.allclose(in_pieces.double(), whole, rtol=1e-6, atol=0.0)
