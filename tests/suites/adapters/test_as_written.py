@@ -157,6 +157,27 @@ def test_unknown_sizes_name_the_known_ones(tmp_path: Path) -> None:
     assert adapt.constants(["a=[4,2]", "b=3"]) == {"a": [4, 2], "b": 3}
 
 
+IN_ANOTHER_ORDER = (
+    "order = torch.randperm(len(x.T), generator=torch.Generator().manual_seed(next(COUNT)))\n"
+    "        return sum(x[:, part].sum(1) for part in order.split(16))"
+)
+NOISY = "return x * (1 + 1e-3 * torch.randn(x.shape, generator=torch.Generator().manual_seed(next(COUNT))))"
+
+
+@pytest.mark.parametrize(("forward", "is_refused"), [(IN_ANOTHER_ORDER, False), (NOISY, True)])
+def test_calls_may_differ_by_rounding_alone(tmp_path: Path, forward: str, is_refused: bool) -> None:
+    """As with atomic additions, whose order no setting fixes."""
+    text = kernelbench.problem("Unsteady.", forward, "torch.randn(16 * N, N)")
+    text = text.replace("import torch\n", "import itertools\n\nimport torch\n\nCOUNT = itertools.count()\n", 1)
+    [problem] = found(support.write(tmp_path / "in", {"unsteady": text}))
+    if is_refused:
+        with pytest.raises(BenchmarkError) as refused:
+            record(problem, tmp_path / "out")
+        assert refused.value.code == "NOT_DETERMINISTIC"
+    else:
+        assert record(problem, tmp_path / "out").notes[0].startswith("two calls with the same inputs differ by ")
+
+
 @pytest.mark.parametrize(
     ("forward", "init", "mode"),
     [

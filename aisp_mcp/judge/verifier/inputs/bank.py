@@ -113,14 +113,15 @@ class InputBank:
         evaluations of the reference (see jittered.py).
         """
         truth = self._reference(seed, mode)
-        for draw in range(DRAWS):
-            noisy = self.reference.jittered(self.inputs(seed, mode), eps, most_terms, seed + draw)
-            yield _largest(truth, [flatten(noisy)])
+        for draw in range(DRAWS):  # none of the outputs is named: a generator would keep it while it waits
+            yield _largest(
+                truth, [flatten(self.reference.jittered(self.inputs(seed, mode), eps, most_terms, seed + draw))]
+            )
 
     def in_order(self, seed: int, mode: str) -> list[Any]:
         """Errors of the elements of a call's outputs if sums add one term after the other in float32."""
-        ordered = flatten(self.reference.in_order(self.inputs(seed, mode)))
-        return _largest(self._reference(seed, mode), [ordered])
+        truth = self._reference(seed, mode)
+        return _largest(truth, [flatten(self.reference.in_order(self.inputs(seed, mode)))])
 
     def cancelled(self, seed: int, mode: str) -> list[Any]:
         """The same for inputs that are off as a whole by the root of a rounding, where cancellation amplifies it by

@@ -21,7 +21,7 @@ from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.judge.loading import flatten
 from aisp_mcp.suites.adapters.base import Recorded, TensorFacts
 from aisp_mcp.suites.adapters.formats import load
-from aisp_mcp.suites.adapters.recording import distributions, domain, footprint
+from aisp_mcp.suites.adapters.recording import distributions, domain, footprint, repeats
 from aisp_mcp.suites.adapters.runtime import Reference, on_device
 from aisp_mcp.suites.adapters.seeding import Draws, seeded
 
@@ -99,7 +99,7 @@ def _recorded(reference: Reference) -> Recorded:
         else fact
         for fact in static
     ]
-    in_place, outputs = _call_twice(reference, one, state, own_output)
+    in_place, outputs, apart = _call_twice(reference, one, state, own_output)
     left = domain.unbounded_inputs(reference, facts, _moved(state), dict(outputs), _device())
     facts = [replace(fact, how="recipe", numbers=(), order=()) if fact.name in left else fact for fact in facts]
     buffers = tuple(name for name in one if _is_buffer(one[name], other[name]) and name not in in_place)
@@ -110,7 +110,7 @@ def _recorded(reference: Reference) -> Recorded:
         seeded=first.seeded or again.seeded,
         spread=spread,
         goal=str(getattr(reference, "goal", "speed")),
-        notes=(*reference.notes(), *_unbounded_note(left)),
+        notes=(*reference.notes(), *repeats.note(apart), *_unbounded_note(left)),
         outputs=tuple(str(tensor.dtype).removeprefix("torch.") for _, tensor in outputs),
         indices=positions(outputs, one),
     )
@@ -195,10 +195,10 @@ def _order(tensor: Any) -> tuple[int, ...] | None:
 
 def _call_twice(
     reference: Reference, inputs: dict[str, Any], state: dict[str, Any], own_output: Any
-) -> tuple[tuple[str, ...], list[tuple[str, Any]]]:
-    """Names of the inputs that a call changes, and the outputs by name.
+) -> tuple[tuple[str, ...], list[tuple[str, Any]], list[float]]:
+    """Names of the inputs that a call changes, the outputs by name, and their distances from those of another call.
 
-    Raises BenchmarkError for outputs that differ or are not tensors.
+    Raises BenchmarkError for outputs that differ by more than rounding, or are not tensors.
     """
     import torch
 
@@ -209,7 +209,8 @@ def _call_twice(
         outputs.append([tensor.clone() for tensor in _tensors(returned)])
         named = flatten(returned)
         changed = [name for name in inputs if not _equal(given[name], inputs[name].to(given[name].device))]
-    if any(a.shape != b.shape or not torch.allclose(a, b, equal_nan=True) for a, b in zip(*outputs, strict=True)):
+    apart = [repeats.distance(one, other) for one, other in zip(*outputs, strict=True)]
+    if not all(repeats.is_rounding(share, tensor.dtype) for share, tensor in zip(apart, outputs[0], strict=True)):
         raise BenchmarkError(
             "NOT_DETERMINISTIC",
             "Two calls with the same inputs give different outputs, such as with dropout: nothing can be compared.",
@@ -221,7 +222,7 @@ def _call_twice(
             "With its inputs replaced, the problem gives a different output: it stores something derived from them.",
             "Name every tensor that setup() makes from random values among the payload's inputs.",
         )
-    return tuple(changed), named
+    return tuple(changed), named, apart
 
 
 def positions(outputs: list[tuple[str, Any]], inputs: Mapping[str, Any]) -> dict[str, tuple[str, int]]:
