@@ -127,3 +127,19 @@ def test_errors_that_were_explained_are_rarely_explained_again() -> None:
     explained(orders, bank, 61.0)
     explained(orders, bank, 59.0, battery=True)
     assert bank.evaluations == before + 2
+
+
+@pytest.mark.parametrize(
+    ("own_error", "ratio", "may_explain"),
+    [(1e-3, 1e3, False), (1e-3, 500.0, True), (1e-6, 1e3, True), (1e-6, 1e5, False)],
+)
+def test_an_output_with_narrow_operands_leaves_less_to_explain(
+    own_error: float, ratio: float, may_explain: bool
+) -> None:
+    """All orders share the error of such operands, in TF32 for example. The limit is 24."""
+    ref = torch.randn(1 << 12, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    base = (ref * (1.0 + own_error)).float()
+    orders = OtherOrders(["float32"], 24.0)
+    orders.note_coarse([own_error])
+    assert orders.may_explain(0, ratio, base, ref) == may_explain
+    assert orders.may_explain(0, ratio, base[:16], ref[:16])  # so few may be close by chance

@@ -20,8 +20,9 @@ ROUNDINGS_ALLOWED, ORDERS_ALLOWED = 6.0, 2.0
 LANES_TERMS, ORDERED_SLACK = 8192.0, 8.0
 # The largest of four draws is 1.6 times as large as one of them in the root-mean-square of many elements.
 MORE_DRAWS, MANY = 2.0, 1 << 10
-# So many times the limit, no order explains, unless the baseline's error is below this share of an eps.
-BEYOND, LUCKY = 1e3, 1 / 16
+# So many times the limit, no order explains, unless the baseline's error is below this share of an eps. The errors of a
+# coarse output are those of its narrow operands, which all orders share.
+BEYOND, BEYOND_COARSE, LUCKY = 1e3, 30.0, 1 / 16
 COARSE = 1e-4  # error of a baseline on plain inputs, as a share of its output: less with sums in float32
 ENOUGH, AGAIN = 3, 0.25  # errors explained before others are taken as such, and the share that is explained again
 
@@ -74,17 +75,6 @@ def _eps(dtype: str, is_plain: bool) -> float:
     return float(min(kind.eps, torch.finfo(torch.float32).eps) if is_plain or kind.bits < 16 else kind.eps)
 
 
-def is_beyond(ratio: float, limit: float, base: Any, ref: Any) -> bool:
-    """Return True for an error that no order of operations explains, so that none needs to be evaluated: many elements
-    show how the baseline rounds, so its own error is not small by luck.
-    """
-    import torch
-
-    if ratio <= BEYOND * limit or ref.numel() < MANY:
-        return False
-    return bool(relative_error(base, ref) > LUCKY * torch.finfo(base.dtype).eps)
-
-
 class Compared(Protocol):
     """A call that is compared (round_checker.Call)."""
 
@@ -125,6 +115,17 @@ class OtherOrders:
         if mode == "plain":
             return 1.0
         return min(adversarial_slack(dtype), NARROW_ADVERSARIAL_SLACK if index in self._coarse else math.inf)
+
+    def may_explain(self, index: int, ratio: float, base: Any, ref: Any) -> bool:
+        """Return False for an error of an output that no order explains, so that none needs to be evaluated: many
+        elements show how the baseline rounds, so its own error is not small by luck.
+        """
+        import torch
+
+        beyond = BEYOND_COARSE if index in self._coarse else BEYOND
+        if ratio <= beyond * self._limit or ref.numel() < MANY:
+            return True
+        return bool(relative_error(base, ref) <= LUCKY * torch.finfo(base.dtype).eps)
 
     def explained(
         self,

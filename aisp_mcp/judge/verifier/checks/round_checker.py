@@ -20,7 +20,7 @@ from aisp_mcp.judge.protocol.roles import baseline_of
 from aisp_mcp.judge.protocol.shared_memory import Arena
 from aisp_mcp.judge.verifier.checks import damage, formats, quality
 from aisp_mcp.judge.verifier.checks.distribution import Draws
-from aisp_mcp.judge.verifier.checks.other_orders import EDGE, OtherOrders, is_beyond
+from aisp_mcp.judge.verifier.checks.other_orders import EDGE, OtherOrders
 from aisp_mcp.judge.verifier.checks.positions import WrongPositionError, values_at
 from aisp_mcp.judge.verifier.checks.tolerance import (
     NARROW_SPREAD,
@@ -241,7 +241,7 @@ class RoundChecker:
         usual = self._usual(call, name, outputs[2]) if is_rounded and outputs[2].numel() else 0.0
         ratio, failure = compare(*outputs, tolerance, slack, usual)
         has_edge, limit = is_rounded and tolerance.approximate is None and not tolerance.exact, tolerance.error_ratio
-        if has_edge and limit / EDGE < ratio < math.inf and not is_beyond(ratio, limit, *outputs[1:]):
+        if has_edge and limit / EDGE < ratio < math.inf and self.orders.may_explain(index, ratio, *outputs[1:]):
             allowing = partial(compare, *outputs, tolerance, slack, usual)
             return self.orders.explained(call, index, slack, (ratio, failure), allowing)
         return ratio, failure
