@@ -16,7 +16,7 @@ from harness_support import HONEST, LEAST, PRODUCT, judge, write_pair
 
 from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.judge.audit_log import check_chain
-from aisp_mcp.judge.comparison import compare
+from aisp_mcp.judge.comparison import compare, load_libraries
 from aisp_mcp.judge.options import Options
 from aisp_mcp.judge.parent.processes.placement import measuring_cpus
 from aisp_mcp.judge.presets import Preset
@@ -145,6 +145,7 @@ def test_a_child_process_that_stays_is_reported_and_ended(tmp_path: Path) -> Non
                     time.sleep(3600)
             return a @ b
     """
+    load_libraries(Options(LEAST, "small", "cpu", tmp_path))  # the processes that do this stay
     before = {process.pid for process in psutil.Process().children(recursive=True)}
     comparison = judge(tmp_path, fork)
     assert "child_process" in [flag.code for flag in comparison.flags]
