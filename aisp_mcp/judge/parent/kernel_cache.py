@@ -27,6 +27,7 @@ from pathlib import Path
 from aisp_mcp.judge.candidate_needs import COMPILER
 from aisp_mcp.judge.options import Options
 from aisp_mcp.judge.pair import Pair
+from aisp_mcp.judge.parent.processes import procfs
 from aisp_mcp.judge.parent.processes.confined import Confined, Placement
 from aisp_mcp.judge.parent.processes.placement import PlacementFactory
 from aisp_mcp.judge.parent.processes.process import WorkerProcess
@@ -36,6 +37,8 @@ from aisp_mcp.judge.verifier.inputs.rng import CallRng
 
 MODULE = "aisp_mcp.judge.parent.kernel_cache"
 LOOK_S, GRACE_S = 0.005, 1.0
+MOST_COMPILE_S, COMPILING_S = 900.0, 20.0  # seconds that compilation may take, and since the last sign of it
+PROGRAMS = {"ninja", "nvcc", "cicc", "ptxas", "cudafe++", "fatbinary", "gcc", "g++", "cc1plus", "as", "ld", "clang++"}
 MAX_FILES, MAX_BYTES = 4096, 256 << 20  # of a program's kernels; beyond this, none are copied
 GROUP = "__grp__"  # Triton's files, which name others by absolute paths
 TUNED = ".autotune.json"
@@ -78,14 +81,28 @@ class Kernels:
 
     def wait(self, workers: Iterable[WorkerProcess], deadline_s: float) -> None:
         """Wait until the candidate has run, or until all workers have loaded their libraries and waited long enough,
-        but no longer than the deadline. Afterwards its process no longer runs.
+        but no longer than the deadline; if a compiler is named, as long as it compiles. Afterwards its process no
+        longer runs.
         """
-        waiting, end_s = list(workers), time.monotonic() + deadline_s
+        waiting, begin_s = list(workers), time.monotonic()
+        end_s, last_s = begin_s + deadline_s, begin_s + max(deadline_s, MOST_COMPILE_S)
         while self._candidate.process.poll() is None and time.monotonic() < end_s:
             if waiting and all(worker.loaded() for worker in waiting):
                 waiting, end_s = [], min(end_s, time.monotonic() + self._grace_s)
             time.sleep(LOOK_S)
+            if self._grace_s == math.inf and time.monotonic() >= end_s and self._compiles():
+                end_s = min(end_s + COMPILING_S, last_s)
         self.close()
+
+    def _compiles(self) -> bool:
+        """Return True if a compiler runs for the candidate, or a file in its caches is new."""
+        if any(procfs.name(pid) in PROGRAMS for pid in procfs.tree(self._candidate.process.pid)):
+            return True
+        oldest_s = time.time() - COMPILING_S
+        with suppress(OSError):
+            found = _files(self._candidate.placement.folder, self._caches, tuned=True)
+            return any(path.lstat().st_mtime > oldest_s for path in found)
+        return False
 
     def hand_on(self, workers: dict[Role, WorkerProcess]) -> int:
         """Copy the kernels to the caches of these workers, before they prepare their program. Returns the number of

@@ -139,6 +139,34 @@ def test_workers_that_have_loaded_wait_for_a_compiler_that_is_named(
         one.close()
 
 
+BUILDS = """
+    import os, subprocess, time
+    def run(a, b):  # compile
+        os.symlink("/bin/sleep", os.environ["HOME"] + "/nvcc")
+        subprocess.run([os.environ["HOME"] + "/nvcc", "1"], check=True)
+        open(os.environ["CUDA_CACHE_PATH"] + "/a kernel", "w").close()
+        time.sleep({seconds})
+        return a @ b
+"""
+
+
+@pytest.mark.parametrize(("seconds", "patience_s", "files"), [(0, 5.0, 1), (600, 0.1, 0)], ids=["builds", "hangs"])
+def test_a_compiler_may_take_longer_than_a_program(
+    tmp_path: Path, seconds: int, patience_s: float, files: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kernels, "COMPILING_S", patience_s)
+    one, workers = made(tmp_path, BUILDS.format(seconds=seconds))
+    place = one._candidate.placement
+    try:
+        one.begin()
+        while not (place.folder / "home" / "nvcc").exists():
+            assert one._candidate.process.poll() is None
+        one.wait(workers.values(), 0.1)
+        assert one.hand_on(workers) == files
+    finally:
+        one.close()
+
+
 def test_a_program_does_not_run_before_it_may(tmp_path: Path) -> None:
     """While the verifier opens the benchmark and makes memory a program could take the machine's time and memory."""
     kernels, workers = made(tmp_path, COMPILES)

@@ -57,6 +57,14 @@ def state(pid: int) -> str:
         return ""
 
 
+def name(pid: int) -> str:
+    """The name of the program, its first 15 characters; empty when there is no such process."""
+    try:
+        return read(f"/proc/{pid}/comm").decode(errors="replace").strip()
+    except OSError:
+        return ""
+
+
 def account(pids: list[int]) -> Account:
     """Add up the kernel's accounts of these processes, the program first. Ended ones count as zero."""
     cpu_s, minor, major, threads, alive = 0.0, 0, 0, 0, 0
