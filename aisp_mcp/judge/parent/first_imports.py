@@ -1,4 +1,4 @@
-"""Modules that programs import in their first call, which the processes they are forked from can import once.
+"""What programs load in their first call, and the processes that they are forked from can load once: modules.
 
 `torch.use_deterministic_algorithms()` and `torch.compile` each import a thousand modules: seconds in every process of a
 comparison, five of which run the baseline or the candidate.
@@ -14,7 +14,7 @@ from aisp_mcp.judge.pair import Pair
 from aisp_mcp.judge.protocol.module_loader import common_of, problem_files
 
 MODULES = {
-    re.compile(r"\btriton\b"): "triton",
+    re.compile(r"\btriton\b"): "aisp_mcp.judge.worker.triton_key",
     re.compile(r"\buse_deterministic_algorithms\b"): "torch._inductor.config",
     re.compile(r"\btorch\.(compile|_dynamo|_inductor)\b"): "torch._inductor.compile_fx",
 }

@@ -57,6 +57,13 @@ LOADED = """
     def run(a, b):
         return a @ b
 """
+KEYED = """
+    import sys
+    cache = sys.modules["triton.runtime.cache"]
+    assert cache.triton_key.cache_info().currsize == 1
+    def run(a, b):
+        return a @ b
+"""
 MANY = 500  # descriptors: more than the kernel passes at once
 NAMED = """
 import json, os, sys
@@ -93,10 +100,13 @@ def test_a_copied_worker_has_no_rights_and_nothing_of_its_origin(
 
 
 @pytest.mark.torch
-def test_modules_of_a_first_call_are_loaded_once_for_all_workers(tmp_path: Path) -> None:
+@pytest.mark.parametrize("candidate", [LOADED, KEYED], ids=["modules", "the hash of triton"])
+def test_what_a_first_call_loads_is_loaded_once_for_all_workers(tmp_path: Path, candidate: str) -> None:
     if isolation.probe().level not in isolation.NAMESPACES:
         pytest.skip("workers are not copied without namespaces")
-    comparison = judge(tmp_path, LOADED)
+    if candidate is KEYED:
+        pytest.importorskip("triton")
+    comparison = judge(tmp_path, candidate)
     assert comparison.verdict.value not in ("incorrect", "invalid"), comparison.sentence
 
 

@@ -22,6 +22,7 @@ from aisp_mcp.judge.parent import kernel_cache as kernels
 from aisp_mcp.judge.parent.kernel_cache import Kernels
 from aisp_mcp.judge.parent.processes.placement import KERNELS, PlacementFactory
 from aisp_mcp.judge.parent.processes.process import WorkerProcess
+from aisp_mcp.judge.parent.timing import driver
 from aisp_mcp.judge.protocol.roles import Role
 from aisp_mcp.judge.records.verdict import Comparison
 from aisp_mcp.judge.worker.main import LOADED
@@ -165,6 +166,23 @@ def test_a_compiler_may_take_longer_than_a_program(
         assert one.hand_on(workers) == files
     finally:
         one.close()
+
+
+REBUILT = """
+    import time
+    time.sleep(2)  # to compile for this process alone
+    def run(a, b):
+        return a @ b
+"""
+
+
+def test_a_worker_may_compile_again_what_took_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if two seconds were longer than any start."""
+    if isolation.probe().level not in isolation.NAMESPACES:
+        pytest.skip("nothing is compiled apart without namespaces")
+    monkeypatch.setattr(driver, "START_DEADLINE_S", 0.5)
+    comparison = judge(tmp_path, REBUILT)
+    assert comparison.verdict.value not in ("incorrect", "invalid"), comparison.sentence
 
 
 def test_a_program_does_not_run_before_it_may(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from aisp_mcp.judge.protocol.shared_memory import map_file
 from aisp_mcp.judge.protocol.words import NO_COPY
 
 START_DEADLINE_S = 120.0
+REBUILDS = 2.0  # times the compilation, for a worker that cannot use what was compiled
 FIRST_CALL_S = 30.0  # on a CPU, of a candidate that names no compiler
 IDLE_DEADLINE_S, BUSY_FACTOR, MIN_BUSY_S = 1.0, 10.0, 0.0003
 MUCH_FASTER = 0.6  # of the baseline's time per call: speeds of a core differ by a third
@@ -137,7 +138,7 @@ class Driver:
         if self.result.prepare_s:
             return
         for role, worker in self.workers.items():
-            self.guarded(role, lambda worker=worker: worker.ready(START_DEADLINE_S))  # type: ignore[misc]
+            self.guarded(role, lambda worker=worker: worker.ready(self._start_s))  # type: ignore[misc]
         peak = self.result.host_peak
         for role, worker in self.workers.items():
             self.result.prepare_s[role] = procfs.account([worker.pid]).cpu_s
@@ -189,8 +190,15 @@ class Driver:
         if role in self.call_s:
             return 20.0 + 50 * self.call_s[role] * count
         if role is not Role.CANDIDATE or self.session.options.device != "cpu" or names_a_compiler(self.session.pair):
-            return START_DEADLINE_S
+            return self._start_s
         return min(FIRST_CALL_S + 50 * self.call_s.get(Role.BASELINE, math.inf) * count, START_DEADLINE_S)
+
+    @property
+    def _start_s(self) -> float:
+        """Longest allowed time to prepare a program, and of its first call. A program that writes its sources into a
+        new folder each time compiles them again.
+        """
+        return START_DEADLINE_S + REBUILDS * self.session.timer.seconds["compile"]
 
     def learn(self, role: Role, timing: RoundTiming) -> None:
         """Update the shortest known time per call, which disturbed rounds do not change."""
