@@ -81,14 +81,14 @@ def _catch_signals() -> int:
 def _run(queue: Queue, row: Any, signals: int) -> None:
     folder = Path(row["run_dir"])
     log = Log(folder, int(os.environ.get("AISP_JOB_LOG_BYTES") or 1_000_000))
-    kills = _oom_kills()
+    kills = tree.oom_kills()
     worker, output = _start_worker(row)
     outcome = _watch(queue, row, worker, output, signals, log)
     stuck = tree.sweep_children()
     log.close()
     os.close(output)
     shutil.rmtree(scratch_of(row), ignore_errors=True)
-    _write_ending(queue, row["id"], outcome, _oom_kills() > kills, stuck)
+    _write_ending(queue, row["id"], outcome, tree.oom_kills() > kills, stuck)
 
 
 def _start_worker(row: Any) -> tuple[int, int]:
@@ -208,15 +208,6 @@ def _drain(output: int, log: Log) -> None:
     with contextlib.suppress(BlockingIOError):
         while time.monotonic() < end and (chunk := os.read(output, _CHUNK)):
             log.write(chunk)
-
-
-def _oom_kills() -> int:
-    """Number of processes that the kernel has killed for lack of memory, machine-wide; 0 if it does not report it."""
-    with contextlib.suppress(OSError), open("/proc/vmstat") as file:
-        for line in file:
-            if line.startswith("oom_kill "):
-                return int(line.split()[1])
-    return 0
 
 
 def _write_ending(queue: Queue, job_id: str, outcome: Outcome, oom: bool, stuck: list[int]) -> None:

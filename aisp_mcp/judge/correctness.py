@@ -167,6 +167,7 @@ class Fuzzer:
                 if answer["failure"]:
                     findings.errors.append(f"{mode}: {answer['failure']}")
         except WorkerGone as gone:
+            gone.reject_lack_of_memory(worker.name, worker.oom_kills)
             findings.errors.append(f"{gone.message}: {gone.text[-300:]}" if gone.text else gone.message)
         return findings
 
@@ -183,6 +184,7 @@ class Fuzzer:
                 if failure := delivery.missing() or self._token_failure(worker_id, requests, delivery, findings):
                     findings.errors.append(f"{mode}: {failure}")
         except WorkerGone as gone:
+            gone.reject_lack_of_memory(worker.name, worker.oom_kills)
             findings.errors.append(f"{gone.message}: {gone.text[-300:]}" if gone.text else gone.message)
         except WrongEmissionError as error:
             findings.errors.append(str(error))

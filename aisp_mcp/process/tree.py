@@ -146,3 +146,12 @@ def sweep_children(patience_s: float = 10.0) -> list[int]:
         if time.monotonic() > deadline:
             return descendants(me)
         time.sleep(0.001)
+
+
+def oom_kills() -> int:
+    """Number of processes that the kernel has killed for lack of memory, machine-wide; 0 if it does not report it."""
+    with contextlib.suppress(OSError), open("/proc/vmstat") as file:
+        for line in file:
+            if line.startswith("oom_kill "):
+                return int(line.split()[1])
+    return 0

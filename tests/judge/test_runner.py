@@ -7,7 +7,7 @@ import os
 import platform
 import textwrap
 from collections import Counter
-from itertools import pairwise
+from itertools import count, pairwise
 from pathlib import Path
 
 import psutil
@@ -23,6 +23,7 @@ from aisp_mcp.judge.presets import Preset
 from aisp_mcp.judge.protocol.roles import BASELINES, Role
 from aisp_mcp.judge.records.run import Skip
 from aisp_mcp.judge.records.verdict import Comparison
+from aisp_mcp.process import tree
 
 pytestmark = [pytest.mark.torch]
 
@@ -131,6 +132,27 @@ def test_a_candidate_compiled_for_another_gpu_is_a_skip(tmp_path: Path) -> None:
     comparison = compare(pair, Options(LEAST, "small", "cpu", tmp_path))
     assert isinstance(comparison, Skip)
     assert "architecture" in comparison.missing
+
+
+@pytest.mark.parametrize(
+    "ends",
+    [
+        "os.kill(os.getpid(), signal.SIGKILL)",
+        "raise RuntimeError('c++: fatal error: Killed signal terminated program cc1plus')",
+    ],
+    ids=["the program", "its compiler"],
+)
+def test_a_program_that_the_system_ends_for_lack_of_memory_is_not_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ends: str
+) -> None:
+    """Workers are the first to be ended, whoever took the memory."""
+    candidate = f"import os, signal\ndef run(a, b):\n    {ends}\n"
+    assert judge(tmp_path, candidate).verdict.value in ("invalid", "incorrect")
+    counts = count()
+    monkeypatch.setattr(tree, "oom_kills", lambda: next(counts))
+    with pytest.raises(BenchmarkError) as error:
+        judge(tmp_path, candidate)
+    assert error.value.code == "NO_MEMORY"
 
 
 def test_a_child_process_that_stays_is_reported_and_ended(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 from aisp_mcp.judge.parent.processes import procfs as proc
 from aisp_mcp.judge.parent.processes.forked import Forked, ForkServer, Unsealed, server
 from aisp_mcp.judge.parent.processes.warm import Libraries
-from aisp_mcp.process import isolation
+from aisp_mcp.process import isolation, tree
 from aisp_mcp.process.isolation import Level
 
 FILE_BYTES = 1 << 30
@@ -110,7 +110,8 @@ def prefer(tasks: Iterable[int]) -> None:
 class Confined:
     """A confined process of untrusted code, and all processes that it starts.
 
-    fresh: it loads its libraries itself, instead of being forked from a process that has (fork_server.py).
+    fresh: it loads its libraries itself, instead of being forked from a process that has (fork_server.py). oom_kills:
+    processes that the kernel had ended for lack of memory before this one started.
     """
 
     def __init__(
@@ -121,7 +122,7 @@ class Confined:
         stdin: int = subprocess.DEVNULL,
         fresh: bool = True,
     ) -> None:
-        self.placement = placement
+        self.placement, self.oom_kills = placement, tree.oom_kills()
         self.output = (placement.folder / "output.log").open("wb")
         started = self._started if fresh or placement.level == "L0" else self._copied
         self.process = started(argv, inherited, stdin)

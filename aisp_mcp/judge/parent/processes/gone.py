@@ -2,6 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
+from aisp_mcp.errors import BenchmarkError
+from aisp_mcp.process import tree
+
+ON_DEVICE = "OutOfMemoryError: CUDA out of memory"
+KILLED = re.compile(r"\bSIGKILL\b|\bKilled\b")  # a worker, or a compiler that it started
+SMALLER_SIZE = "Choose a smaller size (--size NAME=VALUE), or end other programs."
+
 
 class WorkerGone(Exception):
     """The worker cannot run any more rounds. code: raised, crashed, hang, unstoppable, forged, ran_outside, left_cores,
@@ -11,3 +20,16 @@ class WorkerGone(Exception):
     def __init__(self, code: str, message: str, text: str = "") -> None:
         super().__init__(message)
         self.code, self.message, self.text = code, message, text
+
+    def reject_lack_of_memory(self, label: str, kills: int) -> None:
+        """Raise BenchmarkError NO_MEMORY if memory ran out, some of which the comparison itself uses.
+
+        label: of the program. kills: tree.oom_kills() before the worker started.
+        """
+        if self.code == "raised" and ON_DEVICE in self.text:
+            message = f"The {label} ran out of device memory, some of which the comparison itself uses."
+        elif KILLED.search(f"{self.message} {self.text}") and tree.oom_kills() > kills:
+            message = f"Memory ran out, and the system ended the {label}: workers are the first to be ended."
+        else:
+            return
+        raise BenchmarkError("NO_MEMORY", message, SMALLER_SIZE) from self

@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from mmap import mmap
 from typing import Any, TypeVar
 
-from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.judge.evidence import Replicate, RoundTiming, SecondsByRole, merge_measures
 from aisp_mcp.judge.parent.kernel_cache import names_a_compiler
 from aisp_mcp.judge.parent.processes import group, process_memory, procfs
@@ -30,9 +29,6 @@ REBUILDS = 2.0  # times the compilation, for a worker that cannot use what was c
 FIRST_CALL_S = 30.0  # on a CPU, of a candidate that names no compiler
 IDLE_DEADLINE_S, BUSY_FACTOR, MIN_BUSY_S = 1.0, 10.0, 0.0003
 MUCH_FASTER = 0.6  # of the baseline's time per call: speeds of a core differ by a third
-
-OUT_OF_MEMORY = "OutOfMemoryError: CUDA out of memory"
-SMALLER_SIZE = "Choose a smaller size (--size NAME=VALUE), or end other programs on the device."
 
 T = TypeVar("T")
 
@@ -164,9 +160,7 @@ class Driver:
         try:
             return action()
         except WorkerGone as gone:
-            if gone.code == "raised" and OUT_OF_MEMORY in gone.text:  # the harness's own memory is not its fault
-                message = f"The {role.label} ran out of device memory, some of which the comparison itself uses."
-                raise BenchmarkError("NO_MEMORY", message, SMALLER_SIZE) from gone
+            gone.reject_lack_of_memory(role.label, self.workers[role].oom_kills)
             prefix = "baseline" if role is not Role.CANDIDATE else "incorrect" if gone.code == "raised" else "candidate"
             message = f"{gone.message}: {gone.text[:300]}" if gone.text else gone.message
             raise ComparisonAborted(f"{prefix}_{gone.code}", message, self._evidence(role)) from gone
