@@ -39,7 +39,7 @@ class Process:
         self.verifier, self.call_s, self.most, self.odd = verifier, call_s, most, odd
         self.asked: list[tuple[int, int]] = []
         self.restless_s = 0.0  # of its host, in a call by itself
-        self.name = "a worker"
+        self.name, self.oom_kills = "a worker", 0
         self.control = SimpleNamespace(
             read_allocations=lambda: [(BASE, 1, "aa")], addresses=[0] * 300, layout=LAYOUT, stats=[0] * 16
         )

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from aisp_mcp.judge.pair import Pair
+from aisp_mcp.judge.parent.phase_timer import PhaseTimer
 from aisp_mcp.judge.parent.timing.driver import FIRST_CALL_S, START_DEADLINE_S, Driver
 from aisp_mcp.judge.presets import PRESETS, Preset, sample_calls, samples, undetected_share
 from aisp_mcp.judge.protocol.roles import Role
@@ -70,7 +71,7 @@ def test_only_a_first_call_that_may_compile_has_minutes(
     candidate = tmp_path / "candidate.py"
     candidate.write_text(text)
     pair = Pair("ch01:rows", tmp_path / "baseline_rows.py", "", candidate)
-    session: Any = SimpleNamespace(options=SimpleNamespace(device=device), pair=pair)
+    session: Any = SimpleNamespace(options=SimpleNamespace(device=device), pair=pair, timer=PhaseTimer())
     driver = Driver(session, 0)
     assert driver.deadline_s(Role.BASELINE, 1) == driver.deadline_s(Role.CANDIDATE, 1) == START_DEADLINE_S
     driver.call_s[Role.BASELINE] = 0.1
