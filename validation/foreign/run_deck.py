@@ -20,16 +20,18 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import redirect_stderr, redirect_stdout
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from deck_table import summary, write
 
 from aisp_mcp.front.cli import main as command_line
+from aisp_mcp.judge.parent.processes.placement import ALLOCATOR, measuring_cpus
 from aisp_mcp.suites.adapters import base
 
 HERE = Path(__file__).resolve().parent
@@ -286,7 +288,8 @@ def outcome(result: dict[str, Any], at: int, failure: Any) -> Row:
 def plain(args: argparse.Namespace, problem: dict[str, Any], row: Row) -> Row:
     """Ratios without a judge, or why there are none."""
     words = [*files(args, problem, row), json.dumps(row["shape"]), row["group"]]
-    done = called([str(HERE / "plain_ratio.py"), *map(str, words)], args.each)
+    alike = {**ALLOCATOR, "OMP_NUM_THREADS": str(len(measuring_cpus()))} if args.reduced else {}
+    done = called([str(HERE / "plain_ratio.py"), *map(str, words)], args.each, alike)
     try:
         return dict(json.loads((done.stdout if done else "").splitlines()[-1]))
     except (ValueError, IndexError):
@@ -338,10 +341,12 @@ def inside(words: list[str]) -> dict[str, Any]:
         return {"error": {"code": "NO_ANSWER", "message": output.getvalue()[-500:]}}
 
 
-def called(words: list[str], seconds: float) -> subprocess.CompletedProcess[str] | None:
+def called(
+    words: list[str], seconds: float, variables: Mapping[str, str] = MappingProxyType({})
+) -> subprocess.CompletedProcess[str] | None:
     """The finished process of this Python, or None where it took too long."""
     search = [str(HERE.parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
-    environ = {**os.environ, **UNCUT, "PYTHONPATH": os.pathsep.join(search)}
+    environ = {**os.environ, **UNCUT, **variables, "PYTHONPATH": os.pathsep.join(search)}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     child = subprocess.Popen([sys.executable, *words], text=True, env=environ, start_new_session=True, **pipes)
     try:
