@@ -50,6 +50,20 @@ def test_a_candidates_module_never_runs_in_a_baselines_process(tmp_path: Path, m
     assert comparison.disclosed["imports"] == []
 
 
+NAMES_A_COMPILER = """
+    import sys, torch
+    assert "torch._inductor.compile_fx" not in sys.modules  # which torch.compile imports
+    def run(x):
+        return torch.stack([x] * 8).sum(0)
+"""
+
+
+@pytest.mark.timeout(120)
+def test_what_a_candidate_would_import_is_not_loaded_for_its_baseline(tmp_path: Path) -> None:
+    comparison = support.judge(tmp_path, NAMES_A_COMPILER, STACKED)
+    assert comparison.verdict.value not in ("incorrect", "invalid"), comparison.sentence
+
+
 def test_modules_of_a_callers_folder_are_not_of_a_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "helper_of_the_candidate.py").touch()
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])

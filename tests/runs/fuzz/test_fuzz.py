@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,6 +13,7 @@ from aisp_mcp.errors import UsageError
 from aisp_mcp.judge import sizes
 from aisp_mcp.judge.correctness import configurations
 from aisp_mcp.judge.sizes import Sizes
+from aisp_mcp.process import tree
 from aisp_mcp.runs.fuzz import fuzz
 
 BASELINE = '''"""Halves of a matrix."""
@@ -62,6 +65,21 @@ def test_sizes_that_a_candidate_forgot_are_named_with_their_error(cli_here, suit
     assert failing["errors"][0].startswith("plain: ")
     (unusable,) = report["unusable"]
     assert "seven rows" in unusable["message"]
+
+
+@pytest.mark.torch
+def test_a_candidate_that_the_system_ends_for_lack_of_memory_is_not_wrong(
+    cli_here: Any, suite: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed = "import os, signal\ndef run(a):\n    os.kill(os.getpid(), signal.SIGKILL)\n"
+    (suite / "ch01" / "optimized_halves_killed.py").write_text(killed)
+    words = ["bench", "fuzz", "ch01:halves_killed", "--bench-root", str(suite), "--json", "--no-boundaries"]
+    assert json.loads(cli_here(*words).stdout)["result"]["passed"] is False
+    counts = itertools.count()
+    monkeypatch.setattr(tree, "oom_kills", lambda: next(counts))
+    error = json.loads(cli_here(*words).stdout)["error"]
+    assert error["code"] == "NOTHING_TO_TEST"
+    assert "Memory ran out" in error["message"]
 
 
 @pytest.mark.torch

@@ -14,6 +14,8 @@ import pytest
 
 from aisp_mcp.errors import BenchmarkError, UsageError
 from aisp_mcp.judge import candidate_needs
+from aisp_mcp.judge.pair import Pair
+from aisp_mcp.judge.parent import first_imports
 from aisp_mcp.judge.verifier.inputs.rng import CallRng
 from aisp_mcp.suites.adapters import adapt, formats, gpumode, slicing, writing
 from aisp_mcp.suites.adapters import kernelbench as kernelbench_format
@@ -225,6 +227,20 @@ def test_a_candidate_that_cannot_run_here_is_a_skip(tmp_path: Path, text: str, e
     folder = support.write(tmp_path, {"mine": text, "beside": ""})
     lacking = candidate_needs.lacks(folder / "mine.py", "cpu")
     assert (lacking or "").startswith(expected) if expected else lacking is None
+
+
+def test_the_file_of_an_adapted_candidate_names_its_compilers(tmp_path: Path) -> None:
+    """The processes that workers are forked from import what it names."""
+    candidate = kernelbench.candidate("return torch.compile(torch.relu)(x)")
+    problem = kernelbench.problem("ReLU.", "return torch.relu(x)", "torch.randn(N, N)")
+    [found_problem] = found(support.write(tmp_path / "in", {"relu": problem, "relu_mine": candidate}))
+    texts = writing.files(found_problem, record(found_problem, tmp_path / "_relu"))
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    pair = Pair("kernelbench:relu", tmp_path / "baseline_relu.py", "mine", tmp_path / "optimized_relu_mine.py")
+    assert "It compiles code with torch.compile." in texts[pair.path.name]
+    assert first_imports.of_candidate(pair) == ["torch._inductor.compile_fx"]
+    assert first_imports.of_baseline(pair) == []
 
 
 def test_a_triton_candidate_on_a_cpu_is_a_named_skip(cli_here: Any, tmp_path: Path) -> None:
