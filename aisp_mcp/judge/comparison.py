@@ -225,10 +225,11 @@ def _start_verifier(
 ) -> tuple[isolation.Level, VerifierProcess]:
     """Start the verifier. The level is the highest that all nodes can provide."""
     level = nodes.usable_level(relays, placement.usable_level(options.isolation, options.device), options.isolation)
-    # It loads libraries while the verifier's server does.
-    confined.fork_server(replace(verifier_placement, level=level)).load(first_imports.of_pair(pair))
+    modules = first_imports.of_baseline(pair)
+    workers = confined.fork_server(replace(verifier_placement, level=level))  # loads while the verifier's server does
+    workers.load([*modules, *first_imports.of_candidate(pair)])
     _open_nodes(replace(where, level=level, relays=relays, variables=options.variables))
-    verifier_client.fork_server(verifier_placement).load(first_imports.of_baseline(pair))
+    verifier_client.fork_server(verifier_placement).load(modules)
     return level, VerifierProcess([fd for both in fds for fd in both], verifier_placement)
 
 

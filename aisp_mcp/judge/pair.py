@@ -7,6 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 
+def source_text(path: Path) -> str:
+    """The text of a program; empty for a compiled library, and if there is no such file."""
+    return path.read_text("utf-8", errors="replace") if path.is_file() and path.suffix != ".so" else ""
+
+
 @dataclass(frozen=True)
 class Pair:
     """Baseline and candidate: names for the reader, files for the processes."""

@@ -20,12 +20,11 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import redirect_stderr, redirect_stdout
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from deck_table import summary, write
@@ -288,8 +287,8 @@ def outcome(result: dict[str, Any], at: int, failure: Any) -> Row:
 def plain(args: argparse.Namespace, problem: dict[str, Any], row: Row) -> Row:
     """Ratios without a judge, or why there are none."""
     words = [*files(args, problem, row), json.dumps(row["shape"]), row["group"]]
-    alike = {**ALLOCATOR, "OMP_NUM_THREADS": str(len(measuring_cpus()))} if args.reduced else {}
-    done = called([str(HERE / "plain_ratio.py"), *map(str, words)], args.each, alike)
+    variables = {**ALLOCATOR, "OMP_NUM_THREADS": str(len(measuring_cpus()))} if args.reduced else {}
+    done = called([str(HERE / "plain_ratio.py"), *map(str, words)], args.each, **variables)
     try:
         return dict(json.loads((done.stdout if done else "").splitlines()[-1]))
     except (ValueError, IndexError):
@@ -341,9 +340,7 @@ def inside(words: list[str]) -> dict[str, Any]:
         return {"error": {"code": "NO_ANSWER", "message": output.getvalue()[-500:]}}
 
 
-def called(
-    words: list[str], seconds: float, variables: Mapping[str, str] = MappingProxyType({})
-) -> subprocess.CompletedProcess[str] | None:
+def called(words: list[str], seconds: float, **variables: str) -> subprocess.CompletedProcess[str] | None:
     """The finished process of this Python, or None where it took too long."""
     search = [str(HERE.parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
     environ = {**os.environ, **UNCUT, **variables, "PYTHONPATH": os.pathsep.join(search)}

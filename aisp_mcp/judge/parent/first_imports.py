@@ -1,7 +1,7 @@
-"""What programs load in their first call, and the processes that they are forked from can load once: modules.
+"""Modules that programs import in their first call, so that the processes they are forked from can import them once.
 
-`torch.use_deterministic_algorithms()` and `torch.compile` each import a thousand modules: seconds in every process of a
-comparison, five of which run the baseline or the candidate.
+`torch.use_deterministic_algorithms()` and `torch.compile` each import a thousand modules, which takes seconds in every
+process of a comparison.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from aisp_mcp.judge.pair import Pair
+from aisp_mcp.judge.pair import Pair, source_text
 from aisp_mcp.judge.protocol.module_loader import common_of, problem_files
 
 MODULES = {
@@ -18,8 +18,6 @@ MODULES = {
     re.compile(r"\buse_deterministic_algorithms\b"): "torch._inductor.config",
     re.compile(r"\btorch\.(compile|_dynamo|_inductor)\b"): "torch._inductor.compile_fx",
 }
-# Modules of a candidate would count as memory of its baseline.
-MEMORY = re.compile(r"""^\s+goal = ["']memory["']""", re.MULTILINE)
 
 
 def of_baseline(pair: Pair) -> list[str]:
@@ -27,17 +25,11 @@ def of_baseline(pair: Pair) -> list[str]:
     return _named([pair.baseline, common_of(pair.baseline), *problem_files(pair.baseline)])
 
 
-def of_pair(pair: Pair) -> list[str]:
-    """Modules that the texts of either program name; empty if memory is what is measured."""
-    if MEMORY.search(_text(pair.baseline)):
-        return []
-    return list(dict.fromkeys([*of_baseline(pair), *_named([pair.path])]))
+def of_candidate(pair: Pair) -> list[str]:
+    """Modules that the candidate's text names."""
+    return _named([pair.path])
 
 
 def _named(paths: Iterable[Path]) -> list[str]:
-    text = "\n".join(map(_text, paths))
+    text = "\n".join(map(source_text, paths))
     return [module for pattern, module in MODULES.items() if pattern.search(text)]
-
-
-def _text(path: Path) -> str:
-    return path.read_text("utf-8", errors="replace") if path.is_file() and path.suffix != ".so" else ""

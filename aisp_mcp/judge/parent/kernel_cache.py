@@ -12,7 +12,6 @@ no namespaces of their own, nothing is shared: a process that shares all files w
 
 from __future__ import annotations
 
-import math
 import os
 import random
 import shutil
@@ -26,7 +25,7 @@ from pathlib import Path
 
 from aisp_mcp.judge.candidate_needs import COMPILER
 from aisp_mcp.judge.options import Options
-from aisp_mcp.judge.pair import Pair
+from aisp_mcp.judge.pair import Pair, source_text
 from aisp_mcp.judge.parent.processes import procfs
 from aisp_mcp.judge.parent.processes.confined import Confined, Placement
 from aisp_mcp.judge.parent.processes.placement import PlacementFactory
@@ -38,7 +37,20 @@ from aisp_mcp.judge.verifier.inputs.rng import CallRng
 MODULE = "aisp_mcp.judge.parent.kernel_cache"
 LOOK_S, GRACE_S = 0.005, 1.0
 MOST_COMPILE_S, COMPILING_S = 900.0, 20.0  # seconds that compilation may take, and since the last sign of it
-PROGRAMS = {"ninja", "nvcc", "cicc", "ptxas", "cudafe++", "fatbinary", "gcc", "g++", "cc1plus", "as", "ld", "clang++"}
+COMPILER_NAMES = {
+    "ninja",
+    "nvcc",
+    "cicc",
+    "ptxas",
+    "cudafe++",
+    "fatbinary",
+    "gcc",
+    "g++",
+    "cc1plus",
+    "as",
+    "ld",
+    "clang++",
+}
 MAX_FILES, MAX_BYTES = 4096, 256 << 20  # of a program's kernels; beyond this, none are copied
 GROUP = "__grp__"  # Triton's files, which name others by absolute paths
 TUNED = ".autotune.json"
@@ -46,8 +58,7 @@ TUNED = ".autotune.json"
 
 def names_a_compiler(pair: Pair) -> bool:
     """Return True if the text of the candidate, or of `_common`, names a compiler."""
-    paths = (path for path in (pair.path, common_of(pair.baseline)) if path.is_file() and path.suffix != ".so")
-    return any(COMPILER.search(path.read_text("utf-8", errors="replace")) for path in paths)
+    return any(COMPILER.search(source_text(path)) for path in (pair.path, common_of(pair.baseline)))
 
 
 class Kernels:
@@ -68,7 +79,7 @@ class Kernels:
                 placement.lend(file, file.parent.name)
         words = ["-P", "-m", MODULE, baseline, options.size, str(pair.path), options.device]
         self._verifier, self._caches = verifier, caches
-        self._grace_s = math.inf if names_a_compiler(pair) else GRACE_S
+        self._may_compile = names_a_compiler(pair)
         go_signal, self._tell = os.pipe()
         self._candidate = Confined([sys.executable, *words], placement, stdin=go_signal, fresh=False)
         os.close(go_signal)
@@ -88,15 +99,16 @@ class Kernels:
         end_s, last_s = begin_s + deadline_s, begin_s + max(deadline_s, MOST_COMPILE_S)
         while self._candidate.process.poll() is None and time.monotonic() < end_s:
             if waiting and all(worker.loaded() for worker in waiting):
-                waiting, end_s = [], min(end_s, time.monotonic() + self._grace_s)
+                waiting = []
+                end_s = end_s if self._may_compile else min(end_s, time.monotonic() + GRACE_S)
             time.sleep(LOOK_S)
-            if self._grace_s == math.inf and time.monotonic() >= end_s and self._compiles():
+            if self._may_compile and time.monotonic() >= end_s and self._is_compiling():
                 end_s = min(end_s + COMPILING_S, last_s)
         self.close()
 
-    def _compiles(self) -> bool:
+    def _is_compiling(self) -> bool:
         """Return True if a compiler runs for the candidate, or a file in its caches is new."""
-        if any(procfs.name(pid) in PROGRAMS for pid in procfs.tree(self._candidate.process.pid)):
+        if any(procfs.name(pid) in COMPILER_NAMES for pid in procfs.tree(self._candidate.process.pid)):
             return True
         oldest_s = time.time() - COMPILING_S
         with suppress(OSError):

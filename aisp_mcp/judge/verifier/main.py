@@ -372,7 +372,7 @@ class Verifier:
         self.staged = None if self.layout.tight else self.staged
         give_back(self.layout)
         found = self.checker.check(self.banks[replicate_of(worker_id)], held, self.rounds[worker_id], sample, stored)
-        del held
+        del held  # a snapshot may have gigabytes
         give_back(self.layout)
         return found
 

@@ -36,7 +36,7 @@ def _wide(tensor: Any) -> Any:
     return tensor.double() if tensor.is_floating_point() and tensor.itemsize < 8 else tensor.clone()
 
 
-def _widen_alone(given: dict[str, Any], inputs: dict[str, Any]) -> dict[str, Any]:
+def _widen_and_release(given: dict[str, Any], inputs: dict[str, Any]) -> dict[str, Any]:
     """The opened inputs in float64; the originals are released, since large ones leave too little memory."""
     wide = widen(given)
     given.clear()
@@ -130,14 +130,14 @@ class Reference:
         jittered.py. Consumes the inputs.
         """
         with opened(inputs) as given:
-            wide, params = _widen_alone(given, inputs), widen(self.params)
+            wide, params = _widen_and_release(given, inputs), widen(self.params)
             disturb([*wide.values(), *params.values()], seed, -eps / 2, eps / 2)
             return evaluate_jittered(lambda: self.spec.reference(**wide, **params), eps, most_terms, seed)
 
     def in_order(self, inputs: dict[str, Any]) -> Any:
         """The reference's output with sums in float32 that add one term after the other. Uses up the inputs."""
         with opened(inputs) as given:
-            wide = _widen_alone(given, inputs) | widen(self.params)
+            wide = _widen_and_release(given, inputs) | widen(self.params)
             return evaluate_in_order(lambda: self.spec.reference(**wide))
 
     def strained(self, inputs: dict[str, Any], share: float) -> Any:
@@ -146,7 +146,7 @@ class Reference:
         Where numbers cancel, the result differs by far more. Consumes the inputs.
         """
         with opened(inputs) as given:
-            wide = _widen_alone(given, inputs) | self.wide
+            wide = _widen_and_release(given, inputs) | self.wide
             sign = 1.0
             for name, value in wide.items():
                 if not isinstance(value, str) and (value.is_floating_point() or value.is_complex()):

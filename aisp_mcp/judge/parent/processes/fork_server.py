@@ -79,7 +79,7 @@ def _load(cpus: str, modules: list[str]) -> None:
     _import(["torch"])
     for name in modules:
         importlib.import_module(name)
-    _settle()
+    _freeze_heap()
 
 
 def _import(modules: Sequence[str]) -> None:
@@ -88,7 +88,7 @@ def _import(modules: Sequence[str]) -> None:
             importlib.import_module(name)
 
 
-def _settle() -> None:
+def _freeze_heap() -> None:
     gc.collect()
     gc.freeze()  # a collection in a fork would write to every object and so copy every page
 
@@ -139,8 +139,9 @@ def _serve(channel: socket.socket, request: dict[str, Any], fds: list[int]) -> N
         channel.sendall(status.to_bytes(4, "little", signed=True))
         return
     if "load" in request:
-        _import(request["load"])
-        _settle()
+        if new := [name for name in request["load"] if name not in sys.modules]:
+            _import(new)
+            _freeze_heap()
         return
     pid = os.fork()
     if pid == 0:

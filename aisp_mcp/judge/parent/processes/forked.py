@@ -73,7 +73,6 @@ class ForkServer:
         self._lock, self._loaded, self.unsealed = threading.Lock(), False, False
         self._process: subprocess.Popen[bytes] | None = None
         self._handle: int | None = None  # of a server that is not a child, once it has answered
-        self._modules = set[str]()  # that it was asked to import
         if connection is not None:
             self._channel = connection
             return
@@ -137,12 +136,10 @@ class ForkServer:
         return Forked(self, int.from_bytes(data, "little"), handles[0])
 
     def load(self, modules: Sequence[str]) -> None:
-        """Have it import these modules, which a missing one does not prevent, before it forks again. Does not wait."""
+        """Ask it to import these modules before it forks again, without waiting for it. Missing ones are ignored."""
         with self._lock, suppress(OSError):  # start() reports a server that has ended
-            new = [name for name in modules if name not in self._modules]
-            self._modules.update(new)
-            if new:
-                self._send({"load": new}, [])
+            if modules:
+                self._send({"load": [*modules]}, [])
 
     def status(self, pid: int) -> int:
         """Exit code of a fork that has ended, or the negative number of the signal that ended it."""

@@ -204,8 +204,8 @@ def near(out: Any, base: Any, tolerance: Tolerance) -> bool:
     is_near &= _rms(apart) <= average * 0.25 * eps * _rms(base)
     rowwise = (tolerance.error_ratio * ROW_SLACK - 1) * 0.5 * eps
     is_near &= (rows <= rowwise * sizes).all()
-    least = min(rowwise, 0.8 * LOST)
-    far = sum((part.abs_() > own.abs().mul_(least)).sum() for part, own in pieces(apart, base))
+    share = min(rowwise, 0.8 * LOST)
+    far = sum((part.abs_() > base_part.abs().mul_(share)).sum() for part, base_part in pieces(apart, base))
     is_near &= far <= max(SMALL_SHARE * out.numel(), SMALL_COUNT)
     if row_fit.is_tested(out):
         is_near &= row_fit.near(signed, base.to(signed.dtype), 0.5 * eps)

@@ -99,7 +99,7 @@ def _recorded(reference: Reference) -> Recorded:
         else fact
         for fact in static
     ]
-    in_place, outputs, apart = _call_twice(reference, one, state, own_output)
+    in_place, outputs, distances = _call_twice(reference, one, state, own_output)
     left = domain.unbounded_inputs(reference, facts, _moved(state), dict(outputs), _device())
     facts = [replace(fact, how="recipe", numbers=(), order=()) if fact.name in left else fact for fact in facts]
     buffers = tuple(name for name in one if _is_buffer(one[name], other[name]) and name not in in_place)
@@ -110,7 +110,7 @@ def _recorded(reference: Reference) -> Recorded:
         seeded=first.seeded or again.seeded,
         spread=spread,
         goal=str(getattr(reference, "goal", "speed")),
-        notes=(*reference.notes(), *repeats.note(apart), *_unbounded_note(left)),
+        notes=(*reference.notes(), *repeats.note(distances), *_unbounded_note(left)),
         outputs=tuple(str(tensor.dtype).removeprefix("torch.") for _, tensor in outputs),
         indices=positions(outputs, one),
     )
@@ -209,8 +209,8 @@ def _call_twice(
         outputs.append([tensor.clone() for tensor in _tensors(returned)])
         named = flatten(returned)
         changed = [name for name in inputs if not _equal(given[name], inputs[name].to(given[name].device))]
-    apart = [repeats.distance(one, other) for one, other in zip(*outputs, strict=True)]
-    if not all(repeats.is_rounding(share, tensor.dtype) for share, tensor in zip(apart, outputs[0], strict=True)):
+    distances = [repeats.distance(one, other) for one, other in zip(*outputs, strict=True)]
+    if not all(repeats.is_rounding(share, tensor.dtype) for share, tensor in zip(distances, outputs[0], strict=True)):
         raise BenchmarkError(
             "NOT_DETERMINISTIC",
             "Two calls with the same inputs give different outputs, such as with dropout: nothing can be compared.",
@@ -222,7 +222,7 @@ def _call_twice(
             "With its inputs replaced, the problem gives a different output: it stores something derived from them.",
             "Name every tensor that setup() makes from random values among the payload's inputs.",
         )
-    return tuple(changed), named, apart
+    return tuple(changed), named, distances
 
 
 def positions(outputs: list[tuple[str, Any]], inputs: Mapping[str, Any]) -> dict[str, tuple[str, int]]:

@@ -1,4 +1,4 @@
-"""How far the outputs of two calls with the same inputs are apart.
+"""Distance between the outputs of two calls with the same inputs.
 
 Atomic additions, as in some of cuDNN's transposed convolutions, add in another order each time. Their outputs differ by
 rounding, which is part of the baseline's own error, the judge's unit. Dropout and other draws differ by far more.
