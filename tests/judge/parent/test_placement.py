@@ -19,6 +19,7 @@ from aisp_mcp.judge.parent.processes.placement import (
     PlacementFactory,
     measuring_cpus,
     other_devices,
+    visible_device,
     watching,
     worker_env,
 )
@@ -66,6 +67,24 @@ def test_a_worker_searches_where_its_caller_does(tmp_path: Path, monkeypatch: py
 def test_all_gpus_are_hidden_but_the_one_that_is_given(machine: Path, visible: str | None, hidden: list[int]) -> None:
     environ = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
     assert other_devices(environ, machine) == tuple(machine / f"dev/nvidia{minor}" for minor in hidden)
+
+
+@pytest.mark.parametrize(
+    ("visible", "name"),
+    [(None, "GPU-0a5b"), ("1", "GPU-1a5b"), ("2,0", "GPU-2a5b"), ("GPU-1a", "GPU-1a5b"), ("MIG-7", "MIG-7"), ("", "")],
+)
+def test_a_worker_gets_its_gpu_by_a_name_that_does_not_depend_on_hidden_ones(
+    machine: Path, visible: str | None, name: str
+) -> None:
+    environ = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
+    assert visible_device(environ, machine) == name
+
+
+def test_a_gpu_whose_name_the_driver_masks_keeps_its_number(machine: Path) -> None:
+    for path in machine.glob("proc/driver/nvidia/gpus/*/information"):
+        path.write_text(path.read_text().replace("5b", "??"))
+    assert visible_device({"CUDA_VISIBLE_DEVICES": "1,2"}, machine) == "1"
+    assert visible_device({}, machine) == "0"
 
 
 def test_a_gpu_without_a_node_does_not_count(machine: Path) -> None:

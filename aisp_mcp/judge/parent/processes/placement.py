@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
@@ -147,7 +147,7 @@ def worker_env(
         env[name] = str(threads)
     env |= ALLOCATOR
     named = environ.get("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(devices)))).split(",")
-    visible = ",".join(named[:devices])
+    visible = visible_device(environ) if devices == 1 else ",".join(named[:devices])
     env["CUDA_VISIBLE_DEVICES"] = visible if device == "cuda" else ""
     env |= {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONHASHSEED": "0", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
     env |= COMPILER
@@ -156,19 +156,43 @@ def worker_env(
 
 def other_devices(environ: Mapping[str, str] = os.environ, root: Path = Path("/")) -> tuple[Path, ...]:
     """Device nodes of all GPUs except the one that workers get; none if that is unknown."""
-    visible = environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0].strip()
-    nodes, names = [], []
-    for folder in sorted((root / "proc/driver/nvidia/gpus").glob("*")):  # in bus order, as workers count them
+    gpus = _gpus(root)
+    chosen = _chosen(environ, gpus)
+    return tuple(node for index, (node, _) in enumerate(gpus) if index != chosen) if chosen is not None else ()
+
+
+def visible_device(environ: Mapping[str, str] = os.environ, root: Path = Path("/")) -> str:
+    """The GPU that workers get, as CUDA_VISIBLE_DEVICES names it: by its UUID if that is known, because its number is
+    another one where the GPUs before it are hidden.
+    """
+    gpus = _gpus(root)
+    chosen = _chosen(environ, gpus)
+    uuid = "?" if chosen is None else gpus[chosen][1]
+    return _first_visible(environ) if "?" in uuid else uuid  # drivers mask it for some users
+
+
+def _gpus(root: Path) -> list[tuple[Path, str]]:
+    """(device node, UUID) of the GPUs, in bus order, as workers count them."""
+    found = []
+    for folder in sorted((root / "proc/driver/nvidia/gpus").glob("*")):
         facts = dict(line.split(":", 1) for line in (folder / "information").read_text().splitlines() if ":" in line)
         node = root / f"dev/nvidia{facts.get('Device Minor', '').strip()}"
         if node.exists():
-            nodes.append(node)
-            names.append(facts.get("GPU UUID", "").strip())
+            found.append((node, facts.get("GPU UUID", "?").strip()))
+    return found
+
+
+def _first_visible(environ: Mapping[str, str]) -> str:
+    return environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0].strip()
+
+
+def _chosen(environ: Mapping[str, str], gpus: Sequence[tuple[Path, str]]) -> int | None:
+    """Index of the first visible GPU; None if that is unknown."""
+    visible = _first_visible(environ)
     if visible.isdigit():
-        used = [int(visible)] if int(visible) < len(nodes) else []
-    else:
-        used = [index for index, name in enumerate(names) if visible and name.startswith(visible)]
-    return tuple(node for index, node in enumerate(nodes) if index != used[0]) if len(used) == 1 else ()
+        return int(visible) if int(visible) < len(gpus) else None
+    named = [index for index, (_, uuid) in enumerate(gpus) if visible and uuid.startswith(visible)]
+    return named[0] if len(named) == 1 else None
 
 
 def usable_level(wish: str, device: str) -> Level:
@@ -194,8 +218,9 @@ def _cuda_answers(level: Level) -> bool:
     """
     program = "import ctypes, sys; sys.exit(ctypes.CDLL('libcuda.so.1').cuInit(0))"
     argv = isolation.wrap([sys.executable, "-I", "-c", program], level, devices=True, hidden=other_devices())
-    question = f"CUDA at {level}, driver {_driver()}, devices {os.environ.get('CUDA_VISIBLE_DEVICES')}"
-    return isolation.works_until_boot(question, lambda: run(argv, timeout_s=30).returncode == 0)
+    env = {**os.environ, "CUDA_VISIBLE_DEVICES": visible_device()}
+    question = f"CUDA at {level}, driver {_driver()}, device {env['CUDA_VISIBLE_DEVICES']}"
+    return isolation.works_until_boot(question, lambda: run(argv, timeout_s=30, env=env).returncode == 0)
 
 
 def _driver() -> str:
