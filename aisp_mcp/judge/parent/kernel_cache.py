@@ -6,7 +6,7 @@ has already run it and its caches are reused. The candidate runs once in a separ
 opened the benchmark and allocated memory; on a CPU, only if its text names a compiler. It sees no secrets: its tensors
 are its own. Its kernels are copied into each worker's private folders before the program runs there, so no worker can
 pass information to another. If no compiler is named, workers that have loaded their libraries wait at most GRACE_S for
-it, and each worker builds the kernels that are not ready by then. The same holds for tuning results. If processes have
+it, and only if the baseline had kernels built; each worker builds those that are not ready by then. The same holds for tuning results. If processes have
 no namespaces of their own, nothing is shared: a process that shares all files with others could replace their kernels.
 """
 
@@ -100,11 +100,18 @@ class Kernels:
         while self._candidate.process.poll() is None and time.monotonic() < end_s:
             if waiting and all(worker.loaded() for worker in waiting):
                 waiting = []
-                end_s = end_s if self._may_compile else min(end_s, time.monotonic() + GRACE_S)
+                if not self._may_compile:
+                    end_s = min(end_s, time.monotonic() + (GRACE_S if self._baseline_built() else 0.0))
             time.sleep(LOOK_S)
             if self._may_compile and time.monotonic() >= end_s and self._is_compiling():
                 end_s = min(end_s + COMPILING_S, last_s)
         self.close()
+
+    def _baseline_built(self) -> bool:
+        """Return True if the baseline had kernels built, perhaps those of a library that has none for this GPU."""
+        with suppress(OSError):
+            return any(_files(self._verifier.folder, self._caches, tuned=True))
+        return True
 
     def _is_compiling(self) -> bool:
         """Return True if a compiler runs for the candidate, or a file in its caches is new."""

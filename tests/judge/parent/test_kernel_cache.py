@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import textwrap
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -115,6 +116,20 @@ def test_nobody_waits_for_a_program_that_makes_nothing(
     finally:
         one.close()
     assert files(workers[Role.CANDIDATE]) == []
+
+
+def test_nobody_waits_where_the_baseline_built_nothing_and_no_compiler_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kernels, "GRACE_S", 600.0)
+    one, workers = made(tmp_path, "import time\ndef run(a, b):\n    time.sleep(60)\n")
+    (tmp_path / "verifier" / "cuda_cache_path" / "of the baseline").unlink()
+    try:
+        one.begin()
+        one.wait(workers.values(), 120.0)
+        assert one._candidate.process.poll() == -signal.SIGKILL  # it has not been waited for
+    finally:
+        one.close()
 
 
 def test_nobody_waits_for_ever_for_workers_that_do_not_load(tmp_path: Path) -> None:
