@@ -236,8 +236,7 @@ class Reference(runtime.Reference):
                 raise BenchmarkError(
                     "PARAMETERS_DIFFER", f"The object has no module '{at}' with the baseline's parameters."
                 )
-            module.to(dtype=next((value.dtype for value in own.values() if value.is_floating_point()), None))
-            module.load_state_dict(own)
+            runtime.set_state(module, own)
 
     def call(self, **inputs: Any) -> Any:
         """One call on these inputs."""

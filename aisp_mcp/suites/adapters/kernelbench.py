@@ -306,11 +306,7 @@ class Reference(runtime.Reference):
 
 def loaded(module: Any, static: Mapping[str, Any], inputs: Mapping[str, Any]) -> Any:
     """The module with these parameters and buffers, in their precision. Raises BenchmarkError PARAMETERS_DIFFER."""
-    floating = [tensor for tensor in (*static.values(), *inputs.values()) if tensor.is_floating_point()]
     module = module.to(device=next(iter(inputs.values())).device)
-    kinds = {tensor.dtype for tensor in static.values() if tensor.is_floating_point()}
-    if floating and floating[0].element_size() > 1 and len(kinds) <= 1:
-        module = module.to(dtype=floating[0].dtype)
     own = {name: tuple(tensor.shape) for name, tensor in module.state_dict().items()}
     if own != (given := {name: tuple(tensor.shape) for name, tensor in static.items()}):
         lacks = sorted(given.items() - own.items())
@@ -320,10 +316,7 @@ def loaded(module: Any, static: Mapping[str, Any], inputs: Mapping[str, Any]) ->
             f"The candidate's parameters are not the baseline's by name and shape: lacks {lacks}, adds {more}.",
             "Give ModelNew the parameters of Model; derive others from them in forward().",
         )
-    if len(kinds) > 1:  # parameters of mixed precision keep it, whatever the module was made with
-        module.load_state_dict({name: tensor.clone() for name, tensor in static.items()}, assign=True)
-    else:
-        module.load_state_dict(static)
+    runtime.set_state(module, static, inputs)
     return module
 
 

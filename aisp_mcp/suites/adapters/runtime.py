@@ -167,6 +167,21 @@ class Reference:
         return dissect(arguments, "input", tensors)
 
 
+def set_state(module: Any, state: Mapping[str, Any], inputs: Mapping[str, Any] | None = None) -> None:
+    """Give a module these parameters and buffers, in their own types. What else it holds, such as tables or memory for
+    partial sums, keeps the type that it was made with, unless the call is computed in float64.
+    """
+    import torch
+
+    if any(tensor.dtype == torch.float64 for tensor in (*state.values(), *(inputs or {}).values())):
+        module.to(dtype=torch.float64)
+    own = (*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False))
+    for name, tensor in own:
+        if name in state:
+            tensor.data = tensor.data.to(state[name].dtype)
+    module.load_state_dict(state)
+
+
 def on_device(make: Callable[[], T], device: str) -> T:
     """Call a recipe with the device as the default for its new tensors, if that works; otherwise they are made on the
     CPU.

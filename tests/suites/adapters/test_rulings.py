@@ -79,3 +79,30 @@ def test_a_candidate_with_other_parameters_is_refused_clearly(cli: Any, tmp_path
     done = cli("bench", "verify", *words, "--format", "kernelbench", "--preset", "quick", "--json", timeout=280)
     assert done.returncode != 0
     assert "by name and shape: lacks" in done.stdout
+
+
+HALF = """        self.weight = nn.Parameter(torch.randn(width, width, dtype=torch.bfloat16))
+        self.register_buffer("table", torch.linspace(0, 1, width), persistent=False)
+"""
+PARTIAL = """        self.weight = nn.Parameter(torch.empty(width, width, dtype=torch.bfloat16))
+        self.register_buffer("table", torch.linspace(0, 1, width), persistent=False)
+        self.register_buffer("partial", torch.zeros(64, width), persistent=False)
+"""
+
+
+def test_what_is_no_parameter_keeps_its_precision(cli: Any, tmp_path: Path) -> None:
+    """Such as tables, and memory for partial sums, of which a compiled kernel takes the address."""
+    kept = "assert self.table.dtype == torch.float32 or x.dtype == torch.float64\n"
+    product = "((x @ self.weight).float() * self.table).bfloat16()"
+    inputs = "torch.randn(64, N, dtype=torch.bfloat16)"
+    forward = f"{kept}        return {product}"
+    text = kernelbench.problem("Scaled product.", forward, inputs, HALF, "[N]")
+    own = "assert self.partial.dtype == self.table.dtype == torch.float32\n"
+    own += "torch.mm(x.float(), self.weight.float(), out=self.partial)\n"
+    candidate = kernelbench.candidate(f"{own}return {product}", PARTIAL)
+    folder = support.write(tmp_path / "in", {"scaled": text, "own": candidate})
+    words = ("--target", str(folder / "scaled.py"), "--candidate", str(folder / "own.py"))
+    done = cli("bench", "verify", *words, "--format", "kernelbench", "--preset", "quick", "--json", timeout=280)
+    answer = json.loads(done.stdout)
+    assert answer["status"] == "ok", done.stdout
+    assert answer["result"]["rulings"][0]["verdict"] in ("slower", "inconclusive"), done.stdout
