@@ -123,7 +123,8 @@ class Needs:
     distributions that must be installed. cores: processor cores. numa: memory nodes. cpu: features of the processor as
     the kernel names them, such as "avx512_bf16"; "amx" for its tiles. gpu: "fp8", "fp4" for matrix products of these
     types; "p2p", "nvlink" for memory access and links between the first two devices. tools: "nvcc", the CUDA compiler;
-    "cufile", the library that reads from disks into device memory.
+    "cufile", the library that reads from disks into device memory. device: "cpu" for a benchmark of the processor, its
+    memory or its threads, which is measured there even if the machine has a GPU.
     """
 
     gpus: int = 0
@@ -135,6 +136,7 @@ class Needs:
     cpu: tuple[str, ...] = ()
     gpu: tuple[str, ...] = ()
     tools: tuple[str, ...] = ()
+    device: Literal["", "cpu"] = ""
 
 
 class Rng(Protocol):

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import cast
 
 from aisp_mcp.errors import BenchmarkError
-from aisp_mcp.judge import candidate_needs, presets
+from aisp_mcp.judge import candidate_needs, presets, source_facts
 from aisp_mcp.judge.audit_log import ChainLog
 from aisp_mcp.judge.evidence import Replicate
 from aisp_mcp.judge.machine_secret import battery_seed
@@ -118,6 +118,7 @@ def compare(pair: Pair, options: Options, report: Report = lambda *_: None) -> C
     BenchmarkError if the specification itself cannot be used or a candidate cannot be compiled, Unavailable
     ISOLATION_LEVEL if the requested level is unavailable, and nothing for other errors of a candidate.
     """
+    options = _on_declared_device(pair, options)
     ranks = rank_counts.ranks(pair.baseline, options.size)
     options = options if ranks > 1 else replace(options, nodes=Nodes())
     strategy = GroupStrategy() if ranks > 1 else STRATEGIES[options.device]()
@@ -155,6 +156,12 @@ def compare(pair: Pair, options: Options, report: Report = lambda *_: None) -> C
         log.append("verdict", verdict=result.verdict, ratio=result.ratio, disclosed=disclosed, seconds=seconds)
         where = {"log_path": str(log.path), "log_sha256": log.head, "seconds": seconds}
         return result.model_copy(update={"disclosed": {**result.disclosed, **disclosed}, **where})
+
+
+def _on_declared_device(pair: Pair, options: Options) -> Options:
+    """The options with the device that the specification asks for, if it does."""
+    needs = source_facts.read(pair.baseline.read_bytes(), pair.baseline.suffix, baseline=True).needs
+    return replace(options, device="cpu") if needs.get("device") == "cpu" else options
 
 
 def _lacks(pair: Pair, options: Options) -> str | None:

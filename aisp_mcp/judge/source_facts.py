@@ -151,7 +151,7 @@ def _needs(node: ast.expr | None) -> dict[str, int | float | str]:
             continue
         if name in ("packages", "cpu", "gpu", "tools") and isinstance(value, tuple | list):
             needs[name] = plain(", ".join(map(str, value)))
-        elif name in Needs.__dataclass_fields__ and isinstance(value, int | float):
+        elif name in Needs.__dataclass_fields__ and (isinstance(value, int | float) or value == "cpu"):
             needs[name] = value
     return needs
 

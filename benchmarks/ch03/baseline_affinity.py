@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import torch
 
-from aisp_mcp.bench import Benchmark, Work
+from aisp_mcp.bench import Benchmark, Needs, Work
 
 POOL = ThreadPoolExecutor(2)
 
@@ -20,6 +20,7 @@ class Affinity(Benchmark):
     threads = 2
     parts, n = 2, 1 << 20
     sizes = {"small": {"n": 1 << 14}}
+    needs = Needs(device="cpu")
 
     def inputs(self, rng):
         return {"x": rng.randn(self.parts, self.n)}

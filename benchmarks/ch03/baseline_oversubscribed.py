@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import torch
 
-from aisp_mcp.bench import Benchmark, Work
+from aisp_mcp.bench import Benchmark, Needs, Work
 
 
 def product(pair):
@@ -16,6 +16,7 @@ class Oversubscribed(Benchmark):
     threads = 2
     jobs, n = 8, 512
     sizes = {"small": {"n": 160}}
+    needs = Needs(device="cpu")
 
     def inputs(self, rng):
         return {"a": rng.randn(self.jobs, self.n, self.n), "b": rng.randn(self.jobs, self.n, self.n)}

@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import torch
 
-from aisp_mcp.bench import Benchmark, Work
+from aisp_mcp.bench import Benchmark, Needs, Work
 
 
 def scaled(row):
@@ -14,6 +14,7 @@ def scaled(row):
 class WorkerPool(Benchmark):
     rows, columns = 512, 4096
     sizes = {"small": {"rows": 32, "columns": 256}}
+    needs = Needs(device="cpu")
 
     def inputs(self, rng):
         return {"x": rng.randn(self.rows, self.columns)}

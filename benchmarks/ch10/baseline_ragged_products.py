@@ -6,10 +6,10 @@ from aisp_mcp.bench import Benchmark, Work
 
 
 class RaggedProducts(Benchmark):
-    groups, longest, width, dtype = 64, 128, 1024, "bfloat16"
+    groups, longest, width, dtype = 64, 1024, 2048, "bfloat16"
     sizes = {
         "small": {"groups": 48, "longest": 12, "width": 64, "dtype": "float32"},
-        "large": {"groups": 128, "longest": 1024, "width": 2048},
+        "large": {"groups": 128},
     }
 
     def lengths(self):

@@ -10,8 +10,8 @@ LONGEST = 32
 
 
 class ContinuousBatching(Benchmark):
-    jobs, width, dtype = 512, 4096, "bfloat16"
-    sizes = {"small": {"jobs": 96, "width": 256, "dtype": "float32"}, "large": {"jobs": 2048, "width": 8192}}
+    jobs, width, dtype = 2048, 8192, "bfloat16"
+    sizes = {"small": {"jobs": 96, "width": 256, "dtype": "float32"}, "large": {"jobs": 8192}}
 
     def params(self, rng):
         return {"weight": rng.randn(self.width, self.width, dtype=self.dtype) / math.sqrt(self.width)}

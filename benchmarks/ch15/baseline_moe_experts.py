@@ -9,10 +9,10 @@ from aisp_mcp.bench import Benchmark, Work
 
 
 class MoeExperts(Benchmark):
-    tokens, width, hidden, experts, dtype = 8192, 1024, 2048, 16, "bfloat16"
+    tokens, width, hidden, experts, dtype = 32768, 2048, 4096, 16, "bfloat16"
     sizes = {
         "small": {"tokens": 256, "width": 96, "hidden": 192, "dtype": "float32"},
-        "large": {"tokens": 32768, "width": 2048, "hidden": 4096},
+        "large": {"tokens": 65536},
     }
 
     def params(self, rng):

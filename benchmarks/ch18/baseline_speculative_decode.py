@@ -10,10 +10,10 @@ CERTAIN = 1e3  # what a successor's logit is raised by, so that the greedy choic
 
 
 class SpeculativeDecode(Benchmark):
-    steps, width, vocabulary, layers, dtype = 32, 4096, 8192, 12, "bfloat16"
+    steps, width, vocabulary, layers, dtype = 32, 8192, 8192, 12, "bfloat16"
     sizes = {
         "small": {"steps": 24, "width": 512, "vocabulary": 512, "layers": 12, "dtype": "float32"},
-        "large": {"steps": 64, "width": 8192, "layers": 16},
+        "large": {"steps": 64, "layers": 16},
     }
 
     def params(self, rng):

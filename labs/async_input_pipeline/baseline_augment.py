@@ -2,7 +2,7 @@
 
 import torch
 
-from aisp_mcp.bench import Benchmark, Work
+from aisp_mcp.bench import Benchmark, Needs, Work
 
 CROP, MEAN, DEVIATION = 3 / 4, (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
@@ -10,6 +10,7 @@ CROP, MEAN, DEVIATION = 3 / 4, (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 class Augment(Benchmark):
     images, size = 256, 256
     sizes = {"small": {"images": 32, "size": 64}, "large": {"images": 1024}}
+    needs = Needs(device="cpu")
 
     def inputs(self, rng):
         """Images of bytes (number, row, column, colour), the corner of each crop, and which images are mirrored."""

@@ -2,12 +2,13 @@
 
 import torch
 
-from aisp_mcp.bench import Benchmark, File, Work
+from aisp_mcp.bench import Benchmark, File, Needs, Work
 
 
 class Shards(Benchmark):
     images, side = 256, 224
     sizes = {"small": {"images": 32, "side": 64}, "large": {"images": 1024}}
+    needs = Needs(device="cpu")
 
     def params(self, rng):
         return {"mean": rng.rand(3, 1, 1), "scale": rng.rand(3, 1, 1).abs() + 0.5}

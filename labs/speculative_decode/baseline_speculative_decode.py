@@ -10,10 +10,10 @@ CERTAIN = 1e3  # what a successor's logit is raised by, so that the greedy choic
 
 
 class SpeculativeDecode(Benchmark):
-    steps, width, vocabulary, layers, dtype = 64, 4096, 8192, 12, "bfloat16"
+    steps, width, vocabulary, layers, dtype = 64, 8192, 8192, 12, "bfloat16"
     sizes = {
         "small": {"steps": 36, "width": 512, "vocabulary": 512, "layers": 12, "dtype": "float32"},
-        "large": {"steps": 128, "width": 8192, "layers": 16},
+        "large": {"steps": 128, "layers": 16},
     }
 
     def params(self, rng):

@@ -236,6 +236,15 @@ def test_a_baseline_that_cannot_be_used_is_an_error_with_a_hint(tmp_path: Path, 
     assert caught.value.hint
 
 
+def test_a_benchmark_of_the_processor_runs_there_even_if_there_is_a_gpu(tmp_path: Path) -> None:
+    baseline = PRODUCT.replace("import Benchmark", "import Benchmark, Needs")
+    baseline = baseline.replace("n = 128", 'n = 128\n        needs = Needs(device="cpu")')
+    candidate = "def run(a, b):\n    assert a.device.type == 'cpu'\n    return a @ b\n"
+    result = compare(write_pair(tmp_path, candidate, baseline), Options(LEAST, "small", "cuda", tmp_path))
+    assert isinstance(result, Comparison)
+    assert result.verdict.value not in ("incorrect", "invalid"), result.sentence
+
+
 @pytest.mark.parametrize("where", ["preset", "command line", "class"])
 def test_a_size_of_zero_is_named(tmp_path: Path, where: str) -> None:
     zero = {"class": "n = 0", "preset": 'n, sizes = 128, {"small": {"n": 0}}', "command line": "n = 128"}[where]

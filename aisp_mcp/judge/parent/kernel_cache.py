@@ -6,8 +6,9 @@ has already run it and its caches are reused. The candidate runs once in a separ
 opened the benchmark and allocated memory; on a CPU, only if its text names a compiler. It sees no secrets: its tensors
 are its own. Its kernels are copied into each worker's private folders before the program runs there, so no worker can
 pass information to another. If no compiler is named, workers that have loaded their libraries wait at most GRACE_S for
-it, and only if the baseline had kernels built; each worker builds those that are not ready by then. The same holds for tuning results. If processes have
-no namespaces of their own, nothing is shared: a process that shares all files with others could replace their kernels.
+it, and only if the baseline had kernels built; each worker builds those that are not ready by then. The same holds for
+tuning results. If processes have no namespaces of their own, nothing is shared: a process that shares all files with
+others could replace their kernels.
 """
 
 from __future__ import annotations
