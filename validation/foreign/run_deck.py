@@ -35,7 +35,9 @@ from aisp_mcp.suites.adapters import base
 
 HERE = Path(__file__).resolve().parent
 UNCUT = {"AISP_MCP_PREVIEW_LIMIT": "100000000", "AISP_MCP_PREVIEW_ITEMS": "1000000"}
-OTHER_SIZES = ("TOO_LARGE", "RAISED", "RECORDING_FAILED", "DEGENERATE", "SHAPES_VARY", "NOTHING_TO_TEST")  # may help
+OTHER_SIZES = (  # may help
+    *("TOO_LARGE", "TOO_SLOW", "RAISED", "RECORDING_FAILED", "DEGENERATE", "SHAPES_VARY", "NOTHING_TO_TEST"),
+)
 FACTS = ("verdict", "ratio", "interval", "sentence", "time_s", "clock", "flags")
 TIMING_FLAGS = ("parent_overcounts", "host_bound")
 Row = dict[str, Any]

@@ -75,6 +75,15 @@ def test_shapes_may_name_constants_of_their_file(tmp_path: Path) -> None:
     assert found(folder)[0].reference["constants"] == {"ROWS": 4, "WIDTH": 128}
 
 
+def test_a_problem_that_takes_too_long_for_a_comparison_is_refused_after_one_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recorder, "CALL_S", 0.0)
+    with pytest.raises(BenchmarkError) as refused:
+        record(found(hard(tmp_path))[0], tmp_path / "sources")
+    assert refused.value.code == "TOO_SLOW"
+
+
 def test_a_candidate_without_a_model_leaves_the_others(cli_here: Any, tmp_path: Path) -> None:
     folder = hard(tmp_path)
     (folder / "solution_empty.py").write_text("x = 1\n")

@@ -11,6 +11,7 @@ import json
 import os
 import secrets
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
@@ -26,6 +27,7 @@ from aisp_mcp.suites.adapters.runtime import Reference, on_device
 from aisp_mcp.suites.adapters.seeding import Draws, seeded
 
 SECRETLESS = ("NO_INPUTS", "BAD_INPUTS", "BAD_OUTPUT", "NOT_DETERMINISTIC")  # another way may measure them
+CALL_S = 20.0  # seconds that one call may take
 MARK = "aisp-recorded "  # begins the line of the answer, because the problem may print too
 
 
@@ -205,10 +207,12 @@ def _call_twice(
     outputs, changed, named = [], [], list[tuple[str, Any]]()
     for _ in range(2):
         given, static = ({name: tensor.to(_device(), copy=True) for name, tensor in d.items()} for d in (inputs, state))
+        begin_s = time.monotonic()
         returned = reference.run(**given, **static)
         outputs.append([tensor.clone() for tensor in _tensors(returned)])
         named = flatten(returned)
         changed = [name for name in inputs if not _equal(given[name], inputs[name].to(given[name].device))]
+        _refuse_slow(time.monotonic() - begin_s)
     distances = [repeats.distance(one, other) for one, other in zip(*outputs, strict=True)]
     if not all(repeats.is_rounding(share, tensor.dtype) for share, tensor in zip(distances, outputs[0], strict=True)):
         raise BenchmarkError(
@@ -223,6 +227,16 @@ def _call_twice(
             "Name every tensor that setup() makes from random values among the payload's inputs.",
         )
     return tuple(changed), named, distances
+
+
+def _refuse_slow(seconds: float) -> None:
+    """Raise BenchmarkError TOO_SLOW for a call that no comparison could repeat often enough."""
+    if seconds > CALL_S:
+        raise BenchmarkError(
+            "TOO_SLOW",
+            f"One call of the problem takes {seconds:.0f} s, and a comparison makes dozens of them.",
+            "Choose a smaller size, such as --set SEQUENCE=512.",
+        )
 
 
 def positions(outputs: list[tuple[str, Any]], inputs: Mapping[str, Any]) -> dict[str, tuple[str, int]]:
