@@ -72,7 +72,7 @@ class Figures(Record):
     bytes_per_s: float | None = None
     items_per_s: float | None = None
     unit: str | None = Field(default=None, description="Name of the items, such as tokens.")
-    memory: Memory = Memory()
+    memory: Memory = Field(default_factory=Memory)
     metric: Metric | None = Field(default=None, description="Of the goal, if it is not time per call.")
     prepare_s: float | None = Field(default=None, description="CPU seconds of start, import and prepare.")
     serving: Serving | None = Field(default=None, description="Of a serving benchmark: latencies and goodput.")

@@ -147,14 +147,14 @@ class Gpu(Record):
     name: str | None = None
     uuid: str | None = None
     compute_capability: str | None = None
-    memory: GpuMemory = GpuMemory()
-    activity: GpuActivity = GpuActivity()
-    clocks: GpuClocks = GpuClocks()
-    power: GpuPower = GpuPower()
-    thermal: GpuThermal = GpuThermal()
-    health: GpuHealth = GpuHealth()
-    pcie: GpuPcie = GpuPcie()
-    modes: GpuModes = GpuModes()
+    memory: GpuMemory = Field(default_factory=GpuMemory)
+    activity: GpuActivity = Field(default_factory=GpuActivity)
+    clocks: GpuClocks = Field(default_factory=GpuClocks)
+    power: GpuPower = Field(default_factory=GpuPower)
+    thermal: GpuThermal = Field(default_factory=GpuThermal)
+    health: GpuHealth = Field(default_factory=GpuHealth)
+    pcie: GpuPcie = Field(default_factory=GpuPcie)
+    modes: GpuModes = Field(default_factory=GpuModes)
     unread: list[str] = Field(default_factory=list)
     problem: Problem | None = Field(default=None, description="Why this GPU could not be read, if it could not.")
 
@@ -322,4 +322,4 @@ class Software(Record):
     torch_cuda: str | None = Field(default=None, description="CUDA version torch was built for; None is CPU or ROCm.")
     toolkit: str | None = Field(default=None, description="CUDA toolkit on PATH or in /usr/local.")
     libraries: dict[str, str | None] = Field(default_factory=dict, description="cuDNN, cuBLAS, NCCL: version found.")
-    profilers: Profilers = Profilers()
+    profilers: Profilers = Field(default_factory=Profilers)
