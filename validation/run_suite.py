@@ -4,7 +4,7 @@ python validation/run_suite.py TARGET... [--out RUN.json] [--preset quick] [--se
 
 RUN.json is a run as `aisp bench run` keeps it; it is written again after each pair, so that what was judged survives an
 end by force. A pair that is in RUN.json already is not judged again. `aisp bench run` measures the same way and starts
-one pair at a time; this script exists because a lent machine is short of minutes and has cores to spare.
+one pair at a time; this script exists for rented machines, whose minutes are short and whose cores are idle.
 """
 
 from __future__ import annotations
