@@ -15,6 +15,7 @@ GPU_PACKAGES = ("triton", "tilelang", "cutlass", "helion", "thunderkittens", "cu
 COMPILER = re.compile(r"compile|triton|jit|cpp_extension|load_inline")  # in the text of a program
 COMPILERS = re.compile(r"\b(torch\.compile|triton|torch\.jit|numba|load_inline)\b")  # as they are called
 NO_PACKAGE = re.compile(r"ModuleNotFoundError: No module named '(\w+)[\w.]*'")
+READ_ONLY = re.compile(r"OSError: \[Errno 30\][^']*'([^'\n]+)'")
 NO_KERNEL_IMAGE = "no kernel image is available for execution on the device"  # that need CUDA
 NO_DEVICE = (
     "Torch not compiled with CUDA enabled",
@@ -112,6 +113,8 @@ def told_by(message: str, device: str) -> str | None:
         return "a GPU of the architecture it was compiled for"
     if device == "cpu" and any(words in message for words in NO_DEVICE):
         return "a CUDA device, which the candidate uses"
+    if read_only := READ_ONLY.search(message):
+        return f"a writable folder {read_only[1]}; below TMPDIR and TORCH_EXTENSIONS_DIR it can write"
     package = NO_PACKAGE.search(message)
     return f"the package {package[1]}, which the candidate imports" if package and not _is_there(package[1]) else None
 

@@ -170,6 +170,16 @@ class VerifyParams(LabelledParams):
     bench_root: BenchRoots = None
 
 
+def _with_format(p: VerifyParams, ctx: Context) -> VerifyParams:
+    """The call with the format of its target, if that is another suite's problem and no format is named."""
+    from aisp_mcp.suites import names
+    from aisp_mcp.suites.adapters import formats
+
+    if p.format or p.inputs is not None or names.exists(ctx.bench_roots(p.bench_root), p.target):
+        return p
+    return p.model_copy(update={"format": formats.recognised(p.target)})
+
+
 def _functions(p: VerifyParams, ctx: Context) -> Request | None:
     """The call's functions, if it names functions and not a target of a suite."""
     from aisp_mcp.suites import names
@@ -193,6 +203,7 @@ def _estimate_verify(p: VerifyParams, ctx: Context) -> Plan:
     from aisp_mcp.suites.adapters import formats
     from aisp_mcp.suites.functions import pair as function_pairs
 
+    p = _with_format(p, ctx)
     chosen, details = measure.preset(p.preset, p.replicates), dict[str, Any]()
     seconds = None
     labels.require_valid(p.name, p.tag)
@@ -228,6 +239,7 @@ def aisp_verify_candidate(p: VerifyParams, ctx: Context) -> Verdicts:
     from aisp_mcp.store.records.run_kind import RunKind
     from aisp_mcp.suites import selection
 
+    p = _with_format(p, ctx)
     options = measure.options(ctx, measure.preset(p.preset, p.replicates), margin=p.margin, forbidden=p.forbid)
     roots, about = ctx.bench_roots(p.bench_root), measure.About(RunKind.VERIFY)
     if request := _functions(p, ctx):

@@ -24,6 +24,8 @@ import yaml
 
 from aisp_mcp.suites.adapters import base, kernelbench, runtime
 
+# How kernelbench.com writes a file that a solution loads below the solution.
+SIDECAR = re.compile(r"^# =+\n# =+ sidecar: (\S+) \(.*\) =+\n# =+\n", re.MULTILINE)
 SMALL_AXES = (16, 4, 64)  # in this order
 Entry = dict[str, Any]
 
@@ -80,10 +82,21 @@ def audited_problems(checkout: Path, audited: list[dict[str, str]], to: Path, gr
             source = checkout / row["solution_path"]
             if row["bench"] == group and row["problem"].split()[0] == name and source.is_file():
                 file = f"solution_{base.identifier(row['run_id'].removesuffix(f'_{name}'))}.py"
-                shutil.copy(source, folder / file)
-                candidates[file] = row["human_verdict"]
+                candidates[published(source.read_text("utf-8"), folder, file)] = row["human_verdict"]
         shapes = kernelbench.shapes_of(problems / name / "shapes.py", base.parse(folder / "reference.py"))
         yield entry(group, name, folder / "reference.py", to, shapes=shapes, candidates=candidates)
+
+
+def published(text: str, folder: Path, file: str) -> str:
+    """Write a published solution; returns its path in the folder. Files that it loads follow it in the text."""
+    solution, *others = SIDECAR.split(text)
+    if others:
+        file = f"{Path(file).stem}/{file}"
+        (folder / file).parent.mkdir()
+    (folder / file).write_text(solution)
+    for name, content in zip(others[::2], others[1::2], strict=True):
+        (folder / file).with_name(name).write_text(content)
+    return file
 
 
 def kernelbench_levels(checkout: Path, to: Path, number: int, seed: int) -> Iterator[Entry]:

@@ -20,6 +20,7 @@ Constants = Mapping[str, int | float | list[int | float]]
 MAX_BYTES = 1 << 20  # a larger source file is not a problem of these formats
 MAX_PROBLEMS = 300
 NATIVE = (".cpp", ".cu")  # suffixes of candidates that the harness compiles
+SIDECARS = (".py", ".c", ".cc", ".cpp", ".cu", ".cuh", ".h", ".hpp", ".inl", ".json", ".ptx")
 
 
 @dataclass(frozen=True)
@@ -142,6 +143,32 @@ def parse_candidate(path: Path) -> ast.Module:
         reason = f"{getattr(error, 'msg', error)}" + (f" in line {at}" if at else "")
     hint = "Give a file that contains only the solution, without text around it."
     raise BenchmarkError("NOT_PYTHON", f"{path.name} is not a Python file: {reason}.", hint)
+
+
+def sidecars(candidate: Path, problem: Path) -> dict[str, str]:
+    """Texts of the files next to a candidate that it reads or imports, by name. Their names are in its text, or in that
+    of another of them. problem: the problem's own file, which is none.
+    """
+    near = [
+        file
+        for file in sorted(candidate.parent.iterdir())
+        if file.suffix in SIDECARS and file.is_file() and not file.is_symlink() and file not in (candidate, problem)
+    ]
+    found, texts = dict[str, str](), [read_text(candidate)]
+    while texts:
+        text = texts.pop()
+        for file in near:
+            if file.name not in found and _names(text, file):
+                found[file.name] = read_text(file)
+                texts.append(found[file.name])
+    return found
+
+
+def _names(text: str, file: Path) -> bool:
+    """Return True if the text contains the name of this file, or an import of this module."""
+    by_name = rf"(?<![\w.-]){re.escape(file.name)}\b"
+    as_module = rf"^[ \t]*(?:import|from)[ \t]+{re.escape(file.stem)}\b" if file.suffix == ".py" else by_name
+    return bool(re.search(f"{by_name}|{as_module}", text, re.MULTILINE))
 
 
 def defined(tree: ast.Module | None) -> set[str]:

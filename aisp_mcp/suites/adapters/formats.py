@@ -24,6 +24,7 @@ from aisp_mcp.suites.adapters.base import (
 
 # Formats with distinctive names come first; two of them share a file only on purpose.
 NAMES = ("flashinfer", "gpumode", "kernelbench", "get_benchmark", "pytest_benchmark")
+DISTINCTIVE = NAMES[:4]  # files that nobody writes for other purposes
 
 
 def load(name: str) -> Format:
@@ -47,6 +48,21 @@ def require_readable(*paths: Path) -> None:
         if not readable(path):
             message = f"There is no readable file or folder at {str(path)[:200]!r}."
             raise UsageError("NO_PROBLEM", message, "Give a file or a folder.")
+
+
+def recognised(source: str) -> str | None:
+    """The format of the problems at a path, if its files leave no doubt that it is another suite's."""
+    path = split(source)[1] if "\n" not in source else None
+    if path is None or not readable(path):
+        return None
+    for name in DISTINCTIVE:
+        try:
+            if load(name).find(path, [], {}):
+                return name
+        except BenchmarkError as error:
+            if error.code == "AMBIGUOUS":  # between two readings in this format
+                return name
+    return None
 
 
 def find(path: Path, name: str | None, candidates: Sequence[Path], constants: Constants) -> list[Problem]:

@@ -96,8 +96,12 @@ def problem(parts: Found, name: str, constants: Constants) -> Problem:
             disclosed.append(f"baseline and candidate were taken from the same file, {parts.file.name}")
     for candidate in parts.candidates:
         variant = base.variant(candidate.stem, parts.file.stem)
-        files[f"{variant}.py"] = base.read_text(candidate)
-        candidates[variant] = {"file": f"{variant}.py", "kind": _kind(candidate, parts.shaped), **settings}
+        beside = base.sidecars(candidate, parts.file)
+        path = f"{variant}/{candidate.name}" if beside else f"{variant}.py"
+        files[path] = base.read_text(candidate)
+        files |= {f"{variant}/{name}": text for name, text in beside.items()}
+        candidates[variant] = {"file": path, "kind": _kind(candidate, parts.shaped), **settings}
+        disclosed += [f"{candidate.name} is judged with the files that it names: {', '.join(beside)}"] if beside else []
     summary = base.first_line(parts.tree, f"KernelBench problem {parts.file.stem}.")
     return Problem(NAME, name, summary, files, settings, candidates, disclosed=tuple(disclosed))
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import pprint
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from aisp_mcp.judge.candidate_needs import DECLARED, compilers, requirements
+from aisp_mcp.judge.candidate_needs import CUDA, DECLARED, NVCC, compilers, requirements
 from aisp_mcp.suites.adapters.base import Problem, Recorded, TensorFacts
 
 _BASELINE = '''"""{summary}
@@ -85,19 +85,32 @@ def files(problem: Problem, recorded: Recorded, allowed: float | None = None) ->
     )
     written = {f"baseline_{problem.name}.py": baseline}
     for name, arguments in problem.candidates.items():
-        source = problem.files.get(str(arguments.get("file")), "")
+        texts = _texts(problem, str(arguments.get("file")))
         neighbours = {part for file in problem.files for part in Path(file).with_suffix("").parts}
         text = _CANDIDATE.format(
             **facts,
             summary=f"{name} of {problem.name}.",
             candidate=_literal({**arguments, **recorded.settings}),
-            compiles=compilers(source),
-            requires=f"\n{DECLARED} = {requirements(source, neighbours)!r}",
+            compiles=compilers("\n".join(texts.values())),
+            requires=f"\n{DECLARED} = {_requirements(texts, neighbours)!r}",
         )
         written[f"optimized_{problem.name}_{name}.py"] = text
     for name, (suffix, text) in problem.native.items():
         written[f"optimized_{problem.name}_{name}{suffix}"] = text
     return written
+
+
+def _texts(problem: Problem, file: str) -> dict[str, str]:
+    """Text of a candidate's file and of those that it has in a folder of its own, by path."""
+    folder = Path(file).parent
+    near = (path for path in problem.files if folder != Path() and Path(path).parent == folder)
+    return {path: problem.files[path] for path in (file, *near) if path in problem.files}
+
+
+def _requirements(texts: Mapping[str, str], neighbours: Collection[str]) -> tuple[str, ...]:
+    needs = [need for path, text in texts.items() if path.endswith(".py") for need in requirements(text, neighbours)]
+    needs += [CUDA, NVCC] if any(path.endswith(".cu") for path in texts) else []
+    return tuple(dict.fromkeys(needs))
 
 
 def _tolerance(recorded: Recorded, allowed: float | None) -> str:

@@ -84,6 +84,39 @@ def test_a_problem_that_takes_too_long_for_a_comparison_is_refused_after_one_cal
     assert refused.value.code == "TOO_SLOW"
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "recognised"),
+    [
+        ("softmax.py", kernelbench.PROBLEMS["softmax"], "kernelbench"),
+        ("reference.py", TOPK, "kernelbench"),
+        ("both.py", BOTH + OWN, "kernelbench"),
+        ("functions.py", "def slow(x):\n    return x\n\n\ndef fast(x):\n    return x\n", None),
+        ("test_speed.py", "def test_slow(benchmark):\n    benchmark(sum, [1])\n", None),
+        ("broken.py", "def slow(:\n", None),
+    ],
+)
+def test_a_problem_is_recognised_by_its_file(tmp_path: Path, name: str, text: str, recognised: str | None) -> None:
+    (tmp_path / name).write_text(text)
+    assert formats.recognised(str(tmp_path / name)) == recognised
+
+
+def test_a_module_or_a_text_is_no_problem() -> None:
+    assert formats.recognised("package.module:function") is None
+    assert formats.recognised("def run(x):\n    return x\n") is None
+
+
+def test_a_sidecar_tells_what_a_candidate_needs(tmp_path: Path) -> None:
+    folder = hard(tmp_path)
+    (folder / "solution.py").write_text(SOLUTION + "\nSOURCE = 'kernel.cu'\n")
+    (folder / "kernel.cu").write_text("__global__ void kernel() {}\n")
+    (folder / "notes.json").write_text("{}")
+    problem = found(folder)[0]
+    assert sorted(problem.files) == ["problem.py", "solution/kernel.cu", "solution/solution.py"]
+    (tmp_path / "out" / "solution").mkdir(parents=True)
+    text = writing.files(problem, record(problem, tmp_path / "out"))["optimized_05_topk_0_solution.py"]
+    assert "'cuda', 'nvcc')" in text
+
+
 def test_a_candidate_without_a_model_leaves_the_others(cli_here: Any, tmp_path: Path) -> None:
     folder = hard(tmp_path)
     (folder / "solution_empty.py").write_text("x = 1\n")

@@ -12,6 +12,8 @@ import foreign_kernelbench as kernelbench
 import foreign_others as others
 import pytest
 
+from aisp_mcp.process import isolation
+
 pytestmark = [pytest.mark.slow, pytest.mark.torch, pytest.mark.timeout(1500)]
 Run = Callable[[Path], dict[str, Any]]
 REFUSED = ("incorrect", "invalid")
@@ -106,3 +108,33 @@ def test_what_is_no_parameter_keeps_its_precision(cli: Any, tmp_path: Path) -> N
     answer = json.loads(done.stdout)
     assert answer["status"] == "ok", done.stdout
     assert answer["result"]["rulings"][0]["verdict"] in ("slower", "inconclusive"), done.stdout
+
+
+HELPER = "import torch\nfrom pathlib import Path\n\nTEXT = (Path(__file__).parent / 'kernel.cpp').read_text()\n\n\n"
+
+
+def test_a_candidate_comes_with_the_files_that_it_names(cli: Any, tmp_path: Path) -> None:
+    """An imported module, and the source that this module reads; other files stay where they are."""
+    folder = support.write(tmp_path / "in", {"softmax": kernelbench.PROBLEMS["softmax"]})
+    mine = support.write(tmp_path / "mine", {"own": "", "helpers": "", "other": "raise ValueError\n"})
+    own = kernelbench.candidate("return softmax(x)", before="from helpers import softmax\n")
+    (mine / "own.py").write_text(own)
+    (mine / "helpers.py").write_text(f"{HELPER}def softmax(x):\n    assert 'kernel' in TEXT\n    return x.softmax(1)\n")
+    (mine / "kernel.cpp").write_text("// a kernel\n")
+    done = cli("bench", "verify", str(folder / "softmax.py"), str(mine / "own.py"), "--preset", "quick", "--json")
+    answer = json.loads(done.stdout)
+    assert answer["status"] == "ok", done.stdout
+    ruling = answer["result"]["rulings"][0]
+    assert ruling["verdict"] not in ("incorrect", "invalid"), ruling
+
+
+def test_a_candidate_that_writes_next_to_itself_is_skipped(cli: Any, tmp_path: Path) -> None:
+    if isolation.probe().level not in isolation.NAMESPACES:
+        pytest.skip("without namespaces, the folder is not read-only")
+    folder = support.write(tmp_path / "in", {"softmax": kernelbench.PROBLEMS["softmax"]})
+    before = "from pathlib import Path\n(Path(__file__).parent / 'build').mkdir()\n"
+    mine = support.write(tmp_path / "mine", {"own": kernelbench.candidate("return x.softmax(1)", before=before)})
+    done = cli("bench", "verify", str(folder / "softmax.py"), str(mine / "own.py"), "--preset", "quick", "--json")
+    skipped = json.loads(done.stdout)["result"]["skipped"][0]
+    assert skipped["code"] == "CANDIDATE_NEEDS", done.stdout
+    assert "a writable folder" in skipped["missing"]
