@@ -85,7 +85,7 @@ def files(problem: Problem, recorded: Recorded, allowed: float | None = None) ->
     )
     written = {f"baseline_{problem.name}.py": baseline}
     for name, arguments in problem.candidates.items():
-        texts = _texts(problem, str(arguments.get("file")))
+        texts = _texts(problem, name, str(arguments.get("file")))
         neighbours = {part for file in problem.files for part in Path(file).with_suffix("").parts}
         text = _CANDIDATE.format(
             **facts,
@@ -100,10 +100,9 @@ def files(problem: Problem, recorded: Recorded, allowed: float | None = None) ->
     return written
 
 
-def _texts(problem: Problem, file: str) -> dict[str, str]:
-    """Text of a candidate's file and of those that it has in a folder of its own, by path."""
-    folder = Path(file).parent
-    near = (path for path in problem.files if folder != Path() and Path(path).parent == folder)
+def _texts(problem: Problem, name: str, file: str) -> dict[str, str]:
+    """Text of a candidate's file, and of those in the folder that has the candidate's name, by path."""
+    near = (path for path in problem.files if Path(path).parent == Path(name))
     return {path: problem.files[path] for path in (file, *near) if path in problem.files}
 
 
