@@ -19,7 +19,7 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
     missed = [row["id"] for row in rows if row["auditor"] == "wrong" and row.get("verdict", "invalid") not in REFUSED]
     ratios = [row["ratio"] / row["fresh"] for row in rows if row.get("ratio") and row.get("fresh")]
     logs = sorted(map(math.log, ratios))
-    timed = [row["seconds"] - row["phases"].get("compile", 0.0) for row in rows if "phases" in row]
+    timed = [row["seconds"] - row["phases"]["compile"] for row in rows if "compile" in row.get("phases", ())]
     return {
         "outcomes": dict(sorted(outcomes.items())),
         "contradictions": [*accused, *missed],
