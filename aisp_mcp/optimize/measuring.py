@@ -12,6 +12,7 @@ from aisp_mcp.judge.loading import common_of
 from aisp_mcp.judge.options import Options
 from aisp_mcp.judge.pair import Pair
 from aisp_mcp.judge.records.run import Run
+from aisp_mcp.optimize import workspace
 from aisp_mcp.optimize.records import CANDIDATES, SPEC, WARM, Started
 from aisp_mcp.runs import measure
 from aisp_mcp.server.context import Context
@@ -33,6 +34,7 @@ def measured(ctx: Context, started: Started, home: Path, numbers: Sequence[int],
         alone.mkdir(parents=True, exist_ok=True)
         path = Path(shutil.copy(home / CANDIDATES / f"{number:03d}.py", alone / "candidate.py"))
         baseline = spec
+        workspace.copy_problem(spec, alone)
         if (common := common_of(spec)).is_file():  # a candidate sees only its own folder of the store
             shutil.copy(common, alone)
             baseline = Path(shutil.copy(spec, alone))

@@ -39,6 +39,7 @@ from aisp_mcp.optimize.records import (
 from aisp_mcp.process import isolation
 from aisp_mcp.server.context import Context
 from aisp_mcp.suites import names, selection
+from aisp_mcp.suites.adapters import own_form
 
 _ID = re.compile(r"o_[0-9a-f]{12}")
 WHY: dict[Stop, str] = {
@@ -143,6 +144,7 @@ def submit(ctx: Context, session: str, candidate: str) -> Judged:
     text = text_of(candidate)
     with _open(ctx, session) as (log, started, submissions, finished):
         refuse_over(boards.board(started, submissions, ctx.clock(), finished))
+        text = _with_run(text, _folder(ctx, session) / SPEC / started.baseline)
         _refuse_duplicate(submissions, text, _folder(ctx, session) / CANDIDATES)
         number = len(submissions) + 1
         path = _folder(ctx, session) / CANDIDATES / f"{number:03d}.py"
@@ -256,6 +258,18 @@ def text_of(candidate: str) -> bytes:
         hint = "Build it from one: torch.utils.cpp_extension.load_inline compiles a source that is a string."
         raise UsageError("NOT_PYTHON", message, hint)
     return path.read_bytes() if path else candidate.encode()
+
+
+def with_run(ctx: Context, session: str, text: bytes) -> bytes:
+    """The text of a candidate as it is judged: with run(), if it has another suite's form. Raises as look."""
+    started, _, _ = _read(ctx, session)
+    return _with_run(text, _folder(ctx, session) / SPEC / started.baseline)
+
+
+def _with_run(text: bytes, baseline: Path) -> bytes:
+    with suppress(UnicodeDecodeError):
+        return own_form.with_run(text.decode("utf-8"), baseline).encode()
+    return text
 
 
 def _folder(ctx: Context, session: str) -> Path:

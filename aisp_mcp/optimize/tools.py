@@ -37,7 +37,7 @@ def aisp_optimize_start(p: StartParams, ctx: Context) -> Begun:
 
 
 class SubmitParams(JobParams):
-    candidate: str = Field(max_length=200_000, description="Path of a Python file that defines run(), or its text.")
+    candidate: str = Field(max_length=200_000, description="Path of a Python file with run() or ModelNew, or its text.")
     session: str | None = Field(default=None, description="Default: the newest.")
 
 
@@ -48,8 +48,9 @@ def _estimate_submit(p: SubmitParams, ctx: Context) -> Plan:
 
     board = sessions.look(ctx, sessions.named(ctx, p.session))
     sessions.refuse_over(board)
-    sessions.text_of(p.candidate)  # a wrong name is refused before a job starts
-    selection.require_candidate(p.candidate)
+    text = sessions.text_of(p.candidate)  # a wrong name is refused before a job starts
+    if sessions.with_run(ctx, board.session, text) == text:
+        selection.require_candidate(p.candidate)
     seconds = estimate_s(sessions.preset_of(ctx, board.session))
     details = {"candidates_left": board.candidates_left}
     return Plan(argv=[], timeout_s=p.timeout_s or 1800, resources=[], estimate_s=seconds, details=details)

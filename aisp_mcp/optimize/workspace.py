@@ -19,6 +19,7 @@ from aisp_mcp.judge.loading import common_of, problem_files
 from aisp_mcp.optimize import canonical
 from aisp_mcp.optimize.records import Budget
 from aisp_mcp.server import files
+from aisp_mcp.suites.adapters import own_form
 from aisp_mcp.suites.records import Target
 
 README = """# Make `{target}` faster
@@ -30,7 +31,7 @@ file that defines `{entry}` with the same arguments and the same result, such as
         ...
 
 It may define `prepare(params, example)` as well, which transforms static parameters once, before anything is timed.
-
+{own_form}
     aisp optimize submit candidate.py --session {id}     # judge one candidate
     aisp optimize board {id}                             # what has been judged, and what is left
     aisp optimize finish {id}                            # measure the leaders again, and end
@@ -42,6 +43,7 @@ improvement beyond noise end it as well.
 Each candidate runs in its own processes, on inputs that it has not seen, and every output can be compared. One that
 is judged `invalid` is not run again. A first `faster` is provisional: the luckiest of many looks faster than it is.
 {end}"""
+OWN_FORM = "A file with the class `ModelNew`, or with a solution's `Model`, is judged as well.\n"
 END_TEMPORARY = "`finish` moves this folder into the store, with everything in it.\n"
 
 
@@ -68,7 +70,7 @@ def fill(folder: Path, baseline: Path, session: str, target: Target, budget: Bud
     (folder / baseline.name).write_text(text, "utf-8")
     if (common := common_of(baseline)).is_file():
         (folder / common.name).write_text(common.read_text("utf-8"), "utf-8")
-    _copy_problem(baseline, folder)
+    copy_problem(baseline, folder)
     entry, arguments = _entry(text)
     page = README.format(
         id=session,
@@ -76,6 +78,7 @@ def fill(folder: Path, baseline: Path, session: str, target: Target, budget: Bud
         baseline=baseline.name,
         entry=entry,
         arguments=arguments,
+        own_form=OWN_FORM if own_form.is_accepted(baseline) else "",
         end=END_TEMPORARY if temporary else "",
         **budget.model_dump(),
     )
@@ -88,7 +91,7 @@ def _entry(text: str) -> tuple[str, str]:
         if isinstance(node, ast.FunctionDef) and node.name in source_facts.ENTRIES:
             names = _tensors(text) if node.args.kwarg and not node.args.args[1:] else ()
             return node.name, ", ".join(names) or ast.unparse(node.args).removeprefix("self").removeprefix(", ")
-    return "run", "..."
+    return "run", ", ".join(_tensors(text)) or "..."
 
 
 def _tensors(text: str) -> list[str]:
@@ -106,7 +109,7 @@ def _tensors(text: str) -> list[str]:
     return [name for name in names if isinstance(name, str) and name.isidentifier()]
 
 
-def _copy_problem(baseline: Path, folder: Path) -> None:
+def copy_problem(baseline: Path, folder: Path) -> None:
     """Copy the files of an adapted problem that its specification runs, without the candidates next to them."""
     for file in problem_files(baseline):
         (folder / file.parent.name).mkdir(exist_ok=True)

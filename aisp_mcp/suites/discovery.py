@@ -168,6 +168,10 @@ def _unknown(name: str, targets: list[Target], roots: list[Path]) -> NotFound:
     known = {target.name for target in targets} | {target.chapter for target in targets}
     known |= {full_name(target, variant) for target in targets for variant in target.variants}
     shown = name if len(name) <= 80 else name[:77] + "..."
+    if os.path.isfile(name):
+        hint = "It is a file. Adapt another suite's problem first; then name the target that this prints."
+        step = ("aisp_benchmark_adapt", {"path": name, "to": "pairs"})
+        return NotFound("UNKNOWN_TARGET", f"No target matches '{shown}'.", hint, [step])
     local = sorted(full for full in known if full.partition(":")[2] == name)
     near = local or difflib.get_close_matches(name[:200], sorted(known), n=3, cutoff=0.5)
     if near:

@@ -279,3 +279,14 @@ def test_bases_are_followed_into_the_library(root: Path, lines: str, goal: str, 
     put(root, "ch07/baseline_row_sum.py", f'"""Sum rows."""\n{lines}\n')
     target = only(root, "ch07:row_sum")
     assert (target.goal, target.needs, target.problem) == (goal, needs, None)
+
+
+def test_the_name_of_a_file_leads_to_its_adaptation(root: Path, tmp_path: Path) -> None:
+    put(root, "ch07/baseline_row_sum.py", BASELINE)
+    (tmp_path / "reference.py").write_text("class Model: ...\n")
+    with pytest.raises(NotFound) as caught:
+        suites.resolve([root], [str(tmp_path / "reference.py")])
+    assert caught.value.next_steps[0] == (
+        "aisp_benchmark_adapt",
+        {"path": str(tmp_path / "reference.py"), "to": "pairs"},
+    )

@@ -332,6 +332,12 @@ def _called(module: Any, arguments: list[Any], drawn: bool) -> Any:
         return module(*arguments[:-1])
 
 
+def _loaded(folder: Path, file: str, kind: str, constants: Constants) -> Any:
+    """The class of that name in a candidate's file."""
+    taken_over = _copied(folder / file, folder / PROBLEM, constants)
+    return getattr(runtime.load(folder / file, "kernelbench_candidate", taken_over), kind)
+
+
 def _copied(candidate: Path, problem: Path, constants: Constants) -> dict[str, Any]:
     """The constants that a candidate's file has copied from the problem: changed sizes apply there as well."""
     files = [ast.parse(file.read_text("utf-8")) if constants else ast.Module([], []) for file in (candidate, problem)]
@@ -341,22 +347,24 @@ def _copied(candidate: Path, problem: Path, constants: Constants) -> dict[str, A
 
 
 class Candidate:
-    """ModelNew, or a solution's Model: made with the problem's arguments, given the harness's parameters by name."""
+    """ModelNew, or a solution's Model: made with the problem's arguments, given the harness's parameters by name.
+
+    kind: the class, or its name in the file.
+    """
 
     def __init__(
         self,
         folder: Path,
-        file: str,
-        arguments: Any,
+        file: str = "",
+        arguments: Any = None,
         constants: Constants | None = None,
-        kind: str = "ModelNew",
+        kind: str | type = "ModelNew",
         mode: str = "constructed",
         drawn: bool = False,
     ) -> None:
         self.reference = Reference(folder, constants, arguments, mode, drawn)
         self._arguments, self._drawn = arguments, drawn
-        taken_over = _copied(folder / file, folder / PROBLEM, constants or {})
-        self.kind = getattr(runtime.load(folder / file, "kernelbench_candidate", taken_over), kind)
+        self.kind = kind if isinstance(kind, type) else _loaded(folder, file, kind, constants or {})
 
     def prepare(self, params: dict[str, Any], example: dict[str, Any]) -> dict[str, Any]:
         """Make the module, which replaces its parameters."""
