@@ -159,7 +159,7 @@ class VerifyParams(LabelledParams):
     inputs: str | None = Field(
         default=None, max_length=4000, description='Arguments of two functions: "x=randn(4096,64), k=3".'
     )
-    format: FormatName | None = Field(default=None, description="Target and candidate are another suite's.")
+    format: FormatName | None = Field(default=None, description="Another suite's. Default: recognised.")
     recipe: list[str] = Field(default_factory=list, max_length=100, description=RECIPE)
     set: Sizes = Field(default_factory=dict, description='With format: sizes, such as {"N": 256}.')
     tolerance: ToleranceName = Field(default="own", description=TOLERANCE)
