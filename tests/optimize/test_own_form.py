@@ -83,6 +83,11 @@ def test_a_class_is_judged_like_a_function_and_the_evidence_says_how(
     refused = cli_here("optimize", "submit", "import torch\n\n\nclass Other:\n    pass\n", "--json")
     assert refused.returncode != 0
     assert "defines no function 'run'" in refused.stdout
+    helper = "\n\ndef run(x):\n    return x\n"
+    refused = cli_here("optimize", "submit", OWN.format(kind="ModelNew", call="relu()") + helper, "--json")
+    assert json.loads(refused.stdout)["error"]["code"] == "AMBIGUOUS"
+    function = judged(cli_here, OWN.format(kind="Model", call="relu()") + helper.replace("(x)", "(**tensors)"))
+    assert function["row"]["verdict"] == "incorrect"  # it is taken for the candidate
     assert cli_here("optimize", "finish", "--executor", "inprocess").returncode in (0, 3)
     bundle = next((home / "optimizations").glob("*/*.aisp.tar"))
     assert cli_here("verify-bundle", str(bundle)).returncode == 0

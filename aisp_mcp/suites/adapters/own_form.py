@@ -6,6 +6,7 @@ import ast
 from pathlib import Path
 from typing import Any
 
+from aisp_mcp.errors import UsageError
 from aisp_mcp.judge.source_facts import ENTRIES
 from aisp_mcp.suites.adapters import base
 
@@ -39,14 +40,21 @@ def is_accepted(baseline: Path) -> bool:
 
 
 def with_run(text: str, baseline: Path) -> str:
-    """The text of a candidate with run(), if it has none and the specification's suite judges classes."""
+    """The text of a candidate with run(), if it has none and the specification's suite judges classes.
+
+    Raises UsageError AMBIGUOUS for a class in a file that uses the names of the judge's own functions.
+    """
     try:
         names = base.defined(ast.parse(text))
     except (SyntaxError, ValueError, RecursionError):
         return text
     kind = next((name for name in CLASSES if name in names), None)
-    if kind is None or names & ENTRIES or (reference := _reference(baseline)) is None:
+    is_function = bool(names & ENTRIES) and kind != CLASSES[0]
+    if kind is None or is_function or (reference := _reference(baseline)) is None:
         return text
+    if taken := sorted(names & {*ENTRIES, "prepare"}):
+        message = f"The candidate defines {kind} and {taken[0]}, by which the judge calls it."
+        raise UsageError("AMBIGUOUS", message, f"Rename {taken[0]}, or leave out {kind}.")
     folder, settings, arguments = reference
     facts = {"folder": folder, "settings": ast.unparse(settings), "arguments": ast.unparse(arguments)}
     return text.rstrip() + "\n" + _FOOTER.format(kind=kind, **facts)
