@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import os
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -147,7 +148,7 @@ def parse_candidate(path: Path) -> ast.Module:
 
 def sidecars(candidate: Path, problem: Path) -> dict[str, str]:
     """Texts of the files next to a candidate that it reads or imports, by name. Their names are in its text, or in that
-    of another of them. problem: the problem's own file, which is none.
+    of another of them. problem: the problem's own file, if they import it.
     """
     near = [
         file
@@ -157,18 +158,24 @@ def sidecars(candidate: Path, problem: Path) -> dict[str, str]:
     found, texts = dict[str, str](), [read_text(candidate)]
     while texts:
         text = texts.pop()
-        for file in near:
-            if file.name not in found and _names(text, file):
+        named = [file for file in near if _names(text, file) or _imports(text, file)]
+        for file in [*named, *([problem] if _imports(text, problem) else [])]:
+            if file.name not in found:
                 found[file.name] = read_text(file)
                 texts.append(found[file.name])
     return found
 
 
 def _names(text: str, file: Path) -> bool:
-    """Return True if the text contains the name of this file, or an import of this module."""
-    by_name = rf"(?<![\w.-]){re.escape(file.name)}\b"
-    as_module = rf"^[ \t]*(?:import|from)[ \t]+{re.escape(file.stem)}\b" if file.suffix == ".py" else by_name
-    return bool(re.search(f"{by_name}|{as_module}", text, re.MULTILINE))
+    return bool(re.search(rf"(?<![\w.-]){re.escape(file.name)}\b", text))
+
+
+def _imports(text: str, file: Path) -> bool:
+    if file.suffix != ".py" or file.stem in sys.stdlib_module_names:
+        return False
+    name = re.escape(file.stem)
+    lines = rf"^[ \t]*(?:from[ \t]+{name}\b|import[ \t][^#\n]*\b{name}\b)"
+    return bool(re.search(lines, text, re.MULTILINE))
 
 
 def defined(tree: ast.Module | None) -> set[str]:

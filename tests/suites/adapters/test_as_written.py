@@ -107,11 +107,17 @@ def test_a_module_or_a_text_is_no_problem() -> None:
 
 def test_a_sidecar_tells_what_a_candidate_needs(tmp_path: Path) -> None:
     folder = hard(tmp_path)
-    (folder / "solution.py").write_text(SOLUTION + "\nSOURCE = 'kernel.cu'\n")
+    imports = "import os, helpers\nfrom reference import N  # of reference.py, not of other.py\n"
+    (folder / "solution.py").write_text(imports + SOLUTION + "\nSOURCE = 'kernel.cu'\n")
+    for name in ("helpers.py", "help.py", "os.py"):
+        (folder / name).write_text("")
     (folder / "kernel.cu").write_text("__global__ void kernel() {}\n")
     (folder / "notes.json").write_text("{}")
     problem = found(folder)[0]
-    assert sorted(problem.files) == ["problem.py", "solution/kernel.cu", "solution/solution.py"]
+    assert sorted(problem.files) == [
+        "problem.py",
+        *(f"solution/{name}" for name in ("helpers.py", "kernel.cu", "reference.py", "solution.py")),
+    ]
     (tmp_path / "out" / "solution").mkdir(parents=True)
     text = writing.files(problem, record(problem, tmp_path / "out"))["optimized_05_topk_0_solution.py"]
     assert "'cuda', 'nvcc')" in text
