@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import cast
 
 from aisp_mcp.errors import BenchmarkError
-from aisp_mcp.judge import candidate_needs, presets, source_facts
+from aisp_mcp.judge import candidate_needs, presets, sizes, source_facts
 from aisp_mcp.judge.audit_log import ChainLog
 from aisp_mcp.judge.evidence import Replicate
 from aisp_mcp.judge.machine_secret import battery_seed
@@ -159,9 +159,11 @@ def compare(pair: Pair, options: Options, report: Report = lambda *_: None) -> C
 
 
 def _on_declared_device(pair: Pair, options: Options) -> Options:
-    """The options with the device that the specification asks for, if it does."""
+    """The options with the device that the specification asks for, if it does, and that device's sizes."""
     needs = source_facts.read(pair.baseline.read_bytes(), pair.baseline.suffix, baseline=True).needs
-    return replace(options, device="cpu") if needs.get("device") == "cpu" else options
+    if options.device == "cpu" or needs.get("device") != "cpu":
+        return options
+    return replace(options, device="cpu", size=replace(sizes.read(options.size), preset="small").text())
 
 
 def _lacks(pair: Pair, options: Options) -> str | None:

@@ -238,9 +238,10 @@ def test_a_baseline_that_cannot_be_used_is_an_error_with_a_hint(tmp_path: Path, 
 
 def test_a_benchmark_of_the_processor_runs_there_even_if_there_is_a_gpu(tmp_path: Path) -> None:
     baseline = PRODUCT.replace("import Benchmark", "import Benchmark, Needs")
-    baseline = baseline.replace("n = 128", 'n = 128\n        needs = Needs(device="cpu")')
-    candidate = "def run(a, b):\n    assert a.device.type == 'cpu'\n    return a @ b\n"
-    result = compare(write_pair(tmp_path, candidate, baseline), Options(LEAST, "small", "cuda", tmp_path))
+    sizes = 'n = 128\n        needs = Needs(device="cpu")\n        sizes = {"small": {"n": 96}}'
+    baseline = baseline.replace("n = 128", sizes)
+    candidate = "def run(a, b):\n    assert (a.device.type, len(a)) == ('cpu', 96)\n    return a @ b\n"
+    result = compare(write_pair(tmp_path, candidate, baseline), Options(LEAST, "default", "cuda", tmp_path))
     assert isinstance(result, Comparison)
     assert result.verdict.value not in ("incorrect", "invalid"), result.sentence
 
