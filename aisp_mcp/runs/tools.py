@@ -175,9 +175,10 @@ def _with_format(p: VerifyParams, ctx: Context) -> VerifyParams:
     from aisp_mcp.suites import names
     from aisp_mcp.suites.adapters import formats
 
-    if p.format or p.inputs is not None or names.exists(ctx.bench_roots(p.bench_root), p.target):
+    name = formats.recognised(p.target) if not p.format and p.inputs is None else None
+    if name is None or names.exists(ctx.bench_roots(p.bench_root), p.target):  # finding targets takes long
         return p
-    return p.model_copy(update={"format": formats.recognised(p.target)})
+    return p.model_copy(update={"format": name})
 
 
 def _functions(p: VerifyParams, ctx: Context) -> Request | None:

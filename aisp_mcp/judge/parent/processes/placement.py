@@ -146,12 +146,16 @@ def worker_env(
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         env[name] = str(threads)
     env |= ALLOCATOR
-    named = environ.get("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(devices)))).split(",")
-    visible = visible_device(environ) if devices == 1 else ",".join(named[:devices])
-    env["CUDA_VISIBLE_DEVICES"] = visible if device == "cuda" else ""
+    env["CUDA_VISIBLE_DEVICES"] = _visible_devices(environ, devices) if device == "cuda" else ""
     env |= {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONHASHSEED": "0", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
     env |= COMPILER
     return env
+
+
+def _visible_devices(environ: Mapping[str, str], count: int) -> str:
+    if count == 1:
+        return visible_device(environ)
+    return ",".join(environ.get("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(count)))).split(",")[:count])
 
 
 def other_devices(environ: Mapping[str, str] = os.environ, root: Path = Path("/")) -> tuple[Path, ...]:
