@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -124,3 +125,18 @@ def test_a_test_that_cannot_run_here_says_why(tmp_path: Path) -> None:
     with pytest.raises(BenchmarkError, match="not_installed_here") as caught:
         record(problem, tmp_path / "out")
     assert caught.value.code == "NO_BENCHMARK_CALL"
+
+
+def test_files_of_the_users_own_sessions_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In its default folder the session would delete them, and wait for that."""
+    monkeypatch.setenv("PYTEST_DEBUG_TEMPROOT", str(tmp_path))
+    garbage = tmp_path / f"pytest-of-{getpass.getuser()}" / "garbage-of-a-session"
+    garbage.mkdir(parents=True, mode=0o700)
+    garbage.parent.chmod(0o700)
+    rows = (
+        "import numpy\nimport pytest\n\n\n@pytest.fixture\ndef rows(tmp_path):\n    numpy.save(tmp_path / 'a', [1.0])\n"
+    )
+    rows += "    return numpy.load(tmp_path / 'a.npy', mmap_mode='c')\n"
+    (problem,) = formats.find(project(tmp_path / "in", rows) / "test_total.py", None, (), {})
+    assert record(problem, tmp_path / "out").tensors
+    assert garbage.is_dir()

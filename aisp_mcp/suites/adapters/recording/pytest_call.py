@@ -8,6 +8,7 @@ import contextlib
 import inspect
 import io
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,6 +19,7 @@ from aisp_mcp.errors import BenchmarkError
 FIXTURES = ("benchmark", "aisp_bench")
 SOURCES = ("", "src", "lib", "python")  # folders from which a project's modules are imported
 Call = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
+_TEMPORARY: list[tempfile.TemporaryDirectory[str]] = []  # a call may read its files until the process ends
 
 
 class Reached(BaseException):
@@ -77,6 +79,9 @@ def collected(root: Path, file: str, test: str) -> Call:
     words = [f"{root / file}::{test}", "-q", f"--rootdir={root}", "-p", "no:cacheprovider", "-p", "no:randomly"]
     words += ["-W", "ignore", "-o", "addopts=", "-o", "required_plugins="]
     words += ["--tb=native", "-p", "no:unraisableexception"]  # most of the time of so short a session
+    # In its default folder pytest first deletes what the user's other sessions left there, which can take minutes.
+    _TEMPORARY.append(tempfile.TemporaryDirectory(prefix="pytest-", ignore_cleanup_errors=True))
+    words += [f"--basetemp={_TEMPORARY[-1].name}/base"]
     output = io.StringIO()
     with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
         pytest.main(words, plugins=[plugin])
