@@ -45,4 +45,6 @@ def _copied(stored: Path, comparison: Comparison, folder: Path) -> bool:
     shutil.copy(candidate, suite / f"optimized_{name}{variant}.py")
     if (common := source / "_common.py").is_file():
         shutil.copy(common, suite)
+    if (problem := source / f"_{name}").is_dir():
+        shutil.copytree(problem, suite / problem.name, dirs_exist_ok=True)
     return True

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import dataclass
 from pathlib import Path
+
+SOURCE_FOLDERS = ("baseline_source", "candidate_source")  # copies of the files of two functions, next to their pair
+LARGEST = 1 << 20  # bytes of a source: a package may contain data
+_QUOTED = re.compile(r"'([^'\n]+)'|\"([^\"\n]+)\"")
 
 
 def source_text(path: Path) -> str:
@@ -30,8 +35,46 @@ class Pair:
         folder = Path("sources", self.label.replace(":", "-").replace("/", "-"))
         common = self.baseline.with_name("_common.py")
         shared = {str(folder / common.name): common} if common.is_file() else {}
+        functions = [file for role in SOURCE_FOLDERS for file in _files(self.baseline.with_name(role))]
+        for path in (*self._problem_files(), *functions):
+            shared[str(folder / path.relative_to(self.baseline.parent))] = path
         return {str(folder / "baseline.py"): self.baseline, str(folder / "candidate.py"): self.path, **shared}
 
     def sources(self) -> dict[str, str]:
         """SHA-256 of these files as they are now, by those names."""
         return {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in self.files().items()}
+
+    def candidate_sha256(self) -> str:
+        """SHA-256 of the candidate: of its file, and of the files of an adapted problem that it names."""
+        digest = hashlib.sha256(self.path.read_bytes())
+        for path in _named(self.path, problem_folder(self.baseline)):
+            digest.update(path.read_bytes())
+        return digest.hexdigest()
+
+    def _problem_files(self) -> list[Path]:
+        """Files of an adapted problem that the pair may run: all but those that only other candidates name."""
+        folder = problem_folder(self.baseline)
+        if not folder.name.startswith("_"):
+            return []
+        own = {*_named(self.baseline, folder), *_named(self.path, folder)}
+        stubs = folder.parent.glob(f"optimized{folder.name}_*.py")
+        others = {path for stub in stubs for path in _named(stub, folder)} - own
+        return [path for path in _files(folder) if path not in others]
+
+
+def problem_folder(baseline: Path) -> Path:
+    """The folder of an adapted problem's own files, and of candidates that came with it; others have none."""
+    return baseline.with_name(baseline.stem.removeprefix("baseline") or "_")
+
+
+def _files(folder: Path) -> list[Path]:
+    files = [path for path in sorted(folder.rglob("*")) if "__pycache__" not in path.parts and path.is_file()]
+    return [path for path in files if path.stat().st_size <= LARGEST]
+
+
+def _named(file: Path, folder: Path) -> list[Path]:
+    """Files of the folder whose paths are strings in the text, with all others in the folders of those."""
+    files = {path.relative_to(folder).as_posix(): path for path in _files(folder)}
+    names = {name for pair in _QUOTED.findall(source_text(file)) for name in pair if name in files}
+    folders = tuple(name.partition("/")[0] + "/" for name in names if "/" in name)
+    return [path for name, path in files.items() if name in names or name.startswith(folders)]

@@ -6,7 +6,6 @@ record by hand: no tool does so.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from aisp_mcp.store.files import write_atomic
 
 
 def _record(ctx: Context, pair: Pair) -> Path:
-    digest = hashlib.sha256(pair.path.read_bytes()).hexdigest()
+    digest = pair.candidate_sha256()
     return ctx.settings.home / "quarantine" / f"{digest[:16]}.json"
 
 

@@ -65,10 +65,8 @@ def _missing(variant: Variant) -> str:
 
 
 def digests(chosen: Sequence[Pair]) -> dict[str, str]:
-    """SHA-256 of both files of each pair, by label."""
-    return {
-        pair.label: hashlib.sha256(pair.baseline.read_bytes() + pair.path.read_bytes()).hexdigest() for pair in chosen
-    }
+    """SHA-256 of the files of each pair, by label."""
+    return {pair.label: hashlib.sha256("".join(pair.sources().values()).encode()).hexdigest() for pair in chosen}
 
 
 def candidate_pair(roots: discovery.Roots, name: str, candidate: str, folder: Path) -> Pair:

@@ -17,6 +17,7 @@ from typing import Any
 from aisp_mcp.bench import Benchmark, File, Folder, Host
 from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.judge import sizes
+from aisp_mcp.judge.pair import problem_folder
 from aisp_mcp.judge.protocol.layout import FILE, HOST, PATH_BYTES, TensorSpec
 
 BASELINE, CANDIDATE, COMMON = "aisp_baseline", "aisp_candidate", "_common"  # names of the modules
@@ -90,11 +91,6 @@ def load_common(path: Path) -> None:
 def common_of(baseline: Path) -> Path:
     """The file next to a baseline that it and its candidates may import from."""
     return baseline.with_name(f"{COMMON}.py")
-
-
-def problem_folder(baseline: Path) -> Path:
-    """The folder of an adapted problem's own files, and of candidates that came with it; others have none."""
-    return baseline.with_name(baseline.stem.removeprefix("baseline"))
 
 
 def problem_files(baseline: Path) -> list[Path]:

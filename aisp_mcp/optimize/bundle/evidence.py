@@ -17,10 +17,12 @@ from aisp_mcp.optimize import board as boards
 from aisp_mcp.optimize import sessions
 from aisp_mcp.optimize.bundle.archive import sha256
 from aisp_mcp.optimize.records import CANDIDATES, LOG, SPEC
+from aisp_mcp.runs import growth
 
 OPTIMIZATION = "optimization"
-NOT_IN_LOG = ("log_path", "log_sha256", "peak", "flags")  # of a comparison; the last two are checked separately
-ADDED_LATER = ("not_canonical", "above_ceiling")  # flags that a run adds after the verdict
+NOT_IN_LOG = ("log_path", "log_sha256", "peak", "flags", "sentence", "disclosed")  # the last four: checked separately
+ADDED_LATER = ("not_canonical", "above_ceiling", "inputs_not_fresh", "size_grown")  # flags that a run adds to a verdict
+DISCLOSED_LATER = ("adapted_from", "adapted", "inputs", "sizes")  # the origin of a pair that was made for the run
 TOLERANCE = 1e-9  # mathematical libraries of two machines may round differently
 
 Contents = Mapping[str, bytes]
@@ -85,9 +87,15 @@ def _differences(recorded: Comparison, computed: Comparison, last: Mapping[str, 
         if name not in NOT_IN_LOG and not _is_same(before[name], after[name]):
             return name.replace("_", " ")
     number = len(after["flags"])
-    more = [flag["code"] for flag in before["flags"][number:]]
-    if not _is_same(before["flags"][:number], after["flags"]) or not set(more) <= set(ADDED_LATER):
+    more = recorded.flags[number:]
+    if not _is_same(before["flags"][:number], after["flags"]) or not {flag.code for flag in more} <= set(ADDED_LATER):
         return "list of flags"
+    clauses = [f"; {growth.clause(flag)}" for flag in more if flag.code == "size_grown"]
+    if recorded.sentence != computed.sentence + "".join(clauses):
+        return "sentence"
+    disclosed = {name: value for name, value in before["disclosed"].items() if name not in DISCLOSED_LATER}
+    if not _is_same(disclosed, after["disclosed"]):
+        return "disclosure"
     return None if _is_share(recorded) else "share of the ceiling"
 
 

@@ -285,6 +285,60 @@ def test_evidence_that_was_cleaned_is_named(run: Run, ctx: Context) -> None:
     assert execute("aisp_verify_bundle", {"path": made["path"]}, ctx).result["missing"] == made["missing"]
 
 
+FUNCTIONS = "def slow(x):\n    return (x * 2).sum(1)\n\n\ndef quick(x):\n    return x.sum(1).mul_(2)\n"
+PROBLEM = """import torch
+
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return (x * 2).sum(1)
+
+
+def get_inputs():
+    return [torch.randn(64, 64)]
+
+
+def get_init_inputs():
+    return []
+"""
+OWN = "import torch\n\n\nclass ModelNew(torch.nn.Module):\n    def forward(self, x):\n        return x.sum(1).mul_(2)\n"
+
+
+@pytest.mark.torch
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize(
+    ("texts", "words", "sources"),
+    [
+        (
+            {"mine.py": FUNCTIONS},
+            ("mine.py:slow", "mine.py:quick", "--inputs", "x=randn(64, 64)"),
+            {"candidate_source/mine.py": FUNCTIONS},
+        ),
+        (
+            {"rows.py": PROBLEM, "own.py": OWN, "other.py": OWN},
+            ("rows.py", "own.py"),
+            {"_rows/own.py": OWN},
+        ),
+    ],
+)
+def test_the_evidence_of_a_pair_that_was_made_for_a_run_holds_what_it_calls(
+    cli_here: Any, home: Path, tmp_path: Path, texts: dict[str, str], words: tuple[str, ...], sources: dict[str, str]
+) -> None:
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    done = cli_here("bench", "verify", *words, "--preset", "quick", "--json", cwd=tmp_path)
+    answer = json.loads(done.stdout)
+    assert answer["status"] == "ok", answer
+    code, answer = call(cli_here, "bench", "bundle", "last")
+    assert code == 0, answer
+    code, _ = call(cli_here, "verify-bundle", answer["result"]["path"])
+    assert code == 0
+    _, contents = archive.unpack(Path(answer["result"]["path"]).read_bytes())
+    for end, text in sources.items():
+        assert [data.decode() for name, data in contents.items() if name.endswith(end)] == [text]
+    assert not [name for name in contents if "other" in name]
+
+
 def test_a_key_that_others_may_read_signs_nothing(ctx: Context, run: Run, home: Path) -> None:
     write(ctx)
     (home / "signing-key").chmod(0o640)

@@ -128,6 +128,18 @@ def test_a_candidate_comes_with_the_files_that_it_names(cli: Any, tmp_path: Path
     assert ruling["verdict"] not in ("incorrect", "invalid"), ruling
 
 
+@pytest.mark.timeout(180)
+def test_a_mended_candidate_is_judged_again(cli_here: Any, tmp_path: Path) -> None:
+    """One that was judged invalid is not: its own file tells them apart, not the one that loads it."""
+    folder = support.write(tmp_path / "in", {"softmax": kernelbench.PROBLEMS["softmax"]})
+    mine = support.write(tmp_path / "mine", {"own": kernelbench.candidate("import os; os._exit(0)")}) / "own.py"
+    words = ("bench", "verify", str(folder / "softmax.py"), str(mine), "--preset", "quick", "--json")
+    assert json.loads(cli_here(*words).stdout)["result"]["rulings"][0]["verdict"] == "invalid"
+    assert json.loads(cli_here(*words).stdout)["error"]["code"] == "QUARANTINED"
+    mine.write_text(kernelbench.candidate("return x.softmax(1)"))
+    assert json.loads(cli_here(*words).stdout)["result"]["rulings"][0]["verdict"] not in ("incorrect", "invalid")
+
+
 def test_a_candidate_that_writes_next_to_itself_is_skipped(cli: Any, tmp_path: Path) -> None:
     if isolation.probe().level not in isolation.NAMESPACES:
         pytest.skip("without namespaces, the folder is not read-only")
