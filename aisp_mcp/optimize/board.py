@@ -47,13 +47,18 @@ def improvements(submitted: Sequence[Submission]) -> list[int]:
     return numbers
 
 
+def candidates_left(submitted: Sequence[Submission], budget: Budget) -> int:
+    """Candidates that are still accepted. One that could not be measured does not count, one being measured does."""
+    return max(0, budget.candidates - sum(submission.failure is None for submission in submitted))
+
+
 def stop(submitted: Sequence[Submission], budget: Budget, elapsed_s: float, finished: bool = False) -> Stop | None:
-    """The first reason to end. A candidate being measured counts against the budget, but not against patience."""
+    """The first reason to end. Only candidates with a verdict count against patience."""
     last = max(improvements(submitted), default=0)
-    ended = [submission for submission in submitted if submission.comparison or submission.failure]
+    ended = [submission for submission in submitted if submission.comparison]
     reasons: list[tuple[bool, Stop]] = [
         (finished, "finished"),
-        (len(submitted) >= budget.candidates, "candidates"),
+        (not candidates_left(submitted, budget), "candidates"),
         (elapsed_s >= 60 * budget.minutes, "minutes"),
         (sum(submission.number > last for submission in ended) >= budget.patience, "patience"),
     ]
@@ -110,7 +115,7 @@ def board(started: Started, submitted: Sequence[Submission], now: float, finishe
         best=first,
         provisional=None if first else leader,
         stop=stop(submitted, started.budget, now - started.at, finished),
-        candidates_left=max(0, started.budget.candidates - len(submitted)),
+        candidates_left=candidates_left(submitted, started.budget),
         seconds_left=left,
         note=_note(first, leader, finished),
     )

@@ -39,7 +39,7 @@ from aisp_mcp.optimize.records import (
 from aisp_mcp.process import isolation
 from aisp_mcp.server.context import Context
 from aisp_mcp.suites import names, selection
-from aisp_mcp.suites.adapters import own_form
+from aisp_mcp.suites.adapters import base, own_form
 
 _ID = re.compile(r"o_[0-9a-f]{12}")
 WHY: dict[Stop, str] = {
@@ -238,9 +238,14 @@ def preset_of(ctx: Context, session: str) -> Preset:
 
 
 def _refuse_duplicate(submissions: Sequence[Submission], text: bytes, folder: Path) -> None:
-    """Raise Refused DUPLICATE_CANDIDATE for the code of an earlier one; comments and import aliases do not matter."""
+    """Raise Refused DUPLICATE_CANDIDATE for the code of an earlier one; comments and import aliases do not matter.
+
+    One that could not be measured may be submitted again.
+    """
     code = workspaces.fingerprint(text.decode("utf-8", "replace"))
     for submission in submissions:
+        if submission.failure:
+            continue
         earlier = (folder / f"{submission.number:03d}.py").read_text("utf-8", "replace")
         if workspaces.fingerprint(earlier) == code:
             raise Refused(
@@ -251,12 +256,16 @@ def _refuse_duplicate(submissions: Sequence[Submission], text: bytes, folder: Pa
 
 
 def text_of(candidate: str) -> bytes:
-    """The text of a candidate. Raises NotFound NO_CANDIDATE, UsageError NOT_PYTHON."""
+    """The text of a candidate. Raises NotFound NO_CANDIDATE, UsageError NOT_PYTHON and ONE_FILE."""
     path = selection.candidate_file(candidate)
     if (path.suffix if path else selection.language(candidate)) in (".cpp", ".cu"):
         message = f"{path.name if path else 'The candidate'} is not Python; an optimisation judges Python files."
         hint = "Build it from one: torch.utils.cpp_extension.load_inline compiles a source that is a string."
         raise UsageError("NOT_PYTHON", message, hint)
+    others = [name for name in base.loaded_neighbours(path) if name != common_of(path).name] if path else []
+    if path and others:
+        message = f"{path.name} loads {', '.join(others[:3])} next to it; an optimisation takes one file."
+        raise UsageError("ONE_FILE", message, "Move that code into the candidate: a kernel's source can be a string.")
     return path.read_bytes() if path else candidate.encode()
 
 

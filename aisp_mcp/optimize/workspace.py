@@ -43,7 +43,6 @@ improvement beyond noise end it as well.
 Each candidate runs in its own processes, on inputs that it has not seen, and every output can be compared. One that
 is judged `invalid` is not run again. A first `faster` is provisional: the luckiest of many looks faster than it is.
 {end}"""
-OWN_FORM = "A file with the class `ModelNew`, or with a solution's `Model`, is judged as well.\n"
 END_TEMPORARY = "`finish` moves this folder into the store, with everything in it.\n"
 
 
@@ -78,7 +77,7 @@ def fill(folder: Path, baseline: Path, session: str, target: Target, budget: Bud
         baseline=baseline.name,
         entry=entry,
         arguments=arguments,
-        own_form=OWN_FORM if own_form.is_accepted(baseline) else "",
+        own_form=own_form.help_of(baseline),
         end=END_TEMPORARY if temporary else "",
         **budget.model_dump(),
     )

@@ -112,7 +112,8 @@ def test_patience_counts_what_does_not_improve_beyond_noise() -> None:
     assert boards.board(started(), gain_rows[:5], 1001.0).stop is None
     unmeasured = [*gain_rows[:5], submitted(6)]
     assert boards.board(started(), unmeasured, 1001.0).stop is None
-    assert boards.board(started(), [*gain_rows[:5], submitted(6, failure="it broke")], 1001.0).stop == "patience"
+    broken = boards.board(started(), [*gain_rows[:5], submitted(6, failure="it broke")], 1001.0)
+    assert (broken.stop, broken.candidates_left) == (None, 95)
 
 
 def test_budgets_end_it() -> None:

@@ -86,8 +86,12 @@ def test_a_class_is_judged_like_a_function_and_the_evidence_says_how(
     helper = "\n\ndef run(x):\n    return x\n"
     refused = cli_here("optimize", "submit", OWN.format(kind="ModelNew", call="relu()") + helper, "--json")
     assert json.loads(refused.stdout)["error"]["code"] == "AMBIGUOUS"
-    function = judged(cli_here, OWN.format(kind="Model", call="relu()") + helper.replace("(x)", "(**tensors)"))
-    assert function["row"]["verdict"] == "incorrect"  # it is taken for the candidate
+    refused = cli_here("optimize", "submit", OWN.format(kind="Model", call="relu()") + helper, "--json")
+    assert json.loads(refused.stdout)["error"]["code"] == "AMBIGUOUS"
+    (session / "kernel.cu").write_text("// a kernel")
+    (session / "two.py").write_text("from pathlib import Path\nTEXT = Path('kernel.cu').read_text()\n")
+    refused = cli_here("optimize", "submit", str(session / "two.py"), "--json")
+    assert json.loads(refused.stdout)["error"]["code"] == "ONE_FILE"
     assert cli_here("optimize", "finish", "--executor", "inprocess").returncode in (0, 3)
     bundle = next((home / "optimizations").glob("*/*.aisp.tar"))
     assert cli_here("verify-bundle", str(bundle)).returncode == 0
@@ -98,4 +102,87 @@ def test_other_texts_and_specifications_stay_as_they_are(tmp_path: Path) -> None
     baseline.write_text("from aisp_mcp.bench import Benchmark\n\n\nclass Rows(Benchmark):\n    ...\n")
     text = OWN.format(kind="ModelNew", call="relu()")
     assert own_form.with_run(text, baseline) == text
-    assert not own_form.is_accepted(baseline)
+    assert own_form.help_of(baseline) == ""
+
+
+SUBMISSION = """import math
+from task import input_t
+from utils import name
+
+
+def custom_kernel(data: input_t):
+    assert name == "the task's"
+    a, b, output = data
+    output.copy_(a {sign} b)
+    return output
+"""
+TASK = {
+    "task.yml": "description: Add two vectors.\nfiles:\n  - {name: task.py, source: task.py}\n"
+    "  - {name: utils.py, source: utils.py}\nbenchmarks:\n  - {size: 4096, seed: 1}\n",
+    "task.py": "input_t = tuple\n",
+    "utils.py": 'name = "the task\'s"\n',
+    "reference.py": "import torch\n\n\ndef generate_input(size, seed):\n    torch.manual_seed(seed)\n"
+    "    a, b = torch.randn(size), torch.randn(size)\n    return a, b, torch.empty(size)\n\n\n"
+    "def ref_kernel(data):\n    a, b, output = data\n    output[...] = a + b\n    return output\n",
+}
+DEFINITION = {
+    "name": "scaled",
+    "op_type": "gemm",
+    "description": "A scaled product.",
+    "axes": {"M": {"type": "const", "value": 64}},
+    "inputs": {
+        "A": {"shape": ["M", "M"], "dtype": "float32"},
+        "B": {"shape": ["M", "M"], "dtype": "float32"},
+        "scale": {"shape": None, "dtype": "float32"},
+    },
+    "outputs": {"C": {"shape": ["M", "M"], "dtype": "float32"}},
+    "reference": "import torch\n\n\ndef run(A, B, scale):\n    return (A @ B) * scale\n",
+}
+WORKLOAD = {
+    "axes": {},
+    "inputs": {"A": {"type": "random"}, "B": {"type": "random"}, "scale": {"type": "scalar", "value": 0.5}},
+}
+
+
+def started(cli_here: Any, tmp_path: Path, problem: Path) -> None:
+    """Adapt the problem, and begin an optimisation of it."""
+    allowed = ("--allow-write", str(tmp_path), "--executor", "inprocess")
+    done = cli_here("bench", "adapt", str(problem), "--to", str(tmp_path / "pairs"), *allowed, "--json")
+    (target,) = [one["target"] for one in json.loads(done.stdout)["result"]["problems"]]
+    words = ("--bench-root", str(tmp_path / "pairs"), "--preset", "quick")
+    assert cli_here("optimize", "start", target, *words).returncode == 0
+
+
+@pytest.mark.torch
+@pytest.mark.timeout(180)
+def test_submissions_of_gpu_mode_are_judged_with_the_tasks_modules(
+    cli_here: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AISP_ISOLATION", "L1")
+    (tmp_path / "vectoradd").mkdir()
+    for name, text in TASK.items():
+        (tmp_path / "vectoradd" / name).write_text(text)
+    started(cli_here, tmp_path, tmp_path / "vectoradd")
+    honest = judged(cli_here, SUBMISSION.format(sign="+"))
+    assert honest["row"]["verdict"] not in ("incorrect", "invalid"), honest
+    assert judged(cli_here, SUBMISSION.format(sign="-"))["row"]["verdict"] == "incorrect"
+    triton = judged(cli_here, "import triton\n" + SUBMISSION.format(sign="* 1 +"))
+    assert "needs" in triton["row"]["sentence"]
+    assert triton["candidates_left"] == honest["candidates_left"] - 1  # what cannot be measured does not count
+
+
+@pytest.mark.torch
+@pytest.mark.timeout(180)
+def test_solutions_that_take_a_definitions_scalars_are_judged(
+    cli_here: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AISP_ISOLATION", "L1")
+    folder = tmp_path / "scaled"
+    folder.mkdir()
+    (folder / "definition.json").write_text(json.dumps(DEFINITION))
+    (folder / "workload.jsonl").write_text(json.dumps(WORKLOAD))
+    started(cli_here, tmp_path, folder)
+    for text in ("def run(A, B, scale):\n    return (A * scale) @ B\n", "def run(A, B):\n    return (A * 0.5) @ B\n"):
+        honest = judged(cli_here, text)
+        assert honest["row"]["verdict"] not in ("incorrect", "invalid"), honest
+    assert judged(cli_here, "def run(A, B, scale):\n    return A @ B\n")["row"]["verdict"] == "incorrect"

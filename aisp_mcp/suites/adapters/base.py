@@ -21,6 +21,7 @@ Constants = Mapping[str, int | float | list[int | float]]
 MAX_BYTES = 1 << 20  # a larger source file is not a problem of these formats
 MAX_PROBLEMS = 300
 NATIVE = (".cpp", ".cu")  # suffixes of candidates that the harness compiles
+MAX_PATH = 4096  # characters
 SIDECARS = (".py", ".c", ".cc", ".cpp", ".cu", ".cuh", ".h", ".hpp", ".inl", ".json", ".ptx")
 
 
@@ -164,6 +165,22 @@ def sidecars(candidate: Path, problem: Path) -> dict[str, str]:
                 found[file.name] = read_text(file)
                 texts.append(found[file.name])
     return found
+
+
+def loaded_neighbours(candidate: Path) -> list[str]:
+    """Names of the files next to a candidate that its code imports or has in a string, without those in comments."""
+    tree = parse(candidate)
+    if tree is None:
+        return []
+    shown = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}  # docstrings
+    strings = {str(node.value) for node in ast.walk(tree) if isinstance(node, ast.Constant) and id(node) not in shown}
+    text = read_text(candidate)
+    return [
+        file.name
+        for file in sorted(candidate.parent.iterdir())
+        if file.suffix in SIDECARS and file.is_file() and file != candidate
+        if _imports(text, file) or any(Path(string).name == file.name for string in strings if len(string) < MAX_PATH)
+    ]
 
 
 def _names(text: str, file: Path) -> bool:

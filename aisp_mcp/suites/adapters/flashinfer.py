@@ -284,12 +284,19 @@ def _random(spec: Mapping[str, Any]) -> Any:
 
 
 class Candidate:
-    """A solution's function; its outputs are allocated if it takes them as arguments."""
+    """A solution's function, or its name in a file; its outputs are allocated if it takes them as arguments."""
 
     def __init__(
-        self, folder: Path, file: str, function: str, arguments: Any, outputs: Mapping[str, Any] | None = None
+        self,
+        folder: Path,
+        file: str = "",
+        function: str | Callable[..., Any] = "run",
+        arguments: Any = None,
+        outputs: Mapping[str, Any] | None = None,
     ) -> None:
-        self.function = getattr(runtime.load(folder / file, "flashinfer_solution"), function)
+        if isinstance(function, str):
+            function = getattr(runtime.load(folder / file, "flashinfer_solution"), function)
+        self.function: Any = function
         self.arguments, self.outputs = arguments, outputs
 
     def prepare(self, params: dict[str, Any], _: dict[str, Any]) -> dict[str, Any]:

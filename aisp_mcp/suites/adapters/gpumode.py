@@ -7,7 +7,7 @@ of `tests` if there are no benchmarks. The task's own checker is not used: it al
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -200,10 +200,12 @@ def _buffers(arguments: Any, name: str = "input") -> dict[str, runtime.Buffer]:
 
 
 class Candidate:
-    """custom_kernel of a submission."""
+    """custom_kernel of a submission. function: that itself, instead of the name of its file."""
 
-    def __init__(self, folder: Path, file: str, arguments: Any) -> None:
-        self.function = runtime.load(folder / file, "submission").custom_kernel
+    def __init__(
+        self, folder: Path, file: str = "", arguments: Any = None, function: Callable[[Any], Any] | None = None
+    ) -> None:
+        self.function = function or runtime.load(folder / file, "submission").custom_kernel
         self.arguments, self.buffers = arguments, _buffers(arguments)
 
     def prepare(self, params: dict[str, Any], _: dict[str, Any]) -> dict[str, Any]:

@@ -1,28 +1,66 @@
-"""A candidate in a problem's own form, a module with ModelNew, as a candidate of the adapted problem."""
+"""A candidate in the form of a problem's own suite, such as a module with ModelNew, as one of the adapted problem."""
 
 from __future__ import annotations
 
 import ast
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from aisp_mcp.errors import UsageError
+from aisp_mcp.judge.candidate_needs import DECLARED, requirements
+from aisp_mcp.judge.loading import problem_files
 from aisp_mcp.judge.source_facts import ENTRIES
 from aisp_mcp.suites.adapters import base
 
-CLASSES = ("ModelNew", "Model")  # the first that a candidate defines
+
+@dataclass(frozen=True)
+class _Suite:
+    """entries: what its candidates define; the first one that a text has counts. keyword: of the adapter's Candidate
+    for that. settings: Candidate takes those of Reference too. help: for the page of an optimisation.
+    """
+
+    entries: tuple[str, ...]
+    keyword: str
+    settings: bool
+    help: str
+
+
+SUITES = {
+    "kernelbench": _Suite(
+        ("ModelNew", "Model"),
+        "kind",
+        True,
+        "A file with the class `ModelNew`, or with a solution's `Model`, is judged as well.",
+    ),
+    "gpumode": _Suite(
+        ("custom_kernel",),
+        "function",
+        False,
+        "A submission with `custom_kernel(data)` is judged as well; it may import the task's own modules.",
+    ),
+    "flashinfer": _Suite(
+        ("run",),
+        "function",
+        False,
+        "A solution's `run`, which takes the definition's scalars too and returns the outputs, is judged as well.",
+    ),
+}
 _FOOTER = '''
 
+{declared} = {needs!r}
+
+
 def _adapted():
-    """{kind} as the run() of the adapted problem: added when this file was submitted."""
+    """{entry} as the run() of the adapted problem: added when this file was submitted."""
     from pathlib import Path
 
-    from aisp_mcp.suites.adapters.kernelbench import Candidate
+    from aisp_mcp.suites.adapters.{format} import Candidate
     from aisp_mcp.suites.adapters.runtime import Buffer, Slot
 
     return Candidate(
         Path(__file__).parent / {folder!r},
-        kind={kind},
+        {keyword}={entry},
         arguments={arguments},
         **{settings},
     )
@@ -32,44 +70,91 @@ _candidate = _adapted()
 prepare = _candidate.prepare
 run = _candidate.run
 '''
+_PATH = "import sys; sys.path.insert(0, __file__.rpartition('/')[0] + '/{folder}'); "
 
 
-def is_accepted(baseline: Path) -> bool:
-    """Return True if candidates of this specification may have the form of its suite."""
-    return _reference(baseline) is not None
+@dataclass(frozen=True)
+class _Adapted:
+    """What the specification of an adapted problem says of it."""
+
+    format: str
+    folder: str
+    settings: str
+    arguments: ast.expr
+    modules: tuple[str, ...]
+
+
+def help_of(baseline: Path) -> str:
+    """A line about the other form that candidates of this specification may have; empty if there is none."""
+    adapted = _adapted(baseline)
+    return f"{SUITES[adapted.format].help}\n" if adapted else ""
 
 
 def with_run(text: str, baseline: Path) -> str:
-    """The text of a candidate with run(), if it has none and the specification's suite judges classes.
+    """The text of a candidate with run(), if it has the form of the suite that the specification was adapted from.
 
-    Raises UsageError AMBIGUOUS for a class in a file that uses the names of the judge's own functions.
+    Raises UsageError AMBIGUOUS for one that also defines the functions by which the judge calls a candidate.
     """
     try:
-        names = base.defined(ast.parse(text))
+        tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError):
         return text
-    kind = next((name for name in CLASSES if name in names), None)
-    is_function = bool(names & ENTRIES) and kind != CLASSES[0]
-    if kind is None or is_function or (reference := _reference(baseline)) is None:
+    if (adapted := _adapted(baseline)) is None:
         return text
-    if taken := sorted(names & {*ENTRIES, "prepare"}):
-        message = f"The candidate defines {kind} and {taken[0]}, by which the judge calls it."
-        raise UsageError("AMBIGUOUS", message, f"Rename {taken[0]}, or leave out {kind}.")
-    folder, settings, arguments = reference
-    facts = {"folder": folder, "settings": ast.unparse(settings), "arguments": ast.unparse(arguments)}
-    return text.rstrip() + "\n" + _FOOTER.format(kind=kind, **facts)
+    names, suite = base.defined(tree), SUITES[adapted.format]
+    entry = next((name for name in suite.entries if name in names), None)
+    if entry is None or (entry in ENTRIES and not _takes_scalars(tree, entry, adapted.arguments)):
+        return text
+    if taken := sorted(names & {*ENTRIES, "prepare"} - {entry}):
+        message = f"The candidate defines {entry} and {taken[0]}, by which the judge calls it."
+        raise UsageError("AMBIGUOUS", message, f"Rename {taken[0]}, or leave out {entry}.")
+    footer = _FOOTER.format(
+        declared=DECLARED,
+        needs=requirements(text, adapted.modules),
+        entry=entry,
+        format=adapted.format,
+        folder=adapted.folder,
+        keyword=suite.keyword,
+        arguments=ast.unparse(adapted.arguments),
+        settings=adapted.settings if suite.settings else "{}",
+    )
+    return _with_path(text, tree, adapted).rstrip() + "\n" + footer
 
 
-def _reference(baseline: Path) -> tuple[str, Any, Any] | None:
-    """Folder, settings and arguments of an adapted KernelBench problem, from its `reference = Reference(...)`."""
+def _takes_scalars(tree: ast.Module, name: str, arguments: ast.expr) -> bool:
+    """Return True if the function takes all arguments of a call, and not only the tensors among them."""
+    given = arguments.elts if isinstance(arguments, ast.List) else []
+    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == name]
+    return any(isinstance(each, ast.Constant) for each in given) and any(
+        len(function.args.posonlyargs + function.args.args) == len(given) for function in functions
+    )
+
+
+def _with_path(text: str, tree: ast.Module, adapted: _Adapted) -> str:
+    """The text, in which the first import of the problem's own modules finds them; its lines keep their numbers."""
+    for node in tree.body:
+        if isinstance(node, ast.Import | ast.ImportFrom) and _modules(node) & set(adapted.modules):
+            lines = text.splitlines(keepends=True)
+            lines[node.lineno - 1] = _PATH.format(folder=adapted.folder) + lines[node.lineno - 1]
+            return "".join(lines)
+    return text
+
+
+def _modules(node: ast.Import | ast.ImportFrom) -> set[str]:
+    names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
+    return {name.partition(".")[0] for name in names}
+
+
+def _adapted(baseline: Path) -> _Adapted | None:
+    """The facts of an adapted problem, from its `reference = Reference(...)`; None for other specifications."""
     tree = base.parse(baseline)
-    if tree is None or "aisp_mcp.suites.adapters.kernelbench" not in {
-        node.module for node in tree.body if isinstance(node, ast.ImportFrom)
-    }:
-        return None
-    calls = [node.value for node in tree.body if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)]
+    imported = {node.module for node in tree.body if isinstance(node, ast.ImportFrom)} if tree else set()
+    formats = [name for name in SUITES if f"aisp_mcp.suites.adapters.{name}" in imported]
+    calls = [node.value for node in tree.body if isinstance(node, ast.Assign)] if tree and formats else []
     for call in calls:
-        given = {keyword.arg: keyword.value for keyword in call.keywords}
-        if ast.unparse(call.func) == "Reference" and isinstance(call.args[0], ast.BinOp):
-            return ast.literal_eval(call.args[0].right), given[None], given["arguments"]
+        if isinstance(call, ast.Call) and ast.unparse(call.func) == "Reference" and isinstance(call.args[0], ast.BinOp):
+            given: dict[Any, ast.expr] = {keyword.arg: keyword.value for keyword in call.keywords}
+            folder = str(ast.literal_eval(call.args[0].right))
+            modules = tuple(file.stem for file in problem_files(baseline))
+            return _Adapted(formats[0], folder, ast.unparse(given[None]), given["arguments"], modules)
     return None
