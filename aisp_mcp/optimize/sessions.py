@@ -19,7 +19,7 @@ from typing import Any
 
 from aisp_mcp.errors import NotFound, Refused, StoreError, UsageError
 from aisp_mcp.judge.audit_log import ChainLog, continued
-from aisp_mcp.judge.loading import common_of, problem_folder
+from aisp_mcp.judge.loading import common_of, problem_files, problem_folder
 from aisp_mcp.judge.presets import PRESETS, Preset
 from aisp_mcp.optimize import board as boards
 from aisp_mcp.optimize import workspace as workspaces
@@ -136,15 +136,14 @@ def named(ctx: Context, session: str | None) -> str:
 def submit(ctx: Context, session: str, candidate: str) -> Judged:
     """Judge one candidate: the path of a file, or the text of a module.
 
-    Raises Refused OPTIMIZATION_OVER and DUPLICATE_CANDIDATE, NotFound UNKNOWN_OPTIMIZATION, as text_of, and the
+    Raises Refused OPTIMIZATION_OVER and DUPLICATE_CANDIDATE, NotFound UNKNOWN_OPTIMIZATION, as texts, and the
     errors of a measurement if the specification is at fault.
     """
     from aisp_mcp.optimize import measuring
 
-    text = text_of(candidate)
     with _open(ctx, session) as (log, started, submissions, finished):
         refuse_over(boards.board(started, submissions, ctx.clock(), finished))
-        text = _with_run(text, _folder(ctx, session) / SPEC / started.baseline)
+        _, text = _texts(candidate, _folder(ctx, session) / SPEC / started.baseline)
         _refuse_duplicate(submissions, text, _folder(ctx, session) / CANDIDATES)
         number = len(submissions) + 1
         path = _folder(ctx, session) / CANDIDATES / f"{number:03d}.py"
@@ -255,30 +254,30 @@ def _refuse_duplicate(submissions: Sequence[Submission], text: bytes, folder: Pa
             )
 
 
-def text_of(candidate: str) -> bytes:
-    """The text of a candidate. Raises NotFound NO_CANDIDATE, UsageError NOT_PYTHON and ONE_FILE."""
+def texts(ctx: Context, session: str, candidate: str) -> tuple[bytes, bytes]:
+    """The text of a candidate, and the text that is judged: with run(), if it has another suite's form.
+
+    Raises as look, NotFound NO_CANDIDATE, UsageError NOT_PYTHON, ONE_FILE and AMBIGUOUS.
+    """
+    started, _, _ = _read(ctx, session)
+    return _texts(candidate, _folder(ctx, session) / SPEC / started.baseline)
+
+
+def _texts(candidate: str, baseline: Path) -> tuple[bytes, bytes]:
     path = selection.candidate_file(candidate)
     if (path.suffix if path else selection.language(candidate)) in (".cpp", ".cu"):
         message = f"{path.name if path else 'The candidate'} is not Python; an optimisation judges Python files."
         hint = "Build it from one: torch.utils.cpp_extension.load_inline compiles a source that is a string."
         raise UsageError("NOT_PYTHON", message, hint)
-    others = [name for name in base.loaded_neighbours(path) if name != common_of(path).name] if path else []
+    known = {file.name for file in (common_of(baseline), *problem_files(baseline))}
+    others = [name for name in base.loaded_neighbours(path) if name not in known] if path else []
     if path and others:
         message = f"{path.name} loads {', '.join(others[:3])} next to it; an optimisation takes one file."
         raise UsageError("ONE_FILE", message, "Move that code into the candidate: a kernel's source can be a string.")
-    return path.read_bytes() if path else candidate.encode()
-
-
-def with_run(ctx: Context, session: str, text: bytes) -> bytes:
-    """The text of a candidate as it is judged: with run(), if it has another suite's form. Raises as look."""
-    started, _, _ = _read(ctx, session)
-    return _with_run(text, _folder(ctx, session) / SPEC / started.baseline)
-
-
-def _with_run(text: bytes, baseline: Path) -> bytes:
+    text = path.read_bytes() if path else candidate.encode()
     with suppress(UnicodeDecodeError):
-        return own_form.with_run(text.decode("utf-8"), baseline).encode()
-    return text
+        return text, own_form.with_run(text.decode("utf-8"), baseline).encode()
+    return text, text
 
 
 def _folder(ctx: Context, session: str) -> Path:

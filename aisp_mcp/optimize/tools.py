@@ -48,8 +48,8 @@ def _estimate_submit(p: SubmitParams, ctx: Context) -> Plan:
 
     board = sessions.look(ctx, sessions.named(ctx, p.session))
     sessions.refuse_over(board)
-    text = sessions.text_of(p.candidate)  # a wrong name is refused before a job starts
-    if sessions.with_run(ctx, board.session, text) == text:
+    text, judged = sessions.texts(ctx, board.session, p.candidate)  # a wrong name is refused before a job starts
+    if judged == text:
         selection.require_candidate(p.candidate)
     seconds = estimate_s(sessions.preset_of(ctx, board.session))
     details = {"candidates_left": board.candidates_left}

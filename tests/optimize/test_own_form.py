@@ -163,7 +163,9 @@ def test_submissions_of_gpu_mode_are_judged_with_the_tasks_modules(
     for name, text in TASK.items():
         (tmp_path / "vectoradd" / name).write_text(text)
     started(cli_here, tmp_path, tmp_path / "vectoradd")
-    honest = judged(cli_here, SUBMISSION.format(sign="+"))
+    mine = tmp_path / "vectoradd" / "submission.py"
+    mine.write_text(SUBMISSION.format(sign="+"))
+    honest = judged(cli_here, str(mine))
     assert honest["row"]["verdict"] not in ("incorrect", "invalid"), honest
     assert judged(cli_here, SUBMISSION.format(sign="-"))["row"]["verdict"] == "incorrect"
     triton = judged(cli_here, "import triton\n" + SUBMISSION.format(sign="* 1 +"))
