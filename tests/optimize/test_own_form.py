@@ -184,7 +184,13 @@ def test_solutions_that_take_a_definitions_scalars_are_judged(
     (folder / "definition.json").write_text(json.dumps(DEFINITION))
     (folder / "workload.jsonl").write_text(json.dumps(WORKLOAD))
     started(cli_here, tmp_path, folder)
-    for text in ("def run(A, B, scale):\n    return (A * scale) @ B\n", "def run(A, B):\n    return (A * 0.5) @ B\n"):
-        honest = judged(cli_here, text)
-        assert honest["row"]["verdict"] not in ("incorrect", "invalid"), honest
-    assert judged(cli_here, "def run(A, B, scale):\n    return A @ B\n")["row"]["verdict"] == "incorrect"
+    honest = (
+        "def run(A, B, scale):\n    return (A * scale) @ B\n",
+        "def run(A, B):\n    return (A * 0.5) @ B\n",
+        "import torch\n\n\ndef run(A, B, scale, C):\n    torch.mm(A, B, out=C)\n    C.mul_(scale)\n",
+    )
+    for text in honest:
+        answer = judged(cli_here, text)
+        assert answer["row"]["verdict"] not in ("incorrect", "invalid"), answer
+    for text in ("def run(A, B, scale):\n    return A @ B\n", "def run(A, B, scale, C):\n    C.zero_()\n"):
+        assert judged(cli_here, text)["row"]["verdict"] == "incorrect"

@@ -149,7 +149,8 @@ def _problem(
         name: {"shape": _shape(tensor, axes), "dtype": tensor["dtype"]}
         for name, tensor in definition["outputs"].items()
     }
-    reference = {"inputs": inputs, "axes": axes, "entry": definition.get("custom_inputs_entrypoint")}
+    entry = definition.get("custom_inputs_entrypoint")
+    reference = {"inputs": inputs, "axes": axes, "entry": entry, "outputs": outputs}
     native = {name: _native(name, solution) for name, solution in solutions.items() if _suffix(solution)}
     usable_solutions = {
         name: _solution(name, solution, files, outputs) for name, solution in solutions.items() if name not in native
@@ -234,7 +235,7 @@ def _evaluate(node: ast.expr, names: Mapping[str, int]) -> Any:
 
 
 class Reference(runtime.Reference):
-    """The definition's reference, with the workload's inputs."""
+    """The definition's reference, with the workload's inputs. outputs: for solutions that write to them."""
 
     def __init__(
         self,
@@ -242,10 +243,11 @@ class Reference(runtime.Reference):
         inputs: Mapping[str, Any],
         axes: Mapping[str, int],
         entry: str | None = None,
+        outputs: Mapping[str, Any] | None = None,
         arguments: Any = None,
     ) -> None:
         super().__init__(folder, arguments)
-        self.inputs, self.axes, self.entry = inputs, axes, entry
+        self.inputs, self.axes, self.entry, self.outputs = inputs, axes, entry, outputs
         self.module = runtime.load(folder / "reference.py", "flashinfer_reference")
 
     def draw(self) -> Any:

@@ -43,7 +43,7 @@ SUITES = {
         ("run",),
         "function",
         False,
-        "A solution's `run`, which takes the definition's scalars too and returns the outputs, is judged as well.",
+        "A solution's `run` with the definition's scalars, or memory for the outputs, is judged as well.",
     ),
 }
 _FOOTER = '''
@@ -79,7 +79,7 @@ class _Adapted:
 
     format: str
     folder: str
-    settings: str
+    settings: dict[str, Any]
     arguments: ast.expr
     modules: tuple[str, ...]
 
@@ -103,7 +103,10 @@ def with_run(text: str, baseline: Path) -> str:
         return text
     names, suite = base.defined(tree), SUITES[adapted.format]
     entry = next((name for name in suite.entries if name in names), None)
-    if entry is None or (entry in ENTRIES and not _takes_scalars(tree, entry, adapted.arguments)):
+    settings: dict[str, Any] | None = adapted.settings if suite.settings else {}
+    if entry in ENTRIES:
+        settings = _solution_settings(tree, entry, adapted)
+    if entry is None or settings is None:
         return text
     if taken := sorted(names & {*ENTRIES, "prepare"} - {entry}):
         message = f"The candidate defines {entry} and {taken[0]}, by which the judge calls it."
@@ -116,18 +119,22 @@ def with_run(text: str, baseline: Path) -> str:
         folder=adapted.folder,
         keyword=suite.keyword,
         arguments=ast.unparse(adapted.arguments),
-        settings=adapted.settings if suite.settings else "{}",
+        settings=settings,
     )
     return _with_path(text, tree, adapted).rstrip() + "\n" + footer
 
 
-def _takes_scalars(tree: ast.Module, name: str, arguments: ast.expr) -> bool:
-    """Return True if the function takes all arguments of a call, and not only the tensors among them."""
-    given = arguments.elts if isinstance(arguments, ast.List) else []
+def _solution_settings(tree: ast.Module, name: str, adapted: _Adapted) -> dict[str, Any] | None:
+    """Settings of Candidate for a solution that takes all inputs of its definition, and perhaps memory for the outputs;
+    None for one that takes just the tensors, as the judge's own candidates do.
+    """
     functions = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == name]
-    return any(isinstance(each, ast.Constant) for each in given) and any(
-        len(function.args.posonlyargs + function.args.args) == len(given) for function in functions
-    )
+    number = len(functions[-1].args.posonlyargs + functions[-1].args.args) if functions else 0
+    given = adapted.arguments.elts if isinstance(adapted.arguments, ast.List) else []
+    outputs = adapted.settings.get("outputs", {})
+    if outputs and number == len(given) + len(outputs):
+        return {"outputs": outputs}
+    return {} if number == len(given) and any(isinstance(each, ast.Constant) for each in given) else None
 
 
 def _with_path(text: str, tree: ast.Module, adapted: _Adapted) -> str:
@@ -156,5 +163,6 @@ def _adapted(baseline: Path) -> _Adapted | None:
             given: dict[Any, ast.expr] = {keyword.arg: keyword.value for keyword in call.keywords}
             folder = str(ast.literal_eval(call.args[0].right))
             modules = tuple(file.stem for file in problem_files(baseline))
-            return _Adapted(formats[0], folder, ast.unparse(given[None]), given["arguments"], modules)
+            settings = ast.literal_eval(given[None])
+            return _Adapted(formats[0], folder, settings, given["arguments"], modules)
     return None
