@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from aisp_mcp.judge.records.run import Run
 from aisp_mcp.runs.changes import conditions
 from aisp_mcp.runs.changes.records import Change, Recommendation
+from aisp_mcp.runs.changes.rerun import RUN
 
-_GATE, _RUN = "aisp_benchmark_gate", "aisp_run_benchmarks"
+_GATE = "aisp_benchmark_gate"
 
 
 def calls(before: Run, after: Run, open_changes: Sequence[Change]) -> list[Recommendation]:
@@ -19,10 +20,10 @@ def calls(before: Run, after: Run, open_changes: Sequence[Change]) -> list[Recom
     reasons = [reason for change in open_changes for reason in change.reasons]
     if reasons and all(reason.startswith(conditions.BOUND) for reason in reasons):
         why = "calls are too short for the parent's clock: measure both again at a larger --size"
-        return [Recommendation(tool=_RUN, args={"targets": labels, "preset": "default"}, why=why)]
+        return [Recommendation(tool=RUN, args={"targets": labels, "preset": "default"}, why=why)]
     if all(_same_files(before, after, label) for label in labels):
         why = "both runs measured the same files: if anything changed, it was the machine. Measure once more"
-        return [Recommendation(tool=_RUN, args={"targets": labels, "preset": "default"}, why=why)]
+        return [Recommendation(tool=RUN, args={"targets": labels, "preset": "default"}, why=why)]
     base, head = (_commit(run) for run in (before, after))
     if base and head and base != head:
         why = "measures both commits interleaved, under the same conditions"

@@ -18,6 +18,7 @@ from aisp_mcp.runs.changes.records import (
     Suspicion,
     Triage,
 )
+from aisp_mcp.runs.changes.rerun import RUN
 from aisp_mcp.server.text.numbers import percent
 from aisp_mcp.system.manifest import manifest_difference
 
@@ -172,4 +173,4 @@ def _next(run: Run, against: Run | None, regressed: list[Change], missing: list[
 
 
 def _rerun(targets: set[str], why: str, preset: str = "release") -> Recommendation:
-    return Recommendation(tool="aisp_run_benchmarks", args={"targets": sorted(targets), "preset": preset}, why=why)
+    return Recommendation(tool=RUN, args={"targets": sorted(targets), "preset": preset}, why=why)

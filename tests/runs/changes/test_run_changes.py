@@ -17,6 +17,7 @@ from aisp_mcp.judge.records.verdict import Comparison, Flag, Verdict
 from aisp_mcp.runs.changes import triage as run_triage
 from aisp_mcp.runs.changes.changes import compare_runs
 from aisp_mcp.store.database import Store
+from aisp_mcp.store.records.job import Job, JobState
 
 QUIET = 0.002
 
@@ -177,3 +178,29 @@ def test_noise_is_named_only_where_it_hides_something() -> None:
     (suspicion,) = run_triage.triage(run(small), None).suspect
     assert suspicion.code == "noisy"
     assert suspicion.message.endswith("by 6 %: no difference below 12 % shows")
+
+
+@pytest.mark.parametrize(
+    ("tool", "params", "kind", "expected"),
+    [
+        (
+            "aisp_verify_candidate",
+            {"target": "a.py:f", "candidate": "a.py:g", "inputs": "x=randn(8)", "format": None, "preset": "quick"},
+            "functions",
+            "aisp bench verify a.py:f a.py:g --inputs 'x=randn(8)' --preset release",
+        ),
+        ("aisp_verify_candidate", {"target": "a.py", "candidate": "text\n" * 999}, "verify", None),
+        ("aisp_optimize_submit", {"candidate": "mine.py"}, "optimize", "aisp optimize finish"),
+    ],
+)
+def test_what_is_no_target_of_a_suite_is_measured_again_by_its_own_call(
+    cli_here: Any, home: Path, tool: str, params: dict[str, Any], kind: str, expected: str | None
+) -> None:
+    noisy, job_id = result("a:f", verdict="inconclusive", spread=0.3), f"j_{'x' * 22}"
+    facts = {"timeout_s": 1, "created_at": 1.0, "run_dir": str(home / "runs" / job_id), "state": JobState.QUEUED}
+    with Store(home) as store:
+        store.insert_job(Job(id=job_id, tool=tool, params=params, **facts), python="", cwd="", env={})
+        store.save_run(run(noisy, run_id=job_id, kind=kind), job_id)
+    shown = cli_here("bench", "triage", job_id).stdout
+    assert "aisp bench run" not in shown
+    assert (expected in " ".join(shown.split())) if expected else "run next" not in shown
