@@ -93,8 +93,15 @@ def _drawn(shape: Sequence[int], device: Any, draw: Any) -> Any:
 
 
 def _disturb(value: Any, noise: Any, by: float, size: Any) -> None:
-    """Move a result, in place, by a rounding of its size: itself, or the largest partial sum."""
-    value.addcmul_(size, noise, value=by)
+    """Move a result, in place, by a rounding of its size: itself, or the largest partial sum. An infinite result, such
+    as that of a mask, stays what it is.
+    """
+    import torch
+
+    if size.data_ptr() == value.data_ptr():
+        value.mul_(torch.add(1.0, noise, alpha=by))
+    else:
+        value.addcmul_(size.nan_to_num(0.0, 0.0, 0.0), noise, value=by)
 
 
 def _results(func: Any, given: Sequence[Any], result: Any) -> Iterator[Any]:

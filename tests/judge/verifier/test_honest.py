@@ -311,6 +311,16 @@ def test_noise_passes_operations_that_are_not_arithmetic() -> None:
     assert 0.0 < float((moved - 0.8).abs().max()) < 1e-6
 
 
+@pytest.mark.parametrize("masked", [torch.add, lambda scores, mask: torch.addmm(mask, scores, torch.eye(8).double())])
+def test_noise_leaves_the_infinite_values_of_a_mask(masked: Any) -> None:
+    scores = torch.randn(8, 8, dtype=torch.float64)
+    mask = torch.full((8, 8), -torch.inf, dtype=torch.float64).triu(1)
+    right = (scores + mask).softmax(-1)
+    moved = evaluate_jittered(lambda: masked(scores, mask).softmax(-1), 1e-7, 64.0, 3)
+    assert 0.0 < float((moved - right).abs().max()) < 1e-6
+    assert bool((moved.triu(1) == 0).all())
+
+
 class NarrowProduct(Benchmark):
     """Sums of products in bfloat16, returned in float32."""
 
