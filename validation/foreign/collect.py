@@ -22,7 +22,7 @@ import known_candidates as known
 import operators
 import yaml
 
-from aisp_mcp.suites.adapters import base, kernelbench, runtime
+from aisp_mcp.suites.adapters import base, kernelbench_sizes, runtime
 
 # How kernelbench.com writes a file that a solution loads below the solution.
 SIDECAR = re.compile(r"^# =+\n# =+ sidecar: (\S+) \(.*\) =+\n# =+\n", re.MULTILINE)
@@ -83,7 +83,7 @@ def audited_problems(checkout: Path, audited: list[dict[str, str]], to: Path, gr
             if row["bench"] == group and row["problem"].split()[0] == name and source.is_file():
                 file = f"solution_{base.identifier(row['run_id'].removesuffix(f'_{name}'))}.py"
                 candidates[published(source.read_text("utf-8"), folder, file)] = row["human_verdict"]
-        shapes = kernelbench.shapes_of(problems / name / "shapes.py", base.parse(folder / "reference.py"))
+        shapes = kernelbench_sizes.shapes_of(problems / name / "shapes.py", base.parse(folder / "reference.py"))
         yield entry(group, name, folder / "reference.py", to, shapes=shapes, candidates=candidates)
 
 

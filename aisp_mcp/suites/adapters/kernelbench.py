@@ -11,13 +11,13 @@ from __future__ import annotations
 import ast
 import inspect
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
 from aisp_mcp.errors import BenchmarkError
-from aisp_mcp.suites.adapters import base, runtime
+from aisp_mcp.suites.adapters import base, kernelbench_sizes, runtime
 from aisp_mcp.suites.adapters.base import Constants, Problem
 from aisp_mcp.suites.adapters.seeding import handed_out, noted
 from aisp_mcp.suites.adapters.slicing import needed_by
@@ -25,6 +25,7 @@ from aisp_mcp.suites.adapters.slicing import needed_by
 NAME = "kernelbench"
 PROBLEM = "problem.py"
 DRAWN = "drawn_in_forward"
+FUNCTION = "forward_fn"  # of robust-kbench: a function that Model.forward calls
 _KEPT = 4  # modules with their own static tensors: the verifier's, in both precisions
 
 
@@ -34,7 +35,10 @@ def find(path: Path, candidates: Sequence[Path], constants: Constants) -> list[P
     Raises BenchmarkError NO_MODEL_NEW for a candidate without a model, AMBIGUOUS for a file with two readings.
     """
     trees = {file: base.parse(file) for file in base.python_files(path)}
-    problems = {file: tree for file, tree in trees.items() if {"Model", "get_inputs"} <= base.defined(tree)}
+    problems = {file: tree for file, tree in trees.items() if kernelbench_sizes.is_problem(tree)}
+    if problems and all(map(kernelbench_sizes.is_backward, problems.values())):
+        kernelbench_sizes.refuse_backward(next(iter(problems)))
+    problems = {file: tree for file, tree in problems.items() if not kernelbench_sizes.is_backward(tree)}
     reference = next((file for file in problems if file.stem == "reference"), None)
     if reference is not None:  # with this file, the folder is one problem, and solutions define Model as it does
         near = [file for file, tree in trees.items() if file.stem.startswith("solution")]
@@ -44,9 +48,18 @@ def find(path: Path, candidates: Sequence[Path], constants: Constants) -> list[P
         _refuse_ambiguous([file for file in near if file in problems], list(problems))
     owned = base.owned([file.stem for file in problems], list(candidates) or [f for f in near if f not in problems])
     return [
-        problem(Found(file, tree, owned[file.stem], own=not candidates), base.identifier(file.stem), constants)
+        each
         for file, tree in problems.items()
+        for each in _of_configurations(Found(file, tree, owned[file.stem], own=not candidates), constants)
     ]
+
+
+def _of_configurations(parts: Found, constants: Constants) -> list[Problem]:
+    """One problem per set of values for its parameters, named after its folder if a file there gives them."""
+    rows = kernelbench_sizes.configurations(parts.file)
+    name = base.identifier(parts.file.resolve().parent.name if rows[0] else parts.file.stem)
+    names = [name if len(rows) == 1 else f"{name}_{at}" for at in range(len(rows))]
+    return [problem(replace(parts, given=row), each, constants) for each, row in zip(names, rows, strict=True)]
 
 
 def _refuse_ambiguous(both: Sequence[Path], problems: Sequence[Path]) -> None:
@@ -69,7 +82,7 @@ class Found:
     """A problem's file and the files of its candidates.
 
     own: include the file's own ModelNew. shaped: the layout is reference.py and solution.py, in which a solution's
-    class is called Model.
+    class is called Model. given: values of parameters of get_inputs and Model.
     """
 
     file: Path
@@ -77,14 +90,19 @@ class Found:
     candidates: Sequence[Path]
     own: bool = True
     shaped: bool = False
+    given: Mapping[str, Any] = field(default_factory=dict)
 
 
 def problem(parts: Found, name: str, constants: Constants) -> Problem:
     """The problem of a file. Only the parts that Model and its inputs need are executed as the baseline."""
-    names = ("Model", "get_inputs", "get_init_inputs")
-    text, disclosed = base.read_text(parts.file), []
+    names = ("Model", "get_inputs", "get_input_groups", "get_init_inputs")
+    text, disclosed = base.read_text(parts.file), list[str]()
     files, candidates = {PROBLEM: text}, {}
-    settings = {"constants": dict(constants), **({"mode": "eval"} if parts.shaped else {})}
+    settings = _settings(parts, constants)
+    if "get_inputs" not in base.defined(parts.tree):
+        cases, sentence = kernelbench_sizes.case(parts.file, settings["constants"].pop(kernelbench_sizes.GROUP, None))
+        files |= cases
+        disclosed.append(sentence)
     if "ModelNew" in base.defined(parts.tree):
         files[PROBLEM], reached = needed_by(parts.tree, names)
         if "ModelNew" in reached:
@@ -100,32 +118,44 @@ def problem(parts: Found, name: str, constants: Constants) -> Problem:
         path = f"{variant}/{candidate.name}" if beside else f"{variant}.py"
         files[path] = base.read_text(candidate)
         files |= {f"{variant}/{name}": text for name, text in beside.items()}
-        candidates[variant] = {"file": path, "kind": _kind(candidate, parts.shaped), **settings}
+        candidates[variant] = {"file": path, "kind": _kind(candidate, parts), **settings}
         disclosed += [f"{candidate.name} is judged with the files that it names: {', '.join(beside)}"] if beside else []
     summary = base.first_line(parts.tree, f"KernelBench problem {parts.file.stem}.")
     return Problem(NAME, name, summary, files, settings, candidates, disclosed=tuple(disclosed))
 
 
-def _kind(candidate: Path, shaped: bool) -> str:
-    """Name of the candidate's class. Raises BenchmarkError NOT_PYTHON, NO_MODEL_NEW or AMBIGUOUS."""
+def _settings(parts: Found, constants: Constants) -> dict[str, Any]:
+    """Keyword arguments of Reference. Values of parameters are not those of names at the top level."""
+    named = kernelbench_sizes.parameters(parts.tree) - runtime.assigned(parts.tree).keys()
+    given = {**parts.given, **{name: value for name, value in constants.items() if name in named}}
+    settings: dict[str, Any] = {"constants": {name: value for name, value in constants.items() if name not in named}}
+    return settings | ({"given": given} if given else {}) | ({"mode": "eval"} if parts.shaped else {})
+
+
+def _kind(candidate: Path, parts: Found) -> str:
+    """Name of the candidate's class, or of the function that it replaces. Raises BenchmarkError NOT_PYTHON,
+    NO_MODEL_NEW or AMBIGUOUS.
+    """
     tree = base.parse_candidate(candidate)
     classes = {node.name for node in tree.body if isinstance(node, ast.ClassDef)}
     names = base.defined(tree)
-    if shaped and {"Model", "ModelNew"} <= classes:
+    if parts.shaped and {"Model", "ModelNew"} <= classes:
         raise BenchmarkError(
             "AMBIGUOUS",
             f"{candidate.name} defines two classes: Model, which a solution.py is judged by, and ModelNew, which a "
             "KernelBench candidate is.",
             "Rename the class that is not to be judged.",
         )
-    if kind := next((kind for kind in ("ModelNew", "Model") if kind in names), None):
+    kinds = ("ModelNew", "Model", *({FUNCTION} & base.defined(parts.tree)))
+    if kind := next((kind for kind in kinds if kind in names), None):
         return kind
-    raise BenchmarkError("NO_MODEL_NEW", f"{candidate.name} defines no ModelNew and no Model.", "See docs/adapters.md.")
+    message = f"{candidate.name} defines {' and '.join(f'no {kind}' for kind in kinds)}."
+    raise BenchmarkError("NO_MODEL_NEW", message, "See docs/adapters.md.")
 
 
 def _of_shapes(file: Path, tree: Any, candidates: Sequence[Path], constants: Constants) -> list[Problem]:
     """One problem per row of SHAPES in shapes.py, or a single one; the tolerance is that of problem.yaml."""
-    shapes = shapes_of(file.with_name("shapes.py"), tree)
+    shapes = kernelbench_sizes.shapes_of(file.with_name("shapes.py"), tree)
     rows = list({str(row): row for row in ({**shape, **constants} for shape in shapes)}.values())
     name, parts = base.identifier(file.resolve().parent.name), Found(file, tree, candidates, shaped=bool(shapes[0]))
     rules = _rules(file.with_name("problem.yaml"))
@@ -133,36 +163,6 @@ def _of_shapes(file: Path, tree: Any, candidates: Sequence[Path], constants: Con
     names = [name if len(rows) == 1 else f"{name}_{at}" for at in range(len(rows))]
     problems = [problem(parts, each, row) for each, row in zip(names, rows, strict=True)]
     return [replace(each, tolerance=allowed, forbidden=forbidden) for each in problems]
-
-
-def shapes_of(file: Path, tree: Any) -> list[dict[str, Any]]:
-    """Constants of each row of SHAPES, which is read and not executed; a single empty row if the file does not exist.
-
-    Names of a row match the reference's names in capital letters if it has no others. Raises BenchmarkError UNREADABLE.
-    """
-    if not file.is_file():
-        return [{}]
-    known, shapes = runtime.assigned(tree), base.parse(file) or ast.Module([], [])
-    values = runtime.assigned(shapes)
-    for node in shapes.body:
-        if isinstance(node, ast.Assign) and "SHAPES" in [getattr(target, "id", "") for target in node.targets]:
-            try:
-                rows = [dict(row) for row in ast.literal_eval(_Named(values).visit(node.value))]
-            except (ValueError, TypeError) as error:
-                message = f"SHAPES of {file.name} is not a list of literals and names of them."
-                raise BenchmarkError("UNREADABLE", message) from error
-            return [{key if key in known else key.upper(): value for key, value in row.items()} for row in rows]
-    raise BenchmarkError("UNREADABLE", f"{file.name} assigns no SHAPES.")
-
-
-class _Named(ast.NodeTransformer):
-    """Puts the values of the file's own constants in place of their names."""
-
-    def __init__(self, values: Mapping[str, ast.expr]) -> None:
-        self.values = values
-
-    def visit_Name(self, node: ast.Name) -> ast.expr:
-        return self.values.get(node.id, node)
 
 
 def _rules(file: Path) -> dict[str, Any]:
@@ -193,7 +193,8 @@ class Reference(runtime.Reference):
     """The problem's Model, with the static tensors that the harness gives it.
 
     mode: "constructed" leaves modules in their initial mode, "no_dropout" ends the training mode of dropout layers
-    only, "eval" that of the whole module. drawn: tensors that forward() draws are inputs.
+    only, "eval" that of the whole module. drawn: tensors that forward() draws are inputs. given: values of parameters
+    of get_inputs and Model.
     """
 
     def __init__(
@@ -203,8 +204,10 @@ class Reference(runtime.Reference):
         arguments: Any = None,
         mode: str = "constructed",
         drawn: bool = False,
+        given: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(folder, arguments)
+        self.given = given or {}
         self.mode, self.drawn, self._first = mode, drawn, mode
         self.problem = runtime.load(folder / PROBLEM, "kernelbench_problem", constants)
         # With the name of a tensor, and the tensor or its type and device, which tell their parameters.
@@ -214,7 +217,7 @@ class Reference(runtime.Reference):
         """Positional arguments of forward, and a dict of the tensors that it draws itself, if these are inputs."""
         import torch
 
-        arguments = list(self.problem.get_inputs())
+        arguments = kernelbench_sizes.drawn(self.problem, self.given)
         if not self.drawn:
             return arguments
         with torch.no_grad(), noted() as draws:
@@ -238,7 +241,8 @@ class Reference(runtime.Reference):
         """Make a module of the class with the problem's arguments, in this object's mode."""
         import torch
 
-        arguments: Any = getattr(self.problem, "get_init_inputs", list)()
+        own = partial(kernelbench_sizes.accepted, self.problem.Model, self.given)
+        arguments: Any = getattr(self.problem, "get_init_inputs", own)()
         module = kind(**arguments) if isinstance(arguments, dict) else kind(*arguments)
         if self.mode == "eval":
             return module.eval()
@@ -324,16 +328,16 @@ def loaded(module: Any, static: Mapping[str, Any], inputs: Mapping[str, Any]) ->
     return module
 
 
-def _called(module: Any, arguments: list[Any], drawn: bool) -> Any:
+def _called(module: Any, arguments: list[Any], drawn: bool, **more: Any) -> Any:
     """Call the module. drawn: the last argument is what its forward() draws."""
     if not drawn:
-        return module(*arguments)
+        return module(*arguments, **more)
     with handed_out([*arguments[-1].values()]):
-        return module(*arguments[:-1])
+        return module(*arguments[:-1], **more)
 
 
 def _loaded(folder: Path, file: str, kind: str, constants: Constants) -> Any:
-    """The class of that name in a candidate's file."""
+    """The class or function of that name in a candidate's file."""
     taken_over = _copied(folder / file, folder / PROBLEM, constants)
     return getattr(runtime.load(folder / file, "kernelbench_candidate", taken_over), kind)
 
@@ -349,7 +353,7 @@ def _copied(candidate: Path, problem: Path, constants: Constants) -> dict[str, A
 class Candidate:
     """ModelNew, or a solution's Model: made with the problem's arguments, given the harness's parameters by name.
 
-    kind: the class, or its name in the file.
+    kind: the class, or its name in the file. A function takes the place of the one that the problem's Model calls.
     """
 
     def __init__(
@@ -361,10 +365,13 @@ class Candidate:
         kind: str | type = "ModelNew",
         mode: str = "constructed",
         drawn: bool = False,
+        given: Mapping[str, Any] | None = None,
     ) -> None:
-        self.reference = Reference(folder, constants, arguments, mode, drawn)
+        self.reference = Reference(folder, constants, arguments, mode, drawn, given)
         self._arguments, self._drawn = arguments, drawn
-        self.kind = kind if isinstance(kind, type) else _loaded(folder, file, kind, constants or {})
+        own: Any = kind if isinstance(kind, type) else _loaded(folder, file, kind, constants or {})
+        self.kind = self.reference.problem.Model if kind == FUNCTION else own
+        self._more = {"fn": own} if kind == FUNCTION else {}
 
     def prepare(self, params: dict[str, Any], example: dict[str, Any]) -> dict[str, Any]:
         """Make the module, which replaces its parameters."""
@@ -377,4 +384,4 @@ class Candidate:
         import torch
 
         with torch.no_grad():
-            return _called(module, runtime.build(self._arguments, tensors), self._drawn)
+            return _called(module, runtime.build(self._arguments, tensors), self._drawn, **self._more)
