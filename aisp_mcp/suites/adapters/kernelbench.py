@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import inspect
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -208,7 +209,7 @@ class Reference(runtime.Reference):
     ) -> None:
         super().__init__(folder, arguments)
         self.given = given or {}
-        self.mode, self.drawn, self._first = mode, drawn, mode
+        self.mode, self.drawn, self._first, self._has_tables = mode, drawn, mode, False
         self.problem = runtime.load(folder / PROBLEM, "kernelbench_problem", constants)
         # With the name of a tensor, and the tensor or its type and device, which tell their parameters.
         self._modules: list[tuple[str, Any, tuple[Any, Any], Any]] = []
@@ -301,8 +302,10 @@ class Reference(runtime.Reference):
                 return module
         static = {name: tensor for name, tensor in tensors.items() if name not in self._inputs()}
         name, first = next(iter((static or tensors).items()))
-        made = runtime.on_device(lambda: self.make(self.problem.Model), str(first.device))
-        module = loaded(made, static, tensors)
+        with runtime.unwatched() if self._modules and not self._has_tables else nullcontext():
+            made = runtime.on_device(lambda: self.make(self.problem.Model), str(first.device))
+            module = loaded(made, static, tensors)
+        self._has_tables = runtime.has_tables(module)
         kept = first if static else None  # an input may have gigabytes
         self._modules = [*self._modules, (name, kept, (first.dtype, first.device), module)][-_KEPT:]
         return module

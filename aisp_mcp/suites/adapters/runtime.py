@@ -11,6 +11,7 @@ import importlib.util
 import math
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
@@ -180,6 +181,34 @@ def set_state(module: Any, state: Mapping[str, Any], inputs: Mapping[str, Any] |
         if name in state:
             tensor.data = tensor.data.to(state[name].dtype)
     module.load_state_dict(state)
+
+
+def has_tables(module: Any) -> bool:
+    """Return True if the module holds floating-point numbers outside its state, such as a table of angles."""
+    import torch
+
+    def tensors(value: Any) -> Iterator[Any]:
+        if isinstance(value, torch.Tensor):
+            yield value
+        elif isinstance(value, Mapping | list | tuple):
+            for each in value.values() if isinstance(value, Mapping) else value:
+                yield from tensors(each)
+
+    state = {id(tensor) for tensor in module.state_dict(keep_vars=True).values()}
+    held = (tensor for each in module.modules() for tensor in tensors(vars(each)))
+    return any(tensor.is_floating_point() and id(tensor) not in state for tensor in held)
+
+
+@contextmanager
+def unwatched() -> Iterator[None]:
+    """Run operations as they are, without the noise or the types of a mode that evaluates the baseline."""
+    from torch._C import _len_torch_dispatch_stack
+    from torch.utils._python_dispatch import _pop_mode_temporarily
+
+    with ExitStack() as stack:
+        for _ in range(_len_torch_dispatch_stack()):
+            stack.enter_context(_pop_mode_temporarily())
+        yield
 
 
 def on_device(make: Callable[[], T], device: str) -> T:

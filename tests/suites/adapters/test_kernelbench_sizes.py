@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from aisp_mcp.errors import BenchmarkError
+from aisp_mcp.judge.verifier.jittered import evaluate_jittered
 from aisp_mcp.suites.adapters import formats, kernelbench
 from aisp_mcp.suites.adapters.base import Problem, Recorded
 from aisp_mcp.suites.adapters.recording import recorder
@@ -68,6 +69,25 @@ def get_input_groups():
         cases = [json.loads(line) for line in file]
     return [[torch.randn(case["shape"]), case["dim"]] for case in cases]
 '''
+
+MADE = """
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(64))
+        self.table = {table}
+
+    def forward(self, x):
+        return self.weight, self.table
+
+
+def get_inputs():
+    return [torch.randn(4, 64)]
+"""
 
 
 def problem(root: Path, *candidates: Path, **constants: Any) -> Problem:
@@ -177,3 +197,19 @@ def test_a_case_that_is_missing_is_refused(cases: Path) -> None:
     with pytest.raises(BenchmarkError, match="no case 2") as error:
         problem(cases, group=2)
     assert error.value.code == "NO_GROUP"
+
+
+@pytest.mark.parametrize(("table", "moved"), [("torch.arange(8).cos()", True), ("torch.arange(8)", False)])
+def test_noise_is_added_to_what_a_module_computes_and_not_to_what_it_is_given(
+    tmp_path: Path, table: str, moved: bool
+) -> None:
+    """Parameters are given; a table of angles is computed when the module is made."""
+    (tmp_path / "problem.py").write_text(MADE.format(table=table))
+    reference = kernelbench.Reference(tmp_path)
+    tensors: dict[str, Any] = {}
+    reference.arguments = reference.named(reference.draw(), tensors)
+    reference.run(**tensors, **reference.state())
+    given = {name: value.double() for name, value in {**tensors, **reference.state()}.items()}
+    weight, noisy = evaluate_jittered(lambda: reference.run(**given), 1e-7, 64.0, 3)
+    assert moved or torch.equal(weight, given["weight"])
+    assert torch.equal(noisy, torch.arange(8)) is not moved
