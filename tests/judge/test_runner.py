@@ -236,6 +236,12 @@ def test_a_baseline_that_cannot_be_used_is_an_error_with_a_hint(tmp_path: Path, 
     assert caught.value.hint
 
 
+def test_a_baseline_may_return_infinite_values(tmp_path: Path) -> None:
+    masked = "return (a @ b).masked_fill(a > 0, float('-inf'))"
+    result = judge(tmp_path, *(text.replace("return a @ b", masked) for text in (HONEST, PRODUCT)))
+    assert result.verdict in ("inconclusive", "faster", "slower")
+
+
 def test_a_benchmark_of_the_processor_runs_there_even_if_there_is_a_gpu(tmp_path: Path) -> None:
     baseline = PRODUCT.replace("import Benchmark", "import Benchmark, Needs")
     sizes = 'n = 128\n        needs = Needs(device="cpu")\n        sizes = {"small": {"n": 96}}'

@@ -120,7 +120,7 @@ def _same(one: Any, other: Any) -> bool:
         return False
     if one.dtype not in (torch.float32, torch.float64) or not one.numel():
         return bool((one == other).all())
-    allowed = ROUNDINGS * torch.finfo(one.dtype).eps * one.abs().max()
+    allowed = ROUNDINGS * torch.finfo(one.dtype).eps * one.abs().nan_to_num(0.0, 0.0, 0.0).max()
     return bool(((one == other) | ((one - other).abs() <= allowed)).all())
 
 
