@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -22,7 +23,7 @@ from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.judge.loading import flatten
 from aisp_mcp.suites.adapters.base import Recorded, TensorFacts
 from aisp_mcp.suites.adapters.formats import load
-from aisp_mcp.suites.adapters.recording import distributions, domain, footprint, repeats
+from aisp_mcp.suites.adapters.recording import distributions, domain, footprint, overwritten, repeats
 from aisp_mcp.suites.adapters.runtime import Reference, on_device
 from aisp_mcp.suites.adapters.seeding import Draws, seeded
 
@@ -200,15 +201,16 @@ def _call_twice(
 ) -> tuple[tuple[str, ...], list[tuple[str, Any]], list[float]]:
     """Names of the inputs that a call changes, the outputs by name, and their distances from those of another call.
 
-    Raises BenchmarkError for outputs that differ by more than rounding, or are not tensors.
+    Raises BenchmarkError for outputs that are undefined, differ by more than rounding, or are not tensors.
     """
     import torch
 
     outputs, changed, named = [], [], list[tuple[str, Any]]()
-    for _ in range(2):
+    for call in range(2):
         given, static = ({name: tensor.to(_device(), copy=True) for name, tensor in d.items()} for d in (inputs, state))
         begin_s = time.monotonic()
-        returned = reference.run(**given, **static)
+        program = partial(reference.run, **given, **static)
+        returned = program() if call else overwritten.watched(program)
         outputs.append([tensor.clone() for tensor in _tensors(returned)])
         named = flatten(returned)
         changed = [name for name in inputs if not _equal(given[name], inputs[name].to(given[name].device))]
