@@ -90,7 +90,9 @@ def read(source: str, suffix: str) -> Launch:
     comment = _COMMENT.match(source)
     at = re.search(r"^launch:", comment[1], re.MULTILINE) if comment else None
     if comment is None or at is None:
-        raise HeaderError("the file does not begin with a comment that contains 'launch:'")
+        bindings = "; bindings of torch are compiled by a candidate in Python that loads them"
+        is_bound = "PYBIND11_MODULE" in source or "TORCH_LIBRARY" in source
+        raise HeaderError(f"the file does not begin with a comment that contains 'launch:'{bindings * is_bound}")
     import yaml  # not needed for listing benchmarks
 
     try:

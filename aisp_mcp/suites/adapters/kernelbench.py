@@ -210,7 +210,7 @@ class Reference(runtime.Reference):
         super().__init__(folder, arguments)
         self.given = given or {}
         self.mode, self.drawn, self._first, self._has_tables = mode, drawn, mode, False
-        self.problem = runtime.load(folder / PROBLEM, "kernelbench_problem", constants)
+        self.problem = kernelbench_sizes.load(folder / PROBLEM, constants)
         # With the name of a tensor, and the tensor or its type and device, which tell their parameters.
         self._modules: list[tuple[str, Any, tuple[Any, Any], Any]] = []
 

@@ -54,6 +54,18 @@ def parameters(tree: ast.Module) -> frozenset[str]:
     )
 
 
+def load(path: Path, constants: Mapping[str, Any] | None) -> Any:
+    """The problem's module. Raises BenchmarkError NO_CONSTANT, which names its parameters, too."""
+    try:
+        return runtime.load(path, "kernelbench_problem", constants)
+    except BenchmarkError as error:
+        names = parameters(base.parse(path) or ast.Module([], [])) if error.code == "NO_CONSTANT" else ()
+        if not names:
+            raise
+        hint = f"{error.hint} Its functions have the parameters {', '.join(sorted(names))}."
+        raise BenchmarkError(error.code, error.message, hint) from error
+
+
 def configurations(file: Path) -> list[dict[str, Any]]:
     """Values of parameters for each target of the file, from the single_* sections of its configuration."""
     config = file.with_name(CONFIG)

@@ -125,6 +125,11 @@ def test_a_header_that_cannot_be_carried_out_says_why(old: str, new: str, words:
         read(HEADER.replace(old, new), ".cpp")
 
 
+def test_a_source_with_bindings_is_told_how_it_is_compiled() -> None:
+    with pytest.raises(HeaderError, match="a candidate in Python that loads them"):
+        read("#include <torch/extension.h>\nPYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {}\n", ".cu")
+
+
 def test_a_cuda_function_takes_the_stream() -> None:
     with pytest.raises(HeaderError, match="stream"):
         read(HEADER, ".cu")

@@ -154,6 +154,12 @@ def test_sizes_that_are_set_replace_those_of_parameters(task: Path, tmp_path: Pa
     assert shapes(record(found, tmp_path / "own")) == {"x": (4, 32), "weight": (32,)}
 
 
+def test_a_name_that_is_neither_is_refused_with_those_that_are(task: Path, tmp_path: Path) -> None:
+    with pytest.raises(BenchmarkError, match="nothing to batch") as error:
+        record(problem(task, batch=4), tmp_path / "own")
+    assert "batch_size, eps, start, width" in str(error.value.hint)
+
+
 def test_parameters_without_a_configuration_keep_their_defaults(tmp_path: Path) -> None:
     (tmp_path / "norm.py").write_text(FUNCTION)
     assert shapes(record(problem(tmp_path / "norm.py", batch_size=4), tmp_path / "own"))["x"] == (4, 64)
