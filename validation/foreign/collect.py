@@ -1,7 +1,7 @@
 """Copy problems and candidates out of checkouts of other projects into one folder: a deck for run_deck.py.
 
 python validation/foreign/collect.py --to DECK [--hard CHECKOUT --audit CSV] [--kernelbench CHECKOUT]
-    [--gpumode CHECKOUT] [--traces CHECKOUT ...] [--operators]
+    [--multikernel CHECKOUT] [--gpumode CHECKOUT] [--traces CHECKOUT ...] [--operators]
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import argparse
 import ast
 import csv
 import json
+import math
 import random
 import re
 import shutil
@@ -26,6 +27,17 @@ from aisp_mcp.suites.adapters import base, kernelbench_sizes, runtime
 
 # How kernelbench.com writes a file that a solution loads below the solution.
 SIDECAR = re.compile(r"^# =+\n# =+ sidecar: (\S+) \(.*\) =+\n# =+\n", re.MULTILINE)
+OF_KERNELBENCH = (
+    "activation",
+    "arch",
+    "convolution",
+    "fuse",
+    "loss",
+    "matmul",
+    "normalization",
+    "pooling",
+)  # categories
+MOST_ELEMENTS = 1 << 20  # of a case for a CPU
 SMALL_AXES = (16, 4, 64)  # in this order
 Entry = dict[str, Any]
 
@@ -38,6 +50,7 @@ def main() -> None:
     parser.add_argument("--audit", type=Path, help="table of audited runs")
     parser.add_argument("--kernelbench", type=Path, help="checkout of KernelBench")
     parser.add_argument("--per-level", type=int, default=30)
+    parser.add_argument("--multikernel", type=Path, help="checkout of MultiKernelBench")
     parser.add_argument("--gpumode", type=Path, help="checkout of reference-kernels")
     parser.add_argument("--traces", type=Path, nargs="*", default=[], help="checkouts with FlashInfer-Trace problems")
     parser.add_argument("--operators", action="store_true", help="ten operators with candidates of Liger-Kernel")
@@ -47,6 +60,7 @@ def main() -> None:
     args.to.mkdir(parents=True)
     entries = list(hard(args.hard, args.audit, args.to)) if args.hard else []
     entries += kernelbench_levels(args.kernelbench, args.to, args.per_level, args.seed) if args.kernelbench else []
+    entries += multikernel(args.multikernel, args.to) if args.multikernel else []
     entries += gpumode(args.gpumode, args.to) if args.gpumode else []
     for checkout in args.traces:
         entries += traces(checkout, args.to)
@@ -104,13 +118,38 @@ def kernelbench_levels(checkout: Path, to: Path, number: int, seed: int) -> Iter
     for level in (1, 2, 3):
         files = sorted((checkout / "KernelBench" / f"level{level}").glob("*.py"))
         for file in sorted(random.Random(seed).sample(files, min(number, len(files)))):
-            name = base.identifier(f"l{level}_{file.stem}")
-            folder, text = to / f"level{level}" / name, file.read_text("utf-8")
-            folder.mkdir(parents=True)
-            (folder / "problem.py").write_text(text)
-            candidates = written(folder, {f"{one}.py": known.module(text, one) for one in known.AUDITORS})
-            reduced = reductions(ast.parse(text))
-            yield entry(f"level{level}", name, folder / "problem.py", to, reduced=reduced, candidates=candidates)
+            yield module(file, f"level{level}", f"l{level}_{file.stem}", to)
+
+
+def module(file: Path, group: str, name: str, to: Path) -> Entry:
+    """A problem of KernelBench's form, with candidates made of its own text."""
+    name, text, cases = base.identifier(name), file.read_text("utf-8"), file.with_suffix(".json")
+    folder, reduced = to / group / name, reductions(ast.parse(text))
+    folder.mkdir(parents=True)
+    (folder / file.name).write_text(text)
+    if cases.is_file():
+        shutil.copy(cases, folder)
+        reduced = [{kernelbench_sizes.GROUP: largest_case(cases)}]
+    candidates = written(folder, {f"{one}.py": known.module(text, one) for one in known.AUDITORS})
+    return entry(group, name, folder / file.name, to, reduced=reduced, candidates=candidates)
+
+
+def multikernel(checkout: Path, to: Path) -> Iterator[Entry]:
+    """The problems of the categories that KernelBench lacks."""
+    for file in sorted((checkout / "reference").glob("*/*.py")):
+        if file.parent.name not in OF_KERNELBENCH:
+            yield module(file, f"multikernel_{file.parent.name}", file.stem, to)
+
+
+def largest_case(cases: Path) -> int:
+    """The number of the case with the most elements, of those with at most MOST_ELEMENTS."""
+    shapes = [
+        [given.get("shape") or [] for given in json.loads(line)["inputs"]]
+        for line in cases.read_text("utf-8").splitlines()
+        if line.strip()
+    ]
+    sizes = [sum(math.prod(shape) for shape in each if all(isinstance(n, int) for n in shape)) for each in shapes]
+    return max(range(len(sizes)), key=lambda at: sizes[at] if sizes[at] <= MOST_ELEMENTS else -sizes[at])
 
 
 def written(folder: Path, texts: Mapping[str, str]) -> dict[str, str]:
