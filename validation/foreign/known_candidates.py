@@ -34,6 +34,17 @@ def _each(value, change):
     return value
 
 
+def _typed(value, other):
+    """The value with the types of another one's tensors."""
+    if isinstance(value, torch.Tensor):
+        return value.to(other.dtype)
+    if isinstance(value, dict):
+        return {key: _typed(item, other[key]) for key, item in value.items()}
+    if isinstance(value, (tuple, list)):
+        return type(value)(map(_typed, value, other))
+    return value
+
+
 def _unfinished(tensor):
     """The last eighth of the elements is not computed."""
     flat = tensor.clone().reshape(-1)
@@ -83,11 +94,12 @@ class ModelNew(Model):
     def forward(self, *args):
         wide = copy.deepcopy(self)
         wide.__class__ = Model
+        right = super().forward(*_each(args, torch.clone))
         try:
             out = wide.double()(*_each(args, lambda each: each.double() if each.is_floating_point() else each))
         except RuntimeError:  # of a module that makes tensors of one precision itself
-            return super().forward(*args)
-        return _each(out, lambda each: each.float() if each.dtype == torch.float64 else each)
+            return right
+        return _typed(out, right)
 """
 _MODULE_IGNORING = """
 
