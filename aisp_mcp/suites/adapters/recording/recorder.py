@@ -219,7 +219,7 @@ def _call_twice(
     if not all(repeats.is_rounding(share, tensor.dtype) for share, tensor in zip(distances, outputs[0], strict=True)):
         raise BenchmarkError(
             "NOT_DETERMINISTIC",
-            "Two calls with the same inputs give different outputs, such as with dropout: nothing can be compared.",
+            "Two calls with the same inputs differ, as with dropout or layers made in a call: nothing can be compared.",
             "Make the problem deterministic, such as with eval() or p=0, or by passing what it draws as inputs.",
         )
     if own_output is not None and not torch.allclose(outputs[0][0], own_output.to(outputs[0][0]), rtol=1e-2):
