@@ -70,7 +70,8 @@ def parse(tool: Tool, argv: Sequence[str]) -> tuple[dict[str, Any], argparse.Nam
         value = getattr(options, name, None)
         if value is not None:
             raw[name] = convert(value, argument_schema)
-    _assign_positionals(tool, raw, schema, getattr(options, "_words", []), literal)
+    words = _take_pairs(raw, schema, getattr(options, "_words", []))
+    _assign_positionals(tool, raw, schema, words, literal)
     return {**raw, **unknown}, options
 
 
@@ -127,6 +128,15 @@ def _items(value: Any) -> list[str]:
                 pass
         items += [part for part in word.split(",") if part]
     return items
+
+
+def _take_pairs(raw: dict[str, Any], schema: dict[str, Any], words: Sequence[str]) -> list[str]:
+    """Add the words that follow a first NAME=VALUE to its argument: `--set N=8 M=4`. Returns the other words."""
+    name = next((name for name in raw if schema[name].get("type") == "object"), None)
+    pairs = [word for word in words if word.partition("=")[0].isidentifier() and "=" in word] if name else []
+    if name and isinstance(raw[name], dict):
+        raw[name] |= _object(pairs) or {}
+    return [word for word in words if word not in pairs]
 
 
 def _assign_positionals(

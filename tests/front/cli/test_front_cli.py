@@ -178,6 +178,14 @@ class TestWords:
         assert arguments.parse(get("aisp_suggest_tools"), ["--", "--gpu, fast?"])[0] == {"query": "--gpu, fast?"}
 
     @pytest.mark.parametrize(
+        "words",
+        ["p.py mine.py --set N=8 M=[4,4]", "--set N=8 M=[4,4] p.py mine.py", "p.py --set N=8 mine.py --set M=[4,4]"],
+    )
+    def test_one_option_takes_several_pairs(self, words: str) -> None:
+        values = {"target": "p.py", "candidate": "mine.py", "set": {"N": 8, "M": [4, 4]}}
+        assert arguments.parse(get("aisp_verify_candidate"), words.split())[0] == values
+
+    @pytest.mark.parametrize(
         "args",
         [
             {"count": 3},
