@@ -130,7 +130,7 @@ class Fuzzer:
         setup = self._setup(candidate, size, opened, worker_placement)
         worker = group.start("candidate", dict(setup), self._of(number), worker_placement)
         try:
-            worker_id = worker_number(number, Role.BASELINE)
+            worker_id = worker_number(number, Role.CANDIDATE)
             setup["ipc"] = self._verifier.ask("attach", worker_id=worker_id)["ipc"]
             self._verifier.ask("params", worker_ids=[worker_id], seed=self._seed())
             worker.prepare(dict(setup))
@@ -158,11 +158,13 @@ class Fuzzer:
         findings = Found()
         try:
             worker.ready(START_S)
-            for mode in MODES:
+            for mode in (*MODES, "plain"):  # again, because a program may keep what it was given first
+                if mode in findings.modes and findings.errors:
+                    break
                 self._verifier.ask("fill", counts={worker_id: 1}, seed=self._seed(), mode=mode, sample=[0])
                 self._call(worker, worker_id)
                 answer = self._verifier.ask("check", worker_id=worker_id, sample=[0])
-                findings.modes.append(mode)
+                findings.modes += [mode] if mode not in findings.modes else []
                 findings.worst = max(findings.worst, answer["ratio"] or 0.0)
                 if answer["failure"]:
                     findings.errors.append(f"{mode}: {answer['failure']}")

@@ -41,6 +41,21 @@ def run(a):
     return (a.as_strided(a.shape, (a.shape[1], 1)) / 2).contiguous()
 '''
 
+ROTATED = '''"""Large angles of bfloat16 numbers: on adversarial inputs, roundings of that type excuse any angle."""
+from aisp_mcp.bench import Benchmark
+class Rotated(Benchmark):
+    def inputs(self, rng):
+        return {"x": rng.randn(64, 64, dtype="bfloat16"), "at": rng.randint(1000, 9000, 64)}
+    def run(self, x, at):
+        return (x.float() * (at.float() * 1.7).cos()).bfloat16()
+'''
+FIRST = '''"""The angles of the first call."""
+first = []
+def run(x, at):
+    first.append(at.clone())
+    return (x.float() * (first[0].float() * 1.7).cos()).bfloat16()
+'''
+
 
 @pytest.fixture
 def suite(tmp_path: Path) -> Path:
@@ -65,6 +80,15 @@ def test_sizes_that_a_candidate_forgot_are_named_with_their_error(cli_here, suit
     assert failing["errors"][0].startswith("plain: ")
     (unusable,) = report["unusable"]
     assert "seven rows" in unusable["message"]
+
+
+@pytest.mark.torch
+def test_a_candidate_that_keeps_an_input_of_its_first_call_is_found(cli_here: Any, suite: Path) -> None:
+    (suite / "ch01" / "baseline_rotated.py").write_text(ROTATED)
+    (suite / "ch01" / "optimized_rotated.py").write_text(FIRST)
+    done = cli_here("bench", "fuzz", "ch01:rotated", "--bench-root", str(suite), "--json", "--no-boundaries")
+    (failing,) = json.loads(done.stdout)["result"]["failing"]
+    assert failing["errors"][0].startswith("plain: ")
 
 
 @pytest.mark.torch
