@@ -21,7 +21,7 @@ from aisp_mcp.judge.pair import problem_folder
 from aisp_mcp.judge.protocol.layout import FILE, HOST, PATH_BYTES, TensorSpec
 
 BASELINE, CANDIDATE, COMMON = "aisp_baseline", "aisp_candidate", "_common"  # names of the modules
-PROBLEM_FILES = ("problem.py", "reference.py", "task.py", "utils.py", "definition.json")  # of adapted problems
+PROBLEM_FILES = ("problem.py", "reference.py", "task.py", "utils.py")  # of adapted problems
 # Files that mark a project's top folder, and the number of levels to search upwards for them.
 PROJECT_MARKS, PROJECT_DEPTH = (".git", "pyproject.toml", "setup.py"), 6
 
@@ -94,9 +94,9 @@ def common_of(baseline: Path) -> Path:
 
 
 def problem_files(baseline: Path) -> list[Path]:
-    """The files in that folder that the specification runs."""
+    """The files in that folder that the specification runs or reads, without candidates."""
     folder = problem_folder(baseline)
-    return [folder / name for name in PROBLEM_FILES if (folder / name).is_file()]
+    return [folder / name for name in PROBLEM_FILES if (folder / name).is_file()] + sorted(folder.glob("*.json"))
 
 
 def load_candidate(path: Path, common: Path | None = None, bytecode: str | None = None) -> Any:
