@@ -12,13 +12,15 @@ import ast
 import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
 from aisp_mcp.errors import BenchmarkError
-from aisp_mcp.suites.adapters import base, runtime
+from aisp_mcp.judge.candidate_needs import NO_PARAMETERS
+from aisp_mcp.suites.adapters import base, first_values, runtime
 from aisp_mcp.suites.adapters.base import Constants, Problem
+from aisp_mcp.suites.adapters.first_values import NewModule
 from aisp_mcp.suites.adapters.seeding import handed_out, noted
 from aisp_mcp.suites.adapters.slicing import needed_by
 
@@ -298,7 +300,7 @@ class Reference(runtime.Reference):
         static = {name: tensor for name, tensor in tensors.items() if name not in self._inputs()}
         name, first = next(iter((static or tensors).items()))
         made = runtime.on_device(lambda: self.make(self.problem.Model), str(first.device))
-        module = loaded(made, static, tensors)
+        module = loaded(NewModule(made), static, tensors)
         kept = first if static else None  # an input may have gigabytes
         self._modules = [*self._modules, (name, kept, (first.dtype, first.device), module)][-_KEPT:]
         return module
@@ -308,20 +310,33 @@ class Reference(runtime.Reference):
         return frozenset(runtime.slots(self.arguments))
 
 
-def loaded(module: Any, static: Mapping[str, Any], inputs: Mapping[str, Any]) -> Any:
-    """The module with these parameters and buffers, in their precision. Raises BenchmarkError PARAMETERS_DIFFER."""
-    module = module.to(device=next(iter(inputs.values())).device)
-    own = {name: tuple(tensor.shape) for name, tensor in module.state_dict().items()}
-    if own != (given := {name: tuple(tensor.shape) for name, tensor in static.items()}):
-        lacks = sorted(given.items() - own.items())
-        more = sorted(own.items() - given.items())
+def loaded(new: NewModule, static: Mapping[str, Any], inputs: Mapping[str, Any]) -> Any:
+    """The module with these parameters and buffers, in their precision. What it holds besides them keeps its values.
+
+    Raises BenchmarkError PARAMETERS_DIFFER.
+    """
+    module = new.module.to(device=next(iter(inputs.values())).device)
+    own = dict(module.state_dict())
+    state = {name: values for name, values in static.items() if name in own and own[name].shape == values.shape}
+    missing = [name for name in static if name not in state and name not in new.holds]
+    added = {name: tensor for name, tensor in own.items() if name not in state}
+    names = new.other_names(missing, added)
+    if unknown := {name: static[name] for name in missing if name not in names}:
+        more = {name: tensor for name, tensor in added.items() if name not in names.values()}
         raise BenchmarkError(
             "PARAMETERS_DIFFER",
-            f"The candidate's parameters are not the baseline's by name and shape: lacks {lacks}, adds {more}.",
-            "Give ModelNew the parameters of Model; derive others from them in forward().",
+            f"{NO_PARAMETERS}: lacks {_shapes(unknown)}, adds {_shapes(more)}.",
+            "Give ModelNew the parameters of Model, or draw them in the same order as Model does.",
         )
-    runtime.set_state(module, static, inputs)
+    state |= {own_name: static[name].reshape(own[own_name].shape) for name, own_name in names.items()}
+    runtime.set_state(module, state, inputs)
     return module
+
+
+def _shapes(tensors: Mapping[str, Any]) -> str:
+    """A few names with their shapes, and how many there are besides."""
+    few = [f"{name} {tuple(tensor.shape)}" for name, tensor in sorted(tensors.items())[:4]]
+    return ", ".join(few + [f"{len(tensors) - 4} more"] * (len(tensors) > 4)) or "nothing"
 
 
 def _called(module: Any, arguments: list[Any], drawn: bool) -> Any:
@@ -369,8 +384,9 @@ class Candidate:
     def prepare(self, params: dict[str, Any], example: dict[str, Any]) -> dict[str, Any]:
         """Make the module, which replaces its parameters."""
         device = str(next(iter({**example, **params}.values())).device)
-        module = runtime.on_device(lambda: self.reference.make(self.kind), device)
-        return {"module": loaded(module, params, {**example, **params} or example)}
+        baseline, own = (partial(self.reference.make, kind) for kind in (self.reference.problem.Model, self.kind))
+        new = runtime.on_device(lambda: first_values.make(baseline, own, params, device), device)
+        return {"module": loaded(new, params, {**example, **params} or example)}
 
     def run(self, module: Any, **tensors: Any) -> Any:
         """Call the module with these inputs."""

@@ -179,7 +179,7 @@ def set_state(module: Any, state: Mapping[str, Any], inputs: Mapping[str, Any] |
     for name, tensor in own:
         if name in state:
             tensor.data = tensor.data.to(state[name].dtype)
-    module.load_state_dict(state)
+    module.load_state_dict(state, strict=False)
 
 
 def on_device(make: Callable[[], T], device: str) -> T:

@@ -1,0 +1,119 @@
+"""Make a candidate's module so that the parameters it draws like the baseline's are the judge's from the start.
+
+The suite makes both modules under one seed and loads nothing. A candidate may therefore name its parameters as it
+likes, and fold, transpose or copy them while it is made. Here, too, the baseline's module and the candidate's are made
+under one seed, and a tensor that the candidate draws like a parameter of the baseline gets the judge's values at once.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+_SEED = 1  # any; both modules have it
+_COMPARED = 64  # elements that tell two draws apart
+Make = Callable[[], Any]
+Key = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class NewModule:
+    """A module and what is known about its parameters.
+
+    holds: names of the baseline's tensors that were written into it while it was made. keys: what tells the baseline's
+    first values apart, by name.
+    """
+
+    module: Any
+    holds: frozenset[str] = frozenset()
+    keys: Mapping[str, Key] = field(default_factory=dict)
+
+    def other_names(self, missing: Iterable[str], own: Mapping[str, Any]) -> dict[str, str]:
+        """Own names of missing tensors by the baseline's, if the first values are equal, as are those of norms.
+
+        Several tensors with equal values are taken in their order, if there are as many of them in both modules.
+        """
+        groups, addresses = defaultdict[Key, tuple[list[str], list[str]]](lambda: ([], [])), set[tuple[int, int]]()
+        for name in missing:
+            if name in self.keys:
+                groups[self.keys[name]][0].append(name)
+        for name, tensor in own.items():
+            address = (tensor.data_ptr(), tensor.numel())
+            if address not in addresses:  # a tensor may have several names
+                groups[_key(tensor)][1].append(name)
+            addresses |= {address} if tensor.numel() else set()
+        pairs = [zip(*names, strict=True) for names in groups.values() if len(names[0]) == len(names[1])]
+        return {name: own_name for pair in pairs for name, own_name in pair}
+
+
+def make(baseline: Make, candidate: Make, tensors: Mapping[str, Any], device: str) -> NewModule:
+    """Make the candidate's module with the judge's tensors. device: "cpu" or "cuda".
+
+    A module that cannot be made like this is made as usual.
+    """
+    if not tensors:
+        return NewModule(candidate())
+    state = _under_one_seed(baseline, device).state_dict()
+    keys = {name: _key(tensor) for name, tensor in state.items()}
+    for tensor in state.values():
+        tensor.zero_()  # or else memory that the candidate's module does not initialise may have these values
+    counts = Counter(keys.values())
+    names = {key: name for name, key in keys.items() if name in tensors and counts[key] == 1 and _differs(key)}
+    writing = _writing()({key: (name, tensors[name]) for key, name in names.items()})
+    try:
+        with writing:
+            module = _under_one_seed(candidate, device)
+    except Exception:  # if it is the candidate's own, it comes again
+        return NewModule(candidate())
+    return NewModule(module, frozenset(writing.names), keys)
+
+
+def _under_one_seed(function: Make, device: str) -> Any:
+    import torch
+
+    with torch.random.fork_rng(None if device == "cuda" else []):
+        torch.manual_seed(_SEED)
+        return function()
+
+
+def _key(tensor: Any) -> Key:
+    """Size, type and first values of a tensor."""
+    return (tensor.numel(), str(tensor.dtype), *tensor.detach().flatten()[:_COMPARED].tolist())
+
+
+def _differs(key: Key) -> bool:
+    """Return True if these are different numbers, as in a random tensor."""
+    return len({*key[2:]}) > 1
+
+
+@lru_cache(maxsize=1)
+def _writing() -> Any:
+    """A mode that writes the judge's tensors over those that have the baseline's first values."""
+    import torch
+    from torch.overrides import TorchFunctionMode
+
+    uninitialised = (torch.empty, torch.empty_like, torch.empty_strided, torch.Tensor.new_empty)
+
+    class Writing(TorchFunctionMode):  # type: ignore[misc,unused-ignore]
+        def __init__(self, tensors: Mapping[Key, tuple[str, Any]]) -> None:
+            super().__init__()
+            self.tensors, self.names = tensors, set[str]()
+            self.sizes = {key[0] for key in tensors}
+
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            result = func(*args, **(kwargs or {}))
+            if isinstance(result, torch.Tensor) and result.numel() in self.sizes and func not in uninitialised:
+                self._write(result)
+            return result
+
+        def _write(self, tensor: Any) -> None:
+            name, values = self.tensors.get(_key(tensor), ("", None))
+            if name:
+                with torch.no_grad():
+                    tensor.copy_(values.reshape(tensor.shape))
+                self.names.add(name)
+
+    return Writing
