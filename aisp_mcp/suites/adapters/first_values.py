@@ -13,6 +13,10 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
+from aisp_mcp.errors import BenchmarkError
+from aisp_mcp.judge.candidate_needs import NO_PARAMETERS
+from aisp_mcp.suites.adapters import runtime
+
 _SEED = 1  # any; both modules have it
 _COMPARED = 64  # elements that tell two draws apart
 Make = Callable[[], Any]
@@ -69,6 +73,35 @@ def make(baseline: Make, candidate: Make, tensors: Mapping[str, Any], device: st
     except Exception:  # if it is the candidate's own, it comes again
         return NewModule(candidate())
     return NewModule(module, frozenset(writing.names), keys)
+
+
+def loaded(new: NewModule, static: Mapping[str, Any], inputs: Mapping[str, Any]) -> Any:
+    """The module with these parameters and buffers, in their precision. What it holds besides them keeps its values.
+
+    Raises BenchmarkError PARAMETERS_DIFFER.
+    """
+    module = new.module.to(device=next(iter(inputs.values())).device)
+    own = dict(module.state_dict())
+    state = {name: values for name, values in static.items() if name in own and own[name].shape == values.shape}
+    missing = [name for name in static if name not in state and name not in new.holds]
+    added = {name: tensor for name, tensor in own.items() if name not in state}
+    names = new.other_names(missing, added)
+    if unknown := {name: static[name] for name in missing if name not in names}:
+        more = {name: tensor for name, tensor in added.items() if name not in names.values()}
+        raise BenchmarkError(
+            "PARAMETERS_DIFFER",
+            f"{NO_PARAMETERS}: lacks {_shapes(unknown)}, adds {_shapes(more)}.",
+            "Give ModelNew the parameters of Model, or draw them in the same order as Model does.",
+        )
+    state |= {own_name: static[name].reshape(own[own_name].shape) for name, own_name in names.items()}
+    runtime.set_state(module, state, inputs)
+    return module
+
+
+def _shapes(tensors: Mapping[str, Any]) -> str:
+    """A few names with their shapes, and how many there are besides."""
+    few = [f"{name} {tuple(tensor.shape)}" for name, tensor in sorted(tensors.items())[:4]]
+    return ", ".join(few + [f"{len(tensors) - 4} more"] * (len(tensors) > 4)) or "nothing"
 
 
 def _under_one_seed(function: Make, device: str) -> Any:

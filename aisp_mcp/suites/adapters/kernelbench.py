@@ -17,10 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from aisp_mcp.errors import BenchmarkError
-from aisp_mcp.judge.candidate_needs import NO_PARAMETERS
 from aisp_mcp.suites.adapters import base, first_values, runtime
 from aisp_mcp.suites.adapters.base import Constants, Problem
-from aisp_mcp.suites.adapters.first_values import NewModule
+from aisp_mcp.suites.adapters.first_values import NewModule, loaded
 from aisp_mcp.suites.adapters.seeding import handed_out, noted
 from aisp_mcp.suites.adapters.slicing import needed_by
 
@@ -281,8 +280,15 @@ class Reference(runtime.Reference):
         return dict(self.make(self.problem.Model).state_dict())
 
     def learnt(self) -> frozenset[str]:
-        """Parameters; buffers are not learnt."""
-        return frozenset(name for name, _ in self.make(self.problem.Model).named_parameters())
+        """Parameters, and the running statistics that norms in evaluation mode use; other buffers are not learnt."""
+        module = self.make(self.problem.Model)
+        statistics = {
+            f"{path}.{name}".removeprefix(".")
+            for path, layer in module.named_modules()
+            for name in ("running_mean", "running_var")
+            if not layer.training and getattr(layer, name, None) is not None
+        }
+        return frozenset(statistics).union(name for name, _ in module.named_parameters())
 
     def run(self, **tensors: Any) -> Any:
         """Call Model with these inputs and static tensors."""
@@ -308,35 +314,6 @@ class Reference(runtime.Reference):
     @lru_cache(maxsize=1)  # noqa: B019 (one reference lives as long as its process)
     def _inputs(self) -> frozenset[str]:
         return frozenset(runtime.slots(self.arguments))
-
-
-def loaded(new: NewModule, static: Mapping[str, Any], inputs: Mapping[str, Any]) -> Any:
-    """The module with these parameters and buffers, in their precision. What it holds besides them keeps its values.
-
-    Raises BenchmarkError PARAMETERS_DIFFER.
-    """
-    module = new.module.to(device=next(iter(inputs.values())).device)
-    own = dict(module.state_dict())
-    state = {name: values for name, values in static.items() if name in own and own[name].shape == values.shape}
-    missing = [name for name in static if name not in state and name not in new.holds]
-    added = {name: tensor for name, tensor in own.items() if name not in state}
-    names = new.other_names(missing, added)
-    if unknown := {name: static[name] for name in missing if name not in names}:
-        more = {name: tensor for name, tensor in added.items() if name not in names.values()}
-        raise BenchmarkError(
-            "PARAMETERS_DIFFER",
-            f"{NO_PARAMETERS}: lacks {_shapes(unknown)}, adds {_shapes(more)}.",
-            "Give ModelNew the parameters of Model, or draw them in the same order as Model does.",
-        )
-    state |= {own_name: static[name].reshape(own[own_name].shape) for name, own_name in names.items()}
-    runtime.set_state(module, state, inputs)
-    return module
-
-
-def _shapes(tensors: Mapping[str, Any]) -> str:
-    """A few names with their shapes, and how many there are besides."""
-    few = [f"{name} {tuple(tensor.shape)}" for name, tensor in sorted(tensors.items())[:4]]
-    return ", ".join(few + [f"{len(tensors) - 4} more"] * (len(tensors) > 4)) or "nothing"
 
 
 def _called(module: Any, arguments: list[Any], drawn: bool) -> Any:

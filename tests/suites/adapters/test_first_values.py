@@ -8,6 +8,7 @@ from typing import Any
 
 import adapter_support as support
 import foreign_kernelbench as kernelbench
+import foreign_others as others
 import pytest
 
 pytestmark = [pytest.mark.slow, pytest.mark.torch, pytest.mark.timeout(280)]
@@ -70,3 +71,40 @@ def test_parameters_are_known_by_how_they_are_drawn(report: dict[str, Any]) -> N
     (skipped,) = report["skipped"]
     assert (skipped["target"], skipped["code"]) == ("kernelbench:norms_own", "CANDIDATE_NEEDS")
     assert "lacks first.bias (48,), first.weight (48, 24), " in skipped["missing"]
+
+
+BATCH = kernelbench.problem(
+    "Batch norm.", "return self.norm(x)", "torch.randn(32, N)", "        self.norm = nn.BatchNorm1d(width)\n", "[N]"
+)
+SKIPPED = kernelbench.candidate(
+    "return torch.addcmul(self.norm.bias, x, self.norm.weight, value=(1 + 1e-5) ** -0.5)",
+    "        self.norm = nn.BatchNorm1d(width)\n",
+)
+INFERENCE = kernelbench.candidate(
+    "n = self.norm\nreturn (x - n.running_mean) * (n.running_var + n.eps).rsqrt() * n.weight + n.bias",
+    "        self.norm = nn.BatchNorm1d(width)\n",
+)
+
+
+@pytest.mark.parametrize(("mode", "wrong"), [("constructed", {"inference", "skipped"}), ("eval", {"skipped"})])
+def test_a_norm_in_evaluation_mode_has_statistics_of_its_own(
+    cli_here: Any, tmp_path: Path, mode: str, wrong: set[str]
+) -> None:
+    files = support.write(tmp_path / "mine", {"inference": INFERENCE, "skipped": SKIPPED})
+    problem = support.write(tmp_path / "in", {"batch": BATCH}) / "batch.py"
+    to = ("--to", str(tmp_path / "out"), "--allow-write", str(tmp_path), "--mode", mode)
+    done = cli_here("bench", "adapt", str(problem), *to, "--candidates", *map(str, sorted(files.iterdir())), "--json")
+    (adapted,) = json.loads(done.stdout)["result"]["problems"]
+    assert any("evaluation mode, as requested" in line for line in adapted["disclosed"]) == (mode == "eval")
+    done = cli_here("bench", "fuzz", "kernelbench:batch", "--bench-root", str(tmp_path / "out"), "--json")
+    failing = {
+        row["candidate"].removeprefix("kernelbench:batch_") for row in json.loads(done.stdout)["result"]["failing"]
+    }
+    assert failing == wrong
+
+
+def test_only_modules_have_a_mode(cli_here: Any, tmp_path: Path) -> None:
+    task = support.gpumode_folder(tmp_path, sorted(others.GPUMODE)[0])
+    words = ("--to", str(tmp_path / "out"), "--allow-write", str(tmp_path), "--mode", "eval")
+    answer = json.loads(cli_here("bench", "adapt", str(task), *words, "--json").stdout)
+    assert answer["error"]["code"] == "NO_MODE"
