@@ -129,7 +129,9 @@ def _is_there(package: str) -> bool:
 
 def _missing(name: str, device: str) -> str | None:
     if name == CUDA:
-        return None if device == "cuda" else "a CUDA device: the candidate compiles kernels for a GPU"
+        return (
+            None if device == "cuda" else "a CUDA device: the candidate compiles kernels or captures graphs for a GPU"
+        )
     if name == NVCC:
         return None if _nvcc() else "the compiler nvcc (CUDA_HOME, PATH, /usr/local/cuda)"
     return None if _is_there(name) else f"the package {name}, which the candidate imports"
