@@ -59,8 +59,8 @@ def make(baseline: Make, candidate: Make, tensors: Mapping[str, Any], device: st
     A module that cannot be made like this is made as usual.
     """
     if not tensors:
-        return NewModule(candidate())
-    state = _under_one_seed(baseline, device).state_dict()
+        return NewModule(under_one_seed(candidate, device))
+    state = under_one_seed(baseline, device).state_dict()
     keys = {name: _key(tensor) for name, tensor in state.items()}
     for tensor in state.values():
         tensor.zero_()  # or else memory that the candidate's module does not initialise may have these values
@@ -69,7 +69,7 @@ def make(baseline: Make, candidate: Make, tensors: Mapping[str, Any], device: st
     writing = _writing()({key: (name, tensors[name]) for key, name in names.items()})
     try:
         with writing:
-            module = _under_one_seed(candidate, device)
+            module = under_one_seed(candidate, device)
     except Exception:  # if it is the candidate's own, it comes again
         return NewModule(candidate())
     return NewModule(module, frozenset(writing.names), keys)
@@ -104,10 +104,11 @@ def _shapes(tensors: Mapping[str, Any]) -> str:
     return ", ".join(few + [f"{len(tensors) - 4} more"] * (len(tensors) > 4)) or "nothing"
 
 
-def _under_one_seed(function: Make, device: str) -> Any:
+def under_one_seed(function: Make, device: str) -> Any:
+    """Call a function that draws, with the seed that all modules have. device: begins with cpu or cuda."""
     import torch
 
-    with torch.random.fork_rng(None if device == "cuda" else []):
+    with torch.random.fork_rng(None if device.startswith("cuda") else []):
         torch.manual_seed(_SEED)
         return function()
 

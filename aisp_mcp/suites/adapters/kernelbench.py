@@ -9,6 +9,7 @@ get_inputs is never called.
 from __future__ import annotations
 
 import ast
+import copy
 import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +20,7 @@ from typing import Any
 from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.suites.adapters import base, first_values, runtime
 from aisp_mcp.suites.adapters.base import Constants, Problem
-from aisp_mcp.suites.adapters.first_values import NewModule, loaded
+from aisp_mcp.suites.adapters.first_values import NewModule, loaded, under_one_seed
 from aisp_mcp.suites.adapters.seeding import handed_out, noted
 from aisp_mcp.suites.adapters.slicing import needed_by
 
@@ -194,7 +195,8 @@ class Reference(runtime.Reference):
     """The problem's Model, with the static tensors that the harness gives it.
 
     mode: "constructed" leaves modules in their initial mode, "no_dropout" ends the training mode of dropout layers
-    only, "eval" that of the whole module. drawn: tensors that forward() draws are inputs.
+    only, "eval" that of the whole module. drawn: tensors that forward() draws are inputs. alike: modules are made under
+    one seed, so that what they draw and do not register is the same everywhere.
     """
 
     def __init__(
@@ -204,12 +206,14 @@ class Reference(runtime.Reference):
         arguments: Any = None,
         mode: str = "constructed",
         drawn: bool = False,
+        alike: bool = False,
     ) -> None:
         super().__init__(folder, arguments)
-        self.mode, self.drawn, self._first = mode, drawn, mode
+        self.mode, self.drawn, self.alike, self._first = mode, drawn, alike, mode
         self.problem = runtime.load(folder / PROBLEM, "kernelbench_problem", constants)
         # With the name of a tensor, and the tensor or its type and device, which tell their parameters.
         self._modules: list[tuple[str, Any, tuple[Any, Any], Any]] = []
+        self._pattern = self._made_alike() if alike else None
 
     def draw(self) -> Any:
         """Positional arguments of forward, and a dict of the tensors that it draws itself, if these are inputs."""
@@ -249,25 +253,37 @@ class Reference(runtime.Reference):
         return module
 
     def settle(self) -> dict[str, Any] | None:
-        """End the training mode of dropout layers, then of the whole module, so that a call can be repeated. If that is
-        not enough, begin again with the tensors that forward() draws as inputs.
+        """Make modules alike, then end the training mode of dropout layers, then of the whole module, so that calls can
+        be repeated. If none of these is enough, begin again with the tensors that forward() draws as inputs.
         """
         modes = ("constructed", "no_dropout", "eval")
-        if self.mode != modes[-1]:
-            self.mode = modes[modes.index(self.mode) + 1]
+        if not self.alike and self.mode == self._first and not self.drawn:
+            self.alike = True
+        elif self.mode != modes[-1]:
+            self.mode, self.alike = modes[modes.index(self.mode) + 1], False
         elif not self.drawn:
-            self.mode, self.drawn = self._first, True
+            self.mode, self.drawn, self.alike = self._first, True, False
         else:
             return None
-        self._modules = []
+        self._modules, self._pattern = [], self._made_alike() if self.alike else None
         self._inputs.cache_clear()
-        return {"mode": self.mode, **({"drawn": True} if self.drawn else {})}
+        chosen = {"alike": self.alike, "drawn": self.drawn}
+        return {"mode": self.mode, **{name: value for name, value in chosen.items() if value}}
+
+    def _made_alike(self) -> Any:
+        """The module to copy: made in float64, it would draw other numbers."""
+        import torch
+
+        device, make = "cuda" if torch.cuda.is_available() else "cpu", partial(self.make, self.problem.Model)
+        return runtime.on_device(lambda: under_one_seed(make, device), device)
 
     def notes(self) -> tuple[str, ...]:
         """Disclose a mode that the problem does not set itself, and inputs that it draws itself."""
         what = {"no_dropout": "dropout layers are", "eval": "the module is"}.get(self.mode)
         notes = [f"{what} in evaluation mode, because calls in training mode are random"]
         notes = notes if what and self.mode != self._first else []
+        if self.alike:
+            notes.append("tensors that the module draws when it is made, and does not register, are always the same")
         if self.drawn:
             notes.append(
                 "tensors that forward() draws with torch.randn or torch.rand are inputs; a candidate gets them where "
@@ -305,7 +321,11 @@ class Reference(runtime.Reference):
                 return module
         static = {name: tensor for name, tensor in tensors.items() if name not in self._inputs()}
         name, first = next(iter((static or tensors).items()))
-        made = runtime.on_device(lambda: self.make(self.problem.Model), str(first.device))
+        made = (
+            copy.deepcopy(self._pattern)
+            if self._pattern is not None
+            else runtime.on_device(lambda: self.make(self.problem.Model), str(first.device))
+        )
         module = loaded(NewModule(made), static, tensors)
         kept = first if static else None  # an input may have gigabytes
         self._modules = [*self._modules, (name, kept, (first.dtype, first.device), module)][-_KEPT:]
@@ -353,6 +373,7 @@ class Candidate:
         kind: str | type = "ModelNew",
         mode: str = "constructed",
         drawn: bool = False,
+        alike: bool = False,  # noqa: ARG002 (they always are)
     ) -> None:
         self.reference = Reference(folder, constants, arguments, mode, drawn)
         self._arguments, self._drawn = arguments, drawn

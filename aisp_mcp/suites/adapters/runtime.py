@@ -175,6 +175,9 @@ def set_state(module: Any, state: Mapping[str, Any], inputs: Mapping[str, Any] |
 
     if any(tensor.dtype == torch.float64 for tensor in (*state.values(), *(inputs or {}).values())):
         module.to(dtype=torch.float64)
+        for layer in module.modules():
+            plain = {name: value for name, value in vars(layer).items() if isinstance(value, torch.Tensor)}
+            vars(layer).update({name: value.double() for name, value in plain.items() if value.is_floating_point()})
     own = (*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False))
     for name, tensor in own:
         if name in state:

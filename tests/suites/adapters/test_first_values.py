@@ -103,6 +103,31 @@ def test_a_norm_in_evaluation_mode_has_statistics_of_its_own(
     assert failing == wrong
 
 
+STATE = """        self.start = torch.randn(width)
+        self.first = nn.Linear(width, width)
+"""
+STATEFUL = kernelbench.problem(
+    "State.", "return torch.tanh(self.first(x + self.start))", "torch.randn(32, N)", STATE, "[N]"
+)
+REGISTERED = STATE.replace("self.start =", "start =") + '        self.register_buffer("begin", start)\n'
+STATES = {
+    "registered": kernelbench.candidate("return torch.tanh(self.first(x + self.begin))", REGISTERED),
+    "without": kernelbench.candidate("return torch.tanh(self.first(x))", STATE),
+}
+
+
+def test_what_a_module_draws_and_keeps_to_itself_is_the_same_everywhere(cli_here: Any, tmp_path: Path) -> None:
+    files = support.write(tmp_path / "mine", STATES)
+    problem = support.write(tmp_path / "in", {"state": STATEFUL}) / "state.py"
+    to = ("--to", str(tmp_path / "out"), "--allow-write", str(tmp_path))
+    done = cli_here("bench", "adapt", str(problem), *to, "--candidates", *map(str, sorted(files.iterdir())), "--json")
+    (adapted,) = json.loads(done.stdout)["result"]["problems"]
+    assert any("does not register" in line for line in adapted["disclosed"]), adapted["disclosed"]
+    done = cli_here("bench", "fuzz", "kernelbench:state", "--bench-root", str(tmp_path / "out"), "--json")
+    failing = [row["candidate"] for row in json.loads(done.stdout)["result"]["failing"]]
+    assert failing == ["kernelbench:state_without"]
+
+
 def test_only_modules_have_a_mode(cli_here: Any, tmp_path: Path) -> None:
     task = support.gpumode_folder(tmp_path, sorted(others.GPUMODE)[0])
     words = ("--to", str(tmp_path / "out"), "--allow-write", str(tmp_path), "--mode", "eval")

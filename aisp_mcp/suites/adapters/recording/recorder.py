@@ -81,7 +81,7 @@ def record(reference: Reference) -> Recorded:
             changed = reference.settle() if error.code == "NOT_DETERMINISTIC" else None
             if changed is None:
                 raise
-            settings |= changed
+            settings = changed
 
 
 def _recorded(reference: Reference) -> Recorded:
