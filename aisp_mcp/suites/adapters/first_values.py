@@ -82,9 +82,10 @@ def loaded(new: NewModule, static: Mapping[str, Any], inputs: Mapping[str, Any])
     """
     module = new.module.to(device=next(iter(inputs.values())).device)
     own = dict(module.state_dict())
-    state = {name: values for name, values in static.items() if name in own and own[name].shape == values.shape}
-    missing = [name for name in static if name not in state and name not in new.holds]
-    added = {name: tensor for name, tensor in own.items() if name not in state}
+    fresh = {name: values for name, values in static.items() if name not in new.holds}  # it may have scaled its own
+    state = {name: values for name, values in fresh.items() if name in own and own[name].shape == values.shape}
+    missing = [name for name in fresh if name not in state]
+    added = {name: tensor for name, tensor in own.items() if name not in state and name not in new.holds}
     names = new.other_names(missing, added)
     if unknown := {name: static[name] for name in missing if name not in names}:
         more = {name: tensor for name, tensor in added.items() if name not in names.values()}

@@ -118,6 +118,7 @@ class Reference:
 
     otherwise: str | None = None  # how to measure what cannot be given secret inputs
     own_output: Any = None  # of the call that the problem made itself while drawing its inputs, if it did
+    alike: bool = False  # what it draws itself, and keeps, is the same in every process
 
     def __init__(self, folder: Path, arguments: Any = None) -> None:
         self.folder, self.arguments = folder, arguments

@@ -42,6 +42,8 @@ HONEST = {
     "unnamed": kernelbench.candidate(f"return {NORMS.format('torch.addmm(self.bias, x, self.columns)')}", UNNAMED),
     "more": kernelbench.candidate(FORWARD.replace("self.first(x)", "self.first(x) * self.halves * 2"), MORE),
 }
+SCALED = LAYERS + "        self.first.weight.data *= 2\n        self.first.bias.data *= 2\n"
+HONEST["scaled"] = kernelbench.candidate(FORWARD.replace("self.first(x)", "self.first(x) / 2"), SCALED)
 WRONG = {
     "swapped": HONEST["renamed"].replace("self.norms[1]", "self.norms[0]"),
     "doubled": HONEST["folded"].replace("alpha=0.5", "alpha=0.51"),
@@ -126,6 +128,15 @@ def test_what_a_module_draws_and_keeps_to_itself_is_the_same_everywhere(cli_here
     done = cli_here("bench", "fuzz", "kernelbench:state", "--bench-root", str(tmp_path / "out"), "--json")
     failing = [row["candidate"] for row in json.loads(done.stdout)["result"]["failing"]]
     assert failing == ["kernelbench:state_without"]
+
+
+def test_a_module_that_keeps_what_it_computes_is_refused(cli_here: Any, tmp_path: Path) -> None:
+    forward = "self.start = torch.tanh(self.first(x + self.start).mean(0))\n        return x + self.start"
+    text = kernelbench.problem("Memory.", forward, "torch.randn(32, N)", STATE, "[N]")
+    problem = support.write(tmp_path / "in", {"memory": text}) / "memory.py"
+    to = ("--to", str(tmp_path / "out"), "--allow-write", str(tmp_path))
+    answer = json.loads(cli_here("bench", "adapt", str(problem), *to, "--json").stdout)
+    assert answer["error"]["code"] == "NOT_DETERMINISTIC", answer
 
 
 def test_only_modules_have_a_mode(cli_here: Any, tmp_path: Path) -> None:
