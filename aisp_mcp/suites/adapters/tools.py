@@ -14,10 +14,10 @@ from aisp_mcp.suites.adapters.records import Adapted
 FormatName = Literal["kernelbench", "flashinfer", "gpumode", "get_benchmark", "pytest_benchmark"]
 Sizes = dict[str, float | list[float]]
 ToleranceName = Literal["own", "problem"]
-TOLERANCE = "own: the judge's, in units of the baseline's error; problem: the one that the problem declares."
+TOLERANCE = "The judge's, or as declared."
 ModeName = Literal["constructed", "eval"]
-MODE = "Of a KernelBench problem's modules: as they are constructed, or after eval(), as for inference."
-RECIPE = "Inputs drawn by the problem's own code; * for all."
+MODE = "Of KernelBench."
+RECIPE = "Inputs the problem draws; * for all."
 
 
 def _own(ctx: Context) -> Path:
@@ -28,8 +28,8 @@ def _own(ctx: Context) -> Path:
 class ProblemParams(JobParams):
     """How another suite's problem is adapted."""
 
-    format: FormatName | None = Field(default=None, description="Another suite's. Default: recognised by its files.")
-    set: Sizes = Field(default_factory=dict, description='Sizes of its problem, such as {"N": 256}.')
+    format: FormatName | None = Field(default=None, description="Another suite's. Default: recognised.")
+    set: Sizes = Field(default_factory=dict, description='Such as {"N": 256}.')
     recipe: list[str] = Field(default_factory=list, max_length=100, description=RECIPE)
     tolerance: ToleranceName = Field(default="own", description=TOLERANCE)
     mode: ModeName = Field(default="constructed", description=MODE)
@@ -37,8 +37,8 @@ class ProblemParams(JobParams):
 
 class AdaptParams(ProblemParams):
     path: str = Field(max_length=4096, description="File or folder, or FORMAT:PATH.")
-    to: str | None = Field(default=None, max_length=4096, description="Folder for the pairs. Default: the run's.")
-    candidates: list[str] = Field(default_factory=list, max_length=100, description="Default: those next to the path.")
+    to: str | None = Field(default=None, max_length=4096, description="For the pairs. Default: the run's.")
+    candidates: list[str] = Field(default_factory=list, max_length=100, description="Default: those next to it.")
 
 
 def _estimate_adapt(p: AdaptParams, _: Context) -> Plan:
