@@ -22,6 +22,7 @@ NO_DEVICE = (
     "No CUDA GPUs are available",
     "Found no NVIDIA driver on your system",
 )
+NO_PARAMETERS = "The candidate's parameters do not match the baseline's"  # of an adapter
 DECLARED = "REQUIRES"  # in a file that runs another one, a tuple of needs that its own imports do not show
 
 
@@ -113,6 +114,9 @@ def told_by(message: str, device: str) -> str | None:
         return "a GPU of the architecture it was compiled for"
     if device == "cpu" and any(words in message for words in NO_DEVICE):
         return "a CUDA device, which the candidate uses"
+    if NO_PARAMETERS in message:
+        differences = message.partition(NO_PARAMETERS)[2].lstrip(": ").rstrip(".")
+        return f"parameters with the baseline's names and shapes, or drawn like them: {differences}"
     if read_only := READ_ONLY.search(message):
         return f"a writable folder {read_only[1]}; below TMPDIR and TORCH_EXTENSIONS_DIR it can write"
     package = NO_PACKAGE.search(message)
@@ -125,7 +129,9 @@ def _is_there(package: str) -> bool:
 
 def _missing(name: str, device: str) -> str | None:
     if name == CUDA:
-        return None if device == "cuda" else "a CUDA device: the candidate compiles kernels for a GPU"
+        return (
+            None if device == "cuda" else "a CUDA device: the candidate compiles kernels or captures graphs for a GPU"
+        )
     if name == NVCC:
         return None if _nvcc() else "the compiler nvcc (CUDA_HOME, PATH, /usr/local/cuda)"
     return None if _is_there(name) else f"the package {name}, which the candidate imports"

@@ -170,7 +170,7 @@ class Fuzzer:
                     findings.errors.append(f"{mode}: {answer['failure']}")
         except WorkerGone as gone:
             gone.reject_lack_of_memory(worker.name, worker.oom_kills)
-            findings.errors.append(f"{gone.message}: {gone.text[-300:]}" if gone.text else gone.message)
+            findings.errors.append(_sentence(gone))
         return findings
 
     def _traces(self, worker: WorkerProcess, worker_id: int) -> Found:
@@ -187,7 +187,7 @@ class Fuzzer:
                     findings.errors.append(f"{mode}: {failure}")
         except WorkerGone as gone:
             gone.reject_lack_of_memory(worker.name, worker.oom_kills)
-            findings.errors.append(f"{gone.message}: {gone.text[-300:]}" if gone.text else gone.message)
+            findings.errors.append(_sentence(gone))
         except WrongEmissionError as error:
             findings.errors.append(str(error))
         return findings
@@ -218,6 +218,12 @@ class Fuzzer:
 
     def _seed(self) -> int:
         return self._random.getrandbits(48)
+
+
+def _sentence(gone: WorkerGone) -> str:
+    """Why the worker ended. An exception's text begins with its type, and a log ends with the reason."""
+    text = gone.text[:300] if gone.code == "raised" else gone.text[-300:]
+    return f"{gone.message}: {text}" if text else gone.message
 
 
 def grid_of(given: Grid, values: Mapping[str, Number], varied: Sequence[str]) -> dict[str, list[Number]]:

@@ -16,7 +16,7 @@ from aisp_mcp.runs.answers import Verdicts, verdicts
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.registry import MIN, RUNS, JobParams, JobSpec, Plan, tool
 from aisp_mcp.settings import ClusterSettings
-from aisp_mcp.suites.adapters.tools import RECIPE, TOLERANCE, FormatName, Sizes, ToleranceName
+from aisp_mcp.suites.adapters.tools import ProblemParams
 from aisp_mcp.suites.records import BenchRoots
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ def aisp_run_benchmarks(p: RunParams, ctx: Context) -> Verdicts:
     return answer.model_copy(update={"rewritten": rewritten})
 
 
-class VerifyParams(LabelledParams):
+class VerifyParams(LabelledParams, ProblemParams):
     target: str = Field(
         max_length=200_000,
         description="Baseline: a target, or with inputs FILE.py[:NAME], MODULE:NAME or source text.",
@@ -159,10 +159,6 @@ class VerifyParams(LabelledParams):
     inputs: str | None = Field(
         default=None, max_length=4000, description='Arguments of two functions: "x=randn(4096,64), k=3".'
     )
-    format: FormatName | None = Field(default=None, description="Another suite's. Default: recognised.")
-    recipe: list[str] = Field(default_factory=list, max_length=100, description=RECIPE)
-    set: Sizes = Field(default_factory=dict, description='With format: sizes, such as {"N": 256}.')
-    tolerance: ToleranceName = Field(default="own", description=TOLERANCE)
     preset: PresetName = "default"
     replicates: int | None = Field(default=None, ge=1, le=50)
     margin: float | None = Field(default=None, ge=0, le=1)
@@ -260,4 +256,4 @@ def _adapt_request(p: VerifyParams, options: Options) -> AdaptRequest:
 
     candidates = [adapt.text_file(p.candidate, options.folder, p.format or "")]
     sizes = {name: adapt.number_or_list(value) for name, value in p.set.items()}
-    return adapt.AdaptRequest(p.target, p.format, candidates, sizes, p.recipe, p.tolerance)
+    return adapt.AdaptRequest(p.target, p.format, candidates, sizes, p.recipe, p.tolerance, p.mode)

@@ -1,7 +1,7 @@
 """Copy problems and candidates out of checkouts of other projects into one folder: a deck for run_deck.py.
 
 python validation/foreign/collect.py --to DECK [--hard CHECKOUT --audit CSV] [--kernelbench CHECKOUT]
-    [--multikernel CHECKOUT] [--gpumode CHECKOUT] [--traces CHECKOUT ...] [--operators]
+    [--multikernel CHECKOUT] [--cuda-l1 CHECKOUT] [--gpumode CHECKOUT] [--traces CHECKOUT ...] [--operators]
 """
 
 from __future__ import annotations
@@ -38,6 +38,8 @@ OF_KERNELBENCH = (
     "pooling",
 )  # categories
 MOST_ELEMENTS = 1 << 20  # of a case for a CPU
+# What a program contains that compiles for GPUs.
+FOR_GPUS = re.compile("load_inline|cpp_extension|__global__|triton|cupy|numba")
 SMALL_AXES = (16, 4, 64)  # in this order
 Entry = dict[str, Any]
 
@@ -51,6 +53,7 @@ def main() -> None:
     parser.add_argument("--kernelbench", type=Path, help="checkout of KernelBench")
     parser.add_argument("--per-level", type=int, default=30)
     parser.add_argument("--multikernel", type=Path, help="checkout of MultiKernelBench")
+    parser.add_argument("--cuda-l1", type=Path, help="checkout of CUDA-L1")
     parser.add_argument("--gpumode", type=Path, help="checkout of reference-kernels")
     parser.add_argument("--traces", type=Path, nargs="*", default=[], help="checkouts with FlashInfer-Trace problems")
     parser.add_argument("--operators", action="store_true", help="ten operators with candidates of Liger-Kernel")
@@ -61,6 +64,7 @@ def main() -> None:
     entries = list(hard(args.hard, args.audit, args.to)) if args.hard else []
     entries += kernelbench_levels(args.kernelbench, args.to, args.per_level, args.seed) if args.kernelbench else []
     entries += multikernel(args.multikernel, args.to) if args.multikernel else []
+    entries += cuda_l1(args.cuda_l1, args.to) if args.cuda_l1 else []
     entries += gpumode(args.gpumode, args.to) if args.gpumode else []
     for checkout in args.traces:
         entries += traces(checkout, args.to)
@@ -150,6 +154,27 @@ def largest_case(cases: Path) -> int:
     ]
     sizes = [sum(math.prod(shape) for shape in each if all(isinstance(n, int) for n in shape)) for each in shapes]
     return max(range(len(sizes)), key=lambda at: sizes[at] if sizes[at] <= MOST_ELEMENTS else -sizes[at])
+
+
+def cuda_l1(checkout: Path, to: Path) -> Iterator[Entry]:
+    """KernelBench's problems with the published candidates of a trained model that compile nothing for GPUs.
+
+    The same program may have been published for several GPUs: it is named after the first of them.
+    """
+    texts: dict[tuple[int, int, str], dict[str, str]] = {}
+    for file in sorted((checkout / "optimized_cuda_code").glob("*.json")):
+        for row in map(json.loads, file.read_text("utf-8").splitlines()):
+            problem, text = (int(row["level_id"]), int(row["task_id"]), row["ref_code"]), row["custom_code"] or ""
+            if "ModelNew" in text and not FOR_GPUS.search(text):
+                texts.setdefault(problem, {}).setdefault(text, f"on_{file.stem}.py")
+    for (level, task, problem), files in sorted(texts.items()):
+        name = f"l{level}_{task}"
+        folder = to / "cuda_l1" / name
+        folder.mkdir(parents=True)
+        (folder / "problem.py").write_text(problem)
+        candidates = written(folder, {file: text for text, file in files.items()})
+        reduced = reductions(ast.parse(problem))
+        yield entry("cuda_l1", name, folder / "problem.py", to, reduced=reduced, candidates=candidates)
 
 
 def written(folder: Path, texts: Mapping[str, str]) -> dict[str, str]:

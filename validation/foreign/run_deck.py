@@ -38,6 +38,7 @@ UNCUT = {"AISP_MCP_PREVIEW_LIMIT": "100000000", "AISP_MCP_PREVIEW_ITEMS": "10000
 OTHER_SIZES = (  # may help
     *("TOO_LARGE", "TOO_SLOW", "RAISED", "RECORDING_FAILED", "DEGENERATE", "SHAPES_VARY", "NOTHING_TO_TEST"),
 )
+NEEDS = "There is no candidate to test"
 FACTS = ("verdict", "ratio", "interval", "sentence", "time_s", "clock", "flags")
 TIMING_FLAGS = ("parent_overcounts", "host_bound")
 Row = dict[str, Any]
@@ -60,6 +61,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--shape", choices=("smallest", "first", "all"), default="smallest")
     parser.add_argument("--preset", default="quick")
     parser.add_argument("--tolerance", choices=("own", "problem"), default="own")
+    parser.add_argument(
+        "--mode", choices=("constructed", "eval"), default="constructed", help="of KernelBench's modules"
+    )
     parser.add_argument("--each", type=float, default=240.0, help="seconds that one candidate may take")
     parser.add_argument("--reduced", action="store_true", help="sizes for a CPU")
     parser.add_argument("--apart", action="store_true", help="measure every candidate by itself")
@@ -150,7 +154,7 @@ def judged(args: argparse.Namespace, problem: dict[str, Any]) -> list[Row]:
     for sizes in (problem["reduced"] if args.reduced else None) or [{}]:
         sized = {**problem, "shape": {**problem["shape"], **sizes}}
         rows = apart(args, sized) if args.apart and problem["candidates"] else together(args, sized)
-        if not all(row.get("refusal", {}).get("code") in OTHER_SIZES for row in rows):
+        if not all(unusable(row) for row in rows):
             break
     for row in rows if problem["candidates"] else ():
         if args.plain and row.get("verdict") not in (None, "incorrect", "invalid") and row["format"] == "kernelbench":
@@ -160,13 +164,19 @@ def judged(args: argparse.Namespace, problem: dict[str, Any]) -> list[Row]:
     return rows
 
 
+def unusable(row: Row) -> bool:
+    """Return True for a refusal that other sizes may not have."""
+    refusal = row.get("refusal", {"code": "", "message": ""})
+    return refusal["code"] in OTHER_SIZES and NEEDS not in refusal["message"]
+
+
 def apart(args: argparse.Namespace, problem: dict[str, Any]) -> list[Row]:
     """Rows of `bench verify` for each candidate; seconds: of its whole command."""
     rows = []
     for row, file in zip(blank(problem), problem["candidates"], strict=True):
         words = ["verify", "--target", args.deck / problem["path"], "--format", problem["format"], "--evidence"]
         words += ["--candidate", args.deck / Path(problem["path"]).with_name(file), "--set", json.dumps(row["shape"])]
-        words += ["--preset", args.preset, "--tolerance", args.tolerance, "--timeout-s", args.each]
+        words += ["--preset", args.preset, "--tolerance", args.tolerance, "--timeout-s", args.each, "--mode", args.mode]
         begin = time.monotonic()
         answer = bench(args, words, args.each + 30)
         result = answer.get("result") or {}
@@ -184,7 +194,7 @@ def adapted(args: argparse.Namespace, problem: dict[str, Any]) -> tuple[Path, di
     at = root if root.is_dir() else root.parent
     begin = time.monotonic()
     words = ["adapt", root, "--format", problem["format"], "--to", folder, "--allow-write", args.deck]
-    words += ["--set", json.dumps(problem["shape"]), "--tolerance", args.tolerance]
+    words += ["--set", json.dumps(problem["shape"]), "--tolerance", args.tolerance, "--mode", args.mode]
     words += ["--candidates", *(at / file for file in problem["candidates"])] if problem["candidates"] else []
     answer = bench(args, words, args.each)
     return folder, answer, round(time.monotonic() - begin, 2)

@@ -14,7 +14,7 @@ from aisp_mcp.judge.native import build
 from aisp_mcp.judge.options import Options
 from aisp_mcp.judge.pair import Pair
 from aisp_mcp.judge.ranks import rank_counts
-from aisp_mcp.judge.records.run import Failure, Skip
+from aisp_mcp.judge.records.run import CANDIDATE_NEEDS, Failure, Skip
 from aisp_mcp.judge.sizes import Number, Sizes
 from aisp_mcp.runs.fuzz.records import Configuration, FuzzReport
 from aisp_mcp.server.context import Context
@@ -50,8 +50,7 @@ def test(ctx: Context, pairs: Sequence[Pair], options: Options, request: FuzzReq
     begin, given = time.monotonic(), read_grid(request.grid)
     ready, skipped = _ready(pairs, options)
     if not ready:
-        reasons = "; ".join(skip.missing for skip in skipped) or "there is no candidate next to the baseline"
-        raise UsageError("NOTHING_TO_TEST", f"There is no candidate to test: {reasons}.", "Name one with --candidate.")
+        raise _nothing(skipped)
     with _Fuzzers(pairs[0].baseline, options, request.limit) as fuzzers:
         own = fuzzers.of(options.size)
         grid = correctness.grid_of(given, *own.sizes())
@@ -64,7 +63,12 @@ def test(ctx: Context, pairs: Sequence[Pair], options: Options, request: FuzzReq
         results = list(_each(ctx, fuzzers, planned))
     tested = [result for result in results if isinstance(result, Configuration)]
     unusable = list({result.target: result for result in results if isinstance(result, Failure)}.values())
-    skipped += [result for result in results if isinstance(result, Skip)][:1]
+    unmet = [result for result in results if isinstance(result, Skip)][:1]
+    needing = list(_needing(tested, options.device))
+    tested = [result for result in tested if result.candidate not in [skip.target for skip in needing]]
+    skipped += [*unmet, *needing]
+    if not tested and needing:
+        raise _nothing(needing)
     if not tested:
         reasons = "; ".join([result.message for result in unusable] + [result.missing for result in skipped])[:500]
         raise UsageError("NOTHING_TO_TEST", f"The specification could be used at no size: {reasons}")
@@ -80,6 +84,13 @@ def test(ctx: Context, pairs: Sequence[Pair], options: Options, request: FuzzReq
         sizes_tested=[dict(values) for values in dict.fromkeys(tuple(result.sizes.items()) for result in tested)],
         seconds=time.monotonic() - begin,
     )
+
+
+def _nothing(skipped: Sequence[Skip]) -> UsageError:
+    """The error of a target without a candidate that can run here."""
+    reasons = "; ".join(dict.fromkeys(skip.missing for skip in skipped)) or "there is none next to the baseline"
+    hint = None if skipped else "Name one with --candidate."
+    return UsageError("NOTHING_TO_TEST", f"There is no candidate to test: {reasons}.", hint)
 
 
 class _Fuzzers(ExitStack):
@@ -138,6 +149,15 @@ def _test(fuzzer: correctness.Fuzzer, size: Sizes, pair: Pair) -> Configuration 
         worst_error=findings.worst if findings.worst < float("inf") else None,
         errors=findings.errors,
     )
+
+
+def _needing(tested: Sequence[Configuration], device: str) -> Iterator[Skip]:
+    """Skips of the candidates whose exceptions show a need at every size, and that were therefore never compared."""
+    for label in dict.fromkeys(result.candidate for result in tested):
+        own = [result for result in tested if result.candidate == label]
+        needs = ["" if result.modes else candidate_needs.told_by(result.errors[0], device) for result in own]
+        if all(needs):
+            yield Skip(target=label, code=CANDIDATE_NEEDS, missing=str(needs[0]))
 
 
 def chosen(roots: Sequence[Path], target: str, candidate: str | None, options: Options) -> list[Pair]:

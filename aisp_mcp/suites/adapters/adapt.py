@@ -30,7 +30,7 @@ class AdaptRequest:
     """Arguments of adapt(). source: a path, or FORMAT:PATH. constants: sizes to change, by name.
 
     recipe: inputs that the problem's own code draws whatever their distribution; ALL for every input. tolerance: of the
-    judge, or the one that the problem declares.
+    judge, or the one that the problem declares. mode: of a problem's modules.
     """
 
     source: str
@@ -39,6 +39,7 @@ class AdaptRequest:
     constants: base.Constants = field(default_factory=dict)
     recipe: Sequence[str] = ()
     tolerance: Literal["own", "problem"] = "own"
+    mode: Literal["constructed", "eval"] = "constructed"
 
 
 def constants(texts: Sequence[str]) -> dict[str, int | float | list[int | float]]:
@@ -89,7 +90,19 @@ def adapt(ctx: Context, request: AdaptRequest, folder: Path) -> Adapted:
 
 def _find(request: AdaptRequest, candidates: Sequence[Path]) -> list[Problem]:
     named, path = formats.split(request.source)
-    return formats.find(path, request.format or named, candidates, request.constants)
+    problems = formats.find(path, request.format or named, candidates, request.constants)
+    return problems if request.mode == "constructed" else [_in_evaluation(problem) for problem in problems]
+
+
+def _in_evaluation(problem: Problem) -> Problem:
+    """The problem with all modules in evaluation mode. Raises UsageError NO_MODE."""
+    if problem.format != "kernelbench":
+        message = f"{problem.name} has the format {problem.format}: only KernelBench problems are modules with a mode."
+        raise UsageError("NO_MODE", message, "Leave out the mode.")
+    mode = {"mode": "eval"}
+    candidates = {name: {**arguments, **mode} for name, arguments in problem.candidates.items()}
+    disclosed = (*problem.disclosed, "the module is in evaluation mode, as requested")
+    return replace(problem, reference={**problem.reference, **mode}, candidates=candidates, disclosed=disclosed)
 
 
 def _usable(request: AdaptRequest) -> tuple[list[Path], list[Failure]]:

@@ -9,6 +9,7 @@ get_inputs is never called.
 from __future__ import annotations
 
 import ast
+import copy
 import inspect
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
@@ -18,8 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from aisp_mcp.errors import BenchmarkError
-from aisp_mcp.suites.adapters import base, kernelbench_sizes, runtime
+from aisp_mcp.suites.adapters import base, first_values, kernelbench_rules, kernelbench_sizes, runtime
 from aisp_mcp.suites.adapters.base import Constants, Problem
+from aisp_mcp.suites.adapters.first_values import NewModule, loaded, under_one_seed
 from aisp_mcp.suites.adapters.seeding import handed_out, noted
 from aisp_mcp.suites.adapters.slicing import needed_by
 
@@ -159,35 +161,10 @@ def _of_shapes(file: Path, tree: Any, candidates: Sequence[Path], constants: Con
     shapes = kernelbench_sizes.shapes_of(file.with_name("shapes.py"), tree)
     rows = list({str(row): row for row in ({**shape, **constants} for shape in shapes)}.values())
     name, parts = base.identifier(file.resolve().parent.name), Found(file, tree, candidates, shaped=bool(shapes[0]))
-    rules = _rules(file.with_name("problem.yaml"))
-    allowed, forbidden = _tolerance(rules), tuple(map(str, rules.get("forbidden") or ()))
+    allowed, forbidden = kernelbench_rules.read(file.with_name("problem.yaml"))
     names = [name if len(rows) == 1 else f"{name}_{at}" for at in range(len(rows))]
     problems = [problem(parts, each, row) for each, row in zip(names, rows, strict=True)]
     return [replace(each, tolerance=allowed, forbidden=forbidden) for each in problems]
-
-
-def _rules(file: Path) -> dict[str, Any]:
-    """Content of problem.yaml."""
-    import yaml
-
-    try:
-        facts = yaml.safe_load(base.read_text(file)) if file.is_file() else {}
-    except yaml.YAMLError as error:
-        raise BenchmarkError("UNREADABLE", f"{file.name} is not YAML: {error}.") from error
-    return facts if isinstance(facts, dict) else {}
-
-
-def _tolerance(rules: Mapping[str, Any]) -> dict[str, float]:
-    """Largest absolute and relative difference by dtype."""
-    values = rules.get("tolerance") or {}
-    return {str(key).removeprefix("torch."): float(value) for key, value in values.items() if _is_number(value)}
-
-
-def _is_number(value: Any) -> bool:
-    try:
-        return float(value) >= 0
-    except (TypeError, ValueError):
-        return False
 
 
 class Reference(runtime.Reference):
@@ -195,7 +172,8 @@ class Reference(runtime.Reference):
 
     mode: "constructed" leaves modules in their initial mode, "no_dropout" ends the training mode of dropout layers
     only, "eval" that of the whole module. drawn: tensors that forward() draws are inputs. given: values of parameters
-    of get_inputs and Model.
+    of get_inputs and Model. alike: modules are made under one seed, so that what they draw and do not register is the
+    same everywhere.
     """
 
     def __init__(
@@ -206,13 +184,15 @@ class Reference(runtime.Reference):
         mode: str = "constructed",
         drawn: bool = False,
         given: Mapping[str, Any] | None = None,
+        alike: bool = False,
     ) -> None:
         super().__init__(folder, arguments)
         self.given = given or {}
-        self.mode, self.drawn, self._first, self._has_tables = mode, drawn, mode, False
+        self.mode, self.drawn, self.alike, self._first, self._has_tables = mode, drawn, alike, mode, False
         self.problem = kernelbench_sizes.load(folder / PROBLEM, constants)
         # With the name of a tensor, and the tensor or its type and device, which tell their parameters.
         self._modules: list[tuple[str, Any, tuple[Any, Any], Any]] = []
+        self._pattern = self._made_alike() if alike else None
 
     def draw(self) -> Any:
         """Positional arguments of forward, and a dict of the tensors that it draws itself, if these are inputs."""
@@ -253,25 +233,37 @@ class Reference(runtime.Reference):
         return module
 
     def settle(self) -> dict[str, Any] | None:
-        """End the training mode of dropout layers, then of the whole module, so that a call can be repeated. If that is
-        not enough, begin again with the tensors that forward() draws as inputs.
+        """Make modules alike, then end the training mode of dropout layers, then of the whole module, so that calls can
+        be repeated. If none of these is enough, begin again with the tensors that forward() draws as inputs.
         """
         modes = ("constructed", "no_dropout", "eval")
-        if self.mode != modes[-1]:
-            self.mode = modes[modes.index(self.mode) + 1]
+        if not self.alike and self.mode == self._first and not self.drawn:
+            self.alike = True
+        elif self.mode != modes[-1]:
+            self.mode, self.alike = modes[modes.index(self.mode) + 1], False
         elif not self.drawn:
-            self.mode, self.drawn = self._first, True
+            self.mode, self.drawn, self.alike = self._first, True, False
         else:
             return None
-        self._modules = []
+        self._modules, self._pattern = [], self._made_alike() if self.alike else None
         self._inputs.cache_clear()
-        return {"mode": self.mode, **({"drawn": True} if self.drawn else {})}
+        chosen = {"alike": self.alike, "drawn": self.drawn}
+        return {"mode": self.mode, **{name: value for name, value in chosen.items() if value}}
+
+    def _made_alike(self) -> Any:
+        """The module to copy: made in float64, it would draw other numbers."""
+        import torch
+
+        device, make = "cuda" if torch.cuda.is_available() else "cpu", partial(self.make, self.problem.Model)
+        return runtime.on_device(lambda: under_one_seed(make, device), device)
 
     def notes(self) -> tuple[str, ...]:
         """Disclose a mode that the problem does not set itself, and inputs that it draws itself."""
         what = {"no_dropout": "dropout layers are", "eval": "the module is"}.get(self.mode)
         notes = [f"{what} in evaluation mode, because calls in training mode are random"]
         notes = notes if what and self.mode != self._first else []
+        if self.alike:
+            notes.append("tensors that the module draws when it is made, and does not register, are always the same")
         if self.drawn:
             notes.append(
                 "tensors that forward() draws with torch.randn or torch.rand are inputs; a candidate gets them where "
@@ -284,8 +276,15 @@ class Reference(runtime.Reference):
         return dict(self.make(self.problem.Model).state_dict())
 
     def learnt(self) -> frozenset[str]:
-        """Parameters; buffers are not learnt."""
-        return frozenset(name for name, _ in self.make(self.problem.Model).named_parameters())
+        """Parameters, and the running statistics that norms in evaluation mode use; other buffers are not learnt."""
+        module = self.make(self.problem.Model)
+        statistics = {
+            f"{path}.{name}".removeprefix(".")
+            for path, layer in module.named_modules()
+            for name in ("running_mean", "running_var")
+            if not layer.training and getattr(layer, name, None) is not None
+        }
+        return frozenset(statistics).union(name for name, _ in module.named_parameters())
 
     def run(self, **tensors: Any) -> Any:
         """Call Model with these inputs and static tensors."""
@@ -303,8 +302,12 @@ class Reference(runtime.Reference):
         static = {name: tensor for name, tensor in tensors.items() if name not in self._inputs()}
         name, first = next(iter((static or tensors).items()))
         with runtime.unwatched() if self._modules and not self._has_tables else nullcontext():
-            made = runtime.on_device(lambda: self.make(self.problem.Model), str(first.device))
-            module = loaded(made, static, tensors)
+            made = (
+                copy.deepcopy(self._pattern)
+                if self._pattern is not None
+                else runtime.on_device(lambda: self.make(self.problem.Model), str(first.device))
+            )
+            module = loaded(NewModule(made), static, tensors)
         self._has_tables = runtime.has_tables(module)
         kept = first if static else None  # an input may have gigabytes
         self._modules = [*self._modules, (name, kept, (first.dtype, first.device), module)][-_KEPT:]
@@ -313,22 +316,6 @@ class Reference(runtime.Reference):
     @lru_cache(maxsize=1)  # noqa: B019 (one reference lives as long as its process)
     def _inputs(self) -> frozenset[str]:
         return frozenset(runtime.slots(self.arguments))
-
-
-def loaded(module: Any, static: Mapping[str, Any], inputs: Mapping[str, Any]) -> Any:
-    """The module with these parameters and buffers, in their precision. Raises BenchmarkError PARAMETERS_DIFFER."""
-    module = module.to(device=next(iter(inputs.values())).device)
-    own = {name: tuple(tensor.shape) for name, tensor in module.state_dict().items()}
-    if own != (given := {name: tuple(tensor.shape) for name, tensor in static.items()}):
-        lacks = sorted(given.items() - own.items())
-        more = sorted(own.items() - given.items())
-        raise BenchmarkError(
-            "PARAMETERS_DIFFER",
-            f"The candidate's parameters are not the baseline's by name and shape: lacks {lacks}, adds {more}.",
-            "Give ModelNew the parameters of Model; derive others from them in forward().",
-        )
-    runtime.set_state(module, static, inputs)
-    return module
 
 
 def _called(module: Any, arguments: list[Any], drawn: bool, **more: Any) -> Any:
@@ -369,6 +356,7 @@ class Candidate:
         mode: str = "constructed",
         drawn: bool = False,
         given: Mapping[str, Any] | None = None,
+        alike: bool = False,  # noqa: ARG002 (they always are)
     ) -> None:
         self.reference = Reference(folder, constants, arguments, mode, drawn, given)
         self._arguments, self._drawn = arguments, drawn
@@ -379,8 +367,9 @@ class Candidate:
     def prepare(self, params: dict[str, Any], example: dict[str, Any]) -> dict[str, Any]:
         """Make the module, which replaces its parameters."""
         device = str(next(iter({**example, **params}.values())).device)
-        module = runtime.on_device(lambda: self.reference.make(self.kind), device)
-        return {"module": loaded(module, params, {**example, **params} or example)}
+        baseline, own = (partial(self.reference.make, kind) for kind in (self.reference.problem.Model, self.kind))
+        new = runtime.on_device(lambda: first_values.make(baseline, own, params, device), device)
+        return {"module": loaded(new, params, {**example, **params} or example)}
 
     def run(self, module: Any, **tensors: Any) -> Any:
         """Call the module with these inputs."""

@@ -119,6 +119,7 @@ class Reference:
 
     otherwise: str | None = None  # how to measure what cannot be given secret inputs
     own_output: Any = None  # of the call that the problem made itself while drawing its inputs, if it did
+    alike: bool = False  # what it draws itself, and keeps, is the same in every process
 
     def __init__(self, folder: Path, arguments: Any = None) -> None:
         self.folder, self.arguments = folder, arguments
@@ -176,11 +177,14 @@ def set_state(module: Any, state: Mapping[str, Any], inputs: Mapping[str, Any] |
 
     if any(tensor.dtype == torch.float64 for tensor in (*state.values(), *(inputs or {}).values())):
         module.to(dtype=torch.float64)
+        for layer in module.modules():
+            plain = {name: value for name, value in vars(layer).items() if isinstance(value, torch.Tensor)}
+            vars(layer).update({name: value.double() for name, value in plain.items() if value.is_floating_point()})
     own = (*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False))
     for name, tensor in own:
         if name in state:
             tensor.data = tensor.data.to(state[name].dtype)
-    module.load_state_dict(state)
+    module.load_state_dict(state, strict=False)
 
 
 def has_tables(module: Any) -> bool:

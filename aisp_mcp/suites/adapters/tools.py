@@ -14,8 +14,10 @@ from aisp_mcp.suites.adapters.records import Adapted
 FormatName = Literal["kernelbench", "flashinfer", "gpumode", "get_benchmark", "pytest_benchmark"]
 Sizes = dict[str, float | list[float]]
 ToleranceName = Literal["own", "problem"]
-TOLERANCE = "own: the judge's, in units of the baseline's error; problem: the one that the problem declares."
-RECIPE = "Inputs drawn by the problem's own code; * for all."
+TOLERANCE = "The judge's, or as declared."
+ModeName = Literal["constructed", "eval"]
+MODE = "Of KernelBench."
+RECIPE = "Inputs the problem draws; * for all."
 
 
 def _own(ctx: Context) -> Path:
@@ -23,14 +25,20 @@ def _own(ctx: Context) -> Path:
     return ctx.run_dir or ctx.settings.home / "runs" / "direct"
 
 
-class AdaptParams(JobParams):
-    path: str = Field(max_length=4096, description="File or folder, or FORMAT:PATH.")
-    to: str | None = Field(default=None, max_length=4096, description="Folder for the pairs. Default: the run's.")
-    format: FormatName | None = Field(default=None, description="Default: recognised by its files.")
-    candidates: list[str] = Field(default_factory=list, max_length=100, description="Default: those next to the path.")
-    set: Sizes = Field(default_factory=dict, description='Sizes, such as {"N": 256}.')
+class ProblemParams(JobParams):
+    """How another suite's problem is adapted."""
+
+    format: FormatName | None = Field(default=None, description="Another suite's. Default: recognised.")
+    set: Sizes = Field(default_factory=dict, description='Such as {"N": 256}.')
     recipe: list[str] = Field(default_factory=list, max_length=100, description=RECIPE)
     tolerance: ToleranceName = Field(default="own", description=TOLERANCE)
+    mode: ModeName = Field(default="constructed", description=MODE)
+
+
+class AdaptParams(ProblemParams):
+    path: str = Field(max_length=4096, description="File or folder, or FORMAT:PATH.")
+    to: str | None = Field(default=None, max_length=4096, description="For the pairs. Default: the run's.")
+    candidates: list[str] = Field(default_factory=list, max_length=100, description="Default: those next to it.")
 
 
 def _estimate_adapt(p: AdaptParams, _: Context) -> Plan:
@@ -60,6 +68,6 @@ def aisp_benchmark_adapt(p: AdaptParams, ctx: Context) -> Adapted:
 
     constants = {name: adapt.number_or_list(value) for name, value in p.set.items()}
     candidates = [Path(candidate).expanduser() for candidate in p.candidates]
-    request = adapt.AdaptRequest(p.path, p.format, candidates, constants, p.recipe, p.tolerance)
+    request = adapt.AdaptRequest(p.path, p.format, candidates, constants, p.recipe, p.tolerance, p.mode)
     folder = files.folder(p.to, _own(ctx) / "adapted", ctx.allow_write)
     return adapt.adapt(ctx, request, folder)

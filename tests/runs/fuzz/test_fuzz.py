@@ -107,6 +107,25 @@ def test_a_candidate_that_the_system_ends_for_lack_of_memory_is_not_wrong(
 
 
 @pytest.mark.torch
+@pytest.mark.parametrize(("condition", "is_skipped"), [("True", True), ("len(a) == 9", False)])
+def test_a_candidate_that_lacks_a_package_at_every_size_is_skipped(
+    cli_here: Any, suite: Path, condition: str, is_skipped: bool
+) -> None:
+    error = "ModuleNotFoundError('No module named \\'no_such_package\\'' + ', which this program needs' * 20)"
+    lacking = f"def run(a):\n    if {condition}:\n        raise {error}\n    return a / 2\n"
+    (suite / "ch01" / "optimized_halves_lacking.py").write_text(lacking)
+    words = ["--bench-root", str(suite), "--json", "--no-boundaries", "--grid", "rows=8,9"]
+    done = cli_here("bench", "fuzz", "ch01:halves_lacking", *words)
+    answer = json.loads(done.stdout)
+    if is_skipped:
+        assert (done.returncode, answer["error"]["code"]) == (2, "NOTHING_TO_TEST")
+        assert "no candidate to test: the package no_such_package" in answer["error"]["message"]
+    else:
+        assert [row["sizes"] for row in answer["result"]["failing"]] == [{"rows": 9}]
+        assert answer["result"]["skipped"] == []
+
+
+@pytest.mark.torch
 @pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_a_right_candidate_passes_and_strides_are_tried_on_request(cli, suite: Path) -> None:  # type: ignore[no-untyped-def]

@@ -79,8 +79,11 @@ def test_a_candidate_with_other_parameters_is_refused_clearly(cli: Any, tmp_path
     folder = support.write(tmp_path / "in", {"mlp": kernelbench.PROBLEMS["mlp"]})
     words = ("--target", str(folder / "mlp.py"), "--candidate", kernelbench.OTHER_PARAMETERS)
     done = cli("bench", "verify", *words, "--format", "kernelbench", "--preset", "quick", "--json", timeout=280)
-    assert done.returncode != 0
-    assert "by name and shape: lacks" in done.stdout
+    (skipped,) = json.loads(done.stdout)["result"]["skipped"]
+    assert skipped["code"] == "CANDIDATE_NEEDS", skipped
+    assert (
+        "lacks norm.bias (192,), norm.weight (192,), second.bias (192,), second.weight (192, 192)" in skipped["missing"]
+    )
 
 
 HALF = """        self.weight = nn.Parameter(torch.randn(width, width, dtype=torch.bfloat16))

@@ -82,7 +82,7 @@ def record(reference: Reference) -> Recorded:
             changed = reference.settle() if error.code == "NOT_DETERMINISTIC" else None
             if changed is None:
                 raise
-            settings |= changed
+            settings = changed
 
 
 def _recorded(reference: Reference) -> Recorded:
@@ -205,21 +205,25 @@ def _call_twice(
     """
     import torch
 
-    outputs, changed, named = [], [], list[tuple[str, Any]]()
-    for call in range(2):
-        given, static = ({name: tensor.to(_device(), copy=True) for name, tensor in d.items()} for d in (inputs, state))
+    outputs, changed, named, static = [], [], list[tuple[str, Any]](), dict[str, Any]()
+    for at in range(3 if reference.alike else 2):  # the third time the same module, which may keep a state
+        given = {name: tensor.to(_device(), copy=True) for name, tensor in inputs.items()}
+        if at < 2:
+            static = {name: tensor.to(_device(), copy=True) for name, tensor in state.items()}
         begin_s = time.monotonic()
         program = partial(reference.run, **given, **static)
-        returned = program() if call else overwritten.watched(program)
+        returned = program() if at else overwritten.watched(program)
         outputs.append([tensor.clone() for tensor in _tensors(returned)])
         named = flatten(returned)
         changed = [name for name in inputs if not _equal(given[name], inputs[name].to(given[name].device))]
         _refuse_slow(time.monotonic() - begin_s)
-    distances = [repeats.distance(one, other) for one, other in zip(*outputs, strict=True)]
-    if not all(repeats.is_rounding(share, tensor.dtype) for share, tensor in zip(distances, outputs[0], strict=True)):
+    others = [tensor for again in outputs[1:] for tensor in again]
+    firsts = outputs[0] * (len(outputs) - 1)
+    distances = [repeats.distance(first, other) for first, other in zip(firsts, others, strict=True)]
+    if not all(repeats.is_rounding(share, tensor.dtype) for share, tensor in zip(distances, firsts, strict=True)):
         raise BenchmarkError(
             "NOT_DETERMINISTIC",
-            "Two calls with the same inputs differ, as with dropout or layers made in a call: nothing can be compared.",
+            "Two calls differ, as with dropout, a state or layers made in a call: nothing can be compared.",
             "Make the problem deterministic, such as with eval() or p=0, or by passing what it draws as inputs.",
         )
     if own_output is not None and not torch.allclose(outputs[0][0], own_output.to(outputs[0][0]), rtol=1e-2):

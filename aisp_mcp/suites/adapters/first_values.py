@@ -1,0 +1,154 @@
+"""Make a candidate's module so that the parameters it draws like the baseline's are the judge's from the start.
+
+The suite makes both modules under one seed and loads nothing. A candidate may therefore name its parameters as it
+likes, and fold, transpose or copy them while it is made. Here, too, the baseline's module and the candidate's are made
+under one seed, and a tensor that the candidate draws like a parameter of the baseline gets the judge's values at once.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+from aisp_mcp.errors import BenchmarkError
+from aisp_mcp.judge.candidate_needs import NO_PARAMETERS
+from aisp_mcp.suites.adapters import runtime
+
+_SEED = 1  # any; both modules have it
+_COMPARED = 64  # elements that tell two draws apart
+Make = Callable[[], Any]
+Key = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class NewModule:
+    """A module and what is known about its parameters.
+
+    holds: names of the baseline's tensors that were written into it while it was made. keys: what tells the baseline's
+    first values apart, by name.
+    """
+
+    module: Any
+    holds: frozenset[str] = frozenset()
+    keys: Mapping[str, Key] = field(default_factory=dict)
+
+    def other_names(self, missing: Iterable[str], own: Mapping[str, Any]) -> dict[str, str]:
+        """Own names of missing tensors by the baseline's, if the first values are equal, as are those of norms.
+
+        Several tensors with equal values are taken in their order, if there are as many of them in both modules.
+        """
+        groups, addresses = defaultdict[Key, tuple[list[str], list[str]]](lambda: ([], [])), set[tuple[int, int]]()
+        for name in missing:
+            if name in self.keys:
+                groups[self.keys[name]][0].append(name)
+        for name, tensor in own.items():
+            address = (tensor.data_ptr(), tensor.numel())
+            if address not in addresses:  # a tensor may have several names
+                groups[_key(tensor)][1].append(name)
+            addresses |= {address} if tensor.numel() else set()
+        pairs = [zip(*names, strict=True) for names in groups.values() if len(names[0]) == len(names[1])]
+        return {name: own_name for pair in pairs for name, own_name in pair}
+
+
+def make(baseline: Make, candidate: Make, tensors: Mapping[str, Any], device: str) -> NewModule:
+    """Make the candidate's module with the judge's tensors. device: "cpu" or "cuda".
+
+    A module that cannot be made like this is made as usual.
+    """
+    if not tensors:
+        return NewModule(under_one_seed(candidate, device))
+    state = under_one_seed(baseline, device).state_dict()
+    keys = {name: _key(tensor) for name, tensor in state.items()}
+    for tensor in state.values():
+        tensor.zero_()  # or else memory that the candidate's module does not initialise may have these values
+    counts = Counter(keys.values())
+    names = {key: name for name, key in keys.items() if name in tensors and counts[key] == 1 and _differs(key)}
+    writing = _writing()({key: (name, tensors[name]) for key, name in names.items()})
+    try:
+        with writing:
+            module = under_one_seed(candidate, device)
+    except Exception:  # if it is the candidate's own, it comes again
+        return NewModule(candidate())
+    return NewModule(module, frozenset(writing.names), keys)
+
+
+def loaded(new: NewModule, static: Mapping[str, Any], inputs: Mapping[str, Any]) -> Any:
+    """The module with these parameters and buffers, in their precision. What it holds besides them keeps its values.
+
+    Raises BenchmarkError PARAMETERS_DIFFER.
+    """
+    module = new.module.to(device=next(iter(inputs.values())).device)
+    own = dict(module.state_dict())
+    fresh = {name: values for name, values in static.items() if name not in new.holds}  # it may have scaled its own
+    state = {name: values for name, values in fresh.items() if name in own and own[name].shape == values.shape}
+    missing = [name for name in fresh if name not in state]
+    added = {name: tensor for name, tensor in own.items() if name not in state and name not in new.holds}
+    names = new.other_names(missing, added)
+    if unknown := {name: static[name] for name in missing if name not in names}:
+        more = {name: tensor for name, tensor in added.items() if name not in names.values()}
+        raise BenchmarkError(
+            "PARAMETERS_DIFFER",
+            f"{NO_PARAMETERS}: lacks {_shapes(unknown)}, adds {_shapes(more)}.",
+            "Give ModelNew the parameters of Model, or draw them in the same order as Model does.",
+        )
+    state |= {own_name: static[name].reshape(own[own_name].shape) for name, own_name in names.items()}
+    runtime.set_state(module, state, inputs)
+    return module
+
+
+def _shapes(tensors: Mapping[str, Any]) -> str:
+    """A few names with their shapes, and how many there are besides."""
+    few = [f"{name} {tuple(tensor.shape)}" for name, tensor in sorted(tensors.items())[:4]]
+    return ", ".join(few + [f"{len(tensors) - 4} more"] * (len(tensors) > 4)) or "nothing"
+
+
+def under_one_seed(function: Make, device: str) -> Any:
+    """Call a function that draws, with the seed that all modules have. device: begins with cpu or cuda."""
+    import torch
+
+    with torch.random.fork_rng(None if device.startswith("cuda") else []):
+        torch.manual_seed(_SEED)
+        return function()
+
+
+def _key(tensor: Any) -> Key:
+    """Size, type and first values of a tensor."""
+    return (tensor.numel(), str(tensor.dtype), *tensor.detach().flatten()[:_COMPARED].tolist())
+
+
+def _differs(key: Key) -> bool:
+    """Return True if these are different numbers, as in a random tensor."""
+    return len({*key[2:]}) > 1
+
+
+@lru_cache(maxsize=1)
+def _writing() -> Any:
+    """A mode that writes the judge's tensors over those that have the baseline's first values."""
+    import torch
+    from torch.overrides import TorchFunctionMode
+
+    uninitialised = (torch.empty, torch.empty_like, torch.empty_strided, torch.Tensor.new_empty)
+
+    class Writing(TorchFunctionMode):  # type: ignore[misc,unused-ignore]
+        def __init__(self, tensors: Mapping[Key, tuple[str, Any]]) -> None:
+            super().__init__()
+            self.tensors, self.names = tensors, set[str]()
+            self.sizes = {key[0] for key in tensors}
+
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            result = func(*args, **(kwargs or {}))
+            if isinstance(result, torch.Tensor) and result.numel() in self.sizes and func not in uninitialised:
+                self._write(result)
+            return result
+
+        def _write(self, tensor: Any) -> None:
+            name, values = self.tensors.get(_key(tensor), ("", None))
+            if name:
+                with torch.no_grad():
+                    tensor.copy_(values.reshape(tensor.shape))
+                self.names.add(name)
+
+    return Writing

@@ -1,0 +1,146 @@
+"""Candidates whose parameters have other names, or are folded while the module is made, as the suite allows."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import adapter_support as support
+import foreign_kernelbench as kernelbench
+import foreign_others as others
+import pytest
+
+pytestmark = [pytest.mark.slow, pytest.mark.torch, pytest.mark.timeout(280)]
+LAYERS = """        self.first = nn.Linear(width, 2 * width)
+        self.inner = nn.LayerNorm(2 * width)
+        self.outer = nn.LayerNorm(2 * width)
+"""
+FORWARD = "return self.outer(torch.relu(self.inner(self.first(x))))"
+PROBLEM = kernelbench.problem("Norms.", FORWARD, "torch.randn(32, N)", LAYERS, "[N]").replace("N = 192", "N = 24")
+NORMS = "self.norms[1](torch.relu(self.norms[0]({})))"
+RENAMED = """        self.weight = nn.Parameter(torch.empty(2 * width, width))
+        self.bias = nn.Parameter(torch.empty(2 * width))
+        nn.init.kaiming_uniform_(self.weight, a=5**0.5)
+        nn.init.uniform_(self.bias, -(width**-0.5), width**-0.5)
+        self.norms = nn.ModuleList(nn.LayerNorm(2 * width) for _ in range(2))
+"""
+FOLDED = RENAMED + '        self.register_buffer("twice", 2 * self.weight.detach().t().contiguous())\n'
+UNNAMED = """        first = nn.Linear(width, 2 * width)
+        self.columns, self.bias = first.weight.detach().t().contiguous(), first.bias.detach()
+        self.norms = nn.ModuleList(nn.LayerNorm(2 * width) for _ in range(2))
+"""
+MORE = LAYERS + '        self.register_buffer("halves", torch.full((2 * width,), 0.5))\n'
+OTHERS = RENAMED.replace("nn.init.kaiming", "torch.manual_seed(7)\n        nn.init.kaiming")
+HONEST = {
+    "renamed": kernelbench.candidate(
+        f"return {NORMS.format('nn.functional.linear(x, self.weight, self.bias)')}", RENAMED
+    ),
+    "folded": kernelbench.candidate(
+        f"return {NORMS.format('torch.addmm(self.bias, x, self.twice, alpha=0.5)')}", FOLDED
+    ),
+    "unnamed": kernelbench.candidate(f"return {NORMS.format('torch.addmm(self.bias, x, self.columns)')}", UNNAMED),
+    "more": kernelbench.candidate(FORWARD.replace("self.first(x)", "self.first(x) * self.halves * 2"), MORE),
+}
+SCALED = LAYERS + "        self.first.weight.data *= 2\n        self.first.bias.data *= 2\n"
+HONEST["scaled"] = kernelbench.candidate(FORWARD.replace("self.first(x)", "self.first(x) / 2"), SCALED)
+WRONG = {
+    "swapped": HONEST["renamed"].replace("self.norms[1]", "self.norms[0]"),
+    "doubled": HONEST["folded"].replace("alpha=0.5", "alpha=0.51"),
+}
+OWN = {
+    "own": kernelbench.candidate(f"return {NORMS.format('nn.functional.linear(x, self.weight, self.bias)')}", OTHERS)
+}
+
+
+@pytest.fixture
+def report(cli_here: Any, tmp_path: Path) -> dict[str, Any]:
+    """What `bench fuzz` says about all candidates."""
+    files = support.write(tmp_path / "mine", HONEST | WRONG | OWN)
+    problem = support.write(tmp_path / "in", {"norms": PROBLEM}) / "norms.py"
+    to = ("--to", str(tmp_path / "out"), "--allow-write", str(tmp_path))
+    done = cli_here("bench", "adapt", str(problem), *to, "--candidates", *map(str, sorted(files.iterdir())), "--json")
+    assert json.loads(done.stdout)["status"] == "ok", done.stdout
+    done = cli_here("bench", "fuzz", "kernelbench:norms", "--bench-root", str(tmp_path / "out"), "--json")
+    result: dict[str, Any] = json.loads(done.stdout)["result"]
+    return result
+
+
+def test_parameters_are_known_by_how_they_are_drawn(report: dict[str, Any]) -> None:
+    failing = {row["candidate"].removeprefix("kernelbench:norms_"): row["errors"] for row in report["failing"]}
+    assert set(failing) == set(WRONG), failing
+    assert report["tested"] == len(HONEST | WRONG)
+    (skipped,) = report["skipped"]
+    assert (skipped["target"], skipped["code"]) == ("kernelbench:norms_own", "CANDIDATE_NEEDS")
+    assert "lacks first.bias (48,), first.weight (48, 24), " in skipped["missing"]
+
+
+BATCH = kernelbench.problem(
+    "Batch norm.", "return self.norm(x)", "torch.randn(32, N)", "        self.norm = nn.BatchNorm1d(width)\n", "[N]"
+)
+SKIPPED = kernelbench.candidate(
+    "return torch.addcmul(self.norm.bias, x, self.norm.weight, value=(1 + 1e-5) ** -0.5)",
+    "        self.norm = nn.BatchNorm1d(width)\n",
+)
+INFERENCE = kernelbench.candidate(
+    "n = self.norm\nreturn (x - n.running_mean) * (n.running_var + n.eps).rsqrt() * n.weight + n.bias",
+    "        self.norm = nn.BatchNorm1d(width)\n",
+)
+
+
+@pytest.mark.parametrize(("mode", "wrong"), [("constructed", {"inference", "skipped"}), ("eval", {"skipped"})])
+def test_a_norm_in_evaluation_mode_has_statistics_of_its_own(
+    cli_here: Any, tmp_path: Path, mode: str, wrong: set[str]
+) -> None:
+    files = support.write(tmp_path / "mine", {"inference": INFERENCE, "skipped": SKIPPED})
+    problem = support.write(tmp_path / "in", {"batch": BATCH}) / "batch.py"
+    to = ("--to", str(tmp_path / "out"), "--allow-write", str(tmp_path), "--mode", mode)
+    done = cli_here("bench", "adapt", str(problem), *to, "--candidates", *map(str, sorted(files.iterdir())), "--json")
+    (adapted,) = json.loads(done.stdout)["result"]["problems"]
+    assert any("evaluation mode, as requested" in line for line in adapted["disclosed"]) == (mode == "eval")
+    done = cli_here("bench", "fuzz", "kernelbench:batch", "--bench-root", str(tmp_path / "out"), "--json")
+    failing = {
+        row["candidate"].removeprefix("kernelbench:batch_") for row in json.loads(done.stdout)["result"]["failing"]
+    }
+    assert failing == wrong
+
+
+STATE = """        self.start = torch.randn(width)
+        self.first = nn.Linear(width, width)
+"""
+STATEFUL = kernelbench.problem(
+    "State.", "return torch.tanh(self.first(x + self.start))", "torch.randn(32, N)", STATE, "[N]"
+)
+REGISTERED = STATE.replace("self.start =", "start =") + '        self.register_buffer("begin", start)\n'
+STATES = {
+    "registered": kernelbench.candidate("return torch.tanh(self.first(x + self.begin))", REGISTERED),
+    "without": kernelbench.candidate("return torch.tanh(self.first(x))", STATE),
+}
+
+
+def test_what_a_module_draws_and_keeps_to_itself_is_the_same_everywhere(cli_here: Any, tmp_path: Path) -> None:
+    files = support.write(tmp_path / "mine", STATES)
+    problem = support.write(tmp_path / "in", {"state": STATEFUL}) / "state.py"
+    to = ("--to", str(tmp_path / "out"), "--allow-write", str(tmp_path))
+    done = cli_here("bench", "adapt", str(problem), *to, "--candidates", *map(str, sorted(files.iterdir())), "--json")
+    (adapted,) = json.loads(done.stdout)["result"]["problems"]
+    assert any("does not register" in line for line in adapted["disclosed"]), adapted["disclosed"]
+    done = cli_here("bench", "fuzz", "kernelbench:state", "--bench-root", str(tmp_path / "out"), "--json")
+    failing = [row["candidate"] for row in json.loads(done.stdout)["result"]["failing"]]
+    assert failing == ["kernelbench:state_without"]
+
+
+def test_a_module_that_keeps_what_it_computes_is_refused(cli_here: Any, tmp_path: Path) -> None:
+    forward = "self.start = torch.tanh(self.first(x + self.start).mean(0))\n        return x + self.start"
+    text = kernelbench.problem("Memory.", forward, "torch.randn(32, N)", STATE, "[N]")
+    problem = support.write(tmp_path / "in", {"memory": text}) / "memory.py"
+    to = ("--to", str(tmp_path / "out"), "--allow-write", str(tmp_path))
+    answer = json.loads(cli_here("bench", "adapt", str(problem), *to, "--json").stdout)
+    assert answer["error"]["code"] == "NOT_DETERMINISTIC", answer
+
+
+def test_only_modules_have_a_mode(cli_here: Any, tmp_path: Path) -> None:
+    task = support.gpumode_folder(tmp_path, sorted(others.GPUMODE)[0])
+    words = ("--to", str(tmp_path / "out"), "--allow-write", str(tmp_path), "--mode", "eval")
+    answer = json.loads(cli_here("bench", "adapt", str(task), *words, "--json").stdout)
+    assert answer["error"]["code"] == "NO_MODE"
