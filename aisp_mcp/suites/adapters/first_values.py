@@ -3,12 +3,15 @@
 The suite makes both modules under one seed and loads nothing. A candidate may therefore name its parameters as it
 likes, and fold, transpose or copy them while it is made. Here, too, the baseline's module and the candidate's are made
 under one seed, and a tensor that the candidate draws like a parameter of the baseline gets the judge's values at once.
+So does one that the module registers under the name of a parameter, such as the ones of a norm, before others are
+computed from it.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -53,8 +56,8 @@ class NewModule:
         return {name: own_name for pair in pairs for name, own_name in pair}
 
 
-def make(baseline: Make, candidate: Make, tensors: Mapping[str, Any], device: str) -> NewModule:
-    """Make the candidate's module with the judge's tensors. device: "cpu" or "cuda".
+def make(baseline: Make, candidate: Make, tensors: Mapping[str, Any], device: str, kind: Any = None) -> NewModule:
+    """Make the candidate's module with the judge's tensors. device: "cpu" or "cuda". kind: the module's class.
 
     A module that cannot be made like this is made as usual.
     """
@@ -68,11 +71,39 @@ def make(baseline: Make, candidate: Make, tensors: Mapping[str, Any], device: st
     names = {key: name for name, key in keys.items() if name in tensors and counts[key] == 1 and _differs(key)}
     writing = _writing()({key: (name, tensors[name]) for key, name in names.items()})
     try:
-        with writing:
+        with writing, _given_when_registered(tensors, kind):
             module = under_one_seed(candidate, device)
     except Exception:  # if it is the candidate's own, it comes again
         return NewModule(candidate())
     return NewModule(module, frozenset(writing.names), keys)
+
+
+@contextmanager
+def _given_when_registered(tensors: Mapping[str, Any], kind: Any) -> Iterator[None]:
+    """Give a module of this class the tensors as soon as it registers others of their names and shapes."""
+    import torch
+    from torch.nn.modules import module as modules
+
+    def give(module: Any, name: str, value: Any) -> None:
+        if not isinstance(kind, type) or not isinstance(module, kind) or value is None:
+            return
+        is_tensor = isinstance(value, torch.Tensor)
+        own = {name: value} if is_tensor else {f"{name}.{key}": one for key, one in value.state_dict().items()}
+        with torch.no_grad():
+            for key, tensor in own.items():
+                if key in tensors and tensors[key].shape == tensor.shape:
+                    tensor.copy_(tensors[key])
+
+    handles = [
+        modules.register_module_parameter_registration_hook(give),
+        modules.register_module_buffer_registration_hook(give),
+        modules.register_module_module_registration_hook(give),
+    ]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
 
 
 def loaded(new: NewModule, static: Mapping[str, Any], inputs: Mapping[str, Any]) -> Any:

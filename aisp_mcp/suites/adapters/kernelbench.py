@@ -368,7 +368,7 @@ class Candidate:
         """Make the module, which replaces its parameters."""
         device = str(next(iter({**example, **params}.values())).device)
         baseline, own = (partial(self.reference.make, kind) for kind in (self.reference.problem.Model, self.kind))
-        new = runtime.on_device(lambda: first_values.make(baseline, own, params, device), device)
+        new = runtime.on_device(lambda: first_values.make(baseline, own, params, device, self.kind), device)
         return {"module": loaded(new, params, {**example, **params} or example)}
 
     def run(self, module: Any, **tensors: Any) -> Any:

@@ -44,6 +44,15 @@ HONEST = {
 }
 SCALED = LAYERS + "        self.first.weight.data *= 2\n        self.first.bias.data *= 2\n"
 HONEST["scaled"] = kernelbench.candidate(FORWARD.replace("self.first(x)", "self.first(x) / 2"), SCALED)
+TAKEN_UP = (
+    LAYERS
+    + """        norm = self.outer
+        self.register_buffer("scale", norm.weight.detach() * 2)
+        self.rest = norm.bias.detach() / 2
+"""
+)
+NORM = "nn.functional.layer_norm(torch.relu(self.inner(self.first(x))), self.rest.shape, self.scale / 2, self.rest * 2)"
+HONEST["taken_up"] = kernelbench.candidate(f"return {NORM}", TAKEN_UP)
 WRONG = {
     "swapped": HONEST["renamed"].replace("self.norms[1]", "self.norms[0]"),
     "doubled": HONEST["folded"].replace("alpha=0.5", "alpha=0.51"),
