@@ -38,10 +38,11 @@ def problems(rows: list[dict[str, Any]]) -> dict[str, Any]:
     for row in rows:
         group = groups.setdefault(row["group"], {"problems": set(), "adapted": set(), "refused": {}})
         group["problems"].add(row["problem"])
-        if "verdict" in row or row["refusal"]["code"] == "NEEDS":
+        refusal = row.get("refusal") or {}
+        if "verdict" in row or refusal["code"] in ("NEEDS", "CANDIDATE_NEEDS"):
             group["adapted"].add(row["problem"])
         else:
-            group["refused"].setdefault(row["problem"], f"{row['refusal']['code']}: {row['refusal']['message'][:200]}")
+            group["refused"].setdefault(row["problem"], f"{refusal['code']}: {(refusal['message'] or '')[:200]}")
     return {
         name: {
             "problems": len(group["problems"]),
