@@ -74,8 +74,10 @@ def _holds_nul(value: Any) -> bool:
 
 
 def expected(tool: Tool) -> str:
-    """One line naming the arguments: required ones are marked, and those of all jobs come last."""
-    fields = dict(sorted(_fields(tool).items(), key=lambda item: item[0] in JobParams.model_fields))
+    """One line naming the arguments: required ones are marked and come first, and those of all jobs come last."""
+    fields = dict(
+        sorted(_fields(tool).items(), key=lambda item: (item[0] in JobParams.model_fields, not item[1].is_required()))
+    )
     if not fields:
         return f"{tool.name} takes no arguments."
     names = [f"{name} (required)" if field.is_required() else name for name, field in fields.items()]

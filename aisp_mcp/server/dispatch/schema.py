@@ -18,12 +18,16 @@ _CHECKED = {"minLength", "maxLength", "maxItems"}
 
 
 def input_schema(tool: Tool) -> dict[str, Any]:
-    """The tool's parameters as JSON Schema: no titles, no null branches, no references, unknown names refused."""
+    """The tool's parameters as JSON Schema: no titles, no null branches, no references, unknown names refused.
+
+    Required ones come first, and those of all jobs last.
+    """
     full = tool.params.model_json_schema()
     slim: dict[str, Any] = {"type": "object"}
     parts: dict[str, Any] = full.get("properties", {})
-    own_first = sorted(parts, key=lambda name: name in SHARED)
-    properties = {name: _property(name, parts[name], full.get("$defs", {})) for name in own_first}
+    required = full.get("required", ())
+    in_order = sorted(parts, key=lambda name: (name in SHARED, name not in required))
+    properties = {name: _property(name, parts[name], full.get("$defs", {})) for name in in_order}
     if properties:
         slim["properties"] = properties
     if full.get("required"):

@@ -16,7 +16,7 @@ Sizes = dict[str, float | list[float]]
 ToleranceName = Literal["own", "problem"]
 TOLERANCE = "The judge's, or as declared."
 ModeName = Literal["constructed", "eval"]
-MODE = "Of KernelBench."
+MODE = "Of its modules."
 RECIPE = "Inputs the problem draws; * for all."
 
 
