@@ -23,7 +23,8 @@ import known_candidates as known
 import operators
 import yaml
 
-from aisp_mcp.suites.adapters import base, kernelbench_sizes, runtime
+from aisp_mcp.suites.adapters import base, runtime
+from aisp_mcp.suites.adapters.torch_modules import sizes
 
 # How kernelbench.com writes a file that a solution loads below the solution.
 SIDECAR = re.compile(r"^# =+\n# =+ sidecar: (\S+) \(.*\) =+\n# =+\n", re.MULTILINE)
@@ -101,7 +102,7 @@ def audited_problems(checkout: Path, audited: list[dict[str, str]], to: Path, gr
             if row["bench"] == group and row["problem"].split()[0] == name and source.is_file():
                 file = f"solution_{base.identifier(row['run_id'].removesuffix(f'_{name}'))}.py"
                 candidates[published(source.read_text("utf-8"), folder, file)] = row["human_verdict"]
-        shapes = kernelbench_sizes.shapes_of(problems / name / "shapes.py", base.parse(folder / "reference.py"))
+        shapes = sizes.shapes_of(problems / name / "shapes.py", base.parse(folder / "reference.py"))
         yield entry(group, name, folder / "reference.py", to, shapes=shapes, candidates=candidates)
 
 
@@ -133,7 +134,7 @@ def module(file: Path, group: str, name: str, to: Path) -> Entry:
     (folder / file.name).write_text(text)
     if cases.is_file():
         shutil.copy(cases, folder)
-        reduced = [{kernelbench_sizes.GROUP: largest_case(cases)}]
+        reduced = [{sizes.GROUP: largest_case(cases)}]
     candidates = written(folder, {f"{one}.py": known.module(text, one) for one in known.AUDITORS})
     return entry(group, name, folder / file.name, to, reduced=reduced, candidates=candidates)
 
@@ -152,8 +153,8 @@ def largest_case(cases: Path) -> int:
         for line in cases.read_text("utf-8").splitlines()
         if line.strip()
     ]
-    sizes = [sum(math.prod(shape) for shape in each if all(isinstance(n, int) for n in shape)) for each in shapes]
-    return max(range(len(sizes)), key=lambda at: sizes[at] if sizes[at] <= MOST_ELEMENTS else -sizes[at])
+    elements = [sum(math.prod(shape) for shape in each if all(isinstance(n, int) for n in shape)) for each in shapes]
+    return max(range(len(elements)), key=lambda at: elements[at] if elements[at] <= MOST_ELEMENTS else -elements[at])
 
 
 def cuda_l1(checkout: Path, to: Path) -> Iterator[Entry]:
@@ -252,13 +253,13 @@ def ten_operators(to: Path) -> Iterator[Entry]:
 
 def reductions(tree: ast.Module) -> list[dict[str, Any]]:
     """Constants for a CPU, from the smallest to those that change the batch alone: a network may need its sizes."""
-    sizes = {}
+    constants = {}
     for name, value in runtime.assigned(tree).items():
         with suppress(NameError, TypeError):  # of sizes that are derived from others
-            sizes[name] = eval(compile(ast.Expression(value), "", "eval"), {"__builtins__": {}})
+            constants[name] = eval(compile(ast.Expression(value), "", "eval"), {"__builtins__": {}})
     caps = ((16, 2), (32, 4), (32, 32), (128, 4), (1 << 40, 4))  # of sizes in general, of a batch
-    capped = [{name: _capped(name, value, *most) for name, value in sizes.items()} for most in caps]
-    return [{name: value for name, value in row.items() if value != _listed(sizes[name])} for row in capped]
+    capped = [{name: _capped(name, value, *most) for name, value in constants.items()} for most in caps]
+    return [{name: value for name, value in row.items() if value != _listed(constants[name])} for row in capped]
 
 
 def _listed(value: Any) -> Any:

@@ -19,11 +19,12 @@ from pathlib import Path
 from typing import Any
 
 from aisp_mcp.errors import BenchmarkError
-from aisp_mcp.suites.adapters import base, first_values, kernelbench_rules, kernelbench_sizes, runtime
+from aisp_mcp.suites.adapters import base, runtime
 from aisp_mcp.suites.adapters.base import Constants, Problem
-from aisp_mcp.suites.adapters.first_values import NewModule, loaded, under_one_seed
 from aisp_mcp.suites.adapters.seeding import handed_out, noted
-from aisp_mcp.suites.adapters.slicing import needed_by
+from aisp_mcp.suites.adapters.torch_modules import first_values, rules, sizes
+from aisp_mcp.suites.adapters.torch_modules.first_values import NewModule, loaded, under_one_seed
+from aisp_mcp.suites.adapters.torch_modules.slicing import needed_by
 
 NAME = "kernelbench"
 PROBLEM = "problem.py"
@@ -38,10 +39,10 @@ def find(path: Path, candidates: Sequence[Path], constants: Constants) -> list[P
     Raises BenchmarkError NO_MODEL_NEW for a candidate without a model, AMBIGUOUS for a file with two readings.
     """
     trees = {file: base.parse(file) for file in base.python_files(path)}
-    problems = {file: tree for file, tree in trees.items() if kernelbench_sizes.is_problem(tree)}
-    if problems and all(map(kernelbench_sizes.is_backward, problems.values())):
-        kernelbench_sizes.refuse_backward(next(iter(problems)))
-    problems = {file: tree for file, tree in problems.items() if not kernelbench_sizes.is_backward(tree)}
+    problems = {file: tree for file, tree in trees.items() if sizes.is_problem(tree)}
+    if problems and all(map(sizes.is_backward, problems.values())):
+        sizes.refuse_backward(next(iter(problems)))
+    problems = {file: tree for file, tree in problems.items() if not sizes.is_backward(tree)}
     reference = next((file for file in problems if file.stem == "reference"), None)
     if reference is not None:  # with this file, the folder is one problem, and solutions define Model as it does
         near = [file for file, tree in trees.items() if file.stem.startswith("solution")]
@@ -59,7 +60,7 @@ def find(path: Path, candidates: Sequence[Path], constants: Constants) -> list[P
 
 def _of_configurations(parts: Found, constants: Constants) -> list[Problem]:
     """One problem per set of values for its parameters, named after its folder if a file there gives them."""
-    rows = kernelbench_sizes.configurations(parts.file)
+    rows = sizes.configurations(parts.file)
     name = base.identifier(parts.file.resolve().parent.name if rows[0] else parts.file.stem)
     names = [name if len(rows) == 1 else f"{name}_{at}" for at in range(len(rows))]
     return [problem(replace(parts, given=row), each, constants) for each, row in zip(names, rows, strict=True)]
@@ -103,7 +104,7 @@ def problem(parts: Found, name: str, constants: Constants) -> Problem:
     files, candidates = {PROBLEM: text}, {}
     settings = _settings(parts, constants)
     if "get_inputs" not in base.defined(parts.tree):
-        cases, sentence = kernelbench_sizes.case(parts.file, settings["constants"].pop(kernelbench_sizes.GROUP, None))
+        cases, sentence = sizes.case(parts.file, settings["constants"].pop(sizes.GROUP, None))
         files |= cases
         disclosed.append(sentence)
     if "ModelNew" in base.defined(parts.tree):
@@ -129,7 +130,7 @@ def problem(parts: Found, name: str, constants: Constants) -> Problem:
 
 def _settings(parts: Found, constants: Constants) -> dict[str, Any]:
     """Keyword arguments of Reference. Values of parameters are not those of names at the top level."""
-    named = kernelbench_sizes.parameters(parts.tree) - runtime.assigned(parts.tree).keys()
+    named = sizes.parameters(parts.tree) - runtime.assigned(parts.tree).keys()
     given = {**parts.given, **{name: value for name, value in constants.items() if name in named}}
     settings: dict[str, Any] = {"constants": {name: value for name, value in constants.items() if name not in named}}
     return settings | ({"given": given} if given else {}) | ({"mode": "eval"} if parts.shaped else {})
@@ -158,10 +159,10 @@ def _kind(candidate: Path, parts: Found) -> str:
 
 def _of_shapes(file: Path, tree: Any, candidates: Sequence[Path], constants: Constants) -> list[Problem]:
     """One problem per row of SHAPES in shapes.py, or a single one; the tolerance is that of problem.yaml."""
-    shapes = kernelbench_sizes.shapes_of(file.with_name("shapes.py"), tree)
+    shapes = sizes.shapes_of(file.with_name("shapes.py"), tree)
     rows = list({str(row): row for row in ({**shape, **constants} for shape in shapes)}.values())
     name, parts = base.identifier(file.resolve().parent.name), Found(file, tree, candidates, shaped=bool(shapes[0]))
-    allowed, forbidden = kernelbench_rules.read(file.with_name("problem.yaml"))
+    allowed, forbidden = rules.read(file.with_name("problem.yaml"))
     names = [name if len(rows) == 1 else f"{name}_{at}" for at in range(len(rows))]
     problems = [problem(parts, each, row) for each, row in zip(names, rows, strict=True)]
     return [replace(each, tolerance=allowed, forbidden=forbidden) for each in problems]
@@ -189,7 +190,7 @@ class Reference(runtime.Reference):
         super().__init__(folder, arguments)
         self.given = given or {}
         self.mode, self.drawn, self.alike, self._first, self._has_tables = mode, drawn, alike, mode, False
-        self.problem = kernelbench_sizes.load(folder / PROBLEM, constants)
+        self.problem = sizes.load(folder / PROBLEM, constants)
         # With the name of a tensor, and the tensor or its type and device, which tell their parameters.
         self._modules: list[tuple[str, Any, tuple[Any, Any], Any]] = []
         self._pattern = self._made_alike() if alike else None
@@ -198,7 +199,7 @@ class Reference(runtime.Reference):
         """Positional arguments of forward, and a dict of the tensors that it draws itself, if these are inputs."""
         import torch
 
-        arguments = kernelbench_sizes.drawn(self.problem, self.given)
+        arguments = sizes.drawn(self.problem, self.given)
         if not self.drawn:
             return arguments
         with torch.no_grad(), noted() as draws:
@@ -222,7 +223,7 @@ class Reference(runtime.Reference):
         """Make a module of the class with the problem's arguments, in this object's mode."""
         import torch
 
-        own = partial(kernelbench_sizes.accepted, self.problem.Model, self.given)
+        own = partial(sizes.accepted, self.problem.Model, self.given)
         arguments: Any = getattr(self.problem, "get_init_inputs", own)()
         module = kind(**arguments) if isinstance(arguments, dict) else kind(*arguments)
         if self.mode == "eval":

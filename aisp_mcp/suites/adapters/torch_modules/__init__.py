@@ -1,0 +1,1 @@
+"""Parts of the adapter for KernelBench, whose problems are modules of torch."""
