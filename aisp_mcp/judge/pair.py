@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,7 +36,7 @@ class Pair:
         folder = Path("sources", self.label.replace(":", "-").replace("/", "-"))
         common = self.baseline.with_name("_common.py")
         shared = {str(folder / common.name): common} if common.is_file() else {}
-        functions = [file for role in SOURCE_FOLDERS for file in _files(self.baseline.with_name(role))]
+        functions = [file for role in SOURCE_FOLDERS for file in _files(self.baseline.with_name(role)).values()]
         for path in (*self._problem_files(), *functions):
             shared[str(folder / path.relative_to(self.baseline.parent))] = path
         return {str(folder / "baseline.py"): self.baseline, str(folder / "candidate.py"): self.path, **shared}
@@ -47,7 +48,7 @@ class Pair:
     def candidate_sha256(self) -> str:
         """SHA-256 of the candidate: of its file, and of the files of an adapted problem that it names."""
         digest = hashlib.sha256(self.path.read_bytes())
-        for path in _named(self.path, problem_folder(self.baseline)):
+        for path in _named(self.path, _files(problem_folder(self.baseline))):
             digest.update(path.read_bytes())
         return digest.hexdigest()
 
@@ -56,10 +57,11 @@ class Pair:
         folder = problem_folder(self.baseline)
         if not folder.name.startswith("_"):
             return []
-        own = {*_named(self.baseline, folder), *_named(self.path, folder)}
-        stubs = folder.parent.glob(f"optimized{folder.name}_*.py")
-        others = {path for stub in stubs for path in _named(stub, folder)} - own
-        return [path for path in _files(folder) if path not in others]
+        files = _files(folder)
+        own = {*_named(self.baseline, files), *_named(self.path, files)}
+        stubs = folder.parent.glob(f"optimized{folder.name}_*.py") if files else ()
+        others = {path for stub in stubs for path in _named(stub, files)} - own
+        return [path for path in files.values() if path not in others]
 
 
 def problem_folder(baseline: Path) -> Path:
@@ -67,14 +69,14 @@ def problem_folder(baseline: Path) -> Path:
     return baseline.with_name(baseline.stem.removeprefix("baseline") or "_")
 
 
-def _files(folder: Path) -> list[Path]:
+def _files(folder: Path) -> dict[str, Path]:
+    """Sources below the folder, by their paths in it."""
     files = [path for path in sorted(folder.rglob("*")) if "__pycache__" not in path.parts and path.is_file()]
-    return [path for path in files if path.stat().st_size <= LARGEST]
+    return {path.relative_to(folder).as_posix(): path for path in files if path.stat().st_size <= LARGEST}
 
 
-def _named(file: Path, folder: Path) -> list[Path]:
-    """Files of the folder whose paths are strings in the text, with all others in the folders of those."""
-    files = {path.relative_to(folder).as_posix(): path for path in _files(folder)}
+def _named(file: Path, files: Mapping[str, Path]) -> list[Path]:
+    """The files whose paths are strings in the text, with all others in the folders of those."""
     names = {name for pair in _QUOTED.findall(source_text(file)) for name in pair if name in files}
     folders = tuple(name.partition("/")[0] + "/" for name in names if "/" in name)
     return [path for name, path in files.items() if name in names or name.startswith(folders)]

@@ -167,7 +167,7 @@ def judged(args: argparse.Namespace, problem: dict[str, Any]) -> list[Row]:
 def unusable(row: Row) -> bool:
     """Return True for a refusal that other sizes may not have."""
     refusal = row.get("refusal", {"code": "", "message": ""})
-    return refusal["code"] in OTHER_SIZES and NEEDS not in refusal["message"]
+    return refusal["code"] in OTHER_SIZES and NEEDS not in (refusal["message"] or "")
 
 
 def apart(args: argparse.Namespace, problem: dict[str, Any]) -> list[Row]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from aisp_mcp.errors import NotFound
 from aisp_mcp.judge.records.run import Run
@@ -27,7 +28,9 @@ def of_its_kind(ctx: Context, run: Run, calls: Iterable[Recommendation]) -> list
 
 def _again(ctx: Context, run: Run, call: Recommendation) -> Recommendation | None:
     if run.kind is RunKind.OPTIMIZE:
-        return Recommendation(tool="aisp_optimize_finish", args={}, why="it measures the leaders again")
+        session = next((each.candidate.rpartition("_")[0] for each in run.comparisons), "")
+        args: dict[str, Any] = {"session": session} if session else {}
+        return Recommendation(tool="aisp_optimize_finish", args=args, why="it measures the leaders again")
     try:
         job = ctx.store.job(run.id)
     except NotFound:  # of another machine, or from before jobs were kept

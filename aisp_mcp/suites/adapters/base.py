@@ -151,11 +151,7 @@ def sidecars(candidate: Path, problem: Path) -> dict[str, str]:
     """Texts of the files next to a candidate that it reads or imports, by name. Their names are in its text, or in that
     of another of them. problem: the problem's own file, if they import it.
     """
-    near = [
-        file
-        for file in sorted(candidate.parent.iterdir())
-        if file.suffix in SIDECARS and file.is_file() and not file.is_symlink() and file not in (candidate, problem)
-    ]
+    near = [file for file in _neighbours(candidate) if file != problem]
     found, texts = dict[str, str](), [read_text(candidate)]
     while texts:
         text = texts.pop()
@@ -177,10 +173,15 @@ def loaded_neighbours(candidate: Path) -> list[str]:
     text = read_text(candidate)
     return [
         file.name
-        for file in sorted(candidate.parent.iterdir())
-        if file.suffix in SIDECARS and file.is_file() and file != candidate
+        for file in _neighbours(candidate)
         if _imports(text, file) or any(Path(string).name == file.name for string in strings if len(string) < MAX_PATH)
     ]
+
+
+def _neighbours(candidate: Path) -> list[Path]:
+    """Files next to a candidate that it could read or import; links are not followed."""
+    near = (file for file in sorted(candidate.parent.iterdir()) if file.suffix in SIDECARS and file != candidate)
+    return [file for file in near if file.is_file() and not file.is_symlink()]
 
 
 def _names(text: str, file: Path) -> bool:

@@ -75,7 +75,7 @@ _PATH = "import sys; sys.path.insert(0, __file__.rpartition('/')[0] + '/{folder}
 
 @dataclass(frozen=True)
 class _Adapted:
-    """What the specification of an adapted problem says of it."""
+    """Facts of an adapted problem, from its specification."""
 
     format: str
     folder: str

@@ -26,7 +26,7 @@ def _own(ctx: Context) -> Path:
 
 
 class ProblemParams(JobParams):
-    """How another suite's problem is adapted."""
+    """Arguments for adapting another suite's problem."""
 
     format: FormatName | None = Field(default=None, description="Another suite's. Default: recognised.")
     set: Sizes = Field(default_factory=dict, description='Such as {"N": 256}.')

@@ -64,7 +64,7 @@ OWN = {
 
 @pytest.fixture
 def report(cli_here: Any, tmp_path: Path) -> dict[str, Any]:
-    """What `bench fuzz` says about all candidates."""
+    """The answer of `bench fuzz` about all candidates."""
     files = support.write(tmp_path / "mine", HONEST | WRONG | OWN)
     problem = support.write(tmp_path / "in", {"norms": PROBLEM}) / "norms.py"
     to = ("--to", str(tmp_path / "out"), "--allow-write", str(tmp_path))
