@@ -55,6 +55,7 @@ def main() -> None:
     parser.add_argument("--per-level", type=int, default=30)
     parser.add_argument("--multikernel", type=Path, help="checkout of MultiKernelBench")
     parser.add_argument("--cuda-l1", type=Path, help="checkout of CUDA-L1")
+    parser.add_argument("--published-for", default="", help="such as h100: all that CUDA-L1 published for that GPU")
     parser.add_argument("--gpumode", type=Path, help="checkout of reference-kernels")
     parser.add_argument("--traces", type=Path, nargs="*", default=[], help="checkouts with FlashInfer-Trace problems")
     parser.add_argument("--operators", action="store_true", help="ten operators with candidates of Liger-Kernel")
@@ -65,7 +66,7 @@ def main() -> None:
     entries = list(hard(args.hard, args.audit, args.to)) if args.hard else []
     entries += kernelbench_levels(args.kernelbench, args.to, args.per_level, args.seed) if args.kernelbench else []
     entries += multikernel(args.multikernel, args.to) if args.multikernel else []
-    entries += cuda_l1(args.cuda_l1, args.to) if args.cuda_l1 else []
+    entries += cuda_l1(args.cuda_l1, args.published_for, args.to) if args.cuda_l1 else []
     entries += gpumode(args.gpumode, args.to) if args.gpumode else []
     for checkout in args.traces:
         entries += traces(checkout, args.to)
@@ -157,25 +158,28 @@ def largest_case(cases: Path) -> int:
     return max(range(len(elements)), key=lambda at: elements[at] if elements[at] <= MOST_ELEMENTS else -elements[at])
 
 
-def cuda_l1(checkout: Path, to: Path) -> Iterator[Entry]:
-    """KernelBench's problems with the published candidates of a trained model that compile nothing for GPUs.
+def cuda_l1(checkout: Path, gpu: str, to: Path) -> Iterator[Entry]:
+    """KernelBench's problems with the published candidates of a trained model: those that compile nothing for GPUs, or
+    with `gpu` all that were published for it, with their published speedups.
 
     The same program may have been published for several GPUs: it is named after the first of them.
     """
     texts: dict[tuple[int, int, str], dict[str, str]] = {}
-    for file in sorted((checkout / "optimized_cuda_code").glob("*.json")):
+    published: dict[tuple[int, int, str], dict[str, float]] = {}
+    for file in sorted((checkout / "optimized_cuda_code").glob(f"{gpu or '*'}.json")):
         for row in map(json.loads, file.read_text("utf-8").splitlines()):
             problem, text = (int(row["level_id"]), int(row["task_id"]), row["ref_code"]), row["custom_code"] or ""
-            if "ModelNew" in text and not FOR_GPUS.search(text):
-                texts.setdefault(problem, {}).setdefault(text, f"on_{file.stem}.py")
+            if "ModelNew" in text and (gpu or not FOR_GPUS.search(text)):
+                name = texts.setdefault(problem, {}).setdefault(text, f"on_{file.stem}.py")
+                published.setdefault(problem, {}).setdefault(name, row["score_default"])
     for (level, task, problem), files in sorted(texts.items()):
         name = f"l{level}_{task}"
         folder = to / "cuda_l1" / name
         folder.mkdir(parents=True)
         (folder / "problem.py").write_text(problem)
         candidates = written(folder, {file: text for text, file in files.items()})
-        reduced = reductions(ast.parse(problem))
-        yield entry("cuda_l1", name, folder / "problem.py", to, reduced=reduced, candidates=candidates)
+        more = {"reduced": reductions(ast.parse(problem)), "published": published[level, task, problem]}
+        yield entry("cuda_l1", name, folder / "problem.py", to, candidates=candidates, **more)
 
 
 def written(folder: Path, texts: Mapping[str, str]) -> dict[str, str]:

@@ -141,11 +141,12 @@ def blank(problem: dict[str, Any]) -> list[Row]:
     """Rows of a problem before it is judged; one of its own where candidates are those that were found beside it."""
     facts = {key: problem[key] for key in ("format", "group", "problem", "shape")}
     names = {Path(file).stem: auditor for file, auditor in problem["candidates"].items()} or {"as found": "unknown"}
-    start = f"{problem['group']}/{problem['problem']}"
-    return [
+    start, published = f"{problem['group']}/{problem['problem']}", problem.get("published") or {}
+    rows = [
         {"id": f"{start}/{name}#{problem['at']}", "name": name, "auditor": auditor, **facts}
         for name, auditor in names.items()
     ]
+    return [row | ({"published": published[f"{row['name']}.py"]} if published else {}) for row in rows]
 
 
 def judged(args: argparse.Namespace, problem: dict[str, Any]) -> list[Row]:
@@ -159,7 +160,7 @@ def judged(args: argparse.Namespace, problem: dict[str, Any]) -> list[Row]:
     for row in rows if problem["candidates"] else ():
         if args.plain and row.get("verdict") not in (None, "incorrect", "invalid") and row["format"] == "kernelbench":
             row |= plain(args, problem, row)
-        if args.kernelbench and row["group"].startswith("level"):
+        if args.kernelbench and row["group"].startswith(("level", "cuda_l1")):
             row["kernelbench"] = evaluated(args, problem, row)
     return rows
 
