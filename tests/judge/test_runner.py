@@ -155,6 +155,21 @@ def test_a_program_that_the_system_ends_for_lack_of_memory_is_not_wrong(
     assert error.value.code == "NO_MEMORY"
 
 
+@pytest.mark.parametrize(
+    "raised",
+    [
+        "torch.OutOfMemoryError('CUDA out of memory.')",
+        "OSError('cudaIpcOpenMemHandle failed with CUDA error 2: out of device memory')",
+    ],
+    ids=["of its own", "of the harness"],
+)
+def test_a_program_that_finds_no_room_on_the_device_is_not_wrong(tmp_path: Path, raised: str) -> None:
+    """Whoever shares the device may have taken the memory."""
+    with pytest.raises(BenchmarkError) as error:
+        judge(tmp_path, f"import torch\ndef run(a, b):\n    raise {raised}\n")
+    assert error.value.code == "NO_MEMORY"
+
+
 def test_a_child_process_that_stays_is_reported_and_ended(tmp_path: Path) -> None:
     """It daemonises itself and sleeps; neither the judge's end nor the candidate's may leave it behind."""
     fork = """

@@ -28,6 +28,7 @@ COUNTERS = OPENED, CAN_WAIT, REFUSED, ENDED, HANDED_OVER, ANSWERED, SCHEDULED, E
     -1, -11, -1
 )
 NO_LIMIT = 1 << 30  # more calls than any round has
+NO_DEVICE_MEMORY = "out of device memory"  # in the message of an error for lack of it
 MAPPED = 3  # cudaHostRegisterPortable | cudaHostRegisterMapped
 
 
@@ -248,7 +249,7 @@ def cudart() -> ctypes.CDLL:
 
 def check(code: int, what: str) -> None:
     if code != 0:
-        raise OSError(f"{what} failed with CUDA error {code}")
+        raise OSError(f"{what} failed with CUDA error {code}{f': {NO_DEVICE_MEMORY}' if code == 2 else ''}")
 
 
 def l2_reset() -> Callable[[], object]:

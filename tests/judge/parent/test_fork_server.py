@@ -68,12 +68,13 @@ MANY = 500  # descriptors: more than the kernel passes at once
 NAMED = """
 import json, os, sys
 CORES = len(os.sched_getaffinity(0))  # as libraries count them when they are loaded
+ASKED_BY_NVML = os.environ.get("PYTORCH_NVML_BASED_CUDA_CHECK")  # otherwise is_available() spoils CUDA for all forks
 def main():
     told = [sys.argv, os.environ["NAME"], os.getcwd()]
     drawn = sys.modules["torch"].rand(1).item()
     fds = [int(name) for name in os.listdir("/proc/self/fd")]
     score = int(open("/proc/self/oom_score_adj").read())
-    print(json.dumps({"told": told, "drawn": drawn, "open": fds, "score": score, "cores": CORES}), flush=True)
+    print(json.dumps({"told": told, "drawn": drawn, "open": fds, "score": score, "cores": CORES, "nvml": ASKED_BY_NVML}), flush=True)
     if os.environ["NAME"] == "waits":
         os.read(0, 1)
     sys.exit(3)
@@ -139,6 +140,7 @@ def test_copies_take_their_place_and_tell_how_they_end(tmp_path: Path, level: st
         words = json.loads((tmp_path / "leaves").read_text())
         assert words["told"] == [["named_program", "a word"], "leaves", str(tmp_path)]
         assert words["score"] == 1000
+        assert words["nvml"] == "1"
         here = {*range(3), *range(9, 9 + MANY)}
         assert here <= {*words["open"]}
         assert len({*words["open"]} - here) <= 1  # the one that lists them

@@ -76,6 +76,7 @@ def main() -> None:
 def _load(cpus: str, modules: list[str]) -> None:
     if cpus:
         os.sched_setaffinity(0, map(int, cpus.split(",")))
+    os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"  # a module that asks for a GPU must not spoil CUDA for the forks
     _import(["torch"])
     for name in modules:
         importlib.import_module(name)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 
 from aisp_mcp.errors import BenchmarkError
+from aisp_mcp.judge.protocol.shared_memory import NO_DEVICE_MEMORY
 from aisp_mcp.process import tree
 
-ON_DEVICE = "OutOfMemoryError: CUDA out of memory"
+ON_DEVICE = re.compile(f"OutOfMemoryError: CUDA out of memory|CUDA error 2: {NO_DEVICE_MEMORY}")
 KILLED = re.compile(r"\bSIGKILL\b|\bKilled\b")  # a worker, or a compiler that it started
 SMALLER_SIZE = "Choose a smaller size (--size NAME=VALUE), or end other programs."
 
@@ -26,7 +27,7 @@ class WorkerGone(Exception):
 
         label: of the program. kills: tree.oom_kills() before the worker started.
         """
-        if self.code == "raised" and ON_DEVICE in self.text:
+        if self.code == "raised" and ON_DEVICE.search(self.text):
             message = f"The {label} ran out of device memory, some of which the comparison itself uses."
         elif KILLED.search(f"{self.message} {self.text}") and tree.oom_kills() > kills:
             message = f"Memory ran out, and the system ended the {label}: workers are the first to be ended."
