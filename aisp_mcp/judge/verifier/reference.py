@@ -7,6 +7,7 @@ from typing import Any
 
 from aisp_mcp.bench import Benchmark
 from aisp_mcp.judge.protocol.module_loader import flatten
+from aisp_mcp.judge.verifier import tf32
 from aisp_mcp.judge.verifier.checks import formats
 from aisp_mcp.judge.verifier.checks.pieces import pieces
 from aisp_mcp.judge.verifier.checks.tolerance import (
@@ -69,6 +70,7 @@ class Reference:
         self._run = Replayed(lambda given: spec.run(**given, **params), is_function)
         self._truth = Replayed(lambda wide: evaluate(lambda: spec.reference(**wide, **self.wide)), is_function)
         self.left: dict[str, tuple[Any, Any]] = {}  # see both()
+        self.convolves = True  # until in_tf32() has found no convolution
 
     def baseline(self, inputs: dict[str, Any]) -> Any:
         """The baseline's output; the inputs are left as they are."""
@@ -139,6 +141,13 @@ class Reference:
         with opened(inputs) as given:
             wide = _widen_and_release(given, inputs) | widen(self.params)
             return evaluate_in_order(lambda: self.spec.reference(**wide))
+
+    def in_tf32(self, inputs: dict[str, Any]) -> Any:
+        """The reference's output with the operands of convolutions rounded to TF32. Consumes the inputs."""
+        with opened(inputs) as given:
+            wide = _widen_and_release(given, inputs) | self.wide
+            output, self.convolves = tf32.evaluate_in_tf32(lambda: self.spec.reference(**wide))
+            return output
 
     def strained(self, inputs: dict[str, Any], share: float) -> Any:
         """The reference's output with each tensor off by that share as a whole, alternately up and down.

@@ -313,6 +313,7 @@ class Worker:
     def round(self, message: int) -> None:
         """Run one round with the garbage collector disabled, on either device."""
         if self.cuda:
+            self.torch.cuda.set_stream(self.stream)  # the capture of a graph may have failed and left its own
             self.control.stats[ELAPSED_NS] = -time.perf_counter_ns()
         count = message & ~BITS
         run = self.dummy(count) if message & DUMMY else self.run
@@ -372,8 +373,7 @@ def main() -> None:
 def serve(kind: type[Worker], cmd: int, done: int, control_fd: int, arena_fd: int) -> None:
     """Prepare as the setup says, then run rounds until a count of zero or the end of the pipe."""
     os.write(done, LOADED)
-    size = struct.unpack("<I", read_exactly(cmd, 4))[0]
-    setup = json.loads(read_exactly(cmd, size))
+    setup = json.loads(read_exactly(cmd, struct.unpack("<I", read_exactly(cmd, 4))[0]))
     control = ControlBlock(control_fd, Layout.from_json(setup["layout"]))
     try:
         forbid(setup.get("forbidden", ()))

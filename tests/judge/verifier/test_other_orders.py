@@ -11,8 +11,13 @@ import pytest
 torch = pytest.importorskip("torch")
 functional = torch.nn.functional
 
+from aisp_mcp.bench import Benchmark  # noqa: E402
+from aisp_mcp.judge.verifier import tf32  # noqa: E402
 from aisp_mcp.judge.verifier.checks.other_orders import OtherOrders  # noqa: E402
+from aisp_mcp.judge.verifier.checks.tolerance import compare  # noqa: E402
+from aisp_mcp.judge.verifier.inputs.bank import InputBank  # noqa: E402
 from aisp_mcp.judge.verifier.jittered import evaluate_in_order, evaluate_jittered  # noqa: E402
+from aisp_mcp.judge.verifier.reference import Reference  # noqa: E402
 
 pytestmark = [pytest.mark.torch]
 LOST = 2.0**-25  # less than half a rounding of one in float32
@@ -83,8 +88,56 @@ def test_a_variance_may_be_computed_from_mean_squares() -> None:
     assert moved(30.0) > 100 * moved(0.0)
 
 
+class Convolution(Benchmark):
+    def inputs(self, rng: Any) -> dict[str, Any]:
+        return {"x": rng.randn(4, 3, 16, 16), "w": rng.randn(8, 3, 3, 3)}
+
+    def run(self, x: Any, w: Any) -> Any:
+        return functional.conv2d(x, w).relu()
+
+
+class Product(Benchmark):
+    def inputs(self, rng: Any) -> dict[str, Any]:
+        return {"x": rng.randn(64, 64), "w": rng.randn(64, 64)}
+
+    def run(self, x: Any, w: Any) -> Any:
+        return x @ w
+
+
+@pytest.mark.parametrize(
+    ("kind", "allowed", "narrowed", "accepted"),
+    [
+        (Convolution, True, tf32.rounded, True),
+        (Convolution, True, lambda x: x.half().float(), True),
+        (Convolution, True, lambda x: x.bfloat16().float(), False),
+        (Convolution, False, tf32.rounded, False),
+        (Product, True, tf32.rounded, False),
+    ],
+    ids=["TF32", "float16 has as many bits", "bfloat16", "TF32 where it is forbidden", "TF32 in a product"],
+)
+def test_a_convolution_may_use_tf32_where_it_is_allowed(
+    monkeypatch: pytest.MonkeyPatch,
+    kind: type[Benchmark],
+    allowed: bool,
+    narrowed: Callable[[Any], Any],
+    accepted: bool,
+) -> None:
+    """On a GPU, the library decides that by the order of dimensions in memory."""
+    monkeypatch.setattr(tf32, "is_allowed", lambda device: allowed)
+    bank, orders = InputBank("cpu", Reference(spec := kind(), {})), OtherOrders(["float32"], spec.tolerance.error_ratio)
+    out = spec.run(**{name: narrowed(value).float() for name, value in bank.inputs(7, "plain").items()})
+    base, ref = bank.both(7, "plain", bank.inputs(7, "plain"))
+    call: Any = SimpleNamespace(bank=bank, seed=7, mode="plain", round=SimpleNamespace(battery=True, worker_id=2))
+    found = compare(out, base, ref, spec.tolerance)
+    assert found[1] is not None
+    again = orders.explained(call, 0, 1.0, found, lambda error: compare(out, base, ref, spec.tolerance, allowed=error))
+    assert (again[1] is None) == accepted, again
+
+
 class Counted:
     """A bank whose evaluations are counted; each allows an error of `size` for every element."""
+
+    device, reference = "cpu", SimpleNamespace(convolves=False)
 
     def __init__(self, size: float, elements: int) -> None:
         self.evaluations, self._errors = 0, lambda: [torch.full((elements,), size, dtype=torch.float64)]

@@ -14,7 +14,7 @@ import honest_alternatives  # noqa: E402
 from aisp_mcp.bench import Benchmark, Tolerance  # noqa: E402
 from aisp_mcp.judge.attacks import loader  # noqa: E402
 from aisp_mcp.judge.mutants.trial import Trial, calls  # noqa: E402
-from aisp_mcp.judge.verifier.checks.tolerance import compare, is_coarse, near  # noqa: E402
+from aisp_mcp.judge.verifier.checks.tolerance import compare, exceeds_average, near  # noqa: E402
 from aisp_mcp.judge.verifier.inputs import textures  # noqa: E402
 from aisp_mcp.judge.verifier.inputs.rng import CallRng  # noqa: E402
 
@@ -52,8 +52,8 @@ def test_bfloat16_rounded_to_eight_bits_is_not(format: str) -> None:
     ref = rows(torch.Generator().manual_seed(4))
     base = ref.bfloat16()
     out = (base * 8).to(getattr(torch, format)).bfloat16() / 8
-    assert is_coarse(out, base, ref)
-    assert not is_coarse((ref * (1 + torch.finfo(base.dtype).eps)).bfloat16(), base, ref)
+    assert exceeds_average(False, out, base, ref)
+    assert not exceeds_average(False, (ref * (1 + torch.finfo(base.dtype).eps)).bfloat16(), base, ref)
     assert not near(out, base, Tolerance())
 
 

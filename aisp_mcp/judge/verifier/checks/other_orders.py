@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
+from aisp_mcp.judge.verifier import tf32
 from aisp_mcp.judge.verifier.checks.tolerance import NARROW_ADVERSARIAL_SLACK, adversarial_slack, relative_error
 from aisp_mcp.judge.verifier.inputs.bank import InputBank, RoundInputs
 
@@ -15,6 +16,7 @@ EDGE = 2.0  # an error from limit / EDGE to limit * EDGE is at the edge of the t
 # Valid orders may exceed by these factors the effect of rounding-sized noise (see jittered.py) and that of adding terms
 # one by one.
 ROUNDINGS_ALLOWED, ORDERS_ALLOWED = 6.0, 2.0
+TF32_ALLOWED = 6.0  # so that three times the effect of TF32 is explained; that of bfloat16 is eight times as large
 # On plain inputs, a sum adds at most this many terms one by one: longer ones use lanes. On adversarial inputs the
 # roundings of a sum share a sign, so more of them count.
 LANES_TERMS, ORDERED_SLACK = 8192.0, 8.0
@@ -51,6 +53,8 @@ def _evaluations(bank: InputBank, seed: int, mode: str, dtype: str, slack: float
         for rounding in bank.rounding(seed, mode, eps, most_terms)
     )
     kinds: list[Callable[[], list[Any]]] = [lambda: next(draws)]
+    if dtype == "float32" and bank.reference.convolves and tf32.is_allowed(bank.device):
+        kinds.insert(0, lambda: [error * TF32_ALLOWED for error in bank.in_tf32(seed, mode)])
     if dtype not in ("float64", "complex128"):
         kinds.append(lambda: [error * ORDERS_ALLOWED for error in bank.in_order(seed, mode)])
     if mode == "constant":
@@ -109,6 +113,10 @@ class OtherOrders:
     def note_coarse(self, errors: Sequence[float]) -> None:
         """Note which outputs are coarse. errors: of the baseline on plain inputs, by output."""
         self._coarse = {index for index, error in enumerate(errors) if error > COARSE}
+
+    def is_coarse(self, index: int) -> bool:
+        """Return True if the baseline computes a part of this output in a narrow type."""
+        return index in self._coarse
 
     def slack(self, mode: str, index: int, dtype: Any) -> float:
         """Factor by which the limit of an output is raised on that kind of inputs."""

@@ -23,11 +23,10 @@ from aisp_mcp.judge.verifier.checks.distribution import Draws
 from aisp_mcp.judge.verifier.checks.other_orders import EDGE, OtherOrders
 from aisp_mcp.judge.verifier.checks.positions import WrongPositionError, values_at
 from aisp_mcp.judge.verifier.checks.tolerance import (
-    NARROW_SPREAD,
     compare,
     compare_steps,
     components,
-    is_coarse,
+    exceeds_average,
     near,
     near_steps,
     same_bits,
@@ -35,7 +34,7 @@ from aisp_mcp.judge.verifier.checks.tolerance import (
 from aisp_mcp.judge.verifier.inputs.bank import InputBank, RoundInputs
 from aisp_mcp.judge.verifier.inputs.files import InputFiles, is_file
 
-COARSE_CALLS = 4  # so many coarse calls fail an output if they are also more than half of all calls
+IMPRECISE_CALLS = 4  # so many imprecise calls fail an output if they are also more than half of all calls
 RECOMPUTED_SHARE = 0.25  # of the calls that a baseline's worker computed too: the verifier recomputes them
 
 
@@ -102,7 +101,7 @@ class RoundChecker:
         self._measures: dict[str, float] = {}  # of the round being checked
         self.orders = OtherOrders([output.dtype for output in layout.outputs], spec.tolerance.error_ratio)
         self._is_decided = False  # True once the battery has been checked
-        self._calls = Counter[Any]()  # on plain inputs: of each worker, and the coarse ones of each of its outputs
+        self._calls = Counter[Any]()  # on plain inputs: of each worker, and the imprecise ones of its outputs
         self._edge: tuple[float, str] | None = None  # the largest share of the limit in this round, if near the limit
 
     def check(
@@ -191,10 +190,12 @@ class RoundChecker:
         if self._spec.tolerance.format:
             return self._check_format(call, reference)
         worst = 0.0
-        for spec, *tensors in zip(self._layout.outputs, call.outputs, baseline, reference, strict=True):
+        outputs = zip(self._layout.outputs, call.outputs, baseline, reference, strict=True)
+        for index, (spec, *tensors) in enumerate(outputs):
             ratio, failure = self._compare(call, spec.name, (tensors[0], tensors[1], tensors[2]))
             worst = max(worst, ratio)
-            failure = self._beyond_edge(call, spec.name, ratio, failure) or self._coarse_calls(call, spec.name, tensors)
+            failure = self._beyond_edge(call, spec.name, ratio, failure)
+            failure = failure or self._imprecise_calls(call, index, tensors)
             if failure:
                 return CallCheck(ratio, "incorrect_output", f"{spec.name} on {call.mode} inputs: {failure}")
         if failed := self._check_left(call):
@@ -203,16 +204,18 @@ class RoundChecker:
             call.bank.compared.add(call.round.worker_id)
         return CallCheck(worst)
 
-    def _coarse_calls(self, call: Call, name: str, tensors: list[Any]) -> str | None:
+    def _imprecise_calls(self, call: Call, index: int, tensors: list[Any]) -> str | None:
         """A failure if the average error is that of a narrower type in several calls, and in most of them."""
         tolerance = self._spec.tolerance
-        if not call.is_plain or tolerance.exact or tolerance.approximate is not None or not is_coarse(*tensors):
+        if not call.is_plain or tolerance.exact or tolerance.approximate is not None:
             return None
-        self._calls[call.round.worker_id, name] += 1
-        count, plain = self._calls[call.round.worker_id, name], self._calls[call.round.worker_id]
-        if count < COARSE_CALLS or 2 * count <= plain:
+        if (most := exceeds_average(self.orders.is_coarse(index), *tensors)) is None:
             return None
-        return f"in {count} of {plain} calls the average error is more than {NARROW_SPREAD:g} times the baseline's own"
+        self._calls[call.round.worker_id, index] += 1
+        count, plain = self._calls[call.round.worker_id, index], self._calls[call.round.worker_id]
+        if count < IMPRECISE_CALLS or 2 * count <= plain:
+            return None
+        return f"in {count} of {plain} calls the average error is more than {most:g} times the baseline's own"
 
     def _check_left(self, call: Call) -> CallCheck | None:
         """Compare the contents that the call left in inputs which are part of the answer."""

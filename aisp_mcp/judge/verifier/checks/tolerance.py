@@ -29,6 +29,7 @@ NARROW_EPS, NARROW_SLACK = 1e-4, 48.0
 # Over at least SPREAD_COUNT elements, the average error of bfloat16 rounded to 8 bits (e4m3) is 10 to 14 times the
 # baseline's in all calls; that of shipped pairs is 8 times or more in a twentieth of the calls of an attention (H100).
 NARROW_SPREAD, SPREAD_COUNT = 8.0, 256
+TF32_SPREAD = 6.0  # that of bfloat16 operands is 8 to 10 times that of a baseline in TF32
 LARGE = 1 << 29  # elements
 OCTAVES = 256  # octaves of magnitude, from the largest element down
 
@@ -100,13 +101,17 @@ def _elements_and_rows(
     return max(share, rows), failure
 
 
-def is_coarse(out: Any, base: Any, ref: Any) -> bool:
-    """True for 16-bit values whose average error rounding in 16 bits hardly explains. One such call proves nothing."""
+def exceeds_average(in_tf32: bool, out: Any, base: Any, ref: Any) -> float | None:
+    """The factor by which the average error at least exceeds the baseline's own, where rounding in the baseline's types
+    hardly explains that; else None. One such call proves nothing. in_tf32: the baseline rounds to about 10 bits.
+    """
     import torch
 
-    if not (_is_narrow(out) and bool((torch.isfinite(out) & torch.isfinite(base) & torch.isfinite(ref)).all())):
-        return False
-    return _spread(_distance(out, ref), _distance(base, ref), ref, torch.finfo(out.dtype)) > NARROW_SPREAD
+    is_tf32 = in_tf32 and out.dtype == torch.float32 and out.numel() >= SPREAD_COUNT
+    most = TF32_SPREAD if is_tf32 else NARROW_SPREAD
+    if not ((is_tf32 or _is_narrow(out)) and all(bool(torch.isfinite(values).all()) for values in (out, base, ref))):
+        return None
+    return most if _spread(_distance(out, ref), _distance(base, ref), ref, torch.finfo(out.dtype)) > most else None
 
 
 def _is_narrow(out: Any) -> bool:

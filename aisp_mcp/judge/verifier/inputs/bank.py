@@ -123,9 +123,14 @@ class InputBank:
         truth = self._reference(seed, mode)
         return _largest(truth, [flatten(self.reference.in_order(self.inputs(seed, mode)))])
 
+    def in_tf32(self, seed: int, mode: str) -> list[Any]:
+        """Errors of these elements if the operands of convolutions are rounded to TF32."""
+        truth = self._reference(seed, mode)
+        return _largest(truth, [flatten(self.reference.in_tf32(self.inputs(seed, mode)))])
+
     def cancelled(self, seed: int, mode: str) -> list[Any]:
-        """The same for inputs that are off as a whole by the root of a rounding, where cancellation amplifies it by
-        more than CANCELS; zero elsewhere.
+        """Errors of these elements for inputs that are off as a whole by the root of a rounding, where cancellation
+        amplifies it by more than CANCELS; zero elsewhere.
         """
         truth = self._reference(seed, mode)
         shares = (STRAIN, -STRAIN)
