@@ -18,11 +18,10 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
-import aisp_mcp
 from aisp_mcp.judge.parent.processes import fork_server
 from aisp_mcp.process import python
 from aisp_mcp.process.isolation import NAMESPACES, Level
@@ -71,7 +70,7 @@ class Libraries:
     def name(self) -> str:
         """Name of the socket at which a server with these libraries listens."""
         env = [(name, value) for name, value in self.env if value and name != OF_A_JOB]
-        facts = [env, self.modules, self.sealed, self.cpus, sys.executable, _newest_file()]
+        facts = [env, self.modules, self.sealed, self.cpus, sys.executable, _code()]
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:24]
 
     def started(self, where: str, pass_fds: Sequence[int] = (), **how: Any) -> subprocess.Popen[bytes]:
@@ -106,9 +105,9 @@ class Libraries:
         return None
 
 
-def _newest_file() -> list[Any]:
-    """Number and newest time of this package's files; path and time of torch."""
-    times = [path.stat().st_mtime_ns for path in Path(aisp_mcp.__file__).parent.rglob("*.py")]
+@cache
+def _code() -> list[Any]:
+    """What tells that this package's files have not changed; path and time of torch."""
     torch = importlib.util.find_spec("torch")
     origin = torch.origin if torch and torch.origin else ""
-    return [len(times), max(times), origin, os.stat(origin).st_mtime_ns if origin else 0]
+    return [*python.code_state(), origin, os.stat(origin).st_mtime_ns if origin else 0]
