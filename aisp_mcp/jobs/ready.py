@@ -10,15 +10,14 @@ import hashlib
 import json
 import os
 import secrets
-import socket
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
 from aisp_mcp.jobs.executors.local import MARK
-from aisp_mcp.process import python, tree
+from aisp_mcp.process import python, sockets, tree
 
 FOLDER = "standby"  # in the store
 SEND_S = 1.0
@@ -35,10 +34,7 @@ def keep(home: Path, env: Mapping[str, str], words: Sequence[str], folder: Path,
     at = home / FOLDER
     at.mkdir(mode=0o700, exist_ok=True)
     path = at / f"{_name(sys.executable, env)}.{secrets.token_hex(4)}"
-    with socket.socket(socket.AF_UNIX) as listener:
-        with _short(path) as short:
-            listener.bind(short)
-        listener.listen()
+    with sockets.listening(path) as listener:
         argv = python.module("aisp_mcp.jobs.standby", str(path), str(folder), f"{seconds:g}", *words)
         actions: list[tuple[Any, ...]] = [(os.POSIX_SPAWN_DUP2, listener.fileno(), 0)]
         actions += [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (1, 2)]
@@ -57,22 +53,11 @@ def fork_supervisor(home: Path, row: Any, env: Mapping[str, str], log_file: Path
 
 
 def _sent(path: Path, request: bytes) -> bool:
-    with suppress(OSError), socket.socket(socket.AF_UNIX) as channel, _short(path) as short:
-        channel.settimeout(SEND_S)
-        channel.connect(short)
-        channel.sendall(request)
-        return True
+    with suppress(OSError), sockets.connected(path, SEND_S) or nullcontext() as channel:
+        if channel:
+            channel.sendall(request)
+            return True
     return False
-
-
-@contextmanager
-def _short(path: Path) -> Iterator[str]:
-    """Another name of a path that may be too long for a socket."""
-    at = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
-    try:
-        yield f"/proc/self/fd/{at}/{path.name}"
-    finally:
-        os.close(at)
 
 
 def _name(interpreter: str, env: Mapping[str, str]) -> str:

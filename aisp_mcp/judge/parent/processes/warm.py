@@ -16,18 +16,18 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
 from aisp_mcp.judge.parent.processes import fork_server
-from aisp_mcp.process import python
+from aisp_mcp.process import python, sockets
 from aisp_mcp.process.isolation import NAMESPACES, Level
 
 NOWHERE = "/nonexistent"  # in place of a process's own folders, while libraries are loaded
 OF_A_JOB = "AISP_JOB_ID"  # irrelevant to libraries; marks processes that end with their job
+_kept: list[subprocess.Popen[bytes]] = []  # to be reaped when they have ended
 
 
 @dataclass(frozen=True)
@@ -87,22 +87,18 @@ class Libraries:
         )
 
     def keep_loaded(self, folder: Path, seconds: float) -> None:
-        """Start a server that listens in the folder for that long, or until its socket is removed."""
+        """Start a server that listens in the folder for that long, or until its socket is removed. Callers that connect
+        before it has loaded wait for that.
+        """
         env = {name: value for name, value in self.env if name != OF_A_JOB}
-        self.started(f"{self.name}:{seconds:g}", cwd=folder, env=env).wait()
+        _kept[:] = [process for process in _kept if process.poll() is None]
+        with sockets.listening(folder / self.name) as listener:
+            where = f"{listener.fileno()}:{self.name}:{seconds:g}"
+            _kept.append(self.started(where, [listener.fileno()], cwd=folder, env=env))
 
     def connected(self, folder: Path) -> socket.socket | None:
         """A connection to such a server; None if none listens."""
-        channel = socket.socket(socket.AF_UNIX)
-        with suppress(OSError):
-            at = os.open(folder, os.O_PATH | os.O_DIRECTORY)
-            try:
-                channel.connect(f"/proc/self/fd/{at}/{self.name}")  # the path itself may be too long for a socket
-                return channel
-            finally:
-                os.close(at)
-        channel.close()
-        return None
+        return sockets.connected(folder / self.name)
 
 
 @cache
