@@ -18,8 +18,8 @@ from aisp_mcp.runs import measure
 from aisp_mcp.server.context import Context
 from aisp_mcp.store.records.run_kind import RunKind
 
-# What a submission imports when it is called.
-LOADED = (__name__, "aisp_mcp.optimize.sessions", "aisp_mcp.store.database")
+# What a submission imports when it is called, in part to describe the machine.
+LOADED = (__name__, "aisp_mcp.optimize.sessions", "aisp_mcp.store.database", "pynvml", "email.parser")
 
 
 def keep_libraries_loaded(ctx: Context, started: Started, folder: Path) -> None:

@@ -252,9 +252,7 @@ class Verifier:
         return {}
 
     def handoff_cpu(self, worker_id: int, deadline_s: float) -> dict[str, Any]:
-        """Hand these inputs to a worker on a CPU one call at a time (see handoff_cpu.py). seconds: of each call.
-        delayed_s: for which this process waited for its core meanwhile.
-        """
+        """Hand these inputs to a worker on a CPU one call at a time, and take the outputs (see handoff_cpu.py)."""
         assert self.staged is not None
         count, control = self.rounds[worker_id].count, self.controls[worker_id]
         self.files.redirect(worker_id, self.staged.arena)
