@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from aisp_mcp.errors import AispError, Refused
-from aisp_mcp.jobs import endings, log, reconciling, starting, watching
+from aisp_mcp.jobs import endings, log, ready, reconciling, starting, watching
 from aisp_mcp.jobs.environment import remembered
 from aisp_mcp.jobs.executors import handover
 from aisp_mcp.jobs.executors.inprocess import Inprocess
@@ -93,6 +93,18 @@ class Jobs:
         folders = {str(index): job.run_dir for index, job in enumerate(jobs)}
         self._enter(jobs, environ, "slurm", placements, folders)
         return self.store.jobs([job.id for job in jobs])
+
+    def keep_ready(self, tool: str, modules: Sequence[str], folder: Path, seconds: float) -> None:
+        """Keep a process from which jobs of this store start sooner (standby.py), until the folder is removed.
+
+        modules: those that the tool imports when it is called. Raises OSError.
+        """
+        cwd = os.getcwd()
+        stored = {**remembered({**os.environ, **self._settings_env()}), **search_path(os.environ, cwd)}
+        env = starting.variables(stored, self.store.home)
+        pid = ready.keep(self.store.home, env, [tool, *modules], folder, seconds)
+        with self._lock:
+            self._children.add(pid)
 
     def _job(
         self, tool: str, params: dict[str, Any], resources: Sequence[str], timeout_s: float, principal: str

@@ -15,9 +15,10 @@ import shutil
 import signal
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from aisp_mcp.errors import AispError, StoreError
 from aisp_mcp.jobs import endings
@@ -39,6 +40,9 @@ _DIES_S = 5.0  # wait for a killed worker; a process stuck in a driver may never
 _RETRIES, _RETRY_S = 20, 0.5  # attempts to record the end
 
 
+Run = Callable[[], NoReturn]
+
+
 @dataclass
 class Outcome:
     """Reason for the end of the watch. status: as of waitpid; None while the worker runs."""
@@ -47,24 +51,29 @@ class Outcome:
     cut: str | None = None  # TIMEOUT, CANCELLED or STOPPED: we ended it
 
 
-def main() -> int:
-    """Claim and run one job. Returns 0 also if there was nothing to do."""
+def main(loaded: Run | None = None) -> int:
+    """Claim and run one job. loaded: as in supervise(). Returns 0 also if there was nothing to do."""
     os.chdir("/")
     home = Path(os.environ["AISP_HOME"])
-    supervise(sys.argv[1], home, int(os.environ.get("AISP_PARALLEL_JOBS") or 4))
+    supervise(sys.argv[1], home, int(os.environ.get("AISP_PARALLEL_JOBS") or 4), loaded)
     return 0
 
 
-def supervise(job_id: str, home: Path, slots: int) -> None:
-    """Claim a job of the store in home and run it to its end, in this process; do nothing if it is not its turn."""
+def supervise(job_id: str, home: Path, slots: int, loaded: Run | None = None) -> None:
+    """Claim a job of the store in home and run it to its end, in this process; do nothing if it is not its turn.
+
+    loaded: the worker's function, which its fork runs, in a process that has loaded it (standby.py); without it, the
+    worker is a new interpreter.
+    """
     tree.prctl(tree.PR_SET_CHILD_SUBREAPER, 1)
     signals = _catch_signals()
-    queue = Queue(Database(home))
+    database = Database(home)
     owner = {"pid": os.getpid(), "pid_start": tree.start_time(os.getpid()), "namespace": tree.namespace()}
-    row = queue.claim(job_id, slots, owner)
+    row = Queue(database).claim(job_id, slots, owner)
+    database.close()  # SQLite's state must not be open in a fork that opens the same file
     if row is None:
         return
-    _run(queue, row, signals)
+    queue = _run(home, row, signals, loaded)
     start_ready(queue, slots, home)
 
 
@@ -78,20 +87,22 @@ def _catch_signals() -> int:
     return readable
 
 
-def _run(queue: Queue, row: Any, signals: int) -> None:
+def _run(home: Path, row: Any, signals: int, loaded: Run | None) -> Queue:
     folder = Path(row["run_dir"])
     log = Log(folder, int(os.environ.get("AISP_JOB_LOG_BYTES") or 1_000_000))
     kills = tree.oom_kills()
-    worker, output = _start_worker(row)
+    worker, output = _start_worker(row, loaded)
+    queue = Queue(Database(home))
     outcome = _watch(queue, row, worker, output, signals, log)
     stuck = tree.sweep_children()
     log.close()
     os.close(output)
     shutil.rmtree(scratch_of(row), ignore_errors=True)
     _write_ending(queue, row["id"], outcome, tree.oom_kills() > kills, stuck)
+    return queue
 
 
-def _start_worker(row: Any) -> tuple[int, int]:
+def _start_worker(row: Any, loaded: Run | None) -> tuple[int, int]:
     """Fork and execute the worker: own session, dies with its supervisor, parameters on standard input."""
     params = os.memfd_create("params")
     os.write(params, row["params"].encode())
@@ -117,7 +128,12 @@ def _start_worker(row: Any) -> tuple[int, int]:
             scratch.mkdir(mode=0o700)
             os.chdir(row["cwd"])  # fails now if it is missing; the interpreter starts in an empty folder
             os.chdir(row["run_dir"])
-            os.execve(argv[0], argv, {**os.environ, "TMPDIR": str(scratch)})
+            os.environ["TMPDIR"] = str(scratch)
+            if loaded:
+                os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+                sys.argv = argv[argv.index("-m") + 1 :]
+                loaded()
+            os.execv(argv[0], argv)
         except BaseException as error:
             os.write(2, f"cannot start the worker: {error}\n".encode())
             os._exit(127)

@@ -90,17 +90,19 @@ def load_libraries(options: Options) -> None:
         confined.fork_server(replace(where, level=placement.usable_level(options.isolation, options.device)))
 
 
-def keep_libraries_loaded(options: Options, folder: Path, seconds: float) -> None:
+def keep_libraries_loaded(options: Options, folder: Path, seconds: float) -> bool:
     """Start fork servers for comparisons that other processes make within forked.loaded_in(folder).
 
-    They end after that time, or when the folder is removed. Below L2, candidates could reach them, so none is started.
+    They end after that time, or when the folder is removed. Returns False below L2, where none is started because
+    candidates could reach them.
     """
     level = placement.usable_level(options.isolation, options.device)
     if level not in isolation.NAMESPACES:
-        return
+        return False
     with _libraries_placement(options) as (where, cpus), placement.aside(cpus):
         verifier_client.libraries(where).keep_loaded(folder, seconds)
         confined.libraries(replace(where, level=level)).keep_loaded(folder, seconds)
+    return True
 
 
 @contextmanager

@@ -18,11 +18,15 @@ from aisp_mcp.runs import measure
 from aisp_mcp.server.context import Context
 from aisp_mcp.store.records.run_kind import RunKind
 
+# What a submission imports when it is called, in part to describe the machine.
+LOADED = (__name__, "aisp_mcp.optimize.sessions", "aisp_mcp.store.database", "pynvml", "email.parser")
+
 
 def keep_libraries_loaded(ctx: Context, started: Started, folder: Path) -> None:
-    """Start the processes that load libraries for all submissions until the session ends."""
-    options = _options(ctx, started, started.preset)
-    comparison.keep_libraries_loaded(options, folder, 60 * started.budget.minutes)
+    """Start the processes that load libraries for all submissions, and their jobs, until the session ends."""
+    options, seconds = _options(ctx, started, started.preset), 60 * started.budget.minutes
+    if comparison.keep_libraries_loaded(options, folder, seconds):
+        ctx.jobs.keep_ready("aisp_optimize_submit", LOADED, folder, seconds)
 
 
 def measured(ctx: Context, started: Started, home: Path, numbers: Sequence[int], preset: str) -> Run:

@@ -57,6 +57,7 @@ class Submission(Record):
 
     number: int
     sha256: str
+    fingerprint: str = Field(default="", description="Of its code, regardless of comments and names of imports.")
     at: float
     run_id: str
     copied_from: str | None = None

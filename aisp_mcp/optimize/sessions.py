@@ -144,7 +144,8 @@ def submit(ctx: Context, session: str, candidate: str) -> Judged:
     with _open(ctx, session) as (log, started, submissions, finished):
         refuse_over(boards.board(started, submissions, ctx.clock(), finished))
         _, text = _texts(candidate, _folder(ctx, session) / SPEC / started.baseline)
-        _refuse_duplicate(submissions, text, _folder(ctx, session) / CANDIDATES)
+        code = workspaces.fingerprint(text.decode("utf-8", "replace"))
+        _refuse_duplicate(submissions, code)
         number = len(submissions) + 1
         path = _folder(ctx, session) / CANDIDATES / f"{number:03d}.py"
         path.write_bytes(text)
@@ -152,9 +153,10 @@ def submit(ctx: Context, session: str, candidate: str) -> Judged:
             "submitted",
             number=number,
             sha256=hashlib.sha256(text).hexdigest(),
+            fingerprint=code,
             at=ctx.clock(),
             run_id=ctx.job_id or "",
-            copied_from=started.known.get(workspaces.fingerprint(text.decode("utf-8", "replace"))),
+            copied_from=started.known.get(code),
         )
     run = measuring.measured(ctx, started, _folder(ctx, session), [number], started.preset)
     comparison = run.comparisons[0].model_dump(mode="json") if run.comparisons else None
@@ -236,17 +238,13 @@ def preset_of(ctx: Context, session: str) -> Preset:
     return PRESETS[_read(ctx, session)[0].preset]
 
 
-def _refuse_duplicate(submissions: Sequence[Submission], text: bytes, folder: Path) -> None:
+def _refuse_duplicate(submissions: Sequence[Submission], code: str) -> None:
     """Raise Refused DUPLICATE_CANDIDATE for the code of an earlier one; comments and import aliases do not matter.
 
-    One that could not be measured may be submitted again.
+    code: its fingerprint. One that could not be measured may be submitted again.
     """
-    code = workspaces.fingerprint(text.decode("utf-8", "replace"))
     for submission in submissions:
-        if submission.failure:
-            continue
-        earlier = (folder / f"{submission.number:03d}.py").read_text("utf-8", "replace")
-        if workspaces.fingerprint(earlier) == code:
+        if not submission.failure and submission.fingerprint == code:
             raise Refused(
                 "DUPLICATE_CANDIDATE",
                 f"Candidate {submission.number} has the same code.",

@@ -8,17 +8,21 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib
 import json
 import os
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from aisp_mcp.errors import StoreError
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
+
     from aisp_mcp.envelope import Envelope
     from aisp_mcp.server.context import Context, ProgressFn
     from aisp_mcp.store.database import Store
@@ -108,7 +112,26 @@ def keep(ctx: Context, job_id: str, envelope: Envelope) -> None:
             time.sleep(_FULL_RETRY_S if attempt else 0.0)
 
 
-if __name__ == "__main__":
+def load(tool: str, modules: Sequence[str]) -> None:
+    """Import what a job of this tool imports, and build the validators of its records, for a process whose forks run()
+    jobs. modules: those that the tool imports when it is called.
+    """
+    from aisp_mcp.jobs import tracing  # noqa: F401
+    from aisp_mcp.records import Params, Record
+    from aisp_mcp.server.dispatch import load_tool
+    from aisp_mcp.settings import Settings
+
+    load_tool(tool, Settings.from_env())
+    for name in modules:
+        importlib.import_module(name)
+    records: list[type[BaseModel]] = [Record, Params]
+    for record in records:
+        records += record.__subclasses__()
+        record.model_rebuild()
+
+
+def run() -> NoReturn:
+    """Run the job of this process, and end it."""
     try:
         code = main()
     except SystemExit as stop:
@@ -122,3 +145,7 @@ if __name__ == "__main__":
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
+
+
+if __name__ == "__main__":
+    run()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from job_helpers import until
 
+from aisp_mcp.jobs import ready
 from aisp_mcp.jobs.manager import Jobs
 from aisp_mcp.process import tree
 from aisp_mcp.settings import Settings
@@ -39,3 +41,15 @@ def store(home: Path) -> Iterator[Store]:
 @pytest.fixture
 def jobs(store: Store) -> Jobs:
     return Jobs(store, Settings.from_env())
+
+
+@pytest.fixture
+def kept(jobs: Jobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A process stands by for the jobs until this folder is removed."""
+    passing = ready._OF_ONE_JOB | {"PYTEST_CURRENT_TEST"}  # which differs between a fixture and its test
+    monkeypatch.setattr(ready, "_OF_ONE_JOB", passing)
+    path = tmp_path / "kept"
+    path.mkdir()
+    jobs.keep_ready("aisp_test_calls", [], path, 600)
+    yield path
+    shutil.rmtree(path, ignore_errors=True)

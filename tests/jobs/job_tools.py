@@ -131,3 +131,14 @@ def aisp_test_ballast(p: BallastParams, ctx: Context) -> Did:
     while not Path(p.gate).exists():
         time.sleep(0.01)
     return Did(text="b" * p.kilobytes * 1000)
+
+
+CALLS: list[str] = []
+
+
+@tool(cli="test calls", effect=RUNS, cost=S, job=SPEC)
+def aisp_test_calls(p: WorkParams, ctx: Context) -> Did:
+    """Count the calls in this process and in those it was forked from; name the command of its supervisor."""
+    CALLS.append(p.label)
+    command = Path(f"/proc/{os.getppid()}/cmdline").read_text().split("\0")
+    return Did(text=f"{len(CALLS)} {command[3]}", variable=os.environ["AISP_JOB_ID"], tmp=os.environ["TMPDIR"])

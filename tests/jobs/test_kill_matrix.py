@@ -33,6 +33,15 @@ signal.pause()
 """
 
 
+@pytest.fixture(params=["new", "forked"], autouse=True)
+def started(request: pytest.FixtureRequest) -> None:
+    """Jobs are new interpreters, or forks of a process that has loaded their tool, if the test uses the manager."""
+    if request.param == "forked":
+        if "jobs" not in request.fixturenames:
+            pytest.skip("it starts its jobs from other processes")
+        request.getfixturevalue("kept")
+
+
 def code_of(job: Job) -> str:
     """The error code of its envelope, which must be a valid one."""
     error = Envelope.model_validate(job.envelope).error

@@ -6,7 +6,6 @@ describes what a part is, and `standard_parts` lists those of the shipped server
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
@@ -22,6 +21,7 @@ from mcp.server.lowlevel import Server
 from aisp_mcp import __version__
 from aisp_mcp.envelope import Envelope, Progress
 from aisp_mcp.errors import UnknownTool
+from aisp_mcp.front.following import follow
 from aisp_mcp.front.mcp.instructions import instructions
 from aisp_mcp.front.mcp.parts import elicitation, tasks
 from aisp_mcp.front.mcp.parts.answers import protocol_error, run_in_thread, tool_result
@@ -144,7 +144,8 @@ class Handlers:
         if isinstance(answer, dispatch.JobPending) and self.tasks and tasks.follows_tasks(caller.request):
             return await run_in_thread(partial(tasks.created, answer.job_id, caller.ctx))
         if not isinstance(answer, Envelope):
-            answer = await self._follow(caller, params.name, answer)
+            report = ProgressReporter(caller.request).report
+            answer = await follow(params.name, caller.ctx, answer, report, self._poll_limit)
         finish = partial(tool_result, answer, caller.ctx)
         return await anyio.to_thread.run_sync(finish, limiter=self._poll_limit)
 
@@ -161,20 +162,6 @@ class Handlers:
             return tool_result(answer, caller.ctx)
 
         return await anyio.to_thread.run_sync(start, abandon_on_cancel=True, limiter=self._call_limit)
-
-    async def _follow(self, caller: Caller, name: str, pending: dispatch.Pending) -> Envelope:
-        """Wait without a thread, reporting progress, until there is an answer or the time limit has passed."""
-        deadline = time.monotonic() + pending.deadline_s
-        reporter = ProgressReporter(caller.request)
-        for pause in dispatch.pauses():
-            timed_out = time.monotonic() >= deadline
-            poll = partial(dispatch.guarded, name, caller.ctx, pending.ticket if timed_out else pending.poll)
-            answer = await anyio.to_thread.run_sync(poll, abandon_on_cancel=True, limiter=self._poll_limit)
-            if answer is not None:
-                return answer
-            await reporter.report(pending.progress())
-            await anyio.sleep(min(pause, max(0.0, deadline - time.monotonic())))
-        raise AssertionError("pauses() never ends")
 
 
 class ProgressReporter:

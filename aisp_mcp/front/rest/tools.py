@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from functools import partial
 from typing import Any
 
@@ -15,6 +14,7 @@ from starlette.responses import Response
 from aisp_mcp import __version__
 from aisp_mcp.envelope import Envelope
 from aisp_mcp.errors import AispError, Refused, UnknownTool, UsageError
+from aisp_mcp.front.following import follow
 from aisp_mcp.front.mcp.schemas import describe
 from aisp_mcp.front.rest.answers import envelope_response, json_response
 from aisp_mcp.server import dispatch, registry
@@ -53,15 +53,7 @@ async def run(name: str, arguments: dict[str, Any], ctx: Context) -> Envelope:
     answer = await anyio.to_thread.run_sync(partial(dispatch.start, name, arguments, ctx), abandon_on_cancel=True)
     if isinstance(answer, Envelope):
         return answer
-    deadline = time.monotonic() + answer.deadline_s
-    for pause in dispatch.pauses():
-        timed_out = time.monotonic() >= deadline
-        poll = partial(dispatch.guarded, name, ctx, answer.ticket if timed_out else answer.poll)
-        envelope = await anyio.to_thread.run_sync(poll, abandon_on_cancel=True)
-        if envelope is not None:
-            return envelope
-        await anyio.sleep(min(pause, max(0.0, deadline - time.monotonic())))
-    raise AssertionError("pauses() never ends")
+    return await follow(name, ctx, answer)
 
 
 async def _arguments(request: Request) -> dict[str, Any]:

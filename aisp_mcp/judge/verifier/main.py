@@ -252,13 +252,13 @@ class Verifier:
         return {}
 
     def handoff_cpu(self, worker_id: int, deadline_s: float) -> dict[str, Any]:
-        """Hand these inputs to a worker on a CPU one call at a time (see handoff_cpu.py). seconds: of each call."""
+        """Hand these inputs to a worker on a CPU one call at a time, and take the outputs (see handoff_cpu.py)."""
         assert self.staged is not None
         count, control = self.rounds[worker_id].count, self.controls[worker_id]
         self.files.redirect(worker_id, self.staged.arena)
         arenas = self.staged.arena, self.arenas[worker_id]
-        self.snapshots[worker_id], seconds = handoff_cpu.run(*arenas, control, count, deadline_s)
-        return {"seconds": seconds}
+        self.snapshots[worker_id], seconds, delayed_s = handoff_cpu.run(*arenas, control, count, deadline_s)
+        return {"seconds": seconds, "delayed_s": delayed_s}
 
     def handoff_gpu(self, worker_id: int, own: bool, taken: bool, deadline_s: float) -> dict[str, Any]:
         """The same on a GPU (see handoff_gpu.py). own: inputs and outputs are in the worker's own memory. taken: read

@@ -5,7 +5,7 @@ from aisp_mcp.server.dispatch.calls import execute, offered, start
 from aisp_mcp.server.dispatch.confirming import declined
 from aisp_mcp.server.dispatch.envelopes import to_data, to_json
 from aisp_mcp.server.dispatch.loading import load_catalog, load_command, load_listed, load_tool
-from aisp_mcp.server.dispatch.pending import JobPending, Pending, Show, follow, guarded, pauses
+from aisp_mcp.server.dispatch.pending import JobPending, Pending, Show, follow, guarded, pauses, supervisor
 from aisp_mcp.server.dispatch.schema import SHARED_HELP, input_schema, lean_schema
 from aisp_mcp.server.dispatch.selection import Selection, is_open, reachable, select
 from aisp_mcp.server.dispatch.shorten import kept_in, shorten
@@ -36,6 +36,7 @@ __all__ = [
     "select",
     "shorten",
     "start",
+    "supervisor",
     "ticket",
     "to_data",
     "to_json",

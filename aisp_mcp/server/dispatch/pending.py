@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import select
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -33,6 +36,9 @@ class Pending(Protocol):
     def progress(self) -> Progress | None:
         """Progress, if any is known."""
 
+    def seen(self) -> Sequence[Job]:
+        """The jobs it waits for, as the last poll found them."""
+
     def ticket(self) -> Envelope:
         """The answer for a caller who stops waiting; the work continues."""
 
@@ -60,6 +66,9 @@ class JobPending:
 
     def progress(self) -> Progress | None:
         return bounded(self._seen.progress) if self._seen else None
+
+    def seen(self) -> Sequence[Job]:
+        return [self._seen] if self._seen else []
 
     def ticket(self) -> Envelope:
         job = self.ctx.jobs.get(self.job_id)
@@ -94,11 +103,31 @@ class WaitPending:
         ended = sum(job.state.terminal for job in self._seen)
         return Progress(done=ended, total=len(self._seen), message=f"{ended} of {len(self._seen)} jobs have ended")
 
+    def seen(self) -> Sequence[Job]:
+        return self._seen
+
     def ticket(self) -> Envelope:
         return self.poll() or self._finish()
 
     def _finish(self) -> Envelope:
         return success(self.tool.name, self.wait.finish(self._seen), self.watch)
+
+
+@contextmanager
+def supervisor(pending: Pending) -> Iterator[int | None]:
+    """A descriptor that becomes readable when the supervisor of a running job ends; None if none is known to run.
+
+    It ends right after its job, so the answer need not wait for the next poll.
+    """
+    pids = [job.pid for job in pending.seen() if job.pid and not job.state.terminal]
+    handle = None
+    with suppress(OSError):  # it has ended, or runs on another machine
+        handle = os.pidfd_open(pids[0]) if pids else None
+    try:
+        yield None if handle is None or select.select([handle], [], [], 0)[0] else handle
+    finally:
+        if handle is not None:
+            os.close(handle)
 
 
 def guarded(tool_name: str, ctx: Context, look: Callable[[], Envelope | None]) -> Envelope | None:
@@ -130,5 +159,6 @@ def follow(
         progress = pending.progress()
         if progress is not None:
             show(progress)
-        time.sleep(pause)
+        with supervisor(pending) as handle:
+            select.select([] if handle is None else [handle], [], [], pause)
     raise AssertionError("pauses() never ends")

@@ -64,7 +64,7 @@ def test_each_call_has_its_inputs_when_its_number_comes_and_its_outputs_are_take
 
     numbers = Numbers(work)
     control: Any = SimpleNamespace(stats=numbers)
-    held, seconds = handoff_cpu.run(staged, arena, control, COUNT, 60.0)
+    held, seconds, _ = handoff_cpu.run(staged, arena, control, COUNT, 60.0)
     assert [row[call:] for call, row in enumerate(seen)] == [[call + 1.0] + [0.0] * (3 - call) for call in range(COUNT)]
     assert [float(held.outputs(call)[0][0]) for call in range(COUNT)] == [2.0, 4.0, 6.0, 8.0]
     assert [float(held.inputs(call)["x"][0]) for call in range(COUNT)] == [1.0, 2.0, 3.0, 4.0]
@@ -85,27 +85,50 @@ def test_no_garbage_is_collected_while_calls_are_timed() -> None:
     assert gc.isenabled()
 
 
+def test_delays_count_between_the_first_call_and_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before and after, the parent delays the verifier where both have only one core."""
+    readings: list[int] = []
+
+    def work(call: int) -> None:
+        numbers[ANSWERED] = call + 2
+
+    def own_delay() -> float:
+        readings.append(numbers[ANSWERED])
+        return float(numbers[ANSWERED])
+
+    numbers = Numbers(work)
+    control: Any = SimpleNamespace(stats=numbers)
+    monkeypatch.setattr(handoff_cpu, "own_delay", own_delay)
+    _, _, delayed_s = handoff_cpu.run(*arenas(), control, COUNT, 60.0)
+    assert readings == [1, COUNT]
+    assert delayed_s == COUNT - 1
+
+
 def test_nobody_waits_for_a_worker_beyond_the_deadline() -> None:
     control: Any = SimpleNamespace(stats=Numbers(lambda call: None))
     begin = clock()
-    held, seconds = handoff_cpu.run(*arenas(), control, COUNT, 0.02)
+    held, seconds, _ = handoff_cpu.run(*arenas(), control, COUNT, 0.02)
     assert clock() - begin >= 0.02
     assert len(seconds) == COUNT
     assert float(held.outputs(0)[0].sum()) == 0.0  # what was not computed is not there
 
 
 @pytest.mark.parametrize(
-    ("delayed_s", "turns"), [(0.0, cpu.ROUNDS), (5e-4, cpu.MAX_ROUNDS)], ids=["quiet", "a neighbour all along"]
+    ("delayed_s", "verifier_s", "turns"),
+    [(0.0, 0.0, cpu.ROUNDS), (5e-4, 0.0, cpu.MAX_ROUNDS), (0.0, 5e-4, cpu.MAX_ROUNDS)],
+    ids=["quiet", "a neighbour of the worker all along", "a neighbour of the verifier"],
 )
-def test_so_many_calls_are_compared_that_faking_half_of_half_the_rounds_is_found(delayed_s: float, turns: int) -> None:
+def test_so_many_calls_are_compared_that_faking_half_of_half_the_rounds_is_found(
+    delayed_s: float, verifier_s: float, turns: int
+) -> None:
     """Rounds that others disturbed are measured again, as long as there are rounds left; all of them are compared."""
     requests: list[tuple[int, int]] = []
     timing = RoundTiming(COUNT, 1e-3, [1000] * COUNT, Account(delayed_s=delayed_s))
     control = SimpleNamespace(layout=LAYOUT, begin_handoff=lambda: None, end_handoff=lambda: None)
     worker = SimpleNamespace(control=control, run_round=lambda *_: timing)
     draw = random.Random(1)
-    answer = {"seconds": [2e-6] * COUNT}
-    verifier = SimpleNamespace(post=lambda *_, **__: None, collect=lambda _: answer, delayed_s=0.0)
+    answer = {"seconds": [2e-6] * COUNT, "delayed_s": verifier_s}
+    verifier = SimpleNamespace(post=lambda *_, **__: None, collect=lambda _: answer)
     session = SimpleNamespace(
         stage=lambda _: None, new_seed=lambda: 1, random=draw, verifier=verifier, phase=lambda _: nullcontext()
     )

@@ -1,8 +1,7 @@
 """Processes with their libraries loaded: python -m aisp_mcp.judge.parent.processes.fork_server FD SEALED CPUS MODULE.
 
-With NAME:SECONDS instead of FD, it moves to the background and listens at a socket of that name in its working folder
-for that long, or until the socket is removed. Each caller that connects (warm.py) is served by a fork of it, which is
-the process described here.
+With FD:NAME:SECONDS instead of FD, the socket listens under that name in its working folder for that long, or until
+the name is removed. Each caller that connects (warm.py) is served by a fork of it, which is the process described here.
 
 Loading torch takes one and a half seconds of processor time, and a comparison needs a dozen fresh processes. This
 process loads it and the MODULEs once, and others if it is asked to, runs no program, and forks for each request. The
@@ -49,28 +48,34 @@ GAPS: list[bytearray] = []  # of random size in each copy's heap, to vary the me
 def main() -> None:
     """Load the libraries, report that, and answer requests."""
     where, sealed, cpus, *modules = sys.argv[1:]
-    name, _, seconds = where.partition(":")
+    fd, _, listens = where.partition(":")
+    name, _, seconds = listens.partition(":")
+    channel = socket.socket(fileno=int(fd))
     if int(sealed):
         if not sandbox.seals():
-            if not seconds:
-                socket.socket(fileno=int(name)).sendall(UNSEALED)
+            _refuse(channel, name)
             return
-        if not seconds:
-            os.set_inheritable(int(name), True)
+        os.set_inheritable(int(fd), True)
         os.execv(sys.executable, python.module(MODULE, where, "0", cpus, *modules))
-    if seconds:
-        listener = socket.socket(socket.AF_UNIX)
-        listener.bind(name)
-        listener.listen()
-        if os.fork():
-            return  # the caller only waits until it listens
-        _load(cpus, modules)
-        _listen(listener, name, float(seconds))
-        return
-    channel = socket.socket(fileno=int(name))
     _load(cpus, modules)
+    if listens:
+        _listen(channel, name, float(seconds))
+        return
     channel.sendall(LOADED)
     _answer(channel)
+
+
+def _refuse(channel: socket.socket, name: str) -> None:
+    """Report that no fork can be sealed; with a name, to all who have connected, and let no more connect."""
+    if not name:
+        channel.sendall(UNSEALED)
+        return
+    os.unlink(name)
+    channel.setblocking(False)
+    with suppress(OSError):
+        while True:
+            with channel.accept()[0] as caller:
+                caller.sendall(UNSEALED)
 
 
 def _load(cpus: str, modules: list[str]) -> None:

@@ -21,7 +21,7 @@ from aisp_mcp.judge.parent.processes import procfs as proc
 from aisp_mcp.judge.parent.processes.confined import Confined, Placement, prefer
 from aisp_mcp.judge.parent.processes.footprint import Watch, inode
 from aisp_mcp.judge.parent.processes.gone import WorkerGone
-from aisp_mcp.judge.protocol.clock import clock
+from aisp_mcp.judge.protocol.clock import clock, own_delay
 from aisp_mcp.judge.protocol.layout import Layout
 from aisp_mcp.judge.protocol.shared_memory import COPIED_NS, ControlBlock
 from aisp_mcp.judge.protocol.words import DONE, ISOLATED, LOADED, QUEUED, READY, SHARED
@@ -144,7 +144,7 @@ class WorkerProcess(Confined):
 
     def _heard(self, poll: select.poll, within_s: float) -> bool:
         """Wait until the worker answers, or until it is time to check on it."""
-        self._waiting_from = proc.own_delay()
+        self._waiting_from = own_delay()
         if self._watching:
             return cores.answers_before_next_look(self._done)
         return bool(poll.poll(0 if self.memory.sampling else 1000 * min(LOOK_S, within_s)))
@@ -193,7 +193,7 @@ class WorkerProcess(Confined):
             if not proc.wait_stopped(running, max(end - time.monotonic(), 0.0)):
                 raise WorkerGone("unstoppable", f"{self.name} does not stop on request")
             if not stopped:  # many threads make the walk slow
-                stood, late_s = clock(), max(proc.own_delay() - self._waiting_from, 0.0)
+                stood, late_s = clock(), max(own_delay() - self._waiting_from, 0.0)
                 self._late_s, self._known = self._late_s + late_s, proc.settled(running)
             stopped, running = running, self._everyone()
         proc.send(running, signal.SIGSTOP)  # a timer may have resumed it
@@ -329,11 +329,11 @@ class WorkerProcess(Confined):
         before = proc.account([*self._known])
         if self.memory.sampling:
             self.memory.begin([*self._known])
-        roaming, delay_s = self._at_home(), proc.own_delay()
+        roaming, delay_s = self._at_home(), own_delay()
         begin = self._begin()
         proc.send([*self._known], signal.SIGCONT)
         cores.bind([self.pid], roaming)
-        self._late_s = max(proc.own_delay() - delay_s, 0.0)
+        self._late_s = max(own_delay() - delay_s, 0.0)
         self._send(struct.pack("<I", message))
         return begin, before
 

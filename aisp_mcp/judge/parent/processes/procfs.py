@@ -89,13 +89,6 @@ def delays(pid: int) -> tuple[float, float]:
     return 0.0, 0.0
 
 
-def own_delay() -> float:
-    """Seconds so far that this thread was ready to run while its core ran another one."""
-    with suppress(OSError, ValueError):
-        return int(read("/proc/thread-self/schedstat").split()[1]) / 1e9
-    return 0.0
-
-
 def cpu_seconds(pid: int) -> float:
     """CPU time of all threads that the process has had, in nanosecond resolution (/proc/PID/stat counts ticks of 10
     ms).

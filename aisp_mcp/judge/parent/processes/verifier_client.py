@@ -9,7 +9,6 @@ from contextlib import suppress
 from typing import Any
 
 from aisp_mcp.errors import BenchmarkError
-from aisp_mcp.judge.parent.processes import procfs
 from aisp_mcp.judge.parent.processes.confined import FILE_BYTES, Placement
 from aisp_mcp.judge.parent.processes.forked import ForkServer, server
 from aisp_mcp.judge.parent.processes.warm import Libraries
@@ -48,11 +47,6 @@ class VerifierProcess:
         self.process = fork_server(placement).start(argv, spec, _env(placement), placement.folder, inherited)
         os.close(its_in)
         os.close(its_out)
-
-    @property
-    def delayed_s(self) -> float:
-        """Seconds so far that it was ready to run while its cores ran another program."""
-        return procfs.delays(self.process.pid)[1]
 
     def ask(self, verb: str, **request: Any) -> dict[str, Any]:
         """Send a request and return its answer. Raises BenchmarkError for errors of the specification."""

@@ -16,19 +16,18 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
-import aisp_mcp
 from aisp_mcp.judge.parent.processes import fork_server
-from aisp_mcp.process import python
+from aisp_mcp.process import python, sockets
 from aisp_mcp.process.isolation import NAMESPACES, Level
 
 NOWHERE = "/nonexistent"  # in place of a process's own folders, while libraries are loaded
 OF_A_JOB = "AISP_JOB_ID"  # irrelevant to libraries; marks processes that end with their job
+_kept: list[subprocess.Popen[bytes]] = []  # to be reaped when they have ended
 
 
 @dataclass(frozen=True)
@@ -71,7 +70,7 @@ class Libraries:
     def name(self) -> str:
         """Name of the socket at which a server with these libraries listens."""
         env = [(name, value) for name, value in self.env if value and name != OF_A_JOB]
-        facts = [env, self.modules, self.sealed, self.cpus, sys.executable, _newest_file()]
+        facts = [env, self.modules, self.sealed, self.cpus, sys.executable, _code()]
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:24]
 
     def started(self, where: str, pass_fds: Sequence[int] = (), **how: Any) -> subprocess.Popen[bytes]:
@@ -88,27 +87,23 @@ class Libraries:
         )
 
     def keep_loaded(self, folder: Path, seconds: float) -> None:
-        """Start a server that listens in the folder for that long, or until its socket is removed."""
+        """Start a server that listens in the folder for that long, or until its socket is removed. Callers that connect
+        before it has loaded wait for that.
+        """
         env = {name: value for name, value in self.env if name != OF_A_JOB}
-        self.started(f"{self.name}:{seconds:g}", cwd=folder, env=env).wait()
+        _kept[:] = [process for process in _kept if process.poll() is None]
+        with sockets.listening(folder / self.name) as listener:
+            where = f"{listener.fileno()}:{self.name}:{seconds:g}"
+            _kept.append(self.started(where, [listener.fileno()], cwd=folder, env=env))
 
     def connected(self, folder: Path) -> socket.socket | None:
         """A connection to such a server; None if none listens."""
-        channel = socket.socket(socket.AF_UNIX)
-        with suppress(OSError):
-            at = os.open(folder, os.O_PATH | os.O_DIRECTORY)
-            try:
-                channel.connect(f"/proc/self/fd/{at}/{self.name}")  # the path itself may be too long for a socket
-                return channel
-            finally:
-                os.close(at)
-        channel.close()
-        return None
+        return sockets.connected(folder / self.name)
 
 
-def _newest_file() -> list[Any]:
-    """Number and newest time of this package's files; path and time of torch."""
-    times = [path.stat().st_mtime_ns for path in Path(aisp_mcp.__file__).parent.rglob("*.py")]
+@cache
+def _code() -> list[Any]:
+    """What tells that this package's files have not changed; path and time of torch."""
     torch = importlib.util.find_spec("torch")
     origin = torch.origin if torch and torch.origin else ""
-    return [len(times), max(times), origin, os.stat(origin).st_mtime_ns if origin else 0]
+    return [*python.code_state(), origin, os.stat(origin).st_mtime_ns if origin else 0]

@@ -150,14 +150,12 @@ def isolated_calls(driver: Driver) -> tuple[dict[Role, list[float]], float]:
         numbered = {driver.number(role): count for role, count in counts.items()}
         session.stage({"counts": numbered, "seed": session.new_seed(), "sample": []})
         order = session.random.sample(list(Role), len(Role))
-        delayed_s = session.verifier.delayed_s
         rounds = {role: _round(driver, role, counts[role]) for role in order}
-        delayed_s = session.verifier.delayed_s - delayed_s
         _verify(driver, counts)
         needed = ROUNDS - len(all_seconds[Role.CANDIDATE])
-        if left >= needed and _are_disturbed([timing for _, timing in rounds.values()], delayed_s):
+        if left >= needed and _are_disturbed([*rounds.values()]):
             continue
-        for role, (seconds, timing) in rounds.items():
+        for role, (seconds, timing, _) in rounds.items():
             all_seconds[role].append(statistics.median(seconds))
             if role is not Role.CANDIDATE:
                 costs += (
@@ -168,10 +166,10 @@ def isolated_calls(driver: Driver) -> tuple[dict[Role, list[float]], float]:
     return all_seconds, max(statistics.median(costs), 0.0)
 
 
-def _are_disturbed(timings: Sequence[RoundTiming], delayed_s: float) -> bool:
+def _are_disturbed(rounds: Sequence[tuple[list[float], RoundTiming, float]]) -> bool:
     """Return True if other programs took a notable part of these rounds' time from the worker or the verifier."""
-    lost_s = delayed_s + sum(timing.account.disturbed_s for timing in timings)
-    return lost_s > DISTURBED * sum(timing.elapsed_s for timing in timings)
+    lost_s = sum(delayed_s + timing.account.disturbed_s for _, timing, delayed_s in rounds)
+    return lost_s > DISTURBED * sum(timing.elapsed_s for _, timing, _ in rounds)
 
 
 def _verify(driver: Driver, counts: dict[Role, int]) -> None:
@@ -187,8 +185,10 @@ def _count(driver: Driver, role: Role) -> int:
     return max(round_count(driver.call_s[role], ROUND_S, capacity, driver.session.random), least)
 
 
-def _round(driver: Driver, role: Role, count: int) -> tuple[list[float], RoundTiming]:
-    """Run one round; return the seconds of each call on the verifier's clock. Raises ComparisonAborted."""
+def _round(driver: Driver, role: Role, count: int) -> tuple[list[float], RoundTiming, float]:
+    """Run one round; return the seconds of each call on the verifier's clock, and those for which the verifier was
+    delayed. Raises ComparisonAborted.
+    """
     worker, verifier, deadline_s = driver.workers[role], driver.session.verifier, driver.deadline_s(role, count)
     driver.note_outputs(role, at_rest=False)
     worker.control.begin_handoff()
@@ -199,7 +199,7 @@ def _round(driver: Driver, role: Role, count: int) -> tuple[list[float], RoundTi
         finally:
             worker.control.end_handoff()  # there is no further answer
             answer: dict[str, Any] = verifier.collect("handoff_cpu")
-    return answer["seconds"], timing
+    return answer["seconds"], timing, answer["delayed_s"]
 
 
 def rounds_of_one_call(driver: Driver) -> dict[Role, list[float]]:

@@ -14,14 +14,21 @@ import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from aisp_mcp.judge.protocol.clock import clock
+from aisp_mcp.judge.protocol.clock import clock, own_delay
 from aisp_mcp.judge.protocol.shared_memory import ANSWERED, HANDED_OVER, Arena, ControlBlock
 
 CHUNK = 1 << 16  # bytes of outputs copied at a time
 
 
-def run(staged: Arena, arena: Arena, control: ControlBlock, count: int, deadline_s: float) -> tuple[Arena, list[float]]:
-    """Return the contents of a worker's arena when each call was reported done, and the seconds of each call."""
+def run(
+    staged: Arena, arena: Arena, control: ControlBlock, count: int, deadline_s: float
+) -> tuple[Arena, list[float], float]:
+    """Return the contents of a worker's arena when each call was reported done, the seconds of each call, and those
+    that this process waited for its core between the first call and the last.
+
+    Before and after, it may wait for the parent, which begins the round and then stops the worker: with two cores, both
+    use the same one. No call notices that.
+    """
     import torch
 
     layout, stats, seconds, outputs = arena.layout, control.stats, list[float](), arena.layout.inputs_end
@@ -33,11 +40,13 @@ def run(staged: Arena, arena: Arena, control: ControlBlock, count: int, deadline
     offsets = range(outputs, layout.frame, CHUNK)
     chunks = [random.sample(offsets, len(offsets)) for _ in range(count)]
     held.flat.zero_()  # or page faults would delay the copy of a call's outputs
-    end = clock() + deadline_s
+    end, delays_s = clock() + deadline_s, list[float]()
     with _undisturbed():
         for call in range(count):
             while stats[ANSWERED] <= call and clock() < end:
                 pass
+            if call in (0, count - 1):
+                delays_s.append(own_delay())
             given[call][:] = restored[call]
             begin = clock()
             stats[HANDED_OVER] = call + 1
@@ -48,7 +57,7 @@ def run(staged: Arena, arena: Arena, control: ControlBlock, count: int, deadline
             for at in chunks[call]:
                 taken[call][at : at + CHUNK] = left[call][at : at + CHUNK]
             taken[call][:outputs] = left[call][:outputs]
-    return held, seconds
+    return held, seconds, delays_s[-1] - delays_s[0]
 
 
 @contextmanager
