@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+import statistics
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 REFUSED = ("incorrect", "invalid")
+CLAIM = 1.1  # a published speedup that is worth a look
 QUICK_S = 10.0  # of a comparison at `quick`, apart from compilation
 
 
@@ -28,8 +30,39 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
         "within_10_s_apart_from_compilation": sum(seconds <= QUICK_S for seconds in timed),
         "judged": sum("verdict" in row for row in rows),
         "of": len(rows),
+        **published(rows),
+        **beside_kernelbench(rows),
         "problems": problems(rows),
     }
+
+
+def published(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """What became of published speedups above a tenth: refused, or how many hold within a tenth."""
+    claims = [row for row in rows if (row.get("published") or 0.0) > CLAIM and "verdict" in row]
+    measured = [row for row in claims if row["verdict"] not in REFUSED and row.get("ratio")]
+    facts = {
+        "judged": len(claims),
+        "refused": sum(row["verdict"] in REFUSED for row in claims),
+        "within a tenth, or faster": sum(row["ratio"] >= 0.9 * row["published"] for row in measured),
+        "slower than that": sum(row["ratio"] < 0.9 * row["published"] for row in measured),
+        "of those no gain": sum(row["ratio"] < CLAIM and row["ratio"] < 0.9 * row["published"] for row in measured),
+    }
+    return {"published speedups above 1.1": facts} if claims else {}
+
+
+def beside_kernelbench(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Seconds of KernelBench's own evaluation and of ours, and where they differ about correctness."""
+    both = [row for row in rows if "kernelbench" in row and "verdict" in row]
+    accepted = {row["id"]: bool(row["kernelbench"].get("correct")) for row in both}
+    theirs, ours = ([row[key] for row in both] for key in ("kernelbench", "seconds"))
+    facts = {
+        "candidates": len(both),
+        "median_s": statistics.median(each["seconds"] for each in theirs) if theirs else None,
+        "our_median_s": statistics.median(ours) if ours else None,
+        "correct there, refused here": [row["id"] for row in both if accepted[row["id"]] and row["verdict"] in REFUSED],
+        "refused there only": [row["id"] for row in both if not accepted[row["id"]] and row["verdict"] not in REFUSED],
+    }
+    return {"beside_kernelbench": facts} if both else {}
 
 
 def problems(rows: list[dict[str, Any]]) -> dict[str, Any]:
