@@ -9,10 +9,10 @@ from aisp_mcp.bench import Benchmark, Needs, Work
 
 
 class ModelCompile(Benchmark):
-    batch, tokens, width, heads, layers, dtype = 8, 1024, 1024, 16, 2, "bfloat16"
+    batch, tokens, width, heads, layers, dtype = 32, 1024, 256, 4, 2, "bfloat16"
     sizes = {
         "small": {"batch": 1, "tokens": 32, "width": 64, "heads": 2, "dtype": "float32"},
-        "large": {"width": 2048, "layers": 4},
+        "large": {"batch": 64, "layers": 4},
     }
     needs = Needs(gpus=1)  # on a CPU each process would compile C++ for half a minute
 
