@@ -259,10 +259,13 @@ class Reference(runtime.Reference):
         return runtime.on_device(lambda: under_one_seed(make, device), device)
 
     def notes(self) -> tuple[str, ...]:
-        """Disclose a mode that the problem does not set itself, and inputs that it draws itself."""
+        """Disclose modes that change the outputs or that the problem does not set itself, and inputs that it draws."""
         what = {"no_dropout": "dropout layers are", "eval": "the module is"}.get(self.mode)
         notes = [f"{what} in evaluation mode, because calls in training mode are random"]
         notes = notes if what and self.mode != self._first else []
+        layers = [layer for *_, module in self._modules[-1:] for layer in module.modules()]
+        if any(layer.training and getattr(layer, "running_var", None) is not None for layer in layers):
+            notes.append(base.TRAINING)
         if self.alike:
             notes.append("tensors that the module draws when it is made, and does not register, are always the same")
         if self.drawn:
