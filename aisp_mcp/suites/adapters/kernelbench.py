@@ -360,10 +360,10 @@ class Candidate:
         mode: str = "constructed",
         drawn: bool = False,
         given: Mapping[str, Any] | None = None,
-        alike: bool = False,  # noqa: ARG002 (they always are)
+        alike: bool = False,
     ) -> None:
         self.reference = Reference(folder, constants, arguments, mode, drawn, given)
-        self._arguments, self._drawn = arguments, drawn
+        self._arguments, self._drawn, self._alike = arguments, drawn, alike
         own: Any = kind if isinstance(kind, type) else _loaded(folder, file, kind, constants or {})
         self.kind = self.reference.problem.Model if kind == FUNCTION else own
         self._more = {"fn": own} if kind == FUNCTION else {}
@@ -372,7 +372,7 @@ class Candidate:
         """Make the module, which replaces its parameters."""
         device = str(next(iter({**example, **params}.values())).device)
         baseline, own = (partial(self.reference.make, kind) for kind in (self.reference.problem.Model, self.kind))
-        new = runtime.on_device(lambda: first_values.make(baseline, own, params, device, self.kind), device)
+        new = first_values.make(baseline, own, params, device, self.kind, self._alike)
         return {"module": loaded(new, params, {**example, **params} or example)}
 
     def run(self, module: Any, **tensors: Any) -> Any:

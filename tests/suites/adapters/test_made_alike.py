@@ -1,4 +1,4 @@
-"""Candidates that make norms in their own way, and get the baseline's values all the same."""
+"""Candidates that make norms or draw parameters in their own way, and get the baseline's values all the same."""
 
 from __future__ import annotations
 
@@ -10,6 +10,10 @@ import adapter_support as support
 import foreign_kernelbench as kernelbench
 import pytest
 
+from aisp_mcp.suites.adapters import runtime
+from aisp_mcp.suites.adapters.torch_modules import first_values
+
+torch = pytest.importorskip("torch")
 pytestmark = [pytest.mark.slow, pytest.mark.torch, pytest.mark.timeout(280)]
 STAGES = """        self.stages = nn.Sequential(
             nn.Linear(width, width), nn.BatchNorm1d(width), nn.Linear(width, width), nn.BatchNorm1d(width)
@@ -81,3 +85,70 @@ def test_norms_in_another_order_or_of_another_class_are_known(cli_here: Any, tmp
     _, report = support.compared(cli_here, tmp_path, STAGED, IN_TRAINING | WRONG_ORDER)
     assert report["skipped"] == []
     assert support.failing(report) == set(WRONG_ORDER), report["failing"]
+
+
+class Device(torch.overrides.TorchFunctionMode):  # type: ignore[misc,unused-ignore]
+    """A GPU's device context, on a CPU: only tensors of torch.empty() draw from a generator of their own."""
+
+    drawing = (torch.nn.init.kaiming_uniform_, torch.nn.init.uniform_, torch.Tensor.uniform_)
+
+    def __init__(self, generator: Any) -> None:
+        super().__init__()
+        self.generator, self.addresses = generator, set[int]()
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = dict(kwargs or {})
+        if func in self.drawing and (*args, kwargs.get("tensor"))[0].data_ptr() in self.addresses:
+            kwargs["generator"] = self.generator
+        result = func(*args, **kwargs)
+        if func is torch.empty:
+            self.addresses.add(result.data_ptr())
+        return result
+
+
+class Elsewhere(torch.nn.Module):  # type: ignore[misc,unused-ignore]
+    """Draws the parameters of a linear layer in memory that no device context reaches."""
+
+    made = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        type(self).made += 1
+        self.own, self.shift = (torch.nn.Parameter(torch.Tensor(*shape)) for shape in ((6, 4), (6,)))
+        torch.nn.init.kaiming_uniform_(self.own, a=5**0.5)
+        torch.nn.init.uniform_(self.shift, -0.5, 0.5)
+        self.register_buffer("twice", 2 * self.own.detach())
+
+
+class Linear(torch.nn.Module):  # type: ignore[misc,unused-ignore]
+    """Draws them as the baseline does."""
+
+    made = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        type(self).made += 1
+        self.inner = torch.nn.Linear(4, 6)
+        self.register_buffer("twice", 2 * self.inner.weight.detach())
+
+
+def test_a_candidate_that_does_not_draw_on_the_device_is_made_again_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    generator, real = torch.Generator(), torch.manual_seed
+
+    def seed(number: int) -> Any:
+        generator.manual_seed(number + 1)
+        return real(number)
+
+    def on_device(make: Any, device: str) -> Any:
+        with Device(generator):
+            return make()
+
+    monkeypatch.setattr(torch, "manual_seed", seed)
+    monkeypatch.setattr(runtime, "on_device", on_device)
+    tensors = {"weight": torch.randn(6, 4), "bias": torch.randn(6)}
+    for kind, times in ((Elsewhere, 2), (Linear, 1)):
+        baseline = partial(torch.nn.Linear, 4, 6)
+        new = first_values.make(baseline, kind, tensors, "cuda", kind)
+        module = first_values.loaded(new, tensors, {"x": torch.randn(1)})
+        assert torch.equal(module.twice, 2 * tensors["weight"])
+        assert kind.made == times

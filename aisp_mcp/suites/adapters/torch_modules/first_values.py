@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from aisp_mcp.errors import BenchmarkError
@@ -31,13 +31,14 @@ Key = tuple[Any, ...]
 class NewModule:
     """A module and what is known about its parameters.
 
-    holds: names of the baseline's tensors that were written into it while it was made. keys: what tells the baseline's
-    first values apart, by name. norms: the baseline's names of what its norms still hold, by its own names. spare:
-    names that it need not have.
+    holds: names of the baseline's tensors that were written into it while it was made. unseen: number of those that the
+    baseline draws and the candidate did not. keys: what tells the baseline's first values apart, by name. norms: the
+    baseline's names of what its norms still hold, by its own names. spare: names that it need not have.
     """
 
     module: Any
     holds: frozenset[str] = frozenset()
+    unseen: int = 0
     keys: Mapping[str, Key] = field(default_factory=dict)
     norms: Mapping[str, str] = field(default_factory=dict)
     spare: frozenset[str] = frozenset()
@@ -60,11 +61,26 @@ class NewModule:
         return {name: own_name for pair in pairs for name, own_name in pair}
 
 
-def make(baseline: Make, candidate: Make, tensors: Mapping[str, Any], device: str, kind: Any = None) -> NewModule:
-    """Make the candidate's module with the judge's tensors. device: "cpu" or "cuda". kind: the module's class.
+def make(
+    baseline: Make, candidate: Make, tensors: Mapping[str, Any], device: str, kind: Any = None, alike: bool = False
+) -> NewModule:
+    """Make the candidate's module with the judge's tensors. device: begins with cpu or cuda. kind: the module's class.
 
-    A module that cannot be made like this is made as usual.
+    On a GPU, modules draw there, which is faster. A candidate that draws elsewhere, as in torch.Tensor(4, 4), gets
+    other numbers than the baseline: then both are made on the CPU, as in the suite. alike: the baseline keeps random
+    tensors that were drawn on the device, so the candidate has to draw there, too.
     """
+    making = partial(_made, baseline, candidate, tensors, device, kind)
+    new = runtime.on_device(making, device)
+    if device.startswith("cpu") or alike or not new.unseen:
+        return new
+    with suppress(Exception):  # of a candidate that can only be made on the device
+        return min(new, making(), key=lambda each: each.unseen)
+    return new
+
+
+def _made(baseline: Make, candidate: Make, tensors: Mapping[str, Any], device: str, kind: Any) -> NewModule:
+    """Make both modules. A candidate that cannot be made like this is made as usual."""
     if not tensors:
         return NewModule(under_one_seed(candidate, device))
     made = norms.Norms()
@@ -82,9 +98,10 @@ def make(baseline: Make, candidate: Make, tensors: Mapping[str, Any], device: st
         with writing, _given_when_registered(tensors, kind), norms.noted(handing.hand):
             module = under_one_seed(candidate, device)
     except Exception:  # if it is the candidate's own, it comes again
-        return NewModule(candidate())
+        return NewModule(candidate(), unseen=len(names))
     held, spare = handing.found(module)
-    return NewModule(module, frozenset(writing.names), keys, held, spare | norms.counters(pattern))
+    unseen = len(names) - len(writing.names)
+    return NewModule(module, frozenset(writing.names), unseen, keys, held, spare | norms.counters(pattern))
 
 
 @contextmanager
