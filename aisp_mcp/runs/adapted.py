@@ -12,13 +12,16 @@ from aisp_mcp.judge.comparison import load_libraries
 from aisp_mcp.judge.options import Options
 from aisp_mcp.judge.pair import Pair
 from aisp_mcp.judge.records.run import Failure, Run, Skip
-from aisp_mcp.judge.records.verdict import Comparison, Flag
+from aisp_mcp.judge.records.verdict import Comparison, Flag, Verdict
 from aisp_mcp.runs import measure as runs
 from aisp_mcp.server.context import Context
 from aisp_mcp.suites import selection
+from aisp_mcp.suites.adapters import base
 from aisp_mcp.suites.adapters.adapt import AdaptRequest, adapt
 from aisp_mcp.suites.adapters.records import Adapted, AdaptedProblem
 
+TRAINING_MODE = "training_mode"  # a flag
+HINT = "right in evaluation mode? --mode eval measures after eval()"  # ends the sentence that has this flag
 RULES = "problem"  # in a policy: the operators that the problem itself forbids
 
 
@@ -68,8 +71,16 @@ def forbidden(names: Sequence[str], problems: Sequence[AdaptedProblem]) -> tuple
 def _disclose(comparison: Comparison, name: str, problem: AdaptedProblem) -> Comparison:
     fixed = [each.name for each in problem.inputs if each.how == "fixed" and each.role == "input"]
     update: dict[str, Any] = {"disclosed": {**comparison.disclosed, "adapted_from": name, "adapted": problem.disclosed}}
+    update["flags"] = list(comparison.flags)
+    if base.TRAINING in problem.disclosed and comparison.verdict is Verdict.INCORRECT:
+        message = (
+            "Right in evaluation mode? Problems with batch normalisation are judged as constructed, in training mode; "
+            "--mode eval of bench verify and bench adapt measures after eval()."
+        )
+        update["flags"].append(Flag(code=TRAINING_MODE, severity="note", message=message))
+        update["sentence"] = f"{comparison.sentence}; {HINT}"
     if fixed:
         message = f"The candidate may know these inputs, which are the same in every call: {', '.join(fixed)}."
         flag = Flag(code="inputs_not_fresh", severity="warn", message=message, evidence={"inputs": fixed})
-        update["flags"] = [*comparison.flags, flag]
+        update["flags"].append(flag)
     return comparison.model_copy(update=update)

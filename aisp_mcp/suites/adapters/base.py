@@ -22,6 +22,7 @@ MAX_BYTES = 1 << 20  # a larger source file is not a problem of these formats
 MAX_PROBLEMS = 300
 NATIVE = (".cpp", ".cu")  # suffixes of candidates that the harness compiles
 MAX_PATH = 4096  # characters
+TRAINING = "batch norms are in training mode, as constructed; --mode eval measures after eval()"  # a note
 SIDECARS = (".py", ".c", ".cc", ".cpp", ".cu", ".cuh", ".h", ".hpp", ".inl", ".json", ".ptx")
 
 

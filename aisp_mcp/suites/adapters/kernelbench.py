@@ -259,10 +259,13 @@ class Reference(runtime.Reference):
         return runtime.on_device(lambda: under_one_seed(make, device), device)
 
     def notes(self) -> tuple[str, ...]:
-        """Disclose a mode that the problem does not set itself, and inputs that it draws itself."""
+        """Disclose modes that change the outputs or that the problem does not set itself, and inputs that it draws."""
         what = {"no_dropout": "dropout layers are", "eval": "the module is"}.get(self.mode)
         notes = [f"{what} in evaluation mode, because calls in training mode are random"]
         notes = notes if what and self.mode != self._first else []
+        layers = [layer for *_, module in self._modules[-1:] for layer in module.modules()]
+        if any(layer.training and getattr(layer, "running_var", None) is not None for layer in layers):
+            notes.append(base.TRAINING)
         if self.alike:
             notes.append("tensors that the module draws when it is made, and does not register, are always the same")
         if self.drawn:
@@ -357,10 +360,10 @@ class Candidate:
         mode: str = "constructed",
         drawn: bool = False,
         given: Mapping[str, Any] | None = None,
-        alike: bool = False,  # noqa: ARG002 (they always are)
+        alike: bool = False,
     ) -> None:
         self.reference = Reference(folder, constants, arguments, mode, drawn, given)
-        self._arguments, self._drawn = arguments, drawn
+        self._arguments, self._drawn, self._alike = arguments, drawn, alike
         own: Any = kind if isinstance(kind, type) else _loaded(folder, file, kind, constants or {})
         self.kind = self.reference.problem.Model if kind == FUNCTION else own
         self._more = {"fn": own} if kind == FUNCTION else {}
@@ -369,7 +372,7 @@ class Candidate:
         """Make the module, which replaces its parameters."""
         device = str(next(iter({**example, **params}.values())).device)
         baseline, own = (partial(self.reference.make, kind) for kind in (self.reference.problem.Model, self.kind))
-        new = runtime.on_device(lambda: first_values.make(baseline, own, params, device, self.kind), device)
+        new = first_values.make(baseline, own, params, device, self.kind, self._alike)
         return {"module": loaded(new, params, {**example, **params} or example)}
 
     def run(self, module: Any, **tensors: Any) -> Any:

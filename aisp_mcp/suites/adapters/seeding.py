@@ -66,7 +66,7 @@ def seeded(seed: int, device: str = "cpu", fill: int = 0) -> Iterator[Draws]:
             torch.cuda.manual_seed_all(draws.bits())
         random.seed(draws.bits())
         try:
-            with _replaced(_replacements(draws)):
+            with replaced(_replacements(draws)):
                 yield draws
         finally:
             random.setstate(before)
@@ -86,7 +86,7 @@ def noted() -> Iterator[list[Any]]:
 
         return factory
 
-    with _replaced([(torch, name, note(getattr(torch, name))) for name in _FACTORIES]):
+    with replaced([(torch, name, note(getattr(torch, name))) for name in _FACTORIES]):
         yield tensors
 
 
@@ -116,7 +116,7 @@ def handed_out(tensors: Sequence[Any]) -> Iterator[None]:
         take.__dict__["_torchdynamo_disable"] = True  # compiled code calls it instead of tracing which tensor is next
         return take
 
-    with _replaced([(torch, name, factory(name, getattr(torch, name))) for name in _FACTORIES]):
+    with replaced([(torch, name, factory(name, getattr(torch, name))) for name in _FACTORIES]):
         yield
 
 
@@ -129,7 +129,7 @@ def _shape(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[i
 
 
 @contextmanager
-def _replaced(new: Sequence[tuple[Any, str, Any]]) -> Iterator[None]:
+def replaced(new: Sequence[tuple[Any, str, Any]]) -> Iterator[None]:
     """Give attributes other values, by owner and name, for a while."""
     old = [(owner, name, getattr(owner, name)) for owner, name, _ in new]
     try:

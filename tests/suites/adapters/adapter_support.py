@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import foreign_kernelbench as kernelbench
 import foreign_others as others
@@ -37,3 +38,20 @@ def gpumode_folder(root: Path, name: str) -> Path:
     (folder / "task.yml").write_text(task)
     (root / "utils.py").write_text(others.UTILS)
     return write(folder, {f"submission_{key}": text for key, text in others.SUBMISSIONS[name].items()})
+
+
+def compared(
+    cli_here: Any, root: Path, problem: str, candidates: dict[str, str], *words: str
+) -> tuple[list[str], dict[str, Any]]:
+    """Adapt a problem of KernelBench and compare its candidates' outputs: what adapting discloses, and the answer."""
+    files, path = write(root / "mine", candidates), write(root / "in", {"it": problem}) / "it.py"
+    to = ("--to", str(root / "out"), "--allow-write", str(root), *words)
+    done = cli_here("bench", "adapt", str(path), *to, "--candidates", *map(str, sorted(files.iterdir())), "--json")
+    (adapted,) = json.loads(done.stdout)["result"]["problems"]
+    done = cli_here("bench", "fuzz", "kernelbench:it", "--bench-root", str(root / "out"), "--json")
+    return adapted["disclosed"], json.loads(done.stdout)["result"]
+
+
+def failing(report: dict[str, Any]) -> set[str]:
+    """Names of the candidates whose outputs are wrong."""
+    return {row["candidate"].removeprefix("kernelbench:it_") for row in report["failing"]}

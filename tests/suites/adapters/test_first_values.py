@@ -62,25 +62,12 @@ OWN = {
 }
 
 
-@pytest.fixture
-def report(cli_here: Any, tmp_path: Path) -> dict[str, Any]:
-    """The answer of `bench fuzz` about all candidates."""
-    files = support.write(tmp_path / "mine", HONEST | WRONG | OWN)
-    problem = support.write(tmp_path / "in", {"norms": PROBLEM}) / "norms.py"
-    to = ("--to", str(tmp_path / "out"), "--allow-write", str(tmp_path))
-    done = cli_here("bench", "adapt", str(problem), *to, "--candidates", *map(str, sorted(files.iterdir())), "--json")
-    assert json.loads(done.stdout)["status"] == "ok", done.stdout
-    done = cli_here("bench", "fuzz", "kernelbench:norms", "--bench-root", str(tmp_path / "out"), "--json")
-    result: dict[str, Any] = json.loads(done.stdout)["result"]
-    return result
-
-
-def test_parameters_are_known_by_how_they_are_drawn(report: dict[str, Any]) -> None:
-    failing = {row["candidate"].removeprefix("kernelbench:norms_"): row["errors"] for row in report["failing"]}
-    assert set(failing) == set(WRONG), failing
+def test_parameters_are_known_by_how_they_are_drawn(cli_here: Any, tmp_path: Path) -> None:
+    _, report = support.compared(cli_here, tmp_path, PROBLEM, HONEST | WRONG | OWN)
+    assert support.failing(report) == set(WRONG), report["failing"]
     assert report["tested"] == len(HONEST | WRONG)
     (skipped,) = report["skipped"]
-    assert (skipped["target"], skipped["code"]) == ("kernelbench:norms_own", "CANDIDATE_NEEDS")
+    assert (skipped["target"], skipped["code"]) == ("kernelbench:it_own", "CANDIDATE_NEEDS")
     assert "lacks first.bias (48,), first.weight (48, 24), " in skipped["missing"]
 
 
@@ -101,17 +88,23 @@ INFERENCE = kernelbench.candidate(
 def test_a_norm_in_evaluation_mode_has_statistics_of_its_own(
     cli_here: Any, tmp_path: Path, mode: str, wrong: set[str]
 ) -> None:
-    files = support.write(tmp_path / "mine", {"inference": INFERENCE, "skipped": SKIPPED})
-    problem = support.write(tmp_path / "in", {"batch": BATCH}) / "batch.py"
-    to = ("--to", str(tmp_path / "out"), "--allow-write", str(tmp_path), "--mode", mode)
-    done = cli_here("bench", "adapt", str(problem), *to, "--candidates", *map(str, sorted(files.iterdir())), "--json")
-    (adapted,) = json.loads(done.stdout)["result"]["problems"]
-    assert any("evaluation mode, as requested" in line for line in adapted["disclosed"]) == (mode == "eval")
-    done = cli_here("bench", "fuzz", "kernelbench:batch", "--bench-root", str(tmp_path / "out"), "--json")
-    failing = {
-        row["candidate"].removeprefix("kernelbench:batch_") for row in json.loads(done.stdout)["result"]["failing"]
-    }
-    assert failing == wrong
+    disclosed, report = support.compared(
+        cli_here, tmp_path, BATCH, {"inference": INFERENCE, "skipped": SKIPPED}, "--mode", mode
+    )
+    assert any("evaluation mode, as requested" in line for line in disclosed) == (mode == "eval")
+    assert any("--mode eval" in line for line in disclosed) == (mode == "constructed")
+    assert support.failing(report) == wrong
+
+
+def test_a_candidate_for_inference_is_told_of_evaluation_mode(cli_here: Any, tmp_path: Path) -> None:
+    files = support.write(tmp_path, {"batch": BATCH, "mine": INFERENCE})
+    words = ("--target", str(files / "batch.py"), "--candidate", str(files / "mine.py"), "--preset", "quick")
+    answer = json.loads(cli_here("bench", "verify", *words, "--evidence", "--json").stdout)["result"]
+    (judged,) = answer["rulings"]
+    assert (judged["verdict"], judged["flags"][-1]) == ("incorrect", "training_mode")
+    assert "--mode eval" in judged["sentence"]
+    bundle = json.loads(cli_here("bench", "bundle", answer["run_id"], "--json").stdout)["result"]["path"]
+    assert json.loads(cli_here("verify-bundle", bundle, "--json").stdout)["result"]["passed"]
 
 
 STATE = """        self.start = torch.randn(width)
@@ -128,15 +121,9 @@ STATES = {
 
 
 def test_what_a_module_draws_and_keeps_to_itself_is_the_same_everywhere(cli_here: Any, tmp_path: Path) -> None:
-    files = support.write(tmp_path / "mine", STATES)
-    problem = support.write(tmp_path / "in", {"state": STATEFUL}) / "state.py"
-    to = ("--to", str(tmp_path / "out"), "--allow-write", str(tmp_path))
-    done = cli_here("bench", "adapt", str(problem), *to, "--candidates", *map(str, sorted(files.iterdir())), "--json")
-    (adapted,) = json.loads(done.stdout)["result"]["problems"]
-    assert any("does not register" in line for line in adapted["disclosed"]), adapted["disclosed"]
-    done = cli_here("bench", "fuzz", "kernelbench:state", "--bench-root", str(tmp_path / "out"), "--json")
-    failing = [row["candidate"] for row in json.loads(done.stdout)["result"]["failing"]]
-    assert failing == ["kernelbench:state_without"]
+    disclosed, report = support.compared(cli_here, tmp_path, STATEFUL, STATES)
+    assert any("does not register" in line for line in disclosed), disclosed
+    assert support.failing(report) == {"without"}
 
 
 def test_a_module_that_keeps_what_it_computes_is_refused(cli_here: Any, tmp_path: Path) -> None:

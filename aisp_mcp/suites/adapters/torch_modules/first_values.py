@@ -3,22 +3,23 @@
 The suite makes both modules under one seed and loads nothing. A candidate may therefore name its parameters as it
 likes, and fold, transpose or copy them while it is made. Here, too, the baseline's module and the candidate's are made
 under one seed, and a tensor that the candidate draws like a parameter of the baseline gets the judge's values at once.
-So does one that the module registers under the name of a parameter, such as the ones of a norm, before others are
-computed from it.
+So does one that the module registers under the name of a parameter, and so do the ones and zeros of a norm, before
+others are computed from them.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.judge.candidate_needs import NO_PARAMETERS
 from aisp_mcp.suites.adapters import runtime
+from aisp_mcp.suites.adapters.torch_modules import norms
 
 _SEED = 1  # any; both modules have it
 _COMPARED = 64  # elements that tell two draws apart
@@ -30,13 +31,17 @@ Key = tuple[Any, ...]
 class NewModule:
     """A module and what is known about its parameters.
 
-    holds: names of the baseline's tensors that were written into it while it was made. keys: what tells the baseline's
-    first values apart, by name.
+    holds: names of the baseline's tensors that were written into it while it was made. unseen: number of those that the
+    baseline draws and the candidate did not. keys: what tells the baseline's first values apart, by name. norms: the
+    baseline's names of what its norms still hold, by its own names. spare: names that it need not have.
     """
 
     module: Any
     holds: frozenset[str] = frozenset()
+    unseen: int = 0
     keys: Mapping[str, Key] = field(default_factory=dict)
+    norms: Mapping[str, str] = field(default_factory=dict)
+    spare: frozenset[str] = frozenset()
 
     def other_names(self, missing: Iterable[str], own: Mapping[str, Any]) -> dict[str, str]:
         """Own names of missing tensors by the baseline's, if the first values are equal, as are those of norms.
@@ -50,32 +55,53 @@ class NewModule:
         for name, tensor in own.items():
             address = (tensor.data_ptr(), tensor.numel())
             if address not in addresses:  # a tensor may have several names
-                groups[_key(tensor)][1].append(name)
+                groups[self.keys[self.norms[name]] if name in self.norms else _key(tensor)][1].append(name)
             addresses |= {address} if tensor.numel() else set()
         pairs = [zip(*names, strict=True) for names in groups.values() if len(names[0]) == len(names[1])]
         return {name: own_name for pair in pairs for name, own_name in pair}
 
 
-def make(baseline: Make, candidate: Make, tensors: Mapping[str, Any], device: str, kind: Any = None) -> NewModule:
-    """Make the candidate's module with the judge's tensors. device: "cpu" or "cuda". kind: the module's class.
+def make(
+    baseline: Make, candidate: Make, tensors: Mapping[str, Any], device: str, kind: Any = None, alike: bool = False
+) -> NewModule:
+    """Make the candidate's module with the judge's tensors. device: begins with cpu or cuda. kind: the module's class.
 
-    A module that cannot be made like this is made as usual.
+    On a GPU, modules draw there, which is faster. A candidate that draws elsewhere, as in torch.Tensor(4, 4), gets
+    other numbers than the baseline: then both are made on the CPU, as in the suite. alike: the baseline keeps random
+    tensors that were drawn on the device, so the candidate has to draw there, too.
     """
+    making = partial(_made, baseline, candidate, tensors, device, kind)
+    new = runtime.on_device(making, device)
+    if device.startswith("cpu") or alike or not new.unseen:
+        return new
+    with suppress(Exception):  # of a candidate that can only be made on the device
+        return min(new, making(), key=lambda each: each.unseen)
+    return new
+
+
+def _made(baseline: Make, candidate: Make, tensors: Mapping[str, Any], device: str, kind: Any) -> NewModule:
+    """Make both modules. A candidate that cannot be made like this is made as usual."""
     if not tensors:
         return NewModule(under_one_seed(candidate, device))
-    state = under_one_seed(baseline, device).state_dict()
+    made = norms.Norms()
+    with norms.noted(made.add):
+        pattern = under_one_seed(baseline, device)
+    state = pattern.state_dict()
     keys = {name: _key(tensor) for name, tensor in state.items()}
     for tensor in state.values():
         tensor.zero_()  # or else memory that the candidate's module does not initialise may have these values
     counts = Counter(keys.values())
     names = {key: name for name, key in keys.items() if name in tensors and counts[key] == 1 and _differs(key)}
     writing = _writing()({key: (name, tensors[name]) for key, name in names.items()})
+    handing = norms.Handing(made.names(pattern), tensors)
     try:
-        with writing, _given_when_registered(tensors, kind):
+        with writing, _given_when_registered(tensors, kind), norms.noted(handing.hand):
             module = under_one_seed(candidate, device)
     except Exception:  # if it is the candidate's own, it comes again
-        return NewModule(candidate())
-    return NewModule(module, frozenset(writing.names), keys)
+        return NewModule(candidate(), unseen=len(names))
+    held, spare = handing.found(module)
+    unseen = len(names) - len(writing.names)
+    return NewModule(module, frozenset(writing.names), unseen, keys, held, spare | norms.counters(pattern))
 
 
 @contextmanager
@@ -118,7 +144,7 @@ def loaded(new: NewModule, static: Mapping[str, Any], inputs: Mapping[str, Any])
     missing = [name for name in fresh if name not in state]
     added = {name: tensor for name, tensor in own.items() if name not in state and name not in new.holds}
     names = new.other_names(missing, added)
-    if unknown := {name: static[name] for name in missing if name not in names}:
+    if unknown := {name: static[name] for name in missing if name not in names and name not in new.spare}:
         more = {name: tensor for name, tensor in added.items() if name not in names.values()}
         raise BenchmarkError(
             "PARAMETERS_DIFFER",
