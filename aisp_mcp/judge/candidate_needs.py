@@ -15,6 +15,7 @@ GPU_PACKAGES = ("triton", "tilelang", "cutlass", "helion", "thunderkittens", "cu
 COMPILER = re.compile(r"compile|triton|jit|cpp_extension|load_inline")  # in the text of a program
 COMPILERS = re.compile(r"\b(torch\.compile|triton|torch\.jit|numba|load_inline)\b")  # as they are called
 NO_PACKAGE = re.compile(r"ModuleNotFoundError: No module named '(\w+)[\w.]*'")
+NO_HEADER = re.compile(r"fatal error: ([\w./+-]+): No such file or directory")  # of an extension
 READ_ONLY = re.compile(r"OSError: \[Errno 30\][^']*'([^'\n]+)'")
 NO_KERNEL_IMAGE = "no kernel image is available for execution on the device"  # that need CUDA
 NO_DEVICE = (
@@ -119,6 +120,8 @@ def told_by(message: str, device: str) -> str | None:
         return f"parameters with the baseline's names and shapes, or drawn like them: {differences}"
     if read_only := READ_ONLY.search(message):
         return f"a writable folder {read_only[1]}; below TMPDIR and TORCH_EXTENSIONS_DIR it can write"
+    if header := NO_HEADER.search(message):
+        return f"the header {header[1]}, which the candidate's extension includes"
     package = NO_PACKAGE.search(message)
     return f"the package {package[1]}, which the candidate imports" if package and not _is_there(package[1]) else None
 

@@ -170,6 +170,13 @@ def test_a_program_that_finds_no_room_on_the_device_is_not_wrong(tmp_path: Path,
     assert error.value.code == "NO_MEMORY"
 
 
+@pytest.mark.parametrize(("strides", "copied"), [("", False), (".mT.contiguous().mT", True)])
+def test_a_verdict_says_that_outputs_are_copied_into_other_strides(tmp_path: Path, strides: str, copied: bool) -> None:
+    comparison = judge(tmp_path, f"def run(a, b):\n    return (a @ b){strides}\n")
+    assert ("strides_copied" in {flag.code for flag in comparison.flags}) == copied
+    assert comparison.sentence.endswith("copy of its output into the baseline's strides") == copied
+
+
 def test_a_child_process_that_stays_is_reported_and_ended(tmp_path: Path) -> None:
     """It daemonises itself and sleeps; neither the judge's end nor the candidate's may leave it behind."""
     fork = """

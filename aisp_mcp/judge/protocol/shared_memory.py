@@ -27,6 +27,7 @@ from aisp_mcp.judge.protocol.messages import DeviceAllocation
 COUNTERS = OPENED, CAN_WAIT, REFUSED, ENDED, HANDED_OVER, ANSWERED, SCHEDULED, ELAPSED_NS, ENQUEUED, COPIED_NS = range(
     -1, -11, -1
 )
+RESTRIDED = 2  # after the bytes used and reserved on a device: whether outputs are copied into the contract's strides
 NO_LIMIT = 1 << 30  # more calls than any round has
 NO_DEVICE_MEMORY = "out of device memory"  # in the message of an error for lack of it
 MAPPED = 3  # cudaHostRegisterPortable | cudaHostRegisterMapped

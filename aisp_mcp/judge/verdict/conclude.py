@@ -18,6 +18,7 @@ from aisp_mcp.judge.verdict import bound, estimators, flags, metric, serving, su
 from aisp_mcp.judge.verdict.estimate import Estimate, Ratios, estimate
 from aisp_mcp.judge.verdict.verdict import Outcome
 
+RESTRIDED_CLAUSE = "; each call contains a copy of its output into the baseline's strides"
 SETTLED = (Verdict.FASTER, Verdict.SLOWER, Verdict.SAME)
 LARGE_GAIN = 1.25  # an inconclusive ratio above this also gets a bound: noise alone rarely reaches it
 
@@ -69,7 +70,7 @@ def conclude(terms: Terms, replicates: list[Replicate], comparison_flags: list[F
     if failure is not None:
         outcome = verdict.judge([], [], flags=comparison_flags, verification=None)
         return Comparison(verdict=outcome.verdict, sentence=outcome.sentence, flags=comparison_flags, **common)
-    all_flags = [*comparison_flags, *flags.account_flags(replicates, terms.cores)]
+    all_flags = [*comparison_flags, *flags.account_flags(replicates, terms.cores), *flags.layout_flags(replicates)]
     level_now = level(terms.preset, len(replicates))
 
     def judge(ratios: Ratios, flags_so_far: Sequence[Flag]) -> Outcome:
@@ -93,7 +94,15 @@ def conclude(terms: Terms, replicates: list[Replicate], comparison_flags: list[F
         except stats.UnusableError as error:  # as of calls that are shorter than the overhead, on a busy machine
             outcome = verdict.unusable(error)
             return Comparison(**outcome.fields(), flags=[*all_flags, *outcome.flags], **common)
-    return metric.judged(timed, replicates, terms.margin, level_now) if _has_metric(replicates) else timed
+    timed = metric.judged(timed, replicates, terms.margin, level_now) if _has_metric(replicates) else timed
+    return _with_copies(timed)
+
+
+def _with_copies(timed: Comparison) -> Comparison:
+    """The comparison, with a sentence that names the copies in its calls."""
+    if any(flag.code == "strides_copied" for flag in timed.flags):
+        return timed.model_copy(update={"sentence": timed.sentence + RESTRIDED_CLAUSE})
+    return timed
 
 
 def _has_metric(replicates: Sequence[Replicate]) -> bool:

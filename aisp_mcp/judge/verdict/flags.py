@@ -10,6 +10,7 @@ from typing import Any
 
 from aisp_mcp.judge.evidence import Replicate, RoundTiming
 from aisp_mcp.judge.protocol.roles import BASELINES, Role
+from aisp_mcp.judge.protocol.shared_memory import RESTRIDED
 from aisp_mcp.judge.records.verdict import Flag
 from aisp_mcp.judge.verdict import batching, estimators
 
@@ -63,6 +64,15 @@ def _edge_flags(replicates: Sequence[Replicate]) -> list[Flag]:
 
 def _flag(code: str, severity: str, message: str, evidence: dict[str, Any]) -> Flag:
     return Flag(code=code, severity=severity, message=message, evidence=evidence)
+
+
+def layout_flags(replicates: Sequence[Replicate]) -> list[Flag]:
+    """A note if the candidate's timed calls contain copies of its outputs, by its worker's own account."""
+    of_candidate = [replicate.stats.get(Role.CANDIDATE, ()) for replicate in replicates]
+    if not any(tuple(row[RESTRIDED:]) == (1,) for row in of_candidate):
+        return []
+    message = "The candidate's outputs have other strides than the baseline's: copying them is part of each timed call."
+    return [_flag("strides_copied", "note", message, {})]
 
 
 def device_flags(replicates: Sequence[Replicate]) -> list[Flag]:

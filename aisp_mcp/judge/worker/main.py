@@ -38,6 +38,7 @@ from aisp_mcp.judge.protocol.shared_memory import (
     ELAPSED_NS,
     HANDED_OVER,
     REFUSED,
+    RESTRIDED,
     SCHEDULED,
     ControlBlock,
     Gate,
@@ -124,8 +125,7 @@ class Worker:
         self.reset_l2 = l2_reset()
         self.spot = self.torch.zeros(1, device="cuda").zero_()  # its kernel is loaded by now
         products.load(self.layout)
-        pairs = range(self.layout.capacity)
-        self.events = [(cuda.Event(enable_timing=True), cuda.Event(enable_timing=True)) for _ in pairs]
+        self.events = [(cuda.Event(enable_timing=True), cuda.Event(enable_timing=True)) for _ in self.outputs]
         self.own: Any = None
         self.gate: Any = None
         try:
@@ -191,7 +191,7 @@ class Worker:
 
     def copy_into_strides(self) -> None:
         """From now on, copy outputs into the contract's strides as part of each call."""
-        self.run = copied_into_strides(self.run, self.layout.outputs)
+        self.run, self.control.stats[RESTRIDED] = copied_into_strides(self.run, self.layout.outputs), 1
 
     def show(self) -> None:
         """Write the addresses of the held outputs to the control block; their values are read from outside."""

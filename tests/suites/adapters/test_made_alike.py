@@ -152,3 +152,16 @@ def test_a_candidate_that_does_not_draw_on_the_device_is_made_again_on_the_cpu(m
         module = first_values.loaded(new, tensors, {"x": torch.randn(1)})
         assert torch.equal(module.twice, 2 * tensors["weight"])
         assert kind.made == times
+
+
+@pytest.mark.parametrize("capturing", [False, True])
+def test_no_value_is_read_while_a_graph_is_captured(monkeypatch: pytest.MonkeyPatch, capturing: bool) -> None:
+    """Reading waits for the device, which ends the capture with an error."""
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: capturing)
+    read, tensors = list[Any](), {"weight": torch.ones(6, 4), "bias": torch.ones(6)}
+    key = first_values._key
+    monkeypatch.setattr(first_values, "_key", lambda tensor: read.append(tensor) or key(tensor))
+    mode = first_values._writing()({(24,): ("weight", tensors["weight"])})
+    with mode:
+        torch.zeros(6, 4)
+    assert bool(read) != capturing

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
+from pathlib import Path
 
 from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.judge.protocol.shared_memory import NO_DEVICE_MEMORY
@@ -10,7 +12,23 @@ from aisp_mcp.process import tree
 
 ON_DEVICE = re.compile(f"OutOfMemoryError: CUDA out of memory|CUDA error 2: {NO_DEVICE_MEMORY}")
 KILLED = re.compile(r"\bSIGKILL\b|\bKilled\b")  # a worker, or a compiler that it started
+NOT_BUILT = re.compile(r"Error building extension '\w+'$")  # of torch, if the compiler's output was printed
+REASON = re.compile(r"\b(?:fatal )?error\s*:\s[^\n]*")  # as compilers write it
+PRINTED, SHOWN = 1 << 20, 200  # bytes of a worker's output that are read, characters of the reason
 SMALLER_SIZE = "Choose a smaller size (--size NAME=VALUE), or end other programs."
+
+
+def with_reason(text: str, folder: Path) -> str:
+    """The text of an exception; that of an extension that was not built with the compiler's first error. folder: the
+    worker's, whose output may hold anything.
+    """
+    lines = text.partition(" at ")[0]
+    if not NOT_BUILT.search(lines):
+        return text
+    with suppress(OSError), (folder / "output.log").open("rb") as output:
+        if reason := REASON.search(output.read(PRINTED).decode(errors="replace")):
+            return text.replace(lines, f"{lines}: {reason[0].strip()[:SHOWN]}")
+    return text
 
 
 class WorkerGone(Exception):

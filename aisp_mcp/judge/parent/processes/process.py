@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import Any
 
 from aisp_mcp.judge.evidence import Account, RoundTiming
-from aisp_mcp.judge.parent.processes import cores
+from aisp_mcp.judge.parent.processes import cores, gone
 from aisp_mcp.judge.parent.processes import procfs as proc
 from aisp_mcp.judge.parent.processes.confined import Confined, Placement, prefer
 from aisp_mcp.judge.parent.processes.footprint import Watch, inode
@@ -162,7 +162,9 @@ class WorkerProcess(Confined):
         if byte == SHARED:
             raise WorkerGone("shares_input", f"{self.name} returned an input as its output", self.control.read_text())
         if byte:
-            raise WorkerGone("raised", f"{self.name} raised", self.control.read_text())
+            raise WorkerGone(
+                "raised", f"{self.name} raised", gone.with_reason(self.control.read_text(), self.placement.folder)
+            )
         raise WorkerGone("crashed", f"{self.name} ended: {self._how_it_ended()}", self.control.read_text())
 
     def _refuse_early_answers(self) -> None:

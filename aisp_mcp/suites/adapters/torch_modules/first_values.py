@@ -202,6 +202,8 @@ def _writing() -> Any:
             return result
 
         def _write(self, tensor: Any) -> None:
+            if torch.cuda.is_current_stream_capturing():  # reading a value would spoil the graph
+                return
             name, values = self.tensors.get(_key(tensor), ("", None))
             if name:
                 with torch.no_grad():
