@@ -94,8 +94,7 @@ def conclude(terms: Terms, replicates: list[Replicate], comparison_flags: list[F
         except stats.UnusableError as error:  # as of calls that are shorter than the overhead, on a busy machine
             outcome = verdict.unusable(error)
             return Comparison(**outcome.fields(), flags=[*all_flags, *outcome.flags], **common)
-    timed = metric.judged(timed, replicates, terms.margin, level_now) if _has_metric(replicates) else timed
-    return _with_copies(timed)
+    return _with_copies(metric.judged(timed, replicates, terms.margin, level_now) if _has_metric(replicates) else timed)
 
 
 def _with_copies(timed: Comparison) -> Comparison:
