@@ -79,7 +79,7 @@ async def submitted(client: Client, args: argparse.Namespace, problem: dict[str,
     rows = []
     for row, text in files:
         begin = time.monotonic()
-        answer = await asked(client, "aisp_optimize_submit", session=begun["session"], candidate=text)
+        answer = await asked(client, "aisp_optimize_submit", session=begun["session"], candidate=text, wait_s=45)
         rows.append({**row, "wall_s": round(time.monotonic() - begin, 2), **found(answer)})
         outcome = rows[-1].get("verdict") or rows[-1]["refusal"]["code"]
         print(row["id"], row["auditor"], "->", outcome, rows[-1].get("ratio"), rows[-1]["wall_s"], flush=True)
@@ -100,8 +100,13 @@ def found(answer: dict[str, Any]) -> Row:
 
 
 async def asked(client: Client, tool: str, **args: Any) -> dict[str, Any]:
-    """A tool's result, or its error."""
+    """A tool's result, or its error; that of a call which became a job once the job has ended."""
     answer = (await client.call_tool(tool, args)).structured_content or {}
+    if job := answer.get("job"):
+        answer = {}
+        while not answer:
+            waited = (await client.call_tool("aisp_job_wait", {"job_ids": [job["job_id"]]})).structured_content or {}
+            answer = (waited.get("result") or {"answer": waited}).get("answer") or {}
     return dict(answer.get("result") or answer.get("error") or {"code": "NO_ANSWER", "message": str(answer)[:300]})
 
 
