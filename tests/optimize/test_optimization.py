@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import anyio
 import psutil
 import pytest
 
@@ -269,3 +272,22 @@ def test_comments_and_import_aliases_make_no_new_code() -> None:
     ):
         assert fingerprint(same) == fingerprint(plain)
     assert fingerprint(plain.replace("torch.add", "torch.sub")) != fingerprint(plain)
+
+
+def test_processes_that_wait_for_submissions_outlive_the_server_that_started_them(
+    connect: Callable[..., Any], home: Path
+) -> None:
+    if isolation.probe().level not in isolation.NAMESPACES:
+        pytest.skip("none wait below L2")
+
+    async def start() -> None:
+        async with connect(over="stdio") as client:
+            answer = await client.call_tool("aisp_optimize_start", {"target": "ch07:row_sum"})
+            assert not answer.is_error, answer.content
+
+    anyio.run(start)
+    [warm] = (home / "optimizations").glob("*/warm")
+    processes = serving(warm)
+    assert len(processes) == 2
+    shutil.rmtree(warm.parent)
+    assert psutil.wait_procs(processes, timeout=30)[1] == []

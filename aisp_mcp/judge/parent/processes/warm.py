@@ -26,7 +26,7 @@ from aisp_mcp.process import python, sockets
 from aisp_mcp.process.isolation import NAMESPACES, Level
 
 NOWHERE = "/nonexistent"  # in place of a process's own folders, while libraries are loaded
-OF_A_JOB = "AISP_JOB_ID"  # irrelevant to libraries; marks processes that end with their job
+OF_A_JOB = "AISP_JOB_ID"  # irrelevant to libraries; marks processes of jobs, which end with that job
 _kept: list[subprocess.Popen[bytes]] = []  # to be reaped when they have ended
 
 
@@ -90,7 +90,7 @@ class Libraries:
         """Start a server that listens in the folder for that long, or until its socket is removed. Callers that connect
         before it has loaded wait for that.
         """
-        env = {name: value for name, value in self.env if name != OF_A_JOB}
+        env = {**dict(self.env), OF_A_JOB: ""}  # an MCP server that ends leaves marked processes alone
         _kept[:] = [process for process in _kept if process.poll() is None]
         with sockets.listening(folder / self.name) as listener:
             where = f"{listener.fileno()}:{self.name}:{seconds:g}"
