@@ -162,6 +162,7 @@ def wait_for(path: Path) -> None:
         os.sched_yield()
 
 
+@pytest.mark.timeout(150)  # two servers, a job and its supervisor start, one after the other
 @pytest.mark.parametrize("how", ["end of input", "signal"])
 def test_a_tool_s_programs_end_with_the_server_and_jobs_do_not(raw: Raw, tmp_path: Path, how: str) -> None:
     raw.handshake()
