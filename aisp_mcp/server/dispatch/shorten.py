@@ -202,7 +202,8 @@ def _keep(full: str, home: Path, principal: str) -> str:
     content = full.rpartition(',"meta":')[0]
     path = folder / f"{hashlib.blake2b(content.encode(), digest_size=10).hexdigest()}.json"
     try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for made in (home, folder):  # parents that mkdir() makes on the way are open to other users
+            made.mkdir(parents=True, exist_ok=True, mode=0o700)
         unfinished = path.with_suffix(f".{os.getpid()}.part")
         unfinished.touch(mode=0o600)
         unfinished.write_text(full, encoding="utf-8")

@@ -55,6 +55,13 @@ def test_a_long_list_is_cut_even_when_it_would_fit(tmp_path: Path) -> None:
     assert kept(envelope, tmp_path)["result"] == {"a": list(range(60))}
 
 
+def test_a_store_that_a_long_answer_creates_is_private(tmp_path: Path) -> None:
+    """The first command of a new user may be a list, and jobs refuse a folder that others can read."""
+    home = tmp_path / "data" / "aisp"
+    dispatch.shorten(answer({"a": list(range(60))}), limits(home))
+    assert [path.stat().st_mode & 0o777 for path in (home, home / "answers")] == [0o700, 0o700]
+
+
 def test_texts_are_cut_before_items_and_keep_their_end(tmp_path: Path) -> None:
     log = "begin " + "x" * 30_000 + " the end"
     envelope = dispatch.shorten(answer({"log": log, "rows": list(range(40))}), limits(tmp_path))
