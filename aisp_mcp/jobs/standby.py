@@ -15,7 +15,6 @@ import os
 import select
 import signal
 import socket
-import struct
 import sys
 import time
 import traceback
@@ -24,7 +23,7 @@ from contextlib import suppress
 from aisp_mcp.jobs import supervisor
 from aisp_mcp.jobs.executors.local import MARK
 from aisp_mcp.jobs.ready import SEND_S
-from aisp_mcp.process import tree
+from aisp_mcp.process import sockets, tree
 
 LOOK_S = 1.0  # seconds between checks that it is still needed
 
@@ -50,8 +49,7 @@ def main() -> None:
 def _accept(listener: socket.socket) -> None:
     channel, _ = listener.accept()
     with channel:
-        _, user, _ = struct.unpack("3i", channel.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-        if user == os.getuid() and os.fork() == 0:
+        if sockets.caller(channel) == os.getuid() and os.fork() == 0:
             os.dup2(1, 0)  # in place of the listener
             _become_supervisor(channel)
 

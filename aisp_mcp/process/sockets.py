@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,6 +34,12 @@ def connected(path: Path, timeout_s: float | None = None) -> socket.socket | Non
     except OSError:
         channel.close()
         return None
+
+
+def caller(channel: socket.socket) -> int:
+    """The user of the process at the other end."""
+    _, user, _ = struct.unpack("3i", channel.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    return int(user)
 
 
 @contextmanager

@@ -37,7 +37,7 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def published(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """What became of published speedups above a tenth: refused, or how many hold within a tenth."""
+    """Counts of published speedups above a tenth: whose programs are refused, and which hold within a tenth."""
     claims = [row for row in rows if (row.get("published") or 0.0) > CLAIM and "verdict" in row]
     measured = [row for row in claims if row["verdict"] not in REFUSED and row.get("ratio")]
     facts = {

@@ -73,12 +73,9 @@ async def submitted(client: Client, args: argparse.Namespace, problem: dict[str,
     if "session" not in begun:
         return [{**row, "refusal": begun} for row in blank(problem)]
     at = root if root.is_dir() else root.parent
-    files = [
-        (row, (at / file).read_text("utf-8")) for row, file in zip(blank(problem), problem["candidates"], strict=True)
-    ]
     rows = []
-    for row, text in files:
-        begin = time.monotonic()
+    for row, file in zip(blank(problem), problem["candidates"], strict=True):
+        text, begin = (at / file).read_text("utf-8"), time.monotonic()
         answer = await asked(client, "aisp_optimize_submit", session=begun["session"], candidate=text, wait_s=45)
         rows.append({**row, "wall_s": round(time.monotonic() - begin, 2), **found(answer)})
         outcome = rows[-1].get("verdict") or rows[-1]["refusal"]["code"]

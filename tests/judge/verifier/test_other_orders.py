@@ -134,6 +134,12 @@ def test_a_convolution_may_use_tf32_where_it_is_allowed(
     assert (again[1] is None) == accepted, again
 
 
+def test_tf32_is_for_convolutions_on_a_gpu_that_do_not_forbid_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    for allowed in (True, False):
+        monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", allowed)
+        assert (tf32.is_allowed("cuda"), tf32.is_allowed("cpu")) == (allowed, False)
+
+
 class Counted:
     """A bank whose evaluations are counted; each allows an error of `size` for every element."""
 

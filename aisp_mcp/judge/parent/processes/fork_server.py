@@ -25,7 +25,6 @@ import random
 import select
 import signal
 import socket
-import struct
 import sys
 import tempfile
 import time
@@ -35,7 +34,7 @@ from contextlib import suppress
 from typing import Any
 
 from aisp_mcp.judge.parent.processes import procfs
-from aisp_mcp.process import python, sandbox
+from aisp_mcp.process import python, sandbox, sockets
 
 MODULE = "aisp_mcp.judge.parent.processes.fork_server"
 LOADED, UNSEALED = b"L", b"U"
@@ -112,8 +111,7 @@ def _listen(listener: socket.socket, name: str, seconds: float) -> None:
         if not select.select([listener], [], [], LOOK_S)[0]:
             continue
         channel, _ = listener.accept()
-        _, user, _ = struct.unpack("3i", channel.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-        if user == os.getuid() and os.fork() == 0:
+        if sockets.caller(channel) == os.getuid() and os.fork() == 0:
             os.setsid()
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             listener.close()

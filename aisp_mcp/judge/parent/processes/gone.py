@@ -12,22 +12,20 @@ from aisp_mcp.process import tree
 
 ON_DEVICE = re.compile(f"OutOfMemoryError: CUDA out of memory|CUDA error 2: {NO_DEVICE_MEMORY}")
 KILLED = re.compile(r"\bSIGKILL\b|\bKilled\b")  # a worker, or a compiler that it started
-NOT_BUILT = re.compile(r"Error building extension '\w+'$")  # of torch, if the compiler's output was printed
+NOT_BUILT = re.compile(r"Error building extension '\w+'(?!:)")  # of torch, if the compiler's output was printed
 REASON = re.compile(r"\b(?:fatal )?error\s*:\s[^\n]*")  # as compilers write it
 PRINTED, SHOWN = 1 << 20, 200  # bytes of a worker's output that are read, characters of the reason
 SMALLER_SIZE = "Choose a smaller size (--size NAME=VALUE), or end other programs."
 
 
 def with_reason(text: str, folder: Path) -> str:
-    """The text of an exception; that of an extension that was not built with the compiler's first error. folder: the
-    worker's, whose output may hold anything.
+    """The text of an exception. If an extension was not built, it names the compiler's first error, from the output in
+    the worker's folder, which may hold anything.
     """
-    lines = text.partition(" at ")[0]
-    if not NOT_BUILT.search(lines):
-        return text
-    with suppress(OSError), (folder / "output.log").open("rb") as output:
-        if reason := REASON.search(output.read(PRINTED).decode(errors="replace")):
-            return text.replace(lines, f"{lines}: {reason[0].strip()[:SHOWN]}")
+    if failure := NOT_BUILT.search(text):
+        with suppress(OSError), (folder / "output.log").open("rb") as output:
+            if reason := REASON.search(output.read(PRINTED).decode(errors="replace")):
+                return f"{text[: failure.end()]}: {reason[0].strip()[:SHOWN]}{text[failure.end() :]}"
     return text
 
 

@@ -103,7 +103,7 @@ class Libraries:
 
 @cache
 def _code() -> list[Any]:
-    """What tells that this package's files have not changed; path and time of torch."""
+    """The state of this package's code; path and time of torch."""
     torch = importlib.util.find_spec("torch")
     origin = torch.origin if torch and torch.origin else ""
     return [*python.code_state(), origin, os.stat(origin).st_mtime_ns if origin else 0]
