@@ -12,6 +12,7 @@ from typing import Any
 
 MIN_ELEMENTS = 64  # fewer elements are not enough to recognise a distribution
 MAX_ELEMENTS = 1 << 20
+BLOCK = 2048  # rows and columns of a large matrix
 NICE = (-2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0)
 Fit = tuple[str, tuple[float, ...]]
 RECIPE: Fit = ("recipe", ())
@@ -25,12 +26,13 @@ def fit(first: Any, other: Any) -> Fit:
     import torch
 
     same = bool(torch.equal(first, other)) or bool((first == other).all())
+    triangular = _triangular(first) and _triangular(other)
     if first.is_floating_point():  # for integers, the extremes and duplicates matter
         first, other = excerpt(first), excerpt(other)
     first, other = first.cpu(), other.cpu()
     if same and not _looks_random(first):
         return FIXED
-    if first.numel() < MIN_ELEMENTS or first.is_complex() or first.is_quantized:
+    if triangular or first.numel() < MIN_ELEMENTS or first.is_complex() or first.is_quantized:
         return RECIPE
     if first.dtype == torch.bool:
         share = float(torch.cat([first.flatten(), other.flatten()]).double().mean())
@@ -117,7 +119,7 @@ def _unstructured(values: Any) -> bool:
     flat = values.flatten()[:MAX_ELEMENTS]
     if len(flat) < MIN_ELEMENTS or float(flat.std()) == 0:
         return False
-    return _independent(flat) and _alike_rows(values) and not _triangular(values)
+    return _independent(flat) and _alike_rows(values)
 
 
 def _independent(flat: Any) -> bool:
@@ -140,8 +142,8 @@ def _alike_rows(values: Any) -> bool:
 
 
 def _triangular(values: Any) -> bool:
-    """Recognise square matrices that are symmetric, or zero on one side."""
-    if values.dim() < 2 or values.shape[-1] != values.shape[-2]:
+    """Recognise square matrices that are symmetric, or zero on one side, by the first of them."""
+    if values.dim() < 2 or values.shape[-1] != values.shape[-2] or not values.numel():
         return False
-    block = values.reshape(-1, *values.shape[-2:])[0]
+    block = values[(0,) * (values.dim() - 2)][:BLOCK, :BLOCK]
     return bool((block == block.T).all()) or bool((block.triu(1) == 0).all()) or bool((block.tril(-1) == 0).all())
