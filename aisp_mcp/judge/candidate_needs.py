@@ -16,6 +16,7 @@ COMPILER = re.compile(r"compile|triton|jit|cpp_extension|load_inline")  # in the
 COMPILERS = re.compile(r"\b(torch\.compile|triton|torch\.jit|numba|load_inline)\b")  # as they are called
 NO_PACKAGE = re.compile(r"ModuleNotFoundError: No module named '(\w+)[\w.]*'")
 NO_HEADER = re.compile(r"fatal error: ([\w./+-]+): No such file or directory")  # of an extension
+NO_COMPILER = re.compile(r"([\w./+-]*\bnvcc): (?:not found|No such file or directory)")
 READ_ONLY = re.compile(r"OSError: \[Errno 30\][^']*'([^'\n]+)'")
 NO_KERNEL_IMAGE = "no kernel image is available for execution on the device"  # that need CUDA
 NO_DEVICE = (
@@ -120,6 +121,8 @@ def told_by(message: str, device: str) -> str | None:
         return f"parameters with the baseline's names and shapes, or drawn like them: {differences}"
     if read_only := READ_ONLY.search(message):
         return f"a writable folder {read_only[1]}; below TMPDIR and TORCH_EXTENSIONS_DIR it can write"
+    if compiler := NO_COMPILER.search(message):
+        return f"the compiler {compiler[1]}, which the candidate's extension is built with"
     if header := NO_HEADER.search(message):
         return f"the header {header[1]}, which the candidate's extension includes"
     package = NO_PACKAGE.search(message)

@@ -27,9 +27,23 @@ def test_the_compilers_first_error_is_shown(tmp_path: Path) -> None:
     assert "Error building extension 'own': error: 'frobnicate' was not declared" in comparison.sentence
 
 
-def test_a_header_that_this_machine_lacks_is_a_need(tmp_path: Path) -> None:
-    candidate = FAILS.format(error="fatal error: cutlass/cutlass.h: No such file or directory")
+@pytest.mark.parametrize(
+    ("printed", "missing"),
+    [
+        (
+            "main.cpp:3:10: fatal error: cutlass/cutlass.h: No such file or directory",
+            "the header cutlass/cutlass.h, which the candidate's extension includes",
+        ),
+        (
+            "/bin/sh: 1: /opt/cuda-12.8/bin/nvcc: not found",
+            "the compiler /opt/cuda-12.8/bin/nvcc, which the candidate's extension is built with",
+        ),
+    ],
+    ids=["header", "compiler"],
+)
+def test_what_the_compiler_lacks_on_this_machine_is_a_need(tmp_path: Path, printed: str, missing: str) -> None:
+    candidate = FAILS.format(error="").replace("main.cpp:3:10: ", printed)
     found = compare(write_pair(tmp_path, candidate), Options(LEAST, "small", "cpu", tmp_path))
     assert isinstance(found, Skip)
     assert found.code == "CANDIDATE_NEEDS"
-    assert found.missing == "the header cutlass/cutlass.h, which the candidate's extension includes"
+    assert found.missing == missing

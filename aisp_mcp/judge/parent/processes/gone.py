@@ -13,7 +13,7 @@ from aisp_mcp.process import tree
 ON_DEVICE = re.compile(f"OutOfMemoryError: CUDA out of memory|CUDA error 2: {NO_DEVICE_MEMORY}")
 KILLED = re.compile(r"\bSIGKILL\b|\bKilled\b")  # a worker, or a compiler that it started
 NOT_BUILT = re.compile(r"Error building extension '\w+'(?!:)")  # of torch, if the compiler's output was printed
-REASON = re.compile(r"\b(?:fatal )?error\s*:\s[^\n]*")  # as compilers write it
+REASON = re.compile(r"\b(?:fatal )?error\s*:\s[^\n]*|\S+: not found\b")  # as compilers and shells write it
 PRINTED, SHOWN = 1 << 20, 200  # bytes of a worker's output that are read, characters of the reason
 SMALLER_SIZE = "Choose a smaller size (--size NAME=VALUE), or end other programs."
 
