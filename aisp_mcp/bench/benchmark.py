@@ -191,10 +191,11 @@ class Benchmark:
     starting the process, until the first answer; compile caches are empty, or full with the results of an earlier
     process. in_place: names of inputs that run may change; the content that the baseline leaves there is also an
     output, unless it returns these inputs, or they are `scratch`. layout: "values" compares values, shape and dtype,
-    and a candidate that returns other strides is timed with the copy into the baseline's; "strict" also requires the
-    baseline's strides. shares_inputs: whether an output may be (part of) an input instead of separate memory; if the
-    baseline's own outputs are, this is allowed without a declaration. threads: the number of cores that baseline and
-    candidate each get; 0 for all measured cores. On a machine with fewer cores, the benchmark is skipped.
+    and a candidate that returns other strides is timed with the copy into the baseline's; "any" times no copy, unless
+    there are gaps or overlaps; "strict" requires the baseline's strides. shares_inputs: whether an output may be (part
+    of) an input instead of separate memory; if the baseline's own outputs are, this is allowed without a declaration.
+    threads: the number of cores that baseline and candidate each get; 0 for all measured cores. On a machine with fewer
+    cores, the benchmark is skipped.
     """
 
     goal: ClassVar[Goal] = "speed"
@@ -205,7 +206,7 @@ class Benchmark:
     needs: ClassVar[Needs] = Needs()
     in_place: ClassVar[tuple[str, ...]] = ()
     scratch: ClassVar[tuple[str, ...]] = ()
-    layout: ClassVar[Literal["values", "strict"]] = "values"
+    layout: ClassVar[Literal["values", "any", "strict"]] = "values"
     shares_inputs: ClassVar[bool] = False
     threads: ClassVar[int] = 0
 

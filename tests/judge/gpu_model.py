@@ -19,13 +19,14 @@ from aisp_mcp.judge.protections import ALL
 from aisp_mcp.judge.protocol.layout import Layout, TensorSpec
 from aisp_mcp.judge.protocol.roles import BASELINES, Role
 from aisp_mcp.judge.protocol.shared_memory import CAN_WAIT, ELAPSED_NS, REFUSED
-from aisp_mcp.judge.protocol.words import DUMMY, GATE, ISOLATED, NO_COPY
+from aisp_mcp.judge.protocol.words import DUMMY, GATE, ISOLATED, NO_COPY, STORE
 from aisp_mcp.judge.verifier.handoff import handoff_gpu as handoff
 
 X, OUT = (TensorSpec(name, "float32", (8,), (1,), 4) for name in ("x", "out"))
 LAYOUT = Layout((), (X,), (OUT,), 300)
 BASE = 1 << 20  # where a worker says that its memory begins
 CALL, COPY, HOST = 20e-6, 30e-6, 50e-6  # per call: on the device, of inputs and outputs, until the host has laid it out
+STORED, ANEW = 10e-6, 300e-6  # per call: a copy of outputs alone, and preparing for inputs at a new address
 BEGINS, BEGINS_OPENLY, DUMMY_CALL = 50e-6, 1.5e-3, 60e-6
 IDLE = 10e-6  # of the smallest kernel
 TIMED = 200e-6  # a call of a usual round, with flush and copies
@@ -51,12 +52,16 @@ class Process:
 
     def _took(self, count: int, bits: int, begins_s: float, least_s: float) -> RoundTiming:
         self.asked.append((count, bits))
+        stored_s = STORED if bits & STORE and not self.odd.get("spares") else 0.0
         if bits & DUMMY:
             self.control.stats[ELAPSED_NS] = round(1e9 * (begins_s / 2 + DUMMY_CALL))
             self.verifier.seconds = [TURNS + DUMMY_CALL] * count
-            return RoundTiming(count, begins_s + count * DUMMY_CALL, [round(1e9 * DUMMY_CALL)] * count, Account())
+            return RoundTiming(
+                count, begins_s + count * (DUMMY_CALL + stored_s), [round(1e9 * DUMMY_CALL)] * count, Account()
+            )
         work_s = self.call_s / 10 if self.odd.get("together") and not bits & ISOLATED else self.call_s
-        each = max(work_s + (0.0 if bits & NO_COPY else COPY), least_s)
+        anew_s = ANEW if self.odd.get("anew") else 0.0
+        each = max(work_s + (stored_s + anew_s if bits & NO_COPY else COPY), least_s)
         alone = bits & ISOLATED and not (self.odd.get("by_host") and bits & GATE)
         self.verifier.seconds = [TURNS + each + self.restless_s] * count if alone else []
         self.verifier.held = bool(self.odd.get("holds") and bits & ISOLATED)
@@ -106,8 +111,8 @@ class Process:
 
 
 class Verifier:
-    """Answers at once. shared: whether outputs lie on each other. ahead: how often the candidate works on inputs while
-    they are written. left: how often the device works for the candidate after a baseline's answer.
+    """Answers at once. shared: whether outputs of several calls overlap. ahead: how often the candidate works on inputs
+    while they are written. left: how often the device works for the candidate after a baseline's answer.
     """
 
     def __init__(self, *, shared: bool = False, ahead: float = 0, left: int = 0) -> None:
@@ -121,7 +126,7 @@ class Verifier:
         self.verbs[verb] += 1
         if verb == "map_memory":
             named = bool(request["addresses"]) and all(request["addresses"])
-            return {"own": bool(request["allocations"]), "whole": named and not self.shared}
+            return {"own": bool(request["allocations"]), "whole": named and (request["apart"] or not self.shared)}
         if verb == "check":
             return {
                 "failure": "call 0: wrong" if self.wrong else None,

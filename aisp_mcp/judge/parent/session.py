@@ -37,14 +37,17 @@ class ComparisonAborted(Exception):
 class MeasurementMode:
     """Mode of the parent-timed rounds of one program.
 
-    copies: inputs and outputs are copied from and to the shared arena. gated: calls wait for the stream gate, so only
-    the device is timed. max_calls: calls that fit into the stream. call_s: seconds of one gated call, if known.
+    copies: inputs and outputs are copied from and to the shared arena. stored: why outputs of back-to-back calls alone
+    are; unreadable: those of isolated calls are, too. gated: calls wait for the stream gate, so only the device is
+    timed. max_calls: calls that fit into the stream. call_s: seconds of one gated call, if known.
     discarded, stalled: rounds that did not count. reasons: why a better mode is impossible. On a CPU, only copies
     matters, for all programs alike. probed: it is known whether outputs can be read there without copies. imports:
     modules that its workers import before they are ready; imports_bytes: memory that these add to a baseline.
     """
 
     copies: bool = False
+    stored: str = ""
+    unreadable: bool = False
     probed: bool = False
     gated: bool = True
     max_calls: int = NO_COPY_CALLS
@@ -75,6 +78,10 @@ class MeasurementMode:
         self.stalled += 1
         if self.stalled > MAX_STALLED:
             self.disable_gate("its calls cannot wait one by one, or need their host")
+
+    def store(self, reason: str, isolated: bool) -> None:
+        """Copy outputs into the shared arena from now on, those of isolated calls if one of these needs it."""
+        self.stored, self.unreadable = self.stored or reason, self.unreadable or isolated
 
     def use_copies(self, reason: str) -> None:
         """Use the shared arena for inputs and outputs from now on."""

@@ -39,6 +39,7 @@ class MappedMemory:
         allocation, is open. An empty list closes everything.
         """
         self._flat, self.own = {}, self._shared if allocations else None
+        self._spans, self._targets = [], []
         for address, _, handle in allocations:
             with suppress(OSError, RuntimeError):
                 if handle not in self._opened:
@@ -66,15 +67,15 @@ class MappedMemory:
 
     def map_outputs(self, count: int, addresses: Sequence[int], apart: bool = False) -> bool:
         """Record the addresses of the outputs of `count` calls, as the worker reports them, and allocate buffers.
-        apart: each call's outputs are read separately.
+        apart: each call's outputs are read separately, before the next call overwrites them.
 
-        Returns False if outputs of two calls overlap, or if one is outside the mapped memory.
+        Returns False if outputs of two calls overlap and are not read apart, or if one is outside the mapped memory.
         """
         self._spans, self._targets = [], []
         extents = [(call, spec.nbytes, at) for call in range(count) for spec, at in self.layout.place_outputs(call)]
         outputs = sorted((address, *extent) for address, extent in zip(addresses, extents, strict=True) if extent[1])
         for (low, call, size, _), (high, other, *_) in pairwise(outputs):
-            if call != other and high < low + size:
+            if not apart and call != other and high < low + size:
                 return False
         if any(self._bytes_at(address, size) is None for address, _, size, _ in outputs):
             return False
@@ -104,9 +105,9 @@ class MappedMemory:
 
     def copy(self, call: int = 0) -> None:
         """Copy these outputs at once, in an unpredictable order, so that later writes are not in them. call: the call
-        to copy, if calls are read separately.
+        to copy, if calls are read separately. Nothing is copied if no outputs were mapped.
         """
-        for there, copy in self._spans[call]:
+        for there, copy in self._spans[call] if self._spans else ():
             copy.copy_(there)
 
     def scatter(self, held: Arena) -> None:

@@ -126,15 +126,15 @@ class Layout:
 
     @property
     def control_bytes(self) -> int:
-        """Bytes of the host region: per call its duration in ns and its outputs' addresses, device allocations,
-        counters, the worker's message, and the token ring.
+        """Bytes of the host region: per call its duration in ns and its outputs' addresses, the orders of the outputs,
+        device allocations, counters, the worker's message, and the token ring.
         """
         return self.text_offset + TEXT + (8 * self.ring.words if self.ring else 0)
 
     @property
     def text_offset(self) -> int:
         """Offset of the worker's message in the control block; the numbers come before it."""
-        return 8 * (self.capacity * (1 + len(self.outputs)) + SEGMENTS * SEGMENT + STATS)
+        return 8 * (self.capacity * (1 + len(self.outputs)) + len(self.outputs) + SEGMENTS * SEGMENT + STATS)
 
     @cached_property
     def own(self) -> Layout:

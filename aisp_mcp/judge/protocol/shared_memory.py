@@ -18,6 +18,7 @@ from typing import Any
 
 from aisp_mcp.judge.protocol.layout import GUARD, SEGMENT, SEGMENTS, STATS, TEXT, Layout, TensorSpec
 from aisp_mcp.judge.protocol.messages import DeviceAllocation
+from aisp_mcp.judge.protocol.strides import in_order
 
 # Counters: how often the gate was opened, whether the worker can wait at it, whether the last round without
 # copies raised, how many of these rounds the device has ended. If inputs come one call at a time: for how many
@@ -27,7 +28,9 @@ from aisp_mcp.judge.protocol.messages import DeviceAllocation
 COUNTERS = OPENED, CAN_WAIT, REFUSED, ENDED, HANDED_OVER, ANSWERED, SCHEDULED, ELAPSED_NS, ENQUEUED, COPIED_NS = range(
     -1, -11, -1
 )
-RESTRIDED = 2  # after the bytes used and reserved on a device: whether outputs are copied into the contract's strides
+# After the bytes used and reserved on a device: whether outputs that have other strides than the contract's are copied
+# into them, or read as they are.
+STRIDES, COPIED_INTO_STRIDES, OWN_STRIDES = 2, 1, 2
 NO_LIMIT = 1 << 30  # more calls than any round has
 NO_DEVICE_MEMORY = "out of device memory"  # in the message of an error for lack of it
 MAPPED = 3  # cudaHostRegisterPortable | cudaHostRegisterMapped
@@ -48,8 +51,8 @@ def map_file(fd: int, size: int) -> mmap.mmap:
 
 class ControlBlock:
     """Host memory of one worker, all of it untrusted: durations[call] in ns, addresses[call * outputs + output] of a
-    round whose outputs are read from outside, the device allocations that may contain them, stats counters, and its
-    last message.
+    round whose outputs are read from outside, orders[output] of their dimensions (strides.py), the device allocations
+    that may contain them, stats counters, and its last message.
     """
 
     def __init__(self, fd: int, layout: Layout) -> None:
@@ -58,7 +61,8 @@ class ControlBlock:
         self._text = layout.text_offset
         numbers = memoryview(self._memory)[: self._text].cast("q")
         self.durations = numbers[: layout.capacity]
-        self.addresses = numbers[layout.capacity : -STATS - SEGMENTS * SEGMENT]
+        self.addresses = numbers[layout.capacity : layout.capacity * (1 + len(layout.outputs))]
+        self.orders = numbers[layout.capacity * (1 + len(layout.outputs)) : -STATS - SEGMENTS * SEGMENT]
         self._allocations = numbers[-STATS - SEGMENTS * SEGMENT : -STATS]
         self.stats = numbers[-STATS:]
         self.ring = memoryview(self._memory)[self._text + TEXT :].cast("q")
@@ -115,8 +119,9 @@ class ControlBlock:
         self._allocations[1] = 0
         for counter in COUNTERS:
             self.stats[counter] = 0
-        for index in range(len(self.durations)):
-            self.durations[index] = 0
+        for numbers in (self.durations, self.orders):
+            for index in range(len(numbers)):
+                numbers[index] = 0
         self.write_text("")
 
 
@@ -178,6 +183,13 @@ class Arena:
 
     def outputs(self, call: int) -> list[Any]:
         return [self.view(spec, offset) for spec, offset in self.layout.place_outputs(call)]
+
+    def in_orders(self, orders: Iterable[int]) -> Arena:
+        """The same memory, with outputs whose dimensions are in these orders."""
+        if not any(orders := list(orders)):
+            return self
+        outputs = tuple(in_order(spec, number) for spec, number in zip(self.layout.outputs, orders, strict=True))
+        return Arena(self.flat, replace(self.layout, outputs=outputs), self.host)
 
     def inputs_alone(self) -> Arena:
         """The inputs of the first call as an arena without outputs, in the same memory."""

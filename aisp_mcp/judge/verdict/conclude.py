@@ -18,7 +18,10 @@ from aisp_mcp.judge.verdict import bound, estimators, flags, metric, serving, su
 from aisp_mcp.judge.verdict.estimate import Estimate, Ratios, estimate
 from aisp_mcp.judge.verdict.verdict import Outcome
 
-RESTRIDED_CLAUSE = "; each call contains a copy of its output into the baseline's strides"
+STRIDES_CLAUSES = {
+    "strides_copied": "; each call contains a copy of its output into the baseline's strides",
+    "strides_differ": "; its output has other strides than the baseline's, and no copy is timed",
+}
 SETTLED = (Verdict.FASTER, Verdict.SLOWER, Verdict.SAME)
 LARGE_GAIN = 1.25  # an inconclusive ratio above this also gets a bound: noise alone rarely reaches it
 
@@ -94,14 +97,13 @@ def conclude(terms: Terms, replicates: list[Replicate], comparison_flags: list[F
         except stats.UnusableError as error:  # as of calls that are shorter than the overhead, on a busy machine
             outcome = verdict.unusable(error)
             return Comparison(**outcome.fields(), flags=[*all_flags, *outcome.flags], **common)
-    return _with_copies(metric.judged(timed, replicates, terms.margin, level_now) if _has_metric(replicates) else timed)
+    return _annotated(metric.judged(timed, replicates, terms.margin, level_now) if _has_metric(replicates) else timed)
 
 
-def _with_copies(timed: Comparison) -> Comparison:
-    """The comparison, with a sentence that names the copies in its calls."""
-    if any(flag.code == "strides_copied" for flag in timed.flags):
-        return timed.model_copy(update={"sentence": timed.sentence + RESTRIDED_CLAUSE})
-    return timed
+def _annotated(timed: Comparison) -> Comparison:
+    """The comparison, with a sentence that says if the candidate's output has other strides than the baseline's."""
+    clauses = (STRIDES_CLAUSES[flag.code] for flag in timed.flags if flag.code in STRIDES_CLAUSES)
+    return timed.model_copy(update={"sentence": timed.sentence + next(clauses, "")})
 
 
 def _has_metric(replicates: Sequence[Replicate]) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 
 from aisp_mcp.judge.evidence import Replicate, RoundTiming
 from aisp_mcp.judge.protocol.roles import BASELINES, Role
-from aisp_mcp.judge.protocol.shared_memory import RESTRIDED
+from aisp_mcp.judge.protocol.shared_memory import COPIED_INTO_STRIDES, OWN_STRIDES, STRIDES
 from aisp_mcp.judge.records.verdict import Flag
 from aisp_mcp.judge.verdict import batching, estimators
 
@@ -67,12 +67,14 @@ def _flag(code: str, severity: str, message: str, evidence: dict[str, Any]) -> F
 
 
 def layout_flags(replicates: Sequence[Replicate]) -> list[Flag]:
-    """A note if the candidate's timed calls contain copies of its outputs, by its worker's own account."""
-    of_candidate = [replicate.stats.get(Role.CANDIDATE, ()) for replicate in replicates]
-    if not any(tuple(row[RESTRIDED:]) == (1,) for row in of_candidate):
-        return []
-    message = "The candidate's outputs have other strides than the baseline's: copying them is part of each timed call."
-    return [_flag("strides_copied", "note", message, {})]
+    """A note if the candidate's outputs have other strides than the baseline's, by its worker's own account."""
+    found = {number for replicate in replicates for number in replicate.stats.get(Role.CANDIDATE, ())[STRIDES:]}
+    message = "The candidate's outputs have other strides than the baseline's"
+    if COPIED_INTO_STRIDES in found:
+        return [_flag("strides_copied", "note", f"{message}: copying them is part of each timed call.", {})]
+    if OWN_STRIDES in found:
+        return [_flag("strides_differ", "note", f"{message}, which its contract allows: no call contains a copy.", {})]
+    return []
 
 
 def device_flags(replicates: Sequence[Replicate]) -> list[Flag]:

@@ -38,6 +38,11 @@ def work(spec: Benchmark) -> dict[str, Any]:
     return {"work": {"flops": declared.flops, "bytes": declared.bytes, "items": declared.items}, "unit": declared.unit}
 
 
+def layout_rules(spec: Benchmark, ranks: int) -> dict[str, bool]:
+    """Rules for the strides of outputs. Ranks copy theirs into the baseline's strides."""
+    return {"layout_strict": spec.layout == "strict", "layout_any": spec.layout == "any" and ranks == 1}
+
+
 def oracle(spec: Benchmark) -> str:
     """Name the reference that outputs are compared with."""
     if spec.tolerance.stochastic:

@@ -26,7 +26,7 @@ from aisp_mcp.judge.sizes import settable
 from aisp_mcp.judge.verifier.checks.damage import POISON
 from aisp_mcp.judge.verifier.checks.round_checker import RoundChecker
 from aisp_mcp.judge.verifier.checks.tolerance import can_be_near
-from aisp_mcp.judge.verifier.facts import facts, oracle, work
+from aisp_mcp.judge.verifier.facts import facts, layout_rules, oracle, work
 from aisp_mcp.judge.verifier.frames import layout_of
 from aisp_mcp.judge.verifier.group import arena, group_facts, missing_devices, of_all_ranks
 from aisp_mcp.judge.verifier.handoff import handoff_cpu, handoff_gpu
@@ -129,7 +129,7 @@ class Verifier:
             **work(spec),
             "error_ratio": spec.tolerance.error_ratio,
             "in_place": list(spec.in_place),
-            "output_rules": {"layout_strict": spec.layout == "strict", "shares_inputs": shares_inputs},
+            "output_rules": {**layout_rules(spec, self.ranks), "shares_inputs": shares_inputs},
             "facts": {**facts(self.device, spec), **group_facts(self.ranks, self.device)},
         }
 
@@ -260,17 +260,15 @@ class Verifier:
         self.snapshots[worker_id], seconds, delayed_s = handoff_cpu.run(*arenas, control, count, deadline_s)
         return {"seconds": seconds, "delayed_s": delayed_s}
 
-    def handoff_gpu(self, worker_id: int, own: bool, taken: bool, deadline_s: float) -> dict[str, Any]:
-        """The same on a GPU (see handoff_gpu.py). own: inputs and outputs are in the worker's own memory. taken: read
-        the outputs from there.
-        """
+    def handoff_gpu(self, worker_id: int, own: bool, taken: bool, stored: bool, deadline_s: float) -> dict[str, Any]:
+        """The same on a GPU. own: inputs are in the worker's own memory. taken, stored: as in handoff_gpu.Handoff."""
         assert self.staged is not None
         control = self.controls[worker_id]
         try:
             if worker_id not in self.gates:
                 self.gates[worker_id] = Gate(control)
             mapped = self.mapped[worker_id] if own else None
-            held = handoff_gpu.Handoff(self.arenas[worker_id], mapped, self.rounds[worker_id].count, taken)
+            held = handoff_gpu.Handoff(self.arenas[worker_id], mapped, self.rounds[worker_id].count, taken, stored)
             seconds = handoff_gpu.run(self.staged, held, control, self.gates[worker_id], self.smallest.spot, deadline_s)
         except Exception:
             control.end_handoff()  # or the worker would wait and be reported as hung
@@ -369,6 +367,8 @@ class Verifier:
     def check(self, worker_id: int, sample: list[int], stored: list[int] | None = None) -> CheckAnswer:
         """Check a finished round (see round_checker.py). stored: the calls whose outputs are there; None for all."""
         held = self.snapshots.pop(worker_id, self.arenas[worker_id])
+        if control := self.controls.get(worker_id):
+            held = held.in_orders(control.orders)
         self.staged = None if self.layout.tight else self.staged
         give_back(self.layout)
         found = self.checker.check(self.banks[replicate_of(worker_id)], held, self.rounds[worker_id], sample, stored)

@@ -5,7 +5,7 @@ The worker is not trusted. If a candidate manipulates these checks, the verifier
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -61,38 +61,6 @@ def has_strides(tensor: Any, spec: TensorSpec) -> bool:
         size <= 1 or stride == promised
         for size, stride, promised in zip(spec.shape, tensor.stride(), spec.stride, strict=True)
     )
-
-
-def needs_copy(output: Any, specs: Sequence[TensorSpec]) -> bool:
-    """Return True if an output of the promised shape has other strides, or a pending conjugation."""
-    named = flatten(output)
-    return len(named) == len(specs) and any(
-        _differs(tensor, spec) for (_, tensor), spec in zip(named, specs, strict=True)
-    )
-
-
-def _differs(tensor: Any, spec: TensorSpec) -> bool:
-    if tuple(tensor.shape) != spec.shape:
-        return False
-    return tensor.is_conj() or tensor.is_neg() or not has_strides(tensor, spec)
-
-
-def copied_into_strides(run: Callable[..., Any], specs: Sequence[TensorSpec]) -> Callable[..., Any]:
-    """Wrap the program so that its outputs are copied into the contract's strides, as part of the timed call."""
-    import torch
-
-    def whole(**inputs: Any) -> Any:
-        output = run(**inputs)
-        if not needs_copy(output, specs):
-            return output
-        return [
-            torch.empty_strided(spec.shape, spec.stride, dtype=tensor.dtype, device=tensor.device).copy_(tensor)
-            if _differs(tensor, spec)
-            else tensor
-            for (_, tensor), spec in zip(flatten(output), specs, strict=True)
-        ]
-
-    return whole
 
 
 def refuse_shared(output: Any, forbidden: Iterable[tuple[int, int]]) -> None:

@@ -12,7 +12,6 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from aisp_mcp.judge.protocol.layout import Layout
 from aisp_mcp.judge.protocol.module_loader import flatten
 from aisp_mcp.judge.protocol.shared_memory import COPIED_NS, Arena, ControlBlock
 from aisp_mcp.judge.worker.contract import (
@@ -20,10 +19,9 @@ from aisp_mcp.judge.worker.contract import (
     SharedOutputError,
     check_contract,
     check_number,
-    copied_into_strides,
     extent,
-    needs_copy,
 )
+from aisp_mcp.judge.worker.strides import OutputStrides
 
 RECENT = 4  # outputs
 
@@ -31,27 +29,31 @@ RECENT = 4  # outputs
 class HeldOutputs:
     """Outputs of one round. copied_ns: spent on copies of outputs that a later call would have overwritten.
 
-    wrap(): called if outputs have other strides than the contract's. If a program returns memory of an output that is
-    still alive, it will do so again, so all its later outputs are copied. The last few outputs stay alive beyond their
-    round, so that rounds of one call, which come first, reveal this before an output is lost. alone: this round has
-    only one call, so nothing overwrites its output.
+    wrap(): called if outputs must be copied into the strides that count. If a program returns memory of an output that
+    is still alive, it will do so again, so all its later outputs are copied. The last few outputs stay alive beyond
+    their round, so that rounds of one call, which come first, reveal this before an output is lost. alone: this round
+    has only one call, so nothing overwrites its output.
     """
 
     def __init__(
-        self, layout: Layout, rules: OutputRules, arena: Arena, control: ControlBlock, wrap: Callable[[], None]
+        self, rules: OutputRules, strides: OutputStrides, arena: Arena, control: ControlBlock, wrap: Callable[[], None]
     ) -> None:
         import torch
 
-        self._torch, self._layout, self._rules, self._wrap = torch, layout, rules, wrap
+        self._torch, self._rules, self._strides, self._wrap = torch, rules, strides, wrap
         self._arena, self._control = arena, control
         self._shared = range(*extent(arena.flat))
-        self._expected = [
-            (getattr(torch, spec.dtype), torch.Size(spec.shape), tuple(spec.stride)) for spec in layout.outputs
-        ]
-        self._reuses = self.alone = False
+        self._reuses = self.alone = self._settled = False
         self._recent = deque[tuple[Sequence[Any], list[int]]](maxlen=RECENT)
         self.outputs: list[Sequence[Any]] = []
+        self._expect()
         self.clear()
+
+    def _expect(self) -> None:
+        self._expected = [
+            (getattr(self._torch, spec.dtype), self._torch.Size(spec.shape), spec.stride)
+            for spec in self._strides.specs
+        ]
 
     def clear(self) -> None:
         """Release the outputs of the previous round."""
@@ -69,7 +71,7 @@ class HeldOutputs:
 
     def round_at_rest(self, count: int, run: Callable[..., Any]) -> None:
         """Time `count` calls, each on new inputs, and record the addresses of their outputs."""
-        clock, durations, with_paths = time.perf_counter_ns, self._control.durations, self._layout.with_paths
+        clock, durations, with_paths = time.perf_counter_ns, self._control.durations, self._arena.layout.with_paths
         keep, all_inputs = self.keep, self._arena.inputs
         self.alone = count == 1
         for call in range(count):
@@ -84,7 +86,7 @@ class HeldOutputs:
 
     def keep(self, output: Any) -> None:
         """Keep the output of a call alive. Raises ContractError, SharedOutputError."""
-        if not self._reuses and type(output) is self._torch.Tensor and self._is_plain(output):
+        if self._settled and not self._reuses and type(output) is self._torch.Tensor and self._is_plain(output):
             address = output.untyped_storage().data_ptr()
             if address and address not in self._taken and address not in self._shared:
                 self._taken.add(address)
@@ -94,7 +96,7 @@ class HeldOutputs:
 
     def _keep_carefully(self, output: Any) -> None:
         tensors: Sequence[Any] = [tensor for _, tensor in flatten(output)]
-        if self._rules.checked and not self._are_as_promised(tensors):
+        if self._rules.checked and not (self._settled and self._are_as_promised(tensors)):
             tensors = self._mended(output)
         addresses = [self._address(tensor) for tensor in tensors]
         self._reuses = self._reuses or not self._taken.isdisjoint(addresses)
@@ -127,14 +129,16 @@ class HeldOutputs:
         )
 
     def _mended(self, output: Any) -> list[Any]:
-        """The output copied into the contract's strides; from the next call on, the copy is part of the call."""
-        named, specs = flatten(output), self._layout.outputs
+        """The output, copied if its strides do not count; from the next call on, the copy is part of the call."""
+        named, specs = flatten(output), self._strides.specs
         check_number(named, specs)
         for (name, tensor), spec in zip(named, specs, strict=True):
             check_contract(name, tensor, spec, self._torch.device("cpu"), self._rules.strict)
-        if needs_copy(output, specs):
+        if not self._strides.fit(output):
             self._wrap()
-            output = copied_into_strides(lambda: output, specs)()
+            output = self._strides.whole(output)
+        self._expect()
+        self._settled = True
         return [tensor for _, tensor in flatten(output)]
 
     def _address(self, tensor: Any) -> int:

@@ -12,6 +12,7 @@ WARM      on a GPU, without flushes and events
 TRACE     on a GPU, under a profiler whose summary is left in the control block; on a CPU the names of imported modules
 NO_COPY   without copies: outputs stay where they are, and the control block says where (held.py); on a GPU inputs lie
           in memory of the worker's own, which the control block named before
+STORE     on a GPU, with NO_COPY: outputs are copied into the arena after all, because they overlap
 GATE      on a GPU, with calls that wait in the stream until the parent opens the gate: Q says that all of them wait
 ISOLATED  with inputs that come one call at a time (timing/cpu.py, verifier/handoff/handoff_gpu.py)
 """
@@ -38,7 +39,6 @@ from aisp_mcp.judge.protocol.shared_memory import (
     ELAPSED_NS,
     HANDED_OVER,
     REFUSED,
-    RESTRIDED,
     SCHEDULED,
     ControlBlock,
     Gate,
@@ -60,6 +60,7 @@ from aisp_mcp.judge.protocol.words import (
     RAISED,
     READY,
     SHARED,
+    STORE,
     TRACE,
     WARM,
 )
@@ -70,15 +71,14 @@ from aisp_mcp.judge.worker.contract import (
     SharedOutputError,
     check_contract,
     check_number,
-    copied_into_strides,
     extent,
-    needs_copy,
     refuse_shared,
 )
 from aisp_mcp.judge.worker.cupti import traced
 from aisp_mcp.judge.worker.forbidden import forbid
 from aisp_mcp.judge.worker.held import HeldOutputs
 from aisp_mcp.judge.worker.serving import ServingWorker
+from aisp_mcp.judge.worker.strides import OutputStrides
 
 
 class Worker:
@@ -93,13 +93,13 @@ class Worker:
         self.layout = Layout.from_json(setup["layout"])
         self.control = ControlBlock(control_fd, self.layout)
         self.arena = attach(setup, self.layout, arena_fd)
-        self.outputs = [self.arena.outputs(call) for call in range(self.layout.capacity)]
         example = self.layout.with_paths({name: tensor.clone() for name, tensor in self.inputs[0].items()})
         # One output of the baseline, for dummy calls to copy; a candidate keeps none.
         self.kept: list[Any] | None = [] if setup["baseline"] else None
         self.held: list[Any] = []  # the outputs of a round, read from outside
         rules = setup["output_rules"]
         self.rules = OutputRules(rules["contract"], rules["layout_strict"])
+        self.strides = OutputStrides(self.control, self.arena, rules["layout_any"] and not setup["baseline"])
         if not rules["shares_inputs"]:
             self.rules.off_limits.append(extent(self.arena.flat))
         import_all(setup["imports"])
@@ -108,12 +108,17 @@ class Worker:
         if self.cuda:
             give_back(self.layout)  # or a small tensor that is kept would keep all of its memory
             self._prepare_cuda(setup["flush_bytes"], setup["ipc"])
-        self.at_rest = HeldOutputs(self.layout, self.rules, self.arena, self.control, self.copy_into_strides)
+        self.at_rest = HeldOutputs(self.rules, self.strides, self.arena, self.control, self.copy_into_strides)
 
     @cached_property
     def inputs(self) -> list[dict[str, Any]]:
         """Inputs of each call."""
         return [self.arena.inputs(call) for call in range(self.layout.capacity)]
+
+    @property
+    def outputs(self) -> list[list[Any]]:
+        """Memory of the arena for the outputs of each call."""
+        return self.strides.targets
 
     def _prepare_cuda(self, flush_bytes: int, handle: str) -> None:
         cuda = self.torch.cuda
@@ -125,7 +130,7 @@ class Worker:
         self.reset_l2 = l2_reset()
         self.spot = self.torch.zeros(1, device="cuda").zero_()  # its kernel is loaded by now
         products.load(self.layout)
-        self.events = [(cuda.Event(enable_timing=True), cuda.Event(enable_timing=True)) for _ in self.outputs]
+        self.events = [(cuda.Event(enable_timing=True), cuda.Event(enable_timing=True)) for _ in self.inputs]
         self.own: Any = None
         self.gate: Any = None
         try:
@@ -165,33 +170,31 @@ class Worker:
         """Copy one output into the harness's memory. Raises ContractError."""
         if self.kept == []:
             self.kept.append(self.outputs[call] if self.layout.tight else output)
+        self.examine(output)
         named = flatten(output)
         check_number(named, self.layout.outputs)
         for (name, tensor), spec, target in zip(named, self.layout.outputs, self.outputs[call], strict=True):
             if self.rules.checked:
                 check_contract(name, tensor, spec, target.device, self.rules.strict)
             target.copy_(tensor)
-        self.examine(output)
 
     def hold(self, _: int, output: Any) -> None:
         """Keep one output alive."""
-        if self.examine(output):
-            output = copied_into_strides(lambda: output, self.layout.outputs)()
-        self.held.append(output)
+        self.held.append(output if self.examine(output) else self.strides.whole(output))
 
     def examine(self, output: Any) -> bool:
-        """Refuse an output in an input's memory. Return True if its strides differ from the contract's: from the next
-        call on, the necessary copy is timed. Raises SharedOutputError.
+        """Refuse an output in an input's memory. Return False if it must be copied into other strides: from the next
+        call on, that copy is timed. Raises SharedOutputError.
         """
         refuse_shared(output, self.rules.off_limits)
-        if not self.rules.checked or not needs_copy(output, self.layout.outputs):
-            return False
+        if not self.rules.checked or self.strides.fit(output):
+            return True
         self.copy_into_strides()
-        return True
+        return False
 
     def copy_into_strides(self) -> None:
-        """From now on, copy outputs into the contract's strides as part of each call."""
-        self.run, self.control.stats[RESTRIDED] = copied_into_strides(self.run, self.layout.outputs), 1
+        """From now on, copy outputs into the strides that count as part of each call."""
+        self.run = self.strides.copied(self.run)
 
     def show(self) -> None:
         """Write the addresses of the held outputs to the control block; their values are read from outside."""
@@ -199,8 +202,7 @@ class Worker:
         self.held.append(tensors)
         for index, tensor in enumerate(tensors):
             self.control.addresses[index] = tensor.data_ptr()
-        if self.cuda:
-            self.show_memory()
+        self.show_memory()
 
     def await_inputs(self, count: int) -> Iterator[int]:
         """Yield the number of each call once its inputs have arrived (see handoff_cpu.py)."""
@@ -244,9 +246,8 @@ class Worker:
     def round_cuda(self, count: int, run: Callable[..., Any]) -> None:
         """The same with a pair of device events per call after an L2 flush that lets the host run ahead."""
         stream, inputs = self.stream, self.local
-        for call in range(count):
+        for call, (begin, end) in enumerate(self.events[:count]):
             self.refresh(inputs, self.inputs[call])
-            begin, end = self.events[call]
             self.reset_l2()
             self.flush.zero_()
             begin.record(stream)
@@ -260,13 +261,13 @@ class Worker:
 
     def note_durations(self, count: int) -> None:
         """Record the time between the events of each call."""
-        for call in range(count):
-            begin, end = self.events[call]
+        for call, (begin, end) in enumerate(self.events[:count]):
             self.control.durations[call] = int(begin.elapsed_time(end) * 1e6)
 
     def round_bare(self, count: int, run: Callable[..., Any], bits: int) -> None:
         """Run calls on a GPU for the parent's clock alone, without events: gated, or as fast as they are launched."""
         no_copy, gated = bool(bits & NO_COPY), bool(bits & GATE)
+        keep = self.store if bits & STORE else self.hold
         inputs, self.control.stats[REFUSED] = self.local, 0
         if gated:
             self.gate.shut(self.stream)
@@ -276,7 +277,7 @@ class Worker:
                 self.store(call, run(**inputs, **self.on_host(call)))
                 continue
             try:
-                self.hold(call, run(**{**self.own_inputs[call], **self.on_host(call)}))
+                keep(call, run(**{**self.own_inputs[call], **self.on_host(call)}))
             except Exception:  # it may depend on the tensors it was prepared for, or need too much memory
                 self.control.stats[REFUSED], self.held = 1, []
                 break
@@ -306,8 +307,7 @@ class Worker:
 
     def dummy(self, count: int) -> Callable[..., Any]:
         """A dummy call in place of `run`."""
-        assert self.kept
-        [example] = self.kept
+        [example] = self.kept or []
         return dummy.on_gpu(example, self.events, self.stream, count) if self.cuda else dummy.on_cpu(example)
 
     def round(self, message: int) -> None:

@@ -20,6 +20,7 @@ from aisp_mcp.errors import BenchmarkError
 Constants = Mapping[str, int | float | list[int | float]]
 MAX_BYTES = 1 << 20  # a larger source file is not a problem of these formats
 MAX_PROBLEMS = 300
+VALUES_ALONE = ("kernelbench", "gpumode", "flashinfer", "get_benchmark")  # formats whose own checks ignore strides
 NATIVE = (".cpp", ".cu")  # suffixes of candidates that the harness compiles
 MAX_PATH = 4096  # characters
 TRAINING = "batch norms are in training mode, as constructed; --mode eval measures after eval()"  # a note

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from aisp_mcp.judge.candidate_needs import CUDA, DECLARED, NVCC, compilers, requirements
-from aisp_mcp.suites.adapters.base import Problem, Recorded, TensorFacts
+from aisp_mcp.suites.adapters.base import VALUES_ALONE, Problem, Recorded, TensorFacts
 
 _BASELINE = '''"""{summary}
 
@@ -31,6 +31,7 @@ reference = Reference(
 class {title}(Benchmark):
     goal = "{goal}"
     in_place = scratch = {in_place}
+    layout = "{layout}"
 {tolerance}
 {params}    def inputs(self, rng):
 {recipe}        return {{
@@ -78,6 +79,7 @@ def files(problem: Problem, recorded: Recorded, allowed: float | None = None) ->
         tolerance_class=", Tolerance" if tolerance else "",
         title="".join(word.capitalize() for word in f"problem_{problem.name}".split("_")),
         goal=recorded.goal,
+        layout="any" if problem.format in VALUES_ALONE else "values",
         in_place=repr(tuple(recorded.in_place)),
         params=_PARAMS.format(recipe=_recipe(params, "static"), tensors=_lines(params)) if params else "",
         recipe=_recipe(inputs, "recipe"),

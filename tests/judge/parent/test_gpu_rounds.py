@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from gpu_model import CALL, COPY, HOST, TURNS, Verifier, trial, twice_as_fast
+from gpu_model import CALL, COPY, HOST, STORED, TURNS, Verifier, trial, twice_as_fast
 
 from aisp_mcp.judge.evidence import Account, RoundTiming
 from aisp_mcp.judge.parent.processes import process as workers
@@ -37,7 +37,8 @@ from aisp_mcp.judge.verifier.handoff import handoff_gpu as handoff
         ({"most": 20}, False, HOST, "too few of its calls"),
         ({"most": 0}, False, HOST, "waits for its device"),
         ({"waits": False}, False, HOST, "does not support the gate"),
-        ({}, True, CALL + COPY, "its outputs overlap"),
+        ({}, True, CALL, None),
+        ({"anew": True}, False, CALL + COPY, "for inputs at other addresses"),
         ({"most": 0}, True, HOST, "waits for its device"),
         ({"most": 0, "moves": True}, False, HOST, "other addresses in each round"),
         ({"races": True}, False, HOST, "behind the gate call 0: wrong"),
@@ -53,6 +54,7 @@ from aisp_mcp.judge.verifier.handoff import handoff_gpu as handoff
         "waits for its device",
         "has an old driver",
         "uses one buffer",
+        "prepares for each address",
         "uses one buffer and waits",
         "moves and waits",
         "does not wait for its inputs",
@@ -66,10 +68,20 @@ def test_a_call_takes_what_the_device_needs(
     gpu_rounds.measure(driver)
     device = driver.result.device
     assert device.device_only == pytest.approx(dict.fromkeys(BASELINES, CALL) | {Role.CANDIDATE: seconds}, rel=1e-3)
-    assert device.copying == bool(shared or {"raises", "races", "moves"} & candidate.keys())
+    assert device.copying == bool(shared or {"raises", "races", "moves", "anew"} & candidate.keys())
     assert (hindered or "") in driver.result.device.overcounted
     assert bool(hindered) == bool(driver.result.device.overcounted)
     assert not verifier.posted
+
+
+def test_a_copy_that_is_spared_gains_nothing() -> None:
+    """What copies of one buffer take is subtracted, but an isolated call, which has none, bounds the gain."""
+    driver = trial(Verifier(shared=True), spares=True)
+    gpu_rounds.measure(driver)
+    device = driver.result.device
+    assert device.device_only[Role.CANDIDATE] == pytest.approx(CALL - STORED, rel=1e-3)
+    evidence = IsolatedCallEvidence(device.device_only, device.isolated, 0.0, 0.0)
+    assert evidence.lower_bound()[Role.CANDIDATE] == pytest.approx(CALL, rel=1e-3)
 
 
 def test_wrong_outputs_end_the_comparison_where_nothing_excuses_them() -> None:
@@ -123,10 +135,8 @@ def test_calls_that_are_worked_on_together_show_by_calls_by_themselves(shared: b
     driver.claimed_s = dict.fromkeys(Role, slow)
     gpu_rounds.measure(driver)
     device = driver.result.device
-    copies = COPY if shared else 0.0
-    assert device.device_only[Role.CANDIDATE] == pytest.approx(CALL + copies, rel=1e-3)
-    by_itself = TURNS + slow
-    assert device.isolated == pytest.approx(dict.fromkeys(BASELINES, by_itself) | {Role.CANDIDATE: by_itself + copies})
+    assert device.device_only[Role.CANDIDATE] == pytest.approx(CALL, rel=1e-3)
+    assert device.isolated == pytest.approx(dict.fromkeys(Role, TURNS + slow))
     hidden = 9 * CALL
     assert IsolatedCallEvidence(device.device_only, device.isolated, 0.0, 0.0).hidden_s == pytest.approx(
         hidden, rel=1e-2

@@ -14,8 +14,9 @@ from aisp_mcp.judge.protocol.module_loader import contract, flatten  # noqa: E40
 from aisp_mcp.judge.protocol.shared_memory import Arena, ControlBlock  # noqa: E402
 from aisp_mcp.judge.worker.contract import ContractError, OutputRules, SharedOutputError, extent  # noqa: E402
 from aisp_mcp.judge.worker.held import HeldOutputs  # noqa: E402
+from aisp_mcp.judge.worker.strides import OutputStrides  # noqa: E402
 
-ARENA = torch.zeros(4096, dtype=torch.uint8)
+ARENA = torch.zeros(1 << 16, dtype=torch.uint8)
 
 
 def held(example: Any, shares_inputs: bool = True, wrapped: list[int] | None = None) -> HeldOutputs:
@@ -26,7 +27,8 @@ def held(example: Any, shares_inputs: bool = True, wrapped: list[int] | None = N
     layout = Layout((), (), specs, 8)
     fd = os.memfd_create("control", os.MFD_ALLOW_SEALING)
     try:
-        return HeldOutputs(layout, rules, Arena(ARENA, layout), ControlBlock(fd, layout), lambda: calls.append(1))
+        arena, control = Arena(ARENA, layout), ControlBlock(fd, layout)
+        return HeldOutputs(rules, OutputStrides(control, arena, free=False), arena, control, lambda: calls.append(1))
     finally:
         os.close(fd)
 

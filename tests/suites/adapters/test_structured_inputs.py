@@ -21,8 +21,9 @@ pytestmark = [pytest.mark.torch]
         (torch.tril, "recipe"),
         (lambda x: x + x.mT, "recipe"),
         (lambda x: x, "normal"),
+        (lambda x: x.to(torch.float8_e4m3fn), "normal"),
     ],
-    ids=["upper triangular", "lower triangular", "symmetric", "none"],
+    ids=["upper triangular", "lower triangular", "symmetric", "none", "narrow"],
 )
 def test_a_structured_matrix_is_not_replaced_by_random_numbers(size: int, structure: Any, how: str) -> None:
     first, other = (structure(torch.randn(size, size)) for _ in range(2))

@@ -19,7 +19,7 @@ from aisp_mcp.judge.presets import GPU_ROUNDS, MIN_COMPARED_PER_GPU_ROUND
 from aisp_mcp.judge.protocol.messages import DeviceAllocation, MapRequest, StageRequest, WatchAnswer
 from aisp_mcp.judge.protocol.roles import Role
 from aisp_mcp.judge.protocol.shared_memory import ELAPSED_NS, ENDED, REFUSED
-from aisp_mcp.judge.protocol.words import GATE, ISOLATED, NO_COPY, WARM
+from aisp_mcp.judge.protocol.words import GATE, ISOLATED, NO_COPY, STORE, WARM
 from aisp_mcp.judge.verifier.handoff.handoff_gpu import HELD
 
 # Randomly compared calls per back-to-back round and per isolated round; half of a round's calls are enough. No
@@ -74,8 +74,13 @@ class GpuRound:
     @property
     def flags(self) -> int:
         """Bits of the protocol in worker/main.py."""
-        kind = (GATE if self.gated else 0) | (ISOLATED if self.isolated else 0)
+        kind = (GATE if self.gated else 0) | (ISOLATED if self.isolated else 0) | (STORE if self.stored else 0)
         return WARM | (0 if self.mode.copies else NO_COPY) | kind
+
+    @property
+    def stored(self) -> bool:
+        """True if the round's outputs are copied into the arena, but its inputs are not."""
+        return not self.mode.copies and (self.mode.unreadable if self.isolated else bool(self.mode.stored))
 
     @property
     def elapsed_worker_s(self) -> float:
@@ -146,7 +151,7 @@ class GpuRound:
         """
         if self.request:
             self.driver.session.stage(self.request)
-        direct = self.compared and not self.mode.copies
+        direct = self.compared and not self.mode.copies and not self.stored
         if direct and self.count > self.memory.announced_calls:  # the last round had fewer calls
             self.announce()
             if self.refused():
@@ -160,8 +165,8 @@ class GpuRound:
         moved = direct and before != self.addresses()
         if timing is not None and (self.refused() or moved):
             self.mode.discarded += 1
-            if not self.mode.copies and self.mode.discarded > MAX_DISCARDED:
-                self.mode.use_copies("its outputs have other addresses in each round")
+            if moved and self.mode.discarded > MAX_DISCARDED:
+                self.mode.store("its outputs have other addresses in each round", self.isolated)
                 self.mode.discarded = 0
             return None
         return timing
@@ -207,17 +212,21 @@ class GpuRound:
         """Have the verifier open the memory of the inputs and, for a candidate, of all outputs, if needed."""
         if self.mode.copies:
             return True
-        addresses = self.addresses() if self.compared else []
+        read = self.compared and not self.stored
+        addresses = self.addresses() if read else []
         allocations = _needed(self.worker.control.read_allocations(), addresses)
         request: MapRequest = {"allocations": allocations, "addresses": addresses, "apart": self.isolated}
         if self.memory.mapped.get(self.role) == request:
             return True
         mapped = self.driver.session.map_memory(self.driver.number(self.role), request)
-        if mapped["own"] and (mapped["whole"] or not self.compared):
+        if mapped["own"] and (mapped["whole"] or not read):
             self.memory.mapped[self.role] = request
             return True
         self.memory.mapped.pop(self.role, None)
-        self.mode.use_copies("its outputs overlap, or are in memory that cannot be read")
+        if mapped["own"]:
+            self.mode.store("its outputs overlap, or are in memory that cannot be read", self.isolated)
+        else:
+            self.mode.use_copies("memory for its own inputs cannot be written from outside")
         return False
 
     def write_inputs(self) -> bool:
@@ -252,7 +261,7 @@ class GpuRound:
         """Have the verifier wait for the answer and take the outputs at once, or do so for each call's answer."""
         request: dict[str, Any] = {"own": not self.mode.copies} if self.compared or self.isolated else {}
         if self.isolated:
-            request |= {"taken": self.compared}
+            request |= {"taken": self.compared, "stored": self.stored}
         else:
             request |= {"pipe": self.worker.answers_at, "ended": self.worker.control.stats[ENDED]}
         deadline_s = self.patience_s if self.isolated and self.gated else self.deadline_s

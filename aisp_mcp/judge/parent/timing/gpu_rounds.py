@@ -11,8 +11,10 @@ the pauses between calls remain.
 
 A candidate that synchronizes before all launches are enqueued, or has more kernels than its queue holds, is timed
 ungated, so host time counts as well. So are all roles if the worker's clock disagrees because it includes host time:
-its ratio must then lie between these two. A program whose outputs or inputs cannot be in its own memory (one buffer
-used repeatedly, a graph captured on its inputs) gets rounds with copies, which count as part of its time. Rounds on a
+its ratio must then lie between these two. A program that needs its inputs at one address (for a graph that it has
+captured, or captures for each address) gets rounds with copies, which count as part of its time. A program that uses
+one buffer for its outputs gets rounds in which these are copied. What such copies take in a baseline's rounds is
+subtracted: isolated calls, whose outputs are read one by one, limit what a program gains if it skips them. Rounds on a
 device that was not idle before them do not count. Isolated calls (verifier/handoff/handoff_gpu.py) show the cost of a
 call that shares nothing with others, and so the gain from batching across calls.
 """
@@ -22,10 +24,11 @@ from __future__ import annotations
 import math
 import statistics
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 
 from aisp_mcp.errors import BenchmarkError
-from aisp_mcp.judge.evidence import SecondsByRole
+from aisp_mcp.judge.evidence import MIN_NET_SHARE, SecondsByRole
 from aisp_mcp.judge.parent.session import MeasurementMode
 from aisp_mcp.judge.parent.timing.driver import Driver
 from aisp_mcp.judge.parent.timing.gpu_round import MAX_DISCARDED, DeviceMemory, GpuRound
@@ -39,7 +42,9 @@ from aisp_mcp.judge.verifier.handoff import handoff_gpu
 
 ROUNDS = GPU_ROUNDS  # median of 3: robust to one outlier
 EACH = dict.fromkeys(Role, ROUNDS)
-DUMMY_CALLS = 8  # of a round of isolated dummy calls
+DUMMY_CALLS = 8  # of a round of dummy calls
+ANEW = 2.0  # times the worker's own seconds, if a program captures a graph or compiles for each address
+STORE_ROUNDS = 4  # of dummy calls, with and without copies of their outputs
 CONFIRMED = 0.02  # largest difference between the worker's ratio and the device-only ratio
 
 
@@ -74,7 +79,10 @@ def measure(driver: Driver) -> None:
         mode.reasons.append("the device was rarely idle")
         middle = math.sqrt(math.prod(device.device_only[role] for role in BASELINES))
         device.device_only[Role.CANDIDATE], device.with_host = middle, {}
-    device.copying, device.overcounted = mode.copies, "; ".join(dict.fromkeys(mode.reasons))
+    observed = _observes_copies(driver) and bool(device.isolated)
+    device.copying = mode.copies or bool(mode.stored)
+    reasons = [*mode.reasons, *([mode.stored] if mode.stored and not observed else [])]
+    device.overcounted = "; ".join(dict.fromkeys(reasons))
     modes = {str(candidate): vars(mode) for candidate, mode in session.modes.items()}
     session.log.append("gate", replicate=driver.result.index, modes=modes, **device.log_fields())
 
@@ -110,9 +118,12 @@ def _many_and_isolated(
     driver, session = memory.driver, memory.driver.session
     while True:
         many, worker_s = Series(memory, counts, gated, EACH).measure()
+        if gated and _is_faster_with_copies(memory, counts, many[Role.CANDIDATE]):
+            session.mode(Role.CANDIDATE).use_copies("it prepares itself anew for inputs at other addresses")
+            continue
         modes = current_modes(driver)
         may_isolate = session.options.protections.isolated_calls and not session.on_host
-        gains = may_isolate and many[Role.CANDIDATE] < MIN_GAIN * max(many.values())
+        gains = may_isolate and (_observes_copies(driver) or many[Role.CANDIDATE] < MIN_GAIN * max(many.values()))
         isolated = _isolated(memory, counts, many, gated) if gains else {}
         if modes == current_modes(driver):
             break
@@ -121,7 +132,49 @@ def _many_and_isolated(
             copies = many[role] - _worker_s(driver)[role]
             many[role] -= copies
             isolated |= {role: isolated[role] - copies} if isolated else {}
+    elif gated and isolated and _observes_copies(driver):
+        many[Role.CANDIDATE] -= min(_store_s(memory), many[Role.CANDIDATE] * (1 - MIN_NET_SHARE))
     return many, isolated, worker_s
+
+
+def _is_faster_with_copies(memory: DeviceMemory, counts: dict[Role, int], call_s: float) -> bool:
+    """Return True if the candidate's calls take longer than with copies, which put all inputs at one address. call_s:
+    of a call without copies; measured again only if it is far longer than the worker's own clock says.
+    """
+    driver = memory.driver
+    mode = driver.session.mode(Role.CANDIDATE)
+    if mode.copies or call_s <= ANEW * _worker_s(driver)[Role.CANDIDATE]:
+        return False
+    driver.session.modes[True] = replace(mode, copies=True, reasons=[])
+    try:
+        seconds = Series(memory, counts, True, {Role.CANDIDATE: ROUNDS}).measure().parent_s
+    finally:
+        driver.session.modes[True] = mode
+    return seconds[Role.CANDIDATE] < call_s
+
+
+def _observes_copies(driver: Driver) -> bool:
+    """Return True if outputs of the candidate are copied in back-to-back rounds, but not in isolated calls, which show
+    whether it saves the time of these copies. With the host, that time may be hidden.
+    """
+    mode = driver.session.mode(Role.CANDIDATE)
+    return bool(mode.stored) and not mode.unreadable and not mode.copies and _all_gated(driver)
+
+
+def _store_s(memory: DeviceMemory) -> float:
+    """Seconds that it takes to copy the outputs of a call into the arena, by rounds of a baseline's dummy calls."""
+    driver, role = memory.driver, Role.BASELINE
+    own = driver.workers[role].control.layout.own
+    beyond = dict[bool, list[float]]({False: [], True: []})
+    for turn in range(2 * STORE_ROUNDS):
+        mode = MeasurementMode(stored="to time it" if turn % 2 else "")
+        gpu_round = GpuRound(memory, role, mode, True, min(DUMMY_CALLS, own.capacity))
+        driver.wait_idle(driver.session.probe_s())
+        timing = driver.guarded(role, partial(gpu_round.run, DUMMY))
+        if timing is not None and not gpu_round.refused() and not driver.is_busy(gpu_round.probe_s):
+            beyond[gpu_round.stored].append((timing.elapsed_s - sum(timing.durations_ns) / 1e9) / gpu_round.count)
+    driver.session.log.append("stored", replicate=driver.result.index, seconds=list(beyond.values()))
+    return max(statistics.median(beyond[True]) - statistics.median(beyond[False]), 0.0) if all(beyond.values()) else 0.0
 
 
 def _isolated(memory: DeviceMemory, counts: dict[Role, int], many: SecondsByRole, gated: bool) -> SecondsByRole:

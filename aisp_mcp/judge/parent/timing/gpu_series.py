@@ -129,9 +129,9 @@ class Series:
         result.device.candidate_calls += gpu_round.count if gpu_round.compared else 0
 
 
-def current_modes(driver: Driver) -> list[tuple[bool, bool]]:
+def current_modes(driver: Driver) -> list[tuple[bool, ...]]:
     """Current modes of both programs; a change makes earlier rounds useless."""
-    return [(mode.copies, mode.gated) for mode in driver.session.modes.values()]
+    return [(mode.copies, bool(mode.stored), mode.unreadable, mode.gated) for mode in driver.session.modes.values()]
 
 
 def warm_up(gpu_round: GpuRound) -> None:

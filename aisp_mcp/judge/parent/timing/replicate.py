@@ -19,7 +19,7 @@ from aisp_mcp.judge.presets import ROUNDS_PER_PALINDROME, Preset
 from aisp_mcp.judge.protocol.layout import Layout
 from aisp_mcp.judge.protocol.messages import OpenAnswer
 from aisp_mcp.judge.protocol.roles import BASELINES, Role
-from aisp_mcp.judge.protocol.shared_memory import RESTRIDED
+from aisp_mcp.judge.protocol.shared_memory import STRIDES
 from aisp_mcp.judge.verdict import replay
 from aisp_mcp.judge.verifier.inputs.rng import MODES, battery_modes
 
@@ -68,7 +68,7 @@ class ReplicateRun:
         result = driver.result
         for role, worker in driver.workers.items():
             result.host_peak[role] = driver.guarded(role, worker.added_memory)
-            result.stats[role] = list(worker.control.stats[: RESTRIDED + 1])
+            result.stats[role] = list(worker.control.stats[: STRIDES + 1])
         result.overhead = overhead = strategy.finish(driver, singles, dummies)
         fitted = {"singles": singles, "dummies": dummies, "fitted": vars(overhead)}
         self.session.log.append("overhead", replicate=result.index, **fitted)

@@ -33,14 +33,15 @@ HELD = "DEVICE_HELD"
 
 @dataclass
 class Handoff:
-    """Buffers of a round's inputs and outputs. arena: the worker's. mapped: the worker's own memory, if its inputs and
-    outputs are there; taken: copy its outputs from there.
+    """Buffers of a round's inputs and outputs. arena: the worker's. mapped: the worker's own memory, if its inputs are
+    there; taken: copy its outputs, too. stored: outputs are in the arena.
     """
 
     arena: Arena
     mapped: MappedMemory | None
     count: int
     taken: bool
+    stored: bool
     target: Arena = field(init=False)
     held: Arena = field(init=False)
 
@@ -53,7 +54,7 @@ class Handoff:
 
     def copy(self, call: int) -> None:
         """Enqueue a copy of the outputs of that call."""
-        if not self.mapped:
+        if not self.mapped or (self.stored and self.taken):
             self.held.frames(self.count)[call].copy_(self.arena.frames(self.count)[call])
         elif self.taken:
             self.mapped.copy(call)

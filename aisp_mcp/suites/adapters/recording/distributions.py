@@ -145,5 +145,5 @@ def _triangular(values: Any) -> bool:
     """Recognise square matrices that are symmetric, or zero on one side, by the first of them."""
     if values.dim() < 2 or values.shape[-1] != values.shape[-2] or not values.numel():
         return False
-    block = values[(0,) * (values.dim() - 2)][:BLOCK, :BLOCK]
+    block = values[(0,) * (values.dim() - 2)][:BLOCK, :BLOCK].float()  # narrow types have no triu()
     return bool((block == block.T).all()) or bool((block.triu(1) == 0).all()) or bool((block.tril(-1) == 0).all())
