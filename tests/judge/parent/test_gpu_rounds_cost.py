@@ -44,7 +44,7 @@ def test_where_no_baseline_can_wait_the_host_is_asked_once() -> None:
     assert device.with_host == device.device_only == pytest.approx(dict.fromkeys(Role, HOST), rel=1e-3)
     assert device.isolated_with_host == device.isolated
     counted = asked_for(driver, Role.CANDIDATE, unwanted=DUMMY | ISOLATED | GATE)
-    assert len(counted) < 2 * gpu_rounds.ROUNDS  # with those that are dropped
+    assert len(counted) <= 2 * gpu_rounds.ROUNDS  # with those that are dropped, and one with copies
 
 
 def test_where_only_the_candidate_cannot_wait_its_host_is_compared_with_the_baselines() -> None:

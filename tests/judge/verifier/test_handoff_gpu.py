@@ -32,7 +32,8 @@ from aisp_mcp.judge.protocol.shared_memory import (  # noqa: E402
 from aisp_mcp.judge.verifier.handoff import handoff_gpu as handoff  # noqa: E402
 from aisp_mcp.judge.verifier.main import Verifier  # noqa: E402
 from aisp_mcp.judge.worker.contract import OutputRules  # noqa: E402
-from aisp_mcp.judge.worker.main import GATE, ISOLATED, NO_COPY, Worker  # noqa: E402
+from aisp_mcp.judge.worker.main import GATE, ISOLATED, NO_COPY, STORE, Worker  # noqa: E402
+from aisp_mcp.judge.worker.strides import OutputStrides  # noqa: E402
 
 BASELINE = '''"""Twice the input."""
 from aisp_mcp.bench import Benchmark
@@ -89,7 +90,8 @@ def worker(verifier: Verifier) -> Worker:
         "stream": None,
         "gate": SimpleNamespace(shut=lambda _: said.append(b"shut"), end=lambda _: said.append(b"end")),
         "inputs": [verifier.arenas[2].inputs(call) for call in range(COUNT)],
-        "outputs": [verifier.arenas[2].outputs(call) for call in range(COUNT)],
+        "strides": OutputStrides(verifier.controls[2], verifier.arenas[2], free=False),
+        "own": None,
         "local": verifier.arenas[2].inputs(0),
         "own_inputs": [own.inputs(call) for call in range(COUNT)],
         "held": [],
@@ -202,6 +204,29 @@ def test_rounds_with_copies_leave_outputs_where_the_judge_has_them(worker: Worke
     assert verifier.check(2, [1, 2])["failure"] is None  # the first one's inputs are the local ones here
 
 
+@pytest.mark.parametrize("stale", [False, True])
+def test_outputs_of_one_buffer_are_stored_and_its_inputs_are_not(
+    worker: Worker, verifier: Verifier, stale: bool
+) -> None:
+    buffer = torch.zeros(64)
+
+    def run(x: Any) -> Any:
+        return buffer if stale and bool(buffer.any()) else torch.mul(x, 2, out=buffer)
+
+    verifier.stage({"2": COUNT}, 11)
+    verifier.write_staged(2, own=True)
+    worker.round_bare(COUNT, run, NO_COPY | GATE | STORE)
+    assert worker.control.stats[REFUSED] == 0
+    verifier.snapshot(2, own=True)
+    buffer.zero_()
+    answer = verifier.check(2, list(range(COUNT)))
+    assert bool(answer["failure"]) == stale
+    verifier.snapshot(2, own=True)
+    worker.own_inputs[1]["x"][3] += 1
+    verifier.snapshot(2, own=True)
+    assert stale or verifier.check(2, list(range(COUNT)))["code"] == "input_mutated"
+
+
 def test_who_raises_on_other_inputs_goes_on_and_says_so(worker: Worker) -> None:
     def insists(x: Any) -> Any:
         if x.data_ptr() != worker.local["x"].data_ptr():
@@ -244,7 +269,7 @@ def handed_over(worker: Worker, verifier: Verifier, run: Any, bits: int, early: 
         assert verifier.mapped[2].map_outputs(COUNT, [place.data_ptr() for place in places], apart=True)
     verifier.controls[2].begin_handoff()
     with ThreadPoolExecutor(1) as pool:
-        handing = pool.submit(verifier.handoff_gpu, 2, own=read, taken=True, deadline_s=30.0)
+        handing = pool.submit(verifier.handoff_gpu, 2, own=read, taken=True, stored=False, deadline_s=30.0)
         worker.round_bare(COUNT, run, bits | ISOLATED)
         values: list[float] = handing.result(30)["seconds"]
     return values
@@ -319,7 +344,7 @@ def test_nobody_waits_for_a_number_that_does_not_come(worker: Worker, verifier: 
     verifier.stage({"2": COUNT}, 11)
     verifier.controls[2].begin_handoff()
     with ThreadPoolExecutor(1) as pool:
-        handing = pool.submit(verifier.handoff_gpu, 2, own=False, taken=True, deadline_s=30.0)
+        handing = pool.submit(verifier.handoff_gpu, 2, own=False, taken=True, stored=False, deadline_s=30.0)
         verifier.controls[2].end_handoff()  # as the parent does when the worker is gone
         assert len(handing.result(30)["seconds"]) == COUNT
     assert verifier.check(2, [0])["failure"]
@@ -336,10 +361,10 @@ def test_a_device_that_does_not_come_to_its_end_is_waited_for_until_the_deadline
     verifier.stage({"2": COUNT}, 11)
     control.begin_handoff()
     if event is Late:
-        assert verifier.handoff_gpu(2, own=False, taken=True, deadline_s=0.01)["seconds"] == []
+        assert verifier.handoff_gpu(2, own=False, taken=True, stored=False, deadline_s=0.01)["seconds"] == []
     else:
         with pytest.raises(BenchmarkError) as raised:
-            verifier.handoff_gpu(2, own=False, taken=True, deadline_s=0.01)
+            verifier.handoff_gpu(2, own=False, taken=True, stored=False, deadline_s=0.01)
         assert raised.value.code == handoff.HELD
     assert control.stats[HANDED_OVER] == control.stats[ANSWERED] == NO_LIMIT  # the worker is not to wait
 
@@ -350,5 +375,5 @@ def test_a_verifier_that_fails_lets_the_worker_go(verifier: Verifier, monkeypatc
     verifier.stage({"2": COUNT}, 11)
     verifier.controls[2].begin_handoff()
     with pytest.raises(ZeroDivisionError):
-        verifier.handoff_gpu(2, own=False, taken=True, deadline_s=30.0)
+        verifier.handoff_gpu(2, own=False, taken=True, stored=False, deadline_s=30.0)
     assert verifier.controls[2].stats[HANDED_OVER] == NO_LIMIT
