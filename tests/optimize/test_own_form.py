@@ -97,6 +97,29 @@ def test_a_class_is_judged_like_a_function_and_the_evidence_says_how(
     assert cli_here("verify-bundle", str(bundle)).returncode == 0
 
 
+NORM = PROBLEM.replace("nn.Linear(width, width)", "nn.BatchNorm1d(width)")
+INFERENCE = OWN.format(kind="ModelNew", call="relu() * 2").replace(
+    "self.linear(x)", "torch.nn.functional.batch_norm(x, n.running_mean, n.running_var, n.weight, n.bias)"
+)
+INFERENCE = "import torch\n" + INFERENCE.replace("nn.Linear(width, width)", "nn.BatchNorm1d(width)").replace(
+    "        return", "        n = self.linear\n        return"
+)
+
+
+@pytest.mark.torch
+@pytest.mark.timeout(180)
+def test_a_candidate_for_inference_is_told_of_evaluation_mode(
+    cli_here: Any, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AISP_ISOLATION", "L1")
+    (tmp_path / "norm.py").write_text(NORM)
+    started(cli_here, tmp_path, tmp_path / "norm.py")
+    assert "--mode eval" in judged(cli_here, INFERENCE)["row"]["sentence"]
+    assert cli_here("optimize", "finish", "--executor", "inprocess").returncode == 3
+    bundle = next((home / "optimizations").glob("*/*.aisp.tar"))
+    assert cli_here("verify-bundle", str(bundle)).returncode == 0
+
+
 def test_other_texts_and_specifications_stay_as_they_are(tmp_path: Path) -> None:
     baseline = tmp_path / "baseline_rows.py"
     baseline.write_text("from aisp_mcp.bench import Benchmark\n\n\nclass Rows(Benchmark):\n    ...\n")
