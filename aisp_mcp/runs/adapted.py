@@ -28,8 +28,18 @@ def pairs(adapted: Adapted) -> tuple[list[Pair], list[Failure | Skip]]:
     for problem in adapted.problems:
         some, failures = selection.pairs(root, [problem.target])
         all_pairs += some
-        broken += failures
+        broken += failures if problem.variants else [_without_candidate(problem)]
     return all_pairs, broken
+
+
+def _without_candidate(problem: AdaptedProblem) -> Failure:
+    """The failure of a problem for which none of the given files is a candidate."""
+    message = "No candidate was found for it."
+    hint = (
+        "Give the folder that contains both; docs/adapters.md lists the names that candidates have there. "
+        "Or name a candidate: aisp bench verify PROBLEM CANDIDATE."
+    )
+    return Failure(target=problem.target, code="NO_CANDIDATE", message=message, hint=hint)
 
 
 def measure(
