@@ -24,7 +24,7 @@ def gate_comment(report: GateReport) -> str:
         *_history(report),
         *_flames(report),
         "",
-        f"Both commits measured interleaved in one job: {took}. Run {escape(report.run_id)}.",
+        f"Base and head measured interleaved in one job: {took}. Run {escape(report.run_id)}.",
     ]
     notes = {row.target: _spec(row) for row in report.rows}
     return write(Page(head, foot, "head against base"), [(row, notes[row.target]) for row in rows])
