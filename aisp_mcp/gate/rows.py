@@ -57,10 +57,8 @@ def passed(gate_rows: Sequence[GateRow], why: Sequence[str]) -> bool | None:
 
 def _failed(failure: Failure) -> GateRow:
     """The row of a failure; the baseline that the judge may refuse is the candidate of the base."""
-    sentence = f"{failure.code}: {failure.message}"
-    if failure.code in IMPRECISE:
-        sentence += " The baseline of a gate is the base's version of the candidate, which may be incorrect itself."
-    return GateRow(target=failure.target, outcome="failed", sentence=sentence)
+    why = "The base's version, which is the baseline here, may be incorrect. " if failure.code in IMPRECISE else ""
+    return GateRow(target=failure.target, outcome="failed", sentence=f"{failure.code}: {why}{failure.message}")
 
 
 def _skipped(skip: Skip) -> GateRow:

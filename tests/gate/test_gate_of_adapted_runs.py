@@ -86,7 +86,8 @@ def test_stored_runs_of_an_adapted_problem_are_gated(cli_here: Any, tmp_path: Pa
         "other": "wrong",
         "bad": "failed",
     }
-    assert "may be incorrect itself" in rows["bad"]["sentence"]
+    assert "UNSTABLE: The base's version" in rows["bad"]["sentence"]
+    assert f"`{base[:12]}` → `{head[:12]}`" in Path(gate["comment_path"]).read_text()
     assert not any(row["spec_changed"] for row in rows.values())
     assert (done.returncode, gate["base"], gate["head"]) == (3, base, head)
 
