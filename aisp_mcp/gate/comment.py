@@ -16,7 +16,7 @@ MOST = 40  # benchmarks whose history is shown
 def gate_comment(report: GateReport) -> str:
     """GitHub-flavoured Markdown of at most 65,536 characters; rows that do not fit are counted."""
     rows = of_gate(report, {})
-    commits = f"`{report.base[:12]}` → `{escape(report.head[:12])}`"
+    commits = " → ".join(f"`{flames.clean(commit[:12])}`" for commit in (report.base, report.head))
     head = [marker("gate"), title("Performance gate", report.passed is not False, rows), "", commits, ""]
     cost = "" if report.cost_usd is None else f", ${report.cost_usd:.2f}"
     took = f"{report.seconds / 60:.1f} min{cost}"
@@ -24,7 +24,7 @@ def gate_comment(report: GateReport) -> str:
         *_history(report),
         *_flames(report),
         "",
-        f"Both commits measured interleaved in one job: {took}. Run {escape(report.run_id)}.",
+        f"Base and head measured interleaved in one job: {took}. Run {escape(report.run_id)}.",
     ]
     notes = {row.target: _spec(row) for row in report.rows}
     return write(Page(head, foot, "head against base"), [(row, notes[row.target]) for row in rows])

@@ -57,7 +57,7 @@ def gate(ctx: Context, request: GateRequest, options: Options) -> GateReport:
             gate_pairs.find_candidates(checkout, request.roots, request.names) for checkout in checkouts.both
         )
         if not at_base:
-            raise _no_targets(request, checkouts.base.commit)
+            raise _no_targets(request, checkouts.base)
         shared = {name: (files, at_head[name]) for name, files in at_base.items() if name in at_head}
         pairs, broken = gate_pairs.make_pairs(shared, checkouts, options.device)
         about = measure.About(RunKind.GATE, {"base": checkouts.base.commit, "head": checkouts.head.commit})
@@ -73,12 +73,14 @@ def gate(ctx: Context, request: GateRequest, options: Options) -> GateReport:
     return _report(run, request, checkouts.both, rows, time.monotonic() - begin)
 
 
-def _no_targets(request: GateRequest, commit: str) -> NotFound:
+def _no_targets(request: GateRequest, base: Checkout) -> NotFound:
     """The error for a base without benchmark pairs, or without the named ones."""
-    if list(request.names) != ["*"]:
-        message = f"{request.base} ({commit[:12]}) has no benchmark that matches {', '.join(request.names)}."
-        return NotFound("NO_TARGETS_AT_BASE", message, "`aisp bench list-targets` lists those of the working folder.")
-    message = f"{request.base} ({commit[:12]}) has no benchmark pairs (baseline_NAME.py next to optimized_NAME.py)."
+    if known := gate_pairs.find_candidates(base, request.roots, ["*"]):
+        message = f"{request.base} ({base.commit[:12]}) has no benchmark that matches {', '.join(request.names)}."
+        return NotFound("NO_TARGETS_AT_BASE", message, f"It has {', '.join(list(known)[:8])}.")
+    message = (
+        f"{request.base} ({base.commit[:12]}) has no benchmark pairs (baseline_NAME.py next to optimized_NAME.py)."
+    )
     hint = (
         f"Tests with the fixture `benchmark` or `aisp_bench` run with `pytest --aisp --aisp-base {request.base}`. "
         "If the repository has none, `aisp gate init` shows how to begin."

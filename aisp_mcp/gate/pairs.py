@@ -11,7 +11,7 @@ from aisp_mcp.errors import BenchmarkError, NotFound, UsageError
 from aisp_mcp.gate import strays
 from aisp_mcp.judge import candidate_needs
 from aisp_mcp.judge.native import build
-from aisp_mcp.judge.pair import Pair
+from aisp_mcp.judge.pair import SOURCE_FOLDERS, Pair
 from aisp_mcp.judge.records.run import Failure, Skip
 from aisp_mcp.runs.commits import Checkout
 from aisp_mcp.suites import discovery
@@ -199,13 +199,22 @@ def _write_pair(name: str, both: tuple[CandidateFiles, CandidateFiles], checkout
         "repo": str(checkouts.tree),
         "work": str(checkouts.work),
     }
-    for file, text, files, checkout in (
-        (spec, BASE_PROGRAM, at_base, checkouts.base),
-        (candidate, HEAD_PROGRAM, at_head, checkouts.head),
+    for file, text, files, checkout, copies in (
+        (spec, BASE_PROGRAM, at_base, checkouts.base, SOURCE_FOLDERS[0]),
+        (candidate, HEAD_PROGRAM, at_head, checkouts.head, SOURCE_FOLDERS[1]),
     ):
+        _copy(files, folder / copies)
         program = str(_loadable(name, files, folder / file.stem))
         file.write_text(text.format(**common, sources=strays.sources(checkout.folder), program=program), "utf-8")
     return Pair(name, spec, "", candidate)
+
+
+def _copy(files: CandidateFiles, folder: Path) -> None:
+    """Copy a benchmark's files to a folder that the run stores: the programs of a pair only load them."""
+    for path in Pair("", files.spec, "", files.path).files().values():
+        copy = folder / path.relative_to(files.spec.parent)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, copy)
 
 
 def _loadable(name: str, files: CandidateFiles, folder: Path) -> Path:

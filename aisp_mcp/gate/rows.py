@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from aisp_mcp.gate import policy
 from aisp_mcp.gate.pairs import head_needs
 from aisp_mcp.gate.records import GateRow, Outcome, Policy
-from aisp_mcp.judge.records.run import CANDIDATE_NEEDS, Run, Skip
+from aisp_mcp.judge.records.run import CANDIDATE_NEEDS, Failure, Run, Skip
 from aisp_mcp.judge.records.verdict import Comparison
 
 JUDGED: tuple[Outcome, ...] = ("improved", "unchanged", "regressed", "wrong")
+IMPRECISE = ("UNSTABLE", "DEGENERATE")  # refusals of a baseline whose output is far from the reference
 Looks = Mapping[str, Sequence[Comparison]]  # by target, the first look first
 
 
@@ -21,11 +22,7 @@ def rows(run: Run, changed_specs: set[str], looks: Looks, margin: float) -> list
         for comparison in run.comparisons
     ]
     skipped = [_skipped(skip) for skip in run.skipped]
-    failed = [
-        GateRow(target=failure.target, outcome="failed", sentence=f"{failure.code}: {failure.message}")
-        for failure in run.failed
-    ]
-    return compared + skipped + failed
+    return compared + skipped + [_failed(failure) for failure in run.failed]
 
 
 def absent_rows(base_names: Sequence[str], head_names: Sequence[str]) -> list[GateRow]:
@@ -56,6 +53,12 @@ def passed(gate_rows: Sequence[GateRow], why: Sequence[str]) -> bool | None:
     if any(reason.startswith("fail") for reason in why):
         return False
     return True if any(row.outcome in JUDGED for row in gate_rows) else None
+
+
+def _failed(failure: Failure) -> GateRow:
+    """The row of a failure; the baseline that the judge may refuse is the candidate of the base."""
+    why = "The base's version, which is the baseline here, may be incorrect. " if failure.code in IMPRECISE else ""
+    return GateRow(target=failure.target, outcome="failed", sentence=f"{failure.code}: {why}{failure.message}")
 
 
 def _skipped(skip: Skip) -> GateRow:

@@ -26,6 +26,7 @@ from aisp_mcp.server.context import Context
 from aisp_mcp.settings import ClusterSettings, SensorSettings
 from aisp_mcp.store.records.run_kind import RunKind
 from aisp_mcp.suites import selection
+from aisp_mcp.suites.adapters import origin
 from aisp_mcp.system import manifest, slurm
 from aisp_mcp.system.gpu import choice
 from aisp_mcp.system.watch import sampler
@@ -204,7 +205,7 @@ def _add(ctx: Context, run: Run, pair: Pair, how: Options, report: orchestrator.
     if isinstance(result, Skip):
         return run.model_copy(update={"skipped": [*run.skipped, result]})
     quarantine.keep(ctx, pair, result, run.id)
-    return run.model_copy(update={"comparisons": [*run.comparisons, result]})
+    return run.model_copy(update={"comparisons": [*run.comparisons, origin.disclosed(result, pair.baseline)]})
 
 
 def _sources(pair: Pair, folder: Path) -> dict[str, str]:

@@ -97,6 +97,55 @@ def test_a_class_is_judged_like_a_function_and_the_evidence_says_how(
     assert cli_here("verify-bundle", str(bundle)).returncode == 0
 
 
+NORM = PROBLEM.replace("nn.Linear(width, width)", "nn.BatchNorm1d(width)")
+INFERENCE = OWN.format(kind="ModelNew", call="relu() * 2").replace(
+    "self.linear(x)", "torch.nn.functional.batch_norm(x, n.running_mean, n.running_var, n.weight, n.bias)"
+)
+INFERENCE = "import torch\n" + INFERENCE.replace("nn.Linear(width, width)", "nn.BatchNorm1d(width)").replace(
+    "        return", "        n = self.linear\n        return"
+)
+
+
+@pytest.mark.torch
+@pytest.mark.timeout(180)
+def test_a_candidate_for_inference_is_told_of_evaluation_mode(
+    cli_here: Any, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AISP_ISOLATION", "L1")
+    (tmp_path / "norm.py").write_text(NORM)
+    started(cli_here, tmp_path, tmp_path / "norm.py")
+    assert "--mode eval" in judged(cli_here, INFERENCE)["row"]["sentence"]
+    assert cli_here("optimize", "finish", "--executor", "inprocess").returncode == 3
+    bundle = next((home / "optimizations").glob("*/*.aisp.tar"))
+    assert cli_here("verify-bundle", str(bundle)).returncode == 0
+
+
+CALLING = PROBLEM.replace(
+    "class Model", "def forward_fn(x, weight, bias):\n    return {returned}\n\n\nclass Model"
+).replace(
+    "(self, x):\n        return torch.relu(self.linear(x)) * 2",
+    "(self, x, fn=forward_fn):\n        return fn(x, self.linear.weight, self.linear.bias)",
+)
+REPLACING = "import torch\n\n\ndef forward_fn(x, weight, bias):\n    return {returned}\n"
+
+
+@pytest.mark.torch
+@pytest.mark.timeout(180)
+def test_a_function_is_judged_where_the_problems_model_calls_one(
+    cli_here: Any, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AISP_ISOLATION", "L1")
+    (tmp_path / "layer.py").write_text(CALLING.format(returned="torch.relu(x @ weight.T + bias) * 2"))
+    started(cli_here, tmp_path, tmp_path / "layer.py")
+    spec = next((home / "optimizations").glob("*/spec/baseline_layer.py"))
+    assert "with `forward_fn`" in own_form.help_of(spec)
+    honest = judged(cli_here, REPLACING.format(returned="torch.addmm(bias, x, weight.T).relu_().mul_(2)"))
+    assert honest["row"]["verdict"] not in ("incorrect", "invalid"), honest
+    wrong = judged(cli_here, REPLACING.format(returned="torch.addmm(bias, x, weight.T).abs()"))
+    assert wrong["row"]["verdict"] == "incorrect"
+    assert judged(cli_here, CALLING.format(returned="x @ weight.T"))["row"]["verdict"] == "incorrect"  # by its Model
+
+
 def test_other_texts_and_specifications_stay_as_they_are(tmp_path: Path) -> None:
     baseline = tmp_path / "baseline_rows.py"
     baseline.write_text("from aisp_mcp.bench import Benchmark\n\n\nclass Rows(Benchmark):\n    ...\n")

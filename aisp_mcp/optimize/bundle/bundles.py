@@ -35,6 +35,9 @@ def of_run(ctx: Context, run_id: str, out: str | None) -> Bundle:
     StoreError.
     """
     run = ctx.store.run(Run, run_id, ctx.sees)
+    if not run.comparisons:
+        message = f"There would be nothing to check: run {run.id} has no verdict."
+        raise Refused("NO_EVIDENCE", message, "Give the id of another one; aisp bench runs lists them.")
     default = ctx.store.run_dir(run.id) / f"{run.id}{SUFFIX}"
     return _write(ctx, RUN, _run_files(run), files.destination(out, default, ctx.allow_write))
 

@@ -17,12 +17,13 @@ from aisp_mcp.optimize import board as boards
 from aisp_mcp.optimize import sessions
 from aisp_mcp.optimize.bundle.archive import sha256
 from aisp_mcp.optimize.records import CANDIDATES, LOG, SPEC
-from aisp_mcp.runs import adapted, growth
+from aisp_mcp.runs import growth
+from aisp_mcp.suites.adapters import origin
 
 OPTIMIZATION = "optimization"
 NOT_IN_LOG = ("log_path", "log_sha256", "peak", "flags", "sentence", "disclosed")  # the last four: checked separately
 # Flags that a run adds to a verdict.
-ADDED_LATER = ("not_canonical", "above_ceiling", "inputs_not_fresh", "size_grown", adapted.TRAINING_MODE)
+ADDED_LATER = ("not_canonical", "above_ceiling", "inputs_not_fresh", "size_grown", origin.TRAINING_MODE)
 DISCLOSED_LATER = ("adapted_from", "adapted", "inputs", "sizes")  # the origin of a pair that was made for the run
 TOLERANCE = 1e-9  # mathematical libraries of two machines may round differently
 
@@ -92,7 +93,7 @@ def _differences(recorded: Comparison, computed: Comparison, last: Mapping[str, 
     if not _is_same(before["flags"][:number], after["flags"]) or not {flag.code for flag in more} <= set(ADDED_LATER):
         return "list of flags"
     clauses = [f"; {growth.clause(flag)}" for flag in more if flag.code == "size_grown"]
-    clauses += [f"; {adapted.HINT}" for flag in more if flag.code == adapted.TRAINING_MODE]
+    clauses += [f"; {origin.HINT}" for flag in more if flag.code == origin.TRAINING_MODE]
     if recorded.sentence != computed.sentence + "".join(clauses):
         return "sentence"
     disclosed = {name: value for name, value in before["disclosed"].items() if name not in DISCLOSED_LATER}

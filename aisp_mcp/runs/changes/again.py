@@ -8,6 +8,7 @@ from aisp_mcp.judge.records.run import Run
 from aisp_mcp.runs.changes import conditions
 from aisp_mcp.runs.changes.records import Change, Recommendation
 from aisp_mcp.runs.changes.rerun import RUN
+from aisp_mcp.store.records.run_kind import RunKind
 
 _GATE = "aisp_benchmark_gate"
 
@@ -28,6 +29,8 @@ def calls(before: Run, after: Run, open_changes: Sequence[Change]) -> list[Recom
     if base and head and base != head:
         why = "measures both commits interleaved, under the same conditions"
         return [Recommendation(tool=_GATE, args={"base": base, "head": head, "targets": labels}, why=why)]
+    if RunKind.FUNCTIONS in (before.kind, after.kind):  # what functions import is not stored with the run
+        return []
     why = "measures the files of both runs interleaved, under the same conditions"
     return [Recommendation(tool=_GATE, args={"base": before.id, "head": after.id, "targets": labels}, why=why)]
 

@@ -36,5 +36,6 @@ def _again(ctx: Context, run: Run, call: Recommendation) -> Recommendation | Non
     except NotFound:  # of another machine, or from before jobs were kept
         return None
     args = {name: value for name, value in job.params.items() if value not in (None, False, [], {}, "")}
+    args |= {name: of_run for name, of_run in run.commits.items() if str(args.get(name)).startswith("last")}
     args["preset"] = call.args["preset"]
     return Recommendation(tool=job.tool, args=args, why=call.why) if len(str(args)) <= LONGEST else None

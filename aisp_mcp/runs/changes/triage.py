@@ -112,13 +112,10 @@ def _suspicions(comparison: Comparison) -> list[Suspicion]:
     if seen and comparison.verdict in _SETTLED and seen.undetected_share > THIN_SHARE:
         evidence = {"undetected_share": seen.undetected_share}
         rows.append(("note", "thin_verification", "few timed calls were checked", evidence))
-    if (
-        seen
-        and seen.max_error_ratio
-        and seen.allowed_error_ratio
-        and seen.max_error_ratio > seen.allowed_error_ratio / 2
-    ):
-        evidence = {"max_error_ratio": seen.max_error_ratio, "allowed": seen.allowed_error_ratio}
+    allowed = (seen and seen.allowed_error_ratio) or 0.0
+    error = (seen and seen.max_error_ratio) or 0.0
+    if allowed / 2 < error <= allowed:
+        evidence = {"max_error_ratio": error, "allowed": allowed}
         rows.append(("note", "near_tolerance", "the error is close to what is allowed", evidence))
     return [
         Suspicion(

@@ -19,6 +19,7 @@ from aisp_mcp.judge.sizes import Number, Sizes
 from aisp_mcp.runs.fuzz.records import Configuration, FuzzReport
 from aisp_mcp.server.context import Context
 from aisp_mcp.suites import selection
+from aisp_mcp.suites.adapters import origin
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,7 @@ def test(ctx: Context, pairs: Sequence[Pair], options: Options, request: FuzzReq
         failing=failing,
         unusable=unusable,
         skipped=skipped,
+        notes=origin.notes(pairs[0].baseline) if failing else [],
         worst_error=max((result.worst_error or 0.0 for result in tested), default=None),
         sizes_tested=[dict(values) for values in dict.fromkeys(tuple(result.sizes.items()) for result in tested)],
         seconds=time.monotonic() - begin,

@@ -29,6 +29,7 @@ class FuzzReport(Record):
     failing: list[Configuration]
     unusable: list[Failure] = Field(description="Sizes at which the specification itself cannot be used.")
     skipped: list[Skip] = Field(default_factory=list)
+    notes: list[str] = Field(default_factory=list, description="What may explain a failure.")
     worst_error: float | None = None
     sizes_tested: list[dict[str, int | float | str]] = Field(default_factory=list)
     seconds: float

@@ -125,13 +125,13 @@ def _write(problem: Problem, folder: Path, request: AdaptRequest) -> AdaptedProb
         target_folder.write_text(text, "utf-8")
     recorded = with_recipe(record(problem, sources), request.recipe)
     allowed = declared_tolerance(problem, recorded) if request.tolerance == "problem" else None
-    texts = writing.files(problem, recorded, allowed)
-    for name, text in texts.items():
-        (folder / name).write_text(text, "utf-8")
     disclosed = [*disclosures(recorded), *problem.disclosed]
     if allowed is not None:
         disclosed.append(f"compared with the problem's own tolerance, {allowed:g} absolute and relative")
     disclosed += [*(f"without effect here: {reason}" for reason in problem.unused)]
+    texts = writing.files(problem, recorded, allowed, disclosed)
+    for name, text in texts.items():
+        (folder / name).write_text(text, "utf-8")
     native = [f"{name}_{suffix.removeprefix('.')}" for name, (suffix, _) in problem.native.items()]
     return AdaptedProblem(
         target=f"{problem.format}:{problem.name}",

@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 import copy
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
@@ -24,12 +24,11 @@ from aisp_mcp.suites.adapters.base import Constants, Problem
 from aisp_mcp.suites.adapters.seeding import handed_out, noted
 from aisp_mcp.suites.adapters.torch_modules import first_values, rules, sizes
 from aisp_mcp.suites.adapters.torch_modules.first_values import NewModule, loaded, under_one_seed
+from aisp_mcp.suites.adapters.torch_modules.sizes import PROBLEM
 from aisp_mcp.suites.adapters.torch_modules.slicing import needed_by
 
 NAME = "kernelbench"
-PROBLEM = "problem.py"
 DRAWN = "drawn_in_forward"
-FUNCTION = "forward_fn"  # of robust-kbench: a function that Model.forward calls
 _KEPT = 4  # modules with their own static tensors: the verifier's, in both precisions
 
 
@@ -122,7 +121,7 @@ def problem(parts: Found, name: str, constants: Constants) -> Problem:
         path = f"{variant}/{candidate.name}" if beside else f"{variant}.py"
         files[path] = base.read_text(candidate)
         files |= {f"{variant}/{name}": text for name, text in beside.items()}
-        candidates[variant] = {"file": path, "kind": _kind(candidate, parts), **settings}
+        candidates[variant] = {"file": path, **_entry(candidate, parts), **settings}
         disclosed += [f"{candidate.name} is judged with the files that it names: {', '.join(beside)}"] if beside else []
     summary = base.first_line(parts.tree, f"KernelBench problem {parts.file.stem}.")
     return Problem(NAME, name, summary, files, settings, candidates, disclosed=tuple(disclosed))
@@ -136,9 +135,9 @@ def _settings(parts: Found, constants: Constants) -> dict[str, Any]:
     return settings | ({"given": given} if given else {}) | ({"mode": "eval"} if parts.shaped else {})
 
 
-def _kind(candidate: Path, parts: Found) -> str:
-    """Name of the candidate's class, or of the function that it replaces. Raises BenchmarkError NOT_PYTHON,
-    NO_MODEL_NEW or AMBIGUOUS.
+def _entry(candidate: Path, parts: Found) -> dict[str, str]:
+    """Name of the candidate's class, or of the function that it replaces, as an argument of Candidate. Raises
+    BenchmarkError NOT_PYTHON, NO_MODEL_NEW or AMBIGUOUS.
     """
     tree = base.parse_candidate(candidate)
     classes = {node.name for node in tree.body if isinstance(node, ast.ClassDef)}
@@ -150,10 +149,12 @@ def _kind(candidate: Path, parts: Found) -> str:
             "KernelBench candidate is.",
             "Rename the class that is not to be judged.",
         )
-    kinds = ("ModelNew", "Model", *({FUNCTION} & base.defined(parts.tree)))
-    if kind := next((kind for kind in kinds if kind in names), None):
-        return kind
-    message = f"{candidate.name} defines {' and '.join(f'no {kind}' for kind in kinds)}."
+    entries = {"ModelNew": "kind", "Model": "kind"}
+    if replaced := sizes.function(parts.tree):
+        entries[replaced] = "function"
+    if name := next((name for name in entries if name in names), None):
+        return {entries[name]: name}
+    message = f"{candidate.name} defines {' and '.join(f'no {name}' for name in entries)}."
     raise BenchmarkError("NO_MODEL_NEW", message, "See docs/adapters.md.")
 
 
@@ -330,10 +331,10 @@ def _called(module: Any, arguments: list[Any], drawn: bool, **more: Any) -> Any:
         return module(*arguments[:-1], **more)
 
 
-def _loaded(folder: Path, file: str, kind: str, constants: Constants) -> Any:
+def _loaded(folder: Path, file: str, name: str, constants: Constants) -> Any:
     """The class or function of that name in a candidate's file."""
     taken_over = _copied(folder / file, folder / PROBLEM, constants)
-    return getattr(runtime.load(folder / file, "kernelbench_candidate", taken_over), kind)
+    return getattr(runtime.load(folder / file, "kernelbench_candidate", taken_over), name)
 
 
 def _copied(candidate: Path, problem: Path, constants: Constants) -> dict[str, Any]:
@@ -347,7 +348,7 @@ def _copied(candidate: Path, problem: Path, constants: Constants) -> dict[str, A
 class Candidate:
     """ModelNew, or a solution's Model: made with the problem's arguments, given the harness's parameters by name.
 
-    kind: the class, or its name in the file. A function takes the place of the one that the problem's Model calls.
+    kind: the class, or its name in the file. function: instead, one that the problem's Model is to call as `fn`.
     """
 
     def __init__(
@@ -361,12 +362,14 @@ class Candidate:
         drawn: bool = False,
         given: Mapping[str, Any] | None = None,
         alike: bool = False,
+        function: str | Callable[..., Any] | None = None,
     ) -> None:
         self.reference = Reference(folder, constants, arguments, mode, drawn, given)
         self._arguments, self._drawn, self._alike = arguments, drawn, alike
-        own: Any = kind if isinstance(kind, type) else _loaded(folder, file, kind, constants or {})
-        self.kind = self.reference.problem.Model if kind == FUNCTION else own
-        self._more = {"fn": own} if kind == FUNCTION else {}
+        own: Any = function or kind
+        own = _loaded(folder, file, own, constants or {}) if isinstance(own, str) else own
+        self.kind = self.reference.problem.Model if function else own
+        self._more = {"fn": own} if function else {}
 
     def prepare(self, params: dict[str, Any], example: dict[str, Any]) -> dict[str, Any]:
         """Make the module, which replaces its parameters."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,36 +13,33 @@ from aisp_mcp.judge.candidate_needs import DECLARED, requirements
 from aisp_mcp.judge.loading import problem_files
 from aisp_mcp.judge.source_facts import ENTRIES
 from aisp_mcp.suites.adapters import base
+from aisp_mcp.suites.adapters.torch_modules.sizes import PROBLEM, function
 
 
 @dataclass(frozen=True)
 class _Suite:
-    """entries: what its candidates define; the first one that a text has counts. keyword: of the adapter's Candidate
-    for that. settings: Candidate takes those of Reference too. help: for the page of an optimisation.
+    """entries: names that its candidates define, and the argument of the adapter's Candidate for each; the first one
+    that a text has counts. settings: Candidate takes those of Reference too. help: for the page of an optimisation.
     """
 
-    entries: tuple[str, ...]
-    keyword: str
+    entries: Mapping[str, str]
     settings: bool
     help: str
 
 
 SUITES = {
     "kernelbench": _Suite(
-        ("ModelNew", "Model"),
-        "kind",
+        {"ModelNew": "kind", "Model": "kind"},
         True,
         "A file with the class `ModelNew`, or with a solution's `Model`, is judged as well.",
     ),
     "gpumode": _Suite(
-        ("custom_kernel",),
-        "function",
+        {"custom_kernel": "function"},
         False,
         "A submission with `custom_kernel(data)` is judged as well; it may import the task's own modules.",
     ),
     "flashinfer": _Suite(
-        ("run",),
-        "function",
+        {"run": "function"},
         False,
         "A solution's `run` with the definition's scalars, or memory for the outputs, is judged as well.",
     ),
@@ -75,19 +73,28 @@ _PATH = "import sys; sys.path.insert(0, __file__.rpartition('/')[0] + '/{folder}
 
 @dataclass(frozen=True)
 class _Adapted:
-    """Facts of an adapted problem, from its specification."""
+    """Facts of an adapted problem, from its specification. replaced: a function that its Model calls as `fn`."""
 
     format: str
     folder: str
     settings: dict[str, Any]
     arguments: ast.expr
     modules: tuple[str, ...]
+    replaced: str
+
+    @property
+    def entries(self) -> Mapping[str, str]:
+        """What candidates may define, and the argument of Candidate for each."""
+        return {**SUITES[self.format].entries, **({self.replaced: "function"} if self.replaced else {})}
 
 
 def help_of(baseline: Path) -> str:
     """A line about the other form that candidates of this specification may have; empty if there is none."""
     adapted = _adapted(baseline)
-    return f"{SUITES[adapted.format].help}\n" if adapted else ""
+    if adapted is None:
+        return ""
+    replaced = f"So is one with `{adapted.replaced}`, which the problem's own `Model` then calls.\n"
+    return f"{SUITES[adapted.format].help}\n{replaced if adapted.replaced else ''}"
 
 
 def with_run(text: str, baseline: Path) -> str:
@@ -101,9 +108,9 @@ def with_run(text: str, baseline: Path) -> str:
         return text
     if (adapted := _adapted(baseline)) is None:
         return text
-    names, suite = base.defined(tree), SUITES[adapted.format]
-    entry = next((name for name in suite.entries if name in names), None)
-    settings: dict[str, Any] | None = adapted.settings if suite.settings else {}
+    names = base.defined(tree)
+    entry = next((name for name in adapted.entries if name in names), None)
+    settings: dict[str, Any] | None = adapted.settings if SUITES[adapted.format].settings else {}
     if entry in ENTRIES:
         settings = _solution_settings(tree, entry, adapted)
     if entry is None or settings is None:
@@ -117,7 +124,7 @@ def with_run(text: str, baseline: Path) -> str:
         entry=entry,
         format=adapted.format,
         folder=adapted.folder,
-        keyword=suite.keyword,
+        keyword=adapted.entries[entry],
         arguments=ast.unparse(adapted.arguments),
         settings=settings,
     )
@@ -164,5 +171,6 @@ def _adapted(baseline: Path) -> _Adapted | None:
             folder = str(ast.literal_eval(call.args[0].right))
             modules = tuple(file.stem for file in problem_files(baseline))
             settings = ast.literal_eval(given[None])
-            return _Adapted(formats[0], folder, settings, given["arguments"], modules)
+            replaced = function(base.parse(baseline.parent / folder / PROBLEM)) if formats[0] == "kernelbench" else ""
+            return _Adapted(formats[0], folder, settings, given["arguments"], modules, replaced)
     return None

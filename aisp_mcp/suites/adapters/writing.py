@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import pprint
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from aisp_mcp.judge.candidate_needs import CUDA, DECLARED, NVCC, compilers, requirements
 from aisp_mcp.suites.adapters.base import VALUES_ALONE, Problem, Recorded, TensorFacts
+from aisp_mcp.suites.adapters.origin import Origin
 
 _BASELINE = '''"""{summary}
 
@@ -26,6 +27,7 @@ reference = Reference(
     **{reference},
     arguments={arguments},
 )
+{origin}
 
 
 class {title}(Benchmark):
@@ -60,9 +62,11 @@ run = candidate.run
 '''
 
 
-def files(problem: Problem, recorded: Recorded, allowed: float | None = None) -> dict[str, str]:
+def files(
+    problem: Problem, recorded: Recorded, allowed: float | None = None, disclosed: Sequence[str] = ()
+) -> dict[str, str]:
     """Text by file name: one baseline, and one file per candidate. allowed: the problem's own tolerance, if it is to be
-    used.
+    used. disclosed: what verdicts say about the problem.
     """
     tolerance = _tolerance(recorded, allowed)
     names = ", ".join(name for name in ("Buffer", "Slot") if f"{name}(" in recorded.arguments)
@@ -70,8 +74,10 @@ def files(problem: Problem, recorded: Recorded, allowed: float | None = None) ->
     facts = {"format": problem.format, "name": problem.name, "arguments": recorded.arguments, "slot": slot}
     params = [tensor for tensor in recorded.tensors if tensor.role == "param"]
     inputs = [tensor for tensor in recorded.tensors if tensor.role == "input"]
+    fixed = tuple(tensor.name for tensor in inputs if tensor.how == "fixed")
     baseline = _BASELINE.format(
         **facts,
+        origin=Origin(problem.format, fixed, tuple(disclosed)).line(),
         summary=_plain(problem.summary),
         values="drawn by the harness, see docs/adapters.md",
         reference=_literal({**problem.reference, **recorded.settings}),

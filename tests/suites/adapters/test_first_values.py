@@ -94,6 +94,7 @@ def test_a_norm_in_evaluation_mode_has_statistics_of_its_own(
     assert any("evaluation mode, as requested" in line for line in disclosed) == (mode == "eval")
     assert any("--mode eval" in line for line in disclosed) == (mode == "constructed")
     assert support.failing(report) == wrong
+    assert any("--mode eval" in note for note in report["notes"]) == (mode == "constructed")
 
 
 def test_a_candidate_for_inference_is_told_of_evaluation_mode(cli_here: Any, tmp_path: Path) -> None:

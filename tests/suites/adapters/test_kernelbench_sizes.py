@@ -180,6 +180,13 @@ def test_a_function_is_a_candidate_where_the_model_calls_one(task: Path, tmp_pat
     assert candidate._more["fn"].__module__ == "kernelbench_candidate"
 
 
+def test_the_function_may_have_another_name(tmp_path: Path) -> None:
+    (tmp_path / "norm.py").write_text(FUNCTION.replace("forward_fn", "module_fn"))
+    (tmp_path / "mine.py").write_text(FAST.replace("forward_fn", "module_fn"))
+    found = problem(tmp_path / "norm.py", tmp_path / "mine.py")
+    assert found.candidates["mine"]["function"] == "module_fn"
+
+
 def test_a_file_without_a_known_name_is_refused_with_all_of_them(task: Path, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(FAST.replace("forward_fn", "run"))
     with pytest.raises(BenchmarkError, match="no ModelNew and no Model and no forward_fn"):

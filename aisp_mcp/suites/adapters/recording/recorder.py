@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -91,7 +90,7 @@ def _recorded(reference: Reference) -> Recorded:
     """
     one, state, first = _draw(reference)
     own_output = reference.own_output
-    other, second, again = _draw(reference, fill=1)
+    other, second, again = _draw(reference, 1)
     _same_structure({**one, **state}, {**other, **second})
     facts = [_facts(name, "input", one[name], other[name]) for name in one]
     static = [_facts(name, "param", tensor, second[name]) for name, tensor in state.items()]
@@ -141,10 +140,13 @@ def _constant_parameters(
     return tuple(name for name in constant if name in learnt)
 
 
-def _draw(reference: Reference, fill: int = 0) -> tuple[dict[str, Any], dict[str, Any], Draws]:
-    """Inputs and static tensors of one draw; stores the structure of the arguments in the reference."""
+def _draw(reference: Reference, number: int = 0) -> tuple[dict[str, Any], dict[str, Any], Draws]:
+    """Inputs and static tensors of one draw; stores the structure of the arguments in the reference.
+
+    number: the seed, so that a problem has the same specification each time, and the content of unwritten memory.
+    """
     tensors: dict[str, Any] = {}
-    with seeded(secrets.randbits(60), _device(), fill) as draws:
+    with seeded(number, _device(), number) as draws:
         reference.arguments = reference.named(on_device(reference.draw, _device()), tensors)
         state = {name: tensor.detach() for name, tensor in on_device(reference.state, _device()).items()}
     if not tensors:

@@ -18,6 +18,7 @@ from typing import Any
 from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.suites.adapters import base, runtime
 
+PROBLEM = "problem.py"
 CONFIG = "config_forward.json"
 GROUP = "group"  # the name that chooses a case
 _CASES = "problem.json"  # for problems that derive the name from that of their own file
@@ -52,6 +53,20 @@ def parameters(tree: ast.Module) -> frozenset[str]:
         for each in (*function.args.args, *function.args.kwonlyargs)
         if each.arg != "self"
     )
+
+
+def function(tree: ast.Module | None) -> str:
+    """Name of the function that Model.forward takes as `fn` if it is given no other one; empty without it."""
+    models = (
+        [node.body for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Model"] if tree else []
+    )
+    for node in itertools.chain(*models):
+        if isinstance(node, ast.FunctionDef) and node.name == "forward":
+            names = [each.arg for each in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
+            values = [*node.args.defaults, *node.args.kw_defaults]  # the first names have none
+            value = dict(zip(reversed(names), reversed(values), strict=False)).get("fn")
+            return value.id if isinstance(value, ast.Name) and value.id in base.defined(tree) else ""
+    return ""
 
 
 def load(path: Path, constants: Mapping[str, Any] | None) -> Any:
