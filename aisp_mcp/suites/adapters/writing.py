@@ -74,10 +74,9 @@ def files(
     facts = {"format": problem.format, "name": problem.name, "arguments": recorded.arguments, "slot": slot}
     params = [tensor for tensor in recorded.tensors if tensor.role == "param"]
     inputs = [tensor for tensor in recorded.tensors if tensor.role == "input"]
-    fixed = tuple(tensor.name for tensor in inputs if tensor.how == "fixed")
     baseline = _BASELINE.format(
         **facts,
-        origin=Origin(problem.format, fixed, tuple(disclosed)).line(),
+        origin=_origin(problem, inputs, disclosed),
         summary=_plain(problem.summary),
         values="drawn by the harness, see docs/adapters.md",
         reference=_literal({**problem.reference, **recorded.settings}),
@@ -106,6 +105,12 @@ def files(
     for name, (suffix, text) in problem.native.items():
         written[f"optimized_{problem.name}_{name}{suffix}"] = text
     return written
+
+
+def _origin(problem: Problem, inputs: Sequence[TensorFacts], disclosed: Sequence[str]) -> str:
+    """The statement that says where the problem came from."""
+    fixed = tuple(tensor.name for tensor in inputs if tensor.how == "fixed")
+    return Origin(problem.format, fixed, tuple(disclosed)).line()
 
 
 def _texts(problem: Problem, name: str, file: str) -> dict[str, str]:
