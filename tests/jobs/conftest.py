@@ -14,6 +14,7 @@ from aisp_mcp.jobs import ready
 from aisp_mcp.jobs.manager import Jobs
 from aisp_mcp.process import tree
 from aisp_mcp.settings import Settings
+from aisp_mcp.store import queue
 from aisp_mcp.store.database import Store
 
 HERE = Path(__file__).parent
@@ -48,6 +49,7 @@ def kept(jobs: Jobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterato
     """A process stands by for the jobs until this folder is removed."""
     passing = ready._OF_ONE_JOB | {"PYTEST_CURRENT_TEST"}  # which differs between a fixture and its test
     monkeypatch.setattr(ready, "_OF_ONE_JOB", passing)
+    monkeypatch.setattr(queue, "SPAWN_AGAIN_S", 60.0)  # it may still be loading on a busy machine
     path = tmp_path / "kept"
     path.mkdir()
     jobs.keep_ready("aisp_test_calls", [], path, 600)
