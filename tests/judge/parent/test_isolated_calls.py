@@ -52,8 +52,11 @@ def test_each_side_is_measured_so_and_the_log_says_what_was_found(tmp_path: Path
     ids=["ends", "raises", "answers for the round", "answers for the calls", "does not wait for inputs"],
 )
 def test_whatever_a_candidate_does_in_them_the_verifier_is_let_go(tmp_path: Path, then: str, codes: str) -> None:
-    comparison = judge(tmp_path, isolated(then), preset=SEVERAL_CALLS)
-    assert {flag.code for flag in comparison.flags} & set(codes.split())
+    for _ in range(3):  # on a busy machine, inputs may come before a candidate that does not wait goes on
+        comparison = judge(tmp_path, isolated(then), preset=SEVERAL_CALLS)
+        if found := {flag.code for flag in comparison.flags} & set(codes.split()):
+            break
+    assert found
     assert comparison.seconds < 60  # nobody waited for a deadline
 
 
