@@ -168,34 +168,6 @@ def test_a_program_that_finds_no_room_on_the_device_is_not_wrong(tmp_path: Path,
     assert error.value.code == "NO_MEMORY"
 
 
-@pytest.mark.parametrize(("strides", "copied"), [("", False), (".mT.contiguous().mT", True)])
-def test_a_verdict_says_that_outputs_are_copied_into_other_strides(tmp_path: Path, strides: str, copied: bool) -> None:
-    comparison = judge(tmp_path, f"def run(a, b):\n    return (a @ b){strides}\n")
-    assert ("strides_copied" in {flag.code for flag in comparison.flags}) == copied
-    assert comparison.sentence.endswith("copy of its output into the baseline's strides") == copied
-
-
-@pytest.mark.parametrize(
-    ("body", "flag", "right"),
-    [
-        ("return (a @ b).mT.contiguous().mT", "strides_differ", True),
-        ("return (a @ b).mT.contiguous()", "incorrect_output", False),
-        ("return torch.mm(a, b, out=kept.mT).mT.mT", "strides_differ", True),
-        ("n[0] += 1; return (a @ b).mT.contiguous().mT if n[0] % 2 else a @ b", "strides_copied", True),
-        ("n[0] += 1; return a @ b if n[0] % 2 else (a @ b).mT.contiguous().mT", "strides_copied", True),
-    ],
-    ids=["transposed", "wrong", "in one buffer", "every other", "every other, not the first"],
-)
-def test_where_strides_are_free_no_copy_is_timed(tmp_path: Path, body: str, flag: str, right: bool) -> None:
-    candidate = f"import torch\nkept, n = torch.empty(128, 128), [0]\ndef run(a, b):\n    {body}\n"
-    specification = PRODUCT.replace("n = 128\n", 'n = 128\n        layout = "any"\n')
-    assert "layout" in specification
-    comparison = judge(tmp_path, candidate, specification)
-    assert flag in {found.code for found in comparison.flags}
-    assert (comparison.verdict.value != "incorrect") == right
-    assert comparison.sentence.endswith("and no copy is timed") == (flag == "strides_differ")
-
-
 def test_a_child_process_that_stays_is_reported_and_ended(tmp_path: Path) -> None:
     """It daemonises itself and sleeps; neither the judge's end nor the candidate's may leave it behind."""
     fork = """

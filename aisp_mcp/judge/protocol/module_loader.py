@@ -19,6 +19,7 @@ from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.judge import sizes
 from aisp_mcp.judge.pair import problem_folder
 from aisp_mcp.judge.protocol.layout import FILE, HOST, PATH_BYTES, TensorSpec
+from aisp_mcp.judge.protocol.strides import dense_strides, is_dense
 
 BASELINE, CANDIDATE, COMMON = "aisp_baseline", "aisp_candidate", "_common"  # names of the modules
 PROBLEM_FILES = ("problem.py", "reference.py", "task.py", "utils.py")  # of adapted problems
@@ -220,11 +221,12 @@ def contract(name: str, tensor: Any) -> TensorSpec:
     if isinstance(tensor, Host):
         return replace(contract(name, tensor.tensor), kind=HOST)
     _require_dense(name, tensor)
+    shape, strides = tuple(tensor.shape), tuple(tensor.stride())
     return TensorSpec(
         name=name,
         dtype=str(tensor.dtype).removeprefix("torch."),
-        shape=tuple(tensor.shape),
-        stride=tuple(tensor.stride()) if _is_dense(tensor) else _contiguous(tensor.shape),
+        shape=shape,
+        stride=strides if is_dense(shape, strides) else dense_strides(shape, range(len(shape))),
         itemsize=tensor.element_size(),
         kind=f"{type(tensor).__module__}.{type(tensor).__qualname__}",
     )
@@ -244,24 +246,6 @@ def _require_dense(name: str, value: Any) -> None:
         " of such tensors; inputs() and params() give dicts of them."
     )
     raise BenchmarkError("BAD_TENSOR", message, hint)
-
-
-def _is_dense(tensor: Any) -> bool:
-    """Return True if the strides cover a block of memory without gaps or overlaps, in some order of the dimensions."""
-    step = 1
-    for stride, size in sorted((stride, size) for stride, size in zip(tensor.stride(), tensor.shape, strict=True)):
-        if size > 1 and stride != step:
-            return False
-        step *= size if size > 1 else 1
-    return True
-
-
-def _contiguous(shape: Iterable[int]) -> tuple[int, ...]:
-    steps, step = list[int](), 1
-    for size in reversed([*shape]):
-        steps.append(step)
-        step *= max(size, 1)
-    return tuple(reversed(steps))
 
 
 def entry(setup: dict[str, Any], params: dict[str, Any], example: dict[str, Any]) -> Callable[..., Any]:

@@ -4,7 +4,6 @@ those of its first outputs, if the contract leaves them free.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -34,9 +33,10 @@ class OutputStrides:
         """Return True if the outputs of a call can be read as they are, False if they must be copied."""
         free, self._free = self._free, False
         tensors = [tensor for _, tensor in flatten(output)]
-        if len(tensors) != len(self.specs) or not any(map(_differs, tensors, self.specs)):
-            return True
-        return free and self._adopt(tensors)
+        return not self._differ(tensors) or (free and self._adopt(tensors))
+
+    def _differ(self, tensors: Sequence[Any]) -> bool:
+        return len(tensors) == len(self.specs) and any(map(_differs, tensors, self.specs))
 
     def _adopt(self, tensors: Sequence[Any]) -> bool:
         """Take the strides of these outputs, from now on, if all of them cover a block of memory. Return False if one
@@ -47,8 +47,7 @@ class OutputStrides:
             if not _differs(tensor, spec):
                 continue
             order = order_of(spec.shape, tensor.stride())
-            has_gaps = spec.nbytes != math.prod(spec.shape) * spec.itemsize
-            if order is None or has_gaps or tensor.is_conj() or tensor.is_neg():
+            if order is None or tensor.is_conj() or tensor.is_neg():
                 return False
             orders[index] = encode(order)
         for index, order_number in enumerate(orders):
@@ -70,7 +69,7 @@ class OutputStrides:
         import torch
 
         tensors = [tensor for _, tensor in flatten(output)]
-        if len(tensors) != len(self.specs) or not any(map(_differs, tensors, self.specs)):
+        if not self._differ(tensors):
             return output
         return [
             torch.empty_strided(spec.shape, spec.stride, dtype=tensor.dtype, device=tensor.device).copy_(tensor)

@@ -1,4 +1,4 @@
-"""Where an adapted problem came from, and what a verdict on it has to disclose.
+"""The origin of an adapted problem, and facts that a verdict on it has to disclose.
 
 The specification carries these facts itself. So they are known wherever the pair is measured: right after it was
 adapted, as a target of a suite, in an optimisation, and from the files of a stored run.

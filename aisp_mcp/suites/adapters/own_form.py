@@ -84,7 +84,7 @@ class _Adapted:
 
     @property
     def entries(self) -> Mapping[str, str]:
-        """What candidates may define, and the argument of Candidate for each."""
+        """Names that candidates may define, and the argument of Candidate for each."""
         return {**SUITES[self.format].entries, **({self.replaced: "function"} if self.replaced else {})}
 
 

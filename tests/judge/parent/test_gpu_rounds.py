@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from gpu_model import CALL, COPY, HOST, STORED, TURNS, Verifier, trial, twice_as_fast
+from gpu_model import CALL, COPY, HOST, TURNS, Verifier, trial, twice_as_fast
 
 from aisp_mcp.judge.evidence import Account, RoundTiming
 from aisp_mcp.judge.parent.processes import process as workers
@@ -72,16 +72,6 @@ def test_a_call_takes_what_the_device_needs(
     assert (hindered or "") in driver.result.device.overcounted
     assert bool(hindered) == bool(driver.result.device.overcounted)
     assert not verifier.posted
-
-
-def test_a_copy_that_is_spared_gains_nothing() -> None:
-    """What copies of one buffer take is subtracted, but an isolated call, which has none, bounds the gain."""
-    driver = trial(Verifier(shared=True), spares=True)
-    gpu_rounds.measure(driver)
-    device = driver.result.device
-    assert device.device_only[Role.CANDIDATE] == pytest.approx(CALL - STORED, rel=1e-3)
-    evidence = IsolatedCallEvidence(device.device_only, device.isolated, 0.0, 0.0)
-    assert evidence.lower_bound()[Role.CANDIDATE] == pytest.approx(CALL, rel=1e-3)
 
 
 def test_wrong_outputs_end_the_comparison_where_nothing_excuses_them() -> None:

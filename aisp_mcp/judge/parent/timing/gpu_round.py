@@ -79,7 +79,7 @@ class GpuRound:
 
     @property
     def stored(self) -> bool:
-        """True if the round's outputs are copied into the arena, but its inputs are not."""
+        """Return True if the round's outputs are copied into the arena, but its inputs are not."""
         return not self.mode.copies and (self.mode.unreadable if self.isolated else bool(self.mode.stored))
 
     @property
