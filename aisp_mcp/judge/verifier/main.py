@@ -59,6 +59,7 @@ class Verifier:
         self.gates: dict[int, Gate] = {}
         self.staged: Staged | None = None
         self.files = files.InputFiles({})
+        self.reuses_memory = False  # of the baseline: see Reference
 
     def open(
         self,
@@ -95,7 +96,8 @@ class Verifier:
         self, spec: Benchmark, bank: InputBank, seed: int, budget: int, round_s: float, files_at: dict[str, str]
     ) -> dict[str, Any]:
         inputs = bank.inputs(seed + 1, "plain")
-        output, seconds = self._try(bank, inputs)
+        output, seconds = bank.reference.first_calls(inputs, self.device)
+        self.reuses_memory = bank.reference.reuses_memory
         self.layout = layout_of(bank, inputs, output, seconds, budget, round_s)
         if missing := files.lacks(inputs, files_at, self.layout.capacity):
             return {"missing": missing}
@@ -158,19 +160,8 @@ class Verifier:
         """New secrets for a replicate."""
         self.banks.pop(number, None)  # before memory for others is needed
         params = dict(self.spec.params(CallRng(self.device, seed, secret_statistics=False)))
-        self.banks[number] = InputBank(self.device, Reference(self.spec, params))
+        self.banks[number] = InputBank(self.device, Reference(self.spec, params, self.reuses_memory))
         return self.banks[number]
-
-    def _try(self, bank: InputBank, inputs: dict[str, Any]) -> tuple[Any, float]:
-        """The baseline's output and its approximate time per call in seconds, in this process."""
-        output, best = bank.reference.baseline(inputs), float("inf")
-        for _ in range(2):
-            synchronize(self.device)
-            begin = time.perf_counter()
-            output = bank.reference.baseline(inputs)
-            synchronize(self.device)
-            best = min(best, time.perf_counter() - begin)
-        return output, best
 
     def attach(self, worker_id: int) -> dict[str, Any]:
         """Make the arena of a worker, or share the only one; on a GPU the answer carries its handle."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from typing import Any
 
 from aisp_mcp.bench import Benchmark
+from aisp_mcp.judge.protocol.device_turns import synchronize
 from aisp_mcp.judge.protocol.module_loader import flatten
 from aisp_mcp.judge.verifier import tf32
 from aisp_mcp.judge.verifier.checks import formats
@@ -15,7 +17,7 @@ from aisp_mcp.judge.verifier.checks.tolerance import (
 )
 from aisp_mcp.judge.verifier.inputs.files import is_file, opened
 from aisp_mcp.judge.verifier.jittered import evaluate_in_order, evaluate_jittered
-from aisp_mcp.judge.verifier.replayed import Replayed
+from aisp_mcp.judge.verifier.replayed import Replayed, clones
 from aisp_mcp.judge.verifier.widened import evaluate
 
 
@@ -60,15 +62,21 @@ def disturb(tensors: Iterable[Any], seed: int, low: float, high: float) -> None:
 
 
 class Reference:
-    """The specification with its static tensors, in their own types and in float64."""
+    """The specification with its static tensors, in their own types and in float64.
 
-    def __init__(self, spec: Benchmark, params: dict[str, Any]) -> None:
+    reuses_memory: the baseline's calls return the same memory again, so that each result is copied.
+    """
+
+    def __init__(self, spec: Benchmark, params: dict[str, Any], reuses_memory: bool = False) -> None:
         self.spec = spec
         self.params = params
         self.wide = widen(params)
+        self.reuses_memory = reuses_memory
         is_function = not (spec.in_place or spec.tolerance.stochastic)
-        self._run = Replayed(lambda given: spec.run(**given, **params), is_function)
-        self._truth = Replayed(lambda wide: evaluate(lambda: spec.reference(**wide, **self.wide)), is_function)
+        self._run = Replayed(lambda given: self._kept(spec.run(**given, **params)), is_function)
+        self._truth = Replayed(
+            lambda wide: self._kept(evaluate(lambda: spec.reference(**wide, **self.wide))), is_function
+        )
         self.left: dict[str, tuple[Any, Any]] = {}  # see both()
         self.convolves = True  # until in_tf32() has found no convolution
 
@@ -76,7 +84,29 @@ class Reference:
         """The baseline's output; the inputs are left as they are."""
         with opened(inputs) as given:
             copies = {name: value if isinstance(value, str) else value.clone() for name, value in given.items()}
-            return self.spec.run(**copies, **self.params)
+            return self._kept(self.spec.run(**copies, **self.params))
+
+    def first_calls(self, inputs: dict[str, Any], device: str) -> tuple[Any, float]:
+        """The output of three calls of the baseline, and the shorter time of the last two in seconds.
+
+        If they return the same memory, as a program with an output buffer of its own does, reuses_memory is set.
+        """
+        results, best = [self.baseline(inputs)], float("inf")
+        for _ in range(2):
+            synchronize(device)
+            begin = time.perf_counter()
+            results.append(self.baseline(inputs))
+            synchronize(device)
+            best = min(best, time.perf_counter() - begin)
+        # All three are held, so that the allocator cannot have used memory again.
+        held = [{tensor.untyped_storage().data_ptr() for _, tensor in flatten(result)} - {0} for result in results]
+        if len(set().union(*held)) < sum(map(len, held)):
+            self.reuses_memory = True
+        return self._kept(results[-1]), best
+
+    def _kept(self, output: Any) -> Any:
+        """The output, in memory that no later call overwrites."""
+        return clones(output) if self.reuses_memory else output
 
     def once(self, inputs: dict[str, Any]) -> Any:
         """The same, but consumes the inputs if the contract allows the baseline to change them."""
