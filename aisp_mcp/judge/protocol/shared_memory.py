@@ -33,6 +33,8 @@ COUNTERS = OPENED, CAN_WAIT, REFUSED, ENDED, HANDED_OVER, ANSWERED, SCHEDULED, E
 STRIDES, COPIED_INTO_STRIDES, OWN_STRIDES = 2, 1, 2
 NO_LIMIT = 1 << 30  # more calls than any round has
 NO_DEVICE_MEMORY = "out of device memory"  # in the message of an error for lack of it
+# In torch's own error for it in a process that sees some of the machine's GPUs: it fails while it describes the lack.
+UNDESCRIBED = "nvmlInit_v2_() INTERNAL ASSERT FAILED"
 MAPPED = 3  # cudaHostRegisterPortable | cudaHostRegisterMapped
 
 

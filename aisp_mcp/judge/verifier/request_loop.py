@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from aisp_mcp.errors import AispError
-from aisp_mcp.judge.protocol.shared_memory import NO_DEVICE_MEMORY
+from aisp_mcp.judge.protocol.shared_memory import NO_DEVICE_MEMORY, UNDESCRIBED
 
 _WITHOUT_MEMORY = "Inputs, outputs and their float64 reference do not fit into memory at this size: {}"
 _SMALLER = "Choose a smaller size (--size NAME=VALUE). Checking takes over fifteen times the memory of one call."
@@ -17,7 +17,7 @@ _SMALLER = "Choose a smaller size (--size NAME=VALUE). Checking takes over fifte
 
 def _is_out_of_memory(error: Exception) -> bool:
     """True for out-of-memory errors: torch raises OutOfMemoryError on a device and a plain RuntimeError on the host."""
-    words = ("can't allocate memory", "not enough memory", NO_DEVICE_MEMORY)
+    words = ("can't allocate memory", "not enough memory", NO_DEVICE_MEMORY, UNDESCRIBED)
     return (
         isinstance(error, MemoryError)
         or type(error).__name__ == "OutOfMemoryError"

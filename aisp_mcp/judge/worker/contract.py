@@ -49,10 +49,14 @@ def check_contract(name: str, tensor: Any, spec: TensorSpec, device: Any, strict
         raise ContractError(f"{name} is a {kind} instead of a {spec.kind}")
     actual = (str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape))
     if actual != (spec.dtype, spec.shape) or tensor.device != device:
-        rule = f"; the shape of an output {FIXED}" if actual[1] != spec.shape else ""
+        rule = f"; the shape of an output {FIXED}" if _has_other_sizes(actual[1], spec.shape) else ""
         raise ContractError(f"{name} is {actual} on {tensor.device}, not {spec.dtype, spec.shape}{rule}")
     if strict and not has_strides(tensor, spec):
         raise ContractError(f"{name} has strides {tuple(tensor.stride())}, the contract demands {spec.stride}")
+
+
+def _has_other_sizes(shape: tuple[int, ...], promised: tuple[int, ...]) -> bool:
+    return len(shape) == len(promised) and shape != promised
 
 
 def has_strides(tensor: Any, spec: TensorSpec) -> bool:

@@ -7,10 +7,12 @@ from contextlib import suppress
 from pathlib import Path
 
 from aisp_mcp.errors import BenchmarkError
-from aisp_mcp.judge.protocol.shared_memory import NO_DEVICE_MEMORY
+from aisp_mcp.judge.protocol.shared_memory import NO_DEVICE_MEMORY, UNDESCRIBED
 from aisp_mcp.process import tree
 
-ON_DEVICE = re.compile(f"OutOfMemoryError: CUDA out of memory|CUDA error 2: {NO_DEVICE_MEMORY}")
+ON_DEVICE = re.compile(
+    f"OutOfMemoryError: CUDA out of memory|CUDA error 2: {NO_DEVICE_MEMORY}|{re.escape(UNDESCRIBED)}"
+)
 KILLED = re.compile(r"\bSIGKILL\b|\bKilled\b")  # a worker, or a compiler that it started
 NOT_BUILT = re.compile(r"Error building extension '\w+'(?!:)")  # of torch, if the compiler's output was printed
 REASON = re.compile(r"\b(?:fatal )?error\s*:\s[^\n]*|\S+: not found\b")  # as compilers and shells write it
