@@ -12,11 +12,10 @@ import os
 import random
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import cast
 
 from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.judge import candidate_needs, presets, sizes, source_facts
@@ -28,12 +27,12 @@ from aisp_mcp.judge.options import Nodes, Options
 from aisp_mcp.judge.pair import Pair
 from aisp_mcp.judge.parent import first_imports, policy, source_hints
 from aisp_mcp.judge.parent.kernel_cache import Kernels, names_a_compiler
+from aisp_mcp.judge.parent.opening import Request, Succession
 from aisp_mcp.judge.parent.phase_timer import PhaseTimer
 from aisp_mcp.judge.parent.processes import confined, placement, verifier_client
 from aisp_mcp.judge.parent.processes.cluster import nodes
 from aisp_mcp.judge.parent.processes.confined import Placement
 from aisp_mcp.judge.parent.processes.forked import loaded_in
-from aisp_mcp.judge.parent.processes.verifier_client import VerifierProcess
 from aisp_mcp.judge.parent.session import ComparisonAborted, Session
 from aisp_mcp.judge.parent.timing.cold import ColdRun
 from aisp_mcp.judge.parent.timing.cpu import CpuStrategy
@@ -45,6 +44,7 @@ from aisp_mcp.judge.parent.timing.replicate import ReplicateRun
 from aisp_mcp.judge.parent.timing.serving import ServingRun
 from aisp_mcp.judge.parent.timing.startup import started_replicates
 from aisp_mcp.judge.parent.timing.strategy import Strategy
+from aisp_mcp.judge.protocol.layout import FILE
 from aisp_mcp.judge.protocol.messages import OpenAnswer
 from aisp_mcp.judge.protocol.module_loader import common_of, project_folders
 from aisp_mcp.judge.protocol.roles import Role
@@ -58,26 +58,11 @@ from aisp_mcp.process import isolation
 
 __all__ = ["Options", "Pair", "Report", "compare", "loaded_in"]
 
-SEALABLE = os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
 STRATEGIES: dict[str, type[Strategy]] = {"cpu": CpuStrategy, "cuda": GpuStrategy}
 # Of one replicate, by the benchmark's goal, or its kind; the others time calls.
 SEQUENCES: dict[str, type[ReplicateRun]] = {"cold": ColdRun, "energy": EnergyRun, "serving": ServingRun}
 RAISED = "incorrect_raised"
 Report = Callable[[float, float, str], None]
-
-
-@contextmanager
-def _shared_memory(workers: int, sealed: bool) -> Iterator[list[tuple[int, int]]]:
-    """(control block, arena) descriptors per worker: anonymous files that no other process can open by name."""
-    fds = [(os.memfd_create("aisp-control", SEALABLE), os.memfd_create("aisp-arena", SEALABLE)) for _ in range(workers)]
-    for fd in () if sealed else [fd for pair in fds for fd in pair]:
-        os.ftruncate(fd, 2 * CpuStrategy.round_bytes)  # a large enough file is mapped as it is
-    try:
-        yield fds
-    finally:
-        for pair in fds:
-            for fd in pair:
-                os.close(fd)
 
 
 def load_libraries(options: Options) -> None:
@@ -187,30 +172,30 @@ def _open(
     pair: Pair, options: Options, strategy: Strategy, log: ChainLog, stack: ExitStack, report: Report, ranks: int
 ) -> Session | Skip:
     """Start the verifier and have it open the specification. The stack closes everything that is started."""
-    draw, timer, guard = random.Random(os.urandom(32)), PhaseTimer(), options.protections
+    draw, timer = random.Random(os.urandom(32)), PhaseTimer()
+    succession = stack.enter_context(Succession())
     temporary = stack.enter_context(tempfile.TemporaryDirectory(prefix="aisp-", ignore_cleanup_errors=True))
-    where = _placements(Path(temporary).resolve(), options, ranks // options.nodes.count)
+    where = before = _placements(Path(temporary).resolve(), options, ranks // options.nodes.count)
     in_memory = tempfile.TemporaryDirectory(prefix="aisp-", dir=files.memory_folder(), ignore_cleanup_errors=True)
     files_at = {"warm": str(Path(stack.enter_context(in_memory)).resolve()), "cold": str(where.root / "files")}
-    fds = stack.enter_context(_shared_memory(2 * len(Role) * ranks, guard.sealed))
-    verifier_placement = where.make("verifier")
     report(0, options.preset.replicates, f"{pair.label}: preparing")
     with timer.phase("load"):
         relays = nodes.started(options.nodes)
+    options = replace(options, preset=nodes.adapt(options.preset, relays))
+    request = _request(pair, options, strategy.round_bytes, files_at, ranks, where.make("verifier"))
     with timer.phase("load"), placement.aside(where.cpus):
-        level, verifier = _start_verifier(pair, where, verifier_placement, relays, options, fds)
-    stack.callback(verifier.close)
+        level = _load_workers(pair, where, request.placement, relays, options)
+        opening = request.left() or request.begun()
+    stack.callback(opening.close)
     with timer.phase("open"):
-        options = replace(options, preset=nodes.adapt(options.preset, relays))
-        _post_open(verifier, pair, options, strategy.round_bytes, files_at, ranks)
         where = replace(where, level=level)
         kernels = None
         compiles = options.device == "cuda" or names_a_compiler(pair)
         if ranks == 1 and compiles and where.level in isolation.NAMESPACES:
-            kernels = Kernels(pair, options, where, verifier_placement, strategy.caches)
+            kernels = Kernels(pair, options, where, opening.placement, strategy.caches)
         if kernels:
             stack.callback(kernels.close)
-        opened = cast(OpenAnswer, verifier.collect("open"))
+        opened = opening.answer(request)
     if "missing" in opened:
         return Skip(target=pair.label, code="NEEDS", missing=", ".join(opened["missing"]))
     unmeasured = rank_counts.unmeasured(opened["goal"], ranks, options.device, options.nodes.count)
@@ -223,25 +208,27 @@ def _open(
     log.append("open", target=pair.label, preset=options.preset.name, opened=opened)
     options = replace(options, preset=_sequence(opened).adapt(options.preset))
     thorough = draw.randrange(options.preset.first_look)
+    if ranks == 1 and not any(spec["kind"] == FILE for spec in opened["layout"]["inputs"]):
+        succession.then(request, before)
+    verifier, fds = opening.verifier, opening.fds
     return Session(pair, options, opened, where, verifier, fds, log, draw, timer, thorough, kernels=kernels)
 
 
-def _start_verifier(
+def _load_workers(
     pair: Pair,
     where: placement.PlacementFactory,
     verifier_placement: Placement,
     relays: tuple[nodes.Node, ...],
     options: Options,
-    fds: Sequence[tuple[int, int]],
-) -> tuple[isolation.Level, VerifierProcess]:
-    """Start the verifier. The level is the highest that all nodes can provide."""
+) -> isolation.Level:
+    """Have the fork servers for workers load what the pair imports, here and on the other nodes. Returns the highest
+    level that all nodes can provide.
+    """
     level = nodes.usable_level(relays, placement.usable_level(options.isolation, options.device), options.isolation)
-    modules = first_imports.of_baseline(pair)
     workers = confined.fork_server(replace(verifier_placement, level=level))  # loads while the verifier's server does
-    workers.load([*modules, *first_imports.of_candidate(pair)])
+    workers.load([*first_imports.of_baseline(pair), *first_imports.of_candidate(pair)])
     _open_nodes(replace(where, level=level, relays=relays, variables=options.variables))
-    verifier_client.fork_server(verifier_placement).load(modules)
-    return level, VerifierProcess([fd for both in fds for fd in both], verifier_placement)
+    return level
 
 
 def _placements(root: Path, options: Options, ranks: int) -> placement.PlacementFactory:
@@ -284,27 +271,24 @@ def _sequence(opened: OpenAnswer) -> type[ReplicateRun]:
     return SEQUENCES.get("serving" if "serving" in opened else opened["goal"], ReplicateRun)
 
 
-def _post_open(
-    verifier: VerifierProcess,
-    pair: Pair,
-    options: Options,
-    budget: int,
-    files_at: dict[str, str],
-    ranks: int,
-) -> None:
-    verifier.post(
-        "open",
-        path=str(pair.baseline),
-        size=options.size,
-        device=options.device,
-        protections=asdict(options.protections),
-        seed=battery_seed(pair.baseline, options.size, options.device),  # what it finds is the same every time
-        budget=budget,
-        round_s=options.preset.round_s,
-        files_at=files_at,
-        cpus=sorted(os.sched_getaffinity(0)),
-        ranks=ranks,
-    )
+def _request(
+    pair: Pair, options: Options, budget: int, files_at: dict[str, str], ranks: int, where: Placement
+) -> Request:
+    """What the verifier is to open."""
+    fields = {
+        "path": str(pair.baseline),
+        "size": options.size,
+        "device": options.device,
+        "protections": asdict(options.protections),
+        "seed": battery_seed(pair.baseline, options.size, options.device),  # what it finds is the same every time
+        "budget": budget,
+        "round_s": options.preset.round_s,
+        "files_at": files_at,
+        "cpus": sorted(os.sched_getaffinity(0)),
+        "ranks": ranks,
+    }
+    file_bytes = 0 if options.protections.sealed else 2 * CpuStrategy.round_bytes
+    return Request(fields, where, tuple(first_imports.of_baseline(pair)), 2 * len(Role) * ranks, file_bytes)
 
 
 def _replicates(session: Session, strategy: Strategy, report: Report) -> tuple[list[Replicate], list[Flag]]:

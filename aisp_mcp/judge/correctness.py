@@ -21,11 +21,10 @@ from typing import Any
 
 from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.judge.options import Options
-from aisp_mcp.judge.parent.processes import group, placement
+from aisp_mcp.judge.parent.processes import group, placement, verifier_client
 from aisp_mcp.judge.parent.processes.confined import Placement
 from aisp_mcp.judge.parent.processes.gone import WorkerGone
 from aisp_mcp.judge.parent.processes.process import WorkerProcess
-from aisp_mcp.judge.parent.processes.verifier_client import VerifierProcess
 from aisp_mcp.judge.parent.timing.serving import Delivery, WrongEmissionError
 from aisp_mcp.judge.protocol.layout import FLUSH_BYTES
 from aisp_mcp.judge.protocol.messages import WorkerSetup
@@ -89,7 +88,7 @@ class Fuzzer:
             self._stack.callback(os.close, fd)
         # Each configuration counts as a replicate, so that it has its own inputs.
         numbered = [fd for at in range(configurations) for _ in Role for pair in self._of(at) for fd in pair]
-        self._verifier = VerifierProcess(numbered, self._placements.make("verifier"))
+        self._verifier = verifier_client.started(numbered, self._placements.make("verifier"))
         self._stack.callback(self._verifier.close)
 
     def __enter__(self) -> Fuzzer:

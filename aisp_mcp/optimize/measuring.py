@@ -29,8 +29,10 @@ def keep_libraries_loaded(ctx: Context, started: Started, folder: Path) -> None:
         ctx.jobs.keep_ready("aisp_optimize_submit", LOADED, folder, seconds)
 
 
-def measured(ctx: Context, started: Started, home: Path, numbers: Sequence[int], preset: str) -> Run:
-    """One run of these candidates, each in a separate folder. home: of the optimisation."""
+def measured(
+    ctx: Context, started: Started, home: Path, numbers: Sequence[int], preset: str, followed: bool = False
+) -> Run:
+    """One run of these candidates, each in a separate folder. home: of the optimisation. followed: by others."""
     options = _options(ctx, started, preset)
     spec, pairs = home / SPEC / started.baseline, []
     for number in numbers:
@@ -43,7 +45,7 @@ def measured(ctx: Context, started: Started, home: Path, numbers: Sequence[int],
             shutil.copy(common, alone)
             baseline = Path(shutil.copy(spec, alone))
         pairs.append(Pair(started.target, baseline, f"{started.id}_{number:03d}", path.resolve()))
-    with comparison.loaded_in(home / WARM):
+    with comparison.loaded_in(home / WARM, followed):
         return measure.measure(ctx, pairs, options, about=measure.About(RunKind.OPTIMIZE))
 
 

@@ -158,7 +158,8 @@ def submit(ctx: Context, session: str, candidate: str) -> Judged:
             run_id=ctx.job_id or "",
             copied_from=started.known.get(code),
         )
-    run = measuring.measured(ctx, started, _folder(ctx, session), [number], started.preset)
+    followed = number < started.budget.candidates
+    run = measuring.measured(ctx, started, _folder(ctx, session), [number], started.preset, followed)
     comparison = run.comparisons[0].model_dump(mode="json") if run.comparisons else None
     failure = None if comparison else measuring.failure(run)
     with _open(ctx, session) as (log, _, _, _):

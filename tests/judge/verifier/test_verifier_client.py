@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from aisp_mcp.judge.parent.processes.placement import PlacementFactory
-from aisp_mcp.judge.parent.processes.verifier_client import VerifierProcess
+from aisp_mcp.judge.parent.processes.verifier_client import started
 from aisp_mcp.judge.sizes import Sizes
 
 SPEC = """
@@ -30,7 +30,7 @@ class Rows(Benchmark):
 def test_answers_that_arrive_together_are_collected_in_order(tmp_path: Path) -> None:
     size, answered = Sizes("small", {}).text(), tmp_path / "answered"
     os.mkfifo(answered)
-    verifier = VerifierProcess([], PlacementFactory(tmp_path, "cpu", "L1", frozenset({0})).make("verifier"))
+    verifier = started([], PlacementFactory(tmp_path, "cpu", "L1", frozenset({0})).make("verifier"))
     try:
         for rows in (3, 5, 7):
             last = f"open({str(answered)!r}, 'w').close()" if rows == 7 else ""

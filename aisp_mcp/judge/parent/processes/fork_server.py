@@ -2,6 +2,7 @@
 
 With FD:NAME:SECONDS instead of FD, the socket listens under that name in its working folder for that long, or until
 the name is removed. Each caller that connects (warm.py) is served by a fork of it, which is the process described here.
+Such a fork can be handed on to the next caller, with the processes that it has started and descriptors for them.
 
 Loading torch takes one and a half seconds of processor time, and a comparison needs a dozen fresh processes. This
 process loads it and the MODULEs once, and others if it is asked to, runs no program, and forks for each request. The
@@ -20,6 +21,7 @@ import fcntl
 import gc
 import importlib
 import json
+import math
 import os
 import random
 import select
@@ -39,6 +41,7 @@ from aisp_mcp.process import python, sandbox, sockets
 MODULE = "aisp_mcp.judge.parent.processes.fork_server"
 LOADED, UNSEALED = b"L", b"U"
 LOOK_S = 1.0  # seconds between checks that the socket is still there
+MOST_WAIT_S = 600.0  # for the next caller: what waits may hold memory of a GPU
 LAST_FD = 1 << 20  # no system sets a higher limit
 FDS_AT_ONCE = 200  # the kernel passes at most 253
 GAPS: list[bytearray] = []  # of random size in each copy's heap, to vary the memory layout
@@ -61,7 +64,7 @@ def main() -> None:
         _listen(channel, name, float(seconds))
         return
     channel.sendall(LOADED)
-    _answer(channel)
+    _answer(channel, math.inf)
 
 
 def _refuse(channel: socket.socket, name: str) -> None:
@@ -98,9 +101,43 @@ def _freeze_heap() -> None:
     gc.freeze()  # a collection in a fork would write to every object and so copy every page
 
 
-def _answer(channel: socket.socket) -> None:
-    while request := receive(channel):
-        _serve(channel, *request)
+def _answer(channel: socket.socket, end_s: float) -> None:
+    while received := receive(channel):
+        request, fds = received
+        if "hand on" in request:
+            channel.close()
+            channel = _handed_on(request, fds, end_s)
+        else:
+            _serve(channel, request, fds)
+
+
+def _handed_on(request: dict[str, Any], fds: list[int], end_s: float) -> socket.socket:
+    """The connection of the next caller of this user, who gets the descriptors. The first one listens under the name;
+    the process ends when that name is removed, or when nobody comes in time.
+    """
+    name, handle = request["hand on"], os.pidfd_open(request["pid"])
+    end_s = min(end_s, time.monotonic() + MOST_WAIT_S)
+    with socket.socket(fileno=fds[0]) as listener:
+        while time.monotonic() < end_s and os.path.exists(name):
+            if not select.select([listener], [], [], LOOK_S)[0]:
+                continue
+            channel, _ = listener.accept()
+            if sockets.caller(channel) == os.getuid():
+                os.unlink(name)
+                _introduce(channel)
+                send(channel, {**request, "numbers": [0] * len(fds)}, [handle, *fds[1:]])
+                for fd in (handle, *fds[1:]):
+                    os.close(fd)
+                return channel
+            channel.close()
+    os._exit(0)
+
+
+def _introduce(channel: socket.socket) -> None:
+    """Tell a caller that this process has loaded, and give it a handle to end it."""
+    handle = os.pidfd_open(os.getpid())
+    socket.send_fds(channel, [LOADED], [handle])
+    os.close(handle)
 
 
 def _listen(listener: socket.socket, name: str, seconds: float) -> None:
@@ -115,10 +152,18 @@ def _listen(listener: socket.socket, name: str, seconds: float) -> None:
             os.setsid()
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             listener.close()
-            socket.send_fds(channel, [LOADED], [os.pidfd_open(os.getpid())])
-            _answer(channel)
+            _introduce(channel)
+            _answer(channel, end_s)
             os._exit(0)
         channel.close()
+
+
+def send(channel: socket.socket, request: dict[str, Any], fds: Sequence[int]) -> None:
+    """Send a request with descriptors. numbers, of the request: one for each of them."""
+    text = json.dumps(request).encode()
+    channel.sendall(len(text).to_bytes(4, "little") + text)
+    for begin in range(0, len(fds), FDS_AT_ONCE):
+        socket.send_fds(channel, [b"F"], list(fds[begin : begin + FDS_AT_ONCE]))
 
 
 def receive(channel: socket.socket) -> tuple[dict[str, Any], list[int]] | None:

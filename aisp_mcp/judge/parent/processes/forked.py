@@ -24,6 +24,7 @@ ANSWER_S = 120.0  # for loading libraries; for any answer: a candidate at L1 can
 _servers: dict[str, ForkServer] = {}
 _lock = threading.Lock()
 _folder: Path | None = None  # of servers that listen
+_followed = False
 
 
 @atexit.register
@@ -41,19 +42,27 @@ def server(libraries: Libraries) -> ForkServer:
     with _lock:
         running = _servers.get(key)
         if running is None or not (running.alive or running.unsealed):
-            running = _servers[key] = ForkServer(libraries, _connection(libraries))
+            running = _servers[key] = ForkServer(_connection(libraries) or libraries)
         return running
 
 
 @contextmanager
-def loaded_in(folder: Path) -> Iterator[None]:
-    """Use the servers that an earlier process has started in the folder (warm.py), if they match."""
-    global _folder
-    _folder = folder
+def loaded_in(folder: Path, followed: bool = False) -> Iterator[None]:
+    """Use the servers that an earlier process has started in the folder (warm.py), if they match.
+
+    followed: another process will soon compare a candidate with the same specification.
+    """
+    global _folder, _followed
+    _folder, _followed = folder, followed
     try:
         yield
     finally:
-        _folder = None
+        _folder, _followed = None, False
+
+
+def kept_folder(for_next: bool = False) -> Path | None:
+    """The folder of loaded_in(). for_next: only if another comparison follows."""
+    return _folder if _followed or not for_next else None
 
 
 def _connection(libraries: Libraries) -> socket.socket | None:
@@ -65,19 +74,19 @@ class Unsealed(Exception):
 
 
 class ForkServer:
-    """A process with its libraries loaded, and the socket through which it is asked to fork. connection: to a server
-    that is not a child of this process.
+    """A process with its libraries loaded, and the socket through which it is asked to fork: a new process with these
+    libraries, or one at the other end of a connection, which is not a child of this one.
     """
 
-    def __init__(self, libraries: Libraries, connection: socket.socket | None = None) -> None:
+    def __init__(self, source: Libraries | socket.socket) -> None:
         self._lock, self._loaded, self.unsealed = threading.Lock(), False, False
         self._process: subprocess.Popen[bytes] | None = None
         self._handle: int | None = None  # of a server that is not a child, once it has answered
-        if connection is not None:
-            self._channel = connection
+        if isinstance(source, socket.socket):
+            self._channel = source
             return
         self._channel, other = socket.socketpair()
-        self._process = libraries.started(str(other.fileno()), pass_fds=[other.fileno()])
+        self._process = source.started(str(other.fileno()), pass_fds=[other.fileno()])
         other.close()
 
     def close(self) -> None:
@@ -127,7 +136,7 @@ class ForkServer:
             try:
                 self._channel.settimeout(ANSWER_S)
                 self._await_loaded()
-                self._send(request, list(fds.values()))
+                fork_server.send(self._channel, request, list(fds.values()))
                 data, handles, _, _ = socket.recv_fds(self._channel, 4, 1)
             except OSError as error:
                 raise self._gone(str(error)) from error
@@ -139,17 +148,38 @@ class ForkServer:
         """Ask it to import these modules before it forks again, without waiting for it. Missing ones are ignored."""
         with self._lock, suppress(OSError):  # start() reports a server that has ended
             if modules:
-                self._send({"load": [*modules]}, [])
+                fork_server.send(self._channel, {"load": [*modules]}, [])
 
     def status(self, pid: int) -> int:
         """Exit code of a fork that has ended, or the negative number of the signal that ended it."""
         with self._lock:
             with suppress(OSError):
-                self._send({"ended": pid}, [])
+                fork_server.send(self._channel, {"ended": pid}, [])
                 if data := self._channel.recv(4):
                     return int.from_bytes(data, "little", signed=True)
             self.close()
         return -signal.SIGKILL  # it ended with the server
+
+    def hand_on(
+        self, process: Forked, listener: socket.socket, name: str, words: Sequence[str], fds: Sequence[int]
+    ) -> None:
+        """Have it keep a process, these words and descriptors for the next caller who connects to the listener, until
+        the file with that name in its folder is removed. This handle is of no use afterwards.
+        """
+        request = {"hand on": name, "pid": process.pid, "words": [*words], "numbers": [0] * (1 + len(fds))}
+        with self._lock, self._channel:
+            fork_server.send(self._channel, request, [listener.fileno(), *fds])
+
+    def handed_on(self) -> tuple[Forked, list[str], list[int]]:
+        """The process, words and descriptors that an earlier caller has handed on. Raises OSError."""
+        with self._lock:
+            self._channel.settimeout(ANSWER_S)
+            self._await_loaded()
+            received = fork_server.receive(self._channel)
+        if received is None:
+            raise OSError("it has ended")
+        request, (handle, *fds) = received
+        return Forked(self, request["pid"], handle), request["words"], fds
 
     def _await_loaded(self) -> None:
         if not (self._loaded or self.unsealed):
@@ -161,12 +191,6 @@ class ForkServer:
             self.unsealed, self._loaded = reply == fork_server.UNSEALED, reply == fork_server.LOADED
         if self.unsealed:
             raise Unsealed
-
-    def _send(self, request: dict[str, Any], fds: list[int]) -> None:
-        text = json.dumps(request).encode()
-        self._channel.sendall(len(text).to_bytes(4, "little") + text)
-        for begin in range(0, len(fds), fork_server.FDS_AT_ONCE):
-            socket.send_fds(self._channel, [b"F"], fds[begin : begin + fork_server.FDS_AT_ONCE])
 
     def _gone(self, why: str) -> Unavailable:
         self.close()  # a late answer would be taken for the next request's

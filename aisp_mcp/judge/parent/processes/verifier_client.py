@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 import select
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
 from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.judge.parent.processes.confined import FILE_BYTES, Placement
-from aisp_mcp.judge.parent.processes.forked import ForkServer, server
+from aisp_mcp.judge.parent.processes.forked import Forked, ForkServer, server
 from aisp_mcp.judge.parent.processes.warm import Libraries
 from aisp_mcp.process import isolation
 
@@ -33,20 +34,27 @@ def _env(placement: Placement) -> dict[str, str]:
     return env | {"OMP_WAIT_POLICY": "PASSIVE"}  # idle threads would spin into a round
 
 
-class VerifierProcess:
-    """The trusted process, addressed in JSON lines."""
+def started(fds: Sequence[int], placement: Placement, forks: ForkServer | None = None) -> VerifierProcess:
+    """A verifier with the descriptors of control blocks and arenas. forks: the server to fork it from."""
+    argv = [MODULE, *map(str, fds)]
+    spec = isolation.confinement(argv, "L1", file_bytes=FILE_BYTES)  # resource limits; it dies with its parent
+    (its_in, asks), (answers, its_out) = os.pipe(), os.pipe()
+    with (placement.folder / "output.log").open("wb") as log:
+        inherited = {0: its_in, 1: its_out, 2: log.fileno(), **{fd: fd for fd in fds}}
+        forks = forks or fork_server(placement)
+        process = forks.start(argv, spec, _env(placement), placement.folder, inherited)
+    os.close(its_in)
+    os.close(its_out)
+    return VerifierProcess(process, asks, answers)
 
-    def __init__(self, fds: list[int], placement: Placement) -> None:
-        argv = [MODULE, *map(str, fds)]
-        spec = isolation.confinement(argv, "L1", file_bytes=FILE_BYTES)  # resource limits; it dies with its parent
-        (its_in, asks), (answers, its_out) = os.pipe(), os.pipe()
+
+class VerifierProcess:
+    """The trusted process, addressed in JSON lines. asks, answers: descriptors of the pipes to it and from it."""
+
+    def __init__(self, process: Forked, asks: int, answers: int) -> None:
+        self.process = process
         self._asks, self._answers = os.fdopen(asks, "wb"), os.fdopen(answers, "rb", buffering=0)
         self._received = b""
-        self._log = (placement.folder / "output.log").open("wb")
-        inherited = {0: its_in, 1: its_out, 2: self._log.fileno(), **{fd: fd for fd in fds}}
-        self.process = fork_server(placement).start(argv, spec, _env(placement), placement.folder, inherited)
-        os.close(its_in)
-        os.close(its_out)
 
     def ask(self, verb: str, **request: Any) -> dict[str, Any]:
         """Send a request and return its answer. Raises BenchmarkError for errors of the specification."""
@@ -94,10 +102,19 @@ class VerifierProcess:
         line, _, self._received = self._received.partition(b"\n")
         return line
 
+    @property
+    def pipes(self) -> tuple[int, int]:
+        """Descriptors of the pipes to it and from it."""
+        return self._asks.fileno(), self._answers.fileno()
+
     def close(self) -> None:
         """End the verifier."""
         self.process.kill()
         self.process.wait()
-        for stream in (self._asks, self._answers, self._log):
+        self.leave()
+
+    def leave(self) -> None:
+        """Close this process's ends of the pipes."""
+        for stream in (self._asks, self._answers):
             with suppress(BrokenPipeError):  # requests that it no longer read
                 stream.close()

@@ -1,0 +1,186 @@
+"""A verifier that opens the specification, begun for this comparison or at the end of the one before it.
+
+Opening takes a second on a GPU and does not depend on the candidate. Where comparisons of one specification follow one
+another, each in a process of its own, each leaves a new verifier to the next: a process with memory of its own, which
+has met no candidate. It belongs to a fork server that outlives its callers (processes/warm.py) and waits in their
+folder under a name that stands for everything it was opened with. Whoever comes next takes it, or ends it if its name
+is another one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Any, cast
+
+from aisp_mcp.errors import BenchmarkError, Unavailable
+from aisp_mcp.judge.parent.processes import forked, verifier_client
+from aisp_mcp.judge.parent.processes.confined import Placement
+from aisp_mcp.judge.parent.processes.forked import ForkServer, Unsealed
+from aisp_mcp.judge.parent.processes.placement import PlacementFactory, aside
+from aisp_mcp.judge.parent.processes.verifier_client import VerifierProcess
+from aisp_mcp.judge.protocol.messages import OpenAnswer
+from aisp_mcp.process import sockets
+
+SUFFIX = ".opening"
+ANSWER_S = 10.0  # for a server that waits
+SEALABLE = os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
+UNNAMED = ("seed", "files_at")  # fields of a request that its name does not stand for: a secret, and folders
+
+
+@dataclass
+class Opening:
+    """A verifier that opens a specification. fds: (control block, arena) of each worker. placement: of the verifier.
+    forks: the server that it belongs to, if an earlier comparison began it.
+    """
+
+    verifier: VerifierProcess
+    fds: list[tuple[int, int]]
+    placement: Placement
+    forks: ForkServer | None = None
+
+    def answer(self, request: Request) -> OpenAnswer:
+        """The verifier's answer. Raises BenchmarkError for errors of the specification.
+
+        If it fails and an earlier comparison began it, it is begun again: other programs may have taken the memory.
+        """
+        try:
+            return cast(OpenAnswer, self.verifier.collect("open"))
+        except BenchmarkError:
+            if self.forks is None:
+                raise
+        self._end()
+        again = replace(request, placement=self.placement).begun()
+        self.verifier, self.fds, self.forks = again.verifier, again.fds, None
+        return cast(OpenAnswer, self.verifier.collect("open"))
+
+    def close(self) -> None:
+        """End the verifier, release its memory, and remove its folder."""
+        self._end()
+        shutil.rmtree(self.placement.folder, ignore_errors=True)
+
+    def _end(self) -> None:
+        self.verifier.close()
+        _close(fd for pair in self.fds for fd in pair)
+        if self.forks:
+            self.forks.close()
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a verifier opens, and where. fields: of the message. modules: to be imported before it is forked. workers:
+    how many share memory with it. file_bytes: of each of their files; 0 if the verifier sets their size.
+    """
+
+    fields: dict[str, Any]
+    placement: Placement
+    modules: tuple[str, ...]
+    workers: int
+    file_bytes: int
+
+    def begun(self, forks: ForkServer | None = None) -> Opening:
+        """A new verifier that opens it. forks: the server to fork it from."""
+        server = forks or verifier_client.fork_server(self.placement)
+        server.load(self.modules)
+        fds = [self._memory() for _ in range(self.workers)]
+        verifier = verifier_client.started([fd for pair in fds for fd in pair], self.placement, server)
+        verifier.post("open", **self.fields)
+        return Opening(verifier, fds, self.placement, forks)
+
+    def _memory(self) -> tuple[int, int]:
+        """(control block, arena): anonymous files that no other process can open by name."""
+        pair = os.memfd_create("aisp-control", SEALABLE), os.memfd_create("aisp-arena", SEALABLE)
+        for fd in pair if self.file_bytes else ():
+            os.ftruncate(fd, self.file_bytes)  # a large enough file is mapped as it is
+        return pair
+
+    @property
+    def name(self) -> str:
+        """Name of the socket at which a verifier with this request waits."""
+        fields = {name: value for name, value in self.fields.items() if name not in UNNAMED}
+        baseline = hashlib.sha256(Path(fields["path"]).read_bytes()).hexdigest()
+        libraries = verifier_client.libraries(self.placement).name
+        facts = [fields, baseline, libraries, self.modules, self.workers, self.file_bytes]
+        return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:24] + SUFFIX
+
+    def left(self) -> Opening | None:
+        """The verifier that the comparison before has left, if it opens the same. Any other one is ended."""
+        folder, found = forked.kept_folder(), None
+        for path in folder.glob(f"*{SUFFIX}") if folder else ():
+            if opening := _taken(path, self.placement):
+                if found or path.name != self.name:
+                    opening.close()
+                else:
+                    found = opening
+        return found
+
+    def leave(self, where: PlacementFactory) -> None:
+        """Begin one for the next comparison, if servers are kept loaded for it. where: of this comparison's processes.
+
+        Errors are those of the next comparison, which then begins its own.
+        """
+        folder = forked.kept_folder(for_next=True)
+        if folder is None or (channel := verifier_client.libraries(self.placement).connected(folder)) is None:
+            return
+        with suppress(Unavailable, Unsealed, OSError), channel, ExitStack() as stack:
+            placement = replace(where, root=folder, level="L1").make(secrets.token_hex(8))
+            files_at = dict.fromkeys(self.fields["files_at"], str(placement.folder / "files"))
+            own = replace(self, placement=placement, fields={**self.fields, "files_at": files_at})
+            listener = stack.enter_context(sockets.listening(folder / self.name))
+            forks = ForkServer(channel)
+            with aside(where.cpus):
+                begun = own.begun(forks)
+            stack.callback(begun.verifier.leave)
+            shared = [fd for pair in begun.fds for fd in pair]
+            stack.callback(_close, shared)
+            fds = [*begun.verifier.pipes, *shared]
+            forks.hand_on(begun.verifier.process, listener, self.name, [str(placement.folder)], fds)
+
+
+class Succession:
+    """A context that leaves a verifier to the next comparison if then() was called and no error has ended it."""
+
+    def __init__(self) -> None:
+        self._leave: Callable[[], None] | None = None
+
+    def __enter__(self) -> Succession:
+        return self
+
+    def then(self, request: Request, where: PlacementFactory) -> None:
+        """The next comparison may open the same. where: of this comparison's processes."""
+        self._leave = partial(request.leave, where)
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if kind is None and self._leave:
+            self._leave()
+
+
+def _taken(path: Path, placement: Placement) -> Opening | None:
+    """The verifier that waits at that socket."""
+    channel = sockets.connected(path, ANSWER_S)
+    if channel is None:
+        path.unlink(missing_ok=True)  # its server has ended
+        return None
+    forks = ForkServer(channel)
+    try:
+        process, (folder,), (asks, answers, *fds) = forks.handed_on()
+    except (OSError, Unsealed):
+        forks.close()
+        return None
+    pairs = list(zip(fds[::2], fds[1::2], strict=True))
+    placed = replace(placement, folder=Path(folder), seen=Path(folder))
+    return Opening(VerifierProcess(process, asks, answers), pairs, placed, forks)
+
+
+def _close(fds: Iterable[int]) -> None:
+    for fd in fds:
+        os.close(fd)
