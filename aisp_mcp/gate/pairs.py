@@ -126,8 +126,9 @@ def find_candidates(checkout: Checkout, roots: Sequence[str], names: Sequence[st
     """
     candidates: dict[str, CandidateFiles] = {}
     folders = [checkout.folder / root for root in roots]
+    renamed = [file_name for file_name, name in checkout.names.items() if name in names]
     for folder in filter(Path.is_dir, folders):
-        for name in names:
+        for name in (*names, *renamed):
             try:
                 resolved = discovery.resolve(folder, [name])
             except NotFound:
@@ -136,7 +137,8 @@ def find_candidates(checkout: Checkout, roots: Sequence[str], names: Sequence[st
                 for variant in variants:
                     if not target.problem and not variant.problem:
                         files = CandidateFiles(Path(target.path), Path(variant.path), target.summary)
-                        _add(candidates, discovery.full_name(target, variant), files)
+                        file_name = discovery.full_name(target, variant)
+                        _add(candidates, checkout.names.get(file_name, file_name), files)
     return candidates
 
 

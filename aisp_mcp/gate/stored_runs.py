@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 from aisp_mcp.errors import UsageError
+from aisp_mcp.judge.native.launch_header import LANGUAGES
 from aisp_mcp.judge.records.run import Run
 from aisp_mcp.judge.records.verdict import Comparison
 from aisp_mcp.runs.commits import Checkout
@@ -42,23 +43,31 @@ def _refuse_unkept(run: Run) -> None:
 
 def checkout(ctx: Context, run: Run, folder: Path) -> Checkout:
     """The files that a run measured, as a suite below the folder. Raises UsageError NOTHING_KEPT."""
-    copied = [_copied(ctx.store.run_dir(run.id), comparison, folder) for comparison in run.comparisons]
-    if not any(copied):
-        raise UsageError("NOTHING_KEPT", f"Run {run.id} has no Python files to measure again.", "Measure it anew.")
-    return Checkout(run.id, folder)
+    stored = ctx.store.run_dir(run.id)
+    names = [(_copied(stored, comparison, folder), comparison.label) for comparison in run.comparisons]
+    if not any(name for name, _ in names):
+        raise UsageError("NOTHING_KEPT", f"Run {run.id} has no files to measure again.", "Measure it anew.")
+    return Checkout(run.id, folder, {name: label for name, label in names if name not in ("", label)})
 
 
-def _copied(stored: Path, comparison: Comparison, folder: Path) -> bool:
-    """Copy one benchmark's files, except C++ and CUDA candidates, whose file type is not recorded."""
-    chapter, _, name = comparison.target.rpartition(":")
+def _copied(stored: Path, comparison: Comparison, folder: Path) -> str:
+    """Copy one benchmark's files; return the name that the suite gives to it, empty if there are no files."""
+    chapter, _, target = comparison.target.rpartition(":")
     source = stored / "sources" / comparison.label.replace(":", "-").replace("/", "-")
-    candidate = source / "candidate.py"
-    if not candidate.is_file() or candidate.read_bytes().lstrip().startswith((b"/*", b"//")):
-        return False
+    if not (source / "candidate.py").is_file():
+        return ""
     suite = folder / ROOT / chapter
     suite.mkdir(parents=True, exist_ok=True)
-    shutil.copy(source / "baseline.py", suite / f"baseline_{name}.py")
-    variant = f"_{comparison.candidate}" if comparison.candidate else ""
-    shutil.copy(candidate, suite / f"optimized_{name}{variant}.py")
+    shutil.copy(source / "baseline.py", suite / f"baseline_{target}.py")
+    suffix = _suffix(comparison)
+    language = "" if suffix == ".py" else suffix.replace(".", "_")
+    name = comparison.label.rpartition(":")[2].removesuffix(language)
+    shutil.copy(source / "candidate.py", suite / f"optimized_{name}{suffix}")
     shutil.copytree(source, suite, ignore=lambda *_: PAIR, dirs_exist_ok=True)  # what these two load
-    return True
+    return f"{chapter}:{name}{language}"
+
+
+def _suffix(comparison: Comparison) -> str:
+    """The suffix of the candidate's file, which every run stores as candidate.py."""
+    language = comparison.disclosed.get("build", {}).get("language")
+    return next((suffix for suffix, known in LANGUAGES.items() if known == language), ".py")

@@ -6,7 +6,7 @@ import hashlib
 import os
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from aisp_mcp.errors import NotFound, Unavailable, UsageError
@@ -18,10 +18,14 @@ WORKING_TREE = "working tree"
 
 @dataclass(frozen=True)
 class Checkout:
-    """One state of the repository: its commit (or the working tree) and the folder with its files."""
+    """One state of the repository: its commit (or the working tree) and the folder with its files.
+
+    names: what benchmarks are called, by the names that their files give them, if these differ.
+    """
 
     commit: str
     folder: Path
+    names: Mapping[str, str] = field(default_factory=dict)
 
 
 def repository(start: Path) -> Path:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from aisp_mcp.errors import UsageError
 from aisp_mcp.gate import outcomes, pairs, stored_runs
 from aisp_mcp.gate.comment import gate_comment
 from aisp_mcp.gate.records import GateReport, GateRow
@@ -18,15 +18,24 @@ from aisp_mcp.server.context import Context
 from aisp_mcp.settings import Settings
 
 SPEC = '"""Rows."""\nfrom aisp_mcp.bench import Benchmark\n\n\nclass Rows(Benchmark):\n    pass\n'
+NATIVE = """/* Row sums.
+
+launch:
+  function: rows
+  arguments: [a, out, ARGUMENT]
+  outputs: {out: {like: a}}
+*/
+"""
 
 
-def stored(ctx: Context, name: str, candidate: str) -> Run:
-    compared = {"target": "labs/mine:rows", "candidate": "tiled", "verdict": "faster", "sentence": "faster"}
+def stored(ctx: Context, name: str, candidate: str, variant: str = "tiled", language: str | None = None) -> Run:
+    compared = {"target": "labs/mine:rows", "candidate": variant, "verdict": "faster", "sentence": "faster"}
     facts = {"created_at": 1.0, "preset": "default", "profile": "portable", "environment": {}}
-    comparison = {**compared, "isolation": "L2", "replicates": 5}
+    disclosed = {"build": {"language": language}} if language else {}
+    comparison = {**compared, "disclosed": disclosed, "isolation": "L2", "replicates": 5}
     run = Run.model_validate({"id": name, **facts, "comparisons": [comparison]})
     ctx.store.save_run(run, None)
-    folder = ctx.store.run_dir(name) / "sources" / "labs-mine-rows_tiled"
+    folder = ctx.store.run_dir(name) / "sources" / f"labs-mine-rows_{variant}"
     folder.mkdir(parents=True)
     (folder / "baseline.py").write_text(SPEC)
     (folder / "candidate.py").write_text(candidate)
@@ -51,17 +60,33 @@ def test_kept_files_are_found_as_benchmarks(ctx: Context, tmp_path: Path) -> Non
     assert (checkout.commit, "mean" in candidate.path.read_text()) == ("r_after", True)
 
 
-def test_a_run_without_python_files_is_refused(ctx: Context, tmp_path: Path) -> None:
-    run = stored(ctx, "r_native", "/* launch: */\n")
-    with pytest.raises(UsageError, match="has no Python files to measure again"):
-        stored_runs.checkout(ctx, run, tmp_path / "head")
+@pytest.mark.parametrize(
+    ("variant", "language", "file"),
+    [
+        ("tiled_cpp", "C++", "optimized_rows_tiled.cpp"),
+        ("cpp", "C++", "optimized_rows.cpp"),
+        ("cu", "CUDA C++", "optimized_rows.cu"),
+        ("tiled", "CUDA C++", "optimized_rows_tiled.cu"),  # a file that was given to `bench verify`
+    ],
+)
+def test_kept_files_in_cpp_and_cuda_have_the_names_of_their_run(
+    ctx: Context, tmp_path: Path, variant: str, language: str, file: str
+) -> None:
+    text = NATIVE.replace("ARGUMENT", "stream" if file.endswith(".cu") else "a.numel")
+    run = stored(ctx, "r_native", text, variant, language)
+    checkout = stored_runs.checkout(ctx, run, tmp_path / "head")
+    for name in ("*", f"labs/mine:rows_{variant}"):
+        ((label, candidate),) = pairs.find_candidates(checkout, [stored_runs.ROOT], [name]).items()
+        assert (label, candidate.path.name) == (f"labs/mine:rows_{variant}", file)
 
 
 def test_the_gate_takes_runs_outside_of_a_repository(cli_here: Any, ctx: Context, tmp_path: Path) -> None:
     for name in ("r_before", "r_after"):
-        stored(ctx, name, "/* launch: */\n")
+        stored(ctx, name, "def run(a):\n    return a\n")
+        shutil.rmtree(ctx.store.run_dir(name) / "sources")
     done = cli_here("bench", "gate", "--base", "r_before", "--head", "r_after", "--repo", str(tmp_path), "--json")
-    assert json.loads(done.stdout)["error"]["code"] == "NOTHING_KEPT"
+    error = json.loads(done.stdout)["error"]
+    assert (error["code"], error["message"]) == ("NOTHING_KEPT", "Run r_before has no files to measure again.")
 
 
 def test_a_gain_that_is_a_lower_bound_says_at_least() -> None:

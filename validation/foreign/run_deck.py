@@ -36,7 +36,8 @@ from aisp_mcp.suites.adapters import base
 HERE = Path(__file__).resolve().parent
 UNCUT = {"AISP_MCP_PREVIEW_LIMIT": "100000000", "AISP_MCP_PREVIEW_ITEMS": "1000000"}
 OTHER_SIZES = (  # may help
-    *("TOO_LARGE", "TOO_SLOW", "RAISED", "RECORDING_FAILED", "DEGENERATE", "SHAPES_VARY", "NOTHING_TO_TEST"),
+    *("TOO_LARGE", "TOO_SLOW", "RAISED", "RECORDING_FAILED", "DEGENERATE", "UNSTABLE", "SHAPES_VARY"),
+    *("NOTHING_TO_TEST", "NOTHING_MEASURED"),  # these stand for the refusals of several sizes or candidates
 )
 NEEDS = "There is no candidate to test"
 FACTS = ("verdict", "ratio", "interval", "sentence", "time_s", "clock", "flags")
