@@ -176,8 +176,7 @@ def _open(
     succession = stack.enter_context(Succession())
     temporary = stack.enter_context(tempfile.TemporaryDirectory(prefix="aisp-", ignore_cleanup_errors=True))
     where = before = _placements(Path(temporary).resolve(), options, ranks // options.nodes.count)
-    in_memory = tempfile.TemporaryDirectory(prefix="aisp-", dir=files.memory_folder(), ignore_cleanup_errors=True)
-    files_at = {"warm": str(Path(stack.enter_context(in_memory)).resolve()), "cold": str(where.root / "files")}
+    files_at = {"warm": stack.enter_context(_in_memory()), "cold": str(where.root / "files")}
     report(0, options.preset.replicates, f"{pair.label}: preparing")
     with timer.phase("load"):
         relays = nodes.started(options.nodes)
@@ -190,10 +189,8 @@ def _open(
     with timer.phase("open"):
         where = replace(where, level=level)
         kernels = None
-        compiles = options.device == "cuda" or names_a_compiler(pair)
-        if ranks == 1 and compiles and where.level in isolation.NAMESPACES:
+        if ranks == 1 and level in isolation.NAMESPACES and (options.device == "cuda" or names_a_compiler(pair)):
             kernels = Kernels(pair, options, where, opening.placement, strategy.caches)
-        if kernels:
             stack.callback(kernels.close)
         opened = opening.answer(request)
     if "missing" in opened:
@@ -210,8 +207,16 @@ def _open(
     thorough = draw.randrange(options.preset.first_look)
     if ranks == 1 and not any(spec["kind"] == FILE for spec in opened["layout"]["inputs"]):
         succession.then(request, before)
-    verifier, fds = opening.verifier, opening.fds
-    return Session(pair, options, opened, where, verifier, fds, log, draw, timer, thorough, kernels=kernels)
+    memory = opening.verifier, opening.fds
+    return Session(pair, options, opened, where, *memory, log, draw, timer, thorough, kernels=kernels)
+
+
+@contextmanager
+def _in_memory() -> Iterator[str]:
+    """A folder for files that stay in memory."""
+    where = files.memory_folder()
+    with tempfile.TemporaryDirectory(prefix="aisp-", dir=where, ignore_cleanup_errors=True) as folder:
+        yield str(Path(folder).resolve())
 
 
 def _load_workers(

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import shutil
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import psutil
 import pytest
-from harness_support import HONEST, LEAST, PRODUCT, write_pair
+from harness_support import HONEST, LEAST, PRODUCT, until, write_pair
 
 from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.judge.comparison import Options, compare, keep_libraries_loaded, loaded_in
@@ -74,10 +73,8 @@ class Follower:
 
     def left(self) -> psutil.Process:
         """The verifier that the last comparison has left; it may still be starting."""
-        end = time.monotonic() + 60
-        while not (found := self.verifiers()) and time.monotonic() < end:
-            time.sleep(0.01)
-        (pid,) = found
+        until(self.verifiers)
+        (pid,) = self.verifiers()
         return psutil.Process(pid)
 
     def _look(self, done: float, total: float, message: str) -> None:
