@@ -34,6 +34,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--problems", default="*", help="pattern of problem names")
     parser.add_argument("--groups", default=["*"], nargs="+")
     parser.add_argument("--candidates", default=["*"], nargs="+", help="patterns of their names")
+    parser.add_argument("--pause", type=float, default=0.0, help="seconds between submissions, as an agent takes them")
     parser.add_argument("--reduced", action="store_true", help="the second of the sizes for a CPU")
     parser.add_argument("--set", default="{}", help="JSON of constants for all problems")
     parser.set_defaults(batch=10**9, shape="smallest")
@@ -75,6 +76,7 @@ async def submitted(client: Client, args: argparse.Namespace, problem: dict[str,
     at = root if root.is_dir() else root.parent
     rows = []
     for row, file in zip(blank(problem), problem["candidates"], strict=True):
+        await asyncio.sleep(args.pause)
         text, begin = (at / file).read_text("utf-8"), time.monotonic()
         answer = await asked(client, "aisp_optimize_submit", session=begun["session"], candidate=text, wait_s=45)
         rows.append({**row, "wall_s": round(time.monotonic() - begin, 2), **found(answer)})
