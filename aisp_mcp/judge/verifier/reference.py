@@ -91,18 +91,17 @@ class Reference:
 
         If they return the same memory, as a program with an output buffer of its own does, reuses_memory is set.
         """
-        results, best = [self.baseline(inputs)], float("inf")
-        for _ in range(2):
+        results, memory, times = [], list[int](), list[float]()
+        for _ in range(3):
             synchronize(device)
             begin = time.perf_counter()
-            results.append(self.baseline(inputs))
+            results.append(self.baseline(inputs))  # all are held, so that the allocator does not use memory again
             synchronize(device)
-            best = min(best, time.perf_counter() - begin)
-        # All three are held, so that the allocator cannot have used memory again.
-        held = [{tensor.untyped_storage().data_ptr() for _, tensor in flatten(result)} - {0} for result in results]
-        if len(set().union(*held)) < sum(map(len, held)):
-            self.reuses_memory = True
-        return self._kept(results[-1]), best
+            times.append(time.perf_counter() - begin)
+            # Read now: torch.compile's graphs raise an error for a result that a later call has overwritten.
+            memory += {tensor.untyped_storage().data_ptr() for _, tensor in flatten(results[-1])} - {0}
+        self.reuses_memory = len(set(memory)) < len(memory)
+        return self._kept(results[-1]), min(times[1:])
 
     def _kept(self, output: Any) -> Any:
         """The output, in memory that no later call overwrites."""
