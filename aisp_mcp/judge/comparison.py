@@ -75,8 +75,9 @@ def load_libraries(options: Options) -> None:
         confined.fork_server(replace(where, level=placement.usable_level(options.isolation, options.device)))
 
 
-def keep_libraries_loaded(options: Options, folder: Path, seconds: float) -> bool:
-    """Start fork servers for comparisons that other processes make within forked.loaded_in(folder).
+def keep_libraries_loaded(options: Options, folder: Path, seconds: float, baseline: Path | None = None) -> bool:
+    """Start fork servers for comparisons that other processes make within forked.loaded_in(folder). baseline: of all
+    of them.
 
     They end after that time, or when the folder is removed. Returns False below L2, where none is started because
     candidates could reach them.
@@ -85,8 +86,9 @@ def keep_libraries_loaded(options: Options, folder: Path, seconds: float) -> boo
     if level not in isolation.NAMESPACES:
         return False
     with _libraries_placement(options) as (where, cpus), placement.aside(cpus):
-        verifier_client.libraries(where).keep_loaded(folder, seconds)
-        confined.libraries(replace(where, level=level)).keep_loaded(folder, seconds)
+        verifiers, workers = verifier_client.libraries(where), confined.libraries(replace(where, level=level))
+        verifiers.keep_loaded(folder, seconds, first_imports.of_baseline(baseline) if baseline else ())
+        workers.keep_loaded(folder, seconds, first_imports.likely(baseline, options.device) if baseline else ())
     return True
 
 
@@ -231,7 +233,7 @@ def _load_workers(
     """
     level = nodes.usable_level(relays, placement.usable_level(options.isolation, options.device), options.isolation)
     workers = confined.fork_server(replace(verifier_placement, level=level))  # loads while the verifier's server does
-    workers.load([*first_imports.of_baseline(pair), *first_imports.of_candidate(pair)])
+    workers.load([*first_imports.of_baseline(pair.baseline), *first_imports.of_candidate(pair)])
     _open_nodes(replace(where, level=level, relays=relays, variables=options.variables))
     return level
 
@@ -293,7 +295,7 @@ def _request(
         "ranks": ranks,
     }
     file_bytes = 0 if options.protections.sealed else 2 * CpuStrategy.round_bytes
-    return Request(fields, where, tuple(first_imports.of_baseline(pair)), 2 * len(Role) * ranks, file_bytes)
+    return Request(fields, where, tuple(first_imports.of_baseline(pair.baseline)), 2 * len(Role) * ranks, file_bytes)
 
 
 def _replicates(session: Session, strategy: Strategy, report: Report) -> tuple[list[Replicate], list[Flag]]:

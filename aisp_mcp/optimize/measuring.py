@@ -25,7 +25,8 @@ LOADED = (__name__, "aisp_mcp.optimize.sessions", "aisp_mcp.store.database", "py
 def keep_libraries_loaded(ctx: Context, started: Started, folder: Path) -> None:
     """Start the processes that load libraries for all submissions, and their jobs, until the session ends."""
     options, seconds = _options(ctx, started, started.preset), 60 * started.budget.minutes
-    if comparison.keep_libraries_loaded(options, folder, seconds):
+    baseline = folder.parent / SPEC / started.baseline
+    if comparison.keep_libraries_loaded(options, folder, seconds, baseline):
         ctx.jobs.keep_ready("aisp_optimize_submit", LOADED, folder, seconds)
 
 

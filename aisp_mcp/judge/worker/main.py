@@ -32,7 +32,7 @@ from typing import Any
 
 from aisp_mcp.judge.protocol.device_turns import give_back, regain
 from aisp_mcp.judge.protocol.layout import TEXT, Layout
-from aisp_mcp.judge.protocol.module_loader import entry, flatten, import_all, imported_by
+from aisp_mcp.judge.protocol.module_loader import copied, entry, flatten, import_all, imported_by
 from aisp_mcp.judge.protocol.shared_memory import (
     ANSWERED,
     CAN_WAIT,
@@ -169,7 +169,7 @@ class Worker:
     def store(self, call: int, output: Any) -> None:
         """Copy one output into the harness's memory. Raises ContractError."""
         if self.kept == []:
-            self.kept.append(self.outputs[call] if self.layout.tight else output)
+            self.kept.append(self.outputs[call] if self.layout.tight else copied(output))
         self.examine(output)
         named = flatten(output)
         check_number(named, self.layout.outputs)

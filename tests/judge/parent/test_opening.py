@@ -13,6 +13,7 @@ from harness_support import HONEST, LEAST, PRODUCT, until, write_pair
 
 from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.judge.comparison import Options, compare, keep_libraries_loaded, loaded_in
+from aisp_mcp.judge.parent.processes import forked
 from aisp_mcp.judge.records.verdict import Comparison
 from aisp_mcp.judge.sizes import Sizes
 from aisp_mcp.process import isolation
@@ -38,12 +39,14 @@ READS = "import torch\ndef run(data):\n    return torch.from_file(data, size=409
 
 
 @pytest.fixture
-def kept(tmp_path: Path) -> Iterator[Path]:
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The folder of processes that keep libraries loaded, until it is removed."""
+    monkeypatch.setattr(forked, "_servers", {})  # other tests must not use those of this folder
     folder = tmp_path / "kept"
     folder.mkdir()
     assert keep_libraries_loaded(Options(LEAST, "small", "cpu", tmp_path), folder, 600)
     yield folder
+    forked._close()
     shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -289,7 +289,7 @@ def test_the_file_of_an_adapted_candidate_names_its_compilers(tmp_path: Path) ->
     pair = Pair("kernelbench:relu", tmp_path / "baseline_relu.py", "mine", tmp_path / "optimized_relu_mine.py")
     assert "It compiles code with torch.compile." in texts[pair.path.name]
     assert first_imports.of_candidate(pair) == ["torch._inductor.compile_fx"]
-    assert first_imports.of_baseline(pair) == []
+    assert first_imports.of_baseline(pair.baseline) == []
 
 
 def test_a_triton_candidate_on_a_cpu_is_a_named_skip(cli_here: Any, tmp_path: Path) -> None:

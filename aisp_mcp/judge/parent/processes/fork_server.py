@@ -1,4 +1,4 @@
-"""Processes with their libraries loaded: python -m aisp_mcp.judge.parent.processes.fork_server FD SEALED CPUS MODULE.
+"""Processes with their libraries loaded: python -m aisp_mcp.judge.parent.processes.fork_server FD SEALED CPUS MODULE...
 
 With FD:NAME:SECONDS instead of FD, the socket listens under that name in its working folder for that long, or until
 the name is removed. Each caller that connects (warm.py) is served by a fork of it, which is the process described here.
@@ -11,8 +11,9 @@ only then runs a module. The server ends when the other end of the socket FD is 
 
 SEALED: with 1, it re-executes itself from a read-only mount of the interpreter's file. /proc/self/exe of a fork leads
 to the mount that it was executed from, bypassing its own mounts, so the interpreter's owner could change the file's
-permissions. CPUS: the cores on which it loads. Libraries count the cores once: OpenBLAS never takes more threads, and
-with more threads than cores, those of OpenMP wait in the kernel instead of spinning.
+permissions. CPUS: the cores on which it loads. Modules that follow `--` may be missing. Libraries count the cores once:
+OpenBLAS never takes more threads, and with more threads than cores, those of OpenMP wait in the kernel instead of
+spinning.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ from aisp_mcp.process import python, sandbox, sockets
 
 MODULE = "aisp_mcp.judge.parent.processes.fork_server"
 LOADED, UNSEALED = b"L", b"U"
+ALSO = "--"
 LOOK_S = 1.0  # seconds between checks that the socket is still there
 MOST_WAIT_S = 600.0  # for the next caller: what waits may hold memory of a GPU
 LAST_FD = 1 << 20  # no system sets a higher limit
@@ -80,13 +82,15 @@ def _refuse(channel: socket.socket, name: str) -> None:
                 caller.sendall(UNSEALED)
 
 
-def _load(cpus: str, modules: list[str]) -> None:
+def _load(cpus: str, words: list[str]) -> None:
+    modules, also = words[: words.index(ALSO)], words[words.index(ALSO) + 1 :]
     if cpus:
         os.sched_setaffinity(0, map(int, cpus.split(",")))
     os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"  # a module that asks for a GPU must not spoil CUDA for the forks
     _import(["torch"])
     for name in modules:
         importlib.import_module(name)
+    _import(also)
     _freeze_heap()
 
 

@@ -73,9 +73,11 @@ class Libraries:
         facts = [env, self.modules, self.sealed, self.cpus, sys.executable, _code()]
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:24]
 
-    def started(self, where: str, pass_fds: Sequence[int] = (), **how: Any) -> subprocess.Popen[bytes]:
-        """Start a server. where: as in fork_server.py."""
-        words = [where, str(int(self.sealed)), ",".join(map(str, self.cpus)), *self.modules]
+    def started(
+        self, where: str, pass_fds: Sequence[int] = (), also: Sequence[str] = (), **how: Any
+    ) -> subprocess.Popen[bytes]:
+        """Start a server. where, also: as in fork_server.py."""
+        words = [where, str(int(self.sealed)), ",".join(map(str, self.cpus)), *self.modules, fork_server.ALSO, *also]
         return subprocess.Popen(
             python.module(fork_server.MODULE, *words),
             pass_fds=pass_fds,
@@ -86,15 +88,15 @@ class Libraries:
             **{"env": dict(self.env), **how},
         )
 
-    def keep_loaded(self, folder: Path, seconds: float) -> None:
+    def keep_loaded(self, folder: Path, seconds: float, also: Sequence[str] = ()) -> None:
         """Start a server that listens in the folder for that long, or until its socket is removed. Callers that connect
-        before it has loaded wait for that.
+        before it has loaded wait for that. also: modules that most of them will ask for, if they can be imported.
         """
         env = {**dict(self.env), OF_A_JOB: ""}  # an MCP server that ends leaves marked processes alone
         _kept[:] = [process for process in _kept if process.poll() is None]
         with sockets.listening(folder / self.name) as listener:
             where = f"{listener.fileno()}:{self.name}:{seconds:g}"
-            _kept.append(self.started(where, [listener.fileno()], cwd=folder, env=env))
+            _kept.append(self.started(where, [listener.fileno()], also, cwd=folder, env=env))
 
     def connected(self, folder: Path) -> socket.socket | None:
         """A connection to such a server; None if none listens."""
