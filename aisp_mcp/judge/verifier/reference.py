@@ -20,6 +20,8 @@ from aisp_mcp.judge.verifier.jittered import evaluate_in_order, evaluate_jittere
 from aisp_mcp.judge.verifier.replayed import Replayed, clones
 from aisp_mcp.judge.verifier.widened import evaluate
 
+HELD_BYTES = 1 << 30  # of a result: of larger ones, no more than two are held
+
 
 def widen(tensors: dict[str, Any]) -> dict[str, Any]:
     """Copy the tensors: floating-point ones as float64, complex ones as complex128, all others in their own type.
@@ -27,6 +29,17 @@ def widen(tensors: dict[str, Any]) -> dict[str, Any]:
     Paths are left as they are.
     """
     return {name: _wide(tensor) for name, tensor in tensors.items()}
+
+
+def _addresses(output: Any) -> dict[int, int]:
+    """Sizes in bytes of the memory that the tensors of an output use, by address. It may still have other values."""
+    import torch
+
+    tensors = [
+        value for _, value in flatten(output) if isinstance(value, torch.Tensor) and value.layout == torch.strided
+    ]
+    memory = {tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in tensors}
+    return {address: size for address, size in memory.items() if address}
 
 
 def _wide(tensor: Any) -> Any:
@@ -91,16 +104,20 @@ class Reference:
 
         If they return the same memory, as a program with an output buffer of its own does, reuses_memory is set.
         """
-        results, memory, times = [], list[int](), list[float]()
+        results, times, taken = [], list[float](), set[int]()
         for _ in range(3):
             synchronize(device)
             begin = time.perf_counter()
-            results.append(self.baseline(inputs))  # all are held, so that the allocator does not use memory again
+            results.append(self.baseline(inputs))
             synchronize(device)
             times.append(time.perf_counter() - begin)
             # Read now: torch.compile's graphs raise an error for a result that a later call has overwritten.
-            memory += {tensor.untyped_storage().data_ptr() for _, tensor in flatten(results[-1])} - {0}
-        self.reuses_memory = len(set(memory)) < len(memory)
+            memory = _addresses(results[-1])
+            self.reuses_memory = self.reuses_memory or not taken.isdisjoint(memory)
+            if sum(memory.values()) > HELD_BYTES:
+                del results[:-1]
+                taken.clear()
+            taken.update(memory)  # of the results that are held, so that the allocator does not use it again
         return self._kept(results[-1]), min(times[1:])
 
     def _kept(self, output: Any) -> Any:
