@@ -29,6 +29,7 @@ from aisp_mcp.judge.parent.processes.forked import ForkServer, Unsealed
 from aisp_mcp.judge.parent.processes.placement import PlacementFactory, aside
 from aisp_mcp.judge.parent.processes.verifier_client import VerifierProcess
 from aisp_mcp.judge.protocol.messages import OpenAnswer
+from aisp_mcp.judge.protocol.module_loader import common_of, problem_files
 from aisp_mcp.process import sockets
 
 SUFFIX = ".opening"
@@ -51,10 +52,13 @@ class Opening:
     def answer(self, request: Request) -> OpenAnswer:
         """The verifier's answer. Raises BenchmarkError for errors of the specification.
 
-        If it fails and an earlier comparison began it, it is begun again: other programs may have taken the memory.
+        If an earlier comparison began it, and it failed or has ended, it is begun again: other programs may have taken
+        the memory.
         """
         try:
-            return cast(OpenAnswer, self.verifier.collect("open"))
+            answer = cast(OpenAnswer, self.verifier.collect("open"))
+            if self.forks is None or self.verifier.process.poll() is None:
+                return answer
         except BenchmarkError:
             if self.forks is None:
                 raise
@@ -107,9 +111,11 @@ class Request:
     def name(self) -> str:
         """Name of the socket at which a verifier with this request waits."""
         fields = {name: value for name, value in self.fields.items() if name not in UNNAMED}
-        baseline = hashlib.sha256(Path(fields["path"]).read_bytes()).hexdigest()
+        baseline = Path(fields["path"])
+        files = [path for path in (baseline, common_of(baseline), *problem_files(baseline)) if path.is_file()]
+        texts = [hashlib.sha256(path.read_bytes()).hexdigest() for path in files]
         libraries = verifier_client.libraries(self.placement).name
-        facts = [fields, baseline, libraries, self.modules, self.workers, self.file_bytes]
+        facts = [fields, texts, libraries, self.modules, self.workers, self.file_bytes]
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:24] + SUFFIX
 
     def left(self) -> Opening | None:

@@ -120,7 +120,9 @@ def test_one_of_a_changed_specification_is_ended(follower: Follower) -> None:
 
 def test_a_killed_one_is_not_missed(follower: Follower) -> None:
     follower.compare(HONEST)
-    follower.left().kill()
+    left = follower.left()
+    left.kill()
+    psutil.wait_procs([left])
     assert follower.compare(HONEST, followed=False) not in ("incorrect", "invalid")
     assert follower.compare(WRONG, followed=False) == "incorrect"
 
