@@ -122,7 +122,7 @@ def test_a_killed_one_is_not_missed(follower: Follower) -> None:
     follower.compare(HONEST)
     left = follower.left()
     left.kill()
-    psutil.wait_procs([left])
+    until(lambda: left.status() == psutil.STATUS_ZOMBIE)  # until its server asks for its exit code
     assert follower.compare(HONEST, followed=False) not in ("incorrect", "invalid")
     assert follower.compare(WRONG, followed=False) == "incorrect"
 
