@@ -13,6 +13,7 @@ import os
 import shutil
 import sys
 import time
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -55,34 +56,40 @@ async def main() -> None:
             if time.monotonic() - begin > args.seconds:
                 print("out of time", flush=True)
                 break
-            rows += await submitted(client, args, problem, home / problem["problem"])
-            write(args.out, rows)
+            async for row in submitted(client, args, problem, home / problem["problem"]):
+                rows.append(row)
+                write(args.out, rows)
 
 
-async def submitted(client: Client, args: argparse.Namespace, problem: dict[str, Any], folder: Path) -> list[Row]:
+async def submitted(
+    client: Client, args: argparse.Namespace, problem: dict[str, Any], folder: Path
+) -> AsyncIterator[Row]:
     """A row per submission."""
     small = (problem["reduced"][1:] or [{}])[0] if args.reduced else {}
     root = args.deck.resolve() / problem["path"]
     more = {"format": problem["format"], "to": str(folder / "pairs"), "set": {**problem["shape"], **small}}
     adapted = await asked(client, "aisp_benchmark_adapt", path=str(root), **more)
     if "problems" not in adapted or not adapted["problems"]:
-        return [{**row, "refusal": adapted} for row in blank(problem)]
+        for row in blank(problem):
+            yield {**row, "refusal": adapted}
+        return
     more = {"bench_root": [str(folder / "pairs")], "workspace": str(folder / "room"), "preset": "quick"}
     begun = await asked(
         client, "aisp_optimize_start", target=adapted["problems"][0]["target"], candidates=100, patience=100, **more
     )
     if "session" not in begun:
-        return [{**row, "refusal": begun} for row in blank(problem)]
+        for row in blank(problem):
+            yield {**row, "refusal": begun}
+        return
     at = root if root.is_dir() else root.parent
-    rows = []
     for row, file in zip(blank(problem), problem["candidates"], strict=True):
         await asyncio.sleep(args.pause)
         text, begin = (at / file).read_text("utf-8"), time.monotonic()
         answer = await asked(client, "aisp_optimize_submit", session=begun["session"], candidate=text, wait_s=45)
-        rows.append({**row, "wall_s": round(time.monotonic() - begin, 2), **found(answer)})
-        outcome = rows[-1].get("verdict") or rows[-1]["refusal"]["code"]
-        print(row["id"], row["auditor"], "->", outcome, rows[-1].get("ratio"), rows[-1]["wall_s"], flush=True)
-    return rows
+        row |= {"wall_s": round(time.monotonic() - begin, 2), **found(answer)}
+        outcome = row.get("verdict") or row["refusal"]["code"]
+        print(row["id"], row["auditor"], "->", outcome, row.get("ratio"), row["wall_s"], flush=True)
+        yield row
 
 
 def found(answer: dict[str, Any]) -> Row:
