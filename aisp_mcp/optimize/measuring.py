@@ -16,6 +16,7 @@ from aisp_mcp.optimize import workspace
 from aisp_mcp.optimize.records import CANDIDATES, SPEC, WARM, Started
 from aisp_mcp.runs import measure
 from aisp_mcp.server.context import Context
+from aisp_mcp.store.records.job import JobState
 from aisp_mcp.store.records.run_kind import RunKind
 
 # What a submission imports when it is called, in part to describe the machine.
@@ -33,7 +34,7 @@ def keep_libraries_loaded(ctx: Context, started: Started, folder: Path) -> None:
 def measured(
     ctx: Context, started: Started, home: Path, numbers: Sequence[int], preset: str, followed: bool = False
 ) -> Run:
-    """One run of these candidates, each in a separate folder. home: of the optimisation. followed: by others."""
+    """One run of these candidates, each in a separate folder. home: of the optimisation. followed: others may come."""
     options = _options(ctx, started, preset)
     spec, pairs = home / SPEC / started.baseline, []
     for number in numbers:
@@ -46,7 +47,12 @@ def measured(
             shutil.copy(common, alone)
             baseline = Path(shutil.copy(spec, alone))
         pairs.append(Pair(started.target, baseline, f"{started.id}_{number:03d}", path.resolve()))
-    with comparison.loaded_in(home / WARM, followed):
+
+    def is_followed() -> bool:
+        waiting, _ = ctx.store.list_jobs(JobState.QUEUED, limit=1)
+        return followed and not waiting
+
+    with comparison.loaded_in(home / WARM, is_followed):
         return measure.measure(ctx, pairs, options, about=measure.About(RunKind.OPTIMIZE))
 
 

@@ -198,6 +198,7 @@ def test_an_earlier_solution_is_reached_outside_and_not_from_a_candidate(
     (files,) = home.rglob("001.py")
     sockets = [path for folder in home.rglob("warm") for path in folder.iterdir()]
     assert len(sockets) >= 2
+    assert [path for path in sockets if path.suffix == ".opening"]  # a verifier for the next submission
     planted = [
         walled_project / "benchmarks/ch01/optimized_rows.py",
         walled_project / "notes/old.py",

@@ -59,7 +59,7 @@ class Follower:
     def compare(self, candidate: str, size: str = "small", baseline: str = PRODUCT, followed: bool = True) -> str:
         """The verdict."""
         pair = write_pair(self.folder, candidate, baseline)
-        with loaded_in(self.kept, followed):
+        with loaded_in(self.kept, lambda: followed):
             done = compare(pair, Options(LEAST, size, "cpu", self.folder), self._look)
         assert isinstance(done, Comparison)
         return done.verdict.value

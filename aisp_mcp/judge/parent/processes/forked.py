@@ -10,7 +10,7 @@ import signal
 import socket
 import subprocess
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ ANSWER_S = 120.0  # for loading libraries; for any answer: a candidate at L1 can
 _servers: dict[str, ForkServer] = {}
 _lock = threading.Lock()
 _folder: Path | None = None  # of servers that listen
-_followed = False
+_is_followed: Callable[[], bool] | None = None
 
 
 @atexit.register
@@ -47,22 +47,23 @@ def server(libraries: Libraries) -> ForkServer:
 
 
 @contextmanager
-def loaded_in(folder: Path, followed: bool = False) -> Iterator[None]:
+def loaded_in(folder: Path, is_followed: Callable[[], bool] | None = None) -> Iterator[None]:
     """Use the servers that an earlier process has started in the folder (warm.py), if they match.
 
-    followed: another process will soon compare a candidate with the same specification.
+    is_followed: asked at the end of a comparison; True if another process will soon compare a candidate with the same
+    specification, and nothing else is to be measured before.
     """
-    global _folder, _followed
-    _folder, _followed = folder, followed
+    global _folder, _is_followed
+    _folder, _is_followed = folder, is_followed
     try:
         yield
     finally:
-        _folder, _followed = None, False
+        _folder = _is_followed = None
 
 
 def kept_folder(for_next: bool = False) -> Path | None:
     """The folder of loaded_in(). for_next: only if another comparison follows."""
-    return _folder if _followed or not for_next else None
+    return _folder if not for_next or (_is_followed and _is_followed()) else None
 
 
 def _connection(libraries: Libraries) -> socket.socket | None:
