@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 
 from aisp_mcp.errors import BenchmarkError
@@ -27,7 +28,7 @@ from aisp_mcp.judge.options import Nodes, Options
 from aisp_mcp.judge.pair import Pair
 from aisp_mcp.judge.parent import first_imports, policy, source_hints
 from aisp_mcp.judge.parent.kernel_cache import Kernels, names_a_compiler
-from aisp_mcp.judge.parent.opening import Request, Succession
+from aisp_mcp.judge.parent.opening import Request
 from aisp_mcp.judge.parent.phase_timer import PhaseTimer
 from aisp_mcp.judge.parent.processes import confined, placement, verifier_client
 from aisp_mcp.judge.parent.processes.cluster import nodes
@@ -175,7 +176,7 @@ def _open(
 ) -> Session | Skip:
     """Start the verifier and have it open the specification. The stack closes everything that is started."""
     draw, timer = random.Random(os.urandom(32)), PhaseTimer()
-    succession = stack.enter_context(Succession())
+    afterwards = stack.enter_context(_after_success())
     temporary = stack.enter_context(tempfile.TemporaryDirectory(prefix="aisp-", ignore_cleanup_errors=True))
     where = before = _placements(Path(temporary).resolve(), options, ranks // options.nodes.count)
     files_at = {"warm": stack.enter_context(_in_memory()), "cold": str(where.root / "files")}
@@ -185,7 +186,7 @@ def _open(
     options = replace(options, preset=nodes.adapt(options.preset, relays))
     request = _request(pair, options, strategy.round_bytes, files_at, ranks, where.make("verifier"))
     with timer.phase("load"), placement.aside(where.cpus):
-        level = _load_workers(pair, where, request.placement, relays, options)
+        level = _load_workers(pair, where, request, relays, options)
         opening = request.left() or request.begun()
     stack.callback(opening.close)
     with timer.phase("open"):
@@ -208,9 +209,18 @@ def _open(
     options = replace(options, preset=_sequence(opened).adapt(options.preset))
     thorough = draw.randrange(options.preset.first_look)
     if ranks == 1 and not any(spec["kind"] == FILE for spec in opened["layout"]["inputs"]):
-        succession.then(request, before)
+        afterwards.append(partial(request.leave, before))
     memory = opening.verifier, opening.fds
     return Session(pair, options, opened, where, *memory, log, draw, timer, thorough, kernels=kernels)
+
+
+@contextmanager
+def _after_success() -> Iterator[list[Callable[[], None]]]:
+    """A list of actions for the end of the context; none is taken after an error."""
+    actions = list[Callable[[], None]]()
+    yield actions
+    for act in actions:
+        act()
 
 
 @contextmanager
@@ -224,7 +234,7 @@ def _in_memory() -> Iterator[str]:
 def _load_workers(
     pair: Pair,
     where: placement.PlacementFactory,
-    verifier_placement: Placement,
+    request: Request,
     relays: tuple[nodes.Node, ...],
     options: Options,
 ) -> isolation.Level:
@@ -232,8 +242,8 @@ def _load_workers(
     level that all nodes can provide.
     """
     level = nodes.usable_level(relays, placement.usable_level(options.isolation, options.device), options.isolation)
-    workers = confined.fork_server(replace(verifier_placement, level=level))  # loads while the verifier's server does
-    workers.load([*first_imports.of_baseline(pair.baseline), *first_imports.of_candidate(pair)])
+    workers = confined.fork_server(replace(request.placement, level=level))  # loads while the verifier's server does
+    workers.load([*request.modules, *first_imports.of_candidate(pair)])
     _open_nodes(replace(where, level=level, relays=relays, variables=options.variables))
     return level
 
@@ -281,7 +291,7 @@ def _sequence(opened: OpenAnswer) -> type[ReplicateRun]:
 def _request(
     pair: Pair, options: Options, budget: int, files_at: dict[str, str], ranks: int, where: Placement
 ) -> Request:
-    """What the verifier is to open."""
+    """The request to open the pair's specification. where: of the verifier."""
     fields = {
         "path": str(pair.baseline),
         "size": options.size,

@@ -21,6 +21,7 @@ from typing import Any
 
 from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.judge.options import Options
+from aisp_mcp.judge.parent.opening import memory_files
 from aisp_mcp.judge.parent.processes import group, placement, verifier_client
 from aisp_mcp.judge.parent.processes.confined import Placement
 from aisp_mcp.judge.parent.processes.gone import WorkerGone
@@ -79,11 +80,7 @@ class Fuzzer:
         self._placements = placement.PlacementFactory(
             Path(folder).resolve(), options.device, level, placement.measuring_cpus(ranks), ranks=ranks
         )
-        flags = os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
-        self._fds = [
-            (os.memfd_create("aisp-control", flags), os.memfd_create("aisp-arena", flags))
-            for _ in range(configurations * ranks)
-        ]
+        self._fds = [memory_files() for _ in range(configurations * ranks)]
         for fd in itertools.chain.from_iterable(self._fds):
             self._stack.callback(os.close, fd)
         # Each configuration counts as a replicate, so that it has its own inputs.

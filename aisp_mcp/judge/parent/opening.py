@@ -14,12 +14,10 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Any, cast
 
 from aisp_mcp.errors import BenchmarkError, Unavailable
@@ -81,8 +79,8 @@ class Opening:
 
 @dataclass(frozen=True)
 class Request:
-    """What a verifier opens, and where. fields: of the message. modules: to be imported before it is forked. workers:
-    how many share memory with it. file_bytes: of each of their files; 0 if the verifier sets their size.
+    """A request to open a specification. fields: of the message. placement: of the verifier. modules: to be imported
+    before it is forked. workers: how many share memory with it. file_bytes: see memory_files().
     """
 
     fields: dict[str, Any]
@@ -95,17 +93,10 @@ class Request:
         """A new verifier that opens it. forks: the server to fork it from."""
         server = forks or verifier_client.fork_server(self.placement)
         server.load(self.modules)
-        fds = [self._memory() for _ in range(self.workers)]
+        fds = [memory_files(self.file_bytes) for _ in range(self.workers)]
         verifier = verifier_client.started([fd for pair in fds for fd in pair], self.placement, server)
         verifier.post("open", **self.fields)
         return Opening(verifier, fds, self.placement, forks)
-
-    def _memory(self) -> tuple[int, int]:
-        """(control block, arena): anonymous files that no other process can open by name."""
-        pair = os.memfd_create("aisp-control", SEALABLE), os.memfd_create("aisp-arena", SEALABLE)
-        for fd in pair if self.file_bytes else ():
-            os.ftruncate(fd, self.file_bytes)  # a large enough file is mapped as it is
-        return pair
 
     @property
     def name(self) -> str:
@@ -141,7 +132,8 @@ class Request:
             placement = replace(where, root=folder, level="L1").make(secrets.token_hex(8))
             files_at = dict.fromkeys(self.fields["files_at"], str(placement.folder / "files"))
             own = replace(self, placement=placement, fields={**self.fields, "files_at": files_at})
-            listener = stack.enter_context(sockets.listening(folder / self.name))
+            name = self.name
+            listener = stack.enter_context(sockets.listening(folder / name))
             forks = ForkServer(channel)
             with aside(where.cpus):
                 begun = own.begun(forks)
@@ -149,25 +141,18 @@ class Request:
             shared = [fd for pair in begun.fds for fd in pair]
             stack.callback(_close, shared)
             fds = [*begun.verifier.pipes, *shared]
-            forks.hand_on(begun.verifier.process, listener, self.name, [str(placement.folder)], fds)
+            forks.hand_on(begun.verifier.process, listener, name, [str(placement.folder)], fds)
 
 
-class Succession:
-    """A context that leaves a verifier to the next comparison if then() was called and no error has ended it."""
+def memory_files(size: int = 0) -> tuple[int, int]:
+    """(control block, arena) of a worker: anonymous files that no other process can open by name.
 
-    def __init__(self) -> None:
-        self._leave: Callable[[], None] | None = None
-
-    def __enter__(self) -> Succession:
-        return self
-
-    def then(self, request: Request, where: PlacementFactory) -> None:
-        """The next comparison may open the same. where: of this comparison's processes."""
-        self._leave = partial(request.leave, where)
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        if kind is None and self._leave:
-            self._leave()
+    size: in bytes, of each; with 0, whoever maps them first sets it.
+    """
+    pair = os.memfd_create("aisp-control", SEALABLE), os.memfd_create("aisp-arena", SEALABLE)
+    for fd in pair if size else ():
+        os.ftruncate(fd, size)  # a large enough file is mapped as it is
+    return pair
 
 
 def _taken(path: Path, placement: Placement) -> Opening | None:

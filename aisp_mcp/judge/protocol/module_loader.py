@@ -193,12 +193,21 @@ def copied(output: Any) -> Any:
     """The same structure with copied tensors; a tensor whose copy would have another type or layout is left
     as it is.
     """
+
+    def copy(tensor: Any) -> Any:
+        fresh = tensor.clone()
+        return fresh if type(fresh) is type(tensor) and fresh.stride() == tensor.stride() else tensor
+
+    return mapped(output, copy)
+
+
+def mapped(output: Any, change: Callable[[Any], Any]) -> Any:
+    """The same structure with every tensor changed; a tuple becomes a list."""
     if isinstance(output, Mapping):
-        return {key: copied(value) for key, value in output.items()}
+        return {key: mapped(value, change) for key, value in output.items()}
     if isinstance(output, tuple | list):
-        return [copied(value) for value in output]
-    fresh = output.clone()
-    return fresh if type(fresh) is type(output) and fresh.stride() == output.stride() else output
+        return [mapped(value, change) for value in output]
+    return change(output)
 
 
 def flatten(output: Any) -> list[tuple[str, Any]]:

@@ -7,11 +7,11 @@ times as long. It is evaluated for every call that is compared, always on tensor
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from aisp_mcp.errors import AispError
-from aisp_mcp.judge.protocol.module_loader import flatten
+from aisp_mcp.judge.protocol.module_loader import flatten, mapped
 from aisp_mcp.judge.verifier.checks.tolerance import components
 
 SLOW_S = 0.1  # of the host, per call; a capture takes as long as a call, and half a second more
@@ -88,11 +88,7 @@ class Replayed:
 
 def clones(output: Any) -> Any:
     """The same structure of tensors in new memory; strides with gaps become contiguous ones."""
-    if isinstance(output, Mapping):
-        return {key: clones(value) for key, value in output.items()}
-    if isinstance(output, tuple | list):
-        return [clones(value) for value in output]
-    return output.clone()
+    return mapped(output, lambda tensor: tensor.clone())
 
 
 def _are_same(one: Any, other: Any) -> bool:

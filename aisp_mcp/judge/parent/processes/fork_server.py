@@ -83,7 +83,8 @@ def _refuse(channel: socket.socket, name: str) -> None:
 
 
 def _load(cpus: str, words: list[str]) -> None:
-    modules, also = words[: words.index(ALSO)], words[words.index(ALSO) + 1 :]
+    end = words.index(ALSO)
+    modules, also = words[:end], words[end + 1 :]
     if cpus:
         os.sched_setaffinity(0, map(int, cpus.split(",")))
     os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"  # a module that asks for a GPU must not spoil CUDA for the forks
@@ -122,19 +123,26 @@ def _handed_on(request: dict[str, Any], fds: list[int], end_s: float) -> socket.
     name, handle = request["hand on"], os.pidfd_open(request["pid"])
     end_s = min(end_s, time.monotonic() + MOST_WAIT_S)
     with socket.socket(fileno=fds[0]) as listener:
-        while time.monotonic() < end_s and os.path.exists(name):
-            if not select.select([listener], [], [], LOOK_S)[0]:
-                continue
+        channel = _next_caller(listener, name, end_s)
+        if channel is None:
+            os._exit(0)
+        os.unlink(name)  # while it listens: whoever finds it deaf removes it
+    _introduce(channel)
+    send(channel, {**request, "numbers": [0] * len(fds)}, [handle, *fds[1:]])
+    for fd in (handle, *fds[1:]):
+        os.close(fd)
+    return channel
+
+
+def _next_caller(listener: socket.socket, name: str, end_s: float) -> socket.socket | None:
+    """The connection of the next caller of this user; None when the time is over or the name is removed."""
+    while time.monotonic() < end_s and os.path.exists(name):
+        if select.select([listener], [], [], LOOK_S)[0]:
             channel, _ = listener.accept()
             if sockets.caller(channel) == os.getuid():
-                os.unlink(name)
-                _introduce(channel)
-                send(channel, {**request, "numbers": [0] * len(fds)}, [handle, *fds[1:]])
-                for fd in (handle, *fds[1:]):
-                    os.close(fd)
                 return channel
             channel.close()
-    os._exit(0)
+    return None
 
 
 def _introduce(channel: socket.socket) -> None:
@@ -148,11 +156,8 @@ def _listen(listener: socket.socket, name: str, seconds: float) -> None:
     """Fork for each caller of this user, with a handle to end the fork."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     end_s = time.monotonic() + seconds
-    while time.monotonic() < end_s and os.path.exists(name):
-        if not select.select([listener], [], [], LOOK_S)[0]:
-            continue
-        channel, _ = listener.accept()
-        if sockets.caller(channel) == os.getuid() and os.fork() == 0:
+    while channel := _next_caller(listener, name, end_s):
+        if os.fork() == 0:
             os.setsid()
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             listener.close()
