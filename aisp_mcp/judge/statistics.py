@@ -266,6 +266,15 @@ def noise_floor(differences: Sequence[float], level: float = 0.95) -> Floor:
     return Floor(half, mean, p_value, n)
 
 
+def hypergeometric_tail(found: int, marked: int, drawn: int, total: int) -> float:
+    """Probability that at least `found` of the `marked` ones are among `drawn` of `total`, drawn at random."""
+    ways = sum(
+        math.comb(marked, number) * math.comb(total - marked, drawn - number)
+        for number in range(found, min(marked, drawn) + 1)
+    )
+    return ways / math.comb(total, drawn)
+
+
 def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:
     """Adjusted p-values in the given order; rejecting those <= q keeps the false discovery rate at q."""
     usable(p_values)

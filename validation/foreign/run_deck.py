@@ -295,7 +295,10 @@ def outcome(result: dict[str, Any], at: int, failure: Any) -> Row:
     row = {key: verdict[key] for key in FACTS}
     phases = evidence["phases"]
     row |= {"phases": phases, "seconds": round(sum(phases.values()), 2), "clocks": evidence["clocks"]}
-    return row | {"notes": [flag["message"] for flag in evidence["flags"] if flag["code"] in TIMING_FLAGS]}
+    row |= {"notes": [flag["message"] for flag in evidence["flags"] if flag["code"] in TIMING_FLAGS]}
+    return row | {
+        "warnings": {flag["code"]: flag["evidence"] for flag in evidence["flags"] if flag["severity"] != "note"}
+    }
 
 
 def plain(args: argparse.Namespace, problem: dict[str, Any], row: Row) -> Row:

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from aisp_mcp.judge import statistics as stats
 from aisp_mcp.judge.evidence import Replicate, RoundTiming
 from aisp_mcp.judge.protocol.roles import BASELINES, Role
 from aisp_mcp.judge.protocol.shared_memory import COPIED_INTO_STRIDES, OWN_STRIDES, STRIDES
@@ -15,7 +16,9 @@ from aisp_mcp.judge.records.verdict import Flag
 from aisp_mcp.judge.verdict import batching, estimators
 
 HOST_MATTERS = 1.05  # ratio of the speedups with and without host time
-MIN_LATE = 3  # rounds of a candidate: fewer are not evidence
+# Chance that rounds which another process delays are the candidate's this often, below which it is accused; one honest
+# comparison in thousands has so many delayed rounds.
+LATE_CHANCE = 1e-3
 # A worker bound to its cores cannot use more of their time than other programs left. In two thousand rounds
 # of honest programs on two cores, quiet and loaded, none used more than 0.994 of that.
 CORES_SLACK, CORES_SLACK_S = 1.01, 0.002
@@ -115,23 +118,27 @@ def _host_flags(replicates: Sequence[Replicate]) -> list[Flag]:
 def late_flags(replicates: Sequence[Replicate]) -> list[Flag]:
     """A flag for device work that continues after the worker reported that it was done.
 
-    An honest worker waits for its device, so this is not an accident. If it also shows after baselines, which wait, it
-    is another process's work.
+    A worker waits for its device before it answers, so this is not an accident. If it also shows after baselines, it is
+    another process's work, and so it may be if few rounds are concerned.
     """
     late, ended = Counter[Role](), Counter[Role]()
     for replicate in replicates:
         late.update(replicate.device.late_rounds)
         # A log from before these were counted has the timed rounds alone.
         ended.update(replicate.ended_rounds or Counter(row.role for row in replicate.rounds))
-    count = late[Role.CANDIDATE]
-    shares = [
-        sum(late[role] for role in roles) / max(sum(ended[role] for role in roles), 1)
+    (count, rounds), (others, other_rounds) = (
+        (sum(min(late[role], ended[role]) for role in roles), sum(ended[role] for role in roles))
         for roles in ((Role.CANDIDATE,), BASELINES)
-    ]
+    )
+    shares = count / max(rounds, 1), others / max(other_rounds, 1)
     if shares[0] <= 0.2:
         return []
     message = "the GPU was still working when the candidate reported that it was done"
-    # Another process that wakes up on the device delays one or two rounds, possibly only of this role.
-    severity = "fatal" if count >= MIN_LATE and shares[1] < 0.25 * shares[0] else "warn"
-    evidence = {"share_of_rounds": round(shares[0], 3), "behind_baselines": round(shares[1], 3)}
+    chance = stats.hypergeometric_tail(count, count + others, rounds, rounds + other_rounds)
+    severity = "fatal" if shares[1] < 0.25 * shares[0] and chance < LATE_CHANCE else "warn"
+    evidence = {
+        "share_of_rounds": round(shares[0], 3),
+        "behind_baselines": round(shares[1], 3),
+        "chance": float(f"{chance:.2g}"),
+    }
     return [_flag("work_after_done", severity, message, evidence)]

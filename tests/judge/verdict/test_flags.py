@@ -28,25 +28,23 @@ def test_late_work_of_the_candidate_alone_is_fatal(late: dict[Role, int], severi
     assert [(flag.code, flag.severity) for flag in flags] == ([("work_after_done", severity)] if severity else [])
 
 
-def test_two_late_rounds_of_a_short_run_are_no_evidence() -> None:
-    rounds = [Round(role, 1e-3, 1e-3, TIMING) for role in [*Role] * 4]
-    assert [
-        flag.severity
-        for flag in late_flags([Replicate(0, rounds=rounds, device=DeviceEvidence(late_rounds={Role.CANDIDATE: 2}))])
-    ] == ["warn"]
-    assert [
-        flag.severity
-        for flag in late_flags([Replicate(0, rounds=rounds, device=DeviceEvidence(late_rounds={Role.CANDIDATE: 3}))])
-    ] == ["fatal"]
+@pytest.mark.parametrize(("rounds_each", "late", "severity"), [(4, 2, "warn"), (6, 3, "warn"), (6, 6, "fatal")])
+def test_few_late_rounds_of_a_short_run_are_no_evidence(rounds_each: int, late: int, severity: str) -> None:
+    """Three late rounds of eighteen are all the candidate's once in forty comparisons that something else delays."""
+    rounds = [Round(role, 1e-3, 1e-3, TIMING) for role in [*Role] * rounds_each]
+    device = DeviceEvidence(late_rounds={Role.CANDIDATE: late})
+    assert [flag.severity for flag in late_flags([Replicate(0, rounds=rounds, device=device)])] == [severity]
 
 
 def test_rounds_that_are_not_timed_count_as_well() -> None:
     """A candidate has far more of them than a baseline, and another process may delay any."""
     rounds = [Round(role, 1e-3, 1e-3, TIMING) for role in [*Role] * 3]
-    device, ended = DeviceEvidence(late_rounds={Role.CANDIDATE: 4}), {role: 8 for role in Role}
+    device, ended = DeviceEvidence(late_rounds={Role.CANDIDATE: 7}), {role: 8 for role in Role}
     replicate = Replicate(0, rounds=rounds, device=device, ended_rounds=ended)
     assert [flag.severity for flag in late_flags([replicate])] == ["fatal"]
     ended[Role.CANDIDATE] = 24
+    assert [flag.severity for flag in late_flags([replicate])] == ["warn"]
+    ended[Role.CANDIDATE] = 40
     assert not late_flags([replicate])
 
 
