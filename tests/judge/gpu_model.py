@@ -100,7 +100,10 @@ class Process:
         if count > self.most and not bits & DUMMY:
             self.asked.append((count, bits))
             return None
-        if not write_inputs():
+        self.verifier.takes_turns = bool(self.odd.get("polls")) and not bits & DUMMY
+        written = write_inputs()
+        self.verifier.takes_turns = False
+        if not written:
             return None
         timing = self._took(count, bits, BEGINS, 0.0)
         if self.odd.get("ends"):
@@ -117,7 +120,7 @@ class Verifier:
 
     def __init__(self, *, shared: bool = False, ahead: float = 0, left: int = 0) -> None:
         self.shared, self.ahead, self.left = shared, ahead, left
-        self.probe_s, self.wrong = IDLE, False
+        self.probe_s, self.wrong, self.takes_turns = IDLE, False, False
         self.seconds, self.held = list[float](), False
         self.verbs, self.posted = Counter[str](), list[tuple[str, dict[str, Any]]]()
 
@@ -134,6 +137,8 @@ class Verifier:
                 "ratio": 0.0,
                 "checked": 1,
             }
+        if verb == "idle" and self.takes_turns:
+            return {"probe_s": 0.01}
         ahead = verb == "write_staged" and self.ahead > 0 and request["worker_id"] == Role.CANDIDATE.number
         self.ahead -= ahead
         return {"probe_s": 0.01 if ahead else IDLE}

@@ -280,6 +280,18 @@ def test_no_round_is_short_whatever_a_clock_says(says: float, most: int, gated: 
     assert driver.result.device.device_only[Role.CANDIDATE] == pytest.approx(CALL if gated else HOST, rel=1e-3)
 
 
+def test_a_candidate_that_keeps_the_device_busy_while_it_waits_is_not_another_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Streams that wait for each other take turns with the verifier, as long as the gate is shut."""
+    monkeypatch.setattr(gpu_round, "GATE_IDLE_S", 0.001)
+    driver = trial(Verifier(), polls=True)
+    gpu_rounds.measure(driver)
+    assert driver.result.device.device_only[Role.CANDIDATE] == pytest.approx(HOST, rel=1e-3)
+    assert driver.result.device.overcounted == "the device is rarely idle while its calls wait"
+    assert not driver.result.device.busy_probes_s
+
+
 def test_rounds_on_a_device_that_works_for_the_candidate_prove_no_gain() -> None:
     driver = trial(Verifier(ahead=math.inf), call_s=CALL / 10)
     gpu_rounds.measure(driver)

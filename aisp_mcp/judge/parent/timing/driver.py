@@ -241,12 +241,17 @@ class Driver:
 
     def wait_idle(self, probe_s: float) -> None:
         """Wait until the device is idle while all workers are stopped, and record it if it stays busy."""
-        end = time.monotonic() + IDLE_DEADLINE_S
+        if not self.becomes_idle(probe_s, IDLE_DEADLINE_S):
+            self.result.device.busy_probes_s.append(self.session.probe_s())
+
+    def becomes_idle(self, probe_s: float, patience_s: float) -> bool:
+        """Wait until the device is idle, at most that long. probe_s: of the verifier's smallest kernel just now."""
+        end = time.monotonic() + patience_s
         while self.is_busy(probe_s):
             if time.monotonic() > end:
-                self.result.device.busy_probes_s.append(probe_s)
-                return
+                return False
             probe_s = self.session.probe_s()
+        return True
 
     def is_busy(self, probe_s: float) -> bool:
         """Return True if the verifier's smallest kernel took so long that another process must be using the device."""

@@ -28,6 +28,9 @@ from aisp_mcp.judge.verifier.handoff.handoff_gpu import HELD
 COMPARED, ISOLATED_COMPARED = 6, 4
 MAX_COMPARED = 2 * GPU_ROUNDS * (COMPARED + ISOLATED_COMPARED)  # of a replicate, in counted rounds of both kinds
 PATIENCE_S = 0.2  # until all calls of a round wait at the gate; five times the usual
+# For the device to become idle while calls wait at the gate. A program of several streams, which wait for each other, may
+# keep it busy as long as they wait.
+GATE_IDLE_S = 0.1
 MAX_DISCARDED = 6  # rounds of a program, per replicate, on a device that was not idle
 
 
@@ -230,16 +233,22 @@ class GpuRound:
         return False
 
     def write_inputs(self) -> bool:
-        """Write the inputs, unless they are handed over one by one. Return False if the device was busy afterwards:
-        then a call that should wait for inputs has begun.
+        """Write the inputs, unless they are handed over one by one. Return False if the device was busy before, while
+        calls wait at the gate, or afterwards: then a call that should wait for inputs has begun.
         """
         driver, session = self.driver, self.driver.session
-        driver.wait_idle(session.probe_s())
+        probe_s = session.probe_s()
+        if not self.gated:
+            driver.wait_idle(probe_s)
+        elif not driver.becomes_idle(probe_s, GATE_IDLE_S):
+            return self._discard()
         if self.isolated:
             return True
         answer = session.ask("write_staged", worker_id=driver.number(self.role), own=not self.mode.copies)
-        if not driver.is_busy(answer["probe_s"]):
-            return True
+        return not driver.is_busy(answer["probe_s"]) or self._discard()
+
+    def _discard(self) -> bool:
+        """Count a round on a device that was not idle. Return True if there have been too many to discard this one."""
         self.mode.discarded += 1
         if self.gated and self.mode.discarded > MAX_DISCARDED:  # such as with several streams that wait for each other
             self.mode.disable_gate("the device is rarely idle while its calls wait")
