@@ -119,6 +119,11 @@ class Session:
         return bool(self.opened["layout"].get("tight"))
 
     @property
+    def replicates_at_once(self) -> int:
+        """Number of replicates whose processes have memory at a time."""
+        return int(self.opened["layout"].get("replicates", 2))
+
+    @property
     def ranks(self) -> int:
         """Ranks of each worker; workers of two replicates can exist at a time."""
         return len(self.fds) // (2 * len(Role))

@@ -27,6 +27,7 @@ class Recorded:
         self.events: list[tuple[str, list[int]]] = []
         self.session: Any = SimpleNamespace(
             is_tight=is_tight,
+            replicates_at_once=1 if is_tight else 2,
             options=SimpleNamespace(device="cuda", preset=PRESETS["quick"], protections=ALL),
             opened={"layout": {"capacity": 1}},
             random=random.Random(1),

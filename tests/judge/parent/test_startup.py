@@ -89,7 +89,7 @@ def walked(
     fails: str = "",
     kernels: bool = False,
     now_s: float = 0.5,
-    is_tight: bool = False,
+    replicates_at_once: int = 2,
 ) -> list[str]:
     """Steps of all replicates in order; "run" stands for a measurement."""
     said, phases = list[str](), list[str]()
@@ -113,7 +113,8 @@ def walked(
         post=lambda verb, **request: said.append(f"look ahead for {request['worker_ids']} {request['number']}"),
         collect=lambda verb: said.append("known") or {"known": [], "booked": phases == [verb]},
     )
-    session: Any = SimpleNamespace(options=options, phase=phase, kernels=None, verifier=verifier, is_tight=is_tight)
+    session: Any = SimpleNamespace(options=options, phase=phase, kernels=None, verifier=verifier)
+    session.is_tight, session.replicates_at_once = replicates_at_once == 1, replicates_at_once
     session.random, session.log = random.Random(1), SimpleNamespace(append=logged)
     if kernels:
         session.kernels = SimpleNamespace(
@@ -159,7 +160,7 @@ def test_kernels_are_handed_on_before_a_program_runs_and_none_are_made_beside_a_
 
 
 def test_replicates_take_turns_with_a_tight_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    events = walked(monkeypatch, 2, spare=4, is_tight=True)
+    events = walked(monkeypatch, 2, spare=4, replicates_at_once=1)
     turns = [event for event in events if event.split()[0] in ("start", "run", "close", "attach", "look")]
     assert turns == ["start 0", "attach 0", "run 0", "start 1", "close 0", "attach 1", "run 1", "close 1"]
 

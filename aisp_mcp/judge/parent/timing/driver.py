@@ -51,8 +51,8 @@ class Driver:
         self._unfilled: dict[str, Any] = {}  # request for inputs that are written just before each round
 
     def number(self, role: Role) -> int:
-        """Number of the role's worker at the verifier, which has memory for two replicates, or one if it is tight."""
-        return worker_number(0 if self.session.is_tight else self.result.index % 2, role)
+        """Number of the role's worker at the verifier, among those of the replicates that have memory at a time."""
+        return worker_number(self.result.index % self.session.replicates_at_once, role)
 
     # --- start and end
 

@@ -1,4 +1,6 @@
-"""Start and end of replicates: two start in parallel if cores are idle, and nothing starts during a measurement."""
+"""Start and end of replicates: two start in parallel if cores are idle and there is memory for both, and nothing starts
+during a measurement.
+"""
 
 from __future__ import annotations
 
@@ -41,8 +43,9 @@ def _in_turn(session: Session, strategy: Strategy, started: list[Driver]) -> Ite
     """Start replicates in batches. The last one of a batch ends while the next batch loads its libraries; meanwhile,
     the first such candidate is traced.
     """
-    has_room = spare_cpus() >= SPARE_FOR_TWO and not session.is_tight
-    total, at_once = session.options.preset.replicates, 2 if has_room else 1
+    total, at_once = session.options.preset.replicates, 1
+    if spare_cpus() >= SPARE_FOR_TWO:
+        at_once = session.replicates_at_once
     last: Driver | None = None
     for begin in range(0, total, at_once):
         batch = [Driver(session, number) for number in range(begin, min(begin + at_once, total))]
