@@ -121,7 +121,7 @@ class Session:
     @property
     def replicates_at_once(self) -> int:
         """Number of replicates whose processes have memory at a time."""
-        return int(self.opened["layout"].get("replicates", 2))
+        return self.opened.get("replicates_at_once", 2)
 
     @property
     def ranks(self) -> int:

@@ -31,3 +31,22 @@ def regain(layout: Layout, size: int) -> None:
 
         with suppress(torch.OutOfMemoryError):
             torch.empty(size, dtype=torch.uint8, device="cuda")
+
+
+def begin_peak(device: str) -> int:
+    """Bytes that this process has allocated on the device; peak() counts from now on. 0 on a CPU."""
+    if device != "cuda":
+        return 0
+    import torch
+
+    torch.cuda.reset_peak_memory_stats()
+    return int(torch.cuda.memory_allocated())
+
+
+def peak(device: str) -> int:
+    """The most bytes that this process has allocated at a time since begin_peak(). 0 on a CPU."""
+    if device != "cuda":
+        return 0
+    import torch
+
+    return int(torch.cuda.max_memory_allocated())

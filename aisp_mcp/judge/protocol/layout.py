@@ -90,8 +90,7 @@ class RingShape:
 class Layout:
     """All offsets follow from the contracts and the number of calls a region can hold.
 
-    tight: a single call is so large that the processes must take turns with the device memory. replicates: number whose
-    processes have memory at a time.
+    tight: a single call is so large that the processes must take turns with the device memory.
     """
 
     params: tuple[TensorSpec, ...]
@@ -100,7 +99,6 @@ class Layout:
     capacity: int
     ring: RingShape | None = None  # of a serving benchmark; it is in the control block
     tight: bool = False
-    replicates: int = 2
 
     @cached_property
     def frame(self) -> int:
@@ -205,7 +203,7 @@ class Layout:
     def from_json(cls, data: dict[str, Any]) -> Layout:
         groups = {key: tuple(TensorSpec.parse(item) for item in data[key]) for key in ("params", "inputs", "outputs")}
         ring = RingShape(**data["ring"]) if data["ring"] else None
-        return cls(ring=ring, **{key: data[key] for key in ("capacity", "tight", "replicates")}, **groups)
+        return cls(capacity=data["capacity"], ring=ring, tight=data.get("tight", False), **groups)
 
 
 def capacity_for(params: int, frame: int, budget: int, most: int) -> int:

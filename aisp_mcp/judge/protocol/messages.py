@@ -27,7 +27,8 @@ class Specification(TypedDict):
 class OpenAnswer(Specification):
     """Facts of the specification that the verifier has opened. missing: needs that this machine does not meet; then all
     other fields are absent. layout: of the shared memory, see protocol/layout.py. call_s: approximate, in the verifier.
-    probe_s: seconds of its smallest kernel on the idle GPU.
+    probe_s: seconds of its smallest kernel on the idle GPU. replicates_at_once: those whose processes can have device
+    memory at a time.
     """
 
     missing: NotRequired[list[str]]
@@ -36,6 +37,7 @@ class OpenAnswer(Specification):
     facts: dict[str, Any]
     oracle: str
     probe_s: NotRequired[float]
+    replicates_at_once: NotRequired[int]
     serving: NotRequired[ServingTerms]
 
 

@@ -7,14 +7,13 @@ from typing import Any
 from aisp_mcp.bench import Host
 from aisp_mcp.judge.protocol.layout import Layout, capacity_for
 from aisp_mcp.judge.protocol.module_loader import contract, flatten
+from aisp_mcp.judge.protocol.roles import Role
 from aisp_mcp.judge.verifier.inputs import files
 from aisp_mcp.judge.verifier.inputs.bank import InputBank
 
 ENERGY_ROUND_S = 0.03  # a sixteenth of the longest round, because energy counters move in steps
-
-# Of the free memory, taken by static tensors: seven processes hold them, for two replicates at a time, and the verifier
-# also in float64.
-LARGE_STATIC = 1 / 64
+CONTEXT_BYTES = 600 << 20  # of device memory, that a process takes before it allocates anything
+FILLED = 0.85  # of the memory: an allocator cannot use all of it
 
 
 def layout_of(
@@ -27,12 +26,10 @@ def layout_of(
         tuple(contract(name, Host(tensor) if name in bank.host else tensor) for name, tensor in inputs.items()),
         tuple(contract(name, tensor) for name, tensor in flatten(output)),
     )
-    free = 0
     if bank.device == "cuda":
         import torch
 
-        free = int(torch.cuda.mem_get_info()[0])
-        budget = min(budget, free // 24)
+        budget = min(budget, torch.cuda.mem_get_info()[0] // 24)
     elif goal == "memory":
         budget = 0  # one call per round: frames for more would waste memory
     round_s = ENERGY_ROUND_S if goal == "energy" else round_s
@@ -40,6 +37,22 @@ def layout_of(
     most = files.calls_per_round(inputs, min(4096, max(2, int(16 * round_s / max(seconds, 1e-9)))))
     frame = single.frame + files.bytes_of_call(inputs)
     tight = bank.device == "cuda" and goal != "cold" and single.params_bytes + frame > budget
-    capacity = capacity_for(single.params_bytes, frame, budget, most)
-    is_large = bank.device == "cuda" and single.params_bytes > LARGE_STATIC * free
-    return Layout(*groups, capacity=capacity, tight=tight, replicates=1 if tight or is_large else 2)
+    return Layout(*groups, capacity=capacity_for(single.params_bytes, frame, budget, most), tight=tight)
+
+
+def replicates_at_once(device: str, layout: Layout, call_bytes: int) -> int:
+    """Number of replicates whose processes can have device memory at a time: two if there is room for six workers.
+
+    call_bytes: what a call of the baseline needs beyond its inputs. A worker needs that, its arena, and as much again
+    for inputs and outputs of its own. This process needs what it did at its worst.
+    """
+    if device != "cuda":
+        return 2
+    if layout.tight:
+        return 1
+    import torch
+
+    arena = layout.params_bytes + layout.capacity * layout.frame
+    workers = 2 * len(Role) * (2 * arena + call_bytes + CONTEXT_BYTES)
+    room = torch.cuda.mem_get_info()[0] + torch.cuda.memory_reserved()
+    return 2 if workers + torch.cuda.max_memory_allocated() < FILLED * room else 1

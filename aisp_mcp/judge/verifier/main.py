@@ -16,7 +16,7 @@ from aisp_mcp.bench import Benchmark, ServingBenchmark
 from aisp_mcp.judge.protections import Protections
 from aisp_mcp.judge.protocol.clock import clock
 from aisp_mcp.judge.protocol.cuda_ipc import MappedMemory, Staged
-from aisp_mcp.judge.protocol.device_turns import give_back, synchronize
+from aisp_mcp.judge.protocol.device_turns import begin_peak, give_back, peak, synchronize
 from aisp_mcp.judge.protocol.messages import CheckAnswer, DeviceAllocation, PlannedRequest
 from aisp_mcp.judge.protocol.module_loader import load_spec
 from aisp_mcp.judge.protocol.roles import replicate_of
@@ -26,7 +26,7 @@ from aisp_mcp.judge.verifier.checks.damage import POISON
 from aisp_mcp.judge.verifier.checks.round_checker import RoundChecker
 from aisp_mcp.judge.verifier.checks.tolerance import can_be_near
 from aisp_mcp.judge.verifier.facts import facts, layout_rules, oracle, work
-from aisp_mcp.judge.verifier.frames import layout_of
+from aisp_mcp.judge.verifier.frames import layout_of, replicates_at_once
 from aisp_mcp.judge.verifier.group import arena, group_facts, missing_devices, of_all_ranks
 from aisp_mcp.judge.verifier.handoff import handoff_cpu, handoff_gpu
 from aisp_mcp.judge.verifier.handoff.answers import await_answer
@@ -95,7 +95,9 @@ class Verifier:
         self, spec: Benchmark, bank: InputBank, seed: int, budget: int, round_s: float, files_at: dict[str, str]
     ) -> dict[str, Any]:
         inputs = bank.inputs(seed + 1, "plain")
+        begin_bytes = begin_peak(self.device)
         output, seconds = bank.reference.first_calls(inputs, self.device)
+        call_bytes = peak(self.device) - begin_bytes
         self.reuses_memory = bank.reference.reuses_memory
         self.layout = layout_of(bank, inputs, output, seconds, budget, round_s)
         if missing := files.lacks(inputs, files_at, self.layout.capacity):
@@ -117,6 +119,7 @@ class Verifier:
             "layout": self.layout.to_json(),
             "call_s": seconds,
             "oracle": oracle(spec),
+            "replicates_at_once": replicates_at_once(self.device, self.layout, call_bytes) if self.ranks == 1 else 2,
             **self.idle(times=3),
         }
 

@@ -83,15 +83,18 @@ class Reference:
     def __init__(self, spec: Benchmark, params: dict[str, Any], reuses_memory: bool = False) -> None:
         self.spec = spec
         self.params = params
-        self.wide = widen(params)
-        self.reuses_memory = reuses_memory
+        self.wide = static = widen(params)
         is_function = not (spec.in_place or spec.tolerance.stochastic)
-        self._run = Replayed(lambda given: self._kept(spec.run(**given, **params)), is_function)
-        self._truth = Replayed(
-            lambda wide: self._kept(evaluate(lambda: spec.reference(**wide, **self.wide))), is_function
-        )
+        # Neither refers to this object: in a cycle, gigabytes would stay until the next garbage collection.
+        self._run = Replayed(lambda given: spec.run(**given, **params), is_function)
+        self._truth = Replayed(lambda wide: evaluate(lambda: spec.reference(**wide, **static)), is_function)
+        self._run.copies = self._truth.copies = reuses_memory
         self.left: dict[str, tuple[Any, Any]] = {}  # see both()
         self.convolves = True  # until in_tf32() has found no convolution
+
+    @property
+    def reuses_memory(self) -> bool:
+        return self._run.copies
 
     def baseline(self, inputs: dict[str, Any]) -> Any:
         """The baseline's output; the inputs are left as they are."""
@@ -113,7 +116,7 @@ class Reference:
             times.append(time.perf_counter() - begin)
             # Read now: torch.compile's graphs raise an error for a result that a later call has overwritten.
             memory = _addresses(results[-1])
-            self.reuses_memory = self.reuses_memory or not taken.isdisjoint(memory)
+            self._run.copies = self._truth.copies = self.reuses_memory or not taken.isdisjoint(memory)
             if sum(memory.values()) > HELD_BYTES:
                 del results[:-1]
                 taken.clear()

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import copy
 import inspect
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
@@ -302,7 +303,7 @@ class Reference(runtime.Reference):
         """The module of these static tensors, made only once, because they stay the same objects."""
         for name, earlier, kind, module in self._modules:  # every call of the baseline pays for this
             first = tensors[name]
-            if earlier is first or (earlier is None and kind == (first.dtype, first.device)):
+            if (earlier and earlier() is first) or (earlier is None and kind == (first.dtype, first.device)):
                 return module
         static = {name: tensor for name, tensor in tensors.items() if name not in self._inputs()}
         name, first = next(iter((static or tensors).items()))
@@ -314,9 +315,13 @@ class Reference(runtime.Reference):
             )
             module = loaded(NewModule(made), static, tensors)
         self._has_tables = runtime.has_tables(module)
-        kept = first if static else None  # an input may have gigabytes
+        kept = weakref.ref(first, self._forget) if static else None  # an input may have gigabytes
         self._modules = [*self._modules, (name, kept, (first.dtype, first.device), module)][-_KEPT:]
         return module
+
+    def _forget(self, first: Any) -> None:
+        """Drop the module of static tensors that are gone; it has copies of them."""
+        self._modules = [entry for entry in self._modules if entry[1] is not first]
 
     @lru_cache(maxsize=1)  # noqa: B019 (one reference lives as long as its process)
     def _inputs(self) -> frozenset[str]:

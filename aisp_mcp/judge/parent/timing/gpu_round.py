@@ -28,8 +28,8 @@ from aisp_mcp.judge.verifier.handoff.handoff_gpu import HELD
 COMPARED, ISOLATED_COMPARED = 6, 4
 MAX_COMPARED = 2 * GPU_ROUNDS * (COMPARED + ISOLATED_COMPARED)  # of a replicate, in counted rounds of both kinds
 PATIENCE_S = 0.2  # until all calls of a round wait at the gate; five times the usual
-# For the device to become idle while calls wait at the gate. A program of several streams, which wait for each other, may
-# keep it busy as long as they wait.
+# For the device to become idle while calls wait at the gate. A program of several streams, which wait for each other,
+# may keep it busy as long as they wait.
 GATE_IDLE_S = 0.1
 MAX_DISCARDED = 6  # rounds of a program, per replicate, on a device that was not idle
 
