@@ -134,6 +134,7 @@ def compare(pair: Pair, options: Options, report: Report = lambda *_: None) -> C
         if raised and (missing := candidate_needs.told_by(raised[0], options.device)):
             return Skip(target=pair.label, code=CANDIDATE_NEEDS, missing=missing)
         flags = [policy.flag(flag) for flag in flags]
+        flags += session.kernels.unbuilt() if session.kernels and not raised else []
         flags += policy.notes(options.policy.forbidden, flags)
         flags += [*rank_env.note(options.variables), *nodes.note(session.placement.relays)]
         terms, flags = session.terms(), [*flags, *source_hints.hints(source)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,7 @@ FAILS = """
 def test_the_compilers_first_error_is_shown(tmp_path: Path) -> None:
     comparison = judge(tmp_path, FAILS.format(error="error: 'frobnicate' was not declared in this scope"))
     assert comparison.verdict.value == "incorrect"
-    assert "Error building extension 'own': error: 'frobnicate' was not declared" in comparison.sentence
+    assert "Error building extension 'own': main.cpp:3:10: error: 'frobnicate' was not declared" in comparison.sentence
 
 
 @pytest.mark.parametrize(
@@ -47,3 +48,50 @@ def test_what_the_compiler_lacks_on_this_machine_is_a_need(tmp_path: Path, print
     assert isinstance(found, Skip)
     assert found.code == "CANDIDATE_NEEDS"
     assert found.missing == missing
+
+
+# Instead of a compiler.
+NINJA = """#!/bin/sh
+[ "$1" = --version ] && exec echo 1.11.1
+[ -e failed-build.json ] && echo "error: tried again"
+echo "main.cpp:3:10: error: 'frobnicate' was not declared in this scope"
+exit 1
+"""
+BUILDS = """
+    import os
+    from torch.utils.cpp_extension import load_inline
+    folder = os.path.join(os.environ["TORCH_EXTENSIONS_DIR"], "own")
+    known = os.path.isdir(folder) and "failed-build.json" in os.listdir(folder)
+    try:
+        load_inline("own", ["int one() { return frobnicate(); }"], functions=["one"], verbose=VERBOSE)
+    except RuntimeError as error:
+        if RAISES or not known or "tried again" in str(error):
+            raise
+    def run(a, b):
+        return a @ b
+"""
+
+
+@pytest.fixture(autouse=True)
+def _compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    (tools / "ninja").write_text(NINJA)
+    (tools / "ninja").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
+
+
+@pytest.mark.parametrize("verbose", ["False", "True"])
+def test_an_extension_that_does_not_build_is_tried_once_and_named(tmp_path: Path, verbose: str) -> None:
+    """Many programs of coding agents fall back to torch, and would be taken for what they never ran."""
+    comparison = judge(tmp_path, BUILDS.replace("VERBOSE", verbose).replace("RAISES", "False"))
+    assert comparison.verdict.value != "incorrect", comparison.sentence
+    [flag] = [flag for flag in comparison.flags if flag.code == "extension_not_built"]
+    assert "'own' was not built: main.cpp:3:10: error: 'frobnicate' was not declared" in flag.message
+
+
+def test_the_error_of_one_that_raises_comes_before_the_rest_of_the_output(tmp_path: Path) -> None:
+    comparison = judge(tmp_path, BUILDS.replace("VERBOSE", "False").replace("RAISES", "True"))
+    assert comparison.verdict.value == "incorrect"
+    assert "Error building extension 'own': main.cpp:3:10: error: 'frobnicate'" in comparison.sentence
+    assert not [flag for flag in comparison.flags if flag.code == "extension_not_built"]

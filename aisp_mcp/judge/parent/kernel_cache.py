@@ -5,10 +5,11 @@ that was built for another GPU, seconds for a compiler, a quarter of a minute fo
 has already run it and its caches are reused. The candidate runs once in a separate process, after the verifier has
 opened the benchmark and allocated memory; on a CPU, only if its text names a compiler. It sees no secrets: its tensors
 are its own. Its kernels are copied into each worker's private folders before the program runs there, so no worker can
-pass information to another. If no compiler is named, workers that have loaded their libraries wait at most GRACE_S for
-it, and only if the baseline had kernels built; each worker builds those that are not ready by then. The same holds for
-tuning results. If processes have no namespaces of their own, nothing is shared: a process that shares all files with
-others could replace their kernels.
+pass information to another. If its program raises, they are copied as well, with a record of the extensions that could
+not be built (protocol/failed_builds.py). If no compiler is named, workers that have loaded their libraries wait at most
+GRACE_S for it, and only if the baseline had kernels built; each worker builds those that are not ready by then. The
+same holds for tuning results. If processes have no namespaces of their own, nothing is shared: a process that shares
+all files with others could replace their kernels.
 """
 
 from __future__ import annotations
@@ -24,18 +25,22 @@ from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
-from aisp_mcp.judge.candidate_needs import COMPILER
+from aisp_mcp.judge.candidate_needs import COMPILER, EXTENSION
 from aisp_mcp.judge.options import Options
 from aisp_mcp.judge.pair import Pair, source_text
 from aisp_mcp.judge.parent.processes import procfs
 from aisp_mcp.judge.parent.processes.confined import Confined, Placement
+from aisp_mcp.judge.parent.processes.gone import SHOWN
 from aisp_mcp.judge.parent.processes.placement import PlacementFactory
 from aisp_mcp.judge.parent.processes.process import WorkerProcess
+from aisp_mcp.judge.protocol import failed_builds
 from aisp_mcp.judge.protocol.module_loader import common_of, entry, load_spec, problem_files
 from aisp_mcp.judge.protocol.roles import Role
+from aisp_mcp.judge.records.verdict import Flag
 from aisp_mcp.judge.verifier.inputs.rng import CallRng
 
 MODULE = "aisp_mcp.judge.parent.kernel_cache"
+RAISED = 1  # exit status of a candidate that raises
 LOOK_S, GRACE_S = 0.005, 1.0
 MOST_COMPILE_S, COMPILING_S = 900.0, 20.0  # seconds that compilation may take, and since the last sign of it
 COMPILER_NAMES = {
@@ -126,16 +131,30 @@ class Kernels:
 
     def hand_on(self, workers: dict[Role, WorkerProcess]) -> int:
         """Copy the kernels to the caches of these workers, before they prepare their program. Returns the number of
-        files that each candidate's worker got; if the run failed or was killed, nothing is copied.
+        files that each candidate's worker got; if the run crashed or was killed, nothing is copied.
         """
         for role, worker in workers.items():
             if role is not Role.CANDIDATE:
                 copy(self._verifier, worker.placement, self._caches)
         return (
             copy(self._candidate.placement, workers[Role.CANDIDATE].placement, self._caches)
-            if self._candidate.process.poll() == 0
+            if self._candidate.process.poll() in (0, RAISED)
             else 0
         )
+
+    def unbuilt(self) -> list[Flag]:
+        """A flag per extension of the candidate that was not built, with the compiler's first error. A program that
+        falls back to something else is measured all the same.
+        """
+        flags = []
+        with suppress(OSError):
+            for path in _files(self._candidate.placement.folder, self._caches, tuned=False):
+                if path.name == failed_builds.RECORD:
+                    reason = failed_builds.REASON.search(failed_builds.message(path))
+                    why = f": {reason[0].strip()[:SHOWN]}" if reason else ""
+                    message = f"The candidate's extension {path.parent.name!r} was not built{why}; it ran without it."
+                    flags.append(Flag(code="extension_not_built", severity="warn", message=message, evidence={}))
+        return flags
 
     def close(self) -> None:
         """End the processes that still run. A second call does nothing."""
@@ -188,6 +207,8 @@ def main() -> None:
     sys.stdin.read()
     params, inputs = (dict(make(CallRng(device, random.getrandbits(48)))) for make in (spec.params, spec.inputs))
     common = str(common_of(Path(baseline)))
+    if EXTENSION.search(source_text(Path(path))):
+        failed_builds.remember()
     run = entry({"path": path, "baseline": False, "size": size, "common": common}, params, inputs)
     run(**inputs)
     if device == "cuda":

@@ -18,6 +18,7 @@ from aisp_mcp.bench import Benchmark, File, Folder, Host
 from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.judge import sizes
 from aisp_mcp.judge.pair import problem_folder
+from aisp_mcp.judge.protocol import failed_builds
 from aisp_mcp.judge.protocol.layout import FILE, HOST, PATH_BYTES, TensorSpec
 from aisp_mcp.judge.protocol.strides import dense_strides, is_dense
 
@@ -263,6 +264,8 @@ def entry(setup: dict[str, Any], params: dict[str, Any], example: dict[str, Any]
     if setup["baseline"]:
         run, static = load_spec(path, setup["size"], bytecode).run, params
     else:
+        if failed_builds.are_recorded():
+            failed_builds.remember()
         module = load_candidate(path, Path(setup["common"]), bytecode)
         prepare = getattr(module, "prepare", None)
         run, static = module.run, dict(prepare(params, example)) if prepare else params

@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from aisp_mcp.errors import BenchmarkError
+from aisp_mcp.judge.protocol.failed_builds import REASON
 from aisp_mcp.judge.protocol.shared_memory import NO_DEVICE_MEMORY, UNDESCRIBED
 from aisp_mcp.process import tree
 
@@ -15,7 +16,6 @@ ON_DEVICE = re.compile(
 )
 KILLED = re.compile(r"\bSIGKILL\b|\bKilled\b")  # a worker, or a compiler that it started
 NOT_BUILT = re.compile(r"Error building extension '\w+'(?!:)")  # of torch, if the compiler's output was printed
-REASON = re.compile(r"\b(?:fatal )?error\s*:\s[^\n]*|\S+: not found\b")  # as compilers and shells write it
 PRINTED, SHOWN = 1 << 20, 200  # bytes of a worker's output that are read, characters of the reason
 SMALLER_SIZE = "Choose a smaller size (--size NAME=VALUE), or end other programs."
 
