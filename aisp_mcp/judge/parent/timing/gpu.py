@@ -21,7 +21,9 @@ from aisp_mcp.judge.protocol.words import TRACE
 from aisp_mcp.judge.verdict.overhead import fit_overhead
 
 TRACED_CALLS, TRACED_CALL_S = 8, 0.02  # the kernel records of a longer call take many seconds
-LATE_SHARE = 0.01  # of a round: less work after an answer explains no gain, and the probe's scatter is this large
+# Work after an answer that is worth a flag: seconds, and a share of the round. The first kernel of another process takes
+# 0.2 to 0.32 ms after a program that has waited for its device (H100): the processes take turns on it.
+LATE_S, LATE_SHARE = 1e-3, 0.01
 LOOK_AHEAD_S = 1.0  # for answers computed ahead, while processes start
 
 
@@ -41,7 +43,8 @@ class GpuStrategy(Strategy):
     def with_outputs(self, driver: Driver, role: Role, measure: Measure) -> RoundTiming:
         """Run a round whose outputs the verifier copies at the answer, before the worker is stopped.
 
-        A stopped process does not stop its device: the parent's clock runs until the device is done.
+        A stopped process does not stop its device: the parent's clock runs until the device is done, whether the work
+        after the answer is worth a flag or not.
         """
         session, ended = driver.session, driver.result.ended_rounds
         ended[role] = ended.get(role, 0) + 1
@@ -50,7 +53,7 @@ class GpuStrategy(Strategy):
             probe_s = session.verifier.collect("snapshot")["probe_s"]
         if not driver.is_busy(probe_s):
             return timing
-        if probe_s > LATE_SHARE * timing.elapsed_s:
+        if probe_s > max(LATE_S, LATE_SHARE * timing.elapsed_s):
             late_rounds = driver.result.device.late_rounds
             late_rounds[role] = late_rounds.get(role, 0) + 1
         return replace(timing, elapsed_s=timing.elapsed_s + probe_s)
