@@ -21,8 +21,8 @@ from aisp_mcp.judge.protocol.words import TRACE
 from aisp_mcp.judge.verdict.overhead import fit_overhead
 
 TRACED_CALLS, TRACED_CALL_S = 8, 0.02  # the kernel records of a longer call take many seconds
-# Work after an answer that is worth a flag: seconds, and a share of the round. The first kernel of another process takes
-# 0.2 to 0.32 ms after a program that has waited for its device (H100): the processes take turns on it.
+# Work after an answer that is worth a flag: seconds, and a share of the round. Another process's first kernel takes 0.2
+# to 0.32 ms after a program that has waited for its device (H100), because the processes take turns.
 LATE_S, LATE_SHARE = 1e-3, 0.01
 LOOK_AHEAD_S = 1.0  # for answers computed ahead, while processes start
 
