@@ -52,17 +52,16 @@ def _built(build: Callable[..., None], build_directory: str, verbose: bool, erro
         raise RuntimeError(message(record))
     try:
         build(build_directory, False, error_prefix)  # a message has the compiler's output only if it is not printed
+        record.unlink(missing_ok=True)  # of an earlier attempt, with other sources or flags
     except RuntimeError as error:
         if verbose:
             print(error, flush=True)
         output = str(error).removeprefix(f"{error_prefix}: ")
         reason = REASON.search(output)
-        text = (
-            f"{error_prefix}: {reason[0].strip()}; the compiler's output: {output[:SHOWN]}"
-            if reason
-            else str(error)[:SHOWN]
-        )
-        record.write_text(json.dumps({"digest": digest, "message": text}), "utf-8")
+        first = f"{reason[0].strip()}; the compiler's output: " if reason else ""
+        text = f"{error_prefix}: {first}{output[:SHOWN]}"
+        with suppress(OSError):
+            record.write_text(json.dumps({"digest": digest, "message": text}), "utf-8")
         raise RuntimeError(text) from error
 
 
