@@ -87,7 +87,9 @@ def test_an_extension_that_does_not_build_is_tried_once_and_named(tmp_path: Path
     comparison = judge(tmp_path, BUILDS.replace("VERBOSE", verbose).replace("RAISES", "False"))
     assert comparison.verdict.value != "incorrect", comparison.sentence
     [flag] = [flag for flag in comparison.flags if flag.code == "extension_not_built"]
-    assert "'own' was not built: main.cpp:3:10: error: 'frobnicate' was not declared" in flag.message
+    words = "the candidate's extension 'own' was not built: main.cpp:3:10: error: 'frobnicate' was not declared"
+    assert words in flag.message.lower()
+    assert comparison.sentence.endswith(f"; {words} in this scope")
 
 
 def test_the_error_of_one_that_raises_comes_before_the_rest_of_the_output(tmp_path: Path) -> None:

@@ -150,9 +150,9 @@ class Kernels:
         with suppress(OSError):
             for path in _files(self._candidate.placement.folder, self._caches, tuned=False):
                 if path.name == failed_builds.RECORD:
-                    reason = failed_builds.REASON.search(failed_builds.message(path))
-                    why = f": {reason[0].strip()[:SHOWN]}" if reason else ""
-                    message = f"The candidate's extension {path.parent.name!r} was not built{why}; it ran without it."
+                    reason = failed_builds.read(path).get("reason", "")[:SHOWN]
+                    why = f": {reason}" if reason else ""
+                    message = f"The candidate's extension {path.parent.name!r} was not built{why}"
                     flags.append(Flag(code="extension_not_built", severity="warn", message=message, evidence={}))
         return flags
 

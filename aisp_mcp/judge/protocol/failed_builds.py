@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-RECORD = "failed-build.json"  # in the folder of an extension: digest of what was built, and torch's message
+RECORD = "failed-build.json"  # in the folder of an extension: what was built, torch's message, the first error in it
 FOLDERS = "TORCH_EXTENSIONS_DIR"
 # As compilers and shells write it: the file without its folder, and the line.
 REASON = re.compile(r"(?:[^\s/:()]+(?::\d+(?::\d+)?|\(\d+\)): )?\b(?:fatal )?error\s*:\s[^\n]*|\S+: not found\b")
@@ -29,12 +29,13 @@ def are_recorded() -> bool:
     return folder is not None and any(Path(folder).glob(f"*/{RECORD}"))
 
 
-def message(record: Path) -> str:
-    """Torch's message in a record; empty if another program has written something else there."""
+def read(record: Path) -> dict[str, str]:
+    """Digest, message and reason of a record; empty if another program has written something else there."""
     with suppress(OSError, ValueError), record.open("rb") as file:
         found = json.loads(file.read(MOST_BYTES))
-        return str(found["message"]) if isinstance(found, dict) and "message" in found else ""
-    return ""
+        if isinstance(found, dict):
+            return {str(key): str(value) for key, value in found.items()}
+    return {}
 
 
 def remember() -> None:
@@ -48,8 +49,9 @@ def remember() -> None:
 
 def _built(build: Callable[..., None], build_directory: str, verbose: bool, error_prefix: str) -> None:
     record, digest = Path(build_directory, RECORD), _digest(Path(build_directory))
-    if record.is_file() and json.loads(record.read_text("utf-8"))["digest"] == digest:
-        raise RuntimeError(message(record))
+    earlier = read(record)
+    if earlier.get("digest") == digest:
+        raise RuntimeError(earlier["message"])
     try:
         build(build_directory, False, error_prefix)  # a message has the compiler's output only if it is not printed
         record.unlink(missing_ok=True)  # of an earlier attempt, with other sources or flags
@@ -57,12 +59,12 @@ def _built(build: Callable[..., None], build_directory: str, verbose: bool, erro
         if verbose:
             print(error, flush=True)
         output = str(error).removeprefix(f"{error_prefix}: ")
-        reason = REASON.search(output)
-        first = f"{reason[0].strip()}; the compiler's output: " if reason else ""
-        text = f"{error_prefix}: {first}{output[:SHOWN]}"
+        found = REASON.search(output)
+        reason = found[0].strip() if found else ""
+        message = f"{error_prefix}: {f'{reason}; ' if reason else ''}the compiler's output: {output[:SHOWN]}"
         with suppress(OSError):
-            record.write_text(json.dumps({"digest": digest, "message": text}), "utf-8")
-        raise RuntimeError(text) from error
+            record.write_text(json.dumps({"digest": digest, "message": message, "reason": reason}), "utf-8")
+        raise RuntimeError(message) from error
 
 
 def _digest(folder: Path) -> str:

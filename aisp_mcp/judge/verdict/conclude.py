@@ -17,11 +17,13 @@ from aisp_mcp.judge.records.verdict import Comparison, Flag, Verdict
 from aisp_mcp.judge.verdict import bound, estimators, flags, metric, serving, summary, verdict
 from aisp_mcp.judge.verdict.estimate import Estimate, Ratios, estimate
 from aisp_mcp.judge.verdict.verdict import Outcome
+from aisp_mcp.judge.verdict.wording import as_clause
 
 STRIDES_CLAUSES = {
     "strides_copied": "; each call contains a copy of its output into the baseline's strides",
     "strides_differ": "; its output has other strides than the baseline's, and no copy is timed",
 }
+NOT_BUILT = "extension_not_built"
 SETTLED = (Verdict.FASTER, Verdict.SLOWER, Verdict.SAME)
 LARGE_GAIN = 1.25  # an inconclusive ratio above this also gets a bound: noise alone rarely reaches it
 
@@ -58,7 +60,18 @@ def is_settled(terms: Terms, replicates: list[Replicate]) -> bool:
 
 
 def conclude(terms: Terms, replicates: list[Replicate], comparison_flags: list[Flag]) -> Comparison:
-    """Statistics and verdict over the replicates. comparison_flags: flags so far; a fatal one decides the verdict."""
+    """Statistics and verdict over the replicates. comparison_flags: flags so far; a fatal one decides the verdict.
+
+    The sentence also says whether the candidate's output has other strides than the baseline's, and which of its
+    extensions were not built.
+    """
+    found = _concluded(terms, replicates, comparison_flags)
+    strides = [STRIDES_CLAUSES[flag.code] for flag in found.flags if flag.code in STRIDES_CLAUSES]
+    unbuilt = [f"; {as_clause(flag.message)}" for flag in found.flags if flag.code == NOT_BUILT]
+    return found.model_copy(update={"sentence": "".join([found.sentence, *strides[:1], *unbuilt])})
+
+
+def _concluded(terms: Terms, replicates: list[Replicate], comparison_flags: list[Flag]) -> Comparison:
     failure = next((flag.message for flag in comparison_flags if flag.severity == "fatal"), None)
     common: dict[str, Any] = {
         "target": terms.pair.target,
@@ -97,13 +110,7 @@ def conclude(terms: Terms, replicates: list[Replicate], comparison_flags: list[F
         except stats.UnusableError as error:  # as of calls that are shorter than the overhead, on a busy machine
             outcome = verdict.unusable(error)
             return Comparison(**outcome.fields(), flags=[*all_flags, *outcome.flags], **common)
-    return _annotated(metric.judged(timed, replicates, terms.margin, level_now) if _has_metric(replicates) else timed)
-
-
-def _annotated(timed: Comparison) -> Comparison:
-    """The comparison, with a sentence that says if the candidate's output has other strides than the baseline's."""
-    clauses = (STRIDES_CLAUSES[flag.code] for flag in timed.flags if flag.code in STRIDES_CLAUSES)
-    return timed.model_copy(update={"sentence": timed.sentence + next(clauses, "")})
+    return metric.judged(timed, replicates, terms.margin, level_now) if _has_metric(replicates) else timed
 
 
 def _has_metric(replicates: Sequence[Replicate]) -> bool:
