@@ -191,7 +191,9 @@ class Reference(runtime.Reference):
     ) -> None:
         super().__init__(folder, arguments)
         self.given = given or {}
-        self.mode, self.drawn, self.alike, self._first, self._has_tables = mode, drawn, alike, mode, False
+        self.mode, self.drawn, self.alike, self._first = mode, drawn, alike, mode
+        self._has_tables: bool | None = None  # until a module is made
+        self._normalises_in_training = False
         self.problem = sizes.load(folder / PROBLEM, constants)
         # With the name of a tensor, and the tensor or its type and device, which tell their parameters.
         self._modules: list[tuple[str, Any, tuple[Any, Any], Any]] = []
@@ -265,8 +267,7 @@ class Reference(runtime.Reference):
         what = {"no_dropout": "dropout layers are", "eval": "the module is"}.get(self.mode)
         notes = [f"{what} in evaluation mode, because calls in training mode are random"]
         notes = notes if what and self.mode != self._first else []
-        layers = [layer for *_, module in self._modules[-1:] for layer in module.modules()]
-        if any(layer.training and getattr(layer, "running_var", None) is not None for layer in layers):
+        if self._normalises_in_training:
             notes.append(base.TRAINING)
         if self.alike:
             notes.append("tensors that the module draws when it is made, and does not register, are always the same")
@@ -307,7 +308,7 @@ class Reference(runtime.Reference):
                 return module
         static = {name: tensor for name, tensor in tensors.items() if name not in self._inputs()}
         name, first = next(iter((static or tensors).items()))
-        with runtime.unwatched() if self._modules and not self._has_tables else nullcontext():
+        with runtime.unwatched() if self._has_tables is False else nullcontext():
             made = (
                 copy.deepcopy(self._pattern)
                 if self._pattern is not None
@@ -315,6 +316,9 @@ class Reference(runtime.Reference):
             )
             module = loaded(NewModule(made), static, tensors)
         self._has_tables = runtime.has_tables(module)
+        self._normalises_in_training = any(
+            layer.training and getattr(layer, "running_var", None) is not None for layer in module.modules()
+        )
         kept = weakref.ref(first, self._forget) if static else None  # an input may have gigabytes
         self._modules = [*self._modules, (name, kept, (first.dtype, first.device), module)][-_KEPT:]
         return module
