@@ -219,6 +219,7 @@ def test_collectives_on_cpus_are_labelled_so(ctx: Context) -> None:
     assert call("aisp_hw_nccl", ctx, min_bytes=8192, max_bytes=4096)["error"]["code"] == "BAD_SIZES"
 
 
+@pytest.mark.slow
 @pytest.mark.torch
 def test_the_score_card_says_cpu(ctx: Context) -> None:
     card = call("aisp_hw_speed", ctx, types=["launch"])["result"]

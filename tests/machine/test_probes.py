@@ -149,12 +149,13 @@ def test_a_probe_without_torch_says_what_to_install(monkeypatch: pytest.MonkeyPa
             {"kinds": ["copy", "read", "write", "triad"], "size_bytes": MIB},
             {"copy", "read", "write", "triad"},
         ),
-        (
+        pytest.param(
             "attention",
             {"batch": 1, "heads": 2, "sequence": 64, "head_dim": 32, "dtype": "fp32"},
             {"sdpa_full", "sdpa_causal"},
+            marks=pytest.mark.slow,
         ),
-        ("launch", {}, {"operator_dispatch", "parallel_operator", "process_start"}),
+        pytest.param("launch", {}, {"operator_dispatch", "parallel_operator", "process_start"}, marks=pytest.mark.slow),
     ],
 )
 def test_cpu_probes_give_positive_samples(

@@ -222,6 +222,7 @@ def test_submissions_of_gpu_mode_are_judged_with_the_tasks_modules(
     assert triton["candidates_left"] == honest["candidates_left"] - 1  # what cannot be measured does not count
 
 
+@pytest.mark.slow
 @pytest.mark.torch
 @pytest.mark.timeout(180)
 def test_solutions_that_take_a_definitions_scalars_are_judged(

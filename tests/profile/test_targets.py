@@ -114,7 +114,10 @@ class TestTorch:
         pytest.importorskip("torch")
         monkeypatch.setattr(target_program.choice, "device", lambda: "cpu")
 
-    @pytest.mark.parametrize(("side", "own", "other"), [("baseline", "mul", "neg"), ("candidate", "mv", "mul")])
+    @pytest.mark.parametrize(
+        ("side", "own", "other"),
+        [("baseline", "mul", "neg"), pytest.param("candidate", "mv", "mul", marks=pytest.mark.slow)],
+    )
     def test_only_the_calls_of_the_named_side_are_in_the_trace(self, bench, monkeypatch, side, own, other):
         monkeypatch.setenv("SOME_TOKEN", "tok-5f2a9c77e1")
         answer = call(bench, "aisp_profile_torch", target="ch01:twice", side=side)
@@ -130,6 +133,7 @@ class TestTorch:
         assert not any(b"tok-5f2a9c77e1" in path.read_bytes() for path in files)
         assert not (folder / "scratch").exists()
 
+    @pytest.mark.slow
     def test_memory_is_the_sides_own(self, bench):
         answer = call(bench, "aisp_profile_memory", target="ch01:twice", side="baseline")
         assert answer["host"]

@@ -104,6 +104,7 @@ def test_each_comparison_takes_the_verifier_that_was_left_to_it(follower: Follow
     assert len(list(follower.kept.iterdir())) == 2  # the sockets of the two that keep libraries loaded
 
 
+@pytest.mark.slow
 def test_one_that_opened_another_size_is_ended(follower: Follower) -> None:
     follower.compare(HONEST)
     left = follower.left()
@@ -112,6 +113,7 @@ def test_one_that_opened_another_size_is_ended(follower: Follower) -> None:
     assert not left.is_running()
 
 
+@pytest.mark.slow
 def test_one_of_a_changed_specification_is_ended(follower: Follower) -> None:
     follower.compare(HONEST)
     assert follower.compare(HONEST, baseline=PRODUCT.replace("a @ b", "a @ b + 1")) == "incorrect"

@@ -309,10 +309,11 @@ OWN = "import torch\n\n\nclass ModelNew(torch.nn.Module):\n    def forward(self,
 @pytest.mark.parametrize(
     ("texts", "words", "sources"),
     [
-        (
+        pytest.param(
             {"mine.py": FUNCTIONS},
             ("mine.py:slow", "mine.py:quick", "--inputs", "x=randn(64, 64)"),
             {"candidate_source/mine.py": FUNCTIONS},
+            marks=pytest.mark.slow,
         ),
         (
             {"rows.py": PROBLEM, "own.py": OWN, "other.py": OWN},

@@ -28,6 +28,7 @@ def test_an_input_that_would_overflow_is_left_to_the_recipe(cli_here: Any, tmp_p
     assert "with other statistics the outputs grow without bound: x" in problem["disclosed"]
 
 
+@pytest.mark.slow
 def test_inputs_that_only_grow_together_are_told_from_the_others(cli_here: Any, tmp_path: Path) -> None:
     powers = "torch.exp(torch.cumsum(24 * x, dim=1)) + torch.exp(torch.cumsum(24 * y, dim=1))"
     growing = kernelbench.problem(
