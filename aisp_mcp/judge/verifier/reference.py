@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from aisp_mcp.bench import Benchmark
@@ -191,11 +191,11 @@ class Reference:
             wide = _widen_and_release(given, inputs) | widen(self.params)
             return evaluate_in_order(lambda: self.spec.reference(**wide))
 
-    def in_tf32(self, inputs: dict[str, Any]) -> Any:
-        """The reference's output with the operands of convolutions rounded to TF32. Consumes the inputs."""
+    def in_tf32(self, inputs: dict[str, Any], narrowed: Callable[[Any], Any]) -> Any:
+        """The reference's output with the operands of convolutions in TF32 (tf32.py). Consumes the inputs."""
         with opened(inputs) as given:
             wide = _widen_and_release(given, inputs) | self.wide
-            output, self.convolves = tf32.evaluate_in_tf32(lambda: self.spec.reference(**wide))
+            output, self.convolves = tf32.evaluate_in_tf32(lambda: self.spec.reference(**wide), narrowed)
             return output
 
     def strained(self, inputs: dict[str, Any], share: float) -> Any:

@@ -108,12 +108,20 @@ class Product(Benchmark):
     ("kind", "allowed", "narrowed", "accepted"),
     [
         (Convolution, True, tf32.rounded, True),
+        (Convolution, True, tf32.truncated, True),
         (Convolution, True, lambda x: x.half().float(), True),
         (Convolution, True, lambda x: x.bfloat16().float(), False),
         (Convolution, False, tf32.rounded, False),
         (Product, True, tf32.rounded, False),
     ],
-    ids=["TF32", "float16 has as many bits", "bfloat16", "TF32 where it is forbidden", "TF32 in a product"],
+    ids=[
+        "TF32",
+        "TF32 without rounding",
+        "float16 has as many bits",
+        "bfloat16",
+        "TF32 where it is forbidden",
+        "TF32 in a product",
+    ],
 )
 def test_a_convolution_may_use_tf32_where_it_is_allowed(
     monkeypatch: pytest.MonkeyPatch,

@@ -6,6 +6,7 @@ import math
 import random
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 from aisp_mcp.judge.verifier import tf32
@@ -16,7 +17,9 @@ EDGE = 2.0  # an error from limit / EDGE to limit * EDGE is at the edge of the t
 # Valid orders may exceed by these factors the effect of rounding-sized noise (see jittered.py) and that of adding terms
 # one by one.
 ROUNDINGS_ALLOWED, ORDERS_ALLOWED = 6.0, 2.0
-TF32_ALLOWED = 6.0  # so that three times the effect of TF32 is explained; that of bfloat16 is eight times as large
+# So that three times the effect of rounding to TF32 is explained, and that of ignoring the last bits, whose errors have
+# a sign in common. The effect of bfloat16 is eight times as large as the former, and 2.4 times as large as the latter.
+TF32_ALLOWED = ((tf32.rounded, 6.0), (tf32.truncated, 1.5))
 # On plain inputs, a sum adds at most this many terms one by one: longer ones use lanes. On adversarial inputs the
 # roundings of a sum share a sign, so more of them count.
 LANES_TERMS, ORDERED_SLACK = 8192.0, 8.0
@@ -54,7 +57,7 @@ def _evaluations(bank: InputBank, seed: int, mode: str, dtype: str, slack: float
     )
     kinds: list[Callable[[], list[Any]]] = [lambda: next(draws)]
     if dtype == "float32" and bank.reference.convolves and tf32.is_allowed(bank.device):
-        kinds.insert(0, lambda: [error * TF32_ALLOWED for error in bank.in_tf32(seed, mode)])
+        kinds[:0] = [partial(_in_tf32, bank, seed, mode, *allowed) for allowed in TF32_ALLOWED]
     if dtype not in ("float64", "complex128"):
         kinds.append(lambda: [error * ORDERS_ALLOWED for error in bank.in_order(seed, mode)])
     if mode == "constant":
@@ -63,6 +66,10 @@ def _evaluations(bank: InputBank, seed: int, mode: str, dtype: str, slack: float
         yield evaluation(), MORE_DRAWS if evaluation is kinds[-1] else math.inf
     for draw in draws:
         yield draw, MORE_DRAWS
+
+
+def _in_tf32(bank: InputBank, seed: int, mode: str, narrowed: Callable[[Any], Any], allowed: float) -> list[Any]:
+    return [error * allowed for error in bank.in_tf32(seed, mode, narrowed)]
 
 
 def _larger(one: list[Any], other: list[Any]) -> list[Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -123,10 +123,10 @@ class InputBank:
         truth = self._reference(seed, mode)
         return _largest(truth, [flatten(self.reference.in_order(self.inputs(seed, mode)))])
 
-    def in_tf32(self, seed: int, mode: str) -> list[Any]:
-        """Errors of these elements if the operands of convolutions are rounded to TF32."""
+    def in_tf32(self, seed: int, mode: str, narrowed: Callable[[Any], Any]) -> list[Any]:
+        """Errors of these elements if convolutions get their operands in TF32 (tf32.py)."""
         truth = self._reference(seed, mode)
-        return _largest(truth, [flatten(self.reference.in_tf32(self.inputs(seed, mode)))])
+        return _largest(truth, [flatten(self.reference.in_tf32(self.inputs(seed, mode), narrowed))])
 
     def cancelled(self, seed: int, mode: str) -> list[Any]:
         """Errors of these elements for inputs that are off as a whole by the root of a rounding, where cancellation
