@@ -4,7 +4,8 @@ Resident memory alone misleads in two ways. A scratch area in an anonymous file,
 in any process. And library pages are resident: a process that releases them before it allocates seems to add nothing.
 So this counts anonymous and shared memory, plus what the kernel holds in pipes, sockets, and files that a process can
 write to or that have no name (kernel_memory.py). It does not count pages of mapped files. Short peaks come from the
-kernel's high-water mark, if mapped files cannot explain any part of it.
+kernel's high-water mark, if mapped files cannot explain any part of it. The kernel keeps no such mark of what it holds
+through files: between two samples it may have been higher than in both, so the difference between them is added.
 """
 
 from __future__ import annotations
@@ -16,12 +17,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
+from typing import NamedTuple
 
 from aisp_mcp.judge.parent.processes import procfs as proc
 from aisp_mcp.judge.parent.processes.kernel_memory import BLOCK, Inode, mappings, open_files
 
 SCRATCH = ("tmp", "dev/shm")  # in the process's file system; private from isolation level L2 on
 DROPPED = 4 << 20  # bytes of mapped files released in a round by accident; more is deliberate
+MISSED = 1 / 8  # of the largest memory held through files, at most, for peaks between samples; up to 12 % were missed
 _FIELDS = ("RssAnon", "RssFile", "RssShmem", "VmSwap", "VmHWM", "HugetlbPages")
 
 
@@ -112,6 +115,24 @@ def _is_private(root: str) -> bool:
     return False
 
 
+class Held(NamedTuple):
+    """Samples of the bytes that a process tree holds through files: the last one, the most, and the largest rise from
+    one to the next.
+    """
+
+    last: int = 0
+    most: int = 0
+    rise: int = 0
+
+    def then(self, held: int) -> Held:
+        """With one more sample."""
+        return Held(held, max(self.most, held), max(self.rise, held - self.last))
+
+    def missed(self, before: int) -> int:
+        """Bytes by which a peak between two samples may exceed both. before: bytes at the beginning."""
+        return min(self.rise, round(MISSED * (self.most - before)))
+
+
 @dataclass
 class Watch:
     """The largest footprint in rounds, above that of the prepared process or, if that is less, above that before the
@@ -129,6 +150,7 @@ class Watch:
     _highest: int = 0
     _mapped: int = 0
     _lowest: int = 0
+    _held: Held = field(default_factory=Held)
     _named: dict[Inode, int] = field(default_factory=dict)
 
     def _whole(self, pids: list[int]) -> Footprint:
@@ -148,12 +170,14 @@ class Watch:
         self._before = self._whole(pids)
         self._highest, self._mapped = self._before.counted, self._before.mapped
         self._lowest = self._mapped
+        self._held = Held(self._before.held, self._before.held)
 
     def sample(self, pids: Iterable[int]) -> None:
         """Measure the processes while they work."""
         now = footprint(pids, self.own, self._named)
         self._highest, self._mapped = max(self._highest, now.counted), max(self._mapped, now.mapped)
         self._lowest = min(self._lowest, now.mapped)
+        self._held = self._held.then(now.held)
 
     def end(self, pids: list[int]) -> None:
         """End the round; the processes are stopped."""
@@ -162,5 +186,5 @@ class Watch:
         if mapped - self._lowest > DROPPED:  # the mark may hide this much
             mapped = self._lowest
         marked = now.mark - mapped + now.held
-        highest = max(self._highest, now.counted, marked)
+        highest = max(self._highest + self._held.missed(self._before.held), now.counted, marked)
         self.added = max(self.added, highest - min(self.rest, self._before.counted))
