@@ -104,6 +104,38 @@ class Product(Benchmark):
         return x @ w
 
 
+class Coherent(Benchmark):
+    """Two convolutions without negative weights: errors of one sign add up."""
+
+    def inputs(self, rng: Any) -> dict[str, Any]:
+        squeeze, expand = rng.rand(6, 3, 1, 1).abs(), rng.rand(32, 6, 3, 3).abs()
+        return {"x": rng.randn(2, 3, 64, 64), "squeeze": squeeze, "expand": expand}
+
+    def run(self, x: Any, squeeze: Any, expand: Any) -> Any:
+        return functional.conv2d(functional.conv2d(x, squeeze).relu(), expand, padding=1).relu()
+
+
+@pytest.mark.parametrize(
+    ("narrowed", "accepted"),
+    [(tf32.rounded, True), (tf32.truncated, True), (lambda x: x.bfloat16().double(), False)],
+    ids=["rounded to TF32", "cut to TF32", "bfloat16"],
+)
+def test_tensor_cores_may_ignore_the_last_bits(
+    monkeypatch: pytest.MonkeyPatch, narrowed: Callable[[Any], Any], accepted: bool
+) -> None:
+    """A program that tunes itself may get either algorithm."""
+    monkeypatch.setattr(tf32, "is_allowed", lambda device: True)
+    spec, seed = Coherent(), 1
+    bank, orders = InputBank("cpu", Reference(spec, {})), OtherOrders(["float32"], spec.tolerance.error_ratio)
+    wide = {name: value.double() for name, value in bank.inputs(seed, "plain").items()}
+    out = tf32.evaluate_in_tf32(lambda: spec.run(**wide), narrowed)[0].float()
+    base, ref = bank.both(seed, "plain", bank.inputs(seed, "plain"))
+    call: Any = SimpleNamespace(bank=bank, seed=seed, mode="plain", round=SimpleNamespace(battery=True, worker_id=2))
+    found = compare(out, base, ref, spec.tolerance)
+    again = orders.explained(call, 0, 1.0, found, lambda error: compare(out, base, ref, spec.tolerance, allowed=error))
+    assert (again[1] is None) == accepted, again
+
+
 @pytest.mark.parametrize(
     ("kind", "allowed", "narrowed", "accepted"),
     [
