@@ -12,8 +12,9 @@ from pathlib import Path
 
 CUDA, NVCC = "cuda", "nvcc"  # needs other than names of packages
 GPU_PACKAGES = ("triton", "tilelang", "cutlass", "helion", "thunderkittens", "cupy")  # compile only for GPUs
-COMPILER = re.compile(r"compile|triton|jit|cpp_extension|load_inline")  # in the text of a program
+# In the text of a program.
 EXTENSION = re.compile(r"cpp_extension|load_inline")
+COMPILER = re.compile(rf"compile|triton|jit|{EXTENSION.pattern}")
 COMPILERS = re.compile(r"\b(torch\.compile|triton|torch\.jit|numba|load_inline)\b")  # as they are called
 NO_PACKAGE = re.compile(r"ModuleNotFoundError: No module named '(\w+)[\w.]*'")
 NO_HEADER = re.compile(r"fatal error: ([\w./+-]+): No such file or directory")  # of an extension

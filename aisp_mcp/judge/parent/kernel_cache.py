@@ -25,7 +25,7 @@ from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
-from aisp_mcp.judge.candidate_needs import COMPILER, EXTENSION
+from aisp_mcp.judge.candidate_needs import COMPILER
 from aisp_mcp.judge.options import Options
 from aisp_mcp.judge.pair import Pair, source_text
 from aisp_mcp.judge.parent.processes import procfs
@@ -207,8 +207,6 @@ def main() -> None:
     sys.stdin.read()
     params, inputs = (dict(make(CallRng(device, random.getrandbits(48)))) for make in (spec.params, spec.inputs))
     common = str(common_of(Path(baseline)))
-    if EXTENSION.search(source_text(Path(path))):
-        failed_builds.remember()
     run = entry({"path": path, "baseline": False, "size": size, "common": common}, params, inputs)
     run(**inputs)
     if device == "cuda":

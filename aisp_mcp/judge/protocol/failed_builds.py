@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 from collections.abc import Callable
 from contextlib import suppress
@@ -16,17 +15,10 @@ from pathlib import Path
 from typing import Any
 
 RECORD = "failed-build.json"  # in the folder of an extension: what was built, torch's message, the first error in it
-FOLDERS = "TORCH_EXTENSIONS_DIR"
 # As compilers and shells write it: the file without its folder, and the line.
 REASON = re.compile(r"(?:[^\s/:()]+(?::\d+(?::\d+)?|\(\d+\)): )?\b(?:fatal )?error\s*:\s[^\n]*|\S+: not found\b")
 SHOWN, MOST_BYTES = 20_000, 1 << 18  # characters of the output that are kept; of a record that is read
 SOURCES = {".cpp", ".cc", ".cu", ".ninja"}
-
-
-def are_recorded() -> bool:
-    """Return True if another process's failed builds were copied to this one."""
-    folder = os.environ.get(FOLDERS)
-    return folder is not None and any(Path(folder).glob(f"*/{RECORD}"))
 
 
 def read(record: Path) -> dict[str, str]:
@@ -40,8 +32,10 @@ def read(record: Path) -> dict[str, str]:
 
 def remember() -> None:
     """Have torch record builds that fail, and raise the recorded error where it would build the same again."""
-    from torch.utils import cpp_extension
-
+    try:
+        from torch.utils import cpp_extension
+    except ImportError:  # of setuptools, which the program may never ask for
+        return
     build: Any = getattr(cpp_extension, "_run_ninja_build", None)  # the only place where the compiler's words are known
     if build is not None and not isinstance(build, partial):
         cpp_extension._run_ninja_build = partial(_built, build)

@@ -17,7 +17,8 @@ from typing import Any
 from aisp_mcp.bench import Benchmark, File, Folder, Host
 from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.judge import sizes
-from aisp_mcp.judge.pair import problem_folder
+from aisp_mcp.judge.candidate_needs import EXTENSION
+from aisp_mcp.judge.pair import problem_folder, source_text
 from aisp_mcp.judge.protocol import failed_builds
 from aisp_mcp.judge.protocol.layout import FILE, HOST, PATH_BYTES, TensorSpec
 from aisp_mcp.judge.protocol.strides import dense_strides, is_dense
@@ -264,7 +265,7 @@ def entry(setup: dict[str, Any], params: dict[str, Any], example: dict[str, Any]
     if setup["baseline"]:
         run, static = load_spec(path, setup["size"], bytecode).run, params
     else:
-        if failed_builds.are_recorded():
+        if EXTENSION.search(source_text(path)):
             failed_builds.remember()
         module = load_candidate(path, Path(setup["common"]), bytecode)
         prepare = getattr(module, "prepare", None)

@@ -16,8 +16,7 @@ from aisp_mcp.judge.records.verdict import Flag
 from aisp_mcp.judge.verdict import batching, estimators
 
 HOST_MATTERS = 1.05  # ratio of the speedups with and without host time
-# Chance that rounds which another process delays are the candidate's this often, below which it is accused; one honest
-# comparison in thousands has so many delayed rounds.
+# A candidate is accused if the delayed rounds would be so many of its own by accident no more often than this.
 LATE_CHANCE = 1e-3
 # A worker bound to its cores cannot use more of their time than other programs left. In two thousand rounds
 # of honest programs on two cores, quiet and loaded, none used more than 0.994 of that.

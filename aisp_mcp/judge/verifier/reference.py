@@ -88,13 +88,17 @@ class Reference:
         # Neither refers to this object: in a cycle, gigabytes would stay until the next garbage collection.
         self._run = Replayed(lambda given: spec.run(**given, **params), is_function)
         self._truth = Replayed(lambda wide: evaluate(lambda: spec.reference(**wide, **static)), is_function)
-        self._run.copies = self._truth.copies = reuses_memory
+        self.reuses_memory = reuses_memory
         self.left: dict[str, tuple[Any, Any]] = {}  # see both()
         self.convolves = True  # until in_tf32() has found no convolution
 
     @property
     def reuses_memory(self) -> bool:
         return self._run.copies
+
+    @reuses_memory.setter
+    def reuses_memory(self, value: bool) -> None:
+        self._run.copies = self._truth.copies = value
 
     def baseline(self, inputs: dict[str, Any]) -> Any:
         """The baseline's output; the inputs are left as they are."""
@@ -116,7 +120,7 @@ class Reference:
             times.append(time.perf_counter() - begin)
             # Read now: torch.compile's graphs raise an error for a result that a later call has overwritten.
             memory = _addresses(results[-1])
-            self._run.copies = self._truth.copies = self.reuses_memory or not taken.isdisjoint(memory)
+            self.reuses_memory = self.reuses_memory or not taken.isdisjoint(memory)
             if sum(memory.values()) > HELD_BYTES:
                 del results[:-1]
                 taken.clear()

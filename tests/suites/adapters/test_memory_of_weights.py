@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import os
 import weakref
 from pathlib import Path
@@ -12,6 +13,7 @@ import adapter_support as support
 import foreign_kernelbench as kernelbench
 import pytest
 
+from aisp_mcp.judge.parent.opening import memory_files
 from aisp_mcp.judge.protections import ALL
 from aisp_mcp.judge.verifier.main import Verifier
 
@@ -24,7 +26,8 @@ def test_weights_of_an_earlier_replicate_are_freed_at_once(cli_here: Any, tmp_pa
     path = support.write(tmp_path / "in", {"layers": PROBLEM}) / "layers.py"
     cli_here("bench", "adapt", str(path), "--to", str(tmp_path / "out"), "--allow-write", str(tmp_path))
     [baseline] = (tmp_path / "out").rglob("baseline_*.py")
-    verifier = Verifier([tuple(os.memfd_create(name, os.MFD_ALLOW_SEALING) for name in ("control", "arena"))] * 3)
+    memory = [memory_files() for _ in range(3)]
+    verifier = Verifier(memory)
     gc.collect()
     gc.disable()
     try:
@@ -46,3 +49,5 @@ def test_weights_of_an_earlier_replicate_are_freed_at_once(cli_here: Any, tmp_pa
         assert len(adapted._modules) == 2  # in both precisions
     finally:
         gc.enable()
+        for fd in itertools.chain.from_iterable(memory):
+            os.close(fd)

@@ -5,7 +5,8 @@ in any process. And library pages are resident: a process that releases them bef
 So this counts anonymous and shared memory, plus what the kernel holds in pipes, sockets, and files that a process can
 write to or that have no name (kernel_memory.py). It does not count pages of mapped files. Short peaks come from the
 kernel's high-water mark, if mapped files cannot explain any part of it. The kernel keeps no such mark of what it holds
-through files: between two samples it may have been higher than in both, so the difference between them is added.
+through files: between two samples it may have been higher than in both, so the largest rise between two samples is
+added, up to an eighth of the whole.
 """
 
 from __future__ import annotations

@@ -241,17 +241,15 @@ class Driver:
 
     def wait_idle(self, probe_s: float) -> None:
         """Wait until the device is idle while all workers are stopped, and record it if it stays busy."""
-        if not self.becomes_idle(probe_s, IDLE_DEADLINE_S):
-            self.result.device.busy_probes_s.append(self.session.probe_s())
+        if self.is_busy(last_s := self.last_probe_s(probe_s, IDLE_DEADLINE_S)):
+            self.result.device.busy_probes_s.append(last_s)
 
-    def becomes_idle(self, probe_s: float, patience_s: float) -> bool:
-        """Wait until the device is idle, at most that long. probe_s: of the verifier's smallest kernel just now."""
+    def last_probe_s(self, probe_s: float, patience_s: float) -> float:
+        """Time the verifier's smallest kernel until the device is idle, or that long. probe_s: its time just now."""
         end = time.monotonic() + patience_s
-        while self.is_busy(probe_s):
-            if time.monotonic() > end:
-                return False
+        while self.is_busy(probe_s) and time.monotonic() <= end:
             probe_s = self.session.probe_s()
-        return True
+        return probe_s
 
     def is_busy(self, probe_s: float) -> bool:
         """Return True if the verifier's smallest kernel took so long that another process must be using the device."""

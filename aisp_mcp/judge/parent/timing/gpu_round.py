@@ -240,7 +240,7 @@ class GpuRound:
         probe_s = session.probe_s()
         if not self.gated:
             driver.wait_idle(probe_s)
-        elif not driver.becomes_idle(probe_s, GATE_IDLE_S):
+        elif driver.is_busy(driver.last_probe_s(probe_s, GATE_IDLE_S)):
             return self._discard()
         if self.isolated:
             return True
