@@ -236,9 +236,21 @@ def test_an_output_with_narrow_operands_leaves_less_to_explain(
     own_error: float, ratio: float, may_explain: bool
 ) -> None:
     """All orders share the error of such operands, in TF32 for example. The limit is 24."""
+    bank: Any = SimpleNamespace(reference=SimpleNamespace(convolves=False))
     ref = torch.randn(1 << 12, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     base = (ref * (1.0 + own_error)).float()
     orders = OtherOrders(["float32"], 24.0)
     orders.note_coarse([own_error])
-    assert orders.may_explain(0, ratio, base, ref) == may_explain
-    assert orders.may_explain(0, ratio, base[:16], ref[:16])  # so few may be close by chance
+    assert orders.may_explain(bank, 0, ratio, base, ref) == may_explain
+    assert orders.may_explain(bank, 0, ratio, base[:16], ref[:16])  # so few may be close by chance
+
+
+@pytest.mark.parametrize(("convolves", "allowed"), [(True, True), (True, False), (False, True)])
+def test_tf32_may_explain_more_than_an_order(monkeypatch: pytest.MonkeyPatch, convolves: bool, allowed: bool) -> None:
+    """Seen on an H100: a convolution in TF32 beside a baseline in float32, at 32,500 times its error."""
+    monkeypatch.setattr(tf32, "is_allowed", lambda device: allowed)
+    bank: Any = SimpleNamespace(device="cuda", reference=SimpleNamespace(convolves=convolves))
+    ref = torch.randn(1 << 12, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    orders = OtherOrders(["float32"], 24.0)
+    assert orders.may_explain(bank, 0, 32_500.0, ref.float(), ref) == (convolves and allowed)
+    assert not orders.may_explain(bank, 0, 1e6, ref.float(), ref)

@@ -28,6 +28,7 @@ MORE_DRAWS, MANY = 2.0, 1 << 10
 # So many times the limit, no order explains, unless the baseline's error is below this share of an eps. The errors of a
 # coarse output are those of its narrow operands, which all orders share.
 BEYOND, BEYOND_COARSE, LUCKY = 1e3, 30.0, 1 / 16
+BEYOND_TF32 = 1e4  # where convolutions may use TF32, which drops 13 bits of each operand: 16,000 roundings and more
 COARSE = 1e-4  # error of a baseline on plain inputs, as a share of its output: less with sums in float32
 ENOUGH, AGAIN = 3, 0.25  # errors explained before others are taken as such, and the share that is explained again
 
@@ -56,7 +57,7 @@ def _evaluations(bank: InputBank, seed: int, mode: str, dtype: str, slack: float
         for rounding in bank.rounding(seed, mode, eps, most_terms)
     )
     kinds: list[Callable[[], list[Any]]] = [lambda: next(draws)]
-    if dtype == "float32" and bank.reference.convolves and tf32.is_allowed(bank.device):
+    if _may_use_tf32(bank, dtype):
         kinds[:0] = [partial(_in_tf32, bank, seed, mode, *allowed) for allowed in TF32_ALLOWED]
     if dtype not in ("float64", "complex128"):
         kinds.append(lambda: [error * ORDERS_ALLOWED for error in bank.in_order(seed, mode)])
@@ -66,6 +67,10 @@ def _evaluations(bank: InputBank, seed: int, mode: str, dtype: str, slack: float
         yield evaluation(), MORE_DRAWS if evaluation is kinds[-1] else math.inf
     for draw in draws:
         yield draw, MORE_DRAWS
+
+
+def _may_use_tf32(bank: InputBank, dtype: str) -> bool:
+    return dtype == "float32" and bank.reference.convolves and tf32.is_allowed(bank.device)
 
 
 def _in_tf32(bank: InputBank, seed: int, mode: str, narrowed: Callable[[Any], Any], allowed: float) -> list[Any]:
@@ -131,13 +136,14 @@ class OtherOrders:
             return 1.0
         return min(adversarial_slack(dtype), NARROW_ADVERSARIAL_SLACK if index in self._coarse else math.inf)
 
-    def may_explain(self, index: int, ratio: float, base: Any, ref: Any) -> bool:
+    def may_explain(self, bank: InputBank, index: int, ratio: float, base: Any, ref: Any) -> bool:
         """Return False for an error of an output that no order explains, so that none needs to be evaluated: many
         elements show how the baseline rounds, so its own error is not small by luck.
         """
         import torch
 
-        beyond = BEYOND_COARSE if index in self._coarse else BEYOND
+        usual = BEYOND_TF32 if _may_use_tf32(bank, self._dtypes[index]) else BEYOND
+        beyond = BEYOND_COARSE if index in self._coarse else usual
         if ratio <= beyond * self._limit or ref.numel() < MANY:
             return True
         return bool(relative_error(base, ref) <= LUCKY * torch.finfo(base.dtype).eps)

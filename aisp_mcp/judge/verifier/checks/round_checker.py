@@ -244,7 +244,8 @@ class RoundChecker:
         usual = self._usual(call, name, outputs[2]) if is_rounded and outputs[2].numel() else 0.0
         ratio, failure = compare(*outputs, tolerance, slack, usual)
         has_edge, limit = is_rounded and tolerance.approximate is None and not tolerance.exact, tolerance.error_ratio
-        if has_edge and limit / EDGE < ratio < math.inf and self.orders.may_explain(index, ratio, *outputs[1:]):
+        is_large = has_edge and limit / EDGE < ratio < math.inf
+        if is_large and self.orders.may_explain(call.bank, index, ratio, *outputs[1:]):
             allowing = partial(compare, *outputs, tolerance, slack, usual)
             return self.orders.explained(call, index, slack, (ratio, failure), allowing)
         return ratio, failure
