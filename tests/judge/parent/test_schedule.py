@@ -14,7 +14,7 @@ import pytest
 from aisp_mcp.judge.pair import Pair
 from aisp_mcp.judge.parent.phase_timer import PhaseTimer
 from aisp_mcp.judge.parent.timing.driver import FIRST_CALL_S, START_DEADLINE_S, Driver
-from aisp_mcp.judge.presets import PRESETS, Preset, sample_calls, samples, undetected_share
+from aisp_mcp.judge.presets import GPU_CALLS, PRESETS, Preset, sample_calls, samples, undetected_share
 from aisp_mcp.judge.protocol.roles import Role
 
 OTHERS = [replace(preset, replicates=number) for preset in PRESETS.values() for number in (1, 2, 7, 29, 30, 49, 50)]
@@ -46,6 +46,21 @@ def test_each_call_is_as_likely_to_be_compared() -> None:
     seen = Counter(sample[0] for sample in drawn)
     assert set(seen) == set(range(10))
     assert min(seen.values()) > 2000 / 10 / 2
+
+
+@pytest.mark.parametrize(
+    ("call_s", "on_gpu", "most"),
+    [(5e-6, True, GPU_CALLS), (1e-3, True, 9), (5e-6, False, 1200)],
+    ids=["its inputs would take longer than it", "it fills a round", "on a CPU"],
+)
+def test_rounds_on_a_gpu_have_no_more_calls_than_are_soon_prepared(call_s: float, on_gpu: bool, most: int) -> None:
+    preset = PRESETS["default"].for_gpu() if on_gpu else PRESETS["default"]
+    opened, options = {"layout": {"capacity": 4096}}, SimpleNamespace(preset=preset)
+    session: Any = SimpleNamespace(opened=opened, options=options, random=random.Random(5))
+    driver = Driver(session, 0)
+    driver.claimed_s = driver.call_s = dict.fromkeys(Role, call_s)
+    for role, count in driver.counts().items():
+        assert 0.9 * most <= count <= most, role
 
 
 @pytest.mark.parametrize(

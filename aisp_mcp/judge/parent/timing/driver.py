@@ -209,8 +209,9 @@ class Driver:
         call_s = min(self.claimed_s[role] for role in BASELINES)
         if role is Role.CANDIDATE and self.claimed_s[role] < MUCH_FASTER * call_s:
             call_s = max(self.claimed_s[role], self.call_s[role] / 2)
-        capacity = self.session.opened["layout"]["capacity"]
-        return round_count(call_s, self.session.options.preset.round_s, capacity, self.session.random)
+        preset = self.session.options.preset
+        most = min(self.session.opened["layout"]["capacity"], preset.max_calls)
+        return round_count(call_s, preset.round_s, most, self.session.random)
 
     def counts(self) -> dict[Role, int]:
         """count() of every role."""
