@@ -140,21 +140,21 @@ def _timed(
     )
 
 
-def _may_overcount(replicates: Sequence[Replicate], estimated: Estimate) -> bool:
-    """Return True if the parent's clock counts on a CPU and the worker's shows more: it may count more than
-    the calls.
+def _clock_with_more(replicates: Sequence[Replicate], estimated: Estimate) -> str | None:
+    """The clock, if any, that disagrees with the one that counts, shows more, and may be right: the worker's on a CPU,
+    where the parent's may count more than the calls, and the parent's on a GPU, where events may.
     """
-    on_gpu = any(replicate.device.device_only for replicate in replicates)
     clocks = estimated.clocks
-    return not on_gpu and clocks.used == "parent" and (clocks.ratio_worker or 0.0) > clocks.ratio_parent
+    if any(replicate.device.device_only for replicate in replicates):
+        is_apart = (clocks.disagreement or 0.0) > clocks.delta
+        return "parent" if is_apart and clocks.used in ("worker", "worker_mean") else None
+    return "worker" if clocks.used == "parent" and (clocks.ratio_worker or 0.0) > clocks.ratio_parent else None
 
 
-def _workers_agree(replicates: Sequence[Replicate], estimated: Estimate, outcome: Outcome, judge: Judge) -> bool:
-    """Return True if the worker's clock, which a candidate could only manipulate in its favour, leads to the same
-    verdict.
-    """
-    ratios = [(ratio.log_ratio, ratio.noise) for ratio in estimators.log_ratios(replicates, "worker")]
-    return judge(ratios, estimated.flags).verdict is outcome.verdict
+def _leads_to(outcome: Outcome, clock: str, replicates: Sequence[Replicate], flags: list[Flag], judge: Judge) -> bool:
+    """Return True if that clock leads to the same verdict."""
+    ratios = [(ratio.log_ratio, ratio.noise) for ratio in estimators.log_ratios(replicates, clock)]
+    return judge(ratios, flags).verdict is outcome.verdict
 
 
 def _judge_bounded(
@@ -162,7 +162,8 @@ def _judge_bounded(
 ) -> tuple[Estimate, Outcome]:
     """Judge the estimate, then each bound that reduces the gain."""
     outcome = judge(estimated.ratios, estimated.flags)
-    if _may_overcount(replicates, estimated) and not _workers_agree(replicates, estimated, outcome, judge):
+    clock = _clock_with_more(replicates, estimated)
+    if clock and not _leads_to(outcome, clock, replicates, estimated.flags, judge):
         outcome = verdict.without_loss(outcome)
     if not protections.isolated_calls or (outcome.ratio or 0.0) <= 1.0:
         return estimated, outcome

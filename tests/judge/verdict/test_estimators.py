@@ -260,6 +260,18 @@ def test_where_events_count_a_part_of_the_host_rounds_with_all_of_it_decide(
 
 
 @pytest.mark.parametrize(
+    ("worker", "alone", "expected"),
+    [(0.7, 0.8, "slower"), (0.85, 1.0, "inconclusive")],
+    ids=["both clocks show the loss", "only the worker's does"],
+)
+def test_a_loss_on_a_gpu_needs_both_clocks(worker: float, alone: float, expected: str) -> None:
+    """Seen on an H100: a program of two short kernels beside itself, 0.85x by device events alone."""
+    comparison = concluded(worker, alone)
+    assert comparison.clocks is not None
+    assert (comparison.verdict.value, comparison.clocks.used) == (expected, "worker")
+
+
+@pytest.mark.parametrize(
     ("single", "known_s", "part", "hidden"),
     [
         ((1.5, 1.5, 1.5), 0.0, 1.0, 0.5),  # alone they are alike
