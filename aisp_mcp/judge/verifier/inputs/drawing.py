@@ -23,15 +23,15 @@ def use_cores(cpus: Iterable[int]) -> None:
     _threads[:] = [ThreadPoolExecutor(len(cpus), initializer=os.sched_setaffinity, initargs=(0, cpus))]
 
 
-def draw(values: Any, method: str, generator: Callable[[], Any]) -> Any:
+def draw(values: Any, method: str, generator: Callable[[], Any], *parameters: float) -> Any:
     """Draw the values in place by a method of tensors such as normal_. generator: makes a generator with
-    its own seed.
+    its own seed. parameters: of the distribution.
     """
     if values.device.type != "cpu" or values.numel() <= PIECE:
-        return getattr(values, method)(generator=generator())
+        return getattr(values, method)(*parameters, generator=generator())
     pieces = values.view(-1).split(PIECE)
     generators = [generator() for _ in pieces]
     each = _threads[0].map if _threads else map
-    for _ in each(lambda piece, own: getattr(piece, method)(generator=own), pieces, generators):
+    for _ in each(lambda piece, own: getattr(piece, method)(*parameters, generator=own), pieces, generators):
         pass
     return values

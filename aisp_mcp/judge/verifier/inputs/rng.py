@@ -54,8 +54,8 @@ class CallRng:
         generator.manual_seed(self._draw.getrandbits(63))
         return generator
 
-    def _drawn(self, shape: Sequence[int], method: str) -> Any:
-        return drawing.draw(self.torch.empty(shape, device=self.device), method, self._generator)
+    def _drawn(self, shape: Sequence[int], method: str, *parameters: float) -> Any:
+        return drawing.draw(self.torch.empty(shape, device=self.device), method, self._generator, *parameters)
 
     def _dtype(self, name: str) -> Any:
         return getattr(self.torch, name)
@@ -87,7 +87,7 @@ class CallRng:
         return values.where((draw < nan + inf / 2) | (draw >= nan + inf), -math.inf)
 
     def rand(self, *shape: int, dtype: str = "float32", scale: float | Range = RAND_SCALE) -> Any:
-        values = self._drawn(shape, "uniform_").mul_(2).sub_(1)
+        values = self._drawn(shape, "uniform_", -1, 1)
         if self._secret:
             values = self._restated(values, _range(scale), lambda size: max(1.0 - size, 0.0), 1.0)
         return _ADVERSARIAL[self._mode](values, self._draw).clamp_(-1, 1).to(self._dtype(dtype))
@@ -111,11 +111,12 @@ class CallRng:
         column = self._draw.uniform(least - low, most - high)  # keeps every factor in the declared range
         bound = most_shift(math.exp(max(high, high + column)))
         mean_low, mean_high = self._part(-bound, bound)
-        factor, mean = self.torch.rand(2, len(rows), 1, device=self.device, generator=self._generator())
-        factor = factor.mul_(high - low).add_(low).exp_()
-        rows.add_(mean.mul_(mean_high - mean_low).add_(mean_low))
+        generator = self._generator()
+        factor, mean = rows.new_empty(2, len(rows), 1)  # kernels count: a GPU draws small tensors faster than its host
+        factor.uniform_(low, high, generator=generator).exp_()
+        rows.add_(mean.uniform_(mean_low, mean_high, generator=generator))
         if texture:
-            texture(rows, self._draw, self._generator(), height or self._draw.uniform(*textures.FEW_HEIGHT))
+            texture(rows, self._draw, generator, height or self._draw.uniform(*textures.FEW_HEIGHT))
         else:
             rows[:, self._draw.randrange(width + 1) :].mul_(math.exp(column))
         return rows.mul_(factor).view(values.shape)

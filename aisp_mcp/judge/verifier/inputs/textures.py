@@ -40,9 +40,8 @@ def _few(rows: Any, draw: random.Random, generator: Any, height: float) -> None:
     number = draw.randint(1, min(MOST_FEW, width // LEAST_WIDTH))
     rows.mul_(_small(draw))
     columns = torch.randint(0, width, (count, number), device=rows.device, generator=generator)
-    values = torch.rand(count, number, device=rows.device, generator=generator).mul_(0.15).add_(0.85).mul_(height)
-    signs = torch.rand(count, draw.choice((1, number)), device=rows.device, generator=generator).sub_(0.5).sign_()
-    values = values.mul_(signs).to(rows.dtype)
+    values = rows.new_empty(count, number).uniform_(0.85 * height, height, generator=generator)
+    values.mul_(rows.new_empty(count, draw.choice((1, number))).uniform_(-1, 1, generator=generator).sign_())
     # Two positions in a row may coincide. A single scatter would then leave either value on a GPU, and inputs
     # that are drawn again for a check must have the same bits.
     for index, value in zip(columns.split(1, 1), values.split(1, 1), strict=True):
@@ -60,11 +59,9 @@ def _comb(rows: Any, draw: random.Random, _: Any, __: float) -> None:
 
 def _blocks(rows: Any, draw: random.Random, generator: Any, _: float) -> None:
     """Give stretches between secret columns their own weight in each row, at most 1."""
-    import torch
-
     for begin, end in _stretches(rows.shape[1], draw):
-        weight = torch.rand(len(rows), 1, device=rows.device, generator=generator).mul_(SMALL[0]).exp2_()
-        rows[:, begin:end].mul_(weight)
+        weight = rows.new_empty(len(rows), 1).uniform_(SMALL[0], 0, generator=generator)
+        rows[:, begin:end].mul_(weight.exp2_())
 
 
 def _trend(rows: Any, draw: random.Random, _: Any, height: float) -> None:
