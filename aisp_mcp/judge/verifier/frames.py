@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from aisp_mcp.bench import Host
+from aisp_mcp.judge.protocol.device_turns import give_back
 from aisp_mcp.judge.protocol.layout import Layout, capacity_for
 from aisp_mcp.judge.protocol.module_loader import contract, flatten
 from aisp_mcp.judge.protocol.roles import Role
 from aisp_mcp.judge.verifier.inputs import files
-from aisp_mcp.judge.verifier.inputs.bank import InputBank
+from aisp_mcp.judge.verifier.inputs.bank import InputBank, RoundInputs
 
 ENERGY_ROUND_S = 0.03  # a sixteenth of the longest round, because energy counters move in steps
 CONTEXT_BYTES = 600 << 20  # of device memory, that a process takes before it allocates anything
@@ -56,3 +58,27 @@ def replicates_at_once(device: str, layout: Layout, call_bytes: int) -> int:
     workers = 2 * len(Role) * (2 * arena + call_bytes + CONTEXT_BYTES)
     room = torch.cuda.mem_get_info()[0] + torch.cuda.memory_reserved()
     return 2 if workers + torch.cuda.max_memory_allocated() < FILLED * room else 1
+
+
+def turn_bytes(layout: Layout, call_bytes: int) -> int:
+    """Device memory that a worker may need in its turn. Its inputs lie in the arena, so this is what several calls of
+    the baseline take.
+    """
+    return layout.frame + call_bytes
+
+
+def leave_room(layout: Layout, least: int, rounds: Iterable[RoundInputs]) -> None:
+    """Leave the next worker `least` bytes where they take turns with the device memory.
+
+    What exceeds that stays allocated. On an H100, 6 GiB take as long to allocate again as random numbers to draw.
+    """
+    if not layout.tight:
+        return
+    import torch
+
+    if torch.cuda.mem_get_info()[0] < least:
+        give_back(layout)
+    if torch.cuda.mem_get_info()[0] < least:
+        for filled in rounds:
+            filled.forget()
+        give_back(layout)

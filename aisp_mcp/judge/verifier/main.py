@@ -26,13 +26,13 @@ from aisp_mcp.judge.verifier.checks.damage import POISON
 from aisp_mcp.judge.verifier.checks.round_checker import RoundChecker
 from aisp_mcp.judge.verifier.checks.tolerance import can_be_near
 from aisp_mcp.judge.verifier.facts import facts, layout_rules, oracle, work
-from aisp_mcp.judge.verifier.frames import layout_of, replicates_at_once
+from aisp_mcp.judge.verifier.frames import layout_of, leave_room, replicates_at_once, turn_bytes
 from aisp_mcp.judge.verifier.group import arena, group_facts, missing_devices, of_all_ranks
 from aisp_mcp.judge.verifier.handoff import handoff_cpu, handoff_gpu
 from aisp_mcp.judge.verifier.handoff.answers import await_answer
 from aisp_mcp.judge.verifier.handoff.smallest_kernel import SmallestKernel
 from aisp_mcp.judge.verifier.inputs import drawing, files
-from aisp_mcp.judge.verifier.inputs.bank import InputBank, RoundInputs
+from aisp_mcp.judge.verifier.inputs.bank import InputBank, RoundInputs, given_in_turn
 from aisp_mcp.judge.verifier.inputs.rng import CallRng
 from aisp_mcp.judge.verifier.reference import Reference, shares_inputs
 from aisp_mcp.judge.verifier.rehearsal import rehearse
@@ -58,7 +58,7 @@ class Verifier:
         self.gates: dict[int, Gate] = {}
         self.staged: Staged | None = None
         self.files = files.InputFiles({})
-        self.reuses_memory = False  # of the baseline: see Reference
+        self.turn_bytes = 0  # of device memory, that a worker may need in its turn
 
     def open(
         self,
@@ -98,8 +98,8 @@ class Verifier:
         begin_bytes = begin_peak(self.device)
         output, seconds = bank.reference.first_calls(inputs, self.device)
         call_bytes = peak(self.device) - begin_bytes
-        self.reuses_memory = bank.reference.reuses_memory
         self.layout = layout_of(bank, inputs, output, seconds, budget, round_s)
+        self.turn_bytes = turn_bytes(self.layout, call_bytes)
         if missing := files.lacks(inputs, files_at, self.layout.capacity):
             return {"missing": missing}
         del inputs  # large ones would leave too little memory
@@ -160,9 +160,10 @@ class Verifier:
 
     def _bank(self, number: int, seed: int) -> InputBank:
         """New secrets for a replicate."""
+        reuses_memory = any(bank.reference.reuses_memory for bank in self.banks.values())
         self.banks.pop(number, None)  # before memory for others is needed
         params = dict(self.spec.params(CallRng(self.device, seed, secret_statistics=False)))
-        self.banks[number] = InputBank(self.device, Reference(self.spec, params, self.reuses_memory))
+        self.banks[number] = InputBank(self.device, Reference(self.spec, params, reuses_memory))
         return self.banks[number]
 
     def attach(self, worker_id: int) -> dict[str, Any]:
@@ -241,7 +242,7 @@ class Verifier:
         for filled in rounds:
             self._poison(filled)
         synchronize(self.device)
-        give_back(self.layout)
+        self._leave_room()
         return {}
 
     def handoff_cpu(self, worker_id: int, deadline_s: float) -> dict[str, Any]:
@@ -288,7 +289,8 @@ class Verifier:
         these inputs decide whether the program is correct.
         """
         bank = self.banks[replicate_of(int(next(iter(counts))))]
-        rounds = bank.begin(counts, seed, mode, sample)
+        drawn = given_in_turn(self.rounds.values(), seed, mode) if self._is_shared else None
+        rounds = bank.begin(counts, seed, mode, sample, drawn=drawn)
         for filled in rounds:
             filled.battery = battery
         self.files.clear(*(filled.worker_id for filled in rounds))
@@ -303,12 +305,15 @@ class Verifier:
             self._restore(filled.worker_id)
             self._poison(filled)
         synchronize(self.device)
-        give_back(self.layout)
+        self._leave_room()
         return self.idle()
 
     @property
     def _is_shared(self) -> bool:  # all workers use one arena in turn
         return self.layout.tight and self.ranks == 1
+
+    def _leave_room(self) -> None:
+        leave_room(self.layout, self.turn_bytes, self.rounds.values())
 
     def _restore(self, worker_id: int) -> None:
         """Write the static tensors again where another worker could have changed them."""
@@ -363,10 +368,10 @@ class Verifier:
         if control := self.controls.get(worker_id):
             held = held.in_orders(control.orders)
         self.staged = None if self.layout.tight else self.staged
-        give_back(self.layout)
+        self._leave_room()
         found = self.checker.check(self.banks[replicate_of(worker_id)], held, self.rounds[worker_id], sample, stored)
         del held  # a snapshot may have gigabytes
-        give_back(self.layout)
+        self._leave_room()
         return found
 
 

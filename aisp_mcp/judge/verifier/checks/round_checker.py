@@ -75,7 +75,8 @@ class Call:
 
     def inputs(self) -> dict[str, Any]:
         """The inputs, as they were before the call."""
-        return self.round.drawn.pop(self.number, None) or self.bank.inputs(self.seed, self.mode)
+        consumed = bool(self.bank.reference.spec.in_place)
+        return self.round.kept(self.number, consumed) or self.bank.inputs(self.seed, self.mode)
 
 
 class RoundChecker:
@@ -166,6 +167,7 @@ class RoundChecker:
                 return CallCheck()
             bank.near = bank.near and not call.is_plain
             inputs = call.inputs()  # a baseline may use them up
+        call.round.forget()  # the reference needs the memory
         baseline, reference = (
             [tensor for _, tensor in flatten(output)] for output in bank.both(call.seed, call.mode, inputs)
         )

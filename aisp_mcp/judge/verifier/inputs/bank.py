@@ -40,7 +40,8 @@ def _largest(truth: list[Any], evaluations: Iterable[list[tuple[str, Any]]]) -> 
 class RoundInputs:
     """One filled round of one worker: enough to make its inputs again. staged: its inputs and outputs may be outside
     the worker's arena. hidden: by call, the seeds of calls with known answers. drawn: by call, inputs that are kept for
-    a check, which uses them up; shared by all workers.
+    a check, which uses them up; shared by all workers. in_turns: workers get the same inputs one after another, so
+    `drawn` is kept for all of them.
     """
 
     worker_id: int
@@ -51,10 +52,36 @@ class RoundInputs:
     hidden: dict[int, int] = field(default_factory=dict)
     battery: bool = False
     drawn: dict[int, dict[str, Any]] = field(default_factory=dict)
+    in_turns: bool = False
 
     def at(self, call: int) -> int:
         """The seed of that call's inputs."""
         return self.hidden.get(call, self.seed + call)
+
+    def kept(self, call: int, consumed: bool) -> dict[str, Any] | None:
+        """The call's inputs if they are kept. consumed: they may be changed."""
+        if not self.in_turns:
+            return self.drawn.pop(call, None)
+        kept = self.drawn.get(call)
+        if kept is None or not consumed:
+            return kept
+        return {name: value if isinstance(value, str) else value.clone() for name, value in kept.items()}
+
+    def forget(self) -> None:
+        """Free the memory that large inputs take."""
+        if self.in_turns:
+            self.drawn.clear()
+
+
+def given_in_turn(rounds: Iterable[RoundInputs], seed: int, mode: str) -> dict[int, dict[str, Any]]:
+    """The inputs of a round that another worker had before, by call. Those of other rounds are freed."""
+    found: dict[int, dict[str, Any]] = {}
+    for filled in rounds:
+        if (filled.seed, filled.mode) == (seed, mode):
+            found = filled.drawn
+        else:
+            filled.forget()
+    return found
 
 
 @dataclass
@@ -90,9 +117,13 @@ class InputBank:
 
     def round_inputs(self, filled: RoundInputs, call: int, sample: Sequence[int]) -> dict[str, Any]:
         """Inputs of a call of the round that is being filled; kept if there is room and the call may be compared."""
-        inputs, drawn = self.inputs(filled.at(call), filled.mode), filled.drawn
+        drawn = filled.drawn
+        if call in drawn:  # the worker before this one got them
+            return drawn[call]
+        inputs = self.inputs(filled.at(call), filled.mode)
         kept = (tensor for named in (*drawn.values(), inputs) for tensor in named.values())
-        if self.device == "cpu" and (not sample or call in sample) and sum(map(_size, kept)) <= KEPT_BYTES:
+        is_small = self.device == "cpu" and (not sample or call in sample) and sum(map(_size, kept)) <= KEPT_BYTES
+        if filled.in_turns or is_small:
             drawn[call] = inputs
         return inputs
 
@@ -153,16 +184,23 @@ class InputBank:
         self.ahead[seed] = [tensor.clone() for tensor in self.baseline(self.inputs(seed, "plain"))]
 
     def begin(
-        self, counts: dict[str, int], seed: int, mode: str, sample: Sequence[int], staged: bool = False
+        self,
+        counts: dict[str, int],
+        seed: int,
+        mode: str,
+        sample: Sequence[int],
+        staged: bool = False,
+        drawn: dict[int, dict[str, Any]] | None = None,
     ) -> list[RoundInputs]:
         """Begin the next round of these workers, all on the same inputs. sample: the calls to compare; they get inputs
-        with known answers as long as there are any.
+        with known answers as long as there are any. drawn: inputs that another worker had before, if workers get the
+        same ones in turn.
         """
         self.known, calls = None, sample if mode == "plain" else ()
         self.hidden = {known: self.ahead.pop(known) for known in [*self.ahead][: len(calls)]}
         seeds = dict(zip(calls, self.hidden, strict=False))
-        drawn: dict[int, dict[str, Any]] = {}
+        in_turns, kept = drawn is not None, {} if drawn is None else drawn
         return [
-            RoundInputs(int(worker_id), seed, mode, count, staged, seeds, drawn=drawn)
+            RoundInputs(int(worker_id), seed, mode, count, staged, seeds, drawn=kept, in_turns=in_turns)
             for worker_id, count in counts.items()
         ]
