@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import sys
 import traceback
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from aisp_mcp.judge.protocol.layout import TEXT
 from aisp_mcp.judge.protocol.module_loader import BASELINE, CANDIDATE, COMMON
-from aisp_mcp.judge.protocol.shared_memory import ControlBlock
+from aisp_mcp.judge.protocol.shared_memory import ANSWERED, HANDED_OVER, ControlBlock
 
 OWN = (BASELINE, CANDIDATE, COMMON)
 
@@ -23,6 +25,16 @@ def read_exactly(fd: int, count: int) -> bytes:
             return b""
         data += piece
     return data
+
+
+def await_inputs(stats: Any, count: int) -> Iterator[int]:
+    """Yield the number of each call once its inputs have arrived (see handoff_cpu.py)."""
+    for call in range(count):
+        stats[ANSWERED] = call + 1
+        while stats[HANDED_OVER] <= call:
+            pass
+        yield call
+    stats[ANSWERED] = count + 1
 
 
 def write_error(control: ControlBlock) -> None:

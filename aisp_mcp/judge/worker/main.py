@@ -8,7 +8,7 @@ loaded, R ready, D done, X raised, S an output shares an input's memory (for X a
 block). A count of zero ends the process. Bits of a count request another kind of round:
 
 DUMMY     dummy calls, which show the cost of the rest of the loop; only baselines make them
-WARM      on a GPU, without flushes and events
+WARM      on a GPU, without flushes and events; on a CPU no calls, only their memory is touched (held.py)
 TRACE     on a GPU, under a profiler whose summary is left in the control block; on a CPU the names of imported modules
 NO_COPY   without copies: outputs stay where they are, and the control block says where (held.py); on a GPU inputs lie
           in memory of the worker's own, which the control block named before
@@ -65,7 +65,7 @@ from aisp_mcp.judge.protocol.words import (
     WARM,
 )
 from aisp_mcp.judge.worker import dummy, products
-from aisp_mcp.judge.worker.channel import read_exactly, write_error
+from aisp_mcp.judge.worker.channel import await_inputs, read_exactly, write_error
 from aisp_mcp.judge.worker.contract import (
     OutputRules,
     SharedOutputError,
@@ -76,7 +76,7 @@ from aisp_mcp.judge.worker.contract import (
 )
 from aisp_mcp.judge.worker.cupti import traced
 from aisp_mcp.judge.worker.forbidden import forbid
-from aisp_mcp.judge.worker.held import HeldOutputs
+from aisp_mcp.judge.worker.held import HeldOutputs, touch_memory
 from aisp_mcp.judge.worker.serving import ServingWorker
 from aisp_mcp.judge.worker.strides import OutputStrides
 
@@ -204,18 +204,8 @@ class Worker:
             self.control.addresses[index] = tensor.data_ptr()
         self.show_memory()
 
-    def await_inputs(self, count: int) -> Iterator[int]:
-        """Yield the number of each call once its inputs have arrived (see handoff_cpu.py)."""
-        stats = self.control.stats
-        for call in range(count):
-            stats[ANSWERED] = call + 1
-            while stats[HANDED_OVER] <= call:
-                pass
-            yield call
-        stats[ANSWERED] = count + 1
-
     def await_inputs_on_stream(self, count: int, gated: bool) -> Iterator[int]:
-        """The same on a GPU, where the stream waits for inputs and reports that a call is done (see handoff_gpu.py).
+        """As await_inputs() on a GPU: the stream waits for inputs and reports that a call is done (handoff_gpu.py).
         Ungated, the host also waits until its process has its turn on the device; otherwise it would run ahead.
         """
         stats, gate, stream = self.control.stats, self.gate, self.stream
@@ -234,7 +224,7 @@ class Worker:
     def round_cpu(self, count: int, run: Callable[..., Any], isolated: bool) -> None:
         """Time `count` calls, each on new inputs."""
         clock, durations = time.perf_counter_ns, self.control.durations
-        for call in self.await_inputs(count) if isolated else range(count):
+        for call in await_inputs(self.control.stats, count) if isolated else range(count):
             inputs = self.layout.with_paths(self.inputs[call])
             begin = clock()
             output = run(**inputs)
@@ -310,19 +300,26 @@ class Worker:
         [example] = self.kept or []
         return dummy.on_gpu(example, self.events, self.stream, count) if self.cuda else dummy.on_cpu(example)
 
+    def trace(self, count: int, run: Callable[..., Any]) -> None:
+        """Write what the calls start on a GPU, or import on a CPU, to the control block."""
+        if self.cuda:
+            trace: Any = traced(lambda: self.round_cuda(count, run))
+        else:
+            trace = imported_by(lambda: self.round_cpu(count, run, isolated=False), TEXT - 100)
+        self.control.write_text(json.dumps(trace))
+
     def round(self, message: int) -> None:
         """Run one round with the garbage collector disabled, on either device."""
         if self.cuda:
             self.torch.cuda.set_stream(self.stream)  # the capture of a graph may have failed and left its own
             self.control.stats[ELAPSED_NS] = -time.perf_counter_ns()
         count = message & ~BITS
+        if message & WARM and not self.cuda:
+            touch_memory(self.layout)
+            return
         run = self.dummy(count) if message & DUMMY else self.run
         if message & TRACE:
-            if self.cuda:
-                trace: Any = traced(lambda: self.round_cuda(count, run))
-            else:
-                trace = imported_by(lambda: self.round_cpu(count, run, isolated=False), TEXT - 100)
-            self.control.write_text(json.dumps(trace))
+            self.trace(count, run)
             return
         self.held = []
         self.at_rest.clear()

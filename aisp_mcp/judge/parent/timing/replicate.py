@@ -48,6 +48,7 @@ class ReplicateRun:
     def __init__(self, driver: Driver, strategy: Strategy) -> None:
         self.driver, self.strategy, self.session = driver, strategy, driver.session
         self.random, self.options = driver.session.random, driver.session.options
+        self.touched: dict[Role, int] = {}  # bytes, in addition to those of the prepared process
 
     def run(self) -> Replicate:
         """Warm up, measure, verify."""
@@ -85,7 +86,7 @@ class ReplicateRun:
 
     def _rest(self, role: Role) -> int:
         """Bytes of the role's prepared process, and of the output that a baseline keeps for dummy calls."""
-        rest = self.driver.result.host_peak[role]
+        rest = self.driver.result.host_peak[role] + self.touched.get(role, 0)
         if role is Role.CANDIDATE or self.options.device == "cuda":
             return rest
         return rest + sum(spec.nbytes for spec in self.driver.workers[role].control.layout.outputs)
@@ -148,6 +149,7 @@ class ReplicateRun:
                 break
         for role in BASELINES:
             self.strategy.dummy_round(driver, role, counts[Role.CANDIDATE])  # the first of each pays for page faults
+        self.touched = self.strategy.settle(driver, counts)
 
     def _half_palindrome(self, half: list[tuple[int, Role]], hidden: int, comparisons: int) -> RoundCost | None:
         """Run half a palindrome on one set of inputs, and compare this many of the candidate's calls.

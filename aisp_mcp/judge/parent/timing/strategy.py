@@ -41,6 +41,12 @@ class Strategy(ABC):
     def dummy_round(self, driver: Driver, role: Role, count: int) -> RoundCost | None:
         """Overhead of a baseline's round of dummy calls; None if it is not needed."""
 
+    def settle(self, driver: Driver, counts: dict[Role, int]) -> dict[Role, int]:
+        """Bring the processes' memory to rest before the timed rounds. counts: of rounds whose inputs are there.
+        Returns bytes of memory that each process did not have before.
+        """
+        return {}
+
     @abstractmethod
     def measure_isolated_calls(self, driver: Driver) -> None:
         """Time isolated warm calls before the timed rounds."""
