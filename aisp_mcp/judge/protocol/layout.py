@@ -22,6 +22,7 @@ STATS = 16  # int64 counters that a worker may write
 NO_COPY_CALLS = 512  # at most, per round without copies on a GPU; its stream holds twice as many kernels
 NO_COPY_BYTES = 2 << 30  # of its inputs and outputs, at most: a millisecond of the device's bandwidth
 FLUSH_BYTES = 256 << 20  # several times the L2 of any current device
+HEAP_BYTES = 32 << 20  # of a tensor that glibc's allocator keeps when it is freed, at most; larger ones are mapped anew
 SEGMENTS = 256  # device allocations that a worker may name: large outputs have one each
 PATH_BYTES = 512  # of an input that is the path of a file, padded with zeros
 FILE, HOST = "file", "host"  # kinds of inputs: such a path; a tensor that is in host memory on a GPU, too

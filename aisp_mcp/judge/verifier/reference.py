@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from aisp_mcp.bench import Benchmark
@@ -74,6 +74,11 @@ def disturb(tensors: Iterable[Any], seed: int, low: float, high: float) -> None:
                 part.mul_(by.uniform_(low, high, generator=draws[device]).add_(1.0))
 
 
+def copied_inputs(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """The inputs in new memory; paths as they are."""
+    return {name: value if isinstance(value, str) else value.clone() for name, value in inputs.items()}
+
+
 class Reference:
     """The specification with its static tensors, in their own types and in float64.
 
@@ -103,8 +108,7 @@ class Reference:
     def baseline(self, inputs: dict[str, Any]) -> Any:
         """The baseline's output; the inputs are left as they are."""
         with opened(inputs) as given:
-            copies = {name: value if isinstance(value, str) else value.clone() for name, value in given.items()}
-            return self._kept(self.spec.run(**copies, **self.params))
+            return self._kept(self.spec.run(**copied_inputs(given), **self.params))
 
     def first_calls(self, inputs: dict[str, Any], device: str) -> tuple[Any, float]:
         """The output of three calls of the baseline, and the shorter time of the last two in seconds.

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from aisp_mcp.judge.protocol.layout import Layout
+from aisp_mcp.judge.protocol.layout import HEAP_BYTES, Layout
 from aisp_mcp.judge.protocol.module_loader import flatten
 from aisp_mcp.judge.protocol.shared_memory import COPIED_NS, Arena, ControlBlock
 from aisp_mcp.judge.worker.contract import (
@@ -25,16 +25,15 @@ from aisp_mcp.judge.worker.contract import (
 from aisp_mcp.judge.worker.strides import OutputStrides
 
 RECENT = 4  # outputs
-# Outputs of so many calls are touched beforehand: a dozen calls find places in the memory of an allocator. It asks the
-# kernel for every tensor above LARGEST bytes (MALLOC_MMAP_THRESHOLD_), whatever it was given back.
-TOUCHED_CALLS, LARGEST, MOST_BYTES = 16, 32 << 20, 256 << 20
+# Memory for the outputs of so many calls is touched beforehand: an allocator needs a dozen to find places for them.
+TOUCHED_CALLS, MOST_BYTES = 16, 256 << 20
 
 
 def touch_memory(layout: Layout) -> None:
     """Touch memory for the outputs of further calls, so that no timed call has to."""
     import torch
 
-    sizes = [spec.nbytes for spec in layout.outputs if spec.nbytes <= LARGEST]
+    sizes = [spec.nbytes for spec in layout.outputs if spec.nbytes <= HEAP_BYTES]
     calls = min(TOUCHED_CALLS, MOST_BYTES // max(sum(sizes), 1))
     blocks = [torch.empty(size, dtype=torch.uint8).zero_() for size in calls * sizes]
     del blocks

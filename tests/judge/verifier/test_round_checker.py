@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,67 +12,19 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from round_support import BASE, BASELINE, CANDIDATE, COUNT, fill, opened, runs, work  # noqa: E402
+
 from aisp_mcp.judge.protections import ALL  # noqa: E402
 from aisp_mcp.judge.protocol.layout import Layout  # noqa: E402
 from aisp_mcp.judge.protocol.shared_memory import Arena  # noqa: E402
 from aisp_mcp.judge.verifier.checks import round_checker as judging  # noqa: E402
 from aisp_mcp.judge.verifier.main import Verifier  # noqa: E402
 
-BASELINE = '''"""Row sums."""
-from aisp_mcp.bench import Benchmark
-
-
-class Sums(Benchmark):
-    runs = 0
-
-    def inputs(self, rng):
-        return {"x": rng.randn(16, 64)}
-
-    def run(self, x):
-        self.runs += 1
-        return x.sum(1)
-'''
-BASE, AGAIN, CANDIDATE = range(3)
-COUNT = 3
-
 
 @pytest.fixture
 def verifier(tmp_path: Path) -> Iterator[Verifier]:
-    """One whose replicate has had its first comparisons."""
-    file = tmp_path / "baseline_sums.py"
-    file.write_text(BASELINE)
-    fds = [
-        (os.memfd_create("control", os.MFD_ALLOW_SEALING), os.memfd_create("arena", os.MFD_ALLOW_SEALING))
-        for _ in range(6)
-    ]
-    verifier_process = Verifier(fds)
-    verifier_process.open(str(file), "default", "cpu", vars(ALL), 1, 1 << 20, 0.01)
-    for worker_id in (BASE, AGAIN, CANDIDATE):
-        verifier_process.attach(worker_id)
-    verifier_process.params([BASE, AGAIN, CANDIDATE], 7)
-    verifier_process.fill({str(worker_id): 1 for worker_id in (BASE, AGAIN, CANDIDATE)}, 11, "plain")
-    for worker_id in (BASE, CANDIDATE):
-        work(verifier_process, worker_id, 1)
-        assert verifier_process.check(worker_id, [0])["failure"] is None
-    yield verifier_process
-    for fd in (fd for pair in fds for fd in pair):
-        os.close(fd)
-
-
-def work(verifier: Verifier, worker_id: int, count: int = COUNT, error: float = 0.0) -> None:
-    """Do a worker's part of a round: sums of the rows, off by an error."""
-    for call in range(count):
-        [out] = verifier.arenas[worker_id].outputs(call)
-        out.copy_(verifier.arenas[worker_id].inputs(call)["x"].sum(1) + error)
-
-
-def fill(verifier: Verifier, seed: int, counts: tuple[int, int] = (COUNT, COUNT)) -> None:
-    verifier.fill({str(BASE): counts[0], str(CANDIDATE): counts[1]}, seed, "plain")
-
-
-def runs(verifier: Verifier) -> int:
-    spec: Any = verifier.spec
-    return int(spec.runs)
+    with opened(tmp_path) as verifier:
+        yield verifier
 
 
 def test_most_calls_cost_no_run_of_the_baseline(verifier: Verifier) -> None:
@@ -104,77 +55,6 @@ def test_without_the_baselines_output_the_verifier_computes_its_own(
     before = runs(verifier)
     assert verifier.check(CANDIDATE, [COUNT - 1])["failure"] is None
     assert runs(verifier) == before + 1
-
-
-@pytest.fixture
-def in_turns(verifier: Verifier, monkeypatch: pytest.MonkeyPatch) -> Verifier:
-    """One whose workers use the same arena in turn, on a device with room for what they need."""
-    monkeypatch.setattr(judging, "RECOMPUTED_SHARE", 0.0)
-    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (1 << 40, 1 << 40))
-    verifier.layout = verifier.checker._layout = replace(verifier.layout, tight=True)
-    for worker_id in (AGAIN, CANDIDATE):
-        verifier.arenas[worker_id] = verifier.arenas[BASE]
-    return verifier
-
-
-def test_with_one_arena_an_output_is_not_compared_with_itself(in_turns: Verifier) -> None:
-    """All workers use it in turn, so the baseline's outputs are no longer there."""
-    fill(in_turns, 5, (1, 1))
-    work(in_turns, CANDIDATE, 1, error=1.0)
-    assert in_turns.check(CANDIDATE, [0])["code"] == "incorrect_output"
-
-
-def test_inputs_that_workers_get_in_turn_are_drawn_once(in_turns: Verifier, monkeypatch: pytest.MonkeyPatch) -> None:
-    spec: Any = in_turns.spec
-    draw, draws, seen = type(spec).inputs, [], []
-    monkeypatch.setattr(type(spec), "inputs", lambda self, rng: draws.append(1) or draw(self, rng))
-    for seed in (5, 6):
-        for worker_id in (BASE, CANDIDATE, AGAIN):
-            in_turns.fill({str(worker_id): 1}, seed, "plain", [0])
-            given = in_turns.arenas[worker_id].inputs(0)["x"]
-            seen.append(given.clone())
-            work(in_turns, worker_id, 1)
-            assert in_turns.check(worker_id, [0])["failure"] is None
-            given.zero_()  # does not reach the next worker
-    assert len(draws) == 2
-    assert torch.equal(seen[0], seen[1])
-    assert torch.equal(seen[0], seen[2])
-    assert not torch.equal(seen[0], seen[3])
-
-
-def test_a_baseline_that_may_change_its_inputs_leaves_those_of_the_next_worker(
-    in_turns: Verifier, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("in_place", "scratch"):
-        monkeypatch.setattr(type(in_turns.spec), name, ("x",))
-    monkeypatch.setattr(type(in_turns.spec), "run", lambda self, x: x.mul_(2).sum(1) / 2)
-    given = []
-    for worker_id in (CANDIDATE, AGAIN):
-        in_turns.fill({str(worker_id): 1}, 5, "plain", [0])
-        given.append(in_turns.arenas[worker_id].inputs(0)["x"].clone())
-        work(in_turns, worker_id, 1)
-        assert in_turns.check(worker_id, [0])["failure"] is None
-    assert torch.equal(*given)
-
-
-def test_a_change_of_inputs_that_are_kept_for_others_is_seen(in_turns: Verifier) -> None:
-    for worker_id in (BASE, CANDIDATE):
-        in_turns.fill({str(worker_id): 1}, 5, "plain", [0])
-        work(in_turns, worker_id, 1)
-    in_turns.arenas[CANDIDATE].inputs(0)["x"][3, 4] += 1
-    assert in_turns.check(CANDIDATE, [0])["code"] == "input_mutated"
-
-
-def test_kept_inputs_make_room_for_the_next_worker(in_turns: Verifier, monkeypatch: pytest.MonkeyPatch) -> None:
-    emptied: list[int] = []
-    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: emptied.append(1))
-    fill(in_turns, 5, (1, 1))
-    assert in_turns.rounds[BASE].drawn
-    assert not emptied
-    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (in_turns.turn_bytes - 1, 1 << 40))
-    fill(in_turns, 6, (1, 1))
-    assert emptied
-    assert not in_turns.rounds[BASE].drawn
 
 
 def test_a_wrong_output_is_found_beside_a_right_one(verifier: Verifier) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from aisp_mcp.judge.parent.processes import procfs
 from aisp_mcp.judge.parent.processes.cluster.nodes import Node
 from aisp_mcp.judge.parent.processes.confined import Placement, prefer
+from aisp_mcp.judge.protocol.layout import HEAP_BYTES
 from aisp_mcp.process import forbidden, isolation
 from aisp_mcp.process.isolation import Level
 from aisp_mcp.process.python import search_path
@@ -43,7 +44,7 @@ KEEP = (
 # keep the memory they once had.
 ALLOCATOR = {
     "MALLOC_TRIM_THRESHOLD_": str(1 << 40),
-    "MALLOC_MMAP_THRESHOLD_": str(32 << 20),  # the largest that glibc accepts
+    "MALLOC_MMAP_THRESHOLD_": str(HEAP_BYTES),  # the largest that glibc accepts
     "MALLOC_TOP_PAD_": str(64 << 20),
 }
 # Where memory decides, freed memory must be returned at once: blocks retained by the allocator, and their arrangement,

@@ -136,7 +136,7 @@ class ReplicateRun:
 
     def _warm_up(self) -> None:
         """Run one full round per role, verified like any other and discarded; then a dummy round of each baseline, if
-        needed.
+        needed; and bring the processes' memory to rest.
         """
         driver = self.driver
         for _ in range(2):

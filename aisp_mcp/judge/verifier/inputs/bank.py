@@ -12,7 +12,7 @@ from aisp_mcp.judge.verifier.checks.distribution import Draws
 from aisp_mcp.judge.verifier.checks.pieces import pieces
 from aisp_mcp.judge.verifier.checks.tolerance import components, distance_type
 from aisp_mcp.judge.verifier.inputs.rng import CallRng
-from aisp_mcp.judge.verifier.reference import Reference
+from aisp_mcp.judge.verifier.reference import Reference, copied_inputs
 
 DRAWS = 4  # evaluations with noise
 STRAIN = 2**-11.5  # the root of a rounding of float32: the error of a distance by the binomial formula
@@ -65,7 +65,7 @@ class RoundInputs:
         kept = self.drawn.get(call)
         if kept is None or not consumed:
             return kept
-        return {name: value if isinstance(value, str) else value.clone() for name, value in kept.items()}
+        return copied_inputs(kept)
 
     def forget(self) -> None:
         """Free the memory that large inputs take."""

@@ -112,7 +112,7 @@ class CallRng:
         bound = most_shift(math.exp(max(high, high + column)))
         mean_low, mean_high = self._part(-bound, bound)
         generator = self._generator()
-        factor, mean = rows.new_empty(2, len(rows), 1)  # kernels count: a GPU draws small tensors faster than its host
+        factor, mean = rows.new_empty(2, len(rows), 1)  # of a small tensor, the launches of kernels cost most
         factor.uniform_(low, high, generator=generator).exp_()
         rows.add_(mean.uniform_(mean_low, mean_high, generator=generator))
         if texture:
