@@ -19,7 +19,7 @@ from aisp_mcp.judge.protections import ALL
 from aisp_mcp.judge.protocol.layout import Layout, TensorSpec
 from aisp_mcp.judge.protocol.roles import BASELINES, Role
 from aisp_mcp.judge.protocol.shared_memory import CAN_WAIT, ELAPSED_NS, REFUSED
-from aisp_mcp.judge.protocol.words import DUMMY, GATE, ISOLATED, NO_COPY, STORE
+from aisp_mcp.judge.protocol.words import DUMMY, GATE, ISOLATED, NO_COPY, STORE, TOUCH
 from aisp_mcp.judge.verifier.handoff import handoff_gpu as handoff
 
 X, OUT = (TensorSpec(name, "float32", (8,), (1,), 4) for name in ("x", "out"))
@@ -29,6 +29,7 @@ CALL, COPY, HOST = 20e-6, 30e-6, 50e-6  # per call: on the device, of inputs and
 STORED, ANEW = 10e-6, 300e-6  # per call: a copy of outputs alone, and preparing for inputs at a new address
 BEGINS, BEGINS_OPENLY, DUMMY_CALL = 50e-6, 1.5e-3, 60e-6
 IDLE = 10e-6  # of the smallest kernel
+ALLOCATED = 1e-3  # memory that a baseline returned after its round
 TIMED = 200e-6  # a call of a usual round, with flush and copies
 TURNS = 290e-6  # what it takes that two processes take turns on the device
 
@@ -40,6 +41,7 @@ class Process:
         self.verifier, self.call_s, self.most, self.odd = verifier, call_s, most, odd
         self.asked: list[tuple[int, int]] = []
         self.restless_s = 0.0  # of its host, in a call by itself
+        self.returns_memory = self.lacks_memory = False
         self.name, self.oom_kills = "a worker", 0
         self.control = SimpleNamespace(
             read_allocations=lambda: [(BASE, 1, "aa")], addresses=[0] * 300, layout=LAYOUT, stats=[0] * 16
@@ -52,6 +54,8 @@ class Process:
 
     def _took(self, count: int, bits: int, begins_s: float, least_s: float) -> RoundTiming:
         self.asked.append((count, bits))
+        begins_s += ALLOCATED if self.lacks_memory and not bits & GATE else 0.0
+        self.lacks_memory = self.returns_memory and not bits & TOUCH
         stored_s = STORED if bits & STORE and not self.odd.get("spares") else 0.0
         if bits & DUMMY:
             self.control.stats[ELAPSED_NS] = round(1e9 * (begins_s / 2 + DUMMY_CALL))
@@ -163,11 +167,11 @@ class Verifier:
         return {"probe_s": probe_s, "at_s": probe_s}
 
 
-def trial(verifier: Verifier, **candidate: Any) -> Driver:
-    """One that has made its usual rounds."""
+def trial(verifier: Verifier, tight: bool = False, **candidate: Any) -> Driver:
+    """One that has made its usual rounds. tight: processes take turns with the device memory."""
     options = SimpleNamespace(protections=ALL, preset=SimpleNamespace(round_s=0.015), device="cuda", size="default")
     log = SimpleNamespace(append=lambda *_, **__: None)
-    opened = {"probe_s": IDLE, "layout": {"capacity": 300, "inputs": []}, "call_s": TIMED}
+    opened = {"probe_s": IDLE, "layout": {"capacity": 300, "inputs": [], "tight": tight}, "call_s": TIMED}
     places: Any = SimpleNamespace()
     pair = SimpleNamespace(baseline=Path(__file__))
     fixed: Any = (pair, options, opened, places, verifier, [], log, random.Random(1), PhaseTimer())
@@ -179,6 +183,8 @@ def trial(verifier: Verifier, **candidate: Any) -> Driver:
         Role.CANDIDATE: Process(verifier, **candidate),
     }
     driver.workers = workers
+    for role in BASELINES:
+        workers[role].returns_memory = tight
     timed = RoundTiming(10, BEGINS_OPENLY + 10 * TIMED, [20_000] * 10, Account())
     driver.result.rounds = [Round(role, 0.0, CALL, timed) for role in Role]
     return driver

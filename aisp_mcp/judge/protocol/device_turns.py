@@ -33,6 +33,12 @@ def regain(layout: Layout, size: int) -> None:
             torch.empty(size, dtype=torch.uint8, device="cuda")
 
 
+def renew(layout: Layout, size: int) -> None:
+    """Return what is unused, then allocate that many bytes: afterwards, memory is the same whatever came before."""
+    give_back(layout)
+    regain(layout, size)
+
+
 def begin_peak(device: str) -> int:
     """Bytes that this process has allocated on the device; peak() counts from now on. 0 on a CPU."""
     if device != "cuda":

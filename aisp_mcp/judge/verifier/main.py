@@ -30,6 +30,7 @@ from aisp_mcp.judge.verifier.frames import layout_of, leave_room, replicates_at_
 from aisp_mcp.judge.verifier.group import arena, group_facts, missing_devices, of_all_ranks
 from aisp_mcp.judge.verifier.handoff import handoff_cpu, handoff_gpu
 from aisp_mcp.judge.verifier.handoff.answers import await_answer
+from aisp_mcp.judge.verifier.handoff.bandwidth import await_bandwidth
 from aisp_mcp.judge.verifier.handoff.smallest_kernel import SmallestKernel
 from aisp_mcp.judge.verifier.inputs import drawing, files
 from aisp_mcp.judge.verifier.inputs.bank import InputBank, RoundInputs, given_in_turn
@@ -280,6 +281,7 @@ class Verifier:
         self._restore(worker_id)
         self.staged.write(arena, self.rounds[worker_id].count)
         synchronize(self.device)
+        await_bandwidth(self.layout)
         return self.probe(worker_id)
 
     def fill(

@@ -8,13 +8,14 @@ loaded, R ready, D done, X raised, S an output shares an input's memory (for X a
 block). A count of zero ends the process. Bits of a count request another kind of round:
 
 DUMMY     dummy calls, which show the cost of the rest of the loop; only baselines make them
-WARM      on a GPU, without flushes and events; on a CPU no calls, only their memory is touched (held.py)
+WARM      on a GPU, without flushes and events
 TRACE     on a GPU, under a profiler whose summary is left in the control block; on a CPU the names of imported modules
 NO_COPY   without copies: outputs stay where they are, and the control block says where (held.py); on a GPU inputs lie
           in memory of the worker's own, which the control block named before
 STORE     on a GPU, with NO_COPY: outputs are copied into the arena after all, because they overlap
 GATE      on a GPU, with calls that wait in the stream until the parent opens the gate: Q says that all of them wait
 ISOLATED  with inputs that come one call at a time (timing/cpu.py, verifier/handoff/handoff_gpu.py)
+TOUCH     no calls; only their memory is touched (held.py), or allocated again on a GPU (device_turns.py)
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from contextlib import suppress
 from functools import cached_property
 from typing import Any
 
-from aisp_mcp.judge.protocol.device_turns import give_back, regain
+from aisp_mcp.judge.protocol.device_turns import give_back, regain, renew
 from aisp_mcp.judge.protocol.layout import TEXT, Layout
 from aisp_mcp.judge.protocol.module_loader import copied, entry, flatten, import_all, imported_by
 from aisp_mcp.judge.protocol.shared_memory import (
@@ -61,6 +62,7 @@ from aisp_mcp.judge.protocol.words import (
     READY,
     SHARED,
     STORE,
+    TOUCH,
     TRACE,
     WARM,
 )
@@ -314,8 +316,9 @@ class Worker:
             self.torch.cuda.set_stream(self.stream)  # the capture of a graph may have failed and left its own
             self.control.stats[ELAPSED_NS] = -time.perf_counter_ns()
         count = message & ~BITS
-        if message & WARM and not self.cuda:
-            touch_memory(self.layout)
+        if message & TOUCH:
+            self.held, self.reserved = [], -1  # reported anew
+            renew(self.layout, self.control.stats[0]) if self.cuda else touch_memory(self.layout)
             return
         run = self.dummy(count) if message & DUMMY else self.run
         if message & TRACE:

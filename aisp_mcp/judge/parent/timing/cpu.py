@@ -22,7 +22,7 @@ from aisp_mcp.judge.parent.timing.first_use import note_imports
 from aisp_mcp.judge.parent.timing.strategy import Strategy
 from aisp_mcp.judge.presets import Preset, round_count
 from aisp_mcp.judge.protocol.roles import BASELINES, Role
-from aisp_mcp.judge.protocol.words import DUMMY, ISOLATED, NO_COPY, WARM
+from aisp_mcp.judge.protocol.words import DUMMY, ISOLATED, NO_COPY, TOUCH
 from aisp_mcp.judge.verdict.overhead import fit_overhead
 
 ROUND_S = 1e-3
@@ -80,7 +80,7 @@ class CpuStrategy(Strategy):
             return touched
         for role, worker in driver.workers.items():
             before = driver.guarded(role, worker.settle_memory)
-            driver.run_round(role, 1, WARM)
+            driver.run_round(role, 1, TOUCH)
             touched[role] = max(driver.guarded(role, worker.settle_memory) - before, 0)
         while len(faults) < MOST_SETTLING and not is_settled(faults):
             if session.opened["in_place"]:

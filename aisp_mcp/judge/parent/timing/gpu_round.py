@@ -19,7 +19,7 @@ from aisp_mcp.judge.presets import GPU_ROUNDS, MIN_COMPARED_PER_GPU_ROUND
 from aisp_mcp.judge.protocol.messages import DeviceAllocation, MapRequest, StageRequest, WatchAnswer
 from aisp_mcp.judge.protocol.roles import Role
 from aisp_mcp.judge.protocol.shared_memory import ELAPSED_NS, ENDED, REFUSED
-from aisp_mcp.judge.protocol.words import GATE, ISOLATED, NO_COPY, STORE, WARM
+from aisp_mcp.judge.protocol.words import GATE, ISOLATED, NO_COPY, STORE, TOUCH, WARM
 from aisp_mcp.judge.verifier.handoff.handoff_gpu import HELD
 
 # Randomly compared calls per back-to-back round and per isolated round; half of a round's calls are enough. No
@@ -31,6 +31,7 @@ PATIENCE_S = 0.2  # until all calls of a round wait at the gate; five times the 
 # For the device to become idle while calls wait at the gate. A program of several streams, which wait for each other,
 # may keep it busy as long as they wait.
 GATE_IDLE_S = 0.1
+NOTHING_MAPPED: MapRequest = {"allocations": [], "addresses": [], "apart": False}
 MAX_DISCARDED = 6  # rounds of a program, per replicate, on a device that was not idle
 
 
@@ -127,6 +128,7 @@ class GpuRound:
         calls are enqueued. Raises WorkerGone, ComparisonAborted.
         """
         refused, session = False, self.driver.session
+        self.renew_memory()
 
         def write_inputs() -> bool:
             nonlocal refused
@@ -152,6 +154,7 @@ class GpuRound:
         The outputs must be at the addresses of the last round's, because they are copied as soon as the answer comes.
         Raises WorkerGone.
         """
+        self.renew_memory()
         if self.request:
             self.driver.session.stage(self.request)
         direct = self.compared and not self.mode.copies and not self.stored
@@ -210,6 +213,20 @@ class GpuRound:
             self.memory.announced_calls = self.count
 
     # --- memory and inputs
+
+    def renew_memory(self) -> None:
+        """Where processes take turns with the device memory, have the worker allocate its part anew. Raises WorkerGone.
+
+        A baseline returns its memory after each round, but a candidate's is still read then. So without this, a round
+        of a baseline would contain the allocation, and one of a candidate would not.
+        """
+        if not self.driver.session.is_tight:
+            return
+        if self.memory.mapped.pop(self.role, None):  # no process may return what another one has mapped
+            self.driver.session.map_memory(self.driver.number(self.role), NOTHING_MAPPED)
+        self.worker.run_round(self.count, self.deadline_s, TOUCH)
+        if self.compared:
+            self.memory.announced_calls = 0
 
     def map_memory(self) -> bool:
         """Have the verifier open the memory of the inputs and, for a candidate, of all outputs, if needed."""

@@ -31,7 +31,7 @@ from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.judge.evidence import MIN_NET_SHARE, SecondsByRole
 from aisp_mcp.judge.parent.session import MeasurementMode
 from aisp_mcp.judge.parent.timing.driver import Driver
-from aisp_mcp.judge.parent.timing.gpu_round import MAX_DISCARDED, DeviceMemory, GpuRound
+from aisp_mcp.judge.parent.timing.gpu_round import MAX_DISCARDED, NOTHING_MAPPED, DeviceMemory, GpuRound
 from aisp_mcp.judge.parent.timing.gpu_series import ROUND_S, Series, current_modes, stage_request, warm_up
 from aisp_mcp.judge.presets import GPU_ROUNDS, round_count
 from aisp_mcp.judge.protocol.roles import BASELINES, Role
@@ -74,7 +74,7 @@ def measure(driver: Driver) -> None:
     finally:
         with suppress(BenchmarkError):  # or it would mask the exception that ended the rounds
             for role in Role:
-                session.map_memory(driver.number(role), {"allocations": [], "addresses": [], "apart": False})
+                session.map_memory(driver.number(role), NOTHING_MAPPED)
     mode = session.mode(Role.CANDIDATE)
     if mode.discarded > MAX_DISCARDED:  # none of these rounds contains work done beforehand, so they prove no gain
         mode.reasons.append("the device was rarely idle")

@@ -76,7 +76,7 @@ class Series:
         turn = [self._next_round(role) for role in roles]
         turn = driver.session.random.sample(turn, len(turn))
         for index, gpu_round in enumerate(turn):
-            if gpu_round.compared or not index or driver.session.is_tight:  # which keeps no staged inputs
+            if gpu_round.compared or not index or (driver.session.is_tight and turn[index - 1].compared):
                 gpu_round.request = stage_request(turn[index:])
             seconds = self._measure_round(gpu_round)
             if modes != current_modes(driver):
@@ -173,6 +173,7 @@ def _round_overhead_s(memory: DeviceMemory, gated: bool) -> BothClocks:
         role = BASELINES[turn % 2]
         mode = MeasurementMode(copies=not driver.workers[role].control.read_allocations())
         gpu_round = GpuRound(memory, role, mode, gated, 1)
+        driver.guarded(role, gpu_round.renew_memory)
         driver.wait_idle(driver.session.probe_s())
         timing = driver.guarded(role, partial(gpu_round.run, DUMMY))
         if timing is not None and not gpu_round.refused() and not driver.is_busy(gpu_round.probe_s):
