@@ -16,7 +16,7 @@ torch = pytest.importorskip("torch")
 @pytest.fixture
 def as_large(monkeypatch: pytest.MonkeyPatch) -> Any:
     def patch() -> None:
-        monkeypatch.setattr(pieces, "PIECE", 100)
+        monkeypatch.setattr(pieces, "CPU_PIECE", 100)
         monkeypatch.setattr(tolerance, "LARGE", 1000)
 
     return patch

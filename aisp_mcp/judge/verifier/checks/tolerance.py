@@ -11,7 +11,8 @@ from typing import Any
 
 from aisp_mcp.bench import Tolerance
 from aisp_mcp.judge.verifier.checks import row_fit
-from aisp_mcp.judge.verifier.checks.pieces import PIECE, pieces
+from aisp_mcp.judge.verifier.checks.pieces import pieces
+from aisp_mcp.judge.verifier.checks.small_elements import count_lost
 
 # On adversarial inputs rounding is systematic (a sum of equal numbers), so honest orders of summation differ far more
 # than on random ones; a skipped or wrong step is still thousands of times off.
@@ -31,7 +32,6 @@ NARROW_EPS, NARROW_SLACK = 1e-4, 48.0
 NARROW_SPREAD, SPREAD_COUNT = 8.0, 256
 TF32_SPREAD = 6.0  # that of bfloat16 operands is 8 to 10 times that of a baseline in TF32
 LARGE = 1 << 29  # elements
-OCTAVES = 256  # octaves of magnitude, from the largest element down
 
 
 def compare(
@@ -93,7 +93,7 @@ def _elements_and_rows(
     eps, ratio = torch.finfo(out.dtype).eps, tolerance.error_ratio * slack
     most = SIZE_SLACK * ratio
     most = min(most, NARROW_SLACK) if eps > NARROW_EPS and slack == 1.0 else most
-    lost = _lost(*sizes, ratio, eps, most)
+    lost = count_lost(*sizes, min(0.5 * eps * ROW_SLACK * ratio, LOST), most)
     share = lost / max(SMALL_SHARE * out.numel(), SMALL_COUNT)
     if share > 1.0 or slack != 1.0:
         return share, f"{lost} of {out.numel()} elements, all of them small, are wrong relative to their own size"
@@ -302,38 +302,6 @@ def _worst_row(error: Any, own: Any, truth: Any, eps: float, least: float) -> fl
         return 0.0
     unit = own.maximum(eps * truth)
     return float((error / unit.clamp_min(least)).where(unit > 0, 0.0).max())
-
-
-def _lost(error: Any, own: Any, truth: Any, ratio: float, eps: float, most: float) -> int:
-    """Number of elements whose error is out of proportion to their size, or exceeds `most` times the baseline's errors
-    in their octave.
-    """
-    import torch
-
-    errors, owns, truths = (values.flatten().split(PIECE) for values in (error, own, truth))
-    least = min(0.5 * eps * ROW_SLACK * ratio, LOST)
-    suspects = [(part > size.abs() * least) & (size != 0) for part, size in zip(errors, truths, strict=True)]
-    if not any(bool(part.any()) for part in suspects):
-        return 0  # the usual case, at a tenth of the cost of sorting by octaves
-    highest = torch.stack([torch.frexp(part).exponent.max() for part in truths]).max()
-    squares = truth.new_zeros(OCTAVES, dtype=torch.float64)
-    count = torch.zeros_like(squares, dtype=torch.int64)
-    for own_part, part in zip(owns, truths, strict=True):
-        octave = _octave(part, highest)
-        squares += torch.bincount(octave, weights=own_part.square(), minlength=OCTAVES)
-        count += torch.bincount(octave, minlength=OCTAVES)
-    usual = (squares / count.clamp_(min=1)).sqrt_() * most
-    lost = torch.zeros_like(count[0])
-    for suspect, error_part, part in zip(suspects, errors, truths, strict=True):
-        lost += (error_part[suspect] > usual[_octave(part[suspect], highest)]).sum()
-    return int(lost)
-
-
-def _octave(values: Any, highest: Any) -> Any:
-    """Of each element's size, counted from that of the largest one."""
-    import torch
-
-    return (highest - torch.frexp(values).exponent.long()).clamp_(max=OCTAVES - 1)
 
 
 def _row_peaks(values: Any) -> Any:
