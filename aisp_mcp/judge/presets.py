@@ -111,10 +111,19 @@ def estimate_s(preset: Preset, call_s: float = 0.001, start_s: float = 1.0) -> f
     return start_s + preset.replicates * (start_s + 1.5 * rounds * max(preset.round_s, call_s) + checks * 5 * call_s)
 
 
+def most_calls(call_s: float, round_s: float, capacity: int) -> int:
+    """The number of calls that fill round_s."""
+    return max(1, min(capacity, round(round_s / max(call_s, 1e-9))))
+
+
+def draw_count(most: int, draw: random.Random) -> int:
+    """A random number of calls, up to a tenth less than the most, so no program knows which call is its last."""
+    return draw.randint(max(1, most - most // 10), most)
+
+
 def round_count(call_s: float, round_s: float, capacity: int, draw: random.Random) -> int:
-    """A random number of calls, up to a tenth less than fill round_s, so no program knows which call is its last."""
-    count = max(1, min(capacity, round(round_s / max(call_s, 1e-9))))
-    return draw.randint(max(1, count - count // 10), count)
+    """A random number of calls that about fill round_s."""
+    return draw_count(most_calls(call_s, round_s, capacity), draw)
 
 
 def sample_calls(count: int, size: int, draw: random.Random) -> list[int]:

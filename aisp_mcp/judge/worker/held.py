@@ -25,16 +25,16 @@ from aisp_mcp.judge.worker.contract import (
 from aisp_mcp.judge.worker.strides import OutputStrides
 
 RECENT = 4  # outputs
-# Memory for the outputs of so many calls is touched beforehand: an allocator needs a dozen to find places for them.
-TOUCHED_CALLS, MOST_BYTES = 16, 256 << 20
+# Memory for the outputs of so many more calls is touched: an allocator needs a dozen to find places for them.
+MORE_CALLS, MOST_BYTES = 16, 256 << 20
 
 
-def touch_memory(layout: Layout) -> None:
-    """Touch memory for the outputs of further calls, so that no timed call has to."""
+def touch_memory(layout: Layout, count: int) -> None:
+    """Touch memory for the outputs of a round of that many calls, so that no timed call has to."""
     import torch
 
     sizes = [spec.nbytes for spec in layout.outputs if spec.nbytes <= HEAP_BYTES]
-    calls = min(TOUCHED_CALLS, MOST_BYTES // max(sum(sizes), 1))
+    calls = min(count + MORE_CALLS, MOST_BYTES // max(sum(sizes), 1))
     blocks = [torch.empty(size, dtype=torch.uint8).zero_() for size in calls * sizes]
     del blocks
 

@@ -318,7 +318,7 @@ class Worker:
         count = message & ~BITS
         if message & TOUCH:
             self.held, self.reserved = [], -1  # reported anew
-            renew(self.layout, self.control.stats[0]) if self.cuda else touch_memory(self.layout)
+            renew(self.layout, self.control.stats[0]) if self.cuda else touch_memory(self.layout, count)
             return
         run = self.dummy(count) if message & DUMMY else self.run
         if message & TRACE:

@@ -16,7 +16,9 @@ from harness_support import judge
 
 from aisp_mcp.judge.evidence import Account, RoundTiming
 from aisp_mcp.judge.parent.timing.cpu import FEW_FAULTS, CpuStrategy, is_settled
+from aisp_mcp.judge.protocol.layout import Layout, TensorSpec
 from aisp_mcp.judge.protocol.roles import Role
+from aisp_mcp.judge.protocol.words import TOUCH
 
 pytestmark = [pytest.mark.torch]
 LARGE = '''
@@ -56,13 +58,15 @@ def test_memory_that_is_touched_beforehand_is_not_memory_of_the_calls(tmp_path: 
 
 
 class Workers:
-    """A driver whose workers touch new memory in the first of their rounds, which takes four times as long."""
+    """A driver whose workers touch new memory in the first of their rounds, so its calls take four times as long."""
 
-    def __init__(self) -> None:
+    def __init__(self, size: int) -> None:
         self.rounds, self.learned = dict.fromkeys(Role, 0), dict[Role, float]()
+        self.asked, self.filled = list[tuple[Role, int, int]](), list[dict[Role, int]]()
         self.workers: Any = {role: SimpleNamespace(settle_memory=lambda: 0) for role in Role}
         self.result = SimpleNamespace(index=0)
-        opened = {"goal": "speed", "in_place": []}
+        spec = TensorSpec("x", "float32", (size,), (1,), 4)
+        opened = {"goal": "speed", "in_place": [], "layout": Layout((), (spec,), (spec,), 12).to_json()}
         self.session = SimpleNamespace(opened=opened, log=SimpleNamespace(append=lambda *_, **__: None))
 
     def guarded(self, _: Role, action: Callable[[], Any]) -> Any:
@@ -71,18 +75,35 @@ class Workers:
     def learn(self, role: Role, timing: RoundTiming) -> None:
         self.learned[role] = timing.elapsed_s
 
+    def most_calls_of_all(self) -> dict[Role, int]:
+        return {role: round(12e-3 / self.learned.get(role, 4e-3)) for role in Role}
+
+    def fill(self, counts: dict[Role, int]) -> None:
+        self.filled.append(counts)
+
     def run_round(self, role: Role, count: int, bits: int = 0) -> RoundTiming:
+        self.asked.append((role, count, bits))
         self.rounds[role] += not bits
         new = self.rounds[role] == 1
         return RoundTiming(count, 4e-3 if new else 1e-3, [1] * count, Account(minor_faults=2048 if new else 0))
 
 
-def test_the_number_of_calls_follows_from_rounds_without_page_faults(monkeypatch: pytest.MonkeyPatch) -> None:
+TWO_QUIET_ROUNDS = [(3, TOUCH), (3, 0), (3, 0), (3, 0)]
+AND_TWO_OF_ALL_CALLS = [(3, TOUCH), (3, 0), (3, 0), (12, TOUCH), (12, 0), (12, 0)]
+
+
+@pytest.mark.parametrize(("size", "expected"), [(1 << 18, AND_TWO_OF_ALL_CALLS), (16, TWO_QUIET_ROUNDS)])
+def test_rounds_are_as_long_as_timed_ones_before_they_count(
+    monkeypatch: pytest.MonkeyPatch, size: int, expected: list[tuple[int, int]]
+) -> None:
     monkeypatch.setattr(CpuStrategy, "output_bits", lambda self, driver: 0)
     monkeypatch.setattr(CpuStrategy, "dummy_round", lambda self, driver, role, count: None)
-    driver: Any = Workers()
-    CpuStrategy().settle(driver, dict.fromkeys(Role, 1))
+    driver: Any = Workers(size)
+    CpuStrategy().settle(driver, dict.fromkeys(Role, 3))
     assert driver.learned == dict.fromkeys(Role, 1e-3)
+    assert all([row[1:] for row in driver.asked if row[0] is role] == expected for role in Role)
+    filled = {count for count, bits in expected if bits} if size > 1000 else set()
+    assert {count for counts in driver.filled for count in counts.values()} == filled
 
 
 @pytest.mark.parametrize(

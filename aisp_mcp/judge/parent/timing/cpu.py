@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import statistics
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -21,6 +22,7 @@ from aisp_mcp.judge.parent.timing.driver import Driver
 from aisp_mcp.judge.parent.timing.first_use import note_imports
 from aisp_mcp.judge.parent.timing.strategy import Strategy
 from aisp_mcp.judge.presets import Preset, round_count
+from aisp_mcp.judge.protocol.layout import Layout
 from aisp_mcp.judge.protocol.roles import BASELINES, Role
 from aisp_mcp.judge.protocol.words import DUMMY, ISOLATED, NO_COPY, TOUCH
 from aisp_mcp.judge.verdict.overhead import fit_overhead
@@ -33,6 +35,7 @@ MAX_ROUNDS, DISTURBED = 12, 0.02  # at most, with disturbed ones; disturbed from
 COMPARED = 4
 COPY_ROUNDS = 9  # of one call per role, for a candidate that returns one buffer again and again
 MOST_SETTLING, QUIET_ROUNDS, FEW_FAULTS = 8, 2, 32  # faults in a round
+LARGE_FRAME = 64 << 10  # bytes of a call, for which it is worth drawing inputs of longer rounds
 STEADY_SHARE = 0.05  # of the faults of a call, where each call asks the kernel for memory
 SINGLE_ROUNDS = 4  # rounds of one call per role, if the verifier has no core of its own; the shortest counts
 
@@ -73,25 +76,39 @@ class CpuStrategy(Strategy):
         """Touch memory, and run rounds that do not count until no process needs more.
 
         The candidate has run many calls by then and the baselines few. In a virtual machine, a page fault took 11 µs: a
-        softmax of 16 MiB took 55 ms in new memory and 8 ms in other.
+        softmax of 16 MiB took 55 ms in new memory and 8 ms in other. Calls that touch new memory take longer, so these
+        rounds become longer, too, until they are as long as timed ones.
         """
-        touched, faults, session = dict[Role, int](), list[list[int]](), driver.session
+        touched, faults, session = Counter[Role](), list[list[int]](), driver.session
         if session.opened["goal"] == "memory":  # whose allocator returns what is free
             return touched
-        for role, worker in driver.workers.items():
-            before = driver.guarded(role, worker.settle_memory)
-            driver.run_round(role, 1, TOUCH)
-            touched[role] = max(driver.guarded(role, worker.settle_memory) - before, 0)
-        while len(faults) < MOST_SETTLING and not is_settled(faults):
-            if session.opened["in_place"]:
+        most = since = 0  # faults since then are of rounds of so many calls
+        grows = Layout.from_json(session.opened["layout"]).frame >= LARGE_FRAME
+        while len(faults) < MOST_SETTLING and not is_settled(faults[since:]):
+            if is_longer := since == len(faults):
+                counts = driver.most_calls_of_all() if grows else counts
+                most = max(counts.values())
+                touched.update(self._touch(driver, most))
+            if session.opened["in_place"] or (grows and is_longer):
                 driver.fill(counts)
             rounds = {role: self.run_round(driver, role, count) for role, count in counts.items()}
             for role, timing in rounds.items():
-                driver.learn(role, timing)  # or baselines would have fewer calls per round
+                driver.learn(role, timing)
             for role in BASELINES:
                 self.dummy_round(driver, role, counts[Role.CANDIDATE])
             faults.append([timing.account.minor_faults for timing in rounds.values()])
-        session.log.append("settled", replicate=driver.result.index, touched=touched, faults=faults)
+            if grows and max(driver.most_calls_of_all().values()) > most:
+                since = len(faults)
+        session.log.append("settled", replicate=driver.result.index, touched=touched, faults=faults, calls=most)
+        return touched
+
+    def _touch(self, driver: Driver, count: int) -> dict[Role, int]:
+        """Touch memory for the outputs of that many calls. Returns the bytes that each process did not have before."""
+        touched = dict[Role, int]()
+        for role, worker in driver.workers.items():
+            before = driver.guarded(role, worker.settle_memory)
+            driver.run_round(role, count, TOUCH)
+            touched[role] = max(driver.guarded(role, worker.settle_memory) - before, 0)
         return touched
 
     def output_bits(self, driver: Driver) -> int:

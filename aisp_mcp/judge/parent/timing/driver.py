@@ -16,7 +16,7 @@ from aisp_mcp.judge.parent.processes.confined import Placement
 from aisp_mcp.judge.parent.processes.gone import WorkerGone
 from aisp_mcp.judge.parent.processes.process import WorkerProcess
 from aisp_mcp.judge.parent.session import ComparisonAborted, Session
-from aisp_mcp.judge.presets import round_count, sample_calls
+from aisp_mcp.judge.presets import draw_count, most_calls, sample_calls
 from aisp_mcp.judge.protocol.layout import FLUSH_BYTES
 from aisp_mcp.judge.protocol.messages import CheckAnswer, WorkerSetup
 from aisp_mcp.judge.protocol.module_loader import common_of
@@ -199,8 +199,8 @@ class Driver:
         self.call_s[role] = min(timing.running_s / timing.count, self.call_s.get(role, math.inf))
         self.claimed_s[role] = min(min(timing.durations_ns) / 1e9, self.claimed_s.get(role, math.inf))
 
-    def count(self, role: Role) -> int:
-        """Number of calls of the role's next round: that of the baselines, or more for a much faster candidate.
+    def most_calls(self, role: Role) -> int:
+        """The most calls of the role's next round: as many as of the baselines, or more for a much faster candidate.
 
         The first call of a round is the slowest, so roles of about the same speed must have it equally often. The
         workers' own clocks decide this, since the start of a round may take longer than its calls. A candidate that
@@ -211,7 +211,15 @@ class Driver:
             call_s = max(self.claimed_s[role], self.call_s[role] / 2)
         preset = self.session.options.preset
         most = min(self.session.opened["layout"]["capacity"], preset.max_calls)
-        return round_count(call_s, preset.round_s, most, self.session.random)
+        return most_calls(call_s, preset.round_s, most)
+
+    def most_calls_of_all(self) -> dict[Role, int]:
+        """most_calls() of every role."""
+        return {role: self.most_calls(role) for role in Role}
+
+    def count(self, role: Role) -> int:
+        """Number of calls of the role's next round."""
+        return draw_count(self.most_calls(role), self.session.random)
 
     def counts(self) -> dict[Role, int]:
         """count() of every role."""
