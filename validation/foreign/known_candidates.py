@@ -83,7 +83,6 @@ def _ignoring(arguments, which=-1):
     return type(arguments)(changed)
 '''
 _OUTPUTS = {
-    "identical": "return out",
     "unfinished": "return _each(out, _unfinished)",
     "rounded": "return _each(out, _rounded)",
     "stale": "return _kept('output', _each(out, torch.clone))",
@@ -119,6 +118,8 @@ class ModelNew(Model):
 
 def module(text: str, name: str) -> str:
     """A KernelBench candidate: the problem's text with a class ModelNew."""
+    if name == "identical":  # not even one more Python call, which would be a tenth of a short one
+        return text + "\n\nclass ModelNew(Model):\n    pass\n"
     if name == "double":
         return text + HELPERS + _MODULE_DOUBLE
     if name == "ignoring":
@@ -129,15 +130,20 @@ def module(text: str, name: str) -> str:
 
 def submission(text: str, name: str) -> str:
     """A GPU MODE candidate: the reference's text with custom_kernel."""
+    if name == "identical":
+        return text + "\n\ncustom_kernel = ref_kernel\n"
     return (
         text + HELPERS + _function("custom_kernel", "data", "ref_kernel(data)", "ref_kernel(_ignoring(data, 0))", name)
     )
 
 
 def solution(definition: str, reference: str, name: str) -> str:
-    """A FlashInfer-Trace solution: the definition's reference with another entry point."""
-    text = reference + HELPERS + _function("measured", "*args", "run(*args)", "run(*_ignoring(args))", name)
-    spec = {"languages": ["pytorch"], "entry_point": "main.py::measured", "destination_passing_style": False}
+    """A FlashInfer-Trace solution: the definition's reference, with another entry point if it is changed."""
+    text, entry = reference, "run"
+    if name != "identical":
+        text += HELPERS + _function("measured", "*args", "run(*args)", "run(*_ignoring(args))", name)
+        entry = "measured"
+    spec = {"languages": ["pytorch"], "entry_point": f"main.py::{entry}", "destination_passing_style": False}
     sources = [{"path": "main.py", "content": text}]
     return json.dumps({"name": name, "definition": definition, "spec": spec, "sources": sources})
 
