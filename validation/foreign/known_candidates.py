@@ -118,7 +118,7 @@ class ModelNew(Model):
 
 def module(text: str, name: str) -> str:
     """A KernelBench candidate: the problem's text with a class ModelNew."""
-    if name == "identical":  # not even one more Python call, which would be a tenth of a short one
+    if name == "identical":  # not even one more Python call, which is a few percent of a short one
         return text + "\n\nclass ModelNew(Model):\n    pass\n"
     if name == "double":
         return text + HELPERS + _MODULE_DOUBLE

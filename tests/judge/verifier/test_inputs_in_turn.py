@@ -13,6 +13,7 @@ torch = pytest.importorskip("torch")
 
 from round_support import AGAIN, BASE, CANDIDATE, fill, opened, work  # noqa: E402
 
+from aisp_mcp.judge.verifier import main as verifier_main  # noqa: E402
 from aisp_mcp.judge.verifier.checks import round_checker as judging  # noqa: E402
 from aisp_mcp.judge.verifier.main import Verifier  # noqa: E402
 
@@ -89,3 +90,11 @@ def test_kept_inputs_make_room_for_the_next_worker(in_turns: Verifier, monkeypat
     fill(in_turns, 6, (1, 1))
     assert emptied
     assert not in_turns.rounds[BASE].drawn
+
+
+def test_calls_begin_when_the_bandwidth_is_there(in_turns: Verifier, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[bool] = []
+    monkeypatch.setattr(verifier_main, "await_bandwidth", lambda layout: waits.append(layout.tight))
+    in_turns.stage({str(BASE): 1}, 5)
+    in_turns.write_staged(BASE, own=False)
+    assert waits == [True]

@@ -13,7 +13,7 @@ from aisp_mcp.judge.protocol.layout import Layout  # noqa: E402
 from aisp_mcp.judge.protocol.module_loader import contract, flatten  # noqa: E402
 from aisp_mcp.judge.protocol.shared_memory import Arena, ControlBlock  # noqa: E402
 from aisp_mcp.judge.worker.contract import ContractError, OutputRules, SharedOutputError, extent  # noqa: E402
-from aisp_mcp.judge.worker.held import HeldOutputs  # noqa: E402
+from aisp_mcp.judge.worker.held import MORE_CALLS, HeldOutputs, touch_memory  # noqa: E402
 from aisp_mcp.judge.worker.strides import OutputStrides  # noqa: E402
 
 ARENA = torch.zeros(1 << 16, dtype=torch.uint8)
@@ -86,3 +86,13 @@ def test_an_output_in_the_memory_of_an_input_is_refused_unless_it_is_allowed() -
     outputs.keep(inside)
     outputs.keep(ARENA[512:536].view(torch.float32).view(2, 3))
     assert outputs.copied_ns == 0  # two inputs, though of one storage
+
+
+@pytest.mark.parametrize(("count", "touched"), [(5, 5 + MORE_CALLS), (1000, 256)], ids=["a round", "at most 256 MiB"])
+def test_memory_is_touched_for_the_outputs_of_a_round(
+    monkeypatch: pytest.MonkeyPatch, count: int, touched: int
+) -> None:
+    empty, sizes = torch.empty, list[int]()
+    monkeypatch.setattr(torch, "empty", lambda size, **how: sizes.append(size) or empty(1, **how))
+    touch_memory(Layout((), (), (contract("out", torch.zeros(1 << 18)),), 8), count)
+    assert sizes == [1 << 20] * touched

@@ -215,7 +215,7 @@ class GpuRound:
     # --- memory and inputs
 
     def renew_memory(self) -> None:
-        """Where processes take turns with the device memory, have the worker allocate its part anew. Raises WorkerGone.
+        """Have the worker allocate its device memory anew, if processes take turns with it. Raises WorkerGone.
 
         A baseline returns its memory after each round, but a candidate's is still read then. So without this, a round
         of a baseline would contain the allocation, and one of a candidate would not.

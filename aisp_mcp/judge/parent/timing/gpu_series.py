@@ -76,6 +76,7 @@ class Series:
         turn = [self._next_round(role) for role in roles]
         turn = driver.session.random.sample(turn, len(turn))
         for index, gpu_round in enumerate(turn):
+            # Where memory is scarce, the check of a candidate's round discards the staged inputs.
             if gpu_round.compared or not index or (driver.session.is_tight and turn[index - 1].compared):
                 gpu_round.request = stage_request(turn[index:])
             seconds = self._measure_round(gpu_round)
