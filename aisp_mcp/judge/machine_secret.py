@@ -12,6 +12,7 @@ import os
 from pathlib import Path
 
 from aisp_mcp.settings import Settings
+from aisp_mcp.store.files import write_once
 
 FILE, BYTES = "battery-secret", 32
 
@@ -25,17 +26,9 @@ def battery_seed(baseline: Path, size: str, device: str) -> int:
 
 
 def _secret(home: Path) -> bytes:
-    """Read the secret. At first use, create it in another file and link it, so that no reader sees part of it."""
+    """Read the secret, which is created at first use."""
     path = home / FILE
     if not path.exists():
-        home.mkdir(mode=0o700, parents=True, exist_ok=True)
-        partial = path.with_name(f".{FILE}.{os.getpid()}")
-        fd = os.open(partial, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
-        try:
-            os.write(fd, os.urandom(BYTES))
-            with contextlib.suppress(FileExistsError):
-                os.link(partial, path)
-        finally:
-            os.close(fd)
-            partial.unlink()
+        with contextlib.suppress(FileExistsError):
+            write_once(path, os.urandom(BYTES))
     return path.read_bytes()

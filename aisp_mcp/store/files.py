@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import re
+import secrets
 from pathlib import Path
 
 from aisp_mcp.errors import NotFound
@@ -21,7 +22,7 @@ def write_atomic(path: Path, data: str | bytes, mode: int | None = None) -> None
     Raises StoreError STORE_FULL, OSError.
     """
     raw = data.encode() if isinstance(data, str) else data
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    partial = _partial(path)
     try:
         if mode is not None:
             partial.touch(mode=0o600)  # private before it has content
@@ -34,6 +35,28 @@ def write_atomic(path: Path, data: str | bytes, mode: int | None = None) -> None
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise full(path.parent) from error
         raise
+
+
+def write_once(path: Path, data: bytes) -> None:
+    """Write a private file and link it into place: a reader sees all of it, and the first of several writers wins.
+
+    Raises FileExistsError.
+    """
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    partial = _partial(path)
+    fd = os.open(partial, os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o600)
+    try:
+        os.write(fd, data)
+        os.fsync(fd)
+        os.link(partial, path)
+    finally:
+        os.close(fd)
+        partial.unlink()
+
+
+def _partial(path: Path) -> Path:
+    """A name of its own for each writer: threads share a process id, and so may containers."""
+    return path.with_name(f".{path.name}.{secrets.token_hex(8)}")
 
 
 def make_folder(folder: Path) -> None:

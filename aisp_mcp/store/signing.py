@@ -12,6 +12,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from aisp_mcp.errors import StoreError
+from aisp_mcp.store.files import write_once
 
 KEY_FILE = "signing-key"  # 32 raw bytes
 SEED_BYTES, SIGNATURE_BYTES = 32, 64
@@ -20,8 +21,9 @@ SEED_BYTES, SIGNATURE_BYTES = 32, 64
 def private_key(home: Path) -> Ed25519PrivateKey:
     """The key of the store in `home`. Raises StoreError KEY_UNSAFE for one that others may read or that is damaged."""
     path = home / KEY_FILE
-    with contextlib.suppress(FileExistsError):
-        _make(path)
+    if not path.exists():
+        with contextlib.suppress(FileExistsError):
+            write_once(path, os.urandom(SEED_BYTES))
     about = path.stat()
     if about.st_mode & 0o077 or about.st_uid != os.geteuid():
         raise StoreError(
@@ -33,20 +35,6 @@ def private_key(home: Path) -> Ed25519PrivateKey:
     if len(seed) != SEED_BYTES:
         raise StoreError("KEY_UNSAFE", f"{path} is not a signing key.", "Delete it, and a new one is created.")
     return Ed25519PrivateKey.from_private_bytes(seed)
-
-
-def _make(path: Path) -> None:
-    """Write a new key to a temporary file, then link it into place: no reader sees half a key."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    fd = os.open(partial, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
-    try:
-        os.write(fd, os.urandom(SEED_BYTES))
-        os.fsync(fd)
-        os.link(partial, path)
-    finally:
-        os.close(fd)
-        partial.unlink()
 
 
 def public_bytes(key: Ed25519PrivateKey) -> bytes:

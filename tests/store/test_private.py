@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -11,7 +15,7 @@ import pytest
 from aisp_mcp.errors import StoreError
 from aisp_mcp.store import private
 from aisp_mcp.store.database import Store
-from aisp_mcp.store.files import make_folder
+from aisp_mcp.store.files import make_folder, write_atomic, write_once
 
 
 def mode(path: Path) -> int:
@@ -112,3 +116,30 @@ def test_a_full_disk_is_named_wherever_it_is_met(tmp_path: Path, monkeypatch: py
     with pytest.raises(StoreError) as caught:
         make_folder(tmp_path / "home" / "runs" / "j_1")
     assert caught.value.code == "STORE_FULL"
+
+
+@pytest.mark.parametrize("write", [write_once, write_atomic])
+def test_threads_that_write_the_same_file_at_once_do_not_disturb_each_other(
+    tmp_path: Path, write: Callable[[Path, bytes], None]
+) -> None:
+    """One of them wins: where a file is written once, the first; otherwise the last."""
+    start = threading.Barrier(8, timeout=60)
+
+    def wrote(number: int) -> list[int]:
+        won = []
+        for turn in range(50):
+            start.wait()
+            with contextlib.suppress(FileExistsError):
+                write(tmp_path / f"{turn}", bytes([number]) * 32)
+                won.append(turn)
+            assert len((tmp_path / f"{turn}").read_bytes()) == 32
+        return won
+
+    with ThreadPoolExecutor(8) as threads:
+        won = list(threads.map(wrote, range(8)))
+    files = sorted(tmp_path.iterdir(), key=lambda path: int(path.name))
+    assert [path.name for path in files] == [str(turn) for turn in range(50)]
+    for turn, path in enumerate(files):
+        winners = [number for number in range(8) if turn in won[number]]
+        assert path.read_bytes() in [bytes([number]) * 32 for number in winners]
+        assert len(winners) == (1 if write is write_once else 8)
