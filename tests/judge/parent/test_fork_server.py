@@ -203,6 +203,20 @@ def test_a_stopped_server_is_an_error_and_the_next_one_a_new_one(
 
 
 @pytest.mark.torch
+@pytest.mark.parametrize("asked", [[], ["json"]], ids=["nothing more", "to load more"])
+def test_a_server_that_cannot_load_says_why(tmp_path: Path, asked: list[str]) -> None:
+    (tmp_path / "named_program.py").write_text("raise OSError('libcuda.so.1: no such file')\n")
+    env = python.search_path({"PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"}, "/")
+    server = forked.server(Libraries.of(env, [], ["named_program"]))
+    assert server._process is not None
+    server.load(asked)
+    server._process.wait(timeout=60)
+    with pytest.raises(Unavailable, match=r"\(OSError: libcuda.so.1: no such file\)") as refused:
+        server.start(["named_program"], {}, {}, tmp_path, {})
+    assert refused.value.code == "FORK_SERVER"
+
+
+@pytest.mark.torch
 def test_the_server_ends_with_whoever_started_it() -> None:
     with subprocess.Popen([sys.executable, "-c", CALLER], stdout=subprocess.PIPE, text=True) as caller:
         assert caller.stdout is not None

@@ -9,11 +9,12 @@ import select
 import signal
 import socket
 import subprocess
+import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from aisp_mcp.errors import Unavailable
 from aisp_mcp.judge.parent.processes import fork_server
@@ -83,11 +84,13 @@ class ForkServer:
         self._lock, self._loaded, self.unsealed = threading.Lock(), False, False
         self._process: subprocess.Popen[bytes] | None = None
         self._handle: int | None = None  # of a server that is not a child, once it has answered
+        self._errors: IO[bytes] | None = None  # of a child, until it has loaded
         if isinstance(source, socket.socket):
             self._channel = source
             return
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed later)
         self._channel, other = socket.socketpair()
-        self._process = source.started(str(other.fileno()), pass_fds=[other.fileno()])
+        self._process = source.started(str(other.fileno()), pass_fds=[other.fileno()], stderr=self._errors)
         other.close()
 
     def close(self) -> None:
@@ -99,6 +102,7 @@ class ForkServer:
             with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._handle, signal.SIGKILL)
         self._channel.close()
+        self._close_errors()
 
     @property
     def alive(self) -> bool:
@@ -184,14 +188,29 @@ class ForkServer:
 
     def _await_loaded(self) -> None:
         if not (self._loaded or self.unsealed):
-            reply, handles, _, _ = socket.recv_fds(self._channel, 1, 1)
+            reply, handles = b"", list[int]()
+            with suppress(ConnectionResetError):  # it ended before it read what load() had sent
+                reply, handles, _, _ = socket.recv_fds(self._channel, 1, 1)
             if not reply:
                 code = self._process.wait() if self._process else "an unknown status"
-                raise OSError(f"it ended with {code} while it loaded libraries")
+                raise OSError(f"it ended with {code} while it loaded libraries{self._last_words()}")
             self._handle = handles[0] if handles else None
             self.unsealed, self._loaded = reply == fork_server.UNSEALED, reply == fork_server.LOADED
+            self._close_errors()
         if self.unsealed:
             raise Unsealed
+
+    def _close_errors(self) -> None:
+        if self._errors:
+            self._errors.close()
+            self._errors = None
+
+    def _last_words(self) -> str:
+        if not self._errors:
+            return ""
+        self._errors.seek(0)
+        lines = self._errors.read().decode(errors="replace").strip().splitlines()
+        return f" ({lines[-1][:300]})" if lines else ""
 
     def _gone(self, why: str) -> Unavailable:
         self.close()  # a late answer would be taken for the next request's

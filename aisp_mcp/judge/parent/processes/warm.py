@@ -83,9 +83,8 @@ class Libraries:
             pass_fds=pass_fds,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
             start_new_session=True,
-            **{"env": dict(self.env), **how},
+            **{"env": dict(self.env), "stderr": subprocess.DEVNULL, **how},
         )
 
     def keep_loaded(self, folder: Path, seconds: float, also: Sequence[str] = ()) -> None:
