@@ -20,9 +20,9 @@ LATIN_SQUARE = (
 )
 
 GPU_ROUNDS, MIN_COMPARED_PER_GPU_ROUND = 3, 2  # per role: rounds on the parent's clock, and calls compared in each
-# Of a timed round on a GPU: new inputs take 0.4 ms per call (H100). Calls of 8 to 40 µs were no more precise in rounds
-# of 1,600 calls, because processes differ more than calls.
-GPU_CALLS = 500
+# Of a timed round on a GPU: new inputs take 0.4 ms per call (H100). Ratios of calls of 8 to 40 µs varied as much with
+# 5,000 calls as with 200, because processes differ more than calls.
+GPU_CALLS = 250
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from aisp_mcp.judge.verifier.checks import pieces, tolerance
 from aisp_mcp.judge.verifier.inputs import bank
 
 torch = pytest.importorskip("torch")
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 
 @pytest.fixture
@@ -51,3 +52,33 @@ def test_distances_of_other_orders_are_the_same(as_large: Any) -> None:
     [in_pieces] = bank._largest([ref], [[("out", out)]])
     assert (whole.dtype, in_pieces.dtype) == (torch.float64, torch.float32)
     assert torch.allclose(in_pieces.double(), whole, rtol=1e-6, atol=0.0)
+
+
+class Subtractions(TorchDispatchMode):
+    """Counts them."""
+
+    count = 0
+
+    def __torch_dispatch__(self, func: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.count += "aten.sub" in str(func)
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("changed", [None, 0, 1999], ids=["no element", "the first one", "the last one"])
+def test_large_outputs_with_equal_bits_need_no_distances(as_large: Any, changed: int | None) -> None:
+    _, base, _ = outputs(0.0)
+    out = base.clone()
+    if changed is not None:
+        out.view(-1)[changed] += 1.0
+    as_large()
+    with Subtractions() as found:
+        assert tolerance.near(out, base, Tolerance()) == (changed is None)
+    assert bool(found.count) == (changed is not None)
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("nan")])
+def test_equal_outputs_that_are_not_finite_need_the_reference(as_large: Any, value: float) -> None:
+    _, base, _ = outputs(0.0)
+    base[3, 4] = value
+    as_large()
+    assert not tolerance.near(base.clone(), base, Tolerance())

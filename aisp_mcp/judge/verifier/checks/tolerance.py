@@ -32,6 +32,7 @@ NARROW_EPS, NARROW_SLACK = 1e-4, 48.0
 NARROW_SPREAD, SPREAD_COUNT = 8.0, 256
 TF32_SPREAD = 6.0  # that of bfloat16 operands is 8 to 10 times that of a baseline in TF32
 LARGE = 1 << 29  # elements
+START = 1 << 16
 
 
 def compare(
@@ -198,6 +199,8 @@ def near(out: Any, base: Any, tolerance: Tolerance) -> bool:
         return False
     eps = torch.finfo(out.dtype).eps * 0.98  # the truth may be smaller, by the baseline's error
     out, base = components(out), components(base)
+    if out.numel() >= LARGE and _is_same(out, base):
+        return bool(_row_peaks(base).max() < math.inf)
     apart = out.sub(base) if out.itemsize > 2 else out.float().sub_(base)
     signed = apart.clone() if row_fit.is_tested(out) else apart
     rows, sizes = _row_peaks(apart), _row_peaks(base)
@@ -216,6 +219,14 @@ def near(out: Any, base: Any, tolerance: Tolerance) -> bool:
     if row_fit.is_tested(out):
         is_near &= row_fit.near(signed, base.to(signed.dtype), 0.5 * eps)
     return bool(is_near)
+
+
+def _is_same(out: Any, base: Any) -> bool:
+    """True if all bits are equal. The start usually differs if anything does."""
+    if not (out.is_contiguous() and base.is_contiguous()):
+        return False
+    out, base = out.view(-1), base.view(-1)
+    return same_bits(out[:START], base[:START]) and same_bits(out, base)
 
 
 def compare_steps(out: Any, base: Any, ref: Any, tolerance: Tolerance, slack: float = 1.0) -> tuple[float, str | None]:

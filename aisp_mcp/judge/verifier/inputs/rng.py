@@ -112,14 +112,17 @@ class CallRng:
         bound = most_shift(math.exp(max(high, high + column)))
         mean_low, mean_high = self._part(-bound, bound)
         generator = self._generator()
-        factor, mean = rows.new_empty(2, len(rows), 1)  # of a small tensor, the launches of kernels cost most
+        statistics = textures.Statistics(rows.new_empty(2, len(rows), 1))
+        factor, mean = statistics.both
         factor.uniform_(low, high, generator=generator).exp_()
-        rows.add_(mean.uniform_(mean_low, mean_high, generator=generator))
+        mean.uniform_(mean_low, mean_high, generator=generator).mul_(factor)
         if texture:
-            texture(rows, self._draw, generator, height or self._draw.uniform(*textures.FEW_HEIGHT))
+            texture(rows, statistics, self._draw, generator, height or self._draw.uniform(*textures.FEW_HEIGHT))
         else:
-            rows[:, self._draw.randrange(width + 1) :].mul_(math.exp(column))
-        return rows.mul_(factor).view(values.shape)
+            first = self._draw.randrange(width + 1)
+            statistics.apply(rows[:, :first])
+            statistics.apply(rows[:, first:], math.exp(column))
+        return rows.view(values.shape)
 
     def _part(self, low: float, high: float) -> Range:
         """Two numbers drawn from an interval, the smaller one first."""
