@@ -18,7 +18,7 @@ class Slow:
     def __len__(self):
         return 64
     def __getitem__(self, index):
-        time.sleep(0.008)  # what a disk or a decoder would take
+        time.sleep(0.024)  # a slow disk; long beside the wait for a core on a machine that others use
         return index
 
 def make():
@@ -60,7 +60,7 @@ def test_a_waiting_dataset_gains_from_workers(cli_here: Any, tmp_path: Path) -> 
     done = cli_here("profile", "dataloader", f"{tmp_path / 'data.py'}:make", *arguments)
     result = json.loads(done.stdout)["result"]
     rates = {row["workers"]: row["samples_per_s"] for row in result["settings"]}
-    assert rates[0] <= 125  # no more than one sample per 8 ms
+    assert rates[0] <= 42  # no more than one sample per 24 ms
     assert rates[4] > 1.3 * rates[0]
     assert result["knee"]["workers"] == 4
 
