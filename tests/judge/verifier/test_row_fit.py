@@ -121,6 +121,20 @@ def test_textures_stay_within_the_range_of_plain_values(texture: Any) -> None:
         assert float(bounded.abs().max()) <= 1.0
 
 
+@pytest.mark.parametrize("texture", textures.TEXTURES, ids=lambda value: value.__name__)
+def test_a_texture_applies_the_statistics_of_each_row(texture: Any) -> None:
+    for seed in range(20):
+        values, factor, mean = (
+            torch.randn(shape, generator=torch.Generator().manual_seed(seed + 100 * number))
+            for number, shape in enumerate(((32, 256), (32, 1), (32, 1)))
+        )
+        apart, together = values + mean, values.clone()
+        texture(apart, PLAIN, random.Random(seed), torch.Generator().manual_seed(seed), 5.0)
+        statistics = textures.Statistics(torch.stack((factor, mean * factor)))
+        texture(together, statistics, random.Random(seed), torch.Generator().manual_seed(seed), 5.0)
+        assert torch.allclose(together, apart * factor, rtol=1e-5, atol=1e-5)
+
+
 def test_no_sample_predicts_the_squares_of_rows_in_most_calls() -> None:
     """Neither a stride nor a stretch: in most calls a third of the rows are off by a tenth or more."""
     wrong = {"stride": 0, "stretch": 0}

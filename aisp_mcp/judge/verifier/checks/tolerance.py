@@ -222,7 +222,7 @@ def near(out: Any, base: Any, tolerance: Tolerance) -> bool:
 
 
 def _is_same(out: Any, base: Any) -> bool:
-    """True if all bits are equal. The start usually differs if anything does."""
+    """Return True if all bits are equal. If anything differs, the start usually does, and is compared first."""
     if not (out.is_contiguous() and base.is_contiguous()):
         return False
     out, base = out.view(-1), base.view(-1)
