@@ -26,14 +26,14 @@ from pathlib import Path
 from typing import Any
 
 from aisp_mcp.errors import Unavailable
-from aisp_mcp.judge.attacks import corpus
-from aisp_mcp.judge.attacks.base import Case
 from aisp_mcp.judge.comparison import Options, compare
 from aisp_mcp.judge.parent.processes.placement import usable_level
 from aisp_mcp.judge.presets import Preset
 from aisp_mcp.judge.protections import NONE
-from aisp_mcp.judge.records.run import Skip
+from aisp_mcp.judge.records import Skip
 from aisp_mcp.process import isolation
+from aisp_mcp.validity import corpus
+from aisp_mcp.validity.base import Case
 
 WARM_UP, CALLS, COLD_CALLS, DEADLINE_S = 10, 40, 5, 60.0
 BELIEVED = Preset("believed", replicates=2, round_s=0.006, palindromes=1)
@@ -83,9 +83,8 @@ def _in_one_process(case: Case, folder: Path, of: Callable[[Callable[[], Any], s
     """
     import torch
 
-    from aisp_mcp.judge.native import build
+    from aisp_mcp.judge.protocol.draws.rng import CallRng
     from aisp_mcp.judge.protocol.module_loader import load_candidate, load_spec
-    from aisp_mcp.judge.verifier.inputs.rng import CallRng
 
     torch.set_num_threads(1)
     pair = corpus.write(case, folder)
@@ -93,7 +92,7 @@ def _in_one_process(case: Case, folder: Path, of: Callable[[Callable[[], Any], s
     rng = CallRng(case.device, 1)
     static, inputs = dict(spec.params(rng)), dict(spec.inputs(rng))
     of_baseline = [of(lambda: spec.run(**inputs, **static), case.device)]
-    module = load_candidate(build.prepared(pair)[0].path)
+    module = load_candidate(pair.compiled()[0].path)
     prepare = getattr(module, "prepare", None)
     ready = prepare(static, inputs) if prepare else static
     of_candidate = max(of(lambda: module.run(**inputs, **ready), case.device), 1e-3)

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from aisp_mcp.bench import Benchmark
-from aisp_mcp.judge.verifier.inputs.rng import CallRng
+from aisp_mcp.judge.protocol.draws.rng import CallRng
 from aisp_mcp.profile.operators import read, targets
 from aisp_mcp.profile.operators.read import Operator
 

@@ -20,9 +20,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from aisp_mcp.judge.attacks import corpus
-from aisp_mcp.judge.attacks.base import Case
 from aisp_mcp.judge.comparison import Options, keep_libraries_loaded
+from aisp_mcp.validity import corpus
+from aisp_mcp.validity.base import Case
 
 
 def main() -> int:

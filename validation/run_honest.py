@@ -33,7 +33,7 @@ from honest_types import TYPES
 
 from aisp_mcp.bench import Benchmark
 from aisp_mcp.judge.mutants.trial import Call, Trial
-from aisp_mcp.judge.verifier.inputs.rng import MODES, battery_modes
+from aisp_mcp.judge.protocol.draws.rng import MODES, battery_modes
 
 ALL = OPERATIONS | FORMS | POINTS | TYPES
 FRESH_PLAIN, FRESH_MODES = 12, 3  # calls of a run; --plain and --adversarial give others

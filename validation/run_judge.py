@@ -23,11 +23,11 @@ from pathlib import Path
 from typing import Any
 
 from aisp_mcp.judge import comparison as orchestrator
-from aisp_mcp.judge.attacks import corpus
 from aisp_mcp.judge.presets import PRESETS, Preset
 from aisp_mcp.runs import measure
 from aisp_mcp.suites import selection
 from aisp_mcp.system import manifest
+from aisp_mcp.validity import corpus
 
 ROOT = Path(__file__).parents[1]
 

@@ -26,8 +26,8 @@ from typing import Any, NamedTuple
 
 from aisp_mcp.errors import AispError
 from aisp_mcp.judge import comparison, placement
-from aisp_mcp.judge.attacks import corpus
 from aisp_mcp.judge.presets import PRESETS
+from aisp_mcp.validity import corpus
 
 
 class Operation(NamedTuple):

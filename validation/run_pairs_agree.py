@@ -18,9 +18,9 @@ import torch
 from agreement import ROOTS
 
 from aisp_mcp.bench import Benchmark
+from aisp_mcp.judge.protocol.draws.rng import CallRng
 from aisp_mcp.judge.protocol.module_loader import flatten, load_module, load_spec
 from aisp_mcp.judge.verifier.checks.tolerance import compare
-from aisp_mcp.judge.verifier.inputs.rng import CallRng
 from aisp_mcp.judge.verifier.reference import Reference
 from aisp_mcp.suites import discovery as suites
 from aisp_mcp.suites.records import Target, Variant

@@ -20,16 +20,17 @@ from pathlib import Path
 
 from aisp_mcp.errors import AispError
 from aisp_mcp.judge import comparison
-from aisp_mcp.judge.attacks import corpus
 from aisp_mcp.judge.options import Options
 from aisp_mcp.judge.pair import Pair
-from aisp_mcp.judge.records.run import Failure, Run, Skip
+from aisp_mcp.judge.records import Skip
 from aisp_mcp.judge.records.verdict import Comparison
 from aisp_mcp.runs import measure
 from aisp_mcp.settings import default_bench_roots
+from aisp_mcp.store.records.run import Failure, Run
 from aisp_mcp.suites import selection
 from aisp_mcp.system import manifest
 from aisp_mcp.system.gpu import choice
+from aisp_mcp.validity import corpus
 
 
 def main() -> None:

@@ -22,12 +22,12 @@ from aisp_mcp.gate.pairs import Checkouts
 from aisp_mcp.gate.records import GateReport, GateRow, Outcome, Policy
 from aisp_mcp.judge.options import Options
 from aisp_mcp.judge.pair import Pair
-from aisp_mcp.judge.records.run import Run
 from aisp_mcp.judge.records.verdict import Comparison
 from aisp_mcp.judge.verdict.verdict import MIN_MARGIN
 from aisp_mcp.runs import commits, measure
 from aisp_mcp.runs.commits import Checkout
 from aisp_mcp.server.context import Context
+from aisp_mcp.store.records.run import Run
 from aisp_mcp.store.records.run_kind import RunKind
 
 

@@ -12,8 +12,9 @@ from aisp_mcp.gate import strays
 from aisp_mcp.judge import candidate_needs
 from aisp_mcp.judge.native import build
 from aisp_mcp.judge.pair import SOURCE_FOLDERS, Pair
-from aisp_mcp.judge.records.run import Failure, Skip
+from aisp_mcp.judge.records import Skip
 from aisp_mcp.runs.commits import Checkout
+from aisp_mcp.store.records.run import Failure
 from aisp_mcp.suites import discovery
 
 # Each runs in the processes of one commit, never together with the other. The base's specification defines inputs,
@@ -223,5 +224,5 @@ def _loadable(name: str, files: CandidateFiles, folder: Path) -> Path:
     """The candidate's file, or its library, in a folder that measured processes see."""
     if not build.is_native(files.path):
         return files.path
-    library = build.prepared(Pair(name, files.spec, "", files.path))[0].path
+    library = Pair(name, files.spec, "", files.path).compiled()[0].path
     return Path(shutil.copytree(library.parent, folder)) / library.name

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from aisp_mcp.gate import policy
 from aisp_mcp.gate.pairs import head_needs
 from aisp_mcp.gate.records import GateRow, Outcome, Policy
-from aisp_mcp.judge.records.run import CANDIDATE_NEEDS, Failure, Run, Skip
+from aisp_mcp.judge.records import CANDIDATE_NEEDS, Skip
 from aisp_mcp.judge.records.verdict import Comparison
+from aisp_mcp.store.records.run import Failure, Run
 
 JUDGED: tuple[Outcome, ...] = ("improved", "unchanged", "regressed", "wrong")
 IMPRECISE = ("UNSTABLE", "DEGENERATE")  # refusals of a baseline whose output is far from the reference

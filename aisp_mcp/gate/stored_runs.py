@@ -8,10 +8,10 @@ from pathlib import Path
 
 from aisp_mcp.errors import UsageError
 from aisp_mcp.judge.native.launch_header import LANGUAGES
-from aisp_mcp.judge.records.run import Run
 from aisp_mcp.judge.records.verdict import Comparison
 from aisp_mcp.runs.commits import Checkout
 from aisp_mcp.server.context import Context
+from aisp_mcp.store.records.run import Run
 from aisp_mcp.store.records.run_kind import RunKind
 
 ROOT = "benchmarks"

@@ -1,16 +1,20 @@
 """Judge one comparison: from a baseline and a candidate file to a verdict.
 
-Trusted and untrusted code never share a folder: `parent/` and `verifier/` are trusted, `worker/` runs in the
-candidate's process, and `protocol/` contains everything that both use. Other features import the modules listed in
+Trusted and untrusted code never share a folder: `parent/` and `verifier/` are trusted, `candidate/` contains all that
+is imported in a candidate's process, and `protocol/` what both sides use. Other features import the modules listed in
 `__all__` and nothing else. Start with `comparison.py`.
 """
 
+__all__` and nothing else. Start with `comparison.py`.
+"""
+
 __all__ = [
-    "attacks",
     "audit_log",
+    "candidate",
     "candidate_needs",
     "comparison",
     "correctness",
+    "functions",
     "loading",
     "mutants",
     "native",
@@ -21,7 +25,6 @@ __all__ = [
     "programs",
     "ranks",
     "records",
-    "sizes",
     "source_facts",
     "statistics",
     "verdict",

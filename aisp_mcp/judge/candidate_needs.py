@@ -10,10 +10,11 @@ import shutil
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
+from aisp_mcp.judge.protocol.failed_builds import EXTENSION
+
 CUDA, NVCC = "cuda", "nvcc"  # needs other than names of packages
 GPU_PACKAGES = ("triton", "tilelang", "cutlass", "helion", "thunderkittens", "cupy")  # compile only for GPUs
 # In the text of a program.
-EXTENSION = re.compile(r"cpp_extension|load_inline")
 COMPILER = re.compile(rf"compile|triton|jit|{EXTENSION.pattern}")
 COMPILERS = re.compile(r"\b(torch\.compile|triton|torch\.jit|numba|load_inline)\b")  # as they are called
 NO_PACKAGE = re.compile(r"ModuleNotFoundError: No module named '(\w+)[\w.]*'")

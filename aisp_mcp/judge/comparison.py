@@ -18,11 +18,11 @@ from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 
+from aisp_mcp.bench import sizes
 from aisp_mcp.errors import BenchmarkError
-from aisp_mcp.judge import candidate_needs, presets, sizes, source_facts
+from aisp_mcp.judge import candidate_needs, presets, source_facts
 from aisp_mcp.judge.audit_log import ChainLog
 from aisp_mcp.judge.evidence import Replicate
-from aisp_mcp.judge.machine_secret import battery_seed
 from aisp_mcp.judge.native import build
 from aisp_mcp.judge.options import Nodes, Options
 from aisp_mcp.judge.pair import Pair
@@ -50,7 +50,7 @@ from aisp_mcp.judge.protocol.messages import OpenAnswer
 from aisp_mcp.judge.protocol.module_loader import common_of, project_folders
 from aisp_mcp.judge.protocol.roles import Role
 from aisp_mcp.judge.ranks import rank_counts, rank_env
-from aisp_mcp.judge.records.run import CANDIDATE_NEEDS, Skip
+from aisp_mcp.judge.records import CANDIDATE_NEEDS, Skip
 from aisp_mcp.judge.records.verdict import Comparison, Flag
 from aisp_mcp.judge.verdict import replay
 from aisp_mcp.judge.verdict.conclude import conclude, is_settled
@@ -118,7 +118,7 @@ def compare(pair: Pair, options: Options, report: Report = lambda *_: None) -> C
         isolation.demand(options.isolation)  # first: an unavailable level must not end a running comparison
         if missing := _lacks(pair, options):
             return Skip(target=pair.label, code="NEEDS", missing=missing)
-        sources, source, (pair, built) = pair.sources(), pair.path, build.prepared(pair)
+        sources, source, (pair, built) = pair.sources(), pair.path, pair.compiled()
         log = ChainLog(options.folder / f"{pair.label.replace(':', '-').replace('/', '-')}.rounds.jsonl")
         stack.callback(log.close)
         if built:
@@ -298,7 +298,7 @@ def _request(
         "size": options.size,
         "device": options.device,
         "protections": asdict(options.protections),
-        "seed": battery_seed(pair.baseline, options.size, options.device),  # what it finds is the same every time
+        "seed": options.battery_seed(pair.baseline),  # what it finds is the same every time
         "budget": budget,
         "round_s": options.preset.round_s,
         "files_at": files_at,

@@ -19,6 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from aisp_mcp.bench.sizes import Number, Sizes
 from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.judge.options import Options
 from aisp_mcp.judge.parent.opening import memory_files
@@ -27,15 +28,14 @@ from aisp_mcp.judge.parent.processes.confined import Placement
 from aisp_mcp.judge.parent.processes.gone import WorkerGone
 from aisp_mcp.judge.parent.processes.process import WorkerProcess
 from aisp_mcp.judge.parent.timing.serving import Delivery, WrongEmissionError
+from aisp_mcp.judge.protocol.draws.rng import MODES
 from aisp_mcp.judge.protocol.layout import FLUSH_BYTES
 from aisp_mcp.judge.protocol.messages import WorkerSetup
 from aisp_mcp.judge.protocol.module_loader import common_of
 from aisp_mcp.judge.protocol.roles import Role, worker_number
 from aisp_mcp.judge.protocol.token_ring import TokenRing
 from aisp_mcp.judge.ranks import rank_counts
-from aisp_mcp.judge.sizes import Number, Sizes
 from aisp_mcp.judge.verdict.serving import RESOLUTION_S
-from aisp_mcp.judge.verifier.inputs.rng import MODES
 
 MAX_CONFIGURATIONS = 200  # per verifier, which has two open descriptors for each
 START_S, CALL_S = 120.0, 120.0

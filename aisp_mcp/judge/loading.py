@@ -1,6 +1,6 @@
 """Load benchmark files and draw their inputs as the judge does, for programs that other features run."""
 
-from aisp_mcp.judge.pair import problem_folder
+from aisp_mcp.judge.protocol.draws.rng import CallRng
 from aisp_mcp.judge.protocol.module_loader import (
     common_of,
     flatten,
@@ -8,8 +8,8 @@ from aisp_mcp.judge.protocol.module_loader import (
     load_common,
     load_module,
     problem_files,
+    problem_folder,
 )
-from aisp_mcp.judge.verifier.inputs.rng import CallRng
 
 __all__ = [
     "CallRng",

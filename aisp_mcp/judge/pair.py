@@ -5,17 +5,16 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
+
+from aisp_mcp.judge.native import build
+from aisp_mcp.judge.protocol.module_loader import problem_folder, source_text
 
 SOURCE_FOLDERS = ("baseline_source", "candidate_source")  # copies of the files of two functions, next to their pair
 LARGEST = 1 << 20  # bytes of a source: a package may contain data
 _QUOTED = re.compile(r"'([^'\n]+)'|\"([^\"\n]+)\"")
-
-
-def source_text(path: Path) -> str:
-    """The text of a program; empty for a compiled library, and if there is no such file."""
-    return path.read_text("utf-8", errors="replace") if path.is_file() and path.suffix != ".so" else ""
 
 
 @dataclass(frozen=True)
@@ -30,6 +29,17 @@ class Pair:
     @property
     def label(self) -> str:
         return f"{self.target}_{self.candidate}" if self.candidate else self.target
+
+    def compiled(self) -> tuple[Pair, dict[str, Any]]:
+        """The pair with the candidate's library instead of its source, and facts about the build. A Python pair is
+        returned as it is.
+
+        Raises BenchmarkError BAD_HEADER or COMPILE_FAILED.
+        """
+        if not build.is_native(self.path):
+            return self, {}
+        library, facts = build.build(self.path, build.device_target() if self.path.suffix == ".cu" else "native")
+        return replace(self, path=library), facts
 
     def files(self) -> dict[str, Path]:
         """Files of the pair, including what both share, by their names in a run's folder."""
@@ -62,11 +72,6 @@ class Pair:
         stubs = folder.parent.glob(f"optimized{folder.name}_*.py") if files else ()
         others = {path for stub in stubs for path in _named(stub, files)} - own
         return [path for path in files.values() if path not in others]
-
-
-def problem_folder(baseline: Path) -> Path:
-    """The folder of an adapted problem's own files, and of candidates that came with it; others have none."""
-    return baseline.with_name(baseline.stem.removeprefix("baseline") or "_")
 
 
 def _files(folder: Path) -> dict[str, Path]:

@@ -11,12 +11,12 @@ from aisp_mcp.judge import comparison
 from aisp_mcp.judge.loading import common_of
 from aisp_mcp.judge.options import Options
 from aisp_mcp.judge.pair import Pair
-from aisp_mcp.judge.records.run import Run
 from aisp_mcp.optimize import workspace
 from aisp_mcp.optimize.records import CANDIDATES, SPEC, WARM, Started
 from aisp_mcp.runs import measure
 from aisp_mcp.server.context import Context
 from aisp_mcp.store.records.job import JobState
+from aisp_mcp.store.records.run import Run
 from aisp_mcp.store.records.run_kind import RunKind
 
 # What a submission imports when it is called, in part to describe the machine.

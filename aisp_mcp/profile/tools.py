@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from aisp_mcp.errors import NotFound, UsageError
-from aisp_mcp.judge.records.run import Run
 from aisp_mcp.profile.compare import Difference, NcuDifference
 from aisp_mcp.profile.digest import Found, Idle, NcuSummary, Section, Summary
 from aisp_mcp.profile.records import (
@@ -28,6 +27,7 @@ from aisp_mcp.records import Record
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.files import Written
 from aisp_mcp.server.registry import READS, WRITES, ReadingParams, S, tool
+from aisp_mcp.store.records.run import Run
 
 Path_ = Annotated[str, Field(min_length=1, max_length=4096)]
 Limit = Annotated[int, Field(ge=1, le=50)]

@@ -10,9 +10,10 @@ from aisp_mcp.errors import UsageError
 from aisp_mcp.judge.comparison import load_libraries
 from aisp_mcp.judge.options import Options
 from aisp_mcp.judge.pair import Pair
-from aisp_mcp.judge.records.run import Failure, Run, Skip
+from aisp_mcp.judge.records import Skip
 from aisp_mcp.runs import measure as runs
 from aisp_mcp.server.context import Context
+from aisp_mcp.store.records.run import Failure, Run
 from aisp_mcp.suites import selection
 from aisp_mcp.suites.adapters.adapt import AdaptRequest, adapt
 from aisp_mcp.suites.adapters.records import Adapted, AdaptedProblem

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from aisp_mcp.judge.records.run import Failure, Run, Skip
+from aisp_mcp.judge.records import Skip
 from aisp_mcp.judge.records.verdict import Comparison
 from aisp_mcp.profile.recording.ran import Passes
 from aisp_mcp.records import Record
 from aisp_mcp.runs.expectations.accepting import Rewritten
+from aisp_mcp.store.records.run import Failure, Run
 
 
 class Brief(Record):

@@ -6,15 +6,15 @@ from dataclasses import replace
 from typing import Any
 
 from aisp_mcp.errors import Unavailable
+from aisp_mcp.judge.functions import pair
+from aisp_mcp.judge.functions.pair import Plan, Request
 from aisp_mcp.judge.options import Options
-from aisp_mcp.judge.records.run import Failure, Run
 from aisp_mcp.judge.records.verdict import Comparison, Flag
 from aisp_mcp.runs import growth
 from aisp_mcp.runs import measure as runs
 from aisp_mcp.server.context import Context
+from aisp_mcp.store.records.run import Failure, Run
 from aisp_mcp.store.records.run_kind import RunKind
-from aisp_mcp.suites.functions import pair
-from aisp_mcp.suites.functions.pair import Plan, Request
 
 
 def measure(ctx: Context, request: Request, options: Options) -> Run:

@@ -11,12 +11,12 @@ from dataclasses import replace
 
 from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.judge import comparison as judge
+from aisp_mcp.judge.functions import pair
+from aisp_mcp.judge.functions.pair import Request
 from aisp_mcp.judge.options import Options
 from aisp_mcp.judge.presets import PRESETS
 from aisp_mcp.judge.records.verdict import Comparison, Flag
 from aisp_mcp.server.context import Context
-from aisp_mcp.suites.functions import pair
-from aisp_mcp.suites.functions.pair import Request
 
 MAX_STEPS = 5  # steps; each doubles every named size
 MAX_CALL_S = 0.05  # of the baseline; its work may grow faster than its sizes

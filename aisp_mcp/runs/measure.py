@@ -11,19 +11,21 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from aisp_mcp.bench import sizes
+from aisp_mcp.bench.sizes import Sizes
 from aisp_mcp.errors import AispError, BenchmarkError, UsageError
 from aisp_mcp.judge import comparison as orchestrator
-from aisp_mcp.judge import sizes
 from aisp_mcp.judge.options import Nodes, Options, Policy
 from aisp_mcp.judge.pair import Pair
 from aisp_mcp.judge.presets import PRESETS, Preset
 from aisp_mcp.judge.ranks import rank_counts, rank_env
-from aisp_mcp.judge.records.run import Failure, Run, Skip
+from aisp_mcp.judge.records import Skip
 from aisp_mcp.judge.records.verdict import Flag
-from aisp_mcp.judge.sizes import Sizes
 from aisp_mcp.runs import canonical, commits, peak, quarantine
 from aisp_mcp.server.context import Context
 from aisp_mcp.settings import ClusterSettings, SensorSettings
+from aisp_mcp.store import machine_secret
+from aisp_mcp.store.records.run import Failure, Run
 from aisp_mcp.store.records.run_kind import RunKind
 from aisp_mcp.suites import selection
 from aisp_mcp.suites.adapters import origin
@@ -103,6 +105,7 @@ def options(
         variables=rank_env.read(variables),
         nodes=_nodes(ClusterSettings.from_env()),
         policy=Policy(forbidden=tuple(forbidden)),
+        secret=machine_secret.read(ctx.settings.home),
     )
 
 

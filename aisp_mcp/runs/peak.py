@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from aisp_mcp.judge.records.run import Run
 from aisp_mcp.judge.records.verdict import Comparison, Flag, PeakShare
 from aisp_mcp.machine.datasheets import load
 from aisp_mcp.profile.roofline import run_roofline
 from aisp_mcp.server.context import Context
 from aisp_mcp.store.records.ceiling import Ceiling
+from aisp_mcp.store.records.run import Run
 from aisp_mcp.system import cpu
 
 BEYOND_CACHE = 4  # a call that moves this many times the last-level cache is bound by memory bandwidth

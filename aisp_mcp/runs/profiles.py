@@ -13,7 +13,6 @@ from pathlib import Path
 
 from aisp_mcp.errors import AispError, Unavailable, UsageError
 from aisp_mcp.judge.pair import Pair
-from aisp_mcp.judge.records.run import Run
 from aisp_mcp.profile import compare, load
 from aisp_mcp.profile.insights.engine import insights
 from aisp_mcp.profile.pictures import flame_page
@@ -25,6 +24,7 @@ from aisp_mcp.profile.recording.target_program import Subject
 from aisp_mcp.profile.records import Profile
 from aisp_mcp.profile.timeline import summarize
 from aisp_mcp.server.context import Context
+from aisp_mcp.store.records.run import Run
 from aisp_mcp.system.gpu import choice
 
 _PASS_S = 300.0

@@ -10,10 +10,10 @@ import json
 from pathlib import Path
 
 from aisp_mcp.judge.pair import Pair
-from aisp_mcp.judge.records.run import Failure
 from aisp_mcp.judge.records.verdict import Comparison, Verdict
 from aisp_mcp.server.context import Context
 from aisp_mcp.store.files import write_atomic
+from aisp_mcp.store.records.run import Failure
 
 
 def _record(ctx: Context, pair: Pair) -> Path:

@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field
 
 from aisp_mcp.errors import UsageError
-from aisp_mcp.judge.records.run import Run
 from aisp_mcp.profile.recording.ran import Depth
 from aisp_mcp.runs.answers import Verdicts, verdicts
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.registry import MIN, RUNS, JobParams, JobSpec, Plan, tool
 from aisp_mcp.settings import ClusterSettings
+from aisp_mcp.store.records.run import Run
 from aisp_mcp.suites.adapters.tools import ProblemParams
 from aisp_mcp.suites.records import BenchRoots
 
 if TYPE_CHECKING:
+    from aisp_mcp.judge.functions.pair import Request
     from aisp_mcp.judge.options import Options
     from aisp_mcp.suites.adapters.adapt import AdaptRequest
-    from aisp_mcp.suites.functions.pair import Request
 
 PresetName = Literal["quick", "default", "release"]
 
@@ -65,7 +65,7 @@ class RunParams(LabelledParams, ChosenParams):
 
 def _refuse_slips(p: RunParams) -> None:
     """Refuse arguments that are wrong whatever the suites contain. Raises UsageError."""
-    from aisp_mcp.judge import sizes
+    from aisp_mcp.bench import sizes
     from aisp_mcp.judge.ranks import rank_env
     from aisp_mcp.runs.listing import labels
     from aisp_mcp.suites.adapters import formats
@@ -179,8 +179,8 @@ def _with_format(p: VerifyParams, ctx: Context) -> VerifyParams:
 
 def _functions(p: VerifyParams, ctx: Context) -> Request | None:
     """The call's functions, if it names functions and not a target of a suite."""
+    from aisp_mcp.judge.functions import pair, sources
     from aisp_mcp.suites import names
-    from aisp_mcp.suites.functions import pair, sources
 
     if p.format:
         return None
@@ -193,12 +193,12 @@ def _functions(p: VerifyParams, ctx: Context) -> Request | None:
 
 def _estimate_verify(p: VerifyParams, ctx: Context) -> Plan:
     from aisp_mcp.judge import comparison
+    from aisp_mcp.judge.functions import pair as function_pairs
     from aisp_mcp.judge.pair import Pair
     from aisp_mcp.runs import measure
     from aisp_mcp.runs.listing import labels
     from aisp_mcp.suites import names, selection
     from aisp_mcp.suites.adapters import formats
-    from aisp_mcp.suites.functions import pair as function_pairs
 
     p = _with_format(p, ctx)
     chosen, details = measure.preset(p.preset, p.replicates), dict[str, Any]()

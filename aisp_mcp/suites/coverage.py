@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from aisp_mcp.judge.records.run import Run
 from aisp_mcp.records import Record
 from aisp_mcp.server.context import Context
+from aisp_mcp.store.records.run import Run
 from aisp_mcp.store.records.run_kind import OF_TARGETS
 from aisp_mcp.suites import discovery as suites
 from aisp_mcp.suites import expectations, names, recorded

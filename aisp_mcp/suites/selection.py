@@ -9,7 +9,8 @@ from pathlib import Path
 from aisp_mcp.errors import AispError, BenchmarkError, NotFound, Unavailable
 from aisp_mcp.judge import source_facts
 from aisp_mcp.judge.pair import Pair
-from aisp_mcp.judge.records.run import Failure, Skip
+from aisp_mcp.judge.records import Skip
+from aisp_mcp.store.records.run import Failure
 from aisp_mcp.suites import discovery
 from aisp_mcp.suites import names as target_names
 from aisp_mcp.suites.records import Variant

@@ -35,9 +35,9 @@ class Agreement:
     def __init__(self, target: Target) -> None:
         import torch
 
+        from aisp_mcp.judge.protocol.draws.rng import CallRng
         from aisp_mcp.judge.protocol.module_loader import load_spec
         from aisp_mcp.judge.verifier.inputs.bank import InputBank
-        from aisp_mcp.judge.verifier.inputs.rng import CallRng
         from aisp_mcp.judge.verifier.reference import Reference
 
         torch.set_num_threads(1)  # as in the judge: threads that spin for each other stall on a loaded machine
@@ -58,12 +58,11 @@ class Agreement:
 
     def runner(self, variant: Variant) -> Any:
         """The candidate's run with its prepared parameters bound."""
-        from aisp_mcp.judge.native import build
         from aisp_mcp.judge.pair import Pair
         from aisp_mcp.judge.protocol.module_loader import common_of, load_candidate
 
         pair = Pair(self.target.name, Path(self.target.path), variant.name, Path(variant.path))
-        module = load_candidate(build.prepared(pair)[0].path, common_of(pair.baseline))
+        module = load_candidate(pair.compiled()[0].path, common_of(pair.baseline))
         prepare = getattr(module, "prepare", None)
         static = prepare(dict(self.params), self.inputs(3)) if prepare else self.params
         return lambda inputs: module.run(**inputs, **static)

@@ -34,7 +34,7 @@ class Ranked:
         self.spec, self.rank = spec, rank
 
     def rng(self, seed: int, mode: str) -> Any:
-        from aisp_mcp.judge.verifier.inputs.rng import CallRng
+        from aisp_mcp.judge.protocol.draws.rng import CallRng
 
         return CallRng("cpu", seed, mode, secret_statistics=mode == "plain" and seed > 2)
 

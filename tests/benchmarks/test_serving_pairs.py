@@ -64,11 +64,11 @@ def test_the_reference_takes_less_than_4_gib_at_default_sizes(target: Target) ->
 def test_engines_emit_the_tokens_of_the_reference(target: Target) -> None:
     import torch
 
+    from aisp_mcp.judge.candidate.serving import entry
+    from aisp_mcp.judge.protocol.draws.rng import CallRng
     from aisp_mcp.judge.protocol.module_loader import common_of, load_spec
-    from aisp_mcp.judge.verifier.inputs.rng import CallRng
     from aisp_mcp.judge.verifier.reference import Reference
     from aisp_mcp.judge.verifier.serving import ServingTruth
-    from aisp_mcp.judge.worker.serving import entry
 
     torch.set_num_threads(1)
     spec: Any = load_spec(Path(target.path), "small")

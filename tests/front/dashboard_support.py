@@ -15,9 +15,9 @@ import httpx2
 from chart_client import DATA
 
 from aisp_mcp.envelope import Envelope, Meta, Status
-from aisp_mcp.judge.records.run import Run
 from aisp_mcp.store.database import Store
 from aisp_mcp.store.records.job import Job, JobState
+from aisp_mcp.store.records.run import Run
 
 HOSTILE = "ch07:<script>window.ran='yes'</script>\x1b[31m"
 NSYS, NCU = DATA / "train_step_h200.nsys.sqlite.gz", DATA / "five_kernels_h200.ncu-raw.csv.gz"

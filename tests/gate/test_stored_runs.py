@@ -12,10 +12,10 @@ import pytest
 from aisp_mcp.gate import outcomes, pairs, stored_runs
 from aisp_mcp.gate.comment import gate_comment
 from aisp_mcp.gate.records import GateReport, GateRow
-from aisp_mcp.judge.records.run import Run
 from aisp_mcp.runs.export import junit
 from aisp_mcp.server.context import Context
 from aisp_mcp.settings import Settings
+from aisp_mcp.store.records.run import Run
 
 SPEC = '"""Rows."""\nfrom aisp_mcp.bench import Benchmark\n\n\nclass Rows(Benchmark):\n    pass\n'
 NATIVE = """/* Row sums.

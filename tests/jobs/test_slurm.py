@@ -20,10 +20,10 @@ from slurm_programs import REDUCE, SUM
 
 from aisp_mcp.jobs import watching
 from aisp_mcp.jobs.manager import Jobs
-from aisp_mcp.judge.records.run import Run
 from aisp_mcp.process import tree
 from aisp_mcp.process.python import module
 from aisp_mcp.store.records.job import JobState
+from aisp_mcp.store.records.run import Run
 
 pytestmark = [
     pytest.mark.slow,

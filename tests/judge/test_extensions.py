@@ -10,7 +10,7 @@ from harness_support import LEAST, judge, write_pair
 
 from aisp_mcp.judge.comparison import compare
 from aisp_mcp.judge.options import Options
-from aisp_mcp.judge.records.run import Skip
+from aisp_mcp.judge.records import Skip
 
 pytest.importorskip("torch")
 pytestmark = [pytest.mark.torch]

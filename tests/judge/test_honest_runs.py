@@ -12,7 +12,7 @@ from harness_support import HONEST, LEAST, PRODUCT, judge, write_pair
 
 from aisp_mcp.judge.comparison import compare
 from aisp_mcp.judge.options import Options
-from aisp_mcp.judge.records.run import Skip
+from aisp_mcp.judge.records import Skip
 
 pytestmark = [pytest.mark.torch]
 IN_PLACE = '''

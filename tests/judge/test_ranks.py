@@ -10,7 +10,6 @@ import pytest
 from harness_support import LEAST, judge, write_pair
 
 from aisp_mcp.errors import BenchmarkError
-from aisp_mcp.judge.attacks import loader
 from aisp_mcp.judge.comparison import compare
 from aisp_mcp.judge.options import Options
 from aisp_mcp.judge.parent.processes.group import shares
@@ -18,8 +17,9 @@ from aisp_mcp.judge.parent.processes.placement import measuring_cpus, worker_cpu
 from aisp_mcp.judge.presets import PRESETS
 from aisp_mcp.judge.protocol.layout import Layout, TensorSpec
 from aisp_mcp.judge.ranks import rank_counts, rank_env
-from aisp_mcp.judge.records.run import Skip
+from aisp_mcp.judge.records import Skip
 from aisp_mcp.judge.records.verdict import Comparison
+from aisp_mcp.validity import loader
 
 TWO_RANKS = loader.baseline("two_ranks")
 NO_CORES = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="2 ranks need 2 cores")

@@ -21,7 +21,7 @@ from aisp_mcp.judge.options import Options
 from aisp_mcp.judge.parent.processes.placement import measuring_cpus
 from aisp_mcp.judge.presets import Preset
 from aisp_mcp.judge.protocol.roles import BASELINES, Role
-from aisp_mcp.judge.records.run import Skip
+from aisp_mcp.judge.records import Skip
 from aisp_mcp.judge.records.verdict import Comparison
 from aisp_mcp.process import tree
 

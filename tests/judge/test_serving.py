@@ -13,11 +13,11 @@ import pytest
 from harness_support import judge
 
 from aisp_mcp.bench import Request
-from aisp_mcp.judge.attacks import corpus, loader
 from aisp_mcp.judge.audit_log import check_chain
 from aisp_mcp.judge.evidence import ServedReplicate, ServedRequest, ServedTrace
 from aisp_mcp.judge.parent.timing.serving import Delivery, WrongEmissionError
 from aisp_mcp.judge.presets import Preset
+from aisp_mcp.judge.protocol.draws.rng import CallRng
 from aisp_mcp.judge.protocol.layout import Layout, RingShape
 from aisp_mcp.judge.protocol.messages import PlannedRequest, ServingTerms
 from aisp_mcp.judge.protocol.module_loader import load_spec
@@ -25,10 +25,10 @@ from aisp_mcp.judge.protocol.roles import Role
 from aisp_mcp.judge.protocol.shared_memory import ControlBlock
 from aisp_mcp.judge.protocol.token_ring import RingOverflowError, TokenRing
 from aisp_mcp.judge.verdict import serving
-from aisp_mcp.judge.verifier.inputs.rng import CallRng
 from aisp_mcp.judge.verifier.reference import Reference
 from aisp_mcp.judge.verifier.serving import ServingTruth, passes
 from aisp_mcp.runs.export.html import figure_rows
+from aisp_mcp.validity import corpus, loader
 
 pytestmark = [pytest.mark.torch]
 TWO = Preset("two", 2, 0.003)

@@ -13,12 +13,12 @@ from harness_support import judge
 from aisp_mcp.bench import Tolerance
 from aisp_mcp.bench.training import plain_step, train
 from aisp_mcp.errors import BenchmarkError
+from aisp_mcp.judge.protocol.draws.rng import MODES
 from aisp_mcp.judge.protocol.module_loader import load_spec
 from aisp_mcp.judge.verifier.checks import formats
 from aisp_mcp.judge.verifier.checks.quality import QualityCheck, _weights, contract, update_error
 from aisp_mcp.judge.verifier.checks.tolerance import compare_steps, near_steps
 from aisp_mcp.judge.verifier.inputs.bank import InputBank
-from aisp_mcp.judge.verifier.inputs.rng import MODES
 from aisp_mcp.judge.verifier.reference import Reference
 
 torch = pytest.importorskip("torch")

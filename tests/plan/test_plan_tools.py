@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from aisp_mcp.judge.records.measurement import Figures, Interval
-from aisp_mcp.judge.records.run import Run
 from aisp_mcp.judge.records.verdict import Comparison, Verdict
 from aisp_mcp.plan.cluster import nccl
 from aisp_mcp.plan.data import tables
 from aisp_mcp.plan.serving import model
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.dispatch import execute, to_data
+from aisp_mcp.store.records.run import Run
 from aisp_mcp.system.records.topology import GpuPair, Topology
 
 SHAPE = {"answer", "assumptions", "band", "not_modelled", "definitions", "check_here", "sources"}

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from aisp_mcp.judge.audit_log import check_chain
-from aisp_mcp.judge.records.run import Run
 from aisp_mcp.process import isolation
 from aisp_mcp.profile import load
 from aisp_mcp.profile.recording import target_program
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.dispatch import execute, load_catalog
 from aisp_mcp.settings import Settings
+from aisp_mcp.store.records.run import Run
 
 BASELINE = '''"""Sum rows twice."""
 import torch

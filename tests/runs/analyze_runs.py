@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 from aisp_mcp.judge.records.measurement import Figures, Interval, Memory
-from aisp_mcp.judge.records.run import Run
 from aisp_mcp.judge.records.verdict import Comparison, Verdict
+from aisp_mcp.store.records.run import Run
 
 GPU = {"name": "NVIDIA H200", "uuid": "GPU-1"}
 

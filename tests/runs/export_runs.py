@@ -7,8 +7,8 @@ import json
 from pathlib import Path
 
 from aisp_mcp.judge.records.measurement import Clocks, Figures, Interval, Memory, Verification
-from aisp_mcp.judge.records.run import Run
 from aisp_mcp.judge.records.verdict import Comparison, Verdict
+from aisp_mcp.store.records.run import Run
 
 HOSTILE = (
     '=HYPERLINK("http://evil.example/x")\'</title></style><script>alert(1)</script><img src=x onerror=alert(2)>'

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from aisp_mcp.judge.attacks import loader
+from aisp_mcp.validity import loader
 
 COMPLETE = f"""{loader.snippet("answer")}
 def serve(requests, emit, **weights):

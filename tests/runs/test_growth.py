@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
+from aisp_mcp.judge.functions.pair import Request
 from aisp_mcp.judge.options import Options
 from aisp_mcp.judge.presets import PRESETS
-from aisp_mcp.judge.records.run import Run
 from aisp_mcp.judge.records.verdict import Comparison, Flag
 from aisp_mcp.runs import functions, growth, measure
 from aisp_mcp.server.context import Context
 from aisp_mcp.settings import Settings
+from aisp_mcp.store.records.run import Run
 from aisp_mcp.store.records.run_kind import RunKind
-from aisp_mcp.suites.functions.pair import Request
 
 SOURCE = "def f(x):\n    return x.sum(1)\n"
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from aisp_mcp.judge.records.run import Run
 from aisp_mcp.judge.records.verdict import Comparison
 from aisp_mcp.runs import leaderboards
 from aisp_mcp.store import schema
 from aisp_mcp.store.database import Store
+from aisp_mcp.store.records.run import Run
 from aisp_mcp.store.records.run_kind import ANY_KIND, RunKind
 from aisp_mcp.store.records.verdict_row import VerdictFilter
 

@@ -12,11 +12,11 @@ import pytest
 
 from aisp_mcp.envelope import Envelope, Meta, Progress, Status
 from aisp_mcp.errors import AispError, NotFound, StoreError
-from aisp_mcp.judge.records.run import Run
 from aisp_mcp.store import connection
 from aisp_mcp.store.database import Store
 from aisp_mcp.store.files import write_atomic
 from aisp_mcp.store.records.job import Job, JobState
+from aisp_mcp.store.records.run import Run
 from aisp_mcp.store.schema import VERSION
 
 

@@ -13,11 +13,11 @@ import pytest
 
 from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.judge.records.measurement import Figures, Interval
-from aisp_mcp.judge.records.run import Run
 from aisp_mcp.judge.records.verdict import Comparison
 from aisp_mcp.runs import peak
 from aisp_mcp.server.context import Context
 from aisp_mcp.store.database import Store
+from aisp_mcp.store.records.run import Run
 from aisp_mcp.suites import discovery as suites
 from aisp_mcp.suites import expectations
 

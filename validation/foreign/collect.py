@@ -23,7 +23,8 @@ import known_candidates as known
 import operators
 import yaml
 
-from aisp_mcp.suites.adapters import base, runtime
+from aisp_mcp.judge.candidate import adapted
+from aisp_mcp.suites.adapters import base
 from aisp_mcp.suites.adapters.torch_modules import sizes
 
 # How kernelbench.com writes a file that a solution loads below the solution.
@@ -258,7 +259,7 @@ def ten_operators(to: Path) -> Iterator[Entry]:
 def reductions(tree: ast.Module) -> list[dict[str, Any]]:
     """Constants for a CPU, from the smallest to those that change the batch alone: a network may need its sizes."""
     constants = {}
-    for name, value in runtime.assigned(tree).items():
+    for name, value in adapted.assigned(tree).items():
         with suppress(NameError, TypeError):  # of sizes that are derived from others
             constants[name] = eval(compile(ast.Expression(value), "", "eval"), {"__builtins__": {}})
     caps = ((16, 2), (32, 4), (32, 32), (128, 4), (1 << 40, 4))  # of sizes in general, of a batch

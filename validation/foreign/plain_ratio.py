@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from aisp_mcp.suites.adapters import runtime
+from aisp_mcp.judge.candidate import adapted
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 SETS, CALLS, SECONDS = 3, 60, 1.5
@@ -33,8 +33,8 @@ def main() -> None:
 
 def ratios(reference: Path, candidate: Path, constants: dict[str, Any], mode: str) -> dict[str, float]:
     """Times and ratios of both models with the same parameters."""
-    problem = runtime.load(reference, "plain_reference", constants)
-    solution = runtime.load(candidate, "plain_candidate", None if mode in SHAPED else constants)
+    problem = adapted.load(reference, "plain_reference", constants)
+    solution = adapted.load(candidate, "plain_candidate", None if mode in SHAPED else constants)
     kind = getattr(solution, "ModelNew", None) or solution.Model
     inputs = [
         [value.to(DEVICE) if isinstance(value, torch.Tensor) else value for value in problem.get_inputs()]

@@ -21,9 +21,9 @@ from deck_table import write
 from mcp import Client, StdioServerParameters
 from run_deck import Row, blank, chosen
 
-from aisp_mcp.judge.records.run import Run
 from aisp_mcp.server.context import Context
 from aisp_mcp.settings import Settings
+from aisp_mcp.store.records.run import Run
 
 
 def arguments() -> argparse.Namespace:

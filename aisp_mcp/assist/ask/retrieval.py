@@ -13,10 +13,10 @@ from aisp_mcp.assist.ask.concepts import concepts
 from aisp_mcp.assist.ask.records import Kind, Passage
 from aisp_mcp.assist.guide.questions import questions
 from aisp_mcp.assist.guide.suggest import subject_words, term
-from aisp_mcp.judge.records.run import Run
 from aisp_mcp.judge.records.verdict import Comparison
 from aisp_mcp.server import registry
 from aisp_mcp.server.context import Context
+from aisp_mcp.store.records.run import Run
 from aisp_mcp.store.records.run_kind import ANY_KIND, OF_TARGETS, RunKind
 
 RUNS, PASSAGE_CHARS = 20, 900

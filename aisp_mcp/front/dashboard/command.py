@@ -50,7 +50,7 @@ def import_run(ctx: Context, path: Path) -> None:
     """
     import json
 
-    from aisp_mcp.judge.records.run import Run
+    from aisp_mcp.store.records.run import Run
 
     try:
         data = json.loads(path.read_bytes())

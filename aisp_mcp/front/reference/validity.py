@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from aisp_mcp.judge.attacks import corpus
-from aisp_mcp.judge.attacks.base import Issue
-from aisp_mcp.judge.attacks.loader import CLASSES, HEADS, attack_round, incidents, issues, page
+from aisp_mcp.validity import corpus
+from aisp_mcp.validity.base import Issue
+from aisp_mcp.validity.loader import CLASSES, HEADS, attack_round, incidents, issues, page
 
 _HEAD = """\
 # Validity issues

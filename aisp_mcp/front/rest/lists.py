@@ -9,12 +9,12 @@ from starlette.requests import Request
 from aisp_mcp.errors import UsageError
 from aisp_mcp.front.rest.answers import page_of, select_fields
 from aisp_mcp.front.rest.filters import parse
-from aisp_mcp.judge.records.run import Run
 from aisp_mcp.runs import leaderboards
 from aisp_mcp.runs.history import Axis, Series
 from aisp_mcp.runs.history import history as in_order
 from aisp_mcp.server.context import Context
 from aisp_mcp.store.records.job import Job, JobState
+from aisp_mcp.store.records.run import Run
 from aisp_mcp.store.records.run_kind import OF_TARGETS
 from aisp_mcp.store.records.verdict_row import VerdictFilter
 

@@ -15,11 +15,11 @@ from aisp_mcp.front.cli.render import STYLES, render
 from aisp_mcp.front.rest.filters import parse
 from aisp_mcp.front.tui.cells import age, progress, ratio, subject
 from aisp_mcp.front.tui.rows import Row
-from aisp_mcp.judge.records.run import Run
 from aisp_mcp.server import dispatch, registry
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.text import numbers
 from aisp_mcp.store.records.job import Job
+from aisp_mcp.store.records.run import Run
 from aisp_mcp.store.records.verdict_row import VerdictFilter, VerdictRow
 from aisp_mcp.suites.records import Target
 

@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from aisp_mcp.bench import Benchmark
+from aisp_mcp.judge.candidate.contract import ContractError, check_contract
 from aisp_mcp.judge.protections import Protections
+from aisp_mcp.judge.protocol.draws.rng import MODES, CallRng
 from aisp_mcp.judge.protocol.layout import Layout
 from aisp_mcp.judge.protocol.module_loader import contract, flatten
 from aisp_mcp.judge.protocol.shared_memory import Arena
@@ -22,9 +24,7 @@ from aisp_mcp.judge.verifier.checks.damage import POISON
 from aisp_mcp.judge.verifier.checks.round_checker import RoundChecker
 from aisp_mcp.judge.verifier.inputs.bank import InputBank, RoundInputs
 from aisp_mcp.judge.verifier.inputs.files import opened
-from aisp_mcp.judge.verifier.inputs.rng import MODES, CallRng
 from aisp_mcp.judge.verifier.reference import Reference
-from aisp_mcp.judge.worker.contract import ContractError, check_contract
 
 PLAIN_CALLS = 8  # a comparison with the preset `default` checks several times as many
 

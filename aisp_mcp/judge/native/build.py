@@ -13,7 +13,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,6 @@ import platformdirs
 from aisp_mcp.errors import BenchmarkError, Unavailable
 from aisp_mcp.judge.native.call import HEADER, LIBRARY
 from aisp_mcp.judge.native.launch_header import LANGUAGES, HeaderError, read
-from aisp_mcp.judge.pair import Pair
 from aisp_mcp.process import isolation, python
 from aisp_mcp.process.run import run
 from aisp_mcp.system.gpu import nvml
@@ -70,18 +69,6 @@ def lacks(path: Path, device: str) -> str | None:
     if compiler(path.suffix) is None:
         return "the compiler g++" if path.suffix == ".cpp" else "the compiler nvcc (CUDA_HOME, PATH, /usr/local/cuda)"
     return None
-
-
-def prepared(pair: Pair) -> tuple[Pair, dict[str, Any]]:
-    """The pair with the candidate's library instead of its source, and facts about the build. A Python pair is
-    returned as it is.
-
-    Raises BenchmarkError BAD_HEADER or COMPILE_FAILED.
-    """
-    if not is_native(pair.path):
-        return pair, {}
-    library, facts = build(pair.path, device_target() if pair.path.suffix == ".cu" else "native")
-    return replace(pair, path=library), facts
 
 
 def device_target() -> str:

@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from aisp_mcp.judge.pair import Pair, source_text
-from aisp_mcp.judge.protocol.module_loader import common_of, problem_files
+from aisp_mcp.judge.pair import Pair
+from aisp_mcp.judge.protocol.module_loader import common_of, problem_files, source_text
 
-TRITON = "aisp_mcp.judge.worker.triton_key"
+TRITON = "aisp_mcp.judge.candidate.triton_key"
 MODULES = {
     re.compile(r"\btriton\b"): TRITON,
     re.compile(r"\buse_deterministic_algorithms\b"): "torch._inductor.config",

@@ -27,17 +27,17 @@ from pathlib import Path
 
 from aisp_mcp.judge.candidate_needs import COMPILER
 from aisp_mcp.judge.options import Options
-from aisp_mcp.judge.pair import Pair, source_text
+from aisp_mcp.judge.pair import Pair
 from aisp_mcp.judge.parent.processes import procfs
 from aisp_mcp.judge.parent.processes.confined import Confined, Placement
 from aisp_mcp.judge.parent.processes.gone import SHOWN
 from aisp_mcp.judge.parent.processes.placement import PlacementFactory
 from aisp_mcp.judge.parent.processes.process import WorkerProcess
 from aisp_mcp.judge.protocol import failed_builds
-from aisp_mcp.judge.protocol.module_loader import common_of, entry, load_spec, problem_files
+from aisp_mcp.judge.protocol.draws.rng import CallRng
+from aisp_mcp.judge.protocol.module_loader import common_of, entry, load_spec, problem_files, source_text
 from aisp_mcp.judge.protocol.roles import Role
 from aisp_mcp.judge.records.verdict import Flag
-from aisp_mcp.judge.verifier.inputs.rng import CallRng
 
 MODULE = "aisp_mcp.judge.parent.kernel_cache"
 RAISED = 1  # exit status of a candidate that raises

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, cast
 
 from aisp_mcp.judge.audit_log import ChainLog
-from aisp_mcp.judge.machine_secret import battery_seed
 from aisp_mcp.judge.options import Options
 from aisp_mcp.judge.pair import Pair
 from aisp_mcp.judge.parent.kernel_cache import Kernels
@@ -182,7 +181,7 @@ class Session:
     @property
     def battery(self) -> int:
         """Seed of the inputs that decide whether a candidate is correct: the same in every comparison."""
-        return battery_seed(self.pair.baseline, self.options.size, self.options.device)
+        return self.options.battery_seed(self.pair.baseline)
 
     def params_seed(self, replicate: int) -> int:
         """Seed of a replicate's static tensors; those of the first one belong to the battery."""

@@ -17,15 +17,15 @@ from typing import Any
 
 from aisp_mcp.bench import DistributedBenchmark
 from aisp_mcp.errors import BenchmarkError
+from aisp_mcp.judge.candidate.ranks import join
 from aisp_mcp.judge.parent.processes.group import COLLECTIVE_S
 from aisp_mcp.judge.programs import single
 from aisp_mcp.judge.programs.single import CALLS, WARMUP
+from aisp_mcp.judge.protocol.draws.rng import CallRng
 from aisp_mcp.judge.protocol.module_loader import entry, load_spec
 from aisp_mcp.judge.ranks import rank_counts
 from aisp_mcp.judge.verifier.group import missing_devices
-from aisp_mcp.judge.verifier.inputs.rng import CallRng
 from aisp_mcp.judge.verifier.requirements import missing_needs
-from aisp_mcp.judge.worker.ranks import join
 from aisp_mcp.process.tree import PR_SET_PDEATHSIG, prctl
 
 END_S = 2 * COLLECTIVE_S  # the others end when rank 0 does, or when their collective raises

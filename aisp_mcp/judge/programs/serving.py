@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from aisp_mcp.bench import Arrival, Request, Rng, ServingBenchmark
-from aisp_mcp.judge.worker.serving import NAP_S, entry
+from aisp_mcp.judge.candidate.serving import NAP_S, entry
 
 _REQUESTS = 8  # a profiler keeps an event of some 500 bytes for every operation of every token
 _ALONE = 2  # requests served one by one, the last of which gives the unit of time

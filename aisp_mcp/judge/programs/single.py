@@ -20,9 +20,9 @@ import nvtx
 from aisp_mcp.bench import DistributedBenchmark, Host, ServingBenchmark
 from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.judge.programs.serving import engine
+from aisp_mcp.judge.protocol.draws.rng import CallRng
 from aisp_mcp.judge.protocol.module_loader import common_of, entry, load_spec
 from aisp_mcp.judge.verifier.inputs.files import opened
-from aisp_mcp.judge.verifier.inputs.rng import CallRng
 from aisp_mcp.judge.verifier.requirements import missing_needs
 
 CALLS, WARMUP = 10, 3

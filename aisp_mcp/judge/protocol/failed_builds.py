@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+EXTENSION = re.compile(r"cpp_extension|load_inline")  # in the text of a program that builds one
 RECORD = "failed-build.json"  # in the folder of an extension: what was built, torch's message, the first error in it
 # As compilers and shells write it: the file without its folder, and the line.
 REASON = re.compile(r"(?:[^\s/:()]+(?::\d+(?::\d+)?|\(\d+\)): )?\b(?:fatal )?error\s*:\s[^\n]*|\S+: not found\b")

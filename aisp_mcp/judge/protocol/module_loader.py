@@ -14,11 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from aisp_mcp.bench import Benchmark, File, Folder, Host
-from aisp_mcp.errors import BenchmarkError
-from aisp_mcp.judge import sizes
-from aisp_mcp.judge.candidate_needs import EXTENSION
-from aisp_mcp.judge.pair import problem_folder, source_text
+from aisp_mcp.bench import Benchmark, File, Folder, Host, sizes
 from aisp_mcp.judge.protocol import failed_builds
 from aisp_mcp.judge.protocol.layout import FILE, HOST, PATH_BYTES, TensorSpec
 from aisp_mcp.judge.protocol.strides import dense_strides, is_dense
@@ -29,6 +25,13 @@ PROBLEM_FILES = ("problem.py", "reference.py", "task.py", "utils.py")  # of adap
 PROJECT_MARKS, PROJECT_DEPTH = (".git", "pyproject.toml", "setup.py"), 6
 
 
+def unusable(code: str, message: str, hint: str | None = None) -> Exception:
+    """A BenchmarkError. Its class is imported here, so that a candidate's process has it only after an error."""
+    from aisp_mcp.errors import BenchmarkError
+
+    return BenchmarkError(code, message, hint)
+
+
 def load_module(path: Path, name: str, bytecode: str | None = None) -> ModuleType:
     """Execute the file as a module. bytecode: folder for this file's bytecode, instead of `__pycache__`.
 
@@ -36,7 +39,7 @@ def load_module(path: Path, name: str, bytecode: str | None = None) -> ModuleTyp
     """
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None or not path.is_file():
-        raise BenchmarkError("UNREADABLE", f"{path.name} cannot be loaded as a Python file.")
+        raise unusable("UNREADABLE", f"{path.name} cannot be loaded as a Python file.")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses and torch.compile look their module up by name
     if bytecode is None:
@@ -96,6 +99,16 @@ def common_of(baseline: Path) -> Path:
     return baseline.with_name(f"{COMMON}.py")
 
 
+def problem_folder(baseline: Path) -> Path:
+    """The folder of an adapted problem's own files, and of candidates that came with it; others have none."""
+    return baseline.with_name(baseline.stem.removeprefix("baseline") or "_")
+
+
+def source_text(path: Path) -> str:
+    """The text of a program; empty for a compiled library, and if there is no such file."""
+    return path.read_text("utf-8", errors="replace") if path.is_file() and path.suffix != ".so" else ""
+
+
 def problem_files(baseline: Path) -> list[Path]:
     """The files in that folder that the specification runs or reads, without candidates."""
     folder = problem_folder(baseline)
@@ -137,7 +150,7 @@ def import_all(names: Iterable[str]) -> None:
 
 
 def load_spec(path: Path, size: str, bytecode: str | None = None) -> Benchmark:
-    """The one Benchmark subclass that the baseline file defines, at that size (see judge/sizes.py).
+    """The one Benchmark subclass that the baseline file defines, at that size (see bench/sizes.py).
 
     Raises BenchmarkError NOT_A_BENCHMARK when there is none or more than one, BAD_SIZE for an unknown attribute.
     """
@@ -150,7 +163,7 @@ def load_spec(path: Path, size: str, bytecode: str | None = None) -> Benchmark:
         if isinstance(value, type) and issubclass(value, Benchmark) and value.__module__ == module.__name__
     ]
     if len(classes) != 1:
-        raise BenchmarkError(
+        raise unusable(
             "NOT_A_BENCHMARK",
             f"{path.name} defines {len(classes)} Benchmark subclasses; it must define one.",
             "See CONTRIBUTING.md, the recipe for a benchmark.",
@@ -167,9 +180,9 @@ def replace_sizes(benchmark: Benchmark, chosen: sizes.Sizes) -> None:
     for name, value in chosen.values.items():
         if name not in known:
             hint = f"Its sizes are {', '.join(known)}." if known else None
-            raise BenchmarkError("BAD_SIZE", f"{type(benchmark).__name__} has no size '{name}'.", hint)
+            raise unusable("BAD_SIZE", f"{type(benchmark).__name__} has no size '{name}'.", hint)
         if type(value) is not type(known[name]):
-            raise BenchmarkError("BAD_SIZE", f"The size '{name}' is {known[name]!r}; {value!r} is not of that type.")
+            raise unusable("BAD_SIZE", f"The size '{name}' is {known[name]!r}; {value!r} is not of that type.")
         setattr(benchmark, name, value)
     if chosen.transposed:
         plain = benchmark.inputs
@@ -185,9 +198,7 @@ def apply_size(benchmark: Benchmark, values: Mapping[str, Any]) -> None:
     """Set the attributes of a size preset. Raises BenchmarkError BAD_SIZE for a name the class does not have."""
     for name, value in values.items():
         if not hasattr(type(benchmark), name):
-            raise BenchmarkError(
-                "BAD_SIZE", f"A size preset sets '{name}', which {type(benchmark).__name__} does not have."
-            )
+            raise unusable("BAD_SIZE", f"A size preset sets '{name}', which {type(benchmark).__name__} does not have.")
         setattr(benchmark, name, value)
 
 
@@ -256,7 +267,7 @@ def _require_dense(name: str, value: Any) -> None:
         "run() returns a dense tensor of any bool, integer, floating-point or complex dtype, or one tuple, list or dict"
         " of such tensors; inputs() and params() give dicts of them."
     )
-    raise BenchmarkError("BAD_TENSOR", message, hint)
+    raise unusable("BAD_TENSOR", message, hint)
 
 
 def entry(setup: dict[str, Any], params: dict[str, Any], example: dict[str, Any]) -> Callable[..., Any]:
@@ -265,7 +276,7 @@ def entry(setup: dict[str, Any], params: dict[str, Any], example: dict[str, Any]
     if setup["baseline"]:
         run, static = load_spec(path, setup["size"], bytecode).run, params
     else:
-        if EXTENSION.search(source_text(path)):
+        if failed_builds.EXTENSION.search(source_text(path)):
             failed_builds.remember()
         module = load_candidate(path, Path(setup["common"]), bytecode)
         prepare = getattr(module, "prepare", None)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from aisp_mcp.judge import sizes, source_facts
+from aisp_mcp.bench import sizes
+from aisp_mcp.judge import source_facts
 
 MAX_RANKS = 64
 SIZE = "ranks"  # the size that replaces the number

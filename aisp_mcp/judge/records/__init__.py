@@ -1,4 +1,4 @@
-"""The records of comparisons and runs: the judge returns them, the store keeps them, and every feature reads them.
+"""The records of comparisons: the judge returns them, the store keeps them in runs, and every feature reads them.
 
 Nothing here measures or decides. Start with `verdict.py`.
 """
@@ -13,14 +13,13 @@ from aisp_mcp.judge.records.measurement import (
     Serving,
     Verification,
 )
-from aisp_mcp.judge.records.run import Failure, Run, Skip
-from aisp_mcp.judge.records.verdict import NO_TIME, Comparison, Flag, PeakShare, Verdict
+from aisp_mcp.judge.records.verdict import CANDIDATE_NEEDS, NO_TIME, Comparison, Flag, PeakShare, Skip, Verdict
 
 __all__ = [
+    "CANDIDATE_NEEDS",
     "NO_TIME",
     "Clocks",
     "Comparison",
-    "Failure",
     "Figures",
     "Flag",
     "Interval",
@@ -28,7 +27,6 @@ __all__ = [
     "Metric",
     "PeakShare",
     "Percentiles",
-    "Run",
     "Serving",
     "Skip",
     "Verdict",

@@ -94,3 +94,14 @@ class Comparison(Record):
     def label(self) -> str:
         """Name that selects the candidate: `ch07:row_sum_tiled`."""
         return f"{self.target}_{self.candidate}" if self.candidate else self.target
+
+
+CANDIDATE_NEEDS = "CANDIDATE_NEEDS"
+
+
+class Skip(Record):
+    """A target that was not measured, and the missing requirement. A skip is not a pass."""
+
+    target: str
+    code: str = Field(description="NEEDS, or CANDIDATE_NEEDS if an exception of the candidate shows the need.")
+    missing: str

@@ -13,15 +13,17 @@ from pathlib import Path
 from typing import Any
 
 from aisp_mcp.bench import Benchmark, ServingBenchmark
+from aisp_mcp.bench.sizes import settable
 from aisp_mcp.judge.protections import Protections
 from aisp_mcp.judge.protocol.clock import clock
 from aisp_mcp.judge.protocol.cuda_ipc import MappedMemory, Staged
 from aisp_mcp.judge.protocol.device_turns import begin_peak, give_back, peak, synchronize
+from aisp_mcp.judge.protocol.draws import drawing
+from aisp_mcp.judge.protocol.draws.rng import CallRng
 from aisp_mcp.judge.protocol.messages import CheckAnswer, DeviceAllocation, PlannedRequest
 from aisp_mcp.judge.protocol.module_loader import load_spec
 from aisp_mcp.judge.protocol.roles import replicate_of
 from aisp_mcp.judge.protocol.shared_memory import Arena, ControlBlock, Gate
-from aisp_mcp.judge.sizes import settable
 from aisp_mcp.judge.verifier.checks.damage import POISON
 from aisp_mcp.judge.verifier.checks.round_checker import RoundChecker
 from aisp_mcp.judge.verifier.checks.tolerance import can_be_near
@@ -32,9 +34,8 @@ from aisp_mcp.judge.verifier.handoff import handoff_cpu, handoff_gpu
 from aisp_mcp.judge.verifier.handoff.answers import await_answer
 from aisp_mcp.judge.verifier.handoff.bandwidth import await_bandwidth
 from aisp_mcp.judge.verifier.handoff.smallest_kernel import SmallestKernel
-from aisp_mcp.judge.verifier.inputs import drawing, files
+from aisp_mcp.judge.verifier.inputs import files
 from aisp_mcp.judge.verifier.inputs.bank import InputBank, RoundInputs, given_in_turn
-from aisp_mcp.judge.verifier.inputs.rng import CallRng
 from aisp_mcp.judge.verifier.reference import Reference, shares_inputs
 from aisp_mcp.judge.verifier.rehearsal import rehearse
 from aisp_mcp.judge.verifier.request_loop import serve

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from aisp_mcp.errors import BenchmarkError
+from aisp_mcp.judge.protocol.draws.rng import MODES
 from aisp_mcp.judge.protocol.module_loader import flatten
 from aisp_mcp.judge.verifier.checks.other_orders import OtherOrders
 from aisp_mcp.judge.verifier.checks.tolerance import compare, is_compared_by_error, near, relative_error
 from aisp_mcp.judge.verifier.inputs.bank import InputBank
-from aisp_mcp.judge.verifier.inputs.rng import MODES
 
 MOST_ERROR = 0.3  # root-mean-square error of a baseline, as a share of its output's root-mean-square
 

@@ -11,10 +11,10 @@ from importlib import metadata
 from typing import Any
 
 from aisp_mcp.bench import Benchmark, Needs
+from aisp_mcp.bench.sizes import settable
 from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.judge.native import build
 from aisp_mcp.judge.protocol.module_loader import flatten
-from aisp_mcp.judge.sizes import settable
 from aisp_mcp.judge.verifier.checks import quality
 from aisp_mcp.judge.verifier.checks.distribution import LEAST
 from aisp_mcp.judge.verifier.inputs.bank import InputBank

@@ -16,11 +16,11 @@ from typing import Any
 
 from aisp_mcp.bench import ServingBenchmark
 from aisp_mcp.errors import BenchmarkError
+from aisp_mcp.judge.protocol.draws.rng import CallRng
 from aisp_mcp.judge.protocol.layout import Layout, RingShape
 from aisp_mcp.judge.protocol.messages import CheckAnswer, PlannedRequest, ServingTerms
 from aisp_mcp.judge.protocol.module_loader import contract
 from aisp_mcp.judge.statistics import P99_CALLS
-from aisp_mcp.judge.verifier.inputs.rng import CallRng
 from aisp_mcp.judge.verifier.reference import Reference
 from aisp_mcp.judge.verifier.widened import evaluate
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import aisp_mcp
 from aisp_mcp.errors import NotFound, Refused, UsageError
-from aisp_mcp.judge.records.run import Run
 from aisp_mcp.judge.records.verdict import Comparison
 from aisp_mcp.optimize import board as boards
 from aisp_mcp.optimize import sessions
@@ -19,6 +18,7 @@ from aisp_mcp.optimize.records import CANDIDATES, LOG, SPEC
 from aisp_mcp.server import files
 from aisp_mcp.server.context import Context
 from aisp_mcp.store import signing
+from aisp_mcp.store.records.run import Run
 
 SUFFIX = ".aisp.tar"
 RUN, OPTIMIZATION = "run", evidence.OPTIMIZATION

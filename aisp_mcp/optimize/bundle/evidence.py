@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from aisp_mcp.judge.audit_log import check_text
-from aisp_mcp.judge.records.run import Run
 from aisp_mcp.judge.records.verdict import Comparison
 from aisp_mcp.judge.verdict import replay
 from aisp_mcp.optimize import board as boards
@@ -18,6 +17,7 @@ from aisp_mcp.optimize import sessions
 from aisp_mcp.optimize.bundle.archive import sha256
 from aisp_mcp.optimize.records import CANDIDATES, LOG, SPEC
 from aisp_mcp.runs import growth
+from aisp_mcp.store.records.run import Run
 from aisp_mcp.suites.adapters import origin
 
 OPTIMIZATION = "optimization"

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from pydantic import Field
 
 from aisp_mcp.errors import Unavailable, UsageError
-from aisp_mcp.judge.records.run import Run
 from aisp_mcp.judge.records.verdict import Verdict
 from aisp_mcp.machine.datasheets import load
 from aisp_mcp.machine.datasheets.provenance import cite
@@ -21,6 +20,7 @@ from aisp_mcp.plan.savings import closed_form, cost, techniques
 from aisp_mcp.plan.savings.techniques import Advice, Excluded
 from aisp_mcp.records import Record
 from aisp_mcp.server.context import Context
+from aisp_mcp.store.records.run import Run
 from aisp_mcp.store.records.verdict_row import VerdictFilter, VerdictRow
 
 _CONFIRMED = VerdictFilter(confirmed=True)  # a provisional verdict does not justify spending money

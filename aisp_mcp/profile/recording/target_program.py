@@ -13,7 +13,6 @@ from typing import Any
 
 from aisp_mcp.errors import BenchmarkError, UsageError
 from aisp_mcp.judge import placement
-from aisp_mcp.judge.native import build
 from aisp_mcp.judge.pair import Pair
 from aisp_mcp.judge.ranks import rank_counts, rank_env
 from aisp_mcp.profile.readers.text import last_words
@@ -80,7 +79,7 @@ def subject(pair: Pair, role: RoleName) -> Subject:
     """One program of a pair; a baseline is named after its target."""
     if role == "baseline":
         return Subject(pair.target, role, (pair.baseline,))
-    return Subject(pair.label, role, (pair.baseline, build.prepared(pair)[0].path))
+    return Subject(pair.label, role, (pair.baseline, pair.compiled()[0].path))
 
 
 @contextmanager

@@ -10,12 +10,12 @@ import time
 from pathlib import Path
 
 from aisp_mcp.judge.records.measurement import Figures
-from aisp_mcp.judge.records.run import Run
 from aisp_mcp.judge.records.verdict import Comparison
 from aisp_mcp.machine.datasheets import load
 from aisp_mcp.profile.roofline.kernel_roofline import Point, at
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.text import numbers
+from aisp_mcp.store.records.run import Run
 from aisp_mcp.system import cpu
 
 CONVENTION = (

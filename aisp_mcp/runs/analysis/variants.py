@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from pydantic import Field
 
 from aisp_mcp.judge.records.measurement import Figures
-from aisp_mcp.judge.records.run import Run
 from aisp_mcp.judge.records.verdict import NO_TIME, Comparison, Verdict
 from aisp_mcp.records import Record
+from aisp_mcp.store.records.run import Run
 
 BASELINE = "baseline"
 BROKEN = (Verdict.INCORRECT, Verdict.INVALID)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aisp_mcp.judge.records.run import Run
 from aisp_mcp.runs.changes import conditions
 from aisp_mcp.runs.changes.records import Change, Recommendation
 from aisp_mcp.runs.changes.rerun import RUN
+from aisp_mcp.store.records.run import Run
 from aisp_mcp.store.records.run_kind import RunKind
 
 _GATE = "aisp_benchmark_gate"

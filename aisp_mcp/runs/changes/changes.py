@@ -18,11 +18,11 @@ from dataclasses import dataclass
 
 from aisp_mcp.judge import statistics as stats
 from aisp_mcp.judge.records.measurement import Interval
-from aisp_mcp.judge.records.run import Run
 from aisp_mcp.judge.records.verdict import Comparison, Verdict
 from aisp_mcp.runs.changes import conditions
 from aisp_mcp.runs.changes.records import Change, ChangeVerdict, Missing, Outcome
 from aisp_mcp.server.text.numbers import percent
+from aisp_mcp.store.records.run import Run
 
 ALPHA = 0.05
 LEAST_MARGIN = 0.01

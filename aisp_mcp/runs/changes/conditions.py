@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from aisp_mcp.judge.records.run import Run
 from aisp_mcp.judge.records.verdict import Comparison
 from aisp_mcp.server.text import numbers
+from aisp_mcp.store.records.run import Run
 from aisp_mcp.system.manifest import manifest_difference
 
 _LASTING = ("host", "gpus", "driver", "cuda_driver", "software", "settings", "limits", "variables")

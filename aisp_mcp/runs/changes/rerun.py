@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from aisp_mcp.errors import NotFound
-from aisp_mcp.judge.records.run import Run
 from aisp_mcp.runs.changes.records import Recommendation
 from aisp_mcp.server.context import Context
+from aisp_mcp.store.records.run import Run
 from aisp_mcp.store.records.run_kind import RunKind
 
 RUN = "aisp_run_benchmarks"

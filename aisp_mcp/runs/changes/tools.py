@@ -5,11 +5,11 @@ from __future__ import annotations
 from pydantic import Field
 
 from aisp_mcp.errors import UsageError
-from aisp_mcp.judge.records.run import Run
 from aisp_mcp.records import Params
 from aisp_mcp.runs.changes.records import RunComparison, Triage
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.registry import MS, READS, tool
+from aisp_mcp.store.records.run import Run
 
 
 class CompareParams(Params):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-from aisp_mcp.judge.records.run import Run
 from aisp_mcp.judge.records.verdict import Comparison, Verdict
 from aisp_mcp.runs.changes import again, conditions
 from aisp_mcp.runs.changes.changes import FLOORS_PER_MARGIN, OPEN, compare_runs, is_worse, outcome
@@ -20,6 +19,7 @@ from aisp_mcp.runs.changes.records import (
 )
 from aisp_mcp.runs.changes.rerun import RUN
 from aisp_mcp.server.text.numbers import percent
+from aisp_mcp.store.records.run import Run
 from aisp_mcp.system.manifest import manifest_difference
 
 ENOUGH_REPLICATES = 5  # replicates of the default preset

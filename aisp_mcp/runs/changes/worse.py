@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from aisp_mcp.judge.records.run import Run
 from aisp_mcp.runs.changes.changes import compare_runs
 from aisp_mcp.runs.changes.records import Change, ChangeVerdict
 from aisp_mcp.runs.segments import segments
 from aisp_mcp.server.context import Context
+from aisp_mcp.store.records.run import Run
 from aisp_mcp.store.records.run_kind import OF_TARGETS
 from aisp_mcp.store.records.verdict_row import VerdictRow
 

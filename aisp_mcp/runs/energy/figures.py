@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from pydantic import Field
 
-from aisp_mcp.judge.records.run import Run
 from aisp_mcp.records import Record
 from aisp_mcp.runs.analysis.variants import Range
+from aisp_mcp.store.records.run import Run
 
 MIN_WINDOW_S = 0.5  # the counter advances in steps of some 20 to 100 ms: a shorter window is mostly rounding
 DEFINITION = (

@@ -7,10 +7,10 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from aisp_mcp.judge.records.run import Run
 from aisp_mcp.records import Record
 from aisp_mcp.server import files
 from aisp_mcp.server.context import Context
+from aisp_mcp.store.records.run import Run
 from aisp_mcp.suites import expectations
 from aisp_mcp.suites.discovery import find_targets
 from aisp_mcp.suites.expectation_records import Direction, Expectation, Expected, Grade

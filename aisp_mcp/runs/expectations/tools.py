@@ -6,12 +6,12 @@ from collections import Counter
 
 from pydantic import Field
 
-from aisp_mcp.judge.records.run import Run
 from aisp_mcp.records import Params, Record
 from aisp_mcp.runs.expectations.accepting import Rewritten
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.files import Written
 from aisp_mcp.server.registry import READS, WRITES, S, tool
+from aisp_mcp.store.records.run import Run
 from aisp_mcp.suites.coverage import Covered
 from aisp_mcp.suites.expectation_records import Expectation, Grade
 from aisp_mcp.suites.records import BenchRoots

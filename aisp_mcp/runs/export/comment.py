@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from aisp_mcp.judge.records.run import Run
 from aisp_mcp.runs.export.markdown import escape
 from aisp_mcp.runs.export.outcomes import Row, State, count, of_run
 from aisp_mcp.server.text import numbers
+from aisp_mcp.store.records.run import Run
 
 MAX_CHARS = 65_536
 SIGNS = {

@@ -7,7 +7,6 @@ from typing import Any
 
 from aisp_mcp import __version__
 from aisp_mcp.judge.records.measurement import Figures
-from aisp_mcp.judge.records.run import Run
 from aisp_mcp.judge.records.verdict import Comparison, Verdict
 from aisp_mcp.runs.export import chart
 from aisp_mcp.runs.export.facts import environment_rows
@@ -15,6 +14,7 @@ from aisp_mcp.runs.export.markdown import subject
 from aisp_mcp.server.charts import drawing, ratios
 from aisp_mcp.server.text import numbers
 from aisp_mcp.server.text.escape import visible
+from aisp_mcp.store.records.run import Run
 
 _SHOWN_COMPARISONS = 60  # a taller chart is unreadable; the table has all rows
 

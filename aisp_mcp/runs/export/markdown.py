@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 
 from aisp_mcp.judge.records.measurement import Figures
-from aisp_mcp.judge.records.run import Run
 from aisp_mcp.judge.records.verdict import Comparison
 from aisp_mcp.runs.export.facts import environment_rows
 from aisp_mcp.server.text import numbers
+from aisp_mcp.store.records.run import Run
 from aisp_mcp.store.records.run_kind import RunKind
 
 _SUBJECTS = {

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from aisp_mcp.errors import AispError, Unavailable
 from aisp_mcp.judge.presets import Role
-from aisp_mcp.judge.records.run import Run
 from aisp_mcp.judge.records.verdict import Comparison
 from aisp_mcp.records import Record
+from aisp_mcp.store.records.run import Run
 
 NAMES = {Role.BASELINE: "baseline", Role.BASELINE_REPEAT: "baseline_again", Role.CANDIDATE: "optimized"}
 ROLES_BY_NUMBER = tuple(Role)  # logs of earlier versions have numbers for roles

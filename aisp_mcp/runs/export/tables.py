@@ -11,9 +11,9 @@ from typing import Any, Union, get_args, get_origin
 
 from pydantic import BaseModel
 
-from aisp_mcp.judge.records.run import Run
 from aisp_mcp.judge.records.verdict import Comparison
 from aisp_mcp.runs.export.samples import Sample
+from aisp_mcp.store.records.run import Run
 from aisp_mcp.suites.expectation_records import Grade
 
 _RUN_COLUMNS = ("run_id", "created_at", "kind", "preset", "profile", "row")

@@ -8,11 +8,11 @@ from typing import Literal
 from pydantic import Field
 
 from aisp_mcp.errors import UsageError
-from aisp_mcp.judge.records.run import Run
 from aisp_mcp.records import Record
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.files import Written
 from aisp_mcp.server.registry import WRITES, ReadingParams, S, tool
+from aisp_mcp.store.records.run import Run
 
 _SUFFIX = {"markdown": "md", "comment": "md", "junit": "xml", "badge": "svg"}
 _NAMES = {"junit": "junit", "badge": "badge", "comment": "comment"}

@@ -8,16 +8,18 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from aisp_mcp.bench import sizes
+from aisp_mcp.bench.sizes import Number, Sizes
 from aisp_mcp.errors import BenchmarkError, UsageError
-from aisp_mcp.judge import candidate_needs, correctness, sizes
+from aisp_mcp.judge import candidate_needs, correctness
 from aisp_mcp.judge.native import build
 from aisp_mcp.judge.options import Options
 from aisp_mcp.judge.pair import Pair
 from aisp_mcp.judge.ranks import rank_counts
-from aisp_mcp.judge.records.run import CANDIDATE_NEEDS, Failure, Skip
-from aisp_mcp.judge.sizes import Number, Sizes
+from aisp_mcp.judge.records import CANDIDATE_NEEDS, Skip
 from aisp_mcp.runs.fuzz.records import Configuration, FuzzReport
 from aisp_mcp.server.context import Context
+from aisp_mcp.store.records.run import Failure
 from aisp_mcp.suites import selection
 from aisp_mcp.suites.adapters import origin
 
@@ -121,7 +123,7 @@ def _ready(pairs: Sequence[Pair], options: Options) -> tuple[list[Pair], list[Sk
         if missing := native or candidate_needs.lacks(pair.path, options.device, [pair.baseline.parent]):
             skipped.append(Skip(target=pair.label, code="NEEDS", missing=missing))
         else:
-            ready.append(build.prepared(pair)[0])
+            ready.append(pair.compiled()[0])
     return ready, skipped
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from aisp_mcp.judge.records.run import Failure, Skip
+from aisp_mcp.judge.records import Skip
 from aisp_mcp.records import Record
+from aisp_mcp.store.records.run import Failure
 
 
 class Configuration(Record):

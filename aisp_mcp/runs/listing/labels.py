@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 
 from aisp_mcp.errors import UsageError
-from aisp_mcp.judge.records.run import Run
 from aisp_mcp.server.context import Context
+from aisp_mcp.store.records.run import Run
 
 _NAME = re.compile(r"[\w][\w.+/ -]{0,59}")
 _TAKEN = re.compile(r"last(~\d*)?|[jr]_.*")  # names that already mean another run

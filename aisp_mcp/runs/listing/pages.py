@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 
-from aisp_mcp.judge.records.run import Run
 from aisp_mcp.runs.listing.records import RunLine, RunPage
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.text import numbers
+from aisp_mcp.store.records.run import Run
 from aisp_mcp.store.records.run_kind import RunKind
 
 BLOCK = 100  # runs read at a time

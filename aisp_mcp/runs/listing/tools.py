@@ -7,11 +7,11 @@ from typing import Literal
 from pydantic import Field
 
 from aisp_mcp.errors import UsageError
-from aisp_mcp.judge.records.run import Run
 from aisp_mcp.records import Params
 from aisp_mcp.runs.listing.records import RunLine, RunPage
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.registry import MS, READS, WRITES, tool
+from aisp_mcp.store.records.run import Run
 
 
 class RunsParams(Params):

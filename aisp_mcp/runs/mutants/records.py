@@ -6,8 +6,9 @@ from typing import Literal
 
 from pydantic import Field
 
-from aisp_mcp.judge.records.run import Failure, Skip
+from aisp_mcp.judge.records import Skip
 from aisp_mcp.records import Record
+from aisp_mcp.store.records.run import Failure
 
 Status = Literal["accepted", "rejected", "equivalent", "within rounding", "not applied"]
 

@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from aisp_mcp.judge.records.run import Failure, Skip
+from aisp_mcp.judge.records import Skip
 from aisp_mcp.process import isolation, python
 from aisp_mcp.process.run import run
 from aisp_mcp.runs.mutants.records import Mutant, MutantReport, TargetMutants
 from aisp_mcp.server.context import Context
+from aisp_mcp.store.records.run import Failure
 from aisp_mcp.suites import names
 from aisp_mcp.suites.records import Target
 

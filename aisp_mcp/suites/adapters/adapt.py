@@ -10,10 +10,10 @@ from typing import Any, Literal
 
 from aisp_mcp.errors import BenchmarkError, UsageError
 from aisp_mcp.judge.placement import usable_level
-from aisp_mcp.judge.records.run import Failure
 from aisp_mcp.process import isolation, python
 from aisp_mcp.process.run import run
 from aisp_mcp.server.context import Context
+from aisp_mcp.store.records.run import Failure
 from aisp_mcp.suites import selection
 from aisp_mcp.suites.adapters import base, formats, writing
 from aisp_mcp.suites.adapters.base import Problem, Recorded, TensorFacts

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from aisp_mcp.errors import BenchmarkError
+from aisp_mcp.judge.functions.sources import read_text as read_text
 
 Constants = Mapping[str, int | float | list[int | float]]
-MAX_BYTES = 1 << 20  # a larger source file is not a problem of these formats
 MAX_PROBLEMS = 300
 VALUES_ALONE = ("kernelbench", "gpumode", "flashinfer", "get_benchmark")  # formats whose own checks ignore strides
 NATIVE = (".cpp", ".cu")  # suffixes of candidates that the harness compiles
@@ -115,16 +115,6 @@ class Format(Protocol):
 def readable(path: Path) -> bool:
     """Return True if the path is a file or folder that this user may read."""
     return "\0" not in str(path) and os.access(path, os.R_OK)
-
-
-def read_text(path: Path) -> str:
-    """The text of a source file. Raises BenchmarkError UNREADABLE."""
-    try:
-        if path.stat().st_size > MAX_BYTES:
-            raise BenchmarkError("UNREADABLE", f"{path.name} is larger than {MAX_BYTES // 1024} KiB.")
-        return path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise BenchmarkError("UNREADABLE", f"{path.name} cannot be read: {error}.") from error
 
 
 def parse(path: Path) -> ast.Module | None:

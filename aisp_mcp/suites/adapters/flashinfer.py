@@ -16,7 +16,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from aisp_mcp.errors import BenchmarkError
-from aisp_mcp.suites.adapters import base, runtime
+from aisp_mcp.judge.candidate import adapted
+from aisp_mcp.suites.adapters import base
 from aisp_mcp.suites.adapters.base import Constants, Problem
 
 NAME = "flashinfer"
@@ -234,7 +235,7 @@ def _evaluate(node: ast.expr, names: Mapping[str, int]) -> Any:
     raise TypeError("not arithmetic")
 
 
-class Reference(runtime.Reference):
+class Reference(adapted.Reference):
     """The definition's reference, with the workload's inputs. outputs: for solutions that write to them."""
 
     def __init__(
@@ -248,7 +249,7 @@ class Reference(runtime.Reference):
     ) -> None:
         super().__init__(folder, arguments)
         self.inputs, self.axes, self.entry, self.outputs = inputs, axes, entry, outputs
-        self.module = runtime.load(folder / "reference.py", "flashinfer_reference")
+        self.module = adapted.load(folder / "reference.py", "flashinfer_reference")
 
     def draw(self) -> Any:
         """Inputs by name: random ones, scalars, and custom ones by the definition's own function."""
@@ -265,11 +266,11 @@ class Reference(runtime.Reference):
 
     def named(self, arguments: Any, tensors: dict[str, Any]) -> Any:
         """Positional arguments in the definition's order, named as there."""
-        return [runtime.dissect(arguments[name], name, tensors) for name in self.inputs]
+        return [adapted.dissect(arguments[name], name, tensors) for name in self.inputs]
 
     def run(self, **tensors: Any) -> Any:
         """Call the reference."""
-        return self.module.run(*runtime.build(self.arguments, tensors))
+        return self.module.run(*adapted.build(self.arguments, tensors))
 
 
 def _random(spec: Mapping[str, Any]) -> Any:
@@ -297,7 +298,7 @@ class Candidate:
         outputs: Mapping[str, Any] | None = None,
     ) -> None:
         if isinstance(function, str):
-            function = getattr(runtime.load(folder / file, "flashinfer_solution"), function)
+            function = getattr(adapted.load(folder / file, "flashinfer_solution"), function)
         self.function: Any = function
         self.arguments, self.outputs = arguments, outputs
 
@@ -307,7 +308,7 @@ class Candidate:
 
     def run(self, **tensors: Any) -> Any:
         """Call the solution."""
-        given = runtime.build(self.arguments, tensors)
+        given = adapted.build(self.arguments, tensors)
         if self.outputs is None:
             return self.function(*given)
         import torch

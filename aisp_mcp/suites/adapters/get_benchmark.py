@@ -14,7 +14,8 @@ from types import ModuleType
 from typing import Any
 
 from aisp_mcp.errors import BenchmarkError
-from aisp_mcp.suites.adapters import base, runtime
+from aisp_mcp.judge.candidate import adapted
+from aisp_mcp.suites.adapters import base
 from aisp_mcp.suites.adapters.base import Constants, Problem
 
 NAME = "get_benchmark"
@@ -108,7 +109,7 @@ class _Finder:
         """Nothing is executed."""
 
 
-class Reference(runtime.Reference):
+class Reference(adapted.Reference):
     """One object of the class, its attributes overwritten before every call. some_constants: see runtime.load()."""
 
     some_constants = False
@@ -117,7 +118,7 @@ class Reference(runtime.Reference):
         super().__init__(folder, arguments)
         if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
             sys.meta_path.append(_Finder())
-        self.module = runtime.load(folder / file, f"benchmark_{Path(file).stem}", constants, self.some_constants)
+        self.module = adapted.load(folder / file, f"benchmark_{Path(file).stem}", constants, self.some_constants)
         self.bench: Any = None
         self.attributes: dict[str, str] = {}
         self.output: str | None = None
@@ -187,7 +188,7 @@ class Reference(runtime.Reference):
 
     def named(self, arguments: Any, tensors: dict[str, Any]) -> Any:
         """The payload's own names."""
-        return {name: runtime.dissect(argument, name, tensors) for name, argument in arguments.items()}
+        return {name: adapted.dissect(argument, name, tensors) for name, argument in arguments.items()}
 
     def state(self) -> dict[str, Any]:
         """Parameters and buffers of the object's modules."""
@@ -236,7 +237,7 @@ class Reference(runtime.Reference):
                 raise BenchmarkError(
                     "PARAMETERS_DIFFER", f"The object has no module '{at}' with the baseline's parameters."
                 )
-            runtime.set_state(module, own)
+            adapted.set_state(module, own)
 
     def call(self, **inputs: Any) -> Any:
         """One call on these inputs."""

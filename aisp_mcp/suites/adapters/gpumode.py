@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from aisp_mcp.errors import BenchmarkError
+from aisp_mcp.judge.candidate import adapted
 from aisp_mcp.judge.loading import flatten
-from aisp_mcp.suites.adapters import base, runtime
+from aisp_mcp.suites.adapters import base
 from aisp_mcp.suites.adapters.base import Constants, Problem
 
 NAME = "gpumode"
@@ -76,13 +77,13 @@ def _helpers(folder: Path, task: Mapping[str, Any]) -> dict[str, str]:
     return helpers
 
 
-class Reference(runtime.Reference):
+class Reference(adapted.Reference):
     """The problem's ref_kernel, with inputs from its generate_input."""
 
     def __init__(self, folder: Path, given: Mapping[str, Any], arguments: Any = None) -> None:
         super().__init__(folder, arguments)
         self.given = dict(given)
-        self.module = runtime.load(folder / "reference.py", "reference")
+        self.module = adapted.load(folder / "reference.py", "reference")
         self.buffers = _buffers(arguments)
         self.allocated: set[int] = set()
 
@@ -107,7 +108,7 @@ class Reference(runtime.Reference):
             tensors.pop(name, None)
         return _with_buffers(named, self.buffers)
 
-    def _found(self, named: Any, tensors: Mapping[str, Any]) -> dict[str, runtime.Buffer]:
+    def _found(self, named: Any, tensors: Mapping[str, Any]) -> dict[str, adapted.Buffer]:
         """Memory that the recipe allocates without writing to it, as large as an output, whose values change no output.
         Reference and submission may write to it or not.
         """
@@ -115,7 +116,7 @@ class Reference(runtime.Reference):
 
         def outputs(values: Mapping[str, Any]) -> list[Any]:
             copies = {name: tensor.clone() for name, tensor in values.items()}
-            return [tensor.clone() for _, tensor in flatten(self.module.ref_kernel(runtime.build(named, copies)))]
+            return [tensor.clone() for _, tensor in flatten(self.module.ref_kernel(adapted.build(named, copies)))]
 
         possible = [name for name, tensor in tensors.items() if tensor.data_ptr() in self.allocated]
         first = outputs(tensors) if possible and len(tensors) > 1 else []
@@ -126,7 +127,7 @@ class Reference(runtime.Reference):
                 continue
             other = outputs({**tensors, name: torch.ones_like(tensor)})
             if all(torch.equal(a, b) for a, b in zip(first, other, strict=True)):
-                buffers[name] = runtime.Buffer(tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."))
+                buffers[name] = adapted.Buffer(tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."))
         return buffers if len(buffers) < len(tensors) else {}
 
     def notes(self) -> tuple[str, ...]:
@@ -135,11 +136,11 @@ class Reference(runtime.Reference):
 
     def run(self, **tensors: Any) -> Any:
         """Call ref_kernel."""
-        output = self.module.ref_kernel(runtime.build(self.arguments, tensors))
+        output = self.module.ref_kernel(adapted.build(self.arguments, tensors))
         return _as_buffer(output, self.buffers, tensors)
 
 
-def _as_buffer(output: Any, buffers: Mapping[str, runtime.Buffer], tensors: Mapping[str, Any]) -> Any:
+def _as_buffer(output: Any, buffers: Mapping[str, adapted.Buffer], tensors: Mapping[str, Any]) -> Any:
     """A single output in the shape and type of the buffer provided for it, whether or not it was used."""
     import torch
 
@@ -178,18 +179,18 @@ class _Allocated:
         self._mode.__exit__(*error)
 
 
-def _with_buffers(named: Any, buffers: Mapping[str, runtime.Buffer]) -> Any:
+def _with_buffers(named: Any, buffers: Mapping[str, adapted.Buffer]) -> Any:
     """The structure with its slots replaced by buffers."""
-    if isinstance(named, runtime.Slot):
+    if isinstance(named, adapted.Slot):
         return buffers.get(named.name, named)
     if isinstance(named, tuple | list):
         return type(named)(_with_buffers(each, buffers) for each in named)
     return {key: _with_buffers(each, buffers) for key, each in named.items()} if isinstance(named, dict) else named
 
 
-def _buffers(arguments: Any, name: str = "input") -> dict[str, runtime.Buffer]:
+def _buffers(arguments: Any, name: str = "input") -> dict[str, adapted.Buffer]:
     """The buffers of a structure, by the names that their slots would have."""
-    if isinstance(arguments, runtime.Buffer):
+    if isinstance(arguments, adapted.Buffer):
         return {name: arguments}
     items: Any = ()
     if isinstance(arguments, tuple | list):
@@ -205,7 +206,7 @@ class Candidate:
     def __init__(
         self, folder: Path, file: str = "", arguments: Any = None, function: Callable[[Any], Any] | None = None
     ) -> None:
-        self.function = function or runtime.load(folder / file, "submission").custom_kernel
+        self.function = function or adapted.load(folder / file, "submission").custom_kernel
         self.arguments, self.buffers = arguments, _buffers(arguments)
 
     def prepare(self, params: dict[str, Any], _: dict[str, Any]) -> dict[str, Any]:
@@ -214,4 +215,4 @@ class Candidate:
 
     def run(self, **tensors: Any) -> Any:
         """Call custom_kernel."""
-        return _as_buffer(self.function(runtime.build(self.arguments, tensors)), self.buffers, tensors)
+        return _as_buffer(self.function(adapted.build(self.arguments, tensors)), self.buffers, tensors)

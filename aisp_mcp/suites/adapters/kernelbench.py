@@ -20,9 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from aisp_mcp.errors import BenchmarkError
-from aisp_mcp.suites.adapters import base, runtime
+from aisp_mcp.judge.candidate import adapted
+from aisp_mcp.judge.candidate.seeding import handed_out, noted
+from aisp_mcp.suites.adapters import base
 from aisp_mcp.suites.adapters.base import Constants, Problem
-from aisp_mcp.suites.adapters.seeding import handed_out, noted
 from aisp_mcp.suites.adapters.torch_modules import first_values, rules, sizes
 from aisp_mcp.suites.adapters.torch_modules.first_values import NewModule, loaded, under_one_seed
 from aisp_mcp.suites.adapters.torch_modules.sizes import PROBLEM
@@ -130,7 +131,7 @@ def problem(parts: Found, name: str, constants: Constants) -> Problem:
 
 def _settings(parts: Found, constants: Constants) -> dict[str, Any]:
     """Keyword arguments of Reference. Values of parameters are not those of names at the top level."""
-    named = sizes.parameters(parts.tree) - runtime.assigned(parts.tree).keys()
+    named = sizes.parameters(parts.tree) - adapted.assigned(parts.tree).keys()
     given = {**parts.given, **{name: value for name, value in constants.items() if name in named}}
     settings: dict[str, Any] = {"constants": {name: value for name, value in constants.items() if name not in named}}
     return settings | ({"given": given} if given else {}) | ({"mode": "eval"} if parts.shaped else {})
@@ -170,7 +171,7 @@ def _of_shapes(file: Path, tree: Any, candidates: Sequence[Path], constants: Con
     return [replace(each, tolerance=allowed, forbidden=forbidden) for each in problems]
 
 
-class Reference(runtime.Reference):
+class Reference(adapted.Reference):
     """The problem's Model, with the static tensors that the harness gives it.
 
     mode: "constructed" leaves modules in their initial mode, "no_dropout" ends the training mode of dropout layers
@@ -221,7 +222,7 @@ class Reference(runtime.Reference):
         ][1:]
         names = known + [f"input_{at}" for at in range(len(known), len(arguments))]
         names[len(arguments) - 1 :] = [DRAWN] if self.drawn else names[len(arguments) - 1 :]
-        return [runtime.dissect(value, name, tensors) for name, value in zip(names, arguments, strict=False)]
+        return [adapted.dissect(value, name, tensors) for name, value in zip(names, arguments, strict=False)]
 
     def make(self, kind: Any) -> Any:
         """Make a module of the class with the problem's arguments, in this object's mode."""
@@ -260,7 +261,7 @@ class Reference(runtime.Reference):
         import torch
 
         device, make = "cuda" if torch.cuda.is_available() else "cpu", partial(self.make, self.problem.Model)
-        return runtime.on_device(lambda: under_one_seed(make, device), device)
+        return adapted.on_device(lambda: under_one_seed(make, device), device)
 
     def notes(self) -> tuple[str, ...]:
         """Disclose modes that change the outputs or that the problem does not set itself, and inputs that it draws."""
@@ -298,7 +299,7 @@ class Reference(runtime.Reference):
         import torch
 
         with torch.no_grad():
-            return _called(self._module(tensors), runtime.build(self.arguments, tensors), self.drawn)
+            return _called(self._module(tensors), adapted.build(self.arguments, tensors), self.drawn)
 
     def _module(self, tensors: Mapping[str, Any]) -> Any:
         """The module of these static tensors, made only once, because they stay the same objects."""
@@ -308,14 +309,14 @@ class Reference(runtime.Reference):
                 return module
         static = {name: tensor for name, tensor in tensors.items() if name not in self._inputs()}
         name, first = next(iter((static or tensors).items()))
-        with runtime.unwatched() if self._has_tables is False else nullcontext():
+        with adapted.unwatched() if self._has_tables is False else nullcontext():
             made = (
                 copy.deepcopy(self._pattern)
                 if self._pattern is not None
-                else runtime.on_device(lambda: self.make(self.problem.Model), str(first.device))
+                else adapted.on_device(lambda: self.make(self.problem.Model), str(first.device))
             )
             module = loaded(NewModule(made), static, tensors)
-        self._has_tables = runtime.has_tables(module)
+        self._has_tables = adapted.has_tables(module)
         self._normalises_in_training = any(
             layer.training and getattr(layer, "running_var", None) is not None for layer in module.modules()
         )
@@ -329,7 +330,7 @@ class Reference(runtime.Reference):
 
     @lru_cache(maxsize=1)  # noqa: B019 (one reference lives as long as its process)
     def _inputs(self) -> frozenset[str]:
-        return frozenset(runtime.slots(self.arguments))
+        return frozenset(adapted.slots(self.arguments))
 
 
 def _called(module: Any, arguments: list[Any], drawn: bool, **more: Any) -> Any:
@@ -343,13 +344,13 @@ def _called(module: Any, arguments: list[Any], drawn: bool, **more: Any) -> Any:
 def _loaded(folder: Path, file: str, name: str, constants: Constants) -> Any:
     """The class or function of that name in a candidate's file."""
     taken_over = _copied(folder / file, folder / PROBLEM, constants)
-    return getattr(runtime.load(folder / file, "kernelbench_candidate", taken_over), name)
+    return getattr(adapted.load(folder / file, "kernelbench_candidate", taken_over), name)
 
 
 def _copied(candidate: Path, problem: Path, constants: Constants) -> dict[str, Any]:
     """The constants that a candidate's file has copied from the problem: changed sizes apply there as well."""
     files = [ast.parse(file.read_text("utf-8")) if constants else ast.Module([], []) for file in (candidate, problem)]
-    own, given = map(runtime.assigned, files)
+    own, given = map(adapted.assigned, files)
     same = {name for name in own.keys() & given.keys() if ast.dump(own[name]) == ast.dump(given[name])}
     return {name: value for name, value in constants.items() if name in same}
 
@@ -392,4 +393,4 @@ class Candidate:
         import torch
 
         with torch.no_grad():
-            return _called(module, runtime.build(self._arguments, tensors), self._drawn, **self._more)
+            return _called(module, adapted.build(self._arguments, tensors), self._drawn, **self._more)

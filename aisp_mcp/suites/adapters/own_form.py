@@ -54,7 +54,7 @@ def _adapted():
     from pathlib import Path
 
     from aisp_mcp.suites.adapters.{format} import Candidate
-    from aisp_mcp.suites.adapters.runtime import Buffer, Slot
+    from aisp_mcp.judge.candidate.adapted import Buffer, Slot
 
     return Candidate(
         Path(__file__).parent / {folder!r},

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from aisp_mcp.errors import BenchmarkError
-from aisp_mcp.suites.adapters import base, runtime
+from aisp_mcp.judge.candidate import adapted
+from aisp_mcp.suites.adapters import base
 from aisp_mcp.suites.adapters.base import Constants, Problem
 from aisp_mcp.suites.adapters.recording import pytest_call
 
@@ -183,7 +184,7 @@ def _sources(root: Path) -> Iterator[Path]:
             yield each
 
 
-class Reference(runtime.Reference):
+class Reference(adapted.Reference):
     """The function that the test measures."""
 
     otherwise = _AS_IT_STANDS
@@ -195,7 +196,7 @@ class Reference(runtime.Reference):
         self.file, self.name, self.constants = file, test, constants
         self.test: Callable[..., Any] | None = None
         if "/" not in file and "::" not in test:
-            module = runtime.load(folder / file, f"benchmarked_{Path(file).stem}", constants, some=file != PROBLEM)
+            module = adapted.load(folder / file, f"benchmarked_{Path(file).stem}", constants, some=file != PROBLEM)
             self.test = getattr(module, test)
         self.function: Callable[..., Any] | None = None
 
@@ -217,15 +218,15 @@ class Reference(runtime.Reference):
             known = []
         names = [name for name in known if name not in arguments["kwargs"]]
         names += [f"input_{at}" for at in range(len(names), len(arguments["args"]))]
-        args = [runtime.dissect(each, name, tensors) for name, each in zip(names, arguments["args"], strict=False)]
-        kwargs = {name: runtime.dissect(each, name, tensors) for name, each in arguments["kwargs"].items()}
+        args = [adapted.dissect(each, name, tensors) for name, each in zip(names, arguments["args"], strict=False)]
+        kwargs = {name: adapted.dissect(each, name, tensors) for name, each in arguments["kwargs"].items()}
         return {"args": args, "kwargs": kwargs}
 
     def run(self, **tensors: Any) -> Any:
         """Call the function; arrays come back as tensors."""
         if self.function is None:
             self.function = self.call()[0]
-        given = runtime.build(self.arguments, tensors)
+        given = adapted.build(self.arguments, tensors)
         return as_tensor(self.function(*given["args"], **given["kwargs"]))
 
 

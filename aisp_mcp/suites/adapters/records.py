@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from aisp_mcp.judge.records.run import Failure
 from aisp_mcp.records import Record
+from aisp_mcp.store.records.run import Failure
 
 
 class AdaptedInput(Record):

@@ -70,7 +70,7 @@ def files(
     """
     tolerance = _tolerance(recorded, allowed)
     names = ", ".join(name for name in ("Buffer", "Slot") if f"{name}(" in recorded.arguments)
-    slot = f"from aisp_mcp.suites.adapters.runtime import {names}\n" if names else ""
+    slot = f"from aisp_mcp.judge.candidate.adapted import {names}\n" if names else ""
     facts = {"format": problem.format, "name": problem.name, "arguments": recorded.arguments, "slot": slot}
     params = [tensor for tensor in recorded.tensors if tensor.role == "param"]
     inputs = [tensor for tensor in recorded.tensors if tensor.role == "input"]

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from dashboard_support import START, Dashboard, comparison, keep_run
 
-from aisp_mcp.judge.records.run import Run
 from aisp_mcp.runs.commits import measured_commit
 from aisp_mcp.store.database import Store
+from aisp_mcp.store.records.run import Run
 
 RATIOS = (2.0, 2.02, 1.99, 2.01, 3.0, 3.02, 2.99)  # by commit: a step at the fifth
 SPEC = '''"""Scale and shift."""

@@ -12,10 +12,10 @@ from front_support import ERAS, Connect
 from mcp import Client
 from mcp.shared.exceptions import MCPError
 
-from aisp_mcp.judge.records.run import Run
 from aisp_mcp.server import registry
 from aisp_mcp.server.context import Context
 from aisp_mcp.settings import Settings
+from aisp_mcp.store.records.run import Run
 
 pytestmark = pytest.mark.anyio
 

@@ -14,10 +14,10 @@ from mcp import Client
 from mcp.shared.exceptions import MCPError
 
 from aisp_mcp.errors import AispError
-from aisp_mcp.judge.records.run import Run
 from aisp_mcp.server.context import Context
 from aisp_mcp.settings import Settings
 from aisp_mcp.store.artifacts import list_artifacts, read_artifact
+from aisp_mcp.store.records.run import Run
 
 pytestmark = pytest.mark.anyio
 BOTH = pytest.mark.parametrize("era", ERAS)

@@ -18,9 +18,9 @@ from http_support import Served
 
 from aisp_mcp.errors import UsageError
 from aisp_mcp.front.rest.filters import parse
-from aisp_mcp.judge.records.run import Run
 from aisp_mcp.store.database import Store
 from aisp_mcp.store.records.job import Job, JobState
+from aisp_mcp.store.records.run import Run
 
 
 def stored(home: Path, count: int) -> None:

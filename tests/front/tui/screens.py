@@ -11,10 +11,10 @@ from textual.pilot import Pilot
 
 from aisp_mcp.front.tui.app import Tui
 from aisp_mcp.front.tui.source import Source
-from aisp_mcp.judge.records.run import Run
 from aisp_mcp.server.context import Context
 from aisp_mcp.settings import Settings
 from aisp_mcp.store.records.job import Job, JobState
+from aisp_mcp.store.records.run import Run
 
 NOW = 1.7e9
 CELL, LINE = 12.2, 24.4  # pixels of a cell in textual's SVG

@@ -21,8 +21,8 @@ from textual.widgets import Input
 from aisp_mcp.front.tui.app import Tui
 from aisp_mcp.front.tui.questions import ChoosePreset, Confirm, Help
 from aisp_mcp.front.tui.source import Source
-from aisp_mcp.judge.records.run import Run
 from aisp_mcp.store.records.job import JobState
+from aisp_mcp.store.records.run import Run
 from aisp_mcp.store.records.run_kind import RunKind
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"

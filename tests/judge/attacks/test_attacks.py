@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from aisp_mcp.judge.attacks import corpus
-from aisp_mcp.judge.attacks.base import Case
 from aisp_mcp.judge.comparison import Options, keep_libraries_loaded
+from aisp_mcp.validity import corpus
+from aisp_mcp.validity.base import Case
 
 QUICK = (
     "poison_handed_back",

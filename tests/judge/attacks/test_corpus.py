@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from aisp_mcp.judge.attacks import corpus
-from aisp_mcp.judge.attacks.base import Case, Outcome, Undefended
-from aisp_mcp.judge.attacks.loader import HEADS, cases, issues, page
 from aisp_mcp.judge.native import launch_header
+from aisp_mcp.validity import corpus
+from aisp_mcp.validity.base import Case, Outcome, Undefended
+from aisp_mcp.validity.loader import HEADS, cases, issues, page
 
 ROWS = issues()
 CATEGORIES = {

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from aisp_mcp.judge.attacks import loader
-from aisp_mcp.judge.attacks.base import Case, Undefended
-from aisp_mcp.judge.attacks.loader import MalformedIssue
+from aisp_mcp.validity import loader
+from aisp_mcp.validity.base import Case, Undefended
+from aisp_mcp.validity.loader import MalformedIssue
 
 PAGE = """---
 id: 900

@@ -17,17 +17,17 @@ from typing import Any
 import pytest
 
 from aisp_mcp.judge import comparison
-from aisp_mcp.judge.attacks import corpus, loader
-from aisp_mcp.judge.attacks.base import Case, Outcome
-from aisp_mcp.judge.attacks.corpus import CERTAIN_GAIN
 from aisp_mcp.judge.options import Options
 from aisp_mcp.judge.presets import Preset
 from aisp_mcp.judge.protections import ALL
-from aisp_mcp.judge.records.run import Skip
+from aisp_mcp.judge.records import Skip
 from aisp_mcp.process import isolation
 from aisp_mcp.server import registry
 from aisp_mcp.server.dispatch import load_catalog
 from aisp_mcp.settings import TABLES, Settings
+from aisp_mcp.validity import corpus, loader
+from aisp_mcp.validity.base import Case, Outcome
+from aisp_mcp.validity.corpus import CERTAIN_GAIN
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -275,7 +275,7 @@ from pathlib import Path
 from aisp_mcp.server import registry
 from aisp_mcp.server.dispatch import load_catalog
 from aisp_mcp.judge import comparison
-from aisp_mcp.judge.attacks import corpus
+from aisp_mcp.validity import corpus
 from aisp_mcp.judge.options import Options
 from aisp_mcp.judge.protections import ALL
 from aisp_mcp.judge.presets import Preset

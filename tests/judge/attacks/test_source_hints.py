@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from aisp_mcp.judge.attacks import corpus
 from aisp_mcp.judge.parent import source_hints
 from aisp_mcp.judge.verdict import verdict
+from aisp_mcp.validity import corpus
 
 
 @pytest.mark.parametrize(

@@ -11,16 +11,16 @@ import pytest
 from harness_support import LEAST
 
 from aisp_mcp.errors import BenchmarkError
-from aisp_mcp.judge.attacks import corpus
 from aisp_mcp.judge.comparison import compare
 from aisp_mcp.judge.native import build as native_build
 from aisp_mcp.judge.native.launch_header import HeaderError, expression, read
 from aisp_mcp.judge.options import Options
 from aisp_mcp.judge.pair import Pair
 from aisp_mcp.judge.parent import source_hints
-from aisp_mcp.judge.records.run import Skip
+from aisp_mcp.judge.records import Skip
 from aisp_mcp.judge.records.verdict import Comparison
 from aisp_mcp.suites import discovery
+from aisp_mcp.validity import corpus
 
 ROOT = Path(__file__).resolve().parents[3] / "benchmarks"
 BASELINE = '''"""Halves of a matrix and its rows' sums."""

@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 
-from aisp_mcp.judge.attacks import corpus
-from aisp_mcp.judge.attacks.base import Case
 from aisp_mcp.judge.comparison import compare
 from aisp_mcp.judge.evidence import Replicate
 from aisp_mcp.judge.options import Options
@@ -17,9 +15,11 @@ from aisp_mcp.judge.parent.timing.cold import ORDERS, ColdRun
 from aisp_mcp.judge.presets import PRESETS
 from aisp_mcp.judge.protocol.module_loader import load_module
 from aisp_mcp.judge.protocol.roles import Role
-from aisp_mcp.judge.records.run import Skip
+from aisp_mcp.judge.records import Skip
 from aisp_mcp.judge.records.verdict import Comparison, Verdict
 from aisp_mcp.judge.verdict import metric
+from aisp_mcp.validity import corpus
+from aisp_mcp.validity.base import Case
 
 FAST = corpus.PRESETS["fast"]
 WARM_STATE_KEPT = [case for case in corpus.cases() if case.issue == 103]

@@ -12,8 +12,6 @@ from typing import Any
 import pytest
 
 from aisp_mcp.errors import Unavailable
-from aisp_mcp.judge.attacks import corpus
-from aisp_mcp.judge.attacks.base import Case, Outcome
 from aisp_mcp.judge.comparison import compare
 from aisp_mcp.judge.evidence import Replicate
 from aisp_mcp.judge.options import Options
@@ -24,6 +22,8 @@ from aisp_mcp.judge.records.verdict import Comparison, Verdict
 from aisp_mcp.judge.verdict import metric
 from aisp_mcp.suites import selection
 from aisp_mcp.system.gpu import energy
+from aisp_mcp.validity import corpus
+from aisp_mcp.validity.base import Case, Outcome
 
 MODEL = Path(__file__).with_name("powercap_model.py")
 ENERGY_ELSEWHERE = [case for case in corpus.cases() if case.issue == 104]

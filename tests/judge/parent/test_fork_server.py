@@ -17,7 +17,8 @@ import pytest
 from harness_support import judge
 
 from aisp_mcp.errors import Unavailable
-from aisp_mcp.judge.parent.processes import fork_server, forked
+from aisp_mcp.judge.candidate import forks
+from aisp_mcp.judge.parent.processes import forked
 from aisp_mcp.judge.parent.processes.warm import Libraries
 from aisp_mcp.process import isolation, python, sockets
 
@@ -235,7 +236,7 @@ def test_a_request_that_breaks_off_is_the_end(said: bytes) -> None:
     with ours, its:
         ours.sendall(said)
         ours.shutdown(socket.SHUT_WR)
-        assert fork_server.receive(its) is None
+        assert forks.receive(its) is None
 
 
 def test_where_nothing_can_be_sealed_early_callers_learn_it_and_later_ones_find_nobody(
@@ -245,8 +246,8 @@ def test_where_nothing_can_be_sealed_early_callers_learn_it_and_later_ones_find_
     with sockets.listening(tmp_path / "name") as listener:
         early = sockets.connected(tmp_path / "name")
         assert early
-        fork_server._refuse(listener, "name")
-        assert early.recv(1) == fork_server.UNSEALED
+        forks._refuse(listener, "name")
+        assert early.recv(1) == forks.UNSEALED
         assert sockets.connected(tmp_path / "name") is None
     early.close()
 

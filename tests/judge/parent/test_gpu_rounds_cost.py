@@ -16,10 +16,10 @@ from aisp_mcp.judge.parent.timing.driver import Driver
 from aisp_mcp.judge.parent.timing.gpu_round import DeviceMemory, GpuRound
 from aisp_mcp.judge.parent.timing.replicate import SOME_MODES, ReplicateRun
 from aisp_mcp.judge.presets import PRESETS, Preset, samples
+from aisp_mcp.judge.protocol.draws.rng import MODES
 from aisp_mcp.judge.protocol.roles import BASELINES, Role
 from aisp_mcp.judge.protocol.words import DUMMY, GATE, ISOLATED
 from aisp_mcp.judge.verifier.handoff import handoff_gpu as handoff
-from aisp_mcp.judge.verifier.inputs.rng import MODES
 
 
 def asked_for(one: Any, role: Role, expected: int = 0, unwanted: int = DUMMY | ISOLATED) -> list[int]:

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from harness_support import HONEST, judge
 
-from aisp_mcp.judge.attacks import loader
 from aisp_mcp.judge.parent.processes.placement import measuring_cpus, spare_cpus
 from aisp_mcp.judge.parent.timing.cpu import ROUNDS
 from aisp_mcp.judge.presets import Preset
 from aisp_mcp.judge.protocol.roles import Role
+from aisp_mcp.validity import loader
 
 pytestmark = [
     pytest.mark.torch,

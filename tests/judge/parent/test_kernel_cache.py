@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from harness_support import HONEST, LEAST, judge, write_pair
 
+from aisp_mcp.judge.candidate.main import LOADED
 from aisp_mcp.judge.comparison import compare
 from aisp_mcp.judge.options import Options
 from aisp_mcp.judge.parent import kernel_cache as kernels
@@ -26,7 +27,6 @@ from aisp_mcp.judge.parent.processes.process import WorkerProcess
 from aisp_mcp.judge.parent.timing import driver
 from aisp_mcp.judge.protocol.roles import Role
 from aisp_mcp.judge.records.verdict import Comparison
-from aisp_mcp.judge.worker.main import LOADED
 from aisp_mcp.process import isolation
 from aisp_mcp.process.isolation import Level
 

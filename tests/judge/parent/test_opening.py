@@ -11,11 +11,11 @@ import psutil
 import pytest
 from harness_support import HONEST, LEAST, PRODUCT, until, write_pair
 
+from aisp_mcp.bench.sizes import Sizes
 from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.judge.comparison import Options, compare, keep_libraries_loaded, loaded_in
 from aisp_mcp.judge.parent.processes import forked
 from aisp_mcp.judge.records.verdict import Comparison
-from aisp_mcp.judge.sizes import Sizes
 from aisp_mcp.process import isolation
 
 pytest.importorskip("torch")

@@ -14,7 +14,6 @@ import pytest
 from harness_support import LEAST, write_pair
 
 from aisp_mcp.errors import Unavailable
-from aisp_mcp.judge.attacks import loader
 from aisp_mcp.judge.comparison import compare
 from aisp_mcp.judge.options import Nodes, Options
 from aisp_mcp.judge.parent.processes.cluster import nodes
@@ -23,9 +22,10 @@ from aisp_mcp.judge.protocol import link
 from aisp_mcp.judge.protocol.layout import Layout, TensorSpec
 from aisp_mcp.judge.protocol.link import LinkLost, Mirror
 from aisp_mcp.judge.ranks import rank_counts
-from aisp_mcp.judge.records.run import Skip
+from aisp_mcp.judge.records import Skip
 from aisp_mcp.judge.records.verdict import Comparison
 from aisp_mcp.process import isolation
+from aisp_mcp.validity import loader
 
 RANKS, LOOP, TWO_RANKS = loader.snippet("ranks"), loader.snippet("loop"), loader.baseline("two_ranks")
 CORES = sorted(os.sched_getaffinity(0))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from aisp_mcp.judge.candidate.cupti import summarise
 from aisp_mcp.judge.evidence import Account, DeviceEvidence, Replicate, Round, RoundTiming
 from aisp_mcp.judge.protocol.roles import Role
 from aisp_mcp.judge.verdict.flags import account_flags, late_flags
-from aisp_mcp.judge.worker.cupti import summarise
 
 TIMING = RoundTiming(1, 1e-3, [1_000_000], Account())
 

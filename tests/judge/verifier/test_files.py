@@ -13,7 +13,7 @@ from aisp_mcp.bench import File, Folder
 from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.judge.comparison import compare
 from aisp_mcp.judge.options import Options
-from aisp_mcp.judge.records.run import Skip
+from aisp_mcp.judge.records import Skip
 from aisp_mcp.judge.verifier.inputs import files
 from aisp_mcp.process import isolation
 

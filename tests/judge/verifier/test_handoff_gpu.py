@@ -15,6 +15,9 @@ from host_streams import HostEvent, HostGate, Late, Never
 torch = pytest.importorskip("torch")
 
 from aisp_mcp.errors import BenchmarkError  # noqa: E402
+from aisp_mcp.judge.candidate.contract import OutputRules  # noqa: E402
+from aisp_mcp.judge.candidate.main import GATE, ISOLATED, NO_COPY, STORE, Worker  # noqa: E402
+from aisp_mcp.judge.candidate.strides import OutputStrides  # noqa: E402
 from aisp_mcp.judge.protections import ALL  # noqa: E402
 from aisp_mcp.judge.protocol import cuda_ipc  # noqa: E402
 from aisp_mcp.judge.protocol.clock import clock  # noqa: E402
@@ -31,9 +34,6 @@ from aisp_mcp.judge.protocol.shared_memory import (  # noqa: E402
 )
 from aisp_mcp.judge.verifier.handoff import handoff_gpu as handoff  # noqa: E402
 from aisp_mcp.judge.verifier.main import Verifier  # noqa: E402
-from aisp_mcp.judge.worker.contract import OutputRules  # noqa: E402
-from aisp_mcp.judge.worker.main import GATE, ISOLATED, NO_COPY, STORE, Worker  # noqa: E402
-from aisp_mcp.judge.worker.strides import OutputStrides  # noqa: E402
 
 BASELINE = '''"""Twice the input."""
 from aisp_mcp.bench import Benchmark

@@ -9,12 +9,13 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from aisp_mcp.judge.machine_secret import battery_seed  # noqa: E402
+
 from aisp_mcp.bench import Benchmark, Tolerance  # noqa: E402
 from aisp_mcp.bench.training import TrainingBenchmark, train  # noqa: E402
-from aisp_mcp.judge.machine_secret import battery_seed  # noqa: E402
 from aisp_mcp.judge.mutants.trial import Call, Trial  # noqa: E402
+from aisp_mcp.judge.protocol.draws.rng import MODES, CallRng  # noqa: E402
 from aisp_mcp.judge.protocol.module_loader import load_spec  # noqa: E402
-from aisp_mcp.judge.verifier.inputs.rng import MODES, CallRng  # noqa: E402
 from aisp_mcp.judge.verifier.jittered import evaluate_jittered  # noqa: E402
 
 pytestmark = [pytest.mark.torch]

@@ -13,8 +13,11 @@ torch = pytest.importorskip("torch")
 
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
-from aisp_mcp.judge.verifier.inputs import drawing, textures  # noqa: E402
-from aisp_mcp.judge.verifier.inputs.rng import MODES, CallRng  # noqa: E402
+from aisp_mcp.judge.protocol.draws import (  # noqa: E402
+    drawing,
+    textures,
+)
+from aisp_mcp.judge.protocol.draws.rng import MODES, CallRng  # noqa: E402
 
 pytestmark = [pytest.mark.torch]
 SEEDS = range(20)

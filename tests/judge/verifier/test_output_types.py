@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 
 from aisp_mcp.errors import BenchmarkError  # noqa: E402
 from aisp_mcp.judge.protections import ALL  # noqa: E402
-from aisp_mcp.judge.verifier.inputs.rng import MODES  # noqa: E402
+from aisp_mcp.judge.protocol.draws.rng import MODES  # noqa: E402
 from aisp_mcp.judge.verifier.main import Verifier  # noqa: E402
 
 BASELINE = '''"""An output of some type."""

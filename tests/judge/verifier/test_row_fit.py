@@ -12,11 +12,11 @@ torch = pytest.importorskip("torch")
 import honest_alternatives  # noqa: E402
 
 from aisp_mcp.bench import Benchmark, Tolerance  # noqa: E402
-from aisp_mcp.judge.attacks import loader  # noqa: E402
 from aisp_mcp.judge.mutants.trial import Trial, calls  # noqa: E402
+from aisp_mcp.judge.protocol.draws import textures  # noqa: E402
+from aisp_mcp.judge.protocol.draws.rng import CallRng  # noqa: E402
 from aisp_mcp.judge.verifier.checks.tolerance import compare, exceeds_average, near  # noqa: E402
-from aisp_mcp.judge.verifier.inputs import textures  # noqa: E402
-from aisp_mcp.judge.verifier.inputs.rng import CallRng  # noqa: E402
+from aisp_mcp.validity import loader  # noqa: E402
 
 pytestmark = [pytest.mark.torch]
 NARROW = [torch.bfloat16, torch.float16]

@@ -12,9 +12,9 @@ import pytest
 
 from aisp_mcp.bench import Tolerance
 from aisp_mcp.errors import BenchmarkError
+from aisp_mcp.judge.protocol.draws.rng import MODES, CallRng
 from aisp_mcp.judge.verifier.checks.positions import WrongPositionError, values_at
 from aisp_mcp.judge.verifier.checks.tolerance import ADVERSARIAL_SLACK, adversarial_slack, compare, near
-from aisp_mcp.judge.verifier.inputs.rng import MODES, CallRng
 from aisp_mcp.judge.verifier.widened import evaluate
 
 torch = pytest.importorskip("torch")

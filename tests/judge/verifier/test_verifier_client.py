@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from aisp_mcp.bench.sizes import Sizes
 from aisp_mcp.judge.parent.processes.placement import PlacementFactory
 from aisp_mcp.judge.parent.processes.verifier_client import started
-from aisp_mcp.judge.sizes import Sizes
 
 SPEC = """
 from aisp_mcp.bench import Benchmark

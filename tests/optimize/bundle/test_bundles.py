@@ -17,10 +17,10 @@ from measured import measure
 
 from aisp_mcp.errors import AispError
 from aisp_mcp.judge.pair import Pair
-from aisp_mcp.judge.records.run import Run
 from aisp_mcp.optimize.bundle import archive, bundles
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.dispatch import execute
+from aisp_mcp.store.records.run import Run
 
 SOURCES = {"sources/t-p/baseline.py": b"def run(a): ...\n", "sources/t-p/candidate.py": b"def run(a):\n    return a\n"}
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from analyze_runs import GPU, pair, run_of
 
-from aisp_mcp.judge.records.run import Run
 from aisp_mcp.judge.records.verdict import Verdict
 from aisp_mcp.runs.analysis import metrics, pareto, stacking, variants, whatif
 from aisp_mcp.runs.analysis.variants import Range
+from aisp_mcp.store.records.run import Run
 
 MB = 1_000_000
 

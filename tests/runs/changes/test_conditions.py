@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from aisp_mcp.judge.records.run import Run
 from aisp_mcp.judge.records.verdict import Comparison
 from aisp_mcp.runs.changes import triage as run_triage
 from aisp_mcp.store.database import Store
+from aisp_mcp.store.records.run import Run
 
 FILES = {"sources/ch07-row_sum/candidate.py": "a" * 64}
 

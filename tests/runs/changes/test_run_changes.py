@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 
 from aisp_mcp.judge import statistics as stats
+from aisp_mcp.judge.records import Skip
 from aisp_mcp.judge.records.measurement import Interval
-from aisp_mcp.judge.records.run import Failure, Run, Skip
 from aisp_mcp.judge.records.verdict import Comparison, Flag, Verdict
 from aisp_mcp.runs.changes import triage as run_triage
 from aisp_mcp.runs.changes.changes import compare_runs
 from aisp_mcp.store.database import Store
 from aisp_mcp.store.records.job import Job, JobState
+from aisp_mcp.store.records.run import Failure, Run
 
 QUIET = 0.002
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from aisp_mcp.judge.records.run import Run
 from aisp_mcp.runs.changes.worse import comparable, worse
 from aisp_mcp.server.context import Context
 from aisp_mcp.settings import Settings
+from aisp_mcp.store.records.run import Run
 from aisp_mcp.store.records.verdict_row import VerdictFilter
 
 

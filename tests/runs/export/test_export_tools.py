@@ -15,10 +15,10 @@ from export_runs import comparison, run_of, write_log
 from aisp_mcp.errors import AispError, Unavailable
 from aisp_mcp.judge.audit_log import ChainLog
 from aisp_mcp.judge.protocol.roles import Role
-from aisp_mcp.judge.records.run import Run
 from aisp_mcp.judge.records.verdict import Verdict
 from aisp_mcp.runs.export import pdf, samples
 from aisp_mcp.store.database import Store
+from aisp_mcp.store.records.run import Run
 
 
 @pytest.fixture

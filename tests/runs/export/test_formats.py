@@ -15,11 +15,12 @@ from export_runs import HOSTILE, comparison, run_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from aisp_mcp.judge.records import Skip
 from aisp_mcp.judge.records.measurement import Interval
-from aisp_mcp.judge.records.run import Failure, Run, Skip
 from aisp_mcp.judge.records.verdict import Comparison, Flag, Verdict
 from aisp_mcp.runs.export import html, markdown, tables
 from aisp_mcp.server.text import numbers
+from aisp_mcp.store.records.run import Failure, Run
 
 
 @pytest.fixture

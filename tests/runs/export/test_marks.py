@@ -9,9 +9,9 @@ import pytest
 from export_runs import comparison, run_of
 
 from aisp_mcp.judge.records.measurement import Clocks
-from aisp_mcp.judge.records.run import Run
 from aisp_mcp.judge.records.verdict import Verdict
 from aisp_mcp.runs.export import badge, comment, html, junit, markdown, outcomes, tables
+from aisp_mcp.store.records.run import Run
 
 BOUND = Clocks(used="lower_bound", ratio_parent=2.0, ratio_worker=3.0, delta=0.05)
 

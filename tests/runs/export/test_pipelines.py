@@ -13,11 +13,12 @@ from export_runs import HOSTILE, comparison, run_of
 
 from aisp_mcp.gate.outcomes import of_gate
 from aisp_mcp.gate.records import GateReport, GateRow
-from aisp_mcp.judge.records.run import Failure, Run, Skip
+from aisp_mcp.judge.records import Skip
 from aisp_mcp.judge.records.verdict import Verdict
 from aisp_mcp.runs.export import badge, junit, outcomes
 from aisp_mcp.runs.export.comment import MAX_CHARS, marker, run_comment
 from aisp_mcp.store.database import Store
+from aisp_mcp.store.records.run import Failure, Run
 
 RATIOS = {"faster": 2.5, "slower": 0.5, "same": 1.001, "inconclusive": 1.03}
 CHILDREN = {None, "failure", "error", "skipped"}

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from aisp_mcp.bench import sizes
+from aisp_mcp.bench.sizes import Sizes
 from aisp_mcp.errors import UsageError
-from aisp_mcp.judge import sizes
 from aisp_mcp.judge.correctness import configurations
-from aisp_mcp.judge.sizes import Sizes
 from aisp_mcp.process import tree
 from aisp_mcp.runs.fuzz import fuzz
 

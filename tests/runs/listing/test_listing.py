@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from aisp_mcp.judge.records.run import Run
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.dispatch import execute, load_catalog
 from aisp_mcp.settings import Settings
 from aisp_mcp.store.records.job import Job, JobState
+from aisp_mcp.store.records.run import Run
 from aisp_mcp.store.records.run_kind import RunKind
 
 

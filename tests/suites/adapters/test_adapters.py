@@ -13,11 +13,12 @@ import foreign_others as others
 import pytest
 
 from aisp_mcp.errors import BenchmarkError, Refused, UsageError
-from aisp_mcp.suites.adapters import formats, seeding, writing
+from aisp_mcp.judge.candidate import seeding
+from aisp_mcp.judge.candidate.adapted import replace_constants
+from aisp_mcp.suites.adapters import formats, writing
 from aisp_mcp.suites.adapters.base import Problem, Recorded, TensorFacts
 from aisp_mcp.suites.adapters.flashinfer import axis_sizes
 from aisp_mcp.suites.adapters.recording import distributions, recorder
-from aisp_mcp.suites.adapters.runtime import replace_constants
 from aisp_mcp.suites.adapters.tools import AdaptParams, aisp_benchmark_adapt
 
 torch = pytest.importorskip("torch")

@@ -16,7 +16,7 @@ from aisp_mcp.errors import BenchmarkError, UsageError
 from aisp_mcp.judge import candidate_needs
 from aisp_mcp.judge.pair import Pair
 from aisp_mcp.judge.parent import first_imports
-from aisp_mcp.judge.verifier.inputs.rng import CallRng
+from aisp_mcp.judge.protocol.draws.rng import CallRng
 from aisp_mcp.suites.adapters import adapt, formats, gpumode, writing
 from aisp_mcp.suites.adapters import kernelbench as kernelbench_format
 from aisp_mcp.suites.adapters.base import Problem, Recorded

@@ -13,7 +13,7 @@ import breadth_others as others
 import pytest
 
 from aisp_mcp.bench import Benchmark
-from aisp_mcp.judge.verifier.inputs.rng import MODES, CallRng
+from aisp_mcp.judge.protocol.draws.rng import MODES, CallRng
 from aisp_mcp.suites.adapters import formats, writing
 from aisp_mcp.suites.adapters.base import Problem
 from aisp_mcp.suites.adapters.recording import recorder

@@ -10,7 +10,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from aisp_mcp.judge.verifier.inputs.rng import CallRng  # noqa: E402
+from aisp_mcp.judge.protocol.draws.rng import CallRng  # noqa: E402
 from aisp_mcp.suites.adapters import formats, writing  # noqa: E402
 from aisp_mcp.suites.adapters.recording import recorder  # noqa: E402
 

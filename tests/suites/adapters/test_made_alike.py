@@ -10,7 +10,7 @@ import adapter_support as support
 import foreign_kernelbench as kernelbench
 import pytest
 
-from aisp_mcp.suites.adapters import runtime
+from aisp_mcp.judge.candidate import adapted
 from aisp_mcp.suites.adapters.torch_modules import first_values
 
 torch = pytest.importorskip("torch")
@@ -144,7 +144,7 @@ def test_a_candidate_that_does_not_draw_on_the_device_is_made_again_on_the_cpu(m
             return make()
 
     monkeypatch.setattr(torch, "manual_seed", seed)
-    monkeypatch.setattr(runtime, "on_device", on_device)
+    monkeypatch.setattr(adapted, "on_device", on_device)
     tensors = {"weight": torch.randn(6, 4), "bias": torch.randn(6)}
     for kind, times in ((Elsewhere, 2), (Linear, 1)):
         baseline = partial(torch.nn.Linear, 4, 6)

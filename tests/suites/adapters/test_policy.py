@@ -27,7 +27,7 @@ PROGRAM = """
 import gc
 import sys
 import torch
-from aisp_mcp.judge.worker.forbidden import forbid
+from aisp_mcp.judge.candidate.forbidden import forbid
 a = torch.randn(8, 8)
 calls = {
     "@": lambda: a @ a,

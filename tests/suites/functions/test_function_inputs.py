@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from aisp_mcp.judge.functions import inputs
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.dispatch import execute, load_catalog
 from aisp_mcp.settings import Settings
-from aisp_mcp.suites.functions import inputs
 
 SLOW = "def total(x, k=1):\n    return x.sum() * k\n"
 FAST = "def total(x, k=1):\n    return k * x.sum()\n"

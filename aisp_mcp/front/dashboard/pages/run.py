@@ -8,11 +8,11 @@ from typing import Any
 from aisp_mcp.front.dashboard import figures
 from aisp_mcp.front.dashboard.request import PageRequest
 from aisp_mcp.front.dashboard.words import count, ordered, summed
-from aisp_mcp.judge.records.run import Run
 from aisp_mcp.judge.records.verdict import Comparison
 from aisp_mcp.runs.export import chart, html
 from aisp_mcp.runs.history import SHORT
 from aisp_mcp.server.text import numbers
+from aisp_mcp.store.records.run import Run
 from aisp_mcp.store.records.verdict_row import VerdictFilter
 
 PAGE = 25

@@ -15,11 +15,11 @@ import mcp_types as types
 from aisp_mcp.assist.ask import pages
 from aisp_mcp.errors import NotFound
 from aisp_mcp.front.mcp.parts.base import Caller, Part
-from aisp_mcp.judge.records.run import Run
 from aisp_mcp.server import dispatch
 from aisp_mcp.server.jobs.tools import answer_of, brief
 from aisp_mcp.store.artifacts import list_artifacts, read_artifact
 from aisp_mcp.store.records.job import Job
+from aisp_mcp.store.records.run import Run
 
 SCHEME = "aisp://"
 JSON, TEXT, MARKDOWN = "application/json", "text/plain", "text/markdown"

@@ -19,7 +19,7 @@ from aisp_mcp.process import isolation, tree
 from aisp_mcp.process.isolation import Level
 
 FILE_BYTES = 1 << 30
-WORKERS = ("aisp_mcp.judge.worker.main", "aisp_mcp.judge.worker.ranks")
+WORKERS = ("aisp_mcp.judge.candidate.main", "aisp_mcp.judge.candidate.ranks")
 PREFERRED = -15  # nice value; 28 times the share of an ordinary process
 
 

@@ -1,4 +1,4 @@
-"""The caller's handle on processes forked from one with its libraries loaded (fork_server.py)."""
+"""The caller's handle on processes forked from one with its libraries loaded (candidate/forks.py)."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from aisp_mcp.errors import Unavailable
-from aisp_mcp.judge.parent.processes import fork_server
 from aisp_mcp.judge.parent.processes.warm import Libraries
+from aisp_mcp.judge.protocol import fork_requests
 
 ANSWER_S = 120.0  # for loading libraries; for any answer: a candidate at L1 can stop the server
 
@@ -141,7 +141,7 @@ class ForkServer:
             try:
                 self._channel.settimeout(ANSWER_S)
                 self._await_loaded()
-                fork_server.send(self._channel, request, list(fds.values()))
+                fork_requests.send(self._channel, request, list(fds.values()))
                 data, handles, _, _ = socket.recv_fds(self._channel, 4, 1)
             except OSError as error:
                 raise self._gone(str(error)) from error
@@ -153,13 +153,13 @@ class ForkServer:
         """Ask it to import these modules before it forks again, without waiting for it. Missing ones are ignored."""
         with self._lock, suppress(OSError):  # start() reports a server that has ended
             if modules:
-                fork_server.send(self._channel, {"load": [*modules]}, [])
+                fork_requests.send(self._channel, {"load": [*modules]}, [])
 
     def status(self, pid: int) -> int:
         """Exit code of a fork that has ended, or the negative number of the signal that ended it."""
         with self._lock:
             with suppress(OSError):
-                fork_server.send(self._channel, {"ended": pid}, [])
+                fork_requests.send(self._channel, {"ended": pid}, [])
                 if data := self._channel.recv(4):
                     return int.from_bytes(data, "little", signed=True)
             self.close()
@@ -173,14 +173,14 @@ class ForkServer:
         """
         request = {"hand on": name, "pid": process.pid, "words": [*words], "numbers": [0] * (1 + len(fds))}
         with self._lock, self._channel:
-            fork_server.send(self._channel, request, [listener.fileno(), *fds])
+            fork_requests.send(self._channel, request, [listener.fileno(), *fds])
 
     def handed_on(self) -> tuple[Forked, list[str], list[int]]:
         """The process, words and descriptors that an earlier caller has handed on. Raises OSError."""
         with self._lock:
             self._channel.settimeout(ANSWER_S)
             self._await_loaded()
-            received = fork_server.receive(self._channel)
+            received = fork_requests.receive(self._channel)
         if received is None:
             raise OSError("it has ended")
         request, (handle, *fds) = received
@@ -195,7 +195,7 @@ class ForkServer:
                 code = self._process.wait() if self._process else "an unknown status"
                 raise OSError(f"it ended with {code} while it loaded libraries{self._last_words()}")
             self._handle = handles[0] if handles else None
-            self.unsealed, self._loaded = reply == fork_server.UNSEALED, reply == fork_server.LOADED
+            self.unsealed, self._loaded = reply == fork_requests.UNSEALED, reply == fork_requests.LOADED
             self._close_errors()
         if self.unsealed:
             raise Unsealed

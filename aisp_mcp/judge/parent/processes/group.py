@@ -64,7 +64,7 @@ def shares(cpus: frozenset[int], ranks: int) -> list[list[int]]:
 class WorkerGroup(WorkerProcess):
     """One program of one replicate with several ranks, or its ranks on one node; see WorkerProcess."""
 
-    module = "aisp_mcp.judge.worker.ranks"
+    module = "aisp_mcp.judge.candidate.ranks"
 
     def __init__(
         self,

@@ -42,7 +42,7 @@ class WorkerProcess(Confined):
     process, where that counts, instead of forking one that has them (fork_server.py).
     """
 
-    module = "aisp_mcp.judge.worker.main"
+    module = "aisp_mcp.judge.candidate.main"
     # Seconds of the round during which other processes used this process's core, before its go and after the answer.
     _late_s = _waiting_from = 0.0
     _watching = _may_watch = False

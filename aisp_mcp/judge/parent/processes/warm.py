@@ -21,7 +21,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
-from aisp_mcp.judge.parent.processes import fork_server
+from aisp_mcp.judge.protocol import fork_requests
 from aisp_mcp.process import python, sockets
 from aisp_mcp.process.isolation import NAMESPACES, Level
 
@@ -76,10 +76,17 @@ class Libraries:
     def started(
         self, where: str, pass_fds: Sequence[int] = (), also: Sequence[str] = (), **how: Any
     ) -> subprocess.Popen[bytes]:
-        """Start a server. where, also: as in fork_server.py."""
-        words = [where, str(int(self.sealed)), ",".join(map(str, self.cpus)), *self.modules, fork_server.ALSO, *also]
+        """Start a server. where, also: as in candidate/forks.py."""
+        words = [
+            where,
+            str(int(self.sealed)),
+            ",".join(map(str, self.cpus)),
+            *self.modules,
+            fork_requests.OPTIONAL,
+            *also,
+        ]
         return subprocess.Popen(
-            python.module(fork_server.MODULE, *words),
+            python.module(fork_requests.MODULE, *words),
             pass_fds=pass_fds,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,

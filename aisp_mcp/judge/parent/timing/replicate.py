@@ -16,12 +16,12 @@ from aisp_mcp.judge.options import Options
 from aisp_mcp.judge.parent.timing.driver import Driver
 from aisp_mcp.judge.parent.timing.strategy import Strategy
 from aisp_mcp.judge.presets import ROUNDS_PER_PALINDROME, Preset
+from aisp_mcp.judge.protocol.draws.rng import MODES, battery_modes
 from aisp_mcp.judge.protocol.layout import Layout
 from aisp_mcp.judge.protocol.messages import OpenAnswer
 from aisp_mcp.judge.protocol.roles import BASELINES, Role
 from aisp_mcp.judge.protocol.shared_memory import STRIDES
 from aisp_mcp.judge.verdict import replay
-from aisp_mcp.judge.verifier.inputs.rng import MODES, battery_modes
 
 SOME_MODES = 2  # kinds of adversarial inputs that a candidate sees in most replicates, besides its hidden round
 

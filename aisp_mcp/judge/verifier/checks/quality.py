@@ -13,8 +13,8 @@ from typing import Any
 
 from aisp_mcp.bench.training import WEIGHT, Quality, TrainingBenchmark, is_state
 from aisp_mcp.errors import BenchmarkError
+from aisp_mcp.judge.protocol.draws.rng import CallRng
 from aisp_mcp.judge.verifier.inputs.bank import InputBank
-from aisp_mcp.judge.verifier.inputs.rng import CallRng
 from aisp_mcp.judge.verifier.reference import disturb, widen
 from aisp_mcp.judge.verifier.widened import evaluate
 

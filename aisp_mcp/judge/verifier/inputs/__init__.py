@@ -1,4 +1,1 @@
-"""Inputs of calls: random tensors with secret statistics, adversarial kinds, files, and the bank that stores them.
-
-No worker learns a seed. Start with `rng.py`.
-"""
+"""Inputs of calls: files, and the bank that stores tensors. No worker learns a seed. Start with `bank.py`."""

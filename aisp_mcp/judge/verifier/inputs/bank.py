@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from aisp_mcp.bench import Host
+from aisp_mcp.judge.protocol.draws.rng import CallRng
 from aisp_mcp.judge.protocol.module_loader import flatten
 from aisp_mcp.judge.verifier.checks.distribution import Draws
 from aisp_mcp.judge.verifier.checks.pieces import pieces
 from aisp_mcp.judge.verifier.checks.tolerance import components, distance_type
-from aisp_mcp.judge.verifier.inputs.rng import CallRng
 from aisp_mcp.judge.verifier.reference import Reference, copied_inputs
 
 DRAWS = 4  # evaluations with noise

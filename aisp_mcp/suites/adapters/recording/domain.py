@@ -13,10 +13,10 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+from aisp_mcp.judge.candidate.adapted import Reference
 from aisp_mcp.judge.loading import CallRng, flatten
 from aisp_mcp.suites.adapters import writing
 from aisp_mcp.suites.adapters.base import TensorFacts
-from aisp_mcp.suites.adapters.runtime import Reference
 
 MODES = ("plain", "exact", *["plain"] * 3, "constant", *["plain"] * 3, "spikes", *["plain"] * 4)  # most calls are plain
 # Largest growth of the largest output. A product of three inputs grows by 1e6 on spikes, by a hundred on plain ones.

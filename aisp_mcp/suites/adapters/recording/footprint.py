@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from aisp_mcp.errors import BenchmarkError
+from aisp_mcp.judge.candidate import adapted, seeding
 from aisp_mcp.judge.loading import flatten
-from aisp_mcp.suites.adapters import runtime, seeding
 
 # Each of the three workers, the verifier and the arena hold the tensors; the verifier holds them in float64 as well.
 # On a GPU, processes take turns with the memory if a call takes much of it: an activation of 12 GiB was judged in 79.
@@ -49,7 +49,7 @@ class Footprint:
             )
 
 
-def measured(reference: runtime.Reference, device: str = "cpu") -> Footprint | None:
+def measured(reference: adapted.Reference, device: str = "cpu") -> Footprint | None:
     """The footprint of a problem; None if its recipe does not work without data, or makes no tensors."""
     tensors = shapes(reference)
     if not tensors:
@@ -63,7 +63,7 @@ def measured(reference: runtime.Reference, device: str = "cpu") -> Footprint | N
 
 
 @contextmanager
-def watched(reference: runtime.Reference, device: str, refuse: Callable[[BenchmarkError], NoReturn]) -> Iterator[None]:
+def watched(reference: adapted.Reference, device: str, refuse: Callable[[BenchmarkError], NoReturn]) -> Iterator[None]:
     """While a block runs, have a child measure the problem.
 
     refuse: ends this process. It is called in a thread, with the error TOO_LARGE, if the problem cannot fit into the
@@ -98,7 +98,7 @@ def watched(reference: runtime.Reference, device: str, refuse: Callable[[Benchma
         waiter.join()
 
 
-def _tell(reference: runtime.Reference, device: str, pipe: int) -> NoReturn:
+def _tell(reference: adapted.Reference, device: str, pipe: int) -> NoReturn:
     """In the child: write the footprint as JSON, or nothing."""
     try:
         os.nice(10)  # on a busy machine the recording goes first
@@ -109,7 +109,7 @@ def _tell(reference: runtime.Reference, device: str, pipe: int) -> NoReturn:
         os._exit(0)
 
 
-def shapes(reference: runtime.Reference) -> dict[str, Any] | None:
+def shapes(reference: adapted.Reference) -> dict[str, Any] | None:
     """Tensors without data: inputs, static tensors and outputs, by name. None if the recipe needs data."""
     import torch
 

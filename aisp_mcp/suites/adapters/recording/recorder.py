@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from aisp_mcp.errors import BenchmarkError
+from aisp_mcp.judge.candidate.adapted import Reference, on_device
+from aisp_mcp.judge.candidate.seeding import Draws, seeded
 from aisp_mcp.judge.loading import flatten
 from aisp_mcp.suites.adapters.base import Recorded, TensorFacts
 from aisp_mcp.suites.adapters.formats import load
 from aisp_mcp.suites.adapters.recording import distributions, domain, footprint, overwritten, repeats
-from aisp_mcp.suites.adapters.runtime import Reference, on_device
-from aisp_mcp.suites.adapters.seeding import Draws, seeded
 
 SECRETLESS = ("NO_INPUTS", "BAD_INPUTS", "BAD_OUTPUT", "NOT_DETERMINISTIC")  # another way may measure them
 CALL_S = 20.0  # seconds that one call may take

@@ -17,8 +17,8 @@ from functools import lru_cache, partial
 from typing import Any
 
 from aisp_mcp.errors import BenchmarkError
+from aisp_mcp.judge.candidate import adapted
 from aisp_mcp.judge.candidate_needs import NO_PARAMETERS
-from aisp_mcp.suites.adapters import runtime
 from aisp_mcp.suites.adapters.torch_modules import norms
 
 _SEED = 1  # any; both modules have it
@@ -71,7 +71,7 @@ def make(
     tensors that were drawn on the device, so the candidate has to draw there, too.
     """
     making = partial(_made, baseline, candidate, tensors, device, kind)
-    new = runtime.on_device(making, device)
+    new = adapted.on_device(making, device)
     if device.startswith("cpu") or alike or not new.unseen:
         return new
     with suppress(Exception):  # of a candidate that can only be made on the device
@@ -152,7 +152,7 @@ def loaded(new: NewModule, static: Mapping[str, Any], inputs: Mapping[str, Any])
             "Give ModelNew the parameters of Model, or draw them in the same order as Model does.",
         )
     state |= {own_name: static[name].reshape(own[own_name].shape) for name, own_name in names.items()}
-    runtime.set_state(module, state, inputs)
+    adapted.set_state(module, state, inputs)
     return module
 
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from functools import wraps
 from typing import Any
 
-from aisp_mcp.suites.adapters.seeding import replaced
+from aisp_mcp.judge.candidate.seeding import replaced
 
 Sort = tuple[Any, ...]  # the class of a norm, and the names and shapes of its tensors
 

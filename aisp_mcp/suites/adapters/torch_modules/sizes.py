@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from aisp_mcp.errors import BenchmarkError
-from aisp_mcp.suites.adapters import base, runtime
+from aisp_mcp.judge.candidate import adapted
+from aisp_mcp.suites.adapters import base
 
 PROBLEM = "problem.py"
 CONFIG = "config_forward.json"
@@ -72,7 +73,7 @@ def function(tree: ast.Module | None) -> str:
 def load(path: Path, constants: Mapping[str, Any] | None) -> Any:
     """The problem's module. Raises BenchmarkError NO_CONSTANT, which names its parameters, too."""
     try:
-        return runtime.load(path, "kernelbench_problem", constants)
+        return adapted.load(path, "kernelbench_problem", constants)
     except BenchmarkError as error:
         names = parameters(base.parse(path) or ast.Module([], [])) if error.code == "NO_CONSTANT" else ()
         if not names:
@@ -130,8 +131,8 @@ def shapes_of(file: Path, tree: Any) -> list[dict[str, Any]]:
     """
     if not file.is_file():
         return [{}]
-    known, shapes = runtime.assigned(tree), base.parse(file) or ast.Module([], [])
-    values = runtime.assigned(shapes)
+    known, shapes = adapted.assigned(tree), base.parse(file) or ast.Module([], [])
+    values = adapted.assigned(shapes)
     for node in shapes.body:
         if isinstance(node, ast.Assign) and "SHAPES" in [getattr(target, "id", "") for target in node.targets]:
             try:

@@ -1,0 +1,1 @@
+"""Two functions of the caller as a pair of benchmark files. Start with `pair.py`."""

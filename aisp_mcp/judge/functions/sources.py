@@ -1,0 +1,217 @@
+"""Find the two functions: files, modules or texts, read and never imported.
+
+`slow.py`, `slow.py:row_sum`, `package.module:row_sum`, or the text of a file. Without a name, the function is the only
+public one, or the only one that both sources define.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.machinery
+import os
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from aisp_mcp.errors import BenchmarkError, NotFound, UsageError
+from aisp_mcp.judge.native import launch_header
+
+ENTRY = "run"  # preferred if several functions are public
+MAX_BYTES = 1 << 20  # of a source file
+_MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*(:[A-Za-z_]\w*)?")
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """Parameters of a function. positional: in order; required: those without a default; open: it takes any name."""
+
+    positional: tuple[str, ...]
+    keyword: tuple[str, ...] = ()
+    required: frozenset[str] = frozenset()
+    open: bool = False
+
+
+@dataclass(frozen=True)
+class Source:
+    """A function and the file that defines it.
+
+    path: of the file, None for a text. module: its dotted name if it belongs to a package below `root`. suffix: .py, or
+    that of a language that the harness compiles. parameters: None if the name is not a plain function.
+    """
+
+    text: str
+    suffix: str
+    path: Path | None = None
+    module: str = ""
+    root: Path | None = None
+    name: str = ""
+    parameters: Parameters | None = None
+    public: tuple[str, ...] = field(default=())
+
+    @property
+    def title(self) -> str:
+        """The name for readers."""
+        return self.path.stem if self.path else "text"
+
+    @property
+    def uses_numpy(self) -> bool:
+        """True if the file imports numpy and not torch."""
+        imported = {name for node in ast.walk(ast.parse(self.text)) for name in _imported(node)}
+        return "numpy" in imported and "torch" not in imported
+
+
+def is_function(spec: str) -> bool:
+    """Return True if this names a Python file or module, or is a text, and so may be one of the caller's
+    own functions.
+    """
+    if "\n" in spec:
+        return True
+    return _file(spec)[0] is not None or (_MODULE.fullmatch(spec) is not None and _located(spec) is not None)
+
+
+def pair(baseline: str, candidate: str) -> tuple[Source, Source]:
+    """Both functions. Raises NotFound NO_FUNCTION, UsageError AMBIGUOUS_FUNCTION, BenchmarkError UNREADABLE."""
+    both = read(baseline), read(candidate)
+    return _chosen(both[0], both[1]), _chosen(both[1], both[0])
+
+
+def read(spec: str) -> Source:
+    """The source that a text, path or module names. Raises NotFound NO_FUNCTION, BenchmarkError UNREADABLE."""
+    if "\n" in spec:
+        native = spec.lstrip().startswith("/*")
+        return _parsed(Source(spec, ".cpp" if native and "cudaStream_t" not in spec else ".cu" if native else ".py"))
+    path, name = _file(spec)
+    if path is None:
+        located = _located(spec) if _MODULE.fullmatch(spec) else None
+        if located is None:
+            hint = "Give a file (slow.py or slow.py:function), a module (package.module:function), or a file's text."
+            raise NotFound("NO_FUNCTION", f"There is no file or module {spec[:200]!r}.", hint)
+        return located
+    return _parsed(Source(read_text(path), path.suffix, path.resolve(), name=name))
+
+
+def _file(spec: str) -> tuple[Path | None, str]:
+    """The existing file that a text begins with, and the function's name after a colon."""
+    for text, name in ((spec, ""), spec.rpartition(":")[::2]):
+        path = Path(text).expanduser()
+        if text and path.suffix in (".py", *launch_header.LANGUAGES) and path.is_file():
+            return path, name
+    return None, ""
+
+
+def _located(spec: str) -> Source | None:
+    """A module found on the search path without importing it or its packages."""
+    dotted, _, name = spec.partition(":")
+    folders: Sequence[str] | None = [os.getcwd(), *filter(None, sys.path)]
+    module_spec = None
+    parts = dotted.split(".")
+    for count, part in enumerate(parts, 1):
+        module_spec = importlib.machinery.PathFinder.find_spec(part if count == 1 else ".".join(parts[:count]), folders)
+        if module_spec is None:
+            return None
+        folders = module_spec.submodule_search_locations
+    if module_spec is None or module_spec.origin is None or not module_spec.origin.endswith(".py"):
+        return None
+    path = Path(module_spec.origin)
+    up = len(parts) if path.name == "__init__.py" else len(parts) - 1
+    root = path.parents[up]
+    return _parsed(Source(read_text(path), ".py", path, dotted if len(parts) > 1 or up else "", root, name))
+
+
+def _parsed(source: Source) -> Source:
+    """The source with its public functions. Raises BenchmarkError UNREADABLE, UsageError SPECIFICATION."""
+    if source.suffix != ".py":
+        return source
+    try:
+        tree = ast.parse(source.text)
+    except (SyntaxError, ValueError, RecursionError) as error:
+        line = f" in line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
+        name = source.path.name if source.path else "The text"
+        raise BenchmarkError("UNREADABLE", f"{name} has a syntax error{line}.") from None
+    functions = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
+    if not functions:
+        _refuse_specification(source, tree)
+    public = [name for name in functions if not name.startswith(("_", "test_"))] or functions
+    return replace(source, public=tuple(dict.fromkeys([*public, *(_assigned(tree) if not public else ())])))
+
+
+def _refuse_specification(source: Source, tree: ast.Module) -> None:
+    """A file with a class of a benchmark is one half of a pair of files. Raises UsageError SPECIFICATION."""
+    for node in tree.body:
+        bases = [ast.unparse(base) for base in node.bases] if isinstance(node, ast.ClassDef) else []
+        if source.path and any(base.rpartition(".")[2].endswith("Benchmark") for base in bases):
+            name = source.path.stem.removeprefix("baseline_")
+            folder = source.path.parent
+            raise UsageError(
+                "SPECIFICATION",
+                f"{source.path.name} specifies a benchmark; it defines no function.",
+                f"Judge its candidates with aisp bench run --targets '*:{name}' --bench-root {folder}.",
+            )
+
+
+def _assigned(tree: ast.Module) -> list[str]:
+    """Names that are assigned or imported at the top level: a function may be one of them."""
+    targets = [target for node in tree.body if isinstance(node, ast.Assign) for target in node.targets]
+    names = [target.id for target in targets if isinstance(target, ast.Name)]
+    froms = [alias for node in tree.body if isinstance(node, ast.ImportFrom) for alias in node.names]
+    return [name for name in [*names, *(alias.asname or alias.name for alias in froms)] if not name.startswith("_")]
+
+
+def _chosen(source: Source, other: Source) -> Source:
+    """The source with its function's name and parameters."""
+    if source.suffix != ".py":
+        return source
+    name = source.name or _only(source, other)
+    tree = ast.parse(source.text)
+    node = next((node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == name), None)
+    known = {*source.public, *_assigned(tree)} | {n.name for n in tree.body if isinstance(n, ast.FunctionDef)}
+    if name not in known:
+        choices = ", ".join(sorted(known)) or "no function"
+        raise NotFound("NO_FUNCTION", f"{source.title} has no function {name[:60]!r}.", f"It defines {choices}.")
+    return replace(source, name=name, parameters=_parameters(node.args) if node else None)
+
+
+def _only(source: Source, other: Source) -> str:
+    """The function that needs no name. Raises UsageError AMBIGUOUS_FUNCTION, NotFound NO_FUNCTION."""
+    if not source.public:
+        raise NotFound("NO_FUNCTION", f"{source.title} defines no function.", "Give a file with a function in it.")
+    if len(source.public) == 1:
+        return source.public[0]
+    names = {other.name} if other.name else {*other.public}
+    shared = [name for name in source.public if name in names]
+    if source.path == other.path and source.path is not None:
+        shared = []  # one file: the two functions in it need names
+    if len(shared) == 1:
+        return shared[0]
+    if ENTRY in source.public:
+        return ENTRY
+    where = str(source.path.name) if source.path else "the text"
+    hint = f"Name one of them: {', '.join(f'{where}:{name}' for name in source.public[:8])}."
+    raise UsageError("AMBIGUOUS_FUNCTION", f"{where} defines {len(source.public)} functions.", hint)
+
+
+def _parameters(args: ast.arguments) -> Parameters:
+    positional = [arg.arg for arg in (*args.posonlyargs, *args.args)]
+    keyword = [arg.arg for arg in args.kwonlyargs]
+    required = positional[: len(positional) - len(args.defaults)]
+    required += [name for name, default in zip(keyword, args.kw_defaults, strict=True) if default is None]
+    is_open = args.kwarg is not None or args.vararg is not None
+    return Parameters(tuple(positional), tuple(keyword), frozenset(required), is_open)
+
+
+def _imported(node: ast.AST) -> list[str]:
+    if isinstance(node, ast.Import):
+        return [alias.name.partition(".")[0] for alias in node.names]
+    return [node.module.partition(".")[0]] if isinstance(node, ast.ImportFrom) and node.module else []
+
+
+def read_text(path: Path) -> str:
+    """The text of a source file. Raises BenchmarkError UNREADABLE."""
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise BenchmarkError("UNREADABLE", f"{path.name} is larger than {MAX_BYTES // 1024} KiB.")
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BenchmarkError("UNREADABLE", f"{path.name} cannot be read: {error}.") from error

@@ -1,0 +1,188 @@
+"""Inputs of one call, drawn anew from a secret seed: plain ones with secret statistics, and adversarial ones.
+
+Every element is drawn for its call alone. Windows of pools would take a sixth of the time on a CPU (0.43 ns per element
+instead of 2.5 ns on one core, measured), but a candidate that remembers inputs learns the pools. On a GPU, fresh values
+cost no more than windows: a window is read twice and written once, a fresh value is only written.
+
+Plain inputs do not have unit variance and zero mean. Scale and mean are drawn per call; within a call they differ from
+row to row and between two parts of each row, and most calls have a texture (see textures.py). A kernel that assumes a
+statistic (an RMS norm without the RMS), measures it in one row for all, or measures it in a part or a sample of the
+row, is wrong in the timed calls.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from aisp_mcp.bench import RAND_SCALE, RANDN_SCALE, RANDN_SHIFT
+from aisp_mcp.judge.protocol.draws import drawing, textures
+
+MODES = ("plain", "exact", "spikes", "zeros", "tiny", "constant")
+# Calls that decide whether a program is correct come in cycles of all kinds of inputs: this many cycles up to this many
+# bytes of a call's tensors and seconds of a baseline's call, and fewer for larger ones.
+BATTERY_CYCLES, BATTERY_BYTES, BATTERY_S = 3, 4 << 20, 0.01
+WIDE = 2.0  # rows may have a texture if the bounds of the range differ by at least this factor
+Range = tuple[float, float]
+
+
+def battery_modes(call_bytes: int, call_s: float) -> list[str]:
+    """Kinds of inputs of the calls that decide whether a program is correct, in order."""
+    share = min(1.0, BATTERY_BYTES / max(call_bytes, 1), BATTERY_S / max(call_s, 1e-9))
+    return ["plain", *MODES] * max(1, round(share * BATTERY_CYCLES))
+
+
+class CallRng:
+    """The Rng of one call (see aisp_mcp.bench.Rng): the same seed and mode give the same tensors again.
+
+    secret_statistics: False for static tensors, whose values a candidate may examine anyway.
+    """
+
+    def __init__(self, device: str, seed: int, mode: str = "plain", secret_statistics: bool = True) -> None:
+        import torch
+
+        self.device = device
+        self.torch = torch
+        self._draw = random.Random(seed)
+        self._mode = mode
+        self._secret = secret_statistics and mode == "plain"
+
+    def _generator(self) -> Any:
+        generator = self.torch.Generator(device=self.device)
+        generator.manual_seed(self._draw.getrandbits(63))
+        return generator
+
+    def _drawn(self, shape: Sequence[int], method: str, *parameters: float) -> Any:
+        return drawing.draw(self.torch.empty(shape, device=self.device), method, self._generator, *parameters)
+
+    def _dtype(self, name: str) -> Any:
+        return getattr(self.torch, name)
+
+    def randn(
+        self,
+        *shape: int,
+        dtype: str = "float32",
+        scale: float | Range = RANDN_SCALE,
+        shift: float = RANDN_SHIFT,
+        nan: float = 0.0,
+        inf: float = 0.0,
+    ) -> Any:
+        kind = self._dtype(dtype)
+        if kind.is_complex:
+            parts = self.randn(*shape[:-1], 2 * shape[-1], scale=scale, shift=shift, nan=nan, inf=inf)
+            return self.torch.view_as_complex(parts.view(*shape, 2)).to(kind)
+        values = self._drawn(shape, "normal_")
+        values = self._restated(values, _range(scale), lambda _: shift, None) if self._secret else values
+        return self._planted(_ADVERSARIAL[self._mode](values, self._draw), nan, inf).to(kind)
+
+    def _planted(self, values: Any, nan: float, inf: float) -> Any:
+        """Replace about these shares of the values by NaN and by infinities of either sign."""
+        if not (nan or inf):
+            return values
+        draw = self.torch.rand(values.shape, device=self.device, generator=self._generator())
+        values = values.where(draw >= nan, math.nan)
+        values = values.where((draw < nan) | (draw >= nan + inf / 2), math.inf)
+        return values.where((draw < nan + inf / 2) | (draw >= nan + inf), -math.inf)
+
+    def rand(self, *shape: int, dtype: str = "float32", scale: float | Range = RAND_SCALE) -> Any:
+        values = self._drawn(shape, "uniform_", -1, 1)
+        if self._secret:
+            values = self._restated(values, _range(scale), lambda size: max(1.0 - size, 0.0), 1.0)
+        return _ADVERSARIAL[self._mode](values, self._draw).clamp_(-1, 1).to(self._dtype(dtype))
+
+    def _restated(self, values: Any, scale: Range, most_shift: Callable[[float], float], height: float | None) -> Any:
+        """Give the values, in place, the secret statistics of this tensor.
+
+        Each row of the last dimension is multiplied by a factor between two drawn from the range, and shifted by a mean
+        between two drawn, in units of the factor. Then either the columns from a secret one on have another factor, or
+        the row gets a texture. most_shift: the largest mean for a largest factor. height: the bound of the values'
+        magnitudes, None for normal ones.
+        """
+        if not values.numel():
+            return values
+        width = values.shape[-1] if values.ndim else 1
+        rows = values.view(-1, width)
+        (low, high), (least, most) = self._part(*map(math.log, scale)), map(math.log, scale)
+        texture = textures.choose(width, self._draw) if scale[1] >= WIDE * scale[0] else None
+        if texture:
+            low, high = least, most
+        column = self._draw.uniform(least - low, most - high)  # keeps every factor in the declared range
+        bound = most_shift(math.exp(max(high, high + column)))
+        mean_low, mean_high = self._part(-bound, bound)
+        generator = self._generator()
+        statistics = textures.Statistics(rows.new_empty(2, len(rows), 1))
+        factor, mean = statistics.both
+        factor.uniform_(low, high, generator=generator).exp_()
+        mean.uniform_(mean_low, mean_high, generator=generator).mul_(factor)
+        if texture:
+            texture(rows, statistics, self._draw, generator, height or self._draw.uniform(*textures.FEW_HEIGHT))
+        else:
+            first = self._draw.randrange(width + 1)
+            statistics.apply(rows[:, :first])
+            statistics.apply(rows[:, first:], math.exp(column))
+        return rows.view(values.shape)
+
+    def _part(self, low: float, high: float) -> Range:
+        """Two numbers drawn from an interval, the smaller one first."""
+        first, second = sorted(self._draw.uniform(low, high) for _ in range(2))
+        return first, second
+
+    def randint(self, low: int, high: int, *shape: int, dtype: str = "int64") -> Any:
+        kind = self._dtype(dtype)
+        return self.torch.randint(low, high, shape, device=self.device, dtype=kind, generator=self._generator())
+
+    def permutation(self, n: int) -> Any:
+        return self.torch.randperm(n, device=self.device, generator=self._generator())
+
+    def bernoulli(self, p: float, *shape: int) -> Any:
+        return self._drawn(shape, "uniform_") < p
+
+
+def _range(scale: float | Range) -> Range:
+    return (scale, scale) if isinstance(scale, int | float) else scale
+
+
+def _plain(values: Any, _: random.Random) -> Any:
+    return values
+
+
+def _exact(values: Any, _: random.Random) -> Any:
+    """Small integers: sums and products are exact, so a narrower format shows at once."""
+    return values.mul(3).round_().clamp_(-8, 8)
+
+
+def _spikes(values: Any, draw: random.Random) -> Any:
+    """A few values two orders larger at random positions, possibly the first or the last."""
+    flat = values.flatten()
+    count = flat.numel()
+    for index in {0, count - 1, *(draw.randrange(count) for _ in range(8))} if count else ():
+        if draw.random() < 0.7:
+            flat[index] = draw.choice((-100.0, 100.0))
+    return flat.view(values.shape)
+
+
+def _zeros(values: Any, _: random.Random) -> Any:
+    """Mostly zeros: a sum that skips or samples its elements is wrong."""
+    return values.where(values.abs() > 2.0, values.new_zeros(()))
+
+
+def _tiny(values: Any, _: random.Random) -> Any:
+    """Values near 1e-18: products reach the subnormal range of float32."""
+    return values.mul(1e-18)
+
+
+def _constant(values: Any, draw: random.Random) -> Any:
+    """One value everywhere, another one each time."""
+    return values.new_full(values.shape, draw.uniform(0.25, 2.0) * draw.choice((-1, 1)))
+
+
+_ADVERSARIAL: dict[str, Callable[[Any, random.Random], Any]] = {
+    "plain": _plain,
+    "exact": _exact,
+    "spikes": _spikes,
+    "zeros": _zeros,
+    "tiny": _tiny,
+    "constant": _constant,
+}

@@ -1,0 +1,76 @@
+"""A run: all measurements of one call, with its time and machine."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field, model_validator
+
+from aisp_mcp.judge.records.verdict import Comparison, Skip
+from aisp_mcp.records import Record
+from aisp_mcp.store.records.run_kind import RunKind, former_kind
+from aisp_mcp.store.records.verdict_row import is_provisional
+
+
+class Failure(Record):
+    """A target that could not be measured because something broke."""
+
+    target: str
+    code: str
+    message: str
+    hint: str | None = None
+
+
+class Run(Record):
+    """One run, stored under its id, with its raw logs in files."""
+
+    id: str
+    created_at: float
+    kind: RunKind = RunKind.BENCH
+    preset: str
+    profile: str = Field(description="strict or portable")
+    environment: dict[str, Any] = Field(description="Manifest: hardware, driver, libraries, limits, noise.")
+    comparisons: list[Comparison] = Field(default_factory=list)
+    skipped: list[Skip] = Field(default_factory=list)
+    failed: list[Failure] = Field(default_factory=list)
+    seconds: float = 0.0
+    sources: dict[str, str] = Field(
+        default_factory=dict, description="What was measured: SHA-256 by path in the run's folder."
+    )
+
+    name: str = Field(default="", description="Given by its user; it can be used in place of the id.")
+    tags: list[str] = Field(default_factory=list)
+    note: str = ""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_kind(cls, data: Any) -> Any:
+        return {**data, "kind": former_kind(data)} if isinstance(data, dict) and "kind" not in data else data
+
+    def is_provisional(self, comparison: Comparison) -> bool:
+        """Return True if more replicates must confirm this verdict before it can be relied on."""
+        return is_provisional(self.preset, comparison.replicates, comparison.verdict)
+
+    @property
+    def commits(self) -> dict[str, str]:
+        """Base and head of a gate's run; empty for others."""
+        ids: dict[str, str] = self.environment.get("commits") or {}
+        return ids
+
+    @property
+    def gpus(self) -> list[dict[str, Any]]:
+        """GPUs of its machine."""
+        devices: list[dict[str, Any]] = self.environment.get("gpus") or []
+        return devices
+
+    @property
+    def host(self) -> dict[str, Any]:
+        """Facts of its machine's processors."""
+        facts: dict[str, Any] = self.environment.get("host") or {}
+        return facts
+
+    @property
+    def passed(self) -> bool:
+        """Return True if there is no failure, and no verdict that must stop a pipeline."""
+        bad = {"slower", "incorrect", "invalid"}
+        return not self.failed and all(c.verdict.value not in bad for c in self.comparisons)
