@@ -27,13 +27,13 @@ from typing import Any
 
 from aisp_mcp.errors import Unavailable
 from aisp_mcp.judge.comparison import Options, compare
+from aisp_mcp.judge.options import NONE
 from aisp_mcp.judge.parent.processes.placement import usable_level
 from aisp_mcp.judge.presets import Preset
-from aisp_mcp.judge.protections import NONE
 from aisp_mcp.judge.records import Skip
 from aisp_mcp.process import isolation
 from aisp_mcp.validity import corpus
-from aisp_mcp.validity.base import Case
+from aisp_mcp.validity.issues import Case
 
 WARM_UP, CALLS, COLD_CALLS, DEADLINE_S = 10, 40, 5, 60.0
 BELIEVED = Preset("believed", replicates=2, round_s=0.006, palindromes=1)

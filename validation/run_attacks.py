@@ -22,7 +22,7 @@ from typing import Any
 
 from aisp_mcp.judge.comparison import Options, keep_libraries_loaded
 from aisp_mcp.validity import corpus
-from aisp_mcp.validity.base import Case
+from aisp_mcp.validity.issues import Case
 
 
 def main() -> int:

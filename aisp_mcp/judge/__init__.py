@@ -5,15 +5,13 @@ is imported in a candidate's process, and `protocol/` what both sides use. Other
 `__all__` and nothing else. Start with `comparison.py`.
 """
 
-__all__` and nothing else. Start with `comparison.py`.
-"""
-
 __all__ = [
     "audit_log",
     "candidate",
     "candidate_needs",
     "comparison",
     "correctness",
+    "distributed",
     "functions",
     "loading",
     "mutants",
@@ -23,7 +21,6 @@ __all__ = [
     "placement",
     "presets",
     "programs",
-    "ranks",
     "records",
     "source_facts",
     "statistics",

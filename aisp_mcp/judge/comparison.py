@@ -20,36 +20,33 @@ from pathlib import Path
 
 from aisp_mcp.bench import sizes
 from aisp_mcp.errors import BenchmarkError
-from aisp_mcp.judge import candidate_needs, presets, source_facts
+from aisp_mcp.judge import candidate_needs, distributed, presets, source_facts
 from aisp_mcp.judge.audit_log import ChainLog
 from aisp_mcp.judge.evidence import Replicate
 from aisp_mcp.judge.native import build
 from aisp_mcp.judge.options import Nodes, Options
 from aisp_mcp.judge.pair import Pair
-from aisp_mcp.judge.parent import first_imports, policy, source_hints
+from aisp_mcp.judge.parent import hints, opening
 from aisp_mcp.judge.parent.kernel_cache import Kernels, names_a_compiler
 from aisp_mcp.judge.parent.opening import Request
-from aisp_mcp.judge.parent.phase_timer import PhaseTimer
 from aisp_mcp.judge.parent.processes import confined, placement, verifier_client
 from aisp_mcp.judge.parent.processes.cluster import nodes
 from aisp_mcp.judge.parent.processes.confined import Placement
 from aisp_mcp.judge.parent.processes.forked import loaded_in
-from aisp_mcp.judge.parent.session import ComparisonAborted, Session
+from aisp_mcp.judge.parent.session import ComparisonAborted, PhaseTimer, Session
 from aisp_mcp.judge.parent.timing.cold import ColdRun
 from aisp_mcp.judge.parent.timing.cpu import CpuStrategy
 from aisp_mcp.judge.parent.timing.driver import Driver
 from aisp_mcp.judge.parent.timing.energy import EnergyRun
-from aisp_mcp.judge.parent.timing.gpu import GpuStrategy
-from aisp_mcp.judge.parent.timing.group import GroupStrategy
-from aisp_mcp.judge.parent.timing.replicate import ReplicateRun
+from aisp_mcp.judge.parent.timing.gpu.strategy import GpuStrategy
+from aisp_mcp.judge.parent.timing.ranks import GroupStrategy
+from aisp_mcp.judge.parent.timing.replicate import ReplicateRun, started_replicates
 from aisp_mcp.judge.parent.timing.serving import ServingRun
-from aisp_mcp.judge.parent.timing.startup import started_replicates
 from aisp_mcp.judge.parent.timing.strategy import Strategy
 from aisp_mcp.judge.protocol.layout import FILE
 from aisp_mcp.judge.protocol.messages import OpenAnswer
 from aisp_mcp.judge.protocol.module_loader import common_of, project_folders
 from aisp_mcp.judge.protocol.roles import Role
-from aisp_mcp.judge.ranks import rank_counts, rank_env
 from aisp_mcp.judge.records import CANDIDATE_NEEDS, Skip
 from aisp_mcp.judge.records.verdict import Comparison, Flag
 from aisp_mcp.judge.verdict import replay
@@ -88,8 +85,8 @@ def keep_libraries_loaded(options: Options, folder: Path, seconds: float, baseli
         return False
     with _libraries_placement(options) as (where, cpus), placement.aside(cpus):
         verifiers, workers = verifier_client.libraries(where), confined.libraries(replace(where, level=level))
-        verifiers.keep_loaded(folder, seconds, first_imports.of_baseline(baseline) if baseline else ())
-        workers.keep_loaded(folder, seconds, first_imports.likely(baseline, options.device) if baseline else ())
+        verifiers.keep_loaded(folder, seconds, opening.of_baseline(baseline) if baseline else ())
+        workers.keep_loaded(folder, seconds, opening.likely(baseline, options.device) if baseline else ())
     return True
 
 
@@ -109,7 +106,7 @@ def compare(pair: Pair, options: Options, report: Report = lambda *_: None) -> C
     ISOLATION_LEVEL if the requested level is unavailable, and nothing for other errors of a candidate.
     """
     options = _on_declared_device(pair, options)
-    ranks = rank_counts.ranks(pair.baseline, options.size)
+    ranks = distributed.ranks(pair.baseline, options.size)
     options = options if ranks > 1 else replace(options, nodes=Nodes())
     strategy = GroupStrategy() if ranks > 1 else STRATEGIES[options.device]()
     options = replace(options, preset=strategy.adapt(options.preset))
@@ -133,11 +130,11 @@ def compare(pair: Pair, options: Options, report: Report = lambda *_: None) -> C
         raised = [flag.message for flag in flags if flag.code == RAISED]
         if raised and (missing := candidate_needs.told_by(raised[0], options.device)):
             return Skip(target=pair.label, code=CANDIDATE_NEEDS, missing=missing)
-        flags = [policy.flag(flag) for flag in flags]
+        flags = [hints.flag(flag) for flag in flags]
         flags += session.kernels.unbuilt() if session.kernels and not raised else []
-        flags += policy.notes(options.policy.forbidden, flags)
-        flags += [*rank_env.note(options.variables), *nodes.note(session.placement.relays)]
-        terms, flags = session.terms(), [*flags, *source_hints.hints(source)]
+        flags += hints.notes(options.policy.forbidden, flags)
+        flags += [*distributed.note(options.variables), *nodes.note(session.placement.relays)]
+        terms, flags = session.terms(), [*flags, *hints.hints(source)]
         result = conclude(terms, replicates, flags)
         for kind, fields in replay.records(terms, replicates, flags, sources):
             log.append(kind, **fields)
@@ -163,7 +160,7 @@ def _lacks(pair: Pair, options: Options) -> str | None:
         return missing
     own = [pair.baseline.parent, *project_folders(pair.baseline), *project_folders(pair.path)]
     missing = candidate_needs.lacks(pair.path, options.device, own)
-    return missing or rank_counts.lacks(pair.baseline, options.size, bool(options.variables), options.nodes.count)
+    return missing or distributed.lacks(pair.baseline, options.size, bool(options.variables), options.nodes.count)
 
 
 def _common(pair: Pair) -> dict[str, str]:
@@ -199,7 +196,7 @@ def _open(
         opened = opening.answer(request)
     if "missing" in opened:
         return Skip(target=pair.label, code="NEEDS", missing=", ".join(opened["missing"]))
-    unmeasured = rank_counts.unmeasured(opened["goal"], ranks, options.device, options.nodes.count)
+    unmeasured = distributed.unmeasured(opened["goal"], ranks, options.device, options.nodes.count)
     if lacking := unmeasured or _sequence(opened).lacks(opened, options, where.level):
         return Skip(target=pair.label, code="NEEDS", missing=lacking)
     cpus = placement.worker_cpus(opened["workers"]["threads"], where.ranks)
@@ -244,7 +241,7 @@ def _load_workers(
     """
     level = nodes.usable_level(relays, placement.usable_level(options.isolation, options.device), options.isolation)
     workers = confined.fork_server(replace(request.placement, level=level))  # loads while the verifier's server does
-    workers.load([*request.modules, *first_imports.of_candidate(pair)])
+    workers.load([*request.modules, *opening.of_candidate(pair)])
     _open_nodes(replace(where, level=level, relays=relays, variables=options.variables))
     return level
 
@@ -269,7 +266,7 @@ def _ready_nodes(pair: Pair, where: placement.PlacementFactory, opened: OpenAnsw
         return "one node: inputs that are files"
     nodes.require_same_files(where.relays, [pair.baseline, pair.path, common_of(pair.baseline)])
     for node in where.relays:
-        if lacking := rank_counts.lacks_cores(where.ranks, node.cores):
+        if lacking := distributed.lacks_cores(where.ranks, node.cores):
             return f"{lacking} on {node.name}"
     _open_nodes(where, 2 * len(Role), opened["workers"]["threads"])
     opened["facts"] |= nodes.facts(where.relays)
@@ -306,7 +303,7 @@ def _request(
         "ranks": ranks,
     }
     file_bytes = 0 if options.protections.sealed else 2 * CpuStrategy.round_bytes
-    return Request(fields, where, tuple(first_imports.of_baseline(pair.baseline)), 2 * len(Role) * ranks, file_bytes)
+    return Request(fields, where, tuple(opening.of_baseline(pair.baseline)), 2 * len(Role) * ranks, file_bytes)
 
 
 def _replicates(session: Session, strategy: Strategy, report: Report) -> tuple[list[Replicate], list[Flag]]:
@@ -345,6 +342,6 @@ def _fatal_flag(session: Session, aborted: ComparisonAborted) -> Flag:
 
 def estimate_s(pair: Pair, chosen: presets.Preset) -> float:
     """Upper estimate of the wall seconds of one pair; several ranks take longer to start and to run."""
-    if rank_counts.declared(pair.baseline) == 1:
+    if distributed.declared(pair.baseline) == 1:
         return presets.estimate_s(chosen)
     return presets.estimate_s(GroupStrategy().adapt(chosen), start_s=5.0)

@@ -21,12 +21,12 @@ from typing import Any
 
 from aisp_mcp.bench.sizes import Number, Sizes
 from aisp_mcp.errors import BenchmarkError
+from aisp_mcp.judge import distributed
 from aisp_mcp.judge.options import Options
 from aisp_mcp.judge.parent.opening import memory_files
 from aisp_mcp.judge.parent.processes import group, placement, verifier_client
 from aisp_mcp.judge.parent.processes.confined import Placement
-from aisp_mcp.judge.parent.processes.gone import WorkerGone
-from aisp_mcp.judge.parent.processes.process import WorkerProcess
+from aisp_mcp.judge.parent.processes.process import WorkerGone, WorkerProcess
 from aisp_mcp.judge.parent.timing.serving import Delivery, WrongEmissionError
 from aisp_mcp.judge.protocol.draws.rng import MODES
 from aisp_mcp.judge.protocol.layout import FLUSH_BYTES
@@ -34,7 +34,6 @@ from aisp_mcp.judge.protocol.messages import WorkerSetup
 from aisp_mcp.judge.protocol.module_loader import common_of
 from aisp_mcp.judge.protocol.roles import Role, worker_number
 from aisp_mcp.judge.protocol.token_ring import TokenRing
-from aisp_mcp.judge.ranks import rank_counts
 from aisp_mcp.judge.verdict.serving import RESOLUTION_S
 
 MAX_CONFIGURATIONS = 200  # per verifier, which has two open descriptors for each
@@ -105,7 +104,7 @@ class Fuzzer:
 
     def test(self, candidate: Path, size: Sizes) -> Found:
         """Run the candidate on all kinds of inputs. Raises BenchmarkError if the specification cannot be used."""
-        if missing := rank_counts.lacks(self.baseline, size.text()):
+        if missing := distributed.lacks(self.baseline, size.text()):
             return Found(missing=missing)
         number, self._number = self._number, self._number + 1
         opened = self._verifier.ask(

@@ -1,15 +1,19 @@
-"""The options of a comparison."""
+"""The options of a comparison.
+
+The judge's defences have names and are all on. Only tests turn one off, to show that its attack then succeeds: no
+setting, argument or environment variable changes them, only Python code that creates its own Options. Isolation is not
+among them: its level is the user's choice and part of the result.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import os
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
+from aisp_mcp.judge import distributed
 from aisp_mcp.judge.presets import Preset
-from aisp_mcp.judge.protections import ALL, Protections
-from aisp_mcp.judge.ranks import rank_env
 from aisp_mcp.system.gpu import energy
 
 _OF_THIS_PROCESS = os.urandom(32)
@@ -38,6 +42,36 @@ class Policy:
 
 
 @dataclass(frozen=True)
+class Protections:
+    """Defences, each with its effect while it is on.
+
+    poison: outputs are filled with it before each round. fresh_inputs: every round has its own seed. parent_clock: it
+    bounds the workers' clocks. timed_verification: timed rounds are verified like the others. freeze: workers are
+    stopped outside their rounds. outside: inputs, and the pattern around outputs, must be unchanged. adversarial:
+    unusual kinds of inputs are mixed in. sealed: shared memory cannot be truncated. clean_environment: workers see only
+    listed variables. contract: type, dtype, shape and strides are checked. isolated_calls: a gain must show in isolated
+    calls, and copies are subtracted only from roles that make them. values: outputs are compared with the reference.
+    """
+
+    poison: bool = True
+    fresh_inputs: bool = True
+    parent_clock: bool = True
+    timed_verification: bool = True
+    freeze: bool = True
+    outside: bool = True
+    adversarial: bool = True
+    sealed: bool = True
+    clean_environment: bool = True
+    contract: bool = True
+    isolated_calls: bool = True
+    values: bool = True
+
+
+ALL = Protections()
+NONE = Protections(**dict.fromkeys((field.name for field in fields(Protections)), False))
+
+
+@dataclass(frozen=True)
 class Options:
     """Preset, size preset of the benchmark, device (cpu or cuda), isolation, and location of the log.
 
@@ -60,7 +94,7 @@ class Options:
     policy: Policy = Policy()
     powercap: Path = energy.POWERCAP
     own_sizes: tuple[tuple[str, str], ...] = ()
-    variables: rank_env.Variables = ()
+    variables: distributed.Variables = ()
     nodes: Nodes = Nodes()
     secret: bytes = field(default=_OF_THIS_PROCESS, repr=False)
 

@@ -15,10 +15,10 @@ from aisp_mcp.bench import sizes
 from aisp_mcp.bench.sizes import Sizes
 from aisp_mcp.errors import AispError, BenchmarkError, UsageError
 from aisp_mcp.judge import comparison as orchestrator
+from aisp_mcp.judge import distributed
 from aisp_mcp.judge.options import Nodes, Options, Policy
 from aisp_mcp.judge.pair import Pair
 from aisp_mcp.judge.presets import PRESETS, Preset
-from aisp_mcp.judge.ranks import rank_counts, rank_env
 from aisp_mcp.judge.records import Skip
 from aisp_mcp.judge.records.verdict import Flag
 from aisp_mcp.runs import canonical, commits, peak, quarantine
@@ -53,7 +53,7 @@ def preset(name: str, replicates: int | None) -> Preset:
 
 def require_nodes(chosen: Sequence[Pair], settings: ClusterSettings) -> None:
     """Check that only CPU ranks of a Slurm job span nodes. Raises UsageError RANKS_ON_ONE_NODE."""
-    ranked = next((pair.label for pair in chosen if rank_counts.declared(pair.baseline) > 1), None)
+    ranked = next((pair.label for pair in chosen if distributed.declared(pair.baseline) > 1), None)
     if ranked is None or settings.nodes == 1:
         return
     if settings.gpus:
@@ -102,7 +102,7 @@ def options(
         margin=margin,
         powercap=SensorSettings.from_env().powercap,
         own_sizes=tuple((target, Sizes(preset, values).text()) for target, values in of_target.items()),
-        variables=rank_env.read(variables),
+        variables=distributed.read(variables),
         nodes=_nodes(ClusterSettings.from_env()),
         policy=Policy(forbidden=tuple(forbidden)),
         secret=machine_secret.read(ctx.settings.home),
@@ -181,7 +181,7 @@ def _taken_over(run: Run, before: Run, pair: Pair, how: Options) -> Run | None:
     if not comparisons or any(before.sources.get(name) != value for name, value in hashes.items()):
         return None
     facts = {flag.code: flag.evidence for flag in comparisons[0].flags}
-    nodes = how.nodes.count if rank_counts.declared(pair.baseline) > 1 else 1
+    nodes = how.nodes.count if distributed.declared(pair.baseline) > 1 else 1
     if facts.get("rank_env", {}) != dict(how.variables) or facts.get("ranks_over_nodes", {}).get("nodes", 1) != nodes:
         return None
     if (before.preset, comparisons[0].disclosed.get("size")) != (run.preset, how.of(pair.target).size):

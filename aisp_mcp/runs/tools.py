@@ -66,7 +66,7 @@ class RunParams(LabelledParams, ChosenParams):
 def _refuse_slips(p: RunParams) -> None:
     """Refuse arguments that are wrong whatever the suites contain. Raises UsageError."""
     from aisp_mcp.bench import sizes
-    from aisp_mcp.judge.ranks import rank_env
+    from aisp_mcp.judge import distributed
     from aisp_mcp.runs.listing import labels
     from aisp_mcp.suites.adapters import formats
 
@@ -74,7 +74,7 @@ def _refuse_slips(p: RunParams) -> None:
         steps: list[tuple[str, dict[str, Any]]] = [("aisp_benchmark_targets", {})]
         hint = "With resume: the targets of the interrupted run." if p.resume else None
         raise UsageError("NO_TARGETS", "Give either targets, such as ch07:row_sum, or from.", hint, steps)
-    rank_env.read(p.rank_env)
+    distributed.read(p.rank_env)
     labels.require_valid(p.name, p.tag)
     if p.source:
         formats.require_readable(formats.split(p.source)[1])

@@ -24,14 +24,14 @@ from typing import Any, TypeVar
 from aisp_mcp.errors import AispError
 from aisp_mcp.judge import presets
 from aisp_mcp.judge.comparison import Options, Pair, Report, compare, loaded_in
-from aisp_mcp.judge.parent.processes.placement import usable_level
+from aisp_mcp.judge.placement import usable_level
 from aisp_mcp.judge.presets import Preset
 from aisp_mcp.judge.records import Skip
 from aisp_mcp.process import isolation
 from aisp_mcp.system import manifest
 from aisp_mcp.system.gpu import nvml
-from aisp_mcp.validity import loader
-from aisp_mcp.validity.base import DEADLINE_S, Case, Finding, Outcome
+from aisp_mcp.validity import issues
+from aisp_mcp.validity.issues import DEADLINE_S, Case, Finding, Outcome
 
 PRESET = Preset("selftest", replicates=2, round_s=0.006, palindromes=1)
 FAST = Preset("fast", replicates=1, round_s=0.004, palindromes=1)
@@ -47,14 +47,14 @@ def cases(category: str | None = None, kind: str | None = None, device: str | No
     """The cases of a category, a kind ("attack" or "honest") and a device; all of them by default."""
     return [
         case
-        for folder, case in loader.cases()
+        for folder, case in issues.cases()
         if category in (None, folder) and kind in (None, case.kind) and device in (None, case.device)
     ]
 
 
 def named(name: str) -> Case:
     """The case of that name. Raises KeyError."""
-    return {case.name: case for _, case in loader.cases()}[name]
+    return {case.name: case for _, case in issues.cases()}[name]
 
 
 def write(case: Case, folder: Path) -> Pair:

@@ -1,18 +1,60 @@
-"""Run attacks and honest twins on the user's own machine: choose cases, run several at once, return rows of
-evidence.
+"""The self-test: on this machine, known attacks must fail and honest look-alikes must pass.
+
+Cases run several at once, each in a process of its own. The result is a table that also lists what was not run, and
+discloses issues that no software can attack.
 """
 
 from __future__ import annotations
 
 import os
 import tempfile
+import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from pydantic import Field
+
+from aisp_mcp.errors import NotFound
+from aisp_mcp.process import isolation
+from aisp_mcp.records import Record
+from aisp_mcp.server.context import Context
+from aisp_mcp.system import manifest
+from aisp_mcp.system.gpu.choice import device as present
 from aisp_mcp.validity import corpus
-from aisp_mcp.validity.base import Case, Issue, Kind
+from aisp_mcp.validity.issues import Case, Issue, Kind, issues
+
+
+class IssueRow(Record):
+    """One validity issue, or one honest twin of it."""
+
+    issue: int
+    title: str
+    kind: str = Field(description="B by construction, D hard signal, N numeric oracle, R disclosed fact.")
+    level: str = Field(description="Lowest isolation level at which its control works.")
+    finding: str = Field(
+        description="stopped, through, lost, passed (an honest twin), flagged wrongly, skipped, disclosed or untested."
+    )
+    case: str = Field(default="", description="The candidate that was judged.")
+    ratio: float | None = Field(
+        default=None, description="Speed-up that the harness reported; none if it refused the candidate."
+    )
+    undefended: float | None = Field(default=None, description="Speed-up recorded in a harness without defences.")
+    why: str = ""
+
+
+class Selftest(Record):
+    """Result of the known attacks, run against the harness on this machine."""
+
+    passed: bool = Field(description="No attack got through, no run was lost, and no honest twin was accused.")
+    summary: dict[str, int] = Field(description="Rows by finding.")
+    device: str
+    isolation: str = Field(description="Highest level that was proved to work here.")
+    seconds: float
+    categories: dict[str, list[IssueRow]]
+
 
 CORES_PER_CASE = 4  # with fewer cores, two concurrent cases only wait for each other
 AT_ONCE = {"cpu": 2, "cuda": 3}  # at most; on a GPU, starting its processes takes most of a case's time
@@ -30,7 +72,7 @@ def choose(issues: Sequence[Issue], kinds: Sequence[Kind], devices: Sequence[str
     return selected
 
 
-def run(cases: Sequence[Case]) -> Iterator[dict[str, Any]]:
+def rows_of(cases: Sequence[Case]) -> Iterator[dict[str, Any]]:
     """A row per case, in the given order, one device after the other. See corpus.row; the key "case" names the case.
 
     On a GPU cases start side by side, but only one at a time is measured.
@@ -47,3 +89,89 @@ def why(row: dict[str, Any]) -> str:
     """The evidence of a row, in a few words."""
     words = row["error"] or "; ".join(row["flags"]) or f"{row['verdict']}: no gain beyond the truth"
     return words if len(words) <= WORDS else words[: WORDS - 1] + "…"
+
+
+KINDS: dict[str, tuple[Kind, ...]] = {
+    "attack": ("attack",),
+    "honest": ("honest",),
+    "both": ("attack", "honest"),
+}
+
+
+def chosen(categories: Sequence[str], numbers: Sequence[int]) -> list[Issue]:
+    """The issues of these categories and numbers; empty lists mean all. Raises NotFound NO_ISSUE."""
+    selected = [
+        issue
+        for issue in issues()
+        if (not categories or issue.category in categories) and (not numbers or issue.id in numbers)
+    ]
+    if not selected:
+        hint = f"Issues are 1 to {max(issue.id for issue in issues())}; see docs/validity.md."
+        raise NotFound("NO_ISSUE", "No issue has that number in that category.", hint)
+    return selected
+
+
+def devices(wish: str) -> tuple[str, ...]:
+    """Devices to run attacks on. auto: the CPU, and the GPU if there is one."""
+    if wish == "auto":
+        return ("cpu", "cuda") if present() == "cuda" else ("cpu",)
+    return (wish,)
+
+
+def run(ctx: Context, some: Sequence[Issue], kinds: Sequence[Kind], where: Sequence[str], every: bool) -> Selftest:
+    """Run the cases of these issues and make the table."""
+    begin = time.monotonic()
+    cases = choose(some, kinds, where, every)
+    titles = {issue.id: issue for issue in some}
+    rows: dict[int, list[IssueRow]] = {issue.id: [] for issue in some}
+    for done, evidence in enumerate(rows_of(cases), 1):
+        rows[evidence["issue"]].append(_row(titles[evidence["issue"]], evidence))
+        ctx.progress(done, len(cases), f"{done} of {len(cases)}: {evidence['case']} {evidence['found']}")
+    facts = manifest.manifest()
+    for issue in some:
+        rows[issue.id] += [] if rows[issue.id] else [_without(issue, where, facts)]
+    counted = Counter(row.finding for issue_rows in rows.values() for row in issue_rows)
+    categories: dict[str, list[IssueRow]] = {}
+    for issue in some:
+        categories.setdefault(issue.category, []).extend(rows[issue.id])
+    return Selftest(
+        passed=not corpus.BAD & set(counted),
+        summary=dict(counted),
+        device=", ".join(where),
+        isolation=isolation.probe().level,
+        seconds=time.monotonic() - begin,
+        categories=categories,
+    )
+
+
+def _row(issue: Issue, evidence: dict[str, Any]) -> IssueRow:
+    return IssueRow(
+        **_about(issue),
+        finding=evidence["found"],
+        case=evidence["case"],
+        ratio=evidence["ratio"],
+        undefended=issue.undefended.gain if evidence["kind"] == "attack" else None,
+        why=why(evidence),
+    )
+
+
+def _about(issue: Issue) -> dict[str, Any]:
+    return {"issue": issue.id, "title": issue.title, "kind": issue.kind, "level": issue.isolation}
+
+
+def _without(issue: Issue, where: Sequence[str], facts: dict[str, Any]) -> IssueRow:
+    """The row of an issue without a run: disclosed, skipped because a device is missing, or never attacked."""
+    if issue.kind == "R":
+        shown = "; ".join(f"{name}: {_fact(facts, name)}" for name in issue.facts)
+        return IssueRow(**_about(issue), finding="disclosed", why=shown or issue.reason)
+    if issue.attacked:
+        lacking = "a GPU" if "cuda" not in where else "a case for this device"
+        return IssueRow(**_about(issue), finding="skipped", why=f"needs {lacking}")
+    return IssueRow(**_about(issue), finding="untested", why=issue.reason)
+
+
+def _fact(facts: dict[str, Any], name: str) -> str:
+    value: Any = facts
+    for part in name.split("."):
+        value = value.get(part) if isinstance(value, dict) else None
+    return "none" if value in (None, [], {}) else str(value)

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.registry import MIN, RUNS, JobParams, JobSpec, Plan, tool
-from aisp_mcp.validity.records import Selftest
+from aisp_mcp.validity.selftest import Selftest
 
 Category = Literal[
     "timing",
@@ -37,11 +37,10 @@ class SelftestParams(JobParams):
 
 
 def _estimate(p: SelftestParams, ctx: Context) -> Plan:
-    from aisp_mcp.validity import table
-    from aisp_mcp.validity.selftest import choose
+    from aisp_mcp.validity import selftest
 
-    some = table.chosen(p.category, p.issue)
-    cases = choose(some, table.KINDS[p.kind], table.devices(p.device), p.all)
+    some = selftest.chosen(p.category, p.issue)
+    cases = selftest.choose(some, selftest.KINDS[p.kind], selftest.devices(p.device), p.all)
     details = {"cases": [case.name for case in cases]}
     seconds = SECONDS_PER_CASE * len(cases)
     return Plan(argv=[], timeout_s=p.timeout_s or 3600, resources=[], estimate_s=seconds, details=details)
@@ -63,7 +62,7 @@ def aisp_validity_selftest(p: SelftestParams, ctx: Context) -> Selftest:
     One attack per validity issue: its finding, the ratio reported and what it gains undefended. Thirteen
     issues cannot be attacked by software; they answer with the facts that disclose them. Skipped is never passed.
     """
-    from aisp_mcp.validity import table
+    from aisp_mcp.validity import selftest
 
-    some = table.chosen(p.category, p.issue)
-    return table.run(ctx, some, table.KINDS[p.kind], table.devices(p.device), p.all)
+    some = selftest.chosen(p.category, p.issue)
+    return selftest.run(ctx, some, selftest.KINDS[p.kind], selftest.devices(p.device), p.all)

@@ -11,15 +11,14 @@ from typing import Any
 
 from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.judge.evidence import Account, Round, RoundTiming
-from aisp_mcp.judge.parent.phase_timer import PhaseTimer
-from aisp_mcp.judge.parent.processes.gone import WorkerGone
-from aisp_mcp.judge.parent.session import Session
+from aisp_mcp.judge.options import ALL
+from aisp_mcp.judge.parent.processes.process import WorkerGone
+from aisp_mcp.judge.parent.session import PhaseTimer, Session
 from aisp_mcp.judge.parent.timing.driver import Driver
-from aisp_mcp.judge.protections import ALL
 from aisp_mcp.judge.protocol.layout import Layout, TensorSpec
+from aisp_mcp.judge.protocol.messages import DUMMY, GATE, ISOLATED, NO_COPY, STORE, TOUCH
 from aisp_mcp.judge.protocol.roles import BASELINES, Role
 from aisp_mcp.judge.protocol.shared_memory import CAN_WAIT, ELAPSED_NS, REFUSED
-from aisp_mcp.judge.protocol.words import DUMMY, GATE, ISOLATED, NO_COPY, STORE, TOUCH
 from aisp_mcp.judge.verifier.handoff import handoff_gpu as handoff
 
 X, OUT = (TensorSpec(name, "float32", (8,), (1,), 4) for name in ("x", "out"))

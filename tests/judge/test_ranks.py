@@ -10,18 +10,18 @@ import pytest
 from harness_support import LEAST, judge, write_pair
 
 from aisp_mcp.errors import BenchmarkError
+from aisp_mcp.judge import distributed
 from aisp_mcp.judge.comparison import compare
 from aisp_mcp.judge.options import Options
 from aisp_mcp.judge.parent.processes.group import shares
 from aisp_mcp.judge.parent.processes.placement import measuring_cpus, worker_cpus
 from aisp_mcp.judge.presets import PRESETS
 from aisp_mcp.judge.protocol.layout import Layout, TensorSpec
-from aisp_mcp.judge.ranks import rank_counts, rank_env
 from aisp_mcp.judge.records import Skip
 from aisp_mcp.judge.records.verdict import Comparison
-from aisp_mcp.validity import loader
+from aisp_mcp.validity import issues
 
-TWO_RANKS = loader.baseline("two_ranks")
+TWO_RANKS = issues.baseline("two_ranks")
 NO_CORES = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="2 ranks need 2 cores")
 HONEST = """
 import torch.distributed as dist
@@ -89,8 +89,8 @@ def test_the_number_of_ranks_is_read_from_the_text(tmp_path: Path, size: str, ra
     if ranks in (2, 64) and not 2 <= len(os.sched_getaffinity(0)) < 64:
         pytest.skip("another number of cores")
     baseline = write_pair(tmp_path, HONEST, TWO_RANKS).baseline
-    assert rank_counts.ranks(baseline, size) == ranks
-    assert rank_counts.lacks(baseline, size) == lack
+    assert distributed.ranks(baseline, size) == ranks
+    assert distributed.lacks(baseline, size) == lack
 
 
 def test_a_target_of_one_process_has_no_ranks(tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_a_target_of_one_process_has_no_ranks(tmp_path: Path) -> None:
     comparison = compare(pair, Options(LEAST, "small,ranks=2", "cpu", tmp_path))
     assert isinstance(comparison, Skip)
     assert comparison.missing == "one process, not 2 ranks"
-    given = Options(LEAST, "small", "cpu", tmp_path, variables=rank_env.read(["NCCL_ALGO=Ring"]))
+    given = Options(LEAST, "small", "cpu", tmp_path, variables=distributed.read(["NCCL_ALGO=Ring"]))
     assert compare(pair, given).missing.startswith("several ranks")  # type: ignore[union-attr]
 
 
@@ -106,7 +106,7 @@ def test_a_target_of_one_process_has_no_ranks(tmp_path: Path) -> None:
 @pytest.mark.torch
 @pytest.mark.timeout(300)
 def test_ranks_are_measured_verified_and_disclosed(tmp_path: Path) -> None:
-    given = rank_env.read(["OMP_NUM_THREADS=1", "NCCL_ALGO=Tree", "NCCL_ALGO=Ring"])
+    given = distributed.read(["OMP_NUM_THREADS=1", "NCCL_ALGO=Tree", "NCCL_ALGO=Ring"])
     comparison = compare(
         write_pair(tmp_path, SEES, TWO_RANKS), Options(LEAST, "small", "cpu", tmp_path, variables=given)
     )
@@ -134,8 +134,8 @@ def test_ranks_are_measured_verified_and_disclosed(tmp_path: Path) -> None:
     ],
 )
 def test_goals_that_count_one_process_are_refused_by_name(goal: str, device: str, message: str) -> None:
-    assert rank_counts.unmeasured(goal, 1, device) == ""
-    missing = rank_counts.unmeasured(goal, 2, device)
+    assert distributed.unmeasured(goal, 1, device) == ""
+    missing = distributed.unmeasured(goal, 2, device)
     assert message in missing
     assert bool(message) == bool(missing)
 

@@ -28,11 +28,11 @@ from aisp_mcp.judge.verdict import serving
 from aisp_mcp.judge.verifier.reference import Reference
 from aisp_mcp.judge.verifier.serving import ServingTruth, passes
 from aisp_mcp.runs.export.html import figure_rows
-from aisp_mcp.validity import corpus, loader
+from aisp_mcp.validity import corpus, issues
 
 pytestmark = [pytest.mark.torch]
 TWO = Preset("two", 2, 0.003)
-SERVE_SMALL = loader.baseline("serve_small")
+SERVE_SMALL = issues.baseline("serve_small")
 
 
 # --- whole comparisons

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from aisp_mcp.validity.loader import issues
+from aisp_mcp.validity.issues import issues
 
 ROOT = Path(__file__).resolve().parents[2]
 COPIED = ("aisp_mcp", "benchmarks", "labs", "docs", "results", "tests", "tools", "pyproject.toml")

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from aisp_mcp.validity import loader
+from aisp_mcp.validity import issues
 
-COMPLETE = f"""{loader.snippet("answer")}
+COMPLETE = f"""{issues.snippet("answer")}
 def serve(requests, emit, **weights):
     served = 0
     while new := requests.wait():
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.torch
 def suite(tmp_path: Path) -> Path:
     folder = tmp_path / "suite" / "ch01"
     folder.mkdir(parents=True)
-    small = loader.baseline("serve_small").replace("for _ in range(6)", "for _ in range(self.max_requests)")
+    small = issues.baseline("serve_small").replace("for _ in range(6)", "for _ in range(self.max_requests)")
     sized = small.replace(
         '    goal = "latency"\n', '    goal = "latency"\n    sizes = {"small": {"max_requests": 6}}\n'
     )

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from aisp_mcp.validity import corpus
-from aisp_mcp.validity.base import Issue
-from aisp_mcp.validity.loader import CLASSES, HEADS, attack_round, incidents, issues, page
+from aisp_mcp.validity.issues import CLASSES, HEADS, Issue, attack_round, incidents, issues, page
 
 _HEAD = """\
 # Validity issues

@@ -31,40 +31,25 @@ from contextlib import suppress
 from functools import cached_property
 from typing import Any
 
-from aisp_mcp.judge.candidate import dummy, products
+from aisp_mcp.judge.candidate import dummy
 from aisp_mcp.judge.candidate.channel import await_inputs, read_exactly, write_error
-from aisp_mcp.judge.candidate.contract import (
+from aisp_mcp.judge.candidate.cupti import traced
+from aisp_mcp.judge.candidate.forbidden import forbid
+from aisp_mcp.judge.candidate.outputs import (
+    HeldOutputs,
     OutputRules,
+    OutputStrides,
     SharedOutputError,
     check_contract,
     check_number,
     extent,
     refuse_shared,
+    touch_memory,
 )
-from aisp_mcp.judge.candidate.cupti import traced
-from aisp_mcp.judge.candidate.forbidden import forbid
-from aisp_mcp.judge.candidate.held import HeldOutputs, touch_memory
 from aisp_mcp.judge.candidate.serving import ServingWorker
-from aisp_mcp.judge.candidate.strides import OutputStrides
 from aisp_mcp.judge.protocol.device_turns import give_back, regain, renew
 from aisp_mcp.judge.protocol.layout import TEXT, Layout
-from aisp_mcp.judge.protocol.module_loader import copied, entry, flatten, import_all, imported_by
-from aisp_mcp.judge.protocol.shared_memory import (
-    ANSWERED,
-    CAN_WAIT,
-    ELAPSED_NS,
-    HANDED_OVER,
-    REFUSED,
-    SCHEDULED,
-    ControlBlock,
-    Gate,
-    attach,
-    cudart,
-    device_allocations,
-    l2_reset,
-    own_inputs,
-)
-from aisp_mcp.judge.protocol.words import (
+from aisp_mcp.judge.protocol.messages import (
     BITS,
     DONE,
     DUMMY,
@@ -80,6 +65,22 @@ from aisp_mcp.judge.protocol.words import (
     TOUCH,
     TRACE,
     WARM,
+)
+from aisp_mcp.judge.protocol.module_loader import copied, entry, flatten, import_all, imported_by
+from aisp_mcp.judge.protocol.shared_memory import (
+    ANSWERED,
+    CAN_WAIT,
+    ELAPSED_NS,
+    HANDED_OVER,
+    REFUSED,
+    SCHEDULED,
+    ControlBlock,
+    Gate,
+    attach,
+    cudart,
+    device_allocations,
+    l2_reset,
+    own_inputs,
 )
 
 
@@ -131,7 +132,7 @@ class Worker:
         self.flush = self.torch.empty(flush_bytes, dtype=self.torch.uint8, device="cuda")
         self.reset_l2 = l2_reset()
         self.spot = self.torch.zeros(1, device="cuda").zero_()  # its kernel is loaded by now
-        products.load(self.layout)
+        dummy.load(self.layout)
         self.events = [(cuda.Event(enable_timing=True), cuda.Event(enable_timing=True)) for _ in self.inputs]
         self.own: Any = None
         self.gate: Any = None

@@ -19,7 +19,7 @@ from typing import Any
 from aisp_mcp.bench import Benchmark, DistributedBenchmark, ServingBenchmark
 from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.judge.mutants import operations, programs
-from aisp_mcp.judge.mutants.sites import Site, TorchCall, visit
+from aisp_mcp.judge.mutants.operations import Site, TorchCall, visit
 from aisp_mcp.judge.mutants.trial import Program, Trial, calls
 from aisp_mcp.judge.protocol.module_loader import load_spec
 from aisp_mcp.judge.verifier.checks import quality

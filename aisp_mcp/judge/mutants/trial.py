@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from aisp_mcp.bench import Benchmark
-from aisp_mcp.judge.candidate.contract import ContractError, check_contract
-from aisp_mcp.judge.protections import Protections
+from aisp_mcp.judge.candidate.outputs import ContractError, check_contract
+from aisp_mcp.judge.options import Protections
 from aisp_mcp.judge.protocol.draws.rng import MODES, CallRng
 from aisp_mcp.judge.protocol.layout import Layout
 from aisp_mcp.judge.protocol.module_loader import contract, flatten

@@ -2,9 +2,12 @@
 
 Opening takes a second on a GPU and does not depend on the candidate. Where comparisons of one specification follow one
 another, each in a process of its own, each leaves a new verifier to the next: a process with memory of its own, which
-has met no candidate. It belongs to a fork server that outlives its callers (processes/warm.py) and waits in their
+has met no candidate. It belongs to a fork server that outlives its callers (processes/forked.py) and waits in their
 folder under a name that stands for everything it was opened with. Whoever comes next takes it, or ends it if its name
 is another one.
+
+Modules that programs import in their first call are imported once, in the process from which theirs are forked:
+`torch.use_deterministic_algorithms()` and `torch.compile` each import a thousand modules, which takes seconds.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import secrets
 import shutil
 from collections.abc import Iterable
@@ -21,13 +25,14 @@ from pathlib import Path
 from typing import Any, cast
 
 from aisp_mcp.errors import BenchmarkError, Unavailable
+from aisp_mcp.judge.pair import Pair
 from aisp_mcp.judge.parent.processes import forked, verifier_client
 from aisp_mcp.judge.parent.processes.confined import Placement
 from aisp_mcp.judge.parent.processes.forked import ForkServer, Unsealed
 from aisp_mcp.judge.parent.processes.placement import PlacementFactory, aside
 from aisp_mcp.judge.parent.processes.verifier_client import VerifierProcess
 from aisp_mcp.judge.protocol.messages import OpenAnswer
-from aisp_mcp.judge.protocol.module_loader import common_of, problem_files
+from aisp_mcp.judge.protocol.module_loader import common_of, problem_files, source_text
 from aisp_mcp.process import sockets
 
 SUFFIX = ".opening"
@@ -175,3 +180,31 @@ def _taken(path: Path, placement: Placement) -> Opening | None:
 def _close(fds: Iterable[int]) -> None:
     for fd in fds:
         os.close(fd)
+
+
+TRITON = "aisp_mcp.judge.candidate.triton_key"
+MODULES = {
+    re.compile(r"\btriton\b"): TRITON,
+    re.compile(r"\buse_deterministic_algorithms\b"): "torch._inductor.config",
+    re.compile(r"\btorch\.(compile|_dynamo|_inductor)\b"): "torch._inductor.compile_fx",
+}
+
+
+def of_baseline(baseline: Path) -> list[str]:
+    """Modules that the texts of the baseline and of its problem name."""
+    return _named([baseline, common_of(baseline), *problem_files(baseline)])
+
+
+def of_candidate(pair: Pair) -> list[str]:
+    """Modules that the candidate's text names."""
+    return _named([pair.path])
+
+
+def likely(baseline: Path, device: str) -> list[str]:
+    """Modules that candidates for this baseline are likely to name: its own, and Triton on a GPU."""
+    return list(dict.fromkeys([*of_baseline(baseline), *([TRITON] if device == "cuda" else [])]))
+
+
+def _named(paths: Iterable[Path]) -> list[str]:
+    text = "\n".join(map(source_text, paths))
+    return [module for pattern, module in MODULES.items() if pattern.search(text)]

@@ -1,9 +1,14 @@
-"""Constants of one comparison, shared by all of its replicates, and the modes in which programs are measured."""
+"""Constants of one comparison, shared by all of its replicates, the modes in which programs are measured, and the wall
+seconds of its phases.
+"""
 
 from __future__ import annotations
 
 import random
-from contextlib import AbstractContextManager
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -12,7 +17,6 @@ from aisp_mcp.judge.audit_log import ChainLog
 from aisp_mcp.judge.options import Options
 from aisp_mcp.judge.pair import Pair
 from aisp_mcp.judge.parent.kernel_cache import Kernels
-from aisp_mcp.judge.parent.phase_timer import PhaseTimer
 from aisp_mcp.judge.parent.processes.placement import PlacementFactory
 from aisp_mcp.judge.parent.processes.verifier_client import VerifierProcess
 from aisp_mcp.judge.protocol.layout import FILE, HOST, NO_COPY_CALLS
@@ -190,3 +194,24 @@ class Session:
     def new_seed(self) -> int:
         """Seed of a round's inputs."""
         return self.random.getrandbits(48) if self.options.protections.fresh_inputs else 1
+
+
+@dataclass
+class PhaseTimer:
+    """Wall seconds by phase; their sum never exceeds the elapsed time."""
+
+    seconds: Counter[str] = field(default_factory=Counter)
+    _inside: bool = False
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Count the wall time of the block towards a phase; a nested block counts towards the outer phase."""
+        if self._inside:
+            yield
+            return
+        begin, self._inside = time.monotonic(), True
+        try:
+            yield
+        finally:
+            self.seconds[name] += time.monotonic() - begin  # type: ignore[assignment]
+            self._inside = False

@@ -17,13 +17,13 @@ from typing import Any
 
 from aisp_mcp.bench import DistributedBenchmark
 from aisp_mcp.errors import BenchmarkError
+from aisp_mcp.judge import distributed
 from aisp_mcp.judge.candidate.ranks import join
 from aisp_mcp.judge.parent.processes.group import COLLECTIVE_S
 from aisp_mcp.judge.programs import single
 from aisp_mcp.judge.programs.single import CALLS, WARMUP
 from aisp_mcp.judge.protocol.draws.rng import CallRng
 from aisp_mcp.judge.protocol.module_loader import entry, load_spec
-from aisp_mcp.judge.ranks import rank_counts
 from aisp_mcp.judge.verifier.group import missing_devices
 from aisp_mcp.judge.verifier.requirements import missing_needs
 from aisp_mcp.process.tree import PR_SET_PDEATHSIG, prctl
@@ -50,7 +50,7 @@ def play(baseline: str, candidate: str | None = None, *, size: str, device: str,
 
     Raises BenchmarkError NEEDS, RAISED if another rank failed, and whatever rank 0 raises.
     """
-    ranks = rank_counts.ranks(Path(baseline), size)
+    ranks = distributed.ranks(Path(baseline), size)
     threads = int(os.environ.get("OMP_NUM_THREADS", threads))  # the caller's setting
     program = Program(baseline, candidate, size, device, threads, ranks)
     spec = load_spec(Path(baseline), size)

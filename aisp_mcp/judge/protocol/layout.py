@@ -6,11 +6,15 @@ One region per worker, made of static params and then one frame per call:
 
 The inputs of a call are never reused, so a cache keyed by pointer, content or position gains nothing. The guards are a
 known pattern that reveals writes outside an output.
+
+A worker may say that its outputs are laid out in another way than the baseline's. It writes the order of dimensions as
+one number into the control block, from which the reader computes the strides itself. So they cover the bytes of the
+output without gaps or overlaps, whatever a worker writes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -210,3 +214,50 @@ class Layout:
 def capacity_for(params: int, frame: int, budget: int, most: int) -> int:
     """Number of calls that fit into budget bytes: at least one, at most `most`."""
     return max(1, min(most, (budget - params) // max(frame, 1)))
+
+
+MOST_DIMS = 14  # that fit into one number
+
+
+def is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
+    """Return True if the strides cover a block of memory without gaps or overlaps, in some order of the dimensions."""
+    step = 1
+    for stride, size in sorted(zip(strides, shape, strict=True)):
+        if size > 1 and stride != step:
+            return False
+        step *= size if size > 1 else 1
+    return True
+
+
+def dense_strides(shape: Sequence[int], order: Sequence[int]) -> tuple[int, ...]:
+    """The strides that cover a block of memory. order: dimensions from the largest stride to the smallest."""
+    strides, step = [0] * len(shape), 1
+    for dim in reversed(order):
+        strides[dim], step = step, step * max(shape[dim], 1)
+    return tuple(strides)
+
+
+def order_of(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, ...] | None:
+    """Dimensions from the largest stride to the smallest; None if there are gaps, overlaps or too many dimensions."""
+    if len(shape) > MOST_DIMS or 0 in shape or not is_dense(shape, strides):
+        return None
+    return tuple(sorted(range(len(shape)), key=lambda dim: -strides[dim]))
+
+
+def encode(order: Sequence[int]) -> int:
+    """The number of an order; never 0, which stands for the contract's strides."""
+    number = 1
+    for dim in order:
+        number = number << 4 | dim
+    return number
+
+
+def in_order(spec: TensorSpec, number: int) -> TensorSpec:
+    """The contract, whose own strides are dense, with those of that order; unchanged if the number is no order of its
+    dimensions.
+    """
+    dims = len(spec.shape)
+    order = [number >> 4 * at & 15 for at in reversed(range(dims))]
+    if dims > MOST_DIMS or number >> 4 * dims != 1 or sorted(order) != list(range(dims)):
+        return spec
+    return replace(spec, stride=dense_strides(spec.shape, order))

@@ -1,4 +1,8 @@
-"""Typed requests and answers between parent, verifier and workers, all sent as JSON."""
+"""Messages between the processes of a comparison.
+
+Parent and verifier exchange typed requests and answers as JSON; on the pipes of a worker are commands with flags and
+one-byte answers.
+"""
 
 from __future__ import annotations
 
@@ -137,3 +141,9 @@ class WatchAnswer(TypedDict):
     at_s: float
     probe_s: NotRequired[float]
     seconds: NotRequired[list[float]]
+
+
+LOADED, READY, DONE, RAISED, QUEUED, SHARED = b"L", b"R", b"D", b"X", b"Q", b"S"
+DUMMY, TRACE, WARM, NO_COPY = 1 << 31, 1 << 30, 1 << 29, 1 << 28
+GATE, ISOLATED, STORE, TOUCH = 1 << 27, 1 << 26, 1 << 25, 1 << 24
+BITS = DUMMY | TRACE | WARM | NO_COPY | GATE | ISOLATED | STORE | TOUCH

@@ -16,8 +16,7 @@ from typing import Any
 
 from aisp_mcp.bench import Benchmark, File, Folder, Host, sizes
 from aisp_mcp.judge.protocol import failed_builds
-from aisp_mcp.judge.protocol.layout import FILE, HOST, PATH_BYTES, TensorSpec
-from aisp_mcp.judge.protocol.strides import dense_strides, is_dense
+from aisp_mcp.judge.protocol.layout import FILE, HOST, PATH_BYTES, TensorSpec, dense_strides, is_dense
 
 BASELINE, CANDIDATE, COMMON = "aisp_baseline", "aisp_candidate", "_common"  # names of the modules
 PROBLEM_FILES = ("problem.py", "reference.py", "task.py", "utils.py")  # of adapted problems

@@ -16,9 +16,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from aisp_mcp.judge.protocol.layout import GUARD, SEGMENT, SEGMENTS, STATS, TEXT, Layout, TensorSpec
+from aisp_mcp.judge.protocol.layout import GUARD, SEGMENT, SEGMENTS, STATS, TEXT, Layout, TensorSpec, in_order
 from aisp_mcp.judge.protocol.messages import DeviceAllocation
-from aisp_mcp.judge.protocol.strides import in_order
 
 # Counters: how often the gate was opened, whether the worker can wait at it, whether the last round without
 # copies raised, how many of these rounds the device has ended. If inputs come one call at a time: for how many

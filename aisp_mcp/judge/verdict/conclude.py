@@ -8,9 +8,9 @@ from typing import Any
 
 from aisp_mcp.judge import statistics as stats
 from aisp_mcp.judge.evidence import Replicate
+from aisp_mcp.judge.options import Protections
 from aisp_mcp.judge.pair import Pair
 from aisp_mcp.judge.presets import Preset
-from aisp_mcp.judge.protections import Protections
 from aisp_mcp.judge.protocol.messages import OpenAnswer
 from aisp_mcp.judge.protocol.roles import BASELINES, Role
 from aisp_mcp.judge.records.verdict import Comparison, Flag, Verdict

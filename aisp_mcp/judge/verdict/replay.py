@@ -21,9 +21,9 @@ from aisp_mcp.judge.evidence import (
     ServedRequest,
     ServedTrace,
 )
+from aisp_mcp.judge.options import Protections
 from aisp_mcp.judge.pair import Pair
 from aisp_mcp.judge.presets import Preset
-from aisp_mcp.judge.protections import Protections
 from aisp_mcp.judge.protocol.messages import OpenAnswer
 from aisp_mcp.judge.protocol.roles import Role
 from aisp_mcp.judge.records.verdict import Comparison, Flag

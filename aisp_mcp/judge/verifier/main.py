@@ -14,7 +14,7 @@ from typing import Any
 
 from aisp_mcp.bench import Benchmark, ServingBenchmark
 from aisp_mcp.bench.sizes import settable
-from aisp_mcp.judge.protections import Protections
+from aisp_mcp.judge.options import Protections
 from aisp_mcp.judge.protocol.clock import clock
 from aisp_mcp.judge.protocol.cuda_ipc import MappedMemory, Staged
 from aisp_mcp.judge.protocol.device_turns import begin_peak, give_back, peak, synchronize

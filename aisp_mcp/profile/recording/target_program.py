@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from aisp_mcp.errors import BenchmarkError, UsageError
-from aisp_mcp.judge import placement
+from aisp_mcp.judge import distributed, placement
 from aisp_mcp.judge.pair import Pair
-from aisp_mcp.judge.ranks import rank_counts, rank_env
 from aisp_mcp.profile.readers.text import last_words
 from aisp_mcp.profile.recording import commands, record
 from aisp_mcp.profile.recording.confinement import Confinement
@@ -54,11 +53,11 @@ class Subject:
     role: RoleName
     files: tuple[Path, ...]
     size: str = ""
-    variables: rank_env.Variables = ()
+    variables: distributed.Variables = ()
 
     def ranks(self, size: str) -> int:
         """Number of its processes."""
-        return rank_counts.ranks(self.files[0], size)
+        return distributed.ranks(self.files[0], size)
 
 
 def find(roots: suites.Roots, name: str, role: RoleName) -> Subject:
@@ -179,7 +178,7 @@ def ncu(
     target: Subject, program: str, folder: Path, launches: commands.Launches, timeout_s: float
 ) -> tuple[tuple[Path, Path], Ran]:
     """The raw and the details page of launches made by the calls. Raises BenchmarkError RANKS for several ranks."""
-    if rank_counts.declared(target.files[0]) > 1:
+    if distributed.declared(target.files[0]) > 1:
         hint = "A timeline shows collectives: aisp profile nsys, or --profile minimal."
         raise BenchmarkError("RANKS", "ncu repeats each kernel alone, and a collective waits for other ranks.", hint)
 

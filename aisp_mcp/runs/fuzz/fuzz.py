@@ -11,11 +11,10 @@ from pathlib import Path
 from aisp_mcp.bench import sizes
 from aisp_mcp.bench.sizes import Number, Sizes
 from aisp_mcp.errors import BenchmarkError, UsageError
-from aisp_mcp.judge import candidate_needs, correctness
+from aisp_mcp.judge import candidate_needs, correctness, distributed
 from aisp_mcp.judge.native import build
 from aisp_mcp.judge.options import Options
 from aisp_mcp.judge.pair import Pair
-from aisp_mcp.judge.ranks import rank_counts
 from aisp_mcp.judge.records import CANDIDATE_NEEDS, Skip
 from aisp_mcp.runs.fuzz.records import Configuration, FuzzReport
 from aisp_mcp.server.context import Context
@@ -107,8 +106,8 @@ class _Fuzzers(ExitStack):
 
     def of(self, size: str) -> correctness.Fuzzer:
         """The one for that size; any of them if this machine has too few cores for its ranks, which each reports."""
-        lacking = bool(rank_counts.lacks(self._baseline, size))
-        ranks = rank_counts.declared(self._baseline) if lacking else rank_counts.ranks(self._baseline, size)
+        lacking = bool(distributed.lacks(self._baseline, size))
+        ranks = distributed.declared(self._baseline) if lacking else distributed.ranks(self._baseline, size)
         if ranks not in self._found:
             fuzzer = correctness.Fuzzer(self._baseline, self._how, self._limit // ranks, ranks)
             self._found[ranks] = self.enter_context(fuzzer)

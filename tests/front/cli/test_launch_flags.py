@@ -11,7 +11,7 @@ import pytest
 
 from aisp_mcp.errors import UsageError
 from aisp_mcp.front.cli.launch_flags import translate
-from aisp_mcp.judge.ranks import rank_env
+from aisp_mcp.judge import distributed
 
 BASELINE = '''"""A sum over ranks."""
 import torch.distributed as dist
@@ -74,7 +74,7 @@ def test_variables_go_to_ranks_and_devices_to_the_command(monkeypatch: pytest.Mo
 )
 def test_other_variables_are_refused_by_name(variable: str, message: str) -> None:
     with pytest.raises(UsageError, match=message) as refused:
-        rank_env.read(["NCCL_ALGO=Ring", variable])
+        distributed.read(["NCCL_ALGO=Ring", variable])
     assert (refused.value.code, bool(refused.value.hint)) == ("BAD_RANK_ENV", True)
 
 

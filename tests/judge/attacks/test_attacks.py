@@ -14,7 +14,7 @@ import pytest
 
 from aisp_mcp.judge.comparison import Options, keep_libraries_loaded
 from aisp_mcp.validity import corpus
-from aisp_mcp.validity.base import Case
+from aisp_mcp.validity.issues import Case
 
 QUICK = (
     "poison_handed_back",

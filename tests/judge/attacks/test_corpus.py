@@ -11,8 +11,7 @@ import pytest
 
 from aisp_mcp.judge.native import launch_header
 from aisp_mcp.validity import corpus
-from aisp_mcp.validity.base import Case, Outcome, Undefended
-from aisp_mcp.validity.loader import HEADS, cases, issues, page
+from aisp_mcp.validity.issues import HEADS, Case, Outcome, Undefended, cases, issues, page
 
 ROWS = issues()
 CATEGORIES = {

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from aisp_mcp.validity import loader
-from aisp_mcp.validity.base import Case, Undefended
-from aisp_mcp.validity.loader import MalformedIssue
+from aisp_mcp.validity import issues
+from aisp_mcp.validity.issues import Case, MalformedIssue, Undefended
 
 PAGE = """---
 id: 900
@@ -73,20 +72,20 @@ def issue_file(folder: Path, text: str) -> Path:
 
 
 def test_an_issue_has_its_page_and_its_cases(tmp_path: Path) -> None:
-    entry = loader.read_issue(issue_file(tmp_path, PAGE + CASES))
+    entry = issues.read_issue(issue_file(tmp_path, PAGE + CASES))
     issue = entry.issue
     assert (issue.id, issue.kind, issue.category, issue.title) == (900, "D", "output", "Borrowed Answers")
     assert (issue.control, issue.undefended) == ("Inputs are secret", Undefended(2.5, "own word", "cpu"))
     assert issue.attacked
-    assert list(entry.page) == list(loader.HEADS)
+    assert list(entry.page) == list(issues.HEADS)
     assert entry.page["What happens"] == "An answer is borrowed from a very long list."
-    larger = loader.baseline("copy").replace("1024, 1024", "2048, 2048")
+    larger = issues.baseline("copy").replace("1024, 1024", "2048, 2048")
     candidate = (
-        loader.snippet("loop")
+        issues.snippet("loop")
         + "\ndef borrow(x):\n    return x\n"
         + "\n# ## attack: a_comment\ndef run(x):\n    return borrow(x)\n"
     )
-    native = Case("native_copy", "honest", loader.baseline("copy"), 'extern "C" int copy();\n', device="cuda")
+    native = Case("native_copy", "honest", issues.baseline("copy"), 'extern "C" int copy();\n', device="cuda")
     assert entry.cases == (
         Case("borrowed", "attack", larger, candidate, 1.25, needs=("namespaces",), slow=True, issue=900),
         Case(**{**vars(native), "suffix": ".cu", "issue": 900}),
@@ -95,13 +94,13 @@ def test_an_issue_has_its_page_and_its_cases(tmp_path: Path) -> None:
 
 def test_an_issue_without_cases_has_a_reason(tmp_path: Path) -> None:
     text = PAGE.partition("\n- **")[0] + REASON
-    entry = loader.read_issue(issue_file(tmp_path, text))
+    entry = issues.read_issue(issue_file(tmp_path, text))
     assert (entry.issue.reason, entry.page, entry.cases) == ("Nobody can tell.", {}, ())
     assert not entry.issue.attacked
 
 
 def test_a_snippet_includes_the_one_it_begins_with() -> None:
-    assert loader.snippet("worker").startswith(loader.snippet("loop"))
+    assert issues.snippet("worker").startswith(issues.snippet("loop"))
 
 
 @pytest.mark.parametrize(
@@ -138,5 +137,5 @@ def test_a_malformed_file_is_named_with_its_line(tmp_path: Path, old: str, new: 
     assert old in text
     path = issue_file(tmp_path, text.replace(old, new, 1))
     with pytest.raises(MalformedIssue) as raised:
-        loader.read_issue(path)
+        issues.read_issue(path)
     assert str(raised.value).startswith(f"{path}:{message}")

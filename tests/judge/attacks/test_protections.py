@@ -17,17 +17,16 @@ from typing import Any
 import pytest
 
 from aisp_mcp.judge import comparison
-from aisp_mcp.judge.options import Options
+from aisp_mcp.judge.options import ALL, Options
 from aisp_mcp.judge.presets import Preset
-from aisp_mcp.judge.protections import ALL
 from aisp_mcp.judge.records import Skip
 from aisp_mcp.process import isolation
 from aisp_mcp.server import registry
 from aisp_mcp.server.dispatch import load_catalog
 from aisp_mcp.settings import TABLES, Settings
-from aisp_mcp.validity import corpus, loader
-from aisp_mcp.validity.base import Case, Outcome
+from aisp_mcp.validity import corpus, issues
 from aisp_mcp.validity.corpus import CERTAIN_GAIN
+from aisp_mcp.validity.issues import Case, Outcome
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -35,7 +34,7 @@ SHORT = Preset("short", 1, 0.004, 3)  # each order of the programs once: some at
 LONGER = Preset("longer", 1, 0.03, 5)
 SECRET = "AISP_TEST_SECRET"
 ROOT = Path(__file__).resolve().parents[3]
-LOOP, WORKER, MATMUL_RELU = loader.snippet("loop"), loader.snippet("worker"), loader.baseline("matmul_relu")
+LOOP, WORKER, MATMUL_RELU = issues.snippet("loop"), issues.snippet("worker"), issues.baseline("matmul_relu")
 
 # Known by one row of the input and its extremes, which cost little to read; all else is computed. Unusual inputs drawn
 # from the same seed may have that row in common.
@@ -140,7 +139,7 @@ class Small(Benchmark):
 OVERFLOWS = "def run(x):\n    y = x.exp()\n    return y.div_(y.sum(1, keepdim=True))\n"
 
 LESS_PRECISE_TYPE = "def run(x):\n    return x > 0\n"
-MASK = loader.baseline("relu").replace("return torch.relu(x)", "return (x > 0).long()")
+MASK = issues.baseline("relu").replace("return torch.relu(x)", "return (x > 0).long()")
 
 
 def test_no_tool_and_no_setting_turns_a_protection_off() -> None:
@@ -277,7 +276,7 @@ from aisp_mcp.server.dispatch import load_catalog
 from aisp_mcp.judge import comparison
 from aisp_mcp.validity import corpus
 from aisp_mcp.judge.options import Options
-from aisp_mcp.judge.protections import ALL
+from aisp_mcp.judge.options import ALL
 from aisp_mcp.judge.presets import Preset
 
 case, folder = corpus.named("arena_cut_off"), Path(sys.argv[1])

@@ -11,8 +11,8 @@ import pytest
 
 from aisp_mcp.system import manifest
 from aisp_mcp.validity import corpus, selftest
-from aisp_mcp.validity import table as flow
-from aisp_mcp.validity.loader import HEADS, issues, page
+from aisp_mcp.validity import selftest as flow
+from aisp_mcp.validity.issues import HEADS, issues, page
 
 Cli = Callable[..., "subprocess.CompletedProcess[str]"]
 DISCLOSED = [28, 49, 50, 56, 58, 64, 71, 73, 75, 76, 79, 83, 95]

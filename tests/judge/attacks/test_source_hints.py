@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from aisp_mcp.judge.parent import source_hints
+from aisp_mcp.judge.parent import hints
 from aisp_mcp.judge.verdict import verdict
 from aisp_mcp.validity import corpus
 
@@ -35,13 +35,13 @@ from aisp_mcp.validity import corpus
     ],
 )
 def test_what_is_pointed_at(source: str, hints: dict[str, list[int]]) -> None:
-    assert source_hints.find(source) == hints
+    assert hints.find(source) == hints
 
 
 def test_hints_are_not_verdicts(tmp_path: Path) -> None:
     path = tmp_path / "optimized_x.py"
     path.write_text("import ctypes, threading\n")
-    (flag,) = source_hints.hints(path)
+    (flag,) = hints.hints(path)
     assert flag.severity == "note"
     assert "starts threads (line 1); calls native code (line 1)" in flag.message
     assert (
@@ -53,6 +53,6 @@ def test_hints_are_not_verdicts(tmp_path: Path) -> None:
 def test_most_attacks_leave_a_trace_and_most_twins_do_not() -> None:
     """Useful as hints: the attacks on the judge's own process are pointed at; of the twins a quarter at most."""
     about_the_judge = [case for case in corpus.cases(kind="attack") if "sys._getframe" in case.candidate]
-    assert all("frames" in source_hints.find(case.candidate) for case in about_the_judge)
+    assert all("frames" in hints.find(case.candidate) for case in about_the_judge)
     twins = corpus.cases(kind="honest")
-    assert sum(bool(source_hints.find(case.candidate)) for case in twins) < len(twins) / 3
+    assert sum(bool(hints.find(case.candidate)) for case in twins) < len(twins) / 3

@@ -21,7 +21,7 @@ from aisp_mcp.judge.functions.pair import Request
 from aisp_mcp.judge.options import Options
 from aisp_mcp.judge.pair import Pair
 from aisp_mcp.judge.records.verdict import Comparison, Flag
-from aisp_mcp.validity import loader
+from aisp_mcp.validity import issues
 
 pytest.importorskip("torch")
 pytestmark = [pytest.mark.torch]
@@ -140,11 +140,11 @@ def two_files(folder: Path) -> Pair:
 
 
 def ranks(folder: Path) -> Pair:
-    return candidate(folder, "def run(share):\n    tell()\n", loader.baseline("two_ranks"))
+    return candidate(folder, "def run(share):\n    tell()\n", issues.baseline("two_ranks"))
 
 
 def serving(folder: Path) -> Pair:
-    return candidate(folder, "def serve(feed, emit, **params):\n    tell()\n", loader.baseline("serve_small"))
+    return candidate(folder, "def serve(feed, emit, **params):\n    tell()\n", issues.baseline("serve_small"))
 
 
 def training(folder: Path) -> Pair:

@@ -10,11 +10,11 @@ from contextlib import contextmanager
 
 import pytest
 
-from aisp_mcp.judge.parent.processes.footprint import footprint
+from aisp_mcp.judge.parent.timing.memory.accounting import footprint
 
 torch = pytest.importorskip("torch")
 
-from aisp_mcp.judge.candidate.contract import SharedOutputError, refuse_shared  # noqa: E402
+from aisp_mcp.judge.candidate.outputs import SharedOutputError, refuse_shared  # noqa: E402
 from aisp_mcp.judge.protocol.module_loader import contract  # noqa: E402
 
 MB = 1 << 20

@@ -9,9 +9,16 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from aisp_mcp.judge.candidate.contract import ContractError, OutputRules, SharedOutputError, extent  # noqa: E402
-from aisp_mcp.judge.candidate.held import MORE_CALLS, HeldOutputs, touch_memory  # noqa: E402
-from aisp_mcp.judge.candidate.strides import OutputStrides  # noqa: E402
+from aisp_mcp.judge.candidate.outputs import (  # noqa: E402  # noqa: E402
+    MORE_CALLS,
+    ContractError,
+    HeldOutputs,
+    OutputRules,
+    OutputStrides,
+    SharedOutputError,
+    extent,
+    touch_memory,
+)
 from aisp_mcp.judge.protocol.layout import Layout  # noqa: E402
 from aisp_mcp.judge.protocol.module_loader import contract, flatten  # noqa: E402
 from aisp_mcp.judge.protocol.shared_memory import Arena, ControlBlock  # noqa: E402

@@ -10,12 +10,19 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from aisp_mcp.judge.candidate.contract import ContractError, check_contract  # noqa: E402
-from aisp_mcp.judge.candidate.strides import OutputStrides  # noqa: E402
-from aisp_mcp.judge.protocol.layout import Layout  # noqa: E402
+from aisp_mcp.judge.candidate.outputs import (  # noqa: E402
+    ContractError,
+    OutputStrides,
+    check_contract,
+)
+from aisp_mcp.judge.protocol.layout import (  # noqa: E402
+    Layout,
+    encode,
+    in_order,
+    order_of,
+)
 from aisp_mcp.judge.protocol.module_loader import contract  # noqa: E402
 from aisp_mcp.judge.protocol.shared_memory import ControlBlock, host_arena  # noqa: E402
-from aisp_mcp.judge.protocol.strides import encode, in_order, order_of  # noqa: E402
 
 Tensor = Any
 

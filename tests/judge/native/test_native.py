@@ -16,7 +16,7 @@ from aisp_mcp.judge.native import build as native_build
 from aisp_mcp.judge.native.launch_header import HeaderError, expression, read
 from aisp_mcp.judge.options import Options
 from aisp_mcp.judge.pair import Pair
-from aisp_mcp.judge.parent import source_hints
+from aisp_mcp.judge.parent import hints
 from aisp_mcp.judge.records import Skip
 from aisp_mcp.judge.records.verdict import Comparison
 from aisp_mcp.suites import discovery
@@ -198,7 +198,7 @@ def test_a_missing_compiler_or_device_is_a_named_skip(tmp_path: Path, monkeypatc
 def test_hints_point_at_threads_and_kept_state() -> None:
     text = HEADER + "static float kept[4];\nstatic void helper(int a) {}\nint f() { std::thread t; return 0; }\n"
     first = HEADER.count("\n") + 1
-    assert source_hints.find_native(text) == {"threads": [first + 2], "state kept": [first]}
+    assert hints.find_native(text) == {"threads": [first + 2], "state kept": [first]}
 
 
 PTXAS = """ptxas info    : 0 bytes gmem

@@ -8,8 +8,9 @@ import pytest
 from gpu_model import HOST, Verifier, trial
 
 from aisp_mcp.judge.evidence import Account, RoundTiming
-from aisp_mcp.judge.parent.timing import gpu_round, gpu_rounds
-from aisp_mcp.judge.parent.timing.gpu import GpuStrategy
+from aisp_mcp.judge.parent.timing.gpu import round as gpu_round
+from aisp_mcp.judge.parent.timing.gpu import rounds as gpu_rounds
+from aisp_mcp.judge.parent.timing.gpu.strategy import GpuStrategy
 from aisp_mcp.judge.protocol.roles import Role
 
 

@@ -19,7 +19,7 @@ from aisp_mcp.judge.records import Skip
 from aisp_mcp.judge.records.verdict import Comparison, Verdict
 from aisp_mcp.judge.verdict import metric
 from aisp_mcp.validity import corpus
-from aisp_mcp.validity.base import Case
+from aisp_mcp.validity.issues import Case
 
 FAST = corpus.PRESETS["fast"]
 WARM_STATE_KEPT = [case for case in corpus.cases() if case.issue == 103]

@@ -23,7 +23,7 @@ from aisp_mcp.judge.verdict import metric
 from aisp_mcp.suites import selection
 from aisp_mcp.system.gpu import energy
 from aisp_mcp.validity import corpus
-from aisp_mcp.validity.base import Case, Outcome
+from aisp_mcp.validity.issues import Case, Outcome
 
 MODEL = Path(__file__).with_name("powercap_model.py")
 ENERGY_ELSEWHERE = [case for case in corpus.cases() if case.issue == 104]

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from aisp_mcp.judge.parent.processes import footprint
-from aisp_mcp.judge.parent.processes.footprint import Footprint, Watch
+from aisp_mcp.judge.parent.timing.memory import accounting
+from aisp_mcp.judge.parent.timing.memory.accounting import Footprint, Watch
 from aisp_mcp.process import isolation
 
 SCRIPT = """
@@ -53,7 +53,7 @@ def test_what_pipes_hold_between_two_samples_counts(
     """A candidate that keeps its state in pipes was 1.05x to 1.12x in three comparisons of one process pair."""
     mib = 1 << 20
     sizes = iter([0, *held, 0])
-    monkeypatch.setattr(footprint, "footprint", lambda *_: Footprint(anonymous=mib, held=round(next(sizes) * mib)))
+    monkeypatch.setattr(accounting, "footprint", lambda *_: Footprint(anonymous=mib, held=round(next(sizes) * mib)))
     watch = Watch(frozenset(), tmp_path)
     watch.rest = mib
     watch.begin([])

@@ -19,7 +19,7 @@ from harness_support import judge
 from aisp_mcp.errors import Unavailable
 from aisp_mcp.judge.candidate import forks
 from aisp_mcp.judge.parent.processes import forked
-from aisp_mcp.judge.parent.processes.warm import Libraries
+from aisp_mcp.judge.parent.processes.forked import Libraries
 from aisp_mcp.process import isolation, python, sockets
 
 CAREFUL = """
@@ -84,7 +84,7 @@ def main():
 CALLER = """
 import time
 from aisp_mcp.judge.parent.processes import forked
-from aisp_mcp.judge.parent.processes.warm import Libraries
+from aisp_mcp.judge.parent.processes.forked import Libraries
 print(forked.server(Libraries.of({}, [], []))._process.pid, flush=True)
 time.sleep(600)
 """
@@ -255,7 +255,7 @@ def test_where_nothing_can_be_sealed_early_callers_learn_it_and_later_ones_find_
 NO_NESTING = """
 import os
 from aisp_mcp.judge.parent.processes import forked
-from aisp_mcp.judge.parent.processes.warm import Libraries
+from aisp_mcp.judge.parent.processes.forked import Libraries
 from aisp_mcp.process import kernel, sandbox
 sandbox._leave(kernel.CLONE_NEWNS)
 open("/proc/sys/user/max_user_namespaces", "w").write("1")

@@ -18,10 +18,12 @@ from aisp_mcp.judge.evidence import Account, RoundTiming
 from aisp_mcp.judge.parent.processes import process as workers
 from aisp_mcp.judge.parent.processes.process import WorkerProcess
 from aisp_mcp.judge.parent.session import MAX_STALLED, ComparisonAborted
-from aisp_mcp.judge.parent.timing import gpu_round, gpu_rounds, gpu_series
+from aisp_mcp.judge.parent.timing.gpu import round as gpu_round
+from aisp_mcp.judge.parent.timing.gpu import rounds as gpu_rounds
+from aisp_mcp.judge.parent.timing.gpu import series as gpu_series
 from aisp_mcp.judge.protocol.layout import NO_COPY_CALLS
+from aisp_mcp.judge.protocol.messages import DUMMY, GATE, ISOLATED, NO_COPY
 from aisp_mcp.judge.protocol.roles import BASELINES, Role
-from aisp_mcp.judge.protocol.words import DUMMY, GATE, ISOLATED, NO_COPY
 from aisp_mcp.judge.verdict.estimators import IsolatedCallEvidence
 from aisp_mcp.judge.verifier.handoff import handoff_gpu as handoff
 

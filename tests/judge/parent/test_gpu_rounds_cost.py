@@ -11,14 +11,16 @@ import pytest
 from gpu_model import BASE, CALL, HOST, Verifier, trial, twice_as_fast
 
 from aisp_mcp.judge.parent.session import MIN_CALLS, MeasurementMode
-from aisp_mcp.judge.parent.timing import gpu_round, gpu_rounds, gpu_series
 from aisp_mcp.judge.parent.timing.driver import Driver
-from aisp_mcp.judge.parent.timing.gpu_round import DeviceMemory, GpuRound
+from aisp_mcp.judge.parent.timing.gpu import round as gpu_round
+from aisp_mcp.judge.parent.timing.gpu import rounds as gpu_rounds
+from aisp_mcp.judge.parent.timing.gpu import series as gpu_series
+from aisp_mcp.judge.parent.timing.gpu.round import DeviceMemory, GpuRound
 from aisp_mcp.judge.parent.timing.replicate import SOME_MODES, ReplicateRun
 from aisp_mcp.judge.presets import PRESETS, Preset, samples
 from aisp_mcp.judge.protocol.draws.rng import MODES
+from aisp_mcp.judge.protocol.messages import DUMMY, GATE, ISOLATED
 from aisp_mcp.judge.protocol.roles import BASELINES, Role
-from aisp_mcp.judge.protocol.words import DUMMY, GATE, ISOLATED
 from aisp_mcp.judge.verifier.handoff import handoff_gpu as handoff
 
 

@@ -13,14 +13,14 @@ from aisp_mcp.judge.parent.processes.placement import measuring_cpus, spare_cpus
 from aisp_mcp.judge.parent.timing.cpu import ROUNDS
 from aisp_mcp.judge.presets import Preset
 from aisp_mcp.judge.protocol.roles import Role
-from aisp_mcp.validity import loader
+from aisp_mcp.validity import issues
 
 pytestmark = [
     pytest.mark.torch,
     pytest.mark.skipif(not spare_cpus(), reason=f"needs a core beside {sorted(measuring_cpus())} for the verifier"),
 ]
 
-WORKER = loader.snippet("worker")
+WORKER = issues.snippet("worker")
 SEVERAL_CALLS = Preset("several", 1, 0.02, 1)
 
 

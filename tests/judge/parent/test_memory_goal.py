@@ -9,8 +9,8 @@ from pathlib import Path
 import harness_support as support
 import pytest
 
-from aisp_mcp.judge.parent.processes.kernel_memory import mappings, open_files
-from aisp_mcp.judge.parent.timing.first_use import of_libraries
+from aisp_mcp.judge.parent.timing.memory.accounting import mappings, open_files
+from aisp_mcp.judge.parent.timing.memory.imports import of_libraries
 
 STACKED = '''
     """A sum over copies; what counts is memory."""

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from aisp_mcp.judge.parent import phase_timer
-from aisp_mcp.judge.parent.phase_timer import PhaseTimer
+from aisp_mcp.judge.parent import session
+from aisp_mcp.judge.parent.session import PhaseTimer
 
 
 @pytest.fixture
 def account(monkeypatch: pytest.MonkeyPatch) -> PhaseTimer:
     """One whose clock goes on by a second at each look."""
     now = iter(range(100))
-    monkeypatch.setattr(phase_timer.time, "monotonic", lambda: next(now))
+    monkeypatch.setattr(session.time, "monotonic", lambda: next(now))
     return PhaseTimer()
 
 

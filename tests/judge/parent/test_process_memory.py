@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from aisp_mcp.judge.parent.processes import process_memory as remote
+from aisp_mcp.judge.parent.processes import process as remote
 from aisp_mcp.judge.protocol.layout import Layout, TensorSpec
 from aisp_mcp.judge.protocol.shared_memory import ControlBlock, map_file
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from aisp_mcp.judge.pair import Pair
-from aisp_mcp.judge.parent.phase_timer import PhaseTimer
+from aisp_mcp.judge.parent.session import PhaseTimer
 from aisp_mcp.judge.parent.timing.driver import FIRST_CALL_S, START_DEADLINE_S, Driver
 from aisp_mcp.judge.presets import GPU_CALLS, PRESETS, Preset, sample_calls, samples, undetected_share
 from aisp_mcp.judge.protocol.roles import Role

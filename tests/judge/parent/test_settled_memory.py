@@ -17,8 +17,8 @@ from harness_support import judge
 from aisp_mcp.judge.evidence import Account, RoundTiming
 from aisp_mcp.judge.parent.timing.cpu import FEW_FAULTS, CpuStrategy, is_settled
 from aisp_mcp.judge.protocol.layout import Layout, TensorSpec
+from aisp_mcp.judge.protocol.messages import TOUCH
 from aisp_mcp.judge.protocol.roles import Role
-from aisp_mcp.judge.protocol.words import TOUCH
 
 pytestmark = [pytest.mark.torch]
 LARGE = '''

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from aisp_mcp.judge.evidence import Account, RoundTiming
+from aisp_mcp.judge.options import ALL
 from aisp_mcp.judge.parent.timing.driver import Driver
 from aisp_mcp.judge.parent.timing.replicate import ReplicateRun
 from aisp_mcp.judge.presets import PRESETS
-from aisp_mcp.judge.protections import ALL
 from aisp_mcp.judge.protocol.roles import Role
 
 BASELINE, CANDIDATE = Role.BASELINE.number, Role.CANDIDATE.number

@@ -14,6 +14,7 @@ import pytest
 from harness_support import LEAST, write_pair
 
 from aisp_mcp.errors import Unavailable
+from aisp_mcp.judge import distributed
 from aisp_mcp.judge.comparison import compare
 from aisp_mcp.judge.options import Nodes, Options
 from aisp_mcp.judge.parent.processes.cluster import nodes
@@ -21,13 +22,12 @@ from aisp_mcp.judge.presets import PRESETS
 from aisp_mcp.judge.protocol import link
 from aisp_mcp.judge.protocol.layout import Layout, TensorSpec
 from aisp_mcp.judge.protocol.link import LinkLost, Mirror
-from aisp_mcp.judge.ranks import rank_counts
 from aisp_mcp.judge.records import Skip
 from aisp_mcp.judge.records.verdict import Comparison
 from aisp_mcp.process import isolation
-from aisp_mcp.validity import loader
+from aisp_mcp.validity import issues
 
-RANKS, LOOP, TWO_RANKS = loader.snippet("ranks"), loader.snippet("loop"), loader.baseline("two_ranks")
+RANKS, LOOP, TWO_RANKS = issues.snippet("ranks"), issues.snippet("loop"), issues.baseline("two_ranks")
 CORES = sorted(os.sched_getaffinity(0))
 TWO_NODES = Nodes((("far", ("taskset", "-c", str(CORES[0]))),))
 spread = [
@@ -228,10 +228,10 @@ def test_tensors_travel_with_their_guards_and_an_end_in_between_is_noticed() -> 
 )
 def test_ranks_are_spread_evenly(tmp_path: Path, ranks_: int, nodes_: int, lack: str) -> None:
     baseline = write_pair(tmp_path, HONEST, TWO_RANKS).baseline
-    missing = rank_counts.lacks(baseline, f"small,ranks={ranks_}", nodes=nodes_)
+    missing = distributed.lacks(baseline, f"small,ranks={ranks_}", nodes=nodes_)
     assert missing.startswith(lack) if len(CORES) < 32 else True
-    assert rank_counts.unmeasured("memory", 2, "cpu", 2) == "one node: the goal memory over 2 nodes is not measured"
-    assert rank_counts.unmeasured("speed", 2, "cuda", 2) == "one node: NCCL over 2 nodes is not measured"
+    assert distributed.unmeasured("memory", 2, "cpu", 2) == "one node: the goal memory over 2 nodes is not measured"
+    assert distributed.unmeasured("speed", 2, "cuda", 2) == "one node: NCCL over 2 nodes is not measured"
 
 
 def test_more_ranks_than_a_node_has_cores_is_a_skip(tmp_path: Path) -> None:

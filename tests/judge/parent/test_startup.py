@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 from gpu_model import Verifier, trial
 
+from aisp_mcp.judge.options import ALL
 from aisp_mcp.judge.parent.session import ComparisonAborted
-from aisp_mcp.judge.parent.timing import startup, strategy
+from aisp_mcp.judge.parent.timing import replicate, strategy
 from aisp_mcp.judge.parent.timing.cpu import CpuStrategy
-from aisp_mcp.judge.parent.timing.gpu import GpuStrategy
-from aisp_mcp.judge.parent.timing.gpu_round import COMPARED, MAX_COMPARED
+from aisp_mcp.judge.parent.timing.gpu.round import COMPARED, MAX_COMPARED
+from aisp_mcp.judge.parent.timing.gpu.strategy import GpuStrategy
 from aisp_mcp.judge.parent.timing.replicate import ReplicateRun
 from aisp_mcp.judge.presets import PRESETS
-from aisp_mcp.judge.protections import ALL
+from aisp_mcp.judge.protocol.messages import DUMMY
 from aisp_mcp.judge.protocol.roles import Role
-from aisp_mcp.judge.protocol.words import DUMMY
 from aisp_mcp.judge.verifier.inputs.bank import InputBank
 
 CHECKED = 40  # calls of a replicate
@@ -105,8 +105,8 @@ def walked(
 
     monkeypatch.setattr(Fake, "said", said, raising=False)
     monkeypatch.setattr(Fake, "fails", fails)
-    monkeypatch.setattr(startup, "Driver", Fake)
-    monkeypatch.setattr(startup, "spare_cpus", lambda: spare)
+    monkeypatch.setattr(replicate, "Driver", Fake)
+    monkeypatch.setattr(replicate, "spare_cpus", lambda: spare)
     monkeypatch.setattr(GpuStrategy, "trace", lambda _, one: one._say("trace"))
     options = SimpleNamespace(preset=replace(PRESETS["default"], replicates=total), device=device, protections=ALL)
     verifier = SimpleNamespace(
@@ -125,7 +125,7 @@ def walked(
         session.opened = {"probe_s": 1.0}
         session.probe_s = lambda times: said.append("idle") or now_s
     steps = GpuStrategy() if device == "cuda" else CpuStrategy()
-    with startup.started_replicates(session, steps) as drivers:
+    with replicate.started_replicates(session, steps) as drivers:
         said.extend(f"run {driver.index}" for driver in drivers)  # type: ignore[attr-defined]
     return said
 
@@ -176,14 +176,14 @@ def test_who_never_loads_its_libraries_is_not_waited_for_without_end(monkeypatch
 def test_no_program_makes_an_idle_device_look_busy(monkeypatch: pytest.MonkeyPatch, now_s: float) -> None:
     """The idle device is probed before a program runs beside it, and only a shorter time is believed later."""
     seen = dict[str, float]()
-    real = startup._in_turn
+    real = replicate._in_turn
 
     def walk(session: Any, steps: Any, started: list[Any]) -> Any:
         for one in real(session, steps, started):
             seen.update(session.opened)
             yield one
 
-    monkeypatch.setattr(startup, "_in_turn", walk)
+    monkeypatch.setattr(replicate, "_in_turn", walk)
     walked(monkeypatch, 3, spare=4, kernels=True, now_s=now_s)
     assert seen["probe_s"] == min(1.0, now_s)
 

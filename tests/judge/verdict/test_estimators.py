@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from aisp_mcp.judge.evidence import Account, DeviceEvidence, Overhead, Replicate, Round, RoundTiming
+from aisp_mcp.judge.options import ALL
 from aisp_mcp.judge.presets import PRESETS
-from aisp_mcp.judge.protections import ALL
 from aisp_mcp.judge.protocol.roles import BASELINES, Role
 from aisp_mcp.judge.records.verdict import Comparison
 from aisp_mcp.judge.verdict import estimators, lower_bound

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from aisp_mcp.judge.evidence import Account, Overhead, Replicate, Round, RoundCost, RoundTiming
+from aisp_mcp.judge.options import ALL
 from aisp_mcp.judge.parent.timing.cpu import observed_copies_s
 from aisp_mcp.judge.presets import PRESETS
-from aisp_mcp.judge.protections import ALL
 from aisp_mcp.judge.protocol.roles import BASELINES, Role
 from aisp_mcp.judge.records.measurement import Clocks
 from aisp_mcp.judge.records.verdict import Comparison, Flag

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from aisp_mcp.judge.protections import ALL
+from aisp_mcp.judge.options import ALL
 from aisp_mcp.judge.verifier.main import Verifier
 
 BASELINE = '''"""Row sums."""

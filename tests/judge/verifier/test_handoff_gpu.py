@@ -15,10 +15,12 @@ from host_streams import HostEvent, HostGate, Late, Never
 torch = pytest.importorskip("torch")
 
 from aisp_mcp.errors import BenchmarkError  # noqa: E402
-from aisp_mcp.judge.candidate.contract import OutputRules  # noqa: E402
 from aisp_mcp.judge.candidate.main import GATE, ISOLATED, NO_COPY, STORE, Worker  # noqa: E402
-from aisp_mcp.judge.candidate.strides import OutputStrides  # noqa: E402
-from aisp_mcp.judge.protections import ALL  # noqa: E402
+from aisp_mcp.judge.candidate.outputs import (  # noqa: E402
+    OutputRules,
+    OutputStrides,
+)
+from aisp_mcp.judge.options import ALL  # noqa: E402
 from aisp_mcp.judge.protocol import cuda_ipc  # noqa: E402
 from aisp_mcp.judge.protocol.clock import clock  # noqa: E402
 from aisp_mcp.judge.protocol.cuda_ipc import MappedMemory, Staged  # noqa: E402

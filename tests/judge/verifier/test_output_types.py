@@ -11,7 +11,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from aisp_mcp.errors import BenchmarkError  # noqa: E402
-from aisp_mcp.judge.protections import ALL  # noqa: E402
+from aisp_mcp.judge.options import ALL  # noqa: E402
 from aisp_mcp.judge.protocol.draws.rng import MODES  # noqa: E402
 from aisp_mcp.judge.verifier.main import Verifier  # noqa: E402
 

@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch")
 
 from round_support import BASE, BASELINE, CANDIDATE, COUNT, fill, opened, runs, work  # noqa: E402
 
-from aisp_mcp.judge.protections import ALL  # noqa: E402
+from aisp_mcp.judge.options import ALL  # noqa: E402
 from aisp_mcp.judge.protocol.layout import Layout  # noqa: E402
 from aisp_mcp.judge.protocol.shared_memory import Arena  # noqa: E402
 from aisp_mcp.judge.verifier.checks import round_checker as judging  # noqa: E402

@@ -16,7 +16,7 @@ from aisp_mcp.judge.mutants.trial import Trial, calls  # noqa: E402
 from aisp_mcp.judge.protocol.draws import textures  # noqa: E402
 from aisp_mcp.judge.protocol.draws.rng import CallRng  # noqa: E402
 from aisp_mcp.judge.verifier.checks.tolerance import compare, exceeds_average, near  # noqa: E402
-from aisp_mcp.validity import loader  # noqa: E402
+from aisp_mcp.validity import issues  # noqa: E402
 
 pytestmark = [pytest.mark.torch]
 NARROW = [torch.bfloat16, torch.float16]
@@ -70,7 +70,7 @@ def test_a_statistic_rounded_to_the_type_is_honest(dtype: Any) -> None:
 
 def trial(name: str) -> tuple[Trial, Any]:
     """A case of the corpus: its baseline, and its candidate's run."""
-    case = {case.name: case for _, case in loader.cases()}[name]
+    case = {case.name: case for _, case in issues.cases()}[name]
     spaces: tuple[dict[str, Any], dict[str, Any]] = ({}, {})
     for text, space in zip((case.baseline, case.candidate), spaces, strict=True):
         exec(compile_text(text), space)

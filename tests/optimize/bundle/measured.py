@@ -7,9 +7,9 @@ from pathlib import Path
 
 from aisp_mcp.judge.audit_log import ChainLog
 from aisp_mcp.judge.evidence import Account, Overhead, Replicate, Round, RoundTiming
+from aisp_mcp.judge.options import ALL
 from aisp_mcp.judge.pair import Pair
 from aisp_mcp.judge.presets import PRESETS
-from aisp_mcp.judge.protections import ALL
 from aisp_mcp.judge.protocol.roles import Role
 from aisp_mcp.judge.records.verdict import Comparison
 from aisp_mcp.judge.verdict import replay

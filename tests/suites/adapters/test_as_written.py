@@ -15,7 +15,7 @@ import pytest
 from aisp_mcp.errors import BenchmarkError, UsageError
 from aisp_mcp.judge import candidate_needs
 from aisp_mcp.judge.pair import Pair
-from aisp_mcp.judge.parent import first_imports
+from aisp_mcp.judge.parent import opening
 from aisp_mcp.judge.protocol.draws.rng import CallRng
 from aisp_mcp.suites.adapters import adapt, formats, gpumode, writing
 from aisp_mcp.suites.adapters import kernelbench as kernelbench_format
@@ -288,8 +288,8 @@ def test_the_file_of_an_adapted_candidate_names_its_compilers(tmp_path: Path) ->
         (tmp_path / name).write_text(text)
     pair = Pair("kernelbench:relu", tmp_path / "baseline_relu.py", "mine", tmp_path / "optimized_relu_mine.py")
     assert "It compiles code with torch.compile." in texts[pair.path.name]
-    assert first_imports.of_candidate(pair) == ["torch._inductor.compile_fx"]
-    assert first_imports.of_baseline(pair.baseline) == []
+    assert opening.of_candidate(pair) == ["torch._inductor.compile_fx"]
+    assert opening.of_baseline(pair.baseline) == []
 
 
 def test_a_triton_candidate_on_a_cpu_is_a_named_skip(cli_here: Any, tmp_path: Path) -> None:

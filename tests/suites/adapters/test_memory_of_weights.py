@@ -13,8 +13,8 @@ import adapter_support as support
 import foreign_kernelbench as kernelbench
 import pytest
 
+from aisp_mcp.judge.options import ALL
 from aisp_mcp.judge.parent.opening import memory_files
-from aisp_mcp.judge.protections import ALL
 from aisp_mcp.judge.verifier.main import Verifier
 
 torch = pytest.importorskip("torch")

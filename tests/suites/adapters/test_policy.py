@@ -13,7 +13,7 @@ import foreign_kernelbench as kernelbench
 import pytest
 
 from aisp_mcp.errors import UsageError
-from aisp_mcp.judge.parent import policy
+from aisp_mcp.judge.parent import hints
 from aisp_mcp.judge.protocol.forbidden import CALLED, UNKNOWN
 from aisp_mcp.judge.records.verdict import Flag
 from aisp_mcp.runs import adapted
@@ -72,7 +72,7 @@ def test_names_that_stand_for_nothing_are_errors(name: str) -> None:
     assert f"{UNKNOWN}{name}" in refused(name)["failed"]
     raised = Flag(code="incorrect_raised", severity="fatal", message=f"candidate raised: {UNKNOWN}{name}")
     with pytest.raises(UsageError, match="names no operator"):
-        policy.flag(raised)
+        hints.flag(raised)
 
 
 def test_a_verdict_names_the_forbidden_operator(cli_here: Any, tmp_path: Path) -> None:
@@ -87,10 +87,10 @@ def test_a_verdict_names_the_forbidden_operator(cli_here: Any, tmp_path: Path) -
 
 
 def test_a_policy_that_was_complied_with_is_a_note() -> None:
-    [note] = policy.notes(["torch.sort"], [])
+    [note] = hints.notes(["torch.sort"], [])
     assert (note.code, note.severity) == ("policy", "note")
-    assert policy.notes([], []) == []
-    assert policy.notes(["torch.sort"], [Flag(code="a", severity="fatal", message="")]) == []
+    assert hints.notes([], []) == []
+    assert hints.notes(["torch.sort"], [Flag(code="a", severity="fatal", message="")]) == []
 
 
 def test_a_problems_own_rules_are_a_policy(tmp_path: Path) -> None:

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from aisp_mcp.judge.parent.processes import procfs as proc
-from aisp_mcp.judge.parent.processes.forked import Forked, ForkServer, Unsealed, server
-from aisp_mcp.judge.parent.processes.warm import Libraries
+from aisp_mcp.judge.parent.processes.forked import Forked, ForkServer, Libraries, Unsealed, server
 from aisp_mcp.process import isolation, tree
 from aisp_mcp.process.isolation import Level
 

@@ -19,13 +19,12 @@ from typing import Any, NamedTuple
 
 from aisp_mcp.judge.evidence import Account, RoundTiming
 from aisp_mcp.judge.parent.processes.confined import Placement, prefer
-from aisp_mcp.judge.parent.processes.footprint import Watch, inode
-from aisp_mcp.judge.parent.processes.gone import WorkerGone
-from aisp_mcp.judge.parent.processes.process import Seen, WorkerProcess
+from aisp_mcp.judge.parent.processes.process import Seen, WorkerGone, WorkerProcess
+from aisp_mcp.judge.parent.timing.memory.accounting import Watch, inode
 from aisp_mcp.judge.protocol.clock import clock
 from aisp_mcp.judge.protocol.layout import Layout
+from aisp_mcp.judge.protocol.messages import SHARED
 from aisp_mcp.judge.protocol.shared_memory import ControlBlock
-from aisp_mcp.judge.protocol.words import SHARED
 
 COLLECTIVE_S = 30.0  # a rank waits this long for the others before its collective raises
 

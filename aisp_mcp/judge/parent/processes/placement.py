@@ -1,10 +1,14 @@
-"""Placement of workers: cores, environment and folders, constructed in the same way for baseline and candidate."""
+"""Placement of workers: cores, environment and folders, constructed in the same way for baseline and candidate, and a
+check during a round that a worker's threads keep to their cores.
+"""
 
 from __future__ import annotations
 
 import os
+import random
+import select
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
@@ -284,3 +288,31 @@ class PlacementFactory:
         calls += forbidden.UNACCOUNTED if self.lean else ()
         limits = hidden, memory_bytes, readable, self.network, calls
         return Placement(env, folder, seen, self.cpus, self.level, cuda, core, *limits)
+
+
+WATCH_S = 2e-4, 8e-4  # between two checks
+
+
+def bind(tasks: Iterable[int], cpus: Iterable[int]) -> None:
+    """Bind the threads to these cores. Threads that have exited are skipped; the round will detect that."""
+    for task in tasks:
+        with suppress(OSError):
+            os.sched_setaffinity(task, cpus)
+
+
+def answers_before_next_look(pipe: int) -> bool:
+    """Wait until the pipe has data, or until a random moment for the next check."""
+    return bool(select.select([pipe], [], [], random.uniform(*WATCH_S))[0])
+
+
+def foreign_cores(pids: list[int], cpus: Iterable[int]) -> list[int]:
+    """Cores other than these that a thread of the processes may run on.
+
+    A thread can change its own set at any time, and go back before the round ends, so this is checked during rounds
+    too.
+    """
+    allowed = set[int]()
+    for task in procfs.tasks(pids):
+        with suppress(OSError):
+            allowed |= os.sched_getaffinity(task)
+    return sorted(allowed - set(cpus))

@@ -1,31 +1,40 @@
-"""The parent's handle on one untrusted worker: start it, stop it, and run rounds against the parent's clock."""
+"""The parent's handle on one untrusted worker: start it, stop it, run rounds against the parent's clock, and read
+outputs out of its memory while it is stopped, by process_vm_readv(2): nothing runs there, and it cannot refuse.
+"""
 
 from __future__ import annotations
 
+import ctypes
 import json
 import math
+import mmap
 import os
+import re
 import select
 import signal
 import struct
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from errno import EFAULT
+from pathlib import Path
 from typing import Any
 
+from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.judge.evidence import Account, RoundTiming
-from aisp_mcp.judge.parent.processes import cores, gone
+from aisp_mcp.judge.parent.processes import placement
 from aisp_mcp.judge.parent.processes import procfs as proc
 from aisp_mcp.judge.parent.processes.confined import Confined, Placement, prefer
-from aisp_mcp.judge.parent.processes.footprint import Watch, inode
-from aisp_mcp.judge.parent.processes.gone import WorkerGone
+from aisp_mcp.judge.parent.timing.memory.accounting import Watch, inode
 from aisp_mcp.judge.protocol.clock import clock, own_delay
+from aisp_mcp.judge.protocol.failed_builds import REASON
 from aisp_mcp.judge.protocol.layout import Layout
-from aisp_mcp.judge.protocol.shared_memory import COPIED_NS, ControlBlock
-from aisp_mcp.judge.protocol.words import DONE, ISOLATED, LOADED, QUEUED, READY, SHARED
-from aisp_mcp.process import isolation
+from aisp_mcp.judge.protocol.messages import DONE, ISOLATED, LOADED, QUEUED, READY, SHARED
+from aisp_mcp.judge.protocol.shared_memory import COPIED_NS, NO_DEVICE_MEMORY, UNDESCRIBED, ControlBlock
+from aisp_mcp.process import isolation, tree
 
 LOOK_S = 1.0  # seconds between checks that a silent worker can still answer
 STILL_S = 50e-6  # of processor time, which the kernel may record a little after it stops a process
@@ -117,7 +126,7 @@ class WorkerProcess(Confined):
 
     def _pin(self, tasks: list[int]) -> None:
         """Assign the threads to their cores, and give them precedence there."""
-        cores.bind(tasks, self.placement.cpus)
+        placement.bind(tasks, self.placement.cpus)
         prefer(tasks)
 
     def _everyone(self) -> list[int]:
@@ -146,7 +155,7 @@ class WorkerProcess(Confined):
         """Wait until the worker answers, or until it is time to check on it."""
         self._waiting_from = own_delay()
         if self._watching:
-            return cores.answers_before_next_look(self._done)
+            return placement.answers_before_next_look(self._done)
         return bool(poll.poll(0 if self.memory.sampling else 1000 * min(LOOK_S, within_s)))
 
     def _await(self, expected: bytes, deadline_s: float, seen: Seen | None = None) -> float:
@@ -163,7 +172,7 @@ class WorkerProcess(Confined):
             raise WorkerGone("shares_input", f"{self.name} returned an input as its output", self.control.read_text())
         if byte:
             raise WorkerGone(
-                "raised", f"{self.name} raised", gone.with_reason(self.control.read_text(), self.placement.folder)
+                "raised", f"{self.name} raised", with_reason(self.control.read_text(), self.placement.folder)
             )
         raise WorkerGone("crashed", f"{self.name} ended: {self._how_it_ended()}", self.control.read_text())
 
@@ -258,7 +267,7 @@ class WorkerProcess(Confined):
         if not fresh:
             before, roaming = proc.account([*self._known]), self._at_home()
             begin = clock()
-            cores.bind([self.pid], roaming)
+            placement.bind([self.pid], roaming)
         self.prepare(setup)
         self._send(struct.pack("<I", 1 | bits))
         if fresh:
@@ -334,7 +343,7 @@ class WorkerProcess(Confined):
         roaming, delay_s = self._at_home(), own_delay()
         begin = self._begin()
         proc.send([*self._known], signal.SIGCONT)
-        cores.bind([self.pid], roaming)
+        placement.bind([self.pid], roaming)
         self._late_s = max(own_delay() - delay_s, 0.0)
         self._send(struct.pack("<I", message))
         return begin, before
@@ -364,12 +373,12 @@ class WorkerProcess(Confined):
         A thread stays where it woke up as long as it can. If other programs use some cores of a machine, cores differ
         by more than candidates do, so the workers of a replicate start on the same core and are compared there.
         """
-        cores.bind([self.pid], {self.placement.core})
+        placement.bind([self.pid], {self.placement.core})
         return set(self.placement.cpus)
 
     def _refuse_other_cores(self, pids: list[int]) -> None:
         """Check that no thread may leave its cores; of baselines too, so that rounds are alike. Raises WorkerGone."""
-        foreign = cores.foreign_cores(pids, self.placement.cpus)
+        foreign = placement.foreign_cores(pids, self.placement.cpus)
         if foreign and self._freezes and math.isfinite(self._allowed_s):
             raise WorkerGone("left_cores", f"{self.name} ran on cores that it was not assigned: {foreign}")
 
@@ -397,3 +406,109 @@ class WorkerProcess(Confined):
         super().close()
         for fd in (self._command, self._done):
             os.close(fd)
+
+
+ON_DEVICE = re.compile(
+    f"OutOfMemoryError: CUDA out of memory|CUDA error 2: {NO_DEVICE_MEMORY}|{re.escape(UNDESCRIBED)}"
+)
+KILLED = re.compile(r"\bSIGKILL\b|\bKilled\b")  # a worker, or a compiler that it started
+NOT_BUILT = re.compile(r"Error building extension '\w+'(?!:)")  # of torch, if the compiler's output was printed
+PRINTED, SHOWN = 1 << 20, 200  # bytes of a worker's output that are read, characters of the reason
+SMALLER_SIZE = "Choose a smaller size (--size NAME=VALUE), or end other programs."
+
+
+def with_reason(text: str, folder: Path) -> str:
+    """The text of an exception. If an extension was not built, it names the compiler's first error, from the output in
+    the worker's folder, which may hold anything.
+    """
+    if failure := NOT_BUILT.search(text):
+        with suppress(OSError), (folder / "output.log").open("rb") as output:
+            if reason := REASON.search(output.read(PRINTED).decode(errors="replace")):
+                return f"{text[: failure.end()]}: {reason[0].strip()[:SHOWN]}{text[failure.end() :]}"
+    return text
+
+
+class WorkerGone(Exception):
+    """The worker cannot run any more rounds. code: raised, crashed, hang, unstoppable, forged, ran_outside, left_cores,
+    unreadable, hides_memory or shares_input; text: from the worker, untrusted.
+    """
+
+    def __init__(self, code: str, message: str, text: str = "") -> None:
+        super().__init__(message)
+        self.code, self.message, self.text = code, message, text
+
+    def reject_lack_of_memory(self, label: str, kills: int) -> None:
+        """Raise BenchmarkError NO_MEMORY if memory ran out, some of which the comparison itself uses.
+
+        label: of the program. kills: tree.oom_kills() before the worker started.
+        """
+        if self.code == "raised" and ON_DEVICE.search(self.text):
+            message = f"The {label} ran out of device memory, some of which the comparison itself uses."
+        elif KILLED.search(f"{self.message} {self.text}") and tree.oom_kills() > kills:
+            message = f"Memory ran out, and the system ended the {label}: workers are the first to be ended."
+        else:
+            return
+        raise BenchmarkError("NO_MEMORY", message, SMALLER_SIZE) from self
+
+
+MAX_IOVECS = 512  # spans of memory per system call; the kernel's limit is 1024
+DEADLINE_S = 20.0  # a read never ends if a stopped process would have to supply the pages
+
+
+class _IoVec(ctypes.Structure):
+    _fields_ = (("base", ctypes.c_void_p), ("size", ctypes.c_size_t))
+
+
+def fetch(pid: int, control: ControlBlock, arena: mmap.mmap, calls: Sequence[int]) -> None:
+    """Copy the outputs of these calls of the last round into the arena, from the addresses in the control block.
+
+    Raises OSError: EPERM or ENOSYS if the kernel does not allow it, EFAULT if the memory is not readable.
+    """
+    layout, width = control.layout, len(control.layout.outputs)
+    spans = [
+        (control.addresses[call * width + index] % (1 << 64), at, spec.nbytes)
+        for call in calls
+        for index, (spec, at) in enumerate(layout.place_outputs(call))
+        if spec.nbytes
+    ]
+    read(pid, spans, arena)
+
+
+def is_readable(pid: int) -> bool:
+    """Return True if the kernel lets this process read that one's memory."""
+    try:
+        with open(f"/proc/{pid}/maps") as file:
+            begin = int(next(iter(file)).partition("-")[0], 16)
+        with mmap.mmap(-1, mmap.PAGESIZE) as page:
+            read(pid, [(begin, 0, 8)], page)
+    except (OSError, StopIteration):
+        return False
+    return True
+
+
+def read(pid: int, spans: Sequence[tuple[int, int, int]], into: mmap.mmap) -> None:
+    """Copy spans (address there, offset here, bytes) of a stopped process into the mapping. Raises OSError as fetch()
+    does.
+
+    If a read takes longer than DEADLINE_S, the process is killed, which ends it.
+    """
+    waiting = threading.Timer(DEADLINE_S, proc.send, ([pid], signal.SIGKILL))
+    waiting.start()
+    try:
+        for first in range(0, len(spans), MAX_IOVECS):
+            _read_some(pid, spans[first : first + MAX_IOVECS], into)
+    finally:
+        waiting.cancel()
+
+
+def _read_some(pid: int, spans: Sequence[tuple[int, int, int]], into: mmap.mmap) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.process_vm_readv.restype = ctypes.c_ssize_t
+    here = ctypes.c_char.from_buffer(into)  # must live as long as the address is used
+    begin, count = ctypes.addressof(here), ctypes.c_ulong(len(spans))
+    local = (_IoVec * len(spans))(*[_IoVec(begin + offset, size) for _, offset, size in spans])
+    remote = (_IoVec * len(spans))(*[_IoVec(address, size) for address, _, size in spans])
+    done = libc.process_vm_readv(pid, local, count, remote, count, ctypes.c_ulong(0))
+    if done != sum(size for _, _, size in spans):
+        code = ctypes.get_errno() if done < 0 else EFAULT
+        raise OSError(code, os.strerror(code))

@@ -11,8 +11,7 @@ from typing import Any
 
 from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.judge.parent.processes.confined import FILE_BYTES, Placement
-from aisp_mcp.judge.parent.processes.forked import Forked, ForkServer, server
-from aisp_mcp.judge.parent.processes.warm import Libraries
+from aisp_mcp.judge.parent.processes.forked import Forked, ForkServer, Libraries, server
 from aisp_mcp.process import isolation
 
 DEADLINE_S = 300

@@ -23,9 +23,8 @@ from aisp_mcp.judge.parent.timing.replicate import ReplicateRun
 from aisp_mcp.judge.presets import LATIN_SQUARE, Preset
 from aisp_mcp.judge.protocol.clock import clock
 from aisp_mcp.judge.protocol.draws.rng import MODES
-from aisp_mcp.judge.protocol.messages import OpenAnswer
+from aisp_mcp.judge.protocol.messages import WARM, OpenAnswer
 from aisp_mcp.judge.protocol.roles import Role
-from aisp_mcp.judge.protocol.words import WARM
 from aisp_mcp.process import isolation
 
 # A start yields one number per process, a timed replicate the median of rounds: so two and a half times as many.

@@ -15,16 +15,16 @@ from dataclasses import replace
 from typing import Any
 
 from aisp_mcp.judge.evidence import Overhead, Round, RoundCost, RoundTiming
-from aisp_mcp.judge.parent.processes import process_memory
+from aisp_mcp.judge.parent.processes import process
 from aisp_mcp.judge.parent.processes.placement import EXTENSIONS, INDUCTOR
 from aisp_mcp.judge.parent.session import Session
 from aisp_mcp.judge.parent.timing.driver import Driver
-from aisp_mcp.judge.parent.timing.first_use import note_imports
+from aisp_mcp.judge.parent.timing.memory.imports import note_imports
 from aisp_mcp.judge.parent.timing.strategy import Strategy
 from aisp_mcp.judge.presets import Preset, round_count
 from aisp_mcp.judge.protocol.layout import Layout
+from aisp_mcp.judge.protocol.messages import DUMMY, ISOLATED, NO_COPY, TOUCH
 from aisp_mcp.judge.protocol.roles import BASELINES, Role
-from aisp_mcp.judge.protocol.words import DUMMY, ISOLATED, NO_COPY, TOUCH
 from aisp_mcp.judge.verdict.overhead import fit_overhead
 
 ROUND_S = 1e-3
@@ -118,7 +118,7 @@ class CpuStrategy(Strategy):
         session, mode = driver.session, driver.session.mode(Role.BASELINE)
         if not mode.probed:
             mode.probed = True
-            if not process_memory.is_readable(driver.workers[Role.BASELINE].pid):
+            if not process.is_readable(driver.workers[Role.BASELINE].pid):
                 mode.use_copies("the kernel does not let this user read the memory of its own processes")
                 session.log.append("unreadable", why=mode.reasons[-1])
         copies = mode.copies or session.opened["goal"] == "memory" or not session.options.protections.contract

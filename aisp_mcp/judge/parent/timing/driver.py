@@ -10,19 +10,17 @@ from typing import Any, TypeVar
 
 from aisp_mcp.judge.evidence import Replicate, RoundTiming, SecondsByRole, merge_measures
 from aisp_mcp.judge.parent.kernel_cache import names_a_compiler
-from aisp_mcp.judge.parent.processes import group, process_memory, procfs
+from aisp_mcp.judge.parent.processes import group, process, procfs
 from aisp_mcp.judge.parent.processes.cluster.spread import SpreadGroup
 from aisp_mcp.judge.parent.processes.confined import Placement
-from aisp_mcp.judge.parent.processes.gone import WorkerGone
-from aisp_mcp.judge.parent.processes.process import WorkerProcess
+from aisp_mcp.judge.parent.processes.process import WorkerGone, WorkerProcess
 from aisp_mcp.judge.parent.session import ComparisonAborted, Session
 from aisp_mcp.judge.presets import draw_count, most_calls, sample_calls
 from aisp_mcp.judge.protocol.layout import FLUSH_BYTES
-from aisp_mcp.judge.protocol.messages import CheckAnswer, WorkerSetup
+from aisp_mcp.judge.protocol.messages import NO_COPY, CheckAnswer, WorkerSetup
 from aisp_mcp.judge.protocol.module_loader import common_of
 from aisp_mcp.judge.protocol.roles import BASELINES, Role, worker_number
 from aisp_mcp.judge.protocol.shared_memory import map_file
-from aisp_mcp.judge.protocol.words import NO_COPY
 
 START_DEADLINE_S = 120.0
 REBUILDS = 2.0  # times the compilation, for a worker that cannot use what was compiled
@@ -297,7 +295,7 @@ class Driver:
 
         def fetched() -> None:
             try:
-                process_memory.fetch(worker.pid, worker.control, self.arena(role), calls)
+                process.fetch(worker.pid, worker.control, self.arena(role), calls)
             except OSError as refused:
                 message = f"{worker.name}'s outputs are not at the addresses that it reported: {refused.strerror}"
                 raise WorkerGone("unreadable", message) from refused

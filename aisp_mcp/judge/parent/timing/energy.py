@@ -20,9 +20,8 @@ from aisp_mcp.judge.evidence import Replicate, RoundTiming
 from aisp_mcp.judge.options import Options
 from aisp_mcp.judge.parent.timing.replicate import ReplicateRun
 from aisp_mcp.judge.presets import LATIN_SQUARE
-from aisp_mcp.judge.protocol.messages import OpenAnswer
+from aisp_mcp.judge.protocol.messages import WARM, OpenAnswer
 from aisp_mcp.judge.protocol.roles import BASELINES, Role
-from aisp_mcp.judge.protocol.words import WARM
 from aisp_mcp.system.gpu import energy
 
 WINDOW_S, IDLE_S = 0.5, 0.5  # of calls per role and replicate; of idling before and after them

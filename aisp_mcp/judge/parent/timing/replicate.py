@@ -1,18 +1,23 @@
-"""Sequence of one replicate: pilot, warm-up, isolated calls and timed palindromes, all verified, then the overhead.
+"""One replicate: pilot, warm-up, isolated calls and timed palindromes, all verified, then the overhead.
 
-Dummy rounds run in between; their outputs are meaningless and not compared.
+Dummy rounds run in between; their outputs are meaningless and not compared. Two replicates start in parallel if cores
+are idle and there is memory for both, and nothing starts during a measurement.
 """
 
 from __future__ import annotations
 
 import itertools
 import random
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import ClassVar
 
 from aisp_mcp.judge.evidence import Replicate, Round, RoundCost, RoundTiming
 from aisp_mcp.judge.options import Options
+from aisp_mcp.judge.parent.processes.placement import spare_cpus
+from aisp_mcp.judge.parent.session import Session
 from aisp_mcp.judge.parent.timing.driver import Driver
 from aisp_mcp.judge.parent.timing.strategy import Strategy
 from aisp_mcp.judge.presets import ROUNDS_PER_PALINDROME, Preset
@@ -22,6 +27,77 @@ from aisp_mcp.judge.protocol.messages import OpenAnswer
 from aisp_mcp.judge.protocol.roles import BASELINES, Role
 from aisp_mcp.judge.protocol.shared_memory import STRIDES
 from aisp_mcp.judge.verdict import replay
+
+SPARE_FOR_TWO = 3  # with this many idle cores, two replicates start at once
+
+
+@contextmanager
+def started_replicates(session: Session, strategy: Strategy, ready: bool = True) -> Iterator[Iterator[Driver]]:
+    """Yield the replicates in turn, started and ready; none outlives the block. ready: False for goals that
+    start them.
+    """
+    started: list[Driver] = []
+    try:
+        yield _in_turn(session, strategy, started) if ready else _unstarted(session, started)
+    finally:
+        for driver in started:
+            driver.close()
+
+
+def _unstarted(session: Session, started: list[Driver]) -> Iterator[Driver]:
+    """Yield the replicates in turn, without processes; each has ended before the next begins."""
+    for number in range(session.options.preset.replicates):
+        driver = Driver(session, number)
+        driver.rehearsal = started[-1].rehearsal if started else None
+        started.append(driver)
+        yield driver
+        with session.phase("end"):
+            driver.close()
+
+
+def _in_turn(session: Session, strategy: Strategy, started: list[Driver]) -> Iterator[Driver]:
+    """Start replicates in batches. The last one of a batch ends while the next batch loads its libraries; meanwhile,
+    the first such candidate is traced.
+    """
+    total, at_once = session.options.preset.replicates, 1
+    if spare_cpus() >= SPARE_FOR_TWO:
+        at_once = session.replicates_at_once
+    last: Driver | None = None
+    for begin in range(0, total, at_once):
+        batch = [Driver(session, number) for number in range(begin, min(begin + at_once, total))]
+        started += batch
+        with session.phase("start"):
+            for driver in batch if last is None else ():  # nothing uses the memory, and the verifier is idle
+                driver.post_attach()
+            for driver in batch:
+                driver.start()
+            _end(last, strategy, traced=begin == at_once)
+            for driver in batch:
+                driver.attach()
+        with strategy.look_ahead(session, batch, last):
+            strategy.wait_loaded(session, batch)
+        with session.phase("start"):
+            strategy.share_kernels(session, batch)
+            for driver in batch:
+                driver.prepare()
+            for driver in batch:
+                driver.wait_ready()
+        for driver in batch:
+            yield driver
+            if driver is not batch[-1]:
+                _end(driver, strategy, traced=False)
+        last = batch[-1]
+    _end(last, strategy, traced=total <= at_once)
+
+
+def _end(driver: Driver | None, strategy: Strategy, traced: bool) -> None:
+    if driver is None:
+        return
+    if traced:
+        strategy.trace(driver)
+    with driver.session.phase("end"):
+        driver.close()
+
 
 SOME_MODES = 2  # kinds of adversarial inputs that a candidate sees in most replicates, besides its hidden round
 

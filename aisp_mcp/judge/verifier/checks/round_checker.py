@@ -12,7 +12,7 @@ from typing import Any
 
 from aisp_mcp.bench import Benchmark
 from aisp_mcp.judge.evidence import merge_measures
-from aisp_mcp.judge.protections import Protections
+from aisp_mcp.judge.options import Protections
 from aisp_mcp.judge.protocol.layout import Layout
 from aisp_mcp.judge.protocol.messages import CheckAnswer
 from aisp_mcp.judge.protocol.module_loader import flatten

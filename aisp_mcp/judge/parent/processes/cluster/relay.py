@@ -22,13 +22,12 @@ from aisp_mcp.judge.evidence import Account, RoundTiming
 from aisp_mcp.judge.parent.processes import placement
 from aisp_mcp.judge.parent.processes.cluster.nodes import ANSWER_S, digests, interface
 from aisp_mcp.judge.parent.processes.confined import Placement, fork_server
-from aisp_mcp.judge.parent.processes.gone import WorkerGone
 from aisp_mcp.judge.parent.processes.group import Share, WorkerGroup
-from aisp_mcp.judge.parent.processes.process import Seen
+from aisp_mcp.judge.parent.processes.process import Seen, WorkerGone
 from aisp_mcp.judge.protocol.clock import clock
 from aisp_mcp.judge.protocol.layout import Layout
 from aisp_mcp.judge.protocol.link import Link, LinkLost, Mirror, connect
-from aisp_mcp.judge.protocol.words import DONE, DUMMY
+from aisp_mcp.judge.protocol.messages import DONE, DUMMY
 from aisp_mcp.process import isolation
 from aisp_mcp.system import cpu
 

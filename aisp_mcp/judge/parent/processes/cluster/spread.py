@@ -23,7 +23,7 @@ from aisp_mcp.judge.parent.processes.group import Share, WorkerGroup
 from aisp_mcp.judge.protocol.clock import clock
 from aisp_mcp.judge.protocol.layout import Layout
 from aisp_mcp.judge.protocol.link import Mirror
-from aisp_mcp.judge.protocol.words import DUMMY
+from aisp_mcp.judge.protocol.messages import DUMMY
 
 PORTS = range(20_000, 32_000)  # below the ports that the kernel gives to connections
 

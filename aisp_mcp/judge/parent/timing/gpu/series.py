@@ -12,11 +12,10 @@ from typing import NamedTuple
 from aisp_mcp.judge.evidence import MIN_NET_SHARE, SecondsByRole
 from aisp_mcp.judge.parent.session import MIN_CALLS, MeasurementMode
 from aisp_mcp.judge.parent.timing.driver import Driver
-from aisp_mcp.judge.parent.timing.gpu_round import MAX_DISCARDED, DeviceMemory, GpuRound
-from aisp_mcp.judge.protocol.messages import StageRequest
+from aisp_mcp.judge.parent.timing.gpu.round import MAX_DISCARDED, DeviceMemory, GpuRound
+from aisp_mcp.judge.protocol.messages import DUMMY, WARM, StageRequest
 from aisp_mcp.judge.protocol.roles import BASELINES, Role
 from aisp_mcp.judge.protocol.shared_memory import CAN_WAIT
-from aisp_mcp.judge.protocol.words import DUMMY, WARM
 
 OVERHEAD_ROUNDS = 4  # rounds of a dummy call
 ROUND_S = 2.4e-3  # of work on the device: a candidate could hide some 30 µs at its ends, an 80th of that

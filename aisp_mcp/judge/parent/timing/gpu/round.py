@@ -11,15 +11,24 @@ from typing import Any, cast
 
 from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.judge.evidence import RoundTiming
-from aisp_mcp.judge.parent.processes.gone import WorkerGone
-from aisp_mcp.judge.parent.processes.process import WorkerProcess
+from aisp_mcp.judge.parent.processes.process import WorkerGone, WorkerProcess
 from aisp_mcp.judge.parent.session import MeasurementMode
 from aisp_mcp.judge.parent.timing.driver import Driver
 from aisp_mcp.judge.presets import GPU_ROUNDS, MIN_COMPARED_PER_GPU_ROUND
-from aisp_mcp.judge.protocol.messages import DeviceAllocation, MapRequest, StageRequest, WatchAnswer
+from aisp_mcp.judge.protocol.messages import (
+    GATE,
+    ISOLATED,
+    NO_COPY,
+    STORE,
+    TOUCH,
+    WARM,
+    DeviceAllocation,
+    MapRequest,
+    StageRequest,
+    WatchAnswer,
+)
 from aisp_mcp.judge.protocol.roles import Role
 from aisp_mcp.judge.protocol.shared_memory import ELAPSED_NS, ENDED, REFUSED
-from aisp_mcp.judge.protocol.words import GATE, ISOLATED, NO_COPY, STORE, TOUCH, WARM
 from aisp_mcp.judge.verifier.handoff.handoff_gpu import HELD
 
 # Randomly compared calls per back-to-back round and per isolated round; half of a round's calls are enough. No

@@ -1,17 +1,43 @@
-"""Hints on constructs in a candidate's source, with line numbers; never a verdict.
+"""Flags that follow from texts: operators that a policy forbids, and constructs in a candidate's source.
 
-The file is parsed, not run. A name built at run time is not seen, and honest code has threads, streams and native
-parts, so nothing here can make a result invalid. A candidate is judged by what it did.
+candidate/forbidden.py removes forbidden operators from the candidate's process. Hints have line numbers and are never a
+verdict: the file is parsed, not run, a name built at run time is not seen, and honest code has the same parts. A
+candidate is judged by what it did.
 """
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from aisp_mcp.errors import UsageError
+from aisp_mcp.judge.protocol import forbidden
 from aisp_mcp.judge.records.verdict import Flag
+
+CODE = "forbidden_operator"
+
+
+def notes(names: Sequence[str], so_far: Sequence[Flag]) -> list[Flag]:
+    """The policy that a candidate complied with, if any."""
+    if not names or any(each.severity == "fatal" for each in so_far):
+        return []
+    message = f"Forbidden here, and not called by the candidate: {', '.join(names)}."
+    return [Flag(code="policy", severity="note", message=message, evidence={"forbidden": list(names)})]
+
+
+def flag(original: Flag) -> Flag:
+    """The flag, or the policy's own flag if the candidate raised at a forbidden call. Raises UsageError NO_OPERATOR."""
+    if name := forbidden.unknown(original.message):
+        message = f"{name!r} names no operator that can be forbidden."
+        raise UsageError("NO_OPERATOR", message, "Name torch.matmul, F.softmax, aten::mm or a function of a package.")
+    name = forbidden.called(original.message)
+    if name is None:
+        return original
+    message = f"The candidate calls {name}, which is forbidden here."
+    return Flag(code=CODE, severity="fatal", message=message, evidence={"operator": name})
+
 
 CLOCKS = {"perf_counter", "perf_counter_ns", "time", "time_ns", "monotonic", "monotonic_ns", "process_time"}
 MAX_CHARACTERS = 1 << 20

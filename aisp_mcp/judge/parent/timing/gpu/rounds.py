@@ -31,12 +31,12 @@ from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.judge.evidence import MIN_NET_SHARE, SecondsByRole
 from aisp_mcp.judge.parent.session import MeasurementMode
 from aisp_mcp.judge.parent.timing.driver import Driver
-from aisp_mcp.judge.parent.timing.gpu_round import MAX_DISCARDED, NOTHING_MAPPED, DeviceMemory, GpuRound
-from aisp_mcp.judge.parent.timing.gpu_series import ROUND_S, Series, current_modes, stage_request, warm_up
+from aisp_mcp.judge.parent.timing.gpu.round import MAX_DISCARDED, NOTHING_MAPPED, DeviceMemory, GpuRound
+from aisp_mcp.judge.parent.timing.gpu.series import ROUND_S, Series, current_modes, stage_request, warm_up
 from aisp_mcp.judge.presets import GPU_ROUNDS, round_count
+from aisp_mcp.judge.protocol.messages import DUMMY
 from aisp_mcp.judge.protocol.roles import BASELINES, Role
 from aisp_mcp.judge.protocol.shared_memory import CAN_WAIT
-from aisp_mcp.judge.protocol.words import DUMMY
 from aisp_mcp.judge.verdict.estimators import MIN_GAIN
 from aisp_mcp.judge.verifier.handoff import handoff_gpu
 

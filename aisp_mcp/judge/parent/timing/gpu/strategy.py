@@ -11,13 +11,13 @@ from functools import partial
 from aisp_mcp.judge.evidence import Overhead, RoundCost, RoundTiming
 from aisp_mcp.judge.parent.processes.placement import KERNELS
 from aisp_mcp.judge.parent.session import Session
-from aisp_mcp.judge.parent.timing import gpu_rounds
 from aisp_mcp.judge.parent.timing.driver import Driver
-from aisp_mcp.judge.parent.timing.gpu_round import COMPARED, MAX_COMPARED
+from aisp_mcp.judge.parent.timing.gpu import rounds
+from aisp_mcp.judge.parent.timing.gpu.round import COMPARED, MAX_COMPARED
 from aisp_mcp.judge.parent.timing.strategy import Measure, Strategy
 from aisp_mcp.judge.presets import Preset
+from aisp_mcp.judge.protocol.messages import TRACE
 from aisp_mcp.judge.protocol.roles import Role
-from aisp_mcp.judge.protocol.words import TRACE
 from aisp_mcp.judge.verdict.overhead import fit_overhead
 
 TRACED_CALLS, TRACED_CALL_S = 8, 0.02  # the kernel records of a longer call take many seconds
@@ -65,7 +65,7 @@ class GpuStrategy(Strategy):
         """Nothing to do: isolated calls are measured with the stream gate, after the timed rounds."""
 
     def finish(self, driver: Driver, singles: Sequence[RoundCost], dummies: Sequence[RoundCost]) -> Overhead:
-        gpu_rounds.measure(driver)
+        rounds.measure(driver)
         return fit_overhead([*singles, *dummies])
 
     @contextmanager

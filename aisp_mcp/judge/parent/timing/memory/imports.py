@@ -20,8 +20,8 @@ from importlib.machinery import PathFinder
 
 from aisp_mcp.judge.parent.session import Session
 from aisp_mcp.judge.parent.timing.driver import Driver
+from aisp_mcp.judge.protocol.messages import TRACE
 from aisp_mcp.judge.protocol.roles import BASELINES, Role
-from aisp_mcp.judge.protocol.words import TRACE
 
 REHEARSAL, WEIGHING = -2, -4  # indices of these replicates, which use the memory of the first one
 MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")

@@ -1,0 +1,316 @@
+"""Outputs in the worker that made them: everything that they promise except their values, their strides, and the
+outputs of a CPU round, which stay where their calls left them for the parent to read while the worker is stopped.
+
+The worker is not trusted. If a candidate manipulates these checks, the verifier still compares its values. Outputs
+whose strides the contract leaves free keep those of the first ones; others are copied into the contract's strides as
+part of each timed call. Anything between two calls counts as time of the round, and a candidate could skip it. So it
+is kept short: one microsecond for an output that meets the contract.
+"""
+
+from __future__ import annotations
+
+import time
+from array import array
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from aisp_mcp.judge.protocol.layout import HEAP_BYTES, Layout, TensorSpec, encode, order_of
+from aisp_mcp.judge.protocol.module_loader import flatten
+from aisp_mcp.judge.protocol.shared_memory import (
+    COPIED_INTO_STRIDES,
+    COPIED_NS,
+    OWN_STRIDES,
+    STRIDES,
+    Arena,
+    ControlBlock,
+)
+
+FIXED = "must not depend on the values of its inputs"
+
+
+class ContractError(Exception):
+    """The output's type, dtype, shape, device or strides are not what the specification promises."""
+
+
+class SharedOutputError(Exception):
+    """The output shares the memory of an input, and the contract does not allow it."""
+
+
+@dataclass
+class OutputRules:
+    """Rules for the outputs of one worker. checked: check the contract. strict: including strides. off_limits: (begin,
+    end) of memory that outputs must not use.
+    """
+
+    checked: bool = True
+    strict: bool = False
+    off_limits: list[tuple[int, int]] = field(default_factory=list)
+
+
+def check_number(outputs: Sequence[Any], specs: Sequence[TensorSpec]) -> None:
+    """Raise ContractError if a call returns another number of outputs than the specification's first call."""
+    if len(outputs) != len(specs):
+        raise ContractError(
+            f"{len(outputs)} outputs instead of {len(specs)}; the number of values that a function returns {FIXED}"
+        )
+
+
+def check_contract(name: str, tensor: Any, spec: TensorSpec, device: Any, strict: bool) -> None:
+    """Compare one output with its contract. strict: including strides. Raises ContractError."""
+    kind = f"{type(tensor).__module__}.{type(tensor).__qualname__}"
+    if kind != spec.kind:
+        raise ContractError(f"{name} is a {kind} instead of a {spec.kind}")
+    actual = (str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape))
+    if actual != (spec.dtype, spec.shape) or tensor.device != device:
+        rule = f"; the shape of an output {FIXED}" if _has_other_sizes(actual[1], spec.shape) else ""
+        raise ContractError(f"{name} is {actual} on {tensor.device}, not {spec.dtype, spec.shape}{rule}")
+    if strict and not has_strides(tensor, spec):
+        raise ContractError(f"{name} has strides {tuple(tensor.stride())}, the contract demands {spec.stride}")
+
+
+def _has_other_sizes(shape: tuple[int, ...], promised: tuple[int, ...]) -> bool:
+    return len(shape) == len(promised) and shape != promised
+
+
+def has_strides(tensor: Any, spec: TensorSpec) -> bool:
+    """Return True if the strides are those of the contract; strides of dimensions of size 1 do not matter."""
+    return all(
+        size <= 1 or stride == promised
+        for size, stride, promised in zip(spec.shape, tensor.stride(), spec.stride, strict=True)
+    )
+
+
+def refuse_shared(output: Any, forbidden: Iterable[tuple[int, int]]) -> None:
+    """Refuse outputs that use these ranges of memory, (begin, end). Raises SharedOutputError."""
+    for name, tensor in flatten(output):
+        address = tensor.data_ptr()
+        if any(begin <= address < end for begin, end in forbidden):
+            raise SharedOutputError(f"{name} shares the memory of an input")
+
+
+def extent(tensor: Any) -> tuple[int, int]:
+    """(first address, one past the last) of a tensor's storage."""
+    storage = tensor.untyped_storage()
+    return storage.data_ptr(), storage.data_ptr() + storage.nbytes()
+
+
+class OutputStrides:
+    """specs: contracts of the outputs, in the strides that count. targets: memory of the arena for the outputs of each
+    call, in these strides. free: the first outputs decide.
+    """
+
+    def __init__(self, control: ControlBlock, arena: Arena, free: bool) -> None:
+        self._control, self._arena, self._free = control, arena, free
+        self.targets: list[list[Any]] = []
+        self._use(arena)
+
+    def _use(self, arena: Arena) -> None:
+        self.specs = arena.layout.outputs
+        self.targets[:] = [arena.outputs(call) for call in range(arena.layout.capacity)]
+
+    def fit(self, output: Any) -> bool:
+        """Return True if the outputs of a call can be read as they are, False if they must be copied."""
+        free, self._free = self._free, False
+        tensors = [tensor for _, tensor in flatten(output)]
+        return not self._differ(tensors) or (free and self._adopt(tensors))
+
+    def _differ(self, tensors: Sequence[Any]) -> bool:
+        return len(tensors) == len(self.specs) and any(map(_differs, tensors, self.specs))
+
+    def _adopt(self, tensors: Sequence[Any]) -> bool:
+        """Take the strides of these outputs, from now on, if all of them cover a block of memory. Return False if one
+        does not.
+        """
+        orders = [0] * len(tensors)
+        for index, (tensor, spec) in enumerate(zip(tensors, self.specs, strict=True)):
+            if not _differs(tensor, spec):
+                continue
+            order = order_of(spec.shape, tensor.stride())
+            if order is None or tensor.is_conj() or tensor.is_neg():
+                return False
+            orders[index] = encode(order)
+        for index, order_number in enumerate(orders):
+            self._control.orders[index] = order_number
+        self._control.stats[STRIDES] = OWN_STRIDES
+        self._use(self._arena.in_orders(orders))
+        self.specs = tuple(
+            replace(spec, stride=tuple(tensor.stride())) for tensor, spec in zip(tensors, self.specs, strict=True)
+        )  # those of dimensions of one element, too, so that later outputs are recognised at once
+        return True
+
+    def copied(self, run: Callable[..., Any]) -> Callable[..., Any]:
+        """Wrap the program so that its outputs are copied into these strides, as part of the timed call."""
+        self._control.stats[STRIDES] = COPIED_INTO_STRIDES
+        return lambda **inputs: self.whole(run(**inputs))
+
+    def whole(self, output: Any) -> Any:
+        """The outputs of a call, copied where they have other strides."""
+        import torch
+
+        tensors = [tensor for _, tensor in flatten(output)]
+        if not self._differ(tensors):
+            return output
+        return [
+            torch.empty_strided(spec.shape, spec.stride, dtype=tensor.dtype, device=tensor.device).copy_(tensor)
+            if _differs(tensor, spec)
+            else tensor
+            for tensor, spec in zip(tensors, self.specs, strict=True)
+        ]
+
+
+def _differs(tensor: Any, spec: TensorSpec) -> bool:
+    """Return True if an output of the promised shape has other strides, or a pending conjugation."""
+    if tuple(tensor.shape) != spec.shape:
+        return False
+    return tensor.is_conj() or tensor.is_neg() or not has_strides(tensor, spec)
+
+
+RECENT = 4  # outputs
+# Memory for the outputs of so many more calls is touched: an allocator needs a dozen to find places for them.
+MORE_CALLS, MOST_BYTES = 16, 256 << 20
+
+
+def touch_memory(layout: Layout, count: int) -> None:
+    """Touch memory for the outputs of a round of that many calls, so that no timed call has to."""
+    import torch
+
+    sizes = [spec.nbytes for spec in layout.outputs if spec.nbytes <= HEAP_BYTES]
+    calls = min(count + MORE_CALLS, MOST_BYTES // max(sum(sizes), 1))
+    blocks = [torch.empty(size, dtype=torch.uint8).zero_() for size in calls * sizes]
+    del blocks
+
+
+class HeldOutputs:
+    """Outputs of one round. copied_ns: spent on copies of outputs that a later call would have overwritten.
+
+    wrap(): called if outputs must be copied into the strides that count. If a program returns memory of an output that
+    is still alive, it will do so again, so all its later outputs are copied. The last few outputs stay alive beyond
+    their round, so that rounds of one call, which come first, reveal this before an output is lost. alone: this round
+    has only one call, so nothing overwrites its output.
+    """
+
+    def __init__(
+        self, rules: OutputRules, strides: OutputStrides, arena: Arena, control: ControlBlock, wrap: Callable[[], None]
+    ) -> None:
+        import torch
+
+        self._torch, self._rules, self._strides, self._wrap = torch, rules, strides, wrap
+        self._arena, self._control = arena, control
+        self._shared = range(*extent(arena.flat))
+        self._reuses = self.alone = self._settled = False
+        self._recent = deque[tuple[Sequence[Any], list[int]]](maxlen=RECENT)
+        self.outputs: list[Sequence[Any]] = []
+        self._expect()
+        self.clear()
+
+    def _expect(self) -> None:
+        self._expected = [
+            (getattr(self._torch, spec.dtype), self._torch.Size(spec.shape), spec.stride)
+            for spec in self._strides.specs
+        ]
+
+    def clear(self) -> None:
+        """Release the outputs of the previous round."""
+        last = self.outputs[-RECENT:]
+        self._recent.extend((tensors, [self._address(tensor) for tensor in tensors]) for tensors in last)
+        self.outputs = []
+        self._taken = {address for _, addresses in self._recent for address in addresses if address}
+        self.copied_ns = 0
+
+    @property
+    def last(self) -> Any:
+        """The output of the last call, one tensor or several."""
+        tensors = self.outputs[-1]
+        return tensors[0] if len(tensors) == 1 else tensors
+
+    def round_at_rest(self, count: int, run: Callable[..., Any]) -> None:
+        """Time `count` calls, each on new inputs, and record the addresses of their outputs."""
+        clock, durations, with_paths = time.perf_counter_ns, self._control.durations, self._arena.layout.with_paths
+        keep, all_inputs = self.keep, self._arena.inputs
+        self.alone = count == 1
+        for call in range(count):
+            inputs = with_paths(all_inputs(call))
+            begin = clock()
+            output = run(**inputs)
+            end = clock()
+            keep(output)
+            durations[call] = end - begin
+        self.show(self._control.addresses)
+        self._control.stats[COPIED_NS] = self.copied_ns
+
+    def keep(self, output: Any) -> None:
+        """Keep the output of a call alive. Raises ContractError, SharedOutputError."""
+        if self._settled and not self._reuses and type(output) is self._torch.Tensor and self._is_plain(output):
+            address = output.untyped_storage().data_ptr()
+            if address and address not in self._taken and address not in self._shared:
+                self._taken.add(address)
+                self.outputs.append((output,))
+                return
+        self._keep_carefully(output)
+
+    def _keep_carefully(self, output: Any) -> None:
+        tensors: Sequence[Any] = [tensor for _, tensor in flatten(output)]
+        if self._rules.checked and not (self._settled and self._are_as_promised(tensors)):
+            tensors = self._mended(output)
+        addresses = [self._address(tensor) for tensor in tensors]
+        self._reuses = self._reuses or not self._taken.isdisjoint(addresses)
+        if self._reuses and not self.alone:
+            tensors = self._copied(tensors)
+        else:
+            self._taken.update(address for address in addresses if address)
+        self.outputs.append(tensors)
+
+    def show(self, addresses: memoryview) -> None:
+        """Write the addresses of all outputs to the control block."""
+        all_addresses = array("q", [tensor.data_ptr() for tensors in self.outputs for tensor in tensors])
+        addresses[: len(all_addresses)] = all_addresses
+
+    def _is_plain(self, tensor: Any) -> bool:
+        """Return True for a single output that meets the contract exactly."""
+        about = [(tensor.dtype, tensor.shape, tensor.stride())]
+        return about == self._expected and not tensor.is_neg() and not tensor.is_conj()
+
+    def _are_as_promised(self, tensors: Sequence[Any]) -> bool:
+        """Return True if dtype, shape and strides match the contract exactly, and no lazy negation or conjugation is
+        pending.
+        """
+        return len(tensors) == len(self._expected) and all(
+            (tensor.dtype, tensor.shape, tensor.stride()) == expected
+            and type(tensor) is self._torch.Tensor
+            and not tensor.is_neg()
+            and not tensor.is_conj()
+            for tensor, expected in zip(tensors, self._expected, strict=True)
+        )
+
+    def _mended(self, output: Any) -> list[Any]:
+        """The output, copied if its strides do not count; from the next call on, the copy is part of the call."""
+        named, specs = flatten(output), self._strides.specs
+        check_number(named, specs)
+        for (name, tensor), spec in zip(named, specs, strict=True):
+            check_contract(name, tensor, spec, self._torch.device("cpu"), self._rules.strict)
+        if not self._strides.fit(output):
+            self._wrap()
+            output = self._strides.whole(output)
+        self._expect()
+        self._settled = True
+        return [tensor for _, tensor in flatten(output)]
+
+    def _address(self, tensor: Any) -> int:
+        """Address of the tensor's storage; 0 if it has none. Raises SharedOutputError."""
+        address: int = tensor.untyped_storage().data_ptr()
+        if address not in self._shared:
+            return address
+        if self._rules.off_limits:
+            raise SharedOutputError("an output shares the memory of an input")
+        return int(tensor.data_ptr())
+
+    def _copied(self, tensors: Sequence[Any]) -> list[Any]:
+        begin = time.perf_counter_ns()
+        copies = [
+            self._torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype).copy_(tensor)
+            for tensor in tensors
+        ]
+        self.copied_ns += time.perf_counter_ns() - begin
+        return copies
