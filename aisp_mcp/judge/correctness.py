@@ -25,8 +25,8 @@ from aisp_mcp.judge import distributed
 from aisp_mcp.judge.options import Options
 from aisp_mcp.judge.parent.opening import memory_files
 from aisp_mcp.judge.parent.processes import group, placement, verifier_client
-from aisp_mcp.judge.parent.processes.confined import Placement
-from aisp_mcp.judge.parent.processes.process import WorkerGone, WorkerProcess
+from aisp_mcp.judge.parent.processes.confined import Placement, WorkerGone
+from aisp_mcp.judge.parent.processes.process import WorkerProcess
 from aisp_mcp.judge.parent.timing.serving import Delivery, WrongEmissionError
 from aisp_mcp.judge.protocol.draws.rng import MODES
 from aisp_mcp.judge.protocol.layout import FLUSH_BYTES

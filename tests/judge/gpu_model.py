@@ -12,7 +12,7 @@ from typing import Any
 from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.judge.evidence import Account, Round, RoundTiming
 from aisp_mcp.judge.options import ALL
-from aisp_mcp.judge.parent.processes.process import WorkerGone
+from aisp_mcp.judge.parent.processes.confined import WorkerGone
 from aisp_mcp.judge.parent.session import PhaseTimer, Session
 from aisp_mcp.judge.parent.timing.driver import Driver
 from aisp_mcp.judge.protocol.layout import Layout, TensorSpec

@@ -29,9 +29,9 @@ from aisp_mcp.judge.candidate_needs import COMPILER
 from aisp_mcp.judge.options import Options
 from aisp_mcp.judge.pair import Pair
 from aisp_mcp.judge.parent.processes import procfs
-from aisp_mcp.judge.parent.processes.confined import Confined, Placement
+from aisp_mcp.judge.parent.processes.confined import SHOWN, Confined, Placement
 from aisp_mcp.judge.parent.processes.placement import PlacementFactory
-from aisp_mcp.judge.parent.processes.process import SHOWN, WorkerProcess
+from aisp_mcp.judge.parent.processes.process import WorkerProcess
 from aisp_mcp.judge.protocol import failed_builds
 from aisp_mcp.judge.protocol.draws.rng import CallRng
 from aisp_mcp.judge.protocol.module_loader import common_of, entry, load_spec, problem_files, source_text

@@ -19,13 +19,11 @@ from aisp_mcp.judge.pair import Pair
 from aisp_mcp.judge.parent.kernel_cache import Kernels
 from aisp_mcp.judge.parent.processes.placement import PlacementFactory
 from aisp_mcp.judge.parent.processes.verifier_client import VerifierProcess
-from aisp_mcp.judge.protocol.layout import FILE, HOST, NO_COPY_CALLS
+from aisp_mcp.judge.parent.timing.gpu.mode import Modes
+from aisp_mcp.judge.protocol.layout import FILE, HOST
 from aisp_mcp.judge.protocol.messages import CheckAnswer, MapAnswer, MapRequest, OpenAnswer, StageRequest
 from aisp_mcp.judge.protocol.roles import Role
 from aisp_mcp.judge.verdict.conclude import Terms
-
-MIN_CALLS = 2  # per GPU round, if memory allows; with the gate, one long call may be enough
-MAX_STALLED = 2  # rounds of isolated calls that did not reach the wait for their inputs
 
 
 class ComparisonAborted(Exception):
@@ -37,63 +35,17 @@ class ComparisonAborted(Exception):
 
 
 @dataclass
-class MeasurementMode:
-    """Mode of the parent-timed rounds of one program.
-
-    copies: inputs and outputs are copied from and to the shared arena. stored: why outputs of back-to-back calls alone
-    are; unreadable: those of isolated calls are, too. gated: calls wait for the stream gate, so only the device is
-    timed. max_calls: calls that fit into the stream. call_s: seconds of one gated call, if known.
-    discarded, stalled: rounds that did not count. reasons: why a better mode is impossible. On a CPU, only copies
-    matters, for all programs alike. probed: it is known whether outputs can be read there without copies. imports:
-    modules that its workers import before they are ready; imports_bytes: memory that these add to a baseline.
+class Imports:
+    """Modules that the workers of memory benchmarks import before they are ready. added_bytes: of memory, that the
+    candidate's add to a baseline.
     """
 
-    copies: bool = False
-    stored: str = ""
-    unreadable: bool = False
-    probed: bool = False
-    gated: bool = True
-    max_calls: int = NO_COPY_CALLS
-    call_s: float | None = None
-    discarded: int = 0
-    stalled: int = 0
-    reasons: list[str] = field(default_factory=list)
-    imports: list[str] = field(default_factory=list)
-    imports_bytes: int = 0
+    baseline: list[str] = field(default_factory=list)
+    candidate: list[str] = field(default_factory=list)
+    added_bytes: int = 0
 
-    def reduce_batch(self, count: int) -> None:
-        """Use fewer calls after `count` of them did not reach the gate; in the end, disable the gate."""
-        if count > MIN_CALLS:  # three quarters still last long enough; if they do not fit either, the count was far off
-            first = self.max_calls == NO_COPY_CALLS
-            self.max_calls = max(-(-3 * count // 4) if first else count // 4, MIN_CALLS)
-        else:
-            self.disable_gate("it waits for its device, or enqueues more than its stream can hold")
-
-    def disable_gate(self, reason: str) -> None:
-        """Time host and device together from now on."""
-        self.gated, self.call_s = False, None
-        self.reasons.append(reason)
-
-    def count_stall(self) -> None:
-        """Count a round of isolated calls that did not start to wait for their inputs, although the calls of a longer
-        round did.
-        """
-        self.stalled += 1
-        if self.stalled > MAX_STALLED:
-            self.disable_gate("its calls cannot wait one by one, or need their host")
-
-    def store(self, reason: str, isolated: bool) -> None:
-        """Copy outputs into the shared arena from now on, those of isolated calls if one of these needs it."""
-        self.stored, self.unreadable = self.stored or reason, self.unreadable or isolated
-
-    def use_copies(self, reason: str) -> None:
-        """Use the shared arena for inputs and outputs from now on."""
-        self.copies = True
-        self.reasons.append(reason)
-
-
-def _modes() -> dict[bool, MeasurementMode]:
-    return {False: MeasurementMode(), True: MeasurementMode()}
+    def of(self, role: Role) -> list[str]:
+        return self.candidate if role is Role.CANDIDATE else self.baseline
 
 
 @dataclass(frozen=True)
@@ -113,7 +65,8 @@ class Session:
     random: random.Random
     timer: PhaseTimer
     thorough: int = 0
-    modes: dict[bool, MeasurementMode] = field(default_factory=_modes)
+    modes: Modes = field(default_factory=Modes)
+    imports: Imports = field(default_factory=Imports)
     kernels: Kernels | None = None
 
     @property
@@ -130,10 +83,6 @@ class Session:
     def ranks(self) -> int:
         """Ranks of each worker; workers of two replicates can exist at a time."""
         return len(self.fds) // (2 * len(Role))
-
-    def mode(self, role: Role) -> MeasurementMode:
-        """The mode in which that role's program is measured."""
-        return self.modes[role is Role.CANDIDATE]
 
     def files(self, worker: int) -> tuple[Path, ...]:
         """The folders of that worker's input files, if the specification has any."""

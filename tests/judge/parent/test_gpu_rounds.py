@@ -17,10 +17,11 @@ from gpu_model import CALL, COPY, HOST, TURNS, Verifier, trial, twice_as_fast
 from aisp_mcp.judge.evidence import Account, RoundTiming
 from aisp_mcp.judge.parent.processes import process as workers
 from aisp_mcp.judge.parent.processes.process import WorkerProcess
-from aisp_mcp.judge.parent.session import MAX_STALLED, ComparisonAborted
+from aisp_mcp.judge.parent.session import ComparisonAborted
 from aisp_mcp.judge.parent.timing.gpu import round as gpu_round
 from aisp_mcp.judge.parent.timing.gpu import rounds as gpu_rounds
 from aisp_mcp.judge.parent.timing.gpu import series as gpu_series
+from aisp_mcp.judge.parent.timing.gpu.mode import MAX_STALLED
 from aisp_mcp.judge.protocol.layout import NO_COPY_CALLS
 from aisp_mcp.judge.protocol.messages import DUMMY, GATE, ISOLATED, NO_COPY
 from aisp_mcp.judge.protocol.roles import BASELINES, Role
@@ -171,10 +172,10 @@ def test_a_call_by_itself_takes_more_room_in_a_stream() -> None:
     driver.claimed_s = dict.fromkeys(Role, 0.1e-3)
     gpu_rounds.measure(driver)
     worker: Any = driver.workers[Role.CANDIDATE]
-    assert driver.session.modes[True].max_calls < NO_COPY_CALLS
+    assert driver.session.modes.candidate.max_calls < NO_COPY_CALLS
     counted = [count for count, bits in worker.asked if bits & ISOLATED and bits & GATE]
     assert counted
-    assert max(counted) <= driver.session.modes[True].max_calls // 2
+    assert max(counted) <= driver.session.modes.candidate.max_calls // 2
 
 
 def test_calls_by_themselves_that_need_their_host_are_begun_by_it() -> None:

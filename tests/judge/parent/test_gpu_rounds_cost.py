@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from gpu_model import BASE, CALL, HOST, Verifier, trial, twice_as_fast
 
-from aisp_mcp.judge.parent.session import MIN_CALLS, MeasurementMode
 from aisp_mcp.judge.parent.timing.driver import Driver
 from aisp_mcp.judge.parent.timing.gpu import round as gpu_round
 from aisp_mcp.judge.parent.timing.gpu import rounds as gpu_rounds
 from aisp_mcp.judge.parent.timing.gpu import series as gpu_series
+from aisp_mcp.judge.parent.timing.gpu.mode import MIN_CALLS, GateFails, Modes
 from aisp_mcp.judge.parent.timing.gpu.round import DeviceMemory, GpuRound
 from aisp_mcp.judge.parent.timing.replicate import SOME_MODES, ReplicateRun
 from aisp_mcp.judge.presets import PRESETS, Preset, samples
@@ -90,9 +90,8 @@ def test_how_many_calls_make_a_round_is_known_from_the_replicate_before() -> Non
     rounds = [asked_for(submission, Role.BASELINE, GATE) for submission in (first, second)]
     assert [len(counts) for counts in rounds] == [gpu_rounds.ROUNDS + 1, gpu_rounds.ROUNDS]
     assert rounds[0][0] * CALL < gpu_series.MIN_S <= min(rounds[1]) * CALL
-    mode = first.session.modes[True]
-    mode.disable_gate("it waits for its device")
-    assert mode.call_s is None  # with the host it takes longer
+    first.session.modes.change(Role.CANDIDATE, GateFails("it waits for its device"))
+    assert first.session.modes.candidate.call_s is None  # with the host it takes longer
 
 
 def test_what_is_compared_in_the_parents_own_rounds_is_counted_and_enough() -> None:
@@ -130,7 +129,7 @@ def test_the_share_that_is_promised_is_kept_on_a_gpu(preset: Preset, count: int)
         "checked": len(sample),
         "ratio": 0.0,
     }
-    round_of = GpuRound(DeviceMemory(driver), Role.CANDIDATE, MeasurementMode(), True, count)
+    round_of = GpuRound(DeviceMemory(driver), Role.CANDIDATE, Modes(), True, count)
     round_of.request = {"counts": {}, "seed": 1, "sample": round_of.sample()}
     assert round_of.outputs_right()
     replicates = preset.first_look
@@ -146,7 +145,7 @@ def test_of_a_workers_memory_only_what_is_needed_is_opened(role: Role, opened: l
     control: Any = driver.workers[role].control
     allocations = [(BASE, 256, "aa"), (BASE + 512, 256, "bb"), (BASE + 1024, 256, "cc"), (BASE + 4096, 256, "dd")]
     control.read_allocations, control.addresses = lambda: allocations, [BASE + 1024, BASE + 1279, BASE + 2048]
-    assert GpuRound(DeviceMemory(driver), role, MeasurementMode(), True, 3).map_memory()
+    assert GpuRound(DeviceMemory(driver), role, Modes(), True, 3).map_memory()
     [request] = seen
     assert [handle for *_, handle in request["allocations"]] == opened
 

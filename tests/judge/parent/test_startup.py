@@ -229,10 +229,11 @@ def test_the_loop_is_measured_all_along_a_replicate(palindromes: int, dry: int) 
     requests: list[tuple[int, int]] = []
     timed = driver.result.rounds[0].timing
     driver.fill = driver.verify = driver.fetch = lambda *_, **__: None  # type: ignore[method-assign]
-    driver.session.mode(Role.BASELINE).probed = True
+    strategy = CpuStrategy()
+    strategy.readable = True
     driver.session.opened["goal"] = "speed"
     driver.run_round = lambda side, count, bits=0: requests.append((side, bits)) or timed  # type: ignore
-    run = ReplicateRun(driver, CpuStrategy())
+    run = ReplicateRun(driver, strategy)
     turns = [run._half_palindrome(half, -1, 1) for half in run._half_palindromes()]
     sides = [side for side, bits in requests if bits & DUMMY]
     assert len(sides) == dry == len([turn for turn in turns if turn])

@@ -18,8 +18,8 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from aisp_mcp.judge.evidence import Account, RoundTiming
-from aisp_mcp.judge.parent.processes.confined import Placement, prefer
-from aisp_mcp.judge.parent.processes.process import Seen, WorkerGone, WorkerProcess
+from aisp_mcp.judge.parent.processes.confined import Placement, WorkerGone, prefer
+from aisp_mcp.judge.parent.processes.process import Seen, WorkerProcess
 from aisp_mcp.judge.parent.timing.memory.accounting import Watch, inode
 from aisp_mcp.judge.protocol.clock import clock
 from aisp_mcp.judge.protocol.layout import Layout

@@ -54,6 +54,7 @@ class CpuStrategy(Strategy):
     pilot_rounds = 2
     caches = (INDUCTOR, EXTENSIONS)
     round_bytes = 48 << 20
+    readable: bool | None = None  # whether the parent can read outputs in a worker's memory; None until it has tried
 
     def adapt(self, preset: Preset) -> Preset:
         return preset
@@ -115,14 +116,15 @@ class CpuStrategy(Strategy):
         """The bit for rounds without copies, if the parent can read the outputs and they meet the contract. In memory
         benchmarks, outputs of several calls must not be alive at once.
         """
-        session, mode = driver.session, driver.session.mode(Role.BASELINE)
-        if not mode.probed:
-            mode.probed = True
-            if not process.is_readable(driver.workers[Role.BASELINE].pid):
-                mode.use_copies("the kernel does not let this user read the memory of its own processes")
-                session.log.append("unreadable", why=mode.reasons[-1])
-        copies = mode.copies or session.opened["goal"] == "memory" or not session.options.protections.contract
-        return 0 if copies else NO_COPY
+        session = driver.session
+        if session.opened["goal"] == "memory" or not session.options.protections.contract:
+            return 0
+        if self.readable is None:
+            self.readable = process.is_readable(driver.workers[Role.BASELINE].pid)
+            if not self.readable:
+                why = "the kernel does not let this user read the memory of its own processes"
+                session.log.append("unreadable", why=why)
+        return NO_COPY if self.readable else 0
 
     def measure_isolated_calls(self, driver: Driver) -> None:
         if verifier_has_a_core(driver):

@@ -12,8 +12,8 @@ from aisp_mcp.judge.evidence import Replicate, RoundTiming, SecondsByRole, merge
 from aisp_mcp.judge.parent.kernel_cache import names_a_compiler
 from aisp_mcp.judge.parent.processes import group, process, procfs
 from aisp_mcp.judge.parent.processes.cluster.spread import SpreadGroup
-from aisp_mcp.judge.parent.processes.confined import Placement
-from aisp_mcp.judge.parent.processes.process import WorkerGone, WorkerProcess
+from aisp_mcp.judge.parent.processes.confined import Placement, WorkerGone
+from aisp_mcp.judge.parent.processes.process import WorkerProcess
 from aisp_mcp.judge.parent.session import ComparisonAborted, Session
 from aisp_mcp.judge.presets import draw_count, most_calls, sample_calls
 from aisp_mcp.judge.protocol.layout import FLUSH_BYTES
@@ -92,7 +92,7 @@ class Driver:
                 flush_bytes=FLUSH_BYTES,
                 layout=session.opened["layout"],
                 output_rules={**session.opened["output_rules"], "contract": options.protections.contract},
-                imports=session.mode(role).imports,
+                imports=session.imports.of(role),
                 freeze=options.protections.freeze,
                 forbidden=list(options.policy.forbidden) if role is Role.CANDIDATE else [],
             )
@@ -138,7 +138,7 @@ class Driver:
             self.result.prepare_s[role] = procfs.account([worker.pid]).cpu_s
             peak[role] = self.guarded(role, worker.settle_memory)
         # Memory that an idle candidate holds beyond the baselines' counts as memory of its calls.
-        most = max(peak[role] for role in BASELINES) + self.session.mode(Role.CANDIDATE).imports_bytes
+        most = max(peak[role] for role in BASELINES) + self.session.imports.added_bytes
         peak[Role.CANDIDATE] = min(peak[Role.CANDIDATE], most)
 
     def close(self) -> None:

@@ -21,7 +21,7 @@ import psutil
 from aisp_mcp import __version__
 from aisp_mcp.errors import Unavailable
 from aisp_mcp.judge.options import Nodes
-from aisp_mcp.judge.parent.processes.process import WorkerGone
+from aisp_mcp.judge.parent.processes.confined import WorkerGone
 from aisp_mcp.judge.presets import Preset
 from aisp_mcp.judge.protocol.clock import clock
 from aisp_mcp.judge.protocol.link import SECRET, Link, LinkLost, accept

@@ -21,9 +21,9 @@ from aisp_mcp.errors import AispError
 from aisp_mcp.judge.evidence import Account, RoundTiming
 from aisp_mcp.judge.parent.processes import placement
 from aisp_mcp.judge.parent.processes.cluster.nodes import ANSWER_S, digests, interface
-from aisp_mcp.judge.parent.processes.confined import Placement, fork_server
+from aisp_mcp.judge.parent.processes.confined import Placement, WorkerGone, fork_server
 from aisp_mcp.judge.parent.processes.group import Share, WorkerGroup
-from aisp_mcp.judge.parent.processes.process import Seen, WorkerGone
+from aisp_mcp.judge.parent.processes.process import Seen
 from aisp_mcp.judge.protocol.clock import clock
 from aisp_mcp.judge.protocol.layout import Layout
 from aisp_mcp.judge.protocol.link import Link, LinkLost, Mirror, connect

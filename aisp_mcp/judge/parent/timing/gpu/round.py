@@ -11,9 +11,21 @@ from typing import Any, cast
 
 from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.judge.evidence import RoundTiming
-from aisp_mcp.judge.parent.processes.process import WorkerGone, WorkerProcess
-from aisp_mcp.judge.parent.session import MeasurementMode
+from aisp_mcp.judge.parent.processes.confined import WorkerGone
+from aisp_mcp.judge.parent.processes.process import WorkerProcess
 from aisp_mcp.judge.parent.timing.driver import Driver
+from aisp_mcp.judge.parent.timing.gpu.mode import (
+    MAX_DISCARDED,
+    DeviceBusy,
+    Event,
+    GateFails,
+    MissesGate,
+    Mode,
+    Modes,
+    NeedsCopies,
+    OutputsUnreadable,
+    Stalls,
+)
 from aisp_mcp.judge.presets import GPU_ROUNDS, MIN_COMPARED_PER_GPU_ROUND
 from aisp_mcp.judge.protocol.messages import (
     GATE,
@@ -41,7 +53,6 @@ PATIENCE_S = 0.2  # until all calls of a round wait at the gate; five times the 
 # may keep it busy as long as they wait.
 GATE_IDLE_S = 0.1
 NOTHING_MAPPED: MapRequest = {"allocations": [], "addresses": [], "apart": False}
-MAX_DISCARDED = 6  # rounds of a program, per replicate, on a device that was not idle
 
 
 @dataclass
@@ -66,7 +77,7 @@ class GpuRound:
 
     memory: DeviceMemory
     role: Role
-    mode: MeasurementMode
+    modes: Modes
     gated: bool
     count: int
     isolated: bool = False
@@ -79,6 +90,15 @@ class GpuRound:
     @property
     def driver(self) -> Driver:
         return self.memory.driver
+
+    @property
+    def mode(self) -> Mode:
+        """The program's mode, which may change during the round."""
+        return self.modes.of(self.role)
+
+    def note(self, event: Event) -> None:
+        """Change the program's mode by what this round shows."""
+        self.modes.change(self.role, event)
 
     @property
     def worker(self) -> WorkerProcess:
@@ -151,10 +171,7 @@ class GpuRound:
                 staged.callback(session.verifier.collect, "stage")
             timing = self.run(0, write_inputs)
         if timing is None and not refused:
-            if self.isolated:
-                self.mode.count_stall()
-            else:
-                self.mode.reduce_batch(self.count)
+            self.note(Stalls() if self.isolated else MissesGate(self.count))
         return timing
 
     def run_ungated(self, flags: int = 0) -> RoundTiming | None:
@@ -179,10 +196,7 @@ class GpuRound:
             raise WorkerGone("hang", f"{self.worker.name} answered, but its device does not finish")
         moved = direct and before != self.addresses()
         if timing is not None and (self.refused() or moved):
-            self.mode.discarded += 1
-            if moved and self.mode.discarded > MAX_DISCARDED:
-                self.mode.store("its outputs have other addresses in each round", self.isolated)
-                self.mode.discarded = 0
+            self.note(DeviceBusy(moved=moved, isolated=self.isolated))
             return None
         return timing
 
@@ -253,9 +267,9 @@ class GpuRound:
             return True
         self.memory.mapped.pop(self.role, None)
         if mapped["own"]:
-            self.mode.store("its outputs overlap, or are in memory that cannot be read", self.isolated)
+            self.note(OutputsUnreadable("its outputs overlap, or are in memory that cannot be read", self.isolated))
         else:
-            self.mode.use_copies("memory for its own inputs cannot be written from outside")
+            self.note(NeedsCopies("memory for its own inputs cannot be written from outside"))
         return False
 
     def write_inputs(self) -> bool:
@@ -275,10 +289,7 @@ class GpuRound:
 
     def _discard(self) -> bool:
         """Count a round on a device that was not idle. Return True if there have been too many to discard this one."""
-        self.mode.discarded += 1
-        if self.gated and self.mode.discarded > MAX_DISCARDED:  # such as with several streams that wait for each other
-            self.mode.disable_gate("the device is rarely idle while its calls wait")
-            self.mode.discarded = 0
+        self.note(DeviceBusy(gated=self.gated))
         return self.mode.discarded > MAX_DISCARDED
 
     def refused(self) -> bool:
@@ -287,7 +298,7 @@ class GpuRound:
         """
         was_refused = not self.mode.copies and bool(self.worker.control.stats[REFUSED])
         if was_refused:
-            self.mode.use_copies("it only works on the inputs that it was prepared for")
+            self.note(NeedsCopies("it only works on the inputs that it was prepared for"))
         return was_refused
 
     # --- the verifier's part
@@ -348,9 +359,9 @@ class GpuRound:
             self.checked = answer["checked"]
             return True
         if not self.mode.copies:
-            self.mode.use_copies(f"without copies {answer['failure']}")
+            self.note(NeedsCopies(f"without copies {answer['failure']}"))
         elif self.gated:
-            self.mode.disable_gate(f"behind the gate {answer['failure']}")
+            self.note(GateFails(f"behind the gate {answer['failure']}"))
         else:
             self.driver.abort(self.role, answer)
         return False

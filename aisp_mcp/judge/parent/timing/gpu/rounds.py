@@ -29,10 +29,10 @@ from functools import partial
 
 from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.judge.evidence import MIN_NET_SHARE, SecondsByRole
-from aisp_mcp.judge.parent.session import MeasurementMode
 from aisp_mcp.judge.parent.timing.driver import Driver
-from aisp_mcp.judge.parent.timing.gpu.round import MAX_DISCARDED, NOTHING_MAPPED, DeviceMemory, GpuRound
-from aisp_mcp.judge.parent.timing.gpu.series import ROUND_S, Series, current_modes, stage_request, warm_up
+from aisp_mcp.judge.parent.timing.gpu.mode import MAX_DISCARDED, Mode, Modes, NeedsCopies, ReplicateBegins
+from aisp_mcp.judge.parent.timing.gpu.round import NOTHING_MAPPED, DeviceMemory, GpuRound
+from aisp_mcp.judge.parent.timing.gpu.series import ROUND_S, Series, stage_request, warm_up
 from aisp_mcp.judge.presets import GPU_ROUNDS, round_count
 from aisp_mcp.judge.protocol.messages import DUMMY
 from aisp_mcp.judge.protocol.roles import BASELINES, Role
@@ -53,10 +53,8 @@ def measure(driver: Driver) -> None:
     """Store the seconds per call of each role in the replicate's result. Raises ComparisonAborted."""
     session, device, memory = driver.session, driver.result.device, DeviceMemory(driver)
     counts = {role: _calls(driver, role) for role in Role}
-    for mode in session.modes.values():
-        mode.discarded = mode.stalled = 0
-        if session.on_host and mode.gated:
-            mode.disable_gate("its inputs are in host memory")
+    for role in (Role.BASELINE, Role.CANDIDATE):
+        session.modes.change(role, ReplicateBegins(session.on_host))
     try:
         for role, count in counts.items():
             if (
@@ -64,33 +62,33 @@ def measure(driver: Driver) -> None:
             ):  # or isolated calls with the host would be the first to need that much memory
                 own = driver.workers[role].control.layout.own
                 count = min(max(count, handoff_gpu.MIN_UNGATED), own.capacity)
-            warm_up(GpuRound(memory, role, session.mode(role), False, count))
+            warm_up(GpuRound(memory, role, session.modes, False, count))
         first = _many_and_isolated(memory, counts, True)
         device.device_only, device.isolated, _ = first
         device.gated = _all_gated(driver)
         if not _confirmed(driver):  # if a baseline cannot wait at the gate, host time already counts
-            second = _many_and_isolated(memory, counts, False) if session.modes[False].gated else first
+            second = _many_and_isolated(memory, counts, False) if session.modes.baseline.gated else first
             device.with_host, device.isolated_with_host, device.worker_with_host = second
     finally:
         with suppress(BenchmarkError):  # or it would mask the exception that ended the rounds
             for role in Role:
                 session.map_memory(driver.number(role), NOTHING_MAPPED)
-    mode = session.mode(Role.CANDIDATE)
+    mode, busy = session.modes.candidate, list[str]()
     if mode.discarded > MAX_DISCARDED:  # none of these rounds contains work done beforehand, so they prove no gain
-        mode.reasons.append("the device was rarely idle")
+        busy = ["the device was rarely idle"]
         middle = math.sqrt(math.prod(device.device_only[role] for role in BASELINES))
         device.device_only[Role.CANDIDATE], device.with_host = middle, {}
     observed = _observes_copies(driver) and bool(device.isolated)
     device.copying = mode.copies or bool(mode.stored)
-    reasons = [*mode.reasons, *([mode.stored] if mode.stored and not observed else [])]
+    reasons = [*mode.reasons, *busy, *([mode.stored] if mode.stored and not observed else [])]
     device.overcounted = "; ".join(dict.fromkeys(reasons))
-    modes = {str(candidate): vars(mode) for candidate, mode in session.modes.items()}
+    modes = {"False": vars(session.modes.baseline), "True": vars(mode)}
     session.log.append("gate", replicate=driver.result.index, modes=modes, **device.log_fields())
 
 
 def _calls(driver: Driver, role: Role) -> int:
     """Number of calls that keep the device busy for ROUND_S, by earlier replicates or by the worker's own clock."""
-    call_s = driver.session.mode(role).call_s or driver.claimed_s[role]
+    call_s = driver.session.modes.of(role).call_s or driver.claimed_s[role]
     return round_count(call_s, ROUND_S, driver.workers[role].control.layout.own.capacity, driver.session.random)
 
 
@@ -120,15 +118,15 @@ def _many_and_isolated(
     while True:
         many, worker_s = Series(memory, counts, gated, EACH).measure()
         if gated and _is_faster_with_copies(memory, counts, many[Role.CANDIDATE]):
-            session.mode(Role.CANDIDATE).use_copies("it prepares itself anew for inputs at other addresses")
+            session.modes.change(Role.CANDIDATE, NeedsCopies("it prepares itself anew for inputs at other addresses"))
             continue
-        modes = current_modes(driver)
+        modes = session.modes.decisive
         may_isolate = session.options.protections.isolated_calls and not session.on_host
         gains = may_isolate and (_observes_copies(driver) or many[Role.CANDIDATE] < MIN_GAIN * max(many.values()))
         isolated = _isolated(memory, counts, many, gated) if gains else {}
-        if modes == current_modes(driver):
+        if modes == session.modes.decisive:
             break
-    if session.modes[False].copies:  # these would make a baseline look slow, and its own clock can be trusted
+    if session.modes.baseline.copies:  # these would make a baseline look slow, and its own clock can be trusted
         for role in BASELINES:
             copies = many[role] - _worker_s(driver)[role]
             many[role] -= copies
@@ -143,14 +141,15 @@ def _is_faster_with_copies(memory: DeviceMemory, counts: dict[Role, int], call_s
     of a call without copies; measured again only if it is far longer than the worker's own clock says.
     """
     driver = memory.driver
-    mode = driver.session.mode(Role.CANDIDATE)
-    if mode.copies or call_s <= ANEW * _worker_s(driver)[Role.CANDIDATE]:
+    modes = driver.session.modes
+    before = modes.candidate
+    if before.copies or call_s <= ANEW * _worker_s(driver)[Role.CANDIDATE]:
         return False
-    driver.session.modes[True] = replace(mode, copies=True, reasons=[])
+    modes.candidate = replace(before, copies=True, reasons=())
     try:
         seconds = Series(memory, counts, True, {Role.CANDIDATE: 1}).measure().parent_s
     finally:
-        driver.session.modes[True] = mode
+        modes.candidate = before
     return seconds[Role.CANDIDATE] < MUCH_LESS * call_s
 
 
@@ -158,7 +157,7 @@ def _observes_copies(driver: Driver) -> bool:
     """Return True if outputs of the candidate are copied in back-to-back rounds, but not in isolated calls, which show
     whether it saves the time of these copies. With the host, that time may be hidden.
     """
-    mode = driver.session.mode(Role.CANDIDATE)
+    mode = driver.session.modes.candidate
     return bool(mode.stored) and not mode.unreadable and not mode.copies and _all_gated(driver)
 
 
@@ -168,8 +167,8 @@ def _store_s(memory: DeviceMemory) -> float:
     own = driver.workers[role].control.layout.own
     beyond = dict[bool, list[float]]({False: [], True: []})
     for turn in range(2 * STORE_ROUNDS):
-        mode = MeasurementMode(stored="to time it" if turn % 2 else "")
-        gpu_round = GpuRound(memory, role, mode, True, min(DUMMY_CALLS, own.capacity))
+        modes = Modes(baseline=Mode(stored="to time it" if turn % 2 else ""))
+        gpu_round = GpuRound(memory, role, modes, True, min(DUMMY_CALLS, own.capacity))
         driver.wait_idle(driver.session.probe_s())
         timing = driver.guarded(role, partial(gpu_round.run, DUMMY))
         if timing is not None and not gpu_round.refused() and not driver.is_busy(gpu_round.probe_s):
@@ -201,10 +200,10 @@ def _handoff_s(memory: DeviceMemory, role: Role) -> float:
     No call counts less than this: the cost measured by a role's own calls varies as much as its host does.
     """
     worker = memory.driver.workers[role]
-    mode = MeasurementMode(copies=not worker.control.read_allocations())
+    modes = Modes(baseline=Mode(copies=not worker.control.read_allocations()))
     for _ in range(2):  # once more if its memory cannot be mapped
         calls = min(DUMMY_CALLS, worker.control.layout.own.capacity)
-        gpu_round = GpuRound(memory, role, mode, False, calls, True)
+        gpu_round = GpuRound(memory, role, modes, False, calls, True)
         gpu_round.request = stage_request([gpu_round])
         timing = memory.driver.guarded(role, partial(gpu_round.run_ungated, DUMMY))
         if timing is not None:
@@ -228,4 +227,4 @@ def _few(driver: Driver, counts: dict[Role, int], many: SecondsByRole, gated: bo
 
 
 def _all_gated(driver: Driver) -> bool:
-    return all(mode.gated for mode in driver.session.modes.values())
+    return all(mode.gated for mode in driver.session.modes)

@@ -10,9 +10,17 @@ from functools import partial
 from typing import NamedTuple
 
 from aisp_mcp.judge.evidence import MIN_NET_SHARE, SecondsByRole
-from aisp_mcp.judge.parent.session import MIN_CALLS, MeasurementMode
-from aisp_mcp.judge.parent.timing.driver import Driver
-from aisp_mcp.judge.parent.timing.gpu.round import MAX_DISCARDED, DeviceMemory, GpuRound
+from aisp_mcp.judge.parent.timing.gpu.mode import (
+    MAX_DISCARDED,
+    MIN_CALLS,
+    CallTimed,
+    DeviceBusy,
+    GateFails,
+    Mode,
+    Modes,
+    NeedsCopies,
+)
+from aisp_mcp.judge.parent.timing.gpu.round import DeviceMemory, GpuRound
 from aisp_mcp.judge.protocol.messages import DUMMY, WARM, StageRequest
 from aisp_mcp.judge.protocol.roles import BASELINES, Role
 from aisp_mcp.judge.protocol.shared_memory import CAN_WAIT
@@ -71,7 +79,7 @@ class Series:
     def _run_turn(self, roles: list[Role]) -> bool:
         """Run one round of each of these roles in random order. False if a mode changed: no earlier round counts."""
         driver = self.memory.driver
-        modes = current_modes(driver)
+        modes = driver.session.modes.decisive
         turn = [self._next_round(role) for role in roles]
         turn = driver.session.random.sample(turn, len(turn))
         for index, gpu_round in enumerate(turn):
@@ -79,7 +87,7 @@ class Series:
             if gpu_round.compared or not index or (driver.session.is_tight and turn[index - 1].compared):
                 gpu_round.request = stage_request(turn[index:])
             seconds = self._measure_round(gpu_round)
-            if modes != current_modes(driver):
+            if modes != driver.session.modes.decisive:
                 return False  # the others of this turn would be measured in another mode
             if seconds is not None:
                 self._count(gpu_round, seconds)
@@ -88,15 +96,15 @@ class Series:
     def _next_round(self, role: Role) -> GpuRound:
         """The role's next round, gated if the rules of a series allow it."""
         driver, modes = self.memory.driver, self.memory.driver.session.modes
-        mode, count = driver.session.mode(role), self.counts[role]
-        if mode.gated and not driver.workers[role].control.stats[CAN_WAIT]:
-            mode.disable_gate("the driver does not support the gate")
-        gated = self.gated and mode.gated and modes[False].gated and (modes[True].gated or not self.isolated)
+        if modes.of(role).gated and not driver.workers[role].control.stats[CAN_WAIT]:
+            modes.change(role, GateFails("the driver does not support the gate"))
+        mode, count = modes.of(role), self.counts[role]
+        gated = self.gated and mode.gated and modes.baseline.gated and (modes.candidate.gated or not self.isolated)
         # Isolated calls take more room in the stream.
         most = mode.max_calls // 2 or 1 if self.isolated else mode.max_calls
         if not gated and not self.isolated:  # the host starts one call while the device works on another
             count = min(max(count, MIN_CALLS), driver.workers[role].control.layout.own.capacity)
-        return GpuRound(self.memory, role, mode, gated, min(count, most) if gated else count, self.isolated)
+        return GpuRound(self.memory, role, modes, gated, min(count, most) if gated else count, self.isolated)
 
     def _measure_round(self, gpu_round: GpuRound) -> BothClocks | None:
         """Seconds per call of a round; None if it does not count, or if it was too short and the next one gets more
@@ -118,20 +126,16 @@ class Series:
 
     def _recalibrate(self, gpu_round: GpuRound, call_s: float) -> None:
         """Give the role as many calls as fill a round, and warm up that many."""
-        role, mode = gpu_round.role, gpu_round.mode
-        self.counts[role], mode.call_s = min(math.ceil(ROUND_S / call_s), gpu_round.capacity), call_s
-        warm_up(GpuRound(self.memory, role, mode, False, self.counts[role]))
+        role = gpu_round.role
+        self.counts[role] = min(math.ceil(ROUND_S / call_s), gpu_round.capacity)
+        gpu_round.note(CallTimed(call_s))
+        warm_up(GpuRound(self.memory, role, gpu_round.modes, False, self.counts[role]))
 
     def _count(self, gpu_round: GpuRound, seconds: BothClocks) -> None:
         result = self.memory.driver.result
         self.rounds[gpu_round.role].append(seconds)
         result.checked += gpu_round.checked
         result.device.candidate_calls += gpu_round.count if gpu_round.compared else 0
-
-
-def current_modes(driver: Driver) -> list[tuple[bool, ...]]:
-    """Current modes of both programs; a change makes earlier rounds useless."""
-    return [(mode.copies, bool(mode.stored), mode.unreadable, mode.gated) for mode in driver.session.modes.values()]
 
 
 def warm_up(gpu_round: GpuRound) -> None:
@@ -147,7 +151,7 @@ def warm_up(gpu_round: GpuRound) -> None:
     if gpu_round.mode.copies:
         return
     if not worker.control.read_allocations():
-        gpu_round.mode.use_copies("there is not enough memory for its own inputs")
+        gpu_round.note(NeedsCopies("there is not enough memory for its own inputs"))
         return
     driver.guarded(gpu_round.role, gpu_round.announce)
     gpu_round.refused()
@@ -171,8 +175,8 @@ def _round_overhead_s(memory: DeviceMemory, gated: bool) -> BothClocks:
     overheads: list[BothClocks] = []
     for turn in range(3 * OVERHEAD_ROUNDS):
         role = BASELINES[turn % 2]
-        mode = MeasurementMode(copies=not driver.workers[role].control.read_allocations())
-        gpu_round = GpuRound(memory, role, mode, gated, 1)
+        modes = Modes(baseline=Mode(copies=not driver.workers[role].control.read_allocations()))
+        gpu_round = GpuRound(memory, role, modes, gated, 1)
         driver.guarded(role, gpu_round.renew_memory)
         driver.wait_idle(driver.session.probe_s())
         timing = driver.guarded(role, partial(gpu_round.run, DUMMY))
@@ -190,14 +194,14 @@ def _seconds(gpu_round: GpuRound, overhead_s: BothClocks) -> BothClocks | None:
     """Seconds per call of one round; None if it does not count, or is not possible in that mode. Raises
     ComparisonAborted.
     """
-    driver, mode, count = gpu_round.driver, gpu_round.mode, gpu_round.count
+    driver, count = gpu_round.driver, gpu_round.count
     timing = driver.guarded(gpu_round.role, gpu_round.run_gated if gpu_round.gated else gpu_round.run_ungated)
     if timing is None:
         return None
     if gpu_round.compared and not gpu_round.outputs_right():
         return None
-    if not gpu_round.compared and driver.is_busy(gpu_round.probe_s) and mode.discarded <= MAX_DISCARDED:
-        mode.discarded += 1  # it contained another process's work
+    if not gpu_round.compared and driver.is_busy(gpu_round.probe_s) and gpu_round.mode.discarded <= MAX_DISCARDED:
+        gpu_round.note(DeviceBusy())  # it contained another process's work
         return None
     if gpu_round.isolated:
         fields = {"side": gpu_round.role, "gated": gpu_round.gated, "seconds": gpu_round.seconds}
@@ -213,5 +217,5 @@ def _is_too_short(gpu_round: GpuRound, net_s: float) -> bool:
     if net_s >= MIN_S or gpu_round.count >= gpu_round.capacity:
         return False
     if gpu_round.count >= gpu_round.mode.max_calls and gpu_round.compared:
-        gpu_round.mode.disable_gate("too few of its calls fit into its stream")
+        gpu_round.note(GateFails("too few of its calls fit into its stream"))
     return gpu_round.count < gpu_round.mode.max_calls or gpu_round.compared

@@ -30,7 +30,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from aisp_mcp.judge.parent.processes import procfs as proc
-from aisp_mcp.judge.parent.processes.process import WorkerGone
+from aisp_mcp.judge.parent.processes.confined import WorkerGone
 from aisp_mcp.process import kernel
 
 SCRATCH = ("tmp", "dev/shm")  # in the process's file system; private from isolation level L2 on

@@ -30,14 +30,14 @@ MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 def note_imports(session: Session) -> None:
     """Find the names, and store them in the session and in the disclosed facts. Raises ComparisonAborted."""
     names = _traced(session)
-    baseline, candidate = session.mode(Role.BASELINE), session.mode(Role.CANDIDATE)
-    baseline.imports = names[Role.BASELINE]
-    more = [name for name in of_libraries(names[Role.CANDIDATE]) if name not in baseline.imports]
-    candidate.imports = [*baseline.imports, *more]
+    imports = session.imports
+    imports.baseline = names[Role.BASELINE]
+    more = [name for name in of_libraries(names[Role.CANDIDATE]) if name not in imports.baseline]
+    imports.candidate = [*imports.baseline, *more]
     if more:
-        candidate.imports_bytes = _weighed(session)
-    session.opened["facts"]["imports"] = candidate.imports
-    session.log.append("imports", baseline=baseline.imports, names=candidate.imports, bytes=candidate.imports_bytes)
+        imports.added_bytes = _weighed(session)
+    session.opened["facts"]["imports"] = imports.candidate
+    session.log.append("imports", baseline=imports.baseline, names=imports.candidate, bytes=imports.added_bytes)
 
 
 def of_libraries(names: Iterable[str]) -> list[str]:
@@ -78,7 +78,7 @@ def _weighed(session: Session) -> int:
     try:
         driver.start()
         driver.attach()
-        driver.setup(laden)["imports"] = session.mode(Role.CANDIDATE).imports
+        driver.setup(laden)["imports"] = session.imports.candidate
         driver.prepare()
         driver.wait_ready()
         return max(driver.result.host_peak[laden] - driver.result.host_peak[bare], 0)
