@@ -1,8 +1,8 @@
-"""Run one comparison in the trusted parent, which owns clock, seeds, log and verdict and never imports a candidate.
+"""One comparison, in the trusted parent, which owns clock, seeds, log and verdict and never imports a candidate.
 
-To follow one comparison on a CPU, read these files in order: this module; parent/timing/startup, replicate and driver;
-parent/processes/process, which has the parent's clock; worker/main, the untrusted side; verifier/main and
-verifier/checks/round_checker; verdict/conclude, estimate, bound and verdict.
+To follow one on a CPU, read compare() below and then parent/opening; parent/timing/{method,replicate,driver,cpu};
+parent/processes/process, which has the parent's clock; candidate/main, the untrusted side; verifier/main and its
+checks; and verdict/.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from aisp_mcp.bench import sizes
 from aisp_mcp.errors import BenchmarkError
@@ -28,21 +29,16 @@ from aisp_mcp.judge.options import Nodes, Options
 from aisp_mcp.judge.pair import Pair
 from aisp_mcp.judge.parent import hints, opening
 from aisp_mcp.judge.parent.kernel_cache import Kernels, names_a_compiler
-from aisp_mcp.judge.parent.opening import Request
+from aisp_mcp.judge.parent.opening import Opening, Request
 from aisp_mcp.judge.parent.processes import confined, placement, verifier_client
 from aisp_mcp.judge.parent.processes.cluster import nodes
 from aisp_mcp.judge.parent.processes.confined import Placement
 from aisp_mcp.judge.parent.processes.forked import loaded_in
 from aisp_mcp.judge.parent.session import ComparisonAborted, PhaseTimer, Session
-from aisp_mcp.judge.parent.timing.cold import ColdRun
-from aisp_mcp.judge.parent.timing.cpu import CpuStrategy
 from aisp_mcp.judge.parent.timing.driver import Driver
-from aisp_mcp.judge.parent.timing.energy import EnergyRun
-from aisp_mcp.judge.parent.timing.gpu.strategy import GpuStrategy
-from aisp_mcp.judge.parent.timing.ranks import GroupStrategy
-from aisp_mcp.judge.parent.timing.replicate import ReplicateRun, started_replicates
-from aisp_mcp.judge.parent.timing.serving import ServingRun
-from aisp_mcp.judge.parent.timing.strategy import Strategy
+from aisp_mcp.judge.parent.timing.method import STRATEGIES, Method, Place, adapted, chosen
+from aisp_mcp.judge.parent.timing.replicate import started_replicates
+from aisp_mcp.judge.presets import Preset
 from aisp_mcp.judge.protocol.layout import FILE
 from aisp_mcp.judge.protocol.messages import OpenAnswer
 from aisp_mcp.judge.protocol.module_loader import common_of, project_folders
@@ -56,9 +52,6 @@ from aisp_mcp.process import isolation
 
 __all__ = ["Options", "Pair", "Report", "compare", "loaded_in"]
 
-STRATEGIES: dict[str, type[Strategy]] = {"cpu": CpuStrategy, "cuda": GpuStrategy}
-# Of one replicate, by the benchmark's goal, or its kind; the others time calls.
-SEQUENCES: dict[str, type[ReplicateRun]] = {"cold": ColdRun, "energy": EnergyRun, "serving": ServingRun}
 RAISED = "incorrect_raised"
 Report = Callable[[float, float, str], None]
 
@@ -98,6 +91,55 @@ def _libraries_placement(options: Options) -> Iterator[tuple[Placement, frozense
         yield where.make("libraries"), where.cpus
 
 
+class _Unmet(Exception):
+    """A need that is not met, so that nothing is measured. code: NEEDS, or CANDIDATE_NEEDS."""
+
+    def __init__(self, missing: str, code: str = "NEEDS") -> None:
+        super().__init__(missing)
+        self.missing, self.code = missing, code
+
+
+@dataclass(frozen=True)
+class _Opened:
+    """A specification that a verifier has opened. given: the pair before its candidate was compiled; sources: hashes of
+    its files by then; built: facts of the build. unplaced: where processes run while the specification is unknown.
+    leave: begins the opening of the next comparison. ends: actions after a success.
+    """
+
+    given: Pair
+    pair: Pair
+    options: Options
+    place: Place
+    ranks: int
+    sources: dict[str, str]
+    built: dict[str, Any]
+    begin: float
+    log: ChainLog
+    timer: PhaseTimer
+    opening: Opening
+    answer: OpenAnswer
+    where: placement.PlacementFactory
+    kernels: Kernels | None
+    leave: Callable[[], None]
+    ends: list[Callable[[], None]]
+
+
+@dataclass(frozen=True)
+class _Placed:
+    """Processes have their cores, and the way of measuring is decided."""
+
+    session: Session
+    method: Method
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """Replicates, and flags beyond what these show."""
+
+    replicates: list[Replicate]
+    flags: list[Flag]
+
+
 def compare(pair: Pair, options: Options, report: Report = lambda *_: None) -> Comparison | Skip:
     """Measure one pair and judge it.
 
@@ -105,45 +147,18 @@ def compare(pair: Pair, options: Options, report: Report = lambda *_: None) -> C
     BenchmarkError if the specification itself cannot be used or a candidate cannot be compiled, Unavailable
     ISOLATION_LEVEL if the requested level is unavailable, and nothing for other errors of a candidate.
     """
-    options = _on_declared_device(pair, options)
-    ranks = distributed.ranks(pair.baseline, options.size)
-    options = options if ranks > 1 else replace(options, nodes=Nodes())
-    strategy = GroupStrategy() if ranks > 1 else STRATEGIES[options.device]()
-    options = replace(options, preset=strategy.adapt(options.preset))
-    begin = time.monotonic()
     with ExitStack() as stack:
-        isolation.demand(options.isolation)  # first: an unavailable level must not end a running comparison
-        if missing := _lacks(pair, options):
-            return Skip(target=pair.label, code="NEEDS", missing=missing)
-        sources, source, (pair, built) = pair.sources(), pair.path, pair.compiled()
-        log = ChainLog(options.folder / f"{pair.label.replace(':', '-').replace('/', '-')}.rounds.jsonl")
-        stack.callback(log.close)
-        if built:
-            log.append("build", **built)
-        session = _open(pair, options, strategy, log, stack, report, ranks)
-        if isinstance(session, Skip):
-            return session
-        if "serving" in session.opened:
-            # An engine runs its own rounds on any device: there are no calls to prepare or trace.
-            strategy = CpuStrategy()
-        replicates, flags = _replicates(session, strategy, report)
-        raised = [flag.message for flag in flags if flag.code == RAISED]
-        if raised and (missing := candidate_needs.told_by(raised[0], options.device)):
-            return Skip(target=pair.label, code=CANDIDATE_NEEDS, missing=missing)
-        flags = [hints.flag(flag) for flag in flags]
-        flags += session.kernels.unbuilt() if session.kernels and not raised else []
-        flags += hints.notes(options.policy.forbidden, flags)
-        flags += [*distributed.note(options.variables), *nodes.note(session.placement.relays)]
-        terms, flags = session.terms(), [*flags, *hints.hints(source)]
-        result = conclude(terms, replicates, flags)
-        for kind, fields in replay.records(terms, replicates, flags, sources):
-            log.append(kind, **fields)
-        disclosed = {"size": options.size, **({"build": built} if built else {}), **_common(pair)}
-        disclosed |= {"forbidden": list(options.policy.forbidden)} if options.policy.forbidden else {}
-        seconds = time.monotonic() - begin
-        log.append("verdict", verdict=result.verdict, ratio=result.ratio, disclosed=disclosed, seconds=seconds)
-        where = {"log_path": str(log.path), "log_sha256": log.head, "seconds": seconds}
-        return result.model_copy(update={"disclosed": {**result.disclosed, **disclosed}, **where})
+        try:
+            opened = _open(pair, _on_declared_device(pair, options), report, stack)
+            placed = _place(opened)
+            measured = _measure(placed, opened.given, report)
+            result = conclude(placed.session.terms(), measured.replicates, measured.flags)
+            return _record(opened, placed, measured, result)
+        except _Unmet as unmet:
+            return Skip(target=pair.label, code=unmet.code, missing=unmet.missing)
+
+
+# --- open
 
 
 def _on_declared_device(pair: Pair, options: Options) -> Options:
@@ -154,6 +169,63 @@ def _on_declared_device(pair: Pair, options: Options) -> Options:
     return replace(options, device="cpu", size=replace(sizes.read(options.size), preset="small").text())
 
 
+def _open(given: Pair, options: Options, report: Report, stack: ExitStack) -> _Opened:
+    """Start the verifier and have it open the specification, while workers' libraries load. The stack closes everything
+    that is started.
+    """
+    begin, timer, ranks = time.monotonic(), PhaseTimer(), distributed.ranks(given.baseline, options.size)
+    place: Place = "ranks" if ranks > 1 else "cuda" if options.device == "cuda" else "cpu"
+    options = options if ranks > 1 else replace(options, nodes=Nodes())
+    isolation.demand(options.isolation)  # first: an unavailable level must not end a running comparison
+    if missing := _lacks(given, options):
+        raise _Unmet(missing)
+    sources, (pair, built) = given.sources(), given.compiled()
+    log = ChainLog(options.folder / f"{pair.label.replace(':', '-').replace('/', '-')}.rounds.jsonl")
+    stack.callback(log.close)
+    if built:
+        log.append("build", **built)
+    ends = stack.enter_context(_after_success())
+    temporary = stack.enter_context(tempfile.TemporaryDirectory(prefix="aisp-", ignore_cleanup_errors=True))
+    where = _placements(Path(temporary).resolve(), options, ranks // options.nodes.count)
+    files_at = {"warm": stack.enter_context(_in_memory()), "cold": str(where.root / "files")}
+    report(0, options.preset.replicates, f"{pair.label}: preparing")
+    with timer.phase("load"):
+        relays = nodes.started(options.nodes)
+    request = _request(pair, options, place, files_at, ranks, nodes.least_round_s(relays), where.make("verifier"))
+    with timer.phase("load"), placement.aside(where.cpus):
+        level = _load_workers(pair, where, request, relays, options)
+        opening = request.left() or request.begun()
+    stack.callback(opening.close)
+    leave = partial(request.leave, where)
+    with timer.phase("open"):
+        where = replace(where, level=level, relays=relays)
+        kernels = None
+        if ranks == 1 and level in isolation.NAMESPACES and (options.device == "cuda" or names_a_compiler(pair)):
+            kernels = Kernels(pair, options, where, opening.placement, STRATEGIES[place].caches)
+            stack.callback(kernels.close)
+        answer = opening.answer(request)
+    return _Opened(
+        *(
+            given,
+            pair,
+            options,
+            place,
+            ranks,
+            sources,
+            built,
+            begin,
+            log,
+            timer,
+            opening,
+            answer,
+            where,
+            kernels,
+            leave,
+            ends,
+        )
+    )
+
+
 def _lacks(pair: Pair, options: Options) -> str | None:
     """A requirement of the pair that this machine does not meet, judged from its files without running them."""
     if build.is_native(pair.path) and (missing := build.lacks(pair.path, options.device)):
@@ -161,55 +233,6 @@ def _lacks(pair: Pair, options: Options) -> str | None:
     own = [pair.baseline.parent, *project_folders(pair.baseline), *project_folders(pair.path)]
     missing = candidate_needs.lacks(pair.path, options.device, own)
     return missing or distributed.lacks(pair.baseline, options.size, bool(options.variables), options.nodes.count)
-
-
-def _common(pair: Pair) -> dict[str, str]:
-    """The hash of the common file that both baseline and candidate may import, if there is one."""
-    path = common_of(pair.baseline)
-    return {"common_sha256": hashlib.sha256(path.read_bytes()).hexdigest()} if path.is_file() else {}
-
-
-def _open(
-    pair: Pair, options: Options, strategy: Strategy, log: ChainLog, stack: ExitStack, report: Report, ranks: int
-) -> Session | Skip:
-    """Start the verifier and have it open the specification. The stack closes everything that is started."""
-    draw, timer = random.Random(os.urandom(32)), PhaseTimer()
-    afterwards = stack.enter_context(_after_success())
-    temporary = stack.enter_context(tempfile.TemporaryDirectory(prefix="aisp-", ignore_cleanup_errors=True))
-    where = before = _placements(Path(temporary).resolve(), options, ranks // options.nodes.count)
-    files_at = {"warm": stack.enter_context(_in_memory()), "cold": str(where.root / "files")}
-    report(0, options.preset.replicates, f"{pair.label}: preparing")
-    with timer.phase("load"):
-        relays = nodes.started(options.nodes)
-    options = replace(options, preset=nodes.adapt(options.preset, relays))
-    request = _request(pair, options, strategy.round_bytes, files_at, ranks, where.make("verifier"))
-    with timer.phase("load"), placement.aside(where.cpus):
-        level = _load_workers(pair, where, request, relays, options)
-        opening = request.left() or request.begun()
-    stack.callback(opening.close)
-    with timer.phase("open"):
-        where = replace(where, level=level)
-        kernels = None
-        if ranks == 1 and level in isolation.NAMESPACES and (options.device == "cuda" or names_a_compiler(pair)):
-            kernels = Kernels(pair, options, where, opening.placement, strategy.caches)
-            stack.callback(kernels.close)
-        opened = opening.answer(request)
-    if "missing" in opened:
-        return Skip(target=pair.label, code="NEEDS", missing=", ".join(opened["missing"]))
-    unmeasured = distributed.unmeasured(opened["goal"], ranks, options.device, options.nodes.count)
-    if lacking := unmeasured or _sequence(opened).lacks(opened, options, where.level):
-        return Skip(target=pair.label, code="NEEDS", missing=lacking)
-    cpus = placement.worker_cpus(opened["workers"]["threads"], where.ranks)
-    where = replace(where, lean=opened["goal"] == "memory", cpus=cpus, variables=options.variables, relays=relays)
-    if lacking := _ready_nodes(pair, where, opened):
-        return Skip(target=pair.label, code="NEEDS", missing=lacking)
-    log.append("open", target=pair.label, preset=options.preset.name, opened=opened)
-    options = replace(options, preset=_sequence(opened).adapt(options.preset))
-    thorough = draw.randrange(options.preset.first_look)
-    if ranks == 1 and not any(spec["kind"] == FILE for spec in opened["layout"]["inputs"]):
-        afterwards.append(partial(request.leave, before))
-    memory = opening.verifier, opening.fds
-    return Session(pair, options, opened, where, *memory, log, draw, timer, thorough, kernels=kernels)
 
 
 @contextmanager
@@ -229,6 +252,46 @@ def _in_memory() -> Iterator[str]:
         yield str(Path(folder).resolve())
 
 
+def _placements(root: Path, options: Options, ranks: int) -> placement.PlacementFactory:
+    """Folders and cores of processes before the specification is known. ranks: of each program on this node."""
+    return placement.PlacementFactory(
+        root,
+        options.device,
+        "L1",
+        placement.measuring_cpus(ranks),
+        options.protections.clean_environment,
+        hidden=options.policy.hidden,
+        ranks=ranks,
+        network=options.nodes.count > 1,
+    )
+
+
+def _request(
+    pair: Pair,
+    options: Options,
+    place: Place,
+    files_at: dict[str, str],
+    ranks: int,
+    least_round_s: float,
+    where: Placement,
+) -> Request:
+    """The request to open the pair's specification. where: of the verifier."""
+    fields = {
+        "path": str(pair.baseline),
+        "size": options.size,
+        "device": options.device,
+        "protections": asdict(options.protections),
+        "seed": options.battery_seed(pair.baseline),  # what it finds is the same every time
+        "budget": STRATEGIES[place].round_bytes,
+        "round_s": adapted(options.preset, place, least_round_s=least_round_s).round_s,
+        "files_at": files_at,
+        "cpus": sorted(os.sched_getaffinity(0)),
+        "ranks": ranks,
+    }
+    file_bytes = 0 if options.protections.sealed else 2 * STRATEGIES["cpu"].round_bytes
+    return Request(fields, where, tuple(opening.of_baseline(pair.baseline)), 2 * len(Role) * ranks, file_bytes)
+
+
 def _load_workers(
     pair: Pair,
     where: placement.PlacementFactory,
@@ -246,33 +309,6 @@ def _load_workers(
     return level
 
 
-def _placements(root: Path, options: Options, ranks: int) -> placement.PlacementFactory:
-    """Folders and cores of processes before the specification is known. ranks: of each program on this node."""
-    return placement.PlacementFactory(
-        root,
-        options.device,
-        "L1",
-        placement.measuring_cpus(ranks),
-        options.protections.clean_environment,
-        hidden=options.policy.hidden,
-        ranks=ranks,
-        network=options.nodes.count > 1,
-    )
-
-
-def _ready_nodes(pair: Pair, where: placement.PlacementFactory, opened: OpenAnswer) -> str:
-    """Prepare the other nodes for their ranks; return the need that one of them does not meet, in words."""
-    if where.relays and opened["workers"]["files_at"]:
-        return "one node: inputs that are files"
-    nodes.require_same_files(where.relays, [pair.baseline, pair.path, common_of(pair.baseline)])
-    for node in where.relays:
-        if lacking := distributed.lacks_cores(where.ranks, node.cores):
-            return f"{lacking} on {node.name}"
-    _open_nodes(where, 2 * len(Role), opened["workers"]["threads"])
-    opened["facts"] |= nodes.facts(where.relays)
-    return ""
-
-
 def _open_nodes(where: placement.PlacementFactory, workers: int = 0, threads: int = 0) -> None:
     """Tell the other nodes how to run their ranks; without workers, only to load libraries."""
     for node in where.relays:
@@ -281,44 +317,84 @@ def _open_nodes(where: placement.PlacementFactory, workers: int = 0, threads: in
         node.open(workers=workers, ranks=where.ranks, threads=threads, hidden=hidden, **how)
 
 
-def _sequence(opened: OpenAnswer) -> type[ReplicateRun]:
-    """The sequence of a replicate for the specification's kind or goal."""
-    return SEQUENCES.get("serving" if "serving" in opened else opened["goal"], ReplicateRun)
+# --- place
 
 
-def _request(
-    pair: Pair, options: Options, budget: int, files_at: dict[str, str], ranks: int, where: Placement
-) -> Request:
-    """The request to open the pair's specification. where: of the verifier."""
-    fields = {
-        "path": str(pair.baseline),
-        "size": options.size,
-        "device": options.device,
-        "protections": asdict(options.protections),
-        "seed": options.battery_seed(pair.baseline),  # what it finds is the same every time
-        "budget": budget,
-        "round_s": options.preset.round_s,
-        "files_at": files_at,
-        "cpus": sorted(os.sched_getaffinity(0)),
-        "ranks": ranks,
-    }
-    file_bytes = 0 if options.protections.sealed else 2 * CpuStrategy.round_bytes
-    return Request(fields, where, tuple(opening.of_baseline(pair.baseline)), 2 * len(Role) * ranks, file_bytes)
+def _place(opened: _Opened) -> _Placed:
+    """Decide how to measure, and on which cores."""
+    answer, options, where, ranks = opened.answer, opened.options, opened.where, opened.ranks
+    if "missing" in answer:
+        raise _Unmet(", ".join(answer["missing"]))
+    method = chosen(opened.place, answer, options.preset, nodes.least_round_s(where.relays))
+    unmeasured = distributed.unmeasured(answer["goal"], ranks, options.device, options.nodes.count)
+    if lacking := unmeasured or method.sequence.lacks(answer, options, where.level):
+        raise _Unmet(lacking)
+    cpus = placement.worker_cpus(answer["workers"]["threads"], where.ranks)
+    where = replace(where, lean=answer["goal"] == "memory", cpus=cpus, variables=options.variables)
+    _ready_nodes(opened.pair, where, answer)
+    opened.log.append("open", target=opened.pair.label, preset=options.preset.name, opened=answer)
+    draw = random.Random(os.urandom(32))
+    thorough = draw.randrange(method.preset.first_look)
+    if ranks == 1 and not any(spec["kind"] == FILE for spec in answer["layout"]["inputs"]):
+        opened.ends.append(opened.leave)
+    session = Session(
+        opened.pair,
+        replace(options, preset=method.preset),
+        answer,
+        where,
+        opened.opening.verifier,
+        opened.opening.fds,
+        opened.log,
+        draw,
+        opened.timer,
+        thorough,
+        kernels=opened.kernels,
+    )
+    return _Placed(session, method)
 
 
-def _replicates(session: Session, strategy: Strategy, report: Report) -> tuple[list[Replicate], list[Flag]]:
+def _ready_nodes(pair: Pair, where: placement.PlacementFactory, opened: OpenAnswer) -> None:
+    """Prepare the other nodes for their ranks."""
+    if where.relays and opened["workers"]["files_at"]:
+        raise _Unmet("one node: inputs that are files")
+    nodes.require_same_files(where.relays, [pair.baseline, pair.path, common_of(pair.baseline)])
+    for node in where.relays:
+        if lacking := distributed.lacks_cores(where.ranks, node.cores):
+            raise _Unmet(f"{lacking} on {node.name}")
+    _open_nodes(where, 2 * len(Role), opened["workers"]["threads"])
+    opened["facts"] |= nodes.facts(where.relays)
+
+
+# --- measure
+
+
+def _measure(placed: _Placed, given: Pair, report: Report) -> _Measured:
+    """Measure replicates until the preset ends or a finding does, and collect the flags that follow from neither."""
+    session, options = placed.session, placed.session.options
+    replicates, flags = _replicates(placed, report)
+    raised = [flag.message for flag in flags if flag.code == RAISED]
+    if raised and (missing := candidate_needs.told_by(raised[0], options.device)):
+        raise _Unmet(missing, CANDIDATE_NEEDS)
+    flags = [hints.flag(flag) for flag in flags]
+    flags += session.kernels.unbuilt() if session.kernels and not raised else []
+    flags += hints.notes(options.policy.forbidden, flags)
+    flags += [*distributed.note(options.variables), *nodes.note(session.placement.relays)]
+    return _Measured(replicates, [*flags, *hints.hints(given.path)])
+
+
+def _replicates(placed: _Placed, report: Report) -> tuple[list[Replicate], list[Flag]]:
     """Measure all replicates, or stop at the finding that ends the comparison."""
+    session, method = placed.session, placed.method
     done: list[Replicate] = []
-    pair, total = session.pair, session.options.preset.replicates
+    label, total = session.pair.label, method.preset.replicates
     running: Driver | None = None
-    sequence = _sequence(session.opened)
     try:
-        with started_replicates(session, strategy, sequence.starts_ready) as drivers:
-            strategy.note_imports(session)
+        with started_replicates(session, method.strategy, method.sequence.starts_ready) as drivers:
+            method.strategy.note_imports(session)
             for index, running in enumerate(drivers):
-                report(index, total, f"{pair.label}: replicate {index + 1} of {total}")
+                report(index, total, f"{label}: replicate {index + 1} of {total}")
                 with placement.watching(session.placement.cpus):
-                    done.append(sequence(running, strategy).run())
+                    done.append(method.sequence(running, method.strategy).run())
                 if is_settled(session.terms(), done):
                     break
     except ComparisonAborted as aborted:
@@ -326,7 +402,7 @@ def _replicates(session: Session, strategy: Strategy, report: Report) -> tuple[l
         if running and not any(running.result is replicate for replicate in done):
             done.append(running.result)
         return done, [flag]
-    report(total, total, f"{pair.label}: judging")
+    report(total, total, f"{label}: judging")
     return done, []
 
 
@@ -340,8 +416,30 @@ def _fatal_flag(session: Session, aborted: ComparisonAborted) -> Flag:
     return Flag(code=aborted.code, severity="fatal", message=aborted.message, evidence=aborted.evidence)
 
 
-def estimate_s(pair: Pair, chosen: presets.Preset) -> float:
+# --- record
+
+
+def _record(opened: _Opened, placed: _Placed, measured: _Measured, result: Comparison) -> Comparison:
+    """Write what the verdict follows from into the log, and the log's place into the verdict."""
+    log, options = opened.log, opened.options
+    for kind, fields in replay.records(placed.session.terms(), measured.replicates, measured.flags, opened.sources):
+        log.append(kind, **fields)
+    disclosed = {"size": options.size, **({"build": opened.built} if opened.built else {}), **_common(opened.pair)}
+    disclosed |= {"forbidden": list(options.policy.forbidden)} if options.policy.forbidden else {}
+    seconds = time.monotonic() - opened.begin
+    log.append("verdict", verdict=result.verdict, ratio=result.ratio, disclosed=disclosed, seconds=seconds)
+    where = {"log_path": str(log.path), "log_sha256": log.head, "seconds": seconds}
+    return result.model_copy(update={"disclosed": {**result.disclosed, **disclosed}, **where})
+
+
+def _common(pair: Pair) -> dict[str, str]:
+    """The hash of the common file that both baseline and candidate may import, if there is one."""
+    path = common_of(pair.baseline)
+    return {"common_sha256": hashlib.sha256(path.read_bytes()).hexdigest()} if path.is_file() else {}
+
+
+def estimate_s(pair: Pair, preset: Preset) -> float:
     """Upper estimate of the wall seconds of one pair; several ranks take longer to start and to run."""
     if distributed.declared(pair.baseline) == 1:
-        return presets.estimate_s(chosen)
-    return presets.estimate_s(GroupStrategy().adapt(chosen), start_s=5.0)
+        return presets.estimate_s(preset)
+    return presets.estimate_s(adapted(preset, "ranks"), start_s=5.0)

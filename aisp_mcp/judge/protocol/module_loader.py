@@ -6,6 +6,8 @@ import importlib
 import importlib.abc
 import importlib.util
 import sys
+import sysconfig
+import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -14,12 +16,17 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import aisp_mcp
 from aisp_mcp.bench import Benchmark, File, Folder, Host, sizes
 from aisp_mcp.judge.protocol import failed_builds
 from aisp_mcp.judge.protocol.layout import FILE, HOST, PATH_BYTES, TensorSpec, dense_strides, is_dense
 
 BASELINE, CANDIDATE, COMMON = "aisp_baseline", "aisp_candidate", "_common"  # names of the modules
 PROBLEM_FILES = ("problem.py", "reference.py", "task.py", "utils.py")  # of adapted problems
+# Folders of the standard library, of installed packages and of this one.
+_LIBRARIES = tuple(
+    {f"{path}/" for path in (*map(sysconfig.get_path, ("stdlib", "purelib", "platlib")), *aisp_mcp.__path__)}
+)
 # Files that mark a project's top folder, and the number of levels to search upwards for them.
 PROJECT_MARKS, PROJECT_DEPTH = (".git", "pyproject.toml", "setup.py"), 6
 
@@ -29,6 +36,14 @@ def unusable(code: str, message: str, hint: str | None = None) -> Exception:
     from aisp_mcp.errors import BenchmarkError
 
     return BenchmarkError(code, message, hint)
+
+
+def users_line(error: BaseException) -> str:
+    """File and line of the innermost call in the user's own code, such as `fast.py:3`; empty if there is none."""
+    frames = traceback.walk_tb(error.__traceback__)
+    own = [(Path(frame.f_code.co_filename), line) for frame, line in frames]
+    own = [(path, line) for path, line in own if path.suffix == ".py" and not str(path).startswith(_LIBRARIES)]
+    return f"{own[-1][0].name}:{own[-1][1]}" if own else ""
 
 
 def load_module(path: Path, name: str, bytecode: str | None = None) -> ModuleType:

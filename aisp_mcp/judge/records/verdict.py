@@ -85,6 +85,10 @@ class Comparison(Record):
     log_sha256: str | None = None
     seconds: float = Field(default=0.0, description="Wall time this comparison took.")
 
+    def __str__(self) -> str:
+        """The sentence."""
+        return self.sentence
+
     @property
     def at_least(self) -> bool:
         """True if the ratio is a lower bound: the part of a larger gain that the parent's clock proves."""

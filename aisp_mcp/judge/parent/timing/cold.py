@@ -9,7 +9,6 @@ baseline declares them full.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -20,22 +19,15 @@ from aisp_mcp.judge.parent import kernel_cache
 from aisp_mcp.judge.parent.processes import placement
 from aisp_mcp.judge.parent.timing.driver import START_DEADLINE_S, Driver
 from aisp_mcp.judge.parent.timing.replicate import ReplicateRun
-from aisp_mcp.judge.presets import LATIN_SQUARE, Preset
+from aisp_mcp.judge.presets import LATIN_SQUARE
 from aisp_mcp.judge.protocol.clock import clock
 from aisp_mcp.judge.protocol.draws.rng import MODES
 from aisp_mcp.judge.protocol.messages import WARM, OpenAnswer
 from aisp_mcp.judge.protocol.roles import Role
 from aisp_mcp.process import isolation
 
-# A start yields one number per process, a timed replicate the median of rounds: so two and a half times as many.
-MORE, MULTIPLE = 2.4, 3  # a multiple of three: each role has each position equally often
 REHEARSAL = -2  # index of the rehearsal, which uses the memory of the first replicate
 ORDERS = (*LATIN_SQUARE, *(order[::-1] for order in LATIN_SQUARE))
-
-
-def replicates(usual: int) -> int:
-    """Number of replicates, given the usual number for timed calls."""
-    return MULTIPLE * math.ceil(MORE * usual / MULTIPLE)
 
 
 class ColdRun(ReplicateRun):
@@ -49,11 +41,6 @@ class ColdRun(ReplicateRun):
         if opened["cold"]["caches"] == "full" and level not in isolation.NAMESPACES:
             return f"isolation level L2 (goal cold with full caches), found {level}"
         return None
-
-    @classmethod
-    def adapt(cls, preset: Preset) -> Preset:
-        looks = tuple(replicates(look) for look in preset.looks)
-        return replace(preset, replicates=replicates(preset.replicates), looks=looks)
 
     def run(self) -> Replicate:
         """Start, measure and verify each role in turn."""

@@ -21,7 +21,7 @@ from aisp_mcp.judge.parent.session import Session
 from aisp_mcp.judge.parent.timing.driver import Driver
 from aisp_mcp.judge.parent.timing.memory.imports import note_imports
 from aisp_mcp.judge.parent.timing.strategy import Strategy
-from aisp_mcp.judge.presets import Preset, round_count
+from aisp_mcp.judge.presets import round_count
 from aisp_mcp.judge.protocol.layout import Layout
 from aisp_mcp.judge.protocol.messages import DUMMY, ISOLATED, NO_COPY, TOUCH
 from aisp_mcp.judge.protocol.roles import BASELINES, Role
@@ -55,9 +55,6 @@ class CpuStrategy(Strategy):
     caches = (INDUCTOR, EXTENSIONS)
     round_bytes = 48 << 20
     readable: bool | None = None  # whether the parent can read outputs in a worker's memory; None until it has tried
-
-    def adapt(self, preset: Preset) -> Preset:
-        return preset
 
     def note_imports(self, session: Session) -> None:
         if session.opened["goal"] == "memory":

@@ -9,26 +9,20 @@ outside, so the cost of their copies is below the resolution of the parent's clo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from aisp_mcp.judge.evidence import Overhead, RoundCost
 from aisp_mcp.judge.parent.session import Session
 from aisp_mcp.judge.parent.timing.cpu import CpuStrategy, rounds_of_one_call
 from aisp_mcp.judge.parent.timing.driver import Driver
-from aisp_mcp.judge.presets import Preset
 from aisp_mcp.judge.protocol.layout import Layout
 from aisp_mcp.judge.protocol.roles import Role
 from aisp_mcp.judge.verdict.overhead import fit_overhead
 
-ROUND_S = 0.02
 SLOW_COPY = 4e9  # bytes per second
 
 
-class GroupStrategy(CpuStrategy):
+class RankStrategy(CpuStrategy):
     """Rounds of several ranks."""
-
-    def adapt(self, preset: Preset) -> Preset:
-        return replace(preset, round_s=ROUND_S)
 
     def note_imports(self, session: Session) -> None:
         """Do nothing: a call of a single process would wait for the others."""

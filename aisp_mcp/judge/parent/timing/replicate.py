@@ -20,7 +20,7 @@ from aisp_mcp.judge.parent.processes.placement import spare_cpus
 from aisp_mcp.judge.parent.session import Session
 from aisp_mcp.judge.parent.timing.driver import Driver
 from aisp_mcp.judge.parent.timing.strategy import Strategy
-from aisp_mcp.judge.presets import ROUNDS_PER_PALINDROME, Preset
+from aisp_mcp.judge.presets import ROUNDS_PER_PALINDROME
 from aisp_mcp.judge.protocol.draws.rng import MODES, battery_modes
 from aisp_mcp.judge.protocol.layout import Layout
 from aisp_mcp.judge.protocol.messages import OpenAnswer
@@ -105,7 +105,7 @@ SOME_MODES = 2  # kinds of adversarial inputs that a candidate sees in most repl
 class ReplicateRun:
     """One replicate on a device. Worker errors and wrong outputs raise ComparisonAborted.
 
-    A goal with its own metric has a subclass in comparison.SEQUENCES, which puts one value per role into
+    A goal with its own metric has a subclass in method.SEQUENCES, which puts one value per role into
     Replicate.metric. starts_ready: processes are started and prepared before run().
     """
 
@@ -115,11 +115,6 @@ class ReplicateRun:
     def lacks(cls, opened: OpenAnswer, options: Options, level: str) -> str | None:
         """A phrase for what this machine lacks for the goal, if anything."""
         return None
-
-    @classmethod
-    def adapt(cls, preset: Preset) -> Preset:
-        """The preset, adapted to this goal."""
-        return preset
 
     def __init__(self, driver: Driver, strategy: Strategy) -> None:
         self.driver, self.strategy, self.session = driver, strategy, driver.session

@@ -10,7 +10,6 @@ from contextlib import AbstractContextManager, nullcontext
 from aisp_mcp.judge.evidence import Overhead, RoundCost, RoundTiming
 from aisp_mcp.judge.parent.session import Session
 from aisp_mcp.judge.parent.timing.driver import START_DEADLINE_S, Driver
-from aisp_mcp.judge.presets import Preset
 from aisp_mcp.judge.protocol.roles import Role
 
 Measure = Callable[[Callable[[], object] | None], RoundTiming]
@@ -22,10 +21,6 @@ class Strategy(ABC):
     pilot_rounds: int  # of one call per role, beyond the first
     caches: tuple[str, ...]  # of kernels, compiled once and copied to all workers of a program
     round_bytes: int  # of a worker's inputs and outputs of one round, at most
-
-    @abstractmethod
-    def adapt(self, preset: Preset) -> Preset:
-        """The preset, adapted to this device."""
 
     @abstractmethod
     def run_round(self, driver: Driver, role: Role, count: int, bits: int = 0) -> RoundTiming:

@@ -12,7 +12,6 @@ import subprocess
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,6 @@ from aisp_mcp import __version__
 from aisp_mcp.errors import Unavailable
 from aisp_mcp.judge.options import Nodes
 from aisp_mcp.judge.parent.processes.confined import WorkerGone
-from aisp_mcp.judge.presets import Preset
 from aisp_mcp.judge.protocol.clock import clock
 from aisp_mcp.judge.protocol.link import SECRET, Link, LinkLost, accept
 from aisp_mcp.judge.records.verdict import Flag
@@ -213,9 +211,9 @@ def usable_level(nodes: Sequence[Node], here: Level, wish: str) -> Level:
     return here
 
 
-def adapt(preset: Preset, nodes: Sequence[Node]) -> Preset:
-    """The preset with rounds that are long compared to a round trip."""
-    return replace(preset, round_s=max([preset.round_s, *(ROUND_TRIPS * node.round_trip_s for node in nodes)]))
+def least_round_s(nodes: Sequence[Node]) -> float:
+    """Seconds of a round that is long compared to a round trip."""
+    return max((ROUND_TRIPS * node.round_trip_s for node in nodes), default=0.0)
 
 
 def require_same_files(nodes: Sequence[Node], paths: Sequence[Path]) -> None:

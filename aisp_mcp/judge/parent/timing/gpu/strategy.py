@@ -15,7 +15,6 @@ from aisp_mcp.judge.parent.timing.driver import Driver
 from aisp_mcp.judge.parent.timing.gpu import rounds
 from aisp_mcp.judge.parent.timing.gpu.round import COMPARED, MAX_COMPARED
 from aisp_mcp.judge.parent.timing.strategy import Measure, Strategy
-from aisp_mcp.judge.presets import Preset
 from aisp_mcp.judge.protocol.messages import TRACE
 from aisp_mcp.judge.protocol.roles import Role
 from aisp_mcp.judge.verdict.overhead import fit_overhead
@@ -33,9 +32,6 @@ class GpuStrategy(Strategy):
     pilot_rounds = 1  # separate rounds find the cost of one
     caches = KERNELS
     round_bytes = 8 << 30  # the verifier takes a 24th of the free device memory if that is less
-
-    def adapt(self, preset: Preset) -> Preset:
-        return preset.for_gpu()
 
     def run_round(self, driver: Driver, role: Role, count: int, bits: int = 0) -> RoundTiming:
         return self.with_outputs(driver, role, partial(driver.run_round, role, count, bits))
