@@ -60,7 +60,7 @@ def test_an_attack_and_its_twin_are_tried_on_this_machine(cli_here: Cli) -> None
 
 def test_an_attack_that_gets_through_fails_the_command(monkeypatch: pytest.MonkeyPatch, ctx: Any) -> None:
     row = {"issue": 8, "kind": "attack", "case": "all_zeros", "found": "through", "ratio": 80.0, "verdict": "faster"}
-    monkeypatch.setattr(selftest, "run", lambda cases: iter([{**row, "flags": [], "error": None}]))
+    monkeypatch.setattr(selftest, "rows_of", lambda cases: iter([{**row, "flags": [], "error": None}]))
     table = flow.run(ctx, flow.chosen([], [8]), ("attack",), ("cpu",), False)
     assert not table.passed
     assert table.summary == {"through": 1}

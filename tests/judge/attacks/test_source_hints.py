@@ -12,7 +12,7 @@ from aisp_mcp.validity import corpus
 
 
 @pytest.mark.parametrize(
-    ("source", "hints"),
+    ("source", "lines"),
     [
         ("import time\ntime.perf_counter_ns = lambda: 0\n", {"clocks replaced": [2]}),
         ("import time\nsetattr(time, 'perf_counter', None)\n", {"clocks replaced": [2]}),
@@ -34,8 +34,8 @@ from aisp_mcp.validity import corpus
         ("not " * 100_000 + "x", {}),
     ],
 )
-def test_what_is_pointed_at(source: str, hints: dict[str, list[int]]) -> None:
-    assert hints.find(source) == hints
+def test_what_is_pointed_at(source: str, lines: dict[str, list[int]]) -> None:
+    assert hints.find(source) == lines
 
 
 def test_hints_are_not_verdicts(tmp_path: Path) -> None:

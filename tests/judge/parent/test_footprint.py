@@ -15,7 +15,7 @@ from aisp_mcp.process import isolation
 
 SCRIPT = """
 import os, sys
-from aisp_mcp.judge.parent.processes.footprint import _may_hold_files
+from aisp_mcp.judge.parent.timing.memory.accounting import _may_hold_files
 print([_may_hold_files(*os.path.split(path)) for path in sys.argv[1:]])
 """
 

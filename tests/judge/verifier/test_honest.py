@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,14 +10,15 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from aisp_mcp.judge.machine_secret import battery_seed  # noqa: E402
-
 from aisp_mcp.bench import Benchmark, Tolerance  # noqa: E402
 from aisp_mcp.bench.training import TrainingBenchmark, train  # noqa: E402
 from aisp_mcp.judge.mutants.trial import Call, Trial  # noqa: E402
+from aisp_mcp.judge.options import Options  # noqa: E402
+from aisp_mcp.judge.presets import PRESETS  # noqa: E402
 from aisp_mcp.judge.protocol.draws.rng import MODES, CallRng  # noqa: E402
 from aisp_mcp.judge.protocol.module_loader import load_spec  # noqa: E402
 from aisp_mcp.judge.verifier.jittered import evaluate_jittered  # noqa: E402
+from aisp_mcp.store import machine_secret  # noqa: E402
 
 pytestmark = [pytest.mark.torch]
 DRAWS = 4
@@ -285,18 +287,18 @@ def test_fresh_inputs_do_not_change_what_the_battery_finds() -> None:
     assert [error(offset, [Call(seed, "plain") for seed in range(8)]) for offset in offsets] == alone
 
 
-def test_a_battery_is_the_same_for_the_same_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AISP_HOME", str(tmp_path / "home"))
+def test_a_battery_is_the_same_for_the_same_files(tmp_path: Path) -> None:
+    secret = machine_secret.read(tmp_path / "home")
+    options = Options(PRESETS["quick"], "small", "cpu", tmp_path, secret=secret)
     file = tmp_path / "baseline_x.py"
     file.write_text("one")
-    seed = battery_seed(file, "small", "cpu")
-    assert seed == battery_seed(file, "small", "cpu")
-    assert seed != battery_seed(file, "large", "cpu")
+    seed = options.battery_seed(file)
+    assert seed == replace(options, secret=machine_secret.read(tmp_path / "home")).battery_seed(file)
+    assert seed != replace(options, size="large").battery_seed(file)
+    assert seed != replace(options, secret=machine_secret.read(tmp_path / "other")).battery_seed(file)
     file.write_text("two")
-    assert seed != battery_seed(file, "small", "cpu")
+    assert seed != options.battery_seed(file)
     assert (tmp_path / "home" / "battery-secret").stat().st_mode & 0o777 == 0o600
-    monkeypatch.setenv("AISP_HOME", str(tmp_path / "other"))
-    assert battery_seed(file, "small", "cpu") != seed
 
 
 def test_noise_passes_operations_that_are_not_arithmetic() -> None:
