@@ -21,7 +21,7 @@ from aisp_mcp.bench import Benchmark
 from aisp_mcp.judge.protocol.draws.rng import CallRng
 from aisp_mcp.judge.protocol.module_loader import flatten, load_module, load_spec
 from aisp_mcp.judge.verifier.checks.tolerance import compare
-from aisp_mcp.judge.verifier.reference import Reference
+from aisp_mcp.judge.verifier.reference import ReferenceEvaluator
 from aisp_mcp.suites import discovery as suites
 from aisp_mcp.suites.records import Target, Variant
 
@@ -34,7 +34,7 @@ class OnDevice:
         self.spec: Benchmark = load_spec(Path(target.path), "default")
         self.params = dict(self.spec.params(CallRng("cuda", 2, secret_statistics=False)))
         self.time = clock(lambda inputs: self.spec.run(**inputs, **self.params), self.inputs)
-        self.outputs = [flatten(output) for output in Reference(self.spec, self.params).both(self.inputs(7))]
+        self.outputs = [flatten(output) for output in ReferenceEvaluator(self.spec, self.params).both(self.inputs(7))]
 
     def inputs(self, seed: int) -> dict[str, Any]:
         return dict(self.spec.inputs(CallRng("cuda", seed)))

@@ -148,7 +148,7 @@ class DeviceEvidence:
     busy_probes_s: list[float] = field(default_factory=list)
     # Number of rounds of each role after whose end the device was still working.
     late_rounds: dict[Role, int] = field(default_factory=dict)
-    # As device_only, of isolated calls; includes what all roles share (verifier/handoff/handoff_gpu.py).
+    # As device_only, of isolated calls; includes what all roles share (verifier/handoff_gpu.py).
     isolated: SecondsByRole = field(default_factory=dict)
     # As with_host, of isolated calls; includes what all roles share.
     isolated_with_host: SecondsByRole = field(default_factory=dict)

@@ -39,10 +39,10 @@ def compare(
         >>> print(comparison)  # its sentence; comparison.verdict, .ratio, .interval and .flags are the evidence
 
     baseline, candidate: `file.py:function`, `package.module:function`, or the text of a file. inputs: how to draw the
-    arguments of each call, see docs/functions.md; sizes: other values for numbers that they name. preset: quick, default
-    or release. isolation: auto, or L0 to L3. margin: the smallest difference that counts, as a fraction. folder: for the
-    log of all raw measurements, comparison.log_path; by default a temporary one that lasts as long as this process.
-    report(done, total, message) is called as replicates finish.
+    arguments of each call, see docs/functions.md; sizes: other values for numbers that they name. preset: quick,
+    default or release. isolation: auto, or L0 to L3. margin: the smallest difference that counts, as a fraction.
+    folder: for the log of all raw measurements, comparison.log_path; by default a temporary one that lasts as long as
+    this process. report(done, total, message) is called as replicates finish.
 
     Raises UsageError for a call that is wrong (BAD_INPUTS, NO_INPUTS, NO_FUNCTION), BenchmarkError if the baseline
     cannot be measured, Unavailable NEEDS if this machine lacks what the pair needs, and nothing for other errors of the

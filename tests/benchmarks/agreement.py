@@ -38,14 +38,14 @@ class Agreement:
         from aisp_mcp.judge.protocol.draws.rng import CallRng
         from aisp_mcp.judge.protocol.module_loader import load_spec
         from aisp_mcp.judge.verifier.inputs.bank import InputBank
-        from aisp_mcp.judge.verifier.reference import Reference
+        from aisp_mcp.judge.verifier.reference import ReferenceEvaluator
 
         torch.set_num_threads(1)  # as in the judge: threads that spin for each other stall on a loaded machine
         self.target = target
         self.rng = CallRng
         self.spec = load_spec(Path(target.path), "small")
         self.params = dict(self.spec.params(CallRng("cpu", 2, secret_statistics=False)))
-        self.reference = Reference(self.spec, self.params)
+        self.reference = ReferenceEvaluator(self.spec, self.params)
         self.bank = InputBank("cpu", self.reference)
 
     def inputs(self, seed: int, mode: str = "plain") -> dict[str, Any]:

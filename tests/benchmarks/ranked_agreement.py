@@ -57,10 +57,10 @@ class Ranked:
         from aisp_mcp.judge.protocol.module_loader import flatten
         from aisp_mcp.judge.verifier.checks.tolerance import compare
         from aisp_mcp.judge.verifier.group import of_all_ranks
-        from aisp_mcp.judge.verifier.reference import Reference
+        from aisp_mcp.judge.verifier.reference import ReferenceEvaluator
 
         spec = of_all_ranks(self.spec, RANKS)
-        reference = Reference(spec, dict(spec.params(self.rng(2, "plain"))))
+        reference = ReferenceEvaluator(spec, dict(spec.params(self.rng(2, "plain"))))
         for at, mode in enumerate(modes):
             base, truth = map(flatten, reference.both(dict(spec.inputs(self.rng(7, mode)))))
             outputs = [tensor for of_rank in rank_outputs for tensor in of_rank[at]]

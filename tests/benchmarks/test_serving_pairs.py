@@ -67,13 +67,13 @@ def test_engines_emit_the_tokens_of_the_reference(target: Target) -> None:
     from aisp_mcp.judge.candidate.serving import entry
     from aisp_mcp.judge.protocol.draws.rng import CallRng
     from aisp_mcp.judge.protocol.module_loader import common_of, load_spec
-    from aisp_mcp.judge.verifier.reference import Reference
+    from aisp_mcp.judge.verifier.reference import ReferenceEvaluator
     from aisp_mcp.judge.verifier.serving import ServingTruth
 
     torch.set_num_threads(1)
     spec: Any = load_spec(Path(target.path), "small")
     weights = dict(spec.params(CallRng("cpu", 2, secret_statistics=False)))
-    reference = Reference(spec, weights)
+    reference = ReferenceEvaluator(spec, weights)
     truth = ServingTruth(spec, "cpu")
     truth.open(reference, 3)
     assert target.variants

@@ -19,7 +19,7 @@ from aisp_mcp.judge.protocol.layout import Layout, TensorSpec
 from aisp_mcp.judge.protocol.messages import DUMMY, GATE, ISOLATED, NO_COPY, STORE, TOUCH
 from aisp_mcp.judge.protocol.roles import BASELINES, Role
 from aisp_mcp.judge.protocol.shared_memory import CAN_WAIT, ELAPSED_NS, REFUSED
-from aisp_mcp.judge.verifier.handoff import handoff_gpu as handoff
+from aisp_mcp.judge.verifier import handoff_gpu as handoff
 
 X, OUT = (TensorSpec(name, "float32", (8,), (1,), 4) for name in ("x", "out"))
 LAYOUT = Layout((), (X,), (OUT,), 300)

@@ -25,7 +25,7 @@ from aisp_mcp.judge.protocol.roles import Role
 from aisp_mcp.judge.protocol.shared_memory import ControlBlock
 from aisp_mcp.judge.protocol.token_ring import RingOverflowError, TokenRing
 from aisp_mcp.judge.verdict import serving
-from aisp_mcp.judge.verifier.reference import Reference
+from aisp_mcp.judge.verifier.reference import ReferenceEvaluator
 from aisp_mcp.judge.verifier.serving import ServingTruth, passes
 from aisp_mcp.runs.export.html import figure_rows
 from aisp_mcp.validity import corpus, issues
@@ -192,7 +192,7 @@ def test_every_token_must_be_the_best_or_as_good(tmp_path: Path) -> None:
     path = tmp_path / "baseline_small.py"
     path.write_text(SERVE_SMALL)
     spec: Any = load_spec(path, "small")
-    reference = Reference(spec, spec.params(CallRng("cpu", 3, secret_statistics=False)))
+    reference = ReferenceEvaluator(spec, spec.params(CallRng("cpu", 3, secret_statistics=False)))
     truth = ServingTruth(spec, "cpu")
     assert truth.open(reference, 4)["layout"]["ring"] == {"requests": 6, "prompt": 8, "tokens": 8}
     trace = truth.draw(5)["requests"]
@@ -213,7 +213,7 @@ def test_every_token_must_be_the_best_or_as_good(tmp_path: Path) -> None:
     assert "outside the vocabulary" in str(truth.check(reference, trace, answers)["failure"])
     twin = {**reference.params, "unembedding": reference.params["unembedding"].clone()}
     twin["unembedding"][:, 1::2] = twin["unembedding"][:, ::2]  # every token has one that is as good
-    tied = Reference(spec, twin)
+    tied = ReferenceEvaluator(spec, twin)
     answers = []
     for request in trace:
         tokens = list(request["prompt"])

@@ -19,7 +19,7 @@ from aisp_mcp.judge.verifier.checks import formats
 from aisp_mcp.judge.verifier.checks.quality import QualityCheck, _weights, contract, update_error
 from aisp_mcp.judge.verifier.checks.tolerance import compare_steps, near_steps
 from aisp_mcp.judge.verifier.inputs.bank import InputBank
-from aisp_mcp.judge.verifier.reference import Reference
+from aisp_mcp.judge.verifier.reference import ReferenceEvaluator
 
 torch = pytest.importorskip("torch")
 pytestmark = [pytest.mark.torch]
@@ -123,7 +123,7 @@ class Checked:
         outputs = contract(self.spec)
         assert outputs is not None
         self.check: QualityCheck = outputs
-        self.bank = InputBank("cpu", Reference(self.spec, {}))
+        self.bank = InputBank("cpu", ReferenceEvaluator(self.spec, {}))
         self.base, self.truth = self.bank.reference.both(self.inputs())
 
     def inputs(self) -> dict[str, Any]:

@@ -14,7 +14,7 @@ NO_COPY   without copies: outputs stay where they are, and the control block say
           in memory of the worker's own, which the control block named before
 STORE     on a GPU, with NO_COPY: outputs are copied into the arena after all, because they overlap
 GATE      on a GPU, with calls that wait in the stream until the parent opens the gate: Q says that all of them wait
-ISOLATED  with inputs that come one call at a time (timing/cpu.py, verifier/handoff/handoff_gpu.py)
+ISOLATED  with inputs that come one call at a time (timing/cpu.py, verifier/handoff_gpu.py)
 TOUCH     no calls; only their memory is touched (held.py), or allocated again on a GPU (device_turns.py)
 """
 

@@ -19,12 +19,11 @@ from aisp_mcp.judge.protocol.draws.rng import MODES, CallRng
 from aisp_mcp.judge.protocol.layout import Layout
 from aisp_mcp.judge.protocol.module_loader import contract, flatten
 from aisp_mcp.judge.protocol.shared_memory import Arena
-from aisp_mcp.judge.verifier import rehearsal
-from aisp_mcp.judge.verifier.checks.damage import POISON
-from aisp_mcp.judge.verifier.checks.round_checker import RoundChecker
+from aisp_mcp.judge.verifier import requirements
+from aisp_mcp.judge.verifier.checks.round_checker import POISON, RoundChecker
 from aisp_mcp.judge.verifier.inputs.bank import InputBank, RoundInputs
 from aisp_mcp.judge.verifier.inputs.files import opened
-from aisp_mcp.judge.verifier.reference import Reference
+from aisp_mcp.judge.verifier.reference import ReferenceEvaluator
 
 PLAIN_CALLS = 8  # a comparison with the preset `default` checks several times as many
 
@@ -61,7 +60,7 @@ class Trial:
 
         self.spec, self._seed = spec, seed
         params = dict(spec.params(CallRng("cpu", seed, secret_statistics=False)))
-        self.bank = InputBank("cpu", Reference(spec, params))
+        self.bank = InputBank("cpu", ReferenceEvaluator(spec, params))
         self.bank.near = False  # the reference of a call is computed once and serves all programs
         inputs = self.bank.inputs(seed + 1, "plain")
         output = self.bank.reference.baseline(inputs)
@@ -70,7 +69,9 @@ class Trial:
         layout = Layout(tensors[0], tensors[1], tensors[2], capacity=1)
         self.layout = layout
         self.arena = Arena(torch.zeros(layout.arena_bytes, dtype=torch.uint8), layout)
-        self._errors = rehearsal.errors(self.bank, *rehearsal.both(self.bank, seed + 1, "plain"))
+        self._errors = requirements.baseline_errors(
+            self.bank, *requirements.baseline_and_truth(self.bank, seed + 1, "plain")
+        )
         # File paths belong to this process, so the check for changed inputs skips them.
         self._arenas: dict[int, Arena] = {}
         self._checkers: dict[int, RoundChecker] = {}  # by program

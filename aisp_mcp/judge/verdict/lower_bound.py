@@ -1,7 +1,7 @@
 """Lower bound on the speedup from parent-side timing. Pure functions.
 
 Back-to-back calls may speed each other up. The bound does not exceed the gain of isolated calls
-(parent/timing/cpu.py, verifier/handoff/handoff_gpu.py).
+(parent/timing/cpu.py, verifier/handoff_gpu.py).
 
 On a CPU, the cost of the loop around the calls is subtracted from all rounds, and a candidate could skip the loop, so
 for a short call that part does not count as a gain. On a GPU nothing is subtracted, but not every candidate can have

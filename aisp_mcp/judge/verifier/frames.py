@@ -13,9 +13,15 @@ from aisp_mcp.judge.protocol.roles import Role
 from aisp_mcp.judge.verifier.inputs import files
 from aisp_mcp.judge.verifier.inputs.bank import InputBank, RoundInputs
 
-ENERGY_ROUND_S = 0.03  # a sixteenth of the longest round, because energy counters move in steps
-CONTEXT_BYTES = 600 << 20  # of device memory, that a process takes before it allocates anything
-FILLED = 0.85  # of the memory: an allocator cannot use all of it
+ENERGY_ROUND_S = 0.03  # a sixteenth of the longest round, because energy counters move in steps; chosen
+# Calls of a round, at most and at least, and times the usual round that its calls may take. Chosen: the layout only
+# bounds rounds, whose lengths are found later.
+MOST_CALLS, LEAST_CALLS, LONGEST = 4096, 2, 16
+# Share of the free device memory that a round's calls may take. docs/decisions/0082-turns-with-device-memory.md.
+SHARE_OF_DEVICE = 24
+# Bytes of device memory that a process takes before it allocates anything: chosen for a CUDA context (commit 6f4ffbee).
+CONTEXT_BYTES = 600 << 20
+FILLED = 0.85  # share of the memory that an allocator can use; chosen: torch's splits blocks (commit 6f4ffbee)
 
 
 def layout_of(
@@ -31,12 +37,12 @@ def layout_of(
     if bank.device == "cuda":
         import torch
 
-        budget = min(budget, torch.cuda.mem_get_info()[0] // 24)
+        budget = min(budget, torch.cuda.mem_get_info()[0] // SHARE_OF_DEVICE)
     elif goal == "memory":
         budget = 0  # one call per round: frames for more would waste memory
     round_s = ENERGY_ROUND_S if goal == "energy" else round_s
     single = Layout(*groups, capacity=1)
-    most = files.calls_per_round(inputs, min(4096, max(2, int(16 * round_s / max(seconds, 1e-9)))))
+    most = files.calls_per_round(inputs, min(MOST_CALLS, max(LEAST_CALLS, int(LONGEST * round_s / max(seconds, 1e-9)))))
     frame = single.frame + files.bytes_of_call(inputs)
     tight = bank.device == "cuda" and goal != "cold" and single.params_bytes + frame > budget
     return Layout(*groups, capacity=capacity_for(single.params_bytes, frame, budget, most), tight=tight)

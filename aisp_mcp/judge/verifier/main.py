@@ -1,19 +1,24 @@
 """The trusted process that owns inputs and reference: it writes the workers' inputs and compares their outputs.
 
 It loads the baseline file (the specification) and no candidate. Seeds come from the parent and reach no worker.
+Requests and answers are lines of JSON: serve() calls the method of Verifier that a request names.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import sys
-from collections.abc import Sequence
+import traceback
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from aisp_mcp.bench import Benchmark, ServingBenchmark
 from aisp_mcp.bench.sizes import settable
+from aisp_mcp.errors import AispError
 from aisp_mcp.judge.options import Protections
 from aisp_mcp.judge.protocol.clock import clock
 from aisp_mcp.judge.protocol.cuda_ipc import MappedMemory, Staged
@@ -23,26 +28,25 @@ from aisp_mcp.judge.protocol.draws.rng import CallRng
 from aisp_mcp.judge.protocol.messages import CheckAnswer, DeviceAllocation, PlannedRequest
 from aisp_mcp.judge.protocol.module_loader import load_spec
 from aisp_mcp.judge.protocol.roles import replicate_of
-from aisp_mcp.judge.protocol.shared_memory import Arena, ControlBlock, Gate
-from aisp_mcp.judge.verifier.checks.damage import POISON
-from aisp_mcp.judge.verifier.checks.round_checker import RoundChecker
+from aisp_mcp.judge.protocol.shared_memory import NO_DEVICE_MEMORY, UNDESCRIBED, Arena, ControlBlock, Gate
+from aisp_mcp.judge.verifier import handoff_cpu, handoff_gpu
+from aisp_mcp.judge.verifier.checks import quality
+from aisp_mcp.judge.verifier.checks.kinds import Kind, kind_of
+from aisp_mcp.judge.verifier.checks.round_checker import POISON, RoundChecker
 from aisp_mcp.judge.verifier.checks.tolerance import can_be_near
-from aisp_mcp.judge.verifier.facts import facts, layout_rules, oracle, work
-from aisp_mcp.judge.verifier.frames import layout_of, leave_room, replicates_at_once, turn_bytes
+from aisp_mcp.judge.verifier.frames import SHARE_OF_DEVICE, layout_of, leave_room, replicates_at_once, turn_bytes
 from aisp_mcp.judge.verifier.group import arena, group_facts, missing_devices, of_all_ranks
-from aisp_mcp.judge.verifier.handoff import handoff_cpu, handoff_gpu
-from aisp_mcp.judge.verifier.handoff.answers import await_answer
-from aisp_mcp.judge.verifier.handoff.bandwidth import await_bandwidth
-from aisp_mcp.judge.verifier.handoff.smallest_kernel import SmallestKernel
+from aisp_mcp.judge.verifier.handoff_gpu import SmallestKernel, await_answer, await_bandwidth
 from aisp_mcp.judge.verifier.inputs import files
 from aisp_mcp.judge.verifier.inputs.bank import InputBank, RoundInputs, given_in_turn
-from aisp_mcp.judge.verifier.reference import Reference, shares_inputs
-from aisp_mcp.judge.verifier.rehearsal import rehearse
-from aisp_mcp.judge.verifier.request_loop import serve
-from aisp_mcp.judge.verifier.requirements import missing_needs, reject_degenerate, reject_untestable
+from aisp_mcp.judge.verifier.reference import ReferenceEvaluator, shares_inputs
+from aisp_mcp.judge.verifier.requirements import missing_needs, rehearse, reject_degenerate, reject_untestable
 from aisp_mcp.judge.verifier.serving import ServingTruth
 
-AHEAD_BYTES = 4 << 30  # of answers computed ahead, for all replicates that start together
+# Of answers computed ahead for all replicates that start together (docs/decisions/0024-answers-known-ahead.md).
+AHEAD_BYTES = 4 << 30
+_WITHOUT_MEMORY = "Inputs, outputs and their float64 reference do not fit into memory at this size: {}"
+_SMALLER = "Choose a smaller size (--size NAME=VALUE). Checking takes over fifteen times the memory of one call."
 
 
 class Verifier:
@@ -165,7 +169,7 @@ class Verifier:
         reuses_memory = any(bank.reference.reuses_memory for bank in self.banks.values())
         self.banks.pop(number, None)  # before memory for others is needed
         params = dict(self.spec.params(CallRng(self.device, seed, secret_statistics=False)))
-        self.banks[number] = InputBank(self.device, Reference(self.spec, params, reuses_memory))
+        self.banks[number] = InputBank(self.device, ReferenceEvaluator(self.spec, params, reuses_memory))
         return self.banks[number]
 
     def attach(self, worker_id: int) -> dict[str, Any]:
@@ -201,7 +205,7 @@ class Verifier:
 
         for bank in self.banks.values():
             bank.ahead.clear()  # of finished replicates
-        end, room = clock() + seconds, min(AHEAD_BYTES, torch.cuda.mem_get_info()[0] // 24)
+        end, room = clock() + seconds, min(AHEAD_BYTES, torch.cuda.mem_get_info()[0] // SHARE_OF_DEVICE)
         banks = [self.banks[replicate_of(worker_id)] for worker_id in worker_ids]
         number = min(number * len(banks), room // max(sum(spec.nbytes for spec in self.layout.outputs), 1))
         with contextlib.suppress(torch.OutOfMemoryError):  # another process may have allocated it meanwhile
@@ -381,6 +385,101 @@ class Verifier:
 def _write(targets: dict[str, Any], values: dict[str, Any]) -> None:
     for name, target in targets.items():
         target.copy_(values[name])
+
+
+# Facts that are disclosed with a comparison
+
+
+def facts(device: str, spec: Benchmark) -> dict[str, Any]:
+    """Settings that affect speed and that software cannot judge; baseline and candidate start with the same ones."""
+    import torch
+
+    versions: dict[str, Any] = {
+        "torch": torch.__version__,
+        "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+        "matmul_precision": torch.get_float32_matmul_precision(),
+        "allocator": _allocator(device, spec.goal),
+        "deterministic": torch.are_deterministic_algorithms_enabled(),
+    }
+    if device == "cuda":
+        versions |= {"cuda": torch.version.cuda, "cudnn": torch.backends.cudnn.version()}
+        versions["device"] = torch.cuda.get_device_name()
+        if spec.goal == "energy":
+            versions["uuid"] = f"GPU-{torch.cuda.get_device_properties(0).uuid}"
+    if checked := quality.contract(spec):
+        versions |= {"compared": "quality", "quality": asdict(checked.quality)}
+    elif spec.tolerance.format:
+        versions |= {"compared": spec.tolerance.format}
+    return versions
+
+
+def work(spec: Benchmark) -> dict[str, Any]:
+    """Work of one call, and the name of its items."""
+    declared = spec.work()
+    return {"work": {"flops": declared.flops, "bytes": declared.bytes, "items": declared.items}, "unit": declared.unit}
+
+
+def layout_rules(spec: Benchmark, ranks: int) -> dict[str, bool]:
+    """Rules for the strides of outputs. Ranks copy theirs into the baseline's strides."""
+    return {"layout_strict": spec.layout == "strict", "layout_any": spec.layout == "any" and ranks == 1}
+
+
+def oracle(spec: Benchmark) -> str:
+    """Name the reference that outputs are compared with."""
+    kind = kind_of(spec)
+    if kind in (Kind.DISTRIBUTION, Kind.QUALITY):
+        return str(kind)
+    return "float64" if type(spec).reference is Benchmark.reference else "second method"
+
+
+def _allocator(device: str, goal: str) -> str:
+    if device != "cpu":
+        return "torch"
+    keeps = "returns" if goal == "memory" else "keeps"
+    return f"glibc {keeps} freed memory (MALLOC_TRIM_THRESHOLD_)"
+
+
+# Requests and answers
+
+
+def serve(verifier: object, lines: Iterable[str], reply: Callable[[str], object]) -> None:
+    """Answer requests, which name public methods of the verifier, until the input ends."""
+    verbs = {name: getattr(verifier, name) for name in vars(type(verifier)) if not name.startswith("_")}
+    for line in lines:
+        request = json.loads(line)
+        verb = verbs[request.pop("verb")]
+        reply(json.dumps(_answer(lambda verb=verb, request=request: verb(**request))) + "\n")  # type: ignore[misc]
+
+
+def _answer(call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    try:
+        return call()
+    except AispError as error:
+        return {"error": {"code": error.code, "message": error.message, "hint": error.hint}}
+    except Exception as error:
+        traceback.print_exc()
+        if _is_out_of_memory(error):
+            return {
+                "error": {"code": "NO_MEMORY", "message": _WITHOUT_MEMORY.format(_first_line(error)), "hint": _SMALLER}
+            }
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        message = f"{type(error).__name__}: {error} at {Path(frame.filename).name}:{frame.lineno}"
+        answer = {"code": "RAISED", "message": message[:500], "hint": "The baseline file or its inputs raised."}
+        return {"error": answer}
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    """True for out-of-memory errors: torch raises OutOfMemoryError on a device and a plain RuntimeError on the host."""
+    words = ("can't allocate memory", "not enough memory", NO_DEVICE_MEMORY, UNDESCRIBED)
+    return (
+        isinstance(error, MemoryError)
+        or type(error).__name__ == "OutOfMemoryError"
+        or any(word in str(error) for word in words)
+    )
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition(" GPU ")[0].partition("\n")[0][:200]
 
 
 def main() -> None:

@@ -1,4 +1,9 @@
-"""Outputs of the baseline and of the float64 reference for given inputs."""
+"""Outputs of the baseline and of the float64 reference for given inputs.
+
+A reference in Python loops launches thousands of kernels that take a GPU a few microseconds each, and the host many
+times as long. It is evaluated for every call that is compared, always on tensors of the same shapes, so it is replayed
+as a CUDA graph (Replayed).
+"""
 
 from __future__ import annotations
 
@@ -7,20 +12,23 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from aisp_mcp.bench import Benchmark
+from aisp_mcp.errors import AispError
 from aisp_mcp.judge.protocol.device_turns import synchronize
-from aisp_mcp.judge.protocol.module_loader import flatten
-from aisp_mcp.judge.verifier import tf32
+from aisp_mcp.judge.protocol.module_loader import flatten, mapped
+from aisp_mcp.judge.verifier import evaluation
 from aisp_mcp.judge.verifier.checks import formats
+from aisp_mcp.judge.verifier.checks.kinds import Kind, kind_of
 from aisp_mcp.judge.verifier.checks.pieces import pieces
-from aisp_mcp.judge.verifier.checks.tolerance import (
-    same_bits,
-)
+from aisp_mcp.judge.verifier.checks.tolerance import components, same_bits
+from aisp_mcp.judge.verifier.evaluation import evaluate, evaluate_in_order, evaluate_jittered
 from aisp_mcp.judge.verifier.inputs.files import is_file, opened
-from aisp_mcp.judge.verifier.jittered import evaluate_in_order, evaluate_jittered
-from aisp_mcp.judge.verifier.replayed import Replayed, clones
-from aisp_mcp.judge.verifier.widened import evaluate
 
-HELD_BYTES = 1 << 30  # of a result: of larger ones, no more than two are held
+# Bytes of a result; of larger ones, no more than two are held at a time. Chosen: three of them are 3 GiB at most.
+HELD_BYTES = 1 << 30
+# Seconds of the host per call from which on a program is captured: a capture takes as long as a call, and half a second
+# more. Bytes of the tensors up to which: a graph keeps them and all intermediate results. Share of the largest element
+# by which a replay may differ from the call. docs/decisions/0085-replay-references.md.
+SLOW_S, MOST_BYTES, AGREES = 0.1, 1 << 30, 1e-9
 
 
 def widen(tensors: dict[str, Any]) -> dict[str, Any]:
@@ -79,7 +87,7 @@ def copied_inputs(inputs: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value if isinstance(value, str) else value.clone() for name, value in inputs.items()}
 
 
-class Reference:
+class ReferenceEvaluator:
     """The specification with its static tensors, in their own types and in float64.
 
     reuses_memory: the baseline's calls return the same memory again, so that each result is copied.
@@ -159,10 +167,9 @@ class Reference:
 
     def _state_names(self) -> list[str]:
         """Names of the inputs whose content may be part of the answer, if elements are compared at all."""
-        tolerance, spec = self.spec.tolerance, self.spec
-        if tolerance.stochastic or tolerance.format or getattr(spec, "quality", None):
+        if kind_of(self.spec) is not Kind.ELEMENTS:
             return []
-        return [name for name in spec.in_place if name not in spec.scratch]
+        return [name for name in self.spec.in_place if name not in self.spec.scratch]
 
     def _left(
         self, before: dict[str, Any], given: dict[str, Any], output: Any, truth: dict[str, Any]
@@ -186,7 +193,7 @@ class Reference:
     def jittered(self, inputs: dict[str, Any], eps: float, most_terms: float, seed: int) -> Any:
         """The reference's output with inputs and the results of all operations off by half an eps, independently per
         element. Its distance from the reference shows how far intermediate rounding can grow. most_terms: see
-        jittered.py. Consumes the inputs.
+        evaluate_jittered(). Consumes the inputs.
         """
         with opened(inputs) as given:
             wide, params = _widen_and_release(given, inputs), widen(self.params)
@@ -200,10 +207,10 @@ class Reference:
             return evaluate_in_order(lambda: self.spec.reference(**wide))
 
     def in_tf32(self, inputs: dict[str, Any], narrowed: Callable[[Any], Any]) -> Any:
-        """The reference's output with the operands of convolutions in TF32 (tf32.py). Consumes the inputs."""
+        """The reference's output with the operands of convolutions in TF32 (see evaluation.py). Consumes the inputs."""
         with opened(inputs) as given:
             wide = _widen_and_release(given, inputs) | self.wide
-            output, self.convolves = tf32.evaluate_in_tf32(lambda: self.spec.reference(**wide), narrowed)
+            output, self.convolves = evaluation.evaluate_in_tf32(lambda: self.spec.reference(**wide), narrowed)
             return output
 
     def strained(self, inputs: dict[str, Any], share: float) -> Any:
@@ -226,9 +233,97 @@ class Reference:
         return evaluate(lambda: self.spec.reference(**wide))
 
 
-def shares_inputs(reference: Reference, inputs: dict[str, Any]) -> bool:
+def shares_inputs(reference: ReferenceEvaluator, inputs: dict[str, Any]) -> bool:
     """Return True if an output of the baseline shares the memory of an input. Consumes the inputs."""
     held = {tensor.untyped_storage().data_ptr() for tensor in inputs.values() if not is_file(tensor)}
     with opened(inputs) as given:
         output = reference.spec.run(**given, **reference.params)
     return any(tensor.untyped_storage().data_ptr() in held for _, tensor in flatten(output))
+
+
+class Replayed:
+    """A function of named tensors. If the host is slow to launch its kernels, the second call captures them, and later
+    calls replay them, provided that a replay gives the result of that call.
+
+    A function that waits for the device is called as it is. Do not use one that changes its tensors, or whose result
+    depends on anything else. copies: its calls return the same memory again, so each result is copied.
+    """
+
+    copies = False
+
+    def __init__(self, function: Callable[[dict[str, Any]], Any], may_replay: bool) -> None:
+        self._program, self._may_replay = function, may_replay
+        self._was_slow = False
+        self._graph: Any = None
+        self._given: dict[str, Any] = {}
+        self._result: Any = None
+
+    def __call__(self, tensors: dict[str, Any]) -> Any:
+        """The function's result."""
+        if not self._may_replay or not all(getattr(tensor, "is_cuda", False) for tensor in tensors.values()):
+            return self._function(tensors)
+        if sum(tensor.nbytes for tensor in tensors.values()) > MOST_BYTES:
+            return self._function(tensors)
+        if self._graph is not None:
+            return self._replay(tensors)
+        if self._was_slow:
+            return self._captured(tensors)
+        begin = time.perf_counter()
+        result = self._function(tensors)
+        self._was_slow = time.perf_counter() - begin > SLOW_S
+        return result
+
+    def _function(self, tensors: dict[str, Any]) -> Any:
+        result = self._program(tensors)
+        return clones(result) if self.copies else result
+
+    def _captured(self, tensors: dict[str, Any]) -> Any:
+        """Capture the function's kernels and call it once more; keep the graph if both give the same result."""
+        graph = self._capture(tensors)
+        result = self._function(tensors)
+        self._may_replay = graph is not None and self._agrees(graph, result)
+        if self._may_replay:
+            self._graph = graph
+        else:
+            self._given, self._result = {}, None
+        return result
+
+    def _capture(self, tensors: dict[str, Any]) -> Any:
+        import torch
+
+        self._given = {name: tensor.clone() for name, tensor in tensors.items()}
+        graph = torch.cuda.CUDAGraph()
+        try:
+            with torch.cuda.graph(graph):
+                self._result = self._function(dict(self._given))
+        except (RuntimeError, AispError):  # it waits for the device, or memory is short
+            torch.cuda.synchronize()
+            return None
+        return graph
+
+    def _agrees(self, graph: Any, result: Any) -> bool:
+        """Return True if a replay on the tensors of the capture gives that result."""
+        graph.replay()
+        pairs = zip(flatten(self._result), flatten(result), strict=True)
+        return all(_are_same(one, other) for (_, one), (_, other) in pairs)
+
+    def _replay(self, tensors: dict[str, Any]) -> Any:
+        for name, tensor in self._given.items():
+            tensor.copy_(tensors[name])
+        self._graph.replay()
+        return clones(self._result)
+
+
+def clones(output: Any) -> Any:
+    """The same structure of tensors in new memory; strides with gaps become contiguous ones."""
+    return mapped(output, lambda tensor: tensor.clone())
+
+
+def _are_same(one: Any, other: Any) -> bool:
+    import torch
+
+    if one.dtype != other.dtype or not (one.is_floating_point() or one.is_complex()) or not one.numel():
+        return bool(one.dtype == other.dtype and torch.equal(one, other))
+    one, other = components(one).double(), components(other).double()
+    size = float(other.nan_to_num(0.0, 0.0, 0.0).abs().amax())
+    return bool(torch.allclose(one, other, rtol=0.0, atol=AGREES * size, equal_nan=True))

@@ -14,15 +14,23 @@ from aisp_mcp.bench import Benchmark, Needs
 from aisp_mcp.bench.sizes import settable
 from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.judge.native import build
+from aisp_mcp.judge.protocol.draws.rng import MODES
 from aisp_mcp.judge.protocol.module_loader import flatten
 from aisp_mcp.judge.verifier.checks import quality
-from aisp_mcp.judge.verifier.checks.distribution import LEAST
+from aisp_mcp.judge.verifier.checks.distribution import LEAST_ELEMENTS
+from aisp_mcp.judge.verifier.checks.other_orders import OtherOrders
+from aisp_mcp.judge.verifier.checks.tolerance import compare, is_compared_by_error, near, relative_error
 from aisp_mcp.judge.verifier.inputs.bank import InputBank
 from aisp_mcp.system import cpu, topology
 
 TILES = {"amx": "amx_tile"}  # CPU features by their common names
 MIN_SM = {"fp8": 89, "fp4": 100}  # lowest compute capability whose tensor cores multiply these types
-ROUNDINGS = 16  # outputs that differ by no more than this do not depend on their inputs
+# Times eps of the largest element: outputs for different inputs that differ by no more do not depend on them. Chosen:
+# several roundings of a result, and far below the effect of any input that shows.
+ROUNDINGS = 16
+# Root-mean-square error of a baseline as a share of its output's own, above which rounding decides the output. Chosen
+# (commit 72116c3b): an error of `error_ratio` times 0.3 is seven times the output.
+MOST_ERROR = 0.3
 LINKS = {"p2p": "memory access between two devices", "nvlink": "NVLink between two devices"}
 TOOLS = {"nvcc": "the compiler nvcc (CUDA_HOME, PATH, /usr/local/cuda)", "cufile": "the library cuFile"}
 
@@ -137,6 +145,67 @@ def reject_untestable(bank: InputBank, seed: int, output: Any) -> None:
         hint = "Define reference(): the expected output for these inputs, in float64."
         raise BenchmarkError("NO_EXPECTATION", "The contract is stochastic, and there is no reference().", hint)
     least = min(tensor.numel() for _, tensor in flatten(output))
-    if least < LEAST:
-        hint = f"Make outputs of {LEAST} elements or more."
+    if least < LEAST_ELEMENTS:
+        hint = f"Make outputs of {LEAST_ELEMENTS} elements or more."
         raise BenchmarkError("TOO_FEW_DRAWS", f"{least} random elements are too few to test a distribution.", hint)
+
+
+def rehearse(bank: InputBank, seed: int, other: Any, orders: OtherOrders) -> None:
+    """Compare the baseline with its reference once, so that first-use costs do not fall between rounds, and note its
+    coarse outputs. seed: of inputs other than those of the output `other`.
+
+    Raises BenchmarkError UNSTABLE if the baseline's output is far from the reference: its errors are the unit of a
+    candidate's, so any output would pass; DEGENERATE if `other` passes on all kinds of inputs.
+    """
+    import torch
+
+    tolerance = bank.reference.spec.tolerance
+    own, truth = baseline_and_truth(bank, seed, "plain")
+    for output, exact in () if tolerance.stochastic else zip(own, truth, strict=True):
+        near(output, output, tolerance)
+        compare(output, output, exact, tolerance)
+    shares = baseline_errors(bank, own, truth)
+    if (share := max(shares, default=0.0)) > MOST_ERROR:
+        raise BenchmarkError(
+            "UNSTABLE",
+            f"Rounding decides the baseline's output: it differs from its value in float64 by {share:.0%} of its size, "
+            "and no output of a candidate could be judged wrong.",
+            "Choose sizes or inputs for which the computation is stable, such as a larger batch for a batch norm.",
+        )
+    orders.note_coarse(shares)
+    others = [tensor for _, tensor in flatten(other)]
+    if shares and _passes(bank, others, own, truth, orders, "plain"):
+        del own, truth
+        if all(_passes(bank, others, *baseline_and_truth(bank, seed, mode), orders, mode) for mode in MODES[1:]):
+            raise BenchmarkError(
+                "DEGENERATE",
+                "The tolerance is too loose to judge: the baseline's output for different inputs would also pass.",
+                "Choose sizes or inputs that change the output by more, or a more precise baseline.",
+            )
+    torch.cuda.empty_cache()  # memory for workers is not allocated by torch; on a CPU this does nothing
+
+
+def baseline_and_truth(bank: InputBank, seed: int, mode: str) -> tuple[list[Any], list[Any]]:
+    """Outputs of the baseline and of its reference."""
+    baseline, reference = bank.reference.both(bank.inputs(seed, mode))
+    return [tensor for _, tensor in flatten(baseline)], [tensor for _, tensor in flatten(reference)]
+
+
+def baseline_errors(bank: InputBank, own: list[Any], truth: list[Any]) -> list[float]:
+    """The relative error of each output of the baseline; empty if errors do not decide."""
+    spec = bank.reference.spec
+    if not is_compared_by_error(spec):
+        return []
+    return [relative_error(output, exact) for output, exact in zip(own, truth, strict=True)]
+
+
+def _passes(
+    bank: InputBank, outputs: list[Any], own: list[Any], truth: list[Any], orders: OtherOrders, mode: str
+) -> bool:
+    """Return True if these outputs would pass on inputs of that kind."""
+    tolerance = bank.reference.spec.tolerance
+    return all(
+        tensors[0].shape == tensors[1].shape
+        and compare(*tensors, tolerance, orders.slack(mode, index, tensors[0].dtype))[1] is None
+        for index, tensors in enumerate(zip(outputs, own, truth, strict=True))
+    )

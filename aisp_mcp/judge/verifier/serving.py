@@ -21,12 +21,13 @@ from aisp_mcp.judge.protocol.layout import Layout, RingShape
 from aisp_mcp.judge.protocol.messages import CheckAnswer, PlannedRequest, ServingTerms
 from aisp_mcp.judge.protocol.module_loader import contract
 from aisp_mcp.judge.statistics import P99_CALLS
-from aisp_mcp.judge.verifier.reference import Reference
-from aisp_mcp.judge.verifier.widened import evaluate
+from aisp_mcp.judge.verifier.evaluation import evaluate
+from aisp_mcp.judge.verifier.reference import ReferenceEvaluator
 
-AT_ONCE = 16  # answers per pass of the reference, fewer if
-SCORES = 1 << 20  # rows times the square of the longest one exceed this: 8 bytes for each head in float64
-TRIED = 8  # requests whose first tokens must not all be the same
+# Answers per pass of the reference; fewer if rows times the square of the longest one exceed SCORES, of 8 bytes for
+# each head in float64. Chosen: 8 MiB per head.
+AT_ONCE, SCORES = 16, 1 << 20
+TRIED = 8  # requests whose first tokens must not all be the same; chosen
 
 
 class ServingTruth:
@@ -37,7 +38,7 @@ class ServingTruth:
         self._shape = RingShape(spec.max_requests, spec.max_prompt, spec.max_tokens)
         self.layout = Layout((), (), (), capacity=1)
 
-    def open(self, reference: Reference, seed: int) -> dict[str, Any]:
+    def open(self, reference: ReferenceEvaluator, seed: int) -> dict[str, Any]:
         """Fix the layout and try a trace. Raises BenchmarkError BAD_TRACE, DEGENERATE."""
         params = tuple(contract(name, tensor) for name, tensor in reference.params.items())
         self.layout = Layout(params, (), (), capacity=1, ring=self._shape)
@@ -95,7 +96,9 @@ class ServingTruth:
         if words:
             raise BenchmarkError("BAD_TRACE", f"The trace breaks its bounds: {words}.", "See docs/serving.md.")
 
-    def check(self, reference: Reference, requests: list[PlannedRequest], answers: list[list[int]]) -> CheckAnswer:
+    def check(
+        self, reference: ReferenceEvaluator, requests: list[PlannedRequest], answers: list[list[int]]
+    ) -> CheckAnswer:
         """Compare every token of every request. answers: the emitted tokens of each request, in order."""
         worst = 0.0
         lengths = [len(request["prompt"]) + len(tokens) for request, tokens in zip(requests, answers, strict=True)]
@@ -110,7 +113,7 @@ class ServingTruth:
         return CheckAnswer(failure=None, code=None, checked=len(requests), ratio=worst)
 
     def _compare(
-        self, reference: Reference, prompts: list[list[int]], answers: list[list[int]]
+        self, reference: ReferenceEvaluator, prompts: list[list[int]], answers: list[list[int]]
     ) -> Iterator[tuple[float, str | None]]:
         """Return (worst distance to the best logit in units of the baseline's own error, failure) per answer."""
         import torch
@@ -145,7 +148,7 @@ class ServingTruth:
             f"the best, rounding explains {allowed:.3g}"
         )
 
-    def _logits(self, reference: Reference, rows: list[list[int]], wide: bool = False) -> Any:
+    def _logits(self, reference: ReferenceEvaluator, rows: list[list[int]], wide: bool = False) -> Any:
         """Logits (batch, longest row, vocabulary) after each token, in the baseline's types or in float64."""
         import torch
 

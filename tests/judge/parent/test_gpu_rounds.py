@@ -26,7 +26,7 @@ from aisp_mcp.judge.protocol.layout import NO_COPY_CALLS
 from aisp_mcp.judge.protocol.messages import DUMMY, GATE, ISOLATED, NO_COPY
 from aisp_mcp.judge.protocol.roles import BASELINES, Role
 from aisp_mcp.judge.verdict.estimators import IsolatedCallEvidence
-from aisp_mcp.judge.verifier.handoff import handoff_gpu as handoff
+from aisp_mcp.judge.verifier import handoff_gpu as handoff
 
 
 @pytest.mark.parametrize(

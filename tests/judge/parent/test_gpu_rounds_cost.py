@@ -21,7 +21,7 @@ from aisp_mcp.judge.presets import PRESETS, Preset, samples
 from aisp_mcp.judge.protocol.draws.rng import MODES
 from aisp_mcp.judge.protocol.messages import DUMMY, GATE, ISOLATED
 from aisp_mcp.judge.protocol.roles import BASELINES, Role
-from aisp_mcp.judge.verifier.handoff import handoff_gpu as handoff
+from aisp_mcp.judge.verifier import handoff_gpu as handoff
 
 
 def asked_for(one: Any, role: Role, expected: int = 0, unwanted: int = DUMMY | ISOLATED) -> list[int]:

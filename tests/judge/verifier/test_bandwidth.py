@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aisp_mcp.judge.verifier.handoff.bandwidth import MOST_S, Bandwidth
+from aisp_mcp.judge.verifier.handoff_gpu import MOST_S, Bandwidth
 
 FILL_S, SHARED = 1e-4, 1.14
 

@@ -64,7 +64,7 @@ def test_few_large_elements_do_not_make_honest_draws_look_alike(spikes: int) -> 
     """Independent draws correlate by chance where few elements carry the energy; a mask used again still shows."""
     import torch
 
-    from aisp_mcp.judge.verifier.checks.distribution import Draws
+    from aisp_mcp.judge.verifier.checks.distribution import DrawTests
 
     torch.manual_seed(0)
     torch.set_num_threads(1)
@@ -72,7 +72,7 @@ def test_few_large_elements_do_not_make_honest_draws_look_alike(spikes: int) -> 
     for again in (False, True):
         results = set()
         for _ in range(25):
-            draws = Draws()
+            draws = DrawTests()
             for _call in range(2):
                 x = torch.randn(8192)
                 if spikes:
@@ -103,11 +103,11 @@ def drawn(kind: str, shape: tuple[int, int], x: Any, pool: list[Any]) -> Any:
 def test_draws_are_independent_within_and_between_calls(kind: str, words: str | None) -> None:
     import torch
 
-    from aisp_mcp.judge.verifier.checks.distribution import Draws
+    from aisp_mcp.judge.verifier.checks.distribution import DrawTests
 
     torch.manual_seed(1)
     torch.set_num_threads(1)
-    shape, draws, result = (64, 256), Draws(), None
+    shape, draws, result = (64, 256), DrawTests(), None
     pool = [(torch.rand(shape) < 0.75).div(0.75) for _ in range(4)]
     for _ in range(12):
         x = torch.randn(shape)
@@ -151,11 +151,11 @@ def forged(kind: str, x: Any, pools: Any) -> Any:
 def test_few_random_numbers_in_other_guises_are_found(kind: str, words: str | None) -> None:
     import torch
 
-    from aisp_mcp.judge.verifier.checks.distribution import Draws
+    from aisp_mcp.judge.verifier.checks.distribution import DrawTests
 
     torch.manual_seed(3)
     torch.set_num_threads(1)
-    draws, failure = Draws(), None
+    draws, failure = DrawTests(), None
     shape = (256, 512)
     pools = torch.randn(2, 2 * shape[0] * shape[1])
     adds = kind in ("old signs", "other sign", "noise")
@@ -170,10 +170,10 @@ def test_another_order_of_rounding_does_not_change_a_distribution() -> None:
     """Equal inputs give noise of few values, which a rounding moves all at once."""
     import torch
 
-    from aisp_mcp.judge.verifier.checks.distribution import Draws
+    from aisp_mcp.judge.verifier.checks.distribution import DrawTests
 
     torch.manual_seed(4)
     x = torch.randint(-8, 9, (128, 512)).float()
     for keep in (0.75, 0.9):
         masks = [(torch.rand(x.shape) < keep).float() for _ in range(2)]
-        assert Draws().failure(0, x * masks[0] / keep, x * (masks[1] / keep), x) is None
+        assert DrawTests().failure(0, x * masks[0] / keep, x * (masks[1] / keep), x) is None

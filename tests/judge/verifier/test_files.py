@@ -178,7 +178,7 @@ def test_a_change_of_a_file_is_seen(tmp_path: Path) -> None:
 def test_a_mapped_file_keeps_its_type_in_a_reference(tmp_path: Path) -> None:
     import torch
 
-    from aisp_mcp.judge.verifier.widened import evaluate
+    from aisp_mcp.judge.verifier.evaluation import evaluate
 
     path = tmp_path / "x.f32"
     path.write_bytes(torch.arange(3.0).numpy().tobytes())

@@ -21,7 +21,7 @@ from aisp_mcp.judge.protocol.clock import clock  # noqa: E402
 from aisp_mcp.judge.protocol.layout import Layout, TensorSpec  # noqa: E402
 from aisp_mcp.judge.protocol.roles import Role  # noqa: E402
 from aisp_mcp.judge.protocol.shared_memory import ANSWERED, HANDED_OVER, Arena  # noqa: E402
-from aisp_mcp.judge.verifier.handoff import handoff_cpu  # noqa: E402
+from aisp_mcp.judge.verifier import handoff_cpu  # noqa: E402
 
 X, OUT = (TensorSpec(name, "float32", (8,), (1,), 4) for name in ("x", "out"))
 LAYOUT = Layout((), (X,), (OUT,), 4)

@@ -16,9 +16,9 @@ torch = pytest.importorskip("torch")
 
 from aisp_mcp.errors import BenchmarkError  # noqa: E402
 from aisp_mcp.judge.candidate.main import GATE, ISOLATED, NO_COPY, STORE, Worker  # noqa: E402
-from aisp_mcp.judge.candidate.outputs import (  # noqa: E402
-    OutputRules,
-    OutputStrides,
+from aisp_mcp.judge.candidate.outputs import (
+    OutputRules,  # noqa: E402
+    OutputStrides,  # noqa: E402
 )
 from aisp_mcp.judge.options import ALL  # noqa: E402
 from aisp_mcp.judge.protocol import cuda_ipc  # noqa: E402
@@ -34,7 +34,7 @@ from aisp_mcp.judge.protocol.shared_memory import (  # noqa: E402
     Arena,
     ControlBlock,
 )
-from aisp_mcp.judge.verifier.handoff import handoff_gpu as handoff  # noqa: E402
+from aisp_mcp.judge.verifier import handoff_gpu as handoff  # noqa: E402
 from aisp_mcp.judge.verifier.main import Verifier  # noqa: E402
 
 BASELINE = '''"""Twice the input."""

@@ -17,7 +17,7 @@ from aisp_mcp.judge.options import Options  # noqa: E402
 from aisp_mcp.judge.presets import PRESETS  # noqa: E402
 from aisp_mcp.judge.protocol.draws.rng import MODES, CallRng  # noqa: E402
 from aisp_mcp.judge.protocol.module_loader import load_spec  # noqa: E402
-from aisp_mcp.judge.verifier.jittered import evaluate_jittered  # noqa: E402
+from aisp_mcp.judge.verifier.evaluation import evaluate_jittered  # noqa: E402
 from aisp_mcp.store import machine_secret  # noqa: E402
 
 pytestmark = [pytest.mark.torch]

@@ -12,12 +12,12 @@ torch = pytest.importorskip("torch")
 functional = torch.nn.functional
 
 from aisp_mcp.bench import Benchmark  # noqa: E402
-from aisp_mcp.judge.verifier import tf32  # noqa: E402
+from aisp_mcp.judge.verifier import evaluation  # noqa: E402
 from aisp_mcp.judge.verifier.checks.other_orders import OtherOrders  # noqa: E402
 from aisp_mcp.judge.verifier.checks.tolerance import compare  # noqa: E402
+from aisp_mcp.judge.verifier.evaluation import evaluate_in_order, evaluate_jittered  # noqa: E402
 from aisp_mcp.judge.verifier.inputs.bank import InputBank  # noqa: E402
-from aisp_mcp.judge.verifier.jittered import evaluate_in_order, evaluate_jittered  # noqa: E402
-from aisp_mcp.judge.verifier.reference import Reference  # noqa: E402
+from aisp_mcp.judge.verifier.reference import ReferenceEvaluator  # noqa: E402
 
 pytestmark = [pytest.mark.torch]
 LOST = 2.0**-25  # less than half a rounding of one in float32
@@ -117,18 +117,22 @@ class Coherent(Benchmark):
 
 @pytest.mark.parametrize(
     ("narrowed", "accepted"),
-    [(tf32.rounded, True), (tf32.truncated, True), (lambda x: x.bfloat16().double(), False)],
+    [
+        (evaluation.rounded_to_tf32, True),
+        (evaluation.truncated_to_tf32, True),
+        (lambda x: x.bfloat16().double(), False),
+    ],
     ids=["rounded to TF32", "cut to TF32", "bfloat16"],
 )
 def test_tensor_cores_may_ignore_the_last_bits(
     monkeypatch: pytest.MonkeyPatch, narrowed: Callable[[Any], Any], accepted: bool
 ) -> None:
     """A program that tunes itself may get either algorithm."""
-    monkeypatch.setattr(tf32, "is_allowed", lambda device: True)
+    monkeypatch.setattr(evaluation, "allows_tf32", lambda device: True)
     spec, seed = Coherent(), 1
-    bank, orders = InputBank("cpu", Reference(spec, {})), OtherOrders(["float32"], spec.tolerance.error_ratio)
+    bank, orders = InputBank("cpu", ReferenceEvaluator(spec, {})), OtherOrders(["float32"], spec.tolerance.error_ratio)
     wide = {name: value.double() for name, value in bank.inputs(seed, "plain").items()}
-    out = tf32.evaluate_in_tf32(lambda: spec.run(**wide), narrowed)[0].float()
+    out = evaluation.evaluate_in_tf32(lambda: spec.run(**wide), narrowed)[0].float()
     base, ref = bank.both(seed, "plain", bank.inputs(seed, "plain"))
     call: Any = SimpleNamespace(bank=bank, seed=seed, mode="plain", round=SimpleNamespace(battery=True, worker_id=2))
     found = compare(out, base, ref, spec.tolerance)
@@ -139,12 +143,12 @@ def test_tensor_cores_may_ignore_the_last_bits(
 @pytest.mark.parametrize(
     ("kind", "allowed", "narrowed", "accepted"),
     [
-        (Convolution, True, tf32.rounded, True),
-        (Convolution, True, tf32.truncated, True),
+        (Convolution, True, evaluation.rounded_to_tf32, True),
+        (Convolution, True, evaluation.truncated_to_tf32, True),
         (Convolution, True, lambda x: x.half().float(), True),
         (Convolution, True, lambda x: x.bfloat16().float(), False),
-        (Convolution, False, tf32.rounded, False),
-        (Product, True, tf32.rounded, False),
+        (Convolution, False, evaluation.rounded_to_tf32, False),
+        (Product, True, evaluation.rounded_to_tf32, False),
     ],
     ids=[
         "TF32",
@@ -163,8 +167,11 @@ def test_a_convolution_may_use_tf32_where_it_is_allowed(
     accepted: bool,
 ) -> None:
     """On a GPU, the library decides that by the order of dimensions in memory."""
-    monkeypatch.setattr(tf32, "is_allowed", lambda device: allowed)
-    bank, orders = InputBank("cpu", Reference(spec := kind(), {})), OtherOrders(["float32"], spec.tolerance.error_ratio)
+    monkeypatch.setattr(evaluation, "allows_tf32", lambda device: allowed)
+    bank, orders = (
+        InputBank("cpu", ReferenceEvaluator(spec := kind(), {})),
+        OtherOrders(["float32"], spec.tolerance.error_ratio),
+    )
     out = spec.run(**{name: narrowed(value).float() for name, value in bank.inputs(7, "plain").items()})
     base, ref = bank.both(7, "plain", bank.inputs(7, "plain"))
     call: Any = SimpleNamespace(bank=bank, seed=7, mode="plain", round=SimpleNamespace(battery=True, worker_id=2))
@@ -177,7 +184,7 @@ def test_a_convolution_may_use_tf32_where_it_is_allowed(
 def test_tf32_is_for_convolutions_on_a_gpu_that_do_not_forbid_it(monkeypatch: pytest.MonkeyPatch) -> None:
     for allowed in (True, False):
         monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", allowed)
-        assert (tf32.is_allowed("cuda"), tf32.is_allowed("cpu")) == (allowed, False)
+        assert (evaluation.allows_tf32("cuda"), evaluation.allows_tf32("cpu")) == (allowed, False)
 
 
 class Counted:
@@ -248,7 +255,7 @@ def test_an_output_with_narrow_operands_leaves_less_to_explain(
 @pytest.mark.parametrize(("convolves", "allowed"), [(True, True), (True, False), (False, True)])
 def test_tf32_may_explain_more_than_an_order(monkeypatch: pytest.MonkeyPatch, convolves: bool, allowed: bool) -> None:
     """Seen on an H100: a convolution in TF32 beside a baseline in float32, at 32,500 times its error."""
-    monkeypatch.setattr(tf32, "is_allowed", lambda device: allowed)
+    monkeypatch.setattr(evaluation, "allows_tf32", lambda device: allowed)
     bank: Any = SimpleNamespace(device="cuda", reference=SimpleNamespace(convolves=convolves))
     ref = torch.randn(1 << 12, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     orders = OtherOrders(["float32"], 24.0)

@@ -10,8 +10,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from aisp_mcp.judge.verifier import replayed  # noqa: E402
-from aisp_mcp.judge.verifier.replayed import Replayed  # noqa: E402
+from aisp_mcp.judge.verifier import reference  # noqa: E402
+from aisp_mcp.judge.verifier.reference import Replayed  # noqa: E402
 
 pytestmark = [pytest.mark.torch]
 
@@ -61,7 +61,7 @@ def program(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(torch.cuda, "CUDAGraph", Graph)
     monkeypatch.setattr(torch.cuda, "graph", graph)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
-    monkeypatch.setattr(replayed, "SLOW_S", -1.0)
+    monkeypatch.setattr(reference, "SLOW_S", -1.0)
     return made
 
 
@@ -87,11 +87,11 @@ def test_a_function_that_a_replay_does_not_repeat_is_called_each_time(program: P
 def test_nothing_else_is_captured(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
     results(program, 4, may_replay=False)
     assert program.calls == 4
-    monkeypatch.setattr(replayed, "MOST_BYTES", 8)
+    monkeypatch.setattr(reference, "MOST_BYTES", 8)
     results(program, 4)
     assert program.calls == 8
-    monkeypatch.setattr(replayed, "MOST_BYTES", 1 << 30)
-    monkeypatch.setattr(replayed, "SLOW_S", 60.0)
+    monkeypatch.setattr(reference, "MOST_BYTES", 1 << 30)
+    monkeypatch.setattr(reference, "SLOW_S", 60.0)
     results(program, 4)
     assert program.calls == 12
 

@@ -7,7 +7,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from aisp_mcp.judge.verifier.checks import pieces  # noqa: E402
-from aisp_mcp.judge.verifier.checks.small_elements import count_lost  # noqa: E402
+from aisp_mcp.judge.verifier.checks.tolerance import count_lost  # noqa: E402
 
 pytestmark = [pytest.mark.torch]
 LARGE, SMALL = 100, 50

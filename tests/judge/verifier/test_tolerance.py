@@ -13,9 +13,9 @@ import pytest
 from aisp_mcp.bench import Tolerance
 from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.judge.protocol.draws.rng import MODES, CallRng
-from aisp_mcp.judge.verifier.checks.positions import WrongPositionError, values_at
+from aisp_mcp.judge.verifier.checks.contracts import WrongPositionError, values_at
 from aisp_mcp.judge.verifier.checks.tolerance import ADVERSARIAL_SLACK, adversarial_slack, compare, near
-from aisp_mcp.judge.verifier.widened import evaluate
+from aisp_mcp.judge.verifier.evaluation import evaluate
 
 torch = pytest.importorskip("torch")
 pytestmark = [pytest.mark.torch]
@@ -259,7 +259,7 @@ def test_widening_does_not_import_the_compiler() -> None:
     """Its import takes seconds, and each comparison would pay for it."""
     program = (
         "import sys, torch\n"
-        "from aisp_mcp.judge.verifier.widened import evaluate\n"
+        "from aisp_mcp.judge.verifier.evaluation import evaluate\n"
         "found = evaluate(lambda: torch.ones(3).bfloat16() / 3)\n"
         "print(found.dtype, 'torch._dynamo' in sys.modules)"
     )

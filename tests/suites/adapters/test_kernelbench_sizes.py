@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from aisp_mcp.errors import BenchmarkError
-from aisp_mcp.judge.verifier.jittered import evaluate_jittered
+from aisp_mcp.judge.verifier.evaluation import evaluate_jittered
 from aisp_mcp.suites.adapters import formats, kernelbench
 from aisp_mcp.suites.adapters.base import Problem, Recorded
 from aisp_mcp.suites.adapters.recording import recorder

@@ -1,4 +1,4 @@
-"""Checks of outputs: tolerance, positions, formats, quality, and the distribution of random ones.
+"""Checks of outputs: guards and poison, and a checker for each kind of contract.
 
-A check sees tensors and the contract; it never sees a time. Start with `round_checker.py`.
+A check sees tensors and the contract; it never sees a time. Start with `round_checker.py`, then `contracts.py`.
 """

@@ -7,11 +7,13 @@ from typing import Any
 
 from aisp_mcp.bench import Tolerance
 
-INT4_GROUP, FP4_GROUP = 128, 32  # values per scale; the other formats have one scale per row
+INT4_GROUP, FP4_GROUP = 128, 32  # values per scale, as GPTQ's and MXFP4's usual; the others have one scale per row
 FP4_VALUES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 FLOAT8 = {"fp8_e4m3": "float8_e4m3fn", "fp8_e5m2": "float8_e5m2"}
 INTEGER = {"int8_weight": (127, 0), "int4_weight": (7, INT4_GROUP)}  # largest code, group
-# A single element or a short row may exceed its own rounding error by chance far more than the whole tensor does.
+# Elements of a row from which on rows are compared, and times `error_ratio` for a single element and for a row: these
+# may exceed their own rounding error by chance far more than the whole tensor does. Chosen: the largest of a million
+# normal numbers is 4.9 standard deviations, and 4 times 1.5 are 6; the next coarser format has twice the error.
 SHORT_ROW, ELEMENT_SLACK, ROW_SLACK = 16, 4.0, 2.5
 
 

@@ -7,30 +7,40 @@ import random
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
-from aisp_mcp.judge.verifier import tf32
+from aisp_mcp.judge.verifier import evaluation
 from aisp_mcp.judge.verifier.checks.tolerance import NARROW_ADVERSARIAL_SLACK, adversarial_slack, relative_error
-from aisp_mcp.judge.verifier.inputs.bank import InputBank, RoundInputs
+from aisp_mcp.judge.verifier.inputs.bank import CheckedCall, InputBank
 
-EDGE = 2.0  # an error from limit / EDGE to limit * EDGE is at the edge of the tolerance
-# Valid orders may exceed by these factors the effect of rounding-sized noise (see jittered.py) and that of adding terms
-# one by one.
+# Times the limit: an error from limit / EDGE to limit * EDGE is at the edge of the tolerance, where fresh inputs do not
+# overrule the battery. Chosen; docs/harness.md, "The same file always gets the same answer", results/cpu-honest.json.
+EDGE = 2.0
+# Times the effect of rounding-sized noise (see evaluation.py) and of adding terms one by one, that valid orders may
+# reach. Chosen with the honest alternatives (commits 3fa8d429, 280ea2bf): none of 206 is refused in 20,600 runs
+# (results/cpu-honest.json).
 ROUNDINGS_ALLOWED, ORDERS_ALLOWED = 6.0, 2.0
-# So that three times the effect of rounding to TF32 is explained, and that of ignoring the last bits, whose errors have
-# a sign in common. The effect of bfloat16 is eight times as large as the former, and 2.4 times as large as the latter.
-TF32_ALLOWED = ((tf32.rounded, 6.0), (tf32.truncated, 1.5))
-# On plain inputs, a sum adds at most this many terms one by one: longer ones use lanes. On adversarial inputs the
-# roundings of a sum share a sign, so more of them count.
+# Times half the limit: three times the effect of rounding to TF32 is explained, and one and a half times that of
+# ignoring the last bits, whose errors have a sign in common. The effect of bfloat16 is eight times as large as the
+# former, and 2.4 times as large as the latter. docs/decisions/0091-tf32-in-convolutions.md.
+TF32_ALLOWED = ((evaluation.rounded_to_tf32, 6.0), (evaluation.truncated_to_tf32, 1.5))
+# Terms that a sum on plain inputs adds one by one at most: longer ones use lanes. Times more on adversarial inputs,
+# where the roundings of a sum share a sign, so more of them count. Chosen (commit 280ea2bf), as above.
 LANES_TERMS, ORDERED_SLACK = 8192.0, 8.0
-# The largest of four draws is 1.6 times as large as one of them in the root-mean-square of many elements.
+# Times one draw of noise: the largest of four draws is 1.6 times as large as one of them in the root-mean-square of
+# many elements, from MANY on. Chosen above that (commit 9c8e2ee6).
 MORE_DRAWS, MANY = 2.0, 1 << 10
-# So many times the limit, no order explains, unless the baseline's error is below this share of an eps. The errors of a
-# coarse output are those of its narrow operands, which all orders share.
-BEYOND, BEYOND_COARSE, LUCKY = 1e3, 30.0, 1 / 16
-BEYOND_TF32 = 1e4  # where convolutions may use TF32, which drops 13 bits of each operand: 16,000 roundings and more
-COARSE = 1e-4  # error of a baseline on plain inputs, as a share of its output: less with sums in float32
-ENOUGH, AGAIN = 3, 0.25  # errors explained before others are taken as such, and the share that is explained again
+# Times the limit, beyond which no order explains an error, unless the baseline's error is below LUCKY of an eps: of any
+# output; of a coarse one, whose errors are those of its narrow operands, which all orders share; and where convolutions
+# may use TF32, which drops 13 bits of each operand: 16,000 roundings and more.
+# docs/decisions/0086-what-rounding-excuses.md and 0091-tf32-in-convolutions.md; BEYOND_COARSE by commit 963bfebb.
+BEYOND, BEYOND_COARSE, BEYOND_TF32, LUCKY = 1e3, 30.0, 1e4, 1 / 16
+# Error of a baseline on plain inputs, as a share of its output, above which the output is coarse: that of sums in
+# float32 is less. docs/decisions/0086-what-rounding-excuses.md.
+COARSE = 1e-4
+# Errors of an output that are explained before others are taken as explained, and the share that is rechecked all the
+# same. docs/decisions/0086-what-rounding-excuses.md.
+ENOUGH, AGAIN = 3, 0.25
 
 
 def other_orders(
@@ -63,14 +73,14 @@ def _evaluations(bank: InputBank, seed: int, mode: str, dtype: str, slack: float
         kinds.append(lambda: [error * ORDERS_ALLOWED for error in bank.in_order(seed, mode)])
     if mode == "constant":
         kinds.append(lambda: bank.cancelled(seed, mode))
-    for evaluation in kinds:
-        yield evaluation(), MORE_DRAWS if evaluation is kinds[-1] else math.inf
+    for evaluated in kinds:
+        yield evaluated(), MORE_DRAWS if evaluated is kinds[-1] else math.inf
     for draw in draws:
         yield draw, MORE_DRAWS
 
 
 def _may_use_tf32(bank: InputBank, dtype: str) -> bool:
-    return dtype == "float32" and bank.reference.convolves and tf32.is_allowed(bank.device)
+    return dtype == "float32" and bank.reference.convolves and evaluation.allows_tf32(bank.device)
 
 
 def _in_tf32(bank: InputBank, seed: int, mode: str, narrowed: Callable[[Any], Any], allowed: float) -> list[Any]:
@@ -91,24 +101,11 @@ def _eps(dtype: str, is_plain: bool) -> float:
     return float(min(kind.eps, torch.finfo(torch.float32).eps) if is_plain or kind.bits < 16 else kind.eps)
 
 
-class Compared(Protocol):
-    """A call that is compared (round_checker.Call)."""
-
-    @property
-    def bank(self) -> InputBank: ...
-    @property
-    def seed(self) -> int: ...
-    @property
-    def mode(self) -> str: ...
-    @property
-    def round(self) -> RoundInputs: ...
-
-
 class OtherOrders:
     """Explains errors near the limit by other orders of operations.
 
     Their evaluation takes several references in float64. After ENOUGH explained errors of an output on one kind of
-    inputs, most of those that are no larger are taken as explained.
+    inputs, only a share of AGAIN of the smaller ones is rechecked.
 
     An output is coarse if the baseline computes a part of it in a narrow type, such as TF32. Roundings in float32, for
     which adversarial inputs need much slack, are far below its errors.
@@ -150,7 +147,7 @@ class OtherOrders:
 
     def explained(
         self,
-        call: Compared,
+        call: CheckedCall,
         index: int,
         slack: float,
         found: tuple[float, str | None],

@@ -9,15 +9,20 @@ from typing import Any
 from aisp_mcp.bench import Host
 from aisp_mcp.judge.protocol.draws.rng import CallRng
 from aisp_mcp.judge.protocol.module_loader import flatten
-from aisp_mcp.judge.verifier.checks.distribution import Draws
+from aisp_mcp.judge.protocol.shared_memory import Arena
+from aisp_mcp.judge.verifier.checks.distribution import DrawTests
 from aisp_mcp.judge.verifier.checks.pieces import pieces
 from aisp_mcp.judge.verifier.checks.tolerance import components, distance_type
-from aisp_mcp.judge.verifier.reference import Reference, copied_inputs
+from aisp_mcp.judge.verifier.reference import ReferenceEvaluator, copied_inputs
 
-DRAWS = 4  # evaluations with noise
-STRAIN = 2**-11.5  # the root of a rounding of float32: the error of a distance by the binomial formula
+DRAWS = 4  # evaluations with noise at most; chosen (commit 3fa8d429): each costs a float64 reference
+# Share by which inputs are off as a whole: the root of a rounding of float32 (2^-23), which is the error of a distance
+# by the binomial formula.
+STRAIN = 2**-11.5
+# Times that share, from which on a result shows cancellation. Chosen (commit 3fa8d429): a
+# product of a few factors amplifies it by less.
 CANCELS = 16.0
-KEPT_BYTES = 32 << 20  # of a round's inputs in host memory that a check need not draw again
+KEPT_BYTES = 32 << 20  # of a round's inputs in host memory that a check need not draw again; chosen (commit 2eeb7964)
 
 
 def _size(value: Any) -> int:
@@ -98,13 +103,13 @@ class InputBank:
     """
 
     device: str
-    reference: Reference
+    reference: ReferenceEvaluator
     compared: set[int] = field(default_factory=set)
     near: bool = True
     known: tuple[tuple[int, str], tuple[Any, Any]] | None = None
     ahead: dict[int, list[Any]] = field(default_factory=dict)
     hidden: dict[int, list[Any]] = field(default_factory=dict)
-    draws: dict[int, Draws] = field(default_factory=dict)
+    draws: dict[int, DrawTests] = field(default_factory=dict)
     host: set[str] = field(default_factory=set)
     left: dict[str, tuple[Any, Any]] = field(default_factory=dict)
     spread: float | None = None
@@ -141,7 +146,7 @@ class InputBank:
 
     def rounding(self, seed: int, mode: str, eps: float, most_terms: float) -> Iterator[list[Any]]:
         """The distances by which different rounding moves each element of a call's outputs, for a few noisy
-        evaluations of the reference (see jittered.py).
+        evaluations of the reference (see evaluation.py).
         """
         truth = self._reference(seed, mode)
         for draw in range(DRAWS):  # none of the outputs is named: a generator would keep it while it waits
@@ -155,7 +160,7 @@ class InputBank:
         return _largest(truth, [flatten(self.reference.in_order(self.inputs(seed, mode)))])
 
     def in_tf32(self, seed: int, mode: str, narrowed: Callable[[Any], Any]) -> list[Any]:
-        """Errors of these elements if convolutions get their operands in TF32 (tf32.py)."""
+        """Errors of these elements if convolutions get their operands in TF32 (see evaluation.py)."""
         truth = self._reference(seed, mode)
         return _largest(truth, [flatten(self.reference.in_tf32(self.inputs(seed, mode), narrowed))])
 
@@ -204,3 +209,42 @@ class InputBank:
             RoundInputs(int(worker_id), seed, mode, count, staged, seeds, drawn=kept, in_turns=in_turns)
             for worker_id, count in counts.items()
         ]
+
+
+@dataclass(frozen=True)
+class CheckedCall:
+    """A call of a finished round that is compared.
+
+    arena: the memory of the round's outputs, or a copy of it. plain_calls: of its worker on plain inputs so far,
+    including this one. has_leeway: the battery has decided already that the program is correct (see
+    ElementsContract).
+    """
+
+    bank: InputBank
+    arena: Arena
+    round: RoundInputs
+    number: int
+    plain_calls: int = 0
+    has_leeway: bool = False
+
+    @property
+    def seed(self) -> int:
+        return self.round.at(self.number)
+
+    @property
+    def mode(self) -> str:
+        return self.round.mode
+
+    @property
+    def is_plain(self) -> bool:
+        return self.mode == "plain"
+
+    @property
+    def outputs(self) -> list[Any]:
+        """The outputs that the worker stored."""
+        return self.arena.outputs(self.number)
+
+    def inputs(self) -> dict[str, Any]:
+        """The inputs, as they were before the call."""
+        consumed = bool(self.bank.reference.spec.in_place)
+        return self.round.kept(self.number, consumed) or self.bank.inputs(self.seed, self.mode)

@@ -23,13 +23,14 @@ from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.judge.protocol.layout import PATH_BYTES
 from aisp_mcp.judge.protocol.shared_memory import Arena
 
-MAX_FILES = 512  # per round of a worker: each costs some 30 µs to write and remove
-MAX_COLD_CALLS = 16  # per round: each file waits for the disk
-MAX_CALL_BYTES = 1 << 30
-BLOCK = 4096  # minimum bytes per file
-WORKERS = 6  # folders of two replicates
-DROP_TRIES = 5
-MEMORY, MIN_MEMORY_FREE = "/dev/shm", 1 << 30
+# Per round of a worker. Files: each costs some 30 µs to write and remove, so chosen for some 15 ms. Cold calls: each
+# file waits for the disk, so chosen to be few.
+MAX_FILES, MAX_COLD_CALLS = 512, 16
+MAX_CALL_BYTES = 1 << 30  # of a call's files; chosen: a round writes them for each of three workers
+BLOCK = 4096  # bytes that the smallest file takes: a page
+WORKERS = 6  # folders of two replicates of three workers
+DROP_TRIES = 5  # to drop a file's pages; chosen: the kernel keeps pages that it is still writing
+MEMORY, MIN_MEMORY_FREE = "/dev/shm", 1 << 30  # bytes; chosen as MAX_CALL_BYTES
 UNLISTED = 0o311  # mode of a folder whose entries can be opened by name but not listed
 
 

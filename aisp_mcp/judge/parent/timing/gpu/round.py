@@ -41,7 +41,7 @@ from aisp_mcp.judge.protocol.messages import (
 )
 from aisp_mcp.judge.protocol.roles import Role
 from aisp_mcp.judge.protocol.shared_memory import ELAPSED_NS, ENDED, REFUSED
-from aisp_mcp.judge.verifier.handoff.handoff_gpu import HELD
+from aisp_mcp.judge.verifier.handoff_gpu import HELD
 
 # Randomly compared calls per back-to-back round and per isolated round; half of a round's calls are enough. No
 # cheat gains more than the unchecked twentieth without two thirds of fifteen rounds of both kinds, a

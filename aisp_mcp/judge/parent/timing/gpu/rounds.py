@@ -15,7 +15,7 @@ its ratio must then lie between these two. A program that needs its inputs at on
 captured, or captures for each address) gets rounds with copies, which count as part of its time. A program that uses
 one buffer for its outputs gets rounds in which these are copied. What such copies take in a baseline's rounds is
 subtracted: isolated calls, whose outputs are read one by one, limit what a program gains if it skips them. Rounds on a
-device that was not idle before them do not count. Isolated calls (verifier/handoff/handoff_gpu.py) show the cost of a
+device that was not idle before them do not count. Isolated calls (verifier/handoff_gpu.py) show the cost of a
 call that shares nothing with others, and so the gain from batching across calls.
 """
 
@@ -38,7 +38,7 @@ from aisp_mcp.judge.protocol.messages import DUMMY
 from aisp_mcp.judge.protocol.roles import BASELINES, Role
 from aisp_mcp.judge.protocol.shared_memory import CAN_WAIT
 from aisp_mcp.judge.verdict.estimators import MIN_GAIN
-from aisp_mcp.judge.verifier.handoff import handoff_gpu
+from aisp_mcp.judge.verifier import handoff_gpu
 
 ROUNDS = GPU_ROUNDS  # median of 3: robust to one outlier
 EACH = dict.fromkeys(Role, ROUNDS)

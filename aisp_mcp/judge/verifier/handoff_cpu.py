@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from aisp_mcp.judge.protocol.clock import clock, own_delay
 from aisp_mcp.judge.protocol.shared_memory import ANSWERED, HANDED_OVER, Arena, ControlBlock
 
-CHUNK = 1 << 16  # bytes of outputs copied at a time
+CHUNK = 1 << 16  # bytes of outputs copied at a time; chosen: many of them, in an unknown order
 
 
 def run(
