@@ -16,7 +16,7 @@ from typing import Any
 from aisp_mcp.judge import statistics as stats
 from aisp_mcp.judge.presets import LATIN_SQUARE, PRESETS
 from aisp_mcp.judge.protocol.roles import Role
-from aisp_mcp.judge.statistics import Look
+from aisp_mcp.judge.statistics import PlannedLook
 from aisp_mcp.judge.verdict.verdict import judge
 
 Noise = Callable[[random.Random, float], float]
@@ -61,8 +61,14 @@ def pooled_t(ratios: list[float], noise: list[float]) -> Bounds:
 
 def order_statistics(ratios: list[float], _noise: list[float]) -> Bounds:
     """The median's interval without assumptions; at n = 5 the extremes, which cover only 93.75 %."""
-    low, high, _ = stats.order_interval(ratios, LEVEL if len(ratios) >= 6 else 0.93)
-    return low, high
+    numbers, level = sorted(ratios), LEVEL if len(ratios) >= 6 else 0.93
+    count, rank, below = len(numbers), 0, 0.0
+    while rank < count // 2 and 1.0 - 2.0 * (below + math.comb(count, rank) / 2**count) >= level:
+        below += math.comb(count, rank) / 2**count
+        rank += 1
+    if not rank:
+        raise ValueError(f"{count} values cannot cover the median at {level:.0%} without assumptions.")
+    return numbers[rank - 1], numbers[count - rank]
 
 
 def trimmed_t(ratios: list[float], _noise: list[float]) -> Bounds:
@@ -218,7 +224,7 @@ def palindromes(trials: int, seed: int = 5) -> Iterator[dict[str, Any]]:
 # --- looks
 
 
-def _stop(run: tuple[list[float], list[float]], plan: list[Look], margin: float | None) -> tuple[bool, int]:
+def _stop(run: tuple[list[float], list[float]], plan: list[PlannedLook], margin: float | None) -> tuple[bool, int]:
     """(called different, replicates used) under a plan."""
     ratios, noise = run
     for look in plan:
@@ -228,7 +234,7 @@ def _stop(run: tuple[list[float], list[float]], plan: list[Look], margin: float 
     return False, plan[-1].replicates
 
 
-def _interval_alone(ratios: list[float], plan: list[Look]) -> bool:
+def _interval_alone(ratios: list[float], plan: list[PlannedLook]) -> bool:
     """Called different at any look by the interval without noise floor and margin."""
     return any(stats.t_interval(ratios[: look.replicates]).p_value < look.alpha for look in plan)
 
@@ -240,7 +246,7 @@ def early(trials: int, seed: int = 3, counts: tuple[int, ...] = (4, 6, 8, 10)) -
         for effect in (0.0, 0.01, 0.02, 0.10):
             draw = random.Random(f"{seed} {name} {effect}")
             plan = stats.looks(counts)
-            peek = [Look(count, 0.05, 0.05) for count in counts]
+            peek = [PlannedLook(count, 0.05, 0.05) for count in counts]
             runs = [triples(draw, noise, counts[-1], effect) for _ in range(trials)]
             stops = [_stop(run, plan, None) for run in runs]
             rates = {

@@ -29,7 +29,7 @@ from typing import Any
 from aisp_mcp.gate.policy import BROKEN, OUTCOMES, Look, judge_looks, needs_look
 from aisp_mcp.gate.records import Outcome
 from aisp_mcp.judge.records.verdict import Verdict
-from aisp_mcp.judge.statistics import Estimate, t_quantile
+from aisp_mcp.judge.statistics import MeanInterval, t_quantile
 from aisp_mcp.judge.verdict.verdict import MIN_MARGIN, WIDEST_SAME, Numbers, word
 from aisp_mcp.process.python import module
 from aisp_mcp.system import manifest
@@ -161,7 +161,7 @@ def drawn(row: dict[str, Any], planted: Planted, draw: random.Random) -> Look:
     else:
         mean -= shift
     floor, margin = math.log1p(row["noise_floor"]), row["margin"]
-    estimate = Estimate(mean, mean - half, mean + half, 0.95, 0.0, PROCESSES)
+    estimate = MeanInterval(mean, mean - half, mean + half, 0.95, 0.0, PROCESSES)
     judged = word(Numbers(estimate, floor, margin, margin <= WIDEST_SAME))[0]
     return Look(judged, mean, mean - half, mean + half, floor, PROCESSES)
 

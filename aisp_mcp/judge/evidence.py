@@ -9,13 +9,17 @@ from typing import Any, NamedTuple
 
 from aisp_mcp.judge.protocol.roles import BASELINES, Role
 
-# Share of a round that remains when overhead is subtracted: a candidate may skip the overhead, and the
-# rest bounds its own clock's figure.
-MIN_NET_SHARE = 0.5
+# --- calibrated constants
 
-NET_FLOOR = 0.1  # of a round on a CPU: less remains only if calls are far too short to judge
-MIN_RUNNING_SHARE = 0.1  # of a round: if other programs took more, it is not evidence
-# The part of a round's fixed cost that is spent in the worker's process, where a candidate could skip it.
+# Share of a call that always remains when a cost is subtracted that a candidate may skip. Chosen: such a cost can make
+# a call look at most twice as fast, and the worker's own clock and isolated calls bound that.
+MIN_NET_SHARE = 0.5
+# Share of a round on a CPU that always remains of it. Chosen: less remains only if calls are far too short to judge.
+NET_FLOOR = 0.1
+# Share of a round that its worker must have run. Chosen: if other programs took more, the round is not evidence.
+MIN_RUNNING_SHARE = 0.1
+# Seconds of a round's fixed cost (0.2 to 0.4 ms, docs/harness.md) that are spent in the worker's process, where a
+# candidate could skip them. Chosen: the rest is spent in the parent and in the kernel.
 SKIPPABLE_S = 50e-6
 
 LOG_NAMES = {"busy_probes_s": "busy", "late_rounds": "late", "candidate_calls": "calls"}  # of DeviceEvidence
@@ -133,14 +137,14 @@ class Overhead:
 class DeviceEvidence:
     """Evidence of one replicate on a GPU; empty on a CPU. SecondsByRole are seconds per call."""
 
-    # On the parent's clock, with the stream gate.
+    # On the parent's clock, with the stream gate, as measured (verdict/estimate.with_usable_seconds).
     device_only: SecondsByRole = field(default_factory=dict)
     # On the parent's clock in rounds that include host time; measured only if the worker's clock disagrees with
     # device_only.
     with_host: SecondsByRole = field(default_factory=dict)
     # The candidate's rounds include copies that the baselines' do not.
     copying: bool = False
-    # Why the parent's clock counts more than the candidate's work; empty if it does not.
+    # Why the parent's clock includes more than the candidate's work; empty if it does not.
     overcounted: str = ""
     # Counts of the candidate's profiler (worker/cupti.py).
     activity: dict[str, int] = field(default_factory=dict)
@@ -148,7 +152,7 @@ class DeviceEvidence:
     busy_probes_s: list[float] = field(default_factory=list)
     # Number of rounds of each role after whose end the device was still working.
     late_rounds: dict[Role, int] = field(default_factory=dict)
-    # As device_only, of isolated calls; includes what all roles share (verifier/handoff_gpu.py).
+    # As device_only, of isolated calls; includes what all roles share (verifier/handoff/handoff_gpu.py).
     isolated: SecondsByRole = field(default_factory=dict)
     # As with_host, of isolated calls; includes what all roles share.
     isolated_with_host: SecondsByRole = field(default_factory=dict)
@@ -158,6 +162,13 @@ class DeviceEvidence:
     gated: bool = False
     # Calls of the candidate in parent-timed rounds.
     candidate_calls: int = 0
+    # Seconds of copies in each call of device_only, of roles whose copies the others do not have: of baselines, in
+    # their isolated calls as well.
+    copies_s: SecondsByRole = field(default_factory=dict)
+    # The same of with_host.
+    copies_with_host_s: SecondsByRole = field(default_factory=dict)
+    # Parent-timed rounds of the candidate that were discarded because the device was not idle before them.
+    discarded_rounds: int = 0
 
     def log_fields(self) -> dict[str, Any]:
         """The fields under their names in the log."""
@@ -184,7 +195,7 @@ class Replicate(Checks):
     host_peak: bytes that calls added to the prepared process at their worst, as the kernel counts. isolated: seconds of
     isolated calls per role, from some rounds; empty if all rounds are of one call. handoff_s: the handoff cost included
     in each of them (timing/cpu.py); None if these are whole rounds of one call. metric: value per role of a goal other
-    than time per call (verdict/metric.py), the smaller the better; empty for other goals. idle_w: power of the idle
+    than time per call (verdict/conclude.py), the smaller the better; empty for other goals. idle_w: power of the idle
     device before and after the calls whose energy was counted. ended_rounds: on a GPU, rounds of each role, timed or
     not, after whose end the device was probed.
     """

@@ -1,11 +1,14 @@
-"""Presets, the order of rounds, and the number of calls to compare. Pure functions."""
+"""Presets and what a kind of comparison makes of them, the order of rounds, and the number of calls to compare.
+
+All functions are pure.
+"""
 
 from __future__ import annotations
 
 import math
 import random
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from aisp_mcp.judge.protocol.roles import Role as Role  # other features import it from here
@@ -19,10 +22,23 @@ LATIN_SQUARE = (
     (Role.BASELINE_REPEAT, Role.BASELINE, Role.CANDIDATE),
 )
 
-GPU_ROUNDS, MIN_COMPARED_PER_GPU_ROUND = 3, 2  # per role: rounds on the parent's clock, and calls compared in each
-# Of a timed round on a GPU: new inputs take 0.4 ms per call (H100). Ratios of calls of 8 to 40 µs varied as much with
-# 5,000 calls as with 200, because processes differ more than calls.
+# --- calibrated constants
+
+# Per role on a GPU: rounds on the parent's clock, and calls compared in each. The median of three is robust to one
+# outlier (decision 17). Comparisons in timed rounds make up the rest of samples(), so two are enough. Chosen.
+GPU_ROUNDS, MIN_COMPARED_PER_GPU_ROUND = 3, 2
+# Calls of a timed round on a GPU, at most: new inputs take 0.4 ms per call (H100). Ratios of calls of 8 to 40 µs varied
+# as much with 5,000 calls as with 200, because processes differ more than calls.
 GPU_CALLS = 250
+# Share of wrong calls above which a comparison finds one, and the probability that it does not. Chosen
+# (docs/harness.md): 147 calls are compared.
+FOUND_SHARE, MISSED = 0.046, 0.001
+# Seconds of a round of several ranks, which begins and ends on several processes; and its length over several nodes, in
+# round trips, since it includes one. Chosen: a hundredth of a round is far below the 5 % that two clocks may differ by.
+RANKS_ROUND_S, ROUND_TRIPS = 0.02, 100
+# Cold starts per timed replicate: a start yields one number per process, a timed replicate the median of rounds.
+# COLD_MULTIPLE: of three, so that each role has each position equally often. Chosen.
+COLD_MORE, COLD_MULTIPLE = 2.4, 3
 
 
 @dataclass(frozen=True)
@@ -93,11 +109,40 @@ class Preset:
             yield order[::-1]
 
 
+# Rounds of 6 ms: the ends of a round take 0.2 to 0.4 ms on the parent's clock (decision 18). Looks: decision 7.
 PRESETS = {
     "quick": Preset("quick", 1, 0.006),
     "default": Preset("default", 5, 0.006),
     "release": Preset("release", 10, 0.006, 27, looks=(4, 6, 8, 10)),
 }
+
+
+def for_kind(
+    preset: Preset, *, device: str, ranks: int = 1, goal: str = "speed", round_trips_s: Sequence[float] = ()
+) -> Preset:
+    """The preset as this kind of comparison uses it. ranks: of each program. round_trips_s: to each other node.
+
+    | kind | what changes |
+    | --- | --- |
+    | one process on a GPU | fewer and longer rounds, at most GPU_CALLS calls, comparisons in the parent's own rounds |
+    | several ranks, on any device | rounds of RANKS_ROUND_S, and over nodes of ROUND_TRIPS round trips at least |
+    | cold starts | COLD_MORE times as many replicates |
+    """
+    if ranks > 1:
+        preset = replace(
+            preset, round_s=max(RANKS_ROUND_S, *(ROUND_TRIPS * trip_s for trip_s in (0.0, *round_trips_s)))
+        )
+    elif device == "cuda":
+        preset = preset.for_gpu()
+    if goal == "cold":
+        looks = tuple(map(cold_replicates, preset.looks))
+        preset = replace(preset, replicates=cold_replicates(preset.replicates), looks=looks)
+    return preset
+
+
+def cold_replicates(usual: int) -> int:
+    """Number of replicates of cold starts, given the usual number for timed calls."""
+    return COLD_MULTIPLE * math.ceil(COLD_MORE * usual / COLD_MULTIPLE)
 
 
 def estimate_s(preset: Preset, call_s: float = 0.001, start_s: float = 1.0) -> float:
@@ -131,15 +176,15 @@ def sample_calls(count: int, size: int, draw: random.Random) -> list[int]:
     return sorted(draw.sample(range(count), min(size, count)))
 
 
-def undetected_share(checked: int, calls: int, risk: float = 0.001) -> float:
+def undetected_share(checked: int, calls: int, risk: float = MISSED) -> float:
     """The largest share of wrong calls that `checked` random comparisons would all miss with probability `risk`."""
     if checked >= calls:
         return 0.0
     return float(1.0 - risk ** (1.0 / checked)) if checked else 1.0
 
 
-def samples(share: float = 0.046) -> int:
-    """Number of comparisons that a share of wrong calls above `share` escapes with at most 0.1 % probability."""
+def samples(share: float = FOUND_SHARE) -> int:
+    """Number of comparisons that a share of wrong calls above `share` escapes with probability MISSED at most."""
     needed = 1
     while undetected_share(needed, needed + 1) > share:
         needed += 1

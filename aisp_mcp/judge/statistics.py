@@ -23,8 +23,10 @@ from statistics import NormalDist, fmean, median, stdev
 from aisp_mcp.judge.presets import ROUNDS_PER_PALINDROME
 from aisp_mcp.judge.protocol.roles import BASELINES, Role
 
+# Values from which a 99th percentile is given: of fewer, it would lie beyond the largest but one.
 P99_CALLS = 100
-NOISE_TO_RATIO = math.sqrt(0.75)  # sd of a log-ratio (variance 3/2 of one process) over that of an A/A difference (2)
+# Standard deviation of a log-ratio (variance 3/2 of one process) over that of an A/A difference (2); decision 7.
+NOISE_TO_RATIO = math.sqrt(0.75)
 
 _NORMAL = NormalDist()
 
@@ -38,7 +40,7 @@ class UnusableError(ValueError):
 
 
 @dataclass(frozen=True)
-class Estimate:
+class MeanInterval:
     """A mean of log-ratios with its confidence interval, in log units; p_value is two-sided against zero."""
 
     mean: float
@@ -78,7 +80,7 @@ class Floor:
 
 
 @dataclass(frozen=True)
-class Look:
+class PlannedLook:
     """One planned look. spent: alpha used up to here. alpha: two-sided nominal level of this look's own test."""
 
     replicates: int
@@ -213,7 +215,7 @@ def replicate_log_ratio(rounds: Sequence[tuple[Role, float]]) -> ReplicateRatio:
 # --- over replicates
 
 
-def t_interval(values: Sequence[float], level: float = 0.95) -> Estimate:
+def t_interval(values: Sequence[float], level: float = 0.95) -> MeanInterval:
     """Mean and two-sided t interval. Raises UnusableError for n < 2, missing values and zero variance."""
     numbers = usable(values, least=2)
     n, mean, spread = len(numbers), fmean(numbers), stdev(numbers)
@@ -222,26 +224,7 @@ def t_interval(values: Sequence[float], level: float = 0.95) -> Estimate:
         raise UnusableError("zero_variance", f"All {n} replicates are equal; real clocks never are.")
     error = spread / math.sqrt(n)
     half = t_quantile((1.0 + level) / 2.0, n - 1) * error
-    return Estimate(mean, mean - half, mean + half, level, 2.0 * t_tail(mean / error, n - 1), n)
-
-
-def order_interval(values: Sequence[float], level: float = 0.95) -> tuple[float, float, float]:
-    """(low, high, exact coverage): the narrowest symmetric pair of order statistics that covers the median.
-
-    For any continuous distribution. Raises UnusableError if even the extremes cover too little (n < 6 at 95 %).
-    """
-    numbers = sorted(usable(values))
-    n = len(numbers)
-    best: tuple[int, float] | None = None
-    below = 0.0
-    for rank in range(1, n // 2 + 1):
-        below += math.comb(n, rank - 1) / 2**n
-        if 1.0 - 2.0 * below < level:
-            break
-        best = (rank, 1.0 - 2.0 * below)
-    if best is None:
-        raise UnusableError("too_few", f"{n} values cannot cover the median at {level:.0%} without assumptions.")
-    return numbers[best[0] - 1], numbers[n - best[0]], best[1]
+    return MeanInterval(mean, mean - half, mean + half, level, 2.0 * t_tail(mean / error, n - 1), n)
 
 
 def noise_floor(differences: Sequence[float], level: float = 0.95) -> Floor:
@@ -308,7 +291,7 @@ def percentiles(values: Sequence[float]) -> tuple[float, float, float | None]:
 # --- stopping early
 
 
-def looks(replicates: Sequence[int], alpha: float = 0.05) -> list[Look]:
+def looks(replicates: Sequence[int], alpha: float = 0.05) -> list[PlannedLook]:
     """A plan of at most five looks that together spend alpha (two-sided), as O'Brien and Fleming do.
 
     replicates: their number at each look, increasing; the last is the full plan. The boundaries are exact for normal
@@ -322,7 +305,7 @@ def looks(replicates: Sequence[int], alpha: float = 0.05) -> list[Look]:
     spent = [_spent(t, alpha) for t in times]
     bounds = _boundaries(tuple(times), tuple(spent))
     alphas = [2.0 * _NORMAL.cdf(-bound) for bound in bounds]
-    return [Look(*fields) for fields in zip(plan, spent, alphas, strict=True)]
+    return [PlannedLook(*fields) for fields in zip(plan, spent, alphas, strict=True)]
 
 
 def _spent(time: float, alpha: float) -> float:

@@ -10,7 +10,7 @@ from aisp_mcp.front.pytest_plugin.rounds import Missing, Replicate
 from aisp_mcp.gate.policy import Look, judge_looks, log_look
 from aisp_mcp.judge.presets import Role
 from aisp_mcp.judge.records.verdict import Verdict
-from aisp_mcp.judge.verdict.verdict import Outcome
+from aisp_mcp.judge.verdict.verdict import Judgement
 from aisp_mcp.judge.verdict.verdict import judge as judge_ratios
 
 NOT_JUDGED, MISSING = "not judged", "missing"
@@ -28,7 +28,7 @@ class Row:
     seconds: tuple[float, ...] = ()
     fails: bool = False
     notes: tuple[str, ...] = ()
-    figures: Outcome | None = None
+    figures: Judgement | None = None
     processes: int = 0
 
     @property

@@ -9,6 +9,10 @@ from pydantic import Field, model_validator
 from aisp_mcp.judge.records import renamed
 from aisp_mcp.records import Record
 
+# Times the ratio: the worker's clock is also reported if it shows more. Chosen: this changes the sentence alone.
+NOTABLY = 1.02
+BOUNDING = ("parent", "lower_bound")  # clocks that may count too much but never too little
+
 
 class Interval(Record):
     """A confidence interval."""
@@ -63,7 +67,7 @@ class Figures(Record):
     processes: int
     rounds: int
     calls: int
-    time_s: float = Field(description="Median of the per-process times, on the clock that counts.")
+    time_s: float = Field(description="Median of the per-process times, on the clock that the verdict uses.")
     p50_s: float
     p95_s: float
     p99_s: float | None = None
@@ -78,17 +82,13 @@ class Figures(Record):
     serving: Serving | None = Field(default=None, description="Of a serving benchmark: latencies and goodput.")
 
 
-BOUNDING = ("parent", "lower_bound")  # clocks that may count too much but never too little
-NOTABLY = 1.02  # times the ratio: a larger figure of the worker's clock is also reported
-
-
 class Clocks(Record):
     """Two clocks that bound each other."""
 
     used: str = Field(
         description="worker or worker_mean (median or mean of calls: precise, believed only within delta), parent, "
         "with_host (the parent's, of GPU rounds that include host time), or lower_bound (the parent's, where it proves "
-        "less than the others say: a flag says why)."
+        "less than the others show: a flag says why)."
     )
     ratio_parent: float
     ratio_worker: float | None = Field(default=None, description="None: the workers gave no usable time.")

@@ -1,7 +1,12 @@
-"""From the replicates of a comparison to its record: estimate, bound, verdict. Pure functions."""
+"""From the replicates of a comparison to its record: estimate, bound, verdict, and their words.
+
+Most comparisons are by time per call, or by memory. Goals with a metric of their own (cold starts, energy) have one
+value per process; serving engines are compared in serving.py. All functions are pure.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,21 +18,24 @@ from aisp_mcp.judge.pair import Pair
 from aisp_mcp.judge.presets import Preset
 from aisp_mcp.judge.protocol.messages import OpenAnswer
 from aisp_mcp.judge.protocol.roles import BASELINES, Role
+from aisp_mcp.judge.records.measurement import Metric
 from aisp_mcp.judge.records.verdict import Comparison, Flag, Verdict
-from aisp_mcp.judge.verdict import bound, estimators, flags, metric, serving, summary, verdict
-from aisp_mcp.judge.verdict.estimate import Estimate, Ratios, estimate
-from aisp_mcp.judge.verdict.verdict import Outcome
-from aisp_mcp.judge.verdict.wording import as_clause
+from aisp_mcp.judge.verdict import bound, figures, flags, serving, verdict, wording
+from aisp_mcp.judge.verdict import estimate as estimates
+from aisp_mcp.judge.verdict.estimate import Estimate, Ratios
+from aisp_mcp.judge.verdict.verdict import Judgement
 
-STRIDES_CLAUSES = {
-    "strides_copied": "; each call contains a copy of its output into the baseline's strides",
-    "strides_differ": "; its output has other strides than the baseline's, and no copy is timed",
-}
-NOT_BUILT = "extension_not_built"
+# An inconclusive ratio above this also gets a bound. Chosen: noise alone rarely reaches it, so that identical programs
+# do not look slower (decision 21).
+LARGE_GAIN = 1.25
+
 SETTLED = (Verdict.FASTER, Verdict.SLOWER, Verdict.SAME)
-LARGE_GAIN = 1.25  # an inconclusive ratio above this also gets a bound: noise alone rarely reaches it
+NOT_BUILT = "extension_not_built"
+BATCHED = {"batching", "batching_unverified"}
+# Name and unit of a goal's metric; the smaller the better.
+METRICS = {"cold": ("time to first answer", "s"), "energy": ("energy per call", "J")}
 
-Judge = Callable[[Ratios, Sequence[Flag]], Outcome]
+Judge = Callable[[Ratios, Sequence[Flag]], Judgement]
 
 
 @dataclass(frozen=True)
@@ -44,14 +52,6 @@ class Terms:
     phases: dict[str, float]
 
 
-def level(preset: Preset, replicates: int) -> float:
-    """Confidence level after that many replicates: 95 %, or what the preset's plan of looks leaves for this look."""
-    if not preset.looks:
-        return 0.95
-    levels = {look.replicates: look.level for look in stats.looks(preset.looks)}
-    return levels.get(replicates, max(levels.values()))
-
-
 def is_settled(terms: Terms, replicates: list[Replicate]) -> bool:
     """True if this is a planned look, and the replicates so far settle the question."""
     if len(replicates) not in terms.preset.looks:
@@ -65,10 +65,19 @@ def conclude(terms: Terms, replicates: list[Replicate], comparison_flags: list[F
     The sentence also says whether the candidate's output has other strides than the baseline's, and which of its
     extensions were not built.
     """
-    found = _concluded(terms, replicates, comparison_flags)
-    strides = [STRIDES_CLAUSES[flag.code] for flag in found.flags if flag.code in STRIDES_CLAUSES]
-    unbuilt = [f"; {as_clause(flag.message)}" for flag in found.flags if flag.code == NOT_BUILT]
+    usable = [replace(replicate, device=estimates.with_usable_seconds(replicate.device)) for replicate in replicates]
+    found = _concluded(terms, usable, comparison_flags)
+    strides = [wording.STRIDES_CLAUSES[flag.code] for flag in found.flags if flag.code in wording.STRIDES_CLAUSES]
+    unbuilt = [f"; {wording.as_clause(flag.message)}" for flag in found.flags if flag.code == NOT_BUILT]
     return found.model_copy(update={"sentence": "".join([found.sentence, *strides[:1], *unbuilt])})
+
+
+def level(preset: Preset, replicates: int) -> float:
+    """Confidence level after that many replicates: 95 %, or what the preset's plan of looks leaves for this look."""
+    if not preset.looks:
+        return 0.95
+    levels = {look.replicates: look.level for look in stats.looks(preset.looks)}
+    return levels.get(replicates, max(levels.values()))
 
 
 def _concluded(terms: Terms, replicates: list[Replicate], comparison_flags: list[Flag]) -> Comparison:
@@ -79,17 +88,17 @@ def _concluded(terms: Terms, replicates: list[Replicate], comparison_flags: list
         "goal": terms.opened["goal"],
         "isolation": terms.isolation,
         "replicates": len(replicates),
-        "verification": summary.verification(replicates, terms.opened, failure),
+        "verification": figures.verification(replicates, terms.opened, failure),
         "disclosed": terms.opened["facts"],
         "phases": {name: round(seconds, 3) for name, seconds in sorted(terms.phases.items())},
     }
     if failure is not None:
-        outcome = verdict.judge([], [], flags=comparison_flags, verification=None)
-        return Comparison(verdict=outcome.verdict, sentence=outcome.sentence, flags=comparison_flags, **common)
+        ended = verdict.judge([], [], flags=comparison_flags, verification=None)
+        return Comparison(verdict=ended.verdict, sentence=ended.sentence, flags=comparison_flags, **common)
     all_flags = [*comparison_flags, *flags.account_flags(replicates, terms.cores), *flags.layout_flags(replicates)]
     level_now = level(terms.preset, len(replicates))
 
-    def judge(ratios: Ratios, flags_so_far: Sequence[Flag]) -> Outcome:
+    def judge(ratios: Ratios, flags_so_far: Sequence[Flag]) -> Judgement:
         return verdict.judge(
             [log_ratio for log_ratio, _ in ratios],
             [noise for _, noise in ratios],
@@ -103,75 +112,156 @@ def _concluded(terms: Terms, replicates: list[Replicate], comparison_flags: list
     if "serving" in terms.opened:
         return serving.compare(replicates, terms.opened, judge, all_flags, common)
     if terms.opened["goal"] == "cold" and _has_metric(replicates):
-        timed = metric.started(replicates, all_flags, common)
+        timed = cold_starts(replicates, all_flags, common)
     else:
         try:
             timed = _timed(terms, replicates, all_flags, judge, common)
         except stats.UnusableError as error:  # as of calls that are shorter than the overhead, on a busy machine
-            outcome = verdict.unusable(error)
-            return Comparison(**outcome.fields(), flags=[*all_flags, *outcome.flags], **common)
-    return metric.judged(timed, replicates, terms.margin, level_now) if _has_metric(replicates) else timed
+            unusable = verdict.unusable(error)
+            return Comparison(**unusable.fields(), flags=[*all_flags, *unusable.flags], **common)
+    return judged_by_metric(timed, replicates, terms.margin, level_now) if _has_metric(replicates) else timed
 
 
-def _has_metric(replicates: Sequence[Replicate]) -> bool:
-    return any(replicate.metric for replicate in replicates)
+# --- by time per call, or by memory
 
 
 def _timed(
     terms: Terms, replicates: list[Replicate], all_flags: list[Flag], judge: Judge, common: dict[str, Any]
 ) -> Comparison:
     """The comparison by time per call, or by memory. Both programs passed all checks."""
-    estimated = estimate(replicates, all_flags, terms.protections.parent_clock)
+    estimate = estimates.estimate(replicates, all_flags, terms.protections.parent_clock)
     if terms.opened["goal"] == "memory":
-        estimated = replace(estimated, ratios=summary.memory_ratios(replicates))
-        outcome = judge(estimated.ratios, estimated.flags)
+        estimate = replace(estimate, ratios=figures.memory_ratios(replicates))
+        judgement = judge(estimate.ratios, estimate.flags)
     else:
-        estimated, outcome = _judge_bounded(terms.protections, replicates, estimated, judge)
-        outcome = verdict.as_lower_bound(outcome, estimated.clocks)
-        outcome = verdict.with_device_alone(outcome, estimated.clocks, estimated.flags)
-    parts = estimated.clocks.used, terms.opened["work"], estimated.seconds, terms.opened["unit"]
+        estimate, judgement = _judge_bounded(terms.protections, replicates, estimate, judge)
+        judgement = verdict.as_lower_bound(judgement, estimate.clocks)
+        judgement = verdict.with_device_alone(judgement, estimate.clocks, estimate.flags)
+    parts = estimate.clocks.used, terms.opened["work"], estimate.seconds, terms.opened["unit"]
     return Comparison(
-        **outcome.fields(),
-        baseline=summary.figures(replicates, BASELINES, *parts),
-        optimized=summary.figures(replicates, (Role.CANDIDATE,), *parts),
-        clocks=estimated.clocks,
-        flags=[*estimated.flags, *outcome.flags],
+        **judgement.fields(),
+        baseline=figures.of_program(replicates, BASELINES, *parts),
+        optimized=figures.of_program(replicates, (Role.CANDIDATE,), *parts),
+        clocks=estimate.clocks,
+        flags=[*estimate.flags, *judgement.flags],
         **common,
     )
 
 
-def _clock_with_more(replicates: Sequence[Replicate], estimated: Estimate) -> str | None:
-    """The clock, if any, that disagrees with the one that counts, shows more, and may be right: the worker's on a CPU,
-    where the parent's may count more than the calls, and the parent's on a GPU, where events may.
+def _judge_bounded(
+    protections: Protections, replicates: list[Replicate], estimate: Estimate, judge: Judge
+) -> tuple[Estimate, Judgement]:
+    """Judge the estimate, then each bound that reduces the gain."""
+    judgement = judge(estimate.ratios, estimate.flags)
+    clock = _clock_with_more(replicates, estimate)
+    if clock and not _leads_to(judgement, clock, replicates, estimate.flags, judge):
+        judgement = verdict.without_loss(judgement)
+    if not protections.isolated_calls or (judgement.ratio or 0.0) <= 1.0:
+        return estimate, judgement
+    if bounded := bound.by_isolated_calls(estimate, replicates):
+        estimate, judgement = bounded, verdict.without_loss(judge(bounded.ratios, bounded.flags))
+    gains = judgement.verdict is Verdict.FASTER or (judgement.ratio or 0.0) > LARGE_GAIN
+    if not protections.parent_clock or not gains:
+        return estimate, judgement
+    if bounded := bound.by_parent_clock(estimate, replicates):
+        estimate, judgement = bounded, verdict.without_loss(judge(bounded.ratios, bounded.flags))
+    return estimate, judgement
+
+
+def _clock_with_more(replicates: Sequence[Replicate], estimate: Estimate) -> str | None:
+    """The clock, if any, that disagrees with the one used, shows more, and may be right: the worker's on a CPU, where
+    the parent's may count more than the calls, and the parent's on a GPU, where events may.
     """
-    clocks = estimated.clocks
+    clocks = estimate.clocks
     if any(replicate.device.device_only for replicate in replicates):
         is_apart = (clocks.disagreement or 0.0) > clocks.delta
         return "parent" if is_apart and clocks.used in ("worker", "worker_mean") else None
     return "worker" if clocks.used == "parent" and (clocks.ratio_worker or 0.0) > clocks.ratio_parent else None
 
 
-def _leads_to(outcome: Outcome, clock: str, replicates: Sequence[Replicate], flags: list[Flag], judge: Judge) -> bool:
+def _leads_to(
+    judgement: Judgement, clock: str, replicates: Sequence[Replicate], flags_so_far: list[Flag], judge: Judge
+) -> bool:
     """Return True if that clock leads to the same verdict."""
-    ratios = [(ratio.log_ratio, ratio.noise) for ratio in estimators.log_ratios(replicates, clock)]
-    return judge(ratios, flags).verdict is outcome.verdict
+    ratios = [(ratio.log_ratio, ratio.noise) for ratio in estimates.log_ratios(replicates, clock)]
+    return judge(ratios, flags_so_far).verdict is judgement.verdict
 
 
-def _judge_bounded(
-    protections: Protections, replicates: list[Replicate], estimated: Estimate, judge: Judge
-) -> tuple[Estimate, Outcome]:
-    """Judge the estimate, then each bound that reduces the gain."""
-    outcome = judge(estimated.ratios, estimated.flags)
-    clock = _clock_with_more(replicates, estimated)
-    if clock and not _leads_to(outcome, clock, replicates, estimated.flags, judge):
-        outcome = verdict.without_loss(outcome)
-    if not protections.isolated_calls or (outcome.ratio or 0.0) <= 1.0:
-        return estimated, outcome
-    if bounded := bound.by_isolated_calls(estimated, replicates):
-        estimated, outcome = bounded, verdict.without_loss(judge(bounded.ratios, bounded.flags))
-    gains = outcome.verdict is Verdict.FASTER or (outcome.ratio or 0.0) > LARGE_GAIN
-    if not protections.parent_clock or not gains:
-        return estimated, outcome
-    if bounded := bound.by_parent_clock(estimated, replicates):
-        estimated, outcome = bounded, verdict.without_loss(judge(bounded.ratios, bounded.flags))
-    return estimated, outcome
+# --- by a goal's own metric
+
+
+def cold_starts(replicates: Sequence[Replicate], flags_so_far: list[Flag], common: dict[str, Any]) -> Comparison:
+    """A comparison of cold starts, not yet judged. common: fields of every comparison."""
+    warm = []
+    if common["isolation"] in ("L0", "L1"):
+        warm = [Flag(code="warm_state_possible", severity="warn", message=wording.WARM_STATE_POSSIBLE)]
+    programs = {
+        name: figures.of_program(replicates, roles, "parent", figures.NO_WORK) for name, roles in figures.ROLES.items()
+    }
+    return Comparison(verdict=Verdict.INCONCLUSIVE, sentence="", flags=[*flags_so_far, *warm], **programs, **common)
+
+
+def judged_by_metric(
+    timed: Comparison, replicates: Sequence[Replicate], margin: float | None, level: float
+) -> Comparison:
+    """The comparison by the goal's metric. timed: the comparison by time, whose flags and figures it keeps.
+
+    If timed calls were batched, the saving may be due to batching, so a gain is not proven.
+    """
+    ratios = metric_ratios(replicates)
+    judgement = verdict.judge(
+        [log_ratio for log_ratio, _ in ratios],
+        [noise for _, noise in ratios],
+        margin=margin,
+        level=level,
+        flags=timed.flags,
+        verification=timed.verification,
+    )
+    if judgement.verdict is Verdict.INCONCLUSIVE and timed.goal == "energy" and (below := _below_idle(replicates)):
+        sentence = wording.short_sentence(Verdict.INCONCLUSIVE, below.message)
+        judgement = replace(judgement, sentence=sentence, flags=(below,))
+    metrics = {name: _over_processes(replicates, roles, timed.goal) for name, roles in figures.ROLES.items()}
+    amounts = wording.amounts(*metrics.values())
+    sentence = f"{judgement.sentence}; {amounts}"
+    if judgement.verdict is Verdict.FASTER and BATCHED & {flag.code for flag in timed.flags}:
+        judgement = replace(judgement, verdict=Verdict.INCONCLUSIVE)
+        sentence = wording.batched_gain_is_unproven(amounts)
+    update = {**judgement.fields(), "sentence": sentence, "flags": [*timed.flags, *judgement.flags]}
+    update |= {name: getattr(timed, name).model_copy(update={"metric": metric}) for name, metric in metrics.items()}
+    return timed.model_copy(update=update)
+
+
+def metric_ratios(replicates: Sequence[Replicate]) -> list[tuple[float, float]]:
+    """(log-ratio, A/A log-ratio) per replicate; NaN, which is unusable, unless every role has a positive value."""
+    unusable = (math.nan, math.nan)
+    usable = [len(replicate.metric) == len(Role) and min(replicate.metric.values()) > 0.0 for replicate in replicates]
+    return [
+        estimates.ratio(replicate.metric) if good else unusable
+        for replicate, good in zip(replicates, usable, strict=True)
+    ]
+
+
+def _has_metric(replicates: Sequence[Replicate]) -> bool:
+    return any(replicate.metric for replicate in replicates)
+
+
+def _over_processes(replicates: Sequence[Replicate], roles: Sequence[Role], goal: str) -> Metric:
+    """Median over the processes of these roles."""
+    name, unit = METRICS[goal]
+    values = [replicate.metric[role] for replicate in replicates for role in roles if role in replicate.metric]
+    return Metric(name=name, unit=unit, value=stats.quantile(values, 0.5))
+
+
+def _below_idle(replicates: Sequence[Replicate]) -> Flag | None:
+    """A flag for replicates in which a program used no more energy than the idle device; they have no ratio."""
+    low = {
+        program: sum(
+            min(replicate.metric[role] for role in roles) <= 0.0 for replicate in replicates if replicate.metric
+        )
+        for program, roles in (("baseline", BASELINES), ("candidate", (Role.CANDIDATE,)))
+    }
+    if not any(low.values()):
+        return None
+    evidence = {"idle_w": [[round(watts, 1) for watts in replicate.idle_w] for replicate in replicates]}
+    message = wording.energy_below_idle(low, len(replicates))
+    return Flag(code="energy_below_idle", severity="warn", message=message, evidence=evidence)

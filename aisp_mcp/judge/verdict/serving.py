@@ -13,12 +13,18 @@ from aisp_mcp.judge.protocol.messages import OpenAnswer, ServingTerms
 from aisp_mcp.judge.protocol.roles import BASELINES, Role
 from aisp_mcp.judge.records.measurement import Clocks, Figures, Metric, Percentiles, Serving
 from aisp_mcp.judge.records.verdict import Comparison, Flag
-from aisp_mcp.judge.verdict import summary, verdict
+from aisp_mcp.judge.verdict import figures, wording
+from aisp_mcp.judge.verdict.verdict import Judgement
 
-ROLES: dict[str, tuple[Role, ...]] = {"baseline": BASELINES, "optimized": (Role.CANDIDATE,)}
 GUARDED = ("ttft", "tpot", "e2e")  # latencies that must not get much worse, whichever metric decides the verdict
-RESOLUTION_S = 0.0002  # of the parent's polls: a shorter latency counts as this long
-COARSE = 0.05  # share of the deciding metric: a longer pause between two polls is flagged
+
+# --- calibrated constants
+
+# Seconds that the parent's polls resolve: a shorter latency is taken to be this long. Chosen: it polls about every
+# 0.3 ms (timing/serving.py), so that nothing shorter tells two engines apart.
+RESOLUTION_S = 0.0002
+# Share of the deciding metric: a longer pause between two polls is flagged. Chosen: as for the clocks of timed calls.
+COARSE = 0.05
 
 Rate = Callable[[ServedReplicate, ServedTrace], float]  # seconds of one trace, less is better
 Ratios = list[tuple[float, float]]  # (log-ratio, A/A log-ratio) per replicate
@@ -54,18 +60,18 @@ def good_tokens(trace: ServedTrace, terms: ServingTerms, alone_s: dict[str, floa
 
 
 def seconds_per_good_token(replicate: ServedReplicate, trace: ServedTrace, terms: ServingTerms) -> float:
-    """The reciprocal of goodput; a trace in which no request met the service level counts as one token."""
+    """The reciprocal of goodput; a trace in which no request met the service level is taken for one token."""
     return span_s(trace) / max(good_tokens(trace, terms, replicate.alone_s), 1)
 
 
 def compare(
     replicates: Sequence[Replicate],
     opened: OpenAnswer,
-    judge: Callable[[Ratios, Sequence[Flag]], verdict.Outcome],
+    judge: Callable[[Ratios, Sequence[Flag]], Judgement],
     earlier_flags: Sequence[Flag],
     common: dict[str, Any],
 ) -> Comparison:
-    """The comparison of two engines that both served every request. judge: the outcome on ratios, with flags."""
+    """The comparison of two engines that both served every request. judge: the judgement on ratios, with flags."""
     terms, served = opened["serving"], [replicate for replicate in replicates if isinstance(replicate, ServedReplicate)]
     deciding = _deciding(opened["goal"], terms)
     used, flags = ratios(served, deciding), list(earlier_flags)
@@ -73,16 +79,17 @@ def compare(
         used, flag = worse
         flags.append(flag)
     flags += _notes(served, opened["goal"], terms, deciding)
-    outcome = judge(used, flags)
+    judgement = judge(used, flags)
     ratio = math.exp(statistics.fmean(log_ratio for log_ratio, _ in used))
-    programs = {name: _figures(served, roles, opened, deciding) for name, roles in ROLES.items()}
+    programs = {name: _figures(served, roles, opened, deciding) for name, roles in figures.ROLES.items()}
+    amounts = wording.serving_amounts(*(_metric(opened, program.time_s) for program in programs.values()))
     coarse = max(trace.look_s / deciding(replicate, trace) for replicate in served for trace in replicate.traces)
     return Comparison(
-        **{**outcome.fields(), "sentence": f"{outcome.sentence}; {_metric_sentence(programs)}"},
+        **{**judgement.fields(), "sentence": f"{judgement.sentence}; {amounts}"},
         baseline=programs["baseline"],
         optimized=programs["optimized"],
         clocks=Clocks(used="parent", ratio_parent=ratio, delta=coarse),
-        flags=[*flags, *outcome.flags],
+        flags=[*flags, *judgement.flags],
         **common,
     )
 
@@ -120,8 +127,7 @@ def _worsened(served: Sequence[ServedReplicate], terms: ServingTerms) -> tuple[R
     if worst is None:
         return None
     factor, metric, other = worst
-    allowed = f"{terms['max_regression']:g} is allowed"
-    message = f"{metric.upper()} is {factor:.3g} times the baseline's, {allowed}, so it determines the verdict."
+    message = wording.other_latency_decides(metric=metric, factor=factor, allowed=terms["max_regression"])
     return other, Flag(code="other_latency_worse", severity="warn", message=message, evidence={"factor": factor})
 
 
@@ -138,7 +144,7 @@ def _notes(served: Sequence[ServedReplicate], goal: str, terms: ServingTerms, de
     look_s = statistics.median(trace.look_s for _, trace in traces)
     seconds = statistics.median(deciding(*both) for both in traces)
     if goal == "latency" and look_s > COARSE * seconds:
-        message = f"The parent polled for tokens every {1e3 * look_s:.2g} ms, the metric is {1e3 * seconds:.2g} ms."
+        message = wording.slow_polls(look_s=look_s, metric_s=seconds)
         evidence = {"look_s": look_s, "metric_s": seconds}
         flags.append(Flag(code="clock_resolution_low", severity="warn", message=message, evidence=evidence))
     if goal == "throughput":
@@ -146,18 +152,18 @@ def _notes(served: Sequence[ServedReplicate], goal: str, terms: ServingTerms, de
             if not any(
                 good_tokens(trace, terms, replicate.alone_s) for replicate, trace in traces if trace.role in roles
             ):
-                message = f"No request of the {program} met the service level; each trace counts as one token."
+                message = wording.service_level_never_met(program)
                 flags.append(Flag(code="slo_never_met", severity="warn", message=message))
     return flags
 
 
 def _figures(served: Sequence[ServedReplicate], roles: Sequence[Role], opened: OpenAnswer, deciding: Rate) -> Figures:
     """A baseline or candidate: time_s is the deciding metric, p50 to p99 are of e2e, items are emitted tokens."""
-    figures = summary.figures(served, roles, "parent", dict.fromkeys(("flops", "bytes", "items"), 0.0))
+    common = figures.of_program(served, roles, "parent", figures.NO_WORK)
     rows = [deciding(replicate, trace) for replicate in served for trace in replicate.traces if trace.role in roles]
     time_s, serving = statistics.median(rows), _serving(served, roles, opened["serving"])
     update = {"time_s": time_s, "parent_time_s": time_s, "serving": serving, "items_per_s": serving.tokens_per_s}
-    return figures.model_copy(update={**update, "unit": "tokens", "metric": _metric(opened, time_s)})
+    return common.model_copy(update={**update, "unit": "tokens", "metric": _metric(opened, time_s)})
 
 
 def _metric(opened: OpenAnswer, time_s: float) -> Metric:
@@ -167,15 +173,6 @@ def _metric(opened: OpenAnswer, time_s: float) -> Metric:
         return Metric(name=f"p{terms['percentile']:g} {terms['metric'].upper()}", unit="s", value=time_s)
     level = terms["slo_ttft"] is not None or terms["slo_tpot"] is not None
     return Metric(name="goodput" if level else "throughput", unit="tokens/s", value=1 / time_s)
-
-
-def _metric_sentence(programs: dict[str, Figures]) -> str:
-    """The deciding metric of both programs, in words."""
-    both = [figures.metric for figures in programs.values() if figures.metric]
-    amounts = [
-        f"{1e3 * metric.value:.3g} ms" if metric.unit == "s" else f"{metric.value:.4g} {metric.unit}" for metric in both
-    ]
-    return f"{both[0].name} {' and '.join(amounts)}"
 
 
 def _serving(served: Sequence[ServedReplicate], roles: Sequence[Role], terms: ServingTerms) -> Serving:

@@ -1,4 +1,4 @@
-"""Third step of a verdict: margin, word and sentence. Only this module chooses one of the six words. Pure functions.
+"""Third step of a verdict: margin and word. Only this module chooses one of the six words. Pure functions.
 
 The ratio is baseline time over candidate time: above 1 the candidate is faster. With margin m (default the larger of
 1 % and twice the A/A half-width) and the 95 % interval over replicates, on the logarithmic scale:
@@ -33,18 +33,24 @@ from typing import Any
 from aisp_mcp.judge import statistics as stats
 from aisp_mcp.judge.records.measurement import Clocks, Interval, Verification
 from aisp_mcp.judge.records.verdict import Flag, Verdict
-from aisp_mcp.judge.statistics import Estimate, Floor, UnusableError
-from aisp_mcp.judge.verdict.wording import as_clause, format_percent, format_ratio
+from aisp_mcp.judge.statistics import Floor, MeanInterval, UnusableError
+from aisp_mcp.judge.verdict import wording
 
-MIN_MARGIN = 0.01
-SINGLE_MARGIN = 0.10
-FLOORS_PER_MARGIN = 2.0
+# --- calibrated constants (docs/decisions/0007-t-over-processes.md, results/calibration-simulated.json)
+
+# Margin, as a fraction of the baseline's time: the least, the least with a single replicate, and in noise floors. In
+# 10,000 simulated runs of identical programs, 0.0 to 0.1 % are called different (1.8 % if the candidate's processes
+# scatter three times as much); of 40,000 single replicates, none.
+MIN_MARGIN, SINGLE_MARGIN, FLOORS_PER_MARGIN = 0.01, 0.10, 2.0
+# Widest margin of `same` that noise alone may set. Chosen: programs that differ by more should not be called the same.
 WIDEST_SAME = 0.05
+# P-value of a difference between the baselines that is flagged. Chosen: one in a thousand runs of a fair machine has a
+# flag, which changes no verdict.
 BIAS_ALPHA = 0.001
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Judgement:
     """A verdict and its numbers, as ratios and fractions (0.01 is 1 %). None: could not be computed."""
 
     verdict: Verdict
@@ -66,7 +72,7 @@ class Outcome:
 class Numbers:
     """Numbers from which the word is chosen: in log units, except margin, a fraction."""
 
-    estimate: Estimate
+    estimate: MeanInterval
     floor: float
     margin: float
     can_be_same: bool
@@ -85,7 +91,7 @@ def judge(
     flags: Sequence[Flag] = (),
     verification: Verification | None = None,
     counted: bool = False,
-) -> Outcome:
+) -> Judgement:
     """Judge one candidate.
 
     log_ratios: ln(baseline) - ln(candidate) per replicate. noise: the A/A log-ratio per replicate, ln(baseline) -
@@ -95,18 +101,30 @@ def judge(
     """
     verdict = _ended(flags, verification)
     if verdict is not None:
-        return Outcome(verdict, _ended_sentence(verdict, flags, verification))
+        return Judgement(verdict, wording.short_sentence(verdict, _deciding_message(verdict, flags, verification)))
     try:
         if len(log_ratios) != len(noise):
-            raise UnusableError("missing", f"{len(noise)} A/A differences for {len(log_ratios)} replicates.")
+            message = wording.noise_is_missing(differences=len(noise), replicates=len(log_ratios))
+            raise UnusableError("missing", message)
         numbers = _numbers(log_ratios, noise, margin, level, counted)
     except UnusableError as error:
         return unusable(error)
     verdict, reason = word(numbers)
     estimate = numbers.estimate
-    return Outcome(
+    return Judgement(
         verdict,
-        _sentence(verdict, reason, numbers, verification),
+        wording.sentence(
+            verdict,
+            reason=reason,
+            log_ratio=estimate.mean,
+            low=estimate.low,
+            high=estimate.high,
+            level=estimate.level,
+            margin=numbers.margin,
+            noise_floor=math.expm1(numbers.floor),
+            verification=verification,
+            single=numbers.single,
+        ),
         numbers.margin,
         estimate.p_value,
         math.exp(estimate.mean),
@@ -116,48 +134,40 @@ def judge(
     )
 
 
-def unusable(error: UnusableError) -> Outcome:
-    """The outcome if no ratio can be computed from the times."""
+def unusable(error: UnusableError) -> Judgement:
+    """The judgement if no ratio can be computed from the times."""
     flag = Flag(code=f"unusable_{error.code}", severity="warn", message=str(error))
-    return Outcome(Verdict.INCONCLUSIVE, f"inconclusive: {as_clause(str(error))}", flags=(flag,))
+    return Judgement(Verdict.INCONCLUSIVE, wording.short_sentence(Verdict.INCONCLUSIVE, str(error)), flags=(flag,))
 
 
-def without_loss(outcome: Outcome) -> Outcome:
-    """The outcome of a bound. It can prove neither a loss nor sameness, since a bound counts uncertainty against the
+def without_loss(judgement: Judgement) -> Judgement:
+    """The judgement of a bound. It can prove neither a loss nor sameness, since a bound counts uncertainty against the
     candidate.
     """
-    if outcome.verdict not in (Verdict.SLOWER, Verdict.SAME):
-        return outcome
-    sentence = f"inconclusive: no gain is proven, only a ratio of at least {outcome.ratio:.3g}x"
-    return replace(outcome, verdict=Verdict.INCONCLUSIVE, sentence=sentence)
+    if judgement.verdict not in (Verdict.SLOWER, Verdict.SAME):
+        return judgement
+    sentence = wording.no_gain_is_proven(judgement.ratio)
+    return replace(judgement, verdict=Verdict.INCONCLUSIVE, sentence=sentence)
 
 
-def as_lower_bound(outcome: Outcome, clocks: Clocks) -> Outcome:
-    """The outcome, with a sentence saying that the parent's clock proves only this ratio."""
+def as_lower_bound(judgement: Judgement, clocks: Clocks) -> Judgement:
+    """The judgement, with a sentence saying that the parent's clock proves only this ratio."""
     claimed = clocks.ratio_worker
-    if claimed is None or not clocks.bound(outcome.ratio):
-        return outcome
-    return _qualified(
-        outcome, "at least ", f" by the parent's clock, {format_ratio(math.log(claimed))}x by the worker's own"
-    )
+    if claimed is None or not clocks.bound(judgement.ratio):
+        return judgement
+    now = judgement.sentence, judgement.verdict, judgement.ratio
+    return replace(judgement, sentence=wording.by_both_clocks(*now, ratio_worker=claimed))
 
 
-def with_device_alone(outcome: Outcome, clocks: Clocks, flags: Sequence[Flag]) -> Outcome:
-    """The outcome, with a sentence that also gives the ratio on the device alone, for ratios that include host time."""
+def with_device_alone(judgement: Judgement, clocks: Clocks, flags: Sequence[Flag]) -> Judgement:
+    """The judgement, with a sentence that also gives the ratio on the device alone, for ratios that include host
+    time.
+    """
     alone = next((flag.evidence["ratio_alone"] for flag in flags if flag.code == "host_bound"), None)
     if alone is None or clocks.used != "with_host":
-        return outcome
-    return _qualified(outcome, "", f" with the host's time, {format_ratio(math.log(alone))}x on the device alone")
-
-
-def _qualified(outcome: Outcome, before: str, after: str) -> Outcome:
-    """The outcome, with words around the ratio at the start of its sentence, if there is one."""
-    ratio = f"{format_ratio(math.log(outcome.ratio))}x" if outcome.ratio else ""
-    begin = f"{outcome.verdict.value}: {ratio}"
-    if not ratio or not outcome.sentence.startswith(begin):
-        return outcome
-    rest = outcome.sentence.removeprefix(begin)
-    return replace(outcome, sentence=f"{outcome.verdict.value}: {before}{ratio}{after}{rest}")
+        return judgement
+    now = judgement.sentence, judgement.verdict, judgement.ratio
+    return replace(judgement, sentence=wording.with_and_without_host(*now, ratio_alone=alone))
 
 
 # --- before any numbers
@@ -175,11 +185,11 @@ def _ended(flags: Sequence[Flag], verification: Verification | None) -> Verdict 
     return Verdict.INCORRECT if wrong or failed else None
 
 
-def _ended_sentence(verdict: Verdict, flags: Sequence[Flag], verification: Verification | None) -> str:
+def _deciding_message(verdict: Verdict, flags: Sequence[Flag], verification: Verification | None) -> str:
     messages = [f.message for f in flags if f.severity == "fatal"]
     if verdict is Verdict.INCORRECT and verification is not None and verification.failure is not None:
         messages.insert(0, verification.failure)
-    return f"{verdict.value}: {as_clause(messages[0])}"
+    return messages[0]
 
 
 # --- numbers
@@ -211,62 +221,41 @@ def _floor(differences: list[float], counted: bool, level: float = 0.95) -> Floo
     return stats.noise_floor(differences, level)
 
 
-def _estimate(ratios: list[float], level: float, counted: bool) -> Estimate:
+def _estimate(ratios: list[float], level: float, counted: bool) -> MeanInterval:
     if counted and max(ratios) - min(ratios) <= 1e-12:
         return _exact(ratios[0], level, len(ratios))
     return stats.t_interval(ratios, level)
 
 
-def _exact(ratio: float, level: float, n: int) -> Estimate:
-    return Estimate(ratio, ratio, ratio, level, 1.0 if ratio == 0.0 else 0.0, n)
+def _exact(ratio: float, level: float, n: int) -> MeanInterval:
+    return MeanInterval(ratio, ratio, ratio, level, 1.0 if ratio == 0.0 else 0.0, n)
 
 
-def _single(ratio: float, half: float, level: float) -> Estimate:
+def _single(ratio: float, half: float, level: float) -> MeanInterval:
     """One replicate: its A/A difference is the scale, with one degree of freedom."""
     if half == 0.0:
         return _exact(ratio, level, 1)
     t = ratio * stats.t_quantile((1.0 + level) / 2.0, 1) / half
-    return Estimate(ratio, ratio - half, ratio + half, level, 2.0 * stats.t_tail(t, 1), 1)
+    return MeanInterval(ratio, ratio - half, ratio + half, level, 2.0 * stats.t_tail(t, 1), 1)
 
 
-# --- words
+# --- the word
 
 
 def word(numbers: Numbers) -> tuple[Verdict, str | None]:
     """The verdict, and the reason if it is inconclusive."""
-    estimate, edge = numbers.estimate, math.log1p(numbers.margin)
-    inside = -edge < estimate.low and estimate.high < edge
+    interval, edge = numbers.estimate, math.log1p(numbers.margin)
+    inside = -edge < interval.low and interval.high < edge
     if inside and numbers.can_be_same:
         return Verdict.SAME, None
-    if estimate.low <= 0.0 <= estimate.high:
-        noisy = (
-            "one process pair cannot show that it is the same"
-            if numbers.single
-            else "the noise is too wide to call it the same"
-        )
-        return Verdict.INCONCLUSIVE, noisy if inside else "a ratio of 1 cannot be ruled out"
-    if abs(estimate.mean) <= numbers.floor:
-        return Verdict.INCONCLUSIVE, "the difference is below the noise floor"
-    if abs(estimate.mean) <= edge:
-        return Verdict.INCONCLUSIVE, "there is a difference, but it is within the margin"
-    return (Verdict.FASTER if estimate.mean > 0.0 else Verdict.SLOWER), None
-
-
-def _sentence(verdict: Verdict, reason: str | None, numbers: Numbers, verification: Verification | None) -> str:
-    """One line: word, ratio, interval, limiting factor, and what was verified."""
-    estimate = numbers.estimate
-    ratio, low, high = (format_ratio(log_ratio) for log_ratio in (estimate.mean, estimate.low, estimate.high))
-    text = f"{verdict.value}: {ratio}x ({100 * estimate.level:.4g} % interval {low}-{high})"
-    if reason:
-        text += f", {reason}"
-    if numbers.margin > 0.0 and verdict not in (Verdict.FASTER, Verdict.SLOWER):
-        text += f", margin {format_percent(numbers.margin)}"
-    text += f", noise floor {format_percent(math.expm1(numbers.floor))}"
-    if verification is not None:
-        text += f", {verification.checked} of {verification.calls} timed calls verified"
-    if numbers.single:
-        text += "; one process pair only, more replicates are needed to confirm it"
-    return text
+    if interval.low <= 0.0 <= interval.high:
+        noisy = wording.ONE_PAIR_IS_NEVER_SAME if numbers.single else wording.TOO_NOISY_FOR_SAME
+        return Verdict.INCONCLUSIVE, noisy if inside else wording.NO_DIFFERENCE_SHOWN
+    if abs(interval.mean) <= numbers.floor:
+        return Verdict.INCONCLUSIVE, wording.BELOW_NOISE_FLOOR
+    if abs(interval.mean) <= edge:
+        return Verdict.INCONCLUSIVE, wording.WITHIN_MARGIN
+    return (Verdict.FASTER if interval.mean > 0.0 else Verdict.SLOWER), None
 
 
 def _bias_flags(noise: Sequence[float], counted: bool) -> tuple[Flag, ...]:
@@ -274,5 +263,5 @@ def _bias_flags(noise: Sequence[float], counted: bool) -> tuple[Flag, ...]:
     floor = _floor(list(noise), counted)
     if floor.p_value >= BIAS_ALPHA:
         return ()
-    message = f"The two baseline processes differ by {format_percent(math.expm1(abs(floor.mean)))} in all replicates."
+    message = wording.baselines_differ(math.expm1(abs(floor.mean)))
     return (Flag(code="noise_biased", severity="warn", message=message, evidence={"p_value": floor.p_value}),)

@@ -1,8 +1,18 @@
-"""Numbers and messages as they appear in verdicts and flags. Pure functions."""
+"""Every sentence of a verdict, of its flags and of its notes, from named numbers. Pure functions.
+
+The rules of this package decide what is said; how it is said is decided here. Flags that the parent sets while it
+measures have their own messages.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+
+from aisp_mcp.judge.records.measurement import Metric, Verification
+from aisp_mcp.judge.records.verdict import Verdict
+
+# --- numbers
 
 
 def format_ratio(log_ratio: float) -> str:
@@ -24,3 +34,207 @@ def as_clause(message: str) -> str:
     message = message.strip().rstrip(".")
     word = message.split(" ")[0]
     return message[:1].lower() + message[1:] if word[1:] == word[1:].lower() else message  # but not NaN
+
+
+# --- the sentence of a verdict
+
+TOO_NOISY_FOR_SAME = "the noise is too wide to call it the same"
+ONE_PAIR_IS_NEVER_SAME = "one process pair cannot show that it is the same"
+NO_DIFFERENCE_SHOWN = "a ratio of 1 cannot be ruled out"
+BELOW_NOISE_FLOOR = "the difference is below the noise floor"
+WITHIN_MARGIN = "there is a difference, but it is within the margin"
+
+
+def sentence(
+    verdict: Verdict,
+    *,
+    reason: str | None,
+    log_ratio: float,
+    low: float,
+    high: float,
+    level: float,
+    margin: float,
+    noise_floor: float,
+    verification: Verification | None,
+    single: bool,
+) -> str:
+    """One line: word, ratio, interval, limiting factor, and what was verified. low, high: logarithms, as log_ratio."""
+    interval = f"{format_ratio(low)}-{format_ratio(high)}"
+    text = f"{verdict.value}: {format_ratio(log_ratio)}x ({100 * level:.4g} % interval {interval})"
+    if reason:
+        text += f", {reason}"
+    if margin > 0.0 and verdict not in (Verdict.FASTER, Verdict.SLOWER):
+        text += f", margin {format_percent(margin)}"
+    text += f", noise floor {format_percent(noise_floor)}"
+    if verification is not None:
+        text += f", {verification.checked} of {verification.calls} timed calls verified"
+    if single:
+        text += "; one process pair only, more replicates are needed to confirm it"
+    return text
+
+
+def short_sentence(verdict: Verdict, message: str) -> str:
+    """The sentence of a verdict without numbers: the finding that decides it."""
+    return f"{verdict.value}: {as_clause(message)}"
+
+
+def no_gain_is_proven(ratio: float | None) -> str:
+    return f"inconclusive: no gain is proven, only a ratio of at least {ratio:.3g}x"
+
+
+def batched_gain_is_unproven(amounts: str) -> str:
+    return f"inconclusive: calls may have been batched, which proves no gain of a single call; {amounts}"
+
+
+def with_qualified_ratio(text: str, verdict: Verdict, ratio: float | None, before: str, after: str) -> str:
+    """The sentence with words around the ratio at its start, if there is one."""
+    amount = f"{format_ratio(math.log(ratio))}x" if ratio else ""
+    begin = f"{verdict.value}: {amount}"
+    if not amount or not text.startswith(begin):
+        return text
+    return f"{verdict.value}: {before}{amount}{after}{text.removeprefix(begin)}"
+
+
+def by_both_clocks(text: str, verdict: Verdict, ratio: float | None, *, ratio_worker: float) -> str:
+    """The sentence, with the ratio as the part of the worker's that the parent's clock proves."""
+    after = f" by the parent's clock, {format_ratio(math.log(ratio_worker))}x by the worker's own"
+    return with_qualified_ratio(text, verdict, ratio, "at least ", after)
+
+
+def with_and_without_host(text: str, verdict: Verdict, ratio: float | None, *, ratio_alone: float) -> str:
+    """The sentence, with the ratio on the device alone next to the one that includes host time."""
+    after = f" with the host's time, {format_ratio(math.log(ratio_alone))}x on the device alone"
+    return with_qualified_ratio(text, verdict, ratio, "", after)
+
+
+def amounts(baseline: Metric, candidate: Metric) -> str:
+    """A goal's metric of both programs."""
+    return f"{baseline.name} {baseline.value:.3g} {baseline.unit} and {candidate.value:.3g} {candidate.unit}"
+
+
+def serving_amounts(baseline: Metric, candidate: Metric) -> str:
+    """The deciding metric of both engines: latencies in ms."""
+    both = [
+        f"{1e3 * metric.value:.3g} ms" if metric.unit == "s" else f"{metric.value:.4g} {metric.unit}"
+        for metric in (baseline, candidate)
+    ]
+    return f"{baseline.name} {' and '.join(both)}"
+
+
+# Ends of a sentence, by the code of the flag that says more.
+STRIDES_CLAUSES = {
+    "strides_copied": "; each call contains a copy of its output into the baseline's strides",
+    "strides_differ": "; its output has other strides than the baseline's, and no copy is timed",
+}
+
+
+# --- which ratio the verdict uses
+
+
+def clocks_disagree(*, log_worker: float | None, log_parent: float, uses_smaller: bool) -> str:
+    shown = "nothing usable" if log_worker is None else f"{format_ratio(log_worker)}x"
+    used = "smaller ratio" if uses_smaller else "parent's"
+    return (
+        f"The workers' own clocks show {shown}, the parent's {format_ratio(log_parent)}x: the verdict uses the {used}."
+    )
+
+
+def low_resolution(resolution: float) -> str:
+    share = format_percent(resolution)
+    return f"The parent's clock resolves these calls to {share}: the verdict leaves that part out of a gain."
+
+
+def saved_times(*, back_to_back_s: float, isolated_s: float) -> str:
+    return _batching(f"back-to-back calls save {1e6 * back_to_back_s:.0f} µs, isolated calls {1e6 * isolated_s:.0f} µs")
+
+
+def saved_shares(*, back_to_back: float, isolated: float) -> str:
+    return _batching(f"back-to-back calls save {100 * back_to_back:.0f} %, isolated calls {100 * isolated:.0f} %")
+
+
+def _batching(saved: str) -> str:
+    return f"Batching across calls: {saved}. The verdict uses the gain measured on isolated calls."
+
+
+def isolated_calls_are_slower(hidden_s: float) -> str:
+    return f"Batching across calls: isolated calls are {1e6 * hidden_s:.0f} µs slower than back-to-back calls."
+
+
+NO_ISOLATED_CALL = "No isolated call could be measured: the gain may come from batching across calls."
+
+UNOBSERVED_COPIES = "the copies of the candidate's outputs could not be observed"
+ISOLATED_CALLS_GAIN_LESS = "isolated calls gain less"
+WORKER_CLOCKS_SHOW_LESS = "the workers' own clocks show less"
+AS_SHORT_AS_THE_LOOP = "the calls are as short as the loop around them"
+
+
+def only_a_part_is_proven(*, proven: float, measured: float, why: str) -> str:
+    return f"Only {proven:.3g}x of the measured {measured:.3g}x is proven: {why}. The verdict uses {proven:.3g}x."
+
+
+def other_latency_decides(*, metric: str, factor: float, allowed: float) -> str:
+    return (
+        f"{metric.upper()} is {factor:.3g} times the baseline's, {allowed:g} is allowed, so it determines the verdict."
+    )
+
+
+# --- what else was found
+
+MORE_CORES_THAN_GRANTED = "The candidate used more cores than it was granted."
+OTHER_PROCESSES = "Other processes of the candidate existed during timed rounds."
+MEMORY_CAME_FROM_DISK = "The candidate's memory was read from disk during timed rounds."
+COPIED_BEFORE_OVERWRITTEN = (
+    "The candidate returns the same memory again and again, so its outputs are copied before they are overwritten: the"
+    " copies count as the candidate's time, except for the part that single-call rounds show is not its own."
+)
+STRIDES_COPIED = (
+    "The candidate's outputs have other strides than the baseline's: copying them is part of each timed call."
+)
+STRIDES_DIFFER = (
+    "The candidate's outputs have other strides than the baseline's, which its contract allows: no call contains a"
+    " copy."
+)
+DEVICE_BUSY = "The GPU was busy before rounds although all workers were stopped."
+WORK_AFTER_DONE = "The GPU was still working when the candidate reported that it was done."
+OTHER_STREAMS = "The candidate also worked on other streams or devices."
+WARM_STATE_POSSIBLE = "At this isolation level, a process of an earlier replicate may keep running and keep its state."
+
+
+def edge_of_tolerance(where: str) -> str:
+    return f"At the edge of the tolerance: {where}."
+
+
+def more_than_its_work(why: str) -> str:
+    return f"The parent's clock includes more than the candidate's work on the device: {why}."
+
+
+def host_bound(*, ratio_alone: float, ratio_with_host: float) -> str:
+    return (
+        f"On the parent's clock the ratio is {ratio_alone:.3g}x on the device alone and {ratio_with_host:.3g}x with the"
+        " host."
+    )
+
+
+def baselines_differ(fraction: float) -> str:
+    return f"The two baseline processes differ by {format_percent(fraction)} in all replicates."
+
+
+def noise_is_missing(*, differences: int, replicates: int) -> str:
+    return f"{differences} A/A differences for {replicates} replicates."
+
+
+def energy_below_idle(counts: Mapping[str, int], replicates: int) -> str:
+    """counts: in how many replicates each program used no more than the idle device."""
+    programs = " and ".join(f"of the {program} in {count}" for program, count in counts.items() if count)
+    return (
+        f"energy above idle {programs} of {replicates} replicates is not positive: a call does too little work, or the"
+        " idle device's power changed meanwhile, through other programs on it or falling clocks"
+    )
+
+
+def slow_polls(*, look_s: float, metric_s: float) -> str:
+    return f"The parent polled for tokens every {1e3 * look_s:.2g} ms, and the metric is {1e3 * metric_s:.2g} ms."
+
+
+def service_level_never_met(program: str) -> str:
+    return f"No request of the {program} met the service level, so each of its traces counts as one token."

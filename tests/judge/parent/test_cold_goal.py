@@ -18,7 +18,7 @@ from aisp_mcp.judge.protocol.module_loader import load_module
 from aisp_mcp.judge.protocol.roles import Role
 from aisp_mcp.judge.records import Skip
 from aisp_mcp.judge.records.verdict import Comparison, Verdict
-from aisp_mcp.judge.verdict import metric
+from aisp_mcp.judge.verdict import conclude
 from aisp_mcp.validity import corpus
 from aisp_mcp.validity.issues import Case
 
@@ -117,12 +117,12 @@ def replicate(*seconds: float) -> Replicate:
 
 def started(replicates: list[Replicate], isolation: str) -> Comparison:
     common = {"target": "t", "candidate": "", "goal": "cold", "isolation": isolation, "replicates": len(replicates)}
-    return metric.judged(metric.started(replicates, [], common), replicates, None, 0.95)
+    return conclude.judged_by_metric(conclude.cold_starts(replicates, [], common), replicates, None, 0.95)
 
 
 def test_the_verdict_is_that_of_the_metric(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [replicate(2.0, 2.02, 1.0), replicate(2.01, 1.99, 1.01), replicate(1.99, 2.0, 0.99)]
-    monkeypatch.setattr(metric.summary, "figures", lambda *_: side())
+    monkeypatch.setattr(conclude.figures, "of_program", lambda *_: side())
     comparison = started(rows, "L1")
     assert comparison.verdict is Verdict.FASTER
     assert comparison.ratio == pytest.approx(2.0, rel=0.02)

@@ -19,7 +19,7 @@ from aisp_mcp.judge.parent.timing.energy import Window, per_call
 from aisp_mcp.judge.protocol.roles import Role
 from aisp_mcp.judge.records.measurement import Figures
 from aisp_mcp.judge.records.verdict import Comparison, Verdict
-from aisp_mcp.judge.verdict import metric
+from aisp_mcp.judge.verdict import conclude
 from aisp_mcp.suites import selection
 from aisp_mcp.system.gpu import energy
 from aisp_mcp.validity import corpus
@@ -174,7 +174,7 @@ def test_a_side_that_took_less_than_the_idle_device_has_no_ratio(
         target="ch17:energy", candidate="", verdict=Verdict.INCONCLUSIVE, sentence="", goal="energy",
         isolation="L2", replicates=1, baseline=figures, optimized=figures,
     )  # fmt: skip
-    comparison = metric.judged(timed, [replicate], None, 0.95)
+    comparison = conclude.judged_by_metric(timed, [replicate], None, 0.95)
     codes = [flag.code for flag in comparison.flags]
     if sides is None:
         assert codes == []

@@ -25,7 +25,7 @@ from aisp_mcp.judge.parent.timing.gpu.mode import MAX_STALLED
 from aisp_mcp.judge.protocol.layout import NO_COPY_CALLS
 from aisp_mcp.judge.protocol.messages import DUMMY, GATE, ISOLATED, NO_COPY
 from aisp_mcp.judge.protocol.roles import BASELINES, Role
-from aisp_mcp.judge.verdict.estimators import IsolatedCallEvidence
+from aisp_mcp.judge.verdict.estimate import IsolatedCallEvidence, with_usable_seconds
 from aisp_mcp.judge.verifier import handoff_gpu as handoff
 
 
@@ -69,7 +69,7 @@ def test_a_call_takes_what_the_device_needs(
 ) -> None:
     driver = trial(verifier := Verifier(shared=shared), **candidate)
     gpu_rounds.measure(driver)
-    device = driver.result.device
+    device = with_usable_seconds(driver.result.device)
     assert device.device_only == pytest.approx(dict.fromkeys(BASELINES, CALL) | {Role.CANDIDATE: seconds}, rel=1e-3)
     assert device.copying == bool(shared or {"raises", "races", "moves", "anew"} & candidate.keys())
     assert (hindered or "") in driver.result.device.overcounted
@@ -127,7 +127,7 @@ def test_calls_that_are_worked_on_together_show_by_calls_by_themselves(shared: b
         driver.workers[role].call_s = slow  # type: ignore[attr-defined]
     driver.claimed_s = dict.fromkeys(Role, slow)
     gpu_rounds.measure(driver)
-    device = driver.result.device
+    device = with_usable_seconds(driver.result.device)
     assert device.device_only[Role.CANDIDATE] == pytest.approx(CALL, rel=1e-3)
     assert device.isolated == pytest.approx(dict.fromkeys(Role, TURNS + slow))
     hidden = 9 * CALL
@@ -156,7 +156,7 @@ def test_to_get_inputs_with_the_host_takes_a_baseline_no_less_than_a_dummy_call(
         worker: Any = driver.workers[role]
         worker.call_s, worker.restless_s = 20 * CALL, restless_s
     gpu_rounds.measure(driver)
-    device = driver.result.device
+    device = with_usable_seconds(driver.result.device)
     assert device.isolated == pytest.approx(
         {role: s + TURNS + 1e-3 * (role == Role.BASELINE_REPEAT) for role, s in device.device_only.items()}
     )
@@ -286,7 +286,8 @@ def test_no_round_is_short_whatever_a_clock_says(says: float, most: int, gated: 
 def test_rounds_on_a_device_that_works_for_the_candidate_prove_no_gain() -> None:
     driver = trial(Verifier(ahead=math.inf), call_s=CALL / 10)
     gpu_rounds.measure(driver)
-    assert driver.result.device.device_only == pytest.approx(dict.fromkeys(Role, CALL), rel=1e-3)
+    usable = with_usable_seconds(driver.result.device)
+    assert usable.device_only == pytest.approx(dict.fromkeys(Role, CALL), rel=1e-3)
     assert "was rarely idle" in driver.result.device.overcounted
 
 
@@ -305,7 +306,8 @@ def test_a_baselines_round_does_not_count_where_somebody_else_works_in_it() -> N
     driver = trial(verifier := Verifier(left=5))
     gpu_rounds.measure(driver)
     assert verifier.left == 0
-    assert driver.result.device.device_only == pytest.approx(dict.fromkeys(Role, CALL), rel=1e-3)
+    usable = with_usable_seconds(driver.result.device)
+    assert usable.device_only == pytest.approx(dict.fromkeys(Role, CALL), rel=1e-3)
 
 
 def test_where_a_baseline_cannot_wait_nobody_does() -> None:
@@ -332,7 +334,8 @@ def test_a_baseline_without_memory_of_its_own_is_believed() -> None:
     for role in BASELINES:
         driver.workers[role].control.read_allocations = list  # type: ignore[method-assign]
     gpu_rounds.measure(driver)
-    assert driver.result.device.device_only == pytest.approx(dict.fromkeys(Role, CALL), rel=1e-3)
+    usable = with_usable_seconds(driver.result.device)
+    assert usable.device_only == pytest.approx(dict.fromkeys(Role, CALL), rel=1e-3)
 
 
 def test_what_was_learnt_of_a_program_holds_for_its_next_process() -> None:

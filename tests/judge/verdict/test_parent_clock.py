@@ -17,10 +17,9 @@ from aisp_mcp.judge.presets import PRESETS
 from aisp_mcp.judge.protocol.roles import BASELINES, Role
 from aisp_mcp.judge.records.measurement import Clocks
 from aisp_mcp.judge.records.verdict import Comparison, Flag
-from aisp_mcp.judge.verdict import lower_bound, verdict
+from aisp_mcp.judge.verdict import bound, verdict
 from aisp_mcp.judge.verdict.conclude import Terms, conclude
-from aisp_mcp.judge.verdict.estimate import choose_clock
-from aisp_mcp.judge.verdict.overhead import fit_overhead
+from aisp_mcp.judge.verdict.estimate import choose_clock, fit_overhead
 
 FIXED, LOOP, CALL = 300e-6, 4e-6, 100e-6
 
@@ -97,7 +96,7 @@ def test_a_part_of_a_short_call_that_may_be_the_loop_is_no_gain(loop_us: float, 
     for role in (*Role, *reversed(Role)):
         call_s = CALL if role in BASELINES else CALL / 2
         replicate.rounds.append(Round(role, call_s, call_s, timing(20, 20 * (call_s + 1e-6 * loop_us), Account())))
-    flag = lower_bound.finding([replicate], [math.log(2)])
+    flag = bound.lower_bound_flag([replicate], [math.log(2)])
     assert (flag.evidence["ratio_lower_bound"] if flag else None) == (pytest.approx(least) if least else None)
 
 
@@ -108,7 +107,7 @@ def test_a_gain_is_no_more_than_the_workers_own_clock_shows() -> None:
         own_s = CALL if role in BASELINES else CALL / 2
         durations = RoundTiming(20, 20 * own_s, [round(1e9 * own_s)] * 20, Account())
         replicate.rounds.append(Round(role, own_s * (1.25 if role in BASELINES else 1.0), own_s, durations))
-    flag = lower_bound.finding([replicate], [math.log(2.5)])
+    flag = bound.lower_bound_flag([replicate], [math.log(2.5)])
     assert flag is not None
     assert flag.evidence["ratio_lower_bound"] == pytest.approx(2.0)
     assert "own clocks show less" in flag.message

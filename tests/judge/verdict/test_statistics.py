@@ -70,16 +70,6 @@ def test_nothing_is_computed_from_unusable_values(values, code):
     assert raised.value.code == code
 
 
-def test_order_interval_covers_what_the_binomial_says():
-    assert stats.order_interval([5, 1, 4, 2, 3, 6]) == (1, 6, pytest.approx(1 - 2 / 64))
-    low, high, coverage = stats.order_interval(range(20))
-    assert (low, high) == (5, 14)
-    assert coverage == pytest.approx(oracle.binom.cdf(14, 20, 0.5) - oracle.binom.cdf(5, 20, 0.5))
-    with pytest.raises(UnusableError) as raised:
-        stats.order_interval([1, 2, 3, 4, 5])
-    assert raised.value.code == "too_few"
-
-
 def test_benjamini_hochberg_against_the_oracle():
     p_values = [0.01, 0.04, 0.03, 0.002, 0.9, 0.04]
     assert stats.benjamini_hochberg(p_values) == pytest.approx(oracle.false_discovery_control(p_values))

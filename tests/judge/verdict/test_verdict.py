@@ -15,7 +15,7 @@ from aisp_mcp.judge.records.measurement import Clocks, Verification
 from aisp_mcp.judge.records.verdict import Flag, Verdict
 from aisp_mcp.judge.statistics import UnusableError
 from aisp_mcp.judge.verdict.estimate import choose_clock
-from aisp_mcp.judge.verdict.verdict import Outcome, judge
+from aisp_mcp.judge.verdict.verdict import Judgement, judge
 
 # Five processes with a standard deviation of 0.16 %, and of 1.6 %; the shape is fixed, the mean is zero.
 QUIET = (-0.002, -0.001, 0.0, 0.001, 0.002)
@@ -199,8 +199,8 @@ def test_baselines_that_differ_from_each_other_are_flagged():
 )
 def test_swapping_the_sides_mirrors_the_verdict(replicates, margin):
     ratios, noise = [r for r, _ in replicates], [a for _, a in replicates]
-    there: Outcome = judge(ratios, noise, margin=margin)
-    back: Outcome = judge([-r for r in ratios], noise, margin=margin)
+    there: Judgement = judge(ratios, noise, margin=margin)
+    back: Judgement = judge([-r for r in ratios], noise, margin=margin)
     mirror = {Verdict.FASTER: Verdict.SLOWER, Verdict.SLOWER: Verdict.FASTER}
     assert back.verdict is mirror.get(there.verdict, there.verdict)
     if there.verdict is Verdict.FASTER:

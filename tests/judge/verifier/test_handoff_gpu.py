@@ -16,9 +16,9 @@ torch = pytest.importorskip("torch")
 
 from aisp_mcp.errors import BenchmarkError  # noqa: E402
 from aisp_mcp.judge.candidate.main import GATE, ISOLATED, NO_COPY, STORE, Worker  # noqa: E402
-from aisp_mcp.judge.candidate.outputs import (
-    OutputRules,  # noqa: E402
-    OutputStrides,  # noqa: E402
+from aisp_mcp.judge.candidate.outputs import (  # noqa: E402
+    OutputRules,
+    OutputStrides,
 )
 from aisp_mcp.judge.options import ALL  # noqa: E402
 from aisp_mcp.judge.protocol import cuda_ipc  # noqa: E402

@@ -25,7 +25,7 @@ from aisp_mcp.judge.presets import round_count
 from aisp_mcp.judge.protocol.layout import Layout
 from aisp_mcp.judge.protocol.messages import DUMMY, ISOLATED, NO_COPY, TOUCH
 from aisp_mcp.judge.protocol.roles import BASELINES, Role
-from aisp_mcp.judge.verdict.overhead import fit_overhead
+from aisp_mcp.judge.verdict.estimate import fit_overhead
 
 ROUND_S = 1e-3
 ROUNDS, MIN_CALLS = 5, 3  # of isolated calls, per role; the median counts

@@ -3,7 +3,7 @@ done.
 
 Rounds are like those of a CPU but longer, because they begin and end on several processes. The verifier cannot hand
 over inputs call by call to several ranks at once, so isolated calls are rounds of one call. Outputs are not read from
-outside, so the cost of their copies is below the resolution of the parent's clock (verdict/lower_bound.py).
+outside, so the cost of their copies is below the resolution of the parent's clock (verdict/bound.py).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from aisp_mcp.judge.parent.timing.cpu import CpuStrategy, rounds_of_one_call
 from aisp_mcp.judge.parent.timing.driver import Driver
 from aisp_mcp.judge.protocol.layout import Layout
 from aisp_mcp.judge.protocol.roles import Role
-from aisp_mcp.judge.verdict.overhead import fit_overhead
+from aisp_mcp.judge.verdict.estimate import fit_overhead
 
 SLOW_COPY = 4e9  # bytes per second
 

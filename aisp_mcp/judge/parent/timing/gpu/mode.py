@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 
 from aisp_mcp.judge.protocol.layout import NO_COPY_CALLS
 from aisp_mcp.judge.protocol.roles import Role
+from aisp_mcp.judge.verdict.estimate import MAX_DISCARDED
 
 MIN_CALLS = 2  # per round, if memory allows; with the gate, one long call may be enough
 MAX_STALLED = 2  # rounds of isolated calls that did not reach the wait for their inputs
-MAX_DISCARDED = 6  # rounds of a program, per replicate, on a device that was not idle
 
 
 @dataclass(frozen=True)

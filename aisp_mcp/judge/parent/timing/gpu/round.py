@@ -15,7 +15,6 @@ from aisp_mcp.judge.parent.processes.confined import WorkerGone
 from aisp_mcp.judge.parent.processes.process import WorkerProcess
 from aisp_mcp.judge.parent.timing.driver import Driver
 from aisp_mcp.judge.parent.timing.gpu.mode import (
-    MAX_DISCARDED,
     DeviceBusy,
     Event,
     GateFails,
@@ -41,6 +40,7 @@ from aisp_mcp.judge.protocol.messages import (
 )
 from aisp_mcp.judge.protocol.roles import Role
 from aisp_mcp.judge.protocol.shared_memory import ELAPSED_NS, ENDED, REFUSED
+from aisp_mcp.judge.verdict.estimate import MAX_DISCARDED
 from aisp_mcp.judge.verifier.handoff_gpu import HELD
 
 # Randomly compared calls per back-to-back round and per isolated round; half of a round's calls are enough. No

@@ -28,16 +28,16 @@ from dataclasses import replace
 from functools import partial
 
 from aisp_mcp.errors import BenchmarkError
-from aisp_mcp.judge.evidence import MIN_NET_SHARE, SecondsByRole
+from aisp_mcp.judge.evidence import SecondsByRole
 from aisp_mcp.judge.parent.timing.driver import Driver
-from aisp_mcp.judge.parent.timing.gpu.mode import MAX_DISCARDED, Mode, Modes, NeedsCopies, ReplicateBegins
+from aisp_mcp.judge.parent.timing.gpu.mode import Mode, Modes, NeedsCopies, ReplicateBegins
 from aisp_mcp.judge.parent.timing.gpu.round import NOTHING_MAPPED, DeviceMemory, GpuRound
 from aisp_mcp.judge.parent.timing.gpu.series import ROUND_S, Series, stage_request, warm_up
 from aisp_mcp.judge.presets import GPU_ROUNDS, round_count
 from aisp_mcp.judge.protocol.messages import DUMMY
 from aisp_mcp.judge.protocol.roles import BASELINES, Role
 from aisp_mcp.judge.protocol.shared_memory import CAN_WAIT
-from aisp_mcp.judge.verdict.estimators import MIN_GAIN
+from aisp_mcp.judge.verdict.estimate import MAX_DISCARDED, MIN_GAIN, with_usable_seconds
 from aisp_mcp.judge.verifier import handoff_gpu
 
 ROUNDS = GPU_ROUNDS  # median of 3: robust to one outlier
@@ -64,20 +64,19 @@ def measure(driver: Driver) -> None:
                 count = min(max(count, handoff_gpu.MIN_UNGATED), own.capacity)
             warm_up(GpuRound(memory, role, session.modes, False, count))
         first = _many_and_isolated(memory, counts, True)
-        device.device_only, device.isolated, _ = first
+        device.device_only, device.isolated, _, device.copies_s = first
         device.gated = _all_gated(driver)
         if not _confirmed(driver):  # if a baseline cannot wait at the gate, host time already counts
             second = _many_and_isolated(memory, counts, False) if session.modes.baseline.gated else first
-            device.with_host, device.isolated_with_host, device.worker_with_host = second
+            device.with_host, device.isolated_with_host, device.worker_with_host, device.copies_with_host_s = second
     finally:
         with suppress(BenchmarkError):  # or it would mask the exception that ended the rounds
             for role in Role:
                 session.map_memory(driver.number(role), NOTHING_MAPPED)
     mode, busy = session.modes.candidate, list[str]()
-    if mode.discarded > MAX_DISCARDED:  # none of these rounds contains work done beforehand, so they prove no gain
+    device.discarded_rounds = mode.discarded
+    if mode.discarded > MAX_DISCARDED:
         busy = ["the device was rarely idle"]
-        middle = math.sqrt(math.prod(device.device_only[role] for role in BASELINES))
-        device.device_only[Role.CANDIDATE], device.with_host = middle, {}
     observed = _observes_copies(driver) and bool(device.isolated)
     device.copying = mode.copies or bool(mode.stored)
     reasons = [*mode.reasons, *busy, *([mode.stored] if mode.stored and not observed else [])]
@@ -94,7 +93,7 @@ def _calls(driver: Driver, role: Role) -> int:
 
 def _confirmed(driver: Driver) -> bool:
     """Return True if the workers' clocks agree with the device-only times, so their ratio contains no host time."""
-    worker_s, device_only = _worker_s(driver), driver.result.device.device_only
+    worker_s, device_only = _worker_s(driver), with_usable_seconds(driver.result.device).device_only
     if min(worker_s.values()) <= 0:
         return False
     log_ratios = [
@@ -112,8 +111,10 @@ def _worker_s(driver: Driver) -> SecondsByRole:
 
 def _many_and_isolated(
     memory: DeviceMemory, counts: dict[Role, int], gated: bool
-) -> tuple[SecondsByRole, SecondsByRole, SecondsByRole]:
-    """Seconds per call of each role: back to back, isolated where there is a gain, and by the workers' clocks."""
+) -> tuple[SecondsByRole, SecondsByRole, SecondsByRole, SecondsByRole]:
+    """Seconds per call of each role: back to back, isolated where there is a gain, by the workers' clocks, and of
+    copies that only these roles have.
+    """
     driver, session = memory.driver, memory.driver.session
     while True:
         many, worker_s = Series(memory, counts, gated, EACH).measure()
@@ -127,13 +128,12 @@ def _many_and_isolated(
         if modes == session.modes.decisive:
             break
     if session.modes.baseline.copies:  # these would make a baseline look slow, and its own clock can be trusted
-        for role in BASELINES:
-            copies = many[role] - _worker_s(driver)[role]
-            many[role] -= copies
-            isolated |= {role: isolated[role] - copies} if isolated else {}
+        copies_s = {role: many[role] - _worker_s(driver)[role] for role in BASELINES}
     elif gated and isolated and _observes_copies(driver):
-        many[Role.CANDIDATE] -= min(_store_s(memory), many[Role.CANDIDATE] * (1 - MIN_NET_SHARE))
-    return many, isolated, worker_s
+        copies_s = {Role.CANDIDATE: _store_s(memory)}
+    else:
+        copies_s = {}
+    return many, isolated, worker_s, copies_s
 
 
 def _is_faster_with_copies(memory: DeviceMemory, counts: dict[Role, int], call_s: float) -> bool:

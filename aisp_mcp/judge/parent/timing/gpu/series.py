@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 from aisp_mcp.judge.evidence import MIN_NET_SHARE, SecondsByRole
 from aisp_mcp.judge.parent.timing.gpu.mode import (
-    MAX_DISCARDED,
     MIN_CALLS,
     CallTimed,
     DeviceBusy,
@@ -24,6 +23,7 @@ from aisp_mcp.judge.parent.timing.gpu.round import DeviceMemory, GpuRound
 from aisp_mcp.judge.protocol.messages import DUMMY, WARM, StageRequest
 from aisp_mcp.judge.protocol.roles import BASELINES, Role
 from aisp_mcp.judge.protocol.shared_memory import CAN_WAIT
+from aisp_mcp.judge.verdict.estimate import MAX_DISCARDED
 
 OVERHEAD_ROUNDS = 4  # rounds of a dummy call
 ROUND_S = 2.4e-3  # of work on the device: a candidate could hide some 30 µs at its ends, an 80th of that

@@ -17,7 +17,7 @@ from aisp_mcp.judge.parent.timing.gpu.round import COMPARED, MAX_COMPARED
 from aisp_mcp.judge.parent.timing.strategy import Measure, Strategy
 from aisp_mcp.judge.protocol.messages import TRACE
 from aisp_mcp.judge.protocol.roles import Role
-from aisp_mcp.judge.verdict.overhead import fit_overhead
+from aisp_mcp.judge.verdict.estimate import fit_overhead
 
 TRACED_CALLS, TRACED_CALL_S = 8, 0.02  # the kernel records of a longer call take many seconds
 # Work after an answer that is worth a flag: seconds, and a share of the round. Another process's first kernel takes 0.2

@@ -11,9 +11,11 @@ from aisp_mcp.judge.presets import undetected_share
 from aisp_mcp.judge.protocol.messages import OpenAnswer
 from aisp_mcp.judge.protocol.roles import BASELINES, Role
 from aisp_mcp.judge.records.measurement import Figures, Memory, Verification
-from aisp_mcp.judge.verdict import estimators
+from aisp_mcp.judge.verdict import estimate
 
 PAGE = 4096
+ROLES: dict[str, tuple[Role, ...]] = {"baseline": BASELINES, "optimized": (Role.CANDIDATE,)}  # by field of a Comparison
+NO_WORK = dict.fromkeys(("flops", "bytes", "items"), 0.0)
 
 
 def memory_ratios(replicates: Sequence[Replicate]) -> list[tuple[float, float]]:
@@ -31,7 +33,7 @@ def memory_ratios(replicates: Sequence[Replicate]) -> list[tuple[float, float]]:
     return log_ratios
 
 
-def figures(
+def of_program(
     replicates: Sequence[Replicate],
     roles: Sequence[Role],
     clock: str,
@@ -42,18 +44,18 @@ def figures(
     """Figures of a baseline or candidate over all rounds and processes. p50 and p95 are over single calls, on the
     worker's own clock.
 
-    replaced: (role, seconds per call) that count instead of the clock's. unit: name of the items of work.
+    replaced: (role, seconds per call) that are used instead of the clock's. unit: name of the items of work.
     """
     rounds = [row for replicate in replicates for row in replicate.rounds if row.role in roles]
     durations = [ns / 1e9 for row in rounds for ns in row.timing.durations_ns]
-    of_parent = [s for replicate in replicates for s in estimators.parent_seconds(replicate, roles, clock)]
+    of_parent = [s for replicate in replicates for s in estimate.parent_seconds(replicate, roles, clock)]
     parent = stats.quantile(of_parent, 0.5)
     if replaced:
         time_s = stats.quantile([seconds for role, seconds in replaced if role in roles], 0.5)
     elif clock in ("parent", "with_host"):
         time_s = parent
     else:
-        time_s = stats.quantile([estimators.per_call(row, clock) for row in rounds], 0.5)
+        time_s = stats.quantile([estimate.per_call(row, clock) for row in rounds], 0.5)
     return Figures(
         processes=len(replicates) * len(roles),
         rounds=len(rounds),

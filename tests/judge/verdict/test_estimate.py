@@ -13,11 +13,11 @@ from aisp_mcp.judge.options import ALL
 from aisp_mcp.judge.presets import PRESETS
 from aisp_mcp.judge.protocol.roles import BASELINES, Role
 from aisp_mcp.judge.records.verdict import Comparison
-from aisp_mcp.judge.verdict import estimators, lower_bound
+from aisp_mcp.judge.verdict import bound, estimate
 from aisp_mcp.judge.verdict import flags as flags_module
+from aisp_mcp.judge.verdict.bound import lower_bound_flag
 from aisp_mcp.judge.verdict.conclude import Terms, conclude
-from aisp_mcp.judge.verdict.estimators import IsolatedCallEvidence
-from aisp_mcp.judge.verdict.lower_bound import finding
+from aisp_mcp.judge.verdict.estimate import IsolatedCallEvidence
 
 
 def seconds(ratio: float, noise: float = 1.0) -> dict[int, float]:
@@ -47,7 +47,7 @@ def test_the_parents_ratio_on_a_gpu_bounds_the_workers(
     for role in (*Role, *reversed(Role)):
         own = 1.0 if role == Role.CANDIDATE else worker
         replicate.rounds.append(Round(role, own, own, RoundTiming(1, own, [round(1e9 * own)], Account())))
-    [ratios] = estimators.log_ratios([replicate], "parent")
+    [ratios] = estimate.log_ratios([replicate], "parent")
     assert math.exp(ratios.log_ratio) == pytest.approx(parent)
     assert math.exp(ratios.noise / 2) == pytest.approx(noise)
 
@@ -68,7 +68,7 @@ def test_what_copies_leave_of_a_gain_on_a_gpu_counts(
     for role in (*Role, *reversed(Role)):
         own = 1.0 if role == Role.CANDIDATE else 1.5
         replicate.rounds.append(Round(role, own, own, RoundTiming(1, own, [round(1e9 * own)], Account())))
-    flag = finding([replicate], [math.log(1.5)])
+    flag = lower_bound_flag([replicate], [math.log(1.5)])
     assert (flag is None) == (proven is None)
     if flag:
         assert (flag.code, flag.evidence["ratio_lower_bound"]) == ("clock_disagreement", pytest.approx(proven))
@@ -199,7 +199,7 @@ def test_a_call_by_itself_is_no_shorter_with_the_host_than_on_the_device_alone(c
         replicate.rounds.append(
             Round(role, alone[role], alone[role], RoundTiming(1, 1e-4, [round(1e9 * alone[role])], Account()))
         )
-    flag = finding([replicate], [math.log(1.5)])
+    flag = lower_bound_flag([replicate], [math.log(1.5)])
     assert flag is not None
     assert flag.evidence["ratio_lower_bound"] == pytest.approx(1.0)
 
@@ -212,7 +212,7 @@ def test_beside_a_proven_ratio_stand_times_of_the_clock_it_is_taken_from(clock: 
     replicate.rounds = [
         Round(role, 1.0, alone[role], RoundTiming(1, 1.0, [1], Account())) for role in (*Role, *reversed(Role))
     ]
-    bounds = dict(lower_bound.seconds([replicate], [math.log(base_s / 2.0)], clock))
+    bounds = dict(bound.lower_bound_seconds([replicate], [math.log(base_s / 2.0)], clock))
     assert bounds == pytest.approx(dict.fromkeys(BASELINES, base_s) | {Role.CANDIDATE: 2.0})
 
 
@@ -230,7 +230,7 @@ def test_with_the_host_a_call_by_itself_is_compared_with_what_all_baselines_cost
                 Round(role, many[role], many[role], RoundTiming(1, 1.0, [round(1e9 * many[role])], Account()))
             )
         replicates.append(replicate)
-    _, with_host = zip(*estimators.lower_bounds(replicates), strict=True)
+    _, with_host = zip(*estimate.bounded_seconds(replicates), strict=True)
     assert [ruler[Role.CANDIDATE] for ruler in with_host] == pytest.approx([1.0, 1.1, 1.2])
 
 
@@ -356,5 +356,5 @@ def test_a_host_can_only_add_to_what_the_device_takes(with_host: float) -> None:
     for role in (*Role, *reversed(Role)):
         own = 0.2 if role == Role.CANDIDATE else 2.0  # it says that it is ten times as fast
         replicate.rounds.append(Round(role, own, own, RoundTiming(1, own, [round(1e9 * own)], Account())))
-    [ratios] = estimators.log_ratios([replicate], "parent")
+    [ratios] = estimate.log_ratios([replicate], "parent")
     assert math.exp(ratios.log_ratio) == pytest.approx(2.0)

@@ -8,7 +8,7 @@ import pytest
 
 from aisp_mcp.judge.evidence import Account, Overhead, Replicate, Round, RoundTiming
 from aisp_mcp.judge.protocol.roles import Role
-from aisp_mcp.judge.verdict import batching, lower_bound
+from aisp_mcp.judge.verdict import bound
 
 FIXED = 200e-6
 
@@ -87,14 +87,14 @@ APART_AMONG = replicate((60e-6, 40e-6), (60e-6, 60e-6, 60e-6), apart=0.3, **ISOL
     ],
 )
 def test_a_gain_that_calls_by_themselves_do_not_show_is_found(replicate: Replicate, batched: bool) -> None:
-    flag = batching.finding([replicate] * 3, "parent")
+    flag = bound.batching_flag([replicate] * 3, "parent")
     assert (flag is not None) == batched
     if flag is not None:
         assert flag.code == "batching"
 
 
 def test_the_finding_says_what_was_measured() -> None:
-    few, isolated = (batching.finding([replicate] * 3, "parent") for replicate in (BATCHED, SHORT_BATCHED))
+    few, isolated = (bound.batching_flag([replicate] * 3, "parent") for replicate in (BATCHED, SHORT_BATCHED))
     assert few is not None
     assert isolated is not None
     assert few.evidence["saved_among_s"] == pytest.approx(380e-6)
@@ -105,20 +105,20 @@ def test_the_finding_says_what_was_measured() -> None:
 def test_who_works_so_in_some_processes_is_found_as_well() -> None:
     half = replicate((60e-6, 30e-6), (60e-6, 60e-6, 60e-6), **ISOLATED)
     replicates = [TWICE, half, TWICE, half, Replicate(2, rounds=TWICE.rounds)]  # the last had rounds of one call alone
-    assert batching.finding(replicates, "parent") is not None
-    logs = [ratio for ratio, _ in batching.ratios(replicates, "parent")]
+    assert bound.batching_flag(replicates, "parent") is not None
+    logs = [ratio for ratio, _ in bound.ratios_of_isolated_calls(replicates, "parent")]
     assert logs == [pytest.approx(math.log(ratio), abs=1e-9) for ratio in (2, 1, 2, 1, 2)]
 
 
 def test_a_large_gain_of_a_short_call_is_none_because_handing_out_takes_longer() -> None:
     tenth = replicate((30e-6, 3e-6), (30e-6, 30e-6, 3e-6), **ISOLATED)
     fetched = replicate((200e-6, 20e-6), (204e-6, 204e-6, 24e-6), **ISOLATED)  # inputs come from another core's cache
-    assert batching.finding([tenth], "parent") is None
-    assert batching.finding([fetched], "parent") is None
+    assert bound.batching_flag([tenth], "parent") is None
+    assert bound.batching_flag([fetched], "parent") is None
 
 
 def test_without_calls_by_themselves_nothing_is_said() -> None:
-    assert batching.finding([Replicate(1)], "parent") is None
+    assert bound.batching_flag([Replicate(1)], "parent") is None
 
 
 @pytest.mark.parametrize(
@@ -137,12 +137,12 @@ def test_what_a_call_saves_by_itself_is_what_is_proven(single_us: tuple[float, .
     for role in (*Role, *reversed(Role)):
         call_s = 50e-6 if role == Role.CANDIDATE else 100e-6
         replicate.rounds.append(Round(role, call_s, call_s, timing(20, 20 * call_s, 20 * call_s)))
-    flag = lower_bound.finding([replicate], [math.log(2)])
+    flag = bound.lower_bound_flag([replicate], [math.log(2)])
     assert (flag.evidence["ratio_lower_bound"] if flag else None) == (pytest.approx(least) if least else None)
     if least:
         assert flag is not None
         assert flag.code == "clock_resolution_low"
-        of_side = dict(lower_bound.seconds([replicate], [math.log(2)], clock="parent"))
+        of_side = dict(bound.lower_bound_seconds([replicate], [math.log(2)], clock="parent"))
         assert of_side[Role.BASELINE] / of_side[Role.CANDIDATE] == pytest.approx(least)
 
 
@@ -152,6 +152,6 @@ def test_baselines_are_as_far_apart_as_by_themselves_where_that_counts() -> None
     for role in (*Role, *reversed(Role)):
         call_s = 5e-5 if role == Role.CANDIDATE else 1e-4
         replicate.rounds.append(Round(role, call_s, call_s, timing(20, 20 * call_s, 20 * call_s)))
-    [(ratio, noise)] = lower_bound.ratios([replicate], [math.log(2)])
+    [(ratio, noise)] = bound.lower_bound_ratios([replicate], [math.log(2)])
     assert noise == pytest.approx(math.log(110 / 90), rel=0.02)
     assert ratio == pytest.approx(0.0, abs=0.01)
