@@ -12,7 +12,7 @@ import os
 import random
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -36,9 +36,9 @@ from aisp_mcp.judge.parent.processes.confined import Placement
 from aisp_mcp.judge.parent.processes.forked import loaded_in
 from aisp_mcp.judge.parent.session import ComparisonAborted, PhaseTimer, Session
 from aisp_mcp.judge.parent.timing.driver import Driver
-from aisp_mcp.judge.parent.timing.method import STRATEGIES, Method, Place, adapted, chosen
+from aisp_mcp.judge.parent.timing.method import STRATEGIES, Method, chosen
 from aisp_mcp.judge.parent.timing.replicate import started_replicates
-from aisp_mcp.judge.presets import Preset
+from aisp_mcp.judge.presets import Place, Preset, for_kind
 from aisp_mcp.judge.protocol.layout import FILE
 from aisp_mcp.judge.protocol.messages import OpenAnswer
 from aisp_mcp.judge.protocol.module_loader import common_of, project_folders
@@ -191,7 +191,9 @@ def _open(given: Pair, options: Options, report: Report, stack: ExitStack) -> _O
     report(0, options.preset.replicates, f"{pair.label}: preparing")
     with timer.phase("load"):
         relays = nodes.started(options.nodes)
-    request = _request(pair, options, place, files_at, ranks, nodes.least_round_s(relays), where.make("verifier"))
+    request = _request(
+        pair, options, place, files_at, ranks, [node.round_trip_s for node in relays], where.make("verifier")
+    )
     with timer.phase("load"), placement.aside(where.cpus):
         level = _load_workers(pair, where, request, relays, options)
         opening = request.left() or request.begun()
@@ -272,7 +274,7 @@ def _request(
     place: Place,
     files_at: dict[str, str],
     ranks: int,
-    least_round_s: float,
+    round_trips_s: Sequence[float],
     where: Placement,
 ) -> Request:
     """The request to open the pair's specification. where: of the verifier."""
@@ -283,7 +285,7 @@ def _request(
         "protections": asdict(options.protections),
         "seed": options.battery_seed(pair.baseline),  # what it finds is the same every time
         "budget": STRATEGIES[place].round_bytes,
-        "round_s": adapted(options.preset, place, least_round_s=least_round_s).round_s,
+        "round_s": for_kind(options.preset, place, round_trips_s=round_trips_s).round_s,
         "files_at": files_at,
         "cpus": sorted(os.sched_getaffinity(0)),
         "ranks": ranks,
@@ -325,7 +327,7 @@ def _place(opened: _Opened) -> _Placed:
     answer, options, where, ranks = opened.answer, opened.options, opened.where, opened.ranks
     if "missing" in answer:
         raise _Unmet(", ".join(answer["missing"]))
-    method = chosen(opened.place, answer, options.preset, nodes.least_round_s(where.relays))
+    method = chosen(opened.place, answer, options.preset, [node.round_trip_s for node in where.relays])
     unmeasured = distributed.unmeasured(answer["goal"], ranks, options.device, options.nodes.count)
     if lacking := unmeasured or method.sequence.lacks(answer, options, where.level):
         raise _Unmet(lacking)
@@ -442,4 +444,4 @@ def estimate_s(pair: Pair, preset: Preset) -> float:
     """Upper estimate of the wall seconds of one pair; several ranks take longer to start and to run."""
     if distributed.declared(pair.baseline) == 1:
         return presets.estimate_s(preset)
-    return presets.estimate_s(adapted(preset, "ranks"), start_s=5.0)
+    return presets.estimate_s(for_kind(preset, "ranks"), start_s=5.0)

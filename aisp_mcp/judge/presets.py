@@ -10,6 +10,7 @@ import random
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from aisp_mcp.judge.protocol.roles import Role as Role  # other features import it from here
 
@@ -117,10 +118,11 @@ PRESETS = {
 }
 
 
-def for_kind(
-    preset: Preset, *, device: str, ranks: int = 1, goal: str = "speed", round_trips_s: Sequence[float] = ()
-) -> Preset:
-    """The preset as this kind of comparison uses it. ranks: of each program. round_trips_s: to each other node.
+Place = Literal["cpu", "cuda", "ranks"]  # where a program runs: on a CPU, on a GPU, or as several ranks
+
+
+def for_kind(preset: Preset, place: Place, goal: str = "speed", round_trips_s: Sequence[float] = ()) -> Preset:
+    """The preset as this kind of comparison uses it. round_trips_s: to each other node.
 
     | kind | what changes |
     | --- | --- |
@@ -128,11 +130,11 @@ def for_kind(
     | several ranks, on any device | rounds of RANKS_ROUND_S, and over nodes of ROUND_TRIPS round trips at least |
     | cold starts | COLD_MORE times as many replicates |
     """
-    if ranks > 1:
+    if place == "ranks":
         preset = replace(
             preset, round_s=max(RANKS_ROUND_S, *(ROUND_TRIPS * trip_s for trip_s in (0.0, *round_trips_s)))
         )
-    elif device == "cuda":
+    elif place == "cuda":
         preset = preset.for_gpu()
     if goal == "cold":
         looks = tuple(map(cold_replicates, preset.looks))

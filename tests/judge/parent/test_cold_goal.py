@@ -12,8 +12,7 @@ from aisp_mcp.judge.comparison import compare
 from aisp_mcp.judge.evidence import Replicate
 from aisp_mcp.judge.options import Options
 from aisp_mcp.judge.parent.timing.cold import ORDERS
-from aisp_mcp.judge.parent.timing.method import adapted
-from aisp_mcp.judge.presets import PRESETS
+from aisp_mcp.judge.presets import PRESETS, for_kind
 from aisp_mcp.judge.protocol.module_loader import load_module
 from aisp_mcp.judge.protocol.roles import Role
 from aisp_mcp.judge.records import Skip
@@ -104,7 +103,7 @@ def test_full_caches_need_folders_of_each_process_own(tmp_path: Path) -> None:
 
 
 def test_presets_have_more_replicates_and_each_order_equally_often() -> None:
-    numbers = {name: adapted(preset, "cpu", "cold") for name, preset in PRESETS.items()}
+    numbers = {name: for_kind(preset, "cpu", "cold") for name, preset in PRESETS.items()}
     assert {name: value.replicates for name, value in numbers.items()} == {"quick": 3, "default": 12, "release": 24}
     assert numbers["release"].looks == (12, 15, 21, 24)
     assert {len({order[index] for order in ORDERS}) for index in range(3)} == {3}

@@ -14,14 +14,13 @@ from aisp_mcp.judge.presets import COLD_MORE, GPU_CALLS, PRESETS, RANKS_ROUND_S,
 @pytest.mark.parametrize(
     ("kind", "changed"),
     [
-        ({"device": "cpu"}, {}),
-        ({"device": "cuda"}, {"round_s": 0.009, "palindromes": 3, "elsewhere": 6, "max_calls": GPU_CALLS}),
-        ({"device": "cpu", "ranks": 2}, {"round_s": RANKS_ROUND_S}),
-        ({"device": "cuda", "ranks": 2}, {"round_s": RANKS_ROUND_S}),
-        ({"device": "cpu", "ranks": 2, "round_trips_s": [50e-6, 100e-6]}, {"round_s": RANKS_ROUND_S}),
-        ({"device": "cpu", "ranks": 2, "round_trips_s": [50e-6, 1e-3]}, {"round_s": 0.1}),
-        ({"device": "cpu", "goal": "energy"}, {}),
-        ({"device": "cpu", "goal": "cold"}, {"replicates": 12}),
+        ({"place": "cpu"}, {}),
+        ({"place": "cuda"}, {"round_s": 0.009, "palindromes": 3, "elsewhere": 6, "max_calls": GPU_CALLS}),
+        ({"place": "ranks"}, {"round_s": RANKS_ROUND_S}),
+        ({"place": "ranks", "round_trips_s": [50e-6, 100e-6]}, {"round_s": RANKS_ROUND_S}),
+        ({"place": "ranks", "round_trips_s": [50e-6, 1e-3]}, {"round_s": 0.1}),
+        ({"place": "cpu", "goal": "energy"}, {}),
+        ({"place": "cpu", "goal": "cold"}, {"replicates": 12}),
     ],
 )
 def test_a_kind_changes_what_it_must(kind: Mapping[str, Any], changed: Mapping[str, Any]) -> None:
@@ -31,7 +30,7 @@ def test_a_kind_changes_what_it_must(kind: Mapping[str, Any], changed: Mapping[s
 
 
 def test_cold_starts_have_more_replicates_and_looks_at_multiples_of_three() -> None:
-    cold = for_kind(PRESETS["release"], device="cuda", goal="cold")
+    cold = for_kind(PRESETS["release"], place="cuda", goal="cold")
     assert (cold.replicates, cold.looks) == (24, (12, 15, 21, 24))
     assert cold.replicates >= COLD_MORE * PRESETS["release"].replicates
     assert cold.palindromes == PRESETS["release"].for_gpu().palindromes

@@ -30,7 +30,6 @@ from aisp_mcp.process.isolation import Level
 MODULE = "aisp_mcp.judge.parent.processes.cluster.relay"
 CONNECT_S, ANSWER_S, END_S = 120.0, 120.0, 5.0
 PINGS = 20
-ROUND_TRIPS = 100  # minimum length of a round, since it includes one
 
 
 class Node:
@@ -209,11 +208,6 @@ def usable_level(nodes: Sequence[Node], here: Level, wish: str) -> Level:
                 raise Unavailable("ISOLATION_LEVEL", message, f"Use auto or {node.level}.")
             here = node.level
     return here
-
-
-def least_round_s(nodes: Sequence[Node]) -> float:
-    """Seconds of a round that is long compared to a round trip."""
-    return max((ROUND_TRIPS * node.round_trip_s for node in nodes), default=0.0)
 
 
 def require_same_files(nodes: Sequence[Node], paths: Sequence[Path]) -> None:
