@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 from aisp_mcp.judge.protocol.failed_builds import EXTENSION
+from aisp_mcp.judge.protocol.messages import NO_PARAMETERS
 
 CUDA, NVCC = "cuda", "nvcc"  # needs other than names of packages
 GPU_PACKAGES = ("triton", "tilelang", "cutlass", "helion", "thunderkittens", "cupy")  # compile only for GPUs
@@ -27,7 +28,6 @@ NO_DEVICE = (
     "No CUDA GPUs are available",
     "Found no NVIDIA driver on your system",
 )
-NO_PARAMETERS = "The candidate's parameters do not match the baseline's"  # of an adapter
 DECLARED = "REQUIRES"  # in a file that runs another one, a tuple of needs that its own imports do not show
 
 

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 from aisp_mcp.records import Record
 from aisp_mcp.server.context import Context
 from aisp_mcp.store.records.run import Run
 from aisp_mcp.store.records.run_kind import OF_TARGETS
 from aisp_mcp.suites import discovery as suites
-from aisp_mcp.suites import expectations, names, recorded
+from aisp_mcp.suites import expectations, names
 from aisp_mcp.suites.records import Target
 
 RUNS = 500  # number of stored runs to search, newest first
+FOLDER = "results"
+MAX_BYTES = 8 << 20  # a larger file is not a record of verdicts
 
 
 class Covered(Record):
@@ -34,7 +39,7 @@ def table(ctx: Context, roots: suites.Roots, chapter: str | None = None) -> list
     expected: dict[str, list[str]] = {}
     for entry in expectations.load(targets):
         expected.setdefault(entry.candidate, []).append(entry.device)
-    stored, records = _last_verdicts(ctx), recorded.verdicts(roots)
+    stored, records = _last_verdicts(ctx), _recorded_verdicts(roots)
     last = {name: {**records.get(name, {}), **stored.get(name, {})} for name in {*stored, *records}}
     return [row for target in targets for row in _rows(target, expected, last)]
 
@@ -79,3 +84,38 @@ def _target_runs(ctx: Context) -> Iterator[Run]:
 def device(run: Run) -> str:
     """`NVIDIA H200`, or `cpu` with the processor's name."""
     return str(run.gpus[0].get("name")) if run.gpus else f"cpu {run.host.get('cpu') or ''}".strip()
+
+
+def _recorded_verdicts(roots: suites.Roots) -> dict[str, dict[str, str]]:
+    """Candidate to device to the verdict of the newest record in a folder `results/` next to the suites; files of other
+    forms are skipped.
+    """
+    folders = {Path(root).resolve().parent / FOLDER for root in ([roots] if isinstance(roots, Path) else roots)}
+    bodies = [body for folder in sorted(folders) for path in sorted(folder.glob("*.json")) if (body := _record(path))]
+    by_target: dict[str, dict[str, str]] = {}
+    for body in sorted(bodies, key=lambda body: str(body.get("date"))):
+        changed = set(map(str, body.get("candidates changed afterwards", ())))
+        device = str(body["device"]).partition(",")[0]
+        for name, verdict in _recorded_rows(body):
+            if name not in changed:
+                by_target.setdefault(name, {})[device] = verdict
+    return by_target
+
+
+def _record(path: Path) -> dict[str, Any] | None:
+    try:
+        body = json.loads(path.read_text("utf-8")) if path.stat().st_size <= MAX_BYTES else None
+    except (OSError, ValueError):
+        return None
+    return body if isinstance(body, dict) and "device" in body else None
+
+
+def _recorded_rows(body: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Names of candidates and their verdicts, of both forms: an object by name, or a list of rows."""
+    candidates, rows = body.get("candidates"), body.get("rows")
+    for name, value in candidates.items() if isinstance(candidates, dict) else ():
+        if isinstance(value, dict) and "verdict" in value:
+            yield name, str(value["verdict"])
+    for row in rows if isinstance(rows, list) else ():
+        if isinstance(row, dict) and {"target", "candidate", "verdict"} <= row.keys():
+            yield f"{row['target']}_{row['candidate']}".rstrip("_"), str(row["verdict"])

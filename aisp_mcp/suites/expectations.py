@@ -12,8 +12,7 @@ from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.judge.records.verdict import Comparison
 from aisp_mcp.store.records.run import Run
 from aisp_mcp.suites import discovery as suites
-from aisp_mcp.suites.expectation_records import Expectation, Expected, Grade, Mark
-from aisp_mcp.suites.records import Target
+from aisp_mcp.suites.records import Expectation, Expected, Grade, Mark, Target
 
 FILE = "expect.yaml"
 

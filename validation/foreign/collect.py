@@ -24,8 +24,7 @@ import operators
 import yaml
 
 from aisp_mcp.judge.candidate import adapted
-from aisp_mcp.suites.adapters import base
-from aisp_mcp.suites.adapters.torch_modules import sizes
+from aisp_mcp.suites.adapters import base, kernelbench
 
 # How kernelbench.com writes a file that a solution loads below the solution.
 SIDECAR = re.compile(r"^# =+\n# =+ sidecar: (\S+) \(.*\) =+\n# =+\n", re.MULTILINE)
@@ -104,7 +103,7 @@ def audited_problems(checkout: Path, audited: list[dict[str, str]], to: Path, gr
             if row["bench"] == group and row["problem"].split()[0] == name and source.is_file():
                 file = f"solution_{base.identifier(row['run_id'].removesuffix(f'_{name}'))}.py"
                 candidates[published(source.read_text("utf-8"), folder, file)] = row["human_verdict"]
-        shapes = sizes.shapes_of(problems / name / "shapes.py", base.parse(folder / "reference.py"))
+        shapes = kernelbench.shapes_of(problems / name / "shapes.py", base.parse(folder / "reference.py"))
         yield entry(group, name, folder / "reference.py", to, shapes=shapes, candidates=candidates)
 
 
@@ -136,7 +135,7 @@ def module(file: Path, group: str, name: str, to: Path) -> Entry:
     (folder / file.name).write_text(text)
     if cases.is_file():
         shutil.copy(cases, folder)
-        reduced = [{sizes.GROUP: largest_case(cases)}]
+        reduced = [{kernelbench.GROUP: largest_case(cases)}]
     candidates = written(folder, {f"{one}.py": known.module(text, one) for one in known.AUDITORS})
     return entry(group, name, folder / file.name, to, reduced=reduced, candidates=candidates)
 

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from aisp_mcp.suites import discovery as suites
 from aisp_mcp.suites import expectations
-from aisp_mcp.suites.expectation_records import Expectation
-from aisp_mcp.suites.records import Target
+from aisp_mcp.suites.records import Expectation, Target
 
 BEGIN, END = "<!-- Targets: written by tools/gen.py -->", "<!-- End of targets -->"
 _REGION = re.compile(f"{re.escape(BEGIN)}.*?{re.escape(END)}", re.DOTALL)

@@ -22,6 +22,7 @@ from aisp_mcp.judge.protocol.module_loader import unusable
 _SIMPLE = (int, float, bool, str, type(None))
 _SEED_LIMIT = 1 << 62
 T = TypeVar("T")
+Constants = Mapping[str, int | float | list[int | float]]  # sizes to change, by name
 
 
 class Slot:
@@ -291,6 +292,20 @@ def assigned(tree: ast.Module) -> dict[str, ast.expr]:
             for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
                 values |= {name: value for name, value in _named_values(target, node.value) if _is_size(value)}
     return values
+
+
+def defined(tree: ast.Module | None) -> set[str]:
+    """Names of the functions and classes at the top level, and of everything assigned or imported there."""
+    names: set[str] = set()
+    for node in tree.body if tree else ():
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names |= {name.id for target in targets for name in ast.walk(target) if isinstance(name, ast.Name)}
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            names |= {alias.asname or alias.name for alias in node.names}
+    return names
 
 
 def _named_values(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.expr]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, NotRequired, TypedDict
 
+NO_PARAMETERS = "The candidate's parameters do not match the baseline's"  # begins an adapter's error
 DeviceAllocation = tuple[int, int, str]  # address in its own process, bytes, CUDA IPC handle in hexadecimal
 
 

@@ -13,8 +13,8 @@ from aisp_mcp.server.context import Context
 from aisp_mcp.store.records.run import Run
 from aisp_mcp.suites import expectations
 from aisp_mcp.suites.discovery import find_targets
-from aisp_mcp.suites.expectation_records import Direction, Expectation, Expected, Grade
 from aisp_mcp.suites.expectations import words_of
+from aisp_mcp.suites.records import Direction, Expectation, Expected, Grade
 
 _DECIDED: tuple[Direction, ...] = ("faster", "same", "slower")
 SLACK = 1.2  # slack for other machines of the class, beyond the measured interval

@@ -13,8 +13,7 @@ from aisp_mcp.server.files import Written
 from aisp_mcp.server.registry import READS, WRITES, S, tool
 from aisp_mcp.store.records.run import Run
 from aisp_mcp.suites.coverage import Covered
-from aisp_mcp.suites.expectation_records import Expectation, Grade
-from aisp_mcp.suites.records import BenchRoots
+from aisp_mcp.suites.records import BenchRoots, Expectation, Grade
 
 
 class ExpectationsParams(Params):

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from aisp_mcp.judge.records.verdict import Comparison
 from aisp_mcp.runs.export.samples import Sample
 from aisp_mcp.store.records.run import Run
-from aisp_mcp.suites.expectation_records import Grade
+from aisp_mcp.suites.records import Grade
 
 _RUN_COLUMNS = ("run_id", "created_at", "kind", "preset", "profile", "row")
 _MARKS = ("at_least", "provisional")

@@ -1,7 +1,9 @@
 """Records shared by all formats: a problem as found on disk, and the facts about its recorded inputs.
 
-A format is one module of this package with `find(path, candidates, constants) -> list[Problem]` (reads and parses
-files, runs nothing) and two classes that run only in child processes: `Reference` and `Candidate`, see runtime.py.
+A format is two modules of its name. The one of this package has `find(path, candidates, constants) -> list[Problem]`,
+which reads and parses files and runs nothing. The one in judge/candidate/formats/ has the two classes that run, only in
+child processes: `Reference` and `Candidate`, see judge/candidate/adapted.py. Pairs that earlier versions wrote import
+both from here, so the modules of this package go on offering them.
 """
 
 from __future__ import annotations
@@ -16,14 +18,14 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from aisp_mcp.errors import BenchmarkError
+from aisp_mcp.judge.candidate.adapted import Constants as Constants
+from aisp_mcp.judge.candidate.adapted import defined as defined
 from aisp_mcp.judge.functions.sources import read_text as read_text
 
-Constants = Mapping[str, int | float | list[int | float]]
 MAX_PROBLEMS = 300
 VALUES_ALONE = ("kernelbench", "gpumode", "flashinfer", "get_benchmark")  # formats whose own checks ignore strides
 NATIVE = (".cpp", ".cu")  # suffixes of candidates that the harness compiles
 MAX_PATH = 4096  # characters
-TRAINING = "batch norms are in training mode, as constructed; --mode eval measures after eval()"  # a note
 SIDECARS = (".py", ".c", ".cc", ".cpp", ".cu", ".cuh", ".h", ".hpp", ".inl", ".json", ".ptx")
 
 
@@ -72,7 +74,7 @@ class TensorFacts:
 
 @dataclass(frozen=True)
 class Recorded:
-    """Result of two runs of a problem's recipe. arguments: the call's structure as Python source, see runtime.Slot.
+    """Result of two runs of a problem's recipe. arguments: the call's structure as Python source, see adapted.Slot.
 
     seeded: the code sets its own seeds. spread: static tensors of one repeated value that get several values. outputs:
     their dtypes. indices: outputs that hold positions, see bench.Tolerance. settings: keyword arguments of Reference
@@ -186,20 +188,6 @@ def _imports(text: str, file: Path) -> bool:
     name = re.escape(file.stem)
     lines = rf"^[ \t]*(?:from[ \t]+{name}\b|import[ \t][^#\n]*\b{name}\b)"
     return bool(re.search(lines, text, re.MULTILINE))
-
-
-def defined(tree: ast.Module | None) -> set[str]:
-    """Names of the functions and classes at the top level, and of everything assigned or imported there."""
-    names: set[str] = set()
-    for node in tree.body if tree else ():
-        if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            names.add(node.name)
-        elif isinstance(node, ast.Assign | ast.AnnAssign):
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            names |= {name.id for target in targets for name in ast.walk(target) if isinstance(name, ast.Name)}
-        elif isinstance(node, ast.Import | ast.ImportFrom):
-            names |= {alias.asname or alias.name for alias in node.names}
-    return names
 
 
 def python_files(path: Path) -> list[Path]:

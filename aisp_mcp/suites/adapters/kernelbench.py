@@ -1,37 +1,38 @@
 """KernelBench: `Model` and `ModelNew` are modules, `get_inputs()` and `get_init_inputs()` make their arguments.
 
 Field names: ScalingIntelligence/KernelBench, README. A problem is a file that defines Model and get_inputs; a candidate
-is a file that defines ModelNew, or a class ModelNew in the problem's own file. In the layout of KernelBench-Hard the
-problem is reference.py, its sizes are the rows of shapes.py, and a solution defines Model itself. A candidate's own
-get_inputs is never called.
+is a file that defines ModelNew, or a class ModelNew in the problem's own file. A candidate's own get_inputs is never
+called.
+
+Other suites keep this form and their sizes elsewhere. KernelBench-Hard: the problem is reference.py, its sizes are the
+rows of shapes.py, a solution defines Model itself, and problem.yaml has the tolerance and operators that solutions may
+not call. robust-kbench: parameters of get_inputs and Model, with values in config_forward.json next to the file; a
+problem with AutogradFunction is about gradients, which are not judged. MultiKernelBench: get_input_groups() reads one
+case per line of a JSON file that has the problem's name; the suite itself times the first one.
 """
 
 from __future__ import annotations
 
 import ast
-import copy
-import inspect
-import weakref
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+import itertools
+import json
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
 from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.judge.candidate import adapted
-from aisp_mcp.judge.candidate.seeding import handed_out, noted
+from aisp_mcp.judge.candidate.formats.kernelbench import PROBLEM, parameters
+from aisp_mcp.judge.candidate.formats.kernelbench import Candidate as Candidate
+from aisp_mcp.judge.candidate.formats.kernelbench import Reference as Reference
 from aisp_mcp.suites.adapters import base
 from aisp_mcp.suites.adapters.base import Constants, Problem
-from aisp_mcp.suites.adapters.torch_modules import first_values, rules, sizes
-from aisp_mcp.suites.adapters.torch_modules.first_values import NewModule, loaded, under_one_seed
-from aisp_mcp.suites.adapters.torch_modules.sizes import PROBLEM
-from aisp_mcp.suites.adapters.torch_modules.slicing import needed_by
 
 NAME = "kernelbench"
-DRAWN = "drawn_in_forward"
-_KEPT = 4  # modules with their own static tensors: the verifier's, in both precisions
+CONFIG = "config_forward.json"
+GROUP = "group"  # the name that chooses a case
+_CASES = "problem.json"  # for problems that derive the name from that of their own file
 
 
 def find(path: Path, candidates: Sequence[Path], constants: Constants) -> list[Problem]:
@@ -40,10 +41,10 @@ def find(path: Path, candidates: Sequence[Path], constants: Constants) -> list[P
     Raises BenchmarkError NO_MODEL_NEW for a candidate without a model, AMBIGUOUS for a file with two readings.
     """
     trees = {file: base.parse(file) for file in base.python_files(path)}
-    problems = {file: tree for file, tree in trees.items() if sizes.is_problem(tree)}
-    if problems and all(map(sizes.is_backward, problems.values())):
-        sizes.refuse_backward(next(iter(problems)))
-    problems = {file: tree for file, tree in problems.items() if not sizes.is_backward(tree)}
+    problems = {file: tree for file, tree in trees.items() if _is_problem(tree)}
+    if problems and all(map(_is_backward, problems.values())):
+        _refuse_backward(next(iter(problems)))
+    problems = {file: tree for file, tree in problems.items() if not _is_backward(tree)}
     reference = next((file for file in problems if file.stem == "reference"), None)
     if reference is not None:  # with this file, the folder is one problem, and solutions define Model as it does
         near = [file for file, tree in trees.items() if file.stem.startswith("solution")]
@@ -61,7 +62,7 @@ def find(path: Path, candidates: Sequence[Path], constants: Constants) -> list[P
 
 def _of_configurations(parts: Found, constants: Constants) -> list[Problem]:
     """One problem per set of values for its parameters, named after its folder if a file there gives them."""
-    rows = sizes.configurations(parts.file)
+    rows = _configurations(parts.file)
     name = base.identifier(parts.file.resolve().parent.name if rows[0] else parts.file.stem)
     names = [name if len(rows) == 1 else f"{name}_{at}" for at in range(len(rows))]
     return [problem(replace(parts, given=row), each, constants) for each, row in zip(names, rows, strict=True)]
@@ -105,7 +106,7 @@ def problem(parts: Found, name: str, constants: Constants) -> Problem:
     files, candidates = {PROBLEM: text}, {}
     settings = _settings(parts, constants)
     if "get_inputs" not in base.defined(parts.tree):
-        cases, sentence = sizes.case(parts.file, settings["constants"].pop(sizes.GROUP, None))
+        cases, sentence = _case(parts.file, settings["constants"].pop(GROUP, None))
         files |= cases
         disclosed.append(sentence)
     if "ModelNew" in base.defined(parts.tree):
@@ -131,7 +132,7 @@ def problem(parts: Found, name: str, constants: Constants) -> Problem:
 
 def _settings(parts: Found, constants: Constants) -> dict[str, Any]:
     """Keyword arguments of Reference. Values of parameters are not those of names at the top level."""
-    named = sizes.parameters(parts.tree) - adapted.assigned(parts.tree).keys()
+    named = parameters(parts.tree) - adapted.assigned(parts.tree).keys()
     given = {**parts.given, **{name: value for name, value in constants.items() if name in named}}
     settings: dict[str, Any] = {"constants": {name: value for name, value in constants.items() if name not in named}}
     return settings | ({"given": given} if given else {}) | ({"mode": "eval"} if parts.shaped else {})
@@ -152,7 +153,7 @@ def _entry(candidate: Path, parts: Found) -> dict[str, str]:
             "Rename the class that is not to be judged.",
         )
     entries = {"ModelNew": "kind", "Model": "kind"}
-    if replaced := sizes.function(parts.tree):
+    if replaced := default_function(parts.tree):
         entries[replaced] = "function"
     if name := next((name for name in entries if name in names), None):
         return {entries[name]: name}
@@ -162,235 +163,166 @@ def _entry(candidate: Path, parts: Found) -> dict[str, str]:
 
 def _of_shapes(file: Path, tree: Any, candidates: Sequence[Path], constants: Constants) -> list[Problem]:
     """One problem per row of SHAPES in shapes.py, or a single one; the tolerance is that of problem.yaml."""
-    shapes = sizes.shapes_of(file.with_name("shapes.py"), tree)
+    shapes = shapes_of(file.with_name("shapes.py"), tree)
     rows = list({str(row): row for row in ({**shape, **constants} for shape in shapes)}.values())
     name, parts = base.identifier(file.resolve().parent.name), Found(file, tree, candidates, shaped=bool(shapes[0]))
-    allowed, forbidden = rules.read(file.with_name("problem.yaml"))
+    allowed, forbidden = _rules(file.with_name("problem.yaml"))
     names = [name if len(rows) == 1 else f"{name}_{at}" for at in range(len(rows))]
     problems = [problem(parts, each, row) for each, row in zip(names, rows, strict=True)]
     return [replace(each, tolerance=allowed, forbidden=forbidden) for each in problems]
 
 
-class Reference(adapted.Reference):
-    """The problem's Model, with the static tensors that the harness gives it.
+def _is_problem(tree: ast.Module | None) -> bool:
+    """Return True if the file defines a model and its inputs."""
+    return bool({"get_inputs", "get_input_groups"} & base.defined(tree)) and "Model" in base.defined(tree)
 
-    mode: "constructed" leaves modules in their initial mode, "no_dropout" ends the training mode of dropout layers
-    only, "eval" that of the whole module. drawn: tensors that forward() draws are inputs. given: values of parameters
-    of get_inputs and Model. alike: modules are made under one seed, so that what they draw and do not register is the
-    same everywhere.
+
+def _is_backward(tree: ast.Module | None) -> bool:
+    """Return True if the problem's candidates are to compute gradients."""
+    return {"AutogradFunction", "forward_fn"} <= base.defined(tree)
+
+
+def _refuse_backward(file: Path) -> None:
+    """Raises BenchmarkError UNSUPPORTED_BACKWARD."""
+    message = f"{file.name} asks for gradients (AutogradFunction): only calls of Model are judged."
+    raise BenchmarkError("UNSUPPORTED_BACKWARD", message, "Write a problem whose Model returns the gradients.")
+
+
+def default_function(tree: ast.Module | None) -> str:
+    """Name of the function that Model.forward takes as `fn` if it is given no other one; empty without it."""
+    models = (
+        [node.body for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Model"] if tree else []
+    )
+    for node in itertools.chain(*models):
+        if isinstance(node, ast.FunctionDef) and node.name == "forward":
+            names = [each.arg for each in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
+            values = [*node.args.defaults, *node.args.kw_defaults]  # the first names have none
+            value = dict(zip(reversed(names), reversed(values), strict=False)).get("fn")
+            return value.id if isinstance(value, ast.Name) and value.id in base.defined(tree) else ""
+    return ""
+
+
+def _configurations(file: Path) -> list[dict[str, Any]]:
+    """Values of parameters for each target of the file, from the single_* sections of its configuration."""
+    config = file.with_name(CONFIG)
+    if file.stem != "func_forward" or not config.is_file():
+        return [{}]
+    try:
+        facts = json.loads(base.read_text(config))
+        sections = [facts[f"single_{name}_configs"] for name in ("init", "input", "shared")]
+        return [{**init, **inputs, **shared} for init, inputs, shared in itertools.product(*sections)] or [{}]
+    except (ValueError, KeyError, TypeError) as error:
+        message = f"{CONFIG} has no lists single_init_configs, single_input_configs and single_shared_configs."
+        raise BenchmarkError("UNREADABLE", message) from error
+
+
+def _case(file: Path, number: int | None) -> tuple[dict[str, str], str]:
+    """The file of cases that get_input_groups() reads, with one case left, by its possible names; and a sentence on it.
+
+    Raises BenchmarkError NO_GROUP.
     """
-
-    def __init__(
-        self,
-        folder: Path,
-        constants: Constants | None = None,
-        arguments: Any = None,
-        mode: str = "constructed",
-        drawn: bool = False,
-        given: Mapping[str, Any] | None = None,
-        alike: bool = False,
-    ) -> None:
-        super().__init__(folder, arguments)
-        self.given = given or {}
-        self.mode, self.drawn, self.alike, self._first = mode, drawn, alike, mode
-        self._has_tables: bool | None = None  # until a module is made
-        self._normalises_in_training = False
-        self.problem = sizes.load(folder / PROBLEM, constants)
-        # With the name of a tensor, and the tensor or its type and device, which tell their parameters.
-        self._modules: list[tuple[str, Any, tuple[Any, Any], Any]] = []
-        self._pattern = self._made_alike() if alike else None
-
-    def draw(self) -> Any:
-        """Positional arguments of forward, and a dict of the tensors that it draws itself, if these are inputs."""
-        import torch
-
-        arguments = sizes.drawn(self.problem, self.given)
-        if not self.drawn:
-            return arguments
-        with torch.no_grad(), noted() as draws:
-            module = self.make(self.problem.Model)
-            draws.clear()  # what the module draws when it is made is not drawn in a call
-            module(*arguments)
-        return [*arguments, {str(at): tensor for at, tensor in enumerate(draws)}]
-
-    def named(self, arguments: Any, tensors: dict[str, Any]) -> Any:
-        """Name tensors after forward's parameters, if they have names."""
-        known = [
-            name
-            for name, parameter in inspect.signature(self.problem.Model.forward).parameters.items()
-            if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
-        ][1:]
-        names = known + [f"input_{at}" for at in range(len(known), len(arguments))]
-        names[len(arguments) - 1 :] = [DRAWN] if self.drawn else names[len(arguments) - 1 :]
-        return [adapted.dissect(value, name, tensors) for name, value in zip(names, arguments, strict=False)]
-
-    def make(self, kind: Any) -> Any:
-        """Make a module of the class with the problem's arguments, in this object's mode."""
-        import torch
-
-        own = partial(sizes.accepted, self.problem.Model, self.given)
-        arguments: Any = getattr(self.problem, "get_init_inputs", own)()
-        module = kind(**arguments) if isinstance(arguments, dict) else kind(*arguments)
-        if self.mode == "eval":
-            return module.eval()
-        for layer in module.modules() if self.mode == "no_dropout" else ():
-            if isinstance(layer, torch.nn.modules.dropout._DropoutNd):
-                layer.eval()
-        return module
-
-    def settle(self) -> dict[str, Any] | None:
-        """Make modules alike, then end the training mode of dropout layers, then of the whole module, so that calls can
-        be repeated. If none of these is enough, begin again with the tensors that forward() draws as inputs.
-        """
-        modes = ("constructed", "no_dropout", "eval")
-        if not self.alike and self.mode == self._first and not self.drawn:
-            self.alike = True
-        elif self.mode != modes[-1]:
-            self.mode, self.alike = modes[modes.index(self.mode) + 1], False
-        elif not self.drawn:
-            self.mode, self.drawn, self.alike = self._first, True, False
-        else:
-            return None
-        self._modules, self._pattern = [], self._made_alike() if self.alike else None
-        self._inputs.cache_clear()
-        chosen = {"alike": self.alike, "drawn": self.drawn}
-        return {"mode": self.mode, **{name: value for name, value in chosen.items() if value}}
-
-    def _made_alike(self) -> Any:
-        """The module to copy: made in float64, it would draw other numbers."""
-        import torch
-
-        device, make = "cuda" if torch.cuda.is_available() else "cpu", partial(self.make, self.problem.Model)
-        return adapted.on_device(lambda: under_one_seed(make, device), device)
-
-    def notes(self) -> tuple[str, ...]:
-        """Disclose modes that change the outputs or that the problem does not set itself, and inputs that it draws."""
-        what = {"no_dropout": "dropout layers are", "eval": "the module is"}.get(self.mode)
-        notes = [f"{what} in evaluation mode, because calls in training mode are random"]
-        notes = notes if what and self.mode != self._first else []
-        if self._normalises_in_training:
-            notes.append(base.TRAINING)
-        if self.alike:
-            notes.append("tensors that the module draws when it is made, and does not register, are always the same")
-        if self.drawn:
-            notes.append(
-                "tensors that forward() draws with torch.randn or torch.rand are inputs; a candidate gets them where "
-                "it draws tensors of the same shapes in the same order"
-            )
-        return tuple(notes)
-
-    def state(self) -> dict[str, Any]:
-        """Parameters and buffers, named as in the module's state_dict."""
-        return dict(self.make(self.problem.Model).state_dict())
-
-    def learnt(self) -> frozenset[str]:
-        """Parameters, and the running statistics that norms in evaluation mode use; other buffers are not learnt."""
-        module = self.make(self.problem.Model)
-        statistics = {
-            f"{path}.{name}".removeprefix(".")
-            for path, layer in module.named_modules()
-            for name in ("running_mean", "running_var")
-            if not layer.training and getattr(layer, name, None) is not None
-        }
-        return frozenset(statistics).union(name for name, _ in module.named_parameters())
-
-    def run(self, **tensors: Any) -> Any:
-        """Call Model with these inputs and static tensors."""
-        import torch
-
-        with torch.no_grad():
-            return _called(self._module(tensors), adapted.build(self.arguments, tensors), self.drawn)
-
-    def _module(self, tensors: Mapping[str, Any]) -> Any:
-        """The module of these static tensors, made only once, because they stay the same objects."""
-        for name, earlier, kind, module in self._modules:  # every call of the baseline pays for this
-            first = tensors[name]
-            if (earlier and earlier() is first) or (earlier is None and kind == (first.dtype, first.device)):
-                return module
-        static = {name: tensor for name, tensor in tensors.items() if name not in self._inputs()}
-        name, first = next(iter((static or tensors).items()))
-        with adapted.unwatched() if self._has_tables is False else nullcontext():
-            made = (
-                copy.deepcopy(self._pattern)
-                if self._pattern is not None
-                else adapted.on_device(lambda: self.make(self.problem.Model), str(first.device))
-            )
-            module = loaded(NewModule(made), static, tensors)
-        self._has_tables = adapted.has_tables(module)
-        self._normalises_in_training = any(
-            layer.training and getattr(layer, "running_var", None) is not None for layer in module.modules()
-        )
-        kept = weakref.ref(first, self._forget) if static else None  # an input may have gigabytes
-        self._modules = [*self._modules, (name, kept, (first.dtype, first.device), module)][-_KEPT:]
-        return module
-
-    def _forget(self, first: Any) -> None:
-        """Drop the module of static tensors that are gone; it has copies of them."""
-        self._modules = [entry for entry in self._modules if entry[1] is not first]
-
-    @lru_cache(maxsize=1)  # noqa: B019 (one reference lives as long as its process)
-    def _inputs(self) -> frozenset[str]:
-        return frozenset(adapted.slots(self.arguments))
+    path, number = file.with_suffix(".json"), number or 0
+    lines = [line for line in base.read_text(path).splitlines() if line.strip()] if path.is_file() else []
+    if not 0 <= number < max(len(lines), 1):
+        message = f"{path.name} has no case {number}: it has {len(lines)}, and the first is 0."
+        raise BenchmarkError("NO_GROUP", message, f"Choose one with --set {GROUP}=0.")
+    if not lines:
+        return {}, "inputs are those of the first group of get_input_groups()"
+    texts = dict.fromkeys((path.name, _CASES), lines[number] + "\n")
+    return texts, f"inputs are those of case {number} of {len(lines)} in {path.name}; choose another with {GROUP}"
 
 
-def _called(module: Any, arguments: list[Any], drawn: bool, **more: Any) -> Any:
-    """Call the module. drawn: the last argument is what its forward() draws."""
-    if not drawn:
-        return module(*arguments, **more)
-    with handed_out([*arguments[-1].values()]):
-        return module(*arguments[:-1], **more)
+def shapes_of(file: Path, tree: Any) -> list[dict[str, Any]]:
+    """Constants of each row of SHAPES, which is read and not executed; a single empty row if the file does not exist.
 
-
-def _loaded(folder: Path, file: str, name: str, constants: Constants) -> Any:
-    """The class or function of that name in a candidate's file."""
-    taken_over = _copied(folder / file, folder / PROBLEM, constants)
-    return getattr(adapted.load(folder / file, "kernelbench_candidate", taken_over), name)
-
-
-def _copied(candidate: Path, problem: Path, constants: Constants) -> dict[str, Any]:
-    """The constants that a candidate's file has copied from the problem: changed sizes apply there as well."""
-    files = [ast.parse(file.read_text("utf-8")) if constants else ast.Module([], []) for file in (candidate, problem)]
-    own, given = map(adapted.assigned, files)
-    same = {name for name in own.keys() & given.keys() if ast.dump(own[name]) == ast.dump(given[name])}
-    return {name: value for name, value in constants.items() if name in same}
-
-
-class Candidate:
-    """ModelNew, or a solution's Model: made with the problem's arguments, given the harness's parameters by name.
-
-    kind: the class, or its name in the file. function: instead, one that the problem's Model is to call as `fn`.
+    Names of a row match the reference's names in capital letters if it has no others. Raises BenchmarkError UNREADABLE.
     """
+    if not file.is_file():
+        return [{}]
+    known, shapes = adapted.assigned(tree), base.parse(file) or ast.Module([], [])
+    values = adapted.assigned(shapes)
+    for node in shapes.body:
+        if isinstance(node, ast.Assign) and "SHAPES" in [getattr(target, "id", "") for target in node.targets]:
+            try:
+                rows = [dict(row) for row in ast.literal_eval(_Named(values).visit(node.value))]
+            except (ValueError, TypeError) as error:
+                message = f"SHAPES of {file.name} is not a list of literals and names of them."
+                raise BenchmarkError("UNREADABLE", message) from error
+            return [{key if key in known else key.upper(): value for key, value in row.items()} for row in rows]
+    raise BenchmarkError("UNREADABLE", f"{file.name} assigns no SHAPES.")
 
-    def __init__(
-        self,
-        folder: Path,
-        file: str = "",
-        arguments: Any = None,
-        constants: Constants | None = None,
-        kind: str | type = "ModelNew",
-        mode: str = "constructed",
-        drawn: bool = False,
-        given: Mapping[str, Any] | None = None,
-        alike: bool = False,
-        function: str | Callable[..., Any] | None = None,
-    ) -> None:
-        self.reference = Reference(folder, constants, arguments, mode, drawn, given)
-        self._arguments, self._drawn, self._alike = arguments, drawn, alike
-        own: Any = function or kind
-        own = _loaded(folder, file, own, constants or {}) if isinstance(own, str) else own
-        self.kind = self.reference.problem.Model if function else own
-        self._more = {"fn": own} if function else {}
 
-    def prepare(self, params: dict[str, Any], example: dict[str, Any]) -> dict[str, Any]:
-        """Make the module, which replaces its parameters."""
-        device = str(next(iter({**example, **params}.values())).device)
-        baseline, own = (partial(self.reference.make, kind) for kind in (self.reference.problem.Model, self.kind))
-        new = first_values.make(baseline, own, params, device, self.kind, self._alike)
-        return {"module": loaded(new, params, {**example, **params} or example)}
+class _Named(ast.NodeTransformer):
+    """Puts the values of the file's own constants in place of their names."""
 
-    def run(self, module: Any, **tensors: Any) -> Any:
-        """Call the module with these inputs."""
-        import torch
+    def __init__(self, values: Mapping[str, ast.expr]) -> None:
+        self.values = values
 
-        with torch.no_grad():
-            return _called(module, adapted.build(self._arguments, tensors), self._drawn, **self._more)
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return self.values.get(node.id, node)
+
+
+def _rules(file: Path) -> tuple[dict[str, float], tuple[str, ...]]:
+    """Largest absolute and relative difference by dtype, and forbidden operators; empty if the file does not exist.
+
+    Raises BenchmarkError UNREADABLE.
+    """
+    import yaml
+
+    try:
+        facts = yaml.safe_load(base.read_text(file)) if file.is_file() else {}
+    except yaml.YAMLError as error:
+        raise BenchmarkError("UNREADABLE", f"{file.name} is not YAML: {error}.") from error
+    rules = facts if isinstance(facts, dict) else {}
+    values = rules.get("tolerance") or {}
+    tolerance = {str(key).removeprefix("torch."): float(value) for key, value in values.items() if _is_number(value)}
+    return tolerance, tuple(map(str, rules.get("forbidden") or ()))
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        return float(value) >= 0
+    except (TypeError, ValueError):
+        return False
+
+
+def needed_by(tree: ast.Module, names: Collection[str]) -> tuple[str, frozenset[str]]:
+    """Source of the statements that bind these names or, through others, the names they use; and all names reached.
+
+    Statements that bind nothing, such as calls and settings of a library, are left out; future and star imports stay.
+    """
+    binds = {statement: _bound(statement) for statement in tree.body}
+    reached, statements = set(names), set[ast.stmt]()
+    grown = True
+    while grown:
+        grown = False
+        for statement, bound in binds.items():
+            if statement not in statements and (bound & reached or _always(statement)):
+                statements.add(statement)
+                reached |= _used(statement)
+                grown = True
+    body = [statement for statement in tree.body if statement in statements]
+    return ast.unparse(ast.Module(body, [])) + "\n", frozenset(reached)
+
+
+def _always(statement: ast.stmt) -> bool:
+    if not isinstance(statement, ast.ImportFrom):
+        return False
+    return statement.module == "__future__" or any(alias.name == "*" for alias in statement.names)
+
+
+def _bound(statement: ast.stmt) -> set[str]:
+    """Names that the statement gives a value at the top level, also inside if, try and with."""
+    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return {statement.name}
+    if isinstance(statement, ast.Import | ast.ImportFrom):
+        return {alias.asname or alias.name.partition(".")[0] for alias in statement.names}
+    bound = {node.id for node in ast.walk(statement) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    for block in ("body", "orelse", "finalbody", "handlers"):
+        for inner in getattr(statement, block, None) or ():
+            bound |= _bound(inner)
+    return bound
+
+
+def _used(statement: ast.stmt) -> set[str]:
+    return {node.id for node in ast.walk(statement) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}

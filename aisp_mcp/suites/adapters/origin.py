@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from aisp_mcp.judge.candidate.formats.kernelbench import TRAINING
 from aisp_mcp.judge.records.verdict import Comparison, Flag, Verdict
 from aisp_mcp.suites.adapters import base
 
@@ -54,7 +55,7 @@ def read(baseline: Path) -> Origin | None:
 def notes(baseline: Path) -> list[str]:
     """Explanations that a wrong candidate of this specification may have."""
     origin = read(baseline)
-    return [_MESSAGE] if origin and base.TRAINING in origin.disclosed else []
+    return [_MESSAGE] if origin and TRAINING in origin.disclosed else []
 
 
 def disclosed(comparison: Comparison, baseline: Path) -> Comparison:

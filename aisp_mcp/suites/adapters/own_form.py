@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from aisp_mcp.errors import UsageError
+from aisp_mcp.judge.candidate.formats.kernelbench import PROBLEM
 from aisp_mcp.judge.candidate_needs import DECLARED, requirements
 from aisp_mcp.judge.loading import problem_files
 from aisp_mcp.judge.source_facts import ENTRIES
 from aisp_mcp.suites.adapters import base
-from aisp_mcp.suites.adapters.torch_modules.sizes import PROBLEM, function
+from aisp_mcp.suites.adapters.kernelbench import default_function
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,8 @@ SUITES = {
         "A solution's `run` with the definition's scalars, or memory for the outputs, is judged as well.",
     ),
 }
+# The folders of the class Reference: today, and in the specifications of earlier versions.
+FORMATS = ("aisp_mcp.judge.candidate.formats", "aisp_mcp.suites.adapters")
 _FOOTER = '''
 
 {declared} = {needs!r}
@@ -53,8 +56,8 @@ def _adapted():
     """{entry} as the run() of the adapted problem: added when this file was submitted."""
     from pathlib import Path
 
-    from aisp_mcp.suites.adapters.{format} import Candidate
     from aisp_mcp.judge.candidate.adapted import Buffer, Slot
+    from aisp_mcp.judge.candidate.formats.{format} import Candidate
 
     return Candidate(
         Path(__file__).parent / {folder!r},
@@ -163,7 +166,7 @@ def _adapted(baseline: Path) -> _Adapted | None:
     """The facts of an adapted problem, from its `reference = Reference(...)`; None for other specifications."""
     tree = base.parse(baseline)
     imported = {node.module for node in tree.body if isinstance(node, ast.ImportFrom)} if tree else set()
-    formats = [name for name in SUITES if f"aisp_mcp.suites.adapters.{name}" in imported]
+    formats = [name for name in SUITES if {f"{folder}.{name}" for folder in FORMATS} & imported]
     calls = [node.value for node in tree.body if isinstance(node, ast.Assign)] if tree and formats else []
     for call in calls:
         if isinstance(call, ast.Call) and ast.unparse(call.func) == "Reference" and isinstance(call.args[0], ast.BinOp):
@@ -171,6 +174,8 @@ def _adapted(baseline: Path) -> _Adapted | None:
             folder = str(ast.literal_eval(call.args[0].right))
             modules = tuple(file.stem for file in problem_files(baseline))
             settings = ast.literal_eval(given[None])
-            replaced = function(base.parse(baseline.parent / folder / PROBLEM)) if formats[0] == "kernelbench" else ""
+            replaced = (
+                default_function(base.parse(baseline.parent / folder / PROBLEM)) if formats[0] == "kernelbench" else ""
+            )
             return _Adapted(formats[0], folder, settings, given["arguments"], modules, replaced)
     return None

@@ -9,29 +9,24 @@ to its call, in a copy of its project.
 from __future__ import annotations
 
 import ast
-import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from aisp_mcp.errors import BenchmarkError
-from aisp_mcp.judge.candidate import adapted
+from aisp_mcp.judge.candidate.formats.pytest_benchmark import AS_IT_STANDS, FIXTURES, PROBLEM, SOURCES
+from aisp_mcp.judge.candidate.formats.pytest_benchmark import Candidate as Candidate
+from aisp_mcp.judge.candidate.formats.pytest_benchmark import Reference as Reference
 from aisp_mcp.suites.adapters import base
 from aisp_mcp.suites.adapters.base import Constants, Problem
-from aisp_mcp.suites.adapters.recording import pytest_call
 
 NAME = "pytest_benchmark"
-PROBLEM = "problem.py"
 _BASELINES = ("baseline", "reference", "naive")
 _ROOTS = ("pyproject.toml", "setup.py", "setup.cfg", "pytest.ini", "tox.ini", ".git")
 _SETTINGS = ("pyproject.toml", "pytest.ini", "tox.ini", "setup.cfg")
 _MAX_FILES, _MAX_BYTES = 1500, 16 << 20
 _MAX_PROBLEMS = 50  # of one file
 _UNUSED = ("rounds, warm-up and calibration of pytest-benchmark", "assertions after the measured call")
-_AS_IT_STANDS = (
-    "Measure it unchanged, with the pytest plugin: pytest FILE --aisp --aisp-base HEAD (docs/pytest.md). To have its "
-    "inputs made secret, pass tensors or arrays as arguments of the measured function."
-)
 
 
 def find(path: Path, candidates: Sequence[Path], constants: Constants) -> list[Problem]:
@@ -128,7 +123,7 @@ def _functions(body: Sequence[ast.stmt]) -> list[ast.FunctionDef]:
 def _takes_fixture(node: ast.FunctionDef) -> bool:
     if not node.name.startswith("test"):
         return False
-    return any(arg.arg in pytest_call.FIXTURES for arg in (*node.args.args, *node.args.kwonlyargs))
+    return any(arg.arg in FIXTURES for arg in (*node.args.args, *node.args.kwonlyargs))
 
 
 def _project(file: Path, tree: ast.Module | None, tests: Sequence[str]) -> dict[str, str]:
@@ -143,7 +138,7 @@ def _project(file: Path, tree: ast.Module | None, tests: Sequence[str]) -> dict[
     for each in _sources(root):
         size += each.stat().st_size
         if len(files) >= _MAX_FILES or size > _MAX_BYTES:
-            raise BenchmarkError("TOO_LARGE", f"{root.name}, the project of {file.name}, is too large.", _AS_IT_STANDS)
+            raise BenchmarkError("TOO_LARGE", f"{root.name}, the project of {file.name}, is too large.", AS_IT_STANDS)
         files.setdefault(str(each.relative_to(root)), each.read_text("utf-8", errors="replace"))
     return files
 
@@ -161,7 +156,7 @@ def _root(file: Path) -> Path | None:
 
 def _stands_alone(tree: ast.Module | None, tests: Sequence[str], root: Path) -> bool:
     """Return True if no test needs pytest, and no import leads into the project."""
-    roots = [root / folder for folder in pytest_call.SOURCES]
+    roots = [root / folder for folder in SOURCES]
     own = {each.stem for folder in roots if folder.is_dir() for each in folder.iterdir()}
     for node in ast.walk(tree) if tree else ():
         if isinstance(node, ast.ImportFrom) and (node.level or (node.module or "").partition(".")[0] in own):
@@ -182,70 +177,3 @@ def _sources(root: Path) -> Iterator[Path]:
             yield from _sources(each)
         elif each.suffix == ".py" or each.name in _SETTINGS:
             yield each
-
-
-class Reference(adapted.Reference):
-    """The function that the test measures."""
-
-    otherwise = _AS_IT_STANDS
-
-    def __init__(
-        self, folder: Path, test: str, constants: Constants | None = None, file: str = PROBLEM, arguments: Any = None
-    ) -> None:
-        super().__init__(folder, arguments)
-        self.file, self.name, self.constants = file, test, constants
-        self.test: Callable[..., Any] | None = None
-        if "/" not in file and "::" not in test:
-            module = adapted.load(folder / file, f"benchmarked_{Path(file).stem}", constants, some=file != PROBLEM)
-            self.test = getattr(module, test)
-        self.function: Callable[..., Any] | None = None
-
-    def call(self) -> pytest_call.Call:
-        """Function and arguments that the test measures. Raises BenchmarkError."""
-        direct = pytest_call.direct(self.test) if self.test else None
-        return direct or pytest_call.collected(self.folder, self.file, self.name)
-
-    def draw(self) -> Any:
-        """Arguments of one call, by position and by name."""
-        self.function, args, kwargs = self.call()
-        return {"args": list(args), "kwargs": kwargs}
-
-    def named(self, arguments: Any, tensors: dict[str, Any]) -> Any:
-        """Name tensors after the function's parameters, if they have names."""
-        try:
-            known = list(inspect.signature(self.function).parameters) if self.function else []
-        except (TypeError, ValueError):  # a builtin
-            known = []
-        names = [name for name in known if name not in arguments["kwargs"]]
-        names += [f"input_{at}" for at in range(len(names), len(arguments["args"]))]
-        args = [adapted.dissect(each, name, tensors) for name, each in zip(names, arguments["args"], strict=False)]
-        kwargs = {name: adapted.dissect(each, name, tensors) for name, each in arguments["kwargs"].items()}
-        return {"args": args, "kwargs": kwargs}
-
-    def run(self, **tensors: Any) -> Any:
-        """Call the function; arrays come back as tensors."""
-        if self.function is None:
-            self.function = self.call()[0]
-        given = adapted.build(self.arguments, tensors)
-        return as_tensor(self.function(*given["args"], **given["kwargs"]))
-
-
-def as_tensor(output: Any) -> Any:
-    """numpy results as tensors over the same memory."""
-    import torch
-
-    if isinstance(output, tuple | list):
-        return type(output)(as_tensor(each) for each in output)
-    return torch.as_tensor(output) if type(output).__module__ == "numpy" else output
-
-
-class Candidate(Reference):
-    """The function that another test measures, on the baseline's arguments."""
-
-    def __init__(self, folder: Path, file: str, test: str, arguments: Any, constants: Constants | None = None) -> None:
-        super().__init__(folder, test, constants, file, arguments)
-
-    def prepare(self, params: dict[str, Any], _: dict[str, Any]) -> dict[str, Any]:
-        """Find the function before it is timed."""
-        self.function = self.call()[0]
-        return params

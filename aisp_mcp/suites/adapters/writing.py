@@ -19,7 +19,7 @@ Adapted from the format {format}. Values: {values}.
 
 from pathlib import Path
 
-from aisp_mcp.suites.adapters.{format} import Reference
+from aisp_mcp.judge.candidate.formats.{format} import Reference
 {slot}from aisp_mcp.bench import Benchmark{tolerance_class}
 
 reference = Reference(
@@ -50,7 +50,7 @@ _CANDIDATE = '''"""{summary}{compiles}"""
 
 from pathlib import Path
 
-from aisp_mcp.suites.adapters.{format} import Candidate
+from aisp_mcp.judge.candidate.formats.{format} import Candidate
 {slot}{requires}
 candidate = Candidate(
     Path(__file__).parent / "_{name}",

@@ -1,1 +1,1 @@
-"""A pair of benchmark files to start with, for code of your own. Start with `new.py`."""
+"""A pair of benchmark files to start with, for code of your own. Start with `tools.py`."""

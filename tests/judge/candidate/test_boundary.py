@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -72,14 +74,24 @@ def get_init_inputs():
 """
 
 ALLOWED = ("candidate", "protocol", "native")  # of the judge, besides what benchmark authors import
-TELL = f"""
-def tell():
+BEYOND = f"""
+def beyond():
     import sys
     ours = [name for name in sys.modules if name.startswith("aisp_mcp.")]
-    judge = tuple("aisp_mcp.judge." + part for part in {ALLOWED})
-    known = [n for n in ours if n == "aisp_mcp.judge" or n.startswith(("aisp_mcp.bench", *judge))]
-    beyond = sorted(name.removeprefix("aisp_mcp.") for name in set(ours) - set(known))
-    raise RuntimeError(f"{{len(known) > 3}} beyond: {{' '.join(beyond)}}.")
+    allowed = ("aisp_mcp.bench.", *("aisp_mcp.judge." + part + "." for part in {ALLOWED}))
+    known = [name for name in ours if name == "aisp_mcp.judge" or (name + ".").startswith(allowed)]
+    other = sorted(name.removeprefix("aisp_mcp.") for name in set(ours) - set(known))
+    return f"{{len(known) > 3}} beyond: {{' '.join(other)}}."
+"""
+TELL = f"{BEYOND}\ndef tell():\n    raise RuntimeError(beyond())\n"
+# Of the programs that fork candidates, a fork forgets what isolated it.
+EVERY = f"""{BEYOND}
+import importlib, pkgutil, sys
+from aisp_mcp.judge import candidate
+names = [each.name for each in pkgutil.walk_packages(candidate.__path__, "aisp_mcp.judge.candidate.")]
+modules = {{name: importlib.import_module(name) for name in names if not name.endswith(".triton_key")}}
+modules["aisp_mcp.judge.candidate.forks"]._forget_isolation()
+print(len(modules) > 15, beyond())
 """
 # The interpreter's own functions are found in the process that has loaded the library.
 NATIVE = """/* Runs the same check in the interpreter around it.
@@ -174,6 +186,12 @@ def test_nor_does_an_adapted_one(cli_here: Any, tmp_path: Path) -> None:
     (chapter,) = (tmp_path / "out").iterdir()
     (path,) = chapter.glob("optimized_*.py")
     assert "True beyond: ." in found(Pair("t:it", chapter / "baseline_it.py", "mine", path), tmp_path)
+
+
+def test_nor_does_any_module_beside_a_candidate_import_one() -> None:
+    """As those of the other formats of adapted problems."""
+    done = subprocess.run([sys.executable, "-c", EVERY], capture_output=True, text=True, check=True)
+    assert done.stdout == "True True beyond: .\n"
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="no C++ compiler")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,9 @@ import foreign_others as others
 import pytest
 
 from aisp_mcp.errors import BenchmarkError, Refused, UsageError
-from aisp_mcp.judge.candidate import seeding
+from aisp_mcp.judge.candidate import adapted, seeding
 from aisp_mcp.judge.candidate.adapted import replace_constants
-from aisp_mcp.suites.adapters import formats, writing
+from aisp_mcp.suites.adapters import formats, own_form, runtime, writing
 from aisp_mcp.suites.adapters.base import Problem, Recorded, TensorFacts
 from aisp_mcp.suites.adapters.flashinfer import axis_sizes
 from aisp_mcp.suites.adapters.recording import distributions, recorder
@@ -196,6 +197,24 @@ def test_a_pair_is_written_for_the_user_to_keep(cli_here: Any, tmp_path: Path) -
     text = (tmp_path / "out" / "kernelbench" / "baseline_mlp.py").read_text()
     assert "'x': rng.rand(64, 64) * 0.5 + 0.5," in text
     assert (tmp_path / "out" / "kernelbench" / "_mlp" / "problem.py").read_text() == kernelbench.PROBLEMS["mlp"]
+
+
+def test_pairs_of_earlier_versions_still_run() -> None:
+    for name in formats.NAMES:
+        today, earlier = (import_module(f"{folder}.{name}") for folder in own_form.FORMATS)
+        assert (earlier.Reference, earlier.Candidate) == (today.Reference, today.Candidate)
+    assert (runtime.Slot, runtime.Buffer) == (adapted.Slot, adapted.Buffer)
+
+
+@pytest.mark.parametrize("folder", own_form.FORMATS)
+def test_candidates_in_their_own_form_are_known_in_either_version(tmp_path: Path, folder: str) -> None:
+    (tmp_path / "baseline_sum.py").write_text(
+        f"from {folder}.gpumode import Reference\n"
+        'reference = Reference(Path(__file__).parent / "_sum", **{"given": {}}, arguments=Slot("input"))\n'
+    )
+    text = own_form.with_run("def custom_kernel(data):\n    return data.sum()\n", tmp_path / "baseline_sum.py")
+    assert "from aisp_mcp.judge.candidate.formats.gpumode import Candidate\n" in text
+    assert ast.parse(text)
 
 
 def test_an_assistant_writes_only_where_it_may(ctx: Any, tmp_path: Path) -> None:

@@ -14,14 +14,16 @@ import pytest
 
 from aisp_mcp.errors import BenchmarkError, UsageError
 from aisp_mcp.judge import candidate_needs
+from aisp_mcp.judge.candidate.adapted import Buffer, Slot
+from aisp_mcp.judge.candidate.formats import gpumode
+from aisp_mcp.judge.candidate.formats import kernelbench as kernelbench_format
 from aisp_mcp.judge.pair import Pair
 from aisp_mcp.judge.parent import opening
 from aisp_mcp.judge.protocol.draws.rng import CallRng
-from aisp_mcp.suites.adapters import adapt, formats, gpumode, writing
-from aisp_mcp.suites.adapters import kernelbench as kernelbench_format
+from aisp_mcp.suites.adapters import adapt, formats, writing
 from aisp_mcp.suites.adapters.base import Problem, Recorded
+from aisp_mcp.suites.adapters.kernelbench import needed_by
 from aisp_mcp.suites.adapters.recording import recorder
-from aisp_mcp.suites.adapters.torch_modules import slicing
 
 torch = pytest.importorskip("torch")
 TOPK = kernelbench.problem(
@@ -179,7 +181,7 @@ def test_a_copy_beside_its_problem_is_ambiguous_until_it_is_named(tmp_path: Path
 
 def test_the_reference_keeps_only_what_it_needs() -> None:
     text = "import a, b\nfrom x import y\nif True:\n    c = b\nb.setting = 1\nd = y\ndef f():\n    return c\n"
-    source, names = slicing.needed_by(ast.parse(text), ["f"])
+    source, names = needed_by(ast.parse(text), ["f"])
     assert source == "import a, b\nif True:\n    c = b\n\ndef f():\n    return c\n"
     assert "y" not in names
 
@@ -322,7 +324,7 @@ def test_sizes_that_are_set_hold_in_a_copy_of_them_too(tmp_path: Path) -> None:
     folder = support.write(tmp_path / "in", {"both": text, "mine": mine.replace("M = 4", "M = 5")})
     (problem,) = found(folder / "both.py", folder / "mine.py", N=8, M=2)
     recorded = record(problem, tmp_path / "out")
-    arguments: Any = kernelbench_format.runtime.Slot("x")
+    arguments: Any = Slot("x")
     settings = problem.candidates["mine"]
     candidate = kernelbench_format.Candidate(tmp_path / "out", arguments=[arguments], **settings)
     assert recorded.tensors[0].shape == (8, 8)
@@ -356,7 +358,7 @@ def test_memory_for_an_output_is_no_input(tmp_path: Path) -> None:
     text = writing.files(problem, recorded)["baseline_task_0.py"]
     assert "Buffer((256,), 'float32')" in text
     assert "import Buffer, Slot" in text
-    arguments = eval(recorded.arguments, {"Slot": gpumode.runtime.Slot, "Buffer": gpumode.runtime.Buffer})
+    arguments = eval(recorded.arguments, {"Slot": Slot, "Buffer": Buffer})
     candidate = gpumode.Candidate(tmp_path / "out", "candidate_submission.py", arguments)
     x, y = torch.randn(2, 16, 16)
     reference_again = gpumode.Reference(tmp_path / "out", problem.reference["given"], arguments)

@@ -12,9 +12,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from aisp_mcp.judge.candidate.formats import kernelbench as kernelbench_format  # noqa: E402
 from aisp_mcp.judge.mutants.trial import Trial, calls  # noqa: E402
 from aisp_mcp.suites.adapters import formats, writing  # noqa: E402
-from aisp_mcp.suites.adapters import kernelbench as kernelbench_format  # noqa: E402
 from aisp_mcp.suites.adapters.recording import recorder  # noqa: E402
 
 pytestmark = [pytest.mark.torch]

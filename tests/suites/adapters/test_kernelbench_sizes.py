@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from aisp_mcp.errors import BenchmarkError
+from aisp_mcp.judge.candidate.adapted import Slot
+from aisp_mcp.judge.candidate.formats import kernelbench
 from aisp_mcp.judge.verifier.evaluation import evaluate_jittered
-from aisp_mcp.suites.adapters import formats, kernelbench
+from aisp_mcp.suites.adapters import formats
 from aisp_mcp.suites.adapters.base import Problem, Recorded
 from aisp_mcp.suites.adapters.recording import recorder
 
@@ -172,7 +174,7 @@ def test_a_function_is_a_candidate_where_the_model_calls_one(task: Path, tmp_pat
     recorded = record(found, folder)
     arguments = {"x": torch.randn(8, 96)}
     weight = {"weight": torch.randn(96)}
-    structure = eval(recorded.arguments, {"Slot": kernelbench.runtime.Slot})
+    structure = eval(recorded.arguments, {"Slot": Slot})
     expected = kernelbench.Reference(folder, arguments=structure, **found.reference).run(**arguments, **weight)
     candidate = kernelbench.Candidate(folder, arguments=structure, **found.candidates["mine"])
     prepared = candidate.prepare(weight, arguments)

@@ -11,7 +11,7 @@ import foreign_kernelbench as kernelbench
 import pytest
 
 from aisp_mcp.judge.candidate import adapted
-from aisp_mcp.suites.adapters.torch_modules import first_values
+from aisp_mcp.judge.candidate.formats import first_values
 
 torch = pytest.importorskip("torch")
 pytestmark = [pytest.mark.slow, pytest.mark.torch, pytest.mark.timeout(280)]

@@ -8,7 +8,7 @@ import pytest
 from adapter_support import write
 
 from aisp_mcp.errors import BenchmarkError
-from aisp_mcp.suites.adapters import kernelbench
+from aisp_mcp.judge.candidate.formats import kernelbench
 from aisp_mcp.suites.adapters.recording import recorder
 
 torch = pytest.importorskip("torch")

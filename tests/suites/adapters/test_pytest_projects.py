@@ -11,7 +11,9 @@ import adapter_support as support
 import pytest
 
 from aisp_mcp.errors import BenchmarkError
-from aisp_mcp.suites.adapters import formats, pytest_benchmark, writing
+from aisp_mcp.judge.candidate.adapted import Slot, build
+from aisp_mcp.judge.candidate.formats import pytest_benchmark
+from aisp_mcp.suites.adapters import formats, writing
 from aisp_mcp.suites.adapters.base import Problem, Recorded
 from aisp_mcp.suites.adapters.recording import recorder
 
@@ -86,10 +88,8 @@ def test_a_test_of_a_project_is_run_up_to_its_call(tmp_path: Path, conftest: str
     recorded = record(problem, tmp_path / "out")
     assert [(tensor.name, tensor.how, tensor.shape) for tensor in recorded.tensors] == [("x", "normal", (32, 64))]
     assert "2.0" in recorded.arguments
-    candidate = pytest_benchmark.Candidate(
-        tmp_path / "out", **problem.candidates["quick"], arguments=pytest_benchmark.runtime.build(None, {})
-    )
-    candidate.arguments = {"args": [pytest_benchmark.runtime.Slot("x")], "kwargs": {"scale": 2.0}}
+    candidate = pytest_benchmark.Candidate(tmp_path / "out", **problem.candidates["quick"], arguments=build(None, {}))
+    candidate.arguments = {"args": [Slot("x")], "kwargs": {"scale": 2.0}}
     candidate.prepare({}, {})
     rows = torch.randn(32, 64)
     assert torch.allclose(candidate.run(x=rows), rows.sum(0) * 2, atol=1e-4)

@@ -11,8 +11,7 @@ from aisp_mcp.front.dashboard.words import count, ordered, summed
 from aisp_mcp.server.charts import bars
 from aisp_mcp.server.charts.drawing import to_svg
 from aisp_mcp.store.records.verdict_row import VerdictFilter, VerdictRow
-from aisp_mcp.suites.expectation_records import Expectation
-from aisp_mcp.suites.records import Target
+from aisp_mcp.suites.records import Expectation, Target
 
 
 def build(request: PageRequest) -> dict[str, Any]:

@@ -1,20 +1,44 @@
-"""The distribution that two draws of a tensor show. Runs in the recorder, where torch may be imported.
+"""How the harness draws a problem's inputs: from the distribution that two draws of a tensor show, or by its recipe.
 
 Only distributions that independent draws per element explain are recognised: normal, uniform, integers, booleans, a
 permutation. Everything else (sorted, correlated, masked, normalised rows, few elements) is left to the problem's own
 recipe.
+
+So are inputs that must keep the recipe's statistics. The harness draws inputs with secret scales, and some of unusual
+kinds. On those, a recurrence or a product of exponentials that stays small on its own inputs may grow without bound.
+Then nothing can be compared, and a correct kernel would be judged incorrect.
 """
 
 from __future__ import annotations
 
 import math
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
+
+from aisp_mcp.judge.candidate.adapted import Reference
+from aisp_mcp.judge.loading import CallRng, flatten
+from aisp_mcp.suites.adapters import writing
+from aisp_mcp.suites.adapters.base import TensorFacts
 
 MIN_ELEMENTS = 64  # fewer elements are not enough to recognise a distribution
 MAX_ELEMENTS = 1 << 20
 BLOCK = 2048  # rows and columns of a large matrix
 NICE = (-2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0)
 Fit = tuple[str, tuple[float, ...]]
+_MODES = (
+    "plain",
+    "exact",
+    *["plain"] * 3,
+    "constant",
+    *["plain"] * 3,
+    "spikes",
+    *["plain"] * 4,
+)  # most calls are plain
+# Largest growth of the largest output. A product of three inputs grows by 1e6 on spikes, by a hundred on plain ones.
+_MOST_GROWTH, _MOST_PLAIN_GROWTH = 1e9, 1e6
+_TRIALS_S, _LEAST_TRIALS = 8.0, 5  # no further draws after that time, beyond the first ones
 RECIPE: Fit = ("recipe", ())
 FIXED: Fit = ("fixed", ())
 
@@ -147,3 +171,50 @@ def _triangular(values: Any) -> bool:
         return False
     block = values[(0,) * (values.dim() - 2)][:BLOCK, :BLOCK].float()  # narrow types have no triu()
     return bool((block == block.T).all()) or bool((block.triu(1) == 0).all()) or bool((block.tril(-1) == 0).all())
+
+
+def unbounded_inputs(
+    reference: Reference, facts: Sequence[TensorFacts], static: Mapping[str, Any], usual: Mapping[str, Any], device: str
+) -> frozenset[str]:
+    """Names of the inputs that must be left to the recipe. usual: outputs on the recipe's inputs, by name."""
+    import torch
+
+    drawn = [fact for fact in facts if fact.role == "input" and fact.how not in ("recipe", "fixed")]
+    sizes = {name: _largest(tensor) for name, tensor in usual.items() if tensor.is_floating_point()}
+
+    def growth(some: Sequence[TensorFacts], number: int, mode: str) -> float:
+        rng = CallRng(device, number, mode)
+        own = reference.recipe(rng)
+        # All are drawn, whichever are used: the same draws in each trial of this number.
+        others = {fact.name: (fact, eval(writing.expression(fact), {"rng": rng})) for fact in drawn}
+        inputs = own | {name: value for name, (fact, value) in others.items() if fact in some}
+        outputs = dict(flatten(reference.run(**inputs, **static)))
+        return max(_growth(outputs[name], usual[name], size, mode == "plain") for name, size in sizes.items())
+
+    rest, end = drawn, time.monotonic() + _TRIALS_S
+    with suppress(torch.OutOfMemoryError):  # a large problem is tried as far as memory allows
+        for number, mode in enumerate(_MODES if drawn and sizes else ()):
+            if number >= _LEAST_TRIALS and time.monotonic() > end:
+                break
+            grown, most = growth(rest, number, mode), _MOST_PLAIN_GROWTH if mode == "plain" else _MOST_GROWTH
+            while rest and grown > most:  # without the input that matters most
+                others = [[fact for fact in rest if fact is not one] for one in rest]
+                grown, at = min((growth(some, number, mode), at) for at, some in enumerate(others))
+                rest = others[at]
+    return frozenset(fact.name for fact in drawn) - {fact.name for fact in rest}
+
+
+def _largest(tensor: Any) -> float:
+    """The largest finite magnitude."""
+    wide = tensor.float() if tensor.itemsize == 1 else tensor
+    return float(wide.abs().where(wide.isfinite(), 0.0).max()) if tensor.numel() else 0.0
+
+
+def _growth(output: Any, usual: Any, size: float, is_plain: bool) -> float:
+    """The largest element of an output in units of the usual one; infinite for an output that, on plain inputs, is not
+    finite although the recipe's is.
+    """
+    wide, own = (tensor.float() if tensor.itemsize == 1 else tensor for tensor in (output, usual))
+    if is_plain and bool(own.isfinite().all()) and not bool(wide.isfinite().all()):
+        return math.inf
+    return _largest(output) / size if size > 0 else 0.0

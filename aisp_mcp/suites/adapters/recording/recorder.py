@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -23,8 +24,7 @@ from aisp_mcp.judge.candidate.adapted import Reference, on_device
 from aisp_mcp.judge.candidate.seeding import Draws, seeded
 from aisp_mcp.judge.loading import flatten
 from aisp_mcp.suites.adapters.base import Recorded, TensorFacts
-from aisp_mcp.suites.adapters.formats import load
-from aisp_mcp.suites.adapters.recording import distributions, domain, footprint, overwritten, repeats
+from aisp_mcp.suites.adapters.recording import determinism, distributions, footprint
 
 SECRETLESS = ("NO_INPUTS", "BAD_INPUTS", "BAD_OUTPUT", "NOT_DETERMINISTIC")  # another way may measure them
 CALL_S = 20.0  # seconds that one call may take
@@ -36,7 +36,7 @@ def main() -> int:
     name, facts = sys.argv[1], Path(sys.argv[2])
     try:
         known = json.loads(facts.read_text("utf-8"))
-        reference = load(name).Reference(facts.parent, **known)  # type: ignore[attr-defined]
+        reference = import_module(f"aisp_mcp.judge.candidate.formats.{name}").Reference(facts.parent, **known)
         with footprint.watched(reference, _device(), _refuse), _hinted(reference):
             recorded = record(reference)
         _print({"recorded": asdict(recorded)})
@@ -102,7 +102,7 @@ def _recorded(reference: Reference) -> Recorded:
         for fact in static
     ]
     in_place, outputs, distances = _call_twice(reference, one, state, own_output)
-    left = domain.unbounded_inputs(reference, facts, _moved(state), dict(outputs), _device())
+    left = distributions.unbounded_inputs(reference, facts, _moved(state), dict(outputs), _device())
     facts = [replace(fact, how="recipe", numbers=(), order=()) if fact.name in left else fact for fact in facts]
     buffers = tuple(name for name in one if _is_buffer(one[name], other[name]) and name not in in_place)
     return Recorded(
@@ -112,7 +112,7 @@ def _recorded(reference: Reference) -> Recorded:
         seeded=first.seeded or again.seeded,
         spread=spread,
         goal=str(getattr(reference, "goal", "speed")),
-        notes=(*reference.notes(), *repeats.note(distances), *_unbounded_note(left)),
+        notes=(*reference.notes(), *determinism.rounding_note(distances), *_unbounded_note(left)),
         outputs=tuple(str(tensor.dtype).removeprefix("torch.") for _, tensor in outputs),
         indices=positions(outputs, one),
     )
@@ -214,15 +214,15 @@ def _call_twice(
             static = {name: tensor.to(_device(), copy=True) for name, tensor in state.items()}
         begin_s = time.monotonic()
         program = partial(reference.run, **given, **static)
-        returned = program() if at else overwritten.watched(program)
+        returned = program() if at else determinism.without_overwriting(program)
         outputs.append([tensor.clone() for tensor in _tensors(returned)])
         named = flatten(returned)
         changed = [name for name in inputs if not _equal(given[name], inputs[name].to(given[name].device))]
         _refuse_slow(time.monotonic() - begin_s)
     others = [tensor for again in outputs[1:] for tensor in again]
     firsts = outputs[0] * (len(outputs) - 1)
-    distances = [repeats.distance(first, other) for first, other in zip(firsts, others, strict=True)]
-    if not all(repeats.is_rounding(share, tensor.dtype) for share, tensor in zip(distances, firsts, strict=True)):
+    distances = [determinism.distance(first, other) for first, other in zip(firsts, others, strict=True)]
+    if not all(determinism.is_rounding(share, tensor.dtype) for share, tensor in zip(distances, firsts, strict=True)):
         raise BenchmarkError(
             "NOT_DETERMINISTIC",
             "Two calls differ, as with dropout, a state or layers made in a call: nothing can be compared.",

@@ -1,5 +1,7 @@
-"""The call that a test of pytest-benchmark measures, found by running the test up to it: with its fixtures, parameters,
-package and conftest files, as pytest does. Runs only in child processes.
+"""pytest-benchmark: test functions with the fixture `benchmark`, which call `benchmark(function, *args, **kwargs)`.
+
+The call that a test measures is found by running the test up to it: directly if it needs only the fixture, otherwise
+with its fixtures, parameters, package and conftest files, as pytest does.
 """
 
 from __future__ import annotations
@@ -14,12 +16,86 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from aisp_mcp.errors import BenchmarkError
+from aisp_mcp.judge.candidate import adapted
+from aisp_mcp.judge.candidate.adapted import Constants
+from aisp_mcp.judge.protocol.module_loader import unusable
 
+PROBLEM = "problem.py"
 FIXTURES = ("benchmark", "aisp_bench")
 SOURCES = ("", "src", "lib", "python")  # folders from which a project's modules are imported
+AS_IT_STANDS = (
+    "Measure it unchanged, with the pytest plugin: pytest FILE --aisp --aisp-base HEAD (docs/pytest.md). To have its "
+    "inputs made secret, pass tensors or arrays as arguments of the measured function."
+)
 Call = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 _TEMPORARY: list[tempfile.TemporaryDirectory[str]] = []  # a call may read its files until the process ends
+
+
+class Reference(adapted.Reference):
+    """The function that the test measures."""
+
+    otherwise = AS_IT_STANDS
+
+    def __init__(
+        self, folder: Path, test: str, constants: Constants | None = None, file: str = PROBLEM, arguments: Any = None
+    ) -> None:
+        super().__init__(folder, arguments)
+        self.file, self.name, self.constants = file, test, constants
+        self.test: Callable[..., Any] | None = None
+        if "/" not in file and "::" not in test:
+            module = adapted.load(folder / file, f"benchmarked_{Path(file).stem}", constants, some=file != PROBLEM)
+            self.test = getattr(module, test)
+        self.function: Callable[..., Any] | None = None
+
+    def call(self) -> Call:
+        """Function and arguments that the test measures. Raises BenchmarkError."""
+        call = direct(self.test) if self.test else None
+        return call or collected(self.folder, self.file, self.name)
+
+    def draw(self) -> Any:
+        """Arguments of one call, by position and by name."""
+        self.function, args, kwargs = self.call()
+        return {"args": list(args), "kwargs": kwargs}
+
+    def named(self, arguments: Any, tensors: dict[str, Any]) -> Any:
+        """Name tensors after the function's parameters, if they have names."""
+        try:
+            known = list(inspect.signature(self.function).parameters) if self.function else []
+        except (TypeError, ValueError):  # a builtin
+            known = []
+        names = [name for name in known if name not in arguments["kwargs"]]
+        names += [f"input_{at}" for at in range(len(names), len(arguments["args"]))]
+        args = [adapted.dissect(each, name, tensors) for name, each in zip(names, arguments["args"], strict=False)]
+        kwargs = {name: adapted.dissect(each, name, tensors) for name, each in arguments["kwargs"].items()}
+        return {"args": args, "kwargs": kwargs}
+
+    def run(self, **tensors: Any) -> Any:
+        """Call the function; arrays come back as tensors."""
+        if self.function is None:
+            self.function = self.call()[0]
+        given = adapted.build(self.arguments, tensors)
+        return as_tensor(self.function(*given["args"], **given["kwargs"]))
+
+
+class Candidate(Reference):
+    """The function that another test measures, on the baseline's arguments."""
+
+    def __init__(self, folder: Path, file: str, test: str, arguments: Any, constants: Constants | None = None) -> None:
+        super().__init__(folder, test, constants, file, arguments)
+
+    def prepare(self, params: dict[str, Any], _: dict[str, Any]) -> dict[str, Any]:
+        """Find the function before it is timed."""
+        self.function = self.call()[0]
+        return params
+
+
+def as_tensor(output: Any) -> Any:
+    """numpy results as tensors over the same memory."""
+    import torch
+
+    if isinstance(output, tuple | list):
+        return type(output)(as_tensor(each) for each in output)
+    return torch.as_tensor(output) if type(output).__module__ == "numpy" else output
 
 
 class Reached(BaseException):
@@ -71,7 +147,7 @@ def collected(root: Path, file: str, test: str) -> Call:
     try:
         import pytest
     except ImportError as error:
-        raise BenchmarkError("NO_PYTEST", "The test needs pytest, which is not installed.") from error
+        raise unusable("NO_PYTEST", "The test needs pytest, which is not installed.") from error
     for folder in SOURCES:
         if str(root / folder) not in sys.path and (root / folder).is_dir():
             sys.path.insert(0, str(root / folder))
@@ -91,7 +167,7 @@ def collected(root: Path, file: str, test: str) -> Call:
 def _required(fixture: Recorder, reason: str) -> Call:
     if fixture.call is None:
         because = f": {reason[:300]}" if reason else ""
-        raise BenchmarkError("NO_BENCHMARK_CALL", f"The test does not call benchmark{because}.")
+        raise unusable("NO_BENCHMARK_CALL", f"The test does not call benchmark{because}.")
     return fixture.call
 
 

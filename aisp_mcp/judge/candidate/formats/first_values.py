@@ -4,7 +4,8 @@ The suite makes both modules under one seed and loads nothing. A candidate may t
 likes, and fold, transpose or copy them while it is made. Here, too, the baseline's module and the candidate's are made
 under one seed, and a tensor that the candidate draws like a parameter of the baseline gets the judge's values at once.
 So does one that the module registers under the name of a parameter, and so do the ones and zeros of a norm, before
-others are computed from them.
+others are computed from them: the n-th norm of a class and size gets those of the baseline's n-th, since nothing else
+tells which is which.
 """
 
 from __future__ import annotations
@@ -13,18 +14,19 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import lru_cache, partial, wraps
 from typing import Any
 
-from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.judge.candidate import adapted
-from aisp_mcp.judge.candidate_needs import NO_PARAMETERS
-from aisp_mcp.suites.adapters.torch_modules import norms
+from aisp_mcp.judge.candidate.seeding import replaced
+from aisp_mcp.judge.protocol.messages import NO_PARAMETERS
+from aisp_mcp.judge.protocol.module_loader import unusable
 
 _SEED = 1  # any; both modules have it
 _COMPARED = 64  # elements that tell two draws apart
 Make = Callable[[], Any]
 Key = tuple[Any, ...]
+_Sort = tuple[Any, ...]  # the class of a norm, and the names and shapes of its tensors
 
 
 @dataclass(frozen=True)
@@ -83,8 +85,8 @@ def _made(baseline: Make, candidate: Make, tensors: Mapping[str, Any], device: s
     """Make both modules. A candidate that cannot be made like this is made as usual."""
     if not tensors:
         return NewModule(under_one_seed(candidate, device))
-    made = norms.Norms()
-    with norms.noted(made.add):
+    made = _Norms()
+    with _noted_norms(made.add):
         pattern = under_one_seed(baseline, device)
     state = pattern.state_dict()
     keys = {name: _key(tensor) for name, tensor in state.items()}
@@ -93,15 +95,15 @@ def _made(baseline: Make, candidate: Make, tensors: Mapping[str, Any], device: s
     counts = Counter(keys.values())
     names = {key: name for name, key in keys.items() if name in tensors and counts[key] == 1 and _differs(key)}
     writing = _writing()({key: (name, tensors[name]) for key, name in names.items()})
-    handing = norms.Handing(made.names(pattern), tensors)
+    handing = _Handing(made.names(pattern), tensors)
     try:
-        with writing, _given_when_registered(tensors, kind), norms.noted(handing.hand):
+        with writing, _given_when_registered(tensors, kind), _noted_norms(handing.hand):
             module = under_one_seed(candidate, device)
     except Exception:  # if it is the candidate's own, it comes again
         return NewModule(candidate(), unseen=len(names))
     held, spare = handing.found(module)
     unseen = len(names) - len(writing.names)
-    return NewModule(module, frozenset(writing.names), unseen, keys, held, spare | norms.counters(pattern))
+    return NewModule(module, frozenset(writing.names), unseen, keys, held, spare | _batch_counters(pattern))
 
 
 @contextmanager
@@ -146,7 +148,7 @@ def loaded(new: NewModule, static: Mapping[str, Any], inputs: Mapping[str, Any])
     names = new.other_names(missing, added)
     if unknown := {name: static[name] for name in missing if name not in names and name not in new.spare}:
         more = {name: tensor for name, tensor in added.items() if name not in names.values()}
-        raise BenchmarkError(
+        raise unusable(
             "PARAMETERS_DIFFER",
             f"{NO_PARAMETERS}: lacks {_shapes(unknown)}, adds {_shapes(more)}.",
             "Give ModelNew the parameters of Model, or draw them in the same order as Model does.",
@@ -211,3 +213,93 @@ def _writing() -> Any:
                 self.names.add(name)
 
     return Writing
+
+
+class _Norms:
+    """The norms that a module makes, by sort, in the order in which they are made."""
+
+    def __init__(self) -> None:
+        self.layers: dict[_Sort, list[Any]] = defaultdict(list)
+
+    def add(self, layer: Any) -> None:
+        """Note the next norm."""
+        self.layers[_norm_sort(layer)].append(layer)
+
+    def names(self, module: Any) -> dict[_Sort, list[dict[str, str]]]:
+        """For each norm, the names of its tensors in the module by its own names; empty if the module dropped it."""
+        paths = {id(layer): path for path, layer in module.named_modules()}
+        return {
+            sort: [
+                {key: f"{paths[id(layer)]}.{key}".removeprefix(".") for key in layer.state_dict() if id(layer) in paths}
+                for layer in layers
+            ]
+            for sort, layers in self.layers.items()
+        }
+
+
+class _Handing:
+    """Hands the judge's tensors to the norms of a candidate. names: those of the baseline's norms."""
+
+    def __init__(self, names: Mapping[_Sort, list[dict[str, str]]], tensors: Mapping[str, Any]) -> None:
+        self._names, self._tensors, self._norms = names, tensors, _Norms()
+        self.given: list[tuple[Any, str]] = []  # a norm's tensor, and the baseline's name of the values that it got
+
+    def hand(self, layer: Any) -> None:
+        """Write the values of the baseline's norm that was made at the same point into this one."""
+        import torch
+
+        sort = _norm_sort(layer)
+        at, names = len(self._norms.layers[sort]), self._names.get(sort, [])
+        self._norms.add(layer)
+        for key, tensor in layer.state_dict(keep_vars=True).items() if at < len(names) else ():
+            if (name := names[at].get(key, "")) in self._tensors:
+                with torch.no_grad():
+                    tensor.copy_(self._tensors[name])
+                self.given.append((tensor, name))
+
+    def found(self, module: Any) -> tuple[dict[str, str], frozenset[str]]:
+        """The baseline's names, by the module's own, of values that it has as they were given; and names that it need
+        not have: it has these values, or dropped them after it could use them.
+
+        If the candidate makes more or fewer norms of a sort than the baseline, the order tells nothing.
+        """
+        own = {id(tensor): name for name, tensor in reversed(module.state_dict(keep_vars=True).items())}
+        given = [
+            (own.get(id(tensor)), tensor.equal(self._tensors[name].to(tensor)), name) for tensor, name in self.given
+        ]
+        sorts = [sort for sort, names in self._names.items() if len(self._norms.layers[sort]) == len(names)]
+        known = {name for sort in sorts for names in self._names[sort] for name in names.values()}
+        changed = {name for own_name, same, name in given if own_name and not same}
+        return {own_name: name for own_name, same, name in given if own_name and same}, frozenset(known - changed)
+
+
+@contextmanager
+def _noted_norms(note: Callable[[Any], None]) -> Iterator[None]:
+    """Call the function with each norm layer as soon as it is made."""
+    from torch.nn.modules import batchnorm, normalization
+
+    def noting(init: Any) -> Any:
+        @wraps(init)
+        def made(layer: Any, *args: Any, **kwargs: Any) -> None:
+            init(layer, *args, **kwargs)
+            note(layer)
+
+        return made
+
+    owners = (batchnorm._NormBase, normalization.LayerNorm, normalization.GroupNorm, normalization.RMSNorm)
+    with replaced([(owner, "__init__", noting(owner.__init__)) for owner in owners]):
+        yield
+
+
+def _batch_counters(module: Any) -> frozenset[str]:
+    """Names of the numbers of batches that norms have seen, on which no output depends if their momentum is fixed."""
+    return frozenset(
+        f"{path}.num_batches_tracked".removeprefix(".")
+        for path, layer in module.named_modules()
+        if hasattr(layer, "num_batches_tracked") and getattr(layer, "momentum", None) is not None
+    )
+
+
+def _norm_sort(layer: Any) -> _Sort:
+    own = next(each for each in type(layer).__mro__ if each.__module__.startswith("torch."))
+    return (own, *((name, tuple(tensor.shape)) for name, tensor in layer.state_dict().items()))

@@ -1,1 +1,0 @@
-"""Parts of the adapter for KernelBench, whose problems are modules of torch."""
