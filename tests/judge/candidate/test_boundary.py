@@ -199,7 +199,7 @@ def test_nor_does_compiled_code(tmp_path: Path) -> None:
     pair, source = candidate(tmp_path, ""), tmp_path / "optimized_product.cpp"
     source.write_text(NATIVE.replace("TELL", TELL))
     flag = ended(replace(pair, path=source), tmp_path)
-    assert flag.code == "incorrect_output", flag.message
+    assert flag.code in ("incorrect_output", "incorrect_unwritten"), flag.message  # and so it has not raised
 
 
 def test_nor_does_a_fork_of_libraries_kept_loaded(tmp_path: Path) -> None:
