@@ -8,7 +8,7 @@ instead of returning a number.
 Sources: Lentz' continued fraction for the incomplete beta function (Numerical Recipes, 6.4); quantiles of type 7
 (Hyndman and Fan 1996); false discovery rate (Benjamini and Hochberg 1995); alpha spending (Lan and DeMets 1983) with
 the recursive integral of Armitage, McPherson and Rowe (1969).
-docs/decisions/0007-t-over-processes.md has the simulations behind the choice of estimator.
+docs/decisions/0007-judge-by-a-t-interval-over-processes.md has the simulations behind the choice of estimator.
 """
 
 from __future__ import annotations
