@@ -1,13 +1,15 @@
-"""The comment of a gate on a pull request."""
+"""The comment of a gate on a pull request; rows in a pipeline's terms: passed, failed, broken, or not judged."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from aisp_mcp.gate import flames, history
-from aisp_mcp.gate.outcomes import of_gate
 from aisp_mcp.gate.policy import resolution_words
-from aisp_mcp.gate.records import GateReport, GateRow
+from aisp_mcp.gate.records import GateReport, GateRow, Outcome, Policy
 from aisp_mcp.runs.export.comment import Page, marker, title, write
 from aisp_mcp.runs.export.markdown import escape
+from aisp_mcp.runs.export.outcomes import Row, State
 from aisp_mcp.server.text import numbers
 
 MOST = 40  # benchmarks whose history is shown
@@ -56,3 +58,28 @@ def _spec(row: GateRow) -> str:
     """Additions to the row's sentence: the resolution reached, and a changed specification."""
     resolution = f"; {resolution_words(row.resolution)}" if row.resolution is not None else ""
     return resolution + ("; the specification changed, and the base's was used" if row.spec_changed else "")
+
+
+OUTCOMES: dict[Outcome, State] = {
+    "improved": State.PASSED,
+    "unchanged": State.PASSED,
+    "could_not_judge": State.UNJUDGED,
+    "missing": State.UNJUDGED,
+    "new": State.UNJUDGED,
+    "regressed": State.FAILED,
+    "wrong": State.FAILED,
+    "failed": State.BROKEN,
+}
+
+
+def of_gate(report: GateReport, policies: Mapping[Outcome, Policy]) -> list[Row]:
+    """Rows of a gate. policies: meaning of could_not_judge and missing; `fail` makes them failures."""
+    return [_gated(row, policies) for row in report.rows]
+
+
+def _gated(row: GateRow, policies: Mapping[Outcome, Policy]) -> Row:
+    state = State.FAILED if policies.get(row.outcome) == "fail" else OUTCOMES[row.outcome]
+    word = row.outcome.replace("_", " ")
+    return Row(
+        row.target, state, word, row.sentence, row.ratio, row.low, row.high, row.noise_floor, at_least=row.at_least
+    )

@@ -66,11 +66,11 @@ def aisp_benchmark_gate(p: GateParams, ctx: Context) -> GateReport:
 
 def _files(report: GateReport, policies: dict[Outcome, Policy], ctx: Context) -> dict[str, str]:
     """Write the report for people and for pipelines; paths by field of the report."""
-    from aisp_mcp.gate import comment, outcomes
+    from aisp_mcp.gate import comment
     from aisp_mcp.runs.export import badge, junit
     from aisp_mcp.server import files
 
-    rows = outcomes.of_gate(report, policies)
+    rows = comment.of_gate(report, policies)
     about = {"run_id": report.run_id, "base": report.base, "head": report.head}
     began = ctx.clock() - report.seconds
     files_by_field = {

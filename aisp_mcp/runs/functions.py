@@ -1,16 +1,22 @@
-"""Measure two of the caller's own functions, and disclose what could not be hidden."""
+"""Measure two of the caller's own functions, and disclose what could not be hidden.
+
+Sizes are increased until calls are long enough for the parent's clock. Only numbers that the inputs name are increased
+(`n=64, x=randn(n,n)`): no other size can change without changing the question.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
-from aisp_mcp.errors import Unavailable
+from aisp_mcp.errors import BenchmarkError, Unavailable
+from aisp_mcp.judge import comparison as judge
+from aisp_mcp.judge import library
 from aisp_mcp.judge.functions import pair
 from aisp_mcp.judge.functions.pair import Plan, Request
 from aisp_mcp.judge.options import Options
+from aisp_mcp.judge.presets import PRESETS
 from aisp_mcp.judge.records.verdict import Comparison, Flag
-from aisp_mcp.runs import growth
 from aisp_mcp.runs import measure as runs
 from aisp_mcp.server.context import Context
 from aisp_mcp.store.records.run import Failure, Run
@@ -23,7 +29,7 @@ def measure(ctx: Context, request: Request, options: Options) -> Run:
     if plan.device == "cuda" and options.device == "cpu":
         raise Unavailable("NO_GPU", "The inputs ask for cuda, and this machine has no GPU.", "Leave out device=cuda.")
     options = replace(options, device=plan.device or options.device)
-    request, flag = growth.grown(ctx, request, options)
+    request, flag = grown(ctx, request, options)
     plan = pair.plan(request)
     about = runs.About(RunKind.FUNCTIONS)
     run = runs.measure(ctx, [pair.write(plan, options.folder)], options, about=about)
@@ -42,13 +48,72 @@ def _hinted(failure: Failure) -> Failure:
 
 
 def _disclosed(comparison: Comparison, request: Request, plan: Plan, grown: Flag | None) -> Comparison:
-    sizes = {"sizes": dict(plan.sizes)} if plan.sizes else {}
-    update: dict[str, Any] = {"disclosed": {**comparison.disclosed, "inputs": request.inputs, **sizes}}
-    update["flags"] = [*comparison.flags, *filter(None, [grown])]
     if grown is not None:
-        update["sentence"] = f"{comparison.sentence}; {growth.clause(grown)}"
-    if plan.fixed:
-        message = f"The candidate may know these inputs, which are the same in every call: {', '.join(plan.fixed)}."
-        flag = Flag(code="inputs_not_fresh", severity="warn", message=message, evidence={"inputs": plan.fixed})
-        update["flags"].append(flag)
-    return comparison.model_copy(update=update)
+        sentence = f"{comparison.sentence}; {clause(grown)}"
+        comparison = comparison.model_copy(update={"flags": [*comparison.flags, grown], "sentence": sentence})
+    return library.disclosed(comparison, request, plan)
+
+
+MAX_STEPS = 5  # steps; each doubles every named size
+MAX_CALL_S = 0.05  # of the baseline; its work may grow faster than its sizes
+MAX_ELEMENTS = 2**24  # of all inputs of one call
+UNRESOLVED = "clock_resolution_low"
+
+
+def grown(ctx: Context, request: Request, options: Options) -> tuple[Request, Flag | None]:
+    """The request with sizes that the clock can resolve, and a flag if they differ from the given ones."""
+    begin = pair.plan(request).sizes
+    if not begin:
+        return request, None
+    for step in range(MAX_STEPS + 1):
+        sizes = _times(begin, 2**step)
+        ctx.progress(0, 1, f"looking for sizes that the clock resolves: {_text(sizes)}")
+        attempt = replace(request, sizes=sizes)
+        comparison = _probe(attempt, options, step)
+        resolved = comparison is not None and not any(flag.code == UNRESOLVED for flag in comparison.flags)
+        if resolved or comparison is None or _ends(attempt, comparison, step):
+            break
+    if not step or comparison is None:
+        return request, None
+    return attempt, _flag(begin, sizes, resolved)
+
+
+def _probe(request: Request, options: Options, step: int) -> Comparison | None:
+    """A quick comparison that is not stored; None if it gives no times."""
+    folder = options.folder / "sizes" / str(step)
+    folder.mkdir(parents=True, exist_ok=True)
+    how = replace(options, preset=PRESETS["quick"], folder=folder)
+    try:
+        result = judge.compare(pair.write(pair.plan(request), folder), how)
+    except BenchmarkError:  # the measurement itself reports it
+        return None
+    return result if isinstance(result, Comparison) and result.baseline is not None else None
+
+
+def _ends(request: Request, comparison: Comparison, step: int) -> bool:
+    """Return True if the next step could take too much time or memory."""
+    called_s = comparison.baseline.time_s if comparison.baseline else 0.0
+    larger = replace(request, sizes=_times(request.sizes, 2))
+    return step == MAX_STEPS or called_s > MAX_CALL_S / 4 or pair.plan(larger).elements > MAX_ELEMENTS
+
+
+def _times(sizes: Mapping[str, int], factor: int) -> dict[str, int]:
+    return {name: factor * value for name, value in sizes.items()}
+
+
+def _text(sizes: Mapping[str, int]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in sizes.items())
+
+
+def clause(flag: Flag) -> str:
+    """The end of a sentence that names the sizes of a verdict."""
+    given, measured = (_text(flag.evidence[name]) for name in ("asked", "measured"))
+    return f"measured at {measured} because calls at {given} are too short to time"
+
+
+def _flag(begin: Mapping[str, int], end: Mapping[str, int], resolved: bool) -> Flag:
+    message = f"Measured with {_text(end)}: with {_text(begin)} the calls were too short for the parent's clock."
+    if not resolved:
+        message += " They still are, and larger sizes are beyond the limit."
+    evidence = {"asked": dict(begin), "measured": dict(end), "resolved": resolved}
+    return Flag(code="size_grown", severity="note", message=message, evidence=evidence)

@@ -1,4 +1,7 @@
-"""Verdicts of one target over time or over commits, with the levels between steps. Levels are for charts only."""
+"""Verdicts of one target over time or over commits, with the levels between steps.
+
+A step is a point where the level of a series changed for good. Levels are for charts, never for verdicts.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from statistics import median
 
-from aisp_mcp.runs.segments import segments
 from aisp_mcp.store.records.verdict_row import VerdictRow
 
 SHORT = 10  # digits of a commit
@@ -64,3 +66,36 @@ def _series(device: str, preset: str, rows: list[VerdictRow], axis: Axis) -> Ser
     ratios = [row.ratio or 0.0 for row in rulings]
     levels = segments(ratios, floor * sum(ratios) / len(ratios)) if ratios else []
     return Series(device, preset, rulings, positions, commits, floor, levels, len(rows) - len(rulings))
+
+
+LEAST = 3  # values on each side of a step
+SIGMAS = 4.0
+_TO_SIGMA = 1.4826  # of the median absolute deviation of a normal distribution
+
+
+def segments(values: Sequence[float], floor: float = 0.0) -> list[tuple[int, int, float]]:
+    """(first, after the last, median) of stretches of one level, in order, by binary segmentation.
+
+    A step counts if the medians differ by more than floor and by more than 4 robust standard deviations within the two
+    stretches.
+    """
+    return _split(values, 0, len(values), floor)
+
+
+def _split(values: Sequence[float], begin: int, end: int, floor: float) -> list[tuple[int, int, float]]:
+    cuts = range(begin + LEAST, end - LEAST + 1)
+    best = min(cuts, key=lambda cut: _cost(values[begin:cut]) + _cost(values[cut:end]), default=None)
+    if best is None or not _differ(values[begin:best], values[best:end], floor):
+        return [(begin, end, median(values[begin:end]))] if end > begin else []
+    return _split(values, begin, best, floor) + _split(values, best, end, floor)
+
+
+def _cost(part: Sequence[float]) -> float:
+    """Sum of absolute deviations from the median: one outlier is not a step."""
+    middle = median(part)
+    return sum(abs(value - middle) for value in part)
+
+
+def _differ(left: Sequence[float], right: Sequence[float], floor: float) -> bool:
+    spread = median([abs(value - median(part)) for part in (left, right) for value in part]) * _TO_SIGMA
+    return abs(median(left) - median(right)) > max(floor, SIGMAS * spread)

@@ -1,8 +1,16 @@
-"""From target names to a stored run: find, measure, judge, store."""
+"""From target names to a stored run: find, measure, judge, store.
+
+Candidates that were judged invalid are not run again until a person has cleared them. A candidate is identified by the
+hash of its file, so renaming or copying it changes nothing. To clear it, delete the record by hand: no tool does so.
+
+A machine that is suitable for canonical measurements is bare metal and exclusive, with known clocks. A share above 1 of
+the machine's measured ceiling asks for an audit.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import secrets
 import time
@@ -20,16 +28,20 @@ from aisp_mcp.judge.options import Nodes, Options, Policy
 from aisp_mcp.judge.pair import Pair
 from aisp_mcp.judge.presets import PRESETS, Preset
 from aisp_mcp.judge.records import Skip
-from aisp_mcp.judge.records.verdict import Flag
-from aisp_mcp.runs import canonical, commits, peak, quarantine
+from aisp_mcp.judge.records.verdict import Comparison, Flag, PeakShare, Verdict
+from aisp_mcp.machine.datasheets import load
+from aisp_mcp.profile.roofline import run_roofline
+from aisp_mcp.runs import commits
 from aisp_mcp.server.context import Context
 from aisp_mcp.settings import ClusterSettings, SensorSettings
 from aisp_mcp.store import machine_secret
+from aisp_mcp.store.files import write_atomic
+from aisp_mcp.store.records.ceiling import Ceiling
 from aisp_mcp.store.records.run import Failure, Run
 from aisp_mcp.store.records.run_kind import RunKind
 from aisp_mcp.suites import selection
 from aisp_mcp.suites.adapters import origin
-from aisp_mcp.system import manifest, slurm
+from aisp_mcp.system import cpu, manifest, slurm
 from aisp_mcp.system.gpu import choice
 from aisp_mcp.system.watch import sampler
 
@@ -145,8 +157,8 @@ def measure(
             ctx.store.save_run(run.model_copy(update={"environment": so_far}), ctx.job_id)
     environment = {**environment, "during": watch.summary()}
     run = run.model_copy(update={"environment": environment, "seconds": time.monotonic() - begin})
-    run = _label(run, canonical.not_canonical(environment, environment["during"])) if profile == "strict" else run
-    run = peak.with_peaks(ctx, run)
+    run = _label(run, not_canonical(environment, environment["during"])) if profile == "strict" else run
+    run = with_peaks(ctx, run)
     ctx.store.save_run(run, ctx.job_id)
     return run
 
@@ -197,7 +209,7 @@ def _lasting(run: Run) -> dict[str, object]:
 
 
 def _add(ctx: Context, run: Run, pair: Pair, how: Options, report: orchestrator.Report) -> Run:
-    if failure := quarantine.barred(ctx, pair):
+    if failure := barred(ctx, pair):
         return run.model_copy(update={"failed": [*run.failed, failure]})
     run = run.model_copy(update={"sources": {**run.sources, **_sources(pair, how.folder)}})
     try:
@@ -207,7 +219,7 @@ def _add(ctx: Context, run: Run, pair: Pair, how: Options, report: orchestrator.
         return run.model_copy(update={"failed": [*run.failed, failure]})
     if isinstance(result, Skip):
         return run.model_copy(update={"skipped": [*run.skipped, result]})
-    quarantine.keep(ctx, pair, result, run.id)
+    keep(ctx, pair, result, run.id)
     return run.model_copy(update={"comparisons": [*run.comparisons, origin.disclosed(result, pair.baseline)]})
 
 
@@ -230,3 +242,146 @@ def require_some(run: Run) -> None:
         raise selection.unusable(run.failed[0])
     reasons = "; ".join(f"{failure.target}: {failure.message}" for failure in run.failed[:5])
     raise AispError("NOTHING_MEASURED", f"None of the targets could be measured. {reasons}")
+
+
+def _record(ctx: Context, pair: Pair) -> Path:
+    digest = pair.candidate_sha256()
+    return ctx.settings.home / "quarantine" / f"{digest[:16]}.json"
+
+
+def barred(ctx: Context, pair: Pair) -> Failure | None:
+    """Reason why this candidate is not run, or None. A record that a person has damaged still bars it."""
+    record = _record(ctx, pair)
+    if not record.exists():
+        return None
+    try:
+        known = json.loads(record.read_text("utf-8"))
+        why = f"run {known['run']}, {known['sentence']}"
+    except (ValueError, KeyError, TypeError):
+        why = "its record cannot be read"
+    return Failure(
+        target=pair.label,
+        code="QUARANTINED",
+        message=f"This candidate was judged invalid before and is not run again: {why}.",
+        hint=f"Read the evidence; to clear it, a person deletes {record}.",
+    )
+
+
+def keep(ctx: Context, pair: Pair, comparison: Comparison, run_id: str) -> None:
+    """Bar a candidate that was judged invalid, with the evidence."""
+    if comparison.verdict is not Verdict.INVALID:
+        return
+    evidence = {
+        "run": run_id,
+        "target": pair.label,
+        "sentence": comparison.sentence,
+        "flags": [flag.model_dump(mode="json") for flag in comparison.flags],
+        "log": comparison.log_path,
+        "log_sha256": comparison.log_sha256,
+        "at": ctx.clock(),
+    }
+    record = _record(ctx, pair)
+    record.parent.mkdir(parents=True, exist_ok=True)
+    write_atomic(record, json.dumps(evidence, indent=1))
+
+
+BUSY_SHARE = 0.10
+STEAL_SHARE = 0.005
+
+
+def not_canonical(manifest: dict[str, Any], during: dict[str, Any]) -> list[str]:
+    """Reasons in words; empty on a canonical machine.
+
+    manifest: from system.manifest. during: the summary of system.sampler over the measurement.
+    """
+    around, limits, settings = manifest["surroundings"], manifest["limits"], manifest["settings"]
+    reasons = []
+    if around.get("hypervisor"):
+        reasons.append(f"virtualised ({around['hypervisor']})")
+    if limits.get("cpus"):
+        reasons.append(f"CPU quota of {limits['cpus']} cores")
+    if settings.get("governor") != "performance":
+        reasons.append(f"CPU governor is {settings.get('governor')}")
+    if (during.get("steal_share") or 0.0) > STEAL_SHARE:
+        reasons.append(f"{during['steal_share']:.1%} of CPU time was stolen")
+    waiting = (during.get("pressure") or {}).get("cpu_some") or 0.0
+    if waiting > BUSY_SHARE:
+        reasons.append(f"tasks waited for a CPU {waiting:.0%} of the time")
+    return reasons + [flag["message"] for flag in during.get("flags", []) if flag.get("severity") == "fatal"]
+
+
+BEYOND_CACHE = 4  # a call that moves this many times the last-level cache is bound by memory bandwidth
+AUDIT_FROM = 1.05  # a ceiling is itself measured, to a few per cent
+_KINDS = ("copy", "read", "write", "triad")
+
+
+def with_peaks(ctx: Context, run: Run) -> Run:
+    """The run with each comparison's share of its ceiling, and a flag if more than the ceiling was reached."""
+    return run.model_copy(update={"comparisons": [_placed(ctx, run, comparison) for comparison in run.comparisons]})
+
+
+def _placed(ctx: Context, run: Run, comparison: Comparison) -> Comparison:
+    share = ceiling(ctx, run, comparison)
+    if share is None:
+        return comparison
+    flags = [*comparison.flags, _audit(share)] if share.share > AUDIT_FROM else comparison.flags
+    return comparison.model_copy(update={"peak": share, "flags": flags})
+
+
+def ceiling(ctx: Context, run: Run, comparison: Comparison) -> PeakShare | None:
+    """The ceiling that limits this candidate most. None without declared work, a time, or a measured ceiling."""
+    figures = comparison.optimized
+    if figures is None:
+        return None
+    key = str(run.gpus[0].get("uuid")) if run.gpus else "cpu"
+    shares = []
+    product = _best(ctx, [f"gemm_{unit}" for unit in _types(comparison)], key)
+    memory = _best(ctx, [f"bandwidth_{kind}" for kind in _KINDS], key)
+    rate, moved = figures.flops_per_s or 0.0, figures.bytes_per_s or 0.0
+    beyond = moved * figures.time_s > BEYOND_CACHE * _cache_bytes(run.gpus)
+    if memory and moved and beyond:
+        shares.append(_share(memory.kind, moved, memory.value))
+    if product and rate:
+        share = _share(product.kind, rate, product.value)
+        by_memory = memory is not None and rate * memory.value < moved * product.value
+        if beyond or not by_memory or share.share > AUDIT_FROM:  # else caches, which have no ceiling, are the limit
+            shares.append(share)
+    return max(shares, key=lambda each: each.share, default=None)
+
+
+def _types(comparison: Comparison) -> list[str]:
+    """The type of the inputs; every type if the contract allows an approximation, so that narrower ones are fair."""
+    if comparison.verification is not None and comparison.verification.oracle == "approximate":
+        return list(dict.fromkeys(run_roofline.UNITS.values()))
+    unit = run_roofline.dtype(comparison)
+    return [unit] if unit else []
+
+
+def _best(ctx: Context, kinds: list[str], key: str) -> Ceiling | None:
+    """The highest ceiling of these kinds that was measured on the device."""
+    ceilings = [best for kind in kinds if (best := ctx.store.best_measurement(kind, key))]
+    return max(ceilings, key=lambda each: each.value, default=None)
+
+
+def _share(kind: str, rate: float, most: float) -> PeakShare:
+    return PeakShare(kind=kind, share=rate / most, rate=rate, ceiling=most)
+
+
+def _cache_bytes(gpus: list[dict[str, object]]) -> float:
+    """Bytes of the last cache before memory; infinite if unknown, so that memory bandwidth does not count
+    as a bound.
+    """
+    if gpus:
+        facts = load.gpu(str(gpus[0].get("name")))
+        return facts.l2_bytes if facts is not None and facts.l2_bytes else float("inf")
+    sizes = [cache.size_bytes for cache in cpu.read().caches if cache.size_bytes]
+    return max(sizes, default=float("inf"))
+
+
+def _audit(peak_share: PeakShare) -> Flag:
+    message = (
+        f"{peak_share.share:.0%} of the best {peak_share.kind} measured on this machine: "
+        "more than it can do, or more work declared than done. Measure the ceiling again on the idle machine "
+        "(aisp_bench_peak), then audit work(), the tolerance and the candidate."
+    )
+    return Flag(code="above_ceiling", severity="warn", message=message, evidence=peak_share.model_dump())

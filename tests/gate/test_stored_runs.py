@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from aisp_mcp.gate import outcomes, pairs, stored_runs
+from aisp_mcp.gate import comment, pairs, stored_runs
 from aisp_mcp.gate.comment import gate_comment
 from aisp_mcp.gate.records import GateReport, GateRow
 from aisp_mcp.runs.export import junit
@@ -94,4 +94,4 @@ def test_a_gain_that_is_a_lower_bound_says_at_least() -> None:
     facts = {"run_id": "r_1", "passed": True, "base": "b" * 40, "head": "c" * 40, "reasons": [], "seconds": 1.0}
     report = GateReport.model_validate({**facts, "rows": [row]})
     assert "at least 2.000x" in gate_comment(report)
-    assert b"ratio at least 2 (" in junit.to_junit(outcomes.of_gate(report, {}), "gate", 1.0, 1.0, {})
+    assert b"ratio at least 2 (" in junit.to_junit(comment.of_gate(report, {}), "gate", 1.0, 1.0, {})

@@ -11,7 +11,7 @@ from aisp_mcp.judge.functions.pair import Request
 from aisp_mcp.judge.options import Options
 from aisp_mcp.judge.presets import PRESETS
 from aisp_mcp.judge.records.verdict import Comparison, Flag
-from aisp_mcp.runs import functions, growth, measure
+from aisp_mcp.runs import functions, measure
 from aisp_mcp.server.context import Context
 from aisp_mcp.settings import Settings
 from aisp_mcp.store.records.run import Run
@@ -30,7 +30,7 @@ def test_the_sentence_names_both_sizes(home: Path, tmp_path: Path, monkeypatch: 
         shared = {"id": "r_1", "created_at": 1.0, "preset": "default", "profile": "portable", "environment": {}}
         return Run.model_validate({**shared, "kind": about.kind, "comparisons": [comparison]})
 
-    monkeypatch.setattr(growth, "grown", lambda _, request, __: (request, flag))
+    monkeypatch.setattr(functions, "grown", lambda _, request, __: (request, flag))
     monkeypatch.setattr(measure, "measure", measured)
     files = [tmp_path / name for name in ("slow.py", "fast.py")]
     for file in files:

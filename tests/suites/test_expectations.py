@@ -14,7 +14,7 @@ import pytest
 from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.judge.records.measurement import Figures, Interval
 from aisp_mcp.judge.records.verdict import Comparison
-from aisp_mcp.runs import peak
+from aisp_mcp.runs import measure
 from aisp_mcp.server.context import Context
 from aisp_mcp.store.database import Store
 from aisp_mcp.store.records.run import Run
@@ -236,7 +236,7 @@ def test_more_than_the_ceiling_asks_for_an_audit(ctx: Context, tmp_path: Path, r
     )
     given = run("faster", 3.0)
     one = given.comparisons[0].model_copy(update={"optimized": figures, "log_path": str(log)})
-    (rows,) = peak.with_peaks(ctx, given.model_copy(update={"comparisons": [one]})).comparisons
+    (rows,) = measure.with_peaks(ctx, given.model_copy(update={"comparisons": [one]})).comparisons
     assert rows.peak is not None
     assert math.isclose(rows.peak.share, rate / 1e12)
     assert math.isclose(rows.peak.headroom, 1e12 / rate)

@@ -14,7 +14,7 @@ from aisp_mcp.front.cli.commands import command_line
 from aisp_mcp.front.dashboard import figures, words
 from aisp_mcp.front.dashboard.links import Links
 from aisp_mcp.front.dashboard.request import PageRequest
-from aisp_mcp.runs.export.facts import environment_rows
+from aisp_mcp.runs.export.markdown import environment_rows
 from aisp_mcp.server.charts import drawing
 from aisp_mcp.server.text import numbers
 from aisp_mcp.server.text.escape import visible

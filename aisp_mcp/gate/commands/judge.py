@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from aisp_mcp.errors import BenchmarkError, NotFound, UsageError
-from aisp_mcp.gate.commands import files
+from aisp_mcp.gate.commands import process
 from aisp_mcp.gate.commands.process import OUTPUT, Limits, Ran, run
 from aisp_mcp.gate.commands.records import CommandComparison, CommandFigures
 from aisp_mcp.judge import statistics as stats
@@ -135,7 +135,7 @@ def compare(
 def _folders(request: CommandRequest, stack: ExitStack) -> Folders:
     """Create the folders. Isolated programs see the working folder, so this process enters an empty one."""
     inputs = {
-        is_candidate: files.needed(argv, request.files)
+        is_candidate: process.needed(argv, request.files)
         for is_candidate, argv in ((False, request.baseline), (True, request.candidate))
     }
     root = Path.cwd()
@@ -190,7 +190,7 @@ def _half(
         run_folder = folders.work / secrets.token_hex(4)  # the name reveals neither the role nor the number of the run
         run_folder.mkdir()
         argv, own = (request.candidate if role == CANDIDATE else request.baseline), folders.inputs[role == CANDIDATE]
-        files.copy_in(own, folders.root, run_folder)
+        process.copy_in(own, folders.root, run_folder)
         argv = [_filled(word, source) for word in argv]
         done = run(argv, run_folder, level, limits, {"AISP_INPUT": str(source)}, hidden=[folders.outputs])
         _refuse(role, done, request, limits, start_cpu_s)
@@ -215,8 +215,8 @@ def _taken_out(role: str, run_folder: Path, inputs: Sequence[Path], folders: Fol
     """Move the outputs of a run to a hidden folder, and return it."""
     target = folders.outputs / run_folder.name
     try:
-        files.take_out(run_folder, inputs, folders.root, target)
-    except files.BadOutput as bad:
+        process.take_out(run_folder, inputs, folders.root, target)
+    except process.BadOutput as bad:
         if role == CANDIDATE:
             raise Ended("incorrect_output", f"The candidate's {bad}.") from bad
         raise BenchmarkError("BASELINE_FAILED", f"The baseline's {bad}.", "Its outputs cannot be compared.") from bad
@@ -264,7 +264,7 @@ def _make_input(request: CommandRequest, source: Path) -> None:
 def _compare(request: CommandRequest, source: Path, expected: Path, produced: Path) -> None:
     """Raise Ended if the candidate's output is wrong."""
     if request.check is None:
-        first, second = files.entries(expected), files.entries(produced)
+        first, second = process.entries(expected), process.entries(produced)
         for name in sorted(first.keys() | second.keys()):
             if not (name in first and name in second):
                 raise Ended("incorrect_files", f"Only one of the two programs wrote {name}.")

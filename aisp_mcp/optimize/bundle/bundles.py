@@ -13,8 +13,7 @@ from aisp_mcp.judge.records.verdict import Comparison
 from aisp_mcp.optimize import board as boards
 from aisp_mcp.optimize import sessions
 from aisp_mcp.optimize.bundle import archive, evidence
-from aisp_mcp.optimize.bundle.records import Bundle, BundleReport, Claim
-from aisp_mcp.optimize.records import CANDIDATES, LOG, SPEC
+from aisp_mcp.optimize.records import CANDIDATES, LOG, SPEC, Bundle, BundleReport, Claim
 from aisp_mcp.server import files
 from aisp_mcp.server.context import Context
 from aisp_mcp.store import signing

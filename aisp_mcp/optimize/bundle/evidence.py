@@ -16,7 +16,7 @@ from aisp_mcp.optimize import board as boards
 from aisp_mcp.optimize import sessions
 from aisp_mcp.optimize.bundle.archive import sha256
 from aisp_mcp.optimize.records import CANDIDATES, LOG, SPEC
-from aisp_mcp.runs import growth
+from aisp_mcp.runs import functions
 from aisp_mcp.store.records.run import Run
 from aisp_mcp.suites.adapters import origin
 
@@ -92,7 +92,7 @@ def _differences(recorded: Comparison, computed: Comparison, last: Mapping[str, 
     more = recorded.flags[number:]
     if not _is_same(before["flags"][:number], after["flags"]) or not {flag.code for flag in more} <= set(ADDED_LATER):
         return "list of flags"
-    clauses = [f"; {growth.clause(flag)}" for flag in more if flag.code == "size_grown"]
+    clauses = [f"; {functions.clause(flag)}" for flag in more if flag.code == "size_grown"]
     clauses += [f"; {origin.HINT}" for flag in more if flag.code == origin.TRAINING_MODE]
     if recorded.sentence != computed.sentence + "".join(clauses):
         return "sentence"

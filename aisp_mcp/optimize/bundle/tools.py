@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from aisp_mcp.optimize.bundle.records import Bundle, BundleReport
+from aisp_mcp.optimize.records import Bundle, BundleReport
 from aisp_mcp.records import Params
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.registry import READS, WRITES, ReadingParams, S, tool

@@ -33,14 +33,13 @@ def aisp_benchmark_compare_runs(p: CompareParams, ctx: Context) -> RunComparison
     Runs under different conditions (load, preset, cores, versions, isolation, clock) are not judged; the answer then
     has the call that measures both again, interleaved.
     """
-    from aisp_mcp.runs.changes import rerun
-    from aisp_mcp.runs.changes.triage import compared
+    from aisp_mcp.runs.changes.triage import compared, of_its_kind
 
     if p.baseline_run == p.candidate_run:
         raise UsageError("SAME_RUN", "A run cannot be compared with itself.", "Name two runs.")
     before, after = (ctx.store.run(Run, name, ctx.sees) for name in (p.baseline_run, p.candidate_run))
     answer = compared(before, after, p.any_preset)
-    return answer.model_copy(update={"again": rerun.of_its_kind(ctx, after, answer.again)})
+    return answer.model_copy(update={"again": of_its_kind(ctx, after, answer.again)})
 
 
 class TriageParams(Params):
@@ -53,11 +52,10 @@ class TriageParams(Params):
 )
 def aisp_benchmark_triage(p: TriageParams, ctx: Context) -> Triage:
     """Find regressions and suspects in a run, and the next command, with evidence."""
-    from aisp_mcp.runs.changes import rerun
-    from aisp_mcp.runs.changes.triage import triage
+    from aisp_mcp.runs.changes.triage import of_its_kind, triage
 
     if p.against == p.run_id:
         raise UsageError("SAME_RUN", "A run cannot be compared with itself.", "Name an earlier run, or none.")
     run = ctx.store.run(Run, p.run_id, ctx.sees)
     answer = triage(run, ctx.store.run(Run, p.against, ctx.sees) if p.against else None)
-    return answer.model_copy(update={"run_next": rerun.of_its_kind(ctx, run, answer.run_next)})
+    return answer.model_copy(update={"run_next": of_its_kind(ctx, run, answer.run_next)})

@@ -1,12 +1,18 @@
-"""Results of a run that deserve a second look, and the call that would settle each."""
+"""Results of a run that deserve a second look, and the call that would settle each.
+
+What two runs could not show is settled by measuring both states interleaved, in one job, on one machine.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
+from typing import Any
 
+from aisp_mcp.errors import NotFound
 from aisp_mcp.judge.records.verdict import Comparison, Verdict
-from aisp_mcp.runs.changes import again, conditions
-from aisp_mcp.runs.changes.changes import FLOORS_PER_MARGIN, OPEN, compare_runs, is_worse, outcome
+from aisp_mcp.runs.changes import changes
+from aisp_mcp.runs.changes.changes import FLOORS_PER_MARGIN, OPEN, compare_runs, is_worse, of_runs, outcome
 from aisp_mcp.runs.changes.records import (
     Change,
     ChangeVerdict,
@@ -17,9 +23,10 @@ from aisp_mcp.runs.changes.records import (
     Suspicion,
     Triage,
 )
-from aisp_mcp.runs.changes.rerun import RUN
+from aisp_mcp.server.context import Context
 from aisp_mcp.server.text.numbers import percent
 from aisp_mcp.store.records.run import Run
+from aisp_mcp.store.records.run_kind import RunKind
 from aisp_mcp.system.manifest import manifest_difference
 
 ENOUGH_REPLICATES = 5  # replicates of the default preset
@@ -46,7 +53,7 @@ def triage(run: Run, against: Run | None) -> Triage:
         missing=missing,
         not_measured=lost,
         environment_difference=environment_difference(against, run) if against else [],
-        run_next=[*again.calls(against, run, not_judged), *_next(run, against, regressed, missing)]
+        run_next=[*calls(against, run, not_judged), *_next(run, against, regressed, missing)]
         if against
         else _next(run, None, regressed, missing),
     )
@@ -61,12 +68,12 @@ def compared(before: Run, after: Run, any_preset: bool = False) -> RunComparison
         sentence=_answer(result, changes, missing, after),
         outcome=result,
         passed=result is Outcome.PASSED,
-        conditions=conditions.of_runs(before, after, any_preset),
+        conditions=of_runs(before, after, any_preset),
         changes=changes,
         missing=missing,
         environment_difference=environment_difference(before, after),
         counts={word.value: words.count(word) for word in ChangeVerdict if word in words},
-        again=again.calls(before, after, [change for change in changes if change.verdict in OPEN]),
+        again=calls(before, after, [change for change in changes if change.verdict in OPEN]),
     )
 
 
@@ -171,3 +178,75 @@ def _next(run: Run, against: Run | None, regressed: list[Change], missing: list[
 
 def _rerun(targets: set[str], why: str, preset: str = "release") -> Recommendation:
     return Recommendation(tool=RUN, args={"targets": sorted(targets), "preset": preset}, why=why)
+
+
+_GATE = "aisp_benchmark_gate"
+
+
+def calls(before: Run, after: Run, open_changes: Sequence[Change]) -> list[Recommendation]:
+    """The call for these changes, or none if nothing is open."""
+    labels = [_label(change) for change in open_changes]
+    if not labels:
+        return []
+    reasons = [reason for change in open_changes for reason in change.reasons]
+    if reasons and all(reason.startswith(changes.BOUND) for reason in reasons):
+        why = "calls are too short for the parent's clock: measure both again at a larger --size"
+        return [Recommendation(tool=RUN, args={"targets": labels, "preset": "default"}, why=why)]
+    if all(_same_files(before, after, label) for label in labels):
+        why = "both runs measured the same files: if anything changed, it was the machine. Measure once more"
+        return [Recommendation(tool=RUN, args={"targets": labels, "preset": "default"}, why=why)]
+    base, head = (_commit(run) for run in (before, after))
+    if base and head and base != head:
+        why = "measures both commits interleaved, under the same conditions"
+        return [Recommendation(tool=_GATE, args={"base": base, "head": head, "targets": labels}, why=why)]
+    if RunKind.FUNCTIONS in (before.kind, after.kind):  # what functions import is not stored with the run
+        return []
+    why = "measures the files of both runs interleaved, under the same conditions"
+    return [Recommendation(tool=_GATE, args={"base": before.id, "head": after.id, "targets": labels}, why=why)]
+
+
+def _label(change: Change) -> str:
+    return f"{change.target}_{change.candidate}" if change.candidate else change.target
+
+
+def _same_files(before: Run, after: Run, label: str) -> bool:
+    """Return True if both runs stored the same baseline and candidate of this benchmark."""
+    folder = f"sources/{label.replace(':', '-').replace('/', '-')}/"
+    old, new = ({k: v for k, v in run.sources.items() if k.startswith(folder)} for run in (before, after))
+    return bool(old) and old == new
+
+
+def _commit(run: Run) -> str | None:
+    """The unmodified commit that a run measured; None if it is unknown or was modified."""
+    commit = run.environment.get("commit") or {}
+    return None if commit.get("modified", True) else commit.get("id")
+
+
+RUN = "aisp_run_benchmarks"
+LONGEST = 2000  # characters of a call; a candidate can also be a text of thousands of lines
+
+
+def of_its_kind(ctx: Context, run: Run, calls: Iterable[Recommendation]) -> list[Recommendation]:
+    """The calls, in which those that would run targets repeat the run's own call instead, if it ran none.
+
+    A call that is too long to repeat is left out.
+    """
+    if run.kind is RunKind.BENCH:
+        return list(calls)
+    changed = [_again(ctx, run, call) if call.tool == RUN else call for call in calls]
+    return [call for call in changed if call is not None]
+
+
+def _again(ctx: Context, run: Run, call: Recommendation) -> Recommendation | None:
+    if run.kind is RunKind.OPTIMIZE:
+        session = next((each.candidate.rpartition("_")[0] for each in run.comparisons), "")
+        args: dict[str, Any] = {"session": session} if session else {}
+        return Recommendation(tool="aisp_optimize_finish", args=args, why="it measures the leaders again")
+    try:
+        job = ctx.store.job(run.id)
+    except NotFound:  # of another machine, or from before jobs were kept
+        return None
+    args = {name: value for name, value in job.params.items() if value not in (None, False, [], {}, "")}
+    args |= {name: of_run for name, of_run in run.commits.items() if str(args.get(name)).startswith("last")}
+    args["preset"] = call.args["preset"]
+    return Recommendation(tool=job.tool, args=args, why=call.why) if len(str(args)) <= LONGEST else None

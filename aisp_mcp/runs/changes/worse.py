@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from aisp_mcp.runs.changes.changes import compare_runs
 from aisp_mcp.runs.changes.records import Change, ChangeVerdict
-from aisp_mcp.runs.segments import segments
+from aisp_mcp.runs.history import segments
 from aisp_mcp.server.context import Context
 from aisp_mcp.store.records.run import Run
 from aisp_mcp.store.records.run_kind import OF_TARGETS

@@ -1,14 +1,17 @@
-"""From a call to a plan, and from figures to an answer."""
+"""From a call to a plan, with servers that answer, and from figures to an answer."""
 
 from __future__ import annotations
 
 import json
 import secrets
+import urllib.error
+import urllib.request
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
-from aisp_mcp.errors import NotFound, UsageError
-from aisp_mcp.runs.endpoint import clients, server
+from aisp_mcp.errors import NotFound, Unavailable, UsageError
+from aisp_mcp.runs.endpoint import clients
 from aisp_mcp.runs.endpoint.measuring import AGAIN, BASELINE, CANDIDATE, Plan, Runs, Server, figures
 from aisp_mcp.runs.endpoint.records import ServerFigures, ServerVerdict
 from aisp_mcp.server.context import Context
@@ -24,14 +27,14 @@ def prepared(call: dict[str, Any], ctx: Context, timeout_s: float) -> tuple[Plan
     """The plan of a call, and the servers, after one request to each. Raises Unavailable, UsageError, NotFound."""
     client, program = clients.find(None if call["client"] == "auto" else call["client"])
     names = {call["url"]: call["model"]}
-    addresses = [server.address(call["url"])]
-    models = [server.model(addresses[0], names[call["url"]])]
+    addresses = [address(call["url"])]
+    models = [model(addresses[0], names[call["url"]])]
     if call["candidate"]:
-        addresses.append(server.address(call["candidate"]))
-        models.append(server.model(addresses[1], call["candidate_model"] or call["model"]))
+        addresses.append(address(call["candidate"]))
+        models.append(model(addresses[1], call["candidate_model"] or call["model"]))
     servers = [Server(*pair) for pair in zip(addresses, models, strict=True)]
     for each_server in servers:
-        server.require_answer(each_server.url, each_server.model, call["output_tokens"])
+        require_answer(each_server.url, each_server.model, call["output_tokens"])
     plan = Plan(
         client=client,
         program=program,
@@ -101,3 +104,55 @@ def notes(shown: list[ServerFigures], plan: Plan) -> list[str]:
     if plan.prompts:
         messages.append("The same prompts are sent in every run: a prefix cache answers later runs faster.")
     return messages
+
+
+_TIMEOUT_S = 60.0
+_MOST = 2**20
+
+
+def address(url: str) -> str:
+    """The URL without /v1 and a trailing slash. Raises UsageError BAD_URL."""
+    parts = urlsplit(url if "://" in url else f"http://{url}")
+    if parts.scheme not in ("http", "https") or not parts.hostname or "," in url:
+        raise UsageError("BAD_URL", f"{url[:200]!r} is not an HTTP address.", "Such as http://127.0.0.1:8000.")
+    return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/').removesuffix('/v1')}"
+
+
+def model(url: str, name: str | None) -> str:
+    """The named model, or the only one listed. Raises Unavailable UNREACHABLE, UsageError WHICH_MODEL."""
+    try:
+        listed = [str(row.get("id")) for row in _ask(f"{url}/v1/models").get("data", []) if isinstance(row, dict)]
+    except Unavailable:
+        if name is None:
+            raise
+        return name  # some servers cannot list; the next request shows whether the model exists
+    if name is not None:
+        return name
+    if len(listed) != 1:
+        known = ", ".join(listed[:10]) or "none"
+        raise UsageError("WHICH_MODEL", f"{url} serves these models: {known}.", "Name one of them as model.")
+    return listed[0]
+
+
+def require_answer(url: str, name: str, tokens: int) -> None:
+    """Send one untimed request: it warms the server up and shows that it answers. Raises Unavailable UNREACHABLE."""
+    message = {"role": "user", "content": "Count from one to ten."}
+    body = {"model": name, "messages": [message], "max_tokens": tokens}
+    if not _ask(f"{url}/v1/chat/completions", body).get("choices"):
+        raise Unavailable("UNREACHABLE", f"{url} answered a chat request without a choice.", "See the server's log.")
+
+
+def _ask(url: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(url, data, {"Content-Type": "application/json"})
+    try:
+        with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as reply:
+            document = json.loads(reply.read(_MOST))
+    except urllib.error.HTTPError as error:
+        raise Unavailable("UNREACHABLE", f"{url} answered {error.code} {error.reason}.", _HINT) from error
+    except (OSError, ValueError) as error:
+        raise Unavailable("UNREACHABLE", f"{url} did not answer: {error}.", _HINT) from error
+    return document if isinstance(document, dict) else {}
+
+
+_HINT = "It must be an OpenAI-compatible server that is running and needs no key, such as vllm serve."

@@ -35,10 +35,10 @@ class ServeBenchParams(LoadParams):
 
 
 def _estimate(p: ServeBenchParams, ctx: Context) -> Plan:
-    from aisp_mcp.runs.endpoint import clients, server
+    from aisp_mcp.runs.endpoint import clients, reporting
 
     client, program = clients.find(None if p.client == "auto" else p.client)
-    urls = [server.address(url) for url in (p.url, p.candidate) if url]
+    urls = [reporting.address(url) for url in (p.url, p.candidate) if url]
     runs = 1 + p.repeats * (3 if p.candidate else 1)
     details = {"client": client.name, "servers": urls, "runs": runs, "requests": runs * p.requests}
     return Plan(argv=[program], timeout_s=p.timeout_s or _TIMEOUT_S, resources=[], details=details)
@@ -59,14 +59,14 @@ def aisp_serve_bench(p: ServeBenchParams, ctx: Context) -> ServeBench:
     The client first measures a stub with known latencies. Two servers are measured in turns, in random order in each
     repeat, and judged by the intervals over repeats. The texts of answers are not compared.
     """
-    from aisp_mcp.runs.endpoint import judging, measuring, reporting
+    from aisp_mcp.runs.endpoint import measuring, reporting
     from aisp_mcp.server.text.rounding import rounded
 
     plan, servers = reporting.prepared(p.model_dump(), ctx, _TIMEOUT_S)
     trusted = measuring.self_test(plan)
     runs = measuring.measure(plan, servers, ctx.progress)
     shown = reporting.all_figures(plan, servers, runs)
-    pair = judging.compare(runs, shown, p.goal, p.margin) if p.candidate else None
+    pair = measuring.compare(runs, shown, p.goal, p.margin) if p.candidate else None
     return rounded(
         ServeBench(
             sentence=reporting.sentence(shown, pair, p.goal), servers=shown, pair=pair, self_test=trusted,

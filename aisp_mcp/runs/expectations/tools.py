@@ -106,7 +106,7 @@ class Coverage(Record):
 
 @tool(cli="bench coverage", effect=READS, cost=S, next=("aisp_run_benchmarks",))
 def aisp_benchmark_coverage(p: CoverageParams, ctx: Context) -> Coverage:
-    """Chapter, goal, needs, expectations and last verdict per device of every candidate."""
+    """List the chapter, goal, needs, expectations and last verdict per device of every candidate."""
     from aisp_mcp.suites import coverage
 
     rows = coverage.table(ctx, ctx.bench_roots(p.bench_root), p.chapter)

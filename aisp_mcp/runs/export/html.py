@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from aisp_mcp import __version__
 from aisp_mcp.judge.records.measurement import Figures
 from aisp_mcp.judge.records.verdict import Comparison, Verdict
-from aisp_mcp.runs.export import chart
-from aisp_mcp.runs.export.facts import environment_rows
-from aisp_mcp.runs.export.markdown import subject
+from aisp_mcp.runs.export.markdown import environment_rows, subject
 from aisp_mcp.server.charts import drawing, ratios
+from aisp_mcp.server.charts.drawing import Drawing
+from aisp_mcp.server.charts.ratios import Ratio
 from aisp_mcp.server.text import numbers
 from aisp_mcp.server.text.escape import visible
 from aisp_mcp.store.records.run import Run
+from aisp_mcp.store.records.verdict_row import is_provisional
 
 _SHOWN_COMPARISONS = 60  # a taller chart is unreadable; the table has all rows
 
@@ -43,7 +46,7 @@ def _view(run: Run) -> dict[str, Any]:
         "made_at": numbers.moment(run.created_at),
         "version": __version__,
         "counts": [(word.value, n) for word in Verdict if (n := sum(c.verdict is word for c in run.comparisons))],
-        "chart": drawing.to_svg(chart.of_comparisons(run.comparisons[:_SHOWN_COMPARISONS], run.preset)),
+        "chart": drawing.to_svg(of_comparisons(run.comparisons[:_SHOWN_COMPARISONS], run.preset)),
         "legend": ratios.LEGEND,
         "left_out": max(0, len(run.comparisons) - _SHOWN_COMPARISONS),
         "details": [
@@ -121,3 +124,14 @@ def _of_calls(figures: Figures, value: float | None) -> str:
 
 def _counts(figures: Figures) -> str:
     return " / ".join(map(_amount, (figures.processes, figures.rounds, figures.calls)))
+
+
+def of_comparisons(comparisons: Sequence[Comparison], preset: str = "") -> Drawing:
+    """The ratios of a run, for its report. preset: the run's."""
+    rows = []
+    for comparison in comparisons:
+        low, high = (comparison.interval.low, comparison.interval.high) if comparison.interval else (None, None)
+        row = Ratio(comparison.label, comparison.verdict.value, comparison.ratio, low, high, comparison.noise_floor)
+        provisional = is_provisional(preset, comparison.replicates, comparison.verdict)
+        rows.append(replace(row, at_least=comparison.at_least, provisional=provisional))
+    return ratios.draw(rows)

@@ -65,14 +65,14 @@ def aisp_benchmark_export(p: ExportParams, ctx: Context) -> Files:
 
     With samples: also every timed call, from the checked raw logs.
     """
-    from aisp_mcp.runs.export import samples, tables
+    from aisp_mcp.runs.export import tables
 
     if p.samples and p.format not in ("csv", "json"):
         raise UsageError(
             "NO_SAMPLES_IN_FORMAT", f"Format {p.format} cannot contain samples.", "Use format csv or json."
         )
     run = ctx.store.run(Run, p.run_id, ctx.sees)
-    raw_samples = samples.read_samples(run, ctx.store.run_dir(run.id)) if p.samples else None
+    raw_samples = tables.read_samples(run, ctx.store.run_dir(run.id)) if p.samples else None
     if p.format == "json":
         return Files(files=[_write(run, p, ctx, p.format, "results", tables.to_json(run, raw_samples))])
     written = [_write(run, p, ctx, p.format, _NAMES.get(p.format, "results"), _data(run, p))]

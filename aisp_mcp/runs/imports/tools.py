@@ -24,12 +24,12 @@ class ImportParams(ReadingParams):
 @tool(cli="bench import", effect=WRITES, cost=S, next=("aisp_benchmark_compare_imports", "aisp_benchmark_imports"))
 def aisp_benchmark_import(p: ImportParams, ctx: Context) -> Imported:
     """Store a result file of another benchmark tool as measured elsewhere; it never becomes a verdict."""
-    from aisp_mcp.runs.imports import lookup, reading
+    from aisp_mcp.runs.imports import reading
     from aisp_mcp.server.text.rounding import rounded
 
     imported = reading.read(p.file, p.label, ctx.clock())
     ctx.store.save_import(imported, ctx.principal)
-    return rounded(lookup.brief(imported))
+    return rounded(reading.brief(imported))
 
 
 class CompareImportsParams(ReadingParams):
@@ -41,10 +41,10 @@ class CompareImportsParams(ReadingParams):
 @tool(cli="bench compare-imports", effect=READS, cost=S, next=("aisp_benchmark_import", "aisp_benchmark_commands"))
 def aisp_benchmark_compare_imports(p: CompareImportsParams, ctx: Context) -> ImportComparison:
     """Compare two result files of other tools: bootstrap interval if both have samples, otherwise what is missing."""
-    from aisp_mcp.runs.imports import comparing, lookup
+    from aisp_mcp.runs.imports import comparing, reading
     from aisp_mcp.server.text.rounding import rounded
 
-    comparison = comparing.compare(lookup.find(ctx, p.baseline), lookup.find(ctx, p.candidate))
+    comparison = comparing.compare(reading.find(ctx, p.baseline), reading.find(ctx, p.candidate))
     return rounded(comparison.model_copy(update={"differences": comparison.differences[: p.limit]}))
 
 
@@ -56,15 +56,15 @@ class ImportsParams(ReadingParams):
 @tool(cli="bench imports", effect=READS, cost=S, next=("aisp_benchmark_compare_imports",))
 def aisp_benchmark_imports(p: ImportsParams, ctx: Context) -> Imports:
     """List imported result files, newest first; with a name, the values of its figures over time."""
-    from aisp_mcp.runs.imports import lookup
+    from aisp_mcp.runs.imports import reading
     from aisp_mcp.server.text.rounding import rounded
 
-    imports = lookup.stored(ctx)
-    history = lookup.histories(imports, p.name, p.limit) if p.name else []
+    imports = reading.stored(ctx)
+    history = reading.histories(imports, p.name, p.limit) if p.name else []
     hint = None
     if not imports:
         hint = "Nothing is imported yet: aisp bench import FILE."
     elif p.name and not history:
         hint = "No figure contains that text; without a name every import is listed."
-    shown = [] if p.name else [lookup.brief(each, lines=3) for each in imports[: p.limit]]
+    shown = [] if p.name else [reading.brief(each, lines=3) for each in imports[: p.limit]]
     return rounded(Imports(imports=shown, history=history, hint=hint))

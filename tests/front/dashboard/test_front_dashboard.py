@@ -17,7 +17,7 @@ import pytest
 from dashboard_support import HOSTILE, Dashboard, fill
 from front_support import Cli
 
-from aisp_mcp.runs.segments import segments
+from aisp_mcp.runs.history import segments
 
 PAGES = (
     *("/", "/targets", "/targets?chapter=ch07", "/targets?q=row_sum", "/verdicts", "/verdicts?q=verdict:faster"),

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from aisp_mcp.runs.analysis import fits, scaling
+from aisp_mcp.runs.analysis import scaling
 
 COUNTS = (1, 2, 4, 8, 16, 32)
 # R package usl, data set specsdm91 (SPEC SDM91 on a Sun), and the coefficients that its vignette prints.
@@ -14,7 +14,7 @@ SDM91 = [(1, 64.9), (18, 995.9), (36, 1652.4), (72, 1853.2), (108, 1828.9), (144
 
 
 def test_amdahl_finds_the_serial_fraction_of_an_exact_curve() -> None:
-    fit = fits.amdahl([(n, 50 * n / (1 + 0.05 * (n - 1))) for n in COUNTS])
+    fit = scaling.amdahl([(n, 50 * n / (1 + 0.05 * (n - 1))) for n in COUNTS])
     assert fit.parameters["serial_fraction"] == pytest.approx(0.05)
     assert fit.parameters["rate_1"] == pytest.approx(50)
     assert fit.parameters["max_speedup"] == pytest.approx(20)
@@ -24,22 +24,22 @@ def test_amdahl_finds_the_serial_fraction_of_an_exact_curve() -> None:
 
 
 def test_amdahl_of_linear_and_of_super_linear_scaling_has_no_serial_part() -> None:
-    linear = fits.amdahl([(n, 10.0 * n) for n in COUNTS])
+    linear = scaling.amdahl([(n, 10.0 * n) for n in COUNTS])
     assert linear.parameters["serial_fraction"] == pytest.approx(0, abs=1e-12)
-    above = fits.amdahl([(1, 10.0), (2, 25.0), (4, 60.0)])
+    above = scaling.amdahl([(1, 10.0), (2, 25.0), (4, 60.0)])
     assert above.parameters["serial_fraction"] == 0
     assert "max_speedup" not in above.parameters
     assert above.rms_error > 0.05
 
 
 def test_usl_finds_contention_and_coherency_of_an_exact_curve() -> None:
-    fit = fits.usl([(n, 100 * n / (1 + 0.03 * (n - 1) + 2e-4 * n * (n - 1))) for n in COUNTS])
+    fit = scaling.usl([(n, 100 * n / (1 + 0.03 * (n - 1) + 2e-4 * n * (n - 1))) for n in COUNTS])
     assert fit.parameters == pytest.approx({"rate_1": 100, "contention": 0.03, "coherency": 2e-4})
     assert fit.at_best == pytest.approx(math.sqrt(0.97 / 2e-4))
 
 
 def test_usl_agrees_with_the_published_fit_to_four_digits() -> None:
-    fit = fits.usl(SDM91)
+    fit = scaling.usl(SDM91)
     assert fit.parameters["rate_1"] == pytest.approx(89.995, rel=1e-4)
     assert fit.parameters["contention"] == pytest.approx(0.02773, rel=2e-4)
     assert fit.parameters["coherency"] == pytest.approx(1.0436e-4, rel=2e-4)
@@ -47,11 +47,11 @@ def test_usl_agrees_with_the_published_fit_to_four_digits() -> None:
 
 
 def test_power_law_of_sizes() -> None:
-    fit = fits.power([(n, 3e-9 * n**1.5) for n in (10, 100, 1000)])
+    fit = scaling.power([(n, 3e-9 * n**1.5) for n in (10, 100, 1000)])
     assert fit.parameters == pytest.approx({"coefficient": 3e-9, "exponent": 1.5})
 
 
-@pytest.mark.parametrize("law", [fits.amdahl, fits.usl, fits.power])
+@pytest.mark.parametrize("law", [scaling.amdahl, scaling.usl, scaling.power])
 def test_too_few_points_are_refused(law: object) -> None:
     with pytest.raises(ValueError, match="different positive points"):
         law([(1, 1.0), (1, 2.0)])  # type: ignore[operator]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from aisp_mcp.judge.records.verdict import Verdict
-from aisp_mcp.runs.endpoint import judging, measuring
+from aisp_mcp.runs.endpoint import measuring
 from aisp_mcp.runs.endpoint.clients import CLIENTS, Job, prompts
 from aisp_mcp.runs.imports.readers.requests import Request
 from aisp_mcp.server.context import Context
@@ -92,10 +92,10 @@ def test_shorter_answers_and_failures_are_no_speed_up() -> None:
     runs = measuring.Runs({"baseline": repeats(64, 1.0), "again": repeats(64, 1.01), "candidate": repeats(32, 0.5)})
     plan = measuring.Plan(CLIENTS[0], "", 1, 4, 64, 5, 3, (None, None), Path(), 1.0)
     both = [measuring.figures(plan, measuring.Server(url, "m"), runs.by_role[url]) for url in ("baseline", "candidate")]
-    assert judging.compare(runs, both, "latency", None).verdict is Verdict.INCORRECT
+    assert measuring.compare(runs, both, "latency", None).verdict is Verdict.INCORRECT
     runs.by_role["candidate"] = repeats(64, 0.5, count=3)
     both[1] = measuring.figures(plan, measuring.Server("c", "m"), runs.by_role["candidate"])
-    judged = judging.compare(runs, both, "latency", None)
+    judged = measuring.compare(runs, both, "latency", None)
     assert (judged.verdict, judged.flags[0].code) == (Verdict.INCORRECT, "incorrect_failed")
 
 

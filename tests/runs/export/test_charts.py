@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aisp_mcp.judge.records.verdict import Verdict
-from aisp_mcp.runs.export import chart
+from aisp_mcp.runs.export import html
 from aisp_mcp.server.charts import answers, drawing, ratios, roofline, timeline
 from aisp_mcp.server.charts.drawing import Drawing
 from aisp_mcp.server.charts.ratios import Ratio
@@ -100,7 +100,7 @@ def test_shares_never_leave_their_bar(shares: tuple[float, ...], seconds: float)
 
 
 def test_text_from_outside_is_only_ever_text() -> None:
-    run = chart.of_comparisons([comparison(HOSTILE, 2.0, Verdict.FASTER), comparison(HOSTILE, None, Verdict.INVALID)])
+    run = html.of_comparisons([comparison(HOSTILE, 2.0, Verdict.FASTER), comparison(HOSTILE, None, Verdict.INVALID)])
     roof = roofline.draw(HOSTILE, 1e12, [Roof(HOSTILE, 1e14)], [Point(HOSTILE, 1.0, 1e11, 0.5, HOSTILE)])
     line = timeline.draw(HOSTILE, [Bar(HOSTILE, 1.0, {"compute": 1.0})])
     for drawn in (run, roof, line):

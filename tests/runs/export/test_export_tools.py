@@ -16,7 +16,7 @@ from aisp_mcp.errors import AispError, Unavailable
 from aisp_mcp.judge.audit_log import ChainLog
 from aisp_mcp.judge.protocol.roles import Role
 from aisp_mcp.judge.records.verdict import Verdict
-from aisp_mcp.runs.export import pdf, samples
+from aisp_mcp.runs.export import pdf, tables
 from aisp_mcp.store.database import Store
 from aisp_mcp.store.records.run import Run
 
@@ -117,16 +117,16 @@ def test_an_opened_folder_may_be_written_but_not_left(
 def test_a_changed_log_gives_no_samples(home: Path, stored: Run) -> None:
     folder = home / "runs" / "r_test"
     log = folder / "pair.rounds.jsonl"
-    assert len(samples.read_samples(stored, folder)) == 6
+    assert len(tables.read_samples(stored, folder)) == 6
     lines = log.read_text().splitlines()
     for forged in (lines[:-1], [*lines[:-1], lines[-1].replace('"elapsed_s":0.1', '"elapsed_s":0.2')], lines[1:]):
         log.write_text("\n".join(forged) + "\n")
         with pytest.raises(AispError) as caught:
-            samples.read_samples(stored, folder)
+            tables.read_samples(stored, folder)
         assert caught.value.code == "LOG_CHANGED"
     log.unlink()
     with pytest.raises(Unavailable) as gone:
-        samples.read_samples(stored, folder)
+        tables.read_samples(stored, folder)
     assert gone.value.code == "NO_SAMPLES"
 
 
@@ -137,7 +137,7 @@ def test_samples_name_the_side_of_each_role(coding: Callable[[Role], object], tm
         log.append("round", replicate=0, turn=turn, side=coding(role), elapsed_s=0.1, durations_ns=[1])
     log.close()
     run = run_of(comparison("ch01:a", 2.0, Verdict.FASTER, log_path=str(log.path), log_sha256=log.head))
-    sides = [sample.side for sample in samples.read_samples(run, tmp_path)]
+    sides = [sample.side for sample in tables.read_samples(run, tmp_path)]
     assert sides == ["baseline", "baseline_again", "optimized"]
 
 

@@ -11,7 +11,7 @@ from xml.etree.ElementTree import Element
 import pytest
 from export_runs import HOSTILE, comparison, run_of
 
-from aisp_mcp.gate.outcomes import of_gate
+from aisp_mcp.gate.comment import of_gate
 from aisp_mcp.gate.records import GateReport, GateRow
 from aisp_mcp.judge.records import Skip
 from aisp_mcp.judge.records.verdict import Verdict

@@ -9,7 +9,7 @@ from aisp_mcp.front.dashboard import figures
 from aisp_mcp.front.dashboard.request import PageRequest
 from aisp_mcp.front.dashboard.words import count, ordered, summed
 from aisp_mcp.judge.records.verdict import Comparison
-from aisp_mcp.runs.export import chart, html
+from aisp_mcp.runs.export import html
 from aisp_mcp.runs.history import SHORT
 from aisp_mcp.server.text import numbers
 from aisp_mcp.store.records.run import Run
@@ -35,7 +35,7 @@ def build(request: PageRequest) -> dict[str, Any]:
         "counts": counts,
         "chosen": verdict,
         "stack": figures.of_counts(counts) if len(run.comparisons) > 1 else None,
-        "chart": chart.of_comparisons(shown, run.preset) if shown else None,
+        "chart": html.of_comparisons(shown, run.preset) if shown else None,
         "evidence": [
             (comparison, html.figure_rows(comparison), run.is_provisional(comparison)) for comparison in shown
         ],
