@@ -19,7 +19,7 @@ def _setting(env: str, default: Any, help_text: str) -> Any:
 
 
 @dataclass(frozen=True)
-class Table:
+class SettingsTable:
     """Settings of one kind: fields made by _setting()."""
 
     @classmethod
@@ -35,7 +35,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Settings(Table):
+class Settings(SettingsTable):
     """The table. Each field names its variable and describes it; docs/settings.md is generated from here."""
 
     home: Path = _setting("AISP_HOME", None, "Folder for jobs, runs and artifacts. Default: the user's data folder.")
@@ -87,14 +87,14 @@ def written(value: Any) -> str:
 
 
 @dataclass(frozen=True)
-class QueueSettings(Table):
+class QueueSettings(SettingsTable):
     """Limits of the queue for one principal."""
 
     queued_jobs: int = _setting("AISP_QUEUED_JOBS", 1000, "Maximum number of queued jobs per principal.")
 
 
 @dataclass(frozen=True)
-class ClusterSettings(Table):
+class ClusterSettings(SettingsTable):
     """The executor of jobs, and the request to a cluster; command-line options of the same names take precedence."""
 
     executor: str = _setting("AISP_EXECUTOR", "local", "What runs jobs: local, slurm or inprocess (for debugging).")
@@ -109,7 +109,7 @@ class ClusterSettings(Table):
 
 
 @dataclass(frozen=True)
-class SensorSettings(Table):
+class SensorSettings(SettingsTable):
     """Sensors of the machine."""
 
     powercap: Path = _setting(
@@ -120,7 +120,7 @@ class SensorSettings(Table):
 
 
 @dataclass(frozen=True)
-class LlmSettings(Table):
+class LlmSettings(SettingsTable):
     """The optional language model; its key is never printed and never stored."""
 
     url: str = _setting(
@@ -134,7 +134,7 @@ class LlmSettings(Table):
 
 
 @dataclass(frozen=True)
-class ToolSettings(Table):
+class ToolSettings(SettingsTable):
     """Tools that the MCP server offers; the server's options of the same names take precedence."""
 
     toolsets: str = _setting("AISP_TOOLSETS", "", "Families of tools to offer, comma separated; also default and all.")

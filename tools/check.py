@@ -7,7 +7,9 @@ last and by themselves, the others in parallel.
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -63,13 +65,30 @@ def run(step: Step) -> bool:
     return passed
 
 
+def most_complex(count: int = 10) -> list[str]:
+    """The functions with the most paths (ruff's C901), as a warning: no limit is set. Empty if ruff cannot run."""
+    above = "lint.mccabe.max-complexity=5"  # fewer to read; the worst are far above
+    argv = python(
+        "-m", "ruff", "check", "--select", "C901", "--config", above, "--output-format", "json", "--exit-zero"
+    )
+    done = subprocess.run([*argv, "."], cwd=ROOT, capture_output=True, text=True, check=False)
+    ranked = []
+    for found in json.loads(done.stdout or "[]"):
+        if match := re.search(r"`(.+)` is too complex \((\d+)", found["message"]):
+            place = f"{Path(found['filename']).relative_to(ROOT)}:{found['location']['row']}"
+            ranked.append((int(match[2]), f"{place} {match[1]}"))
+    return [f"{complexity:4}  {place}" for complexity, place in sorted(ranked, reverse=True)[:count]]
+
+
 def main() -> int:
     """Run the steps; 1 if one failed."""
     parser = argparse.ArgumentParser(description="Run every check of the repository.")
     parser.add_argument("--fast", action="store_true", help="leave out the test suite")
     options, pytest_arguments = parser.parse_known_args()
     with ThreadPoolExecutor(os.cpu_count()) as pool:
+        complexity = pool.submit(most_complex)
         results = dict(zip((step.name for step in STATIC), pool.map(run, STATIC), strict=True))
+    print("\n".join(["most complex functions (a warning):", *complexity.result()]), flush=True)
     if not options.fast:
         argv = python("-m", "pytest", "-n", str(TEST_PROCESSES), "--dist", "loadfile", *pytest_arguments)
         results["tests"] = run(Step("tests", argv, live=True))

@@ -1,6 +1,6 @@
 """Write every generated file, or with --check fail when one differs from what would be written.
 
-The text comes from aisp_mcp.front.reference: this script only writes it. READMEs of chapters and labs are generated
+The text comes from reference_docs/: this script only writes it. READMEs of chapters and labs are generated
 between two markers only. Any other generated Markdown file begins with the marker below, and
 one folder holds nothing else, so that a file whose source vanished is found too.
 """
@@ -20,8 +20,8 @@ ONLY_GENERATED = "tests/surface/snapshots"
 
 def pages() -> dict[str, str]:
     """All generated files by path from the root. Imports the package, so that --help does not."""
-    from aisp_mcp.front.reference import pages as reference
-    from aisp_mcp.front.reference import suites
+    from reference_docs import pages as reference
+    from reference_docs import suites
 
     return {**{str(path): text for path, text in reference.pages().items()}, **suites.pages(ROOT)}
 

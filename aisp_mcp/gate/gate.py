@@ -28,7 +28,7 @@ from aisp_mcp.runs import commits, measure
 from aisp_mcp.runs.commits import Checkout
 from aisp_mcp.server.context import Context
 from aisp_mcp.store.records.run import Failure, Run
-from aisp_mcp.store.records.run_kind import RunKind
+from aisp_mcp.store.records.verdict_row import RunKind
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from aisp_mcp.judge.records.verdict import Comparison
 from aisp_mcp.runs import stored
 from aisp_mcp.server.context import Context
 from aisp_mcp.store.records.run import Run
-from aisp_mcp.store.records.run_kind import RunKind
+from aisp_mcp.store.records.verdict_row import RunKind
 
 RUNS, POINTS = 200, 8  # stored runs to search, and commits to show
 LEVELS = "▁▂▃▄▅▆▇█"

@@ -12,7 +12,7 @@ from aisp_mcp.judge.records.verdict import Comparison
 from aisp_mcp.runs.commits import Checkout
 from aisp_mcp.server.context import Context
 from aisp_mcp.store.records.run import Run
-from aisp_mcp.store.records.run_kind import RunKind
+from aisp_mcp.store.records.verdict_row import RunKind
 
 ROOT = "benchmarks"
 PAIR = ("baseline.py", "candidate.py")

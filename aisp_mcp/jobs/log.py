@@ -9,7 +9,7 @@ from pathlib import Path
 NAME, OLDER = "log.txt", "log.1.txt"
 
 
-class Log:
+class JobLog:
     """Accepts bytes; log.txt moves to log.1.txt whenever it is full. A full disk loses output, not the job."""
 
     def __init__(self, folder: Path, limit: int) -> None:

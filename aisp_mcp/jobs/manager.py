@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from aisp_mcp.errors import AispError, Refused
-from aisp_mcp.jobs import endings, log, ready, reconciling, starting, watching
+from aisp_mcp.jobs import endings, log, ready, starting
 from aisp_mcp.jobs.environment import remembered
 from aisp_mcp.jobs.executors import handover
 from aisp_mcp.jobs.executors.inprocess import Inprocess
@@ -208,7 +208,7 @@ class Jobs:
 
     def reconcile(self) -> int:
         """End vanished jobs and start waiting ones; returns how many had vanished. Raises StoreError."""
-        changed = reconciling.reconcile(self.store.queue)
+        changed = starting.reconcile(self.store.queue)
         self._start_ready()
         return changed
 
@@ -226,7 +226,7 @@ class Jobs:
     def _start_ready(self, wake: bool = False) -> None:
         """Start jobs that may run, and the watcher of cluster jobs. wake: make the watcher look at once."""
         started = starting.start_ready(self.store.queue, self.settings.parallel_jobs, self.store.home)
-        watcher = watching.ensure(self.store.db, self.store.home, wake)
+        watcher = starting.ensure_watcher(self.store.db, self.store.home, wake)
         with self._lock:
             self._children.update([*started, *([watcher] if watcher else [])])
             starting.reap(self._children)

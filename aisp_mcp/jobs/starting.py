@@ -1,16 +1,27 @@
-"""Start supervisors for jobs that may run. Any process may call this at any time: starting twice is harmless."""
+"""Keep a queue going: start supervisors and the cluster's watcher, and clean up after supervisors that vanished.
+
+Any process that looks at jobs may call these at any time: starting twice is harmless, and ending twice impossible.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
+import shutil
+import signal
+import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+from aisp_mcp.errors import AispError, StoreError
 from aisp_mcp.jobs import endings, ready
 from aisp_mcp.jobs.environment import passed_on
-from aisp_mcp.jobs.executors.local import MARK, Local
+from aisp_mcp.jobs.executors.local import MARK, Local, spawn, supervised
+from aisp_mcp.process import tree
+from aisp_mcp.store.cluster import ClusterQueue
+from aisp_mcp.store.connection import Database
 from aisp_mcp.store.queue import Queue
 from aisp_mcp.store.records.job_state import JobState
 
@@ -47,3 +58,80 @@ def reap(pids: set[int]) -> None:
             if os.waitpid(pid, os.WNOHANG)[0] == 0:
                 continue
         pids.discard(pid)
+
+
+LOCK = "cluster.lock"  # held by the watcher; its pid and start time are in it
+WAKE = signal.SIGUSR1
+
+
+def ensure_watcher(db: Database, home: Path, wake: bool = False) -> int | None:
+    """Start a watcher if there are cluster jobs and no watcher lives; return its pid. wake: make a living one look.
+
+    Starting two is harmless: the second finds the lock held and ends. Raises StoreError, OSError.
+    """
+    if not ClusterQueue(db).any_active():
+        return None
+    pid = living_watcher(home)
+    if pid is not None:
+        if wake:
+            tree.kill([pid], WAKE)
+        return None
+    env = {name: value for name, value in os.environ.items() if name != MARK}
+    return spawn(sys.executable, ("aisp_mcp.jobs.watcher",), {**env, "AISP_HOME": str(home)}, home / "supervisor.log")
+
+
+def living_watcher(home: Path) -> int | None:
+    """The pid of the living watcher; None if there is none."""
+    try:
+        fields = (home / LOCK).read_text("ascii").split()
+    except OSError:
+        return None
+    here = len(fields) == 3 and fields[2] == tree.namespace()
+    return int(fields[0]) if here and tree.alive(int(fields[0]), int(fields[1])) else None
+
+
+def scratch_of(row: Any) -> Path:
+    """The job's own TMPDIR: short, because sockets are created there, and removed when the job has ended.
+
+    It is under the TMPDIR that the job was submitted with, so that another process also finds it.
+    """
+    return Path(json.loads(row["env"] or "{}").get("TMPDIR") or "/tmp") / f"aisp-{row['id']}"
+
+
+def reconcile(queue: Queue) -> int:
+    """End every row whose supervisor is gone; returns how many. Raises StoreError."""
+    return sum(_take_over(queue, row) for row in queue.owned() if not supervised(row))
+
+
+def _take_over(queue: Queue, seen: Any) -> bool:
+    """End a job whose supervisor is gone: with the answer if the worker has written it, else as lost. Processes end
+    first, then the row.
+    """
+    if seen["namespace"] == tree.namespace():
+        tree.sweep_marked(MARK, seen["id"])
+    shutil.rmtree(scratch_of(seen), ignore_errors=True)
+    with queue.db.transaction():
+        row = queue.row(seen["id"])
+        if row is None or JobState(row["state"]).terminal or supervised(row):
+            return False  # ended, or claimed anew, while we looked
+        try:
+            _end(queue, row)
+        except StoreError as error:
+            if error.code == "STORE_FULL":
+                queue.db.free_reserve()
+            raise
+        except AispError:
+            return False
+        return True
+
+
+def _end(queue: Queue, row: Any) -> None:
+    answer = endings.answer_of(row)
+    if answer is not None:
+        queue.end(row["id"], endings.state_of(answer), reason=endings.sentence(answer), envelope=answer)
+        return
+    message = f"{row['tool']} vanished: its supervisor (pid {row['pid']}) is gone and it left no answer."
+    answer = endings.failure(row["tool"], row["id"], "LOST", message, row["started_at"])
+    queue.end(row["id"], JobState.LOST, reason=f"LOST: {message}", envelope=answer)
+    with contextlib.suppress(OSError):
+        (Path(row["run_dir"]) / "envelope.json").write_text(answer, "utf-8")

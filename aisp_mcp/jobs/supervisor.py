@@ -23,9 +23,8 @@ from typing import Any, NoReturn
 from aisp_mcp.errors import AispError, StoreError
 from aisp_mcp.jobs import endings
 from aisp_mcp.jobs.executors import handover
-from aisp_mcp.jobs.log import Log
-from aisp_mcp.jobs.reconciling import scratch_of
-from aisp_mcp.jobs.starting import start_ready
+from aisp_mcp.jobs.log import JobLog
+from aisp_mcp.jobs.starting import scratch_of, start_ready
 from aisp_mcp.process import tree
 from aisp_mcp.process.python import module
 from aisp_mcp.store.connection import Database
@@ -44,7 +43,7 @@ Run = Callable[[], NoReturn]
 
 
 @dataclass
-class Outcome:
+class JobOutcome:
     """Reason for the end of the watch. status: as of waitpid; None while the worker runs."""
 
     status: int | None = None
@@ -89,7 +88,7 @@ def _catch_signals() -> int:
 
 def _run(home: Path, row: Any, signals: int, loaded: Run | None) -> Queue:
     folder = Path(row["run_dir"])
-    log = Log(folder, int(os.environ.get("AISP_JOB_LOG_BYTES") or 1_000_000))
+    log = JobLog(folder, int(os.environ.get("AISP_JOB_LOG_BYTES") or 1_000_000))
     kills = tree.oom_kills()
     worker, output = _start_worker(row, loaded)
     queue = Queue(Database(home))
@@ -142,9 +141,9 @@ def _start_worker(row: Any, loaded: Run | None) -> tuple[int, int]:
     return pid, output
 
 
-def _watch(queue: Queue, row: Any, worker: int, output: int, signals: int, log: Log) -> Outcome:
+def _watch(queue: Queue, row: Any, worker: int, output: int, signals: int, log: JobLog) -> JobOutcome:
     """Wait until the worker ends, times out or is cancelled."""
-    outcome = Outcome()
+    outcome = JobOutcome()
     deadline = time.monotonic() + row["timeout_s"]
     beat, stood = 0.0, 0
     with selectors.DefaultSelector() as selector:
@@ -196,7 +195,7 @@ def _publish(folder: Path, progress: str | None) -> None:
             handover.write(folder, handover.PROGRESS, json.loads(progress))
 
 
-def _ended(worker: int, outcome: Outcome) -> bool:
+def _ended(worker: int, outcome: JobOutcome) -> bool:
     """Reap the worker if it has ended, and orphans of the tree."""
     with contextlib.suppress(ChildProcessError):
         while True:
@@ -208,7 +207,7 @@ def _ended(worker: int, outcome: Outcome) -> bool:
     return outcome.status is not None
 
 
-def _take(output: int, log: Log) -> bool:
+def _take(output: int, log: JobLog) -> bool:
     """Move one chunk to the log; False at the end of the stream."""
     try:
         chunk = os.read(output, _CHUNK)
@@ -218,7 +217,7 @@ def _take(output: int, log: Log) -> bool:
     return bool(chunk)
 
 
-def _drain(output: int, log: Log) -> None:
+def _drain(output: int, log: JobLog) -> None:
     """Log the data already in the pipe; a daemon that goes on writing is cut off after a while."""
     end = time.monotonic() + _DRAIN_S
     with contextlib.suppress(BlockingIOError):
@@ -226,7 +225,7 @@ def _drain(output: int, log: Log) -> None:
             log.write(chunk)
 
 
-def _write_ending(queue: Queue, job_id: str, outcome: Outcome, oom: bool, stuck: list[int]) -> None:
+def _write_ending(queue: Queue, job_id: str, outcome: JobOutcome, oom: bool, stuck: list[int]) -> None:
     """Try for a while; if nothing can be written at all, reconcile will find the row later and mark it lost."""
     for attempt in range(_RETRIES):
         try:
@@ -242,7 +241,7 @@ def _write_ending(queue: Queue, job_id: str, outcome: Outcome, oom: bool, stuck:
             return
 
 
-def _end(queue: Queue, job_id: str, outcome: Outcome, oom: bool, stuck: list[int]) -> None:
+def _end(queue: Queue, job_id: str, outcome: JobOutcome, oom: bool, stuck: list[int]) -> None:
     row = queue.row(job_id)
     if row is None:
         return
@@ -262,7 +261,7 @@ def _end(queue: Queue, job_id: str, outcome: Outcome, oom: bool, stuck: list[int
     queue.end(job_id, state, exit_code=code, reason=reason, envelope=answer)
 
 
-def _explain(row: Any, outcome: Outcome, code: int, oom: bool) -> tuple[str, str]:
+def _explain(row: Any, outcome: JobOutcome, code: int, oom: bool) -> tuple[str, str]:
     if outcome.cut == "TIMEOUT":
         return "TIMEOUT", f"{row['tool']} took longer than {row['timeout_s']:g} s; the whole process tree was killed."
     if outcome.cut == "STOPPED":

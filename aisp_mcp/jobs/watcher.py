@@ -1,7 +1,8 @@
 """python -m aisp_mcp.jobs.watcher: submit, follow and end all cluster jobs of one store.
 
 One process for all jobs, so that a cluster is queried once a second and not once per job. All its state is in the rows,
-the run folders and the cluster. If it is killed, the next process that looks at jobs starts it again.
+the run folders and the cluster. If it is killed, the next process that looks at jobs starts it again. A job ends with
+the answer that its node left, or as Slurm reports its end if there is none.
 """
 
 from __future__ import annotations
@@ -19,13 +20,12 @@ from typing import Any
 
 from aisp_mcp.errors import AispError, StoreError
 from aisp_mcp.jobs import endings
-from aisp_mcp.jobs.cluster_endings import end_without_answer, take_answer
-from aisp_mcp.jobs.executors import handover, slurm_script
-from aisp_mcp.jobs.executors.base import Seen
+from aisp_mcp.jobs.executors import handover, slurm
+from aisp_mcp.jobs.executors.base import ExecutorState
 from aisp_mcp.jobs.executors.slurm import Slurm
-from aisp_mcp.jobs.watching import LOCK, WAKE
+from aisp_mcp.jobs.starting import LOCK, WAKE
 from aisp_mcp.process import tree
-from aisp_mcp.store.cluster import ClusterQueue
+from aisp_mcp.store.cluster import ClusterQueue, take_rows
 from aisp_mcp.store.connection import Database
 from aisp_mcp.store.records.job_state import JobState
 
@@ -90,7 +90,7 @@ class Watcher:
             self._say(row, json.dumps(progress))
         return False
 
-    def _follow(self, row: Any, seen: Seen | None) -> None:
+    def _follow(self, row: Any, seen: ExecutorState | None) -> None:
         """Update one row to the state that Slurm reports."""
         if row["cancel"] and self._cancel(row, seen):
             return
@@ -112,14 +112,14 @@ class Watcher:
             end_without_answer(self.cluster, row["id"], seen)
             self.wake()
 
-    def _waited(self, row: Any, seen: Seen) -> bool:
+    def _waited(self, row: Any, seen: ExecutorState) -> bool:
         """Return True once enough time for an answer to appear has passed since this state was first seen."""
         patience = FORGOTTEN_S if seen.phase == "unknown" else self.grace_s
         if handover.read(Path(row["run_dir"]), handover.EXIT) or row["cancel"] or seen.word not in ("COMPLETED", ""):
             patience = min(patience, self.grace_s / 10)
         return self._age(row["id"], seen.phase) >= patience
 
-    def _cancel(self, row: Any, seen: Seen | None) -> bool:
+    def _cancel(self, row: Any, seen: ExecutorState | None) -> bool:
         """Pass on the request to end a job. Returns True if it has ended, because Slurm never had it."""
         absent = seen is None and row["handle"] is None and time.time() - (row["spawned_at"] or 0) > self.settle_s
         if not row["spawns"] or (absent and self.slurm.cancel(row)):
@@ -139,7 +139,7 @@ class Watcher:
         together: dict[str, list[Any]] = {}  # rows by the name of their submission: tasks of an array share it
         for row in self.cluster.active():
             if not (row["handle"] or row["cancel"]):
-                together.setdefault(slurm_script.name_of(row), []).append(row)
+                together.setdefault(slurm.name_of(row), []).append(row)
         for rows in together.values():
             if time.monotonic() > until:
                 return
@@ -150,9 +150,7 @@ class Watcher:
         for row in rows:
             self.cluster.try_submit(row["id"])
         try:
-            submission = self.slurm.submit(
-                rows[0], [array["index"] for array in map(slurm_script.array_of, rows) if array]
-            )
+            submission = self.slurm.submit(rows[0], [array["index"] for array in map(slurm.array_of, rows) if array])
         except (AispError, OSError) as error:
             code = error.code if isinstance(error, AispError) else "NOT_STARTED"
             for row in rows:
@@ -160,7 +158,7 @@ class Watcher:
             return
         self.wake()
         for row in rows:
-            handle = submission and slurm_script.handle_of(row, submission)
+            handle = submission and slurm.handle_of(row, submission)
             if handle:
                 self.cluster.submitted(row["id"], handle)
             message = f"Slurm job {handle}" if handle else "Slurm has not confirmed it yet"
@@ -228,6 +226,64 @@ def _catch_signals() -> int:
     signal.signal(WAKE, lambda *_: None)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     return readable
+
+
+# Slurm's word → our code and state.
+_ENDINGS = {
+    "CANCELLED": ("CANCELLED", JobState.CANCELLED),
+    "TIMEOUT": ("TIMEOUT", JobState.FAILED),
+    "DEADLINE": ("TIMEOUT", JobState.FAILED),
+    "OUT_OF_MEMORY": ("OUT_OF_MEMORY", JobState.FAILED),
+    "NODE_FAIL": ("NODE_FAIL", JobState.FAILED),
+    "BOOT_FAIL": ("NODE_FAIL", JobState.FAILED),
+    "PREEMPTED": ("PREEMPTED", JobState.FAILED),
+    "COMPLETED": ("NO_RESULT", JobState.FAILED),
+}
+
+
+def take_answer(cluster: ClusterQueue, job_id: str, left: dict[str, Any]) -> bool:
+    """End a job with the answer that its node wrote. left: exit.json. False if the answer itself is not visible yet."""
+    row = cluster.queue.row(job_id)
+    answer = endings.answer_of(row) if row is not None else None
+    if row is None or answer is None:
+        return False
+    rows = handover.read(Path(row["run_dir"]), handover.ROWS)
+    cluster.start(job_id, left["started_at"])
+    try:
+        with cluster.db.transaction():
+            cluster.queue.end(
+                job_id,
+                endings.state_of(answer),
+                exit_code=left["exit_code"],
+                reason=endings.sentence(answer),
+                envelope=answer,
+            )
+            take_rows(cluster.db, rows or {})
+    except AispError as error:
+        if error.code != "JOB_TRANSITION":
+            raise
+    return True
+
+
+def end_without_answer(cluster: ClusterQueue, job_id: str, seen: ExecutorState) -> None:
+    """End a job as Slurm reports its end. Raises AispError JOB_TRANSITION if it already has."""
+    row = cluster.queue.row(job_id)
+    if row is None:
+        return
+    left = handover.read(Path(row["run_dir"]), handover.EXIT) or {}
+    if seen.phase == "unknown":
+        code, state = ("CANCELLED", JobState.CANCELLED) if row["cancel"] or left else ("LOST", JobState.LOST)
+        ending = f"Slurm no longer knows its job {seen.handle}, and it left no answer"
+    else:
+        # Only its batch script was signalled: Slurm has seen an ordinary end.
+        ordinary = left.get("state") == JobState.CANCELLED and seen.word in ("COMPLETED", "FAILED")
+        code, state = _ENDINGS.get("CANCELLED" if ordinary else seen.word, ("CRASHED", JobState.FAILED))
+        ending = seen.message + (f", exit code {seen.exit_code}" if seen.word == "FAILED" else "")
+    message = f"{row['tool']}: {ending}."
+    answer = endings.failure(row["tool"], job_id, code, message, row["started_at"])
+    if state is JobState.LOST:
+        cluster.start(job_id, row["created_at"])
+    cluster.queue.end(job_id, state, exit_code=seen.exit_code, reason=f"{code}: {message}"[:500], envelope=answer)
 
 
 if __name__ == "__main__":

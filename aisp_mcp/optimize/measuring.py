@@ -17,7 +17,7 @@ from aisp_mcp.runs import measure
 from aisp_mcp.server.context import Context
 from aisp_mcp.store.records.job import JobState
 from aisp_mcp.store.records.run import Run
-from aisp_mcp.store.records.run_kind import RunKind
+from aisp_mcp.store.records.verdict_row import RunKind
 
 # What a submission imports when it is called, in part to describe the machine.
 LOADED = (__name__, "aisp_mcp.optimize.sessions", "aisp_mcp.store.database", "pynvml", "email.parser")

@@ -34,7 +34,7 @@ _X32 = 0x40000000  # a second table of calls on x86-64
 _SET_MODE_FILTER, _KEEP_SPECULATION = 1, 4
 
 
-class Architecture(NamedTuple):
+class SyscallArchitecture(NamedTuple):
     """Number of the architecture, and of its system calls."""
 
     audit: int
@@ -49,8 +49,8 @@ _X86 |= {"request_key": 249, "keyctl": 250, "sendmsg": 46, "sendmmsg": 307}
 _ARM = {"sched_setaffinity": 122, "shmget": 194, "msgget": 186, "mq_open": 180, "unshare": 97, "add_key": 217}
 _ARM |= {"request_key": 218, "keyctl": 219, "sendmsg": 211, "sendmmsg": 269}
 _ARCHITECTURES = {
-    "x86_64": Architecture(0xC000003E, 317, 56, _X86 | _NEW),
-    "aarch64": Architecture(0xC00000B7, 277, 220, _ARM | _NEW),
+    "x86_64": SyscallArchitecture(0xC000003E, 317, 56, _X86 | _NEW),
+    "aarch64": SyscallArchitecture(0xC00000B7, 277, 220, _ARM | _NEW),
 }
 
 
@@ -78,7 +78,7 @@ def forbid(names: Iterable[str]) -> None:
     kernel.syscall("seccomp", about.seccomp, _SET_MODE_FILTER, _KEEP_SPECULATION, header)
 
 
-def _program(about: Architecture, names: list[str]) -> list[bytes]:
+def _program(about: SyscallArchitecture, names: list[str]) -> list[bytes]:
     """The filter's instructions: a call of another architecture ends the process, a listed call fails."""
     code = [_load(_ARCHITECTURE), _jump(_EQUAL, about.audit, 1, 0), _return(_KILL), _load(_NUMBER)]
     if about.clone == _ARCHITECTURES["x86_64"].clone:

@@ -4,7 +4,7 @@ L0 in process. L1 separate process: dies with its parent, no core files, file si
 network and IPC namespaces: read-only file system except named folders, private /tmp and /dev/shm, no network, no view
 of other processes, no capabilities, and every descendant dies with the program. L3 adds Landlock: the same limits for
 files again in the kernel's access checks, and no TCP, signals or abstract sockets to the outside; sockets with a path
-cannot be reached (mounts.py).
+cannot be reached (sandbox.py).
 
 The wrapped program is not the process that the caller starts but its grandchild (see sandbox.py): stop, continue and
 kill the pid that `program_pid` returns. Killing the started process also ends everything. This does not defend against
@@ -19,10 +19,11 @@ import contextlib
 import hashlib
 import json
 import os
+import pwd
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -30,7 +31,6 @@ from typing import Any, Literal
 
 from aisp_mcp.errors import Unavailable
 from aisp_mcp.process import python, tree
-from aisp_mcp.process.hidden import secret_paths
 
 Level = Literal["L0", "L1", "L2", "L3"]
 NAMESPACES: tuple[Level, ...] = ("L2", "L3")  # levels at which a program has its own file system
@@ -104,7 +104,7 @@ def confinement(
     that appear empty. Limits: address space, size of one file, disk space in the writable folders (and half of the free
     space there), processes and threads together (ordinary users, from L2 on). forbidden: system calls that fail
     (forbidden.py). At L1, only these, the limits and the tie to the parent apply. From L2 on, the locations of
-    hidden.py cannot be read.
+    secret_paths() cannot be read.
     """
     namespaces = level in NAMESPACES
     elsewhere = {folder.resolve(): str(shown_path.resolve()) for folder, shown_path in (seen_as or {}).items()}
@@ -283,3 +283,57 @@ def _try(level: Level) -> tuple[bool, str]:
             return False, "files are not isolated"
     lines = (done.stdout if done.returncode == 0 else done.stderr).strip().splitlines()
     return done.returncode == 0, lines[-1] if lines else f"the probe ended with {done.returncode}"
+
+
+# Locations of keys and tokens that an ordinary user, or root as the user of a container, can read.
+_SYSTEM = (
+    *("/run/secrets", "/var/run/secrets", "/run/credentials", "/run/user", "/etc/shadow", "/etc/gshadow", "/etc/ssh"),
+    *("/etc/kubernetes", "/etc/ssl/private", "/var/lib/cloud", "/var/lib/docker", "/var/lib/kubelet"),
+)
+# Variables that name a file or folder with secrets; lists are separated like PATH.
+_NAMED = (
+    *("AISP_HOME", "AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE", "AZURE_CONFIG_DIR", "CLOUDSDK_CONFIG"),
+    *("DOCKER_CONFIG", "GIT_CONFIG_GLOBAL", "GNUPGHOME", "GOOGLE_APPLICATION_CREDENTIALS", "HF_TOKEN_PATH"),
+    *("KUBECONFIG", "NETRC", "NPM_CONFIG_USERCONFIG", "PGPASSFILE", "PIP_CONFIG_FILE", "SSH_AUTH_SOCK"),
+    *("XDG_CONFIG_HOME", "XDG_DATA_HOME"),
+)
+# Folders that every program needs: a link to one of them hides nothing.
+_TOP = "bin dev etc home lib lib64 nix opt proc root run sbin sys tmp usr var"
+_NEVER = ("/", *(f"/{name}" for name in _TOP.split()), "/dev/shm", "/var/tmp", "/dev/null")
+
+
+def secret_paths(environ: Mapping[str, str] = os.environ) -> list[str]:
+    """Existing paths with links resolved, outermost only: the store, dot-files of the home folder, system locations."""
+    homes = _homes(environ)
+    never_hidden = {*_NEVER, *homes, *(os.path.dirname(home) for home in homes)}
+    candidates = {os.path.realpath(path) for path in _candidates(homes, environ) if os.path.lexists(path)}
+    return _outermost(path for path in candidates if path not in never_hidden and os.path.exists(path))
+
+
+def _homes(environ: Mapping[str, str]) -> list[str]:
+    """The home folder according to the environment and to the system; either may be missing."""
+    homes = [environ.get("HOME", "")]
+    with contextlib.suppress(KeyError):  # a container may run as a user without an entry
+        homes.append(pwd.getpwuid(os.getuid()).pw_dir)
+    return sorted({os.path.realpath(path) for path in homes if path.startswith("/") and os.path.isdir(path)})
+
+
+def _candidates(homes: list[str], environ: Mapping[str, str]) -> Iterator[str]:
+    yield from _SYSTEM
+    for name in _NAMED:
+        yield from (os.path.abspath(path) for path in environ.get(name, "").split(os.pathsep) if path)
+    for name in ("token", "stored_tokens"):
+        yield os.path.join(environ.get("HF_HOME") or "/nowhere", name)
+    for home in homes:
+        try:
+            yield from (os.path.join(home, name) for name in os.listdir(home) if name.startswith("."))
+        except OSError:  # a folder that we cannot list, the program cannot list either
+            continue
+
+
+def _outermost(paths: Iterator[str]) -> list[str]:
+    outermost: list[str] = []
+    for path in sorted(paths):
+        if not any(path.startswith(above + "/") for above in outermost):
+            outermost.append(path)
+    return outermost

@@ -20,7 +20,7 @@ from aisp_mcp.judge.records.verdict import Comparison, Flag
 from aisp_mcp.runs import measure as runs
 from aisp_mcp.server.context import Context
 from aisp_mcp.store.records.run import Failure, Run
-from aisp_mcp.store.records.run_kind import RunKind
+from aisp_mcp.store.records.verdict_row import RunKind
 
 
 def measure(ctx: Context, request: Request, options: Options) -> Run:

@@ -10,8 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from aisp_mcp.store.records.run_kind import OF_TARGETS
-from aisp_mcp.store.records.verdict_row import VerdictRow
+from aisp_mcp.store.records.verdict_row import OF_TARGETS, VerdictRow
 
 PROVEN = ("faster", "slower", "same")
 

@@ -36,9 +36,9 @@ from aisp_mcp.server.context import Context
 from aisp_mcp.settings import ClusterSettings, SensorSettings
 from aisp_mcp.store import machine_secret
 from aisp_mcp.store.files import write_atomic
-from aisp_mcp.store.records.ceiling import Ceiling
+from aisp_mcp.store.measurements import Ceiling
 from aisp_mcp.store.records.run import Failure, Run
-from aisp_mcp.store.records.run_kind import RunKind
+from aisp_mcp.store.records.verdict_row import RunKind
 from aisp_mcp.suites import selection
 from aisp_mcp.suites.adapters import origin
 from aisp_mcp.system import cpu, manifest, slurm

@@ -12,7 +12,7 @@ from aisp_mcp.runs.analysis.variants import BASELINE, MeasuredPair, Range, pairs
 from aisp_mcp.runs.energy import figures
 from aisp_mcp.server.context import Context
 from aisp_mcp.store.records.run import Run
-from aisp_mcp.store.records.run_kind import OF_TARGETS, RunKind
+from aisp_mcp.store.records.verdict_row import OF_TARGETS, RunKind
 from aisp_mcp.system import cpu
 
 ENERGY = "energy:"  # measurements of this kind are readings of one program

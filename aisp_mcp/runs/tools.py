@@ -233,7 +233,7 @@ def aisp_verify_candidate(p: VerifyParams, ctx: Context) -> Verdicts:
     """Judge your own variant against a baseline: faster, slower, same, inconclusive, incorrect or invalid."""
     from aisp_mcp.runs import adapted, functions, measure
     from aisp_mcp.runs.listing import labels
-    from aisp_mcp.store.records.run_kind import RunKind
+    from aisp_mcp.store.records.verdict_row import RunKind
     from aisp_mcp.suites import selection
 
     p = _with_format(p, ctx)

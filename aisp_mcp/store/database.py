@@ -5,16 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from aisp_mcp.store.connection import Database
-from aisp_mcp.store.imports import ImportsTable
-from aisp_mcp.store.jobs import JobsTable
+from aisp_mcp.store.jobs import JobRetention, JobsTable
 from aisp_mcp.store.measurements import MeasurementsTable
 from aisp_mcp.store.queue import Queue
-from aisp_mcp.store.retention import Retention
-from aisp_mcp.store.runs import RunsTable
-from aisp_mcp.store.verdicts import VerdictsTable
+from aisp_mcp.store.runs import ImportsTable, RunsTable, VerdictsTable
 
 
-class Store(JobsTable, RunsTable, VerdictsTable, MeasurementsTable, ImportsTable, Retention):
+class Store(JobsTable, RunsTable, VerdictsTable, MeasurementsTable, ImportsTable, JobRetention):
     """Everything that is stored, in one folder. Safe to share among threads; other processes open their own.
 
     home/aisp.db: jobs, runs, measurements, imports. home/runs/<id>/: artifacts, log.txt, envelope.json, run.json.

@@ -7,8 +7,21 @@ import sqlite3
 import time
 from typing import Any
 
+from pydantic import Field
+
+from aisp_mcp.records import Record
 from aisp_mcp.store.connection import Database
-from aisp_mcp.store.records.ceiling import Ceiling
+
+
+class Ceiling(Record):
+    """The best value of its kind seen on a device; measured_at is UTC seconds since the epoch."""
+
+    kind: str
+    device: str
+    value: float
+    unit: str
+    measured_at: float
+    detail: dict[str, Any] = Field(default_factory=dict)
 
 
 class MeasurementsTable:

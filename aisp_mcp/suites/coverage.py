@@ -10,7 +10,7 @@ from typing import Any
 from aisp_mcp.records import Record
 from aisp_mcp.server.context import Context
 from aisp_mcp.store.records.run import Run
-from aisp_mcp.store.records.run_kind import OF_TARGETS
+from aisp_mcp.store.records.verdict_row import OF_TARGETS
 from aisp_mcp.suites import discovery as suites
 from aisp_mcp.suites import expectations, names
 from aisp_mcp.suites.records import Target

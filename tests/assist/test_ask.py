@@ -21,7 +21,7 @@ from aisp_mcp.server import registry
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.dispatch import execute, load_catalog
 from aisp_mcp.settings import Settings
-from aisp_mcp.store.records.run_kind import RunKind
+from aisp_mcp.store.records.verdict_row import RunKind
 from aisp_mcp.system import llm
 
 QUESTIONS = yaml.safe_load((Path(__file__).parent / "fifty_questions.yaml").read_text("utf-8"))

@@ -12,10 +12,15 @@ from job_helpers import until
 from aisp_mcp.errors import UsageError
 from aisp_mcp.jobs.executors import handover
 from aisp_mcp.jobs.executors.placement import placement, read_minutes
-from aisp_mcp.jobs.executors.slurm import Slurm
-from aisp_mcp.jobs.executors.slurm_limits import check_limits, gpus_of
-from aisp_mcp.jobs.executors.slurm_script import slurm_time
-from aisp_mcp.jobs.executors.slurm_text import read_accounting, read_queue, waits_because
+from aisp_mcp.jobs.executors.slurm import (
+    Slurm,
+    check_limits,
+    gpus_of,
+    read_accounting,
+    read_queue,
+    slurm_time,
+    waits_because,
+)
 from aisp_mcp.jobs.watcher import Watcher
 from aisp_mcp.store.cluster import ClusterQueue
 from aisp_mcp.store.database import Store

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from reference_docs import sources as provenance_tables
 
-from aisp_mcp.front.reference import sources as provenance_tables
 from aisp_mcp.machine.datasheets import load, provenance
 from aisp_mcp.plan import lookup
 from aisp_mcp.plan.data import tables as knowledge

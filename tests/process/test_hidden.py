@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from process_helpers import until
 
-from aisp_mcp.process import hidden, isolation, tree
+from aisp_mcp.process import isolation, tree
 from aisp_mcp.process.isolation import Level, wrap
 from aisp_mcp.process.run import Completed, run
 
@@ -112,7 +112,7 @@ def test_a_folder_to_write_to_is_shown_inside_the_store(level: Level, user: Path
 def test_variables_name_further_places(user: Path) -> None:
     named = user / "project" / "cloud.json"
     named.touch()
-    secret_paths = hidden.secret_paths(
+    secret_paths = isolation.secret_paths(
         {"HOME": str(user), "GOOGLE_APPLICATION_CREDENTIALS": str(named), "KUBECONFIG": "/nowhere"}
     )
     assert {str(named), str(user / ".ssh"), str(user / "project" / "config")} <= set(secret_paths)

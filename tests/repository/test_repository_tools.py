@@ -39,6 +39,7 @@ def test_one_failing_step_fails_the_command_and_the_others_still_run(
     load_tool: LoadTool, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     check = load_tool("check")
+    monkeypatch.setattr(check, "most_complex", list)
     steps = [check.Step("first", [sys.executable, "-c", "print(4711); raise SystemExit(3)"])]
     steps.append(check.Step("second", [sys.executable, "-c", "print('hidden')"]))
     monkeypatch.setattr(check, "STATIC", steps)
@@ -48,6 +49,14 @@ def test_one_failing_step_fails_the_command_and_the_others_still_run(
     assert "4711" in printed
     assert "hidden" not in printed
     assert "1 of 2 checks passed; failed: first" in printed
+
+
+def test_the_most_complex_functions_are_listed_first(load_tool: LoadTool) -> None:
+    lines = load_tool("check").most_complex(3)
+    values = [int(line.split()[0]) for line in lines]
+    assert len(values) == 3
+    assert values == sorted(values, reverse=True)
+    assert all(".py:" in line for line in lines)
 
 
 def test_drift_of_a_generated_file_is_found_and_repaired(

@@ -15,7 +15,7 @@ from aisp_mcp.runs import functions, measure
 from aisp_mcp.server.context import Context
 from aisp_mcp.settings import Settings
 from aisp_mcp.store.records.run import Run
-from aisp_mcp.store.records.run_kind import RunKind
+from aisp_mcp.store.records.verdict_row import RunKind
 
 SOURCE = "def f(x):\n    return x.sum(1)\n"
 

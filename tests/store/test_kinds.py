@@ -14,8 +14,7 @@ from aisp_mcp.runs import leaderboards
 from aisp_mcp.store import schema
 from aisp_mcp.store.database import Store
 from aisp_mcp.store.records.run import Run
-from aisp_mcp.store.records.run_kind import ANY_KIND, RunKind
-from aisp_mcp.store.records.verdict_row import VerdictFilter
+from aisp_mcp.store.records.verdict_row import ANY_KIND, RunKind, VerdictFilter
 
 JOB = ("params", "principal", "state", "resources", "timeout_s", "run_dir", "created_at", "python", "cwd")
 

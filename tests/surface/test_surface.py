@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
-from aisp_mcp.front.reference import pages as reference
+from reference_docs import pages as reference
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -17,7 +17,7 @@ from aisp_mcp.judge.records.verdict import Comparison
 from aisp_mcp.server import registry
 from aisp_mcp.server.context import Context
 from aisp_mcp.store.records.run import Run
-from aisp_mcp.store.records.run_kind import ANY_KIND, OF_TARGETS, RunKind
+from aisp_mcp.store.records.verdict_row import ANY_KIND, OF_TARGETS, RunKind
 
 RUNS, PASSAGE_CHARS = 20, 900
 # Pages that duplicate the entries of tools and concepts.

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from aisp_mcp.errors import UnknownTool, UsageError
-from aisp_mcp.front.cli import bench_utils, launch_flags
+from aisp_mcp.front.cli import aliases, launch_flags
 from aisp_mcp.front.cli.aliases import resolve_alias
 from aisp_mcp.server import registry
 from aisp_mcp.server.registry import JobParams, Tool
@@ -34,7 +34,7 @@ def find(argv: Sequence[str]) -> tuple[Tool, list[str]]:
     Raises UsageError UNKNOWN_COMMAND with a did-you-mean.
     """
     if tuple(argv[:2]) == ("bench", "utils"):
-        name, rest = bench_utils.resolve(argv[2:])
+        name, rest = aliases.resolve_utility(argv[2:])
         return registry.get(name), rest
     if argv and registry.is_loaded(argv[0]):
         return registry.get(argv[0]), list(argv[1:])

@@ -51,7 +51,7 @@ def build_app(ctx: Context, access: Access, hosts: Sequence[str], may_run: bool)
     )
 
 
-def _page(page: site.Page, ctx: Context, access: Access, may_run: bool) -> Callable[..., Any]:
+def _page(page: site.SitePage, ctx: Context, access: Access, may_run: bool) -> Callable[..., Any]:
     async def answer(request: Request) -> Response:
         work = partial(page_response, page, page_request(request, ctx, may_run), access.csrf)
         return await anyio.to_thread.run_sync(work, abandon_on_cancel=True)

@@ -8,8 +8,7 @@ from aisp_mcp.errors import AispError, Refused, UsageError
 from aisp_mcp.front.dashboard import site
 from aisp_mcp.front.dashboard.app import STATIC, asset
 from aisp_mcp.front.dashboard.flames import page_of
-from aisp_mcp.front.dashboard.links import FileLinks
-from aisp_mcp.front.dashboard.request import PageRequest, answer_from
+from aisp_mcp.front.dashboard.request import FileLinks, PageRequest, answer_from
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.dispatch.envelopes import Stopwatch, failure
 

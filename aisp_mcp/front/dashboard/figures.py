@@ -11,9 +11,9 @@ from aisp_mcp.front.dashboard.words import ordered
 from aisp_mcp.runs.history import SHORT, Series, name
 from aisp_mcp.server.charts import bars, plane
 from aisp_mcp.server.charts.drawing import Drawing, box, dot, line, to_decoration
-from aisp_mcp.server.charts.plane import Band, Path, Scale, Spot
+from aisp_mcp.server.charts.plane import Curve, IntervalBand, Scale, Spot
 from aisp_mcp.server.text import numbers
-from aisp_mcp.store.records.ceiling import Ceiling
+from aisp_mcp.store.measurements import Ceiling
 
 RAIL = (0.2, 30.0)  # the ratios at the ends of a table cell's picture
 RATIO = Scale("ratio of baseline to candidate", numbers.ratio, log=True)
@@ -79,8 +79,10 @@ def history(series: Series) -> Drawing | None:
     floor, paths, bands = series.floor, [], []
     for begin, end, level in series.levels:
         ends = series.positions[begin], series.positions[end - 1]
-        paths.append(Path("roof c2", [(ends[0], level), (ends[1], level)], f"level {numbers.ratio(level)}"))
-        bands.append(Band(ends, (level / (1 + floor), level * (1 + floor)), f"noise floor {numbers.percent(floor)}"))
+        paths.append(Curve("roof c2", [(ends[0], level), (ends[1], level)], f"level {numbers.ratio(level)}"))
+        bands.append(
+            IntervalBand(ends, (level / (1 + floor), level * (1 + floor)), f"noise floor {numbers.percent(floor)}")
+        )
     axis = commit_axis(series.commits) if series.commits else time_axis(series.positions)
     return plane.draw("Ratio over commits" if series.commits else "Ratio over time", (axis, RATIO), spots, paths, bands)
 
@@ -136,7 +138,7 @@ def scaling(curve: Mapping[str, Any]) -> Drawing | None:
     y_axis = SECONDS if over == "size" else Scale("throughput", lambda value: f"{value:.3g}", log=True)
     axes = Scale(f"{over}", lambda value: f"{value:g}", log=True), y_axis
     spots = [Spot(x, y, "c2", f"{x:g}: {y_axis.say(y)}", label=y_axis.say(y)) for x, y in points]
-    return plane.draw(f"{curve.get('label')}", axes, spots, [Path("grid", points)])
+    return plane.draw(f"{curve.get('label')}", axes, spots, [Curve("grid", points)])
 
 
 def ceilings(rows: Sequence[Ceiling]) -> Drawing | None:
@@ -147,5 +149,5 @@ def ceilings(rows: Sequence[Ceiling]) -> Drawing | None:
     scale = Scale("measured", lambda value: numbers.quantity(value, unit))
     spots = [Spot(row.measured_at, row.value, "c2", f"{numbers.moment(row.measured_at)}") for row in rows]
     times = [row.measured_at for row in rows]
-    line = Path("one", [(min(times), best), (max(times), best)], f"best {scale.say(best)}")
+    line = Curve("one", [(min(times), best), (max(times), best)], f"best {scale.say(best)}")
     return plane.draw(f"{rows[0].kind} on {rows[0].device}", (time_axis(times), scale), spots, [line])

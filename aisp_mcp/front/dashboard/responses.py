@@ -10,14 +10,13 @@ from starlette.responses import HTMLResponse, Response
 from aisp_mcp.envelope import Envelope
 from aisp_mcp.errors import AispError
 from aisp_mcp.front.dashboard import site
-from aisp_mcp.front.dashboard.links import ServedLinks
-from aisp_mcp.front.dashboard.request import THEMES, PageRequest, answer_from
+from aisp_mcp.front.dashboard.request import THEMES, PageRequest, ServedLinks, answer_from
 from aisp_mcp.front.rest.answers import status_of
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.dispatch.envelopes import Stopwatch, failure, internal
 
 
-def page_response(page: site.Page, request: PageRequest, csrf: str) -> Response:
+def page_response(page: site.SitePage, request: PageRequest, csrf: str) -> Response:
     """Return the page, or an error page with the status of its error."""
     watch, links = Stopwatch(request.ctx), ServedLinks()
     try:
@@ -29,7 +28,7 @@ def page_response(page: site.Page, request: PageRequest, csrf: str) -> Response:
     return error_response(page, request, envelope)
 
 
-def error_response(page: site.Page, request: PageRequest, envelope: Envelope) -> Response:
+def error_response(page: site.SitePage, request: PageRequest, envelope: Envelope) -> Response:
     """Return an envelope's error as a page."""
     error = answer_from(page.name, envelope).error or {}
     return HTMLResponse(site.render_error(page, request, ServedLinks(), error), status_of(envelope))
@@ -39,7 +38,7 @@ def not_found(request: PageRequest, path: str) -> Response:
     """Return the page for an address that does not exist."""
     hint = "The menu lists all pages. An address may name a run, job or profile that was removed."
     error = {"code": "NO_PAGE", "message": f"There is no page {path[:100]}.", "hint": hint}
-    return HTMLResponse(site.render_error(site.Page("", "Not found"), request, ServedLinks(), error), 404)
+    return HTMLResponse(site.render_error(site.SitePage("", "Not found"), request, ServedLinks(), error), 404)
 
 
 def sign_in(reason: str) -> Response:

@@ -12,8 +12,7 @@ from aisp_mcp import __version__
 from aisp_mcp.front.cli import format
 from aisp_mcp.front.cli.commands import command_line
 from aisp_mcp.front.dashboard import figures, words
-from aisp_mcp.front.dashboard.links import Links
-from aisp_mcp.front.dashboard.request import PageRequest
+from aisp_mcp.front.dashboard.request import Links, PageRequest
 from aisp_mcp.runs.export.markdown import environment_rows
 from aisp_mcp.server.charts import drawing
 from aisp_mcp.server.text import numbers
@@ -27,7 +26,7 @@ MAX_INLINE = 3  # fields of a record that is written on one line
 
 
 @dataclass(frozen=True)
-class Page:
+class SitePage:
     """A page. name: of its module in pages/, its template and its address.
 
     exported: part of a static site; pages of forms are not.
@@ -45,7 +44,7 @@ class Page:
 
 
 @dataclass(frozen=True)
-class Entry:
+class MenuEntry:
     """A link of the menu. key: goes there after `g`."""
 
     title: str
@@ -57,50 +56,54 @@ class Entry:
 PAGES = {
     page.name: page
     for page in (
-        Page("overview", "Overview"),
-        Page("targets", "Targets"),
-        Page("verdicts", "Verdicts"),
-        Page("run", "Run"),
-        Page("history", "History"),
-        Page("compare", "Compare"),
-        Page("analysis", "Analysis"),
-        Page("profiles", "Profiles"),
-        Page("profile", "Profile"),
-        Page("timeline", "Timeline", exported=False),
-        Page("machine", "Machine"),
-        Page("jobs", "Jobs"),
-        Page("job", "Job"),
-        Page("planners", "Planners", exported=False),
-        Page("settings", "Settings", exported=False),
+        SitePage("overview", "Overview"),
+        SitePage("targets", "Targets"),
+        SitePage("verdicts", "Verdicts"),
+        SitePage("run", "Run"),
+        SitePage("history", "History"),
+        SitePage("compare", "Compare"),
+        SitePage("analysis", "Analysis"),
+        SitePage("profiles", "Profiles"),
+        SitePage("profile", "Profile"),
+        SitePage("timeline", "Timeline", exported=False),
+        SitePage("machine", "Machine"),
+        SitePage("jobs", "Jobs"),
+        SitePage("job", "Job"),
+        SitePage("planners", "Planners", exported=False),
+        SitePage("settings", "Settings", exported=False),
     )
 }
 MENU = {
     "Results": (
-        Entry("Overview", "overview", "o"),
-        Entry("Targets", "targets", "t"),
-        Entry("Verdicts", "verdicts", "v"),
+        MenuEntry("Overview", "overview", "o"),
+        MenuEntry("Targets", "targets", "t"),
+        MenuEntry("Verdicts", "verdicts", "v"),
     ),
     "Explain": (
-        Entry("Compare", "compare", "c"),
-        Entry("Profiles", "profiles", "p"),
-        Entry("Analysis", "analysis", "a"),
+        MenuEntry("Compare", "compare", "c"),
+        MenuEntry("Profiles", "profiles", "p"),
+        MenuEntry("Analysis", "analysis", "a"),
     ),
     "Plan": (
-        Entry("Recommendations", "analysis", "r", {"section": "recommendations"}),
-        Entry("Planners", "planners", "l"),
+        MenuEntry("Recommendations", "analysis", "r", {"section": "recommendations"}),
+        MenuEntry("Planners", "planners", "l"),
     ),
-    "System": (Entry("Machine", "machine", "m"), Entry("Jobs", "jobs", "j"), Entry("Settings", "settings", "s")),
+    "System": (
+        MenuEntry("Machine", "machine", "m"),
+        MenuEntry("Jobs", "jobs", "j"),
+        MenuEntry("Settings", "settings", "s"),
+    ),
 }
 PARENTS = {"run": "verdicts", "history": "targets", "profile": "profiles", "timeline": "profiles", "job": "jobs"}
 EXPORTED = frozenset(page.name for page in PAGES.values() if page.exported)
 
 
-def render(page: Page, request: PageRequest, links: Links, csrf: str = "") -> bytes:
+def render(page: SitePage, request: PageRequest, links: Links, csrf: str = "") -> bytes:
     """Return the page as HTML. Raises AispError if there is nothing to show."""
     return _fill(f"{page.name}.html.j2", page, request, links, csrf, page.build(request))
 
 
-def render_error(page: Page, request: PageRequest, links: Links, error: dict[str, Any]) -> bytes:
+def render_error(page: SitePage, request: PageRequest, links: Links, error: dict[str, Any]) -> bytes:
     """Return an error as HTML, under the title of the page that was requested."""
     return _fill("error.html.j2", page, request, links, "", {"error": error})
 
@@ -110,16 +113,16 @@ def render_sign_in(reason: str, links: Links) -> bytes:
     return _environment().get_template("sign_in.html.j2").render(reason=reason, file=links.file).encode()
 
 
-def _fill(template: str, page: Page, request: PageRequest, links: Links, csrf: str, data: dict[str, Any]) -> bytes:
+def _fill(template: str, page: SitePage, request: PageRequest, links: Links, csrf: str, data: dict[str, Any]) -> bytes:
     """Fill in the template with the page's data and what all pages share: menu, settings and links."""
     shared = {"page": page, "menu": _menu(page, request), "request": request, "csrf": csrf, "version": __version__}
     text = _environment().get_template(template).render(**shared, link=links.to, file=links.file, **data)
     return text.encode("utf-8", "replace")
 
 
-def _menu(page: Page, request: PageRequest) -> dict[str, list[tuple[Entry, bool]]]:
+def _menu(page: SitePage, request: PageRequest) -> dict[str, list[tuple[MenuEntry, bool]]]:
     """The groups of the menu: each entry, and True for the one that the page belongs to."""
-    name, groups = PARENTS.get(page.name, page.name), dict[str, list[tuple[Entry, bool]]]()
+    name, groups = PARENTS.get(page.name, page.name), dict[str, list[tuple[MenuEntry, bool]]]()
     fits = [entry for group in MENU.values() for entry in group if entry.page == name]
     exact = [entry for entry in fits if entry.query and entry.query.items() <= dict(request.query).items()]
     current = next(iter([*exact, *(entry for entry in fits if not entry.query)]), None)

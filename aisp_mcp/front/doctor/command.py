@@ -1,24 +1,36 @@
-"""The command `aisp doctor`: check everything, or configure one client."""
+"""The command `aisp doctor`: start a server as a client would, check every client's entry, or configure one client."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
+import shutil
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from aisp_mcp import __version__
-from aisp_mcp.errors import UsageError
+from aisp_mcp.errors import ProcessError, UsageError
 from aisp_mcp.front import terminal_text
-from aisp_mcp.front.doctor import configs
-from aisp_mcp.front.doctor.clients import NAME, Client, ConfigFile, clients, entry
-from aisp_mcp.front.doctor.probe import Probe, probe
+from aisp_mcp.front.doctor.clients import (
+    NAME,
+    ConfigFile,
+    McpClient,
+    apply_change,
+    clients,
+    entry,
+    find_entry,
+    plan_change,
+)
+from aisp_mcp.process.run import Completed
+from aisp_mcp.process.run import run as run_program
 
 
 @dataclass(frozen=True)
-class Finding:
+class ConfigFinding:
     """State of a client's file. state: ok, missing, broken or unreadable. message: a sentence."""
 
     client: str
@@ -38,30 +50,32 @@ def run(argv: Sequence[str]) -> int:
     return 0 if probed.ok and all(finding.state in ("ok", "missing") for finding in findings) else 1
 
 
-def check(client: Client, probed: Probe) -> list[Finding]:
+def check(client: McpClient, probed: ServerProbe) -> list[ConfigFinding]:
     """Check every file with our entry; if there is none, report the file to write as missing. probed: our server."""
     findings = []
     for file in client.files:
         try:
-            existing = configs.find(file)
+            existing = find_entry(file)
         except UsageError as error:
-            findings.append(Finding(client.name, file.path, "unreadable", error.message.removeprefix(f"{file.path}: ")))
+            findings.append(
+                ConfigFinding(client.name, file.path, "unreadable", error.message.removeprefix(f"{file.path}: "))
+            )
             continue
         if existing is not None:
             result = probed if existing == entry() else _probe_existing(file, existing)
-            findings.append(Finding(client.name, file.path, "ok" if result.ok else "broken", result.message))
-    missing = Finding(client.name, client.files[0].path, "missing", f"aisp doctor --client {client.name}")
+            findings.append(ConfigFinding(client.name, file.path, "ok" if result.ok else "broken", result.message))
+    missing = ConfigFinding(client.name, client.files[0].path, "missing", f"aisp doctor --client {client.name}")
     return list(dict.fromkeys(findings)) or [missing]
 
 
-def _probe_existing(file: ConfigFile, existing: dict[str, Any]) -> Probe:
+def _probe_existing(file: ConfigFile, existing: dict[str, Any]) -> ServerProbe:
     """Probe an entry, but not one from the current folder, which may be untrusted."""
-    return probe(existing) if file.own else Probe(True, "a different command, not tried")
+    return probe(existing) if file.own else ServerProbe(True, "a different command, not tried")
 
 
-def _configure(client: Client, dry_run: bool) -> int:
+def _configure(client: McpClient, dry_run: bool) -> int:
     file = client.files[0]
-    change = configs.plan(file, entry())
+    change = plan_change(file, entry())
     if not change.needed:
         print(f"{change.path} is up to date.")
         return 0
@@ -70,7 +84,7 @@ def _configure(client: Client, dry_run: bool) -> int:
         print("\nNothing was written.")
         return 0
     try:
-        backup = configs.apply(change)
+        backup = apply_change(change)
     except OSError as error:
         raise UsageError("CANNOT_WRITE", f"{change.path} cannot be written: {error.strerror}.") from None
     print(f"\nWrote {change.path}" + (f"; the old content is in {backup}" if backup else ""))
@@ -79,14 +93,14 @@ def _configure(client: Client, dry_run: bool) -> int:
     return 0 if result.ok else 1
 
 
-def _client(name: str) -> Client:
+def _client(name: str) -> McpClient:
     known = {client.name: client for client in clients()}
     if name not in known:
         raise UsageError("UNKNOWN_CLIENT", f"Unknown client {name[:40]!r}.", f"Known: {', '.join(known)}.")
     return known[name]
 
 
-def _print_text(probed: Probe, findings: Sequence[Finding]) -> None:
+def _print_text(probed: ServerProbe, findings: Sequence[ConfigFinding]) -> None:
     mark = "ok" if probed.ok else "FAILED"
     print(
         f"aisp-mcp {__version__}, {mark}: {probed.message}" + (f", {probed.seconds:g} s in total" if probed.ok else "")
@@ -106,7 +120,7 @@ def _print_text(probed: Probe, findings: Sequence[Finding]) -> None:
                 print(f"or, for {client.title}: {client.instead}")
 
 
-def _print_json(probed: Probe, findings: Sequence[Finding]) -> None:
+def _print_json(probed: ServerProbe, findings: Sequence[ConfigFinding]) -> None:
     report: dict[str, Any] = {"version": __version__, "server": vars(probed), "entry": entry()}
     report["clients"] = [{**vars(finding), "path": str(finding.path)} for finding in findings]
     print(json.dumps(report, indent=2))
@@ -126,3 +140,66 @@ def _parser() -> argparse.ArgumentParser:
 
 def _names() -> str:
     return ", ".join(client.name for client in clients())
+
+
+TIMEOUT_S = 30.0
+_MESSAGES = (
+    {
+        "id": 1,
+        "method": "initialize",
+        "params": {
+            "protocolVersion": "2025-11-25",
+            "capabilities": {},
+            "clientInfo": {"name": "aisp doctor", "version": "1"},
+        },
+    },
+    {"method": "notifications/initialized"},
+    {"id": 2, "method": "tools/list"},
+)
+
+
+@dataclass(frozen=True)
+class ServerProbe:
+    """Result of the probe. message: a sentence. seconds: from start to end. tools: number of listed tools."""
+
+    ok: bool
+    message: str
+    seconds: float = 0.0
+    tools: int = 0
+
+
+def probe(entry: dict[str, Any]) -> ServerProbe:
+    """Run the command of an entry with a temporary store, so that the user's jobs are not touched."""
+    if "url" in entry:
+        return ServerProbe(True, f"over HTTP at {str(entry['url'])[:200]}, not tried")
+    command, args = str(entry.get("command", "")), entry.get("args") or []
+    if shutil.which(command) is None:
+        return ServerProbe(False, f"{command} is not an executable program" if command else "the entry has no command")
+    env = {**os.environ, **{str(key): str(value) for key, value in (entry.get("env") or {}).items()}}
+    text = "".join(json.dumps({"jsonrpc": "2.0", **message}) + "\n" for message in _MESSAGES)
+    with tempfile.TemporaryDirectory(prefix="aisp-doctor-") as home:
+        try:
+            completed = run_program(
+                [command, *map(str, args)], timeout_s=TIMEOUT_S, env={**env, "AISP_HOME": home}, stdin=text
+            )
+        except ProcessError as error:
+            return ServerProbe(False, error.message)
+    return _evaluate(completed)
+
+
+def _evaluate(completed: Completed) -> ServerProbe:
+    answers = {}
+    for line in completed.stdout.splitlines():
+        try:
+            answer = json.loads(line)
+            answers[answer.get("id")] = answer.get("result") or {}
+        except (ValueError, AttributeError):
+            return ServerProbe(False, f"it writes non-protocol text to standard output: {line[:80]!r}")
+    if completed.timed_out:
+        return ServerProbe(False, f"it did not exit within {TIMEOUT_S:g} s after the end of its input")
+    if "tools" not in answers.get(2, {}):
+        last = (completed.stderr.strip().splitlines() or [f"it ended with {completed.returncode}"])[-1]
+        return ServerProbe(False, f"it does not answer: {last[:200]}")
+    name = answers[1].get("serverInfo", {}).get("name")
+    tools = len(answers[2]["tools"])
+    return ServerProbe(True, f"{name} answers, {tools} tools listed", round(completed.seconds, 2), tools)

@@ -27,7 +27,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Mount, Route, Router
 
 from aisp_mcp.front.http.address import PATH
-from aisp_mcp.front.http.limits import LimitMiddleware, Limits
+from aisp_mcp.front.http.limits import LimitMiddleware, RequestLimits
 from aisp_mcp.front.http.names import NameCheck
 from aisp_mcp.front.http.tokens import Tokens
 from aisp_mcp.front.rest import app as rest
@@ -50,7 +50,7 @@ class AccessRules:
     origin: str
     hosts: Sequence[str]
     origins: Sequence[str] = ()
-    limits: Limits = field(default_factory=Limits)
+    limits: RequestLimits = field(default_factory=RequestLimits)
 
 
 class Sessions(StreamableHTTPSessionManager):

@@ -35,7 +35,7 @@ class TokenBucket:
 
 
 @dataclass(frozen=True)
-class Limits:
+class RequestLimits:
     """(Requests per second, burst) and concurrent requests: of each principal, and of all anonymous clients together.
 
     An event stream counts as a running request for as long as it is open.
@@ -50,7 +50,7 @@ class Limits:
 class LimitMiddleware:
     """Answers 429 to clients beyond their limits. Clients without a token share one limit."""
 
-    def __init__(self, app: ASGIApp, limits: Limits, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, app: ASGIApp, limits: RequestLimits, clock: Callable[[], float] = time.monotonic) -> None:
         self.app = app
         self._limits = limits
         self._clock = clock

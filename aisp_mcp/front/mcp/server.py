@@ -23,11 +23,18 @@ from aisp_mcp.envelope import Envelope, Progress
 from aisp_mcp.errors import UnknownTool
 from aisp_mcp.front.following import follow
 from aisp_mcp.front.mcp.instructions import instructions
-from aisp_mcp.front.mcp.parts import elicitation, tasks
-from aisp_mcp.front.mcp.parts.answers import protocol_error, run_in_thread, tool_result
+from aisp_mcp.front.mcp.parts import tasks
 from aisp_mcp.front.mcp.parts.apps import Apps
-from aisp_mcp.front.mcp.parts.assemble import assemble, one_page
-from aisp_mcp.front.mcp.parts.base import Caller, Part, Request
+from aisp_mcp.front.mcp.parts.base import (
+    Caller,
+    Part,
+    Request,
+    assemble,
+    one_page,
+    protocol_error,
+    run_in_thread,
+    tool_result,
+)
 from aisp_mcp.front.mcp.parts.completions import Completions
 from aisp_mcp.front.mcp.parts.prompts import Prompts
 from aisp_mcp.front.mcp.parts.resources import Resources
@@ -106,7 +113,7 @@ class Handlers:
 
     def _job_env(self, request: Request) -> dict[str, str]:
         """Environment for this call's jobs: the caller's trace, and a mark if the client can ask the user questions."""
-        askable = self.tasks and tasks.follows_tasks(request) and elicitation.can_ask(request)
+        askable = self.tasks and tasks.follows_tasks(request) and tasks.can_ask(request)
         return {**tracing.carried(), **({ASKABLE: "1"} if askable else {})}
 
     async def list_tools(self, _: Request, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
@@ -132,11 +139,11 @@ class Handlers:
         answer = await self._start(caller, params, confirmed=False)
         if isinstance(answer, Envelope):
             assert answer.confirm is not None
-            agreed = elicitation.given_answer(params)
-            if agreed is None and elicitation.is_modern(caller.request):
-                return elicitation.question(answer.confirm)
+            agreed = tasks.given_answer(params)
+            if agreed is None and tasks.is_modern(caller.request):
+                return tasks.question(answer.confirm)
             if agreed is None:
-                agreed = await elicitation.ask(caller.request, answer.confirm)
+                agreed = await tasks.ask(caller.request, answer.confirm)
             if agreed is not None:
                 answer = await self._start(caller, params, True) if agreed else dispatch.declined(answer, caller.ctx)
         if isinstance(answer, types.CallToolResult):
@@ -157,7 +164,7 @@ class Handlers:
 
         def start() -> Started:
             answer = dispatch.start(params.name, params.arguments or {}, caller.ctx, confirmed)
-            if not isinstance(answer, Envelope) or (answer.confirm is not None and elicitation.can_ask(caller.request)):
+            if not isinstance(answer, Envelope) or (answer.confirm is not None and tasks.can_ask(caller.request)):
                 return answer
             return tool_result(answer, caller.ctx)
 

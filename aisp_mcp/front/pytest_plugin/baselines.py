@@ -19,8 +19,8 @@ from typing import Any
 from pydantic import Field, ValidationError
 
 from aisp_mcp.errors import BenchmarkError, NotFound, UsageError
-from aisp_mcp.front.pytest_plugin.rounds import Replicate
-from aisp_mcp.front.pytest_plugin.verdicts import NOT_JUDGED, Row
+from aisp_mcp.front.pytest_plugin.rounds import BenchmarkReplicate
+from aisp_mcp.front.pytest_plugin.verdicts import NOT_JUDGED, BenchmarkRow
 from aisp_mcp.judge.presets import Role
 from aisp_mcp.judge.records.verdict import Verdict
 from aisp_mcp.judge.verdict.verdict import judge as judge_ratios
@@ -47,11 +47,11 @@ class Baseline(Record):
     benchmarks: dict[str, Times] = Field(default_factory=dict)
 
 
-def save(root: Path, name: str, measured: Mapping[str, Sequence[Replicate | str]]) -> None:
+def save(root: Path, name: str, measured: Mapping[str, Sequence[BenchmarkReplicate | str]]) -> None:
     """Write the session's times to .aisp/NAME.json below the root folder."""
     times = {}
     for benchmark, rows in measured.items():
-        good = [row for row in rows if isinstance(row, Replicate)]
+        good = [row for row in rows if isinstance(row, BenchmarkReplicate)]
         if good and len(good) == len(rows):
             seconds = [row.seconds[Role.CANDIDATE] for row in good]
             times[benchmark] = Times(seconds=seconds, noise=[row.noise for row in good])
@@ -78,13 +78,13 @@ def _path(root: Path, name: str) -> Path:
     return root / FOLDER / f"{name}.json"
 
 
-def judge(name: str, rows: Sequence[Replicate | str], before: Baseline, margin: float | None) -> Row:
+def judge(name: str, rows: Sequence[BenchmarkReplicate | str], before: Baseline, margin: float | None) -> BenchmarkRow:
     """One benchmark against its stored times."""
     problem = next((row for row in rows if isinstance(row, str)), None)
     times = before.benchmarks.get(name)
-    good = [row for row in rows if isinstance(row, Replicate)]
+    good = [row for row in rows if isinstance(row, BenchmarkReplicate)]
     if problem or times is None or not good:
-        return Row(name, NOT_JUDGED, problem or "the stored baseline has no such benchmark")
+        return BenchmarkRow(name, NOT_JUDGED, problem or "the stored baseline has no such benchmark")
     now = [row.seconds[Role.CANDIDATE] for row in good]
     medians = statistics.median(times.seconds), statistics.median(now)
     middle = math.log(medians[0])
@@ -94,7 +94,7 @@ def judge(name: str, rows: Sequence[Replicate | str], before: Baseline, margin: 
     noise = [max(own.noise, math.log(old) - middle, key=abs) for own, old in zip(good, times.seconds, strict=False)]
     outcome = judge_ratios(ratios[:count], noise[:count], margin=max(margin or 0.0, MIN_MARGIN))
     note = ("measured at another time: --aisp-base resolves more",)
-    return Row(name, outcome.verdict, outcome.sentence, medians, outcome.verdict is Verdict.SLOWER, note)
+    return BenchmarkRow(name, outcome.verdict, outcome.sentence, medians, outcome.verdict is Verdict.SLOWER, note)
 
 
 def incomparable(before: Baseline) -> str:

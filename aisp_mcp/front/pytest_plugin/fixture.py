@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from aisp_mcp.front.pytest_plugin.measured import Arguments, Measured
+from aisp_mcp.front.pytest_plugin.measured import Arguments, MeasuredCall
 
 if TYPE_CHECKING:
-    from aisp_mcp.front.pytest_plugin.worker import Worker
+    from aisp_mcp.front.pytest_plugin.worker import PytestWorker
 
 
 class Stats:
@@ -33,10 +33,10 @@ class Stats:
         return getattr(self, name)
 
 
-class Benchmark:
+class BenchmarkFixture:
     """One test's fixture. In a measured process, its call serves rounds to the timing process."""
 
-    def __init__(self, node: pytest.Item, worker: Worker | None) -> None:
+    def __init__(self, node: pytest.Item, worker: PytestWorker | None) -> None:
         self._worker = worker
         self._used = False
         self.name, self.fullname = node.name, node.nodeid
@@ -51,7 +51,7 @@ class Benchmark:
 
     def __call__(self, function_to_benchmark: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Call the function once, and again as often as it is measured; return its result."""
-        return self._run(Measured(function_to_benchmark, args, kwargs))
+        return self._run(MeasuredCall(function_to_benchmark, args, kwargs))
 
     def pedantic(
         self,
@@ -63,7 +63,7 @@ class Benchmark:
         **_: Any,
     ) -> Any:
         """The same with an untimed setup and teardown. Numbers of rounds and iterations have no effect."""
-        return self._run(Measured(target, tuple(args), dict(kwargs or {}), setup, teardown))
+        return self._run(MeasuredCall(target, tuple(args), dict(kwargs or {}), setup, teardown))
 
     def weave(self, *_: Any, **__: Any) -> None:
         """Refuse aspects, which cannot be repeated. Skips the test."""
@@ -71,7 +71,7 @@ class Benchmark:
 
     patch = weave
 
-    def _run(self, measured: Measured) -> Any:
+    def _run(self, measured: MeasuredCall) -> Any:
         if self._used:
             raise RuntimeError("The fixture was used already: a test can measure one call.")
         self._used = True
@@ -82,17 +82,17 @@ class Benchmark:
         return result
 
 
-def _benchmark(request: pytest.FixtureRequest) -> Benchmark:
-    from aisp_mcp.front.pytest_plugin.items import WORKER
+def _benchmark(request: pytest.FixtureRequest) -> BenchmarkFixture:
+    from aisp_mcp.front.pytest_plugin.measured import WORKER
 
-    return Benchmark(request.node, request.config.stash.get(WORKER, None))
+    return BenchmarkFixture(request.node, request.config.stash.get(WORKER, None))
 
 
 class OwnFixture:
     """The fixture under its own name."""
 
     @pytest.fixture
-    def aisp_bench(self, request: pytest.FixtureRequest) -> Benchmark:
+    def aisp_bench(self, request: pytest.FixtureRequest) -> BenchmarkFixture:
         """Call a function with `aisp_bench(func, *args)`; `pytest --aisp` measures and judges it."""
         return _benchmark(request)
 
@@ -101,11 +101,11 @@ class BothFixtures(OwnFixture):
     """Also provides the fixture under pytest-benchmark's name."""
 
     @pytest.fixture
-    def benchmark(self, aisp_bench: Benchmark) -> Benchmark:
+    def benchmark(self, aisp_bench: BenchmarkFixture) -> BenchmarkFixture:
         """pytest-benchmark's fixture: the same object as aisp_bench."""
         return aisp_bench
 
     @pytest.fixture
-    def benchmark_weave(self, aisp_bench: Benchmark) -> Callable[..., None]:
+    def benchmark_weave(self, aisp_bench: BenchmarkFixture) -> Callable[..., None]:
         """pytest-benchmark's fixture for aspects, which skips."""
         return functools.partial(aisp_bench.weave)

@@ -1,4 +1,4 @@
-"""The call that a test measures."""
+"""Tests that are measured: how they are recognized, the session's state, and the call that a test measures."""
 
 from __future__ import annotations
 
@@ -7,11 +7,22 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
+
+FIXTURES = ("aisp_bench", "benchmark")
+VERDICTS, WORKER = pytest.StashKey[list[Any]](), pytest.StashKey[Any]()
+
+
+def is_benchmark(item: pytest.Item) -> bool:
+    """Return True for a test that uses one of the fixtures."""
+    return any(name in getattr(item, "fixturenames", ()) for name in FIXTURES)
+
+
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredCall:
     """The call of a test. setup: makes the arguments of each call, or is called before it; teardown: is called after
     it.
     """

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from aisp_mcp.front.pytest_plugin.items import VERDICTS, WORKER, is_benchmark
+from aisp_mcp.front.pytest_plugin.measured import VERDICTS, WORKER, is_benchmark
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -88,10 +88,10 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int | pytest.ExitC
 
     config.stash[VERDICTS] = rows = measured.run(session)
     if path := config.getoption("aisp_comment"):
-        from aisp_mcp.front.pytest_plugin import comment
+        from aisp_mcp.front.pytest_plugin import reports
 
         base = config.getoption("aisp_base") or config.getoption("aisp_baseline") or "no base"
-        comment.write(config.invocation_params.dir / path, rows, base)
+        reports.write_comment(config.invocation_params.dir / path, rows, base)
     if any(row.fails for row in rows):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
@@ -100,6 +100,6 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     """Print a line per benchmark."""
     rows = config.stash.get(VERDICTS, None)
     if rows is not None:
-        from aisp_mcp.front.pytest_plugin import summary
+        from aisp_mcp.front.pytest_plugin import reports
 
-        summary.write(terminalreporter, rows)
+        reports.write_summary(terminalreporter, rows)

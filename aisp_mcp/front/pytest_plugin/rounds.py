@@ -19,7 +19,7 @@ ROUND_S = 0.01  # the pipe costs a round about 50 µs
 
 
 @dataclass(frozen=True)
-class Replicate:
+class BenchmarkReplicate:
     """A benchmark in one set of processes. seconds: per call, by role. changed: the candidate's result differs."""
 
     log_ratio: float
@@ -28,18 +28,20 @@ class Replicate:
     changed: bool = False
 
 
-class Missing(str):
+class MissingBenchmark(str):
     """Why the head no longer measures what the base measures."""
 
 
-def measure(processes: Mapping[Role, MeasuredProcess], name: str, preset: Preset) -> Replicate | str:
+def measure(processes: Mapping[Role, MeasuredProcess], name: str, preset: Preset) -> BenchmarkReplicate | str:
     """Times of one benchmark, or a text that says why there are none."""
     ready = {role: process.until_ready(name) for role, process in processes.items()}
     problems = [f"{role.label}: {processes[role].problem}" for role, message in ready.items() if message is None]
     answers = {role: message for role, message in ready.items() if message is not None}
     try:
         if problems:
-            return (Missing if [*answers] == [Role.BASELINE, Role.BASELINE_REPEAT] else str)("; ".join(problems))
+            return (MissingBenchmark if [*answers] == [Role.BASELINE, Role.BASELINE_REPEAT] else str)(
+                "; ".join(problems)
+            )
         # Both must time themselves: a head that moved its work to a setup would have nothing to time.
         own_clock = all(message["own_clock"] for message in answers.values())
         rows = _rounds(processes, preset, max(message["seconds"] for message in answers.values()), own_clock)
@@ -85,7 +87,7 @@ def _filling(process: MeasuredProcess, round_s: float, most: int, own_clock: boo
     return calls
 
 
-def _reduced(rows: list[tuple[Role, float]], digests: Mapping[Role, str | None]) -> Replicate | str:
+def _reduced(rows: list[tuple[Role, float]], digests: Mapping[Role, str | None]) -> BenchmarkReplicate | str:
     try:
         reduced = stats.replicate_log_ratio(rows)
     except stats.UnusableError as error:
@@ -93,4 +95,4 @@ def _reduced(rows: list[tuple[Role, float]], digests: Mapping[Role, str | None])
     seconds = {role: statistics.median(s for r, s in rows if r is role) for role in digests}
     known = digests[Role.BASELINE] is not None and digests[Role.BASELINE] == digests[Role.BASELINE_REPEAT]
     changed = known and digests[Role.CANDIDATE] != digests[Role.BASELINE]
-    return Replicate(reduced.log_ratio, reduced.noise, seconds, changed)
+    return BenchmarkReplicate(reduced.log_ratio, reduced.noise, seconds, changed)

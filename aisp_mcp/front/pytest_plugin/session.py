@@ -16,10 +16,10 @@ import pytest
 
 from aisp_mcp.errors import AispError
 from aisp_mcp.front.pytest_plugin import baselines, rounds, verdicts
-from aisp_mcp.front.pytest_plugin.items import is_benchmark
+from aisp_mcp.front.pytest_plugin.measured import is_benchmark
 from aisp_mcp.front.pytest_plugin.processes import Command, MeasuredProcess
-from aisp_mcp.front.pytest_plugin.rounds import Replicate
-from aisp_mcp.front.pytest_plugin.verdicts import Row
+from aisp_mcp.front.pytest_plugin.rounds import BenchmarkReplicate
+from aisp_mcp.front.pytest_plugin.verdicts import BenchmarkRow
 from aisp_mcp.gate import policy, strays
 from aisp_mcp.judge.presets import PRESETS, Preset, Role
 from aisp_mcp.judge.verdict.verdict import MIN_MARGIN
@@ -33,11 +33,11 @@ _DROPPED = {
 }  # fmt: skip
 # Options that stop other plugins from interfering with a test that waits to be timed.
 _OFF = {"xdist": ["-n0"], "_cov": ["--no-cov"], "timeout": ["--timeout=0"], "cacheprovider": ["-p", "no:cacheprovider"]}
-Measured = dict[str, list[Replicate | str]]
+Measured = dict[str, list[BenchmarkReplicate | str]]
 
 
 @dataclass(frozen=True)
-class Plan:
+class SessionPlan:
     """Processes to start, by role, and facts about both commits. changed: tests whose file differs."""
 
     commands: Mapping[Role, Command]
@@ -47,7 +47,7 @@ class Plan:
     head: Path | None = None
 
 
-def run(session: pytest.Session) -> list[Row]:
+def run(session: pytest.Session) -> list[BenchmarkRow]:
     """Measure and judge. Raises pytest.UsageError for a revision or baseline that does not exist."""
     config = session.config
     names = [item.nodeid for item in session.items if is_benchmark(item)]
@@ -55,7 +55,7 @@ def run(session: pytest.Session) -> list[Row]:
     try:
         before = baselines.load(config.rootpath, stored) if stored else None
         if before is not None and (reason := baselines.incomparable(before)):
-            return [Row(name, verdicts.NOT_JUDGED, reason) for name in names]
+            return [BenchmarkRow(name, verdicts.NOT_JUDGED, reason) for name in names]
         with ExitStack() as stack:
             plan = _plan(config, names, base, stack)
             measured = _replicates(config, plan, plan.preset.replicates, names)
@@ -80,7 +80,7 @@ def check(config: pytest.Config) -> None:
         raise pytest.UsageError(f"{error.code}: {error.message} {error.hint or ''}") from None
 
 
-def _plan(config: pytest.Config, names: Sequence[str], base: str | None, stack: ExitStack) -> Plan:
+def _plan(config: pytest.Config, names: Sequence[str], base: str | None, stack: ExitStack) -> SessionPlan:
     from aisp_mcp.runs import commits
 
     here, args = config.invocation_params.dir, _arguments(config)
@@ -90,7 +90,7 @@ def _plan(config: pytest.Config, names: Sequence[str], base: str | None, stack: 
     own = Command(here, args, [here] if has_folder else [], cpus)
     preset = PRESETS[config.getoption("aisp_preset")]
     if base is None:
-        return Plan(dict.fromkeys(Role, own), preset, names)
+        return SessionPlan(dict.fromkeys(Role, own), preset, names)
     repo = commits.repository(here).resolve()
     work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="aisp-pytest-"))).resolve()
     there = commits.export(repo, base, work / "base").folder
@@ -100,7 +100,7 @@ def _plan(config: pytest.Config, names: Sequence[str], base: str | None, stack: 
     path = [Path(folder) for root in (there / below, there) for folder in strays.sources(root)]
     command = Command(there / below, args, list(dict.fromkeys(path)), cpus)
     commands = {Role.BASELINE: command, Role.BASELINE_REPEAT: command, Role.CANDIDATE: own}
-    return Plan(commands, preset, names, changed, repo)
+    return SessionPlan(commands, preset, names, changed, repo)
 
 
 def _lend_tests(root: Path, names: Sequence[str], repo: Path, base: Path) -> None:
@@ -140,7 +140,7 @@ def _cpus() -> frozenset[int]:
     return frozenset(usable[1:] or usable)
 
 
-def _replicates(config: pytest.Config, plan: Plan, count: int, names: Sequence[str]) -> Measured:
+def _replicates(config: pytest.Config, plan: SessionPlan, count: int, names: Sequence[str]) -> Measured:
     """Measure the named benchmarks in several sets of processes."""
     measured: Measured = {name: [] for name in names}
     for number in range(count if names else plan.head is not None):
@@ -159,8 +159,8 @@ def _replicates(config: pytest.Config, plan: Plan, count: int, names: Sequence[s
 
 
 def _one_replicate(
-    processes: Mapping[Role, MeasuredProcess], plan: Plan, names: Sequence[str]
-) -> dict[str, Replicate | str]:
+    processes: Mapping[Role, MeasuredProcess], plan: SessionPlan, names: Sequence[str]
+) -> dict[str, BenchmarkReplicate | str]:
     collected = {role: process.collected() for role, process in processes.items()}
     for role, known in collected.items():
         if known is None:
@@ -170,19 +170,19 @@ def _one_replicate(
         process.send(select=shared)
     absent = {name: "the base has no such benchmark" for name in names if name not in shared}
     lost = [name for name in collected[Role.BASELINE] or () if name not in plan.names]
-    absent |= dict.fromkeys(lost, rounds.Missing("the head has no such benchmark"))
+    absent |= dict.fromkeys(lost, rounds.MissingBenchmark("the head has no such benchmark"))
     return {**absent, **{name: rounds.measure(processes, name, plan.preset) for name in shared}}
 
 
-def _stray(plan: Plan, processes: Mapping[Role, MeasuredProcess]) -> str:
+def _stray(plan: SessionPlan, processes: Mapping[Role, MeasuredProcess]) -> str:
     """A reason not to judge if the base loaded modules of the head, as happens with an editable installation."""
     file = strays.find(processes[Role.BASELINE].files, plan.head) if plan.head else ""
     return f"the base imported {file} of the working tree" if file else ""
 
 
 def _judged(
-    config: pytest.Config, plan: Plan, measured: Measured, before: baselines.Baseline | None, with_base: bool
-) -> list[Row]:
+    config: pytest.Config, plan: SessionPlan, measured: Measured, before: baselines.Baseline | None, with_base: bool
+) -> list[BenchmarkRow]:
     margin: float | None = config.getoption("aisp_margin")
     if before is not None:
         return [baselines.judge(name, rows, before, margin) for name, rows in measured.items()]
@@ -195,7 +195,9 @@ def _judged(
     return _looked_again(config, plan, rows, margin) if with_base else rows
 
 
-def _looked_again(config: pytest.Config, plan: Plan, rows: list[Row], margin: float | None) -> list[Row]:
+def _looked_again(
+    config: pytest.Config, plan: SessionPlan, rows: list[BenchmarkRow], margin: float | None
+) -> list[BenchmarkRow]:
     """The rows after further looks, in fresh processes, at apparent slowdowns: the gate's policy decides how many."""
     looks = {row.name: [row.look] for row in rows if row.look is not None}
     least = MIN_MARGIN if margin is None else margin

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from aisp_mcp.front.pytest_plugin.rounds import Missing, Replicate
+from aisp_mcp.front.pytest_plugin.rounds import BenchmarkReplicate, MissingBenchmark
 from aisp_mcp.gate.policy import Look, judge_looks, log_look
 from aisp_mcp.judge.presets import Role
 from aisp_mcp.judge.records.verdict import Verdict
@@ -17,7 +17,7 @@ NOT_JUDGED, MISSING = "not judged", "missing"
 
 
 @dataclass(frozen=True)
-class Row:
+class BenchmarkRow:
     """One benchmark. seconds: per call, of the base and of this tree; fails: the session fails for it. figures: of the
     first look at two commits. processes: sets of them in that look.
     """
@@ -41,15 +41,15 @@ class Row:
 
 
 def judge(
-    name: str, measured: Sequence[Replicate | str], margin: float | None, with_base: bool, test_changed: bool
-) -> Row:
+    name: str, measured: Sequence[BenchmarkReplicate | str], margin: float | None, with_base: bool, test_changed: bool
+) -> BenchmarkRow:
     """The row of one benchmark. with_base: the baseline is another commit, not a repeat of this one."""
     problem = next((each for each in measured if isinstance(each, str)), None)
-    replicates = [each for each in measured if isinstance(each, Replicate)]
-    if isinstance(problem, Missing) and with_base:
-        return Row(name, MISSING, problem, fails=True)
+    replicates = [each for each in measured if isinstance(each, BenchmarkReplicate)]
+    if isinstance(problem, MissingBenchmark) and with_base:
+        return BenchmarkRow(name, MISSING, problem, fails=True)
     if problem is not None or not replicates:
-        return Row(name, NOT_JUDGED, problem or "nothing was measured")
+        return BenchmarkRow(name, NOT_JUDGED, problem or "nothing was measured")
     outcome = judge_ratios([each.log_ratio for each in replicates], [each.noise for each in replicates], margin=margin)
     roles = (Role.BASELINE, Role.CANDIDATE)
     medians = [statistics.median(each.seconds[role] for each in replicates) for role in roles]
@@ -57,15 +57,17 @@ def judge(
         floor = (
             f"noise floor {100 * outcome.noise_floor:.2g} %" if outcome.noise_floor is not None else outcome.sentence
         )
-        return Row(name, "measured", floor, (medians[1],))
+        return BenchmarkRow(name, "measured", floor, (medians[1],))
     notes = ["the test's own file differs at the base"] if test_changed else []
     if any(each.changed for each in replicates):
         notes.append("the result differs from the base's")
     fails = outcome.verdict is Verdict.SLOWER
-    return Row(name, outcome.verdict, outcome.sentence, tuple(medians), fails, tuple(notes), outcome, len(replicates))
+    return BenchmarkRow(
+        name, outcome.verdict, outcome.sentence, tuple(medians), fails, tuple(notes), outcome, len(replicates)
+    )
 
 
-def settled(row: Row, looks: Sequence[Look], margin: float) -> Row:
+def settled(row: BenchmarkRow, looks: Sequence[Look], margin: float) -> BenchmarkRow:
     """The row after all looks: it fails only if the gate's policy calls it a regression."""
     if row.verdict != Verdict.SLOWER and len(looks) < 2:
         return row

@@ -12,12 +12,12 @@ from typing import IO, Any
 
 import pytest
 
-from aisp_mcp.front.pytest_plugin.measured import Measured
+from aisp_mcp.front.pytest_plugin.measured import MeasuredCall
 
 VARIABLE = "AISP_PYTEST_WORKER"  # two descriptors: commands in, messages out
 
 
-def from_environment() -> Worker | None:
+def from_environment() -> PytestWorker | None:
     """The worker of this process, if its parent measures it."""
     text = os.environ.pop(VARIABLE, None)
     if text is None:
@@ -25,10 +25,10 @@ def from_environment() -> Worker | None:
     commands, messages = (int(part) for part in text.split(","))
     for descriptor in (commands, messages):
         os.set_inheritable(descriptor, False)
-    return Worker(os.fdopen(commands, "r", encoding="utf-8"), os.fdopen(messages, "w", encoding="utf-8"))
+    return PytestWorker(os.fdopen(commands, "r", encoding="utf-8"), os.fdopen(messages, "w", encoding="utf-8"))
 
 
-class Worker:
+class PytestWorker:
     """One end of the pipes. Messages are lines of JSON."""
 
     def __init__(self, commands: IO[str], messages: IO[str]) -> None:
@@ -46,7 +46,7 @@ class Worker:
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
         """Keep the benchmarks that the parent selects, in its order."""
-        from aisp_mcp.front.pytest_plugin.items import is_benchmark
+        from aisp_mcp.front.pytest_plugin.measured import is_benchmark
 
         benchmarks = {item.nodeid: item for item in items if is_benchmark(item)}
         selected: Sequence[str] = self._ask(collected=list(benchmarks)).get("select", [])
@@ -54,7 +54,7 @@ class Worker:
         config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
         items[:] = chosen
 
-    def serve(self, name: str, measured: Measured, seconds: float, result: Any) -> None:
+    def serve(self, name: str, measured: MeasuredCall, seconds: float, result: Any) -> None:
         """Run rounds of calls until the parent has enough of them."""
         command = self._ask(ready=name, seconds=seconds, digest=_digest(result), own_clock=measured.setup is not None)
         while "calls" in command:

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from aisp_mcp.front.rest import analysis, events, lists, tools
+from aisp_mcp.front.rest import events, lists, tools
 from aisp_mcp.front.rest.answers import data_response, envelope_response
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.dispatch.envelopes import Stopwatch, failure
@@ -37,7 +37,7 @@ def routes(ctx: Context, context_of: ContextOf, writes: bool = True) -> list[Rou
 
     context_of: the context of a request's principal. writes: tools that do more than read may be called.
     """
-    feed = events.Feed(ctx)
+    feed = events.EventFeed(ctx)
 
     async def listed(request: Request) -> Response:
         caller_ctx = context_of(request)
@@ -45,7 +45,7 @@ def routes(ctx: Context, context_of: ContextOf, writes: bool = True) -> list[Rou
 
     async def document(request: Request) -> Response:
         summaries = {f"/api{path}": (read.__doc__ or "").partition("\n")[0] for path, read in READS.items()}
-        summaries |= {f"/api/analysis/{name}": f"The result of {tool}." for name, tool in analysis.TOOLS.items()}
+        summaries |= {f"/api/analysis/{name}": f"The result of {tool}." for name, tool in tools.ANALYSES.items()}
         summaries |= {
             "/api/tools": "All tools with their schemas.",
             "/api/events": "Jobs as they change (server-sent events).",
@@ -62,7 +62,7 @@ def routes(ctx: Context, context_of: ContextOf, writes: bool = True) -> list[Rou
         Route("/openapi.json", document, methods=["GET"]),
         Route("/tools", listed, methods=["GET"]),
         Route("/tools/{name}", _with(tools.call, context_of, writes=writes), methods=["POST"]),
-        Route("/analysis/{name}", _with(analysis.answer, context_of), methods=["GET"]),
+        Route("/analysis/{name}", _with(tools.analysis, context_of), methods=["GET"]),
         Route("/events", _with(events.stream, context_of, feed=feed), methods=["GET"]),
         Route("/{rest:path}", unknown, methods=["GET", "POST", "PUT", "PATCH", "DELETE"]),
     ]

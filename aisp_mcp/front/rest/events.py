@@ -26,7 +26,7 @@ BUFFER = 64  # events that a slow reader may lag behind before its stream ends; 
 Event = tuple[int, str, dict[str, Any]]  # id, principal, data
 
 
-class Feed:
+class EventFeed:
     """Events about changes in the store, which is polled only while there are listeners."""
 
     def __init__(self, ctx: Context) -> None:
@@ -124,7 +124,7 @@ def _report(watcher: asyncio.Task[None]) -> None:
         log.warning("events: the store could not be read: %s", error)
 
 
-async def stream(request: Request, ctx: Context, feed: Feed) -> StreamingResponse:
+async def stream(request: Request, ctx: Context, feed: EventFeed) -> StreamingResponse:
     """GET /api/events: `event: job` with id, state and progress. Last-Event-ID resumes after a lost connection."""
     header = request.headers.get("last-event-id", "")
     last = int(header) if header.isdecimal() else None

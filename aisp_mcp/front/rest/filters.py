@@ -9,8 +9,7 @@ from typing import Any
 
 from aisp_mcp.errors import UsageError
 from aisp_mcp.judge.records.verdict import Verdict
-from aisp_mcp.store.records.run_kind import ANY_KIND, RunKind
-from aisp_mcp.store.records.verdict_row import VerdictFilter
+from aisp_mcp.store.records.verdict_row import ANY_KIND, RunKind, VerdictFilter
 
 UNITS_S = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 MAX_CHARS, MAX_WORDS = 500, 20

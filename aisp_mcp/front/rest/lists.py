@@ -15,8 +15,7 @@ from aisp_mcp.runs.history import history as in_order
 from aisp_mcp.server.context import Context
 from aisp_mcp.store.records.job import Job, JobState
 from aisp_mcp.store.records.run import Run
-from aisp_mcp.store.records.run_kind import OF_TARGETS
-from aisp_mcp.store.records.verdict_row import VerdictFilter
+from aisp_mcp.store.records.verdict_row import OF_TARGETS, VerdictFilter
 
 MAX_LIST, MAX_PROFILES, MAX_TAIL = 1000, 100, 65_536
 _LEFT_OUT = {"envelope", "params", "run_dir"}

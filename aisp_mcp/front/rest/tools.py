@@ -1,4 +1,4 @@
-"""Tools over REST: the list, a call, and the OpenAPI document."""
+"""Tools over REST: the list, a call, analyses by path, and the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from starlette.responses import Response
 from aisp_mcp import __version__
 from aisp_mcp.envelope import Envelope
 from aisp_mcp.errors import AispError, Refused, UnknownTool, UsageError
+from aisp_mcp.front.cli.arguments import convert
 from aisp_mcp.front.following import follow
 from aisp_mcp.front.mcp.schemas import describe
 from aisp_mcp.front.rest.answers import envelope_response, json_response
@@ -132,3 +133,32 @@ def _parameters(path: str) -> list[dict[str, Any]]:
 def refuse_unknown(name: str) -> UnknownTool:
     """Return the error for a path that is not an endpoint."""
     return UnknownTool("UNKNOWN_PATH", f"There is nothing at '{name[:80]}'.", "GET /api/openapi.json lists all paths.")
+
+
+ANALYSES = {
+    "pareto": "aisp_analyze_pareto",
+    "whatif": "aisp_analyze_whatif",
+    "stacking": "aisp_analyze_stacking",
+    "power": "aisp_analyze_energy",
+    "cost": "aisp_bench_cost",
+    "scaling": "aisp_analyze_scaling",
+    "recommendations": "aisp_recommend",
+}
+
+
+async def analysis(request: Request, ctx: Context) -> Response:
+    """GET /api/analysis/{name}?argument=value."""
+    name = request.path_params["name"]
+    tool_name = ANALYSES.get(name, "")
+    try:
+        if tool_name not in registry.names():
+            raise refuse_unknown(request.url.path)
+        tool = dispatch.offered(tool_name, ctx)
+    except AispError as error:
+        return envelope_response(request, failure(name[:80], error, Stopwatch(ctx)), ctx)
+    schema = dispatch.input_schema(tool).get("properties", {})
+    arguments: dict[str, Any] = {}
+    for key in request.query_params:
+        values = request.query_params.getlist(key)
+        arguments[key] = convert(values if len(values) > 1 else values[0], schema.get(key, {}))
+    return envelope_response(request, await run(tool.name, arguments, ctx), ctx)

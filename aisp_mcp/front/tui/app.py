@@ -18,12 +18,11 @@ from textual.worker import Worker
 
 from aisp_mcp.errors import AispError
 from aisp_mcp.front import terminal_text
-from aisp_mcp.front.tui.lists import Rows, Targets
-from aisp_mcp.front.tui.questions import ChoosePreset, Confirm, Help
 from aisp_mcp.front.tui.rows import JOB_COLUMNS, VERDICT_COLUMNS
+from aisp_mcp.front.tui.widgets import ChoosePreset, Confirm, Help, RowList, Targets
 
 if TYPE_CHECKING:
-    from aisp_mcp.front.tui.source import Source
+    from aisp_mcp.front.tui.source import ListSource
 
 T = TypeVar("T")
 JOBS_S, VERDICTS_S, MACHINE_S = 1.0, 2.0, 5.0  # polling intervals
@@ -56,15 +55,15 @@ class Tui(App[None]):
         Binding("escape", "leave_filter", "Back", show=False),
     ]
 
-    def __init__(self, open_source: Callable[[], Source]) -> None:
+    def __init__(self, open_source: Callable[[], ListSource]) -> None:
         super().__init__()
         self._open = open_source
-        self._source: Source | None = None
+        self._source: ListSource | None = None
         self._opening = Lock()
         self._filter = ""
         self._described: tuple[str, str] | None = None  # kind and key of the record in the details
         self._line = Static("reading the machine …", id="machine")
-        self._jobs, self._verdicts = Rows(JOB_COLUMNS), Rows(VERDICT_COLUMNS)
+        self._jobs, self._verdicts = RowList(JOB_COLUMNS), RowList(VERDICT_COLUMNS)
         self._tree = Targets("benchmarks")
         self._filter_input = Input(placeholder="chapter:ch07 verdict:faster since:7d row_sum", id="filter")
         self._detail = Static("Select a line to see its details here. F1 lists the keys.")
@@ -119,7 +118,7 @@ class Tui(App[None]):
             message = f"{error.code}: {error.message} {error.hint or ''}"
             self.notify(terminal_text.escape(message), severity="error", markup=False)
 
-    async def _read(self, read: Callable[[Source], T]) -> T:
+    async def _read(self, read: Callable[[ListSource], T]) -> T:
         """Read from the source in a thread."""
 
         def work() -> T:
@@ -163,7 +162,7 @@ class Tui(App[None]):
 
     async def _describe(self, kind: str, key: str) -> None:
         targets = self._tree.targets
-        read: dict[str, Callable[[Source], RenderableType]] = {
+        read: dict[str, Callable[[ListSource], RenderableType]] = {
             "job": lambda source: source.describe_job(key),
             "verdict": lambda source: source.describe_verdict(key),
             "target": lambda source: source.describe_target(key, targets),
@@ -175,7 +174,7 @@ class Tui(App[None]):
     @on(TabbedContent.TabActivated)
     def _opened(self, event: TabbedContent.TabActivated) -> None:
         """Focus the list of the tab, and show the details of its selected line."""
-        lists: dict[str, Rows | Targets] = {"jobs": self._jobs, "targets": self._tree, "verdicts": self._verdicts}
+        lists: dict[str, RowList | Targets] = {"jobs": self._jobs, "targets": self._tree, "verdicts": self._verdicts}
         tab = event.pane.id or "jobs"
         opened = lists[tab]
         if not self._filter_input.display:  # else the user is typing

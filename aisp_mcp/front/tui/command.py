@@ -13,7 +13,7 @@ from aisp_mcp.errors import Unavailable, UsageError
 from aisp_mcp.front.options import add_home, add_shared, open_context
 
 if TYPE_CHECKING:
-    from aisp_mcp.front.tui.source import Source
+    from aisp_mcp.front.tui.source import ListSource
     from aisp_mcp.server.context import Context
 
 
@@ -34,11 +34,11 @@ def run(argv: Sequence[str]) -> int:
     return app.return_code or 0
 
 
-def _source(ctx: Context) -> Source:
+def _source(ctx: Context) -> ListSource:
     """Return the source; its imports take as long as the first frame."""
-    from aisp_mcp.front.tui.source import Source
+    from aisp_mcp.front.tui.source import ListSource
 
-    return Source(ctx)
+    return ListSource(ctx)
 
 
 def _require_screen() -> None:

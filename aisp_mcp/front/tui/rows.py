@@ -12,7 +12,7 @@ VERDICT_COLUMNS = (("verdict", 14), ("target", 19), ("ratio (interval)", 25), ("
 
 
 @dataclass(frozen=True)
-class Row:
+class ListRow:
     """A row of a list. key: argument of `describe_*`. active: a job that has not ended and can be cancelled."""
 
     key: str

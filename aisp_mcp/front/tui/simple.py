@@ -11,8 +11,8 @@ from aisp_mcp.envelope import Progress
 from aisp_mcp.errors import AispError
 from aisp_mcp.front import terminal_text
 from aisp_mcp.front.cli.render import console
-from aisp_mcp.front.tui.rows import JOB_COLUMNS, PRESETS, VERDICT_COLUMNS, Row
-from aisp_mcp.front.tui.source import Source
+from aisp_mcp.front.tui.rows import JOB_COLUMNS, PRESETS, VERDICT_COLUMNS, ListRow
+from aisp_mcp.front.tui.source import ListSource
 
 MENU = "j jobs   t targets   v verdicts [filter]   d NUMBER details   r TARGET [preset] run   c NUMBER cancel   q quit"
 
@@ -20,7 +20,7 @@ MENU = "j jobs   t targets   v verdicts [filter]   d NUMBER details   r TARGET [
 class Menu:
     """The menu's commands. NUMBER counts the lines of the list that was printed last."""
 
-    def __init__(self, source: Source, out: Console) -> None:
+    def __init__(self, source: ListSource, out: Console) -> None:
         self._source = source
         self._out = out
         self._listed: list[str] = []
@@ -58,7 +58,7 @@ class Menu:
                     f"{len(self._listed):3}", terminal_text.escape(name), latest.get(name, ""), markup=False
                 )
 
-    def _list(self, names: Sequence[str], rows: Sequence[Row]) -> None:
+    def _list(self, names: Sequence[str], rows: Sequence[ListRow]) -> None:
         self._listed = [row.key for row in rows]
         table = Table(*(["", *names]), box=None, header_style="bold dim", pad_edge=False)
         for number, row in enumerate(rows, 1):
@@ -92,7 +92,7 @@ class Menu:
         self._out.print(self._source.describe_job(job_id))
 
 
-def run(source: Source) -> int:
+def run(source: ListSource) -> int:
     """Read commands until q or the end of the input."""
     out = console()
     menu = Menu(source, out)

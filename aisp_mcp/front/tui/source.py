@@ -13,22 +13,24 @@ from aisp_mcp.errors import AispError
 from aisp_mcp.front import terminal_text
 from aisp_mcp.front.cli.render import STYLES, render
 from aisp_mcp.front.rest.filters import parse
-from aisp_mcp.front.tui.cells import age, progress, ratio, subject
-from aisp_mcp.front.tui.rows import Row
+from aisp_mcp.front.tui.rows import ListRow
 from aisp_mcp.server import dispatch, registry
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.text import numbers
+from aisp_mcp.server.text.numbers import AT_LEAST
 from aisp_mcp.store.records.job import Job
 from aisp_mcp.store.records.run import Run
-from aisp_mcp.store.records.verdict_row import VerdictFilter, VerdictRow
+from aisp_mcp.store.records.verdict_row import OF_TARGETS, VerdictFilter, VerdictRow
 from aisp_mcp.suites.records import Target
 
 JOBS, VERDICTS = 100, 200  # rows shown
+BAR = 10  # width of a progress bar, in characters
+SPANS = ((86_400.0, "d"), (3600.0, "h"), (60.0, "min"))
 # Grey: neither success nor failure.
 NEUTRAL_STYLES = {"inconclusive": "bright_black", "queued": "bright_black", "cancelled": "bright_black"}
 
 
-class Source:
+class ListSource:
     """Reads for one user. Methods may block for a moment and raise AispError."""
 
     def __init__(self, ctx: Context) -> None:
@@ -39,7 +41,7 @@ class Source:
         status = self._result("aisp_status", {})
         return Text(terminal_text.escape(status["line"]), style="green" if status["healthy"] else "bold red")
 
-    def jobs(self) -> list[Row]:
+    def jobs(self) -> list[ListRow]:
         """The newest jobs; like every reader, this reconciles those whose process vanished."""
         jobs, _ = self._ctx.store.list_jobs(limit=JOBS, principal=self._ctx.sees)
         active = [job.id for job in jobs if not job.state.terminal]
@@ -48,18 +50,18 @@ class Source:
             jobs = [current.get(job.id, job) for job in jobs]
         return [self._job(job) for job in jobs]
 
-    def _job(self, job: Job) -> Row:
+    def _job(self, job: Job) -> ListRow:
         elapsed = self._ctx.clock() - (job.started_at or job.created_at)
         tool = f"{job.tool.removeprefix('aisp_')} {job.subject}".strip()
         cells = (_styled(job.state), _plain(tool), _plain(progress(job)), _plain(age(elapsed)))
-        return Row(job.id, cells, active=not job.state.terminal)
+        return ListRow(job.id, cells, active=not job.state.terminal)
 
-    def verdicts(self, filter_text: str) -> list[Row]:
+    def verdicts(self, filter_text: str) -> list[ListRow]:
         """The newest verdicts that match a filter, as over REST."""
         rows, _ = self._ctx.store.list_verdicts(parse(filter_text), VERDICTS, None, self._ctx.sees)
         return [self._verdict(row) for row in rows]
 
-    def _verdict(self, row: VerdictRow) -> Row:
+    def _verdict(self, row: VerdictRow) -> ListRow:
         floor = "" if row.noise_floor is None else f"±{numbers.percent(row.noise_floor)}"
         cells = (
             _verdict_text(row),
@@ -68,7 +70,7 @@ class Source:
             _plain(floor),
             _plain(age(self._ctx.clock() - row.created_at)),
         )
-        return Row(f"{row.run_id} {row.target}", cells)
+        return ListRow(f"{row.run_id} {row.target}", cells)
 
     def targets(self) -> list[Target]:
         """All targets under the bench roots, by name; files are read, not imported."""
@@ -182,3 +184,43 @@ def _verdict_text(row: VerdictRow) -> Text:
 
 def _styled(state: str) -> Text:
     return Text(state, style=NEUTRAL_STYLES.get(state, STYLES.get(state, "")))
+
+
+def age(seconds: float) -> str:
+    """Format a duration in its largest whole unit: 5 s, 12 min, 3 h, 9 d."""
+    for length, unit in SPANS:
+        if seconds >= length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{max(0.0, seconds):.0f} s"
+
+
+def ratio(row: VerdictRow) -> str:
+    """Format a ratio with its interval; empty if the verdict has none."""
+    if row.ratio is None or row.low is None or row.high is None:
+        return ""
+    return f"{AT_LEAST if row.at_least else ''}{row.ratio:.3g}x ({row.low:.3g}–{row.high:.3g})"
+
+
+def subject(row: VerdictRow) -> str:
+    """Name the target, and the kind of the run if the verdict is not about the target's candidates."""
+    if row.kind in OF_TARGETS:
+        return row.target
+    commits = f" {row.base_revision[:10]}..{(row.revision or '')[:10]}" if row.base_revision else ""
+    return f"{row.kind.value}{commits}: {row.target}"
+
+
+def progress(job: Job) -> str:
+    """Describe the progress of an active job, or why an ended job did not succeed."""
+    if job.state.terminal:
+        return job.reason or ""
+    if job.position is not None:
+        return f"{job.position} ahead" if job.position else "next"
+    current = job.progress
+    if current is None:
+        return ""
+    bar = ""
+    if current.total:
+        share = min(1.0, max(0.0, current.done / current.total))
+        full = round(BAR * share)
+        bar = f"{'█' * full}{'░' * (BAR - full)} {100 * share:3.0f} % "
+    return bar + (current.message or "")

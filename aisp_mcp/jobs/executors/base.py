@@ -9,7 +9,7 @@ Phase = Literal["waiting", "running", "ended", "unknown"]
 
 
 @dataclass(frozen=True)
-class Seen:
+class ExecutorState:
     """State of a job as its executor reports it.
 
     word: the executor's own term, such as NODE_FAIL. message: one sentence for a person. phase "unknown": the executor

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from aisp_mcp.jobs import log
-from aisp_mcp.jobs.executors.base import Seen
+from aisp_mcp.jobs.executors.base import ExecutorState
 from aisp_mcp.process import tree
 from aisp_mcp.process.python import module
 
@@ -31,9 +31,9 @@ class Local:
         """Start a supervisor; returns its pid. It takes the job when its turn comes. Raises OSError."""
         return str(spawn(row["python"], ("aisp_mcp.jobs.supervisor", row["id"]), self.env, self.log_file))
 
-    def poll(self, rows: list[Any]) -> dict[str, Seen]:
+    def poll(self, rows: list[Any]) -> dict[str, ExecutorState]:
         """Running rows are reported as running, or as unknown if their supervisor is gone."""
-        return {row["id"]: Seen("running" if supervised(row) else "unknown") for row in rows}
+        return {row["id"]: ExecutorState("running" if supervised(row) else "unknown") for row in rows}
 
     def cancel(self, row: Any) -> bool:
         """Signal its supervisor. False if it is gone or not visible from here."""

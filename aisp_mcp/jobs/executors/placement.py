@@ -20,7 +20,7 @@ _MARGIN_MIN = 2  # the job's own time-out comes first: it leaves an answer
 
 
 @dataclass(frozen=True)
-class Placement:
+class SlurmPlacement:
     """Resources to request. gpus: per node. exclusive: the nodes are shared with no other job."""
 
     nodes: int
@@ -42,7 +42,7 @@ def chosen_executor(environ: Mapping[str, str]) -> str:
     return name
 
 
-def placement(environ: Mapping[str, str], timeout_s: float, exclusive: bool) -> Placement:
+def placement(environ: Mapping[str, str], timeout_s: float, exclusive: bool) -> SlurmPlacement:
     """The request that the settings describe. Raises UsageError BAD_PLACEMENT."""
     cluster = ClusterSettings.from_env(environ)
     for name, value in (("partition", cluster.partition), ("account", cluster.account)):
@@ -51,7 +51,7 @@ def placement(environ: Mapping[str, str], timeout_s: float, exclusive: bool) -> 
                 "BAD_PLACEMENT", f"{value[:80]!r} is not a name of a {name}.", "Letters, digits and . _ , -"
             )
     minutes = read_minutes(cluster.time) if cluster.time else math.ceil(timeout_s / 60) + _MARGIN_MIN
-    return Placement(cluster.nodes, cluster.gpus, cluster.partition, cluster.account, minutes, exclusive)
+    return SlurmPlacement(cluster.nodes, cluster.gpus, cluster.partition, cluster.account, minutes, exclusive)
 
 
 def read_minutes(text: str) -> int:

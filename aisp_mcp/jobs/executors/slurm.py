@@ -2,6 +2,9 @@
 
 A submission is known by its name, which contains our job id. If the outcome of an attempt is unknown (sbatch hung, or
 could not reach the controller), Slurm is queried for that name, and nothing is submitted until it has answered.
+
+In order: the executor, the batch script, the check of a request against the partitions' limits, and the parsing of
+Slurm's output. Formats are requested field by field (`-o`, `-P`), because JSON differs by version.
 """
 
 from __future__ import annotations
@@ -9,27 +12,19 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
+import shlex
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from aisp_mcp.errors import Unavailable, UsageError
 from aisp_mcp.jobs import log
-from aisp_mcp.jobs.executors import handover, slurm_script
-from aisp_mcp.jobs.executors.base import Seen
-from aisp_mcp.jobs.executors.slurm_text import (
-    ACCOUNT_FIELDS,
-    ENDED,
-    QUEUE_FORMAT,
-    RUNNING,
-    Listed,
-    of_fields,
-    read_accounting,
-    read_fields,
-    read_queue,
-    waits_because,
-)
+from aisp_mcp.jobs.executors import handover
+from aisp_mcp.jobs.executors.base import ExecutorState
+from aisp_mcp.jobs.executors.placement import SlurmPlacement, read_minutes
+from aisp_mcp.process.python import module
 from aisp_mcp.system.command import Answer, ask
 
 QUERY_S, SUBMIT_S = 10.0, 15.0
@@ -60,15 +55,15 @@ class Slurm:
             known, certain = self._find(row)
             if known or not certain:
                 return known and known.partition("_")[0]
-        array = slurm_script.array_of(row)
+        array = array_of(row)
         folder = Path(array["folder"] if array else row["run_dir"])
         request = json.loads(row["placement"])
-        text = slurm_script.script(array.get("id") or row["id"], str(folder), row["python"], request, tasks)
-        (folder / slurm_script.NAME).write_text(text, "utf-8")
-        argv = ["sbatch", "--parsable", str(folder / slurm_script.NAME)]
+        text = script(array.get("id") or row["id"], str(folder), row["python"], request, tasks)
+        (folder / SCRIPT_NAME).write_text(text, "utf-8")
+        argv = ["sbatch", "--parsable", str(folder / SCRIPT_NAME)]
         return _submitted(ask(argv, SUBMIT_S, _environment(row)))
 
-    def poll(self, rows: list[Any]) -> dict[str, Seen]:
+    def poll(self, rows: list[Any]) -> dict[str, ExecutorState]:
         """States from one squeue; for jobs it has forgotten, from sacct, scontrol and jobcomp, in that order."""
         listed = self._list()
         if listed is None:
@@ -78,7 +73,7 @@ class Slurm:
             by_task.setdefault((job.name, _task(job.handle)), []).append(job)
         states, forgotten = {}, []
         for row in rows:
-            jobs = by_task.get((slurm_script.name_of(row), _task(slurm_script.handle_of(row, ""))))
+            jobs = by_task.get((name_of(row), _task(handle_of(row, ""))))
             if jobs:
                 states[row["id"]] = self._seen(jobs, row)
             elif row["handle"]:
@@ -87,7 +82,7 @@ class Slurm:
 
     def cancel(self, row: Any) -> bool:
         """Cancel by id, or by name while the id is unknown."""
-        arguments = [row["handle"]] if row["handle"] else ["--name", slurm_script.name_of(row), "--user", _user()]
+        arguments = [row["handle"]] if row["handle"] else ["--name", name_of(row), "--user", _user()]
         return self.cancel_handle(*arguments)
 
     def cancel_handle(self, *arguments: str) -> bool:
@@ -101,7 +96,7 @@ class Slurm:
         text = log.tail(folder, limit)
         if not text:
             with contextlib.suppress(OSError):
-                text = slurm_script.output_of(row).read_bytes()[-limit:].decode("utf-8", "replace")
+                text = output_of(row).read_bytes()[-limit:].decode("utf-8", "replace")
         return text
 
     def _find(self, row: Any) -> tuple[str | None, bool]:
@@ -112,7 +107,7 @@ class Slurm:
         listed = self._list()
         if listed is None:
             return None, False
-        name = slurm_script.name_of(row)
+        name = name_of(row)
         since = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(row["created_at"] - 60))
         ended = self._account(["--name", name, "--starttime", since])
         if ended is None:
@@ -137,7 +132,7 @@ class Slurm:
             return []
         return None
 
-    def _seen(self, jobs: list[Listed], row: Any) -> Seen:
+    def _seen(self, jobs: list[Listed], row: Any) -> ExecutorState:
         """The running submission, or else the first; the others are duplicates."""
         chosen = handover.claimed_by(Path(row["run_dir"])) or min((job.handle for job in jobs), key=_order)
         job = next((job for job in jobs if job.handle == chosen), jobs[0])
@@ -146,7 +141,7 @@ class Slurm:
             job = self._show(job.handle) or job
         return _as_seen(job, others)
 
-    def _remembered(self, rows: list[Any]) -> dict[str, Seen]:
+    def _remembered(self, rows: list[Any]) -> dict[str, ExecutorState]:
         if not rows:
             return {}
         counted = self._account(["-j", ",".join(row["handle"] for row in rows)])
@@ -156,7 +151,7 @@ class Slurm:
         states = {}
         for row in rows:
             job = known.get(row["handle"]) or self._show(row["handle"]) or self._completion(row["handle"])
-            states[row["id"]] = _as_seen(job) if job else Seen("unknown", handle=row["handle"])
+            states[row["id"]] = _as_seen(job) if job else ExecutorState("unknown", handle=row["handle"])
         return states
 
     def _show(self, handle: str) -> Listed | None:
@@ -193,14 +188,14 @@ def _submitted(answer: Answer) -> str | None:
     return None
 
 
-def _as_seen(job: Listed, duplicates: tuple[str, ...] = ()) -> Seen:
+def _as_seen(job: Listed, duplicates: tuple[str, ...] = ()) -> ExecutorState:
     phase = "ended" if job.state in ENDED else "running" if job.state in RUNNING else "waiting"
     if phase == "waiting":
         sentence = f"Slurm job {job.handle} waits: {waits_because(job.reason, job.start)}"
     else:
         sentence = f"Slurm job {job.handle} {job.reason if job.reason.startswith('CANCELLED') else job.state}"
         sentence += f" on {job.nodes}" if job.nodes else ""
-    return Seen(phase, job.state, sentence, job.handle, job.nodes, job.code, duplicates)  # type: ignore[arg-type]
+    return ExecutorState(phase, job.state, sentence, job.handle, job.nodes, job.code, duplicates)  # type: ignore[arg-type]
 
 
 def _environment(row: Any) -> dict[str, str]:
@@ -225,3 +220,230 @@ def _task(handle: str) -> str:
 def _order(handle: str) -> tuple[int, str]:
     digits = handle.partition("_")[0].partition("+")[0]
     return (int(digits) if digits.isdigit() else 1 << 62, handle)
+
+
+SCRIPT_NAME, OUTPUT = "job.sbatch", "slurm.out"
+PREFIX = "aisp-"
+
+
+def job_name(job_id: str) -> str:
+    """Name of a job in Slurm: our id, which is unique."""
+    return f"{PREFIX}{job_id}"
+
+
+def slurm_time(minutes: int) -> str:
+    """Minutes as days-hours:minutes:seconds."""
+    days, rest = divmod(minutes, 1440)
+    return f"{days}-{rest // 60:02d}:{rest % 60:02d}:00"
+
+
+def name_of(row: Any) -> str:
+    """Name in Slurm of the submission that a row belongs to: all tasks of an array share it."""
+    return job_name(array_of(row).get("id") or row["id"])
+
+
+def array_of(row: Any) -> dict[str, Any]:
+    """Array of a row (id, index, folder and digests of its targets); empty for a single job."""
+    return json.loads(row["placement"]).get("array") or {}
+
+
+def handle_of(row: Any, submission: str) -> str:
+    """Slurm's id of a row's task within a submission."""
+    array = array_of(row)
+    return f"{submission}_{array['index']}" if array else submission
+
+
+def output_of(row: Any) -> Path:
+    """File with the batch script's own output."""
+    array = array_of(row)
+    return Path(array["folder"]) / f"{OUTPUT}.{array['index']}" if array else Path(row["run_dir"]) / OUTPUT
+
+
+def script(job_id: str, folder: str, python: str, request: dict[str, Any], tasks: Sequence[int] = ()) -> str:
+    """The text for sbatch. request: a Placement as a dict; tasks: indices of an array; folder: then of all tasks.
+
+    `singleton` keeps a second submission under this name from starting while the first one lives. Tasks of an array
+    share their name; a second submission of one finds the first one's claim.
+    """
+    output = str(Path(folder) / OUTPUT).replace("%", "%%") + (".%a" if tasks else "")
+    options = [
+        f"job-name={job_name(job_id)}",
+        f"comment=aisp:{job_id}",
+        f"nodes={request['nodes']}",
+        "ntasks-per-node=1",
+        f"time={slurm_time(request['minutes'])}",
+        f"output={json.dumps(output, ensure_ascii=False)}",
+        "open-mode=append",
+        f"array={','.join(map(str, tasks))}" if tasks else "dependency=singleton",
+    ]
+    options += [f"gpus-per-node={request['gpus']}"] * bool(request["gpus"])
+    options += [f"{name}={request[name]}" for name in ("partition", "account") if request[name]]
+    options += ["exclusive"] * bool(request["exclusive"])
+    command = shlex.join(module("aisp_mcp.jobs.node", folder, python=python))
+    return "\n".join(["#!/bin/bash", *(f"#SBATCH --{option}" for option in options), "", f"exec {command}", ""])
+
+
+LIMITS_QUERY_S = 5.0
+DEFAULT_ARRAY_SIZE = 1001  # indices are below it
+
+
+def check_limits(request: SlurmPlacement) -> None:
+    """Refuse requests that no named partition can run. If the controller does not answer, nothing is checked: the job
+    will wait.
+
+    Raises UsageError BEYOND_PARTITION and Unavailable NO_SLURM.
+    """
+    answer = ask(["scontrol", "show", "partition", "-o"], LIMITS_QUERY_S)
+    if answer.code is None and not answer.timed_out:
+        raise Unavailable("NO_SLURM", f"scontrol cannot be started: {answer.err[:200]}.", INSTALL)
+    known = {fields["PartitionName"]: fields for fields in map(read_fields, answer.out.splitlines()) if fields}
+    if answer.code != 0 or not known:
+        return
+    default = [name for name, fields in known.items() if fields.get("Default") == "YES"]
+    names = request.partition.split(",") if request.partition else default
+    problems = [_problem(name, known, request) for name in names] or ["there is no default partition"]
+    if all(problems):
+        raise UsageError(
+            "BEYOND_PARTITION",
+            f"This cannot run: {'; '.join(map(str, problems))}.",
+            f"Partitions: {', '.join(sorted(known))}. `sinfo` shows their limits.",
+        )
+
+
+def max_array_size() -> int:
+    """Number of tasks an array may have by the controller's configuration; Slurm's default if it is unknown."""
+    match = re.search(
+        r"^MaxArraySize\s*=\s*(\d+)", ask(["scontrol", "show", "config"], LIMITS_QUERY_S).out, re.MULTILINE
+    )
+    return max(int(match[1]), 1) if match else DEFAULT_ARRAY_SIZE
+
+
+def _problem(name: str, partitions: Mapping[str, Mapping[str, str]], request: SlurmPlacement) -> str | None:
+    """The first reason why a partition can never run this, as a clause."""
+    if name not in partitions:
+        return f"no partition is named {name}"
+    return next(_problems(name, partitions[name], request), None)
+
+
+def _problems(name: str, fields: Mapping[str, str], request: SlurmPlacement) -> Iterator[str]:
+    if fields.get("State", "UP") != "UP":
+        yield f"partition {name} is {fields['State']}"
+    longest = fields.get("MaxTime", "UNLIMITED")
+    if longest != "UNLIMITED" and request.minutes > read_minutes(longest):
+        yield f"{request.minutes} min is above the limit of partition {name}, {longest}"
+    for key, verb in (("MaxNodes", "allows"), ("TotalNodes", "has")):
+        count = fields.get(key, "")
+        if count.isdigit() and request.nodes > int(count):
+            yield f"partition {name} {verb} {count} nodes, not {request.nodes}"
+    allowed = fields.get("AllowAccounts", "ALL")
+    if allowed != "ALL" and request.account and request.account not in allowed.split(","):
+        yield f"partition {name} does not take account {request.account}"
+    if request.gpus:
+        answer = ask(["sinfo", "-h", "-p", name, "-o", "%G"], LIMITS_QUERY_S)
+        most = max(map(gpus_of, answer.out.splitlines()), default=0)
+        if answer.code == 0 and request.gpus > most:
+            yield f"nodes of partition {name} have at most {most} GPUs, not {request.gpus} ({answer.out.strip()[:100]})"
+
+
+def gpus_of(gres: str) -> int:
+    """Number of GPUs in a GRES such as gpu:h200:2(S:0-1),gpu:a100:4,nvme:1."""
+    plain = re.sub(r"\([^)]*\)", "", gres)
+    counts = [part.split(":") for part in plain.split(",") if part.split(":")[0] == "gpu"]
+    return sum(int(parts[-1]) if parts[-1].isdigit() else 1 for parts in counts)
+
+
+QUEUE_FORMAT = "%i|%T|%r|%S|%N|%j"
+ACCOUNT_FIELDS = "JobID,State,ExitCode,NodeList,JobName"
+
+RUNNING = {"RUNNING", "SUSPENDED", "COMPLETING", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING"}
+ENDED = {
+    *("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "DEADLINE", "OUT_OF_MEMORY", "NODE_FAIL", "PREEMPTED"),
+    *("BOOT_FAIL", "LAUNCH_FAILED", "RECONFIG_FAIL", "REVOKED"),
+}
+
+_REASONS = {
+    "Resources": "all suitable nodes are busy",
+    "Priority": "jobs of higher priority come first",
+    "Dependency": "an earlier submission under the same name has not ended",
+    "BeginTime": "its earliest start time has not been reached",
+    "JobHeldUser": "it is held; scontrol release starts it",
+    "JobHeldAdmin": "an administrator holds it",
+    "Licenses": "a licence is not free",
+    "PartitionDown": "the partition is down",
+    "PartitionInactive": "the partition is inactive",
+    "PartitionTimeLimit": "its time limit is above the partition's",
+    "PartitionNodeLimit": "it asks for more nodes than the partition allows",
+    "ReqNodeNotAvail": "a node that it needs is down, drained or reserved",
+    "NodeDown": "a node that it needs is down",
+    "BadConstraints": "no node satisfies its constraints",
+    "AssocGrpGRES": "the account's GPU limit is reached",
+    "QOSMaxJobsPerUserLimit": "the limit of running jobs per user is reached",
+    "QOSMaxGRESPerUser": "the limit of GPUs per user is reached",
+    "AssocMaxJobsLimit": "the account's limit of running jobs is reached",
+    "MaxMemPerLimit": "it asks for more memory than allowed",
+    "None": "the scheduler has not considered it yet",
+}
+_NO_TIME = {"", "N/A", "Unknown", "None", "(null)"}
+
+
+class Listed(NamedTuple):
+    """One job of squeue or sacct. code: exit code, None if the source has none."""
+
+    handle: str
+    state: str
+    reason: str
+    start: str
+    nodes: str
+    name: str
+    code: int | None = None
+
+
+def read_queue(text: str) -> list[Listed]:
+    """Lines of `squeue -h -o QUEUE_FORMAT`. The name comes last, because it may contain the separator."""
+    rows = [line.split("|", 5) for line in text.splitlines()]
+    return [Listed(row[0], row[1].strip(), row[2], row[3], row[4], row[5]) for row in rows if len(row) == 6]
+
+
+def read_accounting(text: str) -> list[Listed]:
+    """Lines of `sacct -n -P -X -o ACCOUNT_FIELDS`. A state may be followed by more words: "CANCELLED by 1000"."""
+    rows = [line.split("|", 4) for line in text.splitlines()]
+    return [
+        Listed(row[0], row[1].split(" ")[0], row[1], "", row[3], row[4], exit_code(row[2]))
+        for row in rows
+        if len(row) == 5 and row[1]
+    ]
+
+
+def read_fields(text: str) -> dict[str, str]:
+    """`Key=value` words of one line of scontrol or of jobcomp/filetxt. The first of a repeated key counts."""
+    values: dict[str, str] = {}
+    for key, value in re.findall(r"(?:^|\s)([A-Z][\w/:]*)=(\S*)", text):
+        values.setdefault(key, value)
+    return values
+
+
+def of_fields(values: dict[str, str]) -> Listed | None:
+    """A job from such words; None without an id and a state."""
+    handle, state = values.get("JobId"), values.get("JobState")
+    if not handle or not state:
+        return None
+    name, nodes = values.get("JobName") or values.get("Name", ""), values.get("NodeList", "")
+    if values.get("ArrayTaskId", "").isdigit():
+        handle = f"{values['ArrayJobId']}_{values['ArrayTaskId']}"
+    nodes = "" if nodes == "(null)" else nodes
+    return Listed(handle, state, values.get("Reason", ""), "", nodes, name, exit_code(values.get("ExitCode", "")))
+
+
+def exit_code(text: str) -> int | None:
+    """Slurm's "code:signal" as one number, negative for a signal."""
+    code, _, number = text.partition(":")
+    if not code.isdigit():
+        return None
+    return -int(number) if number.isdigit() and int(number) and not int(code) else int(code)
+
+
+def waits_because(reason: str, start: str) -> str:
+    """A reason for pending in words, with the expected start (in the cluster's local time)."""
+    word = reason.strip("()").split(",")[0].split(" ")[0]
+    reason_text = _REASONS.get(word, f"Slurm says {reason}" if reason else _REASONS["None"])
+    return reason_text if start in _NO_TIME else f"{reason_text}; expected start {start}"

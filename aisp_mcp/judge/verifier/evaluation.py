@@ -13,7 +13,7 @@ PyTorch uses TF32 in convolutions on a GPU unless a program forbids it. The flag
 in float32 rounds its operands to TF32 depends on the algorithm that the library picks, and so on the order of
 dimensions in memory: a baseline may be precise by chance, and a candidate that asks for `channels_last` is not. Some
 algorithms round to the nearest number, others leave the tensor cores to ignore the last bits, and a program that tunes
-itself may get either (docs/decisions/0091-tf32-in-convolutions.md).
+itself may get either (docs/decisions/0091-allow-tf32-in-convolutions.md).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ ORDERED = 0.5
 # elements in all bound memory and time. Chosen (commit 280ea2bf); docs/harness.md, "What is checked".
 LEAST_TERMS, FEW_TERMS, LANES, MOST_TERMS, MOST_ORDERED = 1 << 10, 1 << 13, 8, 1 << 15, 1 << 26
 # Terms of a row that is scanned in steps, and of a step: a scan of a single long row had taken most of 42 s on an H100.
-# docs/decisions/0083-near-on-all-inputs.md.
+# docs/decisions/0083-accept-outputs-near-the-baseline.md.
 LONG_SCAN, SCAN_STEP = 1 << 17, 1 << 6
 # Random numbers of the supply, of eight bytes each, and those drawn one result at a time before there is one. Chosen:
 # 32 MiB; less than half is used for one result, so positions differ.

@@ -17,7 +17,7 @@ ENERGY_ROUND_S = 0.03  # a sixteenth of the longest round, because energy counte
 # Calls of a round, at most and at least, and times the usual round that its calls may take. Chosen: the layout only
 # bounds rounds, whose lengths are found later.
 MOST_CALLS, LEAST_CALLS, LONGEST = 4096, 2, 16
-# Share of the free device memory that a round's calls may take. docs/decisions/0082-turns-with-device-memory.md.
+# Share of the free device memory that a round's calls may take. docs/decisions/0082-take-turns-with-gpu-memory.md.
 SHARE_OF_DEVICE = 24
 # Bytes of device memory that a process takes before it allocates anything: chosen for a CUDA context (commit 6f4ffbee).
 CONTEXT_BYTES = 600 << 20

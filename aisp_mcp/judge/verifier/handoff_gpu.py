@@ -42,7 +42,7 @@ HELD = "DEVICE_HELD"
 # Of fills that show the memory's bandwidth: seconds of calibration, longer than the 28 ms that the driver of an H100
 # takes to clear 12 GiB; most seconds of a wait; times the fastest fill from which on one is slow (1.17 to 1.24 while
 # memory is cleared, otherwise at most 1.07); and fills of the usual time in a row that end a wait (chosen).
-# docs/decisions/0097-bandwidth-after-memory-is-returned.md.
+# docs/decisions/0097-wait-until-returned-memory-is-cleared.md.
 CALIBRATION_S, MOST_S, SLOW, IN_A_ROW = 0.1, 0.15, 1.1, 5
 
 

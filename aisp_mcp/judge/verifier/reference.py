@@ -27,7 +27,7 @@ from aisp_mcp.judge.verifier.inputs.files import is_file, opened
 HELD_BYTES = 1 << 30
 # Seconds of the host per call from which on a program is captured: a capture takes as long as a call, and half a second
 # more. Bytes of the tensors up to which: a graph keeps them and all intermediate results. Share of the largest element
-# by which a replay may differ from the call. docs/decisions/0085-replay-references.md.
+# by which a replay may differ from the call. docs/decisions/0085-replay-slow-references-as-cuda-graphs.md.
 SLOW_S, MOST_BYTES, AGREES = 0.1, 1 << 30, 1e-9
 
 

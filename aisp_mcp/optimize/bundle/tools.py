@@ -22,7 +22,7 @@ def aisp_bench_bundle(p: BundleParams, ctx: Context) -> Bundle:
     """Write a run or an optimisation with logs, sources and environment as one signed file."""
     from aisp_mcp.optimize.bundle import bundles
     from aisp_mcp.runs import stored
-    from aisp_mcp.store.records.run_kind import ANY_KIND
+    from aisp_mcp.store.records.verdict_row import ANY_KIND
 
     run = p.run_id or stored.runs(ctx, None, 1, ANY_KIND)[0].id
     write = bundles.of_optimization if run.startswith("o_") else bundles.of_run

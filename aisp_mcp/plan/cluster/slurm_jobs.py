@@ -26,10 +26,10 @@ class ClusterRan(Record):
 
 def check(variables: Mapping[str, str], minutes: int) -> None:
     """Compare a request with the partition's limits. Raises UsageError BEYOND_PARTITION, Unavailable NO_SLURM."""
-    from aisp_mcp.jobs.executors import slurm_limits
+    from aisp_mcp.jobs.executors import slurm
     from aisp_mcp.jobs.executors.placement import placement
 
-    slurm_limits.check_limits(placement(variables, 60.0 * minutes, exclusive=True))
+    slurm.check_limits(placement(variables, 60.0 * minutes, exclusive=True))
 
 
 def run_script(command: list[str], timeout_s: float) -> ClusterRan:

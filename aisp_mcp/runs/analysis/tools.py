@@ -46,7 +46,7 @@ def aisp_analyze_metrics(p: MetricsParams, ctx: Context) -> Tables:
     """Compare every stored pair by time, memory, energy, bytes/s, FLOP/s and share of the measured roof."""
     from aisp_mcp.runs import stored
     from aisp_mcp.runs.analysis import metrics
-    from aisp_mcp.server.text.rounding import rounded
+    from aisp_mcp.server.text.numbers import rounded
 
     measured_pairs, left_out = stored.measured(ctx, p.run_id, p.runs)
     tables = metrics.ranked(measured_pairs)
@@ -78,7 +78,7 @@ def aisp_analyze_pareto(p: ParetoParams, ctx: Context) -> Fronts:
     """Find the Pareto frontier of stored variants over time, memory and energy, by intervals."""
     from aisp_mcp.runs import stored
     from aisp_mcp.runs.analysis import pareto, variants
-    from aisp_mcp.server.text.rounding import rounded
+    from aisp_mcp.server.text.numbers import rounded
 
     measured_pairs, left_out = stored.measured(ctx, p.run_id, p.runs)
     rows = [row for row in variants.variants(measured_pairs) if p.target in (None, row.target)]
@@ -109,7 +109,7 @@ def aisp_analyze_whatif(p: WhatifParams, ctx: Context) -> Solutions:
     """List stored variants that meet limits of memory, latency and throughput, and nearest misses."""
     from aisp_mcp.runs import stored
     from aisp_mcp.runs.analysis import variants, whatif
-    from aisp_mcp.server.text.rounding import rounded
+    from aisp_mcp.server.text.numbers import rounded
 
     if p.vram_gb is p.latency_ms is p.calls_per_s is None:
         raise UsageError("NO_LIMIT", "Give at least one limit.", "aisp bench whatif --vram 24 --latency 100")
@@ -148,7 +148,7 @@ def aisp_analyze_stacking(p: StackingParams, ctx: Context) -> Stacks:
     """Say which optimisations combine, from runs that measured A, B and A+B."""
     from aisp_mcp.runs import stored
     from aisp_mcp.runs.analysis import stacking
-    from aisp_mcp.server.text.rounding import rounded
+    from aisp_mcp.server.text.numbers import rounded
 
     given = (p.a, p.b, p.both)
     named = (p.a, p.b, p.both) if p.a and p.b and p.both else None
@@ -184,7 +184,7 @@ class Scalings(Record):
 def aisp_analyze_scaling(p: ScalingParams, ctx: Context) -> Scalings:
     """Fit Amdahl's law and USL to worker counts, or a power law to stored sizes, with errors."""
     from aisp_mcp.runs.analysis import scaling
-    from aisp_mcp.server.text.rounding import rounded
+    from aisp_mcp.server.text.numbers import rounded
 
     if p.n or p.throughput or p.time_s:
         scalings = [scaling.given(p.n, p.throughput, p.time_s)]
@@ -212,7 +212,7 @@ def aisp_analyze_energy(p: EnergyParams, ctx: Context) -> Energies:
     """Rank measured programs by joules per call, and runs by power."""
     from aisp_mcp.runs import stored
     from aisp_mcp.runs.energy import figures
-    from aisp_mcp.server.text.rounding import rounded
+    from aisp_mcp.server.text.numbers import rounded
 
     rows = [row for row in stored.readings(ctx) if p.target in (None, row.target)]
     whole = figures.of_runs(stored.maybe_runs(ctx, p.run_id, p.runs))

@@ -26,7 +26,7 @@ from aisp_mcp.runs.changes.records import (
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.text.numbers import percent
 from aisp_mcp.store.records.run import Run
-from aisp_mcp.store.records.run_kind import RunKind
+from aisp_mcp.store.records.verdict_row import RunKind
 from aisp_mcp.system.manifest import manifest_difference
 
 ENOUGH_REPLICATES = 5  # replicates of the default preset

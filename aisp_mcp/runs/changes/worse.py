@@ -13,8 +13,7 @@ from aisp_mcp.runs.changes.records import Change, ChangeVerdict
 from aisp_mcp.runs.history import segments
 from aisp_mcp.server.context import Context
 from aisp_mcp.store.records.run import Run
-from aisp_mcp.store.records.run_kind import OF_TARGETS
-from aisp_mcp.store.records.verdict_row import VerdictRow
+from aisp_mcp.store.records.verdict_row import OF_TARGETS, VerdictRow
 
 LEVELS = 60  # newest verdicts of a target that are searched for a step
 JUDGED = 24  # suspects whose runs are read, largest falls first

@@ -112,7 +112,7 @@ def aisp_analyze_comm_overlap(p: OverlapParams, ctx: Context) -> Overlap:
     """Find exposed communication per collective, bus bandwidth, same-stream calls and late ranks."""
     from aisp_mcp.profile.timeline import exposure
     from aisp_mcp.runs.diagnosis import communication, stragglers
-    from aisp_mcp.server.text.rounding import rounded
+    from aisp_mcp.server.text.numbers import rounded
 
     ranks = communication.ranks(p.traces, p.window)
     late = stragglers.stragglers([(row.rank, calls) for row, calls in ranks])
@@ -155,7 +155,7 @@ def _plan_loading(p: LoaderParams, ctx: Context) -> Plan:
 def aisp_analyze_dataloader(p: LoaderParams, ctx: Context) -> Loading:
     """Measure a data loader over workers, prefetch and pinning, and find the knee."""
     from aisp_mcp.runs.diagnosis import knee, loading
-    from aisp_mcp.server.text.rounding import rounded
+    from aisp_mcp.server.text.numbers import rounded
 
     _, sweep = loading.plan(p.factory, p.workers, p.prefetch, p.pinning)
     settings, cpus, notes = loading.measure(p.factory, sweep, (p.batch, p.batches, PASSES), (p.timeout_s or 600) * 0.9)
@@ -229,7 +229,7 @@ def _question(p: PredictParams) -> Question:
 def aisp_predict_scaling(p: PredictParams, ctx: Context) -> Scaled:
     """Predict a training step over GPU counts: compute, exposed communication, bubble, with band."""
     from aisp_mcp.plan.training import scaling
-    from aisp_mcp.server.text.rounding import rounded
+    from aisp_mcp.server.text.numbers import rounded
 
     prediction = scaling.predict(_question(p))
     last = prediction.rows[-1]

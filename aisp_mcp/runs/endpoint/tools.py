@@ -60,7 +60,7 @@ def aisp_serve_bench(p: ServeBenchParams, ctx: Context) -> ServeBench:
     repeat, and judged by the intervals over repeats. The texts of answers are not compared.
     """
     from aisp_mcp.runs.endpoint import measuring, reporting
-    from aisp_mcp.server.text.rounding import rounded
+    from aisp_mcp.server.text.numbers import rounded
 
     plan, servers = reporting.prepared(p.model_dump(), ctx, _TIMEOUT_S)
     trusted = measuring.self_test(plan)

@@ -46,7 +46,7 @@ def aisp_measure_energy(p: EnergyParams, ctx: Context) -> Measured:
     import secrets
 
     from aisp_mcp.runs.energy import figures, readings
-    from aisp_mcp.server.text.rounding import rounded
+    from aisp_mcp.server.text.numbers import rounded
 
     readings.require_counter()
     folder = ctx.run_dir or ctx.settings.home / "profiles" / secrets.token_hex(8)

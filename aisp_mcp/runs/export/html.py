@@ -13,7 +13,7 @@ from aisp_mcp.judge.records.verdict import Comparison, Verdict
 from aisp_mcp.runs.export.markdown import environment_rows, subject
 from aisp_mcp.server.charts import drawing, ratios
 from aisp_mcp.server.charts.drawing import Drawing
-from aisp_mcp.server.charts.ratios import Ratio
+from aisp_mcp.server.charts.ratios import RatioRow
 from aisp_mcp.server.text import numbers
 from aisp_mcp.server.text.escape import visible
 from aisp_mcp.store.records.run import Run
@@ -131,7 +131,7 @@ def of_comparisons(comparisons: Sequence[Comparison], preset: str = "") -> Drawi
     rows = []
     for comparison in comparisons:
         low, high = (comparison.interval.low, comparison.interval.high) if comparison.interval else (None, None)
-        row = Ratio(comparison.label, comparison.verdict.value, comparison.ratio, low, high, comparison.noise_floor)
+        row = RatioRow(comparison.label, comparison.verdict.value, comparison.ratio, low, high, comparison.noise_floor)
         provisional = is_provisional(preset, comparison.replicates, comparison.verdict)
         rows.append(replace(row, at_least=comparison.at_least, provisional=provisional))
     return ratios.draw(rows)

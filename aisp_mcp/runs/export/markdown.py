@@ -10,7 +10,7 @@ from aisp_mcp.judge.records.measurement import Figures
 from aisp_mcp.judge.records.verdict import Comparison
 from aisp_mcp.server.text import numbers
 from aisp_mcp.store.records.run import Run
-from aisp_mcp.store.records.run_kind import RunKind
+from aisp_mcp.store.records.verdict_row import RunKind
 
 _SUBJECTS = {
     RunKind.GATE: "Gate: one state of the code against another.",

@@ -14,7 +14,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from aisp_mcp.errors import NotFound, UsageError
-from aisp_mcp.runs.imports import reading
 from aisp_mcp.runs.imports.readers.aiperf import AIPERF
 from aisp_mcp.runs.imports.readers.asv import ASV
 from aisp_mcp.runs.imports.readers.google_benchmark import GOOGLE_BENCHMARK
@@ -131,7 +130,7 @@ def find(ctx: Context, name: str) -> Import:
         if name in (imported.id, imported.label):
             return imported
     try:
-        return reading.read(name, None, ctx.clock())
+        return read(name, None, ctx.clock())
     except NotFound as error:
         near = difflib.get_close_matches(
             name, [word for imported in known for word in (imported.label, imported.id)], 3
@@ -173,7 +172,7 @@ def _sentence(imported: Import) -> str:
     raw = sum(bool(figure.samples) for figure in figures)
     names = len({figure.name for figure in figures})
     samples = (
-        f"{raw} of them with raw samples" if raw else f"none with raw samples ({reading.raw_hint(imported.format)})"
+        f"{raw} of them with raw samples" if raw else f"none with raw samples ({raw_hint(imported.format)})"
     )
     count_text = "1 figure" if len(figures) == 1 else f"{len(figures)} figures"
     about = "1 benchmark" if names == 1 else f"{names} benchmarks"

@@ -25,7 +25,7 @@ class ImportParams(ReadingParams):
 def aisp_benchmark_import(p: ImportParams, ctx: Context) -> Imported:
     """Store a result file of another benchmark tool as measured elsewhere; it never becomes a verdict."""
     from aisp_mcp.runs.imports import reading
-    from aisp_mcp.server.text.rounding import rounded
+    from aisp_mcp.server.text.numbers import rounded
 
     imported = reading.read(p.file, p.label, ctx.clock())
     ctx.store.save_import(imported, ctx.principal)
@@ -42,7 +42,7 @@ class CompareImportsParams(ReadingParams):
 def aisp_benchmark_compare_imports(p: CompareImportsParams, ctx: Context) -> ImportComparison:
     """Compare two result files of other tools: bootstrap interval if both have samples, otherwise what is missing."""
     from aisp_mcp.runs.imports import comparing, reading
-    from aisp_mcp.server.text.rounding import rounded
+    from aisp_mcp.server.text.numbers import rounded
 
     comparison = comparing.compare(reading.find(ctx, p.baseline), reading.find(ctx, p.candidate))
     return rounded(comparison.model_copy(update={"differences": comparison.differences[: p.limit]}))
@@ -57,7 +57,7 @@ class ImportsParams(ReadingParams):
 def aisp_benchmark_imports(p: ImportsParams, ctx: Context) -> Imports:
     """List imported result files, newest first; with a name, the values of its figures over time."""
     from aisp_mcp.runs.imports import reading
-    from aisp_mcp.server.text.rounding import rounded
+    from aisp_mcp.server.text.numbers import rounded
 
     imports = reading.stored(ctx)
     history = reading.histories(imports, p.name, p.limit) if p.name else []

@@ -8,7 +8,7 @@ from aisp_mcp.runs.listing.records import RunLine, RunPage
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.text import numbers
 from aisp_mcp.store.records.run import Run
-from aisp_mcp.store.records.run_kind import RunKind
+from aisp_mcp.store.records.verdict_row import RunKind
 
 BLOCK = 100  # runs read at a time
 MOST = 2000  # runs to search for one page

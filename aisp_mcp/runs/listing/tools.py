@@ -29,7 +29,7 @@ def aisp_benchmark_runs(p: RunsParams, ctx: Context) -> RunPage:
     Wherever a tool takes a run, `last`, `last~1` (the one before) and a run's name work as well as its id.
     """
     from aisp_mcp.runs.listing import pages
-    from aisp_mcp.store.records.run_kind import RunKind
+    from aisp_mcp.store.records.verdict_row import RunKind
 
     if p.cursor is not None and not (p.cursor.isascii() and p.cursor.isdigit() and len(p.cursor) < 19):
         raise UsageError("BAD_CURSOR", "This cursor was not made by aisp_benchmark_runs.", "Leave it out.")

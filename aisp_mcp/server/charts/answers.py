@@ -8,9 +8,9 @@ from typing import Any, Literal
 
 from aisp_mcp.server.charts import ratios, roofline, timeline
 from aisp_mcp.server.charts.drawing import Drawing
-from aisp_mcp.server.charts.ratios import Ratio
-from aisp_mcp.server.charts.roofline import Point, Roof, usable
-from aisp_mcp.server.charts.timeline import Bar, Lane, Span
+from aisp_mcp.server.charts.ratios import RatioRow
+from aisp_mcp.server.charts.roofline import Roof, RooflinePoint, usable
+from aisp_mcp.server.charts.timeline import TimelineBar, TimelineLane, TimelineSpan
 from aisp_mcp.server.text import numbers
 
 Chart = Literal["verdicts", "changes", "roofline", "kernels", "timeline", "recording", "ranks"]
@@ -27,7 +27,7 @@ def _verdicts(result: Data) -> list[Drawing]:
     rows = []
     for item in _items(result, "rulings")[:MOST_RATIOS]:
         low, high = (*_list(item, "interval"), None, None)[:2]
-        row = Ratio(
+        row = RatioRow(
             _text(item, "target"), _text(item, "verdict"), item.get("ratio"), low, high, item.get("noise_floor")
         )
         bound, hint = bool(item.get("at_least")), bool(item.get("provisional"))
@@ -41,7 +41,7 @@ def _changes(result: Data) -> list[Drawing]:
         interval = item.get("interval") or {}
         name = "_".join(part for part in (_text(item, "target"), _text(item, "candidate")) if part)
         ends = interval.get("low"), interval.get("high")
-        rows.append(Ratio(name, _text(item, "verdict"), item.get("change"), *ends, item.get("noise_floor")))
+        rows.append(RatioRow(name, _text(item, "verdict"), item.get("change"), *ends, item.get("noise_floor")))
     return [ratios.draw(rows, "Ratio of the later run to the earlier one")] if rows else []
 
 
@@ -55,7 +55,9 @@ def _roofline(result: Data) -> list[Drawing]:
     for item in _items(result, "points")[:MOST_POINTS]:
         intensity, rate = usable(item.get("intensity")), _median(item)
         if intensity and rate:
-            points.append(Point(_text(item, "name"), intensity, rate, item.get("share_of_roof"), _text(item, "bound")))
+            points.append(
+                RooflinePoint(_text(item, "name"), intensity, rate, item.get("share_of_roof"), _text(item, "bound"))
+            )
     kind = _text(result, "points_dtype")
     title = f"Roofline of {_text(result, 'device')}, measured" + (f", operations in {kind}" if kind and points else "")
     return [roofline.draw(title, band, roofs, points)]
@@ -72,7 +74,9 @@ def _kernels(result: Data) -> list[Drawing]:
         if peak:
             peaks[_text(item, "unit")] = max(peak, peaks.get(_text(item, "unit"), 0.0))
         if intensity and rate:
-            points.append(Point(_text(item, "kernel"), intensity, rate, item.get("of_roof"), _text(item, "side")))
+            points.append(
+                RooflinePoint(_text(item, "kernel"), intensity, rate, item.get("of_roof"), _text(item, "side"))
+            )
     if not peaks or not bands:
         return []
     roofs = [Roof(unit, peak) for unit, peak in peaks.items()]
@@ -88,28 +92,28 @@ def _timeline(result: Data) -> list[Drawing]:
     lanes = []
     if spans is not None:
         row_spans = [spans(item, begin) for item in _items(result, "rows")[:MOST_SPANS] if "start_ns" in item]
-        lanes = [Lane(_text(result, "section"), row_spans)] if row_spans else []
+        lanes = [TimelineLane(_text(result, "section"), row_spans)] if row_spans else []
     if not bars and not lanes:
         return []
     return [timeline.draw("Where the time of the window went", bars, lanes, (end - begin) * 1e-9)]
 
 
-def _step(row: Data, begin: int) -> Span:
+def _step(row: Data, begin: int) -> TimelineSpan:
     start, length = row["start_ns"] - begin, row.get("duration_ns") or 0
     busy = row.get("busy_ns")
     text = f"{_text(row, 'name')}: {numbers.seconds(length * 1e-9)}"
     if busy is not None:  # unknown for a trace without a device
         text += f", busy {numbers.seconds(busy * 1e-9)}"
-    return Span(start * 1e-9, (start + length) * 1e-9, "busy", text)
+    return TimelineSpan(start * 1e-9, (start + length) * 1e-9, "busy", text)
 
 
-def _gap(row: Data, begin: int) -> Span:
+def _gap(row: Data, begin: int) -> TimelineSpan:
     start, length = row["start_ns"] - begin, row.get("duration_ns") or 0
     text = f"gap of {numbers.seconds(length * 1e-9)} ({_text(row, 'cause')}), before {_text(row, 'before')}"
-    return Span(start * 1e-9, (start + length) * 1e-9, f"idle-{_text(row, 'cause')}", text)
+    return TimelineSpan(start * 1e-9, (start + length) * 1e-9, f"idle-{_text(row, 'cause')}", text)
 
 
-_SPANS: Mapping[str, Callable[[Data, int], Span]] = {"steps": _step, "gaps": _gap}
+_SPANS: Mapping[str, Callable[[Data, int], TimelineSpan]] = {"steps": _step, "gaps": _gap}
 
 
 def _recording(result: Data) -> list[Drawing]:
@@ -127,9 +131,9 @@ def _ranks(result: Data) -> list[Drawing]:
     return [timeline.draw("Where the time of each rank went", bars[:MOST_BARS])] if bars else []
 
 
-def _bar(data: Data, name: str) -> Bar:
+def _bar(data: Data, name: str) -> TimelineBar:
     shares = {key: float(data.get(key) or 0.0) for key, _, _ in timeline.PARTS}
-    return Bar(name, (data.get("span_ns") or 0) * 1e-9, shares)
+    return TimelineBar(name, (data.get("span_ns") or 0) * 1e-9, shares)
 
 
 _DRAW: Mapping[str, Callable[[Data], list[Drawing]]] = {

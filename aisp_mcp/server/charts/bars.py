@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from aisp_mcp.server.charts.drawing import Drawing, Shape, box, line, words
+from aisp_mcp.server.charts.drawing import Drawing, Shape, box, labelled, line, words
 from aisp_mcp.server.text import numbers
 from aisp_mcp.server.text.escape import short
 
@@ -69,3 +69,45 @@ def stack(title: str, parts: Sequence[tuple[str, int, str]]) -> Drawing:
         left += share
     about = f"{title}: " + ", ".join(f"{count} {name}" for name, count, _ in parts) + "."
     return Drawing(title, about, STACK, shapes)
+
+
+BOX_ROW, LABELLED = 20.0, 0.02  # a narrower box has no label
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One box. left, width: shares of the whole. text: its tooltip."""
+
+    depth: int
+    left: float
+    width: float
+    label: str
+    style: str
+    text: str
+
+
+def draw_boxes(title: str, cells: Sequence[Cell], limit: int = 12) -> Drawing:
+    """The boxes, and a table of the widest boxes that are not a whole row."""
+    shapes = [
+        labelled(
+            f"cell {cell.style}",
+            100 * cell.left,
+            BOX_ROW * cell.depth,
+            100 * (cell.left + cell.width),
+            BOX_ROW * (cell.depth + 1) - 1,
+            cell.label if cell.width >= LABELLED else "",
+            f"{cell.label}: {cell.text}",
+        )
+        for cell in cells
+    ]
+    deepest = max((cell.depth for cell in cells), default=0)
+    widest = sorted(cells, key=lambda cell: -cell.width)[:limit]
+    rows = [(cell.label, str(cell.depth), cell.text) for cell in widest]
+    about = f"{title}: {len(cells)} boxes. Widest: " + "; ".join(f"{cell.label} {cell.text}" for cell in widest[:3])
+    return Drawing(title, about, BOX_ROW * (deepest + 1), shapes, ("frame", "depth", "weight"), rows)
+
+
+def change_style(change: float) -> str:
+    """The class of a change between -1 (gone) and 1 (new): hot4 to hot1, even, cold1 to cold4."""
+    size = min(round(abs(change) * 8), 4)
+    return "even" if not size else f"{'hot' if change > 0 else 'cold'}{size}"

@@ -55,7 +55,7 @@ class Spot:
 
 
 @dataclass(frozen=True)
-class Path:
+class Curve:
     """Values joined by straight lines."""
 
     look: str
@@ -64,7 +64,7 @@ class Path:
 
 
 @dataclass(frozen=True)
-class Band:
+class IntervalBand:
     """A range of y, from one x to another."""
 
     x: tuple[float, float]
@@ -73,7 +73,11 @@ class Band:
 
 
 def draw(
-    title: str, axes: tuple[Scale, Scale], spots: Sequence[Spot], paths: Sequence[Path] = (), bands: Sequence[Band] = ()
+    title: str,
+    axes: tuple[Scale, Scale],
+    spots: Sequence[Spot],
+    paths: Sequence[Curve] = (),
+    bands: Sequence[IntervalBand] = (),
 ) -> Drawing:
     """Draw at least one spot. On a logarithmic axis, values that are not positive are at its lower end."""
     across, down = axes

@@ -11,8 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from aisp_mcp.server.charts.axis import LogAxis, log
-from aisp_mcp.server.charts.drawing import Drawing, Shape, box, dot, line, words
+from aisp_mcp.server.charts.drawing import Drawing, LogAxis, Shape, box, dot, line, log, words
 from aisp_mcp.server.text import numbers
 from aisp_mcp.server.text.escape import short
 
@@ -33,7 +32,7 @@ LEGEND = (
 
 
 @dataclass(frozen=True)
-class Ratio:
+class RatioRow:
     """One row: low and high are the ends of the interval, floor is the noise floor as a fraction.
 
     at_least: the ratio is a lower bound. provisional: there is only one replicate.
@@ -71,7 +70,7 @@ class Ratio:
         return math.log1p(self.floor) if usable and self.floor is not None else None
 
 
-def draw(rows: Sequence[Ratio], title: str = "Ratio of baseline to candidate") -> Drawing:
+def draw(rows: Sequence[RatioRow], title: str = "Ratio of baseline to candidate") -> Drawing:
     """Draw the rows, in their order."""
     axis = LogAxis(*_range(rows), START, END)
     bottom = TOP + ROW * len(rows)
@@ -91,13 +90,13 @@ def draw(rows: Sequence[Ratio], title: str = "Ratio of baseline to candidate") -
 _COLUMNS = ("target", "verdict", "ratio", "interval", "noise floor")
 
 
-def _cells(row: Ratio) -> tuple[str, ...]:
+def _cells(row: RatioRow) -> tuple[str, ...]:
     ends = numbers.MISSING if row.low is None else f"{numbers.ratio(row.low)} to {numbers.ratio(row.high)}"
     word, ratio = numbers.verdict(row.verdict, row.provisional), numbers.ratio(row.ratio, row.at_least)
     return row.name, word, ratio, ends, numbers.percent(row.floor)
 
 
-def _names(rows: Sequence[Ratio]) -> list[str]:
+def _names(rows: Sequence[RatioRow]) -> list[str]:
     """Names truncated to fit; those that would then be equal keep more of their ends."""
     labels = [short(row.name, LABEL_CHARS) for row in rows]
     whole = {name: {row.name for row, label in zip(rows, labels, strict=True) if label == name} for name in labels}
@@ -107,7 +106,7 @@ def _names(rows: Sequence[Ratio]) -> list[str]:
     ]
 
 
-def _row(row: Ratio, name: str, top: float, axis: LogAxis) -> list[Shape]:
+def _row(row: RatioRow, name: str, top: float, axis: LogAxis) -> list[Shape]:
     y, outcome = top + 31.0, row.outcome
     shapes = [words("name", 0, top + 15, name)]
     interval = row.interval
@@ -126,7 +125,7 @@ def _row(row: Ratio, name: str, top: float, axis: LogAxis) -> list[Shape]:
     ]
 
 
-def _range(rows: Sequence[Ratio]) -> tuple[float, float]:
+def _range(rows: Sequence[RatioRow]) -> tuple[float, float]:
     """Axis ends in log units: all numbers and 1, with a margin."""
     logs = [0.0]
     for row in rows:

@@ -9,8 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from aisp_mcp.server.charts.axis import LogAxis, decades, log
-from aisp_mcp.server.charts.drawing import Drawing, Shape, dot, line, words
+from aisp_mcp.server.charts.drawing import Drawing, LogAxis, Shape, decades, dot, line, log, words
 from aisp_mcp.server.text import numbers
 from aisp_mcp.server.text.escape import short
 
@@ -28,7 +27,7 @@ class Roof:
 
 
 @dataclass(frozen=True)
-class Point:
+class RooflinePoint:
     """One operation: FLOP per byte, FLOP/s, and its share of the roof above it."""
 
     name: str
@@ -38,7 +37,7 @@ class Point:
     bound: str
 
 
-def draw(title: str, bandwidth: float, roofs: Sequence[Roof], points: Sequence[Point]) -> Drawing:
+def draw(title: str, bandwidth: float, roofs: Sequence[Roof], points: Sequence[RooflinePoint]) -> Drawing:
     """bandwidth: bytes/s. Expects at least one roof; everything positive and finite."""
     x, y = _axes(bandwidth, roofs, points)
     shapes = [*_grid(x, y), *_roofs(x, y, bandwidth, roofs)]
@@ -58,7 +57,7 @@ def draw(title: str, bandwidth: float, roofs: Sequence[Roof], points: Sequence[P
 _COLUMNS = ("#", "operation", "FLOP per byte", "rate", "of the roof", "bound by")
 
 
-def _cells(number: int, point: Point) -> tuple[str, ...]:
+def _cells(number: int, point: RooflinePoint) -> tuple[str, ...]:
     share = numbers.percent(point.share)
     return (
         str(number),
@@ -70,16 +69,16 @@ def _cells(number: int, point: Point) -> tuple[str, ...]:
     )
 
 
-def _brief(point: Point) -> str:
+def _brief(point: RooflinePoint) -> str:
     share = "" if point.share is None else f", {numbers.percent(point.share)} of the roof"
     return numbers.rate(point.flop_per_s, "FLOP/s") + share
 
 
-def _say(point: Point) -> str:
+def _say(point: RooflinePoint) -> str:
     return f"{point.name}: {_brief(point)}, {point.intensity:.3g} FLOP per byte"
 
 
-def _axes(bandwidth: float, roofs: Sequence[Roof], points: Sequence[Point]) -> tuple[LogAxis, LogAxis]:
+def _axes(bandwidth: float, roofs: Sequence[Roof], points: Sequence[RooflinePoint]) -> tuple[LogAxis, LogAxis]:
     """Intensity in per cent of the width, rate in pixels from the bottom; every point and ridge is inside."""
     ridges = [math.log(roof.flop_per_s / bandwidth) for roof in roofs]
     left, right = decades([*ridges, *(math.log(point.intensity) for point in points)])
@@ -105,7 +104,7 @@ def _powers(axis: LogAxis) -> list[float]:
     return [10.0**power for power in range(math.ceil(axis.low / ten), math.floor(axis.high / ten) + 1)]
 
 
-def _points(x: LogAxis, y: LogAxis, points: Sequence[Point]) -> list[Shape]:
+def _points(x: LogAxis, y: LogAxis, points: Sequence[RooflinePoint]) -> list[Shape]:
     """A dot each; overlapping points share a label."""
     shapes: list[Shape] = []
     labels: list[tuple[float, float, list[str]]] = []

@@ -26,7 +26,7 @@ PARTS = (
 
 
 @dataclass(frozen=True)
-class Bar:
+class TimelineBar:
     """One device: its window in seconds, and its shares by key of PARTS."""
 
     name: str
@@ -35,7 +35,7 @@ class Bar:
 
 
 @dataclass(frozen=True)
-class Span:
+class TimelineSpan:
     """One interval, in seconds from the start of the window."""
 
     start: float
@@ -45,14 +45,14 @@ class Span:
 
 
 @dataclass(frozen=True)
-class Lane:
+class TimelineLane:
     """Spans on the window's own time axis."""
 
     name: str
-    spans: Sequence[Span]
+    spans: Sequence[TimelineSpan]
 
 
-def draw(title: str, bars: Sequence[Bar], lanes: Sequence[Lane] = (), seconds: float = 0.0) -> Drawing:
+def draw(title: str, bars: Sequence[TimelineBar], lanes: Sequence[TimelineLane] = (), seconds: float = 0.0) -> Drawing:
     """Bars first, then lanes over a window of `seconds`, then the legend."""
     shapes: list[Shape] = []
     y = 0.0
@@ -73,7 +73,7 @@ def draw(title: str, bars: Sequence[Bar], lanes: Sequence[Lane] = (), seconds: f
     return Drawing(title, _about(title, bars), y + 8, shapes, ("device", "window", *_heads(used)), _rows(bars, used))
 
 
-def _about(title: str, bars: Sequence[Bar]) -> str:
+def _about(title: str, bars: Sequence[TimelineBar]) -> str:
     sentences = []
     for bar in bars:
         parts = sorted(((bar.shares.get(key, 0.0), text) for key, _, text in PARTS), reverse=True)
@@ -86,14 +86,14 @@ def _heads(used: Sequence[tuple[str, str, str]]) -> tuple[str, ...]:
     return tuple(key.replace("_", " ") for key, _, _ in used)
 
 
-def _rows(bars: Sequence[Bar], used: Sequence[tuple[str, str, str]]) -> list[tuple[str, ...]]:
+def _rows(bars: Sequence[TimelineBar], used: Sequence[tuple[str, str, str]]) -> list[tuple[str, ...]]:
     return [
         (bar.name, numbers.seconds(bar.seconds), *(numbers.percent(bar.shares.get(key)) for key, _, _ in used))
         for bar in bars
     ]
 
 
-def _bar(bar: Bar, top: float) -> list[Shape]:
+def _bar(bar: TimelineBar, top: float) -> list[Shape]:
     shapes = [words("name", 0, top + 15, short(bar.name, LABEL_CHARS))]
     shapes.append(words("word", 100, top + 15, numbers.seconds(bar.seconds), "end"))
     left = 0.0
@@ -109,7 +109,7 @@ def _bar(bar: Bar, top: float) -> list[Shape]:
     return shapes
 
 
-def _lane(lane: Lane, top: float, seconds: float) -> list[Shape]:
+def _lane(lane: TimelineLane, top: float, seconds: float) -> list[Shape]:
     shapes = [words("name", 0, top + 15, short(lane.name, LABEL_CHARS)), line("grid", 0, top + 32, 100, top + 32)]
     for span in lane.spans:
         left, right = (100 * min(max(at / seconds, 0.0), 1.0) for at in (span.start, span.end))

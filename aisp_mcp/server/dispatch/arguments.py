@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import difflib
+import errno
 import json
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
-from aisp_mcp.errors import UsageError
+from aisp_mcp.errors import AispError, UsageError
 from aisp_mcp.records import Params
-from aisp_mcp.server.dispatch.wording import explain
 from aisp_mcp.server.registry import JobParams, Tool
 
 # Former names of arguments, which still work unless they mean something else.
@@ -170,3 +172,101 @@ def foreign(tool: Tool, names: Sequence[str]) -> list[str]:
         if hint and needed in tool.params.model_fields:
             texts.append(hint)
     return texts
+
+
+MAX_VALUE = 60
+_ABOUT_A_PATH = {
+    *(errno.EACCES, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.ENOSPC, errno.ENOTDIR, errno.EPERM),
+    *(errno.EDQUOT, errno.EROFS),
+}
+
+_EXPECTED: dict[str, Callable[[Mapping[str, Any]], str]] = {
+    "int_type": lambda _: "an integer",
+    "int_parsing": lambda _: "an integer",
+    "int_from_float": lambda _: "an integer",
+    "float_type": lambda _: "a number",
+    "float_parsing": lambda _: "a number",
+    "finite_number": lambda _: "a finite number",
+    "bool_type": lambda _: "true or false",
+    "bool_parsing": lambda _: "true or false",
+    "string_type": lambda _: "text",
+    "list_type": lambda _: "a list",
+    "tuple_type": lambda _: "a list",
+    "set_type": lambda _: "a list",
+    "dict_type": lambda _: "an object",
+    "model_type": lambda _: "an object",
+    "none_required": lambda _: "null",
+    "greater_than_equal": lambda c: f"at least {c['ge']:g}",
+    "greater_than": lambda c: f"more than {c['gt']:g}",
+    "less_than_equal": lambda c: f"at most {c['le']:g}",
+    "less_than": lambda c: f"less than {c['lt']:g}",
+    "multiple_of": lambda c: f"a multiple of {c['multiple_of']:g}",
+    "literal_error": lambda c: f"one of {c['expected']}",
+    "enum": lambda c: f"one of {c['expected']}",
+    "string_too_short": lambda c: f"text of at least {c['min_length']} characters",
+    "string_too_long": lambda c: f"text of at most {c['max_length']} characters",
+    "string_pattern_mismatch": lambda c: f"text that matches {c['pattern']}",
+    "too_short": lambda c: f"at least {c['min_length']} items",
+    "too_long": lambda c: f"at most {c['max_length']} items",
+}
+
+
+@dataclass(frozen=True)
+class ArgumentProblem:
+    """One invalid argument."""
+
+    sentence: str
+    missing: bool
+
+
+def explain(errors: Sequence[Any]) -> list[ArgumentProblem]:
+    """One problem per argument path; the branches of a union are joined with "or"."""
+    groups: dict[str, list[Any]] = {}
+    for error in errors:
+        groups.setdefault(_argument_path(error["loc"]), []).append(error)
+    return [_problem(path, group) for path, group in groups.items()]
+
+
+def of_the_system(error: OSError) -> AispError | None:
+    """An OSError about one of the caller's paths as an AispError; None for any other."""
+    if error.errno not in _ABOUT_A_PATH or error.filename is None:
+        return None
+    reason = f"{os.strerror(error.errno)}: {_bounded(str(error.filename), 200)!r}."
+    return AispError("FILE_REFUSED", reason, "Give another path, or make this one usable.")
+
+
+def _argument_path(loc: tuple[int | str, ...]) -> str:
+    """`targets[2]`: the argument and positions in it, without the names of union branches."""
+    text = str(loc[0]) if loc else "arguments"
+    return text + "".join(f"[{part}]" for part in loc[1:] if isinstance(part, int))
+
+
+def _problem(path: str, group: Sequence[Any]) -> ArgumentProblem:
+    first = group[0]
+    if first["type"] == "missing":
+        return ArgumentProblem(f"'{path}' is required.", True)
+    if first["type"] in ("value_error", "assertion_error"):
+        return ArgumentProblem(f"'{path}': {_bounded(str(first['ctx']['error']), 300)}.".replace("..", "."), False)
+    expected = " or ".join(dict.fromkeys(_expected(error) for error in group))
+    return ArgumentProblem(f"'{path}' must be {expected}, not {_shown(first['input'])}.", False)
+
+
+def _expected(error: Any) -> str:
+    word = _EXPECTED.get(error["type"])
+    return word(error.get("ctx", {})) if word else "a valid value"
+
+
+def _shown(value: Any) -> str:
+    """The value, bounded, or only its type for objects and lists."""
+    if isinstance(value, dict):
+        return "an object"
+    if isinstance(value, list):
+        return f"a list of {len(value)}"
+    if isinstance(value, str):
+        return f"the text {json.dumps(_bounded(value, MAX_VALUE), ensure_ascii=False)}"
+    return _bounded(json.dumps(value), MAX_VALUE)
+
+
+def _bounded(text: str, limit: int) -> str:
+    line = "".join(c if c.isprintable() else " " for c in text[:limit])
+    return line + "…" if len(text) > limit else line

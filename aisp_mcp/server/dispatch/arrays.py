@@ -47,7 +47,7 @@ def targets_per_task(ctx: Context) -> int:
 
 def submit(tool: Tool, params: JobParams, plan: Plan, ctx: Context, size: int) -> ArrayReport:
     """Submit the missing tasks. Raises UsageError BAD_PLACEMENT, and as Jobs.submit_array does."""
-    from aisp_mcp.jobs.executors.slurm_limits import max_array_size
+    from aisp_mcp.jobs.executors.slurm import max_array_size
 
     digests: Mapping[str, str] = plan.details.get("digests", {})
     if not digests:

@@ -1,28 +1,30 @@
 """The path of a call, top to bottom: validate, confirm and plan, run or submit, wrap in an envelope.
 
-`start` and `execute` are the two entries. A job is followed with `pending.follow`; the front shortens the answer last.
+`start` and `execute` are the two entries. A call that needs a person's consent is answered with the question. A dry run
+is answered with the plan of its job: command, limits, resources. A job is followed with `pending.follow`; the front
+shortens the answer last.
 """
 
 from __future__ import annotations
 
 import copy
+import os
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from aisp_mcp.envelope import Envelope
-from aisp_mcp.errors import AispError, UnknownTool
+from aisp_mcp.errors import AispError, Refused, Unavailable, UnknownTool
+from aisp_mcp.process import python
 from aisp_mcp.records import Params
 from aisp_mcp.server import registry
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.dispatch import arrays
-from aisp_mcp.server.dispatch.arguments import validate
-from aisp_mcp.server.dispatch.confirming import costly, refused
+from aisp_mcp.server.dispatch.arguments import of_the_system, validate
 from aisp_mcp.server.dispatch.envelopes import Stopwatch, failure, internal, success
 from aisp_mcp.server.dispatch.pending import JobPending, Pending, WaitPending, follow
-from aisp_mcp.server.dispatch.plans import make_plan
-from aisp_mcp.server.dispatch.wording import of_the_system
-from aisp_mcp.server.registry import Ask, Call, JobParams, Plan, ReadingParams, Tool, Wait
+from aisp_mcp.server.registry import Ask, Call, JobParams, JobSpec, Plan, ReadingParams, Tool, Wait
 from aisp_mcp.store.records.job import Job
 
 
@@ -147,3 +149,92 @@ def _run_in_process(tool: Tool, raw: dict[str, Any], ctx: Context, job: Job) -> 
     job_ctx = copy.copy(ctx)
     job_ctx.job_id, job_ctx.run_dir, job_ctx.root = job.id, Path(job.run_dir), ctx.root or ctx
     return execute(tool.name, raw, job_ctx).model_dump_json(exclude_none=True)
+
+
+CODE = "CONFIRM_FIRST"
+
+
+def costly(tool: Tool, params: JobParams, plan: Plan, ctx: Context) -> str | None:
+    """Cost of the call as a sentence; None if it is low or confirmed."""
+    if params.confirm or plan.estimate_s is None:
+        return None
+    gpus = sum(name.startswith("gpu:") for name in plan.resources)
+    if plan.estimate_s * max(1, gpus) < ctx.settings.confirm_device_s:
+        return None
+    devices = f" and holds {gpus} GPUs" if gpus > 1 else ""
+    return f"{tool.name} is expected to take {_duration(plan.estimate_s)}{devices}."
+
+
+def refused(tool: Tool, raw: dict[str, Any], cost: str, watch: Stopwatch) -> Envelope:
+    """The answer if no person can be asked: the cost, and the call that runs it anyway."""
+    error = Refused(
+        CODE,
+        f"{cost} Nothing was started.",
+        "Ask the user; if they agree, call again with confirm=true. dry_run=true shows the whole plan.",
+        [(tool.name, {**raw, "confirm": True})],
+    )
+    return failure(tool.name, error, watch).model_copy(update={"confirm": f"{cost} Run it?"})
+
+
+def declined(unasked: Envelope, ctx: Context) -> Envelope:
+    """The answer if the person did not agree."""
+    error = Refused("DECLINED", "The user did not agree, and nothing was done.", "Do not call it again unasked.")
+    return failure(unasked.tool, error, Stopwatch(ctx))
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"about {seconds:.1g} s" if seconds < 1 else f"about {seconds:.0f} s"
+    return f"about {seconds / 60:.0f} minutes" if seconds < 5400 else f"about {seconds / 3600:.1f} hours"
+
+
+def make_plan(tool: Tool, spec: JobSpec, params: JobParams, ctx: Context) -> Plan:
+    """The tool's own estimate, completed. Raises what the estimate raises, as the run itself would."""
+    from aisp_mcp.jobs.executors.placement import chosen_executor
+
+    if chosen_executor({**os.environ, **ctx.job_env}) == "slurm":
+        return _cluster_plan(tool, spec, params, ctx)
+    return _plan(tool, spec, params, ctx)
+
+
+def _plan(tool: Tool, spec: JobSpec, params: JobParams, ctx: Context) -> Plan:
+    timeout_s = params.timeout_s or spec.timeout_s
+    if tool.estimate is None:
+        return Plan(argv=worker_argv(tool), timeout_s=timeout_s, resources=default_resources(spec))
+    plan = tool.estimate(params, ctx)
+    own = {"argv": plan.argv or worker_argv(tool), "resources": plan.resources or default_resources(spec)}
+    return plan.model_copy(update=own)
+
+
+def _cluster_plan(tool: Tool, spec: JobSpec, params: JobParams, ctx: Context) -> Plan:
+    """The plan of a job for Slurm, with its script. The node may have what this machine lacks.
+
+    Raises UsageError BEYOND_PARTITION, BAD_PLACEMENT and Unavailable NO_SLURM.
+    """
+    from aisp_mcp.jobs.executors import slurm
+    from aisp_mcp.jobs.executors.placement import placement
+
+    try:
+        plan = _plan(tool, spec, params, ctx)
+    except Unavailable:
+        timeout_s = params.timeout_s or spec.timeout_s
+        plan = Plan(argv=[], timeout_s=timeout_s, resources=default_resources(spec))
+    request = placement({**os.environ, **ctx.job_env}, plan.timeout_s, exclusive=bool(plan.resources))
+    slurm.check_limits(request)
+    text = slurm.script("JOB", str(ctx.settings.home / "runs" / "JOB"), sys.executable, request.as_dict())
+    argv = ["sbatch", "--parsable", slurm.SCRIPT_NAME]
+    return plan.model_copy(update={"argv": argv, "details": {**plan.details, "script": text}})
+
+
+def worker_argv(tool: Tool) -> list[str]:
+    """The command of a job, without its wrapper; it reads the arguments from standard input."""
+    return python.module("aisp_mcp.server.worker", tool.name)
+
+
+def default_resources(spec: JobSpec) -> list[str]:
+    """The measuring locks of a job that names none: every GPU of this machine, or the CPU if there is no GPU."""
+    if not spec.measures:
+        return []
+    from aisp_mcp.system.gpu.nvml import gpu_uuids
+
+    return [f"gpu:{uuid}" for uuid in gpu_uuids()] or ["cpu"]

@@ -30,7 +30,7 @@ DEPTHS = (100, 4, 2)  # of the second level, from the mildest
 
 
 @dataclass(frozen=True)
-class Limits:
+class AnswerLimits:
     """Limits of what remains. outer: items of a list that is in no other list; inner: items of lists within lists.
 
     text: characters of a text; keys: entries of an object; detail: characters of JSON of a nested part of a row, above
@@ -58,7 +58,7 @@ def shorten(envelope: Envelope, settings: Settings, principal: str = LOCAL) -> E
         return envelope
     how_to_get = _keep(full, settings.home, principal)
 
-    def largest(low: int, high: int, limits: Callable[[int], Limits]) -> Envelope | None:
+    def largest(low: int, high: int, limits: Callable[[int], AnswerLimits]) -> Envelope | None:
         """The envelope at the largest number whose limits fit."""
         best = None
         while low <= high:
@@ -70,16 +70,16 @@ def shorten(envelope: Envelope, settings: Settings, principal: str = LOCAL) -> E
                 high = middle - 1
         return best
 
-    every_item = Limits(items, min(20, items))
+    every_item = AnswerLimits(items, min(20, items))
     if len(to_json(whole := _cut(envelope, replace(every_item, inner=items), how_to_get))) <= limit:
         return whole
     shorter = largest(SHORTEST_TEXT, LONGEST_TEXT, lambda text: replace(every_item, text=text))
-    for compact in (Limits(items, 5, 160, 60, 80, depth) for depth in DEPTHS):
+    for compact in (AnswerLimits(items, 5, 160, 60, 80, depth) for depth in DEPTHS):
         shorter = shorter or largest(1, items, partial(_with_outer, compact))
     return shorter or _bare(envelope, how_to_get)
 
 
-def _with_outer(limits: Limits, outer: int) -> Limits:
+def _with_outer(limits: AnswerLimits, outer: int) -> AnswerLimits:
     return replace(limits, outer=outer, inner=min(limits.inner, outer))
 
 
@@ -104,7 +104,7 @@ class Notes:
         return [*lines[:MAX_NOTES], f"and {others} more"] if others > 0 else lines
 
 
-def _cut(envelope: Envelope, limits: Limits, how_to_get: str) -> Envelope:
+def _cut(envelope: Envelope, limits: AnswerLimits, how_to_get: str) -> Envelope:
     notes = Notes()
     result = _value(envelope.result, limits, "result", notes)
     error = envelope.error and _error(envelope.error, limits, notes)
@@ -112,7 +112,7 @@ def _cut(envelope: Envelope, limits: Limits, how_to_get: str) -> Envelope:
     return _with(envelope, notes.lines(), how_to_get, result=result, error=error, nonfinite=nonfinite)
 
 
-def _value(value: Any, limits: Limits, path: str, notes: Notes, depth: int = 0, in_list: bool = False) -> Any:
+def _value(value: Any, limits: AnswerLimits, path: str, notes: Notes, depth: int = 0, in_list: bool = False) -> Any:
     if isinstance(value, str):
         return _text(value, limits.text, path, notes)
     if isinstance(value, dict | list) and value and depth >= limits.depth:
@@ -129,7 +129,7 @@ def _value(value: Any, limits: Limits, path: str, notes: Notes, depth: int = 0, 
 
 
 def _entries(
-    value: dict[str, Any], limits: Limits, path: str, notes: Notes, depth: int, in_list: bool
+    value: dict[str, Any], limits: AnswerLimits, path: str, notes: Notes, depth: int, in_list: bool
 ) -> Iterator[tuple[str, Any]]:
     if len(value) > limits.keys:
         notes.add(path, f"{limits.keys} of {len(value)} keys")
@@ -152,7 +152,7 @@ def _text(text: str, limit: int, path: str, notes: Notes) -> str:
     return f"{text[:head]}…{text[len(text) - (limit - head - 1) :]}"
 
 
-def _error(error: ErrorInfo, limits: Limits, notes: Notes) -> ErrorInfo:
+def _error(error: ErrorInfo, limits: AnswerLimits, notes: Notes) -> ErrorInfo:
     """The code always stays. A next step stays whole, or is dropped and counted: a truncated call would be invalid."""
     length = max(limits.text, 200)
     steps = [step for step in error.next_steps if len(step.model_dump_json()) <= length]
@@ -172,7 +172,7 @@ def _error(error: ErrorInfo, limits: Limits, notes: Notes) -> ErrorInfo:
 def _bare(envelope: Envelope, how_to_get: str) -> Envelope:
     """The outcome alone."""
     notes = Notes()
-    error = envelope.error and _error(envelope.error, Limits(1, text=200), notes)
+    error = envelope.error and _error(envelope.error, AnswerLimits(1, text=200), notes)
     lines = [*notes.lines(), "result: left out"] if envelope.result is not None else notes.lines()
     return _with(envelope, lines, how_to_get, result=None, error=error, nonfinite=None)
 

@@ -8,8 +8,7 @@ from pydantic import Field, model_validator
 
 from aisp_mcp.judge.records.verdict import Comparison, Skip
 from aisp_mcp.records import Record
-from aisp_mcp.store.records.run_kind import RunKind, former_kind
-from aisp_mcp.store.records.verdict_row import is_provisional
+from aisp_mcp.store.records.verdict_row import RunKind, former_kind, is_provisional
 
 
 class Failure(Record):

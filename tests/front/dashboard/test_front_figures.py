@@ -11,7 +11,7 @@ from aisp_mcp.front.dashboard import figures
 from aisp_mcp.runs.history import Axis, history
 from aisp_mcp.server.charts import ratios
 from aisp_mcp.server.charts.drawing import Drawing
-from aisp_mcp.server.charts.ratios import Ratio
+from aisp_mcp.server.charts.ratios import RatioRow
 from aisp_mcp.store.records.verdict_row import VerdictRow
 
 AT = 1.79e9
@@ -75,7 +75,7 @@ def test_a_single_commit_has_one_mark() -> None:
 
 def test_names_that_were_cut_still_differ() -> None:
     names = ["ch20:decode_loop_last_logits", "ch20:decode_loop_static_cache_last_logits", "ch20:decode_loop"]
-    drawing = ratios.draw([Ratio(name, "faster", 2.0, 1.9, 2.1, 0.01) for name in names])
+    drawing = ratios.draw([RatioRow(name, "faster", 2.0, 1.9, 2.1, 0.01) for name in names])
     shown = [shape.text for shape in drawing.shapes if shape.attributes["class"] == "name"]
     assert len(set(shown)) == 3
     assert max(map(len, shown)) <= ratios.LABEL_CHARS

@@ -14,8 +14,7 @@ from dashboard_support import START, comparison, keep_run
 from front_support import Raw
 
 from aisp_mcp.front.dashboard import site
-from aisp_mcp.front.dashboard.links import ServedLinks
-from aisp_mcp.front.dashboard.request import PageRequest
+from aisp_mcp.front.dashboard.request import PageRequest, ServedLinks
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.dispatch import load_catalog
 from aisp_mcp.settings import Settings

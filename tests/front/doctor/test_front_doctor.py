@@ -13,9 +13,9 @@ import pytest
 from front_support import Cli
 
 from aisp_mcp.errors import AispError
-from aisp_mcp.front.doctor import command, configs
-from aisp_mcp.front.doctor.clients import clients, entry
-from aisp_mcp.front.doctor.probe import Probe, probe
+from aisp_mcp.front.doctor import command
+from aisp_mcp.front.doctor.clients import apply_change, clients, entry, plan_change
+from aisp_mcp.front.doctor.command import ServerProbe, probe
 
 NAMES = ["claude-code", "claude-desktop", "cursor", "vscode"]
 
@@ -36,7 +36,7 @@ def user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """The server is not started: these tests are about files."""
-    monkeypatch.setattr(command, "probe", lambda entry: Probe(True, "stands in", 0.1, 3))
+    monkeypatch.setattr(command, "probe", lambda entry: ServerProbe(True, "stands in", 0.1, 3))
 
 
 def place(name: str) -> Path:
@@ -139,10 +139,10 @@ def test_a_file_that_its_client_writes_meanwhile_is_left_alone() -> None:
     path = place("vscode")
     path.parent.mkdir(parents=True)
     path.write_text("{}")
-    change = configs.plan(clients()[3].files[0], entry())
+    change = plan_change(clients()[3].files[0], entry())
     path.write_text('{"new": 1}')
     with pytest.raises(AispError) as caught:
-        configs.apply(change)
+        apply_change(change)
     assert caught.value.code == "CONFIG_CHANGED"
     assert path.read_text() == '{"new": 1}'
 
@@ -171,7 +171,7 @@ BROKEN: dict[str, tuple[dict[str, Any], str]] = {
 def test_a_broken_entry_is_named(case: str) -> None:
     theirs, message = BROKEN[case]
     configure(place("cursor"), **theirs)
-    [finding] = command.check(next(c for c in clients() if c.name == "cursor"), Probe(True, ""))
+    [finding] = command.check(next(c for c in clients() if c.name == "cursor"), ServerProbe(True, ""))
     assert finding.state == "broken"
     assert message in finding.message
 
@@ -179,7 +179,7 @@ def test_a_broken_entry_is_named(case: str) -> None:
 def test_what_a_folder_brings_along_is_not_run(tmp_path: Path) -> None:
     ran = tmp_path / "ran"
     configure(place("claude-code"), command=sys.executable, args=["-c", f"open({str(ran)!r}, 'w')"])
-    [finding] = command.check(clients()[0], Probe(True, ""))
+    [finding] = command.check(clients()[0], ServerProbe(True, ""))
     assert (finding.state, "not tried" in finding.message) == ("ok", True)
     assert not ran.exists()
 

@@ -79,7 +79,7 @@ async def test_each_principal_has_a_limit_of_its_own() -> None:
     from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
     from mcp.server.auth.provider import AccessToken
 
-    from aisp_mcp.front.http.limits import LimitMiddleware, Limits
+    from aisp_mcp.front.http.limits import LimitMiddleware, RequestLimits
 
     now = 0.0
     told: list[int] = []
@@ -93,7 +93,7 @@ async def test_each_principal_has_a_limit_of_its_own() -> None:
     async def receive() -> Any:
         raise AssertionError("nothing is read")
 
-    middleware = LimitMiddleware(inner, Limits(principal=(10, 3), anonymous=(1, 1)), clock=lambda: now)
+    middleware = LimitMiddleware(inner, RequestLimits(principal=(10, 3), anonymous=(1, 1)), clock=lambda: now)
 
     async def knock(name: str | None) -> int:
         user = name and AuthenticatedUser(AccessToken(token="", client_id=name, scopes=[]))

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from http_support import Served, token_file
 
-from aisp_mcp.front.http import app, limits, wire
+from aisp_mcp.front.http import app, limits, web
 
 HANDSHAKE = {
     "jsonrpc": "2.0",
@@ -86,7 +86,7 @@ def test_half_requests_of_strangers_lock_nobody_out(
                 half_open.sendall(sent(served).encode())
         assert [status_of(served, bearer(tokens[1]["bob"])) for _ in range(5)] == [200] * 5
         if sent is not half_a_body:
-            assert sum(is_open(wire) for wire in wires) <= wire.MAX_IDLE
+            assert sum(is_open(wire) for wire in wires) <= web.MAX_IDLE
 
 
 def status_of(served: Served, headers: dict[str, str], tries: int = 3) -> int:
@@ -145,7 +145,7 @@ async def test_requests_that_stay_open_are_counted_by_principal() -> None:
     async def send(message: Any) -> None:
         told.extend([message["status"]] if "status" in message else [])
 
-    limited = limits.LimitMiddleware(inner, limits.Limits(principal_concurrent=1, anonymous_concurrent=1))
+    limited = limits.LimitMiddleware(inner, limits.RequestLimits(principal_concurrent=1, anonymous_concurrent=1))
 
     async def knock(name: str | None) -> None:
         user = name and AuthenticatedUser(AccessToken(token="", client_id=name, scopes=[]))
@@ -170,11 +170,11 @@ async def test_a_head_that_trickles_in_is_given_up(monkeypatch: pytest.MonkeyPat
 
     import uvicorn
 
-    monkeypatch.setattr(wire, "HEAD_S", 0.3)
-    config = uvicorn.Config(lambda *_: None, http=wire.Connection, ws="none", lifespan="off", log_config=None)
-    web = uvicorn.Server(config)
+    monkeypatch.setattr(web, "HEAD_S", 0.3)
+    config = uvicorn.Config(lambda *_: None, http=web.Connection, ws="none", lifespan="off", log_config=None)
+    server = uvicorn.Server(config)
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        serving = asyncio.create_task(web.serve([listener]))
+        serving = asyncio.create_task(server.serve([listener]))
         reader, writer = await asyncio.open_connection(*listener.getsockname())
         sent = 0
         with contextlib.suppress(ConnectionError):
@@ -187,6 +187,6 @@ async def test_a_head_that_trickles_in_is_given_up(monkeypatch: pytest.MonkeyPat
                 with contextlib.suppress(asyncio.TimeoutError):
                     await asyncio.wait_for(reader.read(1), 0.02)
         writer.close()
-        web.should_exit = True
+        server.should_exit = True
         await serving
     assert 2 <= sent < 1000

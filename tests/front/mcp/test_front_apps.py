@@ -19,8 +19,7 @@ from mcp import Client
 from mcp.client import advertise
 from test_front_tasks import META, Modern
 
-from aisp_mcp.front.mcp.parts.apps import MIME_TYPE, PAGE, VIEW_KEY, Apps
-from aisp_mcp.front.mcp.view import page
+from aisp_mcp.front.mcp.parts.apps import MIME_TYPE, PAGE, VIEW_KEY, Apps, view_page
 from aisp_mcp.server import registry
 
 pytestmark = pytest.mark.anyio
@@ -56,7 +55,7 @@ async def test_tools_with_charts_name_a_page_that_can_be_read(connect: Connect, 
         content = (await client.read_resource(PAGE)).contents[0]
     assert (str(content.uri), content.mime_type) == (PAGE, MIME_TYPE)
     assert content.meta == {"ui": {"csp": {}, "prefersBorder": False}}
-    assert content.text == page()
+    assert content.text == view_page()
 
 
 @BOTH
@@ -149,7 +148,7 @@ async def test_real_profiles_are_drawn(
 
 
 def test_the_page_is_one_file_that_can_fetch_nothing_and_run_nothing_else() -> None:
-    text = page()
+    text = view_page()
     assert not re.search(r"https?:|//[a-z]|url\(|@import|\bsrc=|<link|<img|<iframe", text)
     assert not re.search(
         r"innerHTML|outerHTML|insertAdjacent|document\.write|\beval\b|\bFunction\(|\bfetch\b|XMLHttp", text

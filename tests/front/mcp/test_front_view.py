@@ -13,8 +13,7 @@ from chart_rulings import rulings
 from mcp_types import TextResourceContents
 from view_host import find_browser, show
 
-from aisp_mcp.front.mcp.parts.apps import PAGE, VIEW_KEY
-from aisp_mcp.front.mcp.view import page
+from aisp_mcp.front.mcp.parts.apps import PAGE, VIEW_KEY, view_page
 from aisp_mcp.server.charts import answers, drawing
 
 pytestmark = pytest.mark.skipif(find_browser() is None, reason="no Chromium browser on PATH")
@@ -28,7 +27,7 @@ def result(name: str) -> dict[str, Any]:
 
 
 def test_the_view_follows_the_protocol_and_draws(tmp_path: Path) -> None:
-    seen = show(tmp_path, page(), [result("ch07:row_sum")])
+    seen = show(tmp_path, view_page(), [result("ch07:row_sum")])
     methods = seen.methods()
     assert methods[:2] == ["ui/initialize", "ui/notifications/initialized"]
     assert set(methods[2:]) == {"ui/notifications/size-changed"}
@@ -52,14 +51,14 @@ def test_the_view_follows_the_protocol_and_draws(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("dark", "scheme", "back"), [(False, "light", "255, 255, 255"), (True, "dark", "20, 23, 27")])
 def test_the_view_takes_the_clients_colours(tmp_path: Path, dark: bool, scheme: str, back: str) -> None:
-    seen = show(tmp_path, page(), [result("a")], dark=dark, width=360)
+    seen = show(tmp_path, view_page(), [result("a")], dark=dark, width=360)
     assert seen.scheme == scheme
     assert seen.back == f"rgb({back})"
     assert not seen.wide
 
 
 def test_names_from_outside_are_text(tmp_path: Path) -> None:
-    seen = show(tmp_path, page(), [result(HOSTILE)])
+    seen = show(tmp_path, view_page(), [result(HOSTILE)])
     assert seen.ran is None
     assert "<img" not in seen.html
     assert seen.html.count("<script") == 1
@@ -69,7 +68,7 @@ def test_names_from_outside_are_text(tmp_path: Path) -> None:
 def test_a_job_is_waited_for_at_the_press_of_a_button(tmp_path: Path) -> None:
     wait = {"name": "aisp_job_wait", "arguments": {"job_ids": ["j_1"], "timeout_s": 45}}
     running = {"content": [], "_meta": {VIEW_KEY: {"message": "Job j_1 is running.", "next": wait}}}
-    seen = show(tmp_path, page(), [running, running, result("ch01:late")], click=True)
+    seen = show(tmp_path, view_page(), [running, running, result("ch01:late")], click=True)
     calls = [message["params"] for message in seen.heard if message.get("method") == "tools/call"]
     assert calls == [wait, wait]
     assert "ch01:late" in seen.text
@@ -107,5 +106,5 @@ async def test_real_answers_are_drawn_by_the_page_the_server_serves(
 
 def test_without_a_drawing_the_view_says_so(tmp_path: Path) -> None:
     error = {"structuredContent": {"error": {"message": "No GPU was found.", "hint": "Use a CPU."}}}
-    assert "No GPU was found. Use a CPU." in show(tmp_path, page(), [error]).text
-    assert "has no chart" in show(tmp_path, page(), [{"content": []}]).text
+    assert "No GPU was found. Use a CPU." in show(tmp_path, view_page(), [error]).text
+    assert "has no chart" in show(tmp_path, view_page(), [{"content": []}]).text

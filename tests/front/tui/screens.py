@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 from textual.pilot import Pilot
 
 from aisp_mcp.front.tui.app import Tui
-from aisp_mcp.front.tui.source import Source
+from aisp_mcp.front.tui.source import ListSource
 from aisp_mcp.server.context import Context
 from aisp_mcp.settings import Settings
 from aisp_mcp.store.records.job import Job, JobState
@@ -56,7 +56,7 @@ async def until(pilot: Pilot[Any], seen: Callable[[], object]) -> None:
         await pilot.pause()
 
 
-def source(home: Path, root: Path) -> Source:
+def source(home: Path, root: Path) -> ListSource:
     """Two jobs that have ended, three verdicts, one target; an hour passes nowhere."""
     chapter = root / "ch07"
     chapter.mkdir(parents=True)
@@ -77,7 +77,7 @@ def source(home: Path, root: Path) -> Source:
         run = {"id": f"r_{number:022d}", "created_at": NOW - 7200, "preset": "default", "profile": "portable"}
         run |= {"environment": {"gpus": [{"name": "NVIDIA H200"}]}, "comparisons": [body]}
         ctx.store.save_run(Run.model_validate(run), None)
-    return Source(ctx)
+    return ListSource(ctx)
 
 
 def _ended(ctx: Context, job_id: str, state: JobState, at: float) -> None:

@@ -19,18 +19,18 @@ from textual.pilot import Pilot
 from textual.widgets import Input
 
 from aisp_mcp.front.tui.app import Tui
-from aisp_mcp.front.tui.questions import ChoosePreset, Confirm, Help
-from aisp_mcp.front.tui.source import Source
+from aisp_mcp.front.tui.source import ListSource
+from aisp_mcp.front.tui.widgets import ChoosePreset, Confirm, Help
 from aisp_mcp.store.records.job import JobState
 from aisp_mcp.store.records.run import Run
-from aisp_mcp.store.records.run_kind import RunKind
+from aisp_mcp.store.records.verdict_row import RunKind
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 SIZES = ((80, 24), (120, 40))
 
 
 @pytest.fixture
-def seen(home: Path, tmp_path: Path, demo_tools: None, monkeypatch: pytest.MonkeyPatch) -> Source:
+def seen(home: Path, tmp_path: Path, demo_tools: None, monkeypatch: pytest.MonkeyPatch) -> ListSource:
     monkeypatch.chdir(tmp_path)  # so that paths on the screen are short and the same everywhere
     return source(home, Path("suites"))
 
@@ -53,7 +53,7 @@ async def ready(pilot: Pilot[Any], app: Tui) -> None:
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.anyio
-async def test_the_screen_at_two_sizes(seen: Source, size: tuple[int, int]) -> None:
+async def test_the_screen_at_two_sizes(seen: ListSource, size: tuple[int, int]) -> None:
     app = Tui(lambda: seen)
     app.animation_level = "none"  # the line below the tabs would be on its way
     async with app.run_test(size=size) as pilot:
@@ -72,7 +72,7 @@ async def test_the_screen_at_two_sizes(seen: Source, size: tuple[int, int]) -> N
 
 
 @pytest.mark.anyio
-async def test_a_hostile_name_is_text(seen: Source) -> None:
+async def test_a_hostile_name_is_text(seen: ListSource) -> None:
     app = Tui(lambda: seen)
     async with app.run_test(size=(120, 40)) as pilot:
         await ready(pilot, app)
@@ -85,9 +85,9 @@ async def test_a_hostile_name_is_text(seen: Source) -> None:
 
 @pytest.mark.anyio
 async def test_a_run_is_started_from_the_tree_and_ended_from_the_list(
-    seen: Source, monkeypatch: pytest.MonkeyPatch
+    seen: ListSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def begun(_: Source, name: str, preset: str) -> str:
+    def begun(_: ListSource, name: str, preset: str) -> str:
         requests.append((name, preset))
         os.mkfifo(gate)
         job = seen._ctx.jobs.submit("aisp_demo_count", {"steps": 1, "gate": str(gate)}, timeout_s=50)
@@ -95,7 +95,7 @@ async def test_a_run_is_started_from_the_tree_and_ended_from_the_list(
 
     gate = seen._ctx.settings.home / "gate"  # nobody opens its other end
     requests: list[tuple[str, str]] = []
-    monkeypatch.setattr(Source, "start", begun)  # a run takes torch and minutes; submitting is the same
+    monkeypatch.setattr(ListSource, "start", begun)  # a run takes torch and minutes; submitting is the same
     app = Tui(lambda: seen)
     async with app.run_test(size=(80, 24)) as pilot:
         await ready(pilot, app)
@@ -124,7 +124,7 @@ async def test_a_run_is_started_from_the_tree_and_ended_from_the_list(
 
 
 @pytest.mark.anyio
-async def test_keys_typed_into_the_filter_do_nothing_else(seen: Source) -> None:
+async def test_keys_typed_into_the_filter_do_nothing_else(seen: ListSource) -> None:
     app = Tui(lambda: seen)
     async with app.run_test(size=(80, 24), notifications=True) as pilot:
         await ready(pilot, app)
@@ -144,7 +144,7 @@ async def test_keys_typed_into_the_filter_do_nothing_else(seen: Source) -> None:
     assert app.return_code == 0
 
 
-def test_inconclusive_is_grey_and_no_ratio_stands_alone(seen: Source) -> None:
+def test_inconclusive_is_grey_and_no_ratio_stands_alone(seen: ListSource) -> None:
     rows = {row.cells[0].plain: row.cells for row in seen.verdicts("")}
     assert str(rows["inconclusive"][0].style) == "bright_black"
     assert "green" in str(rows["faster"][0].style)
@@ -152,7 +152,7 @@ def test_inconclusive_is_grey_and_no_ratio_stands_alone(seen: Source) -> None:
     assert rows["invalid"][2].plain == ""
 
 
-def test_a_hint_is_hollow_and_hides_no_verdict(seen: Source) -> None:
+def test_a_hint_is_hollow_and_hides_no_verdict(seen: ListSource) -> None:
     """A quick run after a default one, and a gate: the tree keeps the confirmed verdict of the target."""
     store = seen._ctx.store
     (name,) = [run_id for run_id in store.run_ids() if run_id.endswith("2")]
@@ -167,7 +167,7 @@ def test_a_hint_is_hollow_and_hides_no_verdict(seen: Source) -> None:
     assert seen.latest()["ch07:row_sum_tiled"].plain.startswith("faster 2.5x")
 
 
-def test_the_plain_menu_answers_line_by_line(cli: Any, seen: Source, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_plain_menu_answers_line_by_line(cli: Any, seen: ListSource, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AISP_BENCH_ROOT", str(seen._ctx.settings.bench_roots[0]))
     done = cli(
         "bench", "tui", "--simple", stdin=None, input="j\nt\nd 1\nv verdict:faster\nd 1\nd 7\nr nothing quick\nz\n"
@@ -242,7 +242,7 @@ def test_the_first_frame_needs_no_models_and_no_tools(home: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
-def test_it_draws_and_leaves_in_a_real_terminal(seen: Source, tmp_path: Path) -> None:
+def test_it_draws_and_leaves_in_a_real_terminal(seen: ListSource, tmp_path: Path) -> None:
     wire = ["tmux", "-S", str(tmp_path / "tmux")]
     command = f"{sys.executable} -m aisp_mcp.front.cli.main bench tui; echo left with $?; exec cat"
     subprocess.run([*wire, "new-session", "-d", "-x", "80", "-y", "24", command], check=True, timeout=20)

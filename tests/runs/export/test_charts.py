@@ -16,9 +16,9 @@ from aisp_mcp.judge.records.verdict import Verdict
 from aisp_mcp.runs.export import html
 from aisp_mcp.server.charts import answers, drawing, ratios, roofline, timeline
 from aisp_mcp.server.charts.drawing import Drawing
-from aisp_mcp.server.charts.ratios import Ratio
-from aisp_mcp.server.charts.roofline import Point, Roof
-from aisp_mcp.server.charts.timeline import Bar
+from aisp_mcp.server.charts.ratios import RatioRow
+from aisp_mcp.server.charts.roofline import Roof, RooflinePoint
+from aisp_mcp.server.charts.timeline import TimelineBar
 
 PLACES = {"x", "x1", "x2", "cx"}
 any_text = st.text(max_size=30) | st.just(HOSTILE)
@@ -46,7 +46,11 @@ def spots(drawn: Drawing) -> list[float]:
 
 
 def test_ratios_stand_where_their_numbers_are() -> None:
-    rows = [Ratio("a", "faster", 2.0, 1.9, 2.1, 0.01), Ratio("b", "slower", 0.5, 0.4, 0.6), Ratio("c", "invalid")]
+    rows = [
+        RatioRow("a", "faster", 2.0, 1.9, 2.1, 0.01),
+        RatioRow("b", "slower", 0.5, 0.4, 0.6),
+        RatioRow("c", "invalid"),
+    ]
     drawn = ratios.draw(rows)
     inside(drawn)
     fast, slow = spots(drawn)
@@ -66,14 +70,14 @@ def test_ratios_stand_where_their_numbers_are() -> None:
 def test_no_number_breaks_the_ratios(
     name: str, ratio: float | None, low: float | None, high: float | None, floor: float | None
 ) -> None:
-    drawn = ratios.draw([Ratio(name, "faster", ratio, low, high, floor), Ratio("u", "faster", 1.2, 1.1, 1.3)])
+    drawn = ratios.draw([RatioRow(name, "faster", ratio, low, high, floor), RatioRow("u", "faster", 1.2, 1.1, 1.3)])
     inside(drawn)
     assert 1 <= sum(s.attributes["class"] == "tick" for s in drawn.shapes) <= 9
     ElementTree.fromstring(drawing.to_file(drawn))
 
 
 def test_a_point_under_a_roof_lies_under_it() -> None:
-    points = [Point("add", 0.08, 3e11, 0.9, "memory"), Point("matmul", 500, 6e14, 0.75, "compute")]
+    points = [RooflinePoint("add", 0.08, 3e11, 0.9, "memory"), RooflinePoint("matmul", 500, 6e14, 0.75, "compute")]
     drawn = roofline.draw("Roofline of x", 4e12, [Roof("bf16", 8e14), Roof("fp32", 6e13)], points)
     inside(drawn)
     circles = [s.attributes for s in drawn.shapes if s.tag == "circle"]
@@ -89,20 +93,20 @@ def test_a_point_under_a_roof_lies_under_it() -> None:
 @given(band=rate, peaks=st.lists(rate, min_size=1, max_size=5), points=st.lists(st.tuples(rate, rate), max_size=9))
 def test_no_rate_breaks_the_roofline(band: float, peaks: list[float], points: list[tuple[float, float]]) -> None:
     roofs = [Roof(f"r{n}", peak) for n, peak in enumerate(peaks)]
-    inside(roofline.draw("x", band, roofs, [Point("p", at, up, None, "compute") for at, up in points]))
+    inside(roofline.draw("x", band, roofs, [RooflinePoint("p", at, up, None, "compute") for at, up in points]))
 
 
 @settings(max_examples=80)
 @given(shares=st.tuples(*[st.floats(0, 1)] * len(timeline.PARTS)), seconds=st.floats(0, 1e6))
 def test_shares_never_leave_their_bar(shares: tuple[float, ...], seconds: float) -> None:
     keyed = {key: share for (key, _, _), share in zip(timeline.PARTS, shares, strict=True)}
-    inside(timeline.draw("t", [Bar("GPU 0", seconds, keyed)]))
+    inside(timeline.draw("t", [TimelineBar("GPU 0", seconds, keyed)]))
 
 
 def test_text_from_outside_is_only_ever_text() -> None:
     run = html.of_comparisons([comparison(HOSTILE, 2.0, Verdict.FASTER), comparison(HOSTILE, None, Verdict.INVALID)])
-    roof = roofline.draw(HOSTILE, 1e12, [Roof(HOSTILE, 1e14)], [Point(HOSTILE, 1.0, 1e11, 0.5, HOSTILE)])
-    line = timeline.draw(HOSTILE, [Bar(HOSTILE, 1.0, {"compute": 1.0})])
+    roof = roofline.draw(HOSTILE, 1e12, [Roof(HOSTILE, 1e14)], [RooflinePoint(HOSTILE, 1.0, 1e11, 0.5, HOSTILE)])
+    line = timeline.draw(HOSTILE, [TimelineBar(HOSTILE, 1.0, {"compute": 1.0})])
     for drawn in (run, roof, line):
         text = drawing.to_file(drawn)
         root = ElementTree.fromstring(text)
@@ -118,7 +122,7 @@ def test_text_from_outside_is_only_ever_text() -> None:
 
 
 def test_a_picture_for_programs_names_one_colour_each() -> None:
-    text = drawing.to_file(ratios.draw([Ratio("a", "faster", 2.0)]))
+    text = drawing.to_file(ratios.draw([RatioRow("a", "faster", 2.0)]))
     assert "light-dark" not in text
     assert "var(" not in text
     assert ".faster, .c0 { color: #08694f; }" in text

@@ -12,7 +12,7 @@ from aisp_mcp.server.dispatch import execute, load_catalog
 from aisp_mcp.settings import Settings
 from aisp_mcp.store.records.job import Job, JobState
 from aisp_mcp.store.records.run import Run
-from aisp_mcp.store.records.run_kind import RunKind
+from aisp_mcp.store.records.verdict_row import RunKind
 
 
 @pytest.fixture

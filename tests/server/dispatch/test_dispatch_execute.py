@@ -12,7 +12,7 @@ from aisp_mcp.envelope import Envelope, Status
 from aisp_mcp.errors import AispError
 from aisp_mcp.server import dispatch, registry
 from aisp_mcp.server.context import Context
-from aisp_mcp.server.plain import plain
+from aisp_mcp.server.dispatch.envelopes import plain
 from aisp_mcp.settings import Settings
 
 

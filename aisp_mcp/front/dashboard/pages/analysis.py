@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from aisp_mcp.front.dashboard import figures
-from aisp_mcp.front.dashboard.openings import plans
-from aisp_mcp.front.dashboard.request import Answer, PageRequest
+from aisp_mcp.front.dashboard import figures, plans
+from aisp_mcp.front.dashboard.request import PageRequest, ToolAnswer
 from aisp_mcp.front.dashboard.words import SECTIONS as SECTION_TITLES
 from aisp_mcp.front.dashboard.words import count, listed
-from aisp_mcp.front.rest.analysis import TOOLS
 from aisp_mcp.front.rest.filters import parse
+from aisp_mcp.front.rest.tools import ANALYSES
 from aisp_mcp.runs import leaderboards
 from aisp_mcp.server.charts.drawing import Drawing
 from aisp_mcp.server.text import numbers
 from aisp_mcp.store.records.verdict_row import VerdictFilter
 
 # Section to the tool that answers it; the first two are computed from verdicts.
-SECTIONS = {"leaderboards": "", "tradeoffs": "", **TOOLS}
+SECTIONS = {"leaderboards": "", "tradeoffs": "", **ANALYSES}
 GOALS = ("speed", "latency", "throughput", "memory")
 MAX_ROWS, CHARTED = 100, 40
 LIMITS = {
@@ -62,7 +61,7 @@ def _best(boards: dict[str, list[dict[str, Any]]]) -> str:
     return f"{listed(texts)}." if texts else ""
 
 
-def _lead(section: str, answer: Answer | None) -> str:
+def _lead(section: str, answer: ToolAnswer | None) -> str:
     """The answer's summary sentence, or the number of its rows."""
     result = (answer.result if answer else None) or {}
     if section == "recommendations":
@@ -73,12 +72,12 @@ def _lead(section: str, answer: Answer | None) -> str:
     return next((text for text in texts if isinstance(text, str)), "")
 
 
-def _techniques(answer: Answer | None) -> list[dict[str, Any]]:
+def _techniques(answer: ToolAnswer | None) -> list[dict[str, Any]]:
     planned = ((answer.result if answer else None) or {}).get("answer")
     return list(planned.get("techniques") or []) if isinstance(planned, dict) else []
 
 
-def _answer(request: PageRequest, section: str) -> Answer | None:
+def _answer(request: PageRequest, section: str) -> ToolAnswer | None:
     arguments: dict[str, Any] = {}
     if section == "whatif":
         arguments = {name: value for name in LIMITS if (value := _number(request.word(name)))}
@@ -99,7 +98,7 @@ def _number(text: str) -> float | None:
     return value if 0 < value < 1e12 else None
 
 
-def _drawings(section: str, answer: Answer | None) -> list[Drawing]:
+def _drawings(section: str, answer: ToolAnswer | None) -> list[Drawing]:
     if section == "recommendations":
         return plans.techniques(_techniques(answer))
     field, draw = _CHARTS.get(section, ("", None))

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from aisp_mcp.front.dashboard.openings import traces
+from aisp_mcp.front.dashboard import traces
 from aisp_mcp.front.dashboard.pages import profiles
 from aisp_mcp.front.dashboard.request import PageRequest
 from aisp_mcp.front.dashboard.words import count, ordered, summed

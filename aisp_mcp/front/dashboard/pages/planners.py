@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from aisp_mcp.front.dashboard import forms
-from aisp_mcp.front.dashboard.openings import plans
+from aisp_mcp.front.dashboard import forms, plans
 from aisp_mcp.front.dashboard.request import PageRequest
 from aisp_mcp.server import registry
 from aisp_mcp.server.registry import Effect

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from aisp_mcp.errors import UsageError
-from aisp_mcp.front.dashboard.openings import traces
+from aisp_mcp.front.dashboard import traces
 from aisp_mcp.front.dashboard.pages.profiles import stored
 from aisp_mcp.front.dashboard.request import PageRequest
 from aisp_mcp.profile.timeline import lanes

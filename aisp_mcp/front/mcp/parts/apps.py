@@ -2,21 +2,28 @@
 
 Tools whose results can be drawn name one page, `ui://aisp/chart`. Only for clients that can show it, their results
 carry the finished drawings under `_meta`, which models do not see; text and structured content are the same for all
-clients.
+clients. The page is one file that loads nothing from elsewhere: it receives the drawings by postMessage, and its
+security policy allows only its own script and style sheet, by their hashes.
 """
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from collections.abc import Mapping, Sequence
 from functools import partial
+from importlib.resources import files
+from string import Template
 from typing import Any
 
 import anyio.to_thread
 import mcp_types as types
 from mcp.server.context import CallNext, HandlerResult
 
+from aisp_mcp import __version__
 from aisp_mcp.front.mcp.parts.base import Caller, Part, Request
 from aisp_mcp.server import registry
+from aisp_mcp.server.charts import drawing
 from aisp_mcp.server.registry import Tool
 
 PAGE, MIME_TYPE = "ui://aisp/chart", "text/html;profile=mcp-app"
@@ -51,9 +58,9 @@ class Apps(Part):
     def read_resource(self, uri: str, caller: Caller) -> types.ReadResourceResult | None:
         if uri != PAGE:
             return None
-        from aisp_mcp.front.mcp.view import page
+        pass
 
-        content = types.TextResourceContents(uri=PAGE, mime_type=MIME_TYPE, text=page(), _meta=_PAGE_META)
+        content = types.TextResourceContents(uri=PAGE, mime_type=MIME_TYPE, text=view_page(), _meta=_PAGE_META)
         return types.ReadResourceResult(contents=[content], ttl_ms=HOUR_MS, cache_scope="public")
 
     async def intercept_tool_call(
@@ -129,3 +136,19 @@ def _line(job: Mapping[str, Any]) -> str:
     done = f", {progress.get('done', 0):g}{total}" if progress else ""
     message = f": {progress['message']}" if progress.get("message") else ""
     return f"Job {job.get('job_id')} is {job.get('state')}{done}{message}."
+
+
+def view_page() -> str:
+    """Return the page as HTML, identical for every call of one version."""
+    script, style = _read("view.js"), _read("view.css") + drawing.style()
+    return Template(_read("view.html")).substitute(
+        version=__version__, script=script, style=style, script_hash=_hash(script), style_hash=_hash(style)
+    )
+
+
+def _read(name: str) -> str:
+    return (files("aisp_mcp.front.mcp") / "templates" / name).read_text("utf-8")
+
+
+def _hash(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

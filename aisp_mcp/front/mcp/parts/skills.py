@@ -17,8 +17,7 @@ from mcp.server.extension import MethodBinding
 from mcp.shared.exceptions import MCPError
 
 from aisp_mcp.assist.skills.files import MAIN, Skill, SkillFile, skills
-from aisp_mcp.front.mcp.parts.assemble import one_page
-from aisp_mcp.front.mcp.parts.base import Caller, Part, Request
+from aisp_mcp.front.mcp.parts.base import Caller, Part, Request, one_page
 
 SCHEME, MARKDOWN, FOLDER = "skill://", "text/markdown", "inode/directory"
 # The files are part of the package: the same for every caller while the server runs.

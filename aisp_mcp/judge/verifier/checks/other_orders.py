@@ -22,7 +22,7 @@ EDGE = 2.0
 ROUNDINGS_ALLOWED, ORDERS_ALLOWED = 6.0, 2.0
 # Times half the limit: three times the effect of rounding to TF32 is explained, and one and a half times that of
 # ignoring the last bits, whose errors have a sign in common. The effect of bfloat16 is eight times as large as the
-# former, and 2.4 times as large as the latter. docs/decisions/0091-tf32-in-convolutions.md.
+# former, and 2.4 times as large as the latter. docs/decisions/0091-allow-tf32-in-convolutions.md.
 TF32_ALLOWED = ((evaluation.rounded_to_tf32, 6.0), (evaluation.truncated_to_tf32, 1.5))
 # Terms that a sum on plain inputs adds one by one at most: longer ones use lanes. Times more on adversarial inputs,
 # where the roundings of a sum share a sign, so more of them count. Chosen (commit 280ea2bf), as above.
@@ -33,13 +33,13 @@ MORE_DRAWS, MANY = 2.0, 1 << 10
 # Times the limit, beyond which no order explains an error, unless the baseline's error is below LUCKY of an eps: of any
 # output; of a coarse one, whose errors are those of its narrow operands, which all orders share; and where convolutions
 # may use TF32, which drops 13 bits of each operand: 16,000 roundings and more.
-# docs/decisions/0086-what-rounding-excuses.md and 0091-tf32-in-convolutions.md; BEYOND_COARSE by commit 963bfebb.
+# docs/decisions/0086-limit-what-rounding-excuses.md and 0091-allow-tf32-in-convolutions.md; BEYOND_COARSE by commit 963bfebb.
 BEYOND, BEYOND_COARSE, BEYOND_TF32, LUCKY = 1e3, 30.0, 1e4, 1 / 16
 # Error of a baseline on plain inputs, as a share of its output, above which the output is coarse: that of sums in
-# float32 is less. docs/decisions/0086-what-rounding-excuses.md.
+# float32 is less. docs/decisions/0086-limit-what-rounding-excuses.md.
 COARSE = 1e-4
 # Errors of an output that are explained before others are taken as explained, and the share that is rechecked all the
-# same. docs/decisions/0086-what-rounding-excuses.md.
+# same. docs/decisions/0086-limit-what-rounding-excuses.md.
 ENOUGH, AGAIN = 3, 0.25
 
 

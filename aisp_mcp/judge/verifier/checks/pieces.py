@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 # Elements processed together, on a GPU and on a CPU. On a GPU, each takes a dozen numbers, so a piece takes 6 GiB
-# (docs/decisions/0082-turns-with-device-memory.md). On a CPU, results of 2 MiB stay in its cache, and their memory in
+# (docs/decisions/0082-take-turns-with-gpu-memory.md). On a CPU, results of 2 MiB stay in its cache, and their memory in
 # the allocator, which must ask the kernel for larger ones (chosen).
 PIECE, CPU_PIECE = 1 << 26, 1 << 18
 

@@ -6,7 +6,7 @@ the baseline's error, TF32 and float16 inputs at least 64 times, bfloat16 at lea
 The rule has two uses. compare() measures errors with the reference. near() has only the baseline's output: the error is
 at most the distance to the baseline plus the baseline's own error, and no unit is smaller than that own error or half
 an eps of the truth. So an output whose distance passes the rule with one unit less must pass with the reference, too
-(docs/decisions/0083-near-on-all-inputs.md). Both take their limits from ErrorLimits and measure with the same
+(docs/decisions/0083-accept-outputs-near-the-baseline.md). Both take their limits from ErrorLimits and measure with the same
 functions.
 
 A normalisation that uses part of each row is off by a different factor in every row; a sum over a sample, by an offset.
@@ -31,7 +31,7 @@ from aisp_mcp.judge.verifier.checks.pieces import pieces
 # docs/verdicts.md, "Narrow types"; results/cpu-honest.json: no honest alternative refused.
 ADVERSARIAL_SLACK = 64.0
 # The same for outputs of 16 bits, where 64 would exceed the largest element several times; sums are rounded once, at
-# the end, there. Also for float32 outputs with narrow operands: docs/decisions/0086-what-rounding-excuses.md.
+# the end, there. Also for float32 outputs with narrow operands: docs/decisions/0086-limit-what-rounding-excuses.md.
 NARROW_ADVERSARIAL_SLACK = 4.0
 # Times `error_ratio`, for a row in units of its own size. Honest methods that mix rows (transforms, split products)
 # leave errors of the whole tensor's size in small rows. Chosen when the attack corpus was closed (commit 987103a9).
@@ -51,11 +51,11 @@ NARROW_SLACK = 48.0
 # calls of an attention (commits d6a95d71, 5be86483). SPREAD_COUNT is chosen: an average of fewer elements scatters.
 NARROW_SPREAD, SPREAD_COUNT = 8.0, 256
 # The same in float32 outputs of a baseline in TF32: that of bfloat16 operands is 8 to 10.
-# docs/decisions/0091-tf32-in-convolutions.md.
+# docs/decisions/0091-allow-tf32-in-convolutions.md.
 TF32_SPREAD = 6.0
 # Share of half an eps that is left of it where the truth is unknown, since it may be smaller than the baseline's output
 # by the baseline's error; and share of LOST there, for the same reason. Chosen: of 5,699 outputs that near() accepted
-# on adversarial inputs, compare() refused none (docs/decisions/0083-near-on-all-inputs.md).
+# on adversarial inputs, compare() refused none (docs/decisions/0083-accept-outputs-near-the-baseline.md).
 UNKNOWN_EPS, UNKNOWN_LOST = 0.98, 0.8
 # Of rows and columns in 16-bit outputs. FIT_LEAST elements each, from which on rounding averages out; FIT_ROUNDINGS of
 # half an eps of their root mean square, and FIT_OWN times the part of the baseline's error that gain and offset explain
@@ -66,7 +66,7 @@ FIT_LEAST, FIT_ROUNDINGS, FIT_OWN, FIT_NOISE, FIT_SHARE = 16, 5.0, 8.0, 6.0, 0.0
 # Octaves below the largest element by which the baseline's errors are sorted; the last contains all smaller ones. This
 # is chosen: float32 has 277 with its subnormal numbers.
 OCTAVES = 256
-# Elements from which on distances are kept in float32 to save memory (docs/decisions/0084-one-arena-for-large-calls.md)
+# Elements from which on distances are kept in float32 to save memory (docs/decisions/0084-share-one-arena-for-large-calls.md)
 # and elements at their start that are compared first (chosen).
 LARGE, START = 1 << 29, 1 << 16
 

@@ -18,7 +18,7 @@ import mcp_types as types
 import uvicorn
 
 from aisp_mcp.front.http.app import AccessRules, build_app, principal_of
-from aisp_mcp.front.http.limits import Limits
+from aisp_mcp.front.http.limits import RequestLimits
 from aisp_mcp.front.http.tokens import Tokens, new_token
 from aisp_mcp.front.mcp.server import Handlers, build_server, standard_parts
 from aisp_mcp.server.context import Context
@@ -107,7 +107,7 @@ def main() -> None:
         origin=origin,
         hosts=hosts,
         origins=[f"http://{host}" for host in hosts[1:]],
-        limits=Limits(),
+        limits=RequestLimits(),
     )
     config = uvicorn.Config(with_token(build_app(build(sys.argv[1]), rules), token), log_level="warning", ws="none")
     threading.Thread(target=_end_with_input, daemon=True).start()

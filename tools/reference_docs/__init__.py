@@ -1,4 +1,4 @@
 """The text of generated reference pages and surface snapshots, from the registry, the settings and the sources.
 
-The generator in tools writes the files. Start with `pages.py`.
+gen.py writes the files. Start with `pages.py`.
 """

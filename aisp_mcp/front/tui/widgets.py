@@ -1,4 +1,4 @@
-"""Lists that keep their cursor while their content changes."""
+"""Lists that keep their cursor while their content changes, and modal screens: choose a preset, confirm, show keys."""
 
 from __future__ import annotations
 
@@ -10,21 +10,29 @@ from textual.widgets import DataTable, Tree
 from textual.widgets.tree import TreeNode
 
 from aisp_mcp.front import terminal_text
-from aisp_mcp.front.tui.rows import Row
+from aisp_mcp.front.tui.rows import ListRow
 
 if TYPE_CHECKING:
     from aisp_mcp.suites.records import Target
+from typing import ClassVar
 
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.screen import ModalScreen
+from textual.widgets import OptionList, Static
+
+from aisp_mcp.front.tui.rows import PRESETS
 
 MOST_SPARE = 60  # columns of a wide screen that names get beyond their least width
 
 
-class Rows(DataTable[Text]):
+class RowList(DataTable[Text]):
     """A table with a cursor over whole rows."""
 
     def __init__(self, columns: Sequence[tuple[str, int]]) -> None:
         super().__init__(cursor_type="row", zebra_stripes=True)
-        self._rows: list[Row] = []
+        self._rows: list[ListRow] = []
         self._headings = columns
 
     def on_mount(self) -> None:
@@ -44,7 +52,7 @@ class Rows(DataTable[Text]):
         """True if the row under the cursor is of a job that has not ended."""
         return bool(self._rows) and self._rows[self.cursor_row].active
 
-    def show(self, rows: Sequence[Row]) -> bool:
+    def show(self, rows: Sequence[ListRow]) -> bool:
         """Replace the rows, drawing only cells that changed. Returns True if rows were added, removed or moved."""
         old_keys, keys = [row.key for row in self._rows], [row.key for row in rows]
         old_rows, self._rows = self._rows, list(rows)
@@ -108,3 +116,63 @@ class Targets(Tree[str]):
 def _bare(name: str) -> Text:
     """A name without its chapter, which is the parent node."""
     return Text(terminal_text.escape(name.partition(":")[2]))
+
+
+KEYS = """\
+1 2 3       jobs, targets, verdicts
+arrows      move; Enter opens and closes a chapter
+Tab         switch between list, details and tabs
+F4  /       filter verdicts; Escape shows all again
+F5  r       run the selected target
+F9  k       cancel the selected job
+F10 q       quit; jobs keep running"""
+FRAME = "align: center middle; & > Vertical { width: 60; height: auto; border: round $primary; padding: 0 1; }"
+
+
+class ChoosePreset(ModalScreen[str | None]):
+    """Choose one of the presets, or none."""
+
+    CSS = f"ChoosePreset {{ {FRAME} }}"
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "Back")]
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self._target = name
+
+    def compose(self) -> ComposeResult:
+        with Vertical():
+            yield Static(f"Run {terminal_text.escape(self._target)} with which preset?", markup=False)
+            yield OptionList(*PRESETS)
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        """Return the chosen preset."""
+        self.dismiss(PRESETS[event.option_index])
+
+
+class Confirm(ModalScreen[bool]):
+    """A yes/no question; only y means yes."""
+
+    CSS = f"Confirm {{ {FRAME} }}"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("y", "dismiss(True)", "Yes"),
+        Binding("n,escape,enter", "dismiss(False)", "No"),
+    ]
+
+    def __init__(self, question: str) -> None:
+        super().__init__()
+        self._question = question
+
+    def compose(self) -> ComposeResult:
+        with Vertical():
+            yield Static(f"{terminal_text.escape(self._question)}\n\ny yes   n no", markup=False)
+
+
+class Help(ModalScreen[None]):
+    """The list of keys."""
+
+    CSS = f"Help {{ {FRAME} }}"
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,enter,f1,q,question_mark", "dismiss", "Back")]
+
+    def compose(self) -> ComposeResult:
+        with Vertical():
+            yield Static(KEYS, markup=False)

@@ -1,11 +1,13 @@
-"""The session's verdicts as a pull request comment."""
+"""A session's verdicts as the final section of its output, and as a pull request comment."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from aisp_mcp.front.pytest_plugin.verdicts import MISSING, NOT_JUDGED, Row
+from aisp_mcp.front.cli.format import seconds
+from aisp_mcp.front.pytest_plugin.verdicts import MISSING, NOT_JUDGED, BenchmarkRow
 from aisp_mcp.gate import policy
 from aisp_mcp.judge.records.verdict import Verdict
 from aisp_mcp.runs.export import outcomes
@@ -13,8 +15,27 @@ from aisp_mcp.runs.export.comment import Page, marker, title
 from aisp_mcp.runs.export.comment import write as write_page
 from aisp_mcp.runs.export.outcomes import State
 
+_COLOURS = {"faster": "green", "slower": "red", "incorrect": "red", "invalid": "red", "missing": "red", "same": "cyan"}
 
-def write(path: Path, rows: Sequence[Row], base: str) -> None:
+
+def write_summary(reporter: Any, rows: Sequence[BenchmarkRow]) -> None:
+    """Print verdict, times and reasons of each benchmark."""
+    reporter.section("aisp verdicts")
+    for row in rows:
+        times = " → ".join(map(seconds, row.seconds))
+        colour = _COLOURS.get(row.verdict)
+        reporter.write(f"{row.verdict:<12} ", **({colour: True} if colour else {}))
+        reporter.write_line("  ".join(part for part in (row.name, times) if part))
+        for text in (row.sentence, *row.notes):
+            reporter.write_line(f"{'':13}{text}")
+    judged = sum(row.verdict not in (NOT_JUDGED, MISSING) for row in rows)
+    missing = sum(row.verdict == MISSING for row in rows)
+    slower = sum(row.fails and row.verdict != MISSING for row in rows)
+    words = f", {missing} missing" if missing else ""
+    reporter.write_line(f"{judged} of {len(rows)} benchmarks measured, {slower} slower{words}")
+
+
+def write_comment(path: Path, rows: Sequence[BenchmarkRow], base: str) -> None:
     """Write GitHub-flavoured Markdown of at most 65,536 characters."""
     lines = [_row(row) for row in rows]
     heading = title("Performance gate", not any(row.fails for row in rows), lines)
@@ -22,7 +43,7 @@ def write(path: Path, rows: Sequence[Row], base: str) -> None:
     path.write_text(write_page(page, [(line, _note(row)) for line, row in zip(lines, rows, strict=True)]), "utf-8")
 
 
-def _row(row: Row) -> outcomes.Row:
+def _row(row: BenchmarkRow) -> outcomes.Row:
     if row.figures is None:
         state = State.FAILED if row.fails else State.UNJUDGED
         return outcomes.Row(row.name, state, row.verdict if row.verdict == MISSING else "could not judge", row.sentence)
@@ -32,7 +53,7 @@ def _row(row: Row) -> outcomes.Row:
     return outcomes.Row(row.name, state, str(row.verdict), row.sentence, figures.ratio, low, high, figures.noise_floor)
 
 
-def _note(row: Row) -> str:
+def _note(row: BenchmarkRow) -> str:
     if row.verdict == NOT_JUDGED or row.figures is None:
         return ""
     resolution = policy.resolution(row.figures.ratio, row.figures.interval, row.figures.noise_floor)

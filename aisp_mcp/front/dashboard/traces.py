@@ -14,9 +14,9 @@ from aisp_mcp.profile.pictures import flame, flame_page, kinds, tree
 from aisp_mcp.profile.readers.text import shorten
 from aisp_mcp.profile.timeline import lanes
 from aisp_mcp.profile.timeline.trace import Trace
-from aisp_mcp.server.charts import boxes
+from aisp_mcp.server.charts import bars
 from aisp_mcp.server.charts import timeline as chart
-from aisp_mcp.server.charts.boxes import Cell
+from aisp_mcp.server.charts.bars import Cell
 from aisp_mcp.server.charts.drawing import Drawing
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.text import numbers
@@ -68,10 +68,14 @@ def draw_lanes(title: str, visible: Sequence[lanes.Lane], begin: int, end: int, 
     rows = []
     for lane in visible:
         spans = [
-            chart.Span((span.start - begin) * NS, (span.end - begin) * NS, f"k-{kind_of(span)}", describe(span, first))
+            chart.TimelineSpan(
+                (span.start - begin) * NS, (span.end - begin) * NS, f"k-{kind_of(span)}", describe(span, first)
+            )
             for span in lane.spans
         ]
-        rows.append(chart.Lane(lane.name + (f" ({lane.left_out} within others)" if lane.left_out else ""), spans))
+        rows.append(
+            chart.TimelineLane(lane.name + (f" ({lane.left_out} within others)" if lane.left_out else ""), spans)
+        )
     used = {kind_of(span) for lane in visible for span in lane.spans}
     return Picture(chart.draw(title, (), rows, (end - begin) * NS), kinds.legend(used))
 
@@ -114,7 +118,7 @@ def _difference(before: Path, after: Path, *_changed_ns: int) -> Drawing | None:
         return None
     root = tree.build(later.stacks, earlier.stacks)
     title = f"Difference of the flame graphs{f' per {later.per}' if later.per else ''}"
-    return _boxes(title, root, later.unit, True, lambda box: boxes.change_style(box.node.change)).drawing
+    return _boxes(title, root, later.unit, True, lambda box: bars.change_style(box.node.change)).drawing
 
 
 def _boxes(title: str, root: tree.Node, unit: str, against: bool, style: Callable[[tree.Box], str]) -> Picture:
@@ -131,4 +135,4 @@ def _boxes(title: str, root: tree.Node, unit: str, against: bool, style: Callabl
         for box in shown
     ]
     used = () if against else (kinds.of_frame(box.stack) for box in shown)
-    return Picture(boxes.draw(title, cells), kinds.legend(used))
+    return Picture(bars.draw_boxes(title, cells), kinds.legend(used))
