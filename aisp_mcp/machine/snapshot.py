@@ -8,7 +8,7 @@ from pathlib import Path
 from aisp_mcp.system import container, cpu, disk, memory, network, software
 from aisp_mcp.system.files import ROOT, names, number, text
 from aisp_mcp.system.gpu import nvml
-from aisp_mcp.system.records.device import (
+from aisp_mcp.system.records import (
     Cpu,
     Disk,
     GpuReading,

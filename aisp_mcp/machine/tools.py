@@ -9,7 +9,7 @@ from pydantic import Field
 from aisp_mcp.records import Params, Record
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.registry import MS, READS, WRITES, S, tool
-from aisp_mcp.system.records.device import Finding, Software
+from aisp_mcp.system.records import Finding, Software
 
 
 class NoParams(Params):
@@ -35,14 +35,14 @@ class Triage(Record):
 )
 def aisp_triage(p: NoParams, ctx: Context) -> Triage:
     """START HERE: health of GPU, driver, torch, profilers, disk and limits; ranked findings, each with a next call."""
-    from aisp_mcp.machine import facts, lines
+    from aisp_mcp.machine import facts
 
     state = facts.look(ctx)
     findings = facts.all_findings(state)
     return Triage(
-        summary=lines.summary(state, findings),
-        gpus=[lines.gpu(g) for g in state.gpus.gpus],
-        host=lines.host(state),
+        summary=facts.summary_line(state, findings),
+        gpus=[facts.gpu_line(g) for g in state.gpus.gpus],
+        host=facts.host_line(state),
         isolation=_isolation(),
         findings=findings,
     )
@@ -72,9 +72,9 @@ class StatusLine(Record):
 @tool(cli="status", effect=READS, cost=MS, next=("aisp_triage", "aisp_gpu_info"), listed="default")
 def aisp_status(p: NoParams, ctx: Context) -> StatusLine:
     """One fast health line: GPUs, load, memory, disk."""
-    from aisp_mcp.machine import lines
+    from aisp_mcp.machine import facts
 
-    return StatusLine(**lines.status(ctx.settings.home))
+    return StatusLine(**facts.status(ctx.settings.home))
 
 
 @tool(
@@ -108,16 +108,15 @@ class Dependencies(Record):
 )
 def aisp_system_dependencies(p: NoParams, ctx: Context) -> Dependencies:
     """List missing or mismatched dependencies, their tools and the install command."""
-    from aisp_mcp.machine import dependencies, snapshot
-    from aisp_mcp.machine.findings import ranking
-    from aisp_mcp.machine.findings import software as findings_software
+    from aisp_mcp.machine import dependencies, findings, snapshot
+    from aisp_mcp.machine import findings as findings_software
 
     state = snapshot.take([])
     all_needs = dependencies.check(state)
     return Dependencies(
         missing=[d.model_dump(exclude={"found"}) for d in all_needs if d.found is None],
         present={d.name: d.found for d in all_needs if d.found is not None},
-        mismatches=ranking.ranked(findings_software.mismatches(state)),
+        mismatches=findings.ranked(findings_software.mismatches(state)),
     )
 
 
@@ -131,12 +130,11 @@ class HostReport(Record):
 @tool(cli="info full", effect=READS, cost=S, next=("aisp_triage", "aisp_gpu_topology"))
 def aisp_system_full(p: NoParams, ctx: Context) -> HostReport:
     """CPU, NUMA, caches, memory, cgroup limits, kernel settings, container, disks, network; findings with commands."""
-    from aisp_mcp.machine import facts
-    from aisp_mcp.machine.findings import host as findings_host
-    from aisp_mcp.machine.findings import ranking
+    from aisp_mcp.machine import facts, findings
+    from aisp_mcp.machine import findings as findings_host
 
     state = facts.look(ctx)
-    return HostReport(findings=ranking.ranked(findings_host.find(state)), host=facts.host(state))
+    return HostReport(findings=findings.ranked(findings_host.find(state)), host=facts.host(state))
 
 
 class CapabilityParams(Params):

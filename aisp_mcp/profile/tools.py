@@ -21,7 +21,7 @@ from aisp_mcp.profile.records import (
     Timeline,
     Window,
 )
-from aisp_mcp.profile.roofline.kernel_roofline import Point
+from aisp_mcp.profile.roofline import Point
 from aisp_mcp.profile.timeline.trace import Trace
 from aisp_mcp.records import Record
 from aisp_mcp.server.context import Context
@@ -355,8 +355,8 @@ class RooflineParams(ReadingParams):
 @tool(cli="profile roofline", effect=READS, cost=S, next=("aisp_ncu_summary",), chart="kernels")
 def aisp_profile_roofline(p: RooflineParams, ctx: Context) -> Roofline:
     """Place an ncu report's kernels, or a run's benchmarks, under the roofline, with convention and roofs named."""
+    from aisp_mcp.profile import roofline
     from aisp_mcp.profile.readers.text import shorten
-    from aisp_mcp.profile.roofline import kernel_roofline
 
     if (p.profile is None) == (p.run_id is None):
         raise UsageError("NO_PROFILE", "Give a profile or a run.", "profile: 'report.raw.csv', or run_id: 'j_…'.")
@@ -364,15 +364,15 @@ def aisp_profile_roofline(p: RooflineParams, ctx: Context) -> Roofline:
         return _run_roofline(p.run_id, p.limit, ctx)
     profile = _ncu(p.profile or "", ctx)
     rows = sorted(profile.kernels, key=lambda k: -(k.duration_ns or 0))[p.offset : p.offset + p.limit]
-    points, lacking = kernel_roofline.points(rows)
+    points, lacking = roofline.points(rows)
     shown = [point.model_copy(update={"kernel": shorten(point.kernel, 96)}) for point in points]
-    return Roofline(source=profile.source, convention=kernel_roofline.CONVENTION, points=shown, lacking=lacking)
+    return Roofline(source=profile.source, convention=roofline.CONVENTION, points=shown, lacking=lacking)
 
 
 def _run_roofline(run_id: str, limit: int, ctx: Context) -> Roofline:
-    from aisp_mcp.profile.roofline import run_roofline
+    from aisp_mcp.profile import roofline
 
     run = ctx.store.run(Run, run_id, ctx.sees)
-    points, roofs, without = run_roofline.points(ctx, run)
-    convention = run_roofline.CONVENTION
+    points, roofs, without = roofline.run_points(ctx, run)
+    convention = roofline.RUN_CONVENTION
     return Roofline(run=run.id, convention=convention, roofs=roofs, points=points[:limit], without_work=without)

@@ -29,9 +29,8 @@ from aisp_mcp.store.records.run import Failure, Run
 from aisp_mcp.store.records.run_kind import RunKind
 from aisp_mcp.suites import selection
 from aisp_mcp.suites.adapters import origin
-from aisp_mcp.system import manifest, slurm
-from aisp_mcp.system.gpu import choice
-from aisp_mcp.system.watch import sampler
+from aisp_mcp.system import manifest, sampler, slurm
+from aisp_mcp.system.gpu import nvml
 
 
 @dataclass(frozen=True)
@@ -86,7 +85,7 @@ def options(
     values: sizes that override those of the preset, such as rows=1024, or ch07:row_sum:rows=1024 for one target.
     variables: of ranks. forbidden: operators that a candidate may not call. Raises UsageError BAD_SIZES, BAD_RANK_ENV.
     """
-    kind = choice.device()
+    kind = nvml.benchmark_device()
     preset = "default" if kind == "cuda" else "small"
     common = dict(sizes.value(text) for text in values if ":" not in text)
     own = [(text.rpartition(":")[0], sizes.value(text.rpartition(":")[2])) for text in values if ":" in text]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aisp_mcp.judge.records.verdict import Comparison, Flag, PeakShare
 from aisp_mcp.machine.datasheets import load
-from aisp_mcp.profile.roofline import run_roofline
+from aisp_mcp.profile import roofline
 from aisp_mcp.server.context import Context
 from aisp_mcp.store.records.ceiling import Ceiling
 from aisp_mcp.store.records.run import Run
@@ -52,8 +52,8 @@ def ceiling(ctx: Context, run: Run, comparison: Comparison) -> PeakShare | None:
 def _types(comparison: Comparison) -> list[str]:
     """The type of the inputs; every type if the contract allows an approximation, so that narrower ones are fair."""
     if comparison.verification is not None and comparison.verification.oracle == "approximate":
-        return list(dict.fromkeys(run_roofline.UNITS.values()))
-    unit = run_roofline.dtype(comparison)
+        return list(dict.fromkeys(roofline.UNITS.values()))
+    unit = roofline.dtype(comparison)
     return [unit] if unit else []
 
 

@@ -25,7 +25,7 @@ from aisp_mcp.profile.records import Profile
 from aisp_mcp.profile.timeline import summarize
 from aisp_mcp.server.context import Context
 from aisp_mcp.store.records.run import Run
-from aisp_mcp.system.gpu import choice
+from aisp_mcp.system.gpu import nvml
 
 _PASS_S = 300.0
 _LEAST_S = 30.0
@@ -56,7 +56,7 @@ def profilers(depth: Depth, device: str, tools: Path) -> tuple[Profiler, ...]:
 def estimate_s(ctx: Context, depth: Depth, pairs: list[Pair]) -> float:
     """Seconds that the passes usually take."""
     programs = len({pair.target for pair in pairs}) + len(pairs)
-    return programs * sum(_TYPICAL_S[name] for name in profilers(depth, choice.device(), _tools(ctx)))
+    return programs * sum(_TYPICAL_S[name] for name in profilers(depth, nvml.benchmark_device(), _tools(ctx)))
 
 
 def _tools(ctx: Context) -> Path:
@@ -83,7 +83,7 @@ def make(ctx: Context, run: Run, pairs: list[Pair], depth: Depth, ends_at: float
     if depth == "none":
         return None
     folder = (ctx.run_dir or ctx.store.run_dir(run.id)) / "profiles"
-    plan = profilers(depth, choice.device(), _tools(ctx))
+    plan = profilers(depth, nvml.benchmark_device(), _tools(ctx))
     chosen = [(subject, name) for subject in subjects(run, pairs) for name in plan]
     rows = []
     for number, (subject, name) in enumerate(chosen):

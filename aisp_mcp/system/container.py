@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from aisp_mcp.system.files import ROOT, as_int, exists, fields, names, text
-from aisp_mcp.system.records.device import Limits, Surroundings
+from aisp_mcp.system.records import Limits, Surroundings
 
 _CONTAINER_FILES = {
     "/.dockerenv": "docker",

@@ -9,9 +9,8 @@ from typing import Any
 from aisp_mcp.system import cpu, network
 from aisp_mcp.system.files import ROOT, number
 from aisp_mcp.system.gpu import nvml
-from aisp_mcp.system.gpu.nvml_device import Reader
-from aisp_mcp.system.records.device import Network, NumaNode, Problem
-from aisp_mcp.system.records.topology import GpuPair, GpuPlace, Topology
+from aisp_mcp.system.gpu.nvml import Reader
+from aisp_mcp.system.records import GpuPair, GpuPlace, Network, NumaNode, Problem, Topology
 
 # nvmlGpuTopologyLevel, in the words of `nvidia-smi topo -m`.
 _LEVELS = {0: "internal", 10: "PIX", 20: "PXB", 30: "PHB", 40: "NODE", 50: "SYS"}

@@ -15,8 +15,8 @@ import yaml
 from analyze_runs import pair, run_of
 from stub_servers import Served, send, serving
 
-from aisp_mcp.assist.ask.concepts import concepts
-from aisp_mcp.assist.ask.intents import METHODOLOGY
+from aisp_mcp.assist.ask.pages import concepts
+from aisp_mcp.assist.ask.retrieval import METHODOLOGY
 from aisp_mcp.server import registry
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.dispatch import execute, load_catalog

@@ -13,15 +13,14 @@ from typing import Any
 import pytest
 from trees import CONTAINER, SERVER, plant
 
-from aisp_mcp.system import manifest
+from aisp_mcp.system import manifest, sampler
 from aisp_mcp.system.command import ask
 from aisp_mcp.system.deadline import Hung, Lane
 from aisp_mcp.system.gpu import nvml, smi
-from aisp_mcp.system.gpu.nvml_device import decode_reasons
+from aisp_mcp.system.gpu.nvml import decode_reasons
 from aisp_mcp.system.manifest import manifest_difference
-from aisp_mcp.system.records.device import GpuReading, Problem
-from aisp_mcp.system.watch import sampler
-from aisp_mcp.system.watch.flags import flags
+from aisp_mcp.system.records import GpuReading, Problem
+from aisp_mcp.system.sampler import flags
 
 TOPOLOGY = (
     "\t\x1b[4mGPU0\tGPU1\tNIC0\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\x1b[0m\n"

@@ -12,8 +12,7 @@ from aisp_mcp.machine.tools import NoParams
 from aisp_mcp.records import Record
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.registry import MIN, READS, RUNS, JobParams, JobSpec, Plan, S, tool
-from aisp_mcp.system.records.device import GpuPower, GpuReading, GpuThermal, Problem
-from aisp_mcp.system.records.topology import Topology
+from aisp_mcp.system.records import GpuPower, GpuReading, GpuThermal, Problem, Topology
 
 
 def require_gpus(reading: GpuReading) -> GpuReading:
@@ -140,9 +139,9 @@ _BANDWIDTH_S = 120.0
 )
 def aisp_gpu_bandwidth(p: BandwidthParams, ctx: Context) -> Probe:
     """Device memory bandwidth with interval, share of the datasheet and of the best seen on this card."""
-    from aisp_mcp.machine.probes import composite_probes, probe_runner
+    from aisp_mcp.machine.probes import device_probes, probe_runner
 
     if not p.cpu:
         probe_runner.require_gpu()
     device = probe_runner.host() if p.cpu else probe_runner.choose()
-    return composite_probes.bandwidth(ctx, device, list(p.kinds), p.size_mb, p.timeout_s or _BANDWIDTH_S)
+    return device_probes.bandwidth(ctx, device, list(p.kinds), p.size_mb, p.timeout_s or _BANDWIDTH_S)

@@ -46,17 +46,17 @@ class ScoreCard(Record):
 
 
 def _score(p: SpeedParams, ctx: Context, keep: bool) -> ScoreCard:
-    from aisp_mcp.machine.probes import probe_runner, scorecard
+    from aisp_mcp.machine.probes import device_probes, probe_runner
 
     device = probe_runner.choose()
-    parts = scorecard.measure(ctx, device, list(p.types), p.timeout_s or _SPEED_S, peak=keep)
+    parts = device_probes.scorecard(ctx, device, list(p.types), p.timeout_s or _SPEED_S, peak=keep)
     stored = (
         sum(probe_runner.keep(ctx, device, kind, part.results, part.conditions) for kind, part in parts) if keep else 0
     )
     return ScoreCard(
         device=device.name,
         device_id=device.key,
-        results=scorecard.named(parts),
+        results=device_probes.named(parts),
         notes=list(dict.fromkeys(note for _, part in parts for note in part.notes)),
         kept=stored,
         seconds=round(sum(part.seconds for _, part in parts), 3),
@@ -111,10 +111,10 @@ class TcParams(JobParams):
 )
 def aisp_hw_tc(p: TcParams, ctx: Context) -> Probe:
     """Dense matrix rate per dtype through the best library path, random data, share of the datasheet's dense peak."""
-    from aisp_mcp.machine.probes import composite_probes, probe_runner
+    from aisp_mcp.machine.probes import device_probes, probe_runner
 
     dtypes: list[str] | None = [*p.dtypes] if p.dtypes else None
-    return composite_probes.gemm(ctx, probe_runner.choose(), dtypes, p.size, p.timeout_s or _TC_S)
+    return device_probes.gemm(ctx, probe_runner.choose(), dtypes, p.size, p.timeout_s or _TC_S)
 
 
 class RooflineParams(JobParams):
@@ -135,10 +135,10 @@ class RooflineParams(JobParams):
 )
 def aisp_hw_roofline(p: RooflineParams, ctx: Context) -> Roofline:
     """Measured ceilings and ridge points, operations of known intensity placed on them, chart as SVG."""
-    from aisp_mcp.machine.probes import composite_probes, probe_runner
+    from aisp_mcp.machine.probes import device_probes, probe_runner
 
     dtypes: list[str] | None = [*p.dtypes] if p.dtypes else None
-    return composite_probes.roofline(ctx, probe_runner.choose(), dtypes, p.png, p.timeout_s or _ROOF_S)
+    return device_probes.roofline(ctx, probe_runner.choose(), dtypes, p.png, p.timeout_s or _ROOF_S)
 
 
 class CacheParams(JobParams):
@@ -156,9 +156,9 @@ class CacheParams(JobParams):
 )
 def aisp_hw_cache(p: CacheParams, ctx: Context) -> Hierarchy:
     """Latency (random pointer chase) and bandwidth over working sets: caches and memory of the GPU, else of the CPU."""
-    from aisp_mcp.machine.probes import composite_probes, probe_runner
+    from aisp_mcp.machine.probes import device_probes, probe_runner
 
-    return composite_probes.hierarchy(ctx, probe_runner.choose(), p.max_mb, p.timeout_s or _CACHE_S)
+    return device_probes.hierarchy(ctx, probe_runner.choose(), p.max_mb, p.timeout_s or _CACHE_S)
 
 
 class LinkParams(JobParams):
@@ -178,10 +178,10 @@ class LinkParams(JobParams):
 )
 def aisp_hw_pcie(p: LinkParams, ctx: Context) -> Probe:
     """Host link: pinned and pageable, each way and both at once, against the trained PCIe generation and width."""
-    from aisp_mcp.machine.probes import composite_probes, probe_runner
+    from aisp_mcp.machine.probes import device_probes, probe_runner
 
     probe_runner.require_gpu()
-    return composite_probes.pcie(ctx, probe_runner.choose(), p.size_mb, p.timeout_s or _LINK_S)
+    return device_probes.pcie(ctx, probe_runner.choose(), p.size_mb, p.timeout_s or _LINK_S)
 
 
 @tool(
@@ -195,10 +195,10 @@ def aisp_hw_pcie(p: LinkParams, ctx: Context) -> Probe:
 )
 def aisp_hw_p2p(p: LinkParams, ctx: Context) -> Probe:
     """Pairwise GPU copies: each direction, both, and latency, against the active NVLinks."""
-    from aisp_mcp.machine.probes import composite_probes, probe_runner
+    from aisp_mcp.machine.probes import device_probes, probe_runner
 
     probe_runner.require_gpu(2)
-    return composite_probes.p2p(p.size_mb, 28, p.timeout_s or _LINK_S)
+    return device_probes.p2p(p.size_mb, 28, p.timeout_s or _LINK_S)
 
 
 class NcclParams(JobParams):
@@ -252,9 +252,9 @@ def _plan_ib(p: IbParams, ctx: Context) -> Plan:
 )
 def aisp_hw_ib(p: IbParams, ctx: Context) -> Probe:
     """RDMA write bandwidth of an InfiniBand or RoCE adapter to itself, through perftest."""
-    from aisp_mcp.machine.probes import networks
+    from aisp_mcp.machine.probes import network
 
-    return networks.rdma(p.device, p.timeout_s or _NET_S)
+    return network.rdma(p.device, p.timeout_s or _NET_S)
 
 
 class NetworkParams(JobParams):
@@ -275,9 +275,9 @@ class NetworkParams(JobParams):
 )
 def aisp_hw_network(p: NetworkParams, ctx: Context) -> Probe:
     """TCP rate: iperf3 if installed, else a plain socket stream; loopback only unless a host is given."""
-    from aisp_mcp.machine.probes import networks
+    from aisp_mcp.machine.probes import network
 
-    return networks.tcp(p.host if p.mode == "host" else None, p.mode, p.seconds, p.timeout_s or _NET_S)
+    return network.tcp(p.host if p.mode == "host" else None, p.mode, p.seconds, p.timeout_s or _NET_S)
 
 
 class DiskParams(JobParams):
@@ -310,7 +310,7 @@ def _writable(folder: str | None, ctx: Context) -> Path:
 )
 def aisp_hw_disk(p: DiskParams, ctx: Context) -> Probe:
     """Sequential disk rates at queue depth 1, cached and uncached apart; fio if installed, else O_DIRECT."""
-    from aisp_mcp.machine.probes.disk.probe import probe
+    from aisp_mcp.machine.probes.disk import probe
 
     return probe(
         _writable(p.dir, ctx),

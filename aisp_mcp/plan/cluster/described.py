@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from aisp_mcp.errors import UsageError
-from aisp_mcp.plan.cluster import collective
+from aisp_mcp.plan.cluster import collectives
 from aisp_mcp.plan.cluster.nccl import Variable
 from aisp_mcp.plan.training import calibration
 
@@ -37,12 +37,12 @@ class Described:
             lines.append(f"NVLink: {self.nvlink_gb_s / 2:g} GB/s per GPU and direction")
         return lines
 
-    def fabric(self) -> collective.Fabric:
+    def fabric(self) -> collectives.Fabric:
         """Rates per GPU and direction. Without NVLink, GPUs of a node communicate through the adapters."""
         shares = calibration.shares()
         network = self.gbit_s * 1e9 / 8 * self.adapters / self.gpus
         link = self.nvlink_gb_s * 1e9 / 2 if self.nvlink_gb_s else network
-        return collective.Fabric(
+        return collectives.Fabric(
             link, network or link, self.gpus, shares.link_share, shares.network_share,
             shares.collective_s, shares.network_collective_s,
         )  # fmt: skip
@@ -51,7 +51,7 @@ class Described:
         """Collective, bytes and seconds over all GPUs."""
         ranks, fabric = self.nodes * self.gpus, self.fabric()
         return [
-            (name, size, collective.seconds(name, size, ranks, 1, fabric)) for name in COLLECTIVES for size in sizes
+            (name, size, collectives.seconds(name, size, ranks, 1, fabric)) for name in COLLECTIVES for size in sizes
         ]
 
     def variables(self) -> list[Variable]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from aisp_mcp.records import Record
-from aisp_mcp.system.records.topology import Topology
+from aisp_mcp.system.records import Topology
 
 VIRTUAL = ("lo", "docker", "veth", "br-", "virbr", "cni", "flannel", "cali")
 

@@ -6,8 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from aisp_mcp.plan.bounds import Count, Positive
-from aisp_mcp.plan.records.plan import Planned
+from aisp_mcp.plan.records import Count, Planned, Positive
 from aisp_mcp.plan.savings.cost import Cost, Load
 from aisp_mcp.plan.savings.estimates import Catalogue, Recommendation, Roi, Savings
 from aisp_mcp.records import Params

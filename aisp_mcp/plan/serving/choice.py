@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator
 
 from pydantic import Field
 
-from aisp_mcp.plan.records.planning import Engine
-from aisp_mcp.plan.records.serving import ServingShares
+from aisp_mcp.plan.records import Engine, ServingShares
 from aisp_mcp.plan.serving import model, rate
 from aisp_mcp.plan.serving.rate import NODE, Layout, Served, Step
 from aisp_mcp.plan.serving.workload import Lengths, Scenario

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pydantic import Field
 
 from aisp_mcp.errors import UsageError
-from aisp_mcp.machine.datasheets.records import GpuFacts
+from aisp_mcp.machine.datasheets.load import GpuFacts
 from aisp_mcp.plan import lookup, parameters
-from aisp_mcp.plan.cluster.collective import Fabric
-from aisp_mcp.plan.records.architecture import Architecture
-from aisp_mcp.plan.records.plan import Band, Planned
+from aisp_mcp.plan.architecture import Architecture
+from aisp_mcp.plan.cluster.collectives import Fabric
+from aisp_mcp.plan.records import Band, Planned
 from aisp_mcp.plan.training import calibration, layout, memory, step
 from aisp_mcp.plan.training.layout import Layout, candidates, stage_layers
 from aisp_mcp.plan.training.memory import TrainingMemory

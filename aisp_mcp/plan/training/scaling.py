@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from pydantic import Field
 
 from aisp_mcp.errors import Unavailable, UsageError
-from aisp_mcp.machine.datasheets.records import GpuFacts
+from aisp_mcp.machine.datasheets.load import GpuFacts
 from aisp_mcp.plan import lookup
+from aisp_mcp.plan.architecture import Architecture
 from aisp_mcp.plan.gemm import TERA
-from aisp_mcp.plan.records.architecture import Architecture
-from aisp_mcp.plan.records.calibration import Ratio
-from aisp_mcp.plan.records.plan import Source
+from aisp_mcp.plan.records import Ratio, Source
 from aisp_mcp.plan.training import calibration, step
 from aisp_mcp.plan.training.layout import Layout, splits_heads
 from aisp_mcp.plan.training.recipe import RECIPES

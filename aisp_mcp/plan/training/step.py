@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 
 from pydantic import Field
 
-from aisp_mcp.machine.datasheets.records import GpuFacts
+from aisp_mcp.machine.datasheets.load import GpuFacts
 from aisp_mcp.plan import parameters
-from aisp_mcp.plan.cluster import collective
-from aisp_mcp.plan.cluster.collective import Fabric
+from aisp_mcp.plan.architecture import Architecture
+from aisp_mcp.plan.cluster import collectives
+from aisp_mcp.plan.cluster.collectives import Fabric
 from aisp_mcp.plan.gemm import TERA
-from aisp_mcp.plan.records.architecture import Architecture
-from aisp_mcp.plan.records.training import TrainingShares
+from aisp_mcp.plan.records import TrainingShares
 from aisp_mcp.plan.training import memory
 from aisp_mcp.plan.training.layout import Layout, stage_layers
 from aisp_mcp.plan.training.recipe import Recipe, trainable_share
@@ -177,7 +177,7 @@ def _tensor(job: Job, layout: Layout) -> float:
     if layout.tensor == 1:
         return 0.0
     size = job.recipe.activations * job.arch.hidden * layout.microbatch * job.seq / layout.context
-    each = collective.seconds("all_reduce", size, layout.tensor, 1, job.fabric)
+    each = collectives.seconds("all_reduce", size, layout.tensor, 1, job.fabric)
     return 2 * _passes(layout) * each * max(stage_layers(job.arch, layout))
 
 
@@ -188,7 +188,7 @@ def _context(job: Job, layout: Layout) -> float:
     a = job.arch.attention
     width = a.latent.kv_rank + a.latent.rope_dim if a.latent else 2 * a.kv_heads * a.head_dim / layout.tensor
     size = HALF * width * layout.microbatch * job.seq
-    each = collective.seconds("all_gather", size, layout.context, layout.tensor, job.fabric)
+    each = collectives.seconds("all_gather", size, layout.context, layout.tensor, job.fabric)
     return (_passes(layout) + 1) * each * max(stage_layers(job.arch, layout))
 
 
@@ -204,7 +204,7 @@ def _expert(job: Job, layout: Layout) -> float:
     inside = min(experts.active, layout.expert)
     copies = nodes * (1 - (1 - 1 / nodes) ** inside) if nodes > 1 else inside
     size = HALF * job.arch.hidden * tokens * copies
-    each = collective.seconds("all_to_all", size, layout.expert, 1, job.fabric)
+    each = collectives.seconds("all_to_all", size, layout.expert, 1, job.fabric)
     return 2 * _passes(layout) * each * parameters.moe_layers(job.arch) / layout.pipeline
 
 
@@ -228,7 +228,7 @@ def _exposed(job: Job, layout: Layout, busy: float) -> float:
     stride = layout.tensor
 
     def over(name: str, width: float) -> float:
-        return collective.seconds(name, local_count * width, layout.shards, stride, job.fabric)
+        return collectives.seconds(name, local_count * width, layout.shards, stride, job.fabric)
 
     if layout.zero >= 3:
         gathers = (2 if recipe.reshard else 1) * over("all_gather", recipe.weights)

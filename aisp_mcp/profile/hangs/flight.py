@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from aisp_mcp.profile.hangs.records import Call, Dump
+from aisp_mcp.profile.hangs.waiting import Call, Dump
 from aisp_mcp.profile.readers.files import File, bad, is_pickle
-from aisp_mcp.profile.readers.input.pickles import in_child
 from aisp_mcp.profile.readers.kineto import load_json
+from aisp_mcp.profile.readers.pickles import in_child
 from aisp_mcp.profile.readers.text import clean
 
 _RANK = re.compile(r"(?:rank[_-]?|_|-|^)(\d{1,6})(?:\.(?:json|pickle|pkl|bin))?$")

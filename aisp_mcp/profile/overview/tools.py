@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import Field
 
-from aisp_mcp.profile.hangs.records import Wait
+from aisp_mcp.profile.hangs.waiting import Wait
 from aisp_mcp.profile.readers.files import File
 from aisp_mcp.profile.records import Source, Statement
 from aisp_mcp.records import Record

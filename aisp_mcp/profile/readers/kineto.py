@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from aisp_mcp.profile.readers import xplane
+from aisp_mcp.profile.readers.allowance import Allowance, collector_held
 from aisp_mcp.profile.readers.files import MAX_FILE, File, bad, look, too_large
 from aisp_mcp.profile.readers.files import read as read_bytes
-from aisp_mcp.profile.readers.input.allowance import Allowance
-from aisp_mcp.profile.readers.input.quiet import collector_held
-from aisp_mcp.profile.readers.input.stream import Args, Event, Pieces, arguments
+from aisp_mcp.profile.readers.json_stream import Args, Event, Pieces, arguments
 from aisp_mcp.profile.readers.text import clean
 from aisp_mcp.profile.records import ProfiledDevice
 from aisp_mcp.profile.timeline.events import NO_LINK, GpuOp, HostCall, HostRange, Message, OpKind, Shape, StreamWait

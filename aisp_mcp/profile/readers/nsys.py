@@ -7,9 +7,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from aisp_mcp.profile.readers.allowance import collector_held
+from aisp_mcp.profile.readers.database import Database, open_database
 from aisp_mcp.profile.readers.files import File, bad, look
-from aisp_mcp.profile.readers.input.database import Database, open_database
-from aisp_mcp.profile.readers.input.quiet import collector_held
 from aisp_mcp.profile.readers.text import clean
 from aisp_mcp.profile.records import ProfiledDevice
 from aisp_mcp.profile.timeline.columns import CallFact, Calls, OpFact, Ops

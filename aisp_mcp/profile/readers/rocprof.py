@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from aisp_mcp.profile.readers.allowance import collector_held
 from aisp_mcp.profile.readers.files import File, bad, look, read
-from aisp_mcp.profile.readers.input.quiet import collector_held
 from aisp_mcp.profile.readers.kineto import load_json
 from aisp_mcp.profile.readers.text import clean
 from aisp_mcp.profile.records import ProfiledDevice

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from aisp_mcp.profile.readers.files import File, bad, is_pickle, look
-from aisp_mcp.profile.readers.input.pickles import in_child
 from aisp_mcp.profile.readers.kineto import load_json
+from aisp_mcp.profile.readers.pickles import in_child
 from aisp_mcp.profile.readers.text import clean
 from aisp_mcp.profile.records import Allocation, MemoryProfile, Profile
 from aisp_mcp.profile.timeline.steps import is_step

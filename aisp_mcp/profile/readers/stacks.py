@@ -7,8 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
-from aisp_mcp.profile.readers.files import File, bad, read
-from aisp_mcp.profile.readers.foreign import PERF_SAMPLE, is_perf
+from aisp_mcp.profile.readers.files import PERF_SAMPLE, File, bad, is_perf, read
 from aisp_mcp.profile.readers.kineto import load_json, number
 from aisp_mcp.profile.readers.text import clean
 

@@ -10,9 +10,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from aisp_mcp.profile.readers.allowance import Allowance, collector_held
 from aisp_mcp.profile.readers.files import File, bad, read
-from aisp_mcp.profile.readers.input.allowance import Allowance
-from aisp_mcp.profile.readers.input.quiet import collector_held
 from aisp_mcp.profile.readers.text import clean
 from aisp_mcp.profile.records import ProfiledDevice
 from aisp_mcp.profile.timeline.events import NO_LINK, GpuOp, HostCall, HostRange, Message, OpKind

@@ -16,11 +16,11 @@ from aisp_mcp.judge import distributed, placement
 from aisp_mcp.judge.pair import Pair
 from aisp_mcp.profile.readers.text import last_words
 from aisp_mcp.profile.recording import commands, record
-from aisp_mcp.profile.recording.confinement import Confinement
 from aisp_mcp.profile.recording.ran import Ran, RoleName
+from aisp_mcp.profile.recording.record import Confinement
 from aisp_mcp.suites import discovery as suites
 from aisp_mcp.suites import selection
-from aisp_mcp.system.gpu import choice
+from aisp_mcp.system.gpu import nvml
 
 ROLES: tuple[RoleName, ...] = ("baseline", "candidate")
 Trial = Callable[[Path], tuple[list[str], Path]]  # a scratch folder → a trusted command, and the file it must write
@@ -86,7 +86,7 @@ def _program(
     target: Subject, folder: Path, trial: Trial | None = None, module: str = "single"
 ) -> Iterator[tuple[Confinement, list[str], Ran]]:
     """Confinement, command and description of a program. Its caches and temporary files are removed afterwards."""
-    device = choice.device()
+    device = nvml.benchmark_device()
     size = target.size or ("default" if device == "cuda" else "small")
     ranks = target.ranks(size)
     threads = max(len(placement.measuring_cpus(ranks)) // ranks, 1)

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from aisp_mcp.errors import UsageError
-from aisp_mcp.plan.bounds import Billions, Gpus, Positive, Size
+from aisp_mcp.plan.records import Billions, Gpus, Positive, Size
 from aisp_mcp.plan.training.scaling import Question, ScalingRow
 from aisp_mcp.profile.digest import Found
 from aisp_mcp.profile.records import Source

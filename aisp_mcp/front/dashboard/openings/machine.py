@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from aisp_mcp.machine.datasheets import load
-from aisp_mcp.machine.datasheets.records import GpuFacts
+from aisp_mcp.machine.datasheets.load import GpuFacts
 from aisp_mcp.server.charts import bars
 from aisp_mcp.server.charts.bars import Bar
 from aisp_mcp.server.charts.drawing import Drawing

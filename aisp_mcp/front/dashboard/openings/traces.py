@@ -10,7 +10,7 @@ from pathlib import Path
 from aisp_mcp.errors import AispError
 from aisp_mcp.front.dashboard.pages.profiles import stored
 from aisp_mcp.profile import load
-from aisp_mcp.profile.pictures import flame, flame_page, kinds, tree
+from aisp_mcp.profile.pictures import flame, flame_page, kinds
 from aisp_mcp.profile.readers.text import shorten
 from aisp_mcp.profile.timeline import lanes
 from aisp_mcp.profile.timeline.trace import Trace
@@ -96,7 +96,7 @@ def flame_graph(path: Path, _changed_ns: int) -> Picture | None:
         stacks, unit = flame.stacks(path)
     except AispError:
         return None
-    root = tree.build(stacks)
+    root = flame_page.build(stacks)
     return _boxes("Flame graph", root, unit, False, lambda box: f"k-{kinds.of_frame(box.stack)}")
 
 
@@ -112,13 +112,15 @@ def _difference(before: Path, after: Path, *_changed_ns: int) -> Drawing | None:
         earlier, later = flame.pair(before, after)
     except AispError:
         return None
-    root = tree.build(later.stacks, earlier.stacks)
+    root = flame_page.build(later.stacks, earlier.stacks)
     title = f"Difference of the flame graphs{f' per {later.per}' if later.per else ''}"
     return _boxes(title, root, later.unit, True, lambda box: boxes.change_style(box.node.change)).drawing
 
 
-def _boxes(title: str, root: tree.Node, unit: str, against: bool, style: Callable[[tree.Box], str]) -> Picture:
-    shown = tree.widest(root, MAX_BOXES, MAX_DEPTH, MIN_SHARE)
+def _boxes(
+    title: str, root: flame_page.Node, unit: str, against: bool, style: Callable[[flame_page.Box], str]
+) -> Picture:
+    shown = flame_page.widest(root, MAX_BOXES, MAX_DEPTH, MIN_SHARE)
     cells = [
         Cell(
             box.depth,

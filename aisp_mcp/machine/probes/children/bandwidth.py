@@ -55,7 +55,7 @@ def _read(torch: Any, kind: str, a: Any, size: int) -> list[Work]:
         Work(kind, rows.numel() * 4, lambda: rows.sum(dim=1), "Tensor.sum by rows of 16 KiB"),
     ]
     if a.is_cuda:
-        from aisp_mcp.machine.probes.children.triton.kernels import read_all
+        from aisp_mcp.machine.probes.children.triton_kernels import read_all
 
         ways.append(Work(kind, size, lambda: read_all(a), "Triton reduction by blocks"))
     return ways

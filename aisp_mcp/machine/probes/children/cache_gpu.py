@@ -35,7 +35,7 @@ def main(params: dict[str, Any]) -> dict[str, Any]:
 
 
 def _latency(torch: Any, clock: Clock, device: str, size: int, params: dict[str, Any]) -> list[float]:
-    from aisp_mcp.machine.probes.children.triton.kernels import chase
+    from aisp_mcp.machine.probes.children.triton_kernels import chase
 
     stride = params["stride_bytes"] // 4
     slots = max(2, size // params["stride_bytes"])
@@ -53,7 +53,7 @@ def _latency(torch: Any, clock: Clock, device: str, size: int, params: dict[str,
 
 
 def _reader(torch: Any, device: str, size: int) -> Work:
-    from aisp_mcp.machine.probes.children.triton.kernels import sweep
+    from aisp_mcp.machine.probes.children.triton_kernels import sweep
 
     data = torch.rand(size // 4, device=device)
     out = torch.empty(4 * torch.cuda.get_device_properties(device).multi_processor_count, device=device)

@@ -113,7 +113,7 @@ def _int8(torch: Any, n: int, device: str) -> list[Work]:
         Work("int8", ops, lambda: torch._int_mm(a, b), "torch._int_mm row x row"),
     ]
     if a.is_cuda:
-        from aisp_mcp.machine.probes.children.triton.matmul import TILE, matmul
+        from aisp_mcp.machine.probes.children.triton_kernels import TILE, matmul
 
         if n % TILE == 0:
             out = torch.empty(n, n, device=device, dtype=torch.int32)
