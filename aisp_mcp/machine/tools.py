@@ -34,7 +34,7 @@ class Triage(Record):
     listed="lite",
 )
 def aisp_triage(p: NoParams, ctx: Context) -> Triage:
-    """START HERE: health of GPU, driver, torch, profilers, disk and limits; ranked findings, each with a next call."""
+    """START HERE: check GPU, driver, torch, profilers, disk and limits; health as ranked findings with next calls."""
     from aisp_mcp.machine import facts
 
     state = facts.look(ctx)
@@ -71,7 +71,7 @@ class StatusLine(Record):
 
 @tool(cli="status", effect=READS, cost=MS, next=("aisp_triage", "aisp_gpu_info"), listed="default")
 def aisp_status(p: NoParams, ctx: Context) -> StatusLine:
-    """One fast health line: GPUs, load, memory, disk."""
+    """Report one fast health line: GPUs, load, memory, disk."""
     from aisp_mcp.machine import facts
 
     return StatusLine(**facts.status(ctx.settings.home))
@@ -84,7 +84,7 @@ def aisp_status(p: NoParams, ctx: Context) -> StatusLine:
     next=("aisp_system_dependencies",),
 )
 def aisp_system_software(p: NoParams, ctx: Context) -> Software:
-    """Versions of Python, torch, CUDA, cuDNN, cuBLAS, NCCL, triton, profilers: from metadata, importing nothing."""
+    """List versions of Python, torch, CUDA, cuDNN, cuBLAS, NCCL, triton, profilers from metadata, importing nothing."""
     from aisp_mcp.system import software
     from aisp_mcp.system.gpu import nvml
 
@@ -129,7 +129,7 @@ class HostReport(Record):
 
 @tool(cli="info full", effect=READS, cost=S, next=("aisp_triage", "aisp_gpu_topology"))
 def aisp_system_full(p: NoParams, ctx: Context) -> HostReport:
-    """CPU, NUMA, caches, memory, cgroup limits, kernel settings, container, disks, network; findings with commands."""
+    """Describe CPU, NUMA, caches, memory, cgroup limits, kernel, container, disks, network; findings with commands."""
     from aisp_mcp.machine import facts, findings
     from aisp_mcp.machine import findings as findings_host
 
@@ -161,7 +161,7 @@ class Capabilities(Record):
     aliases=("aisp_info_features",),
 )
 def aisp_system_capabilities(p: CapabilityParams, ctx: Context) -> Capabilities:
-    """Precisions, tensor-core features, limits per SM and dense peaks of a GPU; says what it does not know."""
+    """List a GPU's precisions, tensor-core features, limits per SM and dense peaks, and what is not known."""
     from aisp_mcp.machine import facts
     from aisp_mcp.machine.datasheets import load
     from aisp_mcp.system import cpu
@@ -198,7 +198,7 @@ class ContextReport(Record):
     listed="default",
 )
 def aisp_context_summary(p: NoParams, ctx: Context) -> ContextReport:
-    """The machine in some twenty lines: what an agent must know before it proposes anything."""
+    """Describe the machine in some twenty lines: what an agent must know before it proposes anything."""
     from aisp_mcp.machine import facts
 
     return ContextReport(context=facts.summary(ctx, facts.look(ctx)))
@@ -206,7 +206,7 @@ def aisp_context_summary(p: NoParams, ctx: Context) -> ContextReport:
 
 @tool(cli="context full", effect=READS, cost=S, next=("aisp_context_summary",))
 def aisp_context_full(p: NoParams, ctx: Context) -> ContextReport:
-    """Everything known about the machine: findings, GPUs, topology, host, software, limits, stored ceilings."""
+    """Report everything known about the machine: findings, GPUs, topology, host, software, limits, stored ceilings."""
     from aisp_mcp.machine import facts
 
     return ContextReport(context=facts.full(ctx, facts.look(ctx)))
@@ -226,7 +226,7 @@ class AiStatus(Record):
 
 @tool(cli="info ai", effect=READS, cost=S, needs=("network",), next=("aisp_triage",))
 def aisp_ai_status(p: NoParams, ctx: Context) -> AiStatus:
-    """Is an LLM backend configured, reachable, and with which model; never prints keys."""
+    """Check whether an LLM backend is configured and reachable, and with which model; keys are never printed."""
     from aisp_mcp.settings import LlmSettings
     from aisp_mcp.system import llm
 

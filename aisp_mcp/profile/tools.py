@@ -159,7 +159,7 @@ class HtaParams(ReadingParams):
 
 @tool(cli="profile hta", effect=READS, cost=S, next=("aisp_profile_kernels", "aisp_profile_compare"), chart="ranks")
 def aisp_profile_hta(p: HtaParams, ctx: Context) -> Ranks:
-    """Break torch.profiler traces down: compute, communication, copies, idle by cause, overlap, per rank and step."""
+    """Break down torch.profiler traces: compute, communication, copies, idle by cause, overlap, per rank and step."""
     rows, openings = zip(*(_rank(_trace(path, ctx), p) for path in p.traces), strict=True)
     spent = [sum(b.compute * b.span_ns for b in row.breakdown) for row in rows]
     slowest = spent.index(max(spent)) if len(rows) > 1 else None

@@ -73,7 +73,7 @@ def _score(p: SpeedParams, ctx: Context, keep: bool) -> ScoreCard:
     listed="default",
 )
 def aisp_hw_speed(p: SpeedParams, ctx: Context) -> ScoreCard:
-    """Score card in about a minute: dense products, memory, attention, launch cost; GPU, else CPU labelled so."""
+    """Measure a score card in a minute: dense products, memory, attention, launch cost; GPU, else CPU labelled so."""
     return _score(p, ctx, keep=p.preset == "peak")
 
 
@@ -90,7 +90,7 @@ class PeakParams(JobParams):
     next=("aisp_hw_roofline",),
 )
 def aisp_bench_peak(p: PeakParams, ctx: Context) -> ScoreCard:
-    """Measure this device's ceilings and keep them: what other tools grade against."""
+    """Measure this device's ceilings and store them: other tools grade against them."""
     return _score(SpeedParams(types=["gemm", "memory"], preset="peak", timeout_s=p.timeout_s), ctx, keep=True)
 
 
@@ -110,7 +110,7 @@ class TcParams(JobParams):
     next=("aisp_hw_roofline", "aisp_gpu_power"),
 )
 def aisp_hw_tc(p: TcParams, ctx: Context) -> Probe:
-    """Dense matrix rate per dtype through the best library path, random data, share of the datasheet's dense peak."""
+    """Measure the dense matrix rate per dtype through the best library path, and its share of the datasheet's peak."""
     from aisp_mcp.machine.probes import device_probes, probe_runner
 
     dtypes: list[str] | None = [*p.dtypes] if p.dtypes else None
@@ -134,7 +134,7 @@ class RooflineParams(JobParams):
     chart="roofline",
 )
 def aisp_hw_roofline(p: RooflineParams, ctx: Context) -> Roofline:
-    """Measured ceilings and ridge points, operations of known intensity placed on them, chart as SVG."""
+    """Measure ceilings and ridge points, place operations of known intensity under them, draw the chart as SVG."""
     from aisp_mcp.machine.probes import device_probes, probe_runner
 
     dtypes: list[str] | None = [*p.dtypes] if p.dtypes else None
@@ -155,7 +155,7 @@ class CacheParams(JobParams):
     next=("aisp_hw_roofline", "aisp_system_full"),
 )
 def aisp_hw_cache(p: CacheParams, ctx: Context) -> Hierarchy:
-    """Latency (random pointer chase) and bandwidth over working sets: caches and memory of the GPU, else of the CPU."""
+    """Measure latency (random pointer chase) and bandwidth over working sets: caches and memory of GPU, else CPU."""
     from aisp_mcp.machine.probes import device_probes, probe_runner
 
     return device_probes.hierarchy(ctx, probe_runner.choose(), p.max_mb, p.timeout_s or _CACHE_S)
@@ -177,7 +177,7 @@ class LinkParams(JobParams):
     estimate=lambda p, _: _gpu_plan(p.timeout_s or _LINK_S),
 )
 def aisp_hw_pcie(p: LinkParams, ctx: Context) -> Probe:
-    """Host link: pinned and pageable, each way and both at once, against the trained PCIe generation and width."""
+    """Measure the host link: pinned, pageable, each way and both, against the trained PCIe generation and width."""
     from aisp_mcp.machine.probes import device_probes, probe_runner
 
     probe_runner.require_gpu()
@@ -194,7 +194,7 @@ def aisp_hw_pcie(p: LinkParams, ctx: Context) -> Probe:
     estimate=lambda p, _: _gpu_plan(p.timeout_s or _LINK_S, 2),
 )
 def aisp_hw_p2p(p: LinkParams, ctx: Context) -> Probe:
-    """Pairwise GPU copies: each direction, both, and latency, against the active NVLinks."""
+    """Measure pairwise GPU copies: each direction, both, and latency, against the active NVLinks."""
     from aisp_mcp.machine.probes import device_probes, probe_runner
 
     probe_runner.require_gpu(2)
@@ -219,7 +219,7 @@ class NcclParams(JobParams):
     next=("aisp_hw_p2p", "aisp_gpu_topology"),
 )
 def aisp_hw_nccl(p: NcclParams, ctx: Context) -> Collectives:
-    """Collective bus bandwidth over sizes, as nccl-tests defines it; NCCL on GPUs, gloo on CPU ranks, labelled."""
+    """Measure collective bus bandwidth over sizes as nccl-tests defines it; NCCL on GPUs, gloo on CPUs, labelled."""
     from aisp_mcp.machine.probes import collectives
 
     if p.max_bytes < p.min_bytes:
@@ -251,7 +251,7 @@ def _plan_ib(p: IbParams, ctx: Context) -> Plan:
     estimate=_plan_ib,
 )
 def aisp_hw_ib(p: IbParams, ctx: Context) -> Probe:
-    """RDMA write bandwidth of an InfiniBand or RoCE adapter to itself, through perftest."""
+    """Measure the RDMA write bandwidth of an InfiniBand or RoCE adapter to itself, through perftest."""
     from aisp_mcp.machine.probes import network
 
     return network.rdma(p.device, p.timeout_s or _NET_S)
@@ -274,7 +274,7 @@ class NetworkParams(JobParams):
     next=("aisp_gpu_topology",),
 )
 def aisp_hw_network(p: NetworkParams, ctx: Context) -> Probe:
-    """TCP rate: iperf3 if installed, else a plain socket stream; loopback only unless a host is given."""
+    """Measure the TCP rate: iperf3 if installed, else a plain socket stream; loopback only unless a host is given."""
     from aisp_mcp.machine.probes import network
 
     return network.tcp(p.host if p.mode == "host" else None, p.mode, p.seconds, p.timeout_s or _NET_S)
@@ -309,7 +309,7 @@ def _writable(folder: str | None, ctx: Context) -> Path:
     next=("aisp_triage", "aisp_system_dependencies"),
 )
 def aisp_hw_disk(p: DiskParams, ctx: Context) -> Probe:
-    """Sequential disk rates at queue depth 1, cached and uncached apart; fio if installed, else O_DIRECT."""
+    """Measure sequential disk rates at queue depth 1, cached and uncached separately; fio, else O_DIRECT."""
     from aisp_mcp.machine.probes.disk import probe
 
     return probe(

@@ -35,7 +35,7 @@ class QuantizationParams(Params):
 
 @tool(cli="inference quantization", effect=READS, cost=MS, next=("aisp_inference_vllm", "aisp_hw_tc"))
 def aisp_inference_quantization(p: QuantizationParams, ctx: Context) -> Planned[Formats]:
-    """Weight formats this GPU multiplies natively: memory, predicted speed, accuracy risk with source."""
+    """Compare weight formats this GPU multiplies natively: memory, predicted speed, accuracy risk with source."""
     from aisp_mcp.plan import lookup
     from aisp_mcp.plan.serving import formats
 
@@ -60,7 +60,7 @@ class KvParams(Params):
 
 @tool(cli="inference kv-cache", effect=READS, cost=MS, next=("aisp_inference_vllm",))
 def aisp_inference_kv_cache(p: KvParams, ctx: Context) -> Planned[KvAnswer]:
-    """Bytes of a KV cache, exactly: GQA, MQA, MLA, sliding window, hybrid, quantised."""
+    """Count the bytes of a KV cache exactly: GQA, MQA, MLA, sliding window, hybrid, quantised."""
     from aisp_mcp.errors import UsageError
     from aisp_mcp.plan import lookup
     from aisp_mcp.plan.serving import kv_cache

@@ -134,7 +134,7 @@ class NcclParams(Params):
 
 @tool(cli="distributed nccl", effect=READS, cost=MS, next=("aisp_hw_nccl", "aisp_gpu_topology"))
 def aisp_distributed_nccl(p: NcclParams, ctx: Context) -> Planned[NcclPlan]:
-    """NCCL variables and collective times for this topology, or for one described."""
+    """Choose NCCL variables and predict collective times for this topology, or for one described."""
     from aisp_mcp.plan.cluster import advice, described
 
     sizes = [int(size * 1e6) for size in p.sizes_mb]
@@ -154,7 +154,7 @@ class LaunchParams(Params):
 
 @tool(cli="launch plan", effect=READS, cost=MS, next=("aisp_cluster_slurm",))
 def aisp_launch_plan(p: LaunchParams, ctx: Context) -> Planned[LaunchPlan]:
-    """Commands that start a script on nodes x GPUs: torchrun, srun, accelerate, a Kubernetes manifest."""
+    """Write commands that start a script on nodes x GPUs: torchrun, srun, accelerate, a Kubernetes manifest."""
     from aisp_mcp.plan.cluster import advice
     from aisp_mcp.plan.cluster.launch import of_command
 

@@ -174,7 +174,7 @@ def _ncu_plan(p: NcuRecording, ctx: Context) -> Plan:
     next=("aisp_ncu_summary", "aisp_profile_roofline"), estimate=_ncu_plan,
 )  # fmt: skip
 def aisp_profile_ncu(p: NcuRecording, ctx: Context) -> NcuRecorded:
-    """Record kernels' hardware counters with Nsight Compute, clocks untouched, and say what limits each."""
+    """Record kernels' hardware counters with Nsight Compute at unchanged clocks, and say what limits each."""
     from aisp_mcp.profile import digest
     from aisp_mcp.profile.readers import ncu
     from aisp_mcp.profile.recording import commands, record, target_program
