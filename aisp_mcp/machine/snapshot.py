@@ -13,10 +13,10 @@ from aisp_mcp.system.records import (
     Disk,
     GpuReading,
     HostMemory,
-    Limits,
     Network,
     NumaNode,
     Pressure,
+    ResourceLimits,
     Software,
     Surroundings,
 )
@@ -40,7 +40,7 @@ class Snapshot:
     numa: list[NumaNode]
     memory: HostMemory
     pressure: Pressure
-    limits: Limits
+    limits: ResourceLimits
     surroundings: Surroundings
     disks: list[Disk]
     network: Network

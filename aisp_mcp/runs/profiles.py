@@ -18,7 +18,7 @@ from aisp_mcp.profile.insights.engine import insights
 from aisp_mcp.profile.pictures import flame_page
 from aisp_mcp.profile.readers import ncu, snapshot
 from aisp_mcp.profile.recording import find, target_program
-from aisp_mcp.profile.recording.commands import Launches
+from aisp_mcp.profile.recording.commands import LaunchSelection
 from aisp_mcp.profile.recording.ran import Depth, Pass, Passes, Profiler, Ran, SidesDiffer
 from aisp_mcp.profile.recording.target_program import Subject
 from aisp_mcp.profile.records import Profile
@@ -164,6 +164,6 @@ def _profiled(
         case "stacks":
             return None, target_program.stacks(subject, find.program("py-spy", _tools(ctx)), where, timeout_s)[1]
         case "ncu":
-            chosen = Launches("roofline" if depth == "roofline" else "full", count=20, api_range=True)
+            chosen = LaunchSelection("roofline" if depth == "roofline" else "full", count=20, api_range=True)
             pages, ran = target_program.ncu(subject, find.program("ncu", _tools(ctx)), where, chosen, timeout_s)
             return ncu.read(*pages), ran

@@ -224,7 +224,7 @@ class NumaNode(Record):
     distances: list[int] = Field(default_factory=list)
 
 
-class Limits(Record):
+class ResourceLimits(Record):
     """Limits that the control group sets this process; None means no limit."""
 
     version: str = Field(description="1, 2, hybrid or none")

@@ -21,7 +21,7 @@ from typing import Any
 from aisp_mcp.system import container, memory
 from aisp_mcp.system.files import ROOT, as_int, text
 from aisp_mcp.system.gpu import nvml
-from aisp_mcp.system.gpu.nvml import Reader, decode_reasons, processes
+from aisp_mcp.system.gpu.nvml import DeviceReader, decode_reasons, processes
 
 _PROCESS_EVERY = 5  # the list of processes is the costliest value: every fifth sample
 
@@ -122,12 +122,12 @@ class Sampler:
 
     def _read_gpus(self, module: Any) -> None:
         for index in range(module.nvmlDeviceGetCount()):
-            r = Reader(module, module.nvmlDeviceGetHandleByIndex(index))
+            r = DeviceReader(module, module.nvmlDeviceGetHandleByIndex(index))
             if index >= len(self._gpus):
                 self._gpus.append(_GpuSeries(r.get("nvmlDeviceGetUUID")))
             self._read_gpu(r, self._gpus[index])
 
-    def _read_gpu(self, r: Reader, g: _GpuSeries) -> None:
+    def _read_gpu(self, r: DeviceReader, g: _GpuSeries) -> None:
         _keep(g.temperature_c, r.get("nvmlDeviceGetTemperature", r.nvml.NVML_TEMPERATURE_GPU))
         _keep(g.power_w, r.milli("nvmlDeviceGetPowerUsage"))
         _keep(g.energy_j, r.milli("nvmlDeviceGetTotalEnergyConsumption"))
@@ -141,7 +141,7 @@ class Sampler:
         if self._samples % _PROCESS_EVERY == 0:
             self._read_processes(r, g)
 
-    def _read_processes(self, r: Reader, g: _GpuSeries) -> None:
+    def _read_processes(self, r: DeviceReader, g: _GpuSeries) -> None:
         for process in processes(r) or []:
             if process.name is None:  # not visible in this pid namespace: may be ours or a neighbour's
                 g.unresolved.add(process.pid)

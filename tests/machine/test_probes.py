@@ -18,7 +18,7 @@ from aisp_mcp.machine.datasheets import load
 from aisp_mcp.machine.probes import cache_host, device_probes, disk, network, probe_runner
 from aisp_mcp.machine.probes.children import nccl
 from aisp_mcp.machine.probes.children.child import MARK
-from aisp_mcp.machine.probes.children.timing import Clock, Work, measure
+from aisp_mcp.machine.probes.children.timing import Clock, TimedWork, measure
 from aisp_mcp.machine.probes.collectives import parse_nccl_tests
 from aisp_mcp.machine.probes.disk import probe as disk_probe
 from aisp_mcp.machine.probes.probe_runner import rate
@@ -53,14 +53,16 @@ def test_few_rounds_promise_less() -> None:
 
 def test_rounds_interleave_and_reverse() -> None:
     calls: list[str] = []
-    works = [Work(name, 1.0, lambda name=name: calls.append(name)) for name in "ab"]
+    works = [TimedWork(name, 1.0, lambda name=name: calls.append(name)) for name in "ab"]
     samples = measure(works, Clock(_Torch(), "cpu"), rounds=3, budget_s=60, burst_s=1e-9)
     assert [len(v) for v in samples.values()] == [3, 3]
     assert calls[-6:] == list("abbaab")
 
 
 def test_the_budget_ends_the_rounds_but_one_is_kept() -> None:
-    samples = measure([Work("a", 1.0, lambda: None)], Clock(_Torch(), "cpu"), rounds=50, budget_s=0.0, burst_s=1e-9)
+    samples = measure(
+        [TimedWork("a", 1.0, lambda: None)], Clock(_Torch(), "cpu"), rounds=50, budget_s=0.0, burst_s=1e-9
+    )
     assert len(samples["a"]) == 1
 
 
@@ -300,7 +302,7 @@ def test_fio_agrees_for_the_same_pattern(pattern: str, tmp_path: Path) -> None:
     """
     program = disk.find_fio()
     assert program is not None
-    with disk.scratch(tmp_path) as path, disk.Buffer(MIB) as buffer:
+    with disk.scratch(tmp_path) as path, disk.AlignedBuffer(MIB) as buffer:
         ours, theirs = disk.Builtin(path, 256 * MIB, buffer), disk.Fio(program, path, 256 * MIB, buffer, 60)
         ours.measure("write_synced")
         if ours.measure(pattern) is None:

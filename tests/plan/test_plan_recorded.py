@@ -149,7 +149,7 @@ def published(row: dict[str, Any]) -> float:
         recipe = recipe.model_copy(update={"flash": False, "dropout": True, "sequence_parallel": source == "sp"})
     gpu, shares = plan_support.facts(row["gpu"]), training.shares()
     network = 25e9 if row["gpu"].startswith("A100") else 50e9  # 200 and 400 Gb/s adapters
-    job = step.Job(arch, recipe, seq, gpu, shares, step.fabric(gpu, shares, 8, network))
+    job = step.StepJob(arch, recipe, seq, gpu, shares, step.fabric(gpu, shares, 8, network))
     return _seconds(row, arch, seq) / step.time(job, layout).total_s
 
 

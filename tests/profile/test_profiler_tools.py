@@ -226,7 +226,7 @@ def test_command_lines():
     assert "--sample=none" in light
     assert "--nvtx-capture=step1" in light
     assert not any("osrt" in word for word in light)
-    argv = commands.ncu("ncu", ["./app"], Path("r"), commands.Launches("full", "gemm; rm -rf /", 3, 5))
+    argv = commands.ncu("ncu", ["./app"], Path("r"), commands.LaunchSelection("full", "gemm; rm -rf /", 3, 5))
     assert "--clock-control=none" in argv
     assert "--kernel-name=regex:gemm; rm -rf /" in argv  # one argument: no shell ever reads it
 
@@ -236,7 +236,7 @@ def test_the_permission_error_is_explained(tmp_path, monkeypatch):
     fake.write_text("#!/bin/sh\necho '==ERROR== ERR_NVGPUCTRPERM - The user does not have permission'\nexit 1\n")
     fake.chmod(0o755)
     with pytest.raises(record.Unavailable) as caught:
-        record.ncu(str(fake), ["true"], tmp_path, commands.Launches("basic", count=1), 10)
+        record.ncu(str(fake), ["true"], tmp_path, commands.LaunchSelection("basic", count=1), 10)
     assert caught.value.code == "NO_COUNTERS"
     assert "NVreg_RestrictProfilingToAdminUsers=0" in caught.value.hint
 

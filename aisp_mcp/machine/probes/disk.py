@@ -40,7 +40,7 @@ def probe(
     began = time.monotonic()
     mounted = next(iter(disks.read([folder.absolute()])), None)
     in_memory = mounted is not None and mounted.kind == "memory"
-    with scratch(folder) as path, Buffer(block) as buffer:
+    with scratch(folder) as path, AlignedBuffer(block) as buffer:
         runner = _runner(engine, path, size, buffer, budget_s)
         Builtin(path, size, buffer).measure("write_synced")  # the file's blocks are allocated before anything counts
         samples = _rounds(runner, _patterns(in_memory), began + budget_s, progress)
@@ -55,7 +55,7 @@ def probe(
     )
 
 
-def _runner(engine: Engine, path: Path, size: int, buffer: Buffer, budget_s: float) -> Builtin | Fio:
+def _runner(engine: Engine, path: Path, size: int, buffer: AlignedBuffer, budget_s: float) -> Builtin | Fio:
     program = find_fio() if engine != "builtin" else None
     if program is not None:
         return Fio(program, path, size, buffer, timeout_s=budget_s)
@@ -129,7 +129,7 @@ def _remove_orphans(folder: Path) -> None:
             file.unlink(missing_ok=True)
 
 
-class Buffer:
+class AlignedBuffer:
     """Memory that a pass reads into and writes from: page-aligned, as O_DIRECT requires, and filled with random data,
     so that nothing can be compressed away.
 
@@ -147,7 +147,7 @@ class Buffer:
         self.memory.write(os.urandom(size))
         self.path = f"/proc/{os.getpid()}/fd/{self._file}"
 
-    def __enter__(self) -> Buffer:
+    def __enter__(self) -> AlignedBuffer:
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -160,7 +160,7 @@ class Builtin:
 
     name = "builtin"
 
-    def __init__(self, path: Path, size: int, buffer: Buffer) -> None:
+    def __init__(self, path: Path, size: int, buffer: AlignedBuffer) -> None:
         """size in bytes; the buffer's size is the block of one call."""
         self.path, self.size, self.block = path, size - size % buffer.size, buffer.size
         self._memory = buffer.memory
@@ -268,7 +268,7 @@ class Fio:
 
     name = "fio"
 
-    def __init__(self, program: str, path: Path, size: int, buffer: Buffer, timeout_s: float) -> None:
+    def __init__(self, program: str, path: Path, size: int, buffer: AlignedBuffer, timeout_s: float) -> None:
         """size in bytes; the buffer's size is the block of one call, and fio uses the buffer's own pages."""
         self.path, self.size, self.block = path, size - size % buffer.size, buffer.size
         self._program, self._buffer, self._timeout_s = program, buffer, timeout_s

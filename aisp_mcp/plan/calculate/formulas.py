@@ -105,7 +105,7 @@ def _of_model(arch: Architecture | None) -> dict[str, float]:
     }  # fmt: skip
 
 
-def _check_peak(question: Question, values: Mapping[str, float]) -> None:
+def _check_peak(question: FormulaQuestion, values: Mapping[str, float]) -> None:
     """Raise UsageError BAD_VALUE for a rate above the peak it is compared with."""
     if question.answer == ["mfu"] and values.get("tflops", 0) > values.get("peak_tflops", math.inf):
         text = f"{values['tflops']:g} TFLOP/s exceed the peak of {values['peak_tflops']:g}."
@@ -137,7 +137,7 @@ class Line(Record):
     numbers: str = Field(description="The formula with its numbers.")
 
 
-class Question(Record):
+class FormulaQuestion(Record):
     """Steps in order; answer: the first of these names that is known is the headline."""
 
     about: str
@@ -160,10 +160,10 @@ class Bound(Record):
 
 
 @cache
-def questions() -> dict[str, Question]:
+def questions() -> dict[str, FormulaQuestion]:
     """Name to question."""
     rows = tables.plan_document("formulas.yaml")["questions"]
-    return {name: Question.model_validate(row) for name, row in rows.items()}
+    return {name: FormulaQuestion.model_validate(row) for name, row in rows.items()}
 
 
 @cache
@@ -199,7 +199,7 @@ def _value(node: ast.expr, values: Mapping[str, float]) -> float:
     raise ValueError(f"not part of a formula: {ast.dump(node)[:80]}")
 
 
-def check(question: Question, values: Mapping[str, float]) -> None:
+def check(question: FormulaQuestion, values: Mapping[str, float]) -> None:
     """Raise UsageError UNKNOWN_VALUE, BAD_VALUE."""
     for name, value in values.items():
         if name not in question.inputs():
@@ -212,7 +212,7 @@ def check(question: Question, values: Mapping[str, float]) -> None:
             raise UsageError("BAD_VALUE", text, "Check the unit in the input's name.")
 
 
-def solve(question: Question, values: Mapping[str, float]) -> list[Line]:
+def solve(question: FormulaQuestion, values: Mapping[str, float]) -> list[Line]:
     """Every step that can run, in order. Raises UsageError MISSING_VALUE if none of the answers can be reached."""
     known, lines = dict(values), []
     for step in question.steps:
@@ -236,14 +236,14 @@ def _number(name: str, known: Mapping[str, float]) -> str:
     return f"{known[name]:.6g}" if name in known else name
 
 
-def _missing(question: Question, known: Mapping[str, float]) -> tuple[str, str]:
+def _missing(question: FormulaQuestion, known: Mapping[str, float]) -> tuple[str, str]:
     """Missing inputs of the steps towards an answer."""
     lacking = [f"{step.name} = {step.formula} lacks {', '.join(n for n in names(step.formula) if n not in known)}"
                for step in question.steps if step.name not in known]  # fmt: skip
     return f"Too few values: {'; '.join(lacking)[:400]}.", "Give them as values, or a model or gpu that has them."
 
 
-def headline(question: Question, lines: list[Line]) -> Line:
+def headline(question: FormulaQuestion, lines: list[Line]) -> Line:
     """The line that answers the question."""
     by_name = {line.name: line for line in lines}
     return next(by_name[name] for name in question.answer if name in by_name)

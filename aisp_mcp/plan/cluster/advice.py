@@ -59,7 +59,7 @@ class NcclPlan(Record):
     measured_job: str | None = Field(default=None, description="Job of aisp_hw_nccl whose rows were fitted.")
 
 
-def launch_plan(job: launch.Job, launchers: Sequence[str]) -> Planned[LaunchPlan]:
+def launch_plan(job: launch.LaunchJob, launchers: Sequence[str]) -> Planned[LaunchPlan]:
     """Write each launcher's text."""
     return Planned[LaunchPlan](
         answer=LaunchPlan(headline=_launched(job), launches=[launch.LAUNCHERS[name](job) for name in launchers]),
@@ -75,12 +75,12 @@ def launch_plan(job: launch.Job, launchers: Sequence[str]) -> Planned[LaunchPlan
     )
 
 
-def _launched(job: launch.Job) -> str:
+def _launched(job: launch.LaunchJob) -> str:
     processes = job.nodes * (job.gpus or 1)
     return f"{job.title} as {processes} processes on {job.nodes} node(s), {job.gpus or 1} per node."
 
 
-def slurm_script(job: launch.Job, request: slurm.BatchResources) -> Planned[SlurmScript]:
+def slurm_script(job: launch.LaunchJob, request: slurm.BatchResources) -> Planned[SlurmScript]:
     """Write the batch script."""
     return Planned[SlurmScript](
         answer=SlurmScript(script=slurm.batch_script(job, request), submit=f"sbatch {job.name}.sbatch"),

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from aisp_mcp.errors import ProcessError, Unavailable
 from aisp_mcp.plan.cluster import launch
-from aisp_mcp.plan.cluster.launch import Job, srun_words
+from aisp_mcp.plan.cluster.launch import LaunchJob, srun_words
 from aisp_mcp.records import Record
 from aisp_mcp.system.command import ask
 
@@ -32,7 +32,7 @@ class BatchResources(Record):
     exclusive: bool = True
 
 
-def batch_script(job: Job, request: BatchResources, environment: Sequence[tuple[str, str]] = ()) -> str:
+def batch_script(job: LaunchJob, request: BatchResources, environment: Sequence[tuple[str, str]] = ()) -> str:
     """The text of a file for sbatch. Time is written as days-hours:minutes:seconds."""
     lines = [
         "#!/bin/bash",

@@ -17,7 +17,7 @@ from aisp_mcp.plan.architecture import Architecture
 from aisp_mcp.plan.data import tables as knowledge
 from aisp_mcp.plan.records import Band, Engine, Planned, Ratio, ServingShares, Source, WeightFormat
 from aisp_mcp.plan.serving import choice, formats, model, rate
-from aisp_mcp.plan.serving.choice import Limits, Rate
+from aisp_mcp.plan.serving.choice import CallerLimits, Rate
 from aisp_mcp.plan.serving.rate import NETWORK, Served
 from aisp_mcp.plan.serving.workload import Lengths
 from aisp_mcp.records import Record
@@ -59,7 +59,7 @@ class Wish:
     facts: GpuFacts
     gpus: int
     lengths: Lengths
-    limits: Limits
+    limits: CallerLimits
     goal: str
     weights: str | None
     kv_dtype: str | None
@@ -164,7 +164,7 @@ def _served(wish: Wish, weights: WeightFormat) -> Served:
 
 def _refused(wish: Wish, served: Served, shares: ServingShares, engine: Engine) -> UsageError:
     """The rule that excluded every layout, as an error."""
-    free = Limits(scenario="offline", tensor=wish.limits.tensor, pipeline=wish.limits.pipeline)
+    free = CallerLimits(scenario="offline", tensor=wish.limits.tensor, pipeline=wish.limits.pipeline)
     if not list(choice.layouts(served, wish.gpus, wish.limits)):
         return UsageError(
             "NO_LAYOUT",

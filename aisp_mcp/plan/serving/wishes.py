@@ -11,7 +11,7 @@ from aisp_mcp.plan import kv, lookup
 from aisp_mcp.plan.architecture import Architecture
 from aisp_mcp.plan.records import Count, Positive, Source, Tokens
 from aisp_mcp.plan.savings import estimates
-from aisp_mcp.plan.serving.choice import Limits
+from aisp_mcp.plan.serving.choice import CallerLimits
 from aisp_mcp.plan.serving.deployment import Decoding, Wish
 from aisp_mcp.plan.serving.workload import Scenario, lengths
 from aisp_mcp.records import Params
@@ -84,14 +84,14 @@ def wish(p: VllmParams, ctx: Context) -> Wish:
     )
 
 
-def _limits(p: VllmParams, arch: Architecture) -> Limits:
+def _limits(p: VllmParams, arch: Architecture) -> CallerLimits:
     if p.scenario == "offline" and p.ttft_s is not None:
         raise UsageError("OFFLINE_LIMITS", "ttft_s has no meaning offline: all requests wait.", "Use scenario=server.")
     if p.batch is not None and p.concurrency is not None:
         raise UsageError("TWO_BATCHES", "batch and concurrency fix the same number.", "Give one of them.")
     size = kv.ELEMENT[p.kv_dtype or "fp8"]
     cache = int(p.cache_tokens * arch.attention.layers * kv.per_layer(arch) * size) if p.cache_tokens else None
-    return Limits(
+    return CallerLimits(
         scenario=p.scenario,
         ttft_s=p.ttft_s or TTFT_S.get(p.scenario),
         tpot_s=p.tpot_s or TPOT_S.get(p.scenario),

@@ -65,7 +65,7 @@ def predict_step(params: dict[str, Any], facts: GpuFacts) -> float:
     """Seconds of one step of that transformer on one GPU."""
     shares, layout = calibration.shares(), Layout(microbatch=params["batch"], recompute=_recompute(params))
     fabric = step.fabric(facts, shares, 1)  # one device: no link is used
-    job = step.Job(described(params), memory.RECIPES[params["dtype"]], params["seq"], facts, shares, fabric)
+    job = step.StepJob(described(params), memory.RECIPES[params["dtype"]], params["seq"], facts, shares, fabric)
     return step.time(job, layout).total_s
 
 

@@ -38,7 +38,7 @@ class StepTime(Record):
 
 
 @dataclass(frozen=True)
-class Job:
+class StepJob:
     """Model, recipe and machine of a step, for which layouts are compared. speed: measured over predicted rate of
     work.
     """
@@ -51,7 +51,7 @@ class Job:
     fabric: Fabric
     speed: float = 1.0
 
-    def at(self, speed: float) -> Job:
+    def at(self, speed: float) -> StepJob:
         return replace(self, speed=speed)
 
 
@@ -75,7 +75,7 @@ def flops(arch: Architecture, recipe: Recipe, seq: int) -> float:
     return parameters.training_flops(arch, seq) - spared * parameters.matmul(arch)
 
 
-def time(job: Job, layout: Layout) -> StepTime:
+def time(job: StepJob, layout: Layout) -> StepTime:
     """Predict one step. Raises KeyError when the datasheet or the calibration has no figure for the type."""
     products = _products(job, layout) / job.speed
     traffic = _traffic(job, layout) / job.speed
@@ -100,12 +100,12 @@ def time(job: Job, layout: Layout) -> StepTime:
     )
 
 
-def _fullest(job: Job, layout: Layout) -> float:
+def _fullest(job: StepJob, layout: Layout) -> float:
     """Share of the layers on the fullest stage, which is the slowest."""
     return max(stage_layers(job.arch, layout)) / job.arch.layers
 
 
-def _products(job: Job, layout: Layout) -> float:
+def _products(job: StepJob, layout: Layout) -> float:
     """Seconds in matrix products and attention of all microbatches of one GPU."""
     arch, recipe, shares = job.arch, job.recipe, job.shares
     tokens = layout.microbatch * job.seq / layout.context
@@ -139,7 +139,7 @@ def _expert_share(arch: Architecture) -> float:
     return used / max(used, parameters.active(arch) - parameters.embeddings(arch))
 
 
-def _traffic(job: Job, layout: Layout) -> float:
+def _traffic(job: StepJob, layout: Layout) -> float:
     """Seconds of elementwise work of all microbatches."""
     arch, layers = job.arch, _fullest(job, layout) * job.arch.layers
     stored = layers * memory.layer_activations(arch, layout, job.recipe, job.seq)
@@ -151,7 +151,7 @@ def _traffic(job: Job, layout: Layout) -> float:
     return passes / job.facts.memory.bandwidth_bytes_s * layout.microbatches
 
 
-def _update(job: Job, layout: Layout) -> float:
+def _update(job: StepJob, layout: Layout) -> float:
     """Seconds of the optimizer: memory traffic, and with offload the transfer over PCIe."""
     recipe, local_count = job.recipe, memory.local_parameters(job.arch, layout) * trainable_share(job.arch, job.recipe)
     local_count /= layout.shards if layout.zero else 1
@@ -172,7 +172,7 @@ def _passes(layout: Layout) -> float:
     return 2 + layout.again
 
 
-def _tensor(job: Job, layout: Layout) -> float:
+def _tensor(job: StepJob, layout: Layout) -> float:
     """Two all-reduces (or their halves under sequence parallelism) per layer and pass of one microbatch."""
     if layout.tensor == 1:
         return 0.0
@@ -181,7 +181,7 @@ def _tensor(job: Job, layout: Layout) -> float:
     return 2 * _passes(layout) * each * max(stage_layers(job.arch, layout))
 
 
-def _context(job: Job, layout: Layout) -> float:
+def _context(job: StepJob, layout: Layout) -> float:
     """Keys and values of the other ranks, once forward and twice (with their gradients) backward."""
     if layout.context == 1:
         return 0.0
@@ -192,7 +192,7 @@ def _context(job: Job, layout: Layout) -> float:
     return (_passes(layout) + 1) * each * max(stage_layers(job.arch, layout))
 
 
-def _expert(job: Job, layout: Layout) -> float:
+def _expert(job: StepJob, layout: Layout) -> float:
     """Tokens to their experts and back, in each pass of the layers with experts; a token is sent to a node
     only once.
     """
@@ -208,7 +208,7 @@ def _expert(job: Job, layout: Layout) -> float:
     return 2 * _passes(layout) * each * parameters.moe_layers(job.arch) / layout.pipeline
 
 
-def _stages(job: Job, layout: Layout) -> float:
+def _stages(job: StepJob, layout: Layout) -> float:
     """Activations to the next stage and gradients back, for each chunk; they overlap with the next microbatch."""
     if layout.pipeline == 1:
         return 0.0
@@ -218,7 +218,7 @@ def _stages(job: Job, layout: Layout) -> float:
     return 2 * layout.virtual * (job.fabric.alpha_s + size / rate) * job.shares.contention
 
 
-def _exposed(job: Job, layout: Layout, busy: float) -> float:
+def _exposed(job: StepJob, layout: Layout, busy: float) -> float:
     """Gradient and weight collectives over the replicas, minus the overlapping part."""
     if layout.shards == 1:
         return 0.0

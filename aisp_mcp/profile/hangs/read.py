@@ -11,9 +11,9 @@ from itertools import islice
 from pathlib import Path
 
 from aisp_mcp.profile.hangs import flight, nccl_log, waiting
-from aisp_mcp.profile.hangs.nccl_log import Communicator, Log, Timeout
+from aisp_mcp.profile.hangs.nccl_log import Communicator, NcclLog, Timeout
 from aisp_mcp.profile.hangs.waiting import Dump, Graph, Hang, Wait
-from aisp_mcp.profile.readers.files import GZIP, MAX_TEXT, File, bad, is_flight, is_nccl, look, too_large
+from aisp_mcp.profile.readers.files import GZIP, MAX_TEXT, ProfileFile, bad, is_flight, is_nccl, look, too_large
 from aisp_mcp.profile.readers.files import read as read_bytes
 from aisp_mcp.profile.records import ProfileKind, Source, Statement
 
@@ -21,7 +21,7 @@ _MOST_FILES = 4096
 _MOST_BYTES = 2 * 2**30
 
 
-def in_folder(folder: Path) -> list[File]:
+def in_folder(folder: Path) -> list[ProfileFile]:
     """Dumps of a folder, or logs of NCCL if it has no dump; empty for another folder. Raises AispError TOO_LARGE."""
     paths = sorted(path for path in islice(folder.iterdir(), _MOST_FILES) if path.is_file() and path.stat().st_size)
     heads = {path: _head(path) for path in paths}
@@ -39,7 +39,7 @@ def _head(path: Path) -> bytes:
         return file.read(65_536)
 
 
-def read(files: list[File], kind: ProfileKind, path: Path) -> Hang:
+def read(files: list[ProfileFile], kind: ProfileKind, path: Path) -> Hang:
     """kind: flight or nccl. Raises UsageError BAD_PROFILE."""
     source = _source(files, kind, path)
     if kind == "nccl":
@@ -60,7 +60,7 @@ def _notes(dumps: list[Dump]) -> list[str]:
     return [f"Reader: there is no dump of {ranks(missing)}."] if missing else []
 
 
-def _log(files: list[File], source: Source) -> Hang:
+def _log(files: list[ProfileFile], source: Source) -> Hang:
     log = nccl_log.parse(line for file in files for line in _lines(file))
     ranks = {rank for row in log.communicators for rank in row.begun | row.complete | set(row.calls)}
     many = max(len(ranks), len(log.talking), len({row.rank for row in log.timeouts}))
@@ -68,7 +68,7 @@ def _log(files: list[File], source: Source) -> Hang:
     return Hang(source=source, ranks=many, opening=of_log(log), diagnostics=notes)
 
 
-def _lines(file: File) -> Iterator[str]:
+def _lines(file: ProfileFile) -> Iterator[str]:
     with file.path.open("rb") as stream:
         compressed = stream.read(2) == GZIP
     if compressed:
@@ -78,7 +78,7 @@ def _lines(file: File) -> Iterator[str]:
         yield from iter(lambda: text.readline(65_536), "")
 
 
-def _source(files: list[File], kind: ProfileKind, path: Path) -> Source:
+def _source(files: list[ProfileFile], kind: ProfileKind, path: Path) -> Source:
     if not files:
         raise bad(f"{path.name!r} contains no dump and no log.", "Give the folder with one dump per rank.")
     tool = "PyTorch flight recorder" if kind == "flight" else "NCCL"
@@ -179,7 +179,7 @@ def _advice(graph: Graph) -> Statement:
     return Statement(text=text, rows=["waits"])
 
 
-def of_log(log: Log) -> list[Statement]:
+def of_log(log: NcclLog) -> list[Statement]:
     """Timeouts first, then calls that ranks have not reached, then start-up."""
     statements = _timeouts(log)
     for row in log.communicators:
@@ -199,7 +199,7 @@ def of_log(log: Log) -> list[Statement]:
     return statements
 
 
-def _timeouts(log: Log) -> list[Statement]:
+def _timeouts(log: NcclLog) -> list[Statement]:
     """By operation and number: the ranks that reported it, and the other ranks in the log that did not."""
     groups: dict[tuple[str, int | None], list[Timeout]] = {}
     for row in log.timeouts:
@@ -219,7 +219,7 @@ def _timeouts(log: Log) -> list[Statement]:
     return statements
 
 
-def _late(log: Log, reported: list[int]) -> str:
+def _late(log: NcclLog, reported: list[int]) -> str:
     """Ranks of one group that had enqueued fewer calls than others, if they differ."""
     groups: dict[str, dict[int, int]] = {}
     for (group, rank), (last, _) in log.enqueued.items():
@@ -272,7 +272,7 @@ def _listed(names: list[str]) -> str:
     return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
 
 
-def _nothing(log: Log) -> Statement:
+def _nothing(log: NcclLog) -> Statement:
     whole = sum(len(row.complete) for row in log.communicators)
     text = f"The log of NCCL{' ' + log.version if log.version else ''} contains no call and no timeout"
     if whole:

@@ -14,7 +14,7 @@ from aisp_mcp.records import Record
 Reason = Literal["no call", "not finished", "queued", "no dump", "other call"]
 
 
-class Call(Record):
+class RankCall(Record):
     """A call that has not completed. number: its position among the calls of its group, or of a pair for
     send and recv.
     """
@@ -32,7 +32,7 @@ class Dump(Record):
 
     rank: int
     records: int
-    pending: list[Call]
+    pending: list[RankCall]
     completed: dict[str, int] = Field(default_factory=dict)
     groups: dict[str, list[int]] = Field(default_factory=dict, description="Members by name, where they are known.")
 
@@ -95,9 +95,9 @@ def graph(dumps: list[Dump]) -> Graph:
     return Graph(waits, roots, _reaching(waits, roots))
 
 
-def _first(calls: list[Call]) -> dict[tuple[str, tuple[int, int] | None], Call]:
+def _first(calls: list[RankCall]) -> dict[tuple[str, tuple[int, int] | None], RankCall]:
     """The first call by group, and by pair of ranks for send and recv."""
-    calls_by_group: dict[tuple[str, tuple[int, int] | None], Call] = {}
+    calls_by_group: dict[tuple[str, tuple[int, int] | None], RankCall] = {}
     for call in calls:
         key = (call.group, call.peers)
         if key not in calls_by_group or call.number < calls_by_group[key].number:
@@ -119,8 +119,8 @@ def _members(dumps: list[Dump]) -> dict[str, set[int]]:
 
 def _awaited(
     rank: int,
-    call: Call,
-    first: dict[int, dict[tuple[str, tuple[int, int] | None], Call]],
+    call: RankCall,
+    first: dict[int, dict[tuple[str, tuple[int, int] | None], RankCall]],
     by_rank: dict[int, Dump],
     members: dict[str, set[int]],
 ) -> Iterable[tuple[Reason, set[int]]]:
@@ -143,7 +143,7 @@ def _awaited(
     return awaited.items()
 
 
-def _differ(call: Call, other: Call) -> bool:
+def _differ(call: RankCall, other: RankCall) -> bool:
     if call.peers:
         return False
     if call.operation != other.operation:

@@ -60,7 +60,7 @@ def _legend(boxes: Sequence[Box]) -> str:
     return f'<ul class="legend" aria-label="Colours">{rows}</ul>'
 
 
-def _box(box: Box, unit: str, root: Node, against: bool) -> str:
+def _box(box: Box, unit: str, root: FrameNode, against: bool) -> str:
     node, kind = box.node, ""
     style = f"left:{box.left:.4%};width:{box.width:.4%}"
     if against:
@@ -73,13 +73,13 @@ def _box(box: Box, unit: str, root: Node, against: bool) -> str:
     return f'<button type="button" {numbers} title="{label}: {tip}" style="{style}"{kind}>{label}</button>'
 
 
-def describe(node: Node, unit: str, whole: int, against: bool) -> str:
+def describe(node: FrameNode, unit: str, whole: int, against: bool) -> str:
     """A box's weight and share, and its change if there is an earlier profile."""
     text = f"{_weight(node.b, unit)}, {100 * node.b / (whole or 1):.3g} %"
     return f"{text}; before {_weight(node.a, unit)} ({_change(node)})" if against else text
 
 
-def _change(node: Node) -> str:
+def _change(node: FrameNode) -> str:
     return f"{100 * (node.b / node.a - 1):+.3g} %" if node.a else "new"
 
 
@@ -92,7 +92,7 @@ StackWeights = Mapping[tuple[str, ...], int]
 MAX_DEPTH, MIN_SHARE = 200, 1e-5
 
 
-class Node:
+class FrameNode:
     """One frame above its callers: weights before (a) and after (b), and the frames it calls."""
 
     __slots__ = ("a", "b", "children")
@@ -100,7 +100,7 @@ class Node:
     def __init__(self) -> None:
         self.a = 0
         self.b = 0
-        self.children: dict[str, Node] = {}
+        self.children: dict[str, FrameNode] = {}
 
     @property
     def change(self) -> float:
@@ -113,7 +113,7 @@ class Box:
     """A node with its stack and position: left and width are shares of the whole."""
 
     stack: tuple[str, ...]
-    node: Node
+    node: FrameNode
     left: float
     width: float
 
@@ -122,14 +122,14 @@ class Box:
         return len(self.stack) - 1
 
 
-def build(after: StackWeights, before: StackWeights | None = None) -> Node:
+def build(after: StackWeights, before: StackWeights | None = None) -> FrameNode:
     """The root of the tree of all stacks."""
-    root = Node()
+    root = FrameNode()
     for stacks, is_after in ((before or {}, False), (after, True)):
         for stack, weight in stacks.items():
             node = root
             for frame in ("", *stack):
-                node = node.children.setdefault(frame, Node()) if frame else root
+                node = node.children.setdefault(frame, FrameNode()) if frame else root
                 if is_after:
                     node.b += weight
                 else:
@@ -137,7 +137,7 @@ def build(after: StackWeights, before: StackWeights | None = None) -> Node:
     return root
 
 
-def widest(root: Node, most: int, max_depth: int = MAX_DEPTH, min_share: float = MIN_SHARE) -> list[Box]:
+def widest(root: FrameNode, most: int, max_depth: int = MAX_DEPTH, min_share: float = MIN_SHARE) -> list[Box]:
     """At most that many boxes, by depth and position; boxes above an omitted one are omitted too."""
     whole, number = root.b or 1, 0
     boxes: list[Box] = []

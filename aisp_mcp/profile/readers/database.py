@@ -10,14 +10,14 @@ from typing import Any
 from urllib.parse import quote
 
 from aisp_mcp.profile.readers.allowance import Allowance
-from aisp_mcp.profile.readers.files import MAX_TEXT, File, bad, read, too_large
+from aisp_mcp.profile.readers.files import MAX_TEXT, ProfileFile, bad, read, too_large
 
 _ROWS = 20_000  # rows fetched at a time
 _ALLOWED = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ}
 _FUNCTIONS = {"substr", "typeof", "count", "length"}
 
 
-class Database:
+class ReportDatabase:
     """Read-only access by table and column; columns missing from this file's version are returned as None."""
 
     def __init__(self, connection: sqlite3.Connection, allowance: Allowance) -> None:
@@ -103,12 +103,12 @@ def _authorize(action: int, first: str | None, two: str | None, _db: str | None,
 
 
 @contextmanager
-def open_database(file: File) -> Iterator[Database]:
+def open_database(file: ProfileFile) -> Iterator[ReportDatabase]:
     """Open read-only and immutable. Raises UsageError BAD_PROFILE if SQLite cannot read it, AispError TOO_LARGE."""
     allowance = Allowance()
     try:
         with closing(_connect(file, allowance)) as connection:
-            yield Database(connection, allowance)
+            yield ReportDatabase(connection, allowance)
     except sqlite3.OperationalError as error:
         if "interrupted" in str(error):
             raise too_large(allowance.exceeded() or f"Reading {file.path.name!r} was interrupted") from error
@@ -117,7 +117,7 @@ def open_database(file: File) -> Iterator[Database]:
         raise bad(f"{file.path.name!r} is not a readable SQLite file: {error}.") from error
 
 
-def _connect(file: File, allowance: Allowance) -> sqlite3.Connection:
+def _connect(file: ProfileFile, allowance: Allowance) -> sqlite3.Connection:
     if file.compressed:
         connection = sqlite3.connect(":memory:", check_same_thread=False)
         connection.deserialize(_plain_header(read(file, MAX_TEXT)))

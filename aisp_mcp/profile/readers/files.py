@@ -27,7 +27,7 @@ _TAG = re.compile(rb"\[[A-Za-z]*[\d,]*\][: <]")  # possible prefixes of a log li
 
 
 @dataclass(frozen=True)
-class File:
+class ProfileFile:
     """A regular file with its hash and first (decompressed) bytes."""
 
     path: Path
@@ -58,7 +58,7 @@ def too_large(what: str) -> AispError:
     )
 
 
-def look(path: str | Path, limit: int = MAX_FILE) -> File:
+def look(path: str | Path, limit: int = MAX_FILE) -> ProfileFile:
     """Hash the file and read its beginning. Raises NotFound NO_PROFILE, UsageError BAD_PROFILE, AispError TOO_LARGE."""
     where = Path(path).expanduser()
     try:
@@ -82,7 +82,7 @@ def look(path: str | Path, limit: int = MAX_FILE) -> File:
     except OSError as error:
         raise bad(f"Cannot read {where.name!r}: {error.strerror}.") from error
     head = _inflate_head(first) if first.startswith(GZIP) else first
-    return File(where.resolve(), digest.hexdigest(), status.st_size, head[:4096])
+    return ProfileFile(where.resolve(), digest.hexdigest(), status.st_size, head[:4096])
 
 
 def _capture(folder: Path) -> Path:
@@ -97,7 +97,7 @@ def _capture(folder: Path) -> Path:
     )
 
 
-def kind_of(file: File) -> ProfileKind:
+def kind_of(file: ProfileFile) -> ProfileKind:
     """Format of a file by its bytes, not its name. Raises UsageError BAD_PROFILE with a way to a readable format."""
     head, name = file.head, file.path.name
     if head.startswith(_SQLITE):
@@ -165,7 +165,7 @@ def _json_kind(text: bytes) -> ProfileKind:
     return "memory" if kind == "memory" else "kineto"
 
 
-def read(file: File, limit: int = MAX_TEXT) -> bytes:
+def read(file: ProfileFile, limit: int = MAX_TEXT) -> bytes:
     """All bytes, decompressed if they are gzip. Raises AispError TOO_LARGE before the limit is exceeded."""
     if file.size > limit:
         raise too_large(f"{file.path.name!r} has {file.size:,} bytes, more than {limit:,}")

@@ -53,7 +53,7 @@ class Args(MessageArgs, gc=False):
     occupancy: Any = msgspec.field(default=None, name="est. achieved occupancy %")
 
 
-class Event(msgspec.Struct, gc=False):
+class TraceEvent(msgspec.Struct, gc=False):
     """An event as written. Numbers that are not integers stay text, so that nothing is rounded."""
 
     ph: Any = None
@@ -66,7 +66,7 @@ class Event(msgspec.Struct, gc=False):
     args: Args | None = None
 
 
-_typed = msgspec.json.Decoder(list[Event], float_hook=str)
+_typed = msgspec.json.Decoder(list[TraceEvent], float_hook=str)
 _any = msgspec.json.Decoder(float_hook=str)
 _ARGS = {field.encode_name: field.name for field in msgspec.structs.fields(Args)}
 _NONE = Args()
@@ -84,7 +84,7 @@ class Pieces:
         self._searched = 0  # there is no possible end of a piece before this
         self._open = b"["  # prefix that makes the rest complete JSON
 
-    def __iter__(self) -> Iterator[list[Event | None]]:
+    def __iter__(self) -> Iterator[list[TraceEvent | None]]:
         """Raise UsageError BAD_PROFILE for incomplete JSON or JSON without a list of events, AispError TOO_LARGE."""
         self._begin()
         for chunk in self._chunks:
@@ -125,7 +125,7 @@ class Pieces:
             self._searched = low if not near else 0
         yield from near[: -_TRIES - 1 : -1]
 
-    def _end(self) -> list[Event | None]:
+    def _end(self) -> list[TraceEvent | None]:
         whole = _whole(self._open + self._rest)
         if isinstance(whole, dict):
             events = whole.pop("traceEvents", None)
@@ -141,10 +141,10 @@ class Pieces:
             raise too_large(f"{self._path.name!r} has more than {_LARGEST:,} bytes without an event's end")
 
 
-def _decode(data: bytes) -> list[Event | None] | None:
+def _decode(data: bytes) -> list[TraceEvent | None] | None:
     """The events of an array, or None if data is not an array."""
     try:
-        events: list[Event | None] = list(_typed.decode(data))
+        events: list[TraceEvent | None] = list(_typed.decode(data))
     except msgspec.ValidationError:
         rows = _whole(data)
         return [_event(row) for row in rows] if isinstance(rows, list) else None
@@ -172,16 +172,16 @@ def _whole(data: bytes) -> Any:
         return None
 
 
-def _event(row: Any) -> Event | None:
+def _event(row: Any) -> TraceEvent | None:
     if not isinstance(row, dict):
         return None
     args = row.get("args")
     known = {_ARGS[key]: item for key, item in args.items() if key in _ARGS} if isinstance(args, dict) else {}
     plain = {key: row.get(key) for key in ("ph", "cat", "name", "pid", "tid", "ts", "dur")}
-    return Event(**plain, args=Args(**known) if known else None)
+    return TraceEvent(**plain, args=Args(**known) if known else None)
 
 
-def arguments(event: Event) -> Args:
+def arguments(event: TraceEvent) -> Args:
     return event.args or _NONE
 
 

@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 
 from aisp_mcp.errors import AispError
 from aisp_mcp.process.run import run
-from aisp_mcp.profile.readers.files import File, bad, look, read
+from aisp_mcp.profile.readers.files import ProfileFile, bad, look, read
 from aisp_mcp.profile.readers.text import clean
 
 _REFUSED = 3
@@ -28,14 +28,14 @@ _MEMORY, _CPU_S = 4 * 2**30, 120
 _CHILD_S, _CHILD_BYTES = 300.0, 256 * 2**20
 
 
-class _Plain(pickle.Unpickler):
+class _PlainUnpickler(pickle.Unpickler):
     """Unpickler without classes and functions; the base class refuses objects outside the file."""
 
     def find_class(self, module: str, name: str) -> NoReturn:
         raise pickle.UnpicklingError(f"it names the global {module}.{name}")
 
 
-def in_child(reader: str, files: Sequence[File], what: str, hint: str | None = None) -> str:
+def in_child(reader: str, files: Sequence[ProfileFile], what: str, hint: str | None = None) -> str:
     """The output of READER for these files. Raises UsageError BAD_PROFILE: they are not `what`."""
     argv = [sys.executable, "-P", "-m", __name__, reader, *(str(file.path) for file in files)]
     done = run(argv, timeout_s=_CHILD_S, cwd="/", max_output=_CHILD_BYTES)
@@ -49,12 +49,12 @@ def main() -> int:
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
     resource.setrlimit(resource.RLIMIT_CPU, (_CPU_S, _CPU_S))
     reader, *paths = sys.argv[1:]
-    files: list[File] = []
+    files: list[ProfileFile] = []
 
-    def pairs() -> Iterator[tuple[File, Any]]:
+    def pairs() -> Iterator[tuple[ProfileFile, Any]]:
         for path in paths:
             files.append(look(path))
-            yield files[-1], _Plain(io.BytesIO(read(files[-1]))).load()
+            yield files[-1], _PlainUnpickler(io.BytesIO(read(files[-1]))).load()
 
     try:
         print(importlib.import_module(reader).printed(pairs()))

@@ -108,7 +108,7 @@ def ncu(
     program: str,
     command: Sequence[str],
     folder: Path,
-    launches: commands.Launches,
+    launches: commands.LaunchSelection,
     timeout_s: float,
     confinement: Confinement = OPEN,
 ) -> tuple[Path, Path]:

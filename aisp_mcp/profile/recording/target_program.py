@@ -175,7 +175,7 @@ def nsys(
 
 
 def ncu(
-    target: Subject, program: str, folder: Path, launches: commands.Launches, timeout_s: float
+    target: Subject, program: str, folder: Path, launches: commands.LaunchSelection, timeout_s: float
 ) -> tuple[tuple[Path, Path], Ran]:
     """The raw and the details page of launches made by the calls. Raises BenchmarkError RANKS for several ranks."""
     if distributed.declared(target.files[0]) > 1:
@@ -185,7 +185,10 @@ def ncu(
     def trial(scratch: Path) -> tuple[list[str], Path]:
         report = scratch / "trial.ncu-rep"
         argv = commands.ncu(
-            program, [sys.executable, "-P", "-c", _LAUNCH], report, commands.Launches(metric_set="basic", count=1)
+            program,
+            [sys.executable, "-P", "-c", _LAUNCH],
+            report,
+            commands.LaunchSelection(metric_set="basic", count=1),
         )
         return argv, report
 

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from aisp_mcp.errors import Unavailable, UsageError
 from aisp_mcp.profile.digest import Found, Idle, NcuSummary, Summary
-from aisp_mcp.profile.recording.commands import Launches, TorchMode
+from aisp_mcp.profile.recording.commands import LaunchSelection, TorchMode
 from aisp_mcp.profile.recording.ran import Ran, RoleName
 from aisp_mcp.profile.records import CompileProfile, MemoryProfile, Profile, Source, Statement
 from aisp_mcp.records import Record
@@ -145,8 +145,10 @@ class NcuRecording(Recording):
     launch_count: int = Field(default=10, ge=1, le=1000)
 
     @property
-    def launches(self) -> Launches:
-        return Launches(self.set, self.kernel, self.launch_skip, self.launch_count, api_range=self.target is not None)
+    def launches(self) -> LaunchSelection:
+        return LaunchSelection(
+            self.set, self.kernel, self.launch_skip, self.launch_count, api_range=self.target is not None
+        )
 
 
 class NcuRecorded(Record):

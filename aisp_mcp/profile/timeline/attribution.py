@@ -13,7 +13,7 @@ from statistics import median
 from typing import NamedTuple
 
 from aisp_mcp.profile.records import CallStat, OpStat, RangeStat
-from aisp_mcp.profile.timeline.columns import Calls, Launches
+from aisp_mcp.profile.timeline.columns import Calls, LaunchColumns
 from aisp_mcp.profile.timeline.events import GpuOp, HostCall
 from aisp_mcp.profile.timeline.trace import Trace
 
@@ -160,7 +160,7 @@ def project_ranges(trace: Trace) -> list[RangeStat]:
     return sorted(rows_out, key=lambda r: (-r.projected_ns, -r.total_ns, r.name))
 
 
-def _by_thread(trace: Trace) -> dict[int, Launches]:
+def _by_thread(trace: Trace) -> dict[int, LaunchColumns]:
     """The calls that launched something, by thread."""
     launches = trace.gpu.launches
     assert launches is not None
@@ -174,7 +174,7 @@ def _by_thread(trace: Trace) -> dict[int, Launches]:
     return {thread: launches.take(rows) for thread, rows in by_thread.items()}
 
 
-def _launched(rows: Launches, low: int, high: int, end: int) -> tuple[int, int, int]:
+def _launched(rows: LaunchColumns, low: int, high: int, end: int) -> tuple[int, int, int]:
     """Calls that end by then, from the start of their first operation to the end of the last, and the work's length."""
     inside: Sequence[int] | slice = slice(low, high)
     if max(rows.end[low:high], default=end) > end:

@@ -28,7 +28,7 @@ from aisp_mcp.profile.records import (
 )
 from aisp_mcp.profile.timeline import attribution, idle, steps
 from aisp_mcp.profile.timeline.columns import Calls, Ops
-from aisp_mcp.profile.timeline.events import GpuOp, HostCall, HostRange, Message, Shape
+from aisp_mcp.profile.timeline.events import GpuOp, HostCall, HostRange, LaunchShape, Message
 from aisp_mcp.profile.timeline.intervals import Column, Cover, column
 from aisp_mcp.profile.timeline.names import family
 from aisp_mcp.profile.timeline.trace import Trace
@@ -289,9 +289,9 @@ def kernel_stats(gpu: Ops, times: Sequence[Times]) -> list[KernelStat]:
     return rows
 
 
-def _longest_shapes(gpu: Ops, times: Sequence[Times]) -> dict[str, Shape | None]:
+def _longest_shapes(gpu: Ops, times: Sequence[Times]) -> dict[str, LaunchShape | None]:
     """Shape of the longest launch of each name, of the first of several that took as long."""
-    longest: dict[str, tuple[int, dict[int, Shape | None]]] = {}
+    longest: dict[str, tuple[int, dict[int, LaunchShape | None]]] = {}
     for at, (fact, spans) in enumerate(zip(gpu.facts, times, strict=True)):
         if spans and fact.kind in ("kernel", "communication"):
             ns, best = max(spans), longest.get(fact.name, (-1, {}))

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from aisp_mcp.system.deadline import Hung, Lane
+from aisp_mcp.system.deadline import CallLane, Hung
 from aisp_mcp.system.records import (
     Gpu,
     GpuActivity,
@@ -29,7 +29,7 @@ from aisp_mcp.system.records import (
     Problem,
 )
 
-_LANE = Lane("nvml")
+_LANE = CallLane("nvml")
 _READY = threading.Event()
 
 _PROBLEMS = {
@@ -197,7 +197,7 @@ FATAL = (15, 16)  # GPU is lost, reset required
 VIRTUALIZATION = {0: "none", 1: "passthrough", 2: "vgpu", 3: "host_vgpu", 4: "host_vsga"}
 
 
-class Reader:
+class DeviceReader:
     """Calls NVML functions on one device and remembers which it could not read."""
 
     def __init__(self, nvml: Any, handle: Any) -> None:
@@ -226,13 +226,13 @@ class Reader:
 
 def read_gpu(nvml: Any, handle: Any, index: int) -> tuple[Gpu, Exception | None]:
     """The full record (bytes, MHz, watts, degrees Celsius) and the error that ended the reading early, if any."""
-    r = Reader(nvml, handle)
+    r = DeviceReader(nvml, handle)
     return _record(r, index), r.fault
 
 
 def read_brief(nvml: Any, handle: Any, index: int) -> tuple[Gpu, Exception | None]:
     """Name, memory, load and temperature: the calls that answer within microseconds."""
-    r = Reader(nvml, handle)
+    r = DeviceReader(nvml, handle)
     rates = r.get("nvmlDeviceGetUtilizationRates")
     brief = Gpu(
         index=index,
@@ -245,7 +245,7 @@ def read_brief(nvml: Any, handle: Any, index: int) -> tuple[Gpu, Exception | Non
     return brief, r.fault
 
 
-def _record(r: Reader, index: int) -> Gpu:
+def _record(r: DeviceReader, index: int) -> Gpu:
     capability = r.get("nvmlDeviceGetCudaComputeCapability")
     return Gpu(
         index=index,
@@ -264,7 +264,7 @@ def _record(r: Reader, index: int) -> Gpu:
     )
 
 
-def _memory(r: Reader) -> GpuMemory:
+def _memory(r: DeviceReader) -> GpuMemory:
     info = r.get("nvmlDeviceGetMemoryInfo", getattr(r.nvml, "nvmlMemory_v2", None))
     if info is None:  # before driver 510 only the first version exists
         info = r.get("nvmlDeviceGetMemoryInfo")
@@ -278,7 +278,7 @@ def _memory(r: Reader) -> GpuMemory:
     )
 
 
-def _activity(r: Reader) -> GpuActivity:
+def _activity(r: DeviceReader) -> GpuActivity:
     rates = r.get("nvmlDeviceGetUtilizationRates")
     state = r.get("nvmlDeviceGetPerformanceState")
     return GpuActivity(
@@ -289,7 +289,7 @@ def _activity(r: Reader) -> GpuActivity:
     )
 
 
-def processes(r: Reader) -> list[GpuProcess] | None:
+def processes(r: DeviceReader) -> list[GpuProcess] | None:
     """Processes on the device; None if NVML does not report them (a container may hide them all)."""
     compute = r.get("nvmlDeviceGetComputeRunningProcesses")
     graphics = r.get("nvmlDeviceGetGraphicsRunningProcesses")
@@ -319,7 +319,7 @@ def decode_reasons(bits: int | None) -> list[str] | None:
     return known + ([hex(rest)] if rest else [])
 
 
-def clocks(r: Reader) -> GpuClocks:
+def clocks(r: DeviceReader) -> GpuClocks:
     """Present and highest clocks in MHz with the decoded event reasons."""
     bits = r.get("nvmlDeviceGetCurrentClocksEventReasons")
     if bits is None:  # the name before driver 535
@@ -334,7 +334,7 @@ def clocks(r: Reader) -> GpuClocks:
     )
 
 
-def power(r: Reader) -> GpuPower:
+def power(r: DeviceReader) -> GpuPower:
     """Power in watts and energy in joules since the driver was loaded."""
     bounds = r.get("nvmlDeviceGetPowerManagementLimitConstraints")
     limit = r.milli("nvmlDeviceGetEnforcedPowerLimit")
@@ -349,7 +349,7 @@ def power(r: Reader) -> GpuPower:
     )
 
 
-def _field(r: Reader, name: str, divisor: float = 1.0) -> float | None:
+def _field(r: DeviceReader, name: str, divisor: float = 1.0) -> float | None:
     """One value of nvmlDeviceGetFieldValues, or None."""
     identifier = getattr(r.nvml, name, None)
     values = r.get("nvmlDeviceGetFieldValues", [identifier]) if identifier is not None else None
@@ -365,7 +365,7 @@ def _field(r: Reader, name: str, divisor: float = 1.0) -> float | None:
     return None if read is None else read(values[0].value) / divisor
 
 
-def _thermal(r: Reader) -> GpuThermal:
+def _thermal(r: DeviceReader) -> GpuThermal:
     nvml = r.nvml
     memory = _field(r, "NVML_FI_DEV_MEMORY_TEMP")
     return GpuThermal(
@@ -377,7 +377,7 @@ def _thermal(r: Reader) -> GpuThermal:
     )
 
 
-def _ecc(r: Reader, corrected: bool, aggregate: bool) -> int | None:
+def _ecc(r: DeviceReader, corrected: bool, aggregate: bool) -> int | None:
     nvml = r.nvml
     kind = nvml.NVML_MEMORY_ERROR_TYPE_CORRECTED if corrected else nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED
     counter = nvml.NVML_AGGREGATE_ECC if aggregate else nvml.NVML_VOLATILE_ECC
@@ -385,7 +385,7 @@ def _ecc(r: Reader, corrected: bool, aggregate: bool) -> int | None:
     return None if value is None else int(value)
 
 
-def _health(r: Reader) -> GpuHealth:
+def _health(r: DeviceReader) -> GpuHealth:
     mode = r.get("nvmlDeviceGetEccMode")
     rows = r.get("nvmlDeviceGetRemappedRows")
     pages = [_retired(r, cause) for cause in (0, 1)]
@@ -405,12 +405,12 @@ def _health(r: Reader) -> GpuHealth:
     )
 
 
-def _retired(r: Reader, cause: int) -> int | None:
+def _retired(r: DeviceReader, cause: int) -> int | None:
     pages = r.get("nvmlDeviceGetRetiredPages", cause)
     return None if pages is None else len(pages)
 
 
-def _pcie(r: Reader) -> GpuPcie:
+def _pcie(r: DeviceReader) -> GpuPcie:
     info = r.get("nvmlDeviceGetPciInfo")
     bus_id = getattr(info, "busId", None)
     return GpuPcie(
@@ -423,7 +423,7 @@ def _pcie(r: Reader) -> GpuPcie:
     )
 
 
-def _modes(r: Reader) -> GpuModes:
+def _modes(r: DeviceReader) -> GpuModes:
     persistence = r.get("nvmlDeviceGetPersistenceMode")
     mode = r.get("nvmlDeviceGetComputeMode")
     virtual = r.get("nvmlDeviceGetVirtualizationMode")
@@ -439,14 +439,14 @@ def _modes(r: Reader) -> GpuModes:
     )
 
 
-def _mig_devices(r: Reader) -> list[MigDevice]:
+def _mig_devices(r: DeviceReader) -> list[MigDevice]:
     mig_devices = []
     for index in range(r.get("nvmlDeviceGetMaxMigDeviceCount") or 0):
         try:
             handle = r.nvml.nvmlDeviceGetMigDeviceHandleByIndex(r.handle, index)
         except r.nvml.NVMLError:
             continue  # a free slot
-        m = Reader(r.nvml, handle)
+        m = DeviceReader(r.nvml, handle)
         memory = m.get("nvmlDeviceGetMemoryInfo")
         mig_devices.append(
             MigDevice(

@@ -48,7 +48,7 @@ def changed_ns(path: Path) -> int:
     return path.stat().st_mtime_ns
 
 
-def kind_of(span: lanes.Span) -> str:
+def kind_of(span: lanes.LaneSpan) -> str:
     """The kind of a span of a timeline, as in kinds.WORDS; found: it matches the search."""
     if span.kind == "found":
         return "found"
@@ -57,13 +57,13 @@ def kind_of(span: lanes.Span) -> str:
     return "communication" if span.kind == "communication" else kinds.of_device(span.name)
 
 
-def describe(span: lanes.Span, first: int) -> str:
+def describe(span: lanes.LaneSpan, first: int) -> str:
     duration, start = numbers.seconds((span.end - span.start) * NS), numbers.seconds((span.start - first) * NS)
     name = shorten(span.name, MAX_NAME)
     return f"{name}: {duration} at {start}" if span.events == 1 else f"{span.events} events in {duration} at {start}"
 
 
-def draw_lanes(title: str, visible: Sequence[lanes.Lane], begin: int, end: int, first: int) -> Picture:
+def draw_lanes(title: str, visible: Sequence[lanes.TimelineLane], begin: int, end: int, first: int) -> Picture:
     """Lanes from begin to end, in ns of the trace's clock; first: origin of the displayed times."""
     rows = []
     for lane in visible:
@@ -118,7 +118,7 @@ def _difference(before: Path, after: Path, *_changed_ns: int) -> Drawing | None:
 
 
 def _boxes(
-    title: str, root: flame_page.Node, unit: str, against: bool, style: Callable[[flame_page.Box], str]
+    title: str, root: flame_page.FrameNode, unit: str, against: bool, style: Callable[[flame_page.Box], str]
 ) -> Picture:
     shown = flame_page.widest(root, MAX_BOXES, MAX_DEPTH, MIN_SHARE)
     cells = [
