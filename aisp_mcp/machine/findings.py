@@ -197,7 +197,7 @@ def _modes(g: Gpu) -> Iterator[Finding]:
             next=_INFO,
         )
     if g.modes.mig:
-        message = f"GPU {g.index}: MIG is on; rates are those of an instance, not of the card."
+        message = f"GPU {g.index}: MIG is on; measured rates are those of an instance, not of the card."
         yield Finding(severity="note", code="MIG_ON", message=message, next=_INFO)
     if g.health.ecc_enabled is False:
         message = f"GPU {g.index}: ECC is off; memory errors go unnoticed."
@@ -289,7 +289,7 @@ def _load(s: Snapshot) -> Iterator[Finding]:
         (s.pressure.io_full, "disks", "IO_PRESSURE"),
     ):
         if share is not None and share > 5:
-            message = f"In the last 10 s all tasks waited for {what} during {share:g} % of the time."
+            message = f"For {share:g} % of the last 10 s, every task was waiting for {what}."
             yield Finding(
                 severity="warning",
                 code=code,

@@ -102,7 +102,7 @@ class TrainingShares(Record):
     network_share: float
     network_bytes_s: float = Field(description="Per GPU and direction between nodes, if the caller gives none.")
     collective_s: float = Field(description="Latency of a small collective inside a node.")
-    network_collective_s: float = Field(description="What a collective over nodes takes in addition.")
+    network_collective_s: float = Field(description="Additional time of a collective over several nodes.")
     workspace_bytes: int
 
 
@@ -163,7 +163,9 @@ class ServingShares(Record):
     expert_layer_s: float = Field(description="Dispatch and combine of one layer of experts over several GPUs.")
     pipeline_loss: float = Field(description="Extra time of a step with several stages.")
     tpot_headroom: float = Field(description="99th percentile of time per token over its mean.")
-    arrival_share: dict[str, float] = Field(description="Scenario to what arrivals at random leave of the rate.")
+    arrival_share: dict[str, float] = Field(
+        description="Scenario to the share of the rate that remains under random arrivals."
+    )
     chunk_tokens: int
     most_sequences: int
     matmul: list[MatmulShare]

@@ -199,7 +199,7 @@ STEAL, CPU_STALL, MEMORY_STALL, IO_STALL = 0.01, 0.10, 0.01, 0.10
 CLOCK_SPREAD = 0.10
 
 _REASONS = {
-    "hw_slowdown": ("warn", "the hardware slowed the clocks down"),
+    "hw_slowdown": ("warn", "the hardware lowered the clocks"),
     "hw_thermal_slowdown": ("warn", "the GPU was too hot and slowed down"),
     "hw_power_brake": ("warn", "an external power brake slowed the GPU down"),
     "sw_thermal_slowdown": ("warn", "the driver lowered the clocks because of temperature"),
@@ -238,7 +238,7 @@ def _host(summary: dict[str, Any]) -> Iterator[dict[str, Any]]:
     ):
         share = pressure.get(key)
         if share is not None and share > limit:
-            message = f"Tasks {what} during {share:.0%} of the time."
+            message = f"For {share:.0%} of the time, tasks {what}."
             yield _flag(f"PRESSURE_{key.partition('_')[0].upper()}", "warn", message, **{key: share})
 
 
@@ -248,7 +248,11 @@ def _gpu(gpu: dict[str, Any]) -> Iterator[dict[str, Any]]:
         if reason in _REASONS:
             severity, explanation = _REASONS[reason]
             yield _flag(
-                f"GPU_{reason.upper()}", severity, f"In {share:.0%} of samples {explanation}.", uuid=uuid, share=share
+                f"GPU_{reason.upper()}",
+                severity,
+                f"In {share:.0%} of the samples, {explanation}.",
+                uuid=uuid,
+                share=share,
             )
     if gpu["foreign_processes"]:
         message = f"{len(gpu['foreign_processes'])} other process(es) used the GPU."

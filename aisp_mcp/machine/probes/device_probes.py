@@ -21,7 +21,7 @@ from aisp_mcp.system import cpu, topology
 from aisp_mcp.system.gpu import nvml
 
 MIB = 2**20
-_TINY = "Copies of 4 bytes one after another through torch: what the host needs to issue them is part of it."
+_TINY = "Consecutive copies of 4 bytes through torch, including the time the host needs to issue them."
 
 
 def gemm(ctx: Context, device: Device, dtypes: list[str] | None, size: int | None, timeout_s: float) -> Probe:

@@ -23,7 +23,7 @@ from aisp_mcp.system import disk as disks
 ROUNDS = 6
 Engine = Literal["auto", "fio", "builtin"]
 _UNCACHED = (
-    "O_DIRECT passes by this kernel's cache; a hypervisor's, a controller's or a server's cache may still answer."
+    "O_DIRECT bypasses this kernel's cache; a hypervisor's, a controller's or a server's cache may still answer."
 )
 _IN_MEMORY = "This file system is in memory: there is no disk under it, so no rate is called uncached."
 _NO_DIRECT = "This file system has no O_DIRECT (tmpfs and some overlays): nothing uncached could be measured."

@@ -173,7 +173,7 @@ def nccl_plan(ctx: Context, nodes: int, sizes: Sequence[int]) -> Planned[NcclPla
             if t.p10 is not None and t.p90 is not None
         },
         not_modelled=["Other ranks than measured, congestion, algorithm changes between measured sizes."]
-        + ([] if measured else ["Times: nothing is measured here yet; aisp_hw_nccl does."])
+        + ([] if measured else ["Times: nothing has been measured here yet; aisp_hw_nccl measures it."])
         + ([f"Times of {', '.join(poor)}: a line misses left-out sizes by over {MOST_ERROR:.0%}."] if poor else []),
         definitions={"t": "alpha + bytes / beta", "bytes": "as nccl-tests: the larger of send and receive buffer"},
         check_here="aisp hw nccl",

@@ -104,7 +104,10 @@ def of_dumps(dumps: list[Dump], graph: Graph) -> list[Statement]:
     pending = sum(len(dump.pending) for dump in dumps)
     if not pending:
         records = sum(dump.records for dump in dumps)
-        text = f"No call is pending in {_count(len(dumps), 'dump')} with {records:,} records: nothing was hanging then."
+        text = (
+            f"No call is pending in {_count(len(dumps), 'dump')} with {records:,} records: "
+            "nothing was hanging at that time."
+        )
         return [Statement(text=text, rows=["ranks"])]
     if len(dumps) == 1:
         return [_alone(dumps[0])]
@@ -211,7 +214,7 @@ def _timeouts(log: NcclLog) -> list[Statement]:
         text = f"{ranks(reported).capitalize()} {_verb(reported, 'reports', 'report')} a timeout of {name}{where}"
         silent = sorted(log.talking - {row.rank for row in log.timeouts})
         writes, does = _verb(silent, "writes", "write"), _verb(silent, "does", "do")
-        text += f"; {ranks(silent)}, which {writes} into the log too, {does} not." if silent else "."
+        text += f"; {ranks(silent)}, which also {writes} to the log, {does} not." if silent else "."
         late = _late(log, reported)
         if late:
             text += f" Last enqueued there: {late}."

@@ -209,7 +209,7 @@ def _raw(header: list[str], rows: Iterator[list[str]]) -> list[NcuKernel]:
     ncu_kernels = []
     for row in rows:
         if len(row) != len(header):
-            raise bad("The CSV is cut short: a row has another number of columns than the header.")
+            raise bad("The CSV is cut short: a row and the header differ in their number of columns.")
         metrics, seen = {}, {}
         for at in range(len(header)):
             if at not in columns and row[at] and (value := base(row[at], units[at])):
@@ -233,7 +233,7 @@ def _long(header: list[str], rows: Iterator[list[str]]) -> list[NcuKernel]:
     for line in rows:
         # ncu leaves out the last columns of rows without a rule.
         if not value_at < len(line) <= len(header):
-            raise bad("The CSV is cut short: a row has another number of columns than the header.")
+            raise bad("The CSV is cut short: a row and the header differ in their number of columns.")
         row = line + [""] * (len(header) - len(line))
         key = _launch_key(row, at)
         firsts.setdefault(key, row)
