@@ -67,14 +67,15 @@ def aisp_nsys_summary(p: NsysParams, ctx: Context) -> Summary:
 def _trace(path: str, ctx: Context) -> Trace:
     """The trace, also from nsys's own format if nsys is installed."""
     from aisp_mcp.profile import load
-    from aisp_mcp.profile.readers import native
     from aisp_mcp.profile.readers.files import look
-    from aisp_mcp.profile.recording import find
+    from aisp_mcp.profile.recording import find, record
 
-    if not native.is_nsys(path):
+    if not record.is_nsys(path):
         return load.load_trace(path)
     folder = ctx.settings.home / "profiles" / "exports"
-    trace = load.load_trace(native.database(path, folder, lambda name: find.program(name, ctx.settings.home / "tools")))
+    trace = load.load_trace(
+        record.nsys_database(path, folder, lambda name: find.program(name, ctx.settings.home / "tools"))
+    )
     trace.source = look(path).source("nsys", trace.source.tool, trace.source.version)
     return trace
 
@@ -109,11 +110,10 @@ def aisp_ncu_summary(p: NcuParams, ctx: Context) -> NcuSummary:
 def _ncu(path: str, ctx: Context, details: str | None = None) -> Profile:
     """The profile, also from ncu's own format if ncu or its Python module is installed."""
     from aisp_mcp.profile import load
-    from aisp_mcp.profile.readers import native
-    from aisp_mcp.profile.recording import find
+    from aisp_mcp.profile.recording import find, record
 
-    if native.is_ncu(path):
-        return native.kernels(path, lambda name: find.program(name, ctx.settings.home / "tools"))
+    if record.is_ncu(path):
+        return record.ncu_kernels(path, lambda name: find.program(name, ctx.settings.home / "tools"))
     profile = load.load(path, details=details)
     if not profile.kernels:
         raise load.wrong(path, profile.source.kind, "a page of ncu as CSV")

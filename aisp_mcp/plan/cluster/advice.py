@@ -8,7 +8,7 @@ from pydantic import Field
 
 from aisp_mcp.machine.probes.records import Collectives
 from aisp_mcp.plan.cluster import collectives, launch, nccl, slurm
-from aisp_mcp.plan.cluster.described import Described
+from aisp_mcp.plan.cluster.nccl import Described
 from aisp_mcp.plan.records import Band, Planned, Source
 from aisp_mcp.plan.training import calibration
 from aisp_mcp.records import Record

@@ -135,12 +135,12 @@ class NcclParams(Params):
 @tool(cli="distributed nccl", effect=READS, cost=MS, next=("aisp_hw_nccl", "aisp_gpu_topology"))
 def aisp_distributed_nccl(p: NcclParams, ctx: Context) -> Planned[NcclPlan]:
     """Choose NCCL variables and predict collective times for this topology, or for one described."""
-    from aisp_mcp.plan.cluster import advice, described
+    from aisp_mcp.plan.cluster import advice, nccl
 
     sizes = [int(size * 1e6) for size in p.sizes_mb]
     if p.fabric is None and p.nvlink is None:
         return advice.nccl_plan(ctx, p.nodes, sizes)
-    return advice.described_plan(described.parse(p.nodes, p.gpus_per_node, p.fabric, p.nvlink), sizes)
+    return advice.described_plan(nccl.parse(p.nodes, p.gpus_per_node, p.fabric, p.nvlink), sizes)
 
 
 class LaunchParams(Params):

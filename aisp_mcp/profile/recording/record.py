@@ -1,7 +1,8 @@
 """Run a profiler and store its scrubbed files in one folder, read back by this package's own parsers.
 
 nsys writes the environment, user names and host names into its reports; they are removed. The profiled program runs
-with the ordinary environment, or isolated like a measured candidate.
+with the ordinary environment, or isolated like a measured candidate. Reports in NVIDIA's own formats are converted by
+NVIDIA's own programs: .nsys-rep by nsys, .ncu-rep by ncu or its module.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ import os
 import re
 import shutil
 import sqlite3
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +25,7 @@ from aisp_mcp.process import isolation
 from aisp_mcp.process.isolation import Level
 from aisp_mcp.process.run import Completed, run
 from aisp_mcp.profile.readers import ncu as ncu_pages
+from aisp_mcp.profile.readers.files import MAX_FILE, look
 from aisp_mcp.profile.readers.text import clean, last_words, spoken
 from aisp_mcp.profile.recording import commands
 from aisp_mcp.profile.records import CompileProfile, OpCount, Profile
@@ -404,3 +407,39 @@ def holds(path: Path, values: list[str]) -> bool:
     """Return True if the file's bytes contain any of the values in plain form. For formats that cannot be edited."""
     data = path.read_bytes()
     return any(value.encode() in data for value in values)
+
+
+Find = Callable[[str], str]  # from a program's name to its path; raises Unavailable NOT_INSTALLED
+
+
+def is_nsys(path: str) -> bool:
+    return path.endswith((".nsys-rep", ".qdrep"))
+
+
+def is_ncu(path: str) -> bool:
+    return path.endswith(".ncu-rep")
+
+
+def nsys_database(path: str, folder: Path, find: Find) -> Path:
+    """The scrubbed SQLite export of a .nsys-rep, made once per content. Raises Unavailable, ProcessError, NotFound."""
+    report = look(path, MAX_FILE)
+    cached = folder / f"{report.sha256}.sqlite"
+    if not cached.exists():
+        program = find("nsys")
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder) as scratch:
+            export_nsys(program, report.path, Path(scratch)).replace(cached)
+    return cached
+
+
+def ncu_kernels(path: str, find: Find) -> Profile:
+    """The launches of a .ncu-rep. Raises Unavailable, ProcessError, NotFound."""
+    report = look(path, MAX_FILE)
+    try:
+        program: str | None = find("ncu")
+    except Unavailable:
+        program = None
+    with tempfile.TemporaryDirectory() as scratch:
+        pages = read_ncu(program, report.path, Path(scratch))
+    version = pages.source.version
+    return pages.model_copy(update={"source": report.source("ncu", "Nsight Compute", version)})
