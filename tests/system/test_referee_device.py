@@ -22,7 +22,7 @@ from aisp_mcp.system.gpu import nvml
 def test_the_device_is_the_gpu_unless_none_is_there_or_all_are_hidden(
     seen: list[str], visible: str | None, device: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(nvml.nvml, "gpu_uuids", lambda: seen)
+    monkeypatch.setattr(nvml, "gpu_uuids", lambda: seen)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
