@@ -109,14 +109,13 @@ class Dependencies(Record):
 def aisp_system_dependencies(p: NoParams, ctx: Context) -> Dependencies:
     """List missing or mismatched dependencies, their tools and the install command."""
     from aisp_mcp.machine import dependencies, findings, snapshot
-    from aisp_mcp.machine import findings as findings_software
 
     state = snapshot.take([])
     all_needs = dependencies.check(state)
     return Dependencies(
         missing=[d.model_dump(exclude={"found"}) for d in all_needs if d.found is None],
         present={d.name: d.found for d in all_needs if d.found is not None},
-        mismatches=findings.ranked(findings_software.mismatches(state)),
+        mismatches=findings.ranked(findings.mismatches(state)),
     )
 
 
@@ -131,10 +130,9 @@ class HostReport(Record):
 def aisp_system_full(p: NoParams, ctx: Context) -> HostReport:
     """Describe CPU, NUMA, caches, memory, cgroup limits, kernel, container, disks, network; findings with commands."""
     from aisp_mcp.machine import facts, findings
-    from aisp_mcp.machine import findings as findings_host
 
     state = facts.look(ctx)
-    return HostReport(findings=findings.ranked(findings_host.find(state)), host=facts.host(state))
+    return HostReport(findings=findings.ranked(findings.host_findings(state)), host=facts.host(state))
 
 
 class CapabilityParams(Params):
