@@ -22,8 +22,8 @@ from typing import Any
 
 from aisp_mcp.bench import Benchmark
 from aisp_mcp.judge.protocol.draws.rng import CallRng
-from aisp_mcp.profile.operators import read, targets
-from aisp_mcp.profile.operators.read import Operator
+from aisp_mcp.profile.operators import targets
+from aisp_mcp.profile.operators.targets import Operator
 
 RECORDED = Path(__file__).with_name("traced_operators.json")
 CALLS, WARM_UP = 20, 5
@@ -49,7 +49,7 @@ def main() -> int:
 
 def keep(trace: Path, file: Path) -> None:
     """Write the operators of a trace that took time: names, shapes, strides, types and microseconds, nothing else."""
-    known = read.read(str(trace))
+    known = targets.read(str(trace))
     timed = any(operator.device_us for operator in known)
     file.write_text(
         json.dumps([asdict(operator) for operator in known if operator.device_us or not timed]) + "\n", "utf-8"
@@ -128,7 +128,7 @@ def _profiled(operator: Operator, target: Any, tensors: dict[str, Any], flush: A
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "trace.json")
         profiler.export_chrome_trace(str(file))
-        matches = [each for each in read.read(file) if each.name == operator.name]
+        matches = [each for each in targets.read(file) if each.name == operator.name]
     calls = sum(each.calls for each in matches)
     if not calls:
         raise ValueError("the operator does not stand in its own trace")

@@ -147,12 +147,12 @@ def passes() -> list[dict[str, Any]]:
 
 def transformers(device: str, rows: tuple[tuple[Any, ...], ...]) -> list[dict[str, Any]]:
     """The probe's answer per configuration, each in a process of its own."""
-    from aisp_mcp.machine.probes import child_process
+    from aisp_mcp.machine.probes import probe_runner
 
     table = []
     for row in rows:
         params = {"device": device, "steps": 3, **dict(zip(NAMES, row, strict=True))}
-        table.append({"params": params, **child_process.ask("transformer", params, 300)})
+        table.append({"params": params, **probe_runner.ask("transformer", params, 300)})
     return table
 
 

@@ -39,7 +39,7 @@ from aisp_mcp.profile import load  # noqa: E402
 from aisp_mcp.profile.insights.engine import insights  # noqa: E402
 from aisp_mcp.profile.readers import ncu, snapshot  # noqa: E402
 from aisp_mcp.profile.records import CompileProfile, NcuKernel, Profile, Timeline  # noqa: E402
-from aisp_mcp.profile.timeline.host import call_kind, range_kind  # noqa: E402
+from aisp_mcp.profile.timeline.idle import call_kind, range_kind  # noqa: E402
 from aisp_mcp.server.context import Context  # noqa: E402
 from aisp_mcp.server.dispatch import load_catalog  # noqa: E402
 from aisp_mcp.settings import Settings  # noqa: E402

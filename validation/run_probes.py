@@ -178,8 +178,8 @@ def _pcie(torch: Any) -> dict[str, float]:
 
 def probe(name: str) -> tuple[dict[str, float], dict[str, str]]:
     """Medians of the product's own probe, and the library path that each took."""
-    from aisp_mcp.machine.probes import child_process
-    from aisp_mcp.machine.probes.rates import rate
+    from aisp_mcp.machine.probes import probe_runner
+    from aisp_mcp.machine.probes.probe_runner import rate
 
     params: dict[str, dict[str, Any]] = {
         "gemm": {"dtypes": _dtypes(), "size": 8192},
@@ -187,7 +187,7 @@ def probe(name: str) -> tuple[dict[str, float], dict[str, str]]:
         "attention": ATTENTION,
         "pcie": {"size_bytes": 256 << 20},
     }
-    reply = child_process.ask(name, {"device": "cuda:0", "rounds": 12, "budget_s": 30, **params[name]}, 90)
+    reply = probe_runner.ask(name, {"device": "cuda:0", "rounds": 12, "budget_s": 30, **params[name]}, 90)
     for what, why in reply.get("skipped", {}).items():
         print(f"{name} {what} skipped: {why}", file=sys.stderr)
     return {what: rate(values).median for what, values in reply["samples"].items()}, reply.get("paths", {})
@@ -319,9 +319,9 @@ def main() -> int:
 
 
 def _ask(name: str) -> dict[str, Any]:
-    from aisp_mcp.machine.probes import child_process
+    from aisp_mcp.machine.probes import probe_runner
 
-    return child_process.ask(name, {"device": "cuda:0", "rounds": 12}, 90)
+    return probe_runner.ask(name, {"device": "cuda:0", "rounds": 12}, 90)
 
 
 if __name__ == "__main__":

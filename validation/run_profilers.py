@@ -33,7 +33,7 @@ from sweep import brute  # noqa: E402
 
 from aisp_mcp.profile import digest, load  # noqa: E402
 from aisp_mcp.profile.readers import ncu, snapshot  # noqa: E402
-from aisp_mcp.profile.recording import find, record, scrub  # noqa: E402
+from aisp_mcp.profile.recording import find, record  # noqa: E402
 from aisp_mcp.profile.timeline import summarize  # noqa: E402
 from aisp_mcp.server.context import Context  # noqa: E402
 from aisp_mcp.server.dispatch import load_catalog  # noqa: E402
@@ -61,8 +61,8 @@ class Bench:
 
     def with_stats(self, name: str | None, database: Path) -> dict[str, Any]:
         """Our tables against nsys stats; the export and NVIDIA's rows are kept under the name."""
-        secret_left = scrub.holds(database, [*scrub.secrets(), PLANTED])
-        scrub.scrub_database(database, [str(self.work)])  # where this script happened to work is nobody's business
+        secret_left = record.holds(database, [*record.secrets(), PLANTED])
+        record.scrub_database(database, [str(self.work)])  # where this script happened to work is nobody's business
         began = time.process_time()
         trace = load.load_trace(database)
         profile = summarize.profile(trace)

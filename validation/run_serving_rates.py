@@ -187,7 +187,7 @@ def left_out(rows: Sequence[Row], key: str) -> list[tuple[Row, float]]:
 def bands(rows: Sequence[Row]) -> dict[str, Any]:
     """Eight of ten residuals of configurations, and of GPU types, that were left out; see _tails."""
     from aisp_mcp.plan.data import tables
-    from aisp_mcp.plan.records.calibration import Ratio
+    from aisp_mcp.plan.records import Ratio
 
     by_group: dict[str, Any] = {
         "experts": tables.serving_shares().bands["experts"]

@@ -29,7 +29,7 @@ from aisp_mcp.settings import default_bench_roots
 from aisp_mcp.store.records.run import Failure, Run
 from aisp_mcp.suites import selection
 from aisp_mcp.system import manifest
-from aisp_mcp.system.gpu import choice
+from aisp_mcp.system.gpu import nvml
 from aisp_mcp.validity import corpus
 
 
@@ -75,7 +75,7 @@ class Suite:
     def _one(self, pair: Pair, turn: Path) -> None:
         if time.monotonic() - self.begin > self.asked.seconds:
             return
-        kind = choice.device()
+        kind = nvml.benchmark_device()
         size = self.asked.size or ("default" if kind == "cuda" else "small")
         options = Options(measure.PRESETS[self.asked.preset], size, kind, Path(tempfile.mkdtemp()))
         try:

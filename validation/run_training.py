@@ -66,7 +66,7 @@ def predict(row: dict[str, Any], share: float | None = None, contention: float |
         shares = shares.model_copy(update={"peak": {**shares.peak, "fp8": share}, "contention": contention})
     per_node = lookup.link_domain(facts)
     task = distributed.Task(arch, facts, row["gpus"], per_node, SEQUENCE, row["batch"], recipe)
-    job = step.Job(arch, recipe, SEQUENCE, facts, shares, step.fabric(facts, shares, per_node))
+    job = step.StepJob(arch, recipe, SEQUENCE, facts, shares, step.fabric(facts, shares, per_node))
     layouts = candidates(arch, row["gpus"], per_node, row["batch"], SEQUENCE)
     best = min((distributed.choose(task, item, job) for item in layouts), key=distributed.merit)
     assert best.step is not None

@@ -18,7 +18,7 @@ from aisp_mcp.judge.functions.pair import Plan, Request
 from aisp_mcp.judge.options import Options
 from aisp_mcp.judge.presets import PRESETS
 from aisp_mcp.judge.records import Comparison, Flag, Skip
-from aisp_mcp.system.gpu import choice
+from aisp_mcp.system.gpu import nvml
 
 
 def compare(
@@ -50,7 +50,7 @@ def compare(
     """
     request = Request(baseline, candidate, inputs, sizes or {})
     plan = pair.plan(request)
-    device = plan.device or choice.device()
+    device = plan.device or nvml.benchmark_device()
     where = Path(tempfile.mkdtemp(prefix="pair-", dir=folder or _temporary())).resolve()
     options = Options(PRESETS[preset], "default" if device == "cuda" else "small", device, where, isolation, margin)
     result = comparison.compare(pair.write(plan, where), options, report)

@@ -1,8 +1,9 @@
-"""Everything about the machine in one record, for an agent's context or a colleague."""
+"""Everything about the machine in one record, and its one-line summaries, for an agent's context or a colleague."""
 
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -10,18 +11,17 @@ from typing import Any
 
 from aisp_mcp.envelope import NextStep
 from aisp_mcp.errors import Refused
-from aisp_mcp.machine import dependencies, lines, snapshot
+from aisp_mcp.machine import dependencies, findings, snapshot
 from aisp_mcp.machine.datasheets import load
-from aisp_mcp.machine.findings import ranking
 from aisp_mcp.machine.snapshot import Snapshot
 from aisp_mcp.process import isolation
 from aisp_mcp.server import files
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.text import numbers
 from aisp_mcp.store.private import make_private
-from aisp_mcp.system import manifest, redact, topology
-from aisp_mcp.system.gpu import smi
-from aisp_mcp.system.records.device import Finding, GpuReading
+from aisp_mcp.system import disk, manifest, memory, redact, topology
+from aisp_mcp.system.gpu import nvml, smi
+from aisp_mcp.system.records import Finding, Gpu, GpuReading
 
 _SHOWN_PACKAGES = ("torch", "triton", "numpy", "vllm", "flash-attn", "transformer-engine")
 _CEILINGS = ("gemm_bf16", "gemm_fp8", "gemm_fp32", "bandwidth_copy", "bandwidth_read", "bandwidth_write")
@@ -29,12 +29,12 @@ _CEILINGS = ("gemm_bf16", "gemm_fp8", "gemm_fp32", "bandwidth_copy", "bandwidth_
 
 def look(ctx: Context) -> Snapshot:
     """The machine now, with the file systems that this program uses."""
-    return snapshot.take(lines.watched(ctx.settings.home, *ctx.settings.bench_roots))
+    return snapshot.take(watched(ctx.settings.home, *ctx.settings.bench_roots))
 
 
 def all_findings(machine: Snapshot) -> list[Finding]:
     """Findings about the machine and the isolation of workers, most severe first."""
-    return ranking.ranked([*ranking.all_findings(machine), *_isolation(isolation.probe())])
+    return findings.ranked([*findings.all_findings(machine), *_isolation(isolation.probe())])
 
 
 def _isolation(reached: isolation.Isolation) -> Iterator[Finding]:
@@ -54,8 +54,8 @@ def summary(ctx: Context, machine: Snapshot) -> dict[str, Any]:
     findings = all_findings(machine)
     packages = {name: machine.software.packages.get(name) for name in _SHOWN_PACKAGES}
     return {
-        "host": lines.host(machine),
-        "gpus": [lines.gpu(gpu) for gpu in machine.gpus.gpus],
+        "host": host_line(machine),
+        "gpus": [gpu_line(gpu) for gpu in machine.gpus.gpus],
         "software": {
             "python": machine.software.python,
             **{name: version for name, version in packages.items() if version},
@@ -172,8 +172,8 @@ def packages() -> str:
 
 def report(machine: Snapshot, findings: list[Finding]) -> str:
     """The capability report as Markdown: one screen."""
-    rows = [f"# Machine\n\n{lines.summary(machine, findings)}\n", f"- {lines.host(machine)}"]
-    rows += [f"- GPU {lines.gpu(gpu)}" for gpu in machine.gpus.gpus]
+    rows = [f"# Machine\n\n{summary_line(machine, findings)}\n", f"- {host_line(machine)}"]
+    rows += [f"- GPU {gpu_line(gpu)}" for gpu in machine.gpus.gpus]
     rows.append("\n## Findings\n")
     for finding in findings:
         fix = f" Fix: `{finding.fix}`" if finding.fix else ""
@@ -196,3 +196,91 @@ def capability_notes(gpu_name: str | None, reading: GpuReading, capabilities: li
     if not gpu_name and reading.problem is not None and not reading.gpus:
         return [f"No GPU here ({reading.problem.code}): name one with gpu to read its facts."]
     return []
+
+
+GIB = 1024**3
+
+
+def watched(*paths: Path) -> list[Path]:
+    """The folders whose file systems matter: root, temporary folder, shared memory and the given ones."""
+    return [Path("/"), Path(tempfile.gettempdir()), Path("/dev/shm"), *(p.absolute() for p in paths)]
+
+
+def gpu_line(g: Gpu) -> str:
+    """`0 NVIDIA H200, 139.8 GiB (0.6 used), 31 C, 81 of 700 W, 450 of 1980 MHz, P0`; absent values are left out."""
+    if g.problem is not None and g.name is None:
+        return f"{g.index} {g.problem.code}: {g.problem.message}"
+    parts = [f"{g.index} {g.name or 'unnamed GPU'}"]
+    total, used = g.memory.total_bytes, g.memory.used_bytes
+    if total is not None:
+        parts.append(f"{total / GIB:.1f} GiB" + (f" ({used / GIB:.1f} used)" if used is not None else ""))
+    if g.activity.gpu_percent is not None:
+        parts.append(f"{g.activity.gpu_percent} % busy")
+    if g.thermal.gpu_c is not None:
+        parts.append(f"{g.thermal.gpu_c} C")
+    parts += _of(g.power.draw_w, g.power.limit_w, "W")
+    parts += _of(g.clocks.sm_mhz, g.clocks.sm_max_mhz, "MHz")
+    if g.activity.performance_state:
+        parts.append(g.activity.performance_state)
+    return ", ".join(parts)
+
+
+def _of(now: float | None, limit: float | None, unit: str) -> list[str]:
+    if now is None:
+        return []
+    return [f"{now:.0f} of {limit:.0f} {unit}" if limit else f"{now:.0f} {unit}"]
+
+
+def host_line(s: Snapshot) -> str:
+    """Processor, memory, and the container or virtual machine around them."""
+    total = s.memory.total_bytes
+    parts = [
+        f"{s.cpu.model or s.cpu.architecture}, {s.cpu.usable or s.cpu.logical} CPUs",
+        f"{total / GIB:.1f} GiB" if total is not None else "memory unknown",
+        s.surroundings.distribution or "Linux",
+        f"kernel {s.surroundings.kernel}",
+    ]
+    if s.surroundings.container != "none seen":
+        parts.append(f"container: {s.surroundings.container}")
+    if s.surroundings.hypervisor != "none seen":
+        parts.append(f"hypervisor: {s.surroundings.hypervisor}")
+    return ", ".join(parts)
+
+
+def summary_line(s: Snapshot, findings: list[Finding]) -> str:
+    """`No GPU; torch 2.13.0+cpu; 0 critical, 1 warning, 4 notes.`"""
+    counts = {kind: sum(f.severity == kind for f in findings) for kind in ("critical", "warning", "note")}
+    cards = f"{len(s.gpus.gpus)} GPU(s), driver {s.gpus.driver}" if s.gpus.gpus else "No usable GPU"
+    torch = s.software.packages.get("torch")
+    words = ", ".join(f"{count} {kind}" for kind, count in counts.items())
+    return f"{cards}; torch {torch or 'not installed'}; findings: {words}."
+
+
+def status(home: Path) -> dict[str, Any]:
+    """The fields of the status line. Healthy: no driver problem, and some memory and disk left."""
+    reading = nvml.read(deadline_s=0.5, brief=True)
+    problem = reading.problem.code if reading.problem else None
+    host_memory, load = memory.read(), memory.pressure().load_1m
+    disks = disk.read([home.absolute()])
+    free = disks[0].free_bytes if disks else None
+    available = host_memory.available_bytes
+    sick = problem not in (None, "NO_DRIVER", "NO_DEVICES") or any(g.problem for g in reading.gpus)
+    low = (free is not None and free < GIB) or (available is not None and available < GIB // 2)
+    cards = f"{len(reading.gpus)} GPU" if problem is None else (problem if sick else "no GPU")
+    line = (
+        f"{cards} | load {load if load is not None else 'unknown'} | memory {_gib(available)} free"
+        f" | disk {_gib(free)} free"
+    )
+    return {
+        "healthy": not sick and not low,
+        "line": line,
+        "gpus": len(reading.gpus),
+        "gpu_problem": problem,
+        "load_1m": load,
+        "memory_available_bytes": available,
+        "disk_free_bytes": free,
+    }
+
+
+def _gib(count: int | None) -> str:
+    return "unknown" if count is None else f"{count / GIB:.1f} GiB"

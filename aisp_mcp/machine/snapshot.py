@@ -8,15 +8,15 @@ from pathlib import Path
 from aisp_mcp.system import container, cpu, disk, memory, network, software
 from aisp_mcp.system.files import ROOT, names, number, text
 from aisp_mcp.system.gpu import nvml
-from aisp_mcp.system.records.device import (
+from aisp_mcp.system.records import (
     Cpu,
     Disk,
     GpuReading,
     HostMemory,
-    Limits,
     Network,
     NumaNode,
     Pressure,
+    ResourceLimits,
     Software,
     Surroundings,
 )
@@ -40,7 +40,7 @@ class Snapshot:
     numa: list[NumaNode]
     memory: HostMemory
     pressure: Pressure
-    limits: Limits
+    limits: ResourceLimits
     surroundings: Surroundings
     disks: list[Disk]
     network: Network

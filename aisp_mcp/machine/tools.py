@@ -9,7 +9,7 @@ from pydantic import Field
 from aisp_mcp.records import Params, Record
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.registry import MS, READS, WRITES, S, tool
-from aisp_mcp.system.records.device import Finding, Software
+from aisp_mcp.system.records import Finding, Software
 
 
 class NoParams(Params):
@@ -34,15 +34,15 @@ class Triage(Record):
     listed="lite",
 )
 def aisp_triage(p: NoParams, ctx: Context) -> Triage:
-    """START HERE: health of GPU, driver, torch, profilers, disk and limits; ranked findings, each with a next call."""
-    from aisp_mcp.machine import facts, lines
+    """START HERE: check GPU, driver, torch, profilers, disk and limits; health as ranked findings with next calls."""
+    from aisp_mcp.machine import facts
 
     state = facts.look(ctx)
     findings = facts.all_findings(state)
     return Triage(
-        summary=lines.summary(state, findings),
-        gpus=[lines.gpu(g) for g in state.gpus.gpus],
-        host=lines.host(state),
+        summary=facts.summary_line(state, findings),
+        gpus=[facts.gpu_line(g) for g in state.gpus.gpus],
+        host=facts.host_line(state),
         isolation=_isolation(),
         findings=findings,
     )
@@ -71,10 +71,10 @@ class StatusLine(Record):
 
 @tool(cli="status", effect=READS, cost=MS, next=("aisp_triage", "aisp_gpu_info"), listed="default")
 def aisp_status(p: NoParams, ctx: Context) -> StatusLine:
-    """One fast health line: GPUs, load, memory, disk."""
-    from aisp_mcp.machine import lines
+    """Report one fast health line: GPUs, load, memory, disk."""
+    from aisp_mcp.machine import facts
 
-    return StatusLine(**lines.status(ctx.settings.home))
+    return StatusLine(**facts.status(ctx.settings.home))
 
 
 @tool(
@@ -84,7 +84,7 @@ def aisp_status(p: NoParams, ctx: Context) -> StatusLine:
     next=("aisp_system_dependencies",),
 )
 def aisp_system_software(p: NoParams, ctx: Context) -> Software:
-    """Versions of Python, torch, CUDA, cuDNN, cuBLAS, NCCL, triton, profilers: from metadata, importing nothing."""
+    """List versions of Python, torch, CUDA, cuDNN, cuBLAS, NCCL, triton, profilers from metadata, importing nothing."""
     from aisp_mcp.system import software
     from aisp_mcp.system.gpu import nvml
 
@@ -108,16 +108,14 @@ class Dependencies(Record):
 )
 def aisp_system_dependencies(p: NoParams, ctx: Context) -> Dependencies:
     """List missing or mismatched dependencies, their tools and the install command."""
-    from aisp_mcp.machine import dependencies, snapshot
-    from aisp_mcp.machine.findings import ranking
-    from aisp_mcp.machine.findings import software as findings_software
+    from aisp_mcp.machine import dependencies, findings, snapshot
 
     state = snapshot.take([])
     all_needs = dependencies.check(state)
     return Dependencies(
         missing=[d.model_dump(exclude={"found"}) for d in all_needs if d.found is None],
         present={d.name: d.found for d in all_needs if d.found is not None},
-        mismatches=ranking.ranked(findings_software.mismatches(state)),
+        mismatches=findings.ranked(findings.mismatches(state)),
     )
 
 
@@ -130,13 +128,11 @@ class HostReport(Record):
 
 @tool(cli="info full", effect=READS, cost=S, next=("aisp_triage", "aisp_gpu_topology"))
 def aisp_system_full(p: NoParams, ctx: Context) -> HostReport:
-    """CPU, NUMA, caches, memory, cgroup limits, kernel settings, container, disks, network; findings with commands."""
-    from aisp_mcp.machine import facts
-    from aisp_mcp.machine.findings import host as findings_host
-    from aisp_mcp.machine.findings import ranking
+    """Describe CPU, NUMA, caches, memory, cgroup limits, kernel, container, disks, network; findings with commands."""
+    from aisp_mcp.machine import facts, findings
 
     state = facts.look(ctx)
-    return HostReport(findings=ranking.ranked(findings_host.find(state)), host=facts.host(state))
+    return HostReport(findings=findings.ranked(findings.host_findings(state)), host=facts.host(state))
 
 
 class CapabilityParams(Params):
@@ -163,7 +159,7 @@ class Capabilities(Record):
     aliases=("aisp_info_features",),
 )
 def aisp_system_capabilities(p: CapabilityParams, ctx: Context) -> Capabilities:
-    """Precisions, tensor-core features, limits per SM and dense peaks of a GPU; says what it does not know."""
+    """List a GPU's precisions, tensor-core features, limits per SM and dense peaks, and what is not known."""
     from aisp_mcp.machine import facts
     from aisp_mcp.machine.datasheets import load
     from aisp_mcp.system import cpu
@@ -200,7 +196,7 @@ class ContextReport(Record):
     listed="default",
 )
 def aisp_context_summary(p: NoParams, ctx: Context) -> ContextReport:
-    """The machine in some twenty lines: what an agent must know before it proposes anything."""
+    """Describe the machine in some twenty lines: what an agent must know before it proposes anything."""
     from aisp_mcp.machine import facts
 
     return ContextReport(context=facts.summary(ctx, facts.look(ctx)))
@@ -208,7 +204,7 @@ def aisp_context_summary(p: NoParams, ctx: Context) -> ContextReport:
 
 @tool(cli="context full", effect=READS, cost=S, next=("aisp_context_summary",))
 def aisp_context_full(p: NoParams, ctx: Context) -> ContextReport:
-    """Everything known about the machine: findings, GPUs, topology, host, software, limits, stored ceilings."""
+    """Report everything known about the machine: findings, GPUs, topology, host, software, limits, stored ceilings."""
     from aisp_mcp.machine import facts
 
     return ContextReport(context=facts.full(ctx, facts.look(ctx)))
@@ -228,7 +224,7 @@ class AiStatus(Record):
 
 @tool(cli="info ai", effect=READS, cost=S, needs=("network",), next=("aisp_triage",))
 def aisp_ai_status(p: NoParams, ctx: Context) -> AiStatus:
-    """Is an LLM backend configured, reachable, and with which model; never prints keys."""
+    """Check whether an LLM backend is configured and reachable, and with which model; keys are never printed."""
     from aisp_mcp.settings import LlmSettings
     from aisp_mcp.system import llm
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from aisp_mcp.machine.datasheets.records import GpuFacts
-from aisp_mcp.plan.records.calibration import GemmShares
+from aisp_mcp.machine.datasheets.load import GpuFacts
+from aisp_mcp.plan.records import GemmShares
 
 TERA = 1e12
 WIDTH = {"fp32": 4.0, "tf32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "int8": 1.0, "int4": 0.5, "fp4": 0.5}

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 from pydantic import Field
 
-from aisp_mcp.plan.records.architecture import Architecture
+from aisp_mcp.plan.architecture import Architecture
 from aisp_mcp.records import Record
 
 # Bytes per cached element. nvfp4 keeps one fp8 scale for 16 elements.

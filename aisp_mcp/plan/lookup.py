@@ -10,13 +10,11 @@ from pydantic import ValidationError
 
 from aisp_mcp.errors import Unavailable, UsageError
 from aisp_mcp.machine.datasheets import load
-from aisp_mcp.machine.datasheets.provenance import cite
-from aisp_mcp.machine.datasheets.records import GpuFacts
+from aisp_mcp.machine.datasheets.load import GpuFacts, cite
 from aisp_mcp.plan import hub_config
+from aisp_mcp.plan.architecture import Architecture
 from aisp_mcp.plan.data import tables
-from aisp_mcp.plan.records.architecture import Architecture
-from aisp_mcp.plan.records.calibration import Calibration
-from aisp_mcp.plan.records.plan import Band, Source
+from aisp_mcp.plan.records import Band, Calibration, Source
 from aisp_mcp.system.gpu import nvml
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aisp_mcp.plan.records.architecture import Architecture
+from aisp_mcp.plan.architecture import Architecture
 
 
 def attention(arch: Architecture) -> int:

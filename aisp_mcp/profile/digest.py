@@ -54,7 +54,7 @@ class Idle(Record):
     communication_overlap: float | None = None
 
 
-class Row(Record):
+class DigestRow(Record):
     """One line of a table. Names are shortened in the middle."""
 
     name: str
@@ -189,7 +189,7 @@ def _evident(insight: Insight) -> dict[str, Any]:
 
 
 def short_row(row: OpStat) -> dict[str, Any]:
-    return Row(
+    return DigestRow(
         name=shorten(row.name, _NAME),
         count=row.count,
         total_ns=row.total_ns,

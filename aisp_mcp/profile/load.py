@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from aisp_mcp.errors import UsageError
-from aisp_mcp.profile.readers.files import File, kind_of, look
+from aisp_mcp.profile.readers.files import ProfileFile, kind_of, look
 from aisp_mcp.profile.records import Profile, ProfileKind
 from aisp_mcp.profile.timeline.summarize import Scope
 from aisp_mcp.profile.timeline.trace import Trace
@@ -37,7 +37,7 @@ def load_trace(path: str | Path) -> Trace:
     return _trace(file, kind_of(file))
 
 
-def _trace(file: File, kind: ProfileKind) -> Trace:
+def _trace(file: ProfileFile, kind: ProfileKind) -> Trace:
     if kind == "nsys":
         from aisp_mcp.profile.readers import nsys
 

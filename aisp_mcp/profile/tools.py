@@ -21,7 +21,7 @@ from aisp_mcp.profile.records import (
     Timeline,
     Window,
 )
-from aisp_mcp.profile.roofline.kernel_roofline import Point
+from aisp_mcp.profile.roofline import Point
 from aisp_mcp.profile.timeline.trace import Trace
 from aisp_mcp.records import Record
 from aisp_mcp.server.context import Context
@@ -67,14 +67,15 @@ def aisp_nsys_summary(p: NsysParams, ctx: Context) -> Summary:
 def _trace(path: str, ctx: Context) -> Trace:
     """The trace, also from nsys's own format if nsys is installed."""
     from aisp_mcp.profile import load
-    from aisp_mcp.profile.readers import native
     from aisp_mcp.profile.readers.files import look
-    from aisp_mcp.profile.recording import find
+    from aisp_mcp.profile.recording import find, record
 
-    if not native.is_nsys(path):
+    if not record.is_nsys(path):
         return load.load_trace(path)
     folder = ctx.settings.home / "profiles" / "exports"
-    trace = load.load_trace(native.database(path, folder, lambda name: find.program(name, ctx.settings.home / "tools")))
+    trace = load.load_trace(
+        record.nsys_database(path, folder, lambda name: find.program(name, ctx.settings.home / "tools"))
+    )
     trace.source = look(path).source("nsys", trace.source.tool, trace.source.version)
     return trace
 
@@ -109,11 +110,10 @@ def aisp_ncu_summary(p: NcuParams, ctx: Context) -> NcuSummary:
 def _ncu(path: str, ctx: Context, details: str | None = None) -> Profile:
     """The profile, also from ncu's own format if ncu or its Python module is installed."""
     from aisp_mcp.profile import load
-    from aisp_mcp.profile.readers import native
-    from aisp_mcp.profile.recording import find
+    from aisp_mcp.profile.recording import find, record
 
-    if native.is_ncu(path):
-        return native.kernels(path, lambda name: find.program(name, ctx.settings.home / "tools"))
+    if record.is_ncu(path):
+        return record.ncu_kernels(path, lambda name: find.program(name, ctx.settings.home / "tools"))
     profile = load.load(path, details=details)
     if not profile.kernels:
         raise load.wrong(path, profile.source.kind, "a page of ncu as CSV")
@@ -159,7 +159,7 @@ class HtaParams(ReadingParams):
 
 @tool(cli="profile hta", effect=READS, cost=S, next=("aisp_profile_kernels", "aisp_profile_compare"), chart="ranks")
 def aisp_profile_hta(p: HtaParams, ctx: Context) -> Ranks:
-    """Break torch.profiler traces down: compute, communication, copies, idle by cause, overlap, per rank and step."""
+    """Break down torch.profiler traces: compute, communication, copies, idle by cause, overlap, per rank and step."""
     rows, openings = zip(*(_rank(_trace(path, ctx), p) for path in p.traces), strict=True)
     spent = [sum(b.compute * b.span_ns for b in row.breakdown) for row in rows]
     slowest = spent.index(max(spent)) if len(rows) > 1 else None
@@ -355,8 +355,8 @@ class RooflineParams(ReadingParams):
 @tool(cli="profile roofline", effect=READS, cost=S, next=("aisp_ncu_summary",), chart="kernels")
 def aisp_profile_roofline(p: RooflineParams, ctx: Context) -> Roofline:
     """Place an ncu report's kernels, or a run's benchmarks, under the roofline, with convention and roofs named."""
+    from aisp_mcp.profile import roofline
     from aisp_mcp.profile.readers.text import shorten
-    from aisp_mcp.profile.roofline import kernel_roofline
 
     if (p.profile is None) == (p.run_id is None):
         raise UsageError("NO_PROFILE", "Give a profile or a run.", "profile: 'report.raw.csv', or run_id: 'j_…'.")
@@ -364,15 +364,15 @@ def aisp_profile_roofline(p: RooflineParams, ctx: Context) -> Roofline:
         return _run_roofline(p.run_id, p.limit, ctx)
     profile = _ncu(p.profile or "", ctx)
     rows = sorted(profile.kernels, key=lambda k: -(k.duration_ns or 0))[p.offset : p.offset + p.limit]
-    points, lacking = kernel_roofline.points(rows)
+    points, lacking = roofline.points(rows)
     shown = [point.model_copy(update={"kernel": shorten(point.kernel, 96)}) for point in points]
-    return Roofline(source=profile.source, convention=kernel_roofline.CONVENTION, points=shown, lacking=lacking)
+    return Roofline(source=profile.source, convention=roofline.CONVENTION, points=shown, lacking=lacking)
 
 
 def _run_roofline(run_id: str, limit: int, ctx: Context) -> Roofline:
-    from aisp_mcp.profile.roofline import run_roofline
+    from aisp_mcp.profile import roofline
 
     run = ctx.store.run(Run, run_id, ctx.sees)
-    points, roofs, without = run_roofline.points(ctx, run)
-    convention = run_roofline.CONVENTION
+    points, roofs, without = roofline.run_points(ctx, run)
+    convention = roofline.RUN_CONVENTION
     return Roofline(run=run.id, convention=convention, roofs=roofs, points=points[:limit], without_work=without)

@@ -30,7 +30,7 @@ from aisp_mcp.judge.presets import PRESETS, Preset
 from aisp_mcp.judge.records import Skip
 from aisp_mcp.judge.records.verdict import Comparison, Flag, PeakShare, Verdict
 from aisp_mcp.machine.datasheets import load
-from aisp_mcp.profile.roofline import run_roofline
+from aisp_mcp.profile import roofline
 from aisp_mcp.runs import commits
 from aisp_mcp.server.context import Context
 from aisp_mcp.settings import ClusterSettings, SensorSettings
@@ -41,9 +41,8 @@ from aisp_mcp.store.records.run import Failure, Run
 from aisp_mcp.store.records.verdict_row import RunKind
 from aisp_mcp.suites import selection
 from aisp_mcp.suites.adapters import origin
-from aisp_mcp.system import cpu, manifest, slurm
-from aisp_mcp.system.gpu import choice
-from aisp_mcp.system.watch import sampler
+from aisp_mcp.system import cpu, manifest, sampler, slurm
+from aisp_mcp.system.gpu import nvml
 
 
 @dataclass(frozen=True)
@@ -98,7 +97,7 @@ def options(
     values: sizes that override those of the preset, such as rows=1024, or ch07:row_sum:rows=1024 for one target.
     variables: of ranks. forbidden: operators that a candidate may not call. Raises UsageError BAD_SIZES, BAD_RANK_ENV.
     """
-    kind = choice.device()
+    kind = nvml.benchmark_device()
     preset = "default" if kind == "cuda" else "small"
     common = dict(sizes.value(text) for text in values if ":" not in text)
     own = [(text.rpartition(":")[0], sizes.value(text.rpartition(":")[2])) for text in values if ":" in text]
@@ -352,8 +351,8 @@ def ceiling(ctx: Context, run: Run, comparison: Comparison) -> PeakShare | None:
 def _types(comparison: Comparison) -> list[str]:
     """The type of the inputs; every type if the contract allows an approximation, so that narrower ones are fair."""
     if comparison.verification is not None and comparison.verification.oracle == "approximate":
-        return list(dict.fromkeys(run_roofline.UNITS.values()))
-    unit = run_roofline.dtype(comparison)
+        return list(dict.fromkeys(roofline.UNITS.values()))
+    unit = roofline.dtype(comparison)
     return [unit] if unit else []
 
 

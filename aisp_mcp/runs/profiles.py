@@ -18,14 +18,14 @@ from aisp_mcp.profile.insights.engine import insights
 from aisp_mcp.profile.pictures import flame_page
 from aisp_mcp.profile.readers import ncu, snapshot
 from aisp_mcp.profile.recording import find, target_program
-from aisp_mcp.profile.recording.commands import Launches
+from aisp_mcp.profile.recording.commands import LaunchSelection
 from aisp_mcp.profile.recording.ran import Depth, Pass, Passes, Profiler, Ran, SidesDiffer
 from aisp_mcp.profile.recording.target_program import Subject
 from aisp_mcp.profile.records import Profile
 from aisp_mcp.profile.timeline import summarize
 from aisp_mcp.server.context import Context
 from aisp_mcp.store.records.run import Run
-from aisp_mcp.system.gpu import choice
+from aisp_mcp.system.gpu import nvml
 
 _PASS_S = 300.0
 _LEAST_S = 30.0
@@ -56,7 +56,7 @@ def profilers(depth: Depth, device: str, tools: Path) -> tuple[Profiler, ...]:
 def estimate_s(ctx: Context, depth: Depth, pairs: list[Pair]) -> float:
     """Seconds that the passes usually take."""
     programs = len({pair.target for pair in pairs}) + len(pairs)
-    return programs * sum(_TYPICAL_S[name] for name in profilers(depth, choice.device(), _tools(ctx)))
+    return programs * sum(_TYPICAL_S[name] for name in profilers(depth, nvml.benchmark_device(), _tools(ctx)))
 
 
 def _tools(ctx: Context) -> Path:
@@ -83,7 +83,7 @@ def make(ctx: Context, run: Run, pairs: list[Pair], depth: Depth, ends_at: float
     if depth == "none":
         return None
     folder = (ctx.run_dir or ctx.store.run_dir(run.id)) / "profiles"
-    plan = profilers(depth, choice.device(), _tools(ctx))
+    plan = profilers(depth, nvml.benchmark_device(), _tools(ctx))
     chosen = [(subject, name) for subject in subjects(run, pairs) for name in plan]
     rows = []
     for number, (subject, name) in enumerate(chosen):
@@ -164,6 +164,6 @@ def _profiled(
         case "stacks":
             return None, target_program.stacks(subject, find.program("py-spy", _tools(ctx)), where, timeout_s)[1]
         case "ncu":
-            chosen = Launches("roofline" if depth == "roofline" else "full", count=20, api_range=True)
+            chosen = LaunchSelection("roofline" if depth == "roofline" else "full", count=20, api_range=True)
             pages, ran = target_program.ncu(subject, find.program("ncu", _tools(ctx)), where, chosen, timeout_s)
             return ncu.read(*pages), ran

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from aisp_mcp.errors import Unavailable
 from aisp_mcp.judge.records.measurement import Figures
 from aisp_mcp.judge.records.verdict import Comparison
-from aisp_mcp.profile.roofline.run_roofline import dtype, tensors
+from aisp_mcp.profile.roofline import dtype, tensors
 from aisp_mcp.runs.analysis.variants import BASELINE, MeasuredPair, Range, pairs
 from aisp_mcp.runs.energy import figures
 from aisp_mcp.server.context import Context

@@ -88,12 +88,12 @@ def _estimate_run(p: RunParams, ctx: Context) -> Plan:
     from aisp_mcp.runs import measure
     from aisp_mcp.runs import profiles as passes
     from aisp_mcp.suites import selection
-    from aisp_mcp.system.gpu import choice
+    from aisp_mcp.system.gpu import nvml
 
     _refuse_slips(p)  # before a job starts
     pairs, broken = selection.pairs(ctx.bench_roots(p.bench_root), p.targets)
     preset = measure.preset(p.preset, p.replicates)
-    chosen = preset.for_gpu() if choice.device() == "cuda" else preset
+    chosen = preset.for_gpu() if nvml.benchmark_device() == "cuda" else preset
     details: dict[str, Any] = {
         "pairs": [pair.label for pair in pairs],
         "baselines": list(dict.fromkeys(str(pair.baseline) for pair in pairs)),

@@ -15,7 +15,7 @@ from aisp_mcp.suites import discovery
 from aisp_mcp.suites import names as target_names
 from aisp_mcp.suites.records import Variant
 from aisp_mcp.system import software
-from aisp_mcp.system.gpu.choice import device
+from aisp_mcp.system.gpu.nvml import benchmark_device
 
 
 def pairs(roots: discovery.Roots, names: list[str]) -> tuple[list[Pair], list[Failure | Skip]]:
@@ -60,7 +60,7 @@ def _missing(variant: Variant) -> str:
     """The GPUs or packages that a variant needs beyond its target's and this machine lacks, as a phrase."""
     lacks = [f"package {name}" for name in str(variant.needs.get("packages", "")).split(", ") if name]
     lacks = [lack for lack in lacks if software.version(lack.removeprefix("package ")) is None]
-    if variant.needs.get("gpus") and device() == "cpu":
+    if variant.needs.get("gpus") and benchmark_device() == "cpu":
         lacks.insert(0, f"{variant.needs['gpus']} CUDA device(s)")
     return ", ".join(lacks)
 

@@ -13,7 +13,7 @@ _LIMIT = 4_000_000
 
 
 @dataclass(frozen=True)
-class Answer:
+class ProgramAnswer:
     """Answer of a command. code is None if the program could not be started or did not end in time."""
 
     code: int | None
@@ -22,7 +22,7 @@ class Answer:
     timed_out: bool = False
 
 
-def ask(argv: Sequence[str], timeout_s: float, env: Mapping[str, str] | None = None) -> Answer:
+def ask(argv: Sequence[str], timeout_s: float, env: Mapping[str, str] | None = None) -> ProgramAnswer:
     """Run argv without a shell and with stdin closed. Never raises for a missing or hanging program.
 
     env: the whole environment, None for this process's own.
@@ -38,13 +38,13 @@ def ask(argv: Sequence[str], timeout_s: float, env: Mapping[str, str] | None = N
             env=environ,
         )
     except OSError as error:
-        return Answer(None, "", str(error))
+        return ProgramAnswer(None, "", str(error))
     try:
         out, err = child.communicate(timeout=timeout_s)
     except subprocess.TimeoutExpired:
         _abandon(child)
-        return Answer(None, "", f"no answer within {timeout_s:g} s", timed_out=True)
-    return Answer(child.returncode, _text(out), _text(err))
+        return ProgramAnswer(None, "", f"no answer within {timeout_s:g} s", timed_out=True)
+    return ProgramAnswer(child.returncode, _text(out), _text(err))
 
 
 def _abandon(child: subprocess.Popen[bytes]) -> None:

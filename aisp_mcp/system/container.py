@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from aisp_mcp.system.files import ROOT, as_int, exists, fields, names, text
-from aisp_mcp.system.records.device import Limits, Surroundings
+from aisp_mcp.system.records import ResourceLimits, Surroundings
 
 _CONTAINER_FILES = {
     "/.dockerenv": "docker",
@@ -89,7 +89,7 @@ def _hypervisor(root: Path, evidence: list[str]) -> str:
 _CLOCKS = "/sys/devices/system/clocksource/clocksource0/available_clocksource"
 
 
-def limits(root: Path = ROOT) -> Limits:
+def limits(root: Path = ROOT) -> ResourceLimits:
     """CPU quota, memory, pids and cpuset of this process's control group, the tightest of its ancestors."""
     groups = _groups(text(root, "/proc/self/cgroup"))
     unified = exists(root, "/sys/fs/cgroup/cgroup.controllers")
@@ -97,7 +97,7 @@ def limits(root: Path = ROOT) -> Limits:
         return _v2(root, groups[""])
     if any(groups):
         return _v1(root, groups)
-    return Limits(version="none")
+    return ResourceLimits(version="none")
 
 
 def _groups(raw: str | None) -> dict[str, str]:
@@ -130,13 +130,13 @@ def _as_limit(raw: str | None) -> int | None:
     return None if value is None or value < 0 or value >= _UNLIMITED else value
 
 
-def _v2(root: Path, path: str) -> Limits:
+def _v2(root: Path, path: str) -> ResourceLimits:
     chain = _chain(root, "/sys/fs/cgroup", path)
     stat = fields(text(root, f"{chain[0]}/cpu.stat"), " ") if chain else {}
     throttled = as_int(stat.get("throttled_usec"))
     memory = _tightest([_as_limit(text(root, f"{folder}/memory.max")) for folder in chain])
     pids = _tightest([_as_limit(text(root, f"{folder}/pids.max")) for folder in chain])
-    return Limits(
+    return ResourceLimits(
         version="2",
         cpus=_tightest([_quota_v2(text(root, f"{folder}/cpu.max")) for folder in chain]),
         memory_bytes=None if memory is None else int(memory),
@@ -154,7 +154,7 @@ def _quota_v2(raw: str | None) -> float | None:
     return int(quota) / int(period)
 
 
-def _v1(root: Path, groups: dict[str, str]) -> Limits:
+def _v1(root: Path, groups: dict[str, str]) -> ResourceLimits:
     def chain(controller: str) -> list[str]:
         for mount in (controller, "cpu,cpuacct") if controller in ("cpu", "cpuacct") else (controller,):
             if exists(root, f"/sys/fs/cgroup/{mount}"):
@@ -167,7 +167,7 @@ def _v1(root: Path, groups: dict[str, str]) -> Limits:
     memory = _tightest([_as_limit(text(root, f"{f}/memory.limit_in_bytes")) for f in chain("memory")])
     pids = _tightest([_as_limit(text(root, f"{f}/pids.max")) for f in chain("pids")])
     cpusets = (text(root, f"{f}/{n}") for f in chain("cpuset") for n in ("cpuset.effective_cpus", "cpuset.cpus"))
-    return Limits(
+    return ResourceLimits(
         version="hybrid" if "cgroup2" in (text(root, "/proc/self/mounts") or "") else "1",
         cpus=_tightest([_quota_v1(root, folder) for folder in cpu]),
         memory_bytes=None if memory is None else int(memory),

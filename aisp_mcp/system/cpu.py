@@ -7,7 +7,7 @@ import platform
 from pathlib import Path
 
 from aisp_mcp.system.files import ROOT, as_int, count_cpus, fields, names, number, text
-from aisp_mcp.system.records.device import Cache, Cpu, NumaNode
+from aisp_mcp.system.records import Cache, Cpu, NumaNode
 
 _CPU = "/sys/devices/system/cpu"
 _NODE = "/sys/devices/system/node"

@@ -38,7 +38,7 @@ class _Task:
     error: BaseException | None = None
 
 
-class Lane:
+class CallLane:
     """One daemon thread that runs calls one after the other; it starts with the first call."""
 
     def __init__(self, name: str) -> None:

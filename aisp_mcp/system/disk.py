@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from aisp_mcp.system.files import ROOT, number, text
-from aisp_mcp.system.records.device import Disk
+from aisp_mcp.system.records import Disk
 
 _NETWORK = {"nfs", "nfs4", "cifs", "smb3", "lustre", "beegfs", "ceph", "gpfs", "fuse.sshfs", "9p", "virtiofs", "wekafs"}
 _MEMORY = {"tmpfs", "ramfs", "devtmpfs"}

@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 
 from aisp_mcp.errors import Unavailable
 from aisp_mcp.settings import LlmSettings
-from aisp_mcp.system.deadline import Hung, Lane
+from aisp_mcp.system.deadline import CallLane, Hung
 
 LIST_DEADLINE_S, CHAT_DEADLINE_S = 3.0, 40.0
 MAX_REPLY_BYTES = 1_000_000
 MAX_TOKENS = 800
-_LANE = Lane("llm")  # a server that sends an occasional byte never triggers a socket's timeout
+_LANE = CallLane("llm")  # a server that sends an occasional byte never triggers a socket's timeout
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):

@@ -10,7 +10,7 @@ from typing import Any
 from aisp_mcp.system import container, cpu, memory, slurm, software
 from aisp_mcp.system.files import ROOT
 from aisp_mcp.system.gpu import nvml
-from aisp_mcp.system.records.device import Gpu
+from aisp_mcp.system.records import Gpu
 from aisp_mcp.system.redact import redact
 
 # Variables that change speed or results. An allow-list: the environment may hold secrets.

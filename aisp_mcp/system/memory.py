@@ -7,7 +7,7 @@ import resource
 from pathlib import Path
 
 from aisp_mcp.system.files import ROOT, as_int, chosen, fields, number, text
-from aisp_mcp.system.records.device import HostMemory, Pressure
+from aisp_mcp.system.records import HostMemory, Pressure
 
 _THP = "/sys/kernel/mm/transparent_hugepage"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from aisp_mcp.system.files import ROOT, exists, names, number, text
-from aisp_mcp.system.records.device import Hca, Network, Nic
+from aisp_mcp.system.records import Hca, Network, Nic
 
 _NET = "/sys/class/net"
 _IB = "/sys/class/infiniband"

@@ -11,7 +11,7 @@ from importlib import metadata
 from pathlib import Path
 
 from aisp_mcp.system.files import ROOT, text
-from aisp_mcp.system.records.device import Profilers, Software
+from aisp_mcp.system.records import Profilers, Software
 
 PACKAGES = (
     "torch",

@@ -9,9 +9,8 @@ from typing import Any
 from aisp_mcp.system import cpu, network
 from aisp_mcp.system.files import ROOT, number
 from aisp_mcp.system.gpu import nvml
-from aisp_mcp.system.gpu.nvml_device import Reader
-from aisp_mcp.system.records.device import Network, NumaNode, Problem
-from aisp_mcp.system.records.topology import GpuPair, GpuPlace, Topology
+from aisp_mcp.system.gpu.nvml import DeviceReader
+from aisp_mcp.system.records import GpuPair, GpuPlace, Network, NumaNode, Problem, Topology
 
 # nvmlGpuTopologyLevel, in the words of `nvidia-smi topo -m`.
 _LEVELS = {0: "internal", 10: "PIX", 20: "PXB", 30: "PHB", 40: "NODE", 50: "SYS"}
@@ -58,9 +57,9 @@ def read(root: Path = ROOT, deadline_s: float = 3.0) -> Topology:
     def work(module: Any) -> None:
         handles = [module.nvmlDeviceGetHandleByIndex(i) for i in range(module.nvmlDeviceGetCount())]
         for index, handle in enumerate(handles):
-            gpus.append(_gpu_place(Reader(module, handle), index, nodes, root))
+            gpus.append(_gpu_place(DeviceReader(module, handle), index, nodes, root))
         for a, b in itertools.combinations(range(len(handles)), 2):
-            pairs.append(_pair(Reader(module, handles[a]), a, b, handles[b]))
+            pairs.append(_pair(DeviceReader(module, handles[a]), a, b, handles[b]))
 
     problem: Problem | None = None
     try:
@@ -78,7 +77,7 @@ def read(root: Path = ROOT, deadline_s: float = 3.0) -> Topology:
     )
 
 
-def _gpu_place(r: Reader, index: int, nodes: list[NumaNode], root: Path) -> GpuPlace:
+def _gpu_place(r: DeviceReader, index: int, nodes: list[NumaNode], root: Path) -> GpuPlace:
     info = r.get("nvmlDeviceGetPciInfo")
     bus_id = getattr(info, "busId", None)
     bus = bus_id.decode() if isinstance(bus_id, bytes) else bus_id
@@ -111,7 +110,7 @@ def _node(root: Path, bus_id: str | None) -> int | None:
     return value if value is not None and value >= 0 else None
 
 
-def _nvlinks(r: Reader) -> tuple[int | None, str | None, float | None]:
+def _nvlinks(r: DeviceReader) -> tuple[int | None, str | None, float | None]:
     """(active links, generation, bytes/s per direction over all of them); None if the device does not report it."""
     states = []
     for link in range(_MAX_LINKS):
@@ -129,7 +128,7 @@ def _nvlinks(r: Reader) -> tuple[int | None, str | None, float | None]:
     return len(active), version, None if per_link is None else per_link * len(active)
 
 
-def _pair(r: Reader, a: int, b: int, other: Any) -> GpuPair:
+def _pair(r: DeviceReader, a: int, b: int, other: Any) -> GpuPair:
     def status(index: int) -> str | None:
         value = r.get("nvmlDeviceGetP2PStatus", other, index)
         return None if value is None else _P2P.get(value, str(value))

@@ -22,7 +22,7 @@ from aisp_mcp.process import isolation
 from aisp_mcp.records import Record
 from aisp_mcp.server.context import Context
 from aisp_mcp.system import manifest
-from aisp_mcp.system.gpu.choice import device as present
+from aisp_mcp.system.gpu.nvml import benchmark_device as present
 from aisp_mcp.validity import corpus
 from aisp_mcp.validity.issues import Case, Issue, Kind, issues
 

@@ -15,8 +15,8 @@ import yaml
 from analyze_runs import pair, run_of
 from stub_servers import Served, send, serving
 
-from aisp_mcp.assist.ask.concepts import concepts
-from aisp_mcp.assist.ask.intents import METHODOLOGY
+from aisp_mcp.assist.ask.pages import concepts
+from aisp_mcp.assist.ask.retrieval import METHODOLOGY
 from aisp_mcp.server import registry
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.dispatch import execute, load_catalog
@@ -149,7 +149,7 @@ def test_a_reply_in_another_form_is_left_out(ctx: Context, model: Model, reply: 
 def test_a_hanging_model_costs_its_deadline_and_no_passage(ctx: Context, monkeypatch: pytest.MonkeyPatch) -> None:
     release = threading.Event()
     monkeypatch.setattr(llm, "CHAT_DEADLINE_S", 0.3)
-    monkeypatch.setattr(llm, "_LANE", llm.Lane("llm-test"))
+    monkeypatch.setattr(llm, "_LANE", llm.CallLane("llm-test"))
     with serving(lambda *_: release.wait(20) and None) as served:
         monkeypatch.setenv("AISP_LLM_URL", served.url)
         answer = call("aisp_ask", ctx, question=QUESTION)["result"]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from aisp_mcp.assist.ask.concepts import concepts
+from aisp_mcp.assist.ask.pages import concepts
 from aisp_mcp.errors import AispError
 from aisp_mcp.front.cli import arguments, commands
 from aisp_mcp.server.context import Context

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from suggest_questions import EVERYDAY
 
-from aisp_mcp.assist.guide.questions import questions
+from aisp_mcp.assist.guide.suggest import questions
 from aisp_mcp.server import dispatch
 from aisp_mcp.server.context import Context
 from aisp_mcp.settings import Settings

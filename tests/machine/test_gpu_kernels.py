@@ -10,7 +10,7 @@ import pytest
 
 INTERPRET = """
 import torch
-from aisp_mcp.machine.probes.children.triton import kernels
+from aisp_mcp.machine.probes.children import triton_kernels as kernels
 order = torch.randperm(64)
 links = torch.zeros(64, dtype=torch.int32)
 links[order] = torch.roll(order, -1).to(torch.int32)
@@ -24,7 +24,7 @@ data, out = torch.rand(3 * 8192), torch.empty(4)
 assert kernels.sweep(data, out, 6) == 4 * 6 * 32768
 # 24 blocks read: each of the three whole blocks eight times
 assert torch.allclose(out.sum(), 8 * data.sum(), rtol=1e-5)
-from aisp_mcp.machine.probes.children.triton import matmul as triton_matmul
+from aisp_mcp.machine.probes.children import triton_kernels as triton_matmul
 a, b = (torch.randint(-128, 128, (512, 512), dtype=torch.int8) for _ in range(2))
 product = torch.zeros(512, 512, dtype=torch.int32)
 triton_matmul.matmul(a, b, product)
@@ -33,7 +33,7 @@ assert torch.equal(product.long(), a.long() @ b.long().t())
 COMPILE = """
 import triton
 from triton.backends.compiler import GPUTarget
-from aisp_mcp.machine.probes.children.triton import kernels
+from aisp_mcp.machine.probes.children import triton_kernels as kernels
 chase = triton.compiler.ASTSource(fn=kernels._chase, signature={"links": "*i32", "out": "*i32", "steps": "i32"})
 ptx = triton.compile(chase, target=GPUTarget("cuda", 90, 32), options={"num_warps": 1}).asm["ptx"]
 body = ptx[ptx.index("BB0"):]
@@ -45,7 +45,7 @@ sweep = triton.compiler.ASTSource(
 ptx = triton.compile(sweep, target=GPUTarget("cuda", 90, 32), options={"num_warps": 8}).asm["ptx"]
 loop = ptx[ptx.index("rem.") :]
 assert "ld.global.cg.v4" in loop, "the sweep does not read past the first-level caches, or not 16 bytes at a time"
-from aisp_mcp.machine.probes.children.triton import matmul as triton_matmul
+from aisp_mcp.machine.probes.children import triton_kernels as triton_matmul
 types = {"a": "*i8", "b": "*i8", "out": "*i32", "n": "i32", **dict.fromkeys(("ROWS", "COLUMNS", "DEPTH"), "constexpr")}
 attrs = {(at,): [["tt.divisibility", 16]] for at in range(4)}
 product = triton.compiler.ASTSource(

@@ -15,13 +15,13 @@ import pytest
 
 from aisp_mcp.errors import ProcessError, Unavailable
 from aisp_mcp.machine.datasheets import load
-from aisp_mcp.machine.probes import cache_host, child_process, network, probe_runner, raster
+from aisp_mcp.machine.probes import cache_host, device_probes, disk, network, probe_runner
 from aisp_mcp.machine.probes.children import nccl
-from aisp_mcp.machine.probes.children.timing import Clock, Work, measure
+from aisp_mcp.machine.probes.children.child import MARK
+from aisp_mcp.machine.probes.children.timing import Clock, TimedWork, measure
 from aisp_mcp.machine.probes.collectives import parse_nccl_tests
-from aisp_mcp.machine.probes.disk import fio, system_calls
-from aisp_mcp.machine.probes.disk.probe import probe as disk_probe
-from aisp_mcp.machine.probes.rates import rate
+from aisp_mcp.machine.probes.disk import probe as disk_probe
+from aisp_mcp.machine.probes.probe_runner import rate
 from aisp_mcp.system.bus import FACTORS
 from aisp_mcp.system.topology import pcie_bytes_s
 
@@ -53,14 +53,16 @@ def test_few_rounds_promise_less() -> None:
 
 def test_rounds_interleave_and_reverse() -> None:
     calls: list[str] = []
-    works = [Work(name, 1.0, lambda name=name: calls.append(name)) for name in "ab"]
+    works = [TimedWork(name, 1.0, lambda name=name: calls.append(name)) for name in "ab"]
     samples = measure(works, Clock(_Torch(), "cpu"), rounds=3, budget_s=60, burst_s=1e-9)
     assert [len(v) for v in samples.values()] == [3, 3]
     assert calls[-6:] == list("abbaab")
 
 
 def test_the_budget_ends_the_rounds_but_one_is_kept() -> None:
-    samples = measure([Work("a", 1.0, lambda: None)], Clock(_Torch(), "cpu"), rounds=50, budget_s=0.0, burst_s=1e-9)
+    samples = measure(
+        [TimedWork("a", 1.0, lambda: None)], Clock(_Torch(), "cpu"), rounds=50, budget_s=0.0, burst_s=1e-9
+    )
     assert len(samples["a"]) == 1
 
 
@@ -126,15 +128,15 @@ def test_the_interpreter_finds_memory_slower_than_cache() -> None:
 
 
 def test_an_answer_is_the_last_marked_line() -> None:
-    out = f'noise\n{child_process.MARK}{{"a": 1}}\nmore noise {child_process.MARK}\n{child_process.MARK}{{"a": 2}}\nbye'
-    assert child_process.answer(out) == {"a": 2}
-    assert child_process.answer("nothing") is None
+    out = f'noise\n{MARK}{{"a": 1}}\nmore noise {MARK}\n{MARK}{{"a": 2}}\nbye'
+    assert probe_runner.answer(out) == {"a": 2}
+    assert probe_runner.answer("nothing") is None
 
 
 def test_a_probe_without_torch_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("aisp_mcp.system.software.version", lambda name: None)
     with pytest.raises(Unavailable) as caught:
-        child_process.ask("gemm", {}, 5)
+        probe_runner.ask("gemm", {}, 5)
     assert caught.value.code == "NOT_INSTALLED"
     assert "aisp-mcp[bench]" in str(caught.value.hint)
 
@@ -163,7 +165,7 @@ def test_cpu_probes_give_positive_samples(
 ) -> None:
     if name != "launch":  # which compares one thread with several
         monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    reply = child_process.ask(name, {"device": "cpu", "rounds": 1, "budget_s": 0.1, **params}, 60)
+    reply = probe_runner.ask(name, {"device": "cpu", "rounds": 1, "budget_s": 0.1, **params}, 60)
     # whether this build can do fp8 or not, it has an answer: what the device lacks is named, not dropped
     assert ("fp8" in reply["samples"]) + ("fp8" in reply.get("skipped", [])) == (name == "gemm")
     assert set(reply["samples"]) - {"fp8"} == expected
@@ -173,7 +175,7 @@ def test_cpu_probes_give_positive_samples(
 @pytest.mark.torch
 def test_a_probe_that_fails_is_an_error_with_its_words() -> None:
     with pytest.raises(ProcessError) as caught:
-        child_process.ask("pcie", {"device": "cuda:0", "size_bytes": 1024, "rounds": 1, "budget_s": 1}, 60)
+        probe_runner.ask("pcie", {"device": "cuda:0", "size_bytes": 1024, "rounds": 1, "budget_s": 1}, 60)
     assert caught.value.code == "PROBE_FAILED"
 
 
@@ -188,7 +190,7 @@ def test_collectives_run_on_cpu_ranks() -> None:
         "rounds": 1,
         "iterations": 2,
     }
-    reply = child_process.ask_ranks(params, 2, 60)
+    reply = probe_runner.ask_ranks(params, 2, 60)
     assert {row["collective"] for row in reply["rows"]} == set(FACTORS)
     assert all(value > 0 for row in reply["rows"] for value in row["busbw"])
 
@@ -232,15 +234,15 @@ def test_the_disk_probe_tells_cached_from_uncached_and_leaves_nothing(tmp_path: 
 
 def test_a_full_disk_is_refused_before_it_is_filled(tmp_path: Path) -> None:
     with pytest.raises(Unavailable) as caught:
-        system_calls.check_space(tmp_path, 1 << 60)
+        disk.check_space(tmp_path, 1 << 60)
     assert caught.value.code == "DISK_FULL"
     with pytest.raises(Unavailable) as missing:
-        system_calls.check_space(tmp_path / "nowhere", 1)
+        disk.check_space(tmp_path / "nowhere", 1)
     assert missing.value.code == "NO_FOLDER"
 
 
 def test_the_scratch_file_goes_even_when_the_measurement_fails(tmp_path: Path) -> None:
-    with pytest.raises(RuntimeError), system_calls.scratch(tmp_path):
+    with pytest.raises(RuntimeError), disk.scratch(tmp_path):
         raise RuntimeError("stop")
     assert list(tmp_path.iterdir()) == []
 
@@ -249,7 +251,7 @@ def test_files_of_killed_processes_are_removed_and_others_kept(tmp_path: Path) -
     dead, alive = tmp_path / ".aisp-disk-4194304-abc", tmp_path / f".aisp-disk-{os.getpid()}-abc"
     dead.touch()
     alive.touch()
-    with system_calls.scratch(tmp_path) as path:
+    with disk.scratch(tmp_path) as path:
         assert path.exists()
     assert [file.name for file in tmp_path.iterdir()] == [alive.name]
 
@@ -258,7 +260,11 @@ def test_files_of_killed_processes_are_removed_and_others_kept(tmp_path: Path) -
 def test_a_chart_becomes_a_png(tmp_path: Path) -> None:
     svg = tmp_path / "a.svg"
     svg.write_text('<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 8 8"><rect width="4" height="4"/></svg>')
-    assert raster.draw(raster.find(), svg, tmp_path / "a.png", (8, 8)).read_bytes().startswith(b"\x89PNG")
+    assert (
+        device_probes.draw_png(device_probes.find_renderer(), svg, tmp_path / "a.png", (8, 8))
+        .read_bytes()
+        .startswith(b"\x89PNG")
+    )
 
 
 def test_a_png_without_a_painter_is_refused_before_anything_is_measured(
@@ -266,7 +272,7 @@ def test_a_png_without_a_painter_is_refused_before_anything_is_measured(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(Unavailable) as caught:
-        raster.find()
+        device_probes.find_renderer()
     assert caught.value.code == "NOT_INSTALLED"
 
 
@@ -279,25 +285,25 @@ def test_iperf3_over_loopback_gives_rates() -> None:
 
 def test_fio_bandwidth_uses_latencies_where_its_clock_is_coarse() -> None:
     figures = {"runtime": 20, "bw_bytes": 1.0, "io_bytes": 256 * MIB, "lat_ns": {"mean": 100_000.0, "N": 256}}
-    assert fio.bytes_per_second(figures, synced=False) == pytest.approx(MIB / 100e-6)
-    assert fio.bytes_per_second(figures, synced=True) == 1.0
-    assert fio.bytes_per_second({**figures, "runtime": 900}, synced=False) == 1.0
+    assert disk.bytes_per_second(figures, synced=False) == pytest.approx(MIB / 100e-6)
+    assert disk.bytes_per_second(figures, synced=True) == 1.0
+    assert disk.bytes_per_second({**figures, "runtime": 900}, synced=False) == 1.0
 
 
 @pytest.mark.skipif(shutil.which("fio") is None, reason="fio is not installed")
 @pytest.mark.slow
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("pattern", system_calls.PATTERNS)
+@pytest.mark.parametrize("pattern", disk.PATTERNS)
 def test_fio_agrees_for_the_same_pattern(pattern: str, tmp_path: Path) -> None:
     """Passes in turns and in mirrored order, over the same file and memory, until their ratio is known to 5 %.
 
     The interval of the ratio's median must lie within 5 % of one. A disk whose noise leaves it wider after so many
     rounds shows neither agreement nor a difference; one that is outside altogether is a difference.
     """
-    program = fio.find()
+    program = disk.find_fio()
     assert program is not None
-    with system_calls.scratch(tmp_path) as path, system_calls.Buffer(MIB) as buffer:
-        ours, theirs = system_calls.Builtin(path, 256 * MIB, buffer), fio.Fio(program, path, 256 * MIB, buffer, 60)
+    with disk.scratch(tmp_path) as path, disk.AlignedBuffer(MIB) as buffer:
+        ours, theirs = disk.Builtin(path, 256 * MIB, buffer), disk.Fio(program, path, 256 * MIB, buffer, 60)
         ours.measure("write_synced")
         if ours.measure(pattern) is None:
             pytest.skip("no O_DIRECT here")

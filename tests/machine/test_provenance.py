@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from reference_docs import sources as provenance_tables
 
-from aisp_mcp.machine.datasheets import load, provenance
+from aisp_mcp.machine.datasheets import load
 from aisp_mcp.plan import lookup
 from aisp_mcp.plan.data import tables as knowledge
 from aisp_mcp.server.context import Context
@@ -24,7 +24,7 @@ ROWS = [(name, provenance_tables.name_of(row), row) for name, (_, rows) in TABLE
 
 @pytest.mark.parametrize(("table", "name", "row"), ROWS, ids=[f"{table}-{name}" for table, name, _ in ROWS])
 def test_every_row_names_a_source_and_the_day_of_its_check(table: str, name: str, row: Mapping[str, Any]) -> None:
-    if row["source"] == provenance.UNVERIFIED:
+    if row["source"] == load.UNVERIFIED:
         assert "checked" not in row
         return
     assert len(row["source"]) >= 8

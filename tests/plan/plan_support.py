@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from aisp_mcp.machine.datasheets import load
-from aisp_mcp.machine.datasheets.records import GpuFacts
+from aisp_mcp.machine.datasheets.load import GpuFacts
 
 DATA = Path(__file__).resolve().parents[2] / "results"
 

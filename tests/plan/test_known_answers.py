@@ -7,9 +7,9 @@ import math
 import pytest
 
 from aisp_mcp.plan import kv, parameters
-from aisp_mcp.plan.cluster import alpha_beta
+from aisp_mcp.plan.architecture import Architecture, Attention, Mlp
+from aisp_mcp.plan.cluster import collectives
 from aisp_mcp.plan.data import tables
-from aisp_mcp.plan.records.architecture import Architecture, Attention, Mlp
 from aisp_mcp.plan.savings import cost
 from aisp_mcp.plan.training import memory
 from aisp_mcp.plan.training.layout import Layout
@@ -117,19 +117,19 @@ def test_active_parameters_of_experts() -> None:
 
 
 def test_a_line_through_three_points_by_hand() -> None:
-    fit = alpha_beta.fit("all_reduce", [(0.0, 2.0), (10.0, 4.0), (20.0, 6.0)])
+    fit = collectives.fit("all_reduce", [(0.0, 2.0), (10.0, 4.0), (20.0, 6.0)])
     assert (fit.alpha_s, 1 / fit.bytes_per_s) == (pytest.approx(2.0), pytest.approx(0.2))
     assert fit.left_out_mape == pytest.approx(0.0)
-    assert alpha_beta.line([(1.0, 1.0), (10.0, 100.0)])[0] == 0.0  # a negative latency is none
-    assert alpha_beta.line([(1.0, 2.0), (10.0, 1.0)])[1] == 0.0
+    assert collectives.line([(1.0, 1.0), (10.0, 100.0)])[0] == 0.0  # a negative latency is none
+    assert collectives.line([(1.0, 2.0), (10.0, 1.0)])[1] == 0.0
     with pytest.raises(ValueError, match="three sizes"):
-        alpha_beta.fit("all_reduce", [(1.0, 1.0), (2.0, 2.0)])
+        collectives.fit("all_reduce", [(1.0, 1.0), (2.0, 2.0)])
 
 
 def test_bus_bandwidth_factors_are_those_of_nccl_tests() -> None:
     # 8 ranks, 1 GB in 5 ms: algorithm bandwidth 200 GB/s, bus bandwidth 350 GB/s for an all-reduce.
-    assert alpha_beta.seconds("all_reduce", 10**9, 350e9, 8) == pytest.approx(0.005)
-    assert alpha_beta.seconds("all_gather", 10**9, 175e9, 8) == pytest.approx(0.005)
+    assert collectives.busbw_seconds("all_reduce", 10**9, 350e9, 8) == pytest.approx(0.005)
+    assert collectives.busbw_seconds("all_gather", 10**9, 175e9, 8) == pytest.approx(0.005)
 
 
 def test_electricity_and_rent_per_million_tokens() -> None:

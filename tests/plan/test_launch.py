@@ -64,7 +64,9 @@ def test_srun_starts_one_torchrun_per_node_with_the_task_as_rank(stage: dict[str
 
 
 def test_a_batch_script_runs_and_its_directives_come_first(stage: dict[str, str], tmp_path: Path) -> None:
-    text = slurm.script(JOB, slurm.Request(partition="gpu", account="lab", minutes=1501), [("NCCL_DEBUG", "WARN")])
+    text = slurm.batch_script(
+        JOB, slurm.BatchResources(partition="gpu", account="lab", minutes=1501), [("NCCL_DEBUG", "WARN")]
+    )
     lines = text.splitlines()
     assert lines[0] == "#!/bin/bash"
     directives = [line for line in lines if line.startswith("#SBATCH")]

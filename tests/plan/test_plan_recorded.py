@@ -9,10 +9,10 @@ import plan_support
 import pytest
 
 from aisp_mcp.plan import gemm, parameters
-from aisp_mcp.plan.cluster import alpha_beta
+from aisp_mcp.plan.architecture import Architecture, Attention, Mlp
+from aisp_mcp.plan.cluster import collectives
 from aisp_mcp.plan.data import tables
-from aisp_mcp.plan.records.architecture import Architecture, Attention, Mlp
-from aisp_mcp.plan.records.calibration import Calibration, Ratio
+from aisp_mcp.plan.records import Calibration, Ratio
 from aisp_mcp.plan.serving import model
 from aisp_mcp.plan.training import calibration as training
 from aisp_mcp.plan.training import measure, memory, step
@@ -117,12 +117,12 @@ def test_products_of_another_recording_two_days_earlier() -> None:
 
 def test_collectives_with_each_size_left_out_in_turn() -> None:
     document = plan_support.recorded("h200x2-links")["aisp_hw_nccl"]
-    points: dict[str, list[alpha_beta.Point]] = {}
+    points: dict[str, list[collectives.Point]] = {}
     for row in document["rows"]:
-        seconds = alpha_beta.seconds(row["name"], row["bytes"], row["busbw"]["median"], document["ranks"])
+        seconds = collectives.busbw_seconds(row["name"], row["bytes"], row["busbw"]["median"], document["ranks"])
         points.setdefault(row["name"], []).append((row["bytes"], seconds))
     assert len(points) == 6
-    ratios = {name: alpha_beta.left_out(rows) for name, rows in points.items()}
+    ratios = {name: collectives.left_out(rows) for name, rows in points.items()}
     for name, value in ratios.items():
         assert mape(value) <= 0.10, name
     every = [abs(1 / ratio - 1) for found in ratios.values() for ratio in found]
@@ -149,7 +149,7 @@ def published(row: dict[str, Any]) -> float:
         recipe = recipe.model_copy(update={"flash": False, "dropout": True, "sequence_parallel": source == "sp"})
     gpu, shares = plan_support.facts(row["gpu"]), training.shares()
     network = 25e9 if row["gpu"].startswith("A100") else 50e9  # 200 and 400 Gb/s adapters
-    job = step.Job(arch, recipe, seq, gpu, shares, step.fabric(gpu, shares, 8, network))
+    job = step.StepJob(arch, recipe, seq, gpu, shares, step.fabric(gpu, shares, 8, network))
     return _seconds(row, arch, seq) / step.time(job, layout).total_s
 
 

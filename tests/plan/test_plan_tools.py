@@ -16,7 +16,7 @@ from aisp_mcp.plan.serving import model
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.dispatch import execute, to_data
 from aisp_mcp.store.records.run import Run
-from aisp_mcp.system.records.topology import GpuPair, Topology
+from aisp_mcp.system.records import GpuPair, Topology
 
 SHAPE = {"answer", "assumptions", "band", "not_modelled", "definitions", "check_here", "sources"}
 COMPLETE = [

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aisp_mcp.plan import parameters
+from aisp_mcp.plan.architecture import Architecture
 from aisp_mcp.plan.data import tables
-from aisp_mcp.plan.records.architecture import Architecture
 from aisp_mcp.plan.training import memory
 from aisp_mcp.plan.training.layout import Layout, candidates
 from aisp_mcp.plan.training.recipe import RECIPES, Recipe

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import aisp_mcp
-from aisp_mcp.machine.probes import child_process
+from aisp_mcp.machine.probes import probe_runner
 from aisp_mcp.machine.probes.children import nccl
 from aisp_mcp.process import python
 
@@ -43,7 +43,7 @@ def test_the_attack_works_on_a_child_that_is_started_carelessly(hostile: Path) -
 @pytest.mark.parametrize("variable", ["", ":", ".:"])
 def test_the_probes_child_imports_nothing_from_the_working_folder(hostile: Path, variable: str) -> None:
     environ = {**os.environ, **python.search_path({"PYTHONPATH": variable.replace(".", "/nowhere")}, os.getcwd())}
-    done = subprocess.run(child_process.argv("none"), env=environ, capture_output=True, text=True, check=False)
+    done = subprocess.run(probe_runner.argv("none"), env=environ, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (2, "unknown probe none\n")
     assert not hostile.exists()
 

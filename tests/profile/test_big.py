@@ -12,7 +12,7 @@ import pytest
 
 from aisp_mcp.errors import AispError
 from aisp_mcp.profile import load
-from aisp_mcp.profile.readers.input import allowance
+from aisp_mcp.profile.readers import allowance
 
 _MEASURED = """
 import json, sys, time
@@ -81,12 +81,12 @@ def test_what_takes_more_than_its_share_is_refused(make, limit, tmp_path, monkey
 
 def test_a_trace_in_pieces_is_the_trace(tmp_path, monkeypatch):
     """Pieces of 64 KiB and of 8 MiB, compressed and with a key after the events, hold the same events."""
-    from aisp_mcp.profile.readers.input import stream
+    from aisp_mcp.profile.readers import json_stream
 
     path = tmp_path / "t.json"
     copies = big.kineto(path, 7_000_000)
     whole = load.load(path)
-    monkeypatch.setattr(stream, "_PIECE", 1 << 16)
+    monkeypatch.setattr(json_stream, "_PIECE", 1 << 16)
     assert load.load(path).timeline == whole.timeline
     assert sum(row.count for row in whole.timeline.kernels) == 537 * copies
 
@@ -101,9 +101,9 @@ ODD = [
 @pytest.mark.parametrize("form", ODD)
 def test_cuts_are_only_made_between_events(form, tmp_path, monkeypatch):
     """Names and arguments that look like the border of two events, in a trace of many pieces."""
-    from aisp_mcp.profile.readers.input import stream
+    from aisp_mcp.profile.readers import json_stream
 
-    monkeypatch.setattr(stream, "_PIECE", 700)
+    monkeypatch.setattr(json_stream, "_PIECE", 700)
     tricky = {"a": [{"b": 1}, {"c": [{}, {}]}], "text": "}, {", "External id": 1}
     rows = [
         {"ph": "X", "cat": "cpu_op", "name": f"op }},{{ {n % 3}", "ts": n, "dur": 1, "pid": 1, "tid": 1, "args": tricky}

@@ -12,7 +12,7 @@ from aisp_mcp.profile import load
 from aisp_mcp.profile.insights.engine import insights
 from aisp_mcp.profile.overview.tools import ReadParams, aisp_profile_read
 from aisp_mcp.profile.pictures import flame
-from aisp_mcp.profile.timeline.host import blocking, call_kind
+from aisp_mcp.profile.timeline.idle import blocking, call_kind
 from aisp_mcp.profile.timeline.names import family, plain_gemm
 from aisp_mcp.runs.diagnosis import bottlenecks
 

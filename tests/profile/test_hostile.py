@@ -293,7 +293,7 @@ class TestDatabase:
         assert (kernel.name, kernel.grid, kernel.registers) == ("k", None, None)
 
     def test_attach_and_writing_are_denied(self, tmp_path):
-        from aisp_mcp.profile.readers.input.database import open_database
+        from aisp_mcp.profile.readers.database import open_database
 
         path = nsys_db(tmp_path / "x.sqlite", [(0, 10, "k")])
         attach = f"ATTACH '{tmp_path}/other' AS o"

@@ -12,10 +12,10 @@ from problems import PRODUCT
 from simulate import ncu_csv
 
 from aisp_mcp.errors import AispError
+from aisp_mcp.profile import roofline
 from aisp_mcp.profile.insights import limiter
 from aisp_mcp.profile.readers import ncu
 from aisp_mcp.profile.records import NcuKernel
-from aisp_mcp.profile.roofline import kernel_roofline
 
 RAW = oracle_tools.DATA / "five_kernels_h200.ncu-raw.csv.gz"
 DETAILS = oracle_tools.DATA / "five_kernels_h200.ncu-details.csv.gz"
@@ -77,7 +77,7 @@ def test_known_kernels_are_judged(report):
 
 
 def test_the_product_stands_where_its_closed_form_says(report):
-    point = kernel_roofline.points([report.kernels[2]])[0][0]
+    point = roofline.points([report.kernels[2]])[0][0]
     assert point.flop_per_s == pytest.approx(2 * 4096**3 / 176.288e-6, rel=1e-4)
     assert point.side == "compute"
     assert point.of_roof == pytest.approx(0.9028, abs=1e-3)
@@ -87,7 +87,7 @@ def test_the_product_stands_where_its_closed_form_says(report):
 def test_a_report_without_counters_is_named(tmp_path):
     kernel = ncu.read(ncu_csv(tmp_path / "r.csv", [{"name": "k", "gpu__time_duration.sum": 5.0}])).kernels[0]
     assert kernel.limiter is None
-    assert kernel_roofline.points([kernel]) == ([], [0])
+    assert roofline.points([kernel]) == ([], [0])
 
 
 PERCENT = st.floats(0, 100)

@@ -13,7 +13,7 @@ import pytest
 from aisp_mcp.profile.digest import Section
 from aisp_mcp.profile.pictures import flame
 from aisp_mcp.profile.readers import nsys
-from aisp_mcp.profile.recording import commands, find, record, scrub
+from aisp_mcp.profile.recording import commands, find, record
 from aisp_mcp.runs import profiles
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.dispatch import execute, load_catalog
@@ -189,7 +189,7 @@ class TestScrub:
             "train_step_h200.nsys.sqlite.gz",
             tmp_path.joinpath("b") if tmp_path.joinpath("b").mkdir() else tmp_path / "b",
         )
-        assert scrub.scrub_database(path, [self.SECRET]) >= 3
+        assert record.scrub_database(path, [self.SECRET]) >= 3
         assert self.SECRET.encode() not in path.read_bytes()
         from aisp_mcp.profile import load
 
@@ -201,7 +201,7 @@ class TestScrub:
             block = f"OLDPWD=/\0HARMLESS_NAME={self.SECRET}\0PATH=/usr/bin\0"
             db.execute("INSERT INTO StringIds VALUES (99999, ?)", (block,))
         db.close()
-        scrub.scrub_database(path, [])
+        record.scrub_database(path, [])
         assert self.SECRET.encode() not in path.read_bytes()
 
     @pytest.mark.parametrize("name", oracle_tools.NSYS_CAPTURES)
@@ -217,7 +217,7 @@ class TestScrub:
             "PASSWORD": "short",
             "KEY_SIZE": "1234567",
         }
-        assert scrub.secrets(environ) == ["abcdef123", "hf_xyzxyz"]
+        assert record.secrets(environ) == ["abcdef123", "hf_xyzxyz"]
 
 
 def test_command_lines():
@@ -226,7 +226,7 @@ def test_command_lines():
     assert "--sample=none" in light
     assert "--nvtx-capture=step1" in light
     assert not any("osrt" in word for word in light)
-    argv = commands.ncu("ncu", ["./app"], Path("r"), commands.Launches("full", "gemm; rm -rf /", 3, 5))
+    argv = commands.ncu("ncu", ["./app"], Path("r"), commands.LaunchSelection("full", "gemm; rm -rf /", 3, 5))
     assert "--clock-control=none" in argv
     assert "--kernel-name=regex:gemm; rm -rf /" in argv  # one argument: no shell ever reads it
 
@@ -236,7 +236,7 @@ def test_the_permission_error_is_explained(tmp_path, monkeypatch):
     fake.write_text("#!/bin/sh\necho '==ERROR== ERR_NVGPUCTRPERM - The user does not have permission'\nexit 1\n")
     fake.chmod(0o755)
     with pytest.raises(record.Unavailable) as caught:
-        record.ncu(str(fake), ["true"], tmp_path, commands.Launches("basic", count=1), 10)
+        record.ncu(str(fake), ["true"], tmp_path, commands.LaunchSelection("basic", count=1), 10)
     assert caught.value.code == "NO_COUNTERS"
     assert "NVreg_RestrictProfilingToAdminUsers=0" in caught.value.hint
 

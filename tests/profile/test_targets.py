@@ -112,7 +112,7 @@ class TestTorch:
     @pytest.fixture
     def _torch(self, monkeypatch):
         pytest.importorskip("torch")
-        monkeypatch.setattr(target_program.choice, "device", lambda: "cpu")
+        monkeypatch.setattr(target_program.nvml, "benchmark_device", lambda: "cpu")
 
     @pytest.mark.parametrize(
         ("side", "own", "other"),

@@ -13,7 +13,7 @@ import pytest
 
 from aisp_mcp.errors import NotFound, UsageError
 from aisp_mcp.profile.operators import aten, attention, targets
-from aisp_mcp.profile.operators.read import Operator
+from aisp_mcp.profile.operators.targets import Operator
 
 VALIDATION = Path(__file__).parents[2] / "validation"
 

@@ -104,5 +104,5 @@ def test_a_rank_that_ends_ends_the_pass(suite: Path, tmp_path: Path) -> None:
 def test_kernels_of_ranks_are_not_repeated_one_by_one(suite: Path, tmp_path: Path) -> None:
     subject = target_program.find((suite,), "ch01:total", "baseline")
     with pytest.raises(BenchmarkError, match="waits for other ranks") as refused:
-        target_program.ncu(subject, "ncu", tmp_path, commands.Launches(count=1), 10)
+        target_program.ncu(subject, "ncu", tmp_path, commands.LaunchSelection(count=1), 10)
     assert refused.value.code == "RANKS"

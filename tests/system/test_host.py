@@ -8,12 +8,11 @@ import pytest
 from trees import CONTAINER, EMPTY, GIB, NONSENSE, SERVER, TREES, plant
 
 from aisp_mcp.machine import snapshot
-from aisp_mcp.machine.findings import host, ranking
-from aisp_mcp.machine.findings import software as findings_software
+from aisp_mcp.machine.findings import all_findings, host_findings, mismatches
 from aisp_mcp.machine.snapshot import Snapshot
 from aisp_mcp.system import container, cpu, disk, memory, network, software
 from aisp_mcp.system.gpu import nvml
-from aisp_mcp.system.records.device import GpuReading, Problem
+from aisp_mcp.system.records import GpuReading, Problem
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +29,7 @@ def machine(folder: Path, tree: dict[str, str]) -> Snapshot:
 @pytest.mark.parametrize("name", TREES)
 def test_no_tree_makes_a_reader_raise(name: str, tmp_path: Path) -> None:
     seen = machine(tmp_path, TREES[name])
-    assert all(f.severity in ("critical", "warning", "note") for f in ranking.all_findings(seen))
+    assert all(f.severity in ("critical", "warning", "note") for f in all_findings(seen))
 
 
 def test_a_machine_without_files_is_unknown_not_healthy(tmp_path: Path) -> None:
@@ -42,7 +41,7 @@ def test_a_machine_without_files_is_unknown_not_healthy(tmp_path: Path) -> None:
     assert seen.memory.numa_balancing == "unknown"
     assert seen.pressure.steal_percent is None
     assert seen.limits.version == "none"
-    assert "GOVERNOR_UNKNOWN" in {f.code for f in host.find(seen)}
+    assert "GOVERNOR_UNKNOWN" in {f.code for f in host_findings(seen)}
 
 
 def test_nonsense_is_not_taken_for_numbers(tmp_path: Path) -> None:
@@ -144,7 +143,7 @@ def test_an_nvswitch_is_no_card(tmp_path: Path) -> None:
 
 
 def test_findings_of_a_server(tmp_path: Path) -> None:
-    findings = {f.code: f for f in ranking.all_findings(machine(tmp_path, SERVER))}
+    findings = {f.code: f for f in all_findings(machine(tmp_path, SERVER))}
     assert {"GOVERNOR", "NUMA_BALANCING", "THP_ALWAYS", "SWAP_IN_USE", "CPU_QUOTA", "MEMORY_LIMIT"} <= set(findings)
     assert "sysctl" in (findings["NUMA_BALANCING"].fix or "")
     # a card on the bus without a driver library is not "no GPU"
@@ -153,7 +152,7 @@ def test_findings_of_a_server(tmp_path: Path) -> None:
 
 
 def test_findings_of_a_container(tmp_path: Path) -> None:
-    findings = {f.code: f for f in ranking.all_findings(machine(tmp_path, CONTAINER))}
+    findings = {f.code: f for f in all_findings(machine(tmp_path, CONTAINER))}
     expected = {"CPU_STEAL", "CPU_BUSY", "CPU_QUOTA", "MEMORY_PRESSURE", "IO_PRESSURE", "VIRTUAL_MACHINE", "NO_GPU"}
     assert expected <= set(findings)
     assert findings["CPU_STEAL"].evidence == {"steal_percent": 10.0}
@@ -161,10 +160,10 @@ def test_findings_of_a_container(tmp_path: Path) -> None:
 
 def test_counters_are_restricted_only_for_ordinary_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(container.os, "geteuid", lambda: 1000)
-    codes = {f.code for f in findings_software.mismatches(machine(tmp_path / "a", SERVER))}
+    codes = {f.code for f in mismatches(machine(tmp_path / "a", SERVER))}
     assert {"COUNTERS_RESTRICTED", "CPU_SAMPLING_RESTRICTED"} <= codes
     monkeypatch.setattr(container.os, "geteuid", lambda: 0)
-    assert not {"COUNTERS_RESTRICTED"} & {f.code for f in findings_software.mismatches(machine(tmp_path / "b", SERVER))}
+    assert not {"COUNTERS_RESTRICTED"} & {f.code for f in mismatches(machine(tmp_path / "b", SERVER))}
 
 
 def test_steal_needs_two_readings() -> None:
@@ -176,5 +175,5 @@ def test_steal_needs_two_readings() -> None:
 def test_small_shared_memory_is_found(tmp_path: Path) -> None:
     seen = machine(tmp_path, SERVER)
     small = seen.memory.model_copy(update={"shm_bytes": 64 << 20})
-    codes = {f.code for f in host.find(Snapshot(**{**vars(seen), "memory": small}))}
+    codes = {f.code for f in host_findings(Snapshot(**{**vars(seen), "memory": small}))}
     assert "SHM_SMALL" in codes

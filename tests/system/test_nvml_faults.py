@@ -210,7 +210,7 @@ def test_gpu_uuids_are_read_for_the_measuring_locks(tmp_path: Path) -> None:
 def test_the_sampler_sees_throttling_and_foreign_processes(tmp_path: Path) -> None:
     folder = build(tmp_path, {"gpus": [{"reasons": 0x40, "compute": [[1, 1 << 30], [4194000, 1 << 20]]}]})
     script = (
-        "import json; from aisp_mcp.system.watch.sampler import Sampler\n"
+        "import json; from aisp_mcp.system.sampler import Sampler\n"
         "with Sampler(interval_s=0.01) as watch: pass\n"
         "print(json.dumps(watch.summary()))"
     )
@@ -229,7 +229,7 @@ def test_the_sampler_sees_throttling_and_foreign_processes(tmp_path: Path) -> No
 def test_the_clock_of_an_idle_gpu_is_not_one_of_the_measurement(tmp_path: Path) -> None:
     folder = build(tmp_path, {"gpus": [{"reasons": 0x1}]})
     script = (
-        "from aisp_mcp.system.watch.sampler import Sampler\n"
+        "from aisp_mcp.system.sampler import Sampler\n"
         "with Sampler(interval_s=0.01) as watch: pass\n"
         "print(watch.summary()['gpus'][0]['sm_mhz'])"
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aisp_mcp.system.gpu import choice
+from aisp_mcp.system.gpu import nvml
 
 
 @pytest.mark.parametrize(
@@ -22,8 +22,8 @@ from aisp_mcp.system.gpu import choice
 def test_the_device_is_the_gpu_unless_none_is_there_or_all_are_hidden(
     seen: list[str], visible: str | None, device: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(choice.nvml, "gpu_uuids", lambda: seen)
+    monkeypatch.setattr(nvml, "gpu_uuids", lambda: seen)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    assert choice.device() == device
+    assert nvml.benchmark_device() == device

@@ -13,15 +13,14 @@ from typing import Any
 import pytest
 from trees import CONTAINER, SERVER, plant
 
-from aisp_mcp.system import manifest
+from aisp_mcp.system import manifest, sampler
 from aisp_mcp.system.command import ask
-from aisp_mcp.system.deadline import Hung, Lane
+from aisp_mcp.system.deadline import CallLane, Hung
 from aisp_mcp.system.gpu import nvml, smi
-from aisp_mcp.system.gpu.nvml_device import decode_reasons
+from aisp_mcp.system.gpu.nvml import decode_reasons
 from aisp_mcp.system.manifest import manifest_difference
-from aisp_mcp.system.records.device import GpuReading, Problem
-from aisp_mcp.system.watch import sampler
-from aisp_mcp.system.watch.flags import flags
+from aisp_mcp.system.records import GpuReading, Problem
+from aisp_mcp.system.sampler import flags
 
 TOPOLOGY = (
     "\t\x1b[4mGPU0\tGPU1\tNIC0\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\x1b[0m\n"
@@ -34,7 +33,7 @@ TOPOLOGY = (
 
 
 def test_a_call_in_time_gives_its_value_or_its_error() -> None:
-    lane = Lane("test")
+    lane = CallLane("test")
     assert lane.call(lambda: 7, 5) == 7
     with pytest.raises(ZeroDivisionError):
         lane.call(lambda: 1 / 0, 5)
@@ -42,7 +41,7 @@ def test_a_call_in_time_gives_its_value_or_its_error() -> None:
 
 
 def test_a_hung_call_is_left_behind_and_the_lane_recovers() -> None:
-    lane, gate = Lane("test"), threading.Event()
+    lane, gate = CallLane("test"), threading.Event()
     with pytest.raises(Hung):
         lane.call(gate.wait, 0.05)
     ran: list[int] = []
@@ -54,7 +53,7 @@ def test_a_hung_call_is_left_behind_and_the_lane_recovers() -> None:
 
 
 def test_many_callers_wait_for_one_lane() -> None:
-    lane, passed = Lane("test"), []
+    lane, passed = CallLane("test"), []
     threads = [threading.Thread(target=lambda n=n: passed.append(lane.call(lambda: n, 10))) for n in range(20)]
     for thread in threads:
         thread.start()

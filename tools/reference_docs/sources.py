@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from aisp_mcp.machine.datasheets.load import document
-from aisp_mcp.machine.datasheets.provenance import UNVERIFIED
+from aisp_mcp.machine.datasheets.load import UNVERIFIED, document
 from aisp_mcp.plan.data.tables import PRICES, plan_document, price_rows
 
 _HEAD = """# Sources of the stored facts

@@ -1,4 +1,7 @@
-"""Passages that match a question: full-text search over concept pages, documentation, tools and stored runs."""
+"""Passages that match a question: full-text search over concept pages, documentation, tools and stored runs.
+
+Some words say what a question is about: results on this machine, or how to measure.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,10 @@ import threading
 from contextlib import closing
 from functools import cache
 
-from aisp_mcp.assist.ask import intents, pages
-from aisp_mcp.assist.ask.concepts import concepts
+from aisp_mcp.assist.ask import pages
+from aisp_mcp.assist.ask.pages import concepts
 from aisp_mcp.assist.ask.records import Kind, Passage
-from aisp_mcp.assist.guide.questions import questions
-from aisp_mcp.assist.guide.suggest import subject_words, term
+from aisp_mcp.assist.guide.suggest import questions, subject_words, term
 from aisp_mcp.judge.records.verdict import Comparison
 from aisp_mcp.server import registry
 from aisp_mcp.server.context import Context
@@ -41,7 +43,7 @@ def search(question: str, ctx: Context, limit: int) -> list[Passage]:
     if not words:
         return []
     query = " OR ".join(term(word) for word in words)
-    about_own = intents.about_own_results(question)
+    about_own = about_own_results(question)
     rows = _runs(ctx, evidence_only=not about_own)
     matches = _matches(_library(), query)
     in_runs = _run_matches(rows, query)
@@ -57,7 +59,7 @@ def search(question: str, ctx: Context, limit: int) -> list[Passage]:
 
 def _preference(question: str, row: Row) -> float:
     """Weight of a passage for the question's intent; ranks are negative, so more is better."""
-    methodical = row[1].partition("#")[0] in intents.METHODOLOGY and intents.about_method(question)
+    methodical = row[1].partition("#")[0] in METHODOLOGY and about_method(question)
     return METHOD_WEIGHT if methodical else 1.0
 
 
@@ -170,3 +172,31 @@ def _verdict(run: Run, comparison: Comparison) -> Row:
     if run.is_provisional(comparison):
         text = f"Provisional, one replicate: {text}"
     return "run", f"{run.id}/{name}", f"{name} in {about}run {run.id}", name.replace(":", " "), text
+
+
+# Questions about the user's own results: "my last run", "what did my runs show", "did row_sum get faster".
+_MINE = re.compile(
+    r"\b(my|our|last|latest|recent|previous|stored|yesterday\S*|today\S*)\s+(\w+\s+)?"
+    r"(runs?|verdicts?|results?|measurements?|comparisons?)\b"
+    r"|\bwhat (did|have) (i|we)\b[^.?]{0,30}\b(run|measure|benchmark|judge)"
+    r"|\b(runs?|verdicts?|results?)\b[^.?]{0,30}\b(on this machine|so far|stored)\b",
+    re.IGNORECASE,
+)
+_HOW = re.compile(
+    r"\bhow\b[^.?]{0,40}\b(measure|benchmark|time|compare)\b(?!\s+(to|per)\b)"
+    r"|\bhow many (runs|samples|repetitions|iterations)\b"
+    r"|\b(right|proper|correct|best|fair) way to (measure|benchmark|time|compare)\b",
+    re.IGNORECASE,
+)
+# Pages about measuring itself, not about something to measure.
+METHODOLOGY = frozenset({"measurement-noise", "warm-up", "clocks", "cold-caches", "speedup-claims", "verdicts"})
+
+
+def about_own_results(question: str) -> bool:
+    """Return True if the question is about runs stored on this machine."""
+    return bool(_MINE.search(question))
+
+
+def about_method(question: str) -> bool:
+    """Return True if the question asks how to measure."""
+    return bool(_HOW.search(question)) and not about_own_results(question)

@@ -7,9 +7,10 @@ import sqlite3
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
+from functools import cache
 from typing import Any, NamedTuple
 
-from aisp_mcp.assist.guide.questions import questions
+from aisp_mcp.machine.datasheets.load import document
 from aisp_mcp.server import registry
 from aisp_mcp.server.registry import Effect, Tool
 from aisp_mcp.system.gpu import nvml
@@ -168,3 +169,10 @@ def _stated(name: str, question: str) -> list[Any]:
     stem = re.escape(re.sub(r"(_(s|mb|gb|ms))?$", "", name))
     numbers = re.findall(rf"\b(\d+)\s*{stem}\b|\b{stem}\s*(?:=|of|is)?\s*(\d+)\b", question, re.IGNORECASE)
     return [int(before or after) for before, after in numbers]
+
+
+@cache
+def questions() -> dict[str, str]:
+    """Tool name to the words people use when they mean it."""
+    words: dict[str, str] = document("questions.yaml", "aisp_mcp.assist.guide")
+    return words

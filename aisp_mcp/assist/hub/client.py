@@ -13,9 +13,35 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from aisp_mcp.assist.hub.records import HubAnswer, HubModel
+from pydantic import Field
+
 from aisp_mcp.errors import AispError, NotFound, Refused, Unavailable, UsageError
+from aisp_mcp.records import Record
 from aisp_mcp.server.text.numbers import quantity
+
+
+class HubModel(Record):
+    """One model as the hub lists it."""
+
+    id: str
+    task: str | None = None
+    downloads: int | None = Field(default=None, description="In the last 30 days.")
+    likes: int | None = None
+    trending_score: float | None = None
+    gated: bool = False
+
+
+class HubAnswer(Record):
+    """Models of a search, or a download. bytes, files: size and number of the chosen files."""
+
+    models: list[HubModel] = Field(default_factory=list)
+    repository: str | None = None
+    revision: str | None = Field(default=None, description="The commit that was downloaded.")
+    folder: str | None = None
+    files: int | None = None
+    bytes: int | None = None
+    bytes_fetched: int | None = Field(default=None, description="Less than bytes if some files already existed.")
+
 
 MAX_NAME = 96
 ANSWER_S = 10.0

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from aisp_mcp.assist.hub.records import HubAnswer
+from aisp_mcp.assist.hub.client import HubAnswer
 from aisp_mcp.errors import UsageError
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.registry import WRITES, JobParams, JobSpec, S, tool

@@ -10,7 +10,7 @@ from pathlib import Path
 from aisp_mcp.errors import AispError
 from aisp_mcp.front.dashboard.pages.profiles import stored
 from aisp_mcp.profile import load
-from aisp_mcp.profile.pictures import flame, flame_page, kinds, tree
+from aisp_mcp.profile.pictures import flame, flame_page, kinds
 from aisp_mcp.profile.readers.text import shorten
 from aisp_mcp.profile.timeline import lanes
 from aisp_mcp.profile.timeline.trace import Trace
@@ -48,7 +48,7 @@ def changed_ns(path: Path) -> int:
     return path.stat().st_mtime_ns
 
 
-def kind_of(span: lanes.Span) -> str:
+def kind_of(span: lanes.LaneSpan) -> str:
     """The kind of a span of a timeline, as in kinds.WORDS; found: it matches the search."""
     if span.kind == "found":
         return "found"
@@ -57,13 +57,13 @@ def kind_of(span: lanes.Span) -> str:
     return "communication" if span.kind == "communication" else kinds.of_device(span.name)
 
 
-def describe(span: lanes.Span, first: int) -> str:
+def describe(span: lanes.LaneSpan, first: int) -> str:
     duration, start = numbers.seconds((span.end - span.start) * NS), numbers.seconds((span.start - first) * NS)
     name = shorten(span.name, MAX_NAME)
     return f"{name}: {duration} at {start}" if span.events == 1 else f"{span.events} events in {duration} at {start}"
 
 
-def draw_lanes(title: str, visible: Sequence[lanes.Lane], begin: int, end: int, first: int) -> Picture:
+def draw_lanes(title: str, visible: Sequence[lanes.TimelineLane], begin: int, end: int, first: int) -> Picture:
     """Lanes from begin to end, in ns of the trace's clock; first: origin of the displayed times."""
     rows = []
     for lane in visible:
@@ -100,7 +100,7 @@ def flame_graph(path: Path, _changed_ns: int) -> Picture | None:
         stacks, unit = flame.stacks(path)
     except AispError:
         return None
-    root = tree.build(stacks)
+    root = flame_page.build(stacks)
     return _boxes("Flame graph", root, unit, False, lambda box: f"k-{kinds.of_frame(box.stack)}")
 
 
@@ -116,13 +116,15 @@ def _difference(before: Path, after: Path, *_changed_ns: int) -> Drawing | None:
         earlier, later = flame.pair(before, after)
     except AispError:
         return None
-    root = tree.build(later.stacks, earlier.stacks)
+    root = flame_page.build(later.stacks, earlier.stacks)
     title = f"Difference of the flame graphs{f' per {later.per}' if later.per else ''}"
     return _boxes(title, root, later.unit, True, lambda box: bars.change_style(box.node.change)).drawing
 
 
-def _boxes(title: str, root: tree.Node, unit: str, against: bool, style: Callable[[tree.Box], str]) -> Picture:
-    shown = tree.widest(root, MAX_BOXES, MAX_DEPTH, MIN_SHARE)
+def _boxes(
+    title: str, root: flame_page.FrameNode, unit: str, against: bool, style: Callable[[flame_page.Box], str]
+) -> Picture:
+    shown = flame_page.widest(root, MAX_BOXES, MAX_DEPTH, MIN_SHARE)
     cells = [
         Cell(
             box.depth,

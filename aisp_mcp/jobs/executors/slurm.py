@@ -25,7 +25,7 @@ from aisp_mcp.jobs.executors import handover
 from aisp_mcp.jobs.executors.base import ExecutorState
 from aisp_mcp.jobs.executors.placement import SlurmPlacement, read_minutes
 from aisp_mcp.process.python import module
-from aisp_mcp.system.command import Answer, ask
+from aisp_mcp.system.command import ProgramAnswer, ask
 
 QUERY_S, SUBMIT_S = 10.0, 15.0
 INSTALL = "Slurm's commands must be on PATH (Debian and Ubuntu: apt-get install slurm-client)."
@@ -175,7 +175,7 @@ class Slurm:
         return None
 
 
-def _submitted(answer: Answer) -> str | None:
+def _submitted(answer: ProgramAnswer) -> str | None:
     """The id that sbatch printed; None if the job may or may not have been accepted."""
     if answer.code == 0:
         handle = answer.out.strip().splitlines()[-1].partition(";")[0] if answer.out.strip() else ""

@@ -36,7 +36,8 @@ from aisp_mcp.judge.records.verdict import Flag, Verdict
 from aisp_mcp.judge.statistics import Floor, MeanInterval, UnusableError
 from aisp_mcp.judge.verdict import wording
 
-# --- calibrated constants (docs/decisions/0007-judge-by-a-t-interval-over-processes.md, results/calibration-simulated.json)
+# --- calibrated constants (docs/decisions/0007-judge-by-a-t-interval-over-processes.md,
+# results/calibration-simulated.json)
 
 # Margin, as a fraction of the baseline's time: the least, the least with a single replicate, and in noise floors. In
 # 10,000 simulated runs of identical programs, 0.0 to 0.1 % are called different (1.8 % if the candidate's processes

@@ -43,7 +43,8 @@ from aisp_mcp.judge.verifier.reference import ReferenceEvaluator, shares_inputs
 from aisp_mcp.judge.verifier.requirements import missing_needs, rehearse, reject_degenerate, reject_untestable
 from aisp_mcp.judge.verifier.serving import ServingTruth
 
-# Of answers computed ahead for all replicates that start together (docs/decisions/0024-compute-reference-answers-ahead.md).
+# Of answers computed ahead for all replicates that start together
+# (docs/decisions/0024-compute-reference-answers-ahead.md).
 AHEAD_BYTES = 4 << 30
 _WITHOUT_MEMORY = "Inputs, outputs and their float64 reference do not fit into memory at this size: {}"
 _SMALLER = "Choose a smaller size (--size NAME=VALUE). Checking takes over fifteen times the memory of one call."

@@ -1,4 +1,7 @@
-"""Read the data sheets. An unknown name has no entry; nothing is inferred from a similar one."""
+"""Data sheets of GPUs. An unknown name has no entry; nothing is inferred from a similar one.
+
+Dense rates come first; sparse means 2:4 structured sparsity and is named as such. Each row is cited with its source.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,94 @@ import difflib
 from collections.abc import Mapping
 from functools import cache
 from importlib import resources
-from typing import Any
+from typing import Any, Literal, Protocol
 
-from aisp_mcp.machine.datasheets.records import Capability, GpuFacts
+from pydantic import Field
+
+from aisp_mcp.records import Record
+
+
+class Peak(Record):
+    """One dtype's peak in TFLOP/s (TOP/s for integers)."""
+
+    dense: float
+    sparse: float | None = None
+    acc: str = Field(description="Accumulator type the figure holds for.")
+    note: str | None = None
+
+
+class Formula(Record):
+    """bf16 dense = units x fma_per_clock x 2 x clock. clock is published, or derived from the peak itself."""
+
+    units: int = Field(description="Tensor or matrix cores.")
+    fma_per_clock: int = Field(description="Multiply-adds of one unit per clock, bf16 with the stated accumulator.")
+    clock_mhz: int
+    clock: Literal["published", "derived"]
+
+
+class FactLink(Record):
+    """Link between GPUs: bytes/s per direction, all links together."""
+
+    kind: str
+    per_direction_bytes_s: float
+    links: int | None = None
+
+
+class FactPcie(Record):
+    """Host link."""
+
+    generation: int
+    width: int
+
+
+class FactMemory(Record):
+    """sold_gb is the number on the box; reported_bytes is what CUDA or nvidia-smi shows, where known."""
+
+    kind: str
+    sold_gb: float
+    reported_bytes: int | None = None
+    bandwidth_bytes_s: float
+    note: str | None = None
+
+
+class GpuFacts(Record):
+    """One SKU."""
+
+    sku: str
+    vendor: Literal["nvidia", "amd"]
+    form: str
+    names: list[str] = Field(description="Exact device names and common short names, lower case.")
+    compute_capability: str | None = Field(default=None, description="None for AMD.")
+    architecture: str
+    sm_count: int | None = Field(default=None, description="SMs, or compute units for AMD.")
+    peak: dict[str, Peak]
+    formula: Formula | None = None
+    memory: FactMemory
+    l2_bytes: int | None = None
+    link: FactLink | None = None
+    pcie: FactPcie | None = None
+    tdp_w: int
+    source: str
+    checked: str = Field(description="Day on which the source was read, ISO 8601.")
+    unverified: list[str] = Field(default=[], description="Fields for which no source was found.")
+    confidence: Literal["high", "medium", "low"]
+    note: str | None = None
+
+
+class Capability(Record):
+    """Limits and features of one CUDA compute capability (CUDA C Programming Guide, technical specifications)."""
+
+    compute_capability: str
+    architecture: str
+    precisions: list[str] = Field(description="Matrix types of the tensor cores.")
+    features: list[str]
+    warps_per_sm: int
+    blocks_per_sm: int
+    threads_per_sm: int
+    registers_per_sm: int
+    shared_bytes_per_sm: int
+    shared_bytes_per_block: int = Field(description="Largest after opt-in.")
+    max_cluster: int = Field(description="Portable cluster size in blocks; 1 without clusters.")
 
 
 def document(name: str, package: str = "aisp_mcp.machine.datasheets") -> Any:
@@ -91,3 +179,20 @@ def similar(name: str, limit: int = 5) -> list[str]:
     ]
     close = [by_name[alias] for alias in difflib.get_close_matches(plain_name, by_name, n=limit, cutoff=0.5)]
     return list(dict.fromkeys([*starts, *close]))[:limit]
+
+
+UNVERIFIED = "unverified"  # in place of a source: none was found for any field of the row
+
+
+class Sourced(Protocol):
+    """A row of facts. unverified: its fields for which no source was found."""
+
+    @property
+    def source(self) -> str: ...
+    @property
+    def unverified(self) -> list[str]: ...
+
+
+def cite(row: Sourced) -> str:
+    """The row's source, and the fields that it does not cover."""
+    return f"{row.source}; unverified: {', '.join(row.unverified)}" if row.unverified else row.source

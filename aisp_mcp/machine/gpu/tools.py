@@ -12,8 +12,7 @@ from aisp_mcp.machine.tools import NoParams
 from aisp_mcp.records import Record
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.registry import MIN, READS, RUNS, JobParams, JobSpec, Plan, S, tool
-from aisp_mcp.system.records.device import GpuPower, GpuReading, GpuThermal, Problem
-from aisp_mcp.system.records.topology import Topology
+from aisp_mcp.system.records import GpuPower, GpuReading, GpuThermal, Problem, Topology
 
 
 def require_gpus(reading: GpuReading) -> GpuReading:
@@ -33,7 +32,7 @@ def require_gpus(reading: GpuReading) -> GpuReading:
 
 @tool(cli="gpu info", effect=READS, cost=S, needs=("gpu",), next=("aisp_gpu_power", "aisp_triage"), listed="default")
 def aisp_gpu_info(p: NoParams, ctx: Context) -> GpuReading:
-    """All GPUs: memory, clocks, temperature, power, use, ECC, MIG, processes, and why clocks are not higher."""
+    """Report every GPU: memory, clocks, temperature, power, use, ECC, MIG, processes, and why clocks are not higher."""
     from aisp_mcp.system.gpu import nvml
 
     return require_gpus(nvml.read())
@@ -61,7 +60,7 @@ class PowerReading(Record):
 
 @tool(cli="gpu power", effect=READS, cost=S, needs=("gpu",), next=("aisp_gpu_info",))
 def aisp_gpu_power(p: NoParams, ctx: Context) -> PowerReading:
-    """Power draw, limits, temperatures, decoded throttle reasons and the energy counter of each GPU."""
+    """Report power draw, limits, temperatures, decoded throttle reasons and the energy counter of each GPU."""
     from aisp_mcp.system.gpu import nvml
 
     reading = require_gpus(nvml.read())
@@ -83,7 +82,7 @@ def aisp_gpu_power(p: NoParams, ctx: Context) -> PowerReading:
 
 @tool(cli="gpu topology", effect=READS, cost=S, next=("aisp_gpu_topology_matrix",))
 def aisp_gpu_topology(p: NoParams, ctx: Context) -> Topology:
-    """GPU links (NVLink, PCIe, peer access), NUMA nodes, adapters and their nearest GPUs; without GPUs the host."""
+    """Report GPU links (NVLink, PCIe, peer access), NUMA nodes, adapters and nearest GPUs; without GPUs, the host."""
     from aisp_mcp.system import topology
 
     return topology.read()
@@ -99,7 +98,7 @@ class TopologyMatrix(Record):
 
 @tool(cli="gpu topology-matrix", effect=READS, cost=S, needs=("gpu",), next=("aisp_gpu_topology",))
 def aisp_gpu_topology_matrix(p: NoParams, ctx: Context) -> TopologyMatrix:
-    """The matrix of `nvidia-smi topo -m`, parsed and raw."""
+    """Show the matrix of `nvidia-smi topo -m`, parsed and raw."""
     from aisp_mcp.system.gpu import smi
 
     raw, problem = smi.topology()
@@ -139,10 +138,10 @@ _BANDWIDTH_S = 120.0
     estimate=_plan_bandwidth,
 )
 def aisp_gpu_bandwidth(p: BandwidthParams, ctx: Context) -> Probe:
-    """Device memory bandwidth with interval, share of the datasheet and of the best seen on this card."""
-    from aisp_mcp.machine.probes import composite_probes, probe_runner
+    """Measure device memory bandwidth with interval, share of the datasheet and of the best seen on this card."""
+    from aisp_mcp.machine.probes import device_probes, probe_runner
 
     if not p.cpu:
         probe_runner.require_gpu()
     device = probe_runner.host() if p.cpu else probe_runner.choose()
-    return composite_probes.bandwidth(ctx, device, list(p.kinds), p.size_mb, p.timeout_s or _BANDWIDTH_S)
+    return device_probes.bandwidth(ctx, device, list(p.kinds), p.size_mb, p.timeout_s or _BANDWIDTH_S)

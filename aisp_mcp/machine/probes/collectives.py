@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from aisp_mcp.errors import ProcessError, Unavailable
-from aisp_mcp.machine.probes import child_process, probe_runner
-from aisp_mcp.machine.probes.rates import rate
+from aisp_mcp.machine.probes import probe_runner
+from aisp_mcp.machine.probes.probe_runner import rate
 from aisp_mcp.machine.probes.records import Collective, Collectives
 from aisp_mcp.system import topology
 from aisp_mcp.system.redact import redact
@@ -81,7 +81,7 @@ def _torch(backend: str, names: list[str], low: int, high: int, count: int, time
         "rounds": _ROUNDS,
         "iterations": 50,
     }
-    reply = child_process.ask_ranks(params, count, timeout_s)
+    reply = probe_runner.ask_ranks(params, count, timeout_s)
     return [Collective(name=r["collective"], bytes=r["bytes"], busbw=rate(r["busbw"])) for r in reply["rows"]]
 
 

@@ -1,24 +1,27 @@
-"""Run a hardware probe: choose the device, run the child, compare the rates with references."""
+"""Run a hardware probe: choose the device, run the child, turn samples into rates, compare them with references."""
 
 from __future__ import annotations
 
+import json
+import math
+import os
+import statistics
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from aisp_mcp.errors import Unavailable
+from aisp_mcp.errors import ProcessError, Unavailable
 from aisp_mcp.machine.datasheets import load
-from aisp_mcp.machine.datasheets.records import GpuFacts
-from aisp_mcp.machine.probes import child_process
-from aisp_mcp.machine.probes.rates import rate
-from aisp_mcp.machine.probes.records import Against, Placed, Probe
+from aisp_mcp.machine.datasheets.load import GpuFacts
+from aisp_mcp.machine.probes.children.child import MARK
+from aisp_mcp.machine.probes.records import Against, Placed, Probe, Rate
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.text import numbers
 from aisp_mcp.system import cpu, software, topology
 from aisp_mcp.system.gpu import nvml
-from aisp_mcp.system.records.device import Problem
-from aisp_mcp.system.watch.sampler import Sampler
+from aisp_mcp.system.records import Problem
+from aisp_mcp.system.sampler import Sampler
 
 ROUNDS = 12
 UNITS = {"gemm": "FLOP/s", "attention": "FLOP/s", "launch": "s"}
@@ -96,7 +99,7 @@ def choose() -> Device:
         return host(f"{problem.code}: {problem.message}" if problem and sick else None)
     if software.torch_cuda() is None:
         return host(f"TORCH_WITHOUT_CUDA: {count} GPU(s) are here, but torch is not a CUDA build.")
-    reply = child_process.ask("device", {"device": "cuda:0"}, timeout_s=120)
+    reply = ask("device", {"device": "cuda:0"}, timeout_s=120)
     if not reply["cuda"]:
         raise Unavailable(
             "CUDA_UNUSABLE",
@@ -189,7 +192,7 @@ def probe(
     ctx.progress(0.0, 1.0, f"{kind} on {device.name}")
     full = {"device": device.torch, "rounds": ROUNDS, "budget_s": 0.4 * timeout_s, **params}
     with Sampler() as watch:
-        reply = child_process.ask(kind, full, timeout_s)
+        reply = ask(kind, full, timeout_s)
     samples = reply.pop("samples")
     sustained = reply.pop("sustained", {})
     skipped = [f"{name} was not measured: {why}" for name, why in reply.pop("skipped", {}).items()]
@@ -220,3 +223,98 @@ def keep(ctx: Context, device: Device, kind: str, results: Sequence[Placed], con
         detail = {"interval": [item.rate.low, item.rate.high], "rounds": item.rate.rounds, **conditions}
         ctx.store.put_measurement(f"{kind}_{item.name}", device.key, item.rate.median, item.unit, detail)
     return len(rates)
+
+
+def argv(name: str) -> list[str]:
+    """The command; it reads its parameters from standard input."""
+    from aisp_mcp.process import python
+
+    return python.module("aisp_mcp.machine.probes.children.child", name)
+
+
+def ask(
+    name: str,
+    params: dict[str, Any],
+    timeout_s: float,
+    command: list[str] | None = None,
+    environ: dict[str, str] | None = None,
+) -> dict[str, Any]:
+    """Run the child and return its answer. Raises Unavailable NOT_INSTALLED without torch; ProcessError TIMEOUT,
+    CRASHED, PROBE_FAILED.
+    """
+    from aisp_mcp.process.python import SAFE
+    from aisp_mcp.process.run import run
+    from aisp_mcp.system.software import version
+
+    if version("torch") is None:
+        raise Unavailable(
+            "NOT_INSTALLED",
+            "torch is not installed in this environment; this probe computes with it.",
+            "pip install 'aisp-mcp[bench]'",
+            (("aisp_system_dependencies", {}), ("aisp_hw_disk", {})),
+        )
+    done = run(
+        command or argv(name),
+        timeout_s=timeout_s,
+        env={**(environ or os.environ), **SAFE},
+        cwd="/",
+        stdin=json.dumps(params),
+        max_output=4_000_000,
+    )
+    reply = answer(done.stdout)
+    if reply is None:
+        if done.timed_out:
+            raise ProcessError("TIMEOUT", f"The {name} probe took longer than {timeout_s:g} s.", "Raise timeout_s.")
+        last_lines = (done.stderr.strip() or done.stdout.strip()).splitlines()
+        message = (
+            f"The {name} probe ended with code {done.returncode}: {last_lines[-1][:300] if last_lines else 'no output'}"
+        )
+        raise ProcessError("CRASHED", message)
+    if "error" in reply:
+        raise ProcessError("PROBE_FAILED", f"The {name} probe: {reply['error']}")
+    return reply
+
+
+def answer(stdout: str) -> dict[str, Any] | None:
+    """The last marked line, decoded."""
+    for line in reversed(stdout.splitlines()):
+        if line.startswith(MARK):
+            reply: dict[str, Any] = json.loads(line[len(MARK) :])
+            return reply
+    return None
+
+
+def ask_ranks(params: dict[str, Any], ranks: int, timeout_s: float) -> dict[str, Any]:
+    """Run the collectives probe under torchrun, one process per rank. Errors as `ask`."""
+    from aisp_mcp.machine.probes.children import nccl
+
+    # One thread per rank: ranks with a thread pool each would compete for the processors.
+    environ = {**os.environ, "AISP_PROBE_PARAMS": json.dumps(params), "OMP_NUM_THREADS": "1"}
+    return ask("nccl", {}, timeout_s, nccl.argv(ranks), environ)
+
+
+def rate(samples: Sequence[float], confidence: float = 0.95) -> Rate:
+    """Median, and the narrowest order-statistic interval that covers it with `confidence`; with few samples, their
+    whole range.
+
+    The interval [x(k), x(n+1-k)] covers the median with 1 - 2 P(Binomial(n, 1/2) < k); level is the coverage reached.
+    Raises ValueError without samples.
+    """
+    if not samples:
+        raise ValueError("no samples")
+    ordered, n = sorted(samples), len(samples)
+    k = 1
+    while k + 1 <= n // 2 and _coverage(n, k + 1) >= confidence:
+        k += 1
+    return Rate(
+        median=statistics.median(ordered),
+        low=ordered[k - 1],
+        high=ordered[n - k],
+        level=round(_coverage(n, k), 4),
+        rounds=n,
+    )
+
+
+def _coverage(n: int, k: int) -> float:
+    """Probability that the median is between the k-th smallest and the k-th largest of n."""
+    return max(0.0, 1.0 - sum(math.comb(n, i) for i in range(k)) * 0.5 ** (n - 1))

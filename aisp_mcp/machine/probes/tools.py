@@ -46,17 +46,17 @@ class ScoreCard(Record):
 
 
 def _score(p: SpeedParams, ctx: Context, keep: bool) -> ScoreCard:
-    from aisp_mcp.machine.probes import probe_runner, scorecard
+    from aisp_mcp.machine.probes import device_probes, probe_runner
 
     device = probe_runner.choose()
-    parts = scorecard.measure(ctx, device, list(p.types), p.timeout_s or _SPEED_S, peak=keep)
+    parts = device_probes.scorecard(ctx, device, list(p.types), p.timeout_s or _SPEED_S, peak=keep)
     stored = (
         sum(probe_runner.keep(ctx, device, kind, part.results, part.conditions) for kind, part in parts) if keep else 0
     )
     return ScoreCard(
         device=device.name,
         device_id=device.key,
-        results=scorecard.named(parts),
+        results=device_probes.named(parts),
         notes=list(dict.fromkeys(note for _, part in parts for note in part.notes)),
         kept=stored,
         seconds=round(sum(part.seconds for _, part in parts), 3),
@@ -73,7 +73,7 @@ def _score(p: SpeedParams, ctx: Context, keep: bool) -> ScoreCard:
     listed="default",
 )
 def aisp_hw_speed(p: SpeedParams, ctx: Context) -> ScoreCard:
-    """Score card in about a minute: dense products, memory, attention, launch cost; GPU, else CPU labelled so."""
+    """Measure a score card in a minute: dense products, memory, attention, launch cost; GPU, else CPU labelled so."""
     return _score(p, ctx, keep=p.preset == "peak")
 
 
@@ -90,7 +90,7 @@ class PeakParams(JobParams):
     next=("aisp_hw_roofline",),
 )
 def aisp_bench_peak(p: PeakParams, ctx: Context) -> ScoreCard:
-    """Measure this device's ceilings and keep them: what other tools grade against."""
+    """Measure this device's ceilings and store them: other tools grade against them."""
     return _score(SpeedParams(types=["gemm", "memory"], preset="peak", timeout_s=p.timeout_s), ctx, keep=True)
 
 
@@ -110,11 +110,11 @@ class TcParams(JobParams):
     next=("aisp_hw_roofline", "aisp_gpu_power"),
 )
 def aisp_hw_tc(p: TcParams, ctx: Context) -> Probe:
-    """Dense matrix rate per dtype through the best library path, random data, share of the datasheet's dense peak."""
-    from aisp_mcp.machine.probes import composite_probes, probe_runner
+    """Measure the dense matrix rate per dtype through the best library path, and its share of the datasheet's peak."""
+    from aisp_mcp.machine.probes import device_probes, probe_runner
 
     dtypes: list[str] | None = [*p.dtypes] if p.dtypes else None
-    return composite_probes.gemm(ctx, probe_runner.choose(), dtypes, p.size, p.timeout_s or _TC_S)
+    return device_probes.gemm(ctx, probe_runner.choose(), dtypes, p.size, p.timeout_s or _TC_S)
 
 
 class RooflineParams(JobParams):
@@ -134,11 +134,11 @@ class RooflineParams(JobParams):
     chart="roofline",
 )
 def aisp_hw_roofline(p: RooflineParams, ctx: Context) -> Roofline:
-    """Measured ceilings and ridge points, operations of known intensity placed on them, chart as SVG."""
-    from aisp_mcp.machine.probes import composite_probes, probe_runner
+    """Measure ceilings and ridge points, place operations of known intensity under them, draw the chart as SVG."""
+    from aisp_mcp.machine.probes import device_probes, probe_runner
 
     dtypes: list[str] | None = [*p.dtypes] if p.dtypes else None
-    return composite_probes.roofline(ctx, probe_runner.choose(), dtypes, p.png, p.timeout_s or _ROOF_S)
+    return device_probes.roofline(ctx, probe_runner.choose(), dtypes, p.png, p.timeout_s or _ROOF_S)
 
 
 class CacheParams(JobParams):
@@ -155,10 +155,10 @@ class CacheParams(JobParams):
     next=("aisp_hw_roofline", "aisp_system_full"),
 )
 def aisp_hw_cache(p: CacheParams, ctx: Context) -> Hierarchy:
-    """Latency (random pointer chase) and bandwidth over working sets: caches and memory of the GPU, else of the CPU."""
-    from aisp_mcp.machine.probes import composite_probes, probe_runner
+    """Measure latency (random pointer chase) and bandwidth over working sets: caches and memory of GPU, else CPU."""
+    from aisp_mcp.machine.probes import device_probes, probe_runner
 
-    return composite_probes.hierarchy(ctx, probe_runner.choose(), p.max_mb, p.timeout_s or _CACHE_S)
+    return device_probes.hierarchy(ctx, probe_runner.choose(), p.max_mb, p.timeout_s or _CACHE_S)
 
 
 class LinkParams(JobParams):
@@ -177,11 +177,11 @@ class LinkParams(JobParams):
     estimate=lambda p, _: _gpu_plan(p.timeout_s or _LINK_S),
 )
 def aisp_hw_pcie(p: LinkParams, ctx: Context) -> Probe:
-    """Host link: pinned and pageable, each way and both at once, against the trained PCIe generation and width."""
-    from aisp_mcp.machine.probes import composite_probes, probe_runner
+    """Measure the host link: pinned, pageable, each way and both, against the trained PCIe generation and width."""
+    from aisp_mcp.machine.probes import device_probes, probe_runner
 
     probe_runner.require_gpu()
-    return composite_probes.pcie(ctx, probe_runner.choose(), p.size_mb, p.timeout_s or _LINK_S)
+    return device_probes.pcie(ctx, probe_runner.choose(), p.size_mb, p.timeout_s or _LINK_S)
 
 
 @tool(
@@ -194,11 +194,11 @@ def aisp_hw_pcie(p: LinkParams, ctx: Context) -> Probe:
     estimate=lambda p, _: _gpu_plan(p.timeout_s or _LINK_S, 2),
 )
 def aisp_hw_p2p(p: LinkParams, ctx: Context) -> Probe:
-    """Pairwise GPU copies: each direction, both, and latency, against the active NVLinks."""
-    from aisp_mcp.machine.probes import composite_probes, probe_runner
+    """Measure pairwise GPU copies: each direction, both, and latency, against the active NVLinks."""
+    from aisp_mcp.machine.probes import device_probes, probe_runner
 
     probe_runner.require_gpu(2)
-    return composite_probes.p2p(p.size_mb, 28, p.timeout_s or _LINK_S)
+    return device_probes.p2p(p.size_mb, 28, p.timeout_s or _LINK_S)
 
 
 class NcclParams(JobParams):
@@ -219,7 +219,7 @@ class NcclParams(JobParams):
     next=("aisp_hw_p2p", "aisp_gpu_topology"),
 )
 def aisp_hw_nccl(p: NcclParams, ctx: Context) -> Collectives:
-    """Collective bus bandwidth over sizes, as nccl-tests defines it; NCCL on GPUs, gloo on CPU ranks, labelled."""
+    """Measure collective bus bandwidth over sizes as nccl-tests defines it; NCCL on GPUs, gloo on CPUs, labelled."""
     from aisp_mcp.machine.probes import collectives
 
     if p.max_bytes < p.min_bytes:
@@ -251,10 +251,10 @@ def _plan_ib(p: IbParams, ctx: Context) -> Plan:
     estimate=_plan_ib,
 )
 def aisp_hw_ib(p: IbParams, ctx: Context) -> Probe:
-    """RDMA write bandwidth of an InfiniBand or RoCE adapter to itself, through perftest."""
-    from aisp_mcp.machine.probes import networks
+    """Measure the RDMA write bandwidth of an InfiniBand or RoCE adapter to itself, through perftest."""
+    from aisp_mcp.machine.probes import network
 
-    return networks.rdma(p.device, p.timeout_s or _NET_S)
+    return network.rdma(p.device, p.timeout_s or _NET_S)
 
 
 class NetworkParams(JobParams):
@@ -274,10 +274,10 @@ class NetworkParams(JobParams):
     next=("aisp_gpu_topology",),
 )
 def aisp_hw_network(p: NetworkParams, ctx: Context) -> Probe:
-    """TCP rate: iperf3 if installed, else a plain socket stream; loopback only unless a host is given."""
-    from aisp_mcp.machine.probes import networks
+    """Measure the TCP rate: iperf3 if installed, else a plain socket stream; loopback only unless a host is given."""
+    from aisp_mcp.machine.probes import network
 
-    return networks.tcp(p.host if p.mode == "host" else None, p.mode, p.seconds, p.timeout_s or _NET_S)
+    return network.tcp(p.host if p.mode == "host" else None, p.mode, p.seconds, p.timeout_s or _NET_S)
 
 
 class DiskParams(JobParams):
@@ -309,8 +309,8 @@ def _writable(folder: str | None, ctx: Context) -> Path:
     next=("aisp_triage", "aisp_system_dependencies"),
 )
 def aisp_hw_disk(p: DiskParams, ctx: Context) -> Probe:
-    """Sequential disk rates at queue depth 1, cached and uncached apart; fio if installed, else O_DIRECT."""
-    from aisp_mcp.machine.probes.disk.probe import probe
+    """Measure sequential disk rates at queue depth 1, cached and uncached separately; fio, else O_DIRECT."""
+    from aisp_mcp.machine.probes.disk import probe
 
     return probe(
         _writable(p.dir, ctx),

@@ -1,4 +1,7 @@
-"""Evaluate the formulas of plan/data/formulas.yaml: each step's value comes from its printed formula."""
+"""Formulas of plan/data/formulas.yaml, evaluated with the caller's values and the facts of a model and a GPU.
+
+The value of each step is computed from its printed formula.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,108 @@ import ast
 import math
 import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 
 from pydantic import Field
 
 from aisp_mcp.errors import UsageError
+from aisp_mcp.plan import lookup, parameters
+from aisp_mcp.plan.architecture import Architecture
 from aisp_mcp.plan.data import tables
+from aisp_mcp.plan.gemm import WIDTH
+from aisp_mcp.plan.records import Planned, Source
 from aisp_mcp.records import Record
+
+READ_ON = "2026-11-24"
+
+
+class Calculation(Record):
+    """The answer, and every step with its formula and numbers."""
+
+    headline: str
+    value: float
+    unit: str
+    steps: list[Line]
+
+
+def answer(
+    name: str,
+    values: Sequence[str],
+    model: str | None,
+    gpu: str | None,
+    dtype: str,
+) -> Planned[Calculation]:
+    """Answer a question. Raises UsageError UNKNOWN_VALUE, BAD_VALUE, MISSING_VALUE and those of the look-ups;
+    Unavailable NO_PEAK.
+    """
+    question = questions()[name]
+    given = parse(values)
+    check(question, given)
+    arch = lookup.architecture(model) if model else None
+    facts = lookup.gpu(gpu) if gpu else None
+    known = _of_model(arch) | {"element_bytes": WIDTH[dtype]}
+    if facts is not None:
+        lookup.require_dtype(facts, [dtype])
+        known |= {"peak_tflops": facts.peak[dtype].dense, "bandwidth_gb_s": facts.memory.bandwidth_bytes_s / 1e9}
+    if arch is not None and "seq" in given:
+        lookup.require_context(arch, int(given["seq"]))
+    usable = {key: value for key, value in known.items() if key in question.inputs()} | given
+    _check_peak(question, usable)
+    lines = solve(question, usable)
+    line = headline(question, lines)
+    return Planned[Calculation](
+        answer=Calculation(
+            headline=f"{line.name} = {line.numbers} = {line.value:.6g} {line.unit}".strip(),
+            value=line.value,
+            unit=line.unit,
+            steps=lines,
+        ),
+        assumptions=[
+            "Exact arithmetic: no band.",
+            *(f"{key} = {value:.6g}" for key, value in (usable | given).items()),
+        ],
+        band={},
+        not_modelled=["Everything that the formula ignores: it is a hand calculation, not a prediction for a machine."],
+        definitions={key: bounds()[key].meaning for key in sorted(question.inputs())},
+        check_here="aisp hw roofline",
+        sources=[Source(what=question.source, as_of=READ_ON), *lookup.sources(facts, arch)],
+    )
+
+
+def parse(values: Sequence[str]) -> dict[str, float]:
+    """NAME=NUMBER texts as numbers. Raises UsageError BAD_VALUE."""
+    given_values: dict[str, float] = {}
+    for text in values:
+        name, equals, number = text.partition("=")
+        try:
+            value = float(number)
+        except ValueError:
+            value = math.nan
+        if not equals or not math.isfinite(value) or name.strip() in given_values:
+            raise UsageError("BAD_VALUE", f"'{text[:60]}' is not NAME=NUMBER, once each.", "For example m=4096 n=1e4.")
+        given_values[name.strip()] = value
+    return given_values
+
+
+def _of_model(arch: Architecture | None) -> dict[str, float]:
+    if arch is None:
+        return {}
+    a = arch.attention
+    return {
+        "parameters": parameters.matmul(arch), "total": parameters.total(arch), "active": parameters.active(arch),
+        "vocab": arch.vocab,
+        "layers": a.layers, "hidden": a.heads * a.head_dim, "heads": a.heads,
+        "kv_heads": a.kv_heads, "head_dim": a.head_dim,
+    }  # fmt: skip
+
+
+def _check_peak(question: FormulaQuestion, values: Mapping[str, float]) -> None:
+    """Raise UsageError BAD_VALUE for a rate above the peak it is compared with."""
+    if question.answer == ["mfu"] and values.get("tflops", 0) > values.get("peak_tflops", math.inf):
+        text = f"{values['tflops']:g} TFLOP/s exceed the peak of {values['peak_tflops']:g}."
+        raise UsageError("BAD_VALUE", text, "Check GPU and dtype: sparse peaks are twice the dense ones.")
+
 
 _OPERATORS: dict[type[ast.operator], Callable[[float, float], float]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv, ast.Pow: math.pow,
@@ -40,7 +137,7 @@ class Line(Record):
     numbers: str = Field(description="The formula with its numbers.")
 
 
-class Question(Record):
+class FormulaQuestion(Record):
     """Steps in order; answer: the first of these names that is known is the headline."""
 
     about: str
@@ -63,10 +160,10 @@ class Bound(Record):
 
 
 @cache
-def questions() -> dict[str, Question]:
+def questions() -> dict[str, FormulaQuestion]:
     """Name to question."""
     rows = tables.plan_document("formulas.yaml")["questions"]
-    return {name: Question.model_validate(row) for name, row in rows.items()}
+    return {name: FormulaQuestion.model_validate(row) for name, row in rows.items()}
 
 
 @cache
@@ -102,7 +199,7 @@ def _value(node: ast.expr, values: Mapping[str, float]) -> float:
     raise ValueError(f"not part of a formula: {ast.dump(node)[:80]}")
 
 
-def check(question: Question, values: Mapping[str, float]) -> None:
+def check(question: FormulaQuestion, values: Mapping[str, float]) -> None:
     """Raise UsageError UNKNOWN_VALUE, BAD_VALUE."""
     for name, value in values.items():
         if name not in question.inputs():
@@ -115,7 +212,7 @@ def check(question: Question, values: Mapping[str, float]) -> None:
             raise UsageError("BAD_VALUE", text, "Check the unit in the input's name.")
 
 
-def solve(question: Question, values: Mapping[str, float]) -> list[Line]:
+def solve(question: FormulaQuestion, values: Mapping[str, float]) -> list[Line]:
     """Every step that can run, in order. Raises UsageError MISSING_VALUE if none of the answers can be reached."""
     known, lines = dict(values), []
     for step in question.steps:
@@ -139,14 +236,14 @@ def _number(name: str, known: Mapping[str, float]) -> str:
     return f"{known[name]:.6g}" if name in known else name
 
 
-def _missing(question: Question, known: Mapping[str, float]) -> tuple[str, str]:
+def _missing(question: FormulaQuestion, known: Mapping[str, float]) -> tuple[str, str]:
     """Missing inputs of the steps towards an answer."""
     lacking = [f"{step.name} = {step.formula} lacks {', '.join(n for n in names(step.formula) if n not in known)}"
                for step in question.steps if step.name not in known]  # fmt: skip
     return f"Too few values: {'; '.join(lacking)[:400]}.", "Give them as values, or a model or gpu that has them."
 
 
-def headline(question: Question, lines: list[Line]) -> Line:
+def headline(question: FormulaQuestion, lines: list[Line]) -> Line:
     """The line that answers the question."""
     by_name = {line.name: line for line in lines}
     return next(by_name[name] for name in question.answer if name in by_name)

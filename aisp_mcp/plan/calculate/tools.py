@@ -6,8 +6,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from aisp_mcp.plan.calculate.calculation import Calculation
-from aisp_mcp.plan.records.plan import Planned
+from aisp_mcp.plan.calculate.formulas import Calculation
+from aisp_mcp.plan.records import Planned
 from aisp_mcp.records import Params
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.registry import MS, READS, tool
@@ -27,7 +27,7 @@ class CalculateParams(Params):
 
 @tool(cli="calculate", effect=READS, cost=MS, next=("aisp_distributed_plan", "aisp_cost_estimate"))
 def aisp_calculate(p: CalculateParams, ctx: Context) -> Planned[Calculation]:
-    """Formulas with numbers: FLOPs, MFU, duration, roofline, collectives, speculation, scaling laws."""
-    from aisp_mcp.plan.calculate import calculation
+    """Evaluate formulas with numbers: FLOPs, MFU, duration, roofline, collectives, speculation, scaling laws."""
+    from aisp_mcp.plan.calculate import formulas
 
-    return calculation.answer(p.question, p.values, p.model, p.gpu, p.dtype)
+    return formulas.answer(p.question, p.values, p.model, p.gpu, p.dtype)

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pydantic import Field
 
 from aisp_mcp.machine.probes.records import Collectives
-from aisp_mcp.plan.cluster import alpha_beta, launch, nccl, slurm
-from aisp_mcp.plan.cluster.described import Described
-from aisp_mcp.plan.records.plan import Band, Planned, Source
+from aisp_mcp.plan.cluster import collectives, launch, nccl, slurm
+from aisp_mcp.plan.cluster.nccl import Described
+from aisp_mcp.plan.records import Band, Planned, Source
 from aisp_mcp.plan.training import calibration
 from aisp_mcp.records import Record
 from aisp_mcp.server.context import Context
@@ -54,12 +54,12 @@ class NcclPlan(Record):
     headline: str
     variables: list[nccl.Variable]
     facts: list[str] = Field(description="The topology as read or described.")
-    fits: list[alpha_beta.Fit]
+    fits: list[collectives.Fit]
     times: list[NcclTime]
     measured_job: str | None = Field(default=None, description="Job of aisp_hw_nccl whose rows were fitted.")
 
 
-def launch_plan(job: launch.Job, launchers: Sequence[str]) -> Planned[LaunchPlan]:
+def launch_plan(job: launch.LaunchJob, launchers: Sequence[str]) -> Planned[LaunchPlan]:
     """Write each launcher's text."""
     return Planned[LaunchPlan](
         answer=LaunchPlan(headline=_launched(job), launches=[launch.LAUNCHERS[name](job) for name in launchers]),
@@ -75,15 +75,15 @@ def launch_plan(job: launch.Job, launchers: Sequence[str]) -> Planned[LaunchPlan
     )
 
 
-def _launched(job: launch.Job) -> str:
+def _launched(job: launch.LaunchJob) -> str:
     processes = job.nodes * (job.gpus or 1)
     return f"{job.title} as {processes} processes on {job.nodes} node(s), {job.gpus or 1} per node."
 
 
-def slurm_script(job: launch.Job, request: slurm.Request) -> Planned[SlurmScript]:
+def slurm_script(job: launch.LaunchJob, request: slurm.BatchResources) -> Planned[SlurmScript]:
     """Write the batch script."""
     return Planned[SlurmScript](
-        answer=SlurmScript(script=slurm.script(job, request), submit=f"sbatch {job.name}.sbatch"),
+        answer=SlurmScript(script=slurm.batch_script(job, request), submit=f"sbatch {job.name}.sbatch"),
         assumptions=[
             "Script, environment and data are on a file system that all nodes share.",
             "torchrun is on PATH on the nodes; GPUs are a GRES that --gpus-per-node knows.",
@@ -173,7 +173,7 @@ def nccl_plan(ctx: Context, nodes: int, sizes: Sequence[int]) -> Planned[NcclPla
             if t.p10 is not None and t.p90 is not None
         },
         not_modelled=["Other ranks than measured, congestion, algorithm changes between measured sizes."]
-        + ([] if measured else ["Times: nothing is measured here yet; aisp_hw_nccl does."])
+        + ([] if measured else ["Times: nothing has been measured here yet; aisp_hw_nccl measures it."])
         + ([f"Times of {', '.join(poor)}: a line misses left-out sizes by over {MOST_ERROR:.0%}."] if poor else []),
         definitions={"t": "alpha + bytes / beta", "bytes": "as nccl-tests: the larger of send and receive buffer"},
         check_here="aisp hw nccl",
@@ -196,21 +196,21 @@ def _newest(ctx: Context) -> tuple[str | None, Collectives | None]:
     return jobs[0].id, Collectives.model_validate(envelope["result"])
 
 
-def _fits(measured: Collectives) -> list[alpha_beta.Fit]:
+def _fits(measured: Collectives) -> list[collectives.Fit]:
     """One line per collective with at least three sizes."""
-    points: dict[str, list[alpha_beta.Point]] = {}
+    points: dict[str, list[collectives.Point]] = {}
     for row in measured.rows:
-        seconds = alpha_beta.seconds(row.name, row.bytes, row.busbw.median, measured.ranks)
+        seconds = collectives.busbw_seconds(row.name, row.bytes, row.busbw.median, measured.ranks)
         points.setdefault(row.name, []).append((row.bytes, seconds))
     fits = []
     for name, rows in points.items():
         try:
-            fits.append(alpha_beta.fit(name, rows))
+            fits.append(collectives.fit(name, rows))
         except ValueError:
             continue  # too few sizes, or noise hides the growth: no fit is better than a wrong one
     return fits
 
 
-def _time(fit: alpha_beta.Fit, size: int) -> NcclTime:
+def _time(fit: collectives.Fit, size: int) -> NcclTime:
     value = fit.seconds(size)
     return NcclTime(collective=fit.collective, bytes=size, seconds=value, p10=value * fit.p10, p90=value * fit.p90)

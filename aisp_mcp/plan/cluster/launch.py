@@ -19,7 +19,7 @@ HEAD = '"$MASTER_ADDR"'
 RANK = '"$NODE_RANK"'
 
 
-class Job(Record):
+class LaunchJob(Record):
     """One script on nodes x gpus."""
 
     script: str
@@ -35,7 +35,7 @@ class Job(Record):
         return self.args[0] if self.script == "-m" and self.args else self.script
 
 
-def of_command(command: Sequence[str], nodes: int, gpus: int) -> Job:
+def of_command(command: Sequence[str], nodes: int, gpus: int) -> LaunchJob:
     """A job from script and arguments, named after the script: lower case and dashes, as DNS labels must be.
 
     A leading interpreter is dropped, because torchrun and accelerate start it themselves. `-m module` is passed on to
@@ -45,7 +45,7 @@ def of_command(command: Sequence[str], nodes: int, gpus: int) -> Job:
     stem = PurePath(command[1] if command[0] == "-m" else command[0]).stem.lower()
     name = re.sub(r"[^a-z0-9]+", "-", stem).strip("-")[:50].strip("-")
     name = name if name[:1].isalpha() else f"job-{name}".strip("-")
-    return Job(script=command[0], args=list(command[1:]), nodes=nodes, gpus=gpus, name=name)
+    return LaunchJob(script=command[0], args=list(command[1:]), nodes=nodes, gpus=gpus, name=name)
 
 
 def _without_python(command: Sequence[str]) -> Sequence[str]:
@@ -72,7 +72,7 @@ class Launch(Record):
     needs: dict[str, str] = Field(description="Variable that must be set, and to what.")
 
 
-def torchrun_words(job: Job, rank: str, head: str) -> str:
+def torchrun_words(job: LaunchJob, rank: str, head: str) -> str:
     """torchrun with static rendezvous: ranks follow node order, which c10d does not guarantee."""
     if job.nodes == 1:
         where = f"--standalone --nproc-per-node={job.gpus or 1}"
@@ -84,7 +84,7 @@ def torchrun_words(job: Job, rank: str, head: str) -> str:
     return f"torchrun {where} {_script(job)}"
 
 
-def torchrun(job: Job) -> Launch:
+def torchrun(job: LaunchJob) -> Launch:
     """The same line on every node."""
     return Launch(
         launcher="torchrun",
@@ -94,7 +94,7 @@ def torchrun(job: Job) -> Launch:
     )
 
 
-def srun(job: Job) -> Launch:
+def srun(job: LaunchJob) -> Launch:
     """One torchrun per node inside an allocation; the task's number is the node's rank."""
     return Launch(
         launcher="srun",
@@ -104,7 +104,7 @@ def srun(job: Job) -> Launch:
     )
 
 
-def srun_words(job: Job, head: str | None = None) -> str:
+def srun_words(job: LaunchJob, head: str | None = None) -> str:
     """The srun line. head: address of the first node; without it, the step asks Slurm.
 
     It uses the address because the name of a node may not resolve on the others.
@@ -123,7 +123,7 @@ def srun_words(job: Job, head: str | None = None) -> str:
     return f"{' '.join(words)} bash -c {shlex.quote(inner)}"
 
 
-def accelerate(job: Job) -> Launch:
+def accelerate(job: LaunchJob) -> Launch:
     """Hugging Face accelerate, without a configuration file."""
     words = ["accelerate", "launch", f"--num_processes={job.nodes * job.gpus}", f"--num_machines={job.nodes}"]
     if job.nodes * job.gpus > 1:
@@ -139,7 +139,7 @@ def accelerate(job: Job) -> Launch:
     )
 
 
-def kubernetes(job: Job) -> Launch:
+def kubernetes(job: LaunchJob) -> Launch:
     """An Indexed Job with a headless service, in JSON, which kubectl reads. The completion index is the node's rank."""
     labels = {"app": job.name}
     command = torchrun_words(job, '"$JOB_COMPLETION_INDEX"', f"{job.name}-0.{job.name}")
@@ -176,5 +176,5 @@ LAUNCHERS = {"torchrun": torchrun, "srun": srun, "accelerate": accelerate, "kube
 _NEEDS = {"MASTER_ADDR": "host name of the first node", "NODE_RANK": "0 on the first node, 1 on the next"}
 
 
-def _script(job: Job) -> str:
+def _script(job: LaunchJob) -> str:
     return shlex.join([job.script, *job.args])

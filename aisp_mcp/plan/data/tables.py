@@ -9,12 +9,9 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from aisp_mcp.machine.datasheets.load import document, facts, normal
-from aisp_mcp.machine.datasheets.records import GpuFacts
-from aisp_mcp.plan.records.architecture import Architecture
-from aisp_mcp.plan.records.calibration import Calibration
-from aisp_mcp.plan.records.planning import Engine, Price, Technique
-from aisp_mcp.plan.records.serving import ServingShares
+from aisp_mcp.machine.datasheets.load import GpuFacts, document, facts, normal
+from aisp_mcp.plan.architecture import Architecture
+from aisp_mcp.plan.records import Calibration, Engine, Price, ServingShares, Technique
 
 PACKAGE, PRICES = "aisp_mcp.plan.data", "prices.csv"
 

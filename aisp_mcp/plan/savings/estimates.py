@@ -11,12 +11,11 @@ from pydantic import Field
 from aisp_mcp.errors import Unavailable, UsageError
 from aisp_mcp.judge.records.verdict import Verdict
 from aisp_mcp.machine.datasheets import load
-from aisp_mcp.machine.datasheets.provenance import cite
+from aisp_mcp.machine.datasheets.load import cite
 from aisp_mcp.plan import lookup
 from aisp_mcp.plan.data import tables as knowledge
-from aisp_mcp.plan.records.plan import Band, Planned, Source
-from aisp_mcp.plan.records.planning import Price, Technique
-from aisp_mcp.plan.savings import closed_form, cost, techniques
+from aisp_mcp.plan.records import Band, Planned, Price, Source, Technique
+from aisp_mcp.plan.savings import cost, techniques
 from aisp_mcp.plan.savings.techniques import Advice, Excluded
 from aisp_mcp.records import Record
 from aisp_mcp.server.context import Context
@@ -31,7 +30,7 @@ _BASIS_ESTIMATE = "an estimate: no published figure was found"
 class Savings(Record):
     """Comparisons by savings per million calls, largest first."""
 
-    rows: list[closed_form.Saving]
+    rows: list[cost.Saving]
     priced: int
     unpriced: list[str] = Field(description="Devices without a price, left out.")
     runs: int = Field(description="Runs among the newest verdicts of each target and device.")
@@ -40,7 +39,7 @@ class Savings(Record):
 class Roi(Record):
     """Measured gains against the effort stated by the caller."""
 
-    rows: list[closed_form.Payback]
+    rows: list[cost.Payback]
     calls_per_day: float
 
 
@@ -147,14 +146,14 @@ def rows(ctx: Context, gpu: str | None, usd: float | None, top: int) -> Savings:
     prices = {sku: usd if usd is not None else _listed(ctx, sku) for sku in {skus[row.device] for row in on_gpu}}
     newest: dict[tuple[str, str], tuple[float, VerdictRow]] = {}
     for row in on_gpu:
-        sku, seconds = skus[row.device], closed_form.saved_seconds(row)
+        sku, seconds = skus[row.device], cost.saved_seconds(row)
         if prices[sku] is not None and seconds is not None:
             newest.setdefault((row.target, sku), (seconds, row))
     unpriced = {sku for sku, hourly in prices.items() if hourly is None}
     if not newest:
         raise _nothing(gpu, set(skus.values()), unpriced)
     largest = heapq.nlargest(top, newest.items(), key=lambda item: item[1][0] * (prices[item[0][1]] or 0.0))
-    priced = [closed_form.saving(row, sku, prices[sku] or 0.0) for (_, sku), (_, row) in largest]
+    priced = [cost.saving(row, sku, prices[sku] or 0.0) for (_, sku), (_, row) in largest]
     runs = len({row.run_id for row in on_gpu})
     return Savings(rows=priced, priced=len(newest), unpriced=sorted(unpriced), runs=runs)
 
@@ -196,7 +195,7 @@ def cost_table(ctx: Context, gpu: str | None, usd: float | None, top: int) -> Pl
     )
 
 
-def _interval(row: closed_form.Saving) -> Band:
+def _interval(row: cost.Saving) -> Band:
     return Band(p10=row.saved_low, p90=row.saved_high, unit="USD", basis="the comparison's own 95 % interval")
 
 
@@ -204,7 +203,7 @@ def _priced(usd: float | None) -> list[str]:
     return [f"USD {usd:g} per hour, given by the caller." if usd is not None else "On-demand list prices per GPU."]
 
 
-def _price_sources(ctx: Context, savings: Sequence[closed_form.Saving]) -> list[Source]:
+def _price_sources(ctx: Context, savings: Sequence[cost.Saving]) -> list[Source]:
     """The list price that was used for each device."""
     used = (price(ctx, sku, spot=False, allow_old=False) for sku in sorted({row.device for row in savings}))
     return [Source(what=f"{p.provider}: {p.source}", as_of=p.as_of.isoformat()) for p in used]
@@ -213,7 +212,7 @@ def _price_sources(ctx: Context, savings: Sequence[closed_form.Saving]) -> list[
 def roi(ctx: Context, calls_per_day: float, effort_usd: float, usd: float | None, top: int) -> Planned[Roi]:
     """Days until each measured gain has repaid the effort."""
     best = rows(ctx, None, usd, top).rows
-    paybacks = [closed_form.payback(row, calls_per_day, effort_usd) for row in best]
+    paybacks = [cost.payback(row, calls_per_day, effort_usd) for row in best]
     return Planned[Roi](
         answer=Roi(rows=paybacks, calls_per_day=calls_per_day),
         assumptions=[*_priced(usd), f"Bringing a candidate into use costs USD {effort_usd:g}."],

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from pydantic import Field
 
-from aisp_mcp.plan.records.planning import Technique
+from aisp_mcp.plan.records import Technique
 from aisp_mcp.records import Record
 
 

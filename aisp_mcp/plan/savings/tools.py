@@ -6,8 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from aisp_mcp.plan.bounds import Count, Positive
-from aisp_mcp.plan.records.plan import Planned
+from aisp_mcp.plan.records import Count, Planned, Positive
 from aisp_mcp.plan.savings.cost import Cost, Load
 from aisp_mcp.plan.savings.estimates import Catalogue, Recommendation, Roi, Savings
 from aisp_mcp.records import Params
@@ -33,7 +32,7 @@ class CostParams(Params):
 
 @tool(cli="cost estimate", effect=READS, cost=MS, next=("aisp_bench_cost", "aisp_gpu_power"))
 def aisp_cost_estimate(p: CostParams, ctx: Context) -> Planned[Cost]:
-    """Cost per hour, run and million tokens: dated list price or yours; electricity apart."""
+    """Estimate the cost per hour, run and million tokens: dated list price or yours; electricity separate."""
     from aisp_mcp.plan.savings import estimates
 
     load = Load(
@@ -50,7 +49,7 @@ class BenchCostParams(Params):
 
 @tool(cli="bench cost", effect=READS, cost=MS, next=("aisp_optimize_roi", "aisp_run_benchmarks"))
 def aisp_bench_cost(p: BenchCostParams, ctx: Context) -> Planned[Savings]:
-    """Cost per million calls of stored comparisons, and the savings of each candidate, with intervals."""
+    """Compute the cost per million calls of stored comparisons and each candidate's savings, with intervals."""
     from aisp_mcp.plan.savings import estimates
 
     return estimates.cost_table(ctx, p.gpu, p.usd_per_hour, p.top)
@@ -65,7 +64,7 @@ class RoiParams(Params):
 
 @tool(cli="optimize roi", effect=READS, cost=MS, next=("aisp_bench_cost",))
 def aisp_optimize_roi(p: RoiParams, ctx: Context) -> Planned[Roi]:
-    """Days until measured gains pay for their effort; from stored comparisons only."""
+    """Compute the days until measured gains pay for their effort; from stored comparisons only."""
     from aisp_mcp.plan.savings import estimates
 
     return estimates.roi(ctx, p.calls_per_day, p.effort_usd, p.usd_per_hour, p.top)
@@ -78,7 +77,7 @@ class TechniquesParams(Params):
 
 @tool(cli="optimize techniques", effect=READS, cost=MS, next=("aisp_recommend",))
 def aisp_optimize_techniques(p: TechniquesParams, ctx: Context) -> Planned[Catalogue]:
-    """The catalogue of optimisation techniques: requirements, conflicts, published effect, benchmark pair."""
+    """List the catalogue of optimisation techniques: requirements, conflicts, published effect, benchmark pair."""
     from aisp_mcp.plan.savings import estimates
 
     return estimates.catalogue(p.goal, p.workload)

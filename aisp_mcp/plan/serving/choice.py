@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator
 
 from pydantic import Field
 
-from aisp_mcp.plan.records.planning import Engine
-from aisp_mcp.plan.records.serving import ServingShares
+from aisp_mcp.plan.records import Engine, ServingShares
 from aisp_mcp.plan.serving import model, rate
 from aisp_mcp.plan.serving.rate import NODE, Layout, Served, Step
 from aisp_mcp.plan.serving.workload import Lengths, Scenario
@@ -18,7 +17,7 @@ SIZES = (1, 2, 4, 8, 16)
 MISSED = math.log(100)  # of the 99th percentile
 
 
-class Limits(Record):
+class CallerLimits(Record):
     """Limits fixed by the caller. ttft_s and tpot_s apply to the 99th percentile."""
 
     scenario: Scenario
@@ -52,7 +51,7 @@ class Rate(Record):
 
 
 def rates(
-    served: Served, gpus: int, lengths: Lengths, limits: Limits, shares: ServingShares, engine: Engine
+    served: Served, gpus: int, lengths: Lengths, limits: CallerLimits, shares: ServingShares, engine: Engine
 ) -> list[Rate]:
     """Every layout that has room for the weights and a sequence and meets the limits, fastest first."""
     return _of(served, gpus, lengths, limits, shares, engine, NODE) or _of(
@@ -61,7 +60,13 @@ def rates(
 
 
 def _of(
-    served: Served, gpus: int, lengths: Lengths, limits: Limits, shares: ServingShares, engine: Engine, most_gpus: int
+    served: Served,
+    gpus: int,
+    lengths: Lengths,
+    limits: CallerLimits,
+    shares: ServingShares,
+    engine: Engine,
+    most_gpus: int,
 ) -> list[Rate]:
     """Replicas of at most that many GPUs: stages over nodes only where a node is too small."""
     rows = []
@@ -77,7 +82,7 @@ def _of(
     return sorted(rows, key=lambda row: -row.tokens_per_s)
 
 
-def layouts(served: Served, gpus: int, limits: Limits) -> Iterator[Layout]:
+def layouts(served: Served, gpus: int, limits: CallerLimits) -> Iterator[Layout]:
     """Sizes of tensor and pipeline parallelism whose replicas fill the GPUs; with experts, attention also by data."""
     arch = served.arch
     tensors = [limits.tensor] if limits.tensor else [n for n in SIZES if arch.attention.heads % n == 0]
@@ -110,7 +115,7 @@ def _rate(
     layout: Layout,
     most: float,
     lengths: Lengths,
-    limits: Limits,
+    limits: CallerLimits,
     shares: ServingShares,
     engine: Engine,
 ) -> Rate | None:
@@ -148,7 +153,7 @@ def _rate(
 def _concurrency(
     most: float,
     gpus: int,
-    limits: Limits,
+    limits: CallerLimits,
     shares: ServingShares,
     at: Callable[[float], Step],
     accepted: float,
@@ -176,7 +181,7 @@ def _concurrency(
 
 
 def _arrivals(
-    alone: float, first: float, share: float, replicas: int, limits: Limits, shares: ServingShares
+    alone: float, first: float, share: float, replicas: int, limits: CallerLimits, shares: ServingShares
 ) -> tuple[float, float]:
     """Utilisation at which 99 of 100 prompts start within the limit, and the mean wait.
 

@@ -1,4 +1,7 @@
-"""Plan a deployment: the layout with the best predicted rate, its memory, latencies, cost and command."""
+"""Plan a deployment: the layout with the best predicted rate, its memory, latencies, cost and command.
+
+Prefill and decode may run on separate GPUs: the numbers that balance, and the cost of the cache transfer.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +11,14 @@ from dataclasses import dataclass
 from pydantic import Field
 
 from aisp_mcp.errors import UsageError
-from aisp_mcp.machine.datasheets.records import GpuFacts
+from aisp_mcp.machine.datasheets.load import GpuFacts
 from aisp_mcp.plan import kv, lookup
+from aisp_mcp.plan.architecture import Architecture
 from aisp_mcp.plan.data import tables as knowledge
-from aisp_mcp.plan.records.architecture import Architecture
-from aisp_mcp.plan.records.calibration import Ratio
-from aisp_mcp.plan.records.plan import Band, Planned, Source
-from aisp_mcp.plan.records.planning import Engine, WeightFormat
-from aisp_mcp.plan.records.serving import ServingShares
-from aisp_mcp.plan.serving import choice, disaggregation, formats, model, rate
-from aisp_mcp.plan.serving.choice import Limits, Rate
-from aisp_mcp.plan.serving.rate import Served
+from aisp_mcp.plan.records import Band, Engine, Planned, Ratio, ServingShares, Source, WeightFormat
+from aisp_mcp.plan.serving import choice, formats, model, rate
+from aisp_mcp.plan.serving.choice import CallerLimits, Rate
+from aisp_mcp.plan.serving.rate import NETWORK, Served
 from aisp_mcp.plan.serving.workload import Lengths
 from aisp_mcp.records import Record
 
@@ -59,7 +59,7 @@ class Wish:
     facts: GpuFacts
     gpus: int
     lengths: Lengths
-    limits: Limits
+    limits: CallerLimits
     goal: str
     weights: str | None
     kv_dtype: str | None
@@ -82,7 +82,7 @@ class ServingPlan(Record):
     fit: model.Fit
     cache: kv.KvCache = Field(description="Of one sequence of prompt + output tokens.")
     alternatives: list[Rate]
-    disaggregated: disaggregation.Disaggregation | None = None
+    disaggregated: Disaggregation | None = None
 
 
 def plan(wish: Wish) -> Planned[ServingPlan]:
@@ -114,7 +114,7 @@ def plan(wish: Wish) -> Planned[ServingPlan]:
             fit=model.fit(wish.arch, setting, wish.facts, engine),
             cache=kv.cache(wish.arch, wish.lengths.longest, 1, served.kv_dtype),
             alternatives=[row for row in rates if row is not best][:ALTERNATIVES],
-            disaggregated=disaggregation.split(served, best, wish.lengths, shares, engine),
+            disaggregated=split(served, best, wish.lengths, shares, engine),
         ),
         assumptions=_assumptions(wish, served, best, engine),
         band=bands,
@@ -164,7 +164,7 @@ def _served(wish: Wish, weights: WeightFormat) -> Served:
 
 def _refused(wish: Wish, served: Served, shares: ServingShares, engine: Engine) -> UsageError:
     """The rule that excluded every layout, as an error."""
-    free = Limits(scenario="offline", tensor=wish.limits.tensor, pipeline=wish.limits.pipeline)
+    free = CallerLimits(scenario="offline", tensor=wish.limits.tensor, pipeline=wish.limits.pipeline)
     if not list(choice.layouts(served, wish.gpus, wish.limits)):
         return UsageError(
             "NO_LAYOUT",
@@ -293,4 +293,36 @@ def _assumptions(wish: Wish, served: Served, best: Rate, engine: Engine) -> list
         f"{served.accepted:.2f} tokens a step; drafting one takes {wish.decoding.draft_cost:g} of a step."
         if wish.decoding.draft
         else None,
+    )
+
+
+class Disaggregation(Record):
+    """Ratio of replicas at which neither kind waits, with the transfer between them."""
+
+    prefill_replicas_per_decode: float
+    tokens_per_s_per_gpu: float = Field(description="Output tokens over the GPUs of both kinds.")
+    tpot_s: float = Field(description="Of decode replicas that no prefill interrupts.")
+    transfer_bytes: int = Field(description="Cache of one prompt.")
+    transfer_s: float
+    transfer_share_of_ttft: float
+
+
+def split(served: Served, best: Rate, lengths: Lengths, shares: ServingShares, engine: Engine) -> Disaggregation:
+    """Decode replicas like the chosen one but without prompts; prefill replicas take the prompts one by one."""
+    layout = best.layout
+    decoding = served.model_copy(update={"prefix_hit": 1.0})
+    concurrency = max(1, best.concurrency)
+    step = rate.step(decoding, layout, lengths, concurrency, shares, engine).total
+    each = concurrency * served.accepted / step
+    first = rate.prefill_s(served, layout, lengths, shares, engine)
+    ratio = each / lengths.output * first / layout.pipeline
+    size = kv.sequence_bytes(served.arch, math.ceil(lengths.prompt), served.kv_dtype)
+    seconds = size / (NETWORK * layout.gpus)
+    return Disaggregation(
+        prefill_replicas_per_decode=ratio,
+        tokens_per_s_per_gpu=each / (1 + ratio) / layout.gpus,
+        tpot_s=step / served.accepted,
+        transfer_bytes=size,
+        transfer_s=seconds,
+        transfer_share_of_ttft=seconds / (first + seconds),
     )

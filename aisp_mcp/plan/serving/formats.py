@@ -1,12 +1,18 @@
-"""Weight formats: those that a GPU multiplies natively, and the order in which a plan tries them."""
+"""Weight formats: those that a GPU multiplies natively, the order in which a plan tries them, and their comparison."""
 
 from __future__ import annotations
 
+from pydantic import Field
+
 from aisp_mcp.errors import Unavailable, UsageError
-from aisp_mcp.machine.datasheets.records import GpuFacts
+from aisp_mcp.machine.datasheets.load import GpuFacts, cite
+from aisp_mcp.plan import lookup
+from aisp_mcp.plan.architecture import Architecture
 from aisp_mcp.plan.data import tables as knowledge
-from aisp_mcp.plan.records.architecture import Architecture
-from aisp_mcp.plan.records.planning import WeightFormat
+from aisp_mcp.plan.records import Calibration, Planned, Source, WeightFormat
+from aisp_mcp.plan.savings.techniques import Excluded
+from aisp_mcp.plan.serving import model as serving
+from aisp_mcp.records import Record
 
 FAMILIES = {"fp4": ("nvfp4", "mxfp4"), "int4": ("int4-awq",), "int8": ("int8-w8a8",), "fp16": ("bf16",)}
 
@@ -41,3 +47,91 @@ def preferred(arch: Architecture, facts: GpuFacts, name: str | None) -> list[Wei
             f"It has: {', '.join(facts.peak)}.",
         )
     return fits
+
+
+class Format(Record):
+    """One weight format on this GPU. speedup: predicted time per output token against bf16, same batch."""
+
+    name: str
+    weight_bytes: int
+    gpus: int = Field(description="Least power of two of them that holds weights and one sequence.")
+    concurrency: int
+    speedup_batch_1: float | None = None
+    speedup_batch_64: float | None = None
+    risk: str
+    source: str
+
+
+class Formats(Record):
+    """Formats that the hardware multiplies natively, and the others with the reason."""
+
+    headline: str
+    formats: list[Format]
+    excluded: list[Excluded]
+
+
+def formats(arch: Architecture, facts: GpuFacts, tokens: int) -> Planned[Formats]:
+    """Every format on this GPU, bf16 first."""
+    engine, calibration = knowledge.engine(), lookup.calibration(facts)
+    rows, out = [], []
+    for weights in engine.formats:
+        if not runs_on(weights, facts):
+            have = ", ".join(facts.peak)
+            out.append(
+                Excluded(name=weights.name, because=f"needs a rate for {weights.compute}; {facts.sku} has {have}")
+            )
+            continue
+        rows.append(_format(arch, facts, weights, tokens, calibration))
+    return Planned[Formats](
+        answer=Formats(headline=_fastest(arch, facts, rows), formats=rows, excluded=out),
+        assumptions=[f"Sequences of {tokens} tokens, bf16 cache; embedding and head stay in 16 bit."],
+        band={},
+        not_modelled=lookup.first(
+            "Accuracy on your task: risk is what the source reports for its models.",
+            "Cost of scaling and dequantising inside kernels.",
+            None if calibration else lookup.no_times(facts),
+        ),
+        definitions={"speedup": "predicted time per output token of bf16 / of the format, on one GPU count"},
+        check_here="aisp hw tc --dtypes bf16 fp8 int8",
+        sources=[
+            *lookup.sources(facts, arch, calibration),
+            *(Source(what=cite(row), as_of=row.checked) for row in engine.formats[1:]),
+        ],
+    )
+
+
+def _fastest(arch: Architecture, facts: GpuFacts, rows: list[Format]) -> str:
+    """The format with the shortest predicted time per token; without times, the smallest one."""
+    best = max(rows, key=lambda row: (row.speedup_batch_64 or 0.0, -row.weight_bytes))
+    gain = f"{best.speedup_batch_64:.2g} times as fast as bf16 at batch 64" if best.speedup_batch_64 else "no times"
+    size = f"{best.weight_bytes / serving.GIB:.1f} GiB of weights on {best.gpus} GPUs"
+    return f"{arch.name} on {facts.sku}: {best.name}, {size}, {gain}; {best.risk}."
+
+
+def _format(
+    arch: Architecture, facts: GpuFacts, weights: WeightFormat, tokens: int, calibration: Calibration | None
+) -> Format:
+    engine = knowledge.engine()
+
+    def at(tensor: int, kind: WeightFormat = weights) -> serving.Setting:
+        return serving.Setting(tensor=tensor, weights=kind, kv_dtype="bf16", prompt=tokens // 2, output=tokens // 2)
+
+    gpus = next((n for n in (1, 2, 4, 8, 16, 32, 64) if serving.fit(arch, at(n), facts, engine).concurrency), 64)
+    speedups: list[float | None] = [None, None]
+    if calibration is not None:
+        for index, batch in enumerate((1, 64)):
+            times = [
+                serving.speed(arch, at(gpus, kind), batch, facts, calibration, engine).tpot_excl_first_s
+                for kind in (engine.formats[0], weights)
+            ]
+            speedups[index] = round(times[0] / times[1], 3)
+    return Format(
+        name=weights.name,
+        weight_bytes=serving.weight_bytes(arch, weights),
+        gpus=gpus,
+        concurrency=serving.fit(arch, at(gpus), facts, engine).concurrency,
+        speedup_batch_1=speedups[0],
+        speedup_batch_64=speedups[1],
+        risk=weights.risk,
+        source=cite(weights),
+    )

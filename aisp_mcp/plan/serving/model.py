@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from aisp_mcp.machine.datasheets.records import GpuFacts
+from aisp_mcp.machine.datasheets.load import GpuFacts
 from aisp_mcp.plan import gemm, kv, parameters
-from aisp_mcp.plan.records.architecture import Architecture
-from aisp_mcp.plan.records.calibration import Calibration, GemmShares
-from aisp_mcp.plan.records.plan import Item
-from aisp_mcp.plan.records.planning import Engine, WeightFormat
+from aisp_mcp.plan.architecture import Architecture
+from aisp_mcp.plan.records import Calibration, Engine, GemmShares, Item, WeightFormat
 from aisp_mcp.plan.serving.rate import Layout, Served
 from aisp_mcp.records import Record
 

@@ -6,11 +6,10 @@ import math
 
 from pydantic import Field
 
-from aisp_mcp.machine.datasheets.records import GpuFacts
+from aisp_mcp.machine.datasheets.load import GpuFacts
 from aisp_mcp.plan import gemm, kv, parameters
-from aisp_mcp.plan.records.architecture import Architecture
-from aisp_mcp.plan.records.planning import Engine, WeightFormat
-from aisp_mcp.plan.records.serving import EngineFactor, ServingShares
+from aisp_mcp.plan.architecture import Architecture
+from aisp_mcp.plan.records import Engine, EngineFactor, ServingShares, WeightFormat
 from aisp_mcp.plan.serving.workload import Lengths
 from aisp_mcp.records import Record
 

@@ -6,11 +6,11 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from aisp_mcp.plan.bounds import Count, Positive
-from aisp_mcp.plan.records.plan import Planned
+from aisp_mcp.plan.records import Count, Planned, Positive
 from aisp_mcp.plan.serving.deployment import ServingPlan
-from aisp_mcp.plan.serving.params import VllmParams
-from aisp_mcp.plan.serving.planner import Formats, KvAnswer
+from aisp_mcp.plan.serving.formats import Formats
+from aisp_mcp.plan.serving.kv_cache import KvAnswer
+from aisp_mcp.plan.serving.wishes import VllmParams
 from aisp_mcp.records import Params
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.registry import MS, READS, tool
@@ -35,12 +35,12 @@ class QuantizationParams(Params):
 
 @tool(cli="inference quantization", effect=READS, cost=MS, next=("aisp_inference_vllm", "aisp_hw_tc"))
 def aisp_inference_quantization(p: QuantizationParams, ctx: Context) -> Planned[Formats]:
-    """Weight formats this GPU multiplies natively: memory, predicted speed, accuracy risk with source."""
+    """Compare weight formats this GPU multiplies natively: memory, predicted speed, accuracy risk with source."""
     from aisp_mcp.plan import lookup
-    from aisp_mcp.plan.serving import planner
+    from aisp_mcp.plan.serving import formats
 
     arch = lookup.architecture(p.model, p.architecture)
-    return planner.formats(arch, lookup.gpu(p.gpu), p.tokens)
+    return formats.formats(arch, lookup.gpu(p.gpu), p.tokens)
 
 
 class KvParams(Params):
@@ -60,17 +60,17 @@ class KvParams(Params):
 
 @tool(cli="inference kv-cache", effect=READS, cost=MS, next=("aisp_inference_vllm",))
 def aisp_inference_kv_cache(p: KvParams, ctx: Context) -> Planned[KvAnswer]:
-    """Bytes of a KV cache, exactly: GQA, MQA, MLA, sliding window, hybrid, quantised."""
+    """Count the bytes of a KV cache exactly: GQA, MQA, MLA, sliding window, hybrid, quantised."""
     from aisp_mcp.errors import UsageError
     from aisp_mcp.plan import lookup
-    from aisp_mcp.plan.serving import planner
+    from aisp_mcp.plan.serving import kv_cache
 
     shape = {name: getattr(p, name) for name in ("hidden", "heads", "kv_heads", "head_dim", "latent")}
     if p.model is not None:
         if p.layers is not None or any(shape.values()):
             raise UsageError("TWO_SHAPES", "A model has its own numbers.", "Give model, or the numbers, not both.")
-        answer = planner.kv_answer(lookup.architecture(p.model), p.tokens, p.batch, p.dtype)
+        answer = kv_cache.kv_answer(lookup.architecture(p.model), p.tokens, p.batch, p.dtype)
     else:
-        arch, kind = planner.plain(p.layers, **shape)
-        answer = planner.kv_answer(arch, p.tokens, p.batch, p.dtype, kind)
-    return planner.with_capacity(answer, p.tokens, p.budget_gib, p.blocks)
+        arch, kind = kv_cache.plain(p.layers, **shape)
+        answer = kv_cache.kv_answer(arch, p.tokens, p.batch, p.dtype, kind)
+    return kv_cache.with_capacity(answer, p.tokens, p.budget_gib, p.blocks)

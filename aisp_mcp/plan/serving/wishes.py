@@ -1,17 +1,63 @@
-"""Turn the tool's parameters into a deployment to plan."""
+"""Parameters of a serving plan, and the deployment that they ask for."""
 
 from __future__ import annotations
 
+from typing import Any, Literal
+
+from pydantic import Field
+
 from aisp_mcp.errors import UsageError
 from aisp_mcp.plan import kv, lookup
-from aisp_mcp.plan.records.architecture import Architecture
-from aisp_mcp.plan.records.plan import Source
+from aisp_mcp.plan.architecture import Architecture
+from aisp_mcp.plan.records import Count, Positive, Source, Tokens
 from aisp_mcp.plan.savings import estimates
-from aisp_mcp.plan.serving.choice import Limits
+from aisp_mcp.plan.serving.choice import CallerLimits
 from aisp_mcp.plan.serving.deployment import Decoding, Wish
-from aisp_mcp.plan.serving.params import VllmParams
-from aisp_mcp.plan.serving.workload import lengths
+from aisp_mcp.plan.serving.workload import Scenario, lengths
+from aisp_mcp.records import Params
 from aisp_mcp.server.context import Context
+
+
+class WorkloadParams(Params):
+    """Requests and their latency limits."""
+
+    prompt: Tokens = 1024
+    output: Tokens = 256
+    spread: float = Field(default=0.0, ge=0, le=5, description="Deviation / mean of both.")
+    lengths: str | None = Field(default=None, description="prompt:output[:weight],… instead.")
+    scenario: Scenario = "offline"
+    ttft_s: Positive | None = Field(default=None, description="99th percentile, as tpot_s.")
+    tpot_s: Positive | None = None
+    chunk: Count | None = Field(default=None, description="Prompt tokens per step.")
+    prefix_hit: float = Field(default=0.0, ge=0, lt=1)
+
+
+class LayoutParams(Params):
+    """Values that the caller fixes instead of leaving them to the planner."""
+
+    weights: str | None = None
+    kv_dtype: Literal["bf16", "fp8"] | None = None
+    tensor: Count | None = None
+    pipeline: Count | None = None
+    concurrency: Count | None = Field(default=None, description="All replicas.")
+    batch: Count | None = Field(default=None, description="Per replica.")
+    cache_tokens: Count | None = Field(default=None, description="Cache per replica; default: what fits.")
+    draft: int = Field(default=0, ge=0, le=16)
+    acceptance: float = Field(default=0.7, ge=0, lt=1)
+    draft_cost: float = Field(default=0.0, ge=0, le=10)
+
+
+class VllmParams(LayoutParams, WorkloadParams):
+    """Model, GPUs, goal and price."""
+
+    model: str
+    architecture: dict[str, Any] | None = None
+    gpus: Count = 1
+    gpu: str | None = None
+    goal: Literal["throughput", "latency"] = "throughput"
+    usd_per_gpu_hour: Positive | None = None
+    provider: str | None = None
+
 
 TTFT_S = {"server": 2.0, "interactive": 0.5}
 TPOT_S = {"server": 0.2, "interactive": 0.04}
@@ -38,14 +84,14 @@ def wish(p: VllmParams, ctx: Context) -> Wish:
     )
 
 
-def _limits(p: VllmParams, arch: Architecture) -> Limits:
+def _limits(p: VllmParams, arch: Architecture) -> CallerLimits:
     if p.scenario == "offline" and p.ttft_s is not None:
         raise UsageError("OFFLINE_LIMITS", "ttft_s has no meaning offline: all requests wait.", "Use scenario=server.")
     if p.batch is not None and p.concurrency is not None:
         raise UsageError("TWO_BATCHES", "batch and concurrency fix the same number.", "Give one of them.")
     size = kv.ELEMENT[p.kv_dtype or "fp8"]
     cache = int(p.cache_tokens * arch.attention.layers * kv.per_layer(arch) * size) if p.cache_tokens else None
-    return Limits(
+    return CallerLimits(
         scenario=p.scenario,
         ttft_s=p.ttft_s or TTFT_S.get(p.scenario),
         tpot_s=p.tpot_s or TPOT_S.get(p.scenario),

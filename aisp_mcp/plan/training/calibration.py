@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from functools import cache
 
-from aisp_mcp.machine.datasheets.records import GpuFacts
+from aisp_mcp.machine.datasheets.load import GpuFacts
 from aisp_mcp.plan.data import tables
-from aisp_mcp.plan.records.calibration import Ratio
-from aisp_mcp.plan.records.plan import Band, Source
-from aisp_mcp.plan.records.training import TrainingBand, TrainingCalibration, TrainingShares
+from aisp_mcp.plan.records import Band, Ratio, Source, TrainingBand, TrainingCalibration, TrainingShares
 
 
 @cache

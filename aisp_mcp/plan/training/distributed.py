@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pydantic import Field
 
 from aisp_mcp.errors import UsageError
-from aisp_mcp.machine.datasheets.records import GpuFacts
+from aisp_mcp.machine.datasheets.load import GpuFacts
 from aisp_mcp.plan import lookup, parameters
-from aisp_mcp.plan.cluster.collective import Fabric
-from aisp_mcp.plan.records.architecture import Architecture
-from aisp_mcp.plan.records.plan import Band, Planned
+from aisp_mcp.plan.architecture import Architecture
+from aisp_mcp.plan.cluster.collectives import Fabric
+from aisp_mcp.plan.records import Band, Planned
 from aisp_mcp.plan.training import calibration, layout, memory, step
 from aisp_mcp.plan.training.layout import Layout, candidates, stage_layers
 from aisp_mcp.plan.training.memory import TrainingMemory
@@ -89,15 +89,15 @@ def plan(task: Task, fixed: dict[str, int | str]) -> Planned[DistributedPlan]:
     return _answer(task, best, ranked, job)
 
 
-def step_job(task: Task) -> step.Job | None:
+def step_job(task: Task) -> step.StepJob | None:
     """The inputs of the step's predicted time; None if the GPU and type are not calibrated, or it has no link."""
     if calibration.band(task.facts, task.recipe.compute) is None or (task.facts.link is None and task.gpus > 1):
         return None
     fabric = step.fabric(task.facts, calibration.shares(), task.per_node, task.network_bytes_s)
-    return step.Job(task.arch, task.recipe, task.seq, task.facts, calibration.shares(), fabric)
+    return step.StepJob(task.arch, task.recipe, task.seq, task.facts, calibration.shares(), fabric)
 
 
-def choose(task: Task, item: Layout, job: step.Job | None, partial: bool = True) -> Choice:
+def choose(task: Task, item: Layout, job: step.StepJob | None, partial: bool = True) -> Choice:
     """Memory and time of one layout, including a workspace of the size that PyTorch uses.
 
     partial: under full recomputation, only as many layers as memory demands run twice.
@@ -147,7 +147,7 @@ def merit(choice: Choice) -> tuple[bool, float, int, int, int]:
     )
 
 
-def _answer(task: Task, best: Choice, ranked: Sequence[Choice], job: step.Job | None) -> Planned[DistributedPlan]:
+def _answer(task: Task, best: Choice, ranked: Sequence[Choice], job: step.StepJob | None) -> Planned[DistributedPlan]:
     usage = memory.training(task.arch, best.layout, task.recipe, task.seq, calibration.shares().workspace_bytes)
     bands = {"memory.peak_bytes": calibration.around(calibration.memory_ratio(), usage.peak_bytes, "bytes")}
     band = calibration.band(task.facts, task.recipe.compute)
@@ -213,7 +213,7 @@ def _dominant(best: Choice, usage: TrainingMemory) -> str:
     return f"{name[0].upper()}{name[1:]} take {seconds / best.step.total_s:.0%} of the step. {room}"
 
 
-def _not_modelled(task: Task, job: step.Job | None) -> list[str]:
+def _not_modelled(task: Task, job: step.StepJob | None) -> list[str]:
     no_link = task.facts.link is None and task.gpus > 1
     return lookup.first(
         "Memory: allocator fragmentation, NCCL buffers, the CUDA context (8 % of the device is reserved for them).",

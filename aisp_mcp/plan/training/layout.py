@@ -9,7 +9,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from aisp_mcp.plan.records.architecture import Architecture
+from aisp_mcp.plan.architecture import Architecture
 from aisp_mcp.records import Record
 
 Recompute = Literal["none", "selective", "full"]

@@ -6,9 +6,9 @@ from typing import Any
 
 from pydantic import Field
 
-from aisp_mcp.machine.datasheets.records import GpuFacts
-from aisp_mcp.machine.probes import child_process, probe_runner
-from aisp_mcp.plan.records.architecture import Architecture, Attention, Mlp
+from aisp_mcp.machine.datasheets.load import GpuFacts
+from aisp_mcp.machine.probes import probe_runner
+from aisp_mcp.plan.architecture import Architecture, Attention, Mlp
 from aisp_mcp.plan.training import calibration, memory, step
 from aisp_mcp.plan.training.layout import Layout, Recompute
 from aisp_mcp.records import Record
@@ -65,7 +65,7 @@ def predict_step(params: dict[str, Any], facts: GpuFacts) -> float:
     """Seconds of one step of that transformer on one GPU."""
     shares, layout = calibration.shares(), Layout(microbatch=params["batch"], recompute=_recompute(params))
     fabric = step.fabric(facts, shares, 1)  # one device: no link is used
-    job = step.Job(described(params), memory.RECIPES[params["dtype"]], params["seq"], facts, shares, fabric)
+    job = step.StepJob(described(params), memory.RECIPES[params["dtype"]], params["seq"], facts, shares, fabric)
     return step.time(job, layout).total_s
 
 
@@ -77,7 +77,7 @@ def run(params: dict[str, Any], timeout_s: float) -> Measured:
     """Train for three steps in a separate process. Errors as launch_child.ask."""
     device = probe_runner.choose()
     facts = device.facts
-    answer = child_process.ask("transformer", {"device": device.torch, "steps": STEPS, **params}, timeout_s)
+    answer = probe_runner.ask("transformer", {"device": device.torch, "steps": STEPS, **params}, timeout_s)
     workspace = calibration.shares().workspace_bytes if facts else 0
     expected = predict(params, workspace)
     seconds = None

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pydantic import Field
 
 from aisp_mcp.plan import parameters
-from aisp_mcp.plan.records.architecture import Architecture
-from aisp_mcp.plan.records.plan import Item
+from aisp_mcp.plan.architecture import Architecture
+from aisp_mcp.plan.records import Item
 from aisp_mcp.plan.training.layout import Layout, stage_layers
 from aisp_mcp.plan.training.recipe import RECIPES, Recipe, trainable_share
 from aisp_mcp.records import Record

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from aisp_mcp.plan import parameters
-from aisp_mcp.plan.records.architecture import Architecture
+from aisp_mcp.plan.architecture import Architecture
 from aisp_mcp.records import Record
 
 Optimizer = Literal["adam", "adam8bit", "adafactor", "muon", "sgd"]

@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from pydantic import Field
 
 from aisp_mcp.errors import Unavailable, UsageError
-from aisp_mcp.machine.datasheets.records import GpuFacts
+from aisp_mcp.machine.datasheets.load import GpuFacts
 from aisp_mcp.plan import lookup
+from aisp_mcp.plan.architecture import Architecture
 from aisp_mcp.plan.gemm import TERA
-from aisp_mcp.plan.records.architecture import Architecture
-from aisp_mcp.plan.records.calibration import Ratio
-from aisp_mcp.plan.records.plan import Source
+from aisp_mcp.plan.records import Ratio, Source
 from aisp_mcp.plan.training import calibration, step
 from aisp_mcp.plan.training.layout import Layout, splits_heads
 from aisp_mcp.plan.training.recipe import RECIPES
@@ -52,7 +51,7 @@ class ScalingRow(Record):
 
 
 @dataclass(frozen=True)
-class Question:
+class ScalingQuestion:
     """The caller's arguments. layout.data and .microbatches follow from gpus and batch."""
 
     arch: Architecture
@@ -77,7 +76,7 @@ class Prediction:
     sources: list[Source]
 
 
-def predict(question: Question) -> Prediction:
+def predict(question: ScalingQuestion) -> Prediction:
     """Predict each GPU count. Raises UsageError UNKNOWN_GPU, BAD_LAYOUT, BELOW_ROOF, Unavailable NO_PEAK, NO_LINK,
     NO_CALIBRATION.
     """
@@ -103,7 +102,7 @@ def predict(question: Question) -> Prediction:
     return Prediction(rows, assumptions, [*lookup.sources(facts, question.arch), *calibration.sources()])
 
 
-def _layout(question: Question, gpus: int, batch: int) -> Layout:
+def _layout(question: ScalingQuestion, gpus: int, batch: int) -> Layout:
     """The layout at that count. Raises UsageError BAD_LAYOUT."""
     base, arch = question.layout, question.arch
     group = base.tensor * base.pipeline
@@ -125,7 +124,7 @@ def _layout(question: Question, gpus: int, batch: int) -> Layout:
     return base.model_copy(update={"data": data, "microbatches": batch // data // base.microbatch})
 
 
-def _calibrated(question: Question, facts: GpuFacts, layout: Layout) -> tuple[step.Job, Ratio, str]:
+def _calibrated(question: ScalingQuestion, facts: GpuFacts, layout: Layout) -> tuple[step.StepJob, Ratio, str]:
     """The job, measured over predicted time, and a sentence on where both come from."""
     if layout.gpus > question.per_node and question.between_gb_s is None:
         raise Unavailable(
@@ -139,7 +138,7 @@ def _calibrated(question: Question, facts: GpuFacts, layout: Layout) -> tuple[st
     network = question.between_gb_s * 1e9 if question.between_gb_s else None
     fabric = step.fabric(facts, shares, question.per_node, network)
     recipe = RECIPES["mixed"].model_copy(update={"compute": question.dtype})
-    job = step.Job(question.arch, recipe, question.seq, facts, shares, fabric)
+    job = step.StepJob(question.arch, recipe, question.seq, facts, shares, fabric)
     if question.measured_step_s is not None:
         speed = _speed(job, layout, question.measured_step_s)
         text = (
@@ -157,7 +156,7 @@ def _calibrated(question: Question, facts: GpuFacts, layout: Layout) -> tuple[st
     return job, ratio, f"the share of the peak and the band are calibrated on: {ratio.basis}"
 
 
-def _speed(job: step.Job, layout: Layout, measured_s: float) -> float:
+def _speed(job: step.StepJob, layout: Layout, measured_s: float) -> float:
     """Rate of products and traffic at which the model reproduces the measured step. Raises UsageError BELOW_ROOF."""
     peak = job.facts.peak[job.recipe.compute].dense * TERA
     tokens = layout.microbatch * layout.microbatches * layout.data * job.seq
@@ -176,7 +175,7 @@ def _speed(job: step.Job, layout: Layout, measured_s: float) -> float:
     return statistics.geometric_mean([low, high])
 
 
-def _row(job: step.Job, layout: Layout, ratio: Ratio, first: ScalingRow | None) -> ScalingRow:
+def _row(job: step.StepJob, layout: Layout, ratio: Ratio, first: ScalingRow | None) -> ScalingRow:
     times = step.time(job, layout)
     per_gpu = times.tokens_per_s / layout.gpus
     rate = step.flops(job.arch, job.recipe, job.seq) * per_gpu
@@ -196,7 +195,7 @@ def _row(job: step.Job, layout: Layout, ratio: Ratio, first: ScalingRow | None) 
     )
 
 
-def _counts(question: Question) -> list[int]:
+def _counts(question: ScalingQuestion) -> list[int]:
     """Halvings of the GPU count down to one model replica that still divide the batch, smallest first."""
     base, counts = question.layout, [question.gpus]
     group = base.tensor * base.pipeline

@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 
 from pydantic import Field
 
-from aisp_mcp.machine.datasheets.records import GpuFacts
+from aisp_mcp.machine.datasheets.load import GpuFacts
 from aisp_mcp.plan import parameters
-from aisp_mcp.plan.cluster import collective
-from aisp_mcp.plan.cluster.collective import Fabric
+from aisp_mcp.plan.architecture import Architecture
+from aisp_mcp.plan.cluster import collectives
+from aisp_mcp.plan.cluster.collectives import Fabric
 from aisp_mcp.plan.gemm import TERA
-from aisp_mcp.plan.records.architecture import Architecture
-from aisp_mcp.plan.records.training import TrainingShares
+from aisp_mcp.plan.records import TrainingShares
 from aisp_mcp.plan.training import memory
 from aisp_mcp.plan.training.layout import Layout, stage_layers
 from aisp_mcp.plan.training.recipe import Recipe, trainable_share
@@ -38,7 +38,7 @@ class StepTime(Record):
 
 
 @dataclass(frozen=True)
-class Job:
+class StepJob:
     """Model, recipe and machine of a step, for which layouts are compared. speed: measured over predicted rate of
     work.
     """
@@ -51,7 +51,7 @@ class Job:
     fabric: Fabric
     speed: float = 1.0
 
-    def at(self, speed: float) -> Job:
+    def at(self, speed: float) -> StepJob:
         return replace(self, speed=speed)
 
 
@@ -75,7 +75,7 @@ def flops(arch: Architecture, recipe: Recipe, seq: int) -> float:
     return parameters.training_flops(arch, seq) - spared * parameters.matmul(arch)
 
 
-def time(job: Job, layout: Layout) -> StepTime:
+def time(job: StepJob, layout: Layout) -> StepTime:
     """Predict one step. Raises KeyError when the datasheet or the calibration has no figure for the type."""
     products = _products(job, layout) / job.speed
     traffic = _traffic(job, layout) / job.speed
@@ -100,12 +100,12 @@ def time(job: Job, layout: Layout) -> StepTime:
     )
 
 
-def _fullest(job: Job, layout: Layout) -> float:
+def _fullest(job: StepJob, layout: Layout) -> float:
     """Share of the layers on the fullest stage, which is the slowest."""
     return max(stage_layers(job.arch, layout)) / job.arch.layers
 
 
-def _products(job: Job, layout: Layout) -> float:
+def _products(job: StepJob, layout: Layout) -> float:
     """Seconds in matrix products and attention of all microbatches of one GPU."""
     arch, recipe, shares = job.arch, job.recipe, job.shares
     tokens = layout.microbatch * job.seq / layout.context
@@ -139,7 +139,7 @@ def _expert_share(arch: Architecture) -> float:
     return used / max(used, parameters.active(arch) - parameters.embeddings(arch))
 
 
-def _traffic(job: Job, layout: Layout) -> float:
+def _traffic(job: StepJob, layout: Layout) -> float:
     """Seconds of elementwise work of all microbatches."""
     arch, layers = job.arch, _fullest(job, layout) * job.arch.layers
     stored = layers * memory.layer_activations(arch, layout, job.recipe, job.seq)
@@ -151,7 +151,7 @@ def _traffic(job: Job, layout: Layout) -> float:
     return passes / job.facts.memory.bandwidth_bytes_s * layout.microbatches
 
 
-def _update(job: Job, layout: Layout) -> float:
+def _update(job: StepJob, layout: Layout) -> float:
     """Seconds of the optimizer: memory traffic, and with offload the transfer over PCIe."""
     recipe, local_count = job.recipe, memory.local_parameters(job.arch, layout) * trainable_share(job.arch, job.recipe)
     local_count /= layout.shards if layout.zero else 1
@@ -172,27 +172,27 @@ def _passes(layout: Layout) -> float:
     return 2 + layout.again
 
 
-def _tensor(job: Job, layout: Layout) -> float:
+def _tensor(job: StepJob, layout: Layout) -> float:
     """Two all-reduces (or their halves under sequence parallelism) per layer and pass of one microbatch."""
     if layout.tensor == 1:
         return 0.0
     size = job.recipe.activations * job.arch.hidden * layout.microbatch * job.seq / layout.context
-    each = collective.seconds("all_reduce", size, layout.tensor, 1, job.fabric)
+    each = collectives.seconds("all_reduce", size, layout.tensor, 1, job.fabric)
     return 2 * _passes(layout) * each * max(stage_layers(job.arch, layout))
 
 
-def _context(job: Job, layout: Layout) -> float:
+def _context(job: StepJob, layout: Layout) -> float:
     """Keys and values of the other ranks, once forward and twice (with their gradients) backward."""
     if layout.context == 1:
         return 0.0
     a = job.arch.attention
     width = a.latent.kv_rank + a.latent.rope_dim if a.latent else 2 * a.kv_heads * a.head_dim / layout.tensor
     size = HALF * width * layout.microbatch * job.seq
-    each = collective.seconds("all_gather", size, layout.context, layout.tensor, job.fabric)
+    each = collectives.seconds("all_gather", size, layout.context, layout.tensor, job.fabric)
     return (_passes(layout) + 1) * each * max(stage_layers(job.arch, layout))
 
 
-def _expert(job: Job, layout: Layout) -> float:
+def _expert(job: StepJob, layout: Layout) -> float:
     """Tokens to their experts and back, in each pass of the layers with experts; a token is sent to a node
     only once.
     """
@@ -204,11 +204,11 @@ def _expert(job: Job, layout: Layout) -> float:
     inside = min(experts.active, layout.expert)
     copies = nodes * (1 - (1 - 1 / nodes) ** inside) if nodes > 1 else inside
     size = HALF * job.arch.hidden * tokens * copies
-    each = collective.seconds("all_to_all", size, layout.expert, 1, job.fabric)
+    each = collectives.seconds("all_to_all", size, layout.expert, 1, job.fabric)
     return 2 * _passes(layout) * each * parameters.moe_layers(job.arch) / layout.pipeline
 
 
-def _stages(job: Job, layout: Layout) -> float:
+def _stages(job: StepJob, layout: Layout) -> float:
     """Activations to the next stage and gradients back, for each chunk; they overlap with the next microbatch."""
     if layout.pipeline == 1:
         return 0.0
@@ -218,7 +218,7 @@ def _stages(job: Job, layout: Layout) -> float:
     return 2 * layout.virtual * (job.fabric.alpha_s + size / rate) * job.shares.contention
 
 
-def _exposed(job: Job, layout: Layout, busy: float) -> float:
+def _exposed(job: StepJob, layout: Layout, busy: float) -> float:
     """Gradient and weight collectives over the replicas, minus the overlapping part."""
     if layout.shards == 1:
         return 0.0
@@ -228,7 +228,7 @@ def _exposed(job: Job, layout: Layout, busy: float) -> float:
     stride = layout.tensor
 
     def over(name: str, width: float) -> float:
-        return collective.seconds(name, local_count * width, layout.shards, stride, job.fabric)
+        return collectives.seconds(name, local_count * width, layout.shards, stride, job.fabric)
 
     if layout.zero >= 3:
         gathers = (2 if recipe.reshard else 1) * over("all_gather", recipe.weights)

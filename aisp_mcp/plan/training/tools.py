@@ -6,10 +6,9 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from aisp_mcp.plan.bounds import Count, Gpus, Positive, Rank, Size
 from aisp_mcp.plan.cluster.advice import LaunchPlan, NcclPlan, SlurmScript
-from aisp_mcp.plan.cluster.slurm_jobs import ClusterRan
-from aisp_mcp.plan.records.plan import Planned
+from aisp_mcp.plan.cluster.slurm import ClusterRan
+from aisp_mcp.plan.records import Count, Gpus, Planned, Positive, Rank, Size
 from aisp_mcp.plan.training.distributed import DistributedPlan
 from aisp_mcp.plan.training.measure import Measured
 from aisp_mcp.records import Params
@@ -135,13 +134,13 @@ class NcclParams(Params):
 
 @tool(cli="distributed nccl", effect=READS, cost=MS, next=("aisp_hw_nccl", "aisp_gpu_topology"))
 def aisp_distributed_nccl(p: NcclParams, ctx: Context) -> Planned[NcclPlan]:
-    """NCCL variables and collective times for this topology, or for one described."""
-    from aisp_mcp.plan.cluster import advice, described
+    """Choose NCCL variables and predict collective times for this topology, or for one described."""
+    from aisp_mcp.plan.cluster import advice, nccl
 
     sizes = [int(size * 1e6) for size in p.sizes_mb]
     if p.fabric is None and p.nvlink is None:
         return advice.nccl_plan(ctx, p.nodes, sizes)
-    return advice.described_plan(described.parse(p.nodes, p.gpus_per_node, p.fabric, p.nvlink), sizes)
+    return advice.described_plan(nccl.parse(p.nodes, p.gpus_per_node, p.fabric, p.nvlink), sizes)
 
 
 class LaunchParams(Params):
@@ -155,7 +154,7 @@ class LaunchParams(Params):
 
 @tool(cli="launch plan", effect=READS, cost=MS, next=("aisp_cluster_slurm",))
 def aisp_launch_plan(p: LaunchParams, ctx: Context) -> Planned[LaunchPlan]:
-    """Commands that start a script on nodes x GPUs: torchrun, srun, accelerate, a Kubernetes manifest."""
+    """Write commands that start a script on nodes x GPUs: torchrun, srun, accelerate, a Kubernetes manifest."""
     from aisp_mcp.plan.cluster import advice
     from aisp_mcp.plan.cluster.launch import of_command
 
@@ -179,18 +178,18 @@ class SlurmParams(Params):
 def aisp_cluster_slurm(p: SlurmParams, ctx: Context) -> Planned[SlurmScript] | Ask | Call:
     """Write a batch script for Slurm, one torchrun per node through srun; with submit, run it as a job."""
     from aisp_mcp.jobs.executors.placement import slurm_variables
-    from aisp_mcp.plan.cluster import advice, slurm_jobs
+    from aisp_mcp.plan.cluster import advice, slurm
     from aisp_mcp.plan.cluster.launch import of_command
-    from aisp_mcp.plan.cluster.slurm import Request
+    from aisp_mcp.plan.cluster.slurm import BatchResources
 
     job = of_command(p.command, p.nodes, p.gpus)
     names = ("minutes", "partition", "account", "exclusive")
-    written = advice.slurm_script(job, Request(**{name: getattr(p, name) for name in names}))
+    written = advice.slurm_script(job, BatchResources(**{name: getattr(p, name) for name in names}))
     if not p.submit:
         return written
     options = {name: getattr(p, name) for name in ("nodes", "gpus", "partition", "account")}
     variables = slurm_variables({**options, "time": str(p.minutes)})
-    slurm_jobs.check(variables, p.minutes)
+    slurm.check_partition(variables, p.minutes)
     if not p.confirm:
         return Ask(f"Submit {p.command[0]} on {p.nodes} x {p.gpus} GPUs for up to {p.minutes} min?", written)
     args = {"command": p.command, "timeout_s": 60.0 * p.minutes, "exclusive": p.exclusive, "confirm": True}
@@ -216,6 +215,6 @@ def _estimate_cluster(p: ClusterRunParams, ctx: Context) -> Plan:
 )
 def aisp_cluster_run(p: ClusterRunParams, ctx: Context) -> ClusterRan:
     """Run a script on every node of a Slurm allocation, one torchrun per node; with executor slurm it makes one."""
-    from aisp_mcp.plan.cluster import slurm_jobs
+    from aisp_mcp.plan.cluster import slurm
 
-    return slurm_jobs.run_script(p.command, p.timeout_s or _CLUSTER_S)
+    return slurm.run_script(p.command, p.timeout_s or _CLUSTER_S)

@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from aisp_mcp.profile.hangs.records import Call, Dump
-from aisp_mcp.profile.readers.files import File, bad, is_pickle
-from aisp_mcp.profile.readers.input.pickles import in_child
+from aisp_mcp.profile.hangs.waiting import Dump, RankCall
+from aisp_mcp.profile.readers.files import ProfileFile, bad, is_pickle
 from aisp_mcp.profile.readers.kineto import load_json
+from aisp_mcp.profile.readers.pickles import in_child
 from aisp_mcp.profile.readers.text import clean
 
 _RANK = re.compile(r"(?:rank[_-]?|_|-|^)(\d{1,6})(?:\.(?:json|pickle|pkl|bin))?$")
@@ -22,7 +22,7 @@ _MOST = 100_000  # records in one dump
 _LIST = re.compile(r"\d+")
 
 
-def read(files: list[File]) -> list[Dump]:
+def read(files: list[ProfileFile]) -> list[Dump]:
     """In order of rank. Raises UsageError BAD_PROFILE for a file that is not a dump, or two of one rank."""
     pickles = [file for file in files if is_pickle(file.head)]
     dumps = _unpickled(pickles) if pickles else []
@@ -38,12 +38,12 @@ def read(files: list[File]) -> list[Dump]:
     return sorted(dumps, key=lambda row: row.rank)
 
 
-def _unpickled(files: list[File]) -> list[Dump]:
+def _unpickled(files: list[ProfileFile]) -> list[Dump]:
     hint = "Give the files that TORCH_NCCL_DUMP_ON_TIMEOUT=1 wrote."
     return [Dump.model_validate(row) for row in json.loads(in_child(__name__, files, "a flight recorder dump", hint))]
 
 
-def printed(pairs: Iterable[tuple[File, Any]]) -> str:
+def printed(pairs: Iterable[tuple[ProfileFile, Any]]) -> str:
     """The facts of dumps as JSON."""
     return json.dumps(
         [dump(file.path.name, top, index).model_dump(mode="json") for index, (file, top) in enumerate(pairs)]
@@ -108,7 +108,7 @@ def _record(entry: dict[str, Any], members: dict[str, list[int]], result: Dump) 
             result.completed[label] = max(number, result.completed.get(label, number))
         return
     result.pending.append(
-        Call(
+        RankCall(
             group=label, number=number, operation=operation, peers=_peers(pair, ranks),
             elements=_elements(entry.get("input_sizes")), state=clean(entry.get("state", "scheduled"), 20),
         )

@@ -68,7 +68,7 @@ class Timeout(NamedTuple):
     elements: int | None
 
 
-class Log(NamedTuple):
+class NcclLog(NamedTuple):
     """The used content of a log."""
 
     version: str | None
@@ -79,9 +79,9 @@ class Log(NamedTuple):
     warnings: dict[str, int]
 
 
-def parse(lines: Iterable[str]) -> Log:
+def parse(lines: Iterable[str]) -> NcclLog:
     """Lines of one log or of several, in any order."""
-    reader = _Reader()
+    reader = _LogReader()
     for at, line in enumerate(lines):
         if at >= _MOST_LINES:
             break
@@ -89,7 +89,7 @@ def parse(lines: Iterable[str]) -> Log:
     return reader.log()
 
 
-class _Reader:
+class _LogReader:
     def __init__(self) -> None:
         self.version: str | None = None
         self.ranks: dict[tuple[str, str], tuple[str, str | None]] = {}  # process, comm → rank, id
@@ -152,7 +152,7 @@ class _Reader:
         rank = int(hit["rank"] or hit["local"])
         self.enqueued[_group(hit["group"]), rank] = (int(hit["last"]), int(hit["done"]))
 
-    def log(self) -> Log:
+    def log(self) -> NcclLog:
         """Communicators are joined by their id; without one, by size, if no process has two of that size."""
         keys = list(dict.fromkeys([*self.ranks, *self.calls]))
         sizes: dict[tuple[str, int], int] = defaultdict(int)
@@ -173,7 +173,9 @@ class _Reader:
             if calls := self.calls.get((process, comm)):
                 row.calls.setdefault(rank, []).extend(calls)
         rows = sorted(joined.values(), key=lambda row: (-sum(map(len, row.calls.values())), -row.size, row.name))
-        return Log(self.version, rows, list(self.timeouts.values()), self.enqueued, self.talking, dict(self.warnings))
+        return NcclLog(
+            self.version, rows, list(self.timeouts.values()), self.enqueued, self.talking, dict(self.warnings)
+        )
 
 
 def _group(text: str | None) -> str:

@@ -1,12 +1,66 @@
-"""Waits between ranks: edges from the calls that each rank has not finished."""
+"""Calls of each rank, from dumps and logs, and waits between ranks: edges from calls that a rank has not finished."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
-from aisp_mcp.profile.hangs.records import Call, Dump, Reason, Wait
+from pydantic import Field
+
+from aisp_mcp.profile.records import Source, Statement
+from aisp_mcp.records import Record
+
+Reason = Literal["no call", "not finished", "queued", "no dump", "other call"]
+
+
+class RankCall(Record):
+    """A call that has not completed. number: its position among the calls of its group, or of a pair for
+    send and recv.
+    """
+
+    group: str
+    number: int
+    operation: str
+    peers: tuple[int, int] | None = Field(default=None, description="Of a send or recv: the two ranks.")
+    elements: int | None = None
+    state: str = "scheduled"
+
+
+class Dump(Record):
+    """The calls of one rank, pending ones in their order. completed: the last such call per group."""
+
+    rank: int
+    records: int
+    pending: list[RankCall]
+    completed: dict[str, int] = Field(default_factory=dict)
+    groups: dict[str, list[int]] = Field(default_factory=dict, description="Members by name, where they are known.")
+
+
+class Wait(Record):
+    """Ranks that are stuck in one call, and those that it waits for. group: name, with its members if known."""
+
+    waiting: list[int]
+    awaited: list[int]
+    operation: str
+    group: str
+    number: int
+    reason: Reason = Field(
+        description="no call: none of this number. not finished: one before it in the group. queued: behind another."
+    )
+
+
+class Hang(Record):
+    """held_up_by: ranks that others wait for, and that wait for none themselves. held_up: ranks that wait for them."""
+
+    source: Source
+    ranks: int
+    held_up_by: list[int] = Field(default_factory=list)
+    held_up: list[int] = Field(default_factory=list)
+    waits: list[Wait] = Field(default_factory=list)
+    opening: list[Statement] = Field(default_factory=list)
+    diagnostics: list[str] = Field(default_factory=list)
+
 
 _BY_NAME = {"all_reduce", "allreduce"}  # collectives whose ranks must pass the same number of elements
 
@@ -41,9 +95,9 @@ def graph(dumps: list[Dump]) -> Graph:
     return Graph(waits, roots, _reaching(waits, roots))
 
 
-def _first(calls: list[Call]) -> dict[tuple[str, tuple[int, int] | None], Call]:
+def _first(calls: list[RankCall]) -> dict[tuple[str, tuple[int, int] | None], RankCall]:
     """The first call by group, and by pair of ranks for send and recv."""
-    calls_by_group: dict[tuple[str, tuple[int, int] | None], Call] = {}
+    calls_by_group: dict[tuple[str, tuple[int, int] | None], RankCall] = {}
     for call in calls:
         key = (call.group, call.peers)
         if key not in calls_by_group or call.number < calls_by_group[key].number:
@@ -65,8 +119,8 @@ def _members(dumps: list[Dump]) -> dict[str, set[int]]:
 
 def _awaited(
     rank: int,
-    call: Call,
-    first: dict[int, dict[tuple[str, tuple[int, int] | None], Call]],
+    call: RankCall,
+    first: dict[int, dict[tuple[str, tuple[int, int] | None], RankCall]],
     by_rank: dict[int, Dump],
     members: dict[str, set[int]],
 ) -> Iterable[tuple[Reason, set[int]]]:
@@ -89,7 +143,7 @@ def _awaited(
     return awaited.items()
 
 
-def _differ(call: Call, other: Call) -> bool:
+def _differ(call: RankCall, other: RankCall) -> bool:
     if call.peers:
         return False
     if call.operation != other.operation:

@@ -14,9 +14,9 @@ from aisp_mcp.profile.insights.limiter import (
     occupancy_limiter,
     spill_share,
     stall,
+    thresholds,
 )
 from aisp_mcp.profile.insights.limiter import tail_loss as empty_slots
-from aisp_mcp.profile.insights.thresholds import table
 from aisp_mcp.profile.records import NcuKernel, Profile
 from aisp_mcp.profile.timeline.names import family
 
@@ -44,7 +44,7 @@ def _over(profile: Profile, title: str, loss: Loss, basis: str, fix: str, needs:
 
 def uncoalesced_access(profile: Profile) -> Finding:
     """Warps touch more sectors than their data needs."""
-    rules = table("rules")
+    rules = thresholds("rules")
 
     def loss(kernel: NcuKernel) -> tuple[float, dict[str, str | int | float]] | None:
         excess, worst, seen = 0.0, 32.0, False
@@ -78,7 +78,9 @@ def _low(kernel: NcuKernel) -> tuple[float, str] | None:
     achieved, possible = kernel.metrics.get(OCCUPANCY), kernel.metrics.get(POSSIBLE)
     if achieved is None or possible is None or kernel.limiter is None:
         return None
-    limited = kernel.limiter.bound in ("occupancy-limited", "latency-bound") and possible < table("rules")["possible"]
+    limited = (
+        kernel.limiter.bound in ("occupancy-limited", "latency-bound") and possible < thresholds("rules")["possible"]
+    )
     return (1 - achieved / 100 if limited else 0.0), occupancy_limiter(kernel) or "unknown"
 
 
@@ -138,7 +140,7 @@ def small_grid(profile: Profile) -> Finding:
 
 def tail_effect(profile: Profile) -> Finding:
     """The last wave of blocks leaves most of the device idle."""
-    rules = table("rules")
+    rules = thresholds("rules")
 
     def loss(kernel: NcuKernel) -> tuple[float, dict[str, str | int | float]] | None:
         waves, lost = kernel.metrics.get(WAVES), empty_slots(kernel)
@@ -172,7 +174,7 @@ def register_spilling(profile: Profile) -> Finding:
 
 def bank_conflicts(profile: Profile) -> Finding:
     """Threads of a warp hit the same bank of shared memory."""
-    rules = table("rules")
+    rules = thresholds("rules")
 
     def loss(kernel: NcuKernel) -> tuple[float, dict[str, str | int | float]] | None:
         conflicts = wavefronts = 0.0
@@ -201,7 +203,7 @@ def bank_conflicts(profile: Profile) -> Finding:
 
 def divergence(profile: Profile) -> Finding:
     """Instructions run with few of the 32 threads."""
-    rules = table("rules")
+    rules = thresholds("rules")
 
     def loss(kernel: NcuKernel) -> tuple[float, dict[str, str | int | float]] | None:
         active = first(kernel, "smsp__thread_inst_executed_per_inst_executed.ratio")
@@ -219,7 +221,7 @@ def divergence(profile: Profile) -> Finding:
 
 def barrier_stalls(profile: Profile) -> Finding:
     """Warps wait for each other."""
-    tree = table("tree")
+    tree = thresholds("tree")
 
     def loss(kernel: NcuKernel) -> tuple[float, dict[str, str | int | float]] | None:
         share, bound = stall(kernel, "barrier"), kernel.limiter.bound if kernel.limiter else ""
@@ -240,7 +242,7 @@ def barrier_stalls(profile: Profile) -> Finding:
 
 def tensor_pipe_idle(profile: Profile) -> Finding:
     """A matrix product that leaves the tensor cores idle."""
-    rules = table("rules")
+    rules = thresholds("rules")
     if tensor_cores(profile) is False:
         return "the device has no tensor cores"
 

@@ -174,7 +174,7 @@ def launch_blocked(profile: Profile) -> Finding:
     return finding(
         "The host is held inside launch calls",
         share(profile, _host(profile, BLOCKED)),
-        "idle time from the begin of a gap to the return of the launch call that was under way",
+        "idle time from the beginning of a gap to the return of the launch call that was under way",
         rows,
         "Look for locks around launches in other threads, profiler overhead, and kernels loaded on first use.",
         step("aisp_nsys_summary", "lists the gaps with the call that filled them", section="gaps"),

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from functools import cache
+from typing import Any
 
-from aisp_mcp.profile.insights.thresholds import table
+from aisp_mcp.machine.datasheets.load import document
 from aisp_mcp.profile.records import Limiter, NcuKernel
 
 SM = "sm__throughput.avg.pct_of_peak_sustained_elapsed"
@@ -73,7 +75,7 @@ def occupancy_limiter(kernel: NcuKernel) -> str | None:
 def marks(kernel: NcuKernel) -> dict[str, str]:
     """good, warn or critical for each metric of the table that the report has."""
     marks_by_name = {}
-    for name, scale in table("metrics").items():
+    for name, scale in thresholds("metrics").items():
         value = kernel.metrics.get(name)
         if value is None and name.startswith("smsp__warp_issue_stalled_"):
             value = stall(kernel, name.removeprefix("smsp__warp_issue_stalled_").partition("_per_")[0])
@@ -94,7 +96,7 @@ def judge(kernel: NcuKernel) -> Limiter | None:
         "L2": first(kernel, L2) or 0.0,
         "L1 and shared memory": first(kernel, L1 + "elapsed", L1 + "active") or 0.0,
     }
-    tree = table("tree")
+    tree = thresholds("tree")
     # The outermost saturated level is the bound: the inner ones cannot pass on more than it delivers.
     saturated = [item for item in units.items() if item[1] >= tree["bound"]]
     level, memory = saturated[0] if saturated else max(units.items(), key=lambda item: item[1])
@@ -108,7 +110,7 @@ def judge(kernel: NcuKernel) -> Limiter | None:
 
 
 def _at_a_roof(kernel: NcuKernel, compute: float, memory: float, level: str, facts: dict[str, float]) -> Limiter:
-    tree = table("tree")
+    tree = thresholds("tree")
     if min(compute, memory) >= tree["bound"] and abs(compute - memory) < tree["margin"]:
         return _limiter(kernel, "balanced", f"compute and {level} are both near their peaks", facts)
     if memory > compute:
@@ -125,7 +127,7 @@ def _at_a_roof(kernel: NcuKernel, compute: float, memory: float, level: str, fac
 
 def _below(kernel: NcuKernel, compute: float, memory: float, facts: dict[str, float]) -> Limiter:
     """The bound if no unit is near its peak: something keeps the warps from issuing."""
-    tree = table("tree")
+    tree = thresholds("tree")
     waves, loss = kernel.metrics.get(WAVES), tail_loss(kernel)
     if waves is not None and waves < tree["waves_small"]:
         return _limiter(kernel, "grid-limited", f"the grid is {waves:.2f} waves: it does not fill the device", facts)
@@ -164,3 +166,10 @@ def _limiter(kernel: NcuKernel, bound: str, why: str, facts: dict[str, float]) -
     }
     evidence = {name: round(value, 2) for name, value in {**facts, **more}.items() if value is not None}
     return Limiter(bound=bound, why=why, evidence=evidence, occupancy_limiter=occupancy_limiter(kernel))
+
+
+@cache
+def thresholds(section: str) -> dict[str, Any]:
+    """One section of metrics.yaml: metrics, tree or rules."""
+    values: dict[str, Any] = document("metrics.yaml", "aisp_mcp.profile.insights")[section]
+    return values

@@ -157,7 +157,7 @@ def small_messages(profile: Profile) -> Finding:
         share(profile, min(sum(c.total_ns for c in small), exposed)),
         "exposed time of collectives below 1 MiB",
         [{"collective": c.name, "count": c.count, "bytes": c.bytes or 0, "total_ns": c.total_ns} for c in small],
-        "Gather them into buckets (DDP bucket_cap_mb, coalescing manager): latency, not bandwidth, is paid.",
+        "Gather them into buckets (DDP bucket_cap_mb, coalescing manager): their cost is latency, not bandwidth.",
         step("aisp_profile_hta", "lists collectives by size"),
     )
 

@@ -1,23 +1,58 @@
-"""Operators of a trace as benchmark targets, with the shapes, strides and types that a program really uses."""
+"""Operators of a Kineto trace (torch.profiler, record_shapes) as benchmark targets with their recorded shapes, strides
+and types.
+"""
 
 from __future__ import annotations
 
 import fnmatch
 import json
 import tempfile
-from collections import Counter
-from dataclasses import asdict
+from collections import Counter, defaultdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from aisp_mcp.errors import BenchmarkError, NotFound
+from pydantic import Field
+
+from aisp_mcp.errors import BenchmarkError, NotFound, UsageError
 from aisp_mcp.process import isolation, python
 from aisp_mcp.process.run import run
-from aisp_mcp.profile.operators import read
 from aisp_mcp.profile.operators.aten import MARK
-from aisp_mcp.profile.operators.read import Operator
-from aisp_mcp.profile.operators.records import Coverage, Traced, TracedTarget
+from aisp_mcp.profile.readers import kineto
+from aisp_mcp.profile.readers.files import kind_of, look
+from aisp_mcp.records import Record
 from aisp_mcp.suites.adapters.base import identifier
+
+
+class TracedTarget(Record):
+    """One operator with one signature. device_us and host_us: recorded microseconds of all its calls."""
+
+    target: str
+    operator: str
+    inputs: list[str]
+    calls: int
+    device_us: float
+    host_us: float
+    file: str
+
+
+class Coverage(Record):
+    """Shares of the selected operators that became targets: of signatures, of calls, of device time."""
+
+    signatures: int
+    targets: int
+    calls_share: float
+    device_share: float | None = Field(description="None where the trace has no device time.")
+    reasons: dict[str, int] = Field(description="Signatures that are not targets, by reason.")
+
+
+class Traced(Record):
+    """Targets from a trace."""
+
+    folder: str
+    targets: list[TracedTarget]
+    coverage: Coverage
+
 
 DESCRIBE_S = 300.0
 CHAPTER = "traced"
@@ -25,7 +60,7 @@ CHAPTER = "traced"
 
 def targets(trace: str, pattern: str, top: int, folder: Path) -> Traced:
     """Write a target for each of the top operators that match. Raises NotFound NO_OPERATOR, UsageError NO_SHAPES."""
-    known = read.read(trace)
+    known = read(trace)
     chosen = [operator for operator in known if fnmatch.fnmatchcase(operator.name, pattern)]
     if not chosen:
         names = Counter(operator.name for operator in known if operator.name.startswith("aten::"))
@@ -82,3 +117,87 @@ def _coverage(chosen: list[Operator], described: list[dict[str, Any]]) -> Covera
         device_share=sum(operator.device_us for operator in good) / device if device else None,
         reasons=dict(Counter(answer["reason"] for answer in described if "reason" in answer).most_common(12)),
     )
+
+
+_FIELDS = ("Input type", "Input Dims", "Input Strides", "Concrete Inputs")
+
+
+@dataclass
+class Operator:
+    """One operator with one signature. types, dims, strides, concrete: one entry per argument, as Kineto writes them.
+
+    calls: number of calls. device_us: time of the kernels that it started itself. host_us: its own and its callees'
+    time. strides is None if the trace contains none (before PyTorch 2.3).
+    """
+
+    name: str
+    types: list[str]
+    dims: list[Any]
+    strides: list[Any] | None
+    concrete: list[str]
+    calls: int = 0
+    device_us: float = 0.0
+    host_us: float = 0.0
+
+
+def read(path: str | Path) -> list[Operator]:
+    """Operators by device time, then by host time.
+
+    Raises UsageError NO_SHAPES for a trace without shapes, such as one of nsys, and as load does.
+    """
+    file = look(path)
+    kind = kind_of(file)
+    if kind == "nsys":
+        raise UsageError(
+            "NO_SHAPES",
+            f"{file.path.name!r} is an nsys trace: it names kernels, but contains no operators, shapes or types.",
+            "Record with torch.profiler and record_shapes=True, or aisp profile torch with mode full.",
+        )
+    if kind != "kineto":
+        raise UsageError("WRONG_KIND", f"{file.path.name!r} is {kind}; this needs a Kineto trace.", None)
+    data = kineto.load_json(file)
+    events = data.get("traceEvents", []) if isinstance(data, dict) else data
+    events = [event for event in events if isinstance(event, dict)]
+    device = _device_times(events)
+    operators: dict[str, Operator] = {}
+    for event in events:
+        args = event.get("args")
+        if event.get("cat") == "cpu_op" and isinstance(args, dict) and "Input Dims" in args:
+            _add(operators, event, args, device)
+    if not any(any(operator.dims) for operator in operators.values()):
+        raise UsageError(
+            "NO_SHAPES",
+            f"{file.path.name!r} contains no shapes of operators' inputs.",
+            "Record with record_shapes=True, or aisp profile torch with mode full.",
+        )
+    return sorted(operators.values(), key=lambda operator: (-operator.device_us, -operator.host_us, operator.name))
+
+
+def _device_times(events: list[dict[str, Any]]) -> dict[Any, float]:
+    """Microseconds of kernels by the External id of the operator that started them."""
+    times: dict[Any, float] = defaultdict(float)
+    for event in events:
+        if event.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset") and isinstance(event.get("args"), dict):
+            times[event["args"].get("External id")] += _number(event.get("dur"))
+    return times
+
+
+def _add(operators: dict[str, Operator], event: dict[str, Any], args: dict[str, Any], device: dict[Any, float]) -> None:
+    name = str(event.get("name"))
+    types, dims, strides, concrete = (args.get(field) for field in _FIELDS)
+    if not isinstance(types, list) or not isinstance(dims, list) or len(types) != len(dims):
+        return
+    concrete = concrete if isinstance(concrete, list) and len(concrete) == len(types) else [""] * len(types)
+    strides = strides if isinstance(strides, list) and len(strides) == len(types) else None
+    key = json.dumps([name, types, dims, strides, concrete])
+    operator = operators.setdefault(key, Operator(name, types, dims, strides, [str(text) for text in concrete]))
+    operator.calls += 1
+    operator.device_us += device.get(args.get("External id"), 0.0)
+    operator.host_us += _number(event.get("dur"))
+
+
+def _number(value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return 0.0

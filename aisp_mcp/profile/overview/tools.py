@@ -7,8 +7,8 @@ from typing import Any
 
 from pydantic import Field
 
-from aisp_mcp.profile.hangs.records import Wait
-from aisp_mcp.profile.readers.files import File
+from aisp_mcp.profile.hangs.waiting import Wait
+from aisp_mcp.profile.readers.files import ProfileFile
 from aisp_mcp.profile.records import Source, Statement
 from aisp_mcp.records import Record
 from aisp_mcp.server.context import Context
@@ -41,7 +41,7 @@ class ReadParams(ReadingParams):
     limit: int = Field(default=10, ge=1, le=50, description="Most frames of a profile of stacks, or waits.")
 
 
-def _hang(files: list[File], path: Path, limit: int) -> Opening:
+def _hang(files: list[ProfileFile], path: Path, limit: int) -> Opening:
     from aisp_mcp.profile.hangs.read import read
     from aisp_mcp.profile.readers.files import kind_of
 

@@ -100,11 +100,11 @@ def _idle(timeline: Timeline, span: int) -> list[Statement]:
         return []
     spent = {field: sum(getattr(row, field) for row in rows) for field, _ in _CAUSES}
     field, words = max(_CAUSES, key=lambda cause: spent[cause[0]])
-    text = f"In {_percent(spent[field], idle)} of the idle time {words}."
+    text = f"For {_percent(spent[field], idle)} of the idle time, {words}."
     where = [f"breakdown[{at}].{field}" for at in range(len(rows))]
     if field == "idle_host_ns" and timeline.host_in_gaps:
         most, known = timeline.host_in_gaps[0], sum(row.ns for row in timeline.host_in_gaps)
-        text = f"{text[:-1]}; of the host, the trace shows then: {most.activity} ({_percent(most.ns, known)})."
+        text = f"{text[:-1]}; the host was then mostly in {most.activity} ({_percent(most.ns, known)})."
         where.append("host_in_gaps[0].ns")
     return [Statement(text=text, rows=where[:8])]
 
@@ -190,7 +190,7 @@ def _advice(profile: Profile, insights: list[Insight]) -> list[Statement]:
     if profile.window is not None:
         length = profile.window.duration_ns
         gain += f", {duration(first.gain_ceiling * length)} of {duration(length)}"
-    text = f"To try first ({first.title}): {first.fix} At stake: at most {gain} ({first.basis})."
+    text = f"To try first ({first.title}): {first.fix} It can save at most {gain} ({first.basis})."
     if first.next.why:
         text += f" `{_command(first.next)}` {first.next.why}."
     return [Statement(text=text, rows=["insights[0].gain_ceiling"])]

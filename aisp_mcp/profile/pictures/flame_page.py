@@ -5,12 +5,13 @@ from __future__ import annotations
 import base64
 import hashlib
 import html
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from heapq import heappop, heappush
 from importlib.resources import files
 from string import Template
 
-from aisp_mcp.profile.pictures import flame, kinds, tree
-from aisp_mcp.profile.pictures.tree import Box, Node, Stacks
+from aisp_mcp.profile.pictures import flame, kinds
 from aisp_mcp.profile.readers.text import clean, duration
 from aisp_mcp.profile.timeline.trace import Trace
 from aisp_mcp.server.charts import drawing
@@ -18,13 +19,13 @@ from aisp_mcp.server.charts import drawing
 _BOXES = 12_000  # the widest
 
 
-def to_html(b: Stacks, unit: str, title: str, a: Stacks | None = None, per: str = "") -> str:
+def to_html(b: StackWeights, unit: str, title: str, a: StackWeights | None = None, per: str = "") -> str:
     """With a: widths are b's, colours show the change (red: more time). per: the unit of the weights, such as
     iteration.
     """
-    root = tree.build(b, a)
+    root = build(b, a)
     levels: dict[int, list[str]] = {}
-    boxes = tree.widest(root, _BOXES)
+    boxes = widest(root, _BOXES)
     for box in boxes:
         levels.setdefault(box.depth, []).append(_box(box, unit, root, a is not None))
     note = f"{_weight(root.b, unit)} in all{f' per {per}' if per else ''}"
@@ -59,7 +60,7 @@ def _legend(boxes: Sequence[Box]) -> str:
     return f'<ul class="legend" aria-label="Colours">{rows}</ul>'
 
 
-def _box(box: Box, unit: str, root: Node, against: bool) -> str:
+def _box(box: Box, unit: str, root: FrameNode, against: bool) -> str:
     node, kind = box.node, ""
     style = f"left:{box.left:.4%};width:{box.width:.4%}"
     if against:
@@ -72,16 +73,84 @@ def _box(box: Box, unit: str, root: Node, against: bool) -> str:
     return f'<button type="button" {numbers} title="{label}: {tip}" style="{style}"{kind}>{label}</button>'
 
 
-def describe(node: Node, unit: str, whole: int, against: bool) -> str:
+def describe(node: FrameNode, unit: str, whole: int, against: bool) -> str:
     """A box's weight and share, and its change if there is an earlier profile."""
     text = f"{_weight(node.b, unit)}, {100 * node.b / (whole or 1):.3g} %"
     return f"{text}; before {_weight(node.a, unit)} ({_change(node)})" if against else text
 
 
-def _change(node: Node) -> str:
+def _change(node: FrameNode) -> str:
     return f"{100 * (node.b / node.a - 1):+.3g} %" if node.a else "new"
 
 
 def _weight(value: int, unit: str) -> str:
     """A time in a readable unit; other units with separators."""
     return duration(value) if unit == "nanoseconds" else f"{value:,} {clean(unit, 20)}"
+
+
+StackWeights = Mapping[tuple[str, ...], int]
+MAX_DEPTH, MIN_SHARE = 200, 1e-5
+
+
+class FrameNode:
+    """One frame above its callers: weights before (a) and after (b), and the frames it calls."""
+
+    __slots__ = ("a", "b", "children")
+
+    def __init__(self) -> None:
+        self.a = 0
+        self.b = 0
+        self.children: dict[str, FrameNode] = {}
+
+    @property
+    def change(self) -> float:
+        """From -1 (gone) over 0 (unchanged) to 1 (new)."""
+        return (self.b - self.a) / max(self.b, self.a, 1)
+
+
+@dataclass(frozen=True)
+class Box:
+    """A node with its stack and position: left and width are shares of the whole."""
+
+    stack: tuple[str, ...]
+    node: FrameNode
+    left: float
+    width: float
+
+    @property
+    def depth(self) -> int:
+        return len(self.stack) - 1
+
+
+def build(after: StackWeights, before: StackWeights | None = None) -> FrameNode:
+    """The root of the tree of all stacks."""
+    root = FrameNode()
+    for stacks, is_after in ((before or {}, False), (after, True)):
+        for stack, weight in stacks.items():
+            node = root
+            for frame in ("", *stack):
+                node = node.children.setdefault(frame, FrameNode()) if frame else root
+                if is_after:
+                    node.b += weight
+                else:
+                    node.a += weight
+    return root
+
+
+def widest(root: FrameNode, most: int, max_depth: int = MAX_DEPTH, min_share: float = MIN_SHARE) -> list[Box]:
+    """At most that many boxes, by depth and position; boxes above an omitted one are omitted too."""
+    whole, number = root.b or 1, 0
+    boxes: list[Box] = []
+    queue: list[tuple[float, int, Box]] = [(-1.0, 0, Box((), root, 0.0, 1.0))]
+    while queue and len(boxes) < most:
+        box = heappop(queue)[2]
+        if box.stack:
+            boxes.append(box)
+        left = box.left
+        for name, child in sorted(box.node.children.items()):
+            share = child.b / whole
+            if share >= min_share and len(box.stack) < max_depth:
+                number += 1
+                heappush(queue, (-share, number, Box((*box.stack, name), child, left, share)))
+            left += share
+    return sorted(boxes, key=lambda box: (box.depth, box.left))

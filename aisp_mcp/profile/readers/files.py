@@ -1,4 +1,7 @@
-"""Open a profile of unknown origin: detect its kind, limit its size, read its bytes."""
+"""Open a profile of unknown origin: detect its kind, limit its size, read its bytes.
+
+Formats that are recognised but not read are refused, each with the tool that converts it to a readable one.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,6 @@ from itertools import islice
 from pathlib import Path
 
 from aisp_mcp.errors import AispError, NotFound, UsageError
-from aisp_mcp.profile.readers import foreign
 from aisp_mcp.profile.records import ProfileKind, Source
 
 MAX_TEXT = 256 * 2**20  # bytes of JSON or CSV, after decompression
@@ -25,7 +27,7 @@ _TAG = re.compile(rb"\[[A-Za-z]*[\d,]*\][: <]")  # possible prefixes of a log li
 
 
 @dataclass(frozen=True)
-class File:
+class ProfileFile:
     """A regular file with its hash and first (decompressed) bytes."""
 
     path: Path
@@ -56,7 +58,7 @@ def too_large(what: str) -> AispError:
     )
 
 
-def look(path: str | Path, limit: int = MAX_FILE) -> File:
+def look(path: str | Path, limit: int = MAX_FILE) -> ProfileFile:
     """Hash the file and read its beginning. Raises NotFound NO_PROFILE, UsageError BAD_PROFILE, AispError TOO_LARGE."""
     where = Path(path).expanduser()
     try:
@@ -80,7 +82,7 @@ def look(path: str | Path, limit: int = MAX_FILE) -> File:
     except OSError as error:
         raise bad(f"Cannot read {where.name!r}: {error.strerror}.") from error
     head = _inflate_head(first) if first.startswith(GZIP) else first
-    return File(where.resolve(), digest.hexdigest(), status.st_size, head[:4096])
+    return ProfileFile(where.resolve(), digest.hexdigest(), status.st_size, head[:4096])
 
 
 def _capture(folder: Path) -> Path:
@@ -95,14 +97,14 @@ def _capture(folder: Path) -> Path:
     )
 
 
-def kind_of(file: File) -> ProfileKind:
+def kind_of(file: ProfileFile) -> ProfileKind:
     """Format of a file by its bytes, not its name. Raises UsageError BAD_PROFILE with a way to a readable format."""
     head, name = file.head, file.path.name
     if head.startswith(_SQLITE):
         return "nsys"
     _refuse_native(name)
     if is_pickle(head):
-        return "flight" if foreign.is_flight(head) else "memory"
+        return "flight" if is_flight(head) else "memory"
     if name.endswith(".xplane.pb") or (head[:1] == b"\n" and (b"/host:" in head[:32] or b"/device:" in head[:32])):
         return "xplane"
     text = head.lstrip(b"\xef\xbb\xbf \t\r\n")
@@ -129,13 +131,13 @@ def _text_kind(name: str, head: bytes, text: bytes) -> ProfileKind:
     first = text.splitlines()[0] if text else b""
     if (b"Start_Timestamp" in first and b"Correlation_Id" in first) or b"BeginNs" in first:
         return "rocprof"
-    if foreign.is_nccl(head):
+    if is_nccl(head):
         return "nccl"
-    if (refusal := foreign.refusal(name, head, first)) is not None:
+    if (refusal := foreign_refusal(name, head, first)) is not None:
         raise bad(*refusal)
-    if text and b"\x00" not in head and (first.rstrip().rsplit(b" ", 1)[-1].isdigit() or foreign.is_perf(head)):
+    if text and b"\x00" not in head and (first.rstrip().rsplit(b" ", 1)[-1].isdigit() or is_perf(head)):
         return "stacks"
-    raise bad(f"{name!r} is not a profile that can be read here.", foreign.KNOWN)
+    raise bad(f"{name!r} is not a profile that can be read here.", FOREIGN)
 
 
 def is_pickle(head: bytes) -> bool:
@@ -148,9 +150,9 @@ def _json_kind(text: bytes) -> ProfileKind:
         return "stacks"
     if b'"rocprofiler-sdk-tool"' in text:
         return "rocprof"
-    if foreign.is_flight(text):
+    if is_flight(text):
         return "flight"
-    if (refusal := foreign.json_refusal(text)) is not None:
+    if (refusal := foreign_json_refusal(text)) is not None:
         raise bad(*refusal)
     early = {
         b'"segments"': "memory",
@@ -163,7 +165,7 @@ def _json_kind(text: bytes) -> ProfileKind:
     return "memory" if kind == "memory" else "kineto"
 
 
-def read(file: File, limit: int = MAX_TEXT) -> bytes:
+def read(file: ProfileFile, limit: int = MAX_TEXT) -> bytes:
     """All bytes, decompressed if they are gzip. Raises AispError TOO_LARGE before the limit is exceeded."""
     if file.size > limit:
         raise too_large(f"{file.path.name!r} has {file.size:,} bytes, more than {limit:,}")
@@ -196,3 +198,75 @@ def _inflate_head(first: bytes) -> bytes:
         return zlib.decompressobj(wbits=31).decompress(first, 4096)
     except zlib.error as error:
         raise bad("The gzip file is damaged.") from error
+
+
+FOREIGN = (
+    "Known: nsys SQLite, torch.profiler and JAX traces (JSON, xplane), rocprofv3 CSV and JSON, ncu CSV, memory "
+    "snapshots (pickle, JSON), speedscope, collapsed stacks, perf script, flight recorder dumps, logs of NCCL."
+)
+# `python  4012/4013 [002]  1234.567890:  10101010 cycles:u:`; the thread, the processor and the period may be missing.
+PERF_SAMPLE = re.compile(r"^(\S.*?)\s+(-?\d+)(?:/(-?\d+))?\s+(?:\[\d+\]\s+)?\d+\.\d+:\s*(.*)$")
+_PERF_COMMENT = re.compile(rb"^# (?:perf version|cmdline|captured on|=====)", re.M)
+
+
+def is_perf(head: bytes) -> bool:
+    """Return True if the first line that is not a comment is a sample as `perf script` prints it."""
+    lines = head.decode("utf-8", "replace").splitlines()
+    first = next((line for line in lines if line.strip() and not line.startswith("#")), "")
+    return bool(PERF_SAMPLE.match(first)) or _PERF_COMMENT.search(head) is not None
+
+
+def is_flight(head: bytes) -> bool:
+    """Return True for a dump of PyTorch's flight recorder, pickle or JSON."""
+    if b"profiling_name" in head and b"seq_id" in head:
+        return True
+    trace = any(mark in head for mark in (b"schemaVersion", b"traceEvents", b"deviceProperties", b"distributedInfo"))
+    return not trace and any(mark in head for mark in (b"pg_config", b"pg_status", b"nccl_comm_state"))
+
+
+def is_nccl(head: bytes) -> bool:
+    """Return True if a line of NCCL, or of PyTorch's watchdog, is among the first."""
+    return any(
+        mark in head for mark in (b"NCCL INFO", b"NCCL WARN", b"Watchdog caught collective", b"ProcessGroupNCCL")
+    )
+
+
+def foreign_refusal(name: str, head: bytes, first: bytes) -> tuple[str, str] | None:
+    """(format, remedy) for a text or binary format that is known but not read."""
+    rows = (
+        (name.endswith((".pftrace", ".perfetto-trace")), "a Perfetto protobuf",
+         "Convert it with Perfetto's `traceconv json FILE OUT.json`; rocprofv3 also writes --output-format json."),
+        (b"tfevents" in name.encode(), "a TensorBoard event file",
+         "Give the .pt.trace.json or .xplane.pb under plugins/profile instead."),
+        (b"SQ_" in first or first.startswith(b"Dispatch_ID"), "a table of counters of rocprof-compute",
+         "Analyse it with `rocprof-compute analyze -p FOLDER`; for time, give the run's *_kernel_trace.csv."),
+        (b"Counter_Name" in first and b"Counter_Value" in first, "counters of rocprofv3, which contain no times",
+         "Give the *_kernel_trace.csv of the same run (`rocprofv3 --kernel-trace --hip-trace`)."),
+        (b"TotalDurationNs" in first and b"Calls" in first, "a table of sums of rocprof, which contains no times",
+         "Give the *_trace.csv files of the same run, or record with `rocprofv3 --sys-trace`."),
+        (b"Total Time (ns)" in first or b"Total Time (ns)" in head[:2000], "a table of `nsys stats`",
+         "Give the report that it was made from: .nsys-rep, or `nsys export --type sqlite FILE`."),
+        (first.startswith((b"==PROF==", b"[")) and b"Section:" in head, "ncu's report as text",
+         "Export it as a table: `ncu --import FILE --csv --page raw`."),
+        (b"==NVPROF==" in head or first.startswith(b'"Type","Time(%)"'), "output of nvprof",
+         "nvprof is superseded: record with nsys, or open its .nvvp in Nsight Systems."),
+        (b"fn=" in head and (b"events:" in head or first.startswith(b"# callgrind")), "a callgrind profile",
+         "Convert it with speedscope or gprof2dot; collapsed stacks are read here."),
+        (b"COST CENTRE" in head, "a profile of GHC", "Convert it to collapsed stacks with ghc-prof-flamegraph."),
+    )  # fmt: skip
+    match = next(((what, hint) for matches, what, hint in rows if matches), None)
+    return None if match is None else (f"{name!r} is {match[0]}.", match[1])
+
+
+def foreign_json_refusal(text: bytes) -> tuple[str, str] | None:
+    """The same for JSON, by its first keys."""
+    rows = (
+        (b'"nodes"' in text and (b'"callFrame"' in text or b'"hitCount"' in text), "The file is a CPU profile of V8.",
+         "It is JavaScript; open it in speedscope or the browser's developer tools."),
+        (text.startswith(b'{"head"') and b'"callFrame"' in text, "The file is a heap profile of V8.",
+         "It is JavaScript; open it in speedscope or the browser's developer tools."),
+        (b'"pid"' in text and b'"schema"' in text and b"pytorch" in text.lower() and b'"nodes"' in text,
+         "The file is an execution trace of PyTorch, which contains operators but no times.",
+         "Give the torch.profiler trace of the same run."),
+    )  # fmt: skip
+    return next(((what, hint) for matches, what, hint in rows if matches), None)

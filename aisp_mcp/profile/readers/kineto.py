@@ -11,14 +11,22 @@ from pathlib import Path
 from typing import Any
 
 from aisp_mcp.profile.readers import xplane
-from aisp_mcp.profile.readers.files import MAX_FILE, File, bad, look, too_large
+from aisp_mcp.profile.readers.allowance import Allowance, collector_held
+from aisp_mcp.profile.readers.files import MAX_FILE, ProfileFile, bad, look, too_large
 from aisp_mcp.profile.readers.files import read as read_bytes
-from aisp_mcp.profile.readers.input.allowance import Allowance
-from aisp_mcp.profile.readers.input.quiet import collector_held
-from aisp_mcp.profile.readers.input.stream import Args, Event, Pieces, arguments
+from aisp_mcp.profile.readers.json_stream import Args, Pieces, TraceEvent, arguments
 from aisp_mcp.profile.readers.text import clean
 from aisp_mcp.profile.records import ProfiledDevice
-from aisp_mcp.profile.timeline.events import NO_LINK, GpuOp, HostCall, HostRange, Message, OpKind, Shape, StreamWait
+from aisp_mcp.profile.timeline.events import (
+    NO_LINK,
+    GpuOp,
+    HostCall,
+    HostRange,
+    LaunchShape,
+    Message,
+    OpKind,
+    StreamWait,
+)
 from aisp_mcp.profile.timeline.names import collective, is_communication
 from aisp_mcp.profile.timeline.trace import Trace
 
@@ -45,12 +53,12 @@ _DTYPE_BYTES = {
 
 
 @collector_held()
-def read(path: str | Path | File) -> Trace:
+def read(path: str | Path | ProfileFile) -> Trace:
     """Read a whole trace. Raises NotFound, UsageError BAD_PROFILE, AispError TOO_LARGE."""
-    file = path if isinstance(path, File) else look(path, MAX_FILE)
+    file = path if isinstance(path, ProfileFile) else look(path, MAX_FILE)
     pieces = Pieces(file.path, Allowance())
     trace = Trace(file.source("kineto", "torch.profiler (Kineto)", None))
-    reader = _Reader(trace)
+    reader = _TraceReader(trace)
     for events in pieces:
         reader.take(events)
     reader.finish()
@@ -69,7 +77,7 @@ def read(path: str | Path | File) -> Trace:
     return trace
 
 
-def load_json(file: File) -> Any:
+def load_json(file: ProfileFile) -> Any:
     """Parse, but leave numbers that are not integers as text, so that nothing is rounded."""
     data = read_bytes(file)
     if data.count(b"{") + data.count(b"[") > _MAX_CONTAINERS:
@@ -100,7 +108,7 @@ def nanoseconds(value: Any) -> int | None:
     return int((exact * 1000).to_integral_value()) if exact.is_finite() and abs(exact) < _FAR // 1000 else None
 
 
-class _Reader:
+class _TraceReader:
     """Sorts events into a trace. Unknown categories are counted and named, as are events without a time."""
 
     def __init__(self, trace: Trace) -> None:
@@ -114,7 +122,7 @@ class _Reader:
         self.lanes: dict[tuple[Any, Any], str] = {}
         self.open: dict[int, list[tuple[int, str, Any]]] = {}
 
-    def take(self, events: list[Event | None]) -> None:
+    def take(self, events: list[TraceEvent | None]) -> None:
         for event in events:
             if event is None:
                 self.broken += 1
@@ -133,7 +141,7 @@ class _Reader:
         for category, count in self.unknown.most_common(_NOTED):
             notes.append(f"Reader: {count} events of the unknown category {category!r} were skipped.")
 
-    def _labelled(self, event: Event) -> None:
+    def _labelled(self, event: TraceEvent) -> None:
         """Assign an event of XLA, which has no categories: the names of its processes and threads identify devices."""
         label, key = arguments(event).label, (str(event.pid)[:80], str(event.tid)[:80])
         if event.name == "process_name" and isinstance(label, str):
@@ -143,7 +151,7 @@ class _Reader:
         elif event.name == "thread_name" and isinstance(label, str):
             self.lanes[key] = label[:200]
 
-    def _xla(self, event: Event, name: str, start: int, end: int) -> None:
+    def _xla(self, event: TraceEvent, name: str, start: int, end: int) -> None:
         process, lane = str(event.pid)[:80], self.lanes.get((str(event.pid)[:80], str(event.tid)[:80]), "")
         args, trace = arguments(event), self.trace
         link = (0, _whole(args.correlation_id) or 0)
@@ -160,14 +168,14 @@ class _Reader:
         elif lane == "Steps":
             trace.ranges.append(HostRange(start, end, self._thread(event), f"step {name}"))
 
-    def _complete(self, event: Event) -> None:
+    def _complete(self, event: TraceEvent) -> None:
         start, duration = nanoseconds(event.ts), nanoseconds(event.dur)
         if start is None or duration is None or duration < 0:
             self.broken += 1
             return
         self._sort(event, self._named(event), event.cat, start, start + duration)
 
-    def _half(self, event: Event) -> None:
+    def _half(self, event: TraceEvent) -> None:
         """Join begin and end that are separate events: only host ranges are written this way."""
         at = nanoseconds(event.ts)
         stack = self.open.setdefault(self._thread(event), [])
@@ -180,7 +188,7 @@ class _Reader:
             start, name, category = stack.pop()
             self._sort(event, name, category, start, max(at, start))
 
-    def _sort(self, event: Event, name: str, raw: Any, start: int, end: int) -> None:
+    def _sort(self, event: TraceEvent, name: str, raw: Any, start: int, end: int) -> None:
         trace, category = self.trace, self.category(raw if isinstance(raw, str) else "")
         if not category and self.devices:
             self._xla(event, name, start, end)
@@ -209,7 +217,7 @@ class _Reader:
         if name == "Stream Wait Event" and stream is not None and link is not None:
             self.trace.waits.append(StreamWait(_whole(args.device) or 0, stream, (0, link)))
 
-    def _gpu(self, kind: OpKind, name: str, start: int, end: int, event: Event) -> None:
+    def _gpu(self, kind: OpKind, name: str, start: int, end: int, event: TraceEvent) -> None:
         args = arguments(event)
         device = _whole(event.pid if args.device is None else args.device) or 0
         stream = _whole(event.tid if args.stream is None else args.stream) or 0
@@ -226,11 +234,11 @@ class _Reader:
             name = "[CUDA memset]"
         self.trace.gpu.append(GpuOp(start, end, device, stream, kind, name, link, size, shape, message))
 
-    def _named(self, event: Event) -> str:
+    def _named(self, event: TraceEvent) -> str:
         name = event.name
         return self.name(name) if isinstance(name, str) and name else "[unnamed]"
 
-    def _thread(self, event: Event) -> int:
+    def _thread(self, event: TraceEvent) -> int:
         pid, tid = event.pid, event.tid
         simple = type(pid) is int and type(tid) is int
         key = (pid, tid) if simple else (str(pid)[:80], str(tid)[:80])
@@ -251,14 +259,14 @@ def _copy_name(name: str) -> str:
     return f"[CUDA memcpy {label}] {ends or 'unknown→unknown'}"
 
 
-def _shape(args: Args) -> Shape | None:
+def _shape(args: Args) -> LaunchShape | None:
     grid, block = _triple(args.grid), _triple(args.block)
     if grid is None or block is None:
         return None  # ROCm traces have neither
     # Kineto's own occupancy is rounded to whole percent; 0 means that it could not tell.
     share = number(args.occupancy)
     occupancy = min(share / 100, 1.0) if share else None
-    return Shape(grid, block, _whole(args.registers), _whole(args.shared), None, occupancy)
+    return LaunchShape(grid, block, _whole(args.registers), _whole(args.shared), None, occupancy)
 
 
 def _message(name: str, args: Args) -> Message:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from aisp_mcp.profile.insights.limiter import judge
-from aisp_mcp.profile.readers.files import File, bad, look, too_large
+from aisp_mcp.profile.readers.files import ProfileFile, bad, look, too_large
 from aisp_mcp.profile.readers.files import read as read_bytes
 from aisp_mcp.profile.readers.text import clean
 from aisp_mcp.profile.records import NcuKernel, Profile, ProfiledDevice, RuleResult
@@ -59,12 +59,12 @@ LABELS = {
 }
 
 
-def read(path: str | Path | File, details: str | Path | None = None) -> Profile:
+def read(path: str | Path | ProfileFile, details: str | Path | None = None) -> Profile:
     """A profile from one page, or from the raw page and the rule results of a details page.
 
     Raises NotFound, UsageError BAD_PROFILE, AispError TOO_LARGE.
     """
-    file = path if isinstance(path, File) else look(path)
+    file = path if isinstance(path, ProfileFile) else look(path)
     rows = _rows(file)
     header, rows = _plain(next(rows, []), rows)
     kernels = _long(header, rows) if "Metric Name" in header else _raw(header, rows)
@@ -138,7 +138,7 @@ def _dimensions(metrics: dict[str, float], what: str) -> tuple[int, int, int] | 
     return (x, y, z) if x and y and z else None
 
 
-def _rows(file: File) -> Iterator[list[str]]:
+def _rows(file: ProfileFile) -> Iterator[list[str]]:
     """Lines of CSV; ncu's output before the table is skipped."""
     data = read_bytes(file)
     if data.count(b",") > _MAX_CELLS:
@@ -209,7 +209,7 @@ def _raw(header: list[str], rows: Iterator[list[str]]) -> list[NcuKernel]:
     ncu_kernels = []
     for row in rows:
         if len(row) != len(header):
-            raise bad("The CSV is cut short: a row has another number of columns than the header.")
+            raise bad("The CSV is cut short: a row and the header differ in their number of columns.")
         metrics, seen = {}, {}
         for at in range(len(header)):
             if at not in columns and row[at] and (value := base(row[at], units[at])):
@@ -233,7 +233,7 @@ def _long(header: list[str], rows: Iterator[list[str]]) -> list[NcuKernel]:
     for line in rows:
         # ncu leaves out the last columns of rows without a rule.
         if not value_at < len(line) <= len(header):
-            raise bad("The CSV is cut short: a row has another number of columns than the header.")
+            raise bad("The CSV is cut short: a row and the header differ in their number of columns.")
         row = line + [""] * (len(header) - len(line))
         key = _launch_key(row, at)
         firsts.setdefault(key, row)

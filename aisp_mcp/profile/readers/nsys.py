@@ -7,13 +7,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from aisp_mcp.profile.readers.files import File, bad, look
-from aisp_mcp.profile.readers.input.database import Database, open_database
-from aisp_mcp.profile.readers.input.quiet import collector_held
+from aisp_mcp.profile.readers.allowance import collector_held
+from aisp_mcp.profile.readers.database import ReportDatabase, open_database
+from aisp_mcp.profile.readers.files import ProfileFile, bad, look
 from aisp_mcp.profile.readers.text import clean
 from aisp_mcp.profile.records import ProfiledDevice
 from aisp_mcp.profile.timeline.columns import CallFact, Calls, OpFact, Ops
-from aisp_mcp.profile.timeline.events import HostRange, Message, Shape, StreamWait
+from aisp_mcp.profile.timeline.events import HostRange, LaunchShape, Message, StreamWait
 from aisp_mcp.profile.timeline.names import collective, is_communication
 from aisp_mcp.profile.timeline.occupancy import theoretical
 from aisp_mcp.profile.timeline.trace import Trace
@@ -33,11 +33,11 @@ _KINDS = {0: "pageable", 1: "pinned", 2: "device", 3: "array", 4: "managed", 5: 
 
 
 @collector_held()
-def read(path: str | Path | File) -> Trace:
+def read(path: str | Path | ProfileFile) -> Trace:
     """Read a whole export. Raises NotFound, UsageError BAD_PROFILE, AispError TOO_LARGE."""
-    file = path if isinstance(path, File) else look(path)
+    file = path if isinstance(path, ProfileFile) else look(path)
     with open_database(file) as db:
-        reader = _Reader(db)
+        reader = _ExportReader(db)
         if not any(name.startswith(_CUPTI) or name in ("NVTX_EVENTS", "META_DATA_EXPORT") for name in db.columns):
             raise bad(f"{file.path.name!r} is SQLite, but not an nsys export: it has none of nsys's tables.")
         meta = {str(k): clean(v or "", 200) for k, v in db.rows("META_DATA_EXPORT", "name value")}
@@ -71,10 +71,10 @@ class _Numbers(dict[tuple[Any, ...], int]):
         return index
 
 
-class _Reader:
+class _ExportReader:
     """One open export."""
 
-    def __init__(self, db: Database) -> None:
+    def __init__(self, db: ReportDatabase) -> None:
         self.db = db
         self._strings = {i: value for i, value in db.rows("StringIds", "id value", "id")}
         self.name = lru_cache(maxsize=65_536)(self._name)
@@ -225,7 +225,7 @@ class _Reader:
         return list(dict.fromkeys(messages))[:50]
 
 
-def _shape(limits: dict[str, Any], *launch: Any) -> Shape | None:
+def _shape(limits: dict[str, Any], *launch: Any) -> LaunchShape | None:
     gx, gy, gz, bx, by, bz, static, dynamic, registers, local = launch
     if min(gx, gy, gz, bx, by, bz) <= 0:
         return None
@@ -239,7 +239,7 @@ def _shape(limits: dict[str, Any], *launch: Any) -> Shape | None:
         _int(limits.get("maxRegistersPerSm")),
         _int(limits.get("maxShmemPerSm")),
     )
-    return Shape((gx, gy, gz), (bx, by, bz), _int(registers), shared, _int(local), occupancy)
+    return LaunchShape((gx, gy, gz), (bx, by, bz), _int(registers), shared, _int(local), occupancy)
 
 
 def _int(value: Any) -> int | None:

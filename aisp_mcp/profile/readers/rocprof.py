@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from aisp_mcp.profile.readers.files import File, bad, look, read
-from aisp_mcp.profile.readers.input.quiet import collector_held
+from aisp_mcp.profile.readers.allowance import collector_held
+from aisp_mcp.profile.readers.files import ProfileFile, bad, look, read
 from aisp_mcp.profile.readers.kineto import load_json
 from aisp_mcp.profile.readers.text import clean
 from aisp_mcp.profile.records import ProfiledDevice
-from aisp_mcp.profile.timeline.events import GpuOp, HostCall, HostRange, Message, OpKind, Shape
+from aisp_mcp.profile.timeline.events import GpuOp, HostCall, HostRange, LaunchShape, Message, OpKind
 from aisp_mcp.profile.timeline.names import collective, is_communication
 from aisp_mcp.profile.timeline.trace import Trace
 
@@ -24,7 +24,7 @@ Row = dict[str, str]
 
 
 @collector_held()
-def read_trace(file: File) -> Trace:
+def read_trace(file: ProfileFile) -> Trace:
     """The file's content, and the neighbouring tables that rocprofv3 wrote in the same run.
 
     Raises UsageError BAD_PROFILE, AispError TOO_LARGE.
@@ -42,7 +42,7 @@ def read_trace(file: File) -> Trace:
     return trace
 
 
-def _tables(file: File) -> Iterator[File]:
+def _tables(file: ProfileFile) -> Iterator[ProfileFile]:
     yield file
     stem = next((t for t in _TABLES if file.path.name.endswith(f"{t}.csv")), None)
     for table in _TABLES if stem else ():
@@ -51,7 +51,7 @@ def _tables(file: File) -> Iterator[File]:
             yield look(neighbour)
 
 
-def _join(table: File, file: File, trace: Trace) -> None:
+def _join(table: ProfileFile, file: ProfileFile, trace: Trace) -> None:
     """Add a table if it is the file itself or its times are near the file's: names alone do not identify a run."""
     if table.path == file.path:
         _csv(table, trace)
@@ -75,7 +75,7 @@ def _span(trace: Trace) -> tuple[int, int] | None:
     return (min(starts), max(ends)) if starts else None
 
 
-def _csv(file: File, trace: Trace) -> None:
+def _csv(file: ProfileFile, trace: Trace) -> None:
     rows = csv.DictReader(io.StringIO(read(file).decode("utf-8", "replace"), newline=""))
     try:
         for row in rows:
@@ -104,7 +104,14 @@ def _kernel(row: Row, trace: Trace) -> None:
 
 
 def _dispatch(
-    trace: Trace, start: int, end: int, device: int, stream: int, name: str, link: tuple[int, int], shape: Shape | None
+    trace: Trace,
+    start: int,
+    end: int,
+    device: int,
+    stream: int,
+    name: str,
+    link: tuple[int, int],
+    shape: LaunchShape | None,
 ) -> None:
     comm = is_communication(name)
     message = Message(collective(name), None, None, None) if comm else None
@@ -112,7 +119,7 @@ def _dispatch(
     trace.gpu.append(GpuOp(start, end, device, stream, kind, name, link, 0, shape, message))
 
 
-def _shape(row: Row) -> Shape | None:
+def _shape(row: Row) -> LaunchShape | None:
     sizes = [[int(row.get(f"{what}_Size_{axis}") or 0) for axis in "XYZ"] for what in ("Grid", "Workgroup")]
     if min(*sizes[0], *sizes[1]) <= 0:
         return None
@@ -120,9 +127,9 @@ def _shape(row: Row) -> Shape | None:
     return _blocks(sizes[0], sizes[1], registers or None, int(row.get("LDS_Block_Size") or 0), row.get("Scratch_Size"))
 
 
-def _blocks(grid: list[int], block: list[int], registers: int | None, shared: int, scratch: Any) -> Shape:
+def _blocks(grid: list[int], block: list[int], registers: int | None, shared: int, scratch: Any) -> LaunchShape:
     x, y, z = (-(-items // width) for items, width in zip(grid, block, strict=True))
-    return Shape((x, y, z), (block[0], block[1], block[2]), registers, shared, int(scratch or 0), None)
+    return LaunchShape((x, y, z), (block[0], block[1], block[2]), registers, shared, int(scratch or 0), None)
 
 
 def _call(row: Row, trace: Trace) -> None:

@@ -12,9 +12,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from aisp_mcp.profile.readers.files import File, bad, is_pickle, look
-from aisp_mcp.profile.readers.input.pickles import in_child
+from aisp_mcp.profile.readers.files import ProfileFile, bad, is_pickle, look
 from aisp_mcp.profile.readers.kineto import load_json
+from aisp_mcp.profile.readers.pickles import in_child
 from aisp_mcp.profile.readers.text import clean
 from aisp_mcp.profile.records import Allocation, MemoryProfile, Profile
 from aisp_mcp.profile.timeline.steps import is_step
@@ -26,7 +26,7 @@ _OPERATOR = re.compile(r"^at::_ops::\w+::call|^torch::autograd::\w*(?:Node|Backw
 _SIZED = {"alloc": 1, "free_completed": -1, "free": -1}
 
 
-class Event(NamedTuple):
+class AllocatorEvent(NamedTuple):
     """time in nanoseconds since the first event; change is 0 for events that do not change the memory in use."""
 
     time: int
@@ -36,21 +36,21 @@ class Event(NamedTuple):
     frames: Any
 
 
-def read(path: str | Path | File) -> Profile:
+def read(path: str | Path | ProfileFile) -> Profile:
     """A profile with one record per device that has events or segments. Raises UsageError BAD_PROFILE."""
-    file = path if isinstance(path, File) else look(path)
+    file = path if isinstance(path, ProfileFile) else look(path)
     if is_pickle(file.head):
         return Profile.model_validate_json(in_child(__name__, [file], "an allocator snapshot"))
     return profile(file, load_json(file))
 
 
-def printed(pairs: Iterable[tuple[File, Any]]) -> str:
+def printed(pairs: Iterable[tuple[ProfileFile, Any]]) -> str:
     """The profile of one snapshot as JSON."""
     [(file, top)] = pairs
     return profile(file, top).model_dump_json()
 
 
-def profile(file: File, top: Any) -> Profile:
+def profile(file: ProfileFile, top: Any) -> Profile:
     """A profile from the file's content. Raises UsageError BAD_PROFILE."""
     traces = top.get("device_traces") if isinstance(top, dict) else None
     if not isinstance(traces, list):
@@ -76,7 +76,7 @@ def _size(value: Any) -> int:
     return value if isinstance(value, int) and 0 <= value < 2**60 else 0
 
 
-def _events(raw: Any) -> tuple[list[Event], int]:
+def _events(raw: Any) -> tuple[list[AllocatorEvent], int]:
     rows = [e for e in _list(raw) if isinstance(e, dict)]
     stamps = [_size(e.get("time_us")) for e in rows]
     origin = stamps[0] * 1000 if stamps else 0
@@ -84,7 +84,7 @@ def _events(raw: Any) -> tuple[list[Event], int]:
     for stamp, row in zip(stamps, rows, strict=True):
         action = str(row.get("action"))
         change = _SIZED.get(action, 0) * _size(row.get("size"))
-        events.append(Event(stamp * 1000 - origin, action, _size(row.get("addr")), change, row.get("frames")))
+        events.append(AllocatorEvent(stamp * 1000 - origin, action, _size(row.get("addr")), change, row.get("frames")))
     return events, origin
 
 
@@ -103,7 +103,7 @@ def _marks(raw: Any) -> tuple[list[int], int | None]:
 
 
 def _device(
-    device: int, events: list[Event], segments: list[dict[str, Any]], marks: list[int], end: int | None
+    device: int, events: list[AllocatorEvent], segments: list[dict[str, Any]], marks: list[int], end: int | None
 ) -> MemoryProfile:
     held_at_end = sum(_size(s.get("allocated_size")) for s in segments)
     reserved = sum(_size(s.get("total_size")) for s in segments)
@@ -138,13 +138,13 @@ def _device(
     )
 
 
-def _flushes(events: list[Event]) -> int:
+def _flushes(events: list[AllocatorEvent]) -> int:
     """Stretches of released segments with none allocated in between: one empty_cache() releases many at once."""
     calls = [e.action for e in events if e.action in ("segment_alloc", "segment_free")]
     return sum(action == "segment_free" and before != action for before, action in pairwise(["", *calls]))
 
 
-def _curve(events: list[Event], baseline: int) -> Iterator[tuple[int, int]]:
+def _curve(events: list[AllocatorEvent], baseline: int) -> Iterator[tuple[int, int]]:
     allocated = baseline
     for event in events:
         if event.change:
@@ -160,9 +160,9 @@ def _thin(curve: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return [max(curve[at : at + width], key=lambda point: point[1]) for at in range(0, len(curve), width)]
 
 
-def _held(events: list[Event]) -> list[Allocation]:
+def _held(events: list[AllocatorEvent]) -> list[Allocation]:
     """Live allocations after these events, by stack, largest first."""
-    alive: dict[int, Event] = {}
+    alive: dict[int, AllocatorEvent] = {}
     for event in events:
         if event.change > 0:
             alive[event.address] = event
@@ -189,7 +189,7 @@ def _stack(frames: Any) -> tuple[str, ...]:
     )
 
 
-def _growth(events: list[Event], marks: list[int], end: int | None) -> list[int]:
+def _growth(events: list[AllocatorEvent], marks: list[int], end: int | None) -> list[int]:
     """Per step: bytes allocated in it that are still held when the last one ends. Leaks repeat in every row.
 
     This does not use the end of the history, because memory held by a function's loop is freed when it returns.
@@ -197,7 +197,7 @@ def _growth(events: list[Event], marks: list[int], end: int | None) -> list[int]
     if len(marks) < 2:
         return []
     last = end if end is not None else max(events[-1].time, marks[-1]) + 1
-    alive: dict[int, Event] = {}
+    alive: dict[int, AllocatorEvent] = {}
     for event in events:
         if event.time >= last:
             break

@@ -7,8 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
-from aisp_mcp.profile.readers.files import File, bad, read
-from aisp_mcp.profile.readers.foreign import PERF_SAMPLE, is_perf
+from aisp_mcp.profile.readers.files import PERF_SAMPLE, ProfileFile, bad, is_perf, read
 from aisp_mcp.profile.readers.kineto import load_json, number
 from aisp_mcp.profile.readers.text import clean
 
@@ -20,7 +19,7 @@ _OFFSET = re.compile(r"\+0x[0-9a-f]+$")
 _EVENTED_UNITS = {"nanoseconds": 1.0, "microseconds": 1e3, "milliseconds": 1e6, "seconds": 1e9}
 
 
-def weighted(file: File) -> tuple[Stacks, str]:
+def weighted(file: ProfileFile) -> tuple[Stacks, str]:
     """Self weight per stack, outermost frame first, and its unit: samples, nanoseconds or the file's own.
 
     Raises UsageError BAD_PROFILE, AispError TOO_LARGE.

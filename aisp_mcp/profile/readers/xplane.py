@@ -10,9 +10,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from aisp_mcp.profile.readers.files import File, bad, read
-from aisp_mcp.profile.readers.input.allowance import Allowance
-from aisp_mcp.profile.readers.input.quiet import collector_held
+from aisp_mcp.profile.readers.allowance import Allowance, collector_held
+from aisp_mcp.profile.readers.files import ProfileFile, bad, read
 from aisp_mcp.profile.readers.text import clean
 from aisp_mcp.profile.records import ProfiledDevice
 from aisp_mcp.profile.timeline.events import NO_LINK, GpuOp, HostCall, HostRange, Message, OpKind
@@ -38,7 +37,7 @@ class _Line(NamedTuple):
 
 
 @collector_held()
-def read_trace(file: File) -> Trace:
+def read_trace(file: ProfileFile) -> Trace:
     """Device streams as operations, host threads as operators. Raises UsageError BAD_PROFILE, AispError TOO_LARGE."""
     trace, allowance = Trace(file.source("xplane", "XLA profiler", None)), Allowance()
     try:

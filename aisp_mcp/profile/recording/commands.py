@@ -17,7 +17,7 @@ TorchMode = Literal["full", "memory", "flops", "modules"]
 
 
 @dataclass(frozen=True)
-class Launches:
+class LaunchSelection:
     """Counters and launches to collect. kernel: a regular expression; skip, count: of the matching launches.
 
     api_range: only launches between cudaProfilerStart and cudaProfilerStop.
@@ -62,7 +62,7 @@ def nsys_export(program: str, report: Path, output: Path) -> list[str]:
     ]
 
 
-def ncu(program: str, command: Sequence[str], output: Path, launches: Launches) -> list[str]:
+def ncu(program: str, command: Sequence[str], output: Path, launches: LaunchSelection) -> list[str]:
     """`ncu`, leaving the clocks as they are."""
     argv = [program, f"--set={launches.metric_set}", "--clock-control=none", "--target-processes=all"]
     argv += ["--force-overwrite", f"--launch-skip={launches.skip}", f"--launch-count={launches.count}"]

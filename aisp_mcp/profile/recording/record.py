@@ -1,26 +1,61 @@
-"""Run a profiler and store its scrubbed files in one folder, read back by this package's own parsers."""
+"""Run a profiler and store its scrubbed files in one folder, read back by this package's own parsers.
+
+nsys writes the environment, user names and host names into its reports; they are removed. The profiled program runs
+with the ordinary environment, or isolated like a measured candidate. Reports in NVIDIA's own formats are converted by
+NVIDIA's own programs: .nsys-rep by nsys, .ncu-rep by ncu or its module.
+"""
 
 from __future__ import annotations
 
 import gzip
 import json
+import os
+import re
 import shutil
 import sqlite3
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from aisp_mcp.errors import AispError, NotFound, ProcessError, Unavailable, UsageError
+from aisp_mcp.process import isolation
+from aisp_mcp.process.isolation import Level
 from aisp_mcp.process.run import Completed, run
 from aisp_mcp.profile.readers import ncu as ncu_pages
+from aisp_mcp.profile.readers.files import MAX_FILE, look
 from aisp_mcp.profile.readers.text import clean, last_words, spoken
-from aisp_mcp.profile.recording import commands, scrub
-from aisp_mcp.profile.recording.confinement import OPEN, Confinement
+from aisp_mcp.profile.recording import commands
 from aisp_mcp.profile.records import CompileProfile, OpCount, Profile
 
 _EXPORT_S = 600.0
 _PAGE_BYTES = 512 * 2**20
 _NO_COUNTERS = ("ERR_NVGPUCTRPERM", "does not have permission to access NVIDIA GPU Performance Counters")
+
+
+@dataclass(frozen=True)
+class Confinement:
+    """level L0: no isolation. env: its whole environment, None for our own. folder: the only one it may write to, from
+    L2 on.
+
+    The profiler runs inside with the program: it must follow it and communicate with it, over loopback if necessary.
+    """
+
+    level: Level = "L0"
+    env: Mapping[str, str] | None = None
+    folder: Path | None = None
+    devices: bool = False
+
+    def start(self, argv: Sequence[str], timeout_s: float) -> Completed:
+        """Run argv there to its end. Raises ProcessError NOT_STARTED."""
+        writable = [self.folder] if self.folder else []
+        wrapped = isolation.wrap(argv, self.level, writable=writable, loopback=True, devices=self.devices)
+        return run(wrapped, timeout_s=timeout_s, env=self.env, cwd=self.folder)
+
+
+OPEN = Confinement()
 
 
 def nsys(
@@ -63,7 +98,7 @@ def export_nsys(program: str, report: Path, folder: Path) -> Path:
     if not done.ok or not database.exists():
         raise _nothing("nsys export", done, "The importer of nsys may be missing, or the report is of a newer version.")
     try:
-        scrub.scrub_database(database, scrub.secrets())
+        scrub_database(database, secrets())
     except sqlite3.Error as error:
         database.unlink()
         raise AispError(
@@ -76,7 +111,7 @@ def ncu(
     program: str,
     command: Sequence[str],
     folder: Path,
-    launches: commands.Launches,
+    launches: commands.LaunchSelection,
     timeout_s: float,
     confinement: Confinement = OPEN,
 ) -> tuple[Path, Path]:
@@ -99,7 +134,7 @@ def ncu(
     if not report.exists():
         raise _nothing("ncu", done, "Does a kernel match? ncu replays each launch, so the command must run on its own.")
     pages = import_ncu(program, report, folder)
-    if scrub.holds(report, scrub.secrets()):
+    if holds(report, secrets()):
         report.unlink()
     _keep_output(done, folder)
     return pages
@@ -281,7 +316,7 @@ def _compressed(path: Path) -> Path:
 def _keep_output(done: Completed, folder: Path) -> None:
     """Write the program's output, without values of secret variables."""
     text = done.stdout + done.stderr
-    for value in scrub.secrets():
+    for value in secrets():
         text = text.replace(value, "[removed]")
     (folder / "output.txt").write_text(text, "utf-8")
 
@@ -292,3 +327,119 @@ def _nothing(what: str, done: Completed, hint: str, code: str = "NOTHING_RECORDE
 
 def _last(done: Completed) -> str:
     return last_words(spoken(done.stderr) or done.stdout)
+
+
+_SECRET = re.compile(r"key|token|secret|passw|credential|auth|cookie|private|session|dsn|webhook|connection", re.I)
+_REMOVED = "[removed]"
+_ROWS = (
+    ("TARGET_INFO_SYSTEM_ENV", ("DeviceEnvironment", "Hostname", "SystemUID")),
+    ("META_DATA_EXPORT", ("EXPORT_HOST", "EXPORT_USER")),
+    ("META_DATA_CAPTURE", ("DEVICE_DISPLAY_NAME", "PROCESS_0:USER_NAME")),
+)
+
+
+def secrets(environ: Mapping[str, str] = os.environ) -> list[str]:
+    """Values of variables whose names mark them as secret, longest first; short ones would match innocent text."""
+    values = {
+        value for name, value in environ.items() if _SECRET.search(name) and len(value) >= 6 and not value.isdigit()
+    }
+    return sorted(values, key=lambda value: (-len(value), value))
+
+
+def scrub_database(path: Path, values: list[str]) -> int:
+    """Remove environment, user and host rows, captured program output, and each value wherever it occurs.
+
+    The file is rewritten, so nothing remains in freed pages. Returns the number of changed texts.
+    """
+    with closing(sqlite3.connect(path)) as db:
+        changed = sum(_blank(db, table, names) for table, names in _ROWS)
+        changed += _blank_environment(db)
+        for value in values:
+            changed += _replace(db, value)
+        db.commit()
+        db.execute("VACUUM")
+        return changed
+
+
+def _tables(db: sqlite3.Connection) -> dict[str, list[str]]:
+    names = [row[0] for row in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
+    return {name: [row[1] for row in db.execute(f'PRAGMA table_info("{name}")')] for name in names}
+
+
+def _blank(db: sqlite3.Connection, table: str, names: tuple[str, ...]) -> int:
+    if not {"name", "value"} <= set(_tables(db).get(table, [])):
+        return 0
+    marks = ", ".join("?" for _ in names)
+    return db.execute(f'UPDATE "{table}" SET value = ? WHERE name IN ({marks})', (_REMOVED, *names)).rowcount
+
+
+def _blank_environment(db: sqlite3.Connection) -> int:
+    """Remove the program's variables and its output."""
+    tables, changed = _tables(db), 0
+    if "value" in tables.get("META_DATA_CAPTURE", []):
+        changed += db.execute(
+            "UPDATE META_DATA_CAPTURE SET value = ? WHERE name LIKE '%ENVIRONMENT%'", (_REMOVED,)
+        ).rowcount
+    if "value" in tables.get("StringIds", []):
+        # Newer versions store each process's whole environment as one text, with NULs between the variables.
+        blocks = "instr(value, char(0)) AND instr(value, '=')"
+        changed += db.execute(f"UPDATE StringIds SET value = ? WHERE {blocks}", (_REMOVED,)).rowcount
+    for table in ("ANALYSIS_FILE", "ProcessStreams"):
+        if "contentId" in tables.get(table, []) and "StringIds" in tables:
+            chosen = f'id IN (SELECT contentId FROM "{table}") AND instr(value, char(10))'
+            query = f"UPDATE StringIds SET value = ? WHERE {chosen}"
+            changed += db.execute(query, (_REMOVED,)).rowcount
+    return changed
+
+
+def _replace(db: sqlite3.Connection, value: str) -> int:
+    changed = 0
+    for table, columns in _tables(db).items():
+        for column in columns:
+            cell = f'"{column}"'
+            where = f"typeof({cell}) = 'text' AND instr({cell}, ?)"
+            query = f'UPDATE "{table}" SET {cell} = replace({cell}, ?, ?) WHERE {where}'
+            changed += db.execute(query, (value, _REMOVED, value)).rowcount
+    return changed
+
+
+def holds(path: Path, values: list[str]) -> bool:
+    """Return True if the file's bytes contain any of the values in plain form. For formats that cannot be edited."""
+    data = path.read_bytes()
+    return any(value.encode() in data for value in values)
+
+
+Find = Callable[[str], str]  # from a program's name to its path; raises Unavailable NOT_INSTALLED
+
+
+def is_nsys(path: str) -> bool:
+    return path.endswith((".nsys-rep", ".qdrep"))
+
+
+def is_ncu(path: str) -> bool:
+    return path.endswith(".ncu-rep")
+
+
+def nsys_database(path: str, folder: Path, find: Find) -> Path:
+    """The scrubbed SQLite export of a .nsys-rep, made once per content. Raises Unavailable, ProcessError, NotFound."""
+    report = look(path, MAX_FILE)
+    cached = folder / f"{report.sha256}.sqlite"
+    if not cached.exists():
+        program = find("nsys")
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder) as scratch:
+            export_nsys(program, report.path, Path(scratch)).replace(cached)
+    return cached
+
+
+def ncu_kernels(path: str, find: Find) -> Profile:
+    """The launches of a .ncu-rep. Raises Unavailable, ProcessError, NotFound."""
+    report = look(path, MAX_FILE)
+    try:
+        program: str | None = find("ncu")
+    except Unavailable:
+        program = None
+    with tempfile.TemporaryDirectory() as scratch:
+        pages = read_ncu(program, report.path, Path(scratch))
+    version = pages.source.version
+    return pages.model_copy(update={"source": report.source("ncu", "Nsight Compute", version)})

@@ -16,11 +16,11 @@ from aisp_mcp.judge import distributed, placement
 from aisp_mcp.judge.pair import Pair
 from aisp_mcp.profile.readers.text import last_words
 from aisp_mcp.profile.recording import commands, record
-from aisp_mcp.profile.recording.confinement import Confinement
 from aisp_mcp.profile.recording.ran import Ran, RoleName
+from aisp_mcp.profile.recording.record import Confinement
 from aisp_mcp.suites import discovery as suites
 from aisp_mcp.suites import selection
-from aisp_mcp.system.gpu import choice
+from aisp_mcp.system.gpu import nvml
 
 ROLES: tuple[RoleName, ...] = ("baseline", "candidate")
 Trial = Callable[[Path], tuple[list[str], Path]]  # a scratch folder → a trusted command, and the file it must write
@@ -86,7 +86,7 @@ def _program(
     target: Subject, folder: Path, trial: Trial | None = None, module: str = "single"
 ) -> Iterator[tuple[Confinement, list[str], Ran]]:
     """Confinement, command and description of a program. Its caches and temporary files are removed afterwards."""
-    device = choice.device()
+    device = nvml.benchmark_device()
     size = target.size or ("default" if device == "cuda" else "small")
     ranks = target.ranks(size)
     threads = max(len(placement.measuring_cpus(ranks)) // ranks, 1)
@@ -175,7 +175,7 @@ def nsys(
 
 
 def ncu(
-    target: Subject, program: str, folder: Path, launches: commands.Launches, timeout_s: float
+    target: Subject, program: str, folder: Path, launches: commands.LaunchSelection, timeout_s: float
 ) -> tuple[tuple[Path, Path], Ran]:
     """The raw and the details page of launches made by the calls. Raises BenchmarkError RANKS for several ranks."""
     if distributed.declared(target.files[0]) > 1:
@@ -185,7 +185,10 @@ def ncu(
     def trial(scratch: Path) -> tuple[list[str], Path]:
         report = scratch / "trial.ncu-rep"
         argv = commands.ncu(
-            program, [sys.executable, "-P", "-c", _LAUNCH], report, commands.Launches(metric_set="basic", count=1)
+            program,
+            [sys.executable, "-P", "-c", _LAUNCH],
+            report,
+            commands.LaunchSelection(metric_set="basic", count=1),
         )
         return argv, report
 

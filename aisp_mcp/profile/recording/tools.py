@@ -10,7 +10,7 @@ from pydantic import Field
 
 from aisp_mcp.errors import Unavailable, UsageError
 from aisp_mcp.profile.digest import Found, Idle, NcuSummary, Summary
-from aisp_mcp.profile.recording.commands import Launches, TorchMode
+from aisp_mcp.profile.recording.commands import LaunchSelection, TorchMode
 from aisp_mcp.profile.recording.ran import Ran, RoleName
 from aisp_mcp.profile.records import CompileProfile, MemoryProfile, Profile, Source, Statement
 from aisp_mcp.records import Record
@@ -145,8 +145,10 @@ class NcuRecording(Recording):
     launch_count: int = Field(default=10, ge=1, le=1000)
 
     @property
-    def launches(self) -> Launches:
-        return Launches(self.set, self.kernel, self.launch_skip, self.launch_count, api_range=self.target is not None)
+    def launches(self) -> LaunchSelection:
+        return LaunchSelection(
+            self.set, self.kernel, self.launch_skip, self.launch_count, api_range=self.target is not None
+        )
 
 
 class NcuRecorded(Record):
@@ -174,7 +176,7 @@ def _ncu_plan(p: NcuRecording, ctx: Context) -> Plan:
     next=("aisp_ncu_summary", "aisp_profile_roofline"), estimate=_ncu_plan,
 )  # fmt: skip
 def aisp_profile_ncu(p: NcuRecording, ctx: Context) -> NcuRecorded:
-    """Record kernels' hardware counters with Nsight Compute, clocks untouched, and say what limits each."""
+    """Record kernels' hardware counters with Nsight Compute at unchanged clocks, and say what limits each."""
     from aisp_mcp.profile import digest
     from aisp_mcp.profile.readers import ncu
     from aisp_mcp.profile.recording import commands, record, target_program

@@ -24,7 +24,7 @@ _PLACE = re.compile(r"(.*\.py)\((\d+)\): (.*)")
 _MAX_HISTORY = 100_000
 
 
-class Recorder:
+class TorchRecorder:
     """torch.profiler, and with mode memory the device allocator's history, between start and stop."""
 
     def __init__(self, mode: str, cuda: bool) -> None:
@@ -74,7 +74,7 @@ def main() -> int:
     import torch
 
     cuda = torch.cuda.is_available()
-    recorder = Recorder(mode, cuda)
+    recorder = TorchRecorder(mode, cuda)
     if capture == "range":  # as nsys and ncu do with --capture-range=cudaProfilerApi, but without a GPU too
         torch.cuda.profiler.start, torch.cuda.profiler.stop = recorder.start, recorder.stop
     else:

@@ -1,4 +1,4 @@
-"""From device work back to the host calls that launched it: operators, modules and Python frames.
+"""From device work back to the host calls that launched it: operators, modules, Python frames, and named ranges.
 
 The launching call and the operator or frame around it are on one thread; nesting follows from time alone. Work that a
 backward thread launches has operators there, but no Python frame, and is counted accordingly.
@@ -6,13 +6,16 @@ backward thread launches has operators there, but no Python frame, and is counte
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from statistics import median
 from typing import NamedTuple
 
-from aisp_mcp.profile.records import CallStat, OpStat
+from aisp_mcp.profile.records import CallStat, OpStat, RangeStat
+from aisp_mcp.profile.timeline.columns import Calls, LaunchColumns
 from aisp_mcp.profile.timeline.events import GpuOp, HostCall
-from aisp_mcp.profile.timeline.ranges import Launch
+from aisp_mcp.profile.timeline.trace import Trace
 
 OUTSIDE = "[launched outside of any]"
 _MAX_DEPTH = 1000
@@ -109,4 +112,87 @@ def _row(row: OpStat, launched: Launched) -> CallStat:
         gpu_ns=launched.whole[row.name],
         self_gpu_ns=sum(own.values()) if own else 0,
         kernel=own.most_common(1)[0][0] if own else None,
+    )
+
+
+_MAX_VISITS = 20_000_000  # pairs of range and call to examine; deeper nesting is left out and reported
+
+Launch = tuple[int, int, tuple[int, int]]  # start, end, link of a call that launched something
+
+
+def launched_by(trace: Trace) -> dict[tuple[int, int], list[GpuOp]]:
+    """GPU operations by the call that launched them."""
+    gpu_ops: dict[tuple[int, int], list[GpuOp]] = defaultdict(list)
+    for op in trace.gpu:
+        if op.link[1]:
+            gpu_ops[op.link].append(op)
+    return gpu_ops
+
+
+def launch_calls(api: Calls, ops: dict[tuple[int, int], list[GpuOp]]) -> dict[int, list[Launch]]:
+    """Per thread, in order of start: the calls whose correlation id belongs to GPU work."""
+    launches: dict[int, list[Launch]] = defaultdict(list)
+    for call in api:
+        if call.link in ops:
+            launches[call.thread].append((call.start, call.end, call.link))
+    for calls in launches.values():
+        calls.sort()
+    return launches
+
+
+def project_ranges(trace: Trace) -> list[RangeStat]:
+    """One row per name, ordered by projected time. A call counts if it is wholly inside, on the same thread."""
+    calls = _by_thread(trace)
+    groups: dict[str, list[tuple[int, int, int, int]]] = defaultdict(list)
+    visits = 0
+    for host_range in trace.ranges:
+        rows = calls.get(host_range.thread)
+        low = bisect_left(rows.start, host_range.start) if rows else 0
+        high = bisect_right(rows.start, host_range.end) if rows else 0
+        visits += high - low
+        if visits > _MAX_VISITS:
+            trace.diagnostics.append("Reader: ranges nest too deeply; pairs beyond 20 million are left out.")
+            break
+        groups[host_range.name].append(
+            (host_range.end - host_range.start, *(_launched(rows, low, high, host_range.end) if rows else (0, 0, 0)))
+        )
+    rows_out = [_range_row(name, calls) for name, calls in groups.items()]
+    return sorted(rows_out, key=lambda r: (-r.projected_ns, -r.total_ns, r.name))
+
+
+def _by_thread(trace: Trace) -> dict[int, LaunchColumns]:
+    """The calls that launched something, by thread."""
+    launches = trace.gpu.launches
+    assert launches is not None
+    threads = [fact.thread for fact in trace.api.facts]
+    of_call = [threads[fact] for fact in map(trace.api.fact.__getitem__, launches.call)]
+    if len(several := set(of_call)) == 1:
+        return {several.pop(): launches}
+    by_thread: dict[int, list[int]] = defaultdict(list)
+    for row, thread in enumerate(of_call):
+        by_thread[thread].append(row)
+    return {thread: launches.take(rows) for thread, rows in by_thread.items()}
+
+
+def _launched(rows: LaunchColumns, low: int, high: int, end: int) -> tuple[int, int, int]:
+    """Calls that end by then, from the start of their first operation to the end of the last, and the work's length."""
+    inside: Sequence[int] | slice = slice(low, high)
+    if max(rows.end[low:high], default=end) > end:
+        inside = [row for row in range(low, high) if rows.end[row] <= end]
+    launches = rows.take(inside)
+    return len(launches.call), max(launches.last, default=0) - min(launches.first, default=0), sum(launches.spent)
+
+
+def _range_row(name: str, calls: list[tuple[int, int, int, int]]) -> RangeStat:
+    times = [f[0] for f in calls]
+    return RangeStat(
+        name=name,
+        count=len(calls),
+        total_ns=sum(times),
+        median_ns=median(times),
+        min_ns=min(times),
+        max_ns=max(times),
+        operations=sum(f[1] for f in calls),
+        projected_ns=sum(f[2] for f in calls),
+        gpu_ns=sum(f[3] for f in calls),
     )

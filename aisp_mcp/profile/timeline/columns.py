@@ -14,7 +14,7 @@ from itertools import compress, islice
 from operator import lt, sub
 from typing import Any, Generic, NamedTuple, Self, TypeVar, cast, overload
 
-from aisp_mcp.profile.timeline.events import HOST_FUNCTIONS, NO_LINK, GpuOp, HostCall, Message, OpKind, Shape
+from aisp_mcp.profile.timeline.events import HOST_FUNCTIONS, NO_LINK, GpuOp, HostCall, LaunchShape, Message, OpKind
 from aisp_mcp.profile.timeline.intervals import BEFORE, Column, Cover, OpenCover, column
 
 Event = TypeVar("Event", GpuOp, HostCall)
@@ -32,7 +32,7 @@ class OpFact(NamedTuple):
     name: str
     process: int
     bytes: int
-    shape: Shape | None
+    shape: LaunchShape | None
     message: Message | None
 
 
@@ -181,7 +181,7 @@ class Columns(Sequence[Event], Generic[Event, Fact]):
         raise NotImplementedError
 
 
-class Launches(NamedTuple):
+class LaunchColumns(NamedTuple):
     """Calls that launched operations, in order of start: start and end of each one's work, and its length.
 
     call: index among the calls.
@@ -194,13 +194,13 @@ class Launches(NamedTuple):
     last: Column
     spent: list[int]
 
-    def take(self, where: Sequence[int] | slice) -> Launches:
+    def take(self, where: Sequence[int] | slice) -> LaunchColumns:
         """Those at these indices, in that order."""
         if isinstance(where, slice):
             rows = [values[where] for values in self[:5]]
-            return Launches(rows[0], rows[1], rows[2], rows[3], rows[4], self.spent[where])
+            return LaunchColumns(rows[0], rows[1], rows[2], rows[3], rows[4], self.spent[where])
         rows = [column(list(map(values.__getitem__, where))) for values in self[:5]]
-        return Launches(rows[0], rows[1], rows[2], rows[3], rows[4], list(map(self.spent.__getitem__, where)))
+        return LaunchColumns(rows[0], rows[1], rows[2], rows[3], rows[4], list(map(self.spent.__getitem__, where)))
 
 
 class Ops(Columns[GpuOp, OpFact]):
@@ -209,7 +209,7 @@ class Ops(Columns[GpuOp, OpFact]):
     def __init__(self, events: Iterable[GpuOp] = ()) -> None:
         super().__init__(events)
         self.launch: Column = array("i")
-        self.launches: Launches | None = None
+        self.launches: LaunchColumns | None = None
 
     @staticmethod
     def _record(start: int, end: int, number: int, fact: OpFact) -> GpuOp:
@@ -249,7 +249,7 @@ class Ops(Columns[GpuOp, OpFact]):
                 spent[row] += end - start
         begun, ended = calls.start, calls.end
         rows = (column(map(begun.__getitem__, call)), column(map(ended.__getitem__, call)))
-        self.launches = Launches(call, *rows, first, last, spent)
+        self.launches = LaunchColumns(call, *rows, first, last, spent)
 
     def cut(self, indices: Sequence[int], low: int, high: int) -> Ops:
         """The operations at these indices that the calls from low to high launched, if any did."""

@@ -10,7 +10,7 @@ HOST_FUNCTIONS: tuple[str, ...] = ("cudaLaunchHostFunc", "cuLaunchHostFunc", "cu
 HOST_FUNCTIONS += ("cuStreamAddCallback", "hipLaunchHostFunc", "hipStreamAddCallback")
 
 
-class Shape(NamedTuple):
+class LaunchShape(NamedTuple):
     """A launch, in the fields of KernelStat: registers and local_bytes are per thread, shared_bytes per block."""
 
     grid: tuple[int, int, int]
@@ -41,7 +41,7 @@ class GpuOp(NamedTuple):
     name: str
     link: tuple[int, int]  # (process, correlation id): the host call that launched it
     bytes: int = 0
-    shape: Shape | None = None
+    shape: LaunchShape | None = None
     message: Message | None = None
 
 

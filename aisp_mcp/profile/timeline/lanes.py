@@ -23,7 +23,7 @@ class _Key(NamedTuple):
     name: str
 
 
-class Span(NamedTuple):
+class LaneSpan(NamedTuple):
     """One interval, in nanoseconds. events: number of merged events."""
 
     start: int
@@ -34,21 +34,21 @@ class Span(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Lane:
+class TimelineLane:
     """Spans in order, without overlap. left_out: events of the window that are inside others."""
 
     name: str
-    spans: Sequence[Span]
+    spans: Sequence[LaneSpan]
     left_out: int = 0
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundEvents:
     """Events whose name contains the search words: number, their time in ns, the first of them."""
 
     events: int
     duration_ns: int
-    first: Sequence[Span]
+    first: Sequence[LaneSpan]
 
 
 def bounds(trace: Trace) -> tuple[int, int]:
@@ -57,9 +57,11 @@ def bounds(trace: Trace) -> tuple[int, int]:
     return (min(event.start for event in events), max(event.end for event in events)) if events else (0, 0)
 
 
-def lanes(trace: Trace, begin: int, end: int, words: str = "", resolution: int = RESOLUTION) -> tuple[list[Lane], int]:
+def lanes(
+    trace: Trace, begin: int, end: int, words: str = "", resolution: int = RESOLUTION
+) -> tuple[list[TimelineLane], int]:
     """Lanes with events in [begin, end) ns, devices first, and how many more there are. words: as in search()."""
-    rows: dict[_Key, list[Span]] = defaultdict(list)
+    rows: dict[_Key, list[LaneSpan]] = defaultdict(list)
     for lane, span in _all(trace):
         if span.end >= begin and span.start < end:
             rows[lane].append(span._replace(kind="found") if words and words in span.name.lower() else span)
@@ -68,28 +70,31 @@ def lanes(trace: Trace, begin: int, end: int, words: str = "", resolution: int =
     return [_lane(key.name, sorted(rows[key]), least) for key in shown], len(rows) - len(shown)
 
 
-def search(trace: Trace, words: str) -> Found:
+def search(trace: Trace, words: str) -> FoundEvents:
     """All events of the trace whose name contains the words, in small letters."""
     hits = sorted(span for _, span in _all(trace) if words in span.name.lower())
-    return Found(len(hits), sum(hit.end - hit.start for hit in hits), hits[:MOST_HITS])
+    return FoundEvents(len(hits), sum(hit.end - hit.start for hit in hits), hits[:MOST_HITS])
 
 
-def _all(trace: Trace) -> Iterable[tuple[_Key, Span]]:
+def _all(trace: Trace) -> Iterable[tuple[_Key, LaneSpan]]:
     for op in trace.gpu:
         key = _Key(False, op.device, op.stream, f"GPU {op.device}, stream {op.stream}")
-        yield key, Span(op.start, op.end, op.name, op.kind)
+        yield key, LaneSpan(op.start, op.end, op.name, op.kind)
     threads: dict[int, int] = {}
     kinds: dict[str, Sequence[HostCall | HostRange]]
     kinds = {"range": trace.ranges, "operator": trace.operators, "call": trace.api}
     for index, (kind, calls) in enumerate(kinds.items()):
         for call in calls:
             number = threads.setdefault(call.thread, len(threads) + 1)
-            yield _Key(True, number, index, f"thread {number}, {kind}s"), Span(call.start, call.end, call.name, kind)
+            yield (
+                _Key(True, number, index, f"thread {number}, {kind}s"),
+                LaneSpan(call.start, call.end, call.name, kind),
+            )
 
 
-def _lane(name: str, spans: Sequence[Span], least: int) -> Lane:
+def _lane(name: str, spans: Sequence[LaneSpan], least: int) -> TimelineLane:
     """Outermost events; those shorter than `least` ns are merged with neighbours that are nearer than that."""
-    drawn: list[Span] = []
+    drawn: list[LaneSpan] = []
     inner = 0
     for span in spans:
         last = drawn[-1] if drawn else None
@@ -98,7 +103,7 @@ def _lane(name: str, spans: Sequence[Span], least: int) -> Lane:
         elif last and span.start - last.end < least and max(last.end - last.start, span.end - span.start) < least:
             kind = "found" if "found" in (last.kind, span.kind) else last.kind
             longer = max((last, span), key=lambda candidate: candidate.end - candidate.start)
-            drawn[-1] = Span(last.start, max(last.end, span.end), longer.name, kind, last.events + 1)
+            drawn[-1] = LaneSpan(last.start, max(last.end, span.end), longer.name, kind, last.events + 1)
         else:
             drawn.append(span)
-    return Lane(name, drawn, inner)
+    return TimelineLane(name, drawn, inner)

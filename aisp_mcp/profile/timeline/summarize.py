@@ -13,7 +13,7 @@ from statistics import median
 from typing import Literal
 
 from aisp_mcp.errors import Unavailable
-from aisp_mcp.profile.readers.input.quiet import collector_held
+from aisp_mcp.profile.readers.allowance import collector_held
 from aisp_mcp.profile.records import (
     Breakdown,
     CallStat,
@@ -26,9 +26,9 @@ from aisp_mcp.profile.records import (
     Timeline,
     Window,
 )
-from aisp_mcp.profile.timeline import attribution, idle, ranges, steps
+from aisp_mcp.profile.timeline import attribution, idle, steps
 from aisp_mcp.profile.timeline.columns import Calls, Ops
-from aisp_mcp.profile.timeline.events import GpuOp, HostCall, HostRange, Message, Shape
+from aisp_mcp.profile.timeline.events import GpuOp, HostCall, HostRange, LaunchShape, Message
 from aisp_mcp.profile.timeline.intervals import Column, Cover, column
 from aisp_mcp.profile.timeline.names import family
 from aisp_mcp.profile.timeline.trace import Trace
@@ -153,7 +153,7 @@ def _timeline(trace: Trace, window: Window) -> Timeline:
         api=_api_stats(trace.api),
         syncs=op_stats((name, {ns: 1}, None) for name, ns in trace.syncs),
         **_host_work(trace),
-        ranges=ranges.project(trace),
+        ranges=attribution.project_ranges(trace),
         breakdown=rows,
         streams=_streams(trace.gpu, times),
         gaps=idle.longest(collected, trace),
@@ -169,13 +169,13 @@ def _host_work(trace: Trace) -> dict[str, list[CallStat]]:
     """Operators and frames with the device work that they launched."""
     if not trace.operators and not trace.frames:
         return {"operators": [], "frames": []}
-    ops = ranges.launched_by(trace)
-    launches = ranges.launch_calls(trace.api, ops)
+    ops = attribution.launched_by(trace)
+    launches = attribution.launch_calls(trace.api, ops)
     return {"operators": _calls(trace.operators, launches, ops), "frames": _calls(trace.frames, launches, ops)}
 
 
 def _calls(
-    calls: Sequence[HostCall], launches: dict[int, list[ranges.Launch]], ops: dict[tuple[int, int], list[GpuOp]]
+    calls: Sequence[HostCall], launches: dict[int, list[attribution.Launch]], ops: dict[tuple[int, int], list[GpuOp]]
 ) -> list[CallStat]:
     if not calls:
         return []
@@ -289,9 +289,9 @@ def kernel_stats(gpu: Ops, times: Sequence[Times]) -> list[KernelStat]:
     return rows
 
 
-def _longest_shapes(gpu: Ops, times: Sequence[Times]) -> dict[str, Shape | None]:
+def _longest_shapes(gpu: Ops, times: Sequence[Times]) -> dict[str, LaunchShape | None]:
     """Shape of the longest launch of each name, of the first of several that took as long."""
-    longest: dict[str, tuple[int, dict[int, Shape | None]]] = {}
+    longest: dict[str, tuple[int, dict[int, LaunchShape | None]]] = {}
     for at, (fact, spans) in enumerate(zip(gpu.facts, times, strict=True)):
         if spans and fact.kind in ("kernel", "communication"):
             ns, best = max(spans), longest.get(fact.name, (-1, {}))

@@ -6,7 +6,7 @@ from aisp_mcp.errors import Unavailable
 from aisp_mcp.profile import digest, load
 from aisp_mcp.profile.digest import Found
 from aisp_mcp.profile.insights.engine import insights
-from aisp_mcp.profile.insights.thresholds import table
+from aisp_mcp.profile.insights.limiter import thresholds
 from aisp_mcp.profile.records import Source
 from aisp_mcp.runs import stored
 from aisp_mcp.runs.diagnosis import bottleneck
@@ -63,4 +63,4 @@ def memory_patterns(path: str) -> tuple[Source, list[patterns.Kernel]]:
     profile = load.load(path)
     if not profile.kernels:
         raise load.wrong(path, profile.source.kind, "a page of ncu as CSV")
-    return profile.source, patterns.of_kernels(profile.kernels, table("rules"))
+    return profile.source, patterns.of_kernels(profile.kernels, thresholds("rules"))

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from aisp_mcp.errors import NotFound, Unavailable, UsageError
-from aisp_mcp.machine.probes import child_process, probe_runner
+from aisp_mcp.machine.probes import probe_runner
 from aisp_mcp.runs.diagnosis.knee import Setting
 
 Sweep = list[tuple[int, int | None, bool]]
@@ -40,7 +40,7 @@ def plan(factory: str, workers: Sequence[int], prefetch: Sequence[int], pinning:
     ]
     if len(sweep) > _MAX_SETTINGS or any(ahead is not None and ahead < 1 for _, ahead, _ in sweep):
         raise UsageError("BAD_SWEEP", f"{len(sweep)} settings, or a prefetch below 1.", "Name fewer values.")
-    return child_process.argv("dataloader"), sweep
+    return probe_runner.argv("dataloader"), sweep
 
 
 def cpus() -> int:
@@ -69,7 +69,7 @@ def measure(
         "batches": batches,
         "passes": passes,
     }
-    reply = child_process.ask("dataloader", params, timeout_s)
+    reply = probe_runner.ask("dataloader", params, timeout_s)
     settings = []
     for row in reply["rows"]:
         workers, prefetch, pinned = row["setting"]

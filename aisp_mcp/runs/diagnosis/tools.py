@@ -9,8 +9,8 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from aisp_mcp.errors import UsageError
-from aisp_mcp.plan.bounds import Billions, Gpus, Positive, Size
-from aisp_mcp.plan.training.scaling import Question, ScalingRow
+from aisp_mcp.plan.records import Billions, Gpus, Positive, Size
+from aisp_mcp.plan.training.scaling import ScalingQuestion, ScalingRow
 from aisp_mcp.profile.digest import Found
 from aisp_mcp.profile.records import Source
 from aisp_mcp.profile.timeline.exposure import RankOverlap
@@ -199,7 +199,7 @@ class Scaled(Record):
     sources: list[str]
 
 
-def _question(p: PredictParams) -> Question:
+def _question(p: PredictParams) -> ScalingQuestion:
     """The question to the planner. Raises UsageError NO_MODEL, TWO_SHAPES, BAD_ARCHITECTURE."""
     from aisp_mcp.plan import lookup
     from aisp_mcp.plan.training import scaling
@@ -219,7 +219,7 @@ def _question(p: PredictParams) -> Question:
         microbatch=p.micro_batch,
         recompute="full" if p.recompute else "none",
     )
-    return scaling.Question(
+    return scaling.ScalingQuestion(
         arch, layout, p.gpus, p.batch, p.sequence, p.gpu, p.dtype, p.internode_gb_s, p.gpus_per_node,
         p.measured_step_s, p.weak,
     )  # fmt: skip

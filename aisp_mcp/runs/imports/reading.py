@@ -171,9 +171,7 @@ def _sentence(imported: Import) -> str:
     figures = imported.contents.figures
     raw = sum(bool(figure.samples) for figure in figures)
     names = len({figure.name for figure in figures})
-    samples = (
-        f"{raw} of them with raw samples" if raw else f"none with raw samples ({raw_hint(imported.format)})"
-    )
+    samples = f"{raw} of them with raw samples" if raw else f"none with raw samples ({raw_hint(imported.format)})"
     count_text = "1 figure" if len(figures) == 1 else f"{len(figures)} figures"
     about = "1 benchmark" if names == 1 else f"{names} benchmarks"
     return f"{imported.label}: {count_text} of {about} from {imported.format}, {samples}; {STANDING}."

@@ -19,7 +19,7 @@ from aisp_mcp.suites.adapters import base, formats, writing
 from aisp_mcp.suites.adapters.base import Problem, Recorded, TensorFacts
 from aisp_mcp.suites.adapters.recording.recorder import MARK
 from aisp_mcp.suites.adapters.records import Adapted, AdaptedInput, AdaptedProblem
-from aisp_mcp.system.gpu import choice
+from aisp_mcp.system.gpu import nvml
 
 RECORD_S = 300.0  # time-out of one recording
 ALL = "*"
@@ -184,7 +184,7 @@ def record(problem: Problem, sources: Path) -> Recorded:
     facts = sources.resolve() / "reference.json"
     facts.write_text(json.dumps(dict(problem.reference)), "utf-8")
     argv = [*python.module("aisp_mcp.suites.adapters.recording.recorder"), problem.format, str(facts)]
-    wrapped = isolation.wrap(argv, usable_level("auto", choice.device()), devices=True)
+    wrapped = isolation.wrap(argv, usable_level("auto", nvml.benchmark_device()), devices=True)
     done = run(wrapped, timeout_s=RECORD_S, cwd="/")
     lines = [line for line in done.stdout.splitlines() if line.startswith(MARK)]
     if not lines:

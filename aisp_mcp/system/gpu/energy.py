@@ -20,7 +20,7 @@ CODE = "NO_ENERGY_COUNTER"
 HINT = "There is no figure without a counter: power samples are averages that miss short kernels."
 
 
-class Reading(NamedTuple):
+class EnergyReading(NamedTuple):
     """Energy in joules since the counter was opened or its driver loaded, and time.monotonic() at that moment."""
 
     joules: float
@@ -36,14 +36,14 @@ class Counter(ABC):
     def joules(self) -> float:
         """Energy so far. Raises Unavailable NO_ENERGY_COUNTER."""
 
-    def step(self) -> Reading:
+    def step(self) -> EnergyReading:
         """The first reading after the counter advances. Raises Unavailable NO_ENERGY_COUNTER if it does not."""
         before, end_s = self.joules(), time.monotonic() + STEP_S
         while (now := self.joules()) == before:
             if time.monotonic() > end_s:
                 raise Unavailable(CODE, f"The counter of {', '.join(self.domains)} does not move.", HINT)
             time.sleep(LOOK_S)
-        return Reading(now, time.monotonic())
+        return EnergyReading(now, time.monotonic())
 
 
 class GpuCounter(Counter):

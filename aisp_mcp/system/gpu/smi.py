@@ -6,7 +6,7 @@ import re
 import shutil
 
 from aisp_mcp.system.command import ask
-from aisp_mcp.system.records.device import Problem
+from aisp_mcp.system.records import Problem
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 

@@ -8,7 +8,7 @@ from typing import Any
 from aisp_mcp.front.dashboard import figures
 from aisp_mcp.front.dashboard.request import PageRequest
 from aisp_mcp.machine.datasheets import load
-from aisp_mcp.machine.datasheets.records import GpuFacts
+from aisp_mcp.machine.datasheets.load import GpuFacts
 from aisp_mcp.server.charts import bars
 from aisp_mcp.server.charts.bars import Bar
 from aisp_mcp.server.charts.drawing import Drawing, Shape, box, line, words

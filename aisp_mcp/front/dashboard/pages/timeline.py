@@ -40,7 +40,7 @@ def build(request: PageRequest) -> dict[str, Any]:
     }
 
 
-def _lead(begin: int, end: int, whole: int, hits: lanes.Found | None, query: str) -> str:
+def _lead(begin: int, end: int, whole: int, hits: lanes.FoundEvents | None, query: str) -> str:
     """The content of the page: the search's answer, or the window."""
     if hits is not None:
         return f"{hits.events} events with “{query}”, {numbers.seconds(hits.duration_ns * NS)} in total."
@@ -74,7 +74,7 @@ def _moves(begin: int, end: int, whole: int) -> list[tuple[str, int, int]]:
     return [*steps, ("all", 0, whole)]
 
 
-def _hit(span: lanes.Span, first: int, whole: int) -> tuple[str, int, int]:
+def _hit(span: lanes.LaneSpan, first: int, whole: int) -> tuple[str, int, int]:
     """(label, begin, end) of a window around an event, in ns."""
     margin = max(span.end - span.start, MIN_WINDOW_NS)
     return traces.describe(span, first), max(span.start - first - margin, 0), min(span.end - first + margin, whole)

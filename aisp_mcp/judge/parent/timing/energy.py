@@ -40,7 +40,7 @@ class Window:
     between_s: float = 0.0
     cpu_s: float = 0.0
 
-    def add(self, timing: RoundTiming, first: energy.Reading, last: energy.Reading) -> None:
+    def add(self, timing: RoundTiming, first: energy.EnergyReading, last: energy.EnergyReading) -> None:
         """Add one round."""
         self.calls += timing.count
         self.ran_s += timing.elapsed_s

@@ -33,7 +33,8 @@ MORE_DRAWS, MANY = 2.0, 1 << 10
 # Times the limit, beyond which no order explains an error, unless the baseline's error is below LUCKY of an eps: of any
 # output; of a coarse one, whose errors are those of its narrow operands, which all orders share; and where convolutions
 # may use TF32, which drops 13 bits of each operand: 16,000 roundings and more.
-# docs/decisions/0086-limit-what-rounding-excuses.md and 0091-allow-tf32-in-convolutions.md; BEYOND_COARSE by commit 963bfebb.
+# docs/decisions/0086-limit-what-rounding-excuses.md and 0091-allow-tf32-in-convolutions.md; BEYOND_COARSE by commit
+# 963bfebb.
 BEYOND, BEYOND_COARSE, BEYOND_TF32, LUCKY = 1e3, 30.0, 1e4, 1 / 16
 # Error of a baseline on plain inputs, as a share of its output, above which the output is coarse: that of sums in
 # float32 is less. docs/decisions/0086-limit-what-rounding-excuses.md.

@@ -6,8 +6,8 @@ the baseline's error, TF32 and float16 inputs at least 64 times, bfloat16 at lea
 The rule has two uses. compare() measures errors with the reference. near() has only the baseline's output: the error is
 at most the distance to the baseline plus the baseline's own error, and no unit is smaller than that own error or half
 an eps of the truth. So an output whose distance passes the rule with one unit less must pass with the reference, too
-(docs/decisions/0083-accept-outputs-near-the-baseline.md). Both take their limits from ErrorLimits and measure with the same
-functions.
+(docs/decisions/0083-accept-outputs-near-the-baseline.md). Both take their limits from ErrorLimits and measure with the
+same functions.
 
 A normalisation that uses part of each row is off by a different factor in every row; a sum over a sample, by an offset.
 Both may be smaller than the 16-bit tolerance of a single element. But rounding errors have independent signs and
@@ -66,8 +66,8 @@ FIT_LEAST, FIT_ROUNDINGS, FIT_OWN, FIT_NOISE, FIT_SHARE = 16, 5.0, 8.0, 6.0, 0.0
 # Octaves below the largest element by which the baseline's errors are sorted; the last contains all smaller ones. This
 # is chosen: float32 has 277 with its subnormal numbers.
 OCTAVES = 256
-# Elements from which on distances are kept in float32 to save memory (docs/decisions/0084-share-one-arena-for-large-calls.md)
-# and elements at their start that are compared first (chosen).
+# Elements from which on distances are kept in float32 to save memory
+# (docs/decisions/0084-share-one-arena-for-large-calls.md) and elements at their start that are compared first (chosen).
 LARGE, START = 1 << 29, 1 << 16
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from aisp_mcp.machine.probes.children.timing import Clock, Work, best, rested
+from aisp_mcp.machine.probes.children.timing import Clock, TimedWork, best, rested
 
 _BACKENDS = ("CUDNN_ATTENTION", "FLASH_ATTENTION", "EFFICIENT_ATTENTION")
 
@@ -39,12 +39,12 @@ def main(params: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _ways(torch: Any, name: str, flops: float, qkv: tuple[Any, Any, Any], causal: bool) -> list[Work]:
+def _ways(torch: Any, name: str, flops: float, qkv: tuple[Any, Any, Any], causal: bool) -> list[TimedWork]:
     """The backend that torch chooses and, on a GPU, each by name; `best` leaves out those this build or card lacks."""
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
     attend = torch.nn.functional.scaled_dot_product_attention
-    ways = [Work(name, flops, lambda: attend(*qkv, is_causal=causal), "torch's choice of backend")]
+    ways = [TimedWork(name, flops, lambda: attend(*qkv, is_causal=causal), "torch's choice of backend")]
 
     def through(backend: Any) -> Callable[[], Any]:
         def call() -> Any:
@@ -54,4 +54,4 @@ def _ways(torch: Any, name: str, flops: float, qkv: tuple[Any, Any, Any], causal
         return call
 
     named = [(backend, getattr(SDPBackend, backend)) for backend in _BACKENDS] if qkv[0].is_cuda else []
-    return ways + [Work(name, flops, through(backend), f"SDPBackend.{title}") for title, backend in named]
+    return ways + [TimedWork(name, flops, through(backend), f"SDPBackend.{title}") for title, backend in named]

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from aisp_mcp.machine.probes.children.timing import Clock, Work, best, measure
+from aisp_mcp.machine.probes.children.timing import Clock, TimedWork, best, measure
 
 KINDS = ("copy", "read", "write", "triad")
 
@@ -29,33 +29,33 @@ def main(params: dict[str, Any]) -> dict[str, Any]:
     return {"samples": samples, "paths": {w.name: w.note for w in chosen}, "skipped": skipped, "size_bytes": 4 * n}
 
 
-def candidates(torch: Any, kind: str, a: Any, b: Any, c: Any) -> list[Work]:
+def candidates(torch: Any, kind: str, a: Any, b: Any, c: Any) -> list[TimedWork]:
     """Ways to move the bytes of one kind."""
     size = a.numel() * a.element_size()
     if kind == "copy":
         return [
-            Work(kind, 2 * size, lambda: b.copy_(a), "Tensor.copy_"),
-            Work(kind, 2 * size, lambda: torch.add(a, 1.0, out=b), "torch.add with a scalar"),
+            TimedWork(kind, 2 * size, lambda: b.copy_(a), "Tensor.copy_"),
+            TimedWork(kind, 2 * size, lambda: torch.add(a, 1.0, out=b), "torch.add with a scalar"),
         ]
     if kind == "write":
         return [
-            Work(kind, size, lambda: b.fill_(1.0), "Tensor.fill_"),
-            Work(kind, size, lambda: b.zero_(), "Tensor.zero_"),
+            TimedWork(kind, size, lambda: b.fill_(1.0), "Tensor.fill_"),
+            TimedWork(kind, size, lambda: b.zero_(), "Tensor.zero_"),
         ]
     if kind == "triad":
-        return [Work(kind, 3 * size, lambda: torch.add(a, b, alpha=3.0, out=c), "torch.add with alpha")]
+        return [TimedWork(kind, 3 * size, lambda: torch.add(a, b, alpha=3.0, out=c), "torch.add with alpha")]
     return _read(torch, kind, a, size)
 
 
-def _read(torch: Any, kind: str, a: Any, size: int) -> list[Work]:
+def _read(torch: Any, kind: str, a: Any, size: int) -> list[TimedWork]:
     rows = a[: a.numel() // 4096 * 4096].view(-1, 4096)
     ways = [
-        Work(kind, size, lambda: a.sum(), "Tensor.sum"),
-        Work(kind, size, lambda: torch.amax(a), "torch.amax"),
-        Work(kind, rows.numel() * 4, lambda: rows.sum(dim=1), "Tensor.sum by rows of 16 KiB"),
+        TimedWork(kind, size, lambda: a.sum(), "Tensor.sum"),
+        TimedWork(kind, size, lambda: torch.amax(a), "torch.amax"),
+        TimedWork(kind, rows.numel() * 4, lambda: rows.sum(dim=1), "Tensor.sum by rows of 16 KiB"),
     ]
     if a.is_cuda:
-        from aisp_mcp.machine.probes.children.triton.kernels import read_all
+        from aisp_mcp.machine.probes.children.triton_kernels import read_all
 
-        ways.append(Work(kind, size, lambda: read_all(a), "Triton reduction by blocks"))
+        ways.append(TimedWork(kind, size, lambda: read_all(a), "Triton reduction by blocks"))
     return ways

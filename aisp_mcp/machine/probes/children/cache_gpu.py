@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from aisp_mcp.machine.probes.children.timing import Clock, Work, measure
+from aisp_mcp.machine.probes.children.timing import Clock, TimedWork, measure
 
 _STEPS = 20_000
 _SWEPT = 1 << 30  # bytes per launch: some 0.2 ms, so that launch overhead is negligible
@@ -35,7 +35,7 @@ def main(params: dict[str, Any]) -> dict[str, Any]:
 
 
 def _latency(torch: Any, clock: Clock, device: str, size: int, params: dict[str, Any]) -> list[float]:
-    from aisp_mcp.machine.probes.children.triton.kernels import chase
+    from aisp_mcp.machine.probes.children.triton_kernels import chase
 
     stride = params["stride_bytes"] // 4
     slots = max(2, size // params["stride_bytes"])
@@ -52,10 +52,10 @@ def _latency(torch: Any, clock: Clock, device: str, size: int, params: dict[str,
     return [s / _STEPS * 1e9 for s in seconds]
 
 
-def _reader(torch: Any, device: str, size: int) -> Work:
-    from aisp_mcp.machine.probes.children.triton.kernels import sweep
+def _reader(torch: Any, device: str, size: int) -> TimedWork:
+    from aisp_mcp.machine.probes.children.triton_kernels import sweep
 
     data = torch.rand(size // 4, device=device)
     out = torch.empty(4 * torch.cuda.get_device_properties(device).multi_processor_count, device=device)
     steps = max(1, max(_SWEPT, 2 * size) // sweep(data, out, 1))
-    return Work(str(size), sweep(data, out, steps), lambda: sweep(data, out, steps))
+    return TimedWork(str(size), sweep(data, out, steps), lambda: sweep(data, out, steps))

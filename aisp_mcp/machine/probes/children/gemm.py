@@ -8,7 +8,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from aisp_mcp.machine.probes.children.timing import Clock, Work, best, rested
+from aisp_mcp.machine.probes.children.timing import Clock, TimedWork, best, rested
 
 GPU_DTYPES = ("bf16", "fp16", "tf32", "fp8", "int8", "fp32", "fp64")
 CPU_DTYPES = ("fp32", "bf16", "fp64", "int8")
@@ -21,7 +21,7 @@ def main(params: dict[str, Any]) -> dict[str, Any]:
     device, size = params["device"], params["size"]
     torch.manual_seed(params.get("seed", 0))
     clock = Clock(torch, device)
-    chosen: list[Work] = []
+    chosen: list[TimedWork] = []
     skipped: dict[str, str] = {}
     for dtype in params["dtypes"]:
         with _precision(torch, dtype):
@@ -55,7 +55,7 @@ def _precision(torch: Any, dtype: str) -> Iterator[None]:
         torch.backends.cuda.matmul.allow_tf32 = before
 
 
-def _precise(torch: Any, work: Work) -> Work:
+def _precise(torch: Any, work: TimedWork) -> TimedWork:
     """Set the precision within the call, because rounds mix the dtypes; only fp32 and tf32 need it."""
     if work.name not in ("fp32", "tf32"):
         return work
@@ -64,10 +64,10 @@ def _precise(torch: Any, work: Work) -> Work:
         torch.backends.cuda.matmul.allow_tf32 = work.name == "tf32"
         return work.call()
 
-    return Work(work.name, work.amount, call, work.note)
+    return TimedWork(work.name, work.amount, call, work.note)
 
 
-def candidates(torch: Any, dtype: str, n: int, device: str) -> list[Work]:
+def candidates(torch: Any, dtype: str, n: int, device: str) -> list[TimedWork]:
     """Library paths for one dtype. amount = 2 n^3: multiply and add count separately."""
     if dtype == "fp8":
         return _fp8(torch, n, device)
@@ -76,19 +76,19 @@ def candidates(torch: Any, dtype: str, n: int, device: str) -> list[Work]:
     return _plain(torch, dtype, n, device)
 
 
-def _plain(torch: Any, dtype: str, n: int, device: str) -> list[Work]:
+def _plain(torch: Any, dtype: str, n: int, device: str) -> list[TimedWork]:
     kinds = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp64": torch.float64}
     kind = kinds.get(dtype, torch.float32)
     a, b = (torch.randn(n, n, device=device, dtype=kind) for _ in range(2))
     out = torch.empty(n, n, device=device, dtype=kind)
     flops = 2.0 * n**3
     return [
-        Work(dtype, flops, lambda: torch.mm(a, b, out=out), "torch.mm row x row"),
-        Work(dtype, flops, lambda: torch.mm(a, b.t(), out=out), "torch.mm row x column"),
+        TimedWork(dtype, flops, lambda: torch.mm(a, b, out=out), "torch.mm row x row"),
+        TimedWork(dtype, flops, lambda: torch.mm(a, b.t(), out=out), "torch.mm row x column"),
     ]
 
 
-def _fp8(torch: Any, n: int, device: str) -> list[Work]:
+def _fp8(torch: Any, n: int, device: str) -> list[TimedWork]:
     """_scaled_mm wants the second operand column-major; per-tensor scales of one."""
     a, b = (torch.randn(n, n, device=device).clamp(-16, 16).to(torch.float8_e4m3fn) for _ in range(2))
     scale = torch.ones((), device=device)
@@ -100,25 +100,25 @@ def _fp8(torch: Any, n: int, device: str) -> list[Work]:
 
     flops = 2.0 * n**3
     return [
-        Work("fp8", flops, path(True), "torch._scaled_mm e4m3, fast accumulation, bf16 out"),
-        Work("fp8", flops, path(False), "torch._scaled_mm e4m3, bf16 out"),
+        TimedWork("fp8", flops, path(True), "torch._scaled_mm e4m3, fast accumulation, bf16 out"),
+        TimedWork("fp8", flops, path(False), "torch._scaled_mm e4m3, bf16 out"),
     ]
 
 
-def _int8(torch: Any, n: int, device: str) -> list[Work]:
+def _int8(torch: Any, n: int, device: str) -> list[TimedWork]:
     a, b = (torch.randint(-128, 128, (n, n), device=device, dtype=torch.int8) for _ in range(2))
     ops = 2.0 * n**3
     ways = [
-        Work("int8", ops, lambda: torch._int_mm(a, b.t()), "torch._int_mm row x column"),
-        Work("int8", ops, lambda: torch._int_mm(a, b), "torch._int_mm row x row"),
+        TimedWork("int8", ops, lambda: torch._int_mm(a, b.t()), "torch._int_mm row x column"),
+        TimedWork("int8", ops, lambda: torch._int_mm(a, b), "torch._int_mm row x row"),
     ]
     if a.is_cuda:
-        from aisp_mcp.machine.probes.children.triton.matmul import TILE, matmul
+        from aisp_mcp.machine.probes.children.triton_kernels import TILE, matmul
 
         if n % TILE == 0:
             out = torch.empty(n, n, device=device, dtype=torch.int32)
             ways += [
-                Work("int8", ops, lambda s=s: matmul(a, b, out, s), f"Triton row x column, {s} stages")  # type: ignore[misc]
+                TimedWork("int8", ops, lambda s=s: matmul(a, b, out, s), f"Triton row x column, {s} stages")  # type: ignore[misc]
                 for s in (3, 4)
             ]
     return ways

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
-from aisp_mcp.machine.probes.children.timing import Clock, Work, measure
+from aisp_mcp.machine.probes.children.timing import Clock, TimedWork, measure
 
 _TINY = 100
 
@@ -29,9 +29,9 @@ def _pair(torch: Any, a: int, b: int, size: int, rounds: int, budget_s: float) -
     here, here2 = (torch.empty(size, dtype=torch.uint8, device=f"cuda:{a}") for _ in range(2))
     there, there2 = (torch.empty(size, dtype=torch.uint8, device=f"cuda:{b}") for _ in range(2))
     works = [
-        Work(f"{a}->{b}", size, lambda: there.copy_(here, non_blocking=True)),
-        Work(f"{b}->{a}", size, lambda: here.copy_(there, non_blocking=True)),
-        Work(f"{a}<->{b}", 2 * size, _both(torch, a, b, (here, there), (there2, here2))),
+        TimedWork(f"{a}->{b}", size, lambda: there.copy_(here, non_blocking=True)),
+        TimedWork(f"{b}->{a}", size, lambda: here.copy_(there, non_blocking=True)),
+        TimedWork(f"{a}<->{b}", 2 * size, _both(torch, a, b, (here, there), (there2, here2))),
     ]
     clock = Clock(torch, f"cuda:{a}")
     tiny = torch.zeros(1, device=f"cuda:{a}")

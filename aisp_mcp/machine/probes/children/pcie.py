@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from aisp_mcp.machine.probes.children.timing import Clock, Work, measure
+from aisp_mcp.machine.probes.children.timing import Clock, TimedWork, measure
 
 
 def main(params: dict[str, Any]) -> dict[str, Any]:
@@ -19,11 +19,11 @@ def main(params: dict[str, Any]) -> dict[str, Any]:
     pageable, landing = pinned.clone(), pinned.clone()
     there, other = (torch.empty(size, dtype=torch.uint8, device=device) for _ in range(2))
     works = [
-        Work("h2d_pinned", size, lambda: there.copy_(pinned, non_blocking=True)),
-        Work("d2h_pinned", size, lambda: back.copy_(there, non_blocking=True)),
-        Work("bidirectional_pinned", 2 * size, _both(torch, pinned, there, other, back)),
-        Work("h2d_pageable", size, lambda: there.copy_(pageable)),
-        Work("d2h_pageable", size, lambda: landing.copy_(there)),
+        TimedWork("h2d_pinned", size, lambda: there.copy_(pinned, non_blocking=True)),
+        TimedWork("d2h_pinned", size, lambda: back.copy_(there, non_blocking=True)),
+        TimedWork("bidirectional_pinned", 2 * size, _both(torch, pinned, there, other, back)),
+        TimedWork("h2d_pageable", size, lambda: there.copy_(pageable)),
+        TimedWork("d2h_pageable", size, lambda: landing.copy_(there)),
     ]
     return {"samples": measure(works, Clock(torch, device), params["rounds"], params["budget_s"]), "size_bytes": size}
 

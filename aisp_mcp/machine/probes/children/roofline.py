@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from aisp_mcp.machine.probes.children.timing import Clock, Work, bursts
+from aisp_mcp.machine.probes.children.timing import Clock, TimedWork, bursts
 
 _INNER = (1, 8, 32, 128, 512)
 
@@ -26,10 +26,10 @@ def main(params: dict[str, Any]) -> dict[str, Any]:
         name = f"matmul {n}x{n}x{k}"
         flops = 2.0 * n * n * k
         sizes[name] = (flops, float(width * (2 * n * k + n * n)))
-        works.append(Work(name, flops, _product(torch, a, b, out)))
+        works.append(TimedWork(name, flops, _product(torch, a, b, out)))
     x, y, z = (torch.randn(n * n, device=device, dtype=kind) for _ in range(3))
     sizes["add"] = (float(n * n), float(3 * width * n * n))
-    works.append(Work("add", float(n * n), lambda: torch.add(x, y, out=z)))
+    works.append(TimedWork("add", float(n * n), lambda: torch.add(x, y, out=z)))
     samples = bursts(works, Clock(torch, device), params)
     points = [
         {"name": w.name, "flops": sizes[w.name][0], "bytes": sizes[w.name][1], "samples": samples[w.name]}

@@ -17,7 +17,7 @@ REST_S, SHORT_S = 0.1, 0.012
 
 
 @dataclass(frozen=True)
-class Work:
+class TimedWork:
     """One thing to measure. amount: FLOPs or bytes of one call; call: runs it once, asynchronously on a GPU."""
 
     name: str
@@ -68,7 +68,7 @@ class Clock:
 
 
 def measure(
-    works: list[Work], clock: Clock, rounds: int, budget_s: float, burst_s: float = BURST_S, rest_s: float = 0.0
+    works: list[TimedWork], clock: Clock, rounds: int, budget_s: float, burst_s: float = BURST_S, rest_s: float = 0.0
 ) -> dict[str, list[float]]:
     """Amount per second, one sample per work and round; the order alternates every round, so that drift affects all
     equally.
@@ -93,7 +93,9 @@ def measure(
     return samples
 
 
-def rested(works: list[Work], clock: Clock, params: dict[str, Any]) -> tuple[dict[str, list[float]], dict[str, float]]:
+def rested(
+    works: list[TimedWork], clock: Clock, params: dict[str, Any]
+) -> tuple[dict[str, list[float]], dict[str, float]]:
     """Measure work that the power limit can slow down: samples of short bursts after a rest, and sustained rates.
 
     On a CPU there is no rest, and no sustained rate.
@@ -102,20 +104,20 @@ def rested(works: list[Work], clock: Clock, params: dict[str, Any]) -> tuple[dic
     return samples, {work.name: _sustained(work, clock) for work in works} if clock.on_gpu else {}
 
 
-def bursts(works: list[Work], clock: Clock, params: dict[str, Any]) -> dict[str, list[float]]:
+def bursts(works: list[TimedWork], clock: Clock, params: dict[str, Any]) -> dict[str, list[float]]:
     """`measure` as params say (rounds, budget_s); on a GPU in short bursts after a rest."""
     how = (SHORT_S, REST_S) if clock.on_gpu else (BURST_S, 0.0)
     return measure(works, clock, params["rounds"], params["budget_s"], *how)
 
 
-def _sustained(work: Work, clock: Clock, half_s: float = 0.5) -> float:
+def _sustained(work: TimedWork, clock: Clock, half_s: float = 0.5) -> float:
     """Amount per second in the second half of a second of continuous work."""
     n = clock.batch(work.call, half_s)
     clock.seconds(work.call, n)
     return work.amount * n / clock.seconds(work.call, n)
 
 
-def _warm(works: list[Work], clock: Clock, counts: dict[str, int]) -> None:
+def _warm(works: list[TimedWork], clock: Clock, counts: dict[str, int]) -> None:
     start = time.monotonic()
     while True:
         for work in works:
@@ -124,13 +126,13 @@ def _warm(works: list[Work], clock: Clock, counts: dict[str, int]) -> None:
                 return
 
 
-def best(candidates: list[Work], clock: Clock) -> Work:
+def best(candidates: list[TimedWork], clock: Clock) -> TimedWork:
     """The fastest of several ways to do the same, by the highest rate in three short bursts. Ways that fail are left
     out.
 
     Raises RuntimeError with the reason of each if none works.
     """
-    scores: list[tuple[float, Work]] = []
+    scores: list[tuple[float, TimedWork]] = []
     reasons: list[str] = []
     for work in candidates:
         try:

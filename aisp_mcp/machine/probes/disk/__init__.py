@@ -1,4 +1,0 @@
-"""Sequential disk rates, by fio or by system calls.
-
-It writes one temporary file and removes it. Start with `probe.py`.
-"""

@@ -1,1 +1,0 @@
-"""The arguments and answers of planners, as records."""

@@ -1,1 +1,0 @@
-"""Opening and reading profiles of unknown size and origin: bounds, databases, streamed JSON."""

@@ -1,0 +1,221 @@
+"""A trace's JSON in pieces: some megabytes of events are decoded at a time, and the file is never in memory whole.
+
+A piece ends between two events. Such a position is a guess, and the decoder proves it: a prefix of an array is itself
+an array if, and only if, it ends between two of its elements. Inside a nested list or a string, the prefix leaves
+something open.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from aisp_mcp.profile.readers.allowance import Allowance
+from aisp_mcp.profile.readers.files import FOREIGN, GZIP, bad, too_large
+from aisp_mcp.profile.readers.text import clean
+
+_PIECE = 8 * 2**20
+_LARGEST = 64 * 2**20  # bytes of one event, or of everything before or after the events
+_TRIES = 50  # guesses per piece
+_CUT = re.compile(rb"\}\s*,\s*\{")
+_EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
+
+
+class MessageArgs(msgspec.Struct, gc=False):
+    """The arguments of a collective, as PyTorch writes them since 2.3."""
+
+    dtype: Any = None
+    collective: Any = msgspec.field(default=None, name="Collective name")
+    sent: Any = msgspec.field(default=None, name="In msg nelems")
+    received: Any = msgspec.field(default=None, name="Out msg nelems")
+    ranks: Any = msgspec.field(default=None, name="Group size")
+
+
+class Args(MessageArgs, gc=False):
+    """The arguments that are used; all others are skipped without being built."""
+
+    device: Any = None
+    stream: Any = None
+    correlation: Any = None
+    correlation_id: Any = None  # as XLA writes it
+    label: Any = msgspec.field(default=None, name="name")  # of a process or thread
+    bytes: Any = None
+    grid: Any = None
+    block: Any = None
+    registers: Any = msgspec.field(default=None, name="registers per thread")
+    shared: Any = msgspec.field(default=None, name="shared memory")
+    occupancy: Any = msgspec.field(default=None, name="est. achieved occupancy %")
+
+
+class TraceEvent(msgspec.Struct, gc=False):
+    """An event as written. Numbers that are not integers stay text, so that nothing is rounded."""
+
+    ph: Any = None
+    cat: Any = None
+    name: Any = None
+    pid: Any = None
+    tid: Any = None
+    ts: Any = None
+    dur: Any = None
+    args: Args | None = None
+
+
+_typed = msgspec.json.Decoder(list[TraceEvent], float_hook=str)
+_any = msgspec.json.Decoder(float_hook=str)
+_ARGS = {field.encode_name: field.name for field in msgspec.structs.fields(Args)}
+_NONE = Args()
+
+
+class Pieces:
+    """Lists of events; None for anything that is not an object. `head` has the other keys once all pieces are read."""
+
+    def __init__(self, path: Path, allowance: Allowance) -> None:
+        self.head: dict[str, Any] = {}
+        self._path = path
+        self._allowance = allowance
+        self._chunks = _chunks(path)
+        self._rest = b""
+        self._searched = 0  # there is no possible end of a piece before this
+        self._open = b"["  # prefix that makes the rest complete JSON
+
+    def __iter__(self) -> Iterator[list[TraceEvent | None]]:
+        """Raise UsageError BAD_PROFILE for incomplete JSON or JSON without a list of events, AispError TOO_LARGE."""
+        self._begin()
+        for chunk in self._chunks:
+            self._allowance.check()
+            self._rest += chunk
+            for end, begin in self._guesses():
+                if (events := _decode(b"[" + self._rest[:end] + b"]")) is not None:
+                    self._rest, self._searched = self._rest[begin:], 0
+                    yield events
+                    break
+            self._bounded()
+        yield self._end()
+
+    def _begin(self) -> None:
+        """Everything up to the events."""
+        for chunk in self._chunks:
+            self._rest += chunk
+            text = self._rest.lstrip(b"\xef\xbb\xbf \t\r\n")
+            if text.startswith(b"["):
+                self._rest = text[1:]
+                return
+            for match in _EVENTS.finditer(text):
+                if isinstance(head := _whole(text[: match.end()] + b"]}"), dict):
+                    self.head = head
+                    self._rest, self._open = text[match.end() :], b'{"traceEvents":['
+                    return
+            self._bounded()
+        if self._rest and _whole(self._rest) is not None:
+            raise bad(f"{self._path.name!r} is JSON, but not a trace: it has no list 'traceEvents'.", FOREIGN)
+        raise bad(f"{self._path.name!r} is not complete JSON.")
+
+    def _guesses(self) -> Iterator[tuple[int, int]]:
+        """(end of one event, start of the next), from the last backwards."""
+        low = max(0, len(self._rest) - 65_536)
+        near = [(m.start() + 1, m.end() - 1) for m in _CUT.finditer(self._rest, low)]
+        if not near:
+            near = [(m.start() + 1, m.end() - 1) for m in _CUT.finditer(self._rest, self._searched)]
+            self._searched = low if not near else 0
+        yield from near[: -_TRIES - 1 : -1]
+
+    def _end(self) -> list[TraceEvent | None]:
+        whole = _whole(self._open + self._rest)
+        if isinstance(whole, dict):
+            events = whole.pop("traceEvents", None)
+            self.head |= whole
+        else:
+            events = whole
+        if not isinstance(events, list):
+            raise bad(f"{self._path.name!r} is not complete JSON, or is truncated.")
+        return [_event(row) for row in events]
+
+    def _bounded(self) -> None:
+        if len(self._rest) > _LARGEST:
+            raise too_large(f"{self._path.name!r} has more than {_LARGEST:,} bytes without an event's end")
+
+
+def _decode(data: bytes) -> list[TraceEvent | None] | None:
+    """The events of an array, or None if data is not an array."""
+    try:
+        events: list[TraceEvent | None] = list(_typed.decode(data))
+    except msgspec.ValidationError:
+        rows = _whole(data)
+        return [_event(row) for row in rows] if isinstance(rows, list) else None
+    except RecursionError as error:
+        raise bad("The JSON is nested too deeply.") from error
+    except ValueError:
+        rows = _whole(data)
+        return [_event(row) for row in rows] if isinstance(rows, list) else None
+    return events
+
+
+def _whole(data: bytes) -> Any:
+    """Any JSON, including PyTorch's deviations from the standard: NaN, Infinity and names cut inside a character."""
+    try:
+        return _any.decode(data)
+    except RecursionError as error:
+        raise bad("The JSON is nested too deeply.") from error
+    except ValueError:
+        text = data.decode("utf-8", "replace")
+        if "\ufffd" not in text and "NaN" not in text and "Infinity" not in text:
+            return None
+    try:
+        return json.loads(text, parse_float=str, parse_constant=lambda _: None)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _event(row: Any) -> TraceEvent | None:
+    if not isinstance(row, dict):
+        return None
+    args = row.get("args")
+    known = {_ARGS[key]: item for key, item in args.items() if key in _ARGS} if isinstance(args, dict) else {}
+    plain = {key: row.get(key) for key in ("ph", "cat", "name", "pid", "tid", "ts", "dur")}
+    return TraceEvent(**plain, args=Args(**known) if known else None)
+
+
+def arguments(event: TraceEvent) -> Args:
+    return event.args or _NONE
+
+
+def _chunks(path: Path) -> Iterator[bytes]:
+    """The file, decompressed if it is gzip."""
+    with path.open("rb") as file:
+        compressed = file.read(2) == GZIP
+        file.seek(0)
+        if not compressed:
+            while chunk := file.read(_PIECE):
+                yield chunk
+            return
+        yield from _inflated(iter(lambda: file.read(2**20), b""))
+
+
+def _inflated(source: Iterator[bytes]) -> Iterator[bytes]:
+    """All members. Raises UsageError BAD_PROFILE for damaged or truncated files."""
+    decompressor, out, begun = zlib.decompressobj(wbits=31), bytearray(), False
+    try:
+        for data in source:
+            rest = data
+            while rest:
+                if decompressor.eof:
+                    rest = rest.lstrip(b"\x00")
+                    decompressor, begun = zlib.decompressobj(wbits=31), False
+                    continue
+                begun = True
+                out += decompressor.decompress(rest, _PIECE)
+                rest = decompressor.unused_data if decompressor.eof else decompressor.unconsumed_tail
+                if len(out) >= _PIECE:
+                    yield bytes(out)
+                    out.clear()
+    except zlib.error as error:
+        raise bad(f"The gzip file is damaged: {clean(error, 100)}.") from error
+    if begun and not decompressor.eof:
+        raise bad("The gzip file is cut short.")
+    yield bytes(out)
