@@ -34,7 +34,7 @@ class Triage(Record):
     listed="lite",
 )
 def aisp_triage(p: NoParams, ctx: Context) -> Triage:
-    """START HERE: check GPU, driver, torch, profilers, disk and limits; health as ranked findings with next calls."""
+    """START HERE: check GPU, driver, torch, profilers, disk, limits; ranked findings, each with a next call."""
     from aisp_mcp.machine import facts
 
     state = facts.look(ctx)
@@ -71,7 +71,7 @@ class StatusLine(Record):
 
 @tool(cli="status", effect=READS, cost=MS, next=("aisp_triage", "aisp_gpu_info"), listed="default")
 def aisp_status(p: NoParams, ctx: Context) -> StatusLine:
-    """Report one fast health line: GPUs, load, memory, disk."""
+    """Report one health line: GPUs, load, memory, disk."""
     from aisp_mcp.machine import facts
 
     return StatusLine(**facts.status(ctx.settings.home))

@@ -137,4 +137,4 @@ def test_timeouts_of_the_watchdog_are_counted_by_global_rank(tmp_path):
     ]
     status = "[rank14]:[E218 04:54:22.8 ProcessGroupNCCL.cpp:1795] [PG ID 0 PG GUID 0(default_pg) Rank 14] heartbeat"
     text = _log(tmp_path, *lines, status)[0]
-    assert text.startswith("Ranks 13 and 15 report a timeout of ALLREDUCE, number 216; rank 14, which writes")
+    assert text.startswith("Ranks 13 and 15 report a timeout of ALLREDUCE, number 216; rank 14, which also writes")

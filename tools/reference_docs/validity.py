@@ -59,7 +59,7 @@ def _table(some: Sequence[Issue]) -> Iterator[str]:
     yield "| --- | --- | --- | --- | --- | --- | --- | --- |"
     for issue in some:
         attacks = len(_names(issue, "attack"))
-        file = f"[{attacks}](../aisp_mcp/judge/attacks/{issue.file})" if issue.attacked else "none"
+        file = f"[{attacks}](../aisp_mcp/validity/{issue.file})" if issue.attacked else "none"
         where = ", ".join(issue.executed_on) or "never"
         cells = (issue.id, issue.title, issue.kind, issue.isolation, issue.control, file, _gain(issue), where)
         yield f"| {' | '.join(map(str, cells))} |"
