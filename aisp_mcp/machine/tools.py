@@ -196,7 +196,7 @@ class ContextReport(Record):
     listed="default",
 )
 def aisp_context_summary(p: NoParams, ctx: Context) -> ContextReport:
-    """Describe the machine in some twenty lines: what an agent must know before it proposes anything."""
+    """Describe the machine in twenty lines: what an agent must know before it proposes anything."""
     from aisp_mcp.machine import facts
 
     return ContextReport(context=facts.summary(ctx, facts.look(ctx)))
@@ -204,7 +204,7 @@ def aisp_context_summary(p: NoParams, ctx: Context) -> ContextReport:
 
 @tool(cli="context full", effect=READS, cost=S, next=("aisp_context_summary",))
 def aisp_context_full(p: NoParams, ctx: Context) -> ContextReport:
-    """Report everything known about the machine: findings, GPUs, topology, host, software, limits, stored ceilings."""
+    """Report everything known: findings, GPUs, topology, host, software, limits, stored ceilings."""
     from aisp_mcp.machine import facts
 
     return ContextReport(context=facts.full(ctx, facts.look(ctx)))
@@ -224,7 +224,7 @@ class AiStatus(Record):
 
 @tool(cli="info ai", effect=READS, cost=S, needs=("network",), next=("aisp_triage",))
 def aisp_ai_status(p: NoParams, ctx: Context) -> AiStatus:
-    """Check whether an LLM backend is configured and reachable, and with which model; keys are never printed."""
+    """Check if an LLM backend is configured and reachable, and its model; keys are never printed."""
     from aisp_mcp.settings import LlmSettings
     from aisp_mcp.system import llm
 

@@ -79,7 +79,7 @@ class BoardParams(Params):
 
 @tool(cli="optimize board", effect=READS, cost=MS, next=("aisp_optimize_submit", "aisp_optimize_finish"))
 def aisp_optimize_board(p: BoardParams, ctx: Context) -> Board:
-    """List candidates of an optimisation, the best proven gain first, with the remaining budget and why it ended."""
+    """List an optimisation's candidates, best proven gain first, the remaining budget and why it ended."""
     from aisp_mcp.optimize import sessions
 
     return sessions.look(ctx, sessions.named(ctx, p.session))

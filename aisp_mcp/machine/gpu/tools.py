@@ -32,7 +32,7 @@ def require_gpus(reading: GpuReading) -> GpuReading:
 
 @tool(cli="gpu info", effect=READS, cost=S, needs=("gpu",), next=("aisp_gpu_power", "aisp_triage"), listed="default")
 def aisp_gpu_info(p: NoParams, ctx: Context) -> GpuReading:
-    """Report every GPU: memory, clocks, temperature, power, use, ECC, MIG, processes, and why clocks are not higher."""
+    """Report every GPU: memory, clocks, temperature, power, use, ECC, MIG, processes, why clocks are not higher."""
     from aisp_mcp.system.gpu import nvml
 
     return require_gpus(nvml.read())
@@ -82,7 +82,7 @@ def aisp_gpu_power(p: NoParams, ctx: Context) -> PowerReading:
 
 @tool(cli="gpu topology", effect=READS, cost=S, next=("aisp_gpu_topology_matrix",))
 def aisp_gpu_topology(p: NoParams, ctx: Context) -> Topology:
-    """Report GPU links (NVLink, PCIe, peer access), NUMA nodes, adapters and nearest GPUs; without GPUs, the host."""
+    """Report GPU links (NVLink, PCIe, peer access), NUMA nodes, adapters and nearest GPUs, or the host."""
     from aisp_mcp.system import topology
 
     return topology.read()
@@ -138,7 +138,7 @@ _BANDWIDTH_S = 120.0
     estimate=_plan_bandwidth,
 )
 def aisp_gpu_bandwidth(p: BandwidthParams, ctx: Context) -> Probe:
-    """Measure device memory bandwidth with interval, share of the datasheet and of the best seen on this card."""
+    """Measure device memory bandwidth: interval, share of the datasheet and of this card's best."""
     from aisp_mcp.machine.probes import device_probes, probe_runner
 
     if not p.cpu:

@@ -73,7 +73,7 @@ def _score(p: SpeedParams, ctx: Context, keep: bool) -> ScoreCard:
     listed="default",
 )
 def aisp_hw_speed(p: SpeedParams, ctx: Context) -> ScoreCard:
-    """Measure a score card in a minute: dense products, memory, attention, launch cost; GPU, else CPU labelled so."""
+    """Measure a score card in a minute: dense products, memory, attention, launch cost; GPU, else CPU."""
     return _score(p, ctx, keep=p.preset == "peak")
 
 
@@ -110,7 +110,7 @@ class TcParams(JobParams):
     next=("aisp_hw_roofline", "aisp_gpu_power"),
 )
 def aisp_hw_tc(p: TcParams, ctx: Context) -> Probe:
-    """Measure the dense matrix rate per dtype through the best library path, and its share of the datasheet's peak."""
+    """Measure the dense matrix rate per dtype by the best library path, and its share of the datasheet's."""
     from aisp_mcp.machine.probes import device_probes, probe_runner
 
     dtypes: list[str] | None = [*p.dtypes] if p.dtypes else None
@@ -134,7 +134,7 @@ class RooflineParams(JobParams):
     chart="roofline",
 )
 def aisp_hw_roofline(p: RooflineParams, ctx: Context) -> Roofline:
-    """Measure ceilings and ridge points, place operations of known intensity under them, draw the chart as SVG."""
+    """Measure ceilings and ridge points, place operations of known intensity, draw an SVG chart."""
     from aisp_mcp.machine.probes import device_probes, probe_runner
 
     dtypes: list[str] | None = [*p.dtypes] if p.dtypes else None
@@ -219,7 +219,7 @@ class NcclParams(JobParams):
     next=("aisp_hw_p2p", "aisp_gpu_topology"),
 )
 def aisp_hw_nccl(p: NcclParams, ctx: Context) -> Collectives:
-    """Measure collective bus bandwidth over sizes as nccl-tests defines it; NCCL on GPUs, gloo on CPUs, labelled."""
+    """Measure collective bus bandwidth over sizes as nccl-tests defines it; NCCL on GPUs, gloo on CPUs."""
     from aisp_mcp.machine.probes import collectives
 
     if p.max_bytes < p.min_bytes:
@@ -274,7 +274,7 @@ class NetworkParams(JobParams):
     next=("aisp_gpu_topology",),
 )
 def aisp_hw_network(p: NetworkParams, ctx: Context) -> Probe:
-    """Measure the TCP rate: iperf3 if installed, else a plain socket stream; loopback only unless a host is given."""
+    """Measure the TCP rate: iperf3, else a plain socket stream; loopback unless a host is given."""
     from aisp_mcp.machine.probes import network
 
     return network.tcp(p.host if p.mode == "host" else None, p.mode, p.seconds, p.timeout_s or _NET_S)

@@ -27,7 +27,7 @@ class CalculateParams(Params):
 
 @tool(cli="calculate", effect=READS, cost=MS, next=("aisp_distributed_plan", "aisp_cost_estimate"))
 def aisp_calculate(p: CalculateParams, ctx: Context) -> Planned[Calculation]:
-    """Evaluate formulas with numbers: FLOPs, MFU, duration, roofline, collectives, speculation, scaling laws."""
+    """Evaluate formulas: FLOPs, MFU, duration, roofline, collectives, speculation, scaling laws."""
     from aisp_mcp.plan.calculate import formulas
 
     return formulas.answer(p.question, p.values, p.model, p.gpu, p.dtype)

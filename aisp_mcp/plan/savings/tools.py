@@ -32,7 +32,7 @@ class CostParams(Params):
 
 @tool(cli="cost estimate", effect=READS, cost=MS, next=("aisp_bench_cost", "aisp_gpu_power"))
 def aisp_cost_estimate(p: CostParams, ctx: Context) -> Planned[Cost]:
-    """Estimate the cost per hour, run and million tokens: dated list price or yours; electricity separate."""
+    """Estimate cost per hour, run and million tokens: dated list price or yours; electricity separate."""
     from aisp_mcp.plan.savings import estimates
 
     load = Load(
@@ -49,7 +49,7 @@ class BenchCostParams(Params):
 
 @tool(cli="bench cost", effect=READS, cost=MS, next=("aisp_optimize_roi", "aisp_run_benchmarks"))
 def aisp_bench_cost(p: BenchCostParams, ctx: Context) -> Planned[Savings]:
-    """Compute the cost per million calls of stored comparisons and each candidate's savings, with intervals."""
+    """Compute the cost per million calls of stored comparisons and each candidate's savings."""
     from aisp_mcp.plan.savings import estimates
 
     return estimates.cost_table(ctx, p.gpu, p.usd_per_hour, p.top)
@@ -77,7 +77,7 @@ class TechniquesParams(Params):
 
 @tool(cli="optimize techniques", effect=READS, cost=MS, next=("aisp_recommend",))
 def aisp_optimize_techniques(p: TechniquesParams, ctx: Context) -> Planned[Catalogue]:
-    """List the catalogue of optimisation techniques: requirements, conflicts, published effect, benchmark pair."""
+    """List optimisation techniques: requirements, conflicts, published effect, benchmark pair."""
     from aisp_mcp.plan.savings import estimates
 
     return estimates.catalogue(p.goal, p.workload)

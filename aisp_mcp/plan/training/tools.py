@@ -134,7 +134,7 @@ class NcclParams(Params):
 
 @tool(cli="distributed nccl", effect=READS, cost=MS, next=("aisp_hw_nccl", "aisp_gpu_topology"))
 def aisp_distributed_nccl(p: NcclParams, ctx: Context) -> Planned[NcclPlan]:
-    """Choose NCCL variables and predict collective times for this topology, or for one described."""
+    """Choose NCCL variables and predict collective times for this or a described topology."""
     from aisp_mcp.plan.cluster import advice, nccl
 
     sizes = [int(size * 1e6) for size in p.sizes_mb]
