@@ -10,7 +10,6 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from scipy import stats as oracle
 
 LoadTool = Callable[[str], ModuleType]
 RUN = {
@@ -56,6 +55,8 @@ def test_baseline_and_candidate_differ_in_the_count_of_numbers_only(calibrate: A
 
 @pytest.mark.parametrize(("hits", "total"), [(0, 500), (5, 500), (24, 500), (1, 1), (500, 500)])
 def test_upper_bound_is_clopper_pearson(calibrate: Any, hits: int, total: int) -> None:
+    from scipy import stats as oracle
+
     exact = oracle.binomtest(hits, total, alternative="less").proportion_ci(0.95, method="exact").high
     assert calibrate.upper_bound(hits, total) == pytest.approx(exact, abs=1e-9)
 

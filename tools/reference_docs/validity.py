@@ -38,7 +38,7 @@ def validity_page() -> str:
     for category in dict.fromkeys(issue.category for issue in issues()):
         some = [issue for issue in issues() if issue.category == category]
         lines += ["", f"## {category.capitalize()}", "", *_table(some), *_pages(some)]
-    round_text = attack_round().replace("](../../../docs/", "](")  # the page itself is in docs/
+    round_text = attack_round().replace("](../../docs/", "](")  # the page itself is in docs/
     lines += ["", "## What has happened in public", "", *_incidents(), "", round_text]
     return "\n".join(lines) + "\n"
 

@@ -194,7 +194,7 @@ def aisp_hw_pcie(p: LinkParams, ctx: Context) -> Probe:
     estimate=lambda p, _: _gpu_plan(p.timeout_s or _LINK_S, 2),
 )
 def aisp_hw_p2p(p: LinkParams, ctx: Context) -> Probe:
-    """Measure pairwise GPU copies: each direction, both, and latency, against the active NVLinks."""
+    """Measure pairwise GPU copies: each way, both, and latency, against the active NVLinks."""
     from aisp_mcp.machine.probes import device_probes, probe_runner
 
     probe_runner.require_gpu(2)
@@ -309,7 +309,7 @@ def _writable(folder: str | None, ctx: Context) -> Path:
     next=("aisp_triage", "aisp_system_dependencies"),
 )
 def aisp_hw_disk(p: DiskParams, ctx: Context) -> Probe:
-    """Measure sequential disk rates at queue depth 1, cached and uncached separately; fio, else O_DIRECT."""
+    """Measure sequential disk rates at queue depth 1, cached and uncached; fio, else O_DIRECT."""
     from aisp_mcp.machine.probes.disk import probe
 
     return probe(

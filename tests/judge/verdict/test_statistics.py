@@ -9,7 +9,6 @@ from statistics import NormalDist, fmean
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats as oracle
 
 from aisp_mcp.judge import statistics as stats
 from aisp_mcp.judge.presets import LATIN_SQUARE
@@ -21,6 +20,8 @@ FINITE = st.floats(-1e3, 1e3, allow_nan=False)
 
 @pytest.mark.parametrize("df", [0.5, 1, 2, 3, 4, 5, 9, 30, 99, 1000, 100_000])
 def test_student_t_against_the_oracle(df):
+    from scipy import stats as oracle
+
     for p in (1e-9, 1e-6, 0.001, 0.025, 0.3, 0.5, 0.7, 0.975, 0.9999, 1 - 1e-7):
         assert stats.t_quantile(p, df) == pytest.approx(oracle.t.ppf(p, df), rel=1e-8, abs=1e-12)
     for x in (-50.0, -3.0, -0.1, 0.0, 0.5, 2.0, 10.0, 40.0):
@@ -45,6 +46,8 @@ def test_incomplete_beta_against_the_oracle(a, b, x):
 
 
 def test_t_interval_is_the_textbook_interval():
+    from scipy import stats as oracle
+
     values = [0.011, 0.019, 0.024, 0.016, 0.032]
     estimate = stats.t_interval(values)
     low, high = oracle.t.interval(0.95, 4, loc=fmean(values), scale=oracle.sem(values))
@@ -71,6 +74,8 @@ def test_nothing_is_computed_from_unusable_values(values, code):
 
 
 def test_benjamini_hochberg_against_the_oracle():
+    from scipy import stats as oracle
+
     p_values = [0.01, 0.04, 0.03, 0.002, 0.9, 0.04]
     assert stats.benjamini_hochberg(p_values) == pytest.approx(oracle.false_discovery_control(p_values))
     assert stats.benjamini_hochberg([0.2]) == [0.2]
@@ -81,6 +86,8 @@ def test_benjamini_hochberg_against_the_oracle():
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=30))
 def test_benjamini_hochberg_for_any_p_values(p_values):
+    from scipy import stats as oracle
+
     assert stats.benjamini_hochberg(p_values) == pytest.approx(oracle.false_discovery_control(p_values), abs=1e-12)
 
 
@@ -184,6 +191,8 @@ def test_an_order_that_favours_a_side_is_refused():
 
 
 def test_noise_floor_combines_spread_and_mean():
+    from scipy import stats as oracle
+
     floor = stats.noise_floor([0.01, -0.01, 0.01, -0.01])
     assert floor.half_width == pytest.approx(math.sqrt(0.75) * oracle.t.ppf(0.975, 4) * 0.01 / 2)
     assert stats.noise_floor([0.02]).half_width == pytest.approx(math.sqrt(0.75) * oracle.t.ppf(0.975, 1) * 0.02)

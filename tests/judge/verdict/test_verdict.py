@@ -8,7 +8,6 @@ import random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats as oracle
 
 from aisp_mcp.judge.records import renamed
 from aisp_mcp.judge.records.measurement import Clocks, Verification
@@ -110,6 +109,8 @@ def test_the_sentence_of_one_process_pair_says_that_it_is_one():
 
 
 def test_p_values_are_those_of_the_tests_that_decide():
+    from scipy import stats as oracle
+
     assert judge(around(0.01), QUIET).p_value == pytest.approx(oracle.ttest_1samp(around(0.01), 0.0).pvalue)
     single = 2 * oracle.t.sf(0.6 / (math.sqrt(0.75) * 0.02), 1)
     assert judge([0.6], [-0.02]).p_value == pytest.approx(single)
@@ -117,6 +118,8 @@ def test_p_values_are_those_of_the_tests_that_decide():
 
 
 def test_two_process_pairs_have_an_interval_of_their_own():
+    from scipy import stats as oracle
+
     judgement = judge([0.10, 0.12], [0.001, 0.002])
     low, high = oracle.t.interval(0.95, 1, loc=0.11, scale=0.01)
     assert (math.log(judgement.interval.low), math.log(judgement.interval.high)) == pytest.approx((low, high))
