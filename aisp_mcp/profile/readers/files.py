@@ -137,7 +137,7 @@ def _text_kind(name: str, head: bytes, text: bytes) -> ProfileKind:
         raise bad(*refusal)
     if text and b"\x00" not in head and (first.rstrip().rsplit(b" ", 1)[-1].isdigit() or is_perf(head)):
         return "stacks"
-    raise bad(f"{name!r} is not a profile that can be read here.", FOREIGN)
+    raise bad(f"{name!r} is not a profile that can be read here.", READABLE)
 
 
 def is_pickle(head: bytes) -> bool:
@@ -200,7 +200,7 @@ def _inflate_head(first: bytes) -> bytes:
         raise bad("The gzip file is damaged.") from error
 
 
-FOREIGN = (
+READABLE = (
     "Known: nsys SQLite, torch.profiler and JAX traces (JSON, xplane), rocprofv3 CSV and JSON, ncu CSV, memory "
     "snapshots (pickle, JSON), speedscope, collapsed stacks, perf script, flight recorder dumps, logs of NCCL."
 )

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from aisp_mcp.profile.readers.allowance import Allowance
-from aisp_mcp.profile.readers.files import FOREIGN, GZIP, bad, too_large
+from aisp_mcp.profile.readers.files import GZIP, READABLE, bad, too_large
 from aisp_mcp.profile.readers.text import clean
 
 _PIECE = 8 * 2**20
@@ -113,7 +113,7 @@ class Pieces:
                     return
             self._bounded()
         if self._rest and _whole(self._rest) is not None:
-            raise bad(f"{self._path.name!r} is JSON, but not a trace: it has no list 'traceEvents'.", FOREIGN)
+            raise bad(f"{self._path.name!r} is JSON, but not a trace: it has no list 'traceEvents'.", READABLE)
         raise bad(f"{self._path.name!r} is not complete JSON.")
 
     def _guesses(self) -> Iterator[tuple[int, int]]:
