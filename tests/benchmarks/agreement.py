@@ -11,6 +11,7 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,12 @@ ROOTS = [REPOSITORY / "benchmarks", REPOSITORY / "labs"]
 FILES = ExitStack()  # of inputs, until the process ends
 atexit.register(FILES.close)
 MODES = ("plain", "exact", "spikes", "zeros", "tiny", "constant")
+
+
+@cache
+def targets() -> list[Target]:
+    """All shipped targets: found once for the files of tests that are written for each of them."""
+    return suites.find_targets(ROOTS)
 
 
 def mentions(path: str, word: str) -> bool:

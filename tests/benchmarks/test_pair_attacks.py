@@ -8,14 +8,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from agreement import MODES, ROOTS, Agreement
+from agreement import MODES, Agreement, targets
 
-from aisp_mcp.suites import discovery as suites
 from aisp_mcp.suites.records import Target, Variant
 
 ATTACKS = sorted(Path(__file__).with_name("attacks").glob("*.py"))
 IDS = [path.stem for path in ATTACKS]
-TARGETS = suites.find_targets(ROOTS)
+TARGETS = targets()
 
 pytestmark = pytest.mark.torch
 

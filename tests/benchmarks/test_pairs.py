@@ -9,13 +9,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from agreement import MODES, ROOTS, Agreement, mentions
+from agreement import MODES, ROOTS, Agreement, mentions, targets
 
 from aisp_mcp.suites import discovery as suites
 from aisp_mcp.suites import expectations, selection
 from aisp_mcp.suites.records import Target, Variant
 
-TARGETS = suites.find_targets(ROOTS)
+TARGETS = targets()
 CALLS = [target for target in TARGETS if target.goal in ("speed", "memory")]  # engines: test_serving_pairs.py
 # of several ranks: test_ranked_pairs.py
 ON_A_CPU = [target for target in CALLS if not target.needs.get("gpus") and not target.needs.get("ranks")]

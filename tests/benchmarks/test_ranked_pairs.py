@@ -8,11 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from agreement import ROOTS
+from agreement import targets
 
-from aisp_mcp.suites import discovery as suites
-
-TARGETS = [target for target in suites.find_targets(ROOTS) if target.needs.get("ranks")]
+TARGETS = [target for target in targets() if target.needs.get("ranks")]
 GPUS = [target for target in TARGETS if target.needs.get("gpus")]
 NAMES = [target.name for target in TARGETS if target not in GPUS]
 

@@ -6,13 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agreement import ROOTS
+from agreement import targets
 
 from aisp_mcp.bench import Request
-from aisp_mcp.suites import discovery as suites
 from aisp_mcp.suites.records import Target
 
-TARGETS = [target for target in suites.find_targets(ROOTS) if target.goal in ("latency", "throughput")]
+TARGETS = [target for target in targets() if target.goal in ("latency", "throughput")]
 
 pytestmark = pytest.mark.torch
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -22,8 +23,8 @@ FAILS = """
 """
 
 
-def test_the_compilers_first_error_is_shown(tmp_path: Path) -> None:
-    comparison = judge(tmp_path, FAILS.format(error="error: 'frobnicate' was not declared in this scope"))
+def test_the_compilers_first_error_is_shown(folder: Path) -> None:
+    comparison = judge(folder, FAILS.format(error="error: 'frobnicate' was not declared in this scope"))
     assert comparison.verdict.value == "incorrect"
     assert "Error building extension 'own': main.cpp:3:10: error: 'frobnicate' was not declared" in comparison.sentence
 
@@ -42,9 +43,9 @@ def test_the_compilers_first_error_is_shown(tmp_path: Path) -> None:
     ],
     ids=["header", "compiler"],
 )
-def test_what_the_compiler_lacks_on_this_machine_is_a_need(tmp_path: Path, printed: str, missing: str) -> None:
+def test_what_the_compiler_lacks_on_this_machine_is_a_need(folder: Path, printed: str, missing: str) -> None:
     candidate = FAILS.format(error="").replace("main.cpp:3:10: ", printed)
-    found = compare(write_pair(tmp_path, candidate), Options(LEAST, "small", "cpu", tmp_path))
+    found = compare(write_pair(folder, candidate), Options(LEAST, "small", "cpu", folder))
     assert isinstance(found, Skip)
     assert found.code == "CANDIDATE_NEEDS"
     assert found.missing == missing
@@ -72,19 +73,39 @@ BUILDS = """
 """
 
 
-@pytest.fixture(autouse=True)
-def _compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    tools = tmp_path / "tools"
+@pytest.fixture(scope="module")
+def _folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One for all tests: comparisons share processes with loaded libraries where the environment is the same, and
+    candidates see only the tools in the folder of their own files.
+    """
+    folder = tmp_path_factory.mktemp("extensions")
+    tools = folder / "tools"
     tools.mkdir()
     (tools / "ninja").write_text(NINJA)
     (tools / "ninja").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _compiler(_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", f"{_folder / 'tools'}:{os.environ['PATH']}")
+
+
+@pytest.fixture
+def folder(_folder: Path) -> Path:
+    """With the tools and nothing of an earlier test."""
+    for path in _folder.iterdir():
+        if path.is_file():
+            path.unlink()
+        elif path.name != "tools":
+            shutil.rmtree(path)
+    return _folder
 
 
 @pytest.mark.parametrize("verbose", ["False", "True"])
-def test_an_extension_that_does_not_build_is_tried_once_and_named(tmp_path: Path, verbose: str) -> None:
+def test_an_extension_that_does_not_build_is_tried_once_and_named(folder: Path, verbose: str) -> None:
     """Many programs of coding agents fall back to torch, and would be taken for what they never ran."""
-    comparison = judge(tmp_path, BUILDS.replace("VERBOSE", verbose).replace("RAISES", "False"))
+    comparison = judge(folder, BUILDS.replace("VERBOSE", verbose).replace("RAISES", "False"))
     assert comparison.verdict.value != "incorrect", comparison.sentence
     [flag] = [flag for flag in comparison.flags if flag.code == "extension_not_built"]
     words = "the candidate's extension 'own' was not built: main.cpp:3:10: error: 'frobnicate' was not declared"
@@ -92,8 +113,8 @@ def test_an_extension_that_does_not_build_is_tried_once_and_named(tmp_path: Path
     assert comparison.sentence.endswith(f"; {words} in this scope")
 
 
-def test_the_error_of_one_that_raises_comes_before_the_rest_of_the_output(tmp_path: Path) -> None:
-    comparison = judge(tmp_path, BUILDS.replace("VERBOSE", "False").replace("RAISES", "True"))
+def test_the_error_of_one_that_raises_comes_before_the_rest_of_the_output(folder: Path) -> None:
+    comparison = judge(folder, BUILDS.replace("VERBOSE", "False").replace("RAISES", "True"))
     assert comparison.verdict.value == "incorrect"
     assert "Error building extension 'own': main.cpp:3:10: error: 'frobnicate'" in comparison.sentence
     assert not [flag for flag in comparison.flags if flag.code == "extension_not_built"]

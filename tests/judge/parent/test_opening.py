@@ -38,16 +38,27 @@ FROM_FILE = """
 READS = "import torch\ndef run(data):\n    return torch.from_file(data, size=4096) + torch.from_file(data, size=4096)\n"
 
 
+@pytest.fixture(scope="module")
+def _kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Path]]:
+    """Folders of processes that keep libraries loaded, which are removed at the end."""
+    folders: list[Path] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(forked, "_servers", {})  # other tests must not use those of these folders
+        yield folders
+        forked._close()
+    for folder in folders:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 @pytest.fixture
-def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The folder of processes that keep libraries loaded, until it is removed."""
-    monkeypatch.setattr(forked, "_servers", {})  # other tests must not use those of this folder
-    folder = tmp_path / "kept"
-    folder.mkdir()
-    assert keep_libraries_loaded(Options(LEAST, "small", "cpu", tmp_path), folder, 600)
-    yield folder
-    forked._close()
-    shutil.rmtree(folder, ignore_errors=True)
+def kept(_kept: list[Path], tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Such a folder; a new one where a test has removed the last."""
+    if not _kept or not _kept[-1].is_dir():
+        forked._close()
+        forked._servers.clear()
+        _kept.append(tmp_path_factory.mktemp("kept"))
+        assert keep_libraries_loaded(Options(LEAST, "small", "cpu", tmp_path), _kept[-1], 600)
+    return _kept[-1]
 
 
 class Follower:
@@ -129,16 +140,16 @@ def test_a_killed_one_is_not_missed(follower: Follower) -> None:
     assert follower.compare(WRONG, followed=False) == "incorrect"
 
 
-def test_it_ends_with_its_folder(follower: Follower) -> None:
-    follower.compare(HONEST)
-    left = follower.left()
-    shutil.rmtree(follower.kept)
-    assert psutil.wait_procs([left], timeout=60)[1] == []
-
-
 def test_none_is_left_after_an_error_or_for_inputs_in_files(follower: Follower) -> None:
     with pytest.raises(BenchmarkError):
         follower.compare(HONEST, baseline=PRODUCT.replace("a @ b", "a @ b.nothing"))
     assert follower.verifiers() == set()
     assert follower.compare(READS, baseline=FROM_FILE) != "incorrect"
     assert follower.verifiers() == set()
+
+
+def test_it_ends_with_its_folder(follower: Follower) -> None:
+    follower.compare(HONEST)
+    left = follower.left()
+    shutil.rmtree(follower.kept)
+    assert psutil.wait_procs([left], timeout=60)[1] == []

@@ -25,7 +25,10 @@ SLOW = "import torch\n\n\ndef product(a, b):\n    return (a[:, :, None] * b[None
 FAST = "def product(a, b):\n    return a @ b\n"
 PROGRAM = """
 import gc
+import json
+import os
 import sys
+import traceback
 import torch
 from aisp_mcp.judge.candidate.forbidden import forbid
 a = torch.randn(8, 8)
@@ -39,37 +42,58 @@ calls = {
     "other": lambda: a.relu(),
     "decompose": lambda: torch.ops.aten.matmul.default.decompose(a, a),
 }
-forbid(sys.argv[1:])
-for each in gc.get_objects():
-    if isinstance(each, torch.library.Library) and each.ns == "aten":
-        each._destroy()
-for name, call in calls.items():
-    with torch.inference_mode():
-        try:
-            call()
-        except RuntimeError as error:
-            print(name, str(error))
+def refused(names):
+    forbid(names)
+    for each in gc.get_objects():
+        if isinstance(each, torch.library.Library) and each.ns == "aten":
+            each._destroy()
+    for name, call in calls.items():
+        with torch.inference_mode():
+            try:
+                call()
+            except RuntimeError as error:
+                yield name, str(error)
+for names in json.loads(sys.argv[1]):
+    if os.fork():
+        os.wait()
+        continue
+    try:
+        answer = dict(refused(names))
+    except BaseException:
+        answer = {"failed": traceback.format_exc()}
+    print(json.dumps(answer), flush=True)
+    os._exit(0)
 """
+OPERATORS = (
+    "torch.matmul",
+    "aten::mm",
+    "F.softmax",
+    "torch.nn.functional.cross_entropy",
+    "torch.linalg.vector_norm",
+    "absent.gemm",
+)
+NO_OPERATORS = ("torch.nonsense", "torch.clone")
 
 
-def refused(*names: str) -> dict[str, str]:
-    done = subprocess.run([sys.executable, "-c", PROGRAM, *names], capture_output=True, text=True, timeout=120)
-    return dict(line.split(" ", 1) for line in done.stdout.splitlines()) | (
-        {"failed": done.stderr} if done.returncode else {}
-    )
+@pytest.fixture(scope="module")
+def refused() -> dict[tuple[str, ...], dict[str, str]]:
+    """What calls of a program are told, by the operators that it must not call; each in a fork of one process."""
+    forbidden: list[tuple[str, ...]] = [OPERATORS, *((name,) for name in NO_OPERATORS)]
+    argv = [sys.executable, "-c", PROGRAM, json.dumps(forbidden)]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=True)
+    return dict(zip(forbidden, map(json.loads, done.stdout.splitlines()), strict=True))
 
 
-def test_operators_are_refused_whoever_calls_them() -> None:
+def test_operators_are_refused_whoever_calls_them(refused: dict[tuple[str, ...], dict[str, str]]) -> None:
     matmul = f"{CALLED}torch.matmul"
-    others = ("F.softmax", "torch.nn.functional.cross_entropy", "torch.linalg.vector_norm", "absent.gemm")
-    words = refused("torch.matmul", "aten::mm", *others)
+    words = dict(refused[OPERATORS])
     assert [words.pop(name) for name in ("method", "module", "norm")]
     assert words == {"@": matmul, "linear": matmul, "out": f"{CALLED}aten::mm", "decompose": matmul}
 
 
-@pytest.mark.parametrize("name", ["torch.nonsense", "torch.clone"])
-def test_names_that_stand_for_nothing_are_errors(name: str) -> None:
-    assert f"{UNKNOWN}{name}" in refused(name)["failed"]
+@pytest.mark.parametrize("name", NO_OPERATORS)
+def test_names_that_stand_for_nothing_are_errors(name: str, refused: dict[tuple[str, ...], dict[str, str]]) -> None:
+    assert f"{UNKNOWN}{name}" in refused[(name,)]["failed"]
     raised = Flag(code="incorrect_raised", severity="fatal", message=f"candidate raised: {UNKNOWN}{name}")
     with pytest.raises(UsageError, match="names no operator"):
         hints.flag(raised)
