@@ -34,7 +34,7 @@ class Triage(Record):
     listed="lite",
 )
 def aisp_triage(p: NoParams, ctx: Context) -> Triage:
-    """START HERE: check GPU, driver, torch, profilers, disk, limits; ranked findings, each with a next call."""
+    """START HERE: check health of GPU, driver, torch, profilers, disk, limits; ranked findings with next calls."""
     from aisp_mcp.machine import facts
 
     state = facts.look(ctx)

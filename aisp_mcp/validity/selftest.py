@@ -15,46 +15,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field
-
 from aisp_mcp.errors import NotFound
 from aisp_mcp.process import isolation
-from aisp_mcp.records import Record
 from aisp_mcp.server.context import Context
 from aisp_mcp.system import manifest
 from aisp_mcp.system.gpu.nvml import benchmark_device as present
 from aisp_mcp.validity import corpus
 from aisp_mcp.validity.issues import Case, Issue, Kind, issues
-
-
-class IssueRow(Record):
-    """One validity issue, or one honest twin of it."""
-
-    issue: int
-    title: str
-    kind: str = Field(description="B by construction, D hard signal, N numeric oracle, R disclosed fact.")
-    level: str = Field(description="Lowest isolation level at which its control works.")
-    finding: str = Field(
-        description="stopped, through, lost, passed (an honest twin), flagged wrongly, skipped, disclosed or untested."
-    )
-    case: str = Field(default="", description="The candidate that was judged.")
-    ratio: float | None = Field(
-        default=None, description="Speed-up that the harness reported; none if it refused the candidate."
-    )
-    undefended: float | None = Field(default=None, description="Speed-up recorded in a harness without defences.")
-    why: str = ""
-
-
-class Selftest(Record):
-    """Result of the known attacks, run against the harness on this machine."""
-
-    passed: bool = Field(description="No attack got through, no run was lost, and no honest twin was accused.")
-    summary: dict[str, int] = Field(description="Rows by finding.")
-    device: str
-    isolation: str = Field(description="Highest level that was proved to work here.")
-    seconds: float
-    categories: dict[str, list[IssueRow]]
-
+from aisp_mcp.validity.records import IssueRow, Selftest
 
 CORES_PER_CASE = 4  # with fewer cores, two concurrent cases only wait for each other
 AT_ONCE = {"cpu": 2, "cuda": 3}  # at most; on a GPU, starting its processes takes most of a case's time

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.registry import MIN, RUNS, JobParams, JobSpec, Plan, tool
-from aisp_mcp.validity.selftest import Selftest
+from aisp_mcp.validity.records import Selftest
 
 Category = Literal[
     "timing",

@@ -125,7 +125,7 @@ def test_a_missing_device_is_a_skip_and_no_pass() -> None:
     assert corpus.judge(ATTACK, Outcome("some_attack", skipped="a GPU")) == "skipped"
 
 
-DATA = Path(__file__).resolve().parents[3] / "results"
+DATA = Path(__file__).resolve().parents[2] / "results"
 RECORDED = {"cpu": "cpu-attacks.json", "H200": "h200-attacks.json", "2xH200": "2xh200-attacks.json"}
 
 

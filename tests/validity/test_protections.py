@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.torch, pytest.mark.slow, pytest.mark.timeout(300)]
 SHORT = Preset("short", 1, 0.004, 3)  # each order of the programs once: some attacks gain only after certain others
 LONGER = Preset("longer", 1, 0.03, 5)
 SECRET = "AISP_TEST_SECRET"
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[2]
 LOOP, WORKER, MATMUL_RELU = issues.snippet("loop"), issues.snippet("worker"), issues.baseline("matmul_relu")
 
 # Known by one row of the input and its extremes, which cost little to read; all else is computed. Unusual inputs drawn

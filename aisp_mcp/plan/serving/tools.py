@@ -35,7 +35,7 @@ class QuantizationParams(Params):
 
 @tool(cli="inference quantization", effect=READS, cost=MS, next=("aisp_inference_vllm", "aisp_hw_tc"))
 def aisp_inference_quantization(p: QuantizationParams, ctx: Context) -> Planned[Formats]:
-    """Compare weight formats this GPU multiplies natively: memory, predicted speed, accuracy risk with source."""
+    """Compare weight formats this GPU multiplies natively: memory, predicted speed, accuracy risk."""
     from aisp_mcp.plan import lookup
     from aisp_mcp.plan.serving import formats
 

@@ -12,47 +12,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field
-
 from aisp_mcp.errors import BenchmarkError, NotFound, UsageError
 from aisp_mcp.process import isolation, python
 from aisp_mcp.process.run import run
 from aisp_mcp.profile.operators.aten import MARK
+from aisp_mcp.profile.operators.records import Coverage, Traced, TracedTarget
 from aisp_mcp.profile.readers import kineto
 from aisp_mcp.profile.readers.files import kind_of, look
-from aisp_mcp.records import Record
 from aisp_mcp.suites.adapters.base import identifier
-
-
-class TracedTarget(Record):
-    """One operator with one signature. device_us and host_us: recorded microseconds of all its calls."""
-
-    target: str
-    operator: str
-    inputs: list[str]
-    calls: int
-    device_us: float
-    host_us: float
-    file: str
-
-
-class Coverage(Record):
-    """Shares of the selected operators that became targets: of signatures, of calls, of device time."""
-
-    signatures: int
-    targets: int
-    calls_share: float
-    device_share: float | None = Field(description="None where the trace has no device time.")
-    reasons: dict[str, int] = Field(description="Signatures that are not targets, by reason.")
-
-
-class Traced(Record):
-    """Targets from a trace."""
-
-    folder: str
-    targets: list[TracedTarget]
-    coverage: Coverage
-
 
 DESCRIBE_S = 300.0
 CHAPTER = "traced"

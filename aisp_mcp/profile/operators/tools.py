@@ -7,7 +7,7 @@ from pathlib import Path
 from pydantic import Field
 
 from aisp_mcp.errors import UsageError
-from aisp_mcp.profile.operators.targets import Traced
+from aisp_mcp.profile.operators.records import Traced
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.registry import RUNS, JobParams, JobSpec, Plan, S, tool
 

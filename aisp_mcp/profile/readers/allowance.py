@@ -12,8 +12,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import psutil
-
 from aisp_mcp.profile.readers.files import too_large
 
 CPU_S = 180.0
@@ -26,6 +24,8 @@ class Allowance:
     """
 
     def __init__(self) -> None:
+        import psutil  # here: `aisp --help` loads this module
+
         self._process = psutil.Process()
         self._cpu = time.thread_time()
         self._memory = self._process.memory_info().rss

@@ -87,7 +87,7 @@ def test_links_lead_to_files_of_the_skill_and_nothing_lies_around() -> None:
         assert sorted(links) == [file.path for file in skill.files[1:]]
 
 
-VERDICT_MODULES = ("estimate", "verdict", "flags", "batching")
+VERDICT_MODULES = ("estimate", "verdict", "flags", "bound")
 
 
 @pytest.mark.parametrize(

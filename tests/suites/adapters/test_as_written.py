@@ -50,7 +50,7 @@ def found(path: Path, *candidates: Path, **constants: Any) -> list[Problem]:
 def record(problem: Problem, folder: Path) -> Recorded:
     support.write(folder, {name.removesuffix(".py"): text for name, text in problem.files.items()})
     reference: Any = formats.load(problem.format)
-    return recorder.record(reference.ReferenceEvaluator(folder, **problem.reference))
+    return recorder.record(reference.Reference(folder, **problem.reference))
 
 
 def hard(root: Path, solution: str = SOLUTION) -> Path:
