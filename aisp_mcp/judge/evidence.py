@@ -146,13 +146,13 @@ class DeviceEvidence:
     copying: bool = False
     # Why the parent's clock includes more than the candidate's work; empty if it does not.
     overcounted: str = ""
-    # Counts of the candidate's profiler (worker/cupti.py).
+    # Counts of the candidate's profiler (candidate/cupti.py).
     activity: dict[str, int] = field(default_factory=dict)
     # Seconds of the verifier's smallest kernel, before each round in which it took far longer than on an idle device.
     busy_probes_s: list[float] = field(default_factory=list)
     # Number of rounds of each role after whose end the device was still working.
     late_rounds: dict[Role, int] = field(default_factory=dict)
-    # As device_only, of isolated calls; includes what all roles share (verifier/handoff/handoff_gpu.py).
+    # As device_only, of isolated calls; includes what all roles share (verifier/handoff_gpu.py).
     isolated: SecondsByRole = field(default_factory=dict)
     # As with_host, of isolated calls; includes what all roles share.
     isolated_with_host: SecondsByRole = field(default_factory=dict)

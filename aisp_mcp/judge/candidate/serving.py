@@ -1,7 +1,7 @@
 """The code in a serving candidate's process: load it, serve one trace per round, write its tokens into the ring.
 
 Nothing it reports is trusted: the parent stamps tokens when it sees them, and the verifier compares them. The protocol
-on the pipes is that of worker/main.py; a round is always one trace.
+on the pipes is that of candidate/main.py; a round is always one trace.
 """
 
 from __future__ import annotations

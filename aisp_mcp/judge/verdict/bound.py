@@ -1,7 +1,7 @@
 """Second step of a verdict: the part of a gain that is proven.
 
 Two bounds can reduce a gain. Back-to-back calls may speed each other up, and all inputs of a round are in memory from
-its first call on: isolated calls (parent/timing/cpu.py, verifier/handoff/handoff_gpu.py) must show the gain as well.
+its first call on: isolated calls (parent/timing/cpu.py, verifier/handoff_gpu.py) must show the gain as well.
 And the parent's clock proves a gain only as far as nothing was subtracted that a candidate could skip. On a CPU, the
 cost of the loop around the calls is subtracted from all rounds, so for a short call that part is not counted as a
 gain. On a GPU nothing is subtracted, but not every candidate can have rounds without copies

@@ -42,5 +42,5 @@ def test_what_an_installer_left_uncompiled_is_compiled_once(tmp_path: Path) -> N
     )
     assert done.returncode == 0, done.stderr
     assert list(installed.glob(f"aisp_mcp/judge/verifier/checks/__pycache__/{ONLY_OF_THE_VERIFIER}.*.pyc"))
-    assert not list(installed.glob("aisp_mcp/judge/worker/__pycache__/main.*.pyc"))  # a worker's alone
+    assert not list(installed.glob("aisp_mcp/judge/candidate/__pycache__/main.*.pyc"))  # a worker's alone
     assert not list(folder.rglob("*.pyc"))

@@ -257,7 +257,7 @@ def streams(monkeypatch: pytest.MonkeyPatch, verifier: Verifier) -> None:
 
 
 def handed_over(worker: Worker, verifier: Verifier, run: Any, bits: int, early: int = 0) -> list[float]:
-    """The seconds of each call of a round whose inputs come one call at a time. bits: of worker/main.py."""
+    """The seconds of each call of a round whose inputs come one call at a time. bits: of candidate/main.py."""
     worker.gate = HostGate(verifier.controls[2], early)
     worker.spot = torch.zeros(1)
     read = bool(bits & NO_COPY)

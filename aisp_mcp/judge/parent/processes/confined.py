@@ -120,8 +120,8 @@ def prefer(tasks: Iterable[int]) -> None:
 class Confined:
     """A confined process of untrusted code, and all processes that it starts.
 
-    fresh: it loads its libraries itself, instead of being forked from a process that has (fork_server.py). oom_kills:
-    processes that the kernel had ended for lack of memory before this one started.
+    fresh: it loads its libraries itself, instead of being forked from a process that has (candidate/forks.py).
+    oom_kills: processes that the kernel had ended for lack of memory before this one started.
     """
 
     def __init__(

@@ -44,7 +44,7 @@ class WorkerProcess(Confined):
     """One program of a replicate: a fresh process, stopped except during its rounds.
 
     others: descriptors of further ranks, which this program closes (group.py). fresh: load the libraries in this
-    process, where that counts, instead of forking one that has them (fork_server.py).
+    process, where that counts, instead of forking one that has them (candidate/forks.py).
     """
 
     module = "aisp_mcp.judge.candidate.main"
@@ -239,7 +239,7 @@ class WorkerProcess(Confined):
     ) -> RoundTiming:
         """Let the worker run `count` calls between two readings of the parent's clock. Raises WorkerGone.
 
-        bits: of the protocol in worker/main.py. at_done: called when the worker has answered, before it is stopped.
+        bits: of the protocol in candidate/main.py. at_done: called when the worker has answered, before it is stopped.
         """
         # The verifier hands over inputs of isolated calls by polling on a core that this process would take from it.
         self._watching = self._may_watch and not bits & ISOLATED

@@ -168,7 +168,7 @@ class Driver:
     ) -> RoundTiming:
         """Run `count` calls on the current inputs.
 
-        bits: of the protocol in worker/main.py. at_done: called when the worker has answered, before it is stopped.
+        bits: of the protocol in candidate/main.py. at_done: called when the worker has answered, before it is stopped.
         """
         if self._unfilled:
             self._fill({role: count}, self._unfilled)

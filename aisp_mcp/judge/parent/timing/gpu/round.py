@@ -106,7 +106,7 @@ class GpuRound:
 
     @property
     def flags(self) -> int:
-        """Bits of the protocol in worker/main.py."""
+        """Bits of the protocol in candidate/main.py."""
         kind = (GATE if self.gated else 0) | (ISOLATED if self.isolated else 0) | (STORE if self.stored else 0)
         return WARM | (0 if self.mode.copies else NO_COPY) | kind
 
