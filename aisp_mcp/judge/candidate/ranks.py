@@ -1,8 +1,8 @@
 """The ranks of one worker: python -m aisp_mcp.judge.candidate.ranks NUMBERS… PATH.
 
 NUMBERS are four descriptors per rank, as candidate/main.py takes them. Libraries are loaded once; then the process,
-which becomes rank 0, is forked for each further rank. Every rank joins the process group before the candidate is loaded, and
-answers on its own pipes.
+which becomes rank 0, is forked for each further rank. Every rank joins the process group before the candidate is
+loaded, and answers on its own pipes.
 """
 
 from __future__ import annotations
