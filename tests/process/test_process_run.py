@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from harness_support import until
 from process_helpers import until
 
 from aisp_mcp.errors import ProcessError
