@@ -102,8 +102,8 @@ class _Unmet(Exception):
 @dataclass(frozen=True)
 class _Opened:
     """A specification that a verifier has opened. given: the pair before its candidate was compiled; sources: hashes of
-    its files by then; built: facts of the build. unplaced: where processes run while the specification is unknown.
-    leave: begins the opening of the next comparison. ends: actions after a success.
+    its files by then; built: facts of the build. where: folders, level and nodes of its processes. leave: begins the
+    opening of the next comparison. ends: actions after a success.
     """
 
     given: Pair
