@@ -15,6 +15,7 @@ from pathlib import Path
 from aisp_mcp.errors import UsageError
 from aisp_mcp.judge.protocol import forbidden
 from aisp_mcp.judge.records.verdict import Flag
+from aisp_mcp.judge.verdict import wording
 
 CODE = "forbidden_operator"
 
@@ -23,7 +24,7 @@ def notes(names: Sequence[str], so_far: Sequence[Flag]) -> list[Flag]:
     """The policy that a candidate complied with, if any."""
     if not names or any(each.severity == "fatal" for each in so_far):
         return []
-    message = f"Forbidden here, and not called by the candidate: {', '.join(names)}."
+    message = wording.policy_kept(names)
     return [Flag(code="policy", severity="note", message=message, evidence={"forbidden": list(names)})]
 
 
@@ -35,8 +36,7 @@ def flag(original: Flag) -> Flag:
     name = forbidden.called(original.message)
     if name is None:
         return original
-    message = f"The candidate calls {name}, which is forbidden here."
-    return Flag(code=CODE, severity="fatal", message=message, evidence={"operator": name})
+    return Flag(code=CODE, severity="fatal", message=wording.forbidden_call(name), evidence={"operator": name})
 
 
 CLOCKS = {"perf_counter", "perf_counter_ns", "time", "time_ns", "monotonic", "monotonic_ns", "process_time"}
@@ -109,7 +109,7 @@ def hints(path: Path) -> list[Flag]:
     if not hints_by_kind:
         return []
     parts = [f"{WORDS[kind]} (line {', '.join(map(str, lines[:5]))})" for kind, lines in hints_by_kind.items()]
-    message = f"Worth checking, but not proof of anything: the source {'; '.join(parts)}."
+    message = wording.source_hint(parts)
     return [Flag(code="source_hint", severity="note", message=message, evidence={"lines": hints_by_kind})]
 
 

@@ -37,6 +37,7 @@ from aisp_mcp.judge.protocol.draws.rng import CallRng
 from aisp_mcp.judge.protocol.module_loader import common_of, entry, load_spec, problem_files, source_text
 from aisp_mcp.judge.protocol.roles import Role
 from aisp_mcp.judge.records.verdict import Flag
+from aisp_mcp.judge.verdict import wording
 
 MODULE = "aisp_mcp.judge.parent.kernel_cache"
 RAISED = 1  # exit status of a candidate that raises
@@ -150,8 +151,7 @@ class Kernels:
             for path in _files(self._candidate.placement.folder, self._caches, tuned=False):
                 if path.name == failed_builds.RECORD:
                     reason = failed_builds.read(path).get("reason", "")[:SHOWN]
-                    why = f": {reason}" if reason else ""
-                    message = f"The candidate's extension {path.parent.name!r} was not built{why}"
+                    message = wording.extension_not_built(path.parent.name, reason)
                     flags.append(Flag(code="extension_not_built", severity="warn", message=message, evidence={}))
         return flags
 

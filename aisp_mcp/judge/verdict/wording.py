@@ -1,13 +1,12 @@
 """Every sentence of a verdict, of its flags and of its notes, from named numbers. Pure functions.
 
-The rules of this package decide what is said; how it is said is decided here. Flags that the parent sets while it
-measures have their own messages.
+The rules of this package, and the parent while it measures, decide what is said; how it is said is decided here.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from aisp_mcp.judge.records.measurement import Metric, Verification
 from aisp_mcp.judge.records.verdict import Verdict
@@ -238,3 +237,55 @@ def slow_polls(*, look_s: float, metric_s: float) -> str:
 
 def service_level_never_met(program: str) -> str:
     return f"No request of the {program} met the service level, so each of its traces counts as one token."
+
+
+# --- why rounds of a GPU could not be those that prove most; parts of a sentence about the candidate
+
+INPUTS_ON_HOST = "its inputs are in host memory"
+WAITS_FOR_ITS_DEVICE = "it waits for its device, or enqueues more than its stream can hold"
+CALLS_CANNOT_WAIT = "its calls cannot wait one by one, or need their host"
+OUTPUTS_MOVE = "its outputs have other addresses in each round"
+OUTPUTS_UNREADABLE = "its outputs overlap, or are in memory that cannot be read"
+DEVICE_BUSY_AT_GATE = "the device is rarely idle while its calls wait"
+DEVICE_BUSY = "the device was rarely idle"
+INPUTS_UNWRITABLE = "memory for its own inputs cannot be written from outside"
+INPUTS_AT_ONE_ADDRESS = "it only works on the inputs that it was prepared for"
+PREPARES_ANEW = "it prepares itself anew for inputs at other addresses"
+NO_ROOM_FOR_INPUTS = "there is not enough memory for its own inputs"
+NO_GATE = "the driver does not support the gate"
+FEW_CALLS_FIT = "too few of its calls fit into its stream"
+
+
+def wrong_without_copies(failure: str) -> str:
+    return f"without copies {failure}"
+
+
+def wrong_behind_the_gate(failure: str) -> str:
+    return f"behind the gate {failure}"
+
+
+# --- flags that the parent sets
+
+
+def policy_kept(names: Sequence[str]) -> str:
+    return f"Forbidden here, and not called by the candidate: {', '.join(names)}."
+
+
+def forbidden_call(name: str) -> str:
+    return f"The candidate calls {name}, which is forbidden here."
+
+
+def source_hint(parts: Sequence[str]) -> str:
+    return f"Worth checking, but not proof of anything: the source {'; '.join(parts)}."
+
+
+def extension_not_built(name: str, reason: str) -> str:
+    return f"The candidate's extension {name!r} was not built{f': {reason}' if reason else ''}"
+
+
+def ranks_over_nodes(count: int, others: str) -> str:
+    """others: names of the other nodes."""
+    return (
+        f"Ranks of baseline and candidate ran on {count} nodes and shared their network: a candidate could use services"
+        f" on it and disturb the baseline. Reports of the harness's own process on {others} were trusted."
+    )

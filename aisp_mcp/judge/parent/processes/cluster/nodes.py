@@ -24,6 +24,7 @@ from aisp_mcp.judge.parent.processes.confined import WorkerGone
 from aisp_mcp.judge.protocol.clock import clock
 from aisp_mcp.judge.protocol.link import SECRET, Link, LinkLost, accept
 from aisp_mcp.judge.records.verdict import Flag
+from aisp_mcp.judge.verdict import wording
 from aisp_mcp.process import python
 from aisp_mcp.process.isolation import Level
 
@@ -248,9 +249,6 @@ def note(nodes: Sequence[Node]) -> list[Flag]:
     if not nodes:
         return []
     names = ", ".join(node.name for node in nodes)
-    message = (
-        f"Ranks of baseline and candidate ran on {1 + len(nodes)} nodes and shared their network: a candidate could "
-        f"use services on it and disturb the baseline. Reports of the harness's own process on {names} were trusted."
-    )
+    message = wording.ranks_over_nodes(1 + len(nodes), names)
     evidence = {"nodes": 1 + len(nodes), "others": names}
     return [Flag(code="ranks_over_nodes", severity="note", message=message, evidence=evidence)]

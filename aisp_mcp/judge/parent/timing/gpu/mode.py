@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from aisp_mcp.judge.protocol.layout import NO_COPY_CALLS
 from aisp_mcp.judge.protocol.roles import Role
+from aisp_mcp.judge.verdict import wording
 from aisp_mcp.judge.verdict.estimate import MAX_DISCARDED
 
 MIN_CALLS = 2  # per round, if memory allows; with the gate, one long call may be enough
@@ -113,7 +114,7 @@ def next_mode(mode: Mode, event: Event) -> Mode:
     match event:
         case ReplicateBegins(on_host):
             mode = replace(mode, discarded=0, stalled=0)
-            return next_mode(mode, GateFails("its inputs are in host memory")) if on_host and mode.gated else mode
+            return next_mode(mode, GateFails(wording.INPUTS_ON_HOST)) if on_host and mode.gated else mode
         case GateFails(reason):
             return replace(mode, gated=False, call_s=None, reasons=(*mode.reasons, reason))
         case NeedsCopies(reason):
@@ -125,19 +126,19 @@ def next_mode(mode: Mode, event: Event) -> Mode:
             first = mode.max_calls == NO_COPY_CALLS
             return replace(mode, max_calls=max(-(-3 * calls // 4) if first else calls // 4, MIN_CALLS))
         case MissesGate():
-            return next_mode(mode, GateFails("it waits for its device, or enqueues more than its stream can hold"))
+            return next_mode(mode, GateFails(wording.WAITS_FOR_ITS_DEVICE))
         case Stalls():
             mode = replace(mode, stalled=mode.stalled + 1)
-            too_often = GateFails("its calls cannot wait one by one, or need their host")
+            too_often = GateFails(wording.CALLS_CANNOT_WAIT)
             return next_mode(mode, too_often) if mode.stalled > MAX_STALLED else mode
         case DeviceBusy(gated, moved, isolated):
             mode = replace(mode, discarded=mode.discarded + 1)
             if mode.discarded <= MAX_DISCARDED or not (gated or moved):
                 return mode
             if moved:
-                why: Event = OutputsUnreadable("its outputs have other addresses in each round", isolated)
+                why: Event = OutputsUnreadable(wording.OUTPUTS_MOVE, isolated)
             else:  # such as with several streams that wait for each other
-                why = GateFails("the device is rarely idle while its calls wait")
+                why = GateFails(wording.DEVICE_BUSY_AT_GATE)
             return replace(next_mode(mode, why), discarded=0)
         case CallTimed(call_s):
             return replace(mode, call_s=call_s)

@@ -40,6 +40,7 @@ from aisp_mcp.judge.protocol.messages import (
 )
 from aisp_mcp.judge.protocol.roles import Role
 from aisp_mcp.judge.protocol.shared_memory import ELAPSED_NS, ENDED, REFUSED
+from aisp_mcp.judge.verdict import wording
 from aisp_mcp.judge.verdict.estimate import MAX_DISCARDED
 from aisp_mcp.judge.verifier.handoff_gpu import HELD
 
@@ -267,9 +268,9 @@ class GpuRound:
             return True
         self.memory.mapped.pop(self.role, None)
         if mapped["own"]:
-            self.note(OutputsUnreadable("its outputs overlap, or are in memory that cannot be read", self.isolated))
+            self.note(OutputsUnreadable(wording.OUTPUTS_UNREADABLE, self.isolated))
         else:
-            self.note(NeedsCopies("memory for its own inputs cannot be written from outside"))
+            self.note(NeedsCopies(wording.INPUTS_UNWRITABLE))
         return False
 
     def write_inputs(self) -> bool:
@@ -298,7 +299,7 @@ class GpuRound:
         """
         was_refused = not self.mode.copies and bool(self.worker.control.stats[REFUSED])
         if was_refused:
-            self.note(NeedsCopies("it only works on the inputs that it was prepared for"))
+            self.note(NeedsCopies(wording.INPUTS_AT_ONE_ADDRESS))
         return was_refused
 
     # --- the verifier's part
@@ -359,9 +360,9 @@ class GpuRound:
             self.checked = answer["checked"]
             return True
         if not self.mode.copies:
-            self.note(NeedsCopies(f"without copies {answer['failure']}"))
+            self.note(NeedsCopies(wording.wrong_without_copies(answer["failure"])))
         elif self.gated:
-            self.note(GateFails(f"behind the gate {answer['failure']}"))
+            self.note(GateFails(wording.wrong_behind_the_gate(answer["failure"])))
         else:
             self.driver.abort(self.role, answer)
         return False

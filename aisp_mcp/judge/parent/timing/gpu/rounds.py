@@ -37,6 +37,7 @@ from aisp_mcp.judge.presets import GPU_ROUNDS, round_count
 from aisp_mcp.judge.protocol.messages import DUMMY
 from aisp_mcp.judge.protocol.roles import BASELINES, Role
 from aisp_mcp.judge.protocol.shared_memory import CAN_WAIT
+from aisp_mcp.judge.verdict import wording
 from aisp_mcp.judge.verdict.estimate import MAX_DISCARDED, MIN_GAIN, with_usable_seconds
 from aisp_mcp.judge.verifier import handoff_gpu
 
@@ -76,7 +77,7 @@ def measure(driver: Driver) -> None:
     mode, busy = session.modes.candidate, list[str]()
     device.discarded_rounds = mode.discarded
     if mode.discarded > MAX_DISCARDED:
-        busy = ["the device was rarely idle"]
+        busy = [wording.DEVICE_BUSY]
     observed = _observes_copies(driver) and bool(device.isolated)
     device.copying = mode.copies or bool(mode.stored)
     reasons = [*mode.reasons, *busy, *([mode.stored] if mode.stored and not observed else [])]
@@ -119,7 +120,7 @@ def _many_and_isolated(
     while True:
         many, worker_s = Series(memory, counts, gated, EACH).measure()
         if gated and _is_faster_with_copies(memory, counts, many[Role.CANDIDATE]):
-            session.modes.change(Role.CANDIDATE, NeedsCopies("it prepares itself anew for inputs at other addresses"))
+            session.modes.change(Role.CANDIDATE, NeedsCopies(wording.PREPARES_ANEW))
             continue
         modes = session.modes.decisive
         may_isolate = session.options.protections.isolated_calls and not session.on_host

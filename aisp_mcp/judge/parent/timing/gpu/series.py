@@ -23,6 +23,7 @@ from aisp_mcp.judge.parent.timing.gpu.round import DeviceMemory, GpuRound
 from aisp_mcp.judge.protocol.messages import DUMMY, WARM, StageRequest
 from aisp_mcp.judge.protocol.roles import BASELINES, Role
 from aisp_mcp.judge.protocol.shared_memory import CAN_WAIT
+from aisp_mcp.judge.verdict import wording
 from aisp_mcp.judge.verdict.estimate import MAX_DISCARDED
 
 OVERHEAD_ROUNDS = 4  # rounds of a dummy call
@@ -97,7 +98,7 @@ class Series:
         """The role's next round, gated if the rules of a series allow it."""
         driver, modes = self.memory.driver, self.memory.driver.session.modes
         if modes.of(role).gated and not driver.workers[role].control.stats[CAN_WAIT]:
-            modes.change(role, GateFails("the driver does not support the gate"))
+            modes.change(role, GateFails(wording.NO_GATE))
         mode, count = modes.of(role), self.counts[role]
         gated = self.gated and mode.gated and modes.baseline.gated and (modes.candidate.gated or not self.isolated)
         # Isolated calls take more room in the stream.
@@ -151,7 +152,7 @@ def warm_up(gpu_round: GpuRound) -> None:
     if gpu_round.mode.copies:
         return
     if not worker.control.read_allocations():
-        gpu_round.note(NeedsCopies("there is not enough memory for its own inputs"))
+        gpu_round.note(NeedsCopies(wording.NO_ROOM_FOR_INPUTS))
         return
     driver.guarded(gpu_round.role, gpu_round.announce)
     gpu_round.refused()
@@ -217,5 +218,5 @@ def _is_too_short(gpu_round: GpuRound, net_s: float) -> bool:
     if net_s >= MIN_S or gpu_round.count >= gpu_round.capacity:
         return False
     if gpu_round.count >= gpu_round.mode.max_calls and gpu_round.compared:
-        gpu_round.note(GateFails("too few of its calls fit into its stream"))
+        gpu_round.note(GateFails(wording.FEW_CALLS_FIT))
     return gpu_round.count < gpu_round.mode.max_calls or gpu_round.compared
