@@ -59,7 +59,7 @@ class CallCheck:
 
 @dataclass(frozen=True)
 class ExpectedOutputs:
-    """What a call's outputs are compared with: those of the baseline and of the reference on the same inputs.
+    """Expected outputs of a call: those of the baseline and of the reference on the same inputs.
 
     left: the inputs as the call left them, None where they are not seen.
     """
@@ -134,7 +134,7 @@ class FormatContract(Contract):
 
 @dataclass(frozen=True)
 class _OutputRule:
-    """How one output is compared. near: as Contract.near()."""
+    """The rule for one output. near: as Contract.near()."""
 
     name: str
     near: Callable[[Any, Any], bool]

@@ -9,7 +9,7 @@ from aisp_mcp.bench.training import TrainingBenchmark
 
 
 class Kind(StrEnum):
-    """What decides whether an output is right. contracts.py has one checker for each."""
+    """Kind of contract: the rule that decides whether an output is right. contracts.py has one checker for each."""
 
     DISTRIBUTION = "distribution"  # the output is a random draw
     QUALITY = "quality"  # of an approximate training

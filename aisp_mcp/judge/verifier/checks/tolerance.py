@@ -73,7 +73,7 @@ LARGE, START = 1 << 29, 1 << 16
 
 @dataclass(frozen=True)
 class ErrorLimits:
-    """What the rule allows the output of one type: the only place where limits are computed.
+    """Limits for the output of one type: the only place where limits are computed.
 
     error, average, row: of the largest error, of the root-mean-square error and of the worst row relative to its own
     size, in units of the baseline's own. half_eps: of the type; no unit is smaller than that share of the truth. least:

@@ -20,7 +20,7 @@ MAX_STALLED = 2  # rounds of isolated calls that did not reach the wait for thei
 
 @dataclass(frozen=True)
 class Mode:
-    """How a program's rounds are run.
+    """Settings of a program's rounds.
 
     copies: inputs and outputs are copied from and to the shared arena. stored: why outputs of back-to-back calls alone
     are; unreadable: those of isolated calls are, too. gated: calls wait for the stream gate, so only the device is
