@@ -78,7 +78,9 @@ def show(result: dict[str, Any]) -> int:
         out.print(
             f"not measured: {missed['target']}: {missed['code']} {missed.get('missing') or missed.get('message')}"
         )
-    out.print(f"Run {result['run_id']}, {result['seconds']:.0f} s. Next: aisp bench report {result['run_id']}")
+    out.print(
+        f"Run {result['run_id']}, {result['seconds']:.0f} s. Next: aisp bench export {result['run_id']} --format html"
+    )
     return 0 if result["rulings"] else 1
 
 

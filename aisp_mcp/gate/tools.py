@@ -42,7 +42,7 @@ def _estimate(p: GateParams, ctx: Context) -> Plan:
     cost=MIN,
     job=JobSpec(timeout_s=3600, measures=True),
     needs=("torch",),
-    next=("aisp_benchmark_report",),
+    next=("aisp_benchmark_export",),
     estimate=_estimate,
     verdict=True,
 )

@@ -156,7 +156,7 @@ class Capabilities(Record):
     effect=READS,
     cost=S,
     next=("aisp_hw_tc", "aisp_gpu_info"),
-    aliases=("aisp_info_features",),
+    aliases={"aisp_info_features": {}},
 )
 def aisp_system_capabilities(p: CapabilityParams, ctx: Context) -> Capabilities:
     """List a GPU's precisions, tensor-core features, limits per SM and dense peaks, and what is not known."""
@@ -192,7 +192,7 @@ class ContextReport(Record):
     effect=READS,
     cost=S,
     next=("aisp_context_full", "aisp_triage"),
-    aliases=("aisp_system_context",),
+    aliases={"aisp_system_context": {}},
     listed="default",
 )
 def aisp_context_summary(p: NoParams, ctx: Context) -> ContextReport:

@@ -58,7 +58,7 @@ class RunParams(LabelledParams, ChosenParams):
     accept_regressions: bool = Field(
         default=False, description="Rewrite the entries of expect.yaml that this run contradicts."
     )
-    evidence: bool = Field(default=False, description="Add evidence.")
+    evidence: bool = False
     profile: Depth = Field(default="none", description="Untimed passes at the end.")
     bench_root: BenchRoots = None
 
@@ -116,7 +116,7 @@ def _estimate_run(p: RunParams, ctx: Context) -> Plan:
     cost=MIN,
     job=JobSpec(timeout_s=1800, measures=True),
     needs=("torch",),
-    next=("aisp_benchmark_report", "aisp_benchmark_expectations", "aisp_benchmark_export"),
+    next=("aisp_benchmark_export", "aisp_benchmark_expectations"),
     estimate=_estimate_run,
     verdict=True,
     chart="verdicts",
@@ -223,7 +223,7 @@ def _estimate_verify(p: VerifyParams, ctx: Context) -> Plan:
     cost=MIN,
     job=JobSpec(timeout_s=1800, measures=True),
     needs=("torch",),
-    next=("aisp_benchmark_report",),
+    next=("aisp_benchmark_export",),
     estimate=_estimate_verify,
     verdict=True,
     chart="verdicts",

@@ -6,10 +6,11 @@ import difflib
 import inspect
 import threading
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, Field
@@ -131,7 +132,7 @@ class Tool:
     job: JobSpec | None
     needs: tuple[Need, ...]
     next: tuple[str, ...]
-    aliases: tuple[str, ...]
+    aliases: Mapping[str, Mapping[str, Any]]
     estimate: Callable[[Any, Context], Plan] | None
     verdict: bool
     listed: Listed
@@ -184,6 +185,7 @@ class Tool:
         return model
 
 
+NO_ALIASES: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
 _TOOLS: dict[str, Tool] = {}
 _ALIASES: dict[str, str] = {}
 _load: Callable[[str | None], None] | None = None
@@ -198,7 +200,7 @@ def tool(
     job: JobSpec | None = None,
     needs: tuple[Need, ...] = (),
     next: tuple[str, ...] = (),
-    aliases: tuple[str, ...] = (),
+    aliases: Mapping[str, Mapping[str, Any]] = NO_ALIASES,
     estimate: Callable[[Any, Context], Plan] | None = None,
     verdict: bool = False,
     listed: Listed = "all",
@@ -206,7 +208,8 @@ def tool(
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register a function as a tool.
 
-    cli: the words after `aisp`, "group verb". next: names of tools worth calling afterwards, checked to exist.
+    cli: the words after `aisp`, "group verb". next: names of tools worth calling afterwards, checked to exist. aliases:
+    other names, each with the arguments that it stands for where the caller gives none.
     estimate: for job tools, additions to the generic plan in a dry run. verdict: the CLI exits with 3 when the result's
     `passed` is false. listed: the smallest set of tools that lists it, see dispatch/selection.py. chart: how a front
     draws the result; job: as for the tool whose job this is. The function takes (params, context) and returns a record
@@ -271,3 +274,8 @@ def get(name: str) -> Tool:
         hint = f"Did you mean '{matches[0]}'?" if matches else "tools/list or `aisp --list` names all tools."
         raise UnknownTool("UNKNOWN_TOOL", f"No tool is named '{name[:80]}'.", hint)
     return tool
+
+
+def implied(name: str) -> Mapping[str, Any]:
+    """The arguments that a name stands for: those of an alias, none otherwise. Raises UnknownTool."""
+    return get(name).aliases.get(name, {})

@@ -78,7 +78,7 @@ def _page(targets: list[Target], cursor: str | None) -> TargetPage:
     listed="default",
 )
 def aisp_benchmark_targets(p: TargetsParams, ctx: Context) -> TargetPage:
-    """Benchmark targets, each with its summary, needs and variants."""
+    """List benchmark targets, each with its summary, needs and variants."""
     from aisp_mcp.suites import names as target_names
     from aisp_mcp.suites.discovery import find_targets
 
@@ -103,7 +103,7 @@ class Chapters(Record):
 
 @tool(cli="bench list-chapters", effect=READS, cost=MS, next=("aisp_benchmark_targets",))
 def aisp_list_chapters(p: ChaptersParams, ctx: Context) -> Chapters:
-    """Chapters and labs with their topics and how many targets each has."""
+    """List chapters and labs with their topics and how many targets each has."""
     from aisp_mcp.suites.discovery import chapters
 
     roots = ctx.bench_roots(p.bench_root)

@@ -40,7 +40,7 @@ QUESTIONS = [
     ("verify my candidate variant", "aisp_verify_candidate"),
     ("which benchmark targets are there", "aisp_benchmark_targets"),
     ("list chapters and labs", "aisp_list_chapters"),
-    ("make an HTML report of a run", "aisp_benchmark_report"),
+    ("make an HTML report of a run", "aisp_benchmark_export"),
     ("export a run as csv", "aisp_benchmark_export"),
     ("state, progress and output of a job", "aisp_job_status"),
     ("wait for a job to end", "aisp_job_wait"),

@@ -39,7 +39,7 @@ class SuggestParams(Params):
 
 @tool(cli="suggest tools", effect=READS, cost=MS, next=("aisp_triage",), listed="lite")
 def aisp_suggest_tools(p: SuggestParams, ctx: Context) -> Suggestions:
-    """Find the tools that answer a question: ranked by search over the catalogue, with reason and ready arguments.
+    """Find the tools that answer a question, each with its reason and ready arguments.
 
     The search covers names, commands, descriptions, arguments and results of the tools, and everyday words for what
     they answer; other words of the question have no effect. Arguments are filled in only if the question states them.
@@ -70,7 +70,7 @@ def aisp_suggest_tools(p: SuggestParams, ctx: Context) -> Suggestions:
 
 
 class CallParams(Params):
-    tool: str = Field(description="Such as aisp_suggest_tools names.")
+    tool: str
     args: dict[str, Any] = Field(default_factory=dict)
     slurm: dict[str, Any] | None = Field(
         default=None, description="Run the job on Slurm: nodes, gpus, partition, account, time."

@@ -11,11 +11,15 @@ ALIASES = {
     ("info", "gpu"): ("gpu", "info"),
     ("bench", "compare"): ("bench", "run"),
     ("bench", "functions"): ("bench", "verify"),
+    ("bench", "report"): ("bench", "export", "--format", "html"),
+    ("export", "csv"): ("bench", "export", "--format", "csv"),
+    ("export", "html"): ("bench", "export", "--format", "html"),
+    ("export", "pdf"): ("bench", "export", "--format", "pdf"),
 }
 
 
 def resolve_alias(words: tuple[str, ...]) -> tuple[str, ...]:
-    """Replace leading words that are an alias by the command's own words."""
+    """Replace leading words that are an alias by the command's own words and flags; a flag given later wins."""
     for alias, command in ALIASES.items():
         if words[: len(alias)] == alias:
             return (*command, *words[len(alias) :])

@@ -37,7 +37,7 @@ def find(argv: Sequence[str]) -> tuple[Tool, list[str]]:
         name, rest = aliases.resolve_utility(argv[2:])
         return registry.get(name), rest
     if argv and registry.is_loaded(argv[0]):
-        return registry.get(argv[0]), list(argv[1:])
+        return registry.get(argv[0]), [*_flags(registry.implied(argv[0])), *argv[1:]]
     known, argv = by_words(), resolve_alias(tuple(argv))
     for count in range(min(len(argv), max(map(len, known), default=0)), 0, -1):
         tool = known.get(tuple(argv[:count]))
@@ -92,7 +92,7 @@ def unknown(argv: Sequence[str]) -> UsageError:
 def command_line(tool_name: str, args: Mapping[str, Any]) -> str:
     """Return a call as a line for a shell: `aisp job status ID`."""
     try:
-        tool = registry.get(tool_name)
+        tool, args = registry.get(tool_name), {**registry.implied(tool_name), **args}
     except UnknownTool:
         return f"{tool_name} {json.dumps(dict(args), ensure_ascii=False)}" if args else tool_name
     words = ["aisp", *tool.cli.split()]
@@ -112,6 +112,10 @@ def positionals(tool: Tool) -> list[str]:
 
 def flag(name: str) -> str:
     return "--" + name.replace("_", "-")
+
+
+def _flags(args: Mapping[str, Any]) -> list[str]:
+    return [word for name, value in args.items() for word in _words(name, value, positional=False)]
 
 
 def _words(name: str, value: Any, positional: bool) -> list[str]:

@@ -15,7 +15,7 @@ _STEPS = (
     ("aisp_benchmark_targets", "what can be measured"),
     ("aisp_run_benchmarks", "measure pairs, get verdicts"),
     ("aisp_job_wait", "until done"),
-    ("aisp_benchmark_report", "a report"),
+    ("aisp_benchmark_export", "a report"),
 )
 _READ_STEPS = (
     ("aisp_triage", "the machine and its problems"),

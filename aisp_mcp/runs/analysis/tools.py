@@ -41,7 +41,7 @@ class Tables(Record):
     definition: str
 
 
-@tool(cli="bench analyze", effect=READS, cost=MS, next=("aisp_analyze_pareto", "aisp_benchmark_report"))
+@tool(cli="bench analyze", effect=READS, cost=MS, next=("aisp_analyze_pareto", "aisp_benchmark_export"))
 def aisp_analyze_metrics(p: MetricsParams, ctx: Context) -> Tables:
     """Compare every stored pair by time, memory, energy, bytes/s, FLOP/s and share of the measured roof."""
     from aisp_mcp.runs import stored

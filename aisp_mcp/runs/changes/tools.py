@@ -13,7 +13,7 @@ from aisp_mcp.store.records.run import Run
 
 
 class CompareParams(Params):
-    baseline_run: str = Field(max_length=200, description="Earlier.")
+    baseline_run: str = Field(max_length=200)
     candidate_run: str = Field(max_length=200)
     any_preset: bool = Field(default=False, description="Also quick with default.")
 
@@ -48,7 +48,7 @@ class TriageParams(Params):
 
 
 @tool(
-    cli="bench triage", effect=READS, cost=MS, next=("aisp_run_benchmarks", "aisp_benchmark_report"), listed="default"
+    cli="bench triage", effect=READS, cost=MS, next=("aisp_run_benchmarks", "aisp_benchmark_export"), listed="default"
 )
 def aisp_benchmark_triage(p: TriageParams, ctx: Context) -> Triage:
     """Find regressions and suspects in a run, and the next command, with evidence."""

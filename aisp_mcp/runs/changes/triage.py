@@ -159,7 +159,7 @@ def _next(run: Run, against: Run | None, regressed: list[Change], missing: list[
     }
     if broken:
         why = f"evidence for {', '.join(sorted(broken))}"
-        calls.append(Recommendation(tool="aisp_benchmark_report", args={"run_id": run.id}, why=why))
+        calls.append(Recommendation(tool="aisp_benchmark_export", args={"run_id": run.id, "format": "html"}, why=why))
     if regressed:
         calls.append(_rerun({change.target for change in regressed}, "confirm the regressions with ten replicates"))
     open_ones = {comparison.target for comparison in run.comparisons if comparison.verdict is Verdict.INCONCLUSIVE}

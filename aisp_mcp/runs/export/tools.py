@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
@@ -14,21 +14,18 @@ from aisp_mcp.server.files import Written
 from aisp_mcp.server.registry import WRITES, ReadingParams, S, tool
 from aisp_mcp.store.records.run import Run
 
+if TYPE_CHECKING:
+    from aisp_mcp.runs.export.outcomes import Row
+    from aisp_mcp.runs.export.tables import Sample
+
 _SUFFIX = {"markdown": "md", "comment": "md", "junit": "xml", "badge": "svg"}
-_NAMES = {"junit": "junit", "badge": "badge", "comment": "comment"}
+_NAMES = {"csv": "results", "json": "results", "html": "report", "pdf": "report", "markdown": "report"}
 
 
-class FileParams(ReadingParams):
+class ExportParams(ReadingParams):
     run_id: str = Field(max_length=200)
-    path: str | None = Field(default=None, description="Under an --allow-write folder; default: the run's.")
-
-
-class ReportParams(FileParams):
-    format: Literal["html", "markdown", "pdf"] = "html"
-
-
-class ExportParams(FileParams):
-    format: Literal["csv", "json", "markdown", "junit", "badge", "comment"] = "csv"
+    path: str | None = Field(default=None, description="Under an --allow-write folder.")
+    format: Literal["csv", "json", "html", "pdf", "markdown", "junit", "badge", "comment"] = "csv"
     samples: bool = Field(default=False, description="Also every timed call.")
     inconclusive: Literal["skip", "fail"] = Field(default="skip", description="In JUnit and badge.")
 
@@ -39,32 +36,21 @@ class Files(Record):
     files: list[Written]
 
 
-def _write(run: Run, p: FileParams, ctx: Context, kind: str, name: str, data: bytes) -> Written:
-    from aisp_mcp.server import files
-
-    default = ctx.store.run_dir(run.id) / f"{name}.{_SUFFIX.get(kind, kind)}"
-    path = files.destination(p.path, default, ctx.allow_write)
-    return files.write(path, data)
-
-
-@tool(cli="bench report", effect=WRITES, cost=S, next=("aisp_benchmark_export",), listed="default")
-def aisp_benchmark_report(p: ReportParams, ctx: Context) -> Files:
-    """Write a run's report with chart, verdicts, evidence and environment: one self-contained file."""
-    from aisp_mcp.runs.export import html, markdown, pdf
-
-    run = ctx.store.run(Run, p.run_id, ctx.sees)
-    data = markdown.to_markdown(run) if p.format == "markdown" else html.to_html(run)
-    if p.format == "pdf":
-        data = pdf.to_pdf(data)
-    return Files(files=[_write(run, p, ctx, p.format, "report", data)])
-
-
-@tool(cli="bench export", effect=WRITES, cost=S, next=("aisp_benchmark_report",))
+@tool(
+    cli="bench export",
+    effect=WRITES,
+    cost=S,
+    next=("aisp_benchmark_compare_runs",),
+    aliases={
+        "aisp_benchmark_report": {"format": "html"},
+        "aisp_export_csv": {"format": "csv"},
+        "aisp_export_html": {"format": "html"},
+        "aisp_export_pdf": {"format": "pdf"},
+    },
+    listed="default",
+)
 def aisp_benchmark_export(p: ExportParams, ctx: Context) -> Files:
-    """Write a run's results with every column, or as JUnit XML, badge or pull request comment.
-
-    With samples: also every timed call, from the checked raw logs.
-    """
+    """Write a run to a file: report, table, JUnit XML, badge or pull request comment."""
     from aisp_mcp.runs.export import tables
 
     if p.samples and p.format not in ("csv", "json"):
@@ -73,27 +59,37 @@ def aisp_benchmark_export(p: ExportParams, ctx: Context) -> Files:
         )
     run = ctx.store.run(Run, p.run_id, ctx.sees)
     raw_samples = tables.read_samples(run, ctx.store.run_dir(run.id)) if p.samples else None
-    if p.format == "json":
-        return Files(files=[_write(run, p, ctx, p.format, "results", tables.to_json(run, raw_samples))])
-    written = [_write(run, p, ctx, p.format, _NAMES.get(p.format, "results"), _data(run, p))]
-    if raw_samples is not None:
+    written = [_write(run, p, ctx, _data(run, p, raw_samples))]
+    if raw_samples is not None and p.format == "csv":
         written.append(_samples(written[0], tables.samples_csv(run, raw_samples)))
     return Files(files=written)
 
 
-def _data(run: Run, p: ExportParams) -> bytes:
-    """The run in a format without samples."""
-    from aisp_mcp.runs.export import badge, comment, junit, markdown, outcomes, tables
+def _write(run: Run, p: ExportParams, ctx: Context, data: bytes) -> Written:
+    from aisp_mcp.server import files
 
-    rows = outcomes.of_run(run, p.inconclusive == "fail")
+    name = f"{_NAMES.get(p.format, p.format)}.{_SUFFIX.get(p.format, p.format)}"
+    return files.write(files.destination(p.path, ctx.store.run_dir(run.id) / name, ctx.allow_write), data)
+
+
+def _data(run: Run, p: ExportParams, raw_samples: list[Sample] | None) -> bytes:
+    from aisp_mcp.runs.export import badge, comment, html, junit, markdown, outcomes, pdf, tables
+
     about = {"run_id": run.id, "preset": run.preset, "profile": run.profile}
     makers: dict[str, Callable[[], bytes]] = {
         "csv": lambda: tables.to_csv(run),
+        "json": lambda: tables.to_json(run, raw_samples),
+        "html": lambda: html.to_html(run),
+        "pdf": lambda: pdf.to_pdf(html.to_html(run)),
         "markdown": lambda: markdown.to_markdown(run),
         "comment": lambda: comment.run_comment(run).encode(),
-        "junit": lambda: junit.to_junit(rows, f"run {run.id}", run.created_at, run.seconds, about),
-        "badge": lambda: badge.to_badge(rows),
+        "junit": lambda: junit.to_junit(rows(), f"run {run.id}", run.created_at, run.seconds, about),
+        "badge": lambda: badge.to_badge(rows()),
     }
+
+    def rows() -> list[Row]:
+        return outcomes.of_run(run, p.inconclusive == "fail")
+
     return makers[p.format]()
 
 
@@ -105,24 +101,3 @@ def _samples(written: Written, data: bytes) -> Written:
 
     results = Path(written.path)
     return files.write(results.with_name(f"{results.stem}.samples.csv"), data)
-
-
-@tool(cli="export csv", effect=WRITES, cost=S, next=("aisp_export_html", "aisp_benchmark_export"))
-def aisp_export_csv(p: FileParams, ctx: Context) -> Files:
-    """Write a run as CSV: a row per comparison, skip and failure, every column."""
-    files: Files = aisp_benchmark_export(ExportParams(run_id=p.run_id, path=p.path, format="csv"), ctx)
-    return files
-
-
-@tool(cli="export html", effect=WRITES, cost=S, next=("aisp_export_pdf", "aisp_benchmark_report"))
-def aisp_export_html(p: FileParams, ctx: Context) -> Files:
-    """Write a run as one self-contained HTML page with chart, verdicts, evidence and environment."""
-    files: Files = aisp_benchmark_report(ReportParams(run_id=p.run_id, path=p.path, format="html"), ctx)
-    return files
-
-
-@tool(cli="export pdf", effect=WRITES, cost=S, next=("aisp_export_html", "aisp_benchmark_report"))
-def aisp_export_pdf(p: FileParams, ctx: Context) -> Files:
-    """Write a run's report as PDF, printed by a Chromium browser of this machine."""
-    files: Files = aisp_benchmark_report(ReportParams(run_id=p.run_id, path=p.path, format="pdf"), ctx)
-    return files

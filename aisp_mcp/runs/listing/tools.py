@@ -22,7 +22,7 @@ class RunsParams(Params):
     cursor: str | None = Field(default=None, description="next_cursor of the page before.")
 
 
-@tool(cli="bench runs", effect=READS, cost=MS, next=("aisp_benchmark_report", "aisp_benchmark_compare_runs"))
+@tool(cli="bench runs", effect=READS, cost=MS, next=("aisp_benchmark_export", "aisp_benchmark_compare_runs"))
 def aisp_benchmark_runs(p: RunsParams, ctx: Context) -> RunPage:
     """List stored runs, newest first, with targets, verdicts, names and tags.
 

@@ -74,6 +74,8 @@ def _answer(tool_name: str, raw_args: Any, ctx: Context, *, as_job: bool, confir
     try:
         tool = offered(tool_name, ctx)
         name = tool.name
+        if (implied := registry.implied(tool_name)) and isinstance(raw_args, dict):
+            raw_args = {**implied, **raw_args}
         request = _Request(tool, raw_args, ctx, watch, as_job, confirmed)
         params = _validated(request)
         answer = _planned(request, params) or _run(request, params)

@@ -85,7 +85,7 @@ def answer_of(job: Job) -> dict[str, Any] | None:
 
 
 class JobStatusParams(Params):
-    job_id: str = Field(description="Job id from a ticket.")
+    job_id: str
 
 
 @tool(cli="job status", effect=READS, cost=MS, next=("aisp_job_wait", "aisp_job_cancel"), listed="default")

@@ -23,7 +23,7 @@ pytestmark = [
     pytest.mark.torch,
     pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed"),
 ]
-WORKFLOW = ("aisp_triage", "aisp_benchmark_targets", "aisp_run_benchmarks", "aisp_job_wait", "aisp_benchmark_report")
+WORKFLOW = ("aisp_triage", "aisp_benchmark_targets", "aisp_run_benchmarks", "aisp_job_wait", "aisp_benchmark_export")
 
 
 @asynccontextmanager
@@ -61,7 +61,7 @@ async def test_from_triage_to_the_report(connect: Connect, era: str, over: str) 
         assert row["target"] == variant
         assert row["verdict"] in list(Verdict)
         run_id = answer["result"]["run_id"]
-        report = await call(client, "aisp_benchmark_report", run_id=run_id)
+        report = await call(client, "aisp_benchmark_export", run_id=run_id, format="html")
         [content] = (await client.read_resource(f"aisp://jobs/{run_id}/artifacts/report.html")).contents
         assert content.mime_type == "text/html"
         assert content.text == Path(report["result"]["files"][0]["path"]).read_text("utf-8")

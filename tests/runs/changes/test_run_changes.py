@@ -151,7 +151,7 @@ def test_triage_names_the_worst_first_and_what_to_do() -> None:
     assert any(s.code == "noisy" and s.target == "ch01:noisy" for s in answer.suspect)
     calls = [(call.tool, call.args.get("targets")) for call in answer.run_next]
     assert calls == [
-        ("aisp_benchmark_report", None), ("aisp_run_benchmarks", ["ch01:slow"]),
+        ("aisp_benchmark_export", None), ("aisp_run_benchmarks", ["ch01:slow"]),
         ("aisp_run_benchmarks", ["ch01:noisy"]), ("aisp_run_benchmarks", ["ch01:gone"]),
     ]  # fmt: skip
     assert run_triage.triage(run(result()), None).run_next == []

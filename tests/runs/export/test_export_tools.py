@@ -1,4 +1,4 @@
-"""The two tools as a user meets them: the command line, the files they leave, and what they refuse."""
+"""Exports as a user meets them: the command line, the files they leave, and what they refuse."""
 
 from __future__ import annotations
 
@@ -13,10 +13,14 @@ import pytest
 from export_runs import comparison, run_of, write_log
 
 from aisp_mcp.errors import AispError, Unavailable
+from aisp_mcp.front.cli import arguments, commands
 from aisp_mcp.judge.audit_log import ChainLog
 from aisp_mcp.judge.protocol.roles import Role
 from aisp_mcp.judge.records.verdict import Verdict
 from aisp_mcp.runs.export import pdf, tables
+from aisp_mcp.server import registry
+from aisp_mcp.server.context import Context
+from aisp_mcp.server.dispatch import execute
 from aisp_mcp.store.database import Store
 from aisp_mcp.store.records.run import Run
 
@@ -59,6 +63,26 @@ def test_one_file_of_one_kind(cli_here: Any, home: Path, stored: Run, kind: str,
     same = {"csv": ("export", "csv"), "html": ("report", "html")}[kind]
     again = answer(cli_here("bench", same[0], "r_test", "--format", same[1], "--json"))
     assert again["result"]["files"] == [written]  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "file"),
+    [
+        ("aisp_benchmark_report", {}, "report.html"),
+        ("aisp_benchmark_report", {"format": "markdown"}, "report.md"),
+        ("aisp_export_csv", {}, "results.csv"),
+        ("aisp_export_html", {}, "report.html"),
+    ],
+)
+def test_other_names_imply_a_format(ctx: Context, stored: Run, name: str, args: dict[str, str], file: str) -> None:
+    answer = execute(name, {"run_id": "r_test", **args}, ctx)
+    assert answer.tool == "aisp_benchmark_export"
+    assert Path(answer.model_dump()["result"]["files"][0]["path"]).name == file
+    words = commands.command_line(name, {"run_id": "r_test", **args}).split()
+    tool, rest = commands.find(words[1:])
+    assert arguments.parse(tool, rest)[0] == {"run_id": "r_test", "format": file.partition(".")[2], **args}
+    tool, rest = commands.find([name, "r_test"])
+    assert arguments.parse(tool, rest)[0] == {"run_id": "r_test", **registry.implied(name)}
 
 
 def test_a_pdf_is_real_or_says_what_is_missing(cli_here: Any, stored: Run) -> None:

@@ -124,8 +124,8 @@ WAIT = WorkflowStep(
     "Repeat until the job has ended; the last answer includes its result.",
 )
 REPORT = WorkflowStep(
-    "aisp_benchmark_report",
-    {"run_id": "<run_id>"},
+    "aisp_benchmark_export",
+    {"run_id": "<run_id>", "format": "html"},
     "Writes the evidence to one file for the user; from another machine, read it as the resource "
     "aisp://jobs/<run_id>/artifacts/report.html.",
 )
