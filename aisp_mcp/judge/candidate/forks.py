@@ -36,7 +36,7 @@ from contextlib import suppress
 from typing import Any
 
 from aisp_mcp.judge.protocol.fork_requests import LOADED, MODULE, OPTIONAL, UNSEALED, receive, send
-from aisp_mcp.process import python, sandbox, sockets
+from aisp_mcp.process import python, sandbox, sockets, tree
 
 LOOK_S = 1.0  # seconds between checks that the socket is still there
 MOST_WAIT_S = 600.0  # for the next caller: what waits may hold memory of a GPU
@@ -189,7 +189,7 @@ def _become(request: dict[str, Any], fds: list[int]) -> None:
         os.setsid()
         _place(fds, request["numbers"])
         if request["first_to_die"]:  # its child processes inherit that
-            first_to_die()
+            tree.first_to_die(os.getpid())
         os.sched_setaffinity(0, request["cpus"])
         os.environ.clear()
         os.environ.update(request["env"])
@@ -204,15 +204,6 @@ def _become(request: dict[str, Any], fds: list[int]) -> None:
         traceback.print_exc()
         code = 126
     os._exit(code)
-
-
-def first_to_die() -> None:
-    """Make the kernel end this process and its children, not the harness, when memory runs out.
-
-    Files without a name are memory that no process limit counts; they are freed with the last process that holds them.
-    """
-    with suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
-        file.write("1000")
 
 
 def _place(fds: list[int], numbers: list[int]) -> None:

@@ -149,7 +149,7 @@ class Confined:
             cwd=placement.folder,
             start_new_session=True,
         )
-        proc.first_to_die(process.pid)
+        tree.first_to_die(process.pid)
         return process
 
     def _copied(self, argv: list[str], inherited: tuple[int, ...], stdin: int) -> subprocess.Popen[bytes] | Forked:

@@ -168,15 +168,6 @@ def set_session_nice(pid: int, value: int) -> None:
         Path(f"/proc/{pid}/autogroup").write_text(str(value))
 
 
-def first_to_die(pid: int) -> None:
-    """Make the kernel end this process and its children, not the harness, when memory runs out.
-
-    Files without a name are memory that no process limit counts; they are freed with the last process that holds them.
-    """
-    with suppress(OSError):
-        Path(f"/proc/{pid}/oom_score_adj").write_text("1000")
-
-
 def send(pids: list[int], number: signal.Signals) -> None:
     """Send a signal to every process of the list that still lives."""
     for pid in pids:
