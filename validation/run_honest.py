@@ -1,7 +1,7 @@
 """Judge honest alternatives of common operations many times: how many are accused, and whose verdict changes?
 
-python validation/run_honest.py [--machines 10] [--runs 10] [--plain 12] [--adversarial 3] [--only NAME…]
-    [--out FILE]
+python validation/run_honest.py [--machines 10] [--runs 10] [--plain 12] [--adversarial 3] [--family seen|unseen|wrong]
+    [--only NAME…] [--out FILE]
 
 A machine is a secret seed: it fixes the battery that decides. A run is the battery's decision and the fresh draws of
 the timed calls of a comparison. Nothing is timed.
@@ -30,12 +30,14 @@ from honest_operations import OPERATIONS
 from honest_points import POINTS
 from honest_programs import Operation
 from honest_types import TYPES
+from honest_unseen import UNSEEN, UNSEEN_WRONG
 
 from aisp_mcp.bench import Benchmark
 from aisp_mcp.judge.mutants.trial import Call, Trial
 from aisp_mcp.judge.protocol.draws.rng import MODES, battery_modes
 
-ALL = OPERATIONS | FORMS | POINTS | TYPES
+SEEN = OPERATIONS | FORMS | POINTS | TYPES
+FAMILIES = {"seen": SEEN, "unseen": UNSEEN, "wrong": UNSEEN_WRONG}
 FRESH_PLAIN, FRESH_MODES = 12, 3  # calls of a run; --plain and --adversarial give others
 
 
@@ -107,15 +109,17 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--plain", type=int, default=FRESH_PLAIN)
     parser.add_argument("--adversarial", type=int, default=FRESH_MODES)
+    parser.add_argument("--family", choices=FAMILIES, default="seen", help="wrong: all are to be accused")
     parser.add_argument("--only", nargs="*")
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     torch.set_num_threads(1)
     begin, rows = time.monotonic(), list[dict[str, Any]]()
-    for name in args.only or ALL:
+    operations = FAMILIES[args.family]
+    for name in args.only or operations:
         alternatives: dict[str, list[dict[str, Any]]] = {}
         for machine in range(args.machines):
-            for words, about in judged(ALL[name], machine, args.runs, args.plain, args.adversarial).items():
+            for words, about in judged(operations[name], machine, args.runs, args.plain, args.adversarial).items():
                 alternatives.setdefault(words, []).append(about)
         for row in record(name, alternatives, args.runs):
             rows.append(row)

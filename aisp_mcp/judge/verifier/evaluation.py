@@ -52,6 +52,7 @@ LONG_SCAN, SCAN_STEP = 1 << 17, 1 << 6
 # 32 MiB; less than half is used for one result, so positions differ.
 SUPPLY = 1 << 22
 FRESH = SUPPLY // 16
+MOVES = ("clone", "copy_", "_to_copy", "lift_fresh", "detach", "stack", "cat")  # operations that compute nothing
 DROPPED = 13  # bits of a float32 number that TF32 does not have: 23 - 10, by the format
 
 Change = Callable[[Any, Any, dict[str, Any]], Any]
@@ -132,6 +133,21 @@ def evaluate_jittered(program: Callable[[], Any], eps: float, most_terms: float,
     a sum is assumed to add one by one. Raises BenchmarkError NO_FLOAT64.
     """
     return evaluate(program, _noisy(eps, most_terms, seed))
+
+
+def computes(program: Callable[[], Any]) -> bool:
+    """Return True if torch sees the program compute with floating-point numbers. Raises BenchmarkError NO_FLOAT64."""
+    found = False
+
+    def look(func: Any, args: Any, kwargs: Any) -> Any:
+        nonlocal found
+        result = func(*args, **kwargs)
+        is_move = func.overloadpacket.__name__ in MOVES
+        found = found or (not is_move and any(True for _ in _results(func, _tensors(args), result)))
+        return result
+
+    evaluate(program, look)
+    return found
 
 
 def evaluate_in_order(program: Callable[[], Any]) -> Any:

@@ -15,7 +15,7 @@ from aisp_mcp.bench import Benchmark
 from aisp_mcp.errors import AispError
 from aisp_mcp.judge.protocol.device_turns import synchronize
 from aisp_mcp.judge.protocol.module_loader import flatten, mapped
-from aisp_mcp.judge.verifier import evaluation
+from aisp_mcp.judge.verifier import evaluation, walks
 from aisp_mcp.judge.verifier.checks import formats
 from aisp_mcp.judge.verifier.checks.kinds import Kind, kind_of
 from aisp_mcp.judge.verifier.checks.pieces import pieces
@@ -199,6 +199,26 @@ class ReferenceEvaluator:
             wide, params = _widen_and_release(given, inputs), widen(self.params)
             disturb([*wide.values(), *params.values()], seed, -eps / 2, eps / 2)
             return evaluate_jittered(lambda: self.spec.reference(**wide, **params), eps, most_terms, seed)
+
+    def unseen_sums(self, inputs: dict[str, Any]) -> walks.Axes:
+        """The axes of each input that the outputs sum over; none if torch sees what computes. Consumes the inputs."""
+        with opened(inputs) as given:
+            wide = _widen_and_release(given, inputs)
+            if evaluation.computes(lambda: self.spec.reference(**copied_inputs(wide), **self.wide)):
+                return {}
+            return walks.summed_axes(lambda wide: evaluate(lambda: self.spec.reference(**wide, **self.wide)), wide)
+
+    def walked(self, inputs: dict[str, Any], axes: walks.Axes, eps: float, seed: int, *, straight: bool) -> Any:
+        """The reference's output with inputs off by the roundings of sums along these axes (see walks.py). Consumes the
+        inputs.
+        """
+        import torch
+
+        with opened(inputs) as given:
+            wide, draw = _widen_and_release(given, inputs), torch.Generator().manual_seed(seed)
+            for name, summed in axes.items():
+                wide[name] = walks.walked(wide[name], summed, eps, draw, straight=straight)
+            return evaluate(lambda: self.spec.reference(**wide, **self.wide))
 
     def in_order(self, inputs: dict[str, Any]) -> Any:
         """The reference's output with sums in float32 that add one term after the other. Uses up the inputs."""

@@ -195,6 +195,9 @@ class Counted:
     def __init__(self, size: float, elements: int) -> None:
         self.evaluations, self._errors = 0, lambda: [torch.full((elements,), size, dtype=torch.float64)]
 
+    def sums_unseen(self, _: int) -> bool:
+        return False
+
     def rounding(self, *_: Any) -> Iterator[list[Any]]:
         for _ in range(4):
             self.evaluations += 1

@@ -71,11 +71,19 @@ class CallRng:
     ) -> Any:
         kind = self._dtype(dtype)
         if kind.is_complex:
-            parts = self.randn(*shape[:-1], 2 * shape[-1], scale=scale, shift=shift, nan=nan, inf=inf)
+            part = "float64" if dtype == "complex128" else "float32"
+            parts = self.randn(*shape[:-1], 2 * shape[-1], dtype=part, scale=scale, shift=shift, nan=nan, inf=inf)
             return self.torch.view_as_complex(parts.view(*shape, 2)).to(kind)
         values = self._drawn(shape, "normal_")
         values = self._restated(values, _range(scale), lambda _: shift, None) if self._secret else values
-        return self._planted(_ADVERSARIAL[self._mode](values, self._draw), nan, inf).to(kind)
+        values = _ADVERSARIAL[self._mode](self._precise(values, dtype), self._draw)
+        return self._planted(values, nan, inf).to(kind)
+
+    def _precise(self, values: Any, dtype: str) -> Any:
+        """For a result in float64: the values with low bits of their own, which float32 cannot hold."""
+        if dtype != "float64":
+            return values
+        return values.double().mul_(self._drawn(values.shape, "uniform_", -1, 1).double().mul_(2.0**-24).add_(1.0))
 
     def _planted(self, values: Any, nan: float, inf: float) -> Any:
         """Replace about these shares of the values by NaN and by infinities of either sign."""
@@ -90,7 +98,7 @@ class CallRng:
         values = self._drawn(shape, "uniform_", -1, 1)
         if self._secret:
             values = self._restated(values, _range(scale), lambda size: max(1.0 - size, 0.0), 1.0)
-        return _ADVERSARIAL[self._mode](values, self._draw).clamp_(-1, 1).to(self._dtype(dtype))
+        return _ADVERSARIAL[self._mode](self._precise(values, dtype), self._draw).clamp_(-1, 1).to(self._dtype(dtype))
 
     def _restated(self, values: Any, scale: Range, most_shift: Callable[[float], float], height: float | None) -> Any:
         """Give the values, in place, the secret statistics of this tensor.

@@ -20,6 +20,12 @@ EDGE = 2.0
 # reach. Chosen with the honest alternatives (commits 3fa8d429, 280ea2bf): none of 206 is refused in 20,600 runs
 # (results/cpu-honest.json).
 ROUNDINGS_ALLOWED, ORDERS_ALLOWED = 6.0, 2.0
+# Times the roundings of sums in programs that torch does not see: their baseline is off by as much as a candidate.
+# Chosen; results/cpu-honest-unseen.json: no honest pair is refused, each wrong one is.
+WALKS_ALLOWED, WALKS = 12.0, (range(2), range(2, 8))
+# Times the roundings of these sums if all have one sign, which is the most that they can be: those of the baseline and
+# of the candidate. An error is explained if it is at most half of what is allowed (EDGE).
+STRAIGHT_ALLOWED = 2.0 * EDGE
 # Times half the limit: three times the effect of rounding to TF32 is explained, and one and a half times that of
 # ignoring the last bits, whose errors have a sign in common. The effect of bfloat16 is eight times as large as the
 # former, and 2.4 times as large as the latter. docs/decisions/0091-allow-tf32-in-convolutions.md.
@@ -68,6 +74,8 @@ def _evaluations(bank: InputBank, seed: int, mode: str, dtype: str, slack: float
         for rounding in bank.rounding(seed, mode, eps, most_terms)
     )
     kinds: list[Callable[[], list[Any]]] = [lambda: next(draws)]
+    if bank.sums_unseen(seed):
+        yield from _walks(bank, seed, mode, eps)
     if _may_use_tf32(bank, dtype):
         kinds[:0] = [partial(_in_tf32, bank, seed, mode, *allowed) for allowed in TF32_ALLOWED]
     if dtype not in ("float64", "complex128"):
@@ -78,6 +86,13 @@ def _evaluations(bank: InputBank, seed: int, mode: str, dtype: str, slack: float
         yield evaluated(), MORE_DRAWS if evaluated is kinds[-1] else math.inf
     for draw in draws:
         yield draw, MORE_DRAWS
+
+
+def _walks(bank: InputBank, seed: int, mode: str, eps: float) -> Iterator[tuple[list[Any], float]]:
+    for draws in WALKS:
+        yield [error * WALKS_ALLOWED for error in bank.walked(seed, mode, eps, draws)], math.inf
+    if mode != "plain":
+        yield [error * STRAIGHT_ALLOWED for error in bank.walked(seed, mode, eps, (0,), straight=True)], math.inf
 
 
 def _may_use_tf32(bank: InputBank, dtype: str) -> bool:

@@ -14,6 +14,7 @@ from aisp_mcp.judge.verifier.checks.distribution import DrawTests
 from aisp_mcp.judge.verifier.checks.pieces import pieces
 from aisp_mcp.judge.verifier.checks.tolerance import components, distance_type
 from aisp_mcp.judge.verifier.reference import ReferenceEvaluator, copied_inputs
+from aisp_mcp.judge.verifier.walks import Axes
 
 DRAWS = 4  # evaluations with noise at most; chosen (commit 3fa8d429): each costs a float64 reference
 # Share by which inputs are off as a whole: the root of a rounding of float32 (2^-23), which is the error of a distance
@@ -96,6 +97,7 @@ class InputBank:
     There are two banks, so that two replicates can start concurrently. compared: workers whose output on plain inputs
     was compared with the reference. near: True while outputs are so close to the baseline's that they need no
     reference. spread: the standard deviation of the baseline's loss on held-out data, if quality is the contract.
+    axes: that a program without torch sums over, once they are known.
     known: the truth of one call that all three workers compute. ahead: by seed, the baseline's outputs on inputs that
     no worker has seen yet. hidden: those in the current round. host: names of the inputs that stay in host memory on a
     GPU. usual: the largest element of each output on plain inputs, and on those of the battery. left: the right content
@@ -113,6 +115,7 @@ class InputBank:
     host: set[str] = field(default_factory=set)
     left: dict[str, tuple[Any, Any]] = field(default_factory=dict)
     spread: float | None = None
+    axes: Axes | None = None
     usual: dict[tuple[str, bool], float] = field(default_factory=dict)
 
     def inputs(self, seed: int, mode: str) -> dict[str, Any]:
@@ -153,6 +156,25 @@ class InputBank:
             yield _largest(
                 truth, [flatten(self.reference.jittered(self.inputs(seed, mode), eps, most_terms, seed + draw))]
             )
+
+    def sums_unseen(self, seed: int) -> bool:
+        """Return True if the program sums over axes of its inputs and torch does not see how (see walks.py). seed: of
+        inputs that are tried.
+        """
+        if self.axes is None:
+            self.axes = self.reference.unseen_sums(self.inputs(seed, "plain"))
+        return any(self.axes.values())
+
+    def walked(self, seed: int, mode: str, eps: float, draws: Sequence[int], *, straight: bool = False) -> list[Any]:
+        """The distances by which the roundings of these sums move each element of a call's outputs. draws: their
+        numbers. straight: of one sign.
+        """
+        axes = self.axes or {}
+        outputs = (
+            flatten(self.reference.walked(self.inputs(seed, mode), axes, eps, seed + draw, straight=straight))
+            for draw in draws
+        )
+        return _largest(self._reference(seed, mode), outputs)
 
     def in_order(self, seed: int, mode: str) -> list[Any]:
         """Errors of the elements of a call's outputs if sums add one term after the other in float32."""

@@ -1,0 +1,85 @@
+"""Rounding errors of sums in programs whose operations cannot be seen: numpy, plain Python, compiled code.
+
+Adding n numbers one after the other gives the exact sum of other numbers: the i-th is off by the roundings of all
+partial sums that contain it, that is, by a random walk along the sum (Higham, Accuracy and Stability of Numerical
+Algorithms, 4.2). So the inputs are moved by such walks along the axes that the outputs sum over, and the program is run
+on them. Where the roundings of a sum share a sign, as those of equal numbers do, the walk goes straight on. Products
+and other orders of the same sum have errors of the same size or smaller.
+
+An axis is summed over if changing one half of the input along it changes nearly all elements of an output, whichever
+half it is: a function of single elements, or of rows, changes only those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from aisp_mcp.judge.protocol.module_loader import flatten
+
+# Share of an input by which its half is changed, and of the elements of an output that must change: sums may round a
+# change away, and a maximum or a bin does not see most changes. Both are chosen.
+CHANGE, MOST = 2.0**-7, 0.75
+
+Run = Callable[[dict[str, Any]], Any]
+Axes = Mapping[str, Sequence[int]]  # axes that the outputs sum over, by input
+
+
+def summed_axes(run: Run, inputs: dict[str, Any]) -> Axes:
+    """The axes of each input that the outputs of run() sum over. The inputs stay as they are."""
+    usual = _numbers(run(_copies(inputs)))
+    found = {}
+    for name, value in inputs.items():
+        if is_real(value):
+            axes = [axis for axis in range(value.ndim) if value.shape[axis] > 1]
+            found[name] = [axis for axis in axes if _is_summed(run, inputs, name, axis, usual)]
+    return found
+
+
+def walked(values: Any, axes: Sequence[int], eps: float, draw: Any, *, straight: bool) -> Any:
+    """The values, each off by the roundings of the partial sums that contain it. eps: of the sums. draw: a generator.
+
+    straight: all roundings are half an eps, upwards.
+    """
+    import torch
+
+    if not axes:
+        return values
+    rest = [axis for axis in range(values.ndim) if axis not in axes]
+    lines = values.permute(*axes, *rest)
+    steps = torch.rand(lines.flatten(0, len(axes) - 1).shape, dtype=torch.float64, generator=draw).sub_(0.5)
+    if straight:
+        steps = torch.full_like(steps, 0.5)
+    walk = steps.mul(eps).flip(0).cumsum(0).flip(0).view(lines.shape)
+    order = [*axes, *rest]
+    return values * (1.0 + walk.permute(*[order.index(axis) for axis in range(values.ndim)]))
+
+
+def is_real(value: Any) -> bool:
+    """Return True for a tensor of floating-point numbers."""
+    return not isinstance(value, str) and bool(value.is_floating_point() or value.is_complex())
+
+
+def _is_summed(run: Run, inputs: dict[str, Any], name: str, axis: int, usual: list[Any]) -> bool:
+    size = inputs[name].shape[axis]
+    for begin, length in ((0, size // 2), (size // 2, size - size // 2)):
+        changed = _copies(inputs)
+        changed[name].narrow(axis, begin, length).mul_(1.0 + CHANGE)
+        outputs = _numbers(run(changed))
+        if len(outputs) != len(usual) or not any(map(_differ_mostly, outputs, usual)):
+            return False
+    return True
+
+
+def _differ_mostly(one: Any, other: Any) -> bool:
+    if one.shape != other.shape or not one.numel():
+        return False
+    return float((one != other).double().mean()) >= MOST
+
+
+def _numbers(output: Any) -> list[Any]:
+    return [tensor for _, tensor in flatten(output) if is_real(tensor)]
+
+
+def _copies(inputs: dict[str, Any]) -> dict[str, Any]:
+    return {name: value if isinstance(value, str) else value.clone() for name, value in inputs.items()}

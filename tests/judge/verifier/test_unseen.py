@@ -1,0 +1,106 @@
+"""Programs whose operations torch does not see: any honest order of a sum passes, and nothing else does."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+np = pytest.importorskip("numpy")
+torch = pytest.importorskip("torch")
+
+from aisp_mcp.bench import Benchmark  # noqa: E402
+from aisp_mcp.judge.candidate.calling import tensors  # noqa: E402
+from aisp_mcp.judge.mutants.trial import Call, Trial  # noqa: E402
+from aisp_mcp.judge.protocol.draws.rng import battery_modes  # noqa: E402
+
+pytestmark = pytest.mark.torch
+Function = Callable[[Any], Any]  # of an array
+
+
+def loop_of_squares(x: Any) -> float:
+    total = 0.0
+    for value in x.tolist():
+        total += value * value
+    return total
+
+
+def loop_of_columns(x: Any) -> Any:
+    return np.array([np.sum(x[:, at] ** 2) for at in range(x.shape[1])])
+
+
+def single(function: Function) -> Function:
+    return lambda x: np.float64(function(x.astype(np.float32)))
+
+
+VECTOR, TALL = (10_000,), (4096, 16)
+
+
+def refusals(shape: tuple[int, ...], dtype: str, baseline: Function, candidate: Function, seed: int = 3) -> list[str]:
+    """Messages of the calls that a battery and eight plain calls refuse."""
+
+    class Pair(Benchmark):
+        def inputs(self, rng: Any) -> dict[str, Any]:
+            return {"x": rng.randn(*shape, dtype=dtype)}
+
+        def run(self, **given: Any) -> Any:
+            return tensors(baseline(given["x"].numpy()))
+
+    trial = Trial(Pair())
+    modes = [*battery_modes(trial.layout.frame, 0.0), *["plain"] * 8]
+    calls = [Call(100 * seed + at, mode, battery=True) for at, mode in enumerate(modes)]
+    found = (trial.judge(2, lambda x: tensors(candidate(x.numpy())), call).failure for call in calls)
+    return [message for message in found if message]
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "baseline", "candidate"),
+    [
+        pytest.param(VECTOR, "float64", loop_of_squares, lambda x: np.dot(x, x), id="a loop and a dot product"),
+        pytest.param(VECTOR, "float64", lambda x: math.fsum(x), lambda x: np.cumsum(x)[-1], id="exact and in order"),
+        pytest.param(TALL, "float64", loop_of_columns, lambda x: (x**2).sum(0), id="columns one by one and at once"),
+        pytest.param(TALL, "float64", loop_of_columns, lambda x: np.einsum("ij,ij->j", x, x), id="columns by einsum"),
+        pytest.param(
+            (64, 1024), "float32", lambda x: x.astype(float).sum(1).astype(np.float32), lambda x: x.sum(1), id="float32"
+        ),
+    ],
+)
+def test_any_honest_order_of_a_sum_passes(
+    shape: tuple[int, ...], dtype: str, baseline: Function, candidate: Function
+) -> None:
+    for seed in range(3):
+        assert refusals(shape, dtype, baseline, candidate, seed) == []
+
+
+@pytest.mark.parametrize(
+    ("shape", "baseline", "candidate"),
+    [
+        pytest.param(VECTOR, loop_of_squares, single(lambda x: np.dot(x, x)), id="a dot product in float32"),
+        pytest.param(VECTOR, loop_of_squares, lambda x: np.dot(x, x) * (1 + 1e-9), id="a billionth too much"),
+        pytest.param(VECTOR, loop_of_squares, lambda x: np.dot(x[1:], x[1:]), id="the first element left out"),
+        pytest.param(TALL, loop_of_columns, lambda x: (x[:-1] ** 2).sum(0), id="the last row left out"),
+        pytest.param(VECTOR, np.sort, single(np.sort), id="sorted in float32"),
+        pytest.param(TALL, lambda x: x.max(1), single(lambda x: x.max(1)), id="maxima in float32"),
+        pytest.param(TALL, np.exp, single(np.exp), id="a function of single elements in float32"),
+    ],
+)
+def test_nothing_else_does(shape: tuple[int, ...], baseline: Function, candidate: Function) -> None:
+    assert len(refusals(shape, "float64", baseline, candidate)) > 4
+
+
+def test_only_axes_that_are_summed_over_have_such_roundings() -> None:
+    from aisp_mcp.judge.verifier.walks import summed_axes
+
+    draw = torch.Generator().manual_seed(1)
+    inputs = {name: torch.randn(8, 8, dtype=torch.float64, generator=draw) for name in "xy"}
+
+    def axes(run: Callable[..., Any]) -> dict[str, list[int]]:
+        return {name: list(found) for name, found in summed_axes(lambda given: tensors(run(**given)), inputs).items()}
+
+    assert axes(lambda x, y: x * y) == {"x": [], "y": []}
+    assert axes(lambda x, y: x.numpy() @ y.numpy()) == {"x": [1], "y": [0]}
+    assert axes(lambda x, y: (x + y).sum(0)) == {"x": [0], "y": [0]}
+    assert axes(lambda x, y: x.numpy().cumsum(1)) == {"x": [], "y": []}
+    assert axes(lambda x, y: float(np.vdot(x.numpy(), y.numpy()))) == {"x": [0, 1], "y": [0, 1]}
