@@ -68,7 +68,7 @@ class Preset:
         """The same preset for a GPU: a third as many rounds, each half as long again.
 
         On a GPU, a round has a higher start-up cost, flushes stretch its calls, and device events vary less. These
-        rounds prove nothing without the agreement of the parent-timed rounds (timing/gpu/rounds.py), so calls of both
+        rounds prove nothing without the agreement of the parent-timed rounds (timing/gpu/schedule.py), so calls of both
         kinds are compared.
         """
         elsewhere = GPU_ROUNDS * MIN_COMPARED_PER_GPU_ROUND

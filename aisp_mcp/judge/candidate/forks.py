@@ -1,7 +1,7 @@
 """Processes with their libraries loaded: python -m aisp_mcp.judge.candidate.forks FD SEALED CPUS MODULE...
 
 With FD:NAME:SECONDS instead of FD, the socket listens under that name in its working folder for that long, or until
-the name is removed. Each caller that connects (warm.py) is served by a fork of it, which is the process described here.
+the name is removed. Each caller that connects is served by a fork of it, which is the process described here.
 Such a fork can be handed on to the next caller, with the processes that it has started and descriptors for them.
 
 Loading torch takes one and a half seconds of processor time, and a comparison needs a dozen fresh processes. This

@@ -32,7 +32,7 @@ Program = Callable[..., Any]  # takes inputs and static tensors by name
 
 @dataclass(frozen=True)
 class Call:
-    """The inputs of one call: their seed, and their kind as in verifier/inputs/rng.py. battery: these decide whether a
+    """The inputs of one call: their seed, and their kind as in protocol/draws/rng.py. battery: these decide whether a
     program is correct.
     """
 

@@ -52,8 +52,8 @@ def map_file(fd: int, size: int) -> mmap.mmap:
 
 class ControlBlock:
     """Host memory of one worker, all of it untrusted: durations[call] in ns, addresses[call * outputs + output] of a
-    round whose outputs are read from outside, orders[output] of their dimensions (strides.py), the device allocations
-    that may contain them, stats counters, and its last message.
+    round whose outputs are read from outside, orders[output] of their dimensions (candidate/outputs.py), the device
+    allocations that may contain them, stats counters, and its last message.
     """
 
     def __init__(self, fd: int, layout: Layout) -> None:

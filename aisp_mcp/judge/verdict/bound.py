@@ -5,7 +5,7 @@ its first call on: isolated calls (parent/timing/cpu.py, verifier/handoff_gpu.py
 And the parent's clock proves a gain only as far as nothing was subtracted that a candidate could skip. On a CPU, the
 cost of the loop around the calls is subtracted from all rounds, so for a short call that part is not counted as a
 gain. On a GPU nothing is subtracted, but not every candidate can have rounds without copies
-(parent/timing/gpu_rounds.py); otherwise, all copies count against it.
+(parent/timing/gpu/schedule.py); otherwise, all copies count against it.
 
 Isolated calls can only reduce a gain. They prove no loss, since two processes of one program may differ in them. All
 functions are pure.

@@ -1,7 +1,7 @@
 """First step of a verdict: seconds per call on each clock, the clock that the verdict uses, and the ratios on it.
 
 On a GPU the parent has two estimators, each seconds by role: `device_only`, with the stream gate, and `with_host`.
-See timing/gpu_rounds.py for the rounds they come from. All functions are pure.
+See timing/gpu/schedule.py for the rounds they come from. All functions are pure.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from gpu_model import HOST, Verifier, trial
 
 from aisp_mcp.judge.evidence import Account, RoundTiming
 from aisp_mcp.judge.parent.timing.gpu import round as gpu_round
-from aisp_mcp.judge.parent.timing.gpu import rounds as gpu_rounds
+from aisp_mcp.judge.parent.timing.gpu import schedule as gpu_rounds
 from aisp_mcp.judge.parent.timing.gpu.strategy import GpuStrategy
 from aisp_mcp.judge.protocol.roles import Role
 

@@ -19,8 +19,8 @@ from aisp_mcp.judge.parent.processes import process as workers
 from aisp_mcp.judge.parent.processes.process import WorkerProcess
 from aisp_mcp.judge.parent.session import ComparisonAborted
 from aisp_mcp.judge.parent.timing.gpu import round as gpu_round
-from aisp_mcp.judge.parent.timing.gpu import rounds as gpu_rounds
-from aisp_mcp.judge.parent.timing.gpu import series as gpu_series
+from aisp_mcp.judge.parent.timing.gpu import schedule as gpu_rounds
+from aisp_mcp.judge.parent.timing.gpu import turns as gpu_series
 from aisp_mcp.judge.parent.timing.gpu.mode import MAX_STALLED
 from aisp_mcp.judge.protocol.layout import NO_COPY_CALLS
 from aisp_mcp.judge.protocol.messages import DUMMY, GATE, ISOLATED, NO_COPY

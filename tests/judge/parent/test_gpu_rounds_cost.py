@@ -12,8 +12,8 @@ from gpu_model import BASE, CALL, HOST, Verifier, trial, twice_as_fast
 
 from aisp_mcp.judge.parent.timing.driver import Driver
 from aisp_mcp.judge.parent.timing.gpu import round as gpu_round
-from aisp_mcp.judge.parent.timing.gpu import rounds as gpu_rounds
-from aisp_mcp.judge.parent.timing.gpu import series as gpu_series
+from aisp_mcp.judge.parent.timing.gpu import schedule as gpu_rounds
+from aisp_mcp.judge.parent.timing.gpu import turns as gpu_series
 from aisp_mcp.judge.parent.timing.gpu.mode import MIN_CALLS, GateFails, Modes
 from aisp_mcp.judge.parent.timing.gpu.round import DeviceMemory, GpuRound
 from aisp_mcp.judge.parent.timing.replicate import SOME_MODES, ReplicateRun

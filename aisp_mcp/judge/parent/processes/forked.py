@@ -62,7 +62,7 @@ def server(libraries: Libraries) -> ForkServer:
 
 @contextmanager
 def loaded_in(folder: Path, is_followed: Callable[[], bool] | None = None) -> Iterator[None]:
-    """Use the servers that an earlier process has started in the folder (warm.py), if they match.
+    """Use the servers that an earlier process has started in the folder, if they match.
 
     is_followed: asked at the end of a comparison; True if another process will soon compare a candidate with the same
     specification, and nothing else is to be measured before.

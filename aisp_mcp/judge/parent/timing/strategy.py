@@ -1,4 +1,4 @@
-"""Interface of the steps of a comparison that differ between CPU and GPU; implemented in cpu.py and gpu.py."""
+"""Interface of the steps of a comparison that differ between CPU and GPU; implemented in cpu.py and gpu/strategy.py."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from aisp_mcp.judge.evidence import Overhead, RoundCost, RoundTiming
 from aisp_mcp.judge.parent.processes.placement import KERNELS
 from aisp_mcp.judge.parent.session import Session
 from aisp_mcp.judge.parent.timing.driver import Driver
-from aisp_mcp.judge.parent.timing.gpu import rounds
+from aisp_mcp.judge.parent.timing.gpu import schedule
 from aisp_mcp.judge.parent.timing.gpu.round import COMPARED, MAX_COMPARED
 from aisp_mcp.judge.parent.timing.strategy import Measure, Strategy
 from aisp_mcp.judge.protocol.messages import TRACE
@@ -61,7 +61,7 @@ class GpuStrategy(Strategy):
         """Nothing to do: isolated calls are measured with the stream gate, after the timed rounds."""
 
     def finish(self, driver: Driver, singles: Sequence[RoundCost], dummies: Sequence[RoundCost]) -> Overhead:
-        rounds.measure(driver)
+        schedule.measure(driver)
         return fit_overhead([*singles, *dummies])
 
     @contextmanager

@@ -32,7 +32,7 @@ from aisp_mcp.judge.evidence import SecondsByRole
 from aisp_mcp.judge.parent.timing.driver import Driver
 from aisp_mcp.judge.parent.timing.gpu.mode import Mode, Modes, NeedsCopies, ReplicateBegins
 from aisp_mcp.judge.parent.timing.gpu.round import NOTHING_MAPPED, DeviceMemory, GpuRound
-from aisp_mcp.judge.parent.timing.gpu.series import ROUND_S, Series, stage_request, warm_up
+from aisp_mcp.judge.parent.timing.gpu.turns import ROUND_S, Series, stage_request, warm_up
 from aisp_mcp.judge.presets import GPU_ROUNDS, round_count
 from aisp_mcp.judge.protocol.messages import DUMMY
 from aisp_mcp.judge.protocol.roles import BASELINES, Role
