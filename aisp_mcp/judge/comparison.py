@@ -207,24 +207,22 @@ def _open(given: Pair, options: Options, report: Report, stack: ExitStack) -> _O
             stack.callback(kernels.close)
         answer = opening.answer(request)
     return _Opened(
-        *(
-            given,
-            pair,
-            options,
-            place,
-            ranks,
-            sources,
-            built,
-            begin,
-            log,
-            timer,
-            opening,
-            answer,
-            where,
-            kernels,
-            leave,
-            ends,
-        )
+        given=given,
+        pair=pair,
+        options=options,
+        place=place,
+        ranks=ranks,
+        sources=sources,
+        built=built,
+        begin=begin,
+        log=log,
+        timer=timer,
+        opening=opening,
+        answer=answer,
+        where=where,
+        kernels=kernels,
+        leave=leave,
+        ends=ends,
     )
 
 
