@@ -173,8 +173,8 @@ class Rng(Protocol):
     def rand(self, *shape: int, dtype: str = "float32", scale: float | tuple[float, float] = RAND_SCALE) -> Any:
         """Uniform values in an interval inside [-1, 1), whose half-width is a secret factor in the range `scale`."""
 
-    def randint(self, low: int, high: int, *shape: int, dtype: str = "int64") -> Any:
-        """Integers in [low, high)."""
+    def randint(self, low: int, high: int, *shape: int, dtype: str = "int64", any_values: bool = False) -> Any:
+        """Integers in [low, high). any_values: adversarial ones may be equal, sorted, skewed or tied."""
 
     def permutation(self, n: int) -> Any:
         """A random permutation of range(n), int64."""

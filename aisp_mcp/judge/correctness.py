@@ -12,7 +12,7 @@ import itertools
 import os
 import random
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -74,6 +74,7 @@ class Fuzzer:
     def __init__(self, baseline: Path, options: Options, configurations: int, ranks: int = 1) -> None:
         self.baseline, self.options, self.ranks = baseline, options, ranks
         self._random, self._stack, self._number = random.Random(os.urandom(32)), ExitStack(), 0
+        self._untested: Collection[str] = ()  # kinds of inputs on which the baseline raises
         folder = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="aisp-", ignore_cleanup_errors=True))
         level = placement.usable_level(options.isolation, options.device)
         self._placements = placement.PlacementFactory(
@@ -122,6 +123,7 @@ class Fuzzer:
         if "missing" in opened:
             return Found(missing=", ".join(opened["missing"]))
         worker_placement = self._placements.make(f"worker-{number}")
+        self._untested = opened["facts"].get("inputs_not_tested", ())
         setup = self._setup(candidate, size, opened, worker_placement)
         worker = group.start("candidate", dict(setup), self._of(number), worker_placement)
         try:
@@ -153,7 +155,8 @@ class Fuzzer:
         findings = Found()
         try:
             worker.ready(START_S)
-            for mode in (*MODES, "plain"):  # again, because a program may keep what it was given first
+            kinds = [mode for mode in MODES if mode not in self._untested]
+            for mode in (*kinds, "plain"):  # again, because a program may keep what it was given first
                 if mode in findings.modes and findings.errors:
                     break
                 self._verifier.ask("fill", counts={worker_id: 1}, seed=self._seed(), mode=mode, sample=[0])

@@ -214,6 +214,9 @@ class Replicate(Checks):
     ended_rounds: dict[Role, int] = field(default_factory=dict)
 
 
+TIES = " ties"  # end of the name of a measure that is no error: positions in this output pointed to equal elements
+
+
 def merge_measures(worst: dict[str, float], more: Mapping[str, float]) -> None:
     """Keep the worse of each pair of values: the smaller signal-to-noise ratio (`_db`), the larger error."""
     for name, value in more.items():

@@ -183,7 +183,8 @@ def _randint(request: Request) -> Draw:
     if not (isinstance(low.value, int) and isinstance(high.value, int) and low.value < high.value):
         raise _bad(request, "low and high must be integers, low below high.")
     dtype, shape = call.dtype("int64"), call.shape()
-    source = f"rng.randint({_joined(low, high)}, {_shape_text(shape)}{_dtype_text(dtype, 'int64')})"
+    options = f"{_dtype_text(dtype, 'int64')}{', any_values=True' if shape else ''}"
+    source = f"rng.randint({_joined(low, high)}, {_shape_text(shape)}{options})"
     return call.draw(source, shape, integer=True)
 
 

@@ -134,7 +134,8 @@ def _parsed(source: Source) -> Source:
     if not functions:
         _refuse_specification(source, tree)
     public = [name for name in functions if not name.startswith(("_", "test_"))] or functions
-    return replace(source, public=tuple(dict.fromkeys([*public, *(_assigned(tree) if not public else ())])))
+    public = public or [*_callable_classes(tree), *_assigned(tree)] or _imported_names(tree)
+    return replace(source, public=tuple(dict.fromkeys(public)))
 
 
 def _refuse_specification(source: Source, tree: ast.Module) -> None:
@@ -151,12 +152,28 @@ def _refuse_specification(source: Source, tree: ast.Module) -> None:
             )
 
 
+def _callable_classes(tree: ast.Module) -> dict[str, ast.FunctionDef]:
+    """By name: the method that runs where an instance is called."""
+    found = {}
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef):
+            methods = {part.name: part for part in node.body if isinstance(part, ast.FunctionDef)}
+            if method := methods.get("__call__") or methods.get("forward"):
+                found[node.name] = method
+    return found
+
+
 def _assigned(tree: ast.Module) -> list[str]:
-    """Names that are assigned or imported at the top level: a function may be one of them."""
-    targets = [target for node in tree.body if isinstance(node, ast.Assign) for target in node.targets]
-    names = [target.id for target in targets if isinstance(target, ast.Name)]
+    """Names that are assigned at the top level, and may be functions."""
+    may_be = (ast.Lambda, ast.Call, ast.Name, ast.Attribute)
+    assigned = [node for node in tree.body if isinstance(node, ast.Assign) and isinstance(node.value, may_be)]
+    names = [target.id for node in assigned for target in node.targets if isinstance(target, ast.Name)]
+    return [name for name in names if not name.startswith("_")]
+
+
+def _imported_names(tree: ast.Module) -> list[str]:
     froms = [alias for node in tree.body if isinstance(node, ast.ImportFrom) for alias in node.names]
-    return [name for name in [*names, *(alias.asname or alias.name for alias in froms)] if not name.startswith("_")]
+    return [name for alias in froms if not (name := alias.asname or alias.name).startswith("_")]
 
 
 def _chosen(source: Source, other: Source) -> Source:
@@ -166,17 +183,22 @@ def _chosen(source: Source, other: Source) -> Source:
     name = source.name or _only(source, other)
     tree = ast.parse(source.text)
     node = next((node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == name), None)
-    known = {*source.public, *_assigned(tree)} | {n.name for n in tree.body if isinstance(n, ast.FunctionDef)}
+    classes = _callable_classes(tree)
+    known = {*source.public, *_assigned(tree), *_imported_names(tree), *classes}
+    known |= {n.name for n in tree.body if isinstance(n, ast.FunctionDef)}
     if name not in known:
         choices = ", ".join(sorted(known)) or "no function"
         raise NotFound("NO_FUNCTION", f"{source.title} has no function {name[:60]!r}.", f"It defines {choices}.")
+    if node is None and name in classes:
+        return replace(source, name=name, parameters=_parameters(classes[name].args, of_instance=True))
     return replace(source, name=name, parameters=_parameters(node.args) if node else None)
 
 
 def _only(source: Source, other: Source) -> str:
     """The function that needs no name. Raises UsageError AMBIGUOUS_FUNCTION, NotFound NO_FUNCTION."""
     if not source.public:
-        raise NotFound("NO_FUNCTION", f"{source.title} defines no function.", "Give a file with a function in it.")
+        hint = "Give a file with a function in it, or a class with __call__."
+        raise NotFound("NO_FUNCTION", f"{source.title} defines no function.", hint)
     if len(source.public) == 1:
         return source.public[0]
     names = {other.name} if other.name else {*other.public}
@@ -192,8 +214,9 @@ def _only(source: Source, other: Source) -> str:
     raise UsageError("AMBIGUOUS_FUNCTION", f"{where} defines {len(source.public)} functions.", hint)
 
 
-def _parameters(args: ast.arguments) -> Parameters:
-    positional = [arg.arg for arg in (*args.posonlyargs, *args.args)]
+def _parameters(args: ast.arguments, of_instance: bool = False) -> Parameters:
+    """of_instance: the first one is the instance."""
+    positional = [arg.arg for arg in (*args.posonlyargs, *args.args)][of_instance:]
     keyword = [arg.arg for arg in args.kwonlyargs]
     required = positional[: len(positional) - len(args.defaults)]
     required += [name for name, default in zip(keyword, args.kw_defaults, strict=True) if default is None]

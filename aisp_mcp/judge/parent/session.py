@@ -20,6 +20,7 @@ from aisp_mcp.judge.parent.kernel_cache import Kernels
 from aisp_mcp.judge.parent.processes.placement import PlacementFactory
 from aisp_mcp.judge.parent.processes.verifier_client import VerifierProcess
 from aisp_mcp.judge.parent.timing.gpu.mode import Modes
+from aisp_mcp.judge.protocol.draws.rng import MODES
 from aisp_mcp.judge.protocol.layout import FILE, HOST
 from aisp_mcp.judge.protocol.messages import CheckAnswer, MapAnswer, MapRequest, OpenAnswer, StageRequest
 from aisp_mcp.judge.protocol.roles import Role
@@ -130,6 +131,12 @@ class Session:
     def probe_s(self, times: int = 1) -> float:
         """Seconds of the verifier's smallest kernel on the GPU, the best of several."""
         return float(self.ask("idle", times=times)["probe_s"])
+
+    @property
+    def adversarial(self) -> list[str]:
+        """Kinds of adversarial inputs that the candidate is tried on: those on which the baseline does not raise."""
+        untested = self.opened["facts"].get("inputs_not_tested", ())
+        return [mode for mode in MODES[1:] if mode not in untested] if self.options.protections.adversarial else []
 
     @property
     def battery(self) -> int:

@@ -95,7 +95,12 @@ def _concluded(terms: Terms, replicates: list[Replicate], comparison_flags: list
     if failure is not None:
         ended = verdict.judge([], [], flags=comparison_flags, verification=None)
         return Comparison(verdict=ended.verdict, sentence=ended.sentence, flags=comparison_flags, **common)
-    all_flags = [*comparison_flags, *flags.account_flags(replicates, terms.cores), *flags.layout_flags(replicates)]
+    all_flags = [
+        *comparison_flags,
+        *flags.account_flags(replicates, terms.cores),
+        *flags.layout_flags(replicates),
+        *flags.input_flags(terms.opened["facts"]),
+    ]
     level_now = level(terms.preset, len(replicates))
 
     def judge(ratios: Ratios, flags_so_far: Sequence[Flag]) -> Judgement:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from aisp_mcp.judge import statistics as stats
-from aisp_mcp.judge.evidence import Replicate, RoundTiming
+from aisp_mcp.judge.evidence import TIES, Replicate, RoundTiming
 from aisp_mcp.judge.protocol.roles import BASELINES, Role
 from aisp_mcp.judge.protocol.shared_memory import COPIED_INTO_STRIDES, OWN_STRIDES, STRIDES
 from aisp_mcp.judge.records.verdict import Flag
@@ -41,7 +41,7 @@ def account_flags(replicates: Sequence[Replicate], cores: int) -> list[Flag]:
     children = max((timing.account.processes for timing in timings), default=1)
     if children > 1:
         flags.append(_flag("child_process", "warn", wording.OTHER_PROCESSES, {"processes": children}))
-    flags += _edge_flags(replicates) + device_flags(replicates)
+    flags += _edge_flags(replicates) + _tie_flags(replicates) + device_flags(replicates)
     if any(timing.copied_s for timing in timings):
         flags.append(_flag("parent_overcounts", "note", wording.COPIED_BEFORE_OVERWRITTEN, {}))
     major = sum(timing.account.major_faults for timing in timings)
@@ -55,6 +55,22 @@ def _disturbed_s(timing: RoundTiming) -> float:
     is stopped: what does not fit beside that thread's own time came after the round.
     """
     return min(timing.account.disturbed_s, max(timing.elapsed_s - timing.account.first_s, 0.0))
+
+
+def input_flags(facts: Mapping[str, Any]) -> list[Flag]:
+    """Flags about inputs that could not be tried, or that do not change the output. facts: of the specification."""
+    flags = []
+    if untested := facts.get("inputs_not_tested"):
+        flags.append(_flag("inputs_not_tested", "note", wording.inputs_not_tested(untested), dict(untested)))
+    if facts.get("same_output"):
+        flags.append(_flag("same_output", "warn", wording.SAME_OUTPUT, {}))
+    return flags
+
+
+def _tie_flags(replicates: Sequence[Replicate]) -> list[Flag]:
+    measured = {name for replicate in replicates for name in replicate.measures if name.endswith(TIES)}
+    names = sorted(name.removesuffix(TIES) for name in measured)
+    return [_flag("ties", "note", wording.ties(names), {"outputs": names})] if names else []
 
 
 def _edge_flags(replicates: Sequence[Replicate]) -> list[Flag]:

@@ -199,6 +199,18 @@ OTHER_STREAMS = "The candidate also worked on other streams or devices."
 WARM_STATE_POSSIBLE = "At this isolation level, a process of an earlier replicate may keep running and keep its state."
 
 
+SAME_OUTPUT = "The baseline's output is the same in all timed calls, so a candidate may know it."
+
+
+def ties(outputs: Sequence[str]) -> str:
+    return f"{', '.join(outputs)}: where inputs are equal, other positions than the baseline's were accepted."
+
+
+def inputs_not_tested(messages: Mapping[str, str]) -> str:
+    kinds, first = ", ".join(messages), next(iter(messages.values()))
+    return f"Not tested on {kinds} inputs: the baseline raises there ({first})."
+
+
 def edge_of_tolerance(where: str) -> str:
     return f"At the edge of the tolerance: {where}."
 

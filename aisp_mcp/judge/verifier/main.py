@@ -24,7 +24,7 @@ from aisp_mcp.judge.protocol.clock import clock
 from aisp_mcp.judge.protocol.cuda_ipc import MappedMemory, Staged
 from aisp_mcp.judge.protocol.device_turns import begin_peak, give_back, peak, synchronize
 from aisp_mcp.judge.protocol.draws import drawing
-from aisp_mcp.judge.protocol.draws.rng import CallRng
+from aisp_mcp.judge.protocol.draws.rng import MODES, CallRng
 from aisp_mcp.judge.protocol.messages import CheckAnswer, DeviceAllocation, PlannedRequest
 from aisp_mcp.judge.protocol.module_loader import load_spec
 from aisp_mcp.judge.protocol.roles import replicate_of
@@ -40,7 +40,14 @@ from aisp_mcp.judge.verifier.handoff_gpu import SmallestKernel, await_answer, aw
 from aisp_mcp.judge.verifier.inputs import files
 from aisp_mcp.judge.verifier.inputs.bank import InputBank, RoundInputs, given_in_turn
 from aisp_mcp.judge.verifier.reference import ReferenceEvaluator, shares_inputs
-from aisp_mcp.judge.verifier.requirements import missing_needs, rehearse, reject_degenerate, reject_untestable
+from aisp_mcp.judge.verifier.requirements import (
+    TRIED_S,
+    kinds_that_raise,
+    missing_needs,
+    rehearse,
+    reject_degenerate,
+    reject_untestable,
+)
 from aisp_mcp.judge.verifier.serving import ServingTruth
 
 # Of answers computed ahead for all replicates that start together
@@ -111,18 +118,23 @@ class Verifier:
             return {"missing": missing}
         del inputs  # large ones would leave too little memory
         self.files = files.InputFiles(files_at)
-        reject_degenerate(bank, seed + 2, output)
+        untested = kinds_that_raise(bank, seed + 6) if self.protections.adversarial and seconds <= TRIED_S else {}
+        kinds = [mode for mode in MODES[1:] if mode not in untested]
+        is_constant = reject_degenerate(bank, seed + 2, output, kinds)
         reject_untestable(bank, seed + 5, output)
         last_only = self.device == "cuda" and self.ranks == 1
         state = self.protections, self.arenas, self.rounds, last_only, self.files
         self.checker = RoundChecker(spec, self.layout, *state)
-        rehearse(bank, seed + 3, output, self.checker.orders)
+        rehearse(bank, seed + 3, output, self.checker.orders, kinds)
         del output
         shares = spec.shares_inputs or bool(spec.in_place)
         shares = shares or shares_inputs(bank.reference, bank.inputs(seed + 4, "plain"))
         give_back(self.layout)
+        described = self._described(shares)
+        described["facts"] |= {"inputs_not_tested": untested} if untested else {}
+        described["facts"] |= {"same_output": True} if is_constant else {}
         return {
-            **self._described(shares),
+            **described,
             "layout": self.layout.to_json(),
             "call_s": seconds,
             "oracle": oracle(spec),

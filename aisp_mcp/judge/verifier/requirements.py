@@ -6,13 +6,13 @@ Runs in the verifier, where torch may be imported.
 from __future__ import annotations
 
 import ctypes.util
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib import metadata
 from typing import Any
 
 from aisp_mcp.bench import Benchmark, Needs
 from aisp_mcp.bench.sizes import settable
-from aisp_mcp.errors import BenchmarkError
+from aisp_mcp.errors import AispError, BenchmarkError
 from aisp_mcp.judge.native import build
 from aisp_mcp.judge.protocol.draws.rng import MODES
 from aisp_mcp.judge.protocol.module_loader import flatten
@@ -28,6 +28,8 @@ MIN_SM = {"fp8": 89, "fp4": 100}  # lowest compute capability whose tensor cores
 # Times eps of the largest element: outputs for different inputs that differ by no more do not depend on them. Chosen:
 # several roundings of a result, and far below the effect of any input that shows.
 ROUNDINGS = 16
+# Seconds of a baseline's call up to which it is tried on each kind of adversarial inputs before the comparison. Chosen.
+TRIED_S = 0.2
 # Root-mean-square error of a baseline as a share of its output's own, above which rounding decides the output. Chosen
 # (commit 72116c3b): an error of `error_ratio` times 0.3 is seven times the output.
 MOST_ERROR = 0.3
@@ -98,24 +100,42 @@ def _missing_device(gpus: int, sm: int, memory_gb: float) -> list[str]:
     return lacks
 
 
-def reject_degenerate(bank: InputBank, seed: int, output: Any) -> None:
-    """Refuse a problem whose answer does not depend on its inputs, because its outputs cannot show that work was done.
-    seed: of inputs other than those of the output. Raises BenchmarkError DEGENERATE.
+def kinds_that_raise(bank: InputBank, seed: int) -> dict[str, str]:
+    """Kinds of adversarial inputs on which the baseline itself raises, with its message; a candidate may, too. seed: of
+    the inputs.
     """
-    other = bank.reference.baseline(bank.inputs(seed, "plain"))
-    pairs = zip(flatten(output), flatten(other), strict=True)
-    if all(_same(a, b) for (_, a), (_, b) in pairs):
-        spec = bank.reference.spec
-        zeros = [name for name, value in settable(spec).items() if value == 0 and not isinstance(value, bool)]
-        if zeros:
-            at = f"{', '.join(f'{name}=0' for name in zeros)} of {type(spec).__name__}"
-            message = f"The baseline gives the same output for different inputs at the size {at}."
-            raise BenchmarkError("DEGENERATE", message, f"Set {' and '.join(zeros)} above 0.")
-        raise BenchmarkError(
-            "DEGENERATE",
-            "The baseline gives the same output for different inputs.",
-            "Make inputs that the output depends on.",
-        )
+    found = {}
+    for mode in MODES[1:]:
+        try:
+            bank.reference.baseline(bank.inputs(seed, mode))
+        except AispError:
+            raise
+        except Exception as error:
+            found[mode] = f"{type(error).__name__}: {str(error)[:200]}"
+    return found
+
+
+def reject_degenerate(bank: InputBank, seed: int, output: Any, kinds: Sequence[str]) -> bool:
+    """Refuse a problem whose answer does not depend on its inputs, because its outputs cannot show that work was done.
+    Returns True if only an exact output on adversarial inputs is another one. seed: of inputs other than those of the
+    output. kinds: of adversarial inputs. Raises BenchmarkError DEGENERATE.
+    """
+    is_exact = not any(tensor.is_floating_point() or tensor.is_complex() for _, tensor in flatten(output))
+    for mode in ("plain", *(kinds if is_exact else ())):
+        other = bank.reference.baseline(bank.inputs(seed, mode))
+        if not all(_same(a, b) for (_, a), (_, b) in zip(flatten(output), flatten(other), strict=True)):
+            return mode != "plain"
+    spec = bank.reference.spec
+    zeros = [name for name, value in settable(spec).items() if value == 0 and not isinstance(value, bool)]
+    if zeros:
+        at = f"{', '.join(f'{name}=0' for name in zeros)} of {type(spec).__name__}"
+        message = f"The baseline gives the same output for different inputs at the size {at}."
+        raise BenchmarkError("DEGENERATE", message, f"Set {' and '.join(zeros)} above 0.")
+    raise BenchmarkError(
+        "DEGENERATE",
+        "The baseline gives the same output for different inputs.",
+        "Make inputs that the output depends on.",
+    )
 
 
 def _same(one: Any, other: Any) -> bool:
@@ -150,9 +170,9 @@ def reject_untestable(bank: InputBank, seed: int, output: Any) -> None:
         raise BenchmarkError("TOO_FEW_DRAWS", f"{least} random elements are too few to test a distribution.", hint)
 
 
-def rehearse(bank: InputBank, seed: int, other: Any, orders: OtherOrders) -> None:
+def rehearse(bank: InputBank, seed: int, other: Any, orders: OtherOrders, kinds: Sequence[str]) -> None:
     """Compare the baseline with its reference once, so that first-use costs do not fall between rounds, and note its
-    coarse outputs. seed: of inputs other than those of the output `other`.
+    coarse outputs. seed: of inputs other than those of the output `other`. kinds: of adversarial inputs.
 
     Raises BenchmarkError UNSTABLE if the baseline's output is far from the reference: its errors are the unit of a
     candidate's, so any output would pass; DEGENERATE if `other` passes on all kinds of inputs.
@@ -176,7 +196,7 @@ def rehearse(bank: InputBank, seed: int, other: Any, orders: OtherOrders) -> Non
     others = [tensor for _, tensor in flatten(other)]
     if shares and _passes(bank, others, own, truth, orders, "plain"):
         del own, truth
-        if all(_passes(bank, others, *baseline_and_truth(bank, seed, mode), orders, mode) for mode in MODES[1:]):
+        if all(_passes(bank, others, *baseline_and_truth(bank, seed, mode), orders, mode) for mode in kinds):
             raise BenchmarkError(
                 "DEGENERATE",
                 "The tolerance is too loose to judge: the baseline's output for different inputs would also pass.",

@@ -86,7 +86,7 @@ def test_an_unknown_target_points_to_functions_of_ones_own(cli_here: Any) -> Non
 
 @pytest.mark.torch
 def test_a_function_with_a_varying_number_of_results_learns_the_rule(ctx: Context) -> None:
-    source = "def first_ones(items):\n    return items[: 10 + items[0]]\n"
+    source = "import numpy as np\n\ndef first_ones(items):\n    return np.array(items[: 10 + items[0]])\n"
     args = {"target": source, "candidate": source, "inputs": "items=list(randint(0, 500, 2000))", "preset": "quick"}
     error = execute("aisp_verify_candidate", args, ctx).error
     assert error is not None

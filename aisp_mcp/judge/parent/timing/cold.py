@@ -21,7 +21,6 @@ from aisp_mcp.judge.parent.timing.driver import START_DEADLINE_S, Driver
 from aisp_mcp.judge.parent.timing.replicate import ReplicateRun
 from aisp_mcp.judge.presets import LATIN_SQUARE
 from aisp_mcp.judge.protocol.clock import clock
-from aisp_mcp.judge.protocol.draws.rng import MODES
 from aisp_mcp.judge.protocol.messages import WARM, OpenAnswer
 from aisp_mcp.judge.protocol.roles import Role
 from aisp_mcp.process import isolation
@@ -121,7 +120,8 @@ class ColdRun(ReplicateRun):
     def _call_again(self) -> None:
         """Run further untimed calls of the candidate: its program must answer all inputs, not only the first."""
         driver = self.driver
-        modes = ["plain", self.random.choice(MODES[1:])] if self.options.protections.adversarial else ["plain"]
+        kinds = self.session.adversarial
+        modes = ["plain", self.random.choice(kinds)] if kinds else ["plain"]
         for mode in modes:
             driver.fill({Role.CANDIDATE: 1}, mode)
             self.strategy.run_round(driver, Role.CANDIDATE, 1)

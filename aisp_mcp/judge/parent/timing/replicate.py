@@ -21,7 +21,7 @@ from aisp_mcp.judge.parent.session import Session
 from aisp_mcp.judge.parent.timing.driver import Driver
 from aisp_mcp.judge.parent.timing.strategy import Strategy
 from aisp_mcp.judge.presets import ROUNDS_PER_PALINDROME
-from aisp_mcp.judge.protocol.draws.rng import MODES, battery_modes
+from aisp_mcp.judge.protocol.draws.rng import battery_modes
 from aisp_mcp.judge.protocol.layout import Layout
 from aisp_mcp.judge.protocol.messages import OpenAnswer
 from aisp_mcp.judge.protocol.roles import BASELINES, Role
@@ -192,13 +192,16 @@ class ReplicateRun:
         """Run the candidate on the inputs that decide whether it is correct, regardless of fresh inputs."""
         draw, opened = random.Random(self.session.battery), self.session.opened
         for mode in battery_modes(Layout.from_json(opened["layout"]).frame, opened["call_s"]):
-            self.driver.fill({Role.CANDIDATE: 1}, mode, battery=draw.getrandbits(48))
+            seed = draw.getrandbits(48)
+            if mode != "plain" and mode not in self.session.adversarial:
+                continue
+            self.driver.fill({Role.CANDIDATE: 1}, mode, battery=seed)
             self.strategy.run_round(self.driver, Role.CANDIDATE, 1)
             self.driver.verify(Role.CANDIDATE, [0])
 
     def _pilot_modes(self) -> list[str | None]:
         """Kinds of inputs of the pilot rounds after the first, in random order; None: plain ones for all roles."""
-        adversarial = list(MODES[1:]) if self.options.protections.adversarial else []
+        adversarial = self.session.adversarial
         if self.driver.result.index != self.session.thorough:
             adversarial = self.random.sample(adversarial, min(len(adversarial), SOME_MODES))
         modes: list[str | None] = [*adversarial, *[None] * self.strategy.pilot_rounds]
@@ -229,7 +232,7 @@ class ReplicateRun:
         both halves if there are few, comes a dummy round: the overhead of the loop under the same conditions.
         """
         driver, result = self.driver, self.driver.result
-        if self.options.protections.adversarial and any(number == hidden for number, _ in half):
+        if self.session.adversarial and any(number == hidden for number, _ in half):
             self._adversarial_round()
         counts = {role: driver.count(role) for _, role in half}
         sample = driver.sample(counts[Role.CANDIDATE], comparisons)
@@ -257,7 +260,7 @@ class ReplicateRun:
     def _adversarial_round(self) -> None:
         driver = self.driver
         count = driver.count(Role.CANDIDATE)
-        driver.fill({Role.CANDIDATE: count}, self.random.choice(MODES[1:]))
+        driver.fill({Role.CANDIDATE: count}, self.random.choice(self.session.adversarial))
         self.strategy.run_round(driver, Role.CANDIDATE, count)
         driver.verify(Role.CANDIDATE, driver.sample(count, 3))
 

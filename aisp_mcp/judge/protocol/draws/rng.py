@@ -137,9 +137,10 @@ class CallRng:
         first, second = sorted(self._draw.uniform(low, high) for _ in range(2))
         return first, second
 
-    def randint(self, low: int, high: int, *shape: int, dtype: str = "int64") -> Any:
+    def randint(self, low: int, high: int, *shape: int, dtype: str = "int64", any_values: bool = False) -> Any:
         kind = self._dtype(dtype)
-        return self.torch.randint(low, high, shape, device=self.device, dtype=kind, generator=self._generator())
+        values = self.torch.randint(low, high, shape, device=self.device, dtype=kind, generator=self._generator())
+        return _INTEGERS[self._mode](values, low, self._draw) if any_values and values.numel() > 1 else values
 
     def permutation(self, n: int) -> Any:
         return self.torch.randperm(n, device=self.device, generator=self._generator())
@@ -186,6 +187,44 @@ def _constant(values: Any, draw: random.Random) -> Any:
     return values.new_full(values.shape, draw.uniform(0.25, 2.0) * draw.choice((-1, 1)))
 
 
+def _sorted(values: Any, _: int, draw: random.Random) -> Any:
+    ordered = values.flatten().sort(descending=draw.random() < 0.5).values
+    return ordered.view(values.shape)
+
+
+def _with_ties(values: Any, _: int, draw: random.Random) -> Any:
+    """One in ten is that of another element."""
+    flat = values.flatten()
+    count = max(1, len(flat) // 10)
+    flat[draw.randrange(len(flat) - count + 1) :][:count] = flat[:count].clone()
+    return flat.view(values.shape)
+
+
+def _skewed(values: Any, low: int, draw: random.Random) -> Any:
+    """Most are near the lowest."""
+    return low + (values - low) // draw.choice((8, 64, 1024))
+
+
+def _two(values: Any, _: int, draw: random.Random) -> Any:
+    flat = values.flatten()
+    one, other = (flat[draw.randrange(len(flat))].clone() for _ in range(2))
+    return one.where(values % 2 == 0, other)
+
+
+def _equal(values: Any, _: int, draw: random.Random) -> Any:
+    flat = values.flatten()
+    return flat[draw.randrange(len(flat))].clone().expand(values.shape).contiguous()
+
+
+# Kinds of integers for functions that take any: by the kind of the other inputs.
+_INTEGERS: dict[str, Callable[[Any, int, random.Random], Any]] = {
+    "plain": lambda values, *_: values,
+    "exact": _sorted,
+    "spikes": _with_ties,
+    "zeros": _skewed,
+    "tiny": _two,
+    "constant": _equal,
+}
 _ADVERSARIAL: dict[str, Callable[[Any, random.Random], Any]] = {
     "plain": _plain,
     "exact": _exact,

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from aisp_mcp.bench import Benchmark
 from aisp_mcp.bench.training import TrainingBenchmark
-from aisp_mcp.judge.evidence import merge_measures
+from aisp_mcp.judge.evidence import TIES, merge_measures
 from aisp_mcp.judge.protocol.layout import Layout, TensorSpec
 from aisp_mcp.judge.protocol.module_loader import flatten
 from aisp_mcp.judge.verifier.checks import formats
@@ -29,6 +29,7 @@ from aisp_mcp.judge.verifier.checks.tolerance import (
     exceeds_average,
     near,
     near_steps,
+    same_bits,
 )
 from aisp_mcp.judge.verifier.inputs.bank import CheckedCall
 
@@ -150,6 +151,7 @@ class ElementsContract(Contract):
         super().__init__(spec, layout, orders)
         self._rules = [self._rule(index, output) for index, output in enumerate(layout.outputs)]
         self._imprecise = Counter[tuple[int, int]]()  # calls on plain inputs, by worker and output
+        self._ties = set[str]()  # outputs whose positions pointed to other elements of the same values
 
     def _rule(self, index: int, output: TensorSpec) -> _OutputRule:
         tolerance, is_near = self._spec.tolerance, near
@@ -183,7 +185,7 @@ class ElementsContract(Contract):
             return failed
         if call.is_plain:
             call.bank.compared.add(call.round.worker_id)
-        return CallCheck(worst, edge=max(edges, default=None))
+        return CallCheck(worst, edge=max(edges, default=None), measures={name + TIES: 1.0 for name in self._ties})
 
     def _compare_steps(self, index: int, call: CheckedCall, tensors: Triple) -> Comparison:
         return compare_steps(*tensors, self._spec.tolerance, self._slack(call, index, tensors[0]))
@@ -202,7 +204,11 @@ class ElementsContract(Contract):
         return compare(out, baseline, reference, tolerance, self._slack(call, index, tensors[0]))
 
     def _compare_equal(self, index: int, call: CheckedCall, tensors: Triple) -> Comparison:
-        return compare(*tensors, self._spec.tolerance, self._slack(call, index, tensors[0]))
+        found = compare(*tensors, self._spec.tolerance, self._slack(call, index, tensors[0]))
+        if found[1] and are_ties(tensors[0], tensors[1], call.inputs().values()):
+            self._ties.add(self._outputs[index].name)
+            return 0.0, None
+        return found
 
     def _compare_approximately(self, index: int, call: CheckedCall, tensors: Triple) -> Comparison:
         return self._comparison(index, call, tensors)()
@@ -298,6 +304,35 @@ def contract_of(spec: Benchmark, layout: Layout, orders: OtherOrders) -> Contrac
 
 class WrongPositionError(Exception):
     """A position is out of range, or occurs twice where each may occur once."""
+
+
+def are_ties(out: Any, base: Any, inputs: Iterable[Any]) -> bool:
+    """Return True if both outputs are positions in one of the inputs and point to the same values there: several orders
+    of equal elements are right.
+    """
+    if out.is_floating_point() or out.is_complex() or str(out.dtype) == "torch.bool" or not out.numel():
+        return False
+    return any(_point_to_the_same(out, base, source, dim) for source in inputs for dim in _dims(base, source))
+
+
+def _dims(positions: Any, source: Any) -> Iterator[int | None]:
+    """The dimensions along which these can be positions in the source; None for the flat source."""
+    if isinstance(source, str) or not source.ndim:
+        return
+    shape, held = list(positions.shape), list(source.shape)
+    for dim in range(source.ndim):
+        rest = held[:dim] + held[dim + 1 :]
+        if shape == rest or (len(shape) == len(held) and shape[:dim] + shape[dim + 1 :] == rest):
+            yield dim
+    if len(shape) <= 1 and source.ndim > 1:
+        yield None
+
+
+def _point_to_the_same(out: Any, base: Any, source: Any, dim: int | None) -> bool:
+    try:
+        return same_bits(values_at(out, source, dim), values_at(base, source, dim))
+    except WrongPositionError:
+        return False
 
 
 def values_at(positions: Any, source: Any, dim: int | None) -> Any:

@@ -92,7 +92,7 @@ def _walks(bank: InputBank, seed: int, mode: str, eps: float) -> Iterator[tuple[
     for draws in WALKS:
         yield [error * WALKS_ALLOWED for error in bank.walked(seed, mode, eps, draws)], math.inf
     if mode != "plain":
-        yield [error * STRAIGHT_ALLOWED for error in bank.walked(seed, mode, eps, (0,), straight=True)], math.inf
+        yield [error * STRAIGHT_ALLOWED for error in bank.straight(seed, mode, eps)], math.inf
 
 
 def _may_use_tf32(bank: InputBank, dtype: str) -> bool:

@@ -14,7 +14,7 @@ from aisp_mcp.judge.verifier.checks.distribution import DrawTests
 from aisp_mcp.judge.verifier.checks.pieces import pieces
 from aisp_mcp.judge.verifier.checks.tolerance import components, distance_type
 from aisp_mcp.judge.verifier.reference import ReferenceEvaluator, copied_inputs
-from aisp_mcp.judge.verifier.walks import Axes
+from aisp_mcp.judge.verifier.walks import MOST_STRAIGHT, Axes, terms
 
 DRAWS = 4  # evaluations with noise at most; chosen (commit 3fa8d429): each costs a float64 reference
 # Share by which inputs are off as a whole: the root of a rounding of float32 (2^-23), which is the error of a distance
@@ -169,12 +169,25 @@ class InputBank:
         """The distances by which the roundings of these sums move each element of a call's outputs. draws: their
         numbers. straight: of one sign.
         """
-        axes = self.axes or {}
+        axes, truth = self.axes or {}, self._reference(seed, mode)
         outputs = (
             flatten(self.reference.walked(self.inputs(seed, mode), axes, eps, seed + draw, straight=straight))
             for draw in draws
         )
-        return _largest(self._reference(seed, mode), outputs)
+        return _largest(truth, outputs)
+
+    def straight(self, seed: int, mode: str, eps: float) -> list[Any]:
+        """The same for roundings of one sign. Where the output hardly depends on how its inputs are scaled, as a
+        normalised one does, the sums in it may still be off by as much.
+        """
+        count = terms(self.inputs(seed, mode), self.axes or {})
+        eps = min(eps, MOST_STRAIGHT / count)
+        moved = self.walked(seed, mode, eps, (0,), straight=True)
+        exact = self._reference(seed, mode)
+        return [
+            far.maximum(value.abs().to(far.dtype) * (count * eps / 4)) if far.is_floating_point() else far
+            for far, value in zip(moved, exact, strict=True)
+        ]
 
     def in_order(self, seed: int, mode: str) -> list[Any]:
         """Errors of the elements of a call's outputs if sums add one term after the other in float32."""

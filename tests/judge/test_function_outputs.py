@@ -1,0 +1,107 @@
+"""What functions may return, and what both programs of a pair may leave out: whole comparisons of two functions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from harness_support import LEAST
+
+from aisp_mcp.errors import BenchmarkError
+from aisp_mcp.judge.comparison import compare
+from aisp_mcp.judge.functions import pair
+from aisp_mcp.judge.functions.pair import Request
+from aisp_mcp.judge.options import Options
+from aisp_mcp.judge.records.verdict import Comparison, Verdict
+
+pytestmark = pytest.mark.torch
+RIGHT = {Verdict.FASTER, Verdict.SLOWER, Verdict.SAME, Verdict.INCONCLUSIVE}
+
+DEDUPE = """
+    out = []
+    for value in values:
+        if value not in out:
+            out.append(value)
+"""
+JUDGED = {
+    "a list whose length depends on values": (
+        f"def f(values):{DEDUPE}    return out\n",
+        "def f(values):\n    return list(dict.fromkeys(values))\n",
+        "values=list(randint(0, 100, 100))",
+    ),
+    "a text": (
+        "def f(values):\n    text = ''\n    for value in values:\n        text += f'{value},'\n    return text\n",
+        "def f(values):\n    return ''.join(f'{value},' for value in values)\n",
+        "values=list(randint(0, 300, 300))",
+    ),
+    "a set and records": (
+        "def f(values):\n    return set(values), [{'at': i, 'half': v / 2} for i, v in enumerate(values)], None\n",
+        "def f(values):\n    return {*values}, [{'half': 0.5 * v, 'at': i} for i, v in enumerate(values)], None\n",
+        "values=list(randint(0, 300, 300))",
+    ),
+    "a count that is the same for all usual inputs": (
+        f"def f(values):{DEDUPE}    return len(out)\n",
+        "def f(values):\n    return len(set(values))\n",
+        "values=list(randint(0, 30, 1000))",
+    ),
+    "positions among equal values": (
+        "import torch\n\ndef f(x):\n    found = [torch.sort(row, descending=True) for row in x]\n"
+        "    return torch.stack([v[:8] for v, _ in found]), torch.stack([i[:8] for _, i in found])\n",
+        "import torch\n\ndef f(x):\n    found = torch.topk(x, 8, dim=1)\n    return found.values, found.indices\n",
+        "x=torch.randn(32, 256)",
+    ),
+    "a class that is called": (
+        "class Scaled:\n    def __init__(self, factor=1.3):\n        self.factor = factor\n\n"
+        "    def __call__(self, x):\n        return x * self.factor\n",
+        "class Scaled:\n    def __call__(self, x):\n        return 1.3 * x\n",
+        "x=torch.randn(64)",
+    ),
+    "a baseline that raises on some inputs": (
+        "import torch\n\ndef f(a, b):\n    return torch.linalg.inv(a) @ b\n",
+        "import torch\n\ndef f(a, b):\n    return torch.linalg.inv(a) @ b\n",
+        "a=torch.randn(16, 16), b=torch.randn(16, 4)",
+    ),
+}
+WRONG = {
+    "another order": (
+        "def f(values):\n    return [*dict.fromkeys(values)][::-1]\n",
+        JUDGED["a list whose length depends on values"],
+    ),
+    "a text that ends too early": ("def f(values):\n    return ','.join(map(str, values))\n", JUDGED["a text"]),
+    "the usual count": ("def f(values):\n    return 30\n", JUDGED["a count that is the same for all usual inputs"]),
+    "positions of other values": (
+        "import torch\n\ndef f(x):\n    values, at = torch.topk(x, 8, dim=1)\n    return values, at.flip(1)\n",
+        JUDGED["positions among equal values"],
+    ),
+}
+
+
+def judged(baseline: str, candidate: str, inputs: str, folder: Path) -> Comparison:
+    plan = pair.plan(Request(baseline, candidate, inputs))
+    comparison = compare(pair.write(plan, folder), Options(LEAST, "small", "cpu", folder))
+    assert isinstance(comparison, Comparison)
+    return comparison
+
+
+@pytest.mark.parametrize("name", JUDGED)
+def test_honest_pairs_are_judged(name: str, tmp_path: Path) -> None:
+    baseline, candidate, inputs = JUDGED[name]
+    comparison = judged(baseline, candidate, inputs, tmp_path)
+    assert comparison.verdict in RIGHT, comparison
+    codes = {flag.code for flag in comparison.flags}
+    assert ("same_output" in codes) == ("usual inputs" in name)
+    assert ("ties" in codes) == ("equal values" in name)
+    assert ("inputs_not_tested" in codes) == ("raises" in name)
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_ones_are_not(name: str, tmp_path: Path) -> None:
+    candidate, (baseline, _, inputs) = WRONG[name]
+    comparison = judged(baseline, candidate, inputs, tmp_path)
+    assert comparison.verdict is Verdict.INCORRECT, comparison
+
+
+def test_what_cannot_be_compared_is_named(tmp_path: Path) -> None:
+    text = "import threading\n\ndef f(values):\n    return threading.Lock()\n"
+    with pytest.raises(BenchmarkError, match="returned a lock, which cannot be compared"):
+        judged(text, text, "values=list(randint(0, 9, 9))", tmp_path)
