@@ -9,7 +9,7 @@ from __future__ import annotations
 import atexit
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Container, Iterable, Iterator
 from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
@@ -34,6 +34,14 @@ def targets() -> list[Target]:
 def mentions(path: str, word: str) -> bool:
     """True if a file's text has the word."""
     return word in Path(path).read_text("utf-8")
+
+
+def few(values: Iterable[Any], names: list[str], costly: Container[str]) -> list[Any]:
+    """Parameters of a test with those names; the costly ones are slow."""
+    import pytest
+
+    rows = zip(values, names, strict=True)
+    return [pytest.param(value, id=name, marks=pytest.mark.slow if name in costly else ()) for value, name in rows]
 
 
 class Agreement:

@@ -5,6 +5,7 @@ python ranked_agreement.py TARGET...: two gloo ranks run each program in turn. P
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import sys
@@ -17,7 +18,7 @@ from agreement import MODES, ROOTS
 
 from aisp_mcp.bench import DistributedBenchmark
 from aisp_mcp.suites import discovery as suites
-from aisp_mcp.suites.records import Target
+from aisp_mcp.suites.records import Target, Variant
 
 RANKS = 2
 Tensors = list[Any]
@@ -71,7 +72,7 @@ class Ranked:
                     yield f"{mode}: {name}: {wrong}"
 
 
-def work(rank: int, names: list[str], folder: Path, modes: tuple[str, ...]) -> None:
+def work(rank: int, found: list[tuple[Target, list[Variant]]], folder: Path, modes: tuple[str, ...]) -> None:
     """Run all programs as one rank; the first one compares and prints."""
     import torch
     import torch.distributed as dist
@@ -80,7 +81,7 @@ def work(rank: int, names: list[str], folder: Path, modes: tuple[str, ...]) -> N
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     dist.init_process_group("gloo", store=dist.FileStore(str(folder / "store"), RANKS), rank=rank, world_size=RANKS)
     texts: dict[str, list[str]] = {}
-    for target, variants in suites.resolve(ROOTS, names):
+    for target, variants in found:
         programs = {suites.full_name(target, variant): variant.path for variant in variants} | {
             f"{target.name}!": target.path
         }
@@ -97,10 +98,12 @@ def work(rank: int, names: list[str], folder: Path, modes: tuple[str, ...]) -> N
 
 def main(names: list[str]) -> None:
     modes = MODES if names[0] == "--all-modes" else MODES[:1]
-    names = names[len(modes) > 1 :]
+    found = suites.resolve(ROOTS, names[len(modes) > 1 :])
+    for name in ("torch.distributed", "aisp_mcp.judge.verifier.group"):
+        importlib.import_module(name)  # once for both ranks
     with tempfile.TemporaryDirectory() as folder:
         child = os.fork()
-        work(int(child == 0), names, Path(folder), modes)
+        work(int(child == 0), found, Path(folder), modes)
         if child == 0:
             os._exit(0)
         _, status = os.waitpid(child, 0)

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from agreement import MODES, ROOTS, Agreement, mentions, targets
+from agreement import MODES, ROOTS, Agreement, few, mentions, targets
 
 from aisp_mcp.suites import discovery as suites
 from aisp_mcp.suites import expectations, selection
@@ -23,6 +23,18 @@ PAIRS = [(target, variant) for target in ON_A_CPU for variant in target.variants
 IDS = [suites.full_name(target, variant) for target, variant in PAIRS]
 TRITON = [target.name for target in TARGETS if any(mentions(v.path, "import triton") for v in target.variants)]
 MOST_BYTES = 16 << 20
+# More than 0.3 s of processor each; their chapters have others.
+COSTLY = {
+    "ch02:cache_blocking", "ch02:huge_pages", "ch10:precision_ladder", "ch13:adamw_steps", "ch13:autocast",
+    "ch13:checkpointing", "ch13:gradient_accumulation", "ch13:training_quality", "ch19:int4_weights",
+    "ch19:int8_weights", "ch19:narrow_weights", "ch19:states_int8", "ch20:decode_loop",
+    "labs/kv_optimization:kv_decode", "labs/speculative_decode:speculative_decode",
+}  # fmt: skip
+# The quickest with a Triton kernel: elementwise, reduction, product, attention.
+QUICK_TRITON = [
+    "ch07:strided_lanes", "ch08:row_softmax", "ch10:tile_product", "ch18:split_k_decode",
+    "labs/persistent_decode:persistent_steps",
+]  # fmt: skip
 
 pytestmark = pytest.mark.torch
 
@@ -68,7 +80,11 @@ def test_an_entry_that_calls_itself_measured_is_in_a_record() -> None:
     assert kinds - recorded() == set()
 
 
-@pytest.mark.parametrize("target", ON_A_CPU, ids=[target.name for target in ON_A_CPU])
+def test_costly_targets_exist() -> None:
+    assert not COSTLY - {target.name for target in ON_A_CPU}
+
+
+@pytest.mark.parametrize("target", few(ON_A_CPU, [target.name for target in ON_A_CPU], COSTLY))
 def test_candidates_agree_on_a_small_call(target: Target) -> None:
     agreement = Agreement(target)
     assert {v.name: problems for v in quick(target) if (problems := list(agreement.problems(v)))} == {}
@@ -82,9 +98,10 @@ def test_candidates_agree_on_a_small_call(target: Target) -> None:
 
 
 @pytest.mark.timeout(300)
-def test_triton_candidates_agree_in_the_interpreter() -> None:
+@pytest.mark.parametrize("names", few([QUICK_TRITON, TRITON], ["some", "all"], ["all"]))
+def test_triton_candidates_agree_in_the_interpreter(names: list[str]) -> None:
     pytest.importorskip("triton")
-    command = [sys.executable, str(Path(__file__).with_name("agreement.py")), "triton", *TRITON]
+    command = [sys.executable, str(Path(__file__).with_name("agreement.py")), "triton", *names]
     env = {**os.environ, "TRITON_INTERPRET": "1"}
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]

@@ -33,11 +33,11 @@ def test_there_are_targets_of_several_ranks() -> None:
     assert [target.name for target in GPUS] == ["labs/train_distributed:symmem_training"]
 
 
-FIRST = {target.chapter: target.name for target in reversed(TARGETS) if target not in GPUS}  # of each chapter
+FEW = ["ch04:allreduce_buckets", "labs/fullstack_cluster:09_end_to_end", "labs/train_distributed:zero1"]  # quick ones
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("names", [[*FIRST.values()], pytest.param(NAMES, marks=pytest.mark.slow)], ids=["some", "all"])
+@pytest.mark.parametrize("names", [FEW, pytest.param(NAMES, marks=pytest.mark.slow)], ids=["some", "all"])
 def test_baselines_and_candidates_agree_on_every_rank(names: list[str]) -> None:
     failures = problems(*names)
     assert len(failures) == sum(len(target.variants) + 1 for target in TARGETS if target.name in names)
