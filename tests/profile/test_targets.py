@@ -103,6 +103,31 @@ def _best():
     return isolation.probe().level
 
 
+def _stacks(bench, **subject):
+    """Functions that py-spy found; the flame graph can be drawn."""
+    if shutil.which("py-spy") is None and not (Path(sys.executable).parent / "py-spy").exists():
+        pytest.skip("py-spy is not installed: pip install py-spy")
+    answer = execute("aisp_profile_torch", {**subject, "mode": "stacks"}, bench)
+    if answer.error is not None and "ermission" in answer.error.message:
+        pytest.skip(f"py-spy may not trace its own children here: {answer.error.message}")
+    assert answer.error is None, answer.error
+    path = Path(answer.model_dump()["result"]["trace"])
+    flame = call(bench, "aisp_profile_flame", profile=str(path))
+    assert flame["stacks"] > 0
+    return [frame["name"] for frame in json.loads(path.read_text())["shared"]["frames"]]
+
+
+def test_host_stacks_of_a_script(bench, tmp_path):
+    script = tmp_path / "spins.py"
+    script.write_text("""
+import time
+def spin():
+    while time.process_time() < 0.5: pass
+spin()
+""")
+    assert any("spin" in name for name in _stacks(bench, script=str(script)))
+
+
 @pytest.mark.torch
 class TestTorch:
     """Real runs on this machine's CPU."""
@@ -145,18 +170,9 @@ class TestTorch:
         assert answer.error.code == "RAISED"
         assert "only in my dreams" in answer.error.message
 
-    def test_host_stacks_by_py_spy(self, bench):
-        if shutil.which("py-spy") is None and not (Path(sys.executable).parent / "py-spy").exists():
-            pytest.skip("py-spy is not installed: pip install py-spy")
-        answer = execute("aisp_profile_torch", {"target": "ch01:twice", "mode": "stacks"}, bench)
-        if answer.error is not None and "ermission" in answer.error.message:
-            pytest.skip(f"py-spy may not trace its own children here: {answer.error.message}")
-        assert answer.error is None, answer.error
-        path = Path(answer.model_dump()["result"]["trace"])
-        document = json.loads(path.read_text())
-        assert any("play" in frame["name"] for frame in document["shared"]["frames"])
-        flame = call(bench, "aisp_profile_flame", profile=str(path))
-        assert flame["stacks"] > 0
+    @pytest.mark.slow
+    def test_host_stacks_of_a_side(self, bench):
+        assert any("play" in name for name in _stacks(bench, target="ch01:twice"))
 
     @pytest.mark.slow
     @pytest.mark.timeout(300)

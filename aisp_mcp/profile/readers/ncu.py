@@ -37,6 +37,7 @@ _METRIC = re.compile(r"[a-z0-9]+(?:__[a-z0-9_]+)+[\w.]*")  # names as in `--metr
 _ABSENT = ("n/a", "nan", "")
 _PREFIX = {"K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
 _TIME = {"ns": 1.0, "nsecond": 1.0, "us": 1e3, "usecond": 1e3, "ms": 1e6, "msecond": 1e6, "s": 1e9, "second": 1e9}
+_BaseUnit = tuple[float, float, float, str]  # two factors of a number, its divisor, and the name of the base unit
 _SIMPLE_NUMBER = re.compile(r"[+-]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:[eE][+-]?\d+)?")
 # The details page labels metrics; these are the ones that the limiter and the rules need.
 LABELS = {
@@ -179,22 +180,31 @@ def _plain(header: list[str], rows: Iterator[list[str]]) -> tuple[list[str], Ite
 
 def base(text: str, unit: str) -> tuple[float, str] | None:
     """A number as ncu prints it, in its base unit: bytes, nanoseconds, hertz, percent, counts. None if not a number."""
+    return _in_base(text, _base_unit(unit))
+
+
+def _in_base(text: str, unit: _BaseUnit) -> tuple[float, str] | None:
     if not _SIMPLE_NUMBER.fullmatch(text):
         return None
-    value = float(text.replace(",", ""))
+    factor, second, divisor, name = unit
+    return float(text.replace(",", "")) * factor * second / divisor, name
+
+
+def _base_unit(unit: str) -> _BaseUnit:
     if unit in _TIME:
-        return value * _TIME[unit], "ns"
+        return _TIME[unit], 1.0, 1.0, "ns"
     head, slash, rest = unit.partition("/")
+    factor = 1.0
     for tail in ("byte", "hz"):
         if head.lower().endswith(tail) and len(head) == len(tail) + 1 and head[0] in _PREFIX:
-            value, head = value * _PREFIX[head[0]], tail
+            factor, head = _PREFIX[head[0]], tail
     head = "hz" if head.lower() == "hz" else head
     if rest in _TIME:  # cycle/nsecond: rates are per second
-        return value * 1e9 / _TIME[rest], "hz" if head == "cycle" else f"{head}/s"
+        return factor, 1e9, _TIME[rest], "hz" if head == "cycle" else f"{head}/s"
     if len(rest) == 5 and rest.endswith("byte") and rest[0] in _PREFIX:
         # ncu divides the number as if the prefix were in the numerator: 1591 %/byte is printed as 1.591 %/Kbyte.
-        value, rest = value * _PREFIX[rest[0]], "byte"
-    return value, head + slash + rest
+        return factor, _PREFIX[rest[0]], 1.0, f"{head}{slash}byte"
+    return factor, 1.0, 1.0, head + slash + rest
 
 
 def _raw(header: list[str], rows: Iterator[list[str]]) -> list[NcuKernel]:
@@ -205,15 +215,17 @@ def _raw(header: list[str], rows: Iterator[list[str]]) -> list[NcuKernel]:
             "The raw page lacks its second row, the units.",
             "Export with `ncu --import FILE --csv --page raw`, unchanged.",
         )
-    names, columns = [clean(name, 200) for name in header], set(fixed.values())
+    columns = [
+        (at, clean(header[at], 200), _base_unit(units[at])) for at in range(len(header)) if at not in fixed.values()
+    ]
     ncu_kernels = []
     for row in rows:
         if len(row) != len(header):
             raise bad("The CSV is cut short: a row and the header differ in their number of columns.")
         metrics, seen = {}, {}
-        for at in range(len(header)):
-            if at not in columns and row[at] and (value := base(row[at], units[at])):
-                metrics[names[at]], seen[names[at]] = value
+        for at, name, unit in columns:
+            if row[at] and (value := _in_base(row[at], unit)):
+                metrics[name], seen[name] = value
         ncu_kernels.append(_kernel(row, fixed, metrics, seen, []))
         if len(ncu_kernels) > MAX_KERNELS:
             raise too_large(f"The report contains more than {MAX_KERNELS:,} launches")
