@@ -16,28 +16,37 @@ import yaml
 from nvml_stub import build
 
 SCENARIOS: dict[str, dict[str, Any]] = yaml.safe_load((Path(__file__).parent / "scenarios.yaml").read_text())
-# A process that imports the product once and copies itself for each request. It never opens NVML, so that each
-# copy loads the library that is in LD_LIBRARY_PATH at that moment. The last line of an answer tells the exit code.
+# A process that imports the product once and copies itself for each script. It never opens NVML, so that each
+# copy loads the library that is in LD_LIBRARY_PATH at that moment. A first call of each tool, without a driver, imports
+# what the tool needs. The last line of an answer tells the exit code.
 SERVER = """
-import json, os, sys
+import gc, json, os, sys
+from unittest import mock
+import pynvml
+import aisp_mcp.machine.probes.probe_runner, aisp_mcp.system.sampler
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.dispatch.calls import execute
 from aisp_mcp.server.dispatch.loading import load_tool
 from aisp_mcp.settings import Settings
-for name in sys.argv[1:]:
-    load_tool(name, Settings.from_env({}))
+from aisp_mcp.system.gpu import nvml
+with mock.patch.object(nvml, "call", side_effect=ImportError):
+    for name in sys.argv[1:]:
+        load_tool(name, Settings.from_env({}))
+        execute(name, {}, Context())
+gc.freeze()
 for line in sys.stdin:
-    request = json.loads(line)
     if child := os.fork():
         _, status = os.waitpid(child, 0)
         print(f"exit {os.waitstatus_to_exitcode(status)}", flush=True)
         continue
-    os.environ["AISP_HOME"] = request["home"]
-    ctx = Context()
-    answers = {name: execute(name, {}, ctx).model_dump(mode="json") for name in request["tools"]}
+    exec(json.loads(line))
     assert "torch" not in sys.modules
-    print(json.dumps(answers))
-    sys.exit()
+    sys.stdout.flush()
+    os._exit(0)  # taking everything down costs more than a script
+"""
+ASK = """
+answers = {name: execute(name, {}, Context()).model_dump(mode="json") for name in %r}
+print(json.dumps(answers))
 """
 TOOLS = ("gpu_info", "gpu_power", "gpu_topology", "status", "system_capabilities", "triage")
 Ask = Callable[..., dict[str, Any]]
@@ -50,24 +59,24 @@ class Asked:
     def __init__(self, folder: Path) -> None:
         self._folder, self._library = folder, folder / "library"
         self._library.mkdir()
-        env = {**os.environ, "LD_LIBRARY_PATH": str(self._library)}
+        env = {**os.environ, "LD_LIBRARY_PATH": str(self._library), "AISP_HOME": str(folder / "home")}
         command = [sys.executable, "-c", SERVER, *(f"aisp_{name}" for name in TOOLS)]
         self._errors = (folder / "errors").open("w+")
         self.process = subprocess.Popen(
             command, env=env, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors
         )
 
-    def envelopes(self, scenario: dict[str, Any], tools: tuple[str, ...], home: Path) -> dict[str, Any]:
-        """Envelopes from a copy that loads the stub of the scenario as its NVML."""
+    def lines(self, scenario: dict[str, Any], script: str) -> list[str]:
+        """Output of a script in a copy that loads the stub of the scenario as its NVML."""
         build(self._library, scenario)
         assert self.process.stdin is not None
         assert self.process.stdout is not None
-        print(json.dumps({"tools": tools, "home": str(home)}), file=self.process.stdin, flush=True)
-        answer = self.process.stdout.readline()
-        end = answer if answer.startswith("exit") else self.process.stdout.readline()
-        assert end == "exit 0\n", (self._folder / "errors").read_text()[-2000:]
-        answers: dict[str, Any] = json.loads(answer)
-        return answers
+        print(json.dumps(script), file=self.process.stdin, flush=True)
+        lines = [self.process.stdout.readline()]
+        while lines[-1] and not lines[-1].startswith("exit "):
+            lines.append(self.process.stdout.readline())
+        assert lines.pop() == "exit 0\n", (self._folder / "errors").read_text()[-2000:]
+        return lines
 
     def close(self) -> None:
         self.process.kill()
@@ -83,9 +92,9 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asked]:
 
 
 @pytest.fixture
-def ask(asked: Asked, tmp_path: Path) -> Ask:
+def ask(asked: Asked) -> Ask:
     """`ask(scenario, *tools)`: their envelopes, from a process that loads the stub as its NVML."""
-    return lambda scenario, *tools: asked.envelopes(scenario, tools, tmp_path / "home")
+    return lambda scenario, *tools: json.loads(*asked.lines(scenario, ASK % (tools,)))
 
 
 @needs_gcc
@@ -198,25 +207,20 @@ def test_mig_instances_are_listed(ask: Ask) -> None:
 
 
 @needs_gcc
-def test_gpu_uuids_are_read_for_the_measuring_locks(tmp_path: Path) -> None:
-    folder = build(tmp_path, {"gpus": [{}, {}]})
-    script = "from aisp_mcp.system.gpu.nvml import gpu_uuids; print(*gpu_uuids())"
-    env = {**os.environ, "LD_LIBRARY_PATH": str(folder)}
-    done = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, text=True, check=True)
-    assert done.stdout.split() == [f"GPU-00000000-0000-0000-0000-00000000000{n}" for n in range(2)]
+def test_gpu_uuids_are_read_for_the_measuring_locks(asked: Asked) -> None:
+    (line,) = asked.lines({"gpus": [{}, {}]}, "print(*nvml.gpu_uuids())")
+    assert line.split() == [f"GPU-00000000-0000-0000-0000-00000000000{n}" for n in range(2)]
 
 
 @needs_gcc
-def test_the_sampler_sees_throttling_and_foreign_processes(tmp_path: Path) -> None:
-    folder = build(tmp_path, {"gpus": [{"reasons": 0x40, "compute": [[1, 1 << 30], [4194000, 1 << 20]]}]})
+def test_the_sampler_sees_throttling_and_foreign_processes(asked: Asked) -> None:
+    scenario = {"gpus": [{"reasons": 0x40, "compute": [[1, 1 << 30], [4194000, 1 << 20]]}]}
     script = (
-        "import json; from aisp_mcp.system.sampler import Sampler\n"
+        "from aisp_mcp.system.sampler import Sampler\n"
         "with Sampler(interval_s=0.01) as watch: pass\n"
         "print(json.dumps(watch.summary()))"
     )
-    env = {**os.environ, "LD_LIBRARY_PATH": str(folder)}
-    done = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, text=True, check=True)
-    summary = json.loads(done.stdout)
+    summary = json.loads(*asked.lines(scenario, script))
     (gpu,) = summary["gpus"]
     assert gpu["event_reasons"] == {"hw_thermal_slowdown": 1.0}
     assert [p["pid"] for p in gpu["foreign_processes"]] == [1]
@@ -226,33 +230,27 @@ def test_the_sampler_sees_throttling_and_foreign_processes(tmp_path: Path) -> No
 
 
 @needs_gcc
-def test_the_clock_of_an_idle_gpu_is_not_one_of_the_measurement(tmp_path: Path) -> None:
-    folder = build(tmp_path, {"gpus": [{"reasons": 0x1}]})
+def test_the_clock_of_an_idle_gpu_is_not_one_of_the_measurement(asked: Asked) -> None:
     script = (
         "from aisp_mcp.system.sampler import Sampler\n"
         "with Sampler(interval_s=0.01) as watch: pass\n"
         "print(watch.summary()['gpus'][0]['sm_mhz'])"
     )
-    env = {**os.environ, "LD_LIBRARY_PATH": str(folder)}
-    done = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "None"
+    assert asked.lines({"gpus": [{"reasons": 0x1}]}, script) == ["None\n"]
 
 
 @needs_gcc
 @pytest.mark.parametrize("scenario", ["init_hangs", "count_fails", "gpu_lost_while_counting"])
-def test_a_sick_driver_is_not_taken_for_an_absent_card(scenario: str, tmp_path: Path) -> None:
+def test_a_sick_driver_is_not_taken_for_an_absent_card(scenario: str, asked: Asked) -> None:
     """A probe of the GPU is refused with the driver's problem, and one that falls back to the CPU says why."""
     faults = {**SCENARIOS, "gpu_lost_while_counting": {"rc": {"nvmlDeviceGetHandleByIndex_v2": 15}}}
     code = {"init_hangs": "DRIVER_HUNG", "count_fails": "OPERATING_SYSTEM"}.get(scenario, "GPU_LOST")
-    folder = build(tmp_path, faults[scenario])
     script = (
         "from aisp_mcp.errors import Unavailable; from aisp_mcp.machine.probes import probe_runner\n"
         "try: probe_runner.require_gpu()\n"
         "except Unavailable as error: print(error.code)\n"
         "print(probe_runner.unknown_note(probe_runner.choose())[0])"
     )
-    env = {**os.environ, "LD_LIBRARY_PATH": str(folder)}
-    done = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, text=True, check=True)
-    refused, why = done.stdout.splitlines()
-    assert refused == code
+    refused, why = asked.lines(faults[scenario], script)
+    assert refused.strip() == code
     assert why.startswith(f"The GPU was not measured. {code}")
