@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import aisp_mcp
@@ -12,12 +13,19 @@ from aisp_mcp import judge
 PACKAGE = Path(aisp_mcp.__file__).parent
 JUDGE = "aisp_mcp.judge."
 # The folders that run in parallel across the trust boundary, and what each may know of the judge.
-CHILDREN = {"worker": {"worker", "protocol", "native"}}
+CHILDREN = {"candidate": {"candidate", "protocol", "native"}}
 
 
-def imports(path: Path) -> Iterator[tuple[str, str]]:
+@cache
+def imports(path: Path) -> list[tuple[str, str]]:
     """(module, imported name) of every import of this package in a file, wherever it stands."""
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+    return list(_imports(ast.parse(path.read_text("utf-8"))))
+
+
+def _imports(parent: ast.AST) -> Iterator[tuple[str, str]]:
+    for node in ast.iter_child_nodes(parent):
+        if isinstance(node, (ast.stmt, ast.excepthandler, ast.match_case)):  # no expression has an import
+            yield from _imports(node)
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("aisp_mcp"):
             yield from ((node.module or "", alias.name) for alias in node.names)
         elif isinstance(node, ast.Import):
@@ -48,9 +56,11 @@ def test_the_public_modules_exist() -> None:
     assert callable(judge.compare)
 
 
-def test_a_worker_knows_the_protocol_and_nothing_else_of_the_judge() -> None:
+def test_a_candidate_knows_the_protocol_and_nothing_else_of_the_judge() -> None:
     for child, allowed in CHILDREN.items():
-        for path in (PACKAGE / "judge" / child).glob("*.py"):
+        paths = list((PACKAGE / "judge" / child).rglob("*.py"))
+        assert paths
+        for path in paths:
             assert {imported for names in imports(path) if (imported := part(*names))} <= allowed, path.name
 
 

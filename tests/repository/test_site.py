@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -24,8 +25,8 @@ FETCHED = re.compile(r"<(?:script|img|iframe)\b[^>]*\bsrc=\"(?:https?:)?//|<link
 pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"the extra docs is not installed: no {', '.join(MISSING)}")
 
 
-def build(builder: str, folder: Path) -> Path:
-    """Output folder of the site, with warnings as errors."""
+def build(builder: str, folder: Path, root: Path = ROOT, *others: str) -> Path:
+    """Output folder of the site of the pages below root, with warnings as errors."""
     pages = folder / "site"
     options = [
         "-b",
@@ -39,12 +40,23 @@ def build(builder: str, folder: Path) -> Path:
         "-d",
         str(folder / "cache"),
     ]
-    command = [sys.executable, "-c", BUILD, *options, str(ROOT), str(pages)]
+    command = [sys.executable, "-c", BUILD, *options, *others, str(root), str(pages)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return pages
 
 
+def test_the_api_is_read_without_warnings(tmp_path: Path) -> None:
+    """The site of two pages: an index, and the one whose content is imported. Links: test_text.py."""
+    docs = tmp_path / "pages/docs"
+    docs.mkdir(parents=True)
+    shutil.copy(ROOT / "docs/api.md", docs)
+    docs.joinpath("index.md").write_text("# Index\n\n[API](api.md)\n")
+    build("dummy", tmp_path, docs.parent, "-D", "suppress_warnings=myst.xref_missing")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_every_page_is_read_without_warnings(tmp_path: Path) -> None:
     build("dummy", tmp_path)
 
