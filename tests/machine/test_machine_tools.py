@@ -210,10 +210,29 @@ def test_the_cpu_hierarchy_is_measured_with_the_stated_caches_beside_it(ctx: Con
     assert list(ctx.settings.home.glob("chase-*")) == []
 
 
-@pytest.mark.torch
-def test_collectives_on_cpus_are_labelled_so(ctx: Context) -> None:
+# What torchrun starts, from one process that has imported torch.
+RANKS = """
+import os, socket, torch.distributed
+from aisp_mcp.machine.probes.children import nccl
+with socket.create_server(("127.0.0.1", 0)) as free:
+    port = free.getsockname()[1]
+os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "2", "GLOO_SOCKET_IFNAME": "lo"}
+child = os.fork()
+os.environ["RANK"] = os.environ["LOCAL_RANK"] = str(int(child == 0))
+code = nccl._rank_main()
+if child:
+    code |= os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+raise SystemExit(code)
+"""
+
+
+@pytest.mark.torch  # with torchrun: test_collectives_run_on_cpu_ranks in test_probes.py
+def test_collectives_on_cpus_are_labelled_so(ctx: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    from aisp_mcp.machine.probes.children import nccl
+
+    monkeypatch.setattr(nccl, "argv", lambda _: [sys.executable, "-P", "-c", RANKS])
     collectives = call("aisp_hw_nccl", ctx, min_bytes=1024, max_bytes=4096)["result"]
-    assert collectives["backend"] == "gloo"
+    assert (collectives["backend"], collectives["ranks"]) == ("gloo", 2)
     assert "nothing about a GPU fabric" in collectives["notes"][0]
     assert [row["bytes"] for row in collectives["rows"]] == [1024, 4096]
     assert call("aisp_hw_nccl", ctx, min_bytes=8192, max_bytes=4096)["error"]["code"] == "BAD_SIZES"

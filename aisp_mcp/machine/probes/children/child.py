@@ -11,7 +11,7 @@ import sys
 
 MARK = "AISP-PROBE "
 PROBES = (
-    *("attention", "bandwidth", "cache_gpu", "cache_host", "dataloader", "device", "gemm", "launch", "p2p", "pcie"),
+    *("attention", "bandwidth", "cache_gpu", "dataloader", "device", "gemm", "launch", "p2p", "pcie"),
     "roofline",
     "transformer",
 )
