@@ -13,7 +13,7 @@ from aisp_mcp.judge.pair import Pair
 from aisp_mcp.judge.presets import Preset
 from aisp_mcp.judge.records.verdict import Comparison
 
-LEAST = Preset("least", 1, 0.004, 1)
+LEAST = Preset("least", 1, 0.001, 1)
 
 PRODUCT = '''
     """A matrix product."""
