@@ -81,6 +81,15 @@ def main():
         os.read(0, 1)
     sys.exit(3)
 """
+TORCH = """
+import random
+default_generator = random
+def rand(count):
+    return Number()
+class Number:
+    def item(self):
+        return random.random()
+"""
 CALLER = """
 import time
 from aisp_mcp.judge.parent.processes import forked
@@ -113,10 +122,21 @@ def test_what_a_first_call_loads_is_loaded_once_for_all_workers(tmp_path: Path, 
     assert comparison.verdict.value not in ("incorrect", "invalid"), comparison.sentence
 
 
+@pytest.fixture
+def quick_torch(tmp_path: Path) -> None:
+    """For servers that load from the test's folder: torch without the two seconds that it takes."""
+    (tmp_path / "torch.py").write_text(TORCH)
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """What a server needs to find modules of this folder."""
+    return python.search_path({"PYTHONPATH": f"{folder}:{os.environ.get('PYTHONPATH', '')}"}, "/")
+
+
 def copy(folder: Path, name: str, level: isolation.Level, cpus: Iterable[int] = ()) -> tuple[forked.Forked, int]:
     """A copy that runs NAMED, and the pipe that it reads from."""
     (folder / "named_program.py").write_text(NAMED)
-    env = python.search_path({"PYTHONPATH": f"{folder}:{os.environ.get('PYTHONPATH', '')}"}, "/")
+    env = environment(folder)
     spec = isolation.confinement([sys.executable], level, writable=[folder])
     read, write = os.pipe()
     with (folder / name).open("wb") as output:
@@ -129,9 +149,8 @@ def copy(folder: Path, name: str, level: isolation.Level, cpus: Iterable[int] = 
     return started, write
 
 
-@pytest.mark.torch
 @pytest.mark.parametrize("level", ["L1", "best"])
-def test_copies_take_their_place_and_tell_how_they_end(tmp_path: Path, level: str) -> None:
+def test_copies_take_their_place_and_tell_how_they_end(tmp_path: Path, level: str, quick_torch: None) -> None:
     chosen = isolation.probe().level if level == "best" else "L1"
     if chosen == "L0":
         pytest.skip("isolation is made for Linux")
@@ -171,8 +190,7 @@ def test_copies_start_under_the_usual_limit_of_descriptors_and_draw_numbers_of_t
     assert len(drawn) == 2
 
 
-@pytest.mark.torch
-def test_libraries_count_the_cores_of_a_worker_not_those_of_whoever_starts_it(tmp_path: Path) -> None:
+def test_libraries_count_the_cores_of_a_worker_not_those_of_whoever_starts_it(tmp_path: Path, quick_torch: None) -> None:
     allowed = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(allowed)})
     try:
@@ -184,9 +202,8 @@ def test_libraries_count_the_cores_of_a_worker_not_those_of_whoever_starts_it(tm
     assert json.loads((tmp_path / "counts").read_text())["cores"] == len(allowed)
 
 
-@pytest.mark.torch
 def test_a_stopped_server_is_an_error_and_the_next_one_a_new_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick_torch: None
 ) -> None:
     first, pipe = copy(tmp_path, "waits", "L1")
     server = int((Path("/proc") / str(first.pid) / "stat").read_text().rpartition(")")[2].split()[1])
@@ -203,12 +220,10 @@ def test_a_stopped_server_is_an_error_and_the_next_one_a_new_one(
     assert after.wait(timeout=60) == 3
 
 
-@pytest.mark.torch
 @pytest.mark.parametrize("asked", [[], ["json"]], ids=["nothing more", "to load more"])
-def test_a_server_that_cannot_load_says_why(tmp_path: Path, asked: list[str]) -> None:
+def test_a_server_that_cannot_load_says_why(tmp_path: Path, asked: list[str], quick_torch: None) -> None:
     (tmp_path / "named_program.py").write_text("raise OSError('libcuda.so.1: no such file')\n")
-    env = python.search_path({"PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"}, "/")
-    server = forked.server(Libraries.of(env, [], ["named_program"]))
+    server = forked.server(Libraries.of(environment(tmp_path), [], ["named_program"]))
     assert server._process is not None
     server.load(asked)
     server._process.wait(timeout=60)
