@@ -10,9 +10,11 @@ import io
 import os
 import subprocess
 import sys
+import warnings
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
@@ -124,6 +126,39 @@ def cli_here(home: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
         return subprocess.CompletedProcess(args, code, out.getvalue(), err.getvalue())
 
     return run
+
+
+@pytest.fixture
+def least_quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Comparisons in this process with the preset quick measure as little as they can."""
+    from aisp_mcp.judge.presets import PRESETS, Preset
+
+    monkeypatch.setitem(PRESETS, "quick", Preset("quick", 1, 0.001, 1))
+
+
+@pytest.fixture
+def recorded_here(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Problems of other suites are recorded by a fork of this process, which has loaded torch, without isolation."""
+    pytest.importorskip("torch")
+    from aisp_mcp.suites.adapters import adapt
+    from aisp_mcp.suites.adapters.recording import recorder
+
+    def run(argv: list[str], **_: Any) -> SimpleNamespace:
+        printed = tmp_path_factory.mktemp("recorded") / "output"
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside threads
+            pid = os.fork()
+        if pid == 0:
+            try:
+                sys.argv = ["recorder", *argv[-2:]]
+                with printed.open("w") as sys.stdout:
+                    recorder.main()
+            finally:
+                os._exit(0)
+        os.waitpid(pid, 0)
+        return SimpleNamespace(stdout=printed.read_text(), stderr="", timed_out=False)
+
+    monkeypatch.setattr(adapt, "run", run)
 
 
 @pytest.fixture

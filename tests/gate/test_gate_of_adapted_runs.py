@@ -64,7 +64,7 @@ def measured(cli_here: Any, folder: Path, **candidates: str) -> dict[str, Any]:
     return answer(cli_here("bench", "run", "--from", f"kernelbench:{folder}", *QUICK))["result"]  # type: ignore[no-any-return]
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def direct(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Measure in this process, without walls: they are not what is tested."""
     monkeypatch.setenv("AISP_ISOLATION", "L1")
@@ -72,6 +72,7 @@ def direct(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("direct")
 @pytest.mark.timeout(300)
 def test_stored_runs_of_an_adapted_problem_are_gated(cli_here: Any, tmp_path: Path) -> None:
     base = measured(cli_here, tmp_path / "problems", mine=SLOW, other=RIGHT, bad=WRONG)["run_id"]
@@ -107,6 +108,7 @@ def test_stored_runs_of_an_adapted_problem_are_gated(cli_here: Any, tmp_path: Pa
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("direct")
 @pytest.mark.timeout(300)
 def test_a_run_with_a_wrong_candidate_is_triaged_and_bundled(cli_here: Any, tmp_path: Path) -> None:
     run = measured(cli_here, tmp_path / "problems", mine=SLOW, bad=WRONG)["run_id"]
@@ -124,6 +126,7 @@ def test_a_run_with_a_wrong_candidate_is_triaged_and_bundled(cli_here: Any, tmp_
     assert answer(cli_here("bench", "bundle", "--json"))["error"]["code"] == "NO_EVIDENCE"  # that run has no verdict
 
 
+@pytest.mark.usefixtures("least_quick")
 @pytest.mark.timeout(180)
 def test_runs_of_functions_cannot_be_gated(cli_here: Any, tmp_path: Path) -> None:
     file = tmp_path / "sums.py"

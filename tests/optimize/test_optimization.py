@@ -124,7 +124,9 @@ COMMON = "def halved(a):\n    return a / 2\n"
 
 @pytest.mark.torch
 @pytest.mark.timeout(180)
-def test_a_specification_takes_along_what_it_shares(cli_here: Any, project: Path, home: Path) -> None:
+def test_a_specification_takes_along_what_it_shares(
+    cli_here: Any, project: Path, home: Path, least_quick: None
+) -> None:
     chapter = project / "benchmarks" / "ch01"
     (chapter / "_common.py").write_text(COMMON)
     spec = SPEC.replace("from aisp_mcp", "from _common import halved\nfrom aisp_mcp").replace(

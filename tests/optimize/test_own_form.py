@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from aisp_mcp.optimize import measuring
 from aisp_mcp.suites.adapters import own_form
 
 pytest.importorskip("torch")
@@ -47,11 +48,16 @@ class {kind}(nn.Module):
 """
 
 
+@pytest.fixture(autouse=True)
+def cheap(least_quick: None, recorded_here: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No processes load libraries for submissions to come."""
+    monkeypatch.setattr(measuring, "keep_libraries_loaded", lambda *_: None)
+
+
 @pytest.fixture
 def session(cli_here: Any, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The workspace of an optimisation of the adapted problem."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("AISP_ISOLATION", "L1")
     (tmp_path / "layer.py").write_text(PROBLEM)
     words = ["--allow-write", str(tmp_path), "--executor", "inprocess"]
     assert cli_here("bench", "adapt", "layer.py", "--to", "pairs", *words).returncode == 0
@@ -111,7 +117,6 @@ INFERENCE = "import torch\n" + INFERENCE.replace("nn.Linear(width, width)", "nn.
 def test_a_candidate_for_inference_is_told_of_evaluation_mode(
     cli_here: Any, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("AISP_ISOLATION", "L1")
     (tmp_path / "norm.py").write_text(NORM)
     started(cli_here, tmp_path, tmp_path / "norm.py")
     assert "--mode eval" in judged(cli_here, INFERENCE)["row"]["sentence"]
@@ -134,7 +139,6 @@ REPLACING = "import torch\n\n\ndef forward_fn(x, weight, bias):\n    return {ret
 def test_a_function_is_judged_where_the_problems_model_calls_one(
     cli_here: Any, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("AISP_ISOLATION", "L1")
     (tmp_path / "layer.py").write_text(CALLING.format(returned="torch.relu(x @ weight.T + bias) * 2"))
     started(cli_here, tmp_path, tmp_path / "layer.py")
     spec = next((home / "optimizations").glob("*/spec/baseline_layer.py"))
@@ -207,7 +211,6 @@ def started(cli_here: Any, tmp_path: Path, problem: Path) -> None:
 def test_submissions_of_gpu_mode_are_judged_with_the_tasks_modules(
     cli_here: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("AISP_ISOLATION", "L1")
     (tmp_path / "vectoradd").mkdir()
     for name, text in TASK.items():
         (tmp_path / "vectoradd" / name).write_text(text)
@@ -228,7 +231,6 @@ def test_submissions_of_gpu_mode_are_judged_with_the_tasks_modules(
 def test_solutions_that_take_a_definitions_scalars_are_judged(
     cli_here: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("AISP_ISOLATION", "L1")
     folder = tmp_path / "scaled"
     folder.mkdir()
     (folder / "definition.json").write_text(json.dumps(DEFINITION))

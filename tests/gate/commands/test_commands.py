@@ -145,7 +145,7 @@ class Lab:
         self, baseline: str, candidate: str, check: Path | None = None, make: bool = True, cores: int = 1
     ) -> CommandComparison:
         programs = [self.program(f"{n}.py", text) for n, text in enumerate((baseline, candidate))]
-        first, second = ([sys.executable, str(path), "{input}"] for path in programs)
+        first, second = ([sys.executable, "-IS", str(path), "{input}"] for path in programs)  # starts in a third
         return compare(CommandRequest(first, second, self.make if make else None, check, cores, None, 60, 1, None))
 
 
@@ -214,7 +214,13 @@ def test_folders_links_and_programs_are_compared(lab: Lab, kind: str) -> None:
     whole, less = (f"import os\n{text}" for text in SHORTCUTS[kind])
     answer = lab.judge(whole, less)
     assert (answer.verdict, answer.flags[0].code) == ("incorrect", "incorrect_files")
-    assert lab.judge(whole, whole).checked == 2
+
+
+def test_equal_folders_links_and_programs_are_equal(lab: Lab) -> None:
+    linked = SHORTCUTS["links"][1].replace("copy", "linked")
+    named = SHORTCUTS["names"][1].replace("copy", "named")
+    every = "\n".join(["import os", *(whole for whole, _ in SHORTCUTS.values()), linked, named])
+    assert lab.judge(every, every).checked == 2
 
 
 def test_no_program_sees_an_input_twice(lab: Lab) -> None:
@@ -235,19 +241,19 @@ def test_a_run_finds_nothing_of_an_earlier_one(lab: Lab, where: str) -> None:
 
 
 @pytest.mark.timeout(120)
-def test_files_of_the_working_folder_are_copied_into_each_run(cli: Any, tmp_path: Path) -> None:
+def test_files_of_the_working_folder_are_copied_into_each_run(cli_here: Any, tmp_path: Path) -> None:
     (tmp_path / "lib").mkdir()
     (tmp_path / "lib" / "words.py").write_text("WORD = 'same'")
     program = "import os, sys; sys.path.append('lib'); import words; print(words.WORD); print(sorted(os.listdir()))"
     (tmp_path / "a.py").write_text(program.replace("sorted(os.listdir())", "len(os.listdir())"))
     (tmp_path / "b.py").write_text(program.replace("sorted(os.listdir())", "len(os.listdir())") + "; open('a.py')")
     line = ["bench", "commands", f"{sys.executable} a.py", f"{sys.executable} a.py", "--runs", "4", "--json"]
-    done = cli(*line, "--file", "lib", cwd=tmp_path, timeout=110)
+    done = cli_here(*line, "--file", "lib", cwd=tmp_path, timeout=110)
     assert json.loads(done.stdout)["result"]["checked"] == 4, done.stdout
-    hidden = cli(*line[:3], f"{sys.executable} b.py", *line[4:], "--file", "lib", cwd=tmp_path, timeout=110)
+    hidden = cli_here(*line[:3], f"{sys.executable} b.py", *line[4:], "--file", "lib", cwd=tmp_path, timeout=110)
     assert hidden.returncode == 3
     assert "No such file or directory: 'a.py'" in json.loads(hidden.stdout)["result"]["sentence"]
-    outside = cli(*line, "--file", "..", cwd=tmp_path)
+    outside = cli_here(*line, "--file", "..", cwd=tmp_path)
     assert json.loads(outside.stdout)["error"]["code"] == "FILE_OUTSIDE"
 
 
@@ -280,8 +286,8 @@ def test_a_link_to_a_file_of_the_same_run_is_an_output(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize("line", ["", " ", "sh -c 'unclosed"])
-def test_a_line_without_a_program_is_refused(cli: Any, line: str) -> None:
-    done = cli("bench", "commands", "true", line, "--json")
+def test_a_line_without_a_program_is_refused(cli_here: Any, line: str) -> None:
+    done = cli_here("bench", "commands", "true", line, "--json")
     assert (done.returncode, json.loads(done.stdout)["error"]["code"]) == (2, "NO_PROGRAM")
 
 

@@ -190,7 +190,9 @@ def test_copies_start_under_the_usual_limit_of_descriptors_and_draw_numbers_of_t
     assert len(drawn) == 2
 
 
-def test_libraries_count_the_cores_of_a_worker_not_those_of_whoever_starts_it(tmp_path: Path, quick_torch: None) -> None:
+def test_libraries_count_the_cores_of_a_worker_not_those_of_whoever_starts_it(
+    tmp_path: Path, quick_torch: None
+) -> None:
     allowed = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(allowed)})
     try:

@@ -305,6 +305,7 @@ OWN = "import torch\n\n\nclass ModelNew(torch.nn.Module):\n    def forward(self,
 
 
 @pytest.mark.torch
+@pytest.mark.usefixtures("least_quick", "recorded_here")
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize(
     ("texts", "words", "sources"),

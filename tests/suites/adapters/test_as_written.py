@@ -126,7 +126,7 @@ def test_a_sidecar_tells_what_a_candidate_needs(tmp_path: Path) -> None:
     assert "'cuda', 'nvcc')" in text
 
 
-def test_a_candidate_without_a_model_leaves_the_others(cli_here: Any, tmp_path: Path) -> None:
+def test_a_candidate_without_a_model_leaves_the_others(cli_here: Any, tmp_path: Path, recorded_here: None) -> None:
     folder = hard(tmp_path)
     (folder / "solution_empty.py").write_text("x = 1\n")
     files = [str(folder / name) for name in ("solution.py", "solution_empty.py")]
@@ -247,7 +247,7 @@ def test_dropout_is_evaluated(tmp_path: Path, forward: str, init: str, mode: str
     assert f"'mode': '{mode}'" in writing.files(problem, recorded)["baseline_drop.py"]
 
 
-def test_a_problem_that_cannot_fit_is_refused_by_its_size(tmp_path: Path) -> None:
+def test_a_problem_that_cannot_fit_is_refused_by_its_size(tmp_path: Path, recorded_here: None) -> None:
     text = BOTH.replace("N = 192", "N = 1 << 20")
     (problem,) = found(support.write(tmp_path / "in", {"big": text}))
     support.write(tmp_path / "out", {name.removesuffix(".py"): text for name, text in problem.files.items()})
@@ -294,7 +294,7 @@ def test_the_file_of_an_adapted_candidate_names_its_compilers(tmp_path: Path) ->
     assert opening.of_baseline(pair.baseline) == []
 
 
-def test_a_triton_candidate_on_a_cpu_is_a_named_skip(cli_here: Any, tmp_path: Path) -> None:
+def test_a_triton_candidate_on_a_cpu_is_a_named_skip(cli_here: Any, tmp_path: Path, recorded_here: None) -> None:
     folder = support.write(tmp_path / "in", {"both": TRITON + BOTH + OWN})
     done = cli_here("bench", "run", "--from", str(folder / "both.py"), "--preset", "quick", "--json", timeout=120)
     result = json.loads(done.stdout)["result"]

@@ -11,6 +11,7 @@ import foreign_kernelbench as kernelbench
 import pytest
 
 pytest.importorskip("torch")
+pytestmark = pytest.mark.usefixtures("recorded_here")
 # With numbers of the recipe's size the product stays below 1e6; with some times that, it passes 1e20.
 GROWING = kernelbench.problem(
     "Growth.",

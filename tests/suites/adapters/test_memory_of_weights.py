@@ -18,7 +18,7 @@ from aisp_mcp.judge.parent.opening import memory_files
 from aisp_mcp.judge.verifier.main import Verifier
 
 torch = pytest.importorskip("torch")
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("recorded_here")]
 PROBLEM = kernelbench.problem("Layers.", kernelbench.MLP, "torch.randn(8, N)", kernelbench.LAYERS, "[N]")
 
 

@@ -107,7 +107,7 @@ def test_solutions_in_cpp_and_cuda_need_a_launch_header(tmp_path: Path) -> None:
     assert caught.value.code == "UNSUPPORTED_LANGUAGE"
 
 
-def test_inputs_stay_with_the_recipe_where_asked(ctx: Any, tmp_path: Path) -> None:
+def test_inputs_stay_with_the_recipe_where_asked(ctx: Any, tmp_path: Path, recorded_here: None) -> None:
     pytest.importorskip("torch")
     file = support.write(tmp_path / "in", {"total": kernelbench.PROBLEMS["total"]}) / "total.py"
     (one,) = adapt.adapt(ctx, adapt.AdaptRequest(str(file), recipe=["x"]), tmp_path / "out").problems

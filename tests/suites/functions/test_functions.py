@@ -48,7 +48,7 @@ def verdict(ctx: Context, **args: Any) -> dict[str, Any]:
 
 
 @pytest.mark.torch
-def test_two_texts_are_judged(ctx: Context) -> None:
+def test_two_texts_are_judged(ctx: Context, least_quick: None) -> None:
     result = verdict(
         ctx, target=SLOW, candidate=FAST, inputs="x=randn(512, 64), k=randint(1, 9)", name="mine", tag=["a"]
     )
