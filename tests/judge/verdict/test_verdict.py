@@ -6,7 +6,7 @@ import math
 import random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aisp_mcp.judge.records import renamed
@@ -200,6 +200,7 @@ def test_baselines_that_differ_from_each_other_are_flagged():
     st.lists(st.tuples(st.floats(-2, 2), st.floats(-0.5, 0.5)), min_size=1, max_size=12),
     st.sampled_from([None, 0.0, 0.03]),
 )
+@settings(max_examples=40)
 def test_swapping_the_sides_mirrors_the_verdict(replicates, margin):
     ratios, noise = [r for r, _ in replicates], [a for _, a in replicates]
     there: Judgement = judge(ratios, noise, margin=margin)

@@ -21,13 +21,13 @@ from aisp_mcp.judge.verifier.evaluation import evaluate_jittered  # noqa: E402
 from aisp_mcp.store import machine_secret  # noqa: E402
 
 pytestmark = [pytest.mark.torch]
-DRAWS = 4
+DRAWS = 2
 
 
-def failures(spec: type[Benchmark], program: Any) -> list[str]:
+def failures(spec: type[Benchmark], program: Any, draws: int = DRAWS) -> list[str]:
     """Messages about a program over calls on all kinds of inputs."""
     trial = Trial(spec())
-    judged = [trial.judge(0, program, Call(7919 * draw + 13, mode)) for draw in range(DRAWS) for mode in MODES]
+    judged = [trial.judge(0, program, Call(7919 * draw + 13, mode)) for draw in range(draws) for mode in MODES]
     return [one.failure for one in judged if one.failure]
 
 
@@ -82,7 +82,7 @@ def test_narrower_operands_are_refused_all_the_same(spec: type[Benchmark]) -> No
     def narrow(**tensors: Any) -> Any:
         return spec().run(**{name: tensor.half().float() for name, tensor in tensors.items()})
 
-    assert failures(spec, narrow)
+    assert failures(spec, narrow, draws=1)
 
 
 class Momentum(Benchmark):
@@ -261,7 +261,7 @@ def test_what_sums_in_order_may_do_hides_no_missing_term() -> None:
     def all_but_a_thousandth(x: Any, y: Any) -> Any:
         return (x - y).flatten()[131:].square().sum() / x.numel()
 
-    assert len(failures(Loss, all_but_a_thousandth)) >= DRAWS
+    assert len(failures(Loss, all_but_a_thousandth, draws=1)) >= len(MODES) - 1
 
 
 class Centred(Benchmark):
@@ -281,7 +281,7 @@ def test_fresh_inputs_do_not_change_what_the_battery_finds() -> None:
             trial.judge(0, Centred().run, call)
         return trial.judge(0, lambda x: Centred().run(x) + offset, Call(6, "constant", battery=True)).error
 
-    offsets = [step * 1e-6 for step in range(1, 30)]
+    offsets = [step * 1e-6 for step in range(1, 30, 2)]
     alone = [error(offset, []) for offset in offsets]
     assert alone[0] == 0.0 < alone[-1]
     assert [error(offset, [Call(seed, "plain") for seed in range(8)]) for offset in offsets] == alone
