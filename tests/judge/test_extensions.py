@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from pathlib import Path
 
 import pytest
@@ -23,8 +21,8 @@ FAILS = """
 """
 
 
-def test_the_compilers_first_error_is_shown(folder: Path) -> None:
-    comparison = judge(folder, FAILS.format(error="error: 'frobnicate' was not declared in this scope"))
+def test_the_compilers_first_error_is_shown(tmp_path: Path) -> None:
+    comparison = judge(tmp_path, FAILS.format(error="error: 'frobnicate' was not declared in this scope"))
     assert comparison.verdict.value == "incorrect"
     assert "Error building extension 'own': main.cpp:3:10: error: 'frobnicate' was not declared" in comparison.sentence
 
@@ -43,9 +41,9 @@ def test_the_compilers_first_error_is_shown(folder: Path) -> None:
     ],
     ids=["header", "compiler"],
 )
-def test_what_the_compiler_lacks_on_this_machine_is_a_need(folder: Path, printed: str, missing: str) -> None:
+def test_what_the_compiler_lacks_on_this_machine_is_a_need(tmp_path: Path, printed: str, missing: str) -> None:
     candidate = FAILS.format(error="").replace("main.cpp:3:10: ", printed)
-    found = compare(write_pair(folder, candidate), Options(LEAST, "small", "cpu", folder))
+    found = compare(write_pair(tmp_path, candidate), Options(LEAST, "small", "cpu", tmp_path))
     assert isinstance(found, Skip)
     assert found.code == "CANDIDATE_NEEDS"
     assert found.missing == missing
@@ -60,6 +58,7 @@ exit 1
 """
 BUILDS = """
     import os
+    os.environ["PATH"] = "TOOLS:" + os.environ["PATH"]
     from torch.utils.cpp_extension import load_inline
     folder = os.path.join(os.environ["TORCH_EXTENSIONS_DIR"], "own")
     known = os.path.isdir(folder) and "failed-build.json" in os.listdir(folder)
@@ -73,39 +72,21 @@ BUILDS = """
 """
 
 
-@pytest.fixture(scope="module")
-def _folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One for all tests: comparisons share processes with loaded libraries where the environment is the same, and
-    candidates see only the tools in the folder of their own files.
+def builds(folder: Path, verbose: str, raises: str) -> str:
+    """A candidate that puts the tools in its folder on its path: with a path of their own, comparisons would load
+    libraries once more.
     """
-    folder = tmp_path_factory.mktemp("extensions")
     tools = folder / "tools"
     tools.mkdir()
     (tools / "ninja").write_text(NINJA)
     (tools / "ninja").chmod(0o755)
-    return folder
-
-
-@pytest.fixture(autouse=True)
-def _compiler(_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", f"{_folder / 'tools'}:{os.environ['PATH']}")
-
-
-@pytest.fixture
-def folder(_folder: Path) -> Path:
-    """With the tools and nothing of an earlier test."""
-    for path in _folder.iterdir():
-        if path.is_file():
-            path.unlink()
-        elif path.name != "tools":
-            shutil.rmtree(path)
-    return _folder
+    return BUILDS.replace("TOOLS", str(tools)).replace("VERBOSE", verbose).replace("RAISES", raises)
 
 
 @pytest.mark.parametrize("verbose", ["False", "True"])
-def test_an_extension_that_does_not_build_is_tried_once_and_named(folder: Path, verbose: str) -> None:
+def test_an_extension_that_does_not_build_is_tried_once_and_named(tmp_path: Path, verbose: str) -> None:
     """Many programs of coding agents fall back to torch, and would be taken for what they never ran."""
-    comparison = judge(folder, BUILDS.replace("VERBOSE", verbose).replace("RAISES", "False"))
+    comparison = judge(tmp_path, builds(tmp_path, verbose, "False"))
     assert comparison.verdict.value != "incorrect", comparison.sentence
     [flag] = [flag for flag in comparison.flags if flag.code == "extension_not_built"]
     words = "the candidate's extension 'own' was not built: main.cpp:3:10: error: 'frobnicate' was not declared"
@@ -113,8 +94,8 @@ def test_an_extension_that_does_not_build_is_tried_once_and_named(folder: Path, 
     assert comparison.sentence.endswith(f"; {words} in this scope")
 
 
-def test_the_error_of_one_that_raises_comes_before_the_rest_of_the_output(folder: Path) -> None:
-    comparison = judge(folder, BUILDS.replace("VERBOSE", "False").replace("RAISES", "True"))
+def test_the_error_of_one_that_raises_comes_before_the_rest_of_the_output(tmp_path: Path) -> None:
+    comparison = judge(tmp_path, builds(tmp_path, "False", "True"))
     assert comparison.verdict.value == "incorrect"
     assert "Error building extension 'own': main.cpp:3:10: error: 'frobnicate'" in comparison.sentence
     assert not [flag for flag in comparison.flags if flag.code == "extension_not_built"]

@@ -177,7 +177,7 @@ def test_a_candidate_finds_no_trusted_module_in_its_process(kind: Callable[[Path
     assert "True beyond: ." in found(kind(tmp_path), tmp_path)
 
 
-def test_nor_does_an_adapted_one(cli_here: Any, tmp_path: Path) -> None:
+def test_nor_does_an_adapted_one(cli_here: Any, tmp_path: Path, recorded_here: None) -> None:
     problem, mine = tmp_path / "it.py", tmp_path / "mine.py"
     problem.write_text(PROBLEM.format(body="return 2 * x"))
     mine.write_text(TELL + PROBLEM.replace("Model(", "ModelNew(").format(body="tell()"))

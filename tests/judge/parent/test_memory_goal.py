@@ -23,27 +23,17 @@ STACKED = '''
         def run(self, x):
             return torch.stack([x] * 8).sum(0)
 '''
-HELPER = """
-import sys, torch
-if not any("optimized" in word for word in sys.argv):
-    usual = torch.stack
-    torch.stack = lambda parts: usual([*parts, *parts, *parts])[: len(parts)]
-"""
 WITH_HELPER = """
     import torch
     def run(x):
-        import helper_of_the_candidate
+        import helper_of_a_candidate  # tests/front
         return torch.stack([x] * 8).sum(0)
 """
 
 
 @pytest.mark.timeout(120)
-def test_a_candidates_module_never_runs_in_a_baselines_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_candidates_module_never_runs_in_a_baselines_process(tmp_path: Path) -> None:
     """It patched the baseline's own program, which then needed three times the memory."""
-    modules = tmp_path / "modules"
-    modules.mkdir()
-    (modules / "helper_of_the_candidate.py").write_text(HELPER)
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(modules), os.environ.get("PYTHONPATH", "")]))
     comparison = support.judge(tmp_path, WITH_HELPER, STACKED)
     assert comparison.ratio is not None
     assert comparison.ratio < 1.3

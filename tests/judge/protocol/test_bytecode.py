@@ -21,7 +21,7 @@ from aisp_mcp.judge.pair import Pair
 from aisp_mcp.judge.presets import Preset
 here = Path(sys.argv[1])
 pair = Pair("t:product", here / "baseline_product.py", "", here / "optimized_product.py")
-print(compare(pair, Options(Preset("least", 1, 0.004, 1), "small", "cpu", here)).verdict)
+print(compare(pair, Options(Preset("least", 1, 0.001, 1), "small", "cpu", here)).verdict)
 """
 ONLY_OF_THE_VERIFIER = "tolerance"
 

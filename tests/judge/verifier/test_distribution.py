@@ -19,7 +19,7 @@ DROPOUT = '''
     class Dropout(Benchmark):
         tolerance = Tolerance(stochastic=True)
         def inputs(self, rng):
-            return {"x": rng.randn(64, 512)}
+            return {"x": rng.randn(64, 128)}
         def run(self, x):
             return torch.nn.functional.dropout(x, 0.25)
         def reference(self, x):
@@ -36,7 +36,7 @@ MASK = "def run(x):\n    return x * (torch.rand_like(x) < {keep}) * {scale}\n"
         (MASK.format(keep=0.70, scale="(1 / 0.70)"), "not distributed"),
         (MASK.format(keep=0.75, scale="1.0"), "not distributed"),
         (
-            "MASK = (torch.rand(64, 512) < 0.75) / 0.75\ndef run(x):\n    return x * MASK\n",
+            "MASK = (torch.rand(64, 128) < 0.75) / 0.75\ndef run(x):\n    return x * MASK\n",
             "repeats that of an earlier call",
         ),
     ],
