@@ -18,9 +18,11 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
+import forks
 import pytest
 from hypothesis import settings
 
+from aisp_mcp.jobs import ready
 from aisp_mcp.server import registry
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.dispatch import load_catalog
@@ -65,12 +67,16 @@ def anyio_backend() -> str:
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A fresh AISP_HOME with nothing of the caller's environment; the demonstration tools are named for processes."""
+    """A fresh AISP_HOME with nothing of the caller's environment; the demonstration tools are named for processes.
+
+    The processes of its jobs are forks.
+    """
     for name in [name for name in os.environ if name.startswith("AISP_")]:
         monkeypatch.delenv(name)
     folder = tmp_path / "home"
     monkeypatch.setenv("AISP_HOME", str(folder))
     monkeypatch.setenv("AISP_TOOL_MODULES", "front_tools")
+    monkeypatch.setattr(ready, "fork_supervisor", forks.supervisors(ready.fork_supervisor))
     return folder
 
 
@@ -95,14 +101,14 @@ def ctx(home: Path, demo_tools: None) -> Context:
 
 @pytest.fixture
 def cli(home: Path) -> Cli:
-    """Run `aisp ARGS...` as a process of its own; keyword arguments go to subprocess.run."""
+    """Run `aisp ARGS...` as a process of its own, a fork; keyword arguments are those of subprocess.run."""
 
     def run(*args: str, **options: Any) -> subprocess.CompletedProcess[str]:
         argv = [sys.executable, "-m", "aisp_mcp.front.cli.main", *args]
         options.setdefault("timeout", 50)
         for name, value in (("stdin", subprocess.DEVNULL), ("stdout", subprocess.PIPE), ("stderr", subprocess.PIPE)):
             options.setdefault(name, value)
-        return subprocess.run(argv, text=True, check=False, **options)
+        return forks.run(argv, text=True, **options)
 
     return run
 
@@ -167,15 +173,13 @@ def connect(home: Path, demo_tools: None) -> Connect:
 
     @asynccontextmanager
     async def open_client(era: str = "auto", over: str = "memory") -> AsyncIterator[Client]:
-        from mcp import Client, StdioServerParameters
+        from front_support import over_pipes
+        from mcp import Client
 
         from aisp_mcp.front.mcp.server import Handlers, build_server
 
-        server: Any
-        if over == "memory":
-            server = build_server(Handlers(Context(settings=Settings.from_env())))
-        else:
-            server = StdioServerParameters(command=sys.executable, args=["-m", "aisp_mcp"], env=dict(os.environ))
+        memory = over == "memory"
+        server: Any = build_server(Handlers(Context(settings=Settings.from_env()))) if memory else over_pipes()
         async with Client(server, mode=era, read_timeout_seconds=50) as client:
             yield client
 

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import forks
 import httpx2
 from chart_client import DATA
 
@@ -25,12 +26,20 @@ START, DAY = 1.79e9, 86_400.0
 
 
 class Dashboard:
-    """`aisp dashboard` on a free port. link: the address that logs in."""
+    """`aisp dashboard` on a free port. link: the address that logs in.
 
-    def __init__(self, *options: str, env: dict[str, str] | None = None) -> None:
+    It is a fork; popen=subprocess.Popen makes it a new interpreter.
+    """
+
+    def __init__(
+        self,
+        *options: str,
+        env: dict[str, str] | None = None,
+        popen: type[subprocess.Popen[str]] = forks.Popen,
+    ) -> None:
         self._cookies: httpx2.Cookies | None = None
         argv = [sys.executable, "-m", "aisp_mcp.front.cli.main", "dashboard", "--port", "0", *options]
-        self.process = subprocess.Popen(
+        self.process = popen(
             argv,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

@@ -15,6 +15,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import forks
 import httpx2
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
@@ -23,11 +24,20 @@ MODERN = "2026-07-28"
 
 
 class Served:
-    """`aisp-mcp --http ADDRESS` with its own standard error. token: the printed one, or the first of the file."""
+    """`aisp-mcp --http ADDRESS` with its own standard error. token: the printed one, or the first of the file.
 
-    def __init__(self, *options: str, address: str = "127.0.0.1:0", env: dict[str, str] | None = None) -> None:
+    It is a fork; popen=subprocess.Popen makes it a new interpreter.
+    """
+
+    def __init__(
+        self,
+        *options: str,
+        address: str = "127.0.0.1:0",
+        env: dict[str, str] | None = None,
+        popen: type[subprocess.Popen[str]] = forks.Popen,
+    ) -> None:
         argv = [sys.executable, "-m", "aisp_mcp", "--http", address, *options]
-        self.process = subprocess.Popen(
+        self.process = popen(
             argv, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env={**os.environ, **(env or {})}
         )
         self.said = self._read_line()

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import forks
 import pytest
-from front_support import ERAS, Connect
-from mcp import Client, StdioServerParameters
+from front_support import ERAS, Connect, over_pipes
+from mcp import Client
 from mcp.shared.exceptions import MCPError
 
 from aisp_mcp.errors import UsageError
@@ -98,9 +98,8 @@ def _listed(options: list[str], **environment: str) -> list[str]:
     import anyio
 
     async def ask() -> list[str]:
-        env = {**os.environ, "AISP_TOOL_MODULES": "", **environment}
-        server = StdioServerParameters(command=sys.executable, args=["-m", "aisp_mcp", *options], env=env)
-        async with Client(server, read_timeout_seconds=50) as client:
+        env = {"AISP_TOOL_MODULES": "", **environment}
+        async with Client(over_pipes(*options, env=env), read_timeout_seconds=50) as client:
             return [tool.name for tool in (await client.list_tools()).tools]
 
     return anyio.run(ask)
@@ -108,7 +107,7 @@ def _listed(options: list[str], **environment: str) -> list[str]:
 
 def test_a_server_that_would_offer_nothing_does_not_start(home: Path) -> None:
     argv = [sys.executable, "-m", "aisp_mcp", "--toolsets", "nothing_like_it"]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=50, check=False, stdin=subprocess.DEVNULL)
+    done = forks.run(argv, capture_output=True, text=True, timeout=50, stdin=subprocess.DEVNULL)
     assert (done.returncode, done.stdout) == (2, "")
     assert "UNKNOWN_TOOLSET" in done.stderr
 

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+import forks
 import pytest
 from job_helpers import until
 
@@ -18,6 +19,12 @@ from aisp_mcp.store import queue
 from aisp_mcp.store.database import Store
 
 HERE = Path(__file__).parent
+
+
+@pytest.fixture(autouse=True)
+def supervisors_are_forks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The processes of a job are forks, unless a file has another fixture of this name."""
+    monkeypatch.setattr(ready, "fork_supervisor", forks.supervisors(ready.fork_supervisor))
 
 
 @pytest.fixture

@@ -10,11 +10,13 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import forks
 import pytest
 from job_helpers import finished, until
 
 from aisp_mcp.envelope import Envelope
 from aisp_mcp.errors import StoreError
+from aisp_mcp.jobs import ready
 from aisp_mcp.jobs.manager import Jobs
 from aisp_mcp.process import tree
 from aisp_mcp.settings import Settings
@@ -23,6 +25,7 @@ from aisp_mcp.store.records.job import Job, JobState
 
 SERVER = """
 import json, signal, sys
+from aisp_mcp.jobs import ready
 from aisp_mcp.jobs.manager import Jobs
 from aisp_mcp.settings import Settings
 from aisp_mcp.store.database import Store
@@ -34,12 +37,12 @@ signal.pause()
 
 
 @pytest.fixture(params=["new", "forked"], autouse=True)
-def started(request: pytest.FixtureRequest) -> None:
+def supervisors_are_forks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Jobs are new interpreters, or forks of a process that has loaded their tool, if the test uses the manager."""
     if request.param == "forked":
         if "jobs" not in request.fixturenames:
             pytest.skip("it starts its jobs from other processes")
-        request.getfixturevalue("kept")
+        monkeypatch.setattr(ready, "fork_supervisor", forks.supervisors(ready.fork_supervisor))
 
 
 def code_of(job: Job) -> str:

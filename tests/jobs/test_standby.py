@@ -20,6 +20,11 @@ from aisp_mcp.store.records.job import JobState
 FORKED, NEW = "1 aisp_mcp.jobs.standby", "1 aisp_mcp.jobs.supervisor"
 
 
+@pytest.fixture(autouse=True)
+def supervisors_are_forks() -> None:
+    """They are what the product makes them."""
+
+
 def answer(jobs: Jobs, **params: Any) -> dict[str, Any]:
     """The result of a job that reports how it was started."""
     return result(jobs, jobs.submit("aisp_test_calls", params, timeout_s=40).id)

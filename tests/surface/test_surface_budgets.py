@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from mcp import Client, StdioServerParameters
+from front_support import over_pipes
+from mcp import Client
 
 pytestmark = pytest.mark.anyio
 
@@ -33,9 +32,7 @@ async def listed(*options: str) -> dict[str, Any]:
 
 
 async def _listed(*options: str) -> dict[str, Any]:
-    server = StdioServerParameters(
-        command=sys.executable, args=["-m", "aisp_mcp", *options], env={**os.environ, "AISP_TOOL_MODULES": ""}
-    )
+    server = over_pipes(*options, env={"AISP_TOOL_MODULES": ""})
     async with Client(server, read_timeout_seconds=50) as client:
         return (await client.list_tools()).model_dump(by_alias=True, mode="json", exclude_none=True)
 

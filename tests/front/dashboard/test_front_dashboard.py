@@ -41,9 +41,9 @@ def filled(home: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def shown(shared_env: dict[str, str]) -> Iterator[Dashboard]:
-    """One for all tests that only look."""
+    """One for all tests that only look; started as a user starts it."""
     fill(Path(shared_env["AISP_HOME"]))
-    dashboard = Dashboard(env={**os.environ, **shared_env})
+    dashboard = Dashboard(env={**os.environ, **shared_env}, popen=subprocess.Popen)
     yield dashboard
     dashboard.stop()
 
@@ -135,9 +135,9 @@ def test_the_link_works_for_as_long_as_the_server_runs(shown: Dashboard) -> None
             assert web.get("/").status_code == 200
 
 
-def test_the_cookie_is_for_our_pages_alone(working: Dashboard) -> None:
-    with working.stranger() as web:
-        cookie = web.get(working.link).headers["set-cookie"].lower()
+def test_the_cookie_is_for_our_pages_alone(shown: Dashboard) -> None:
+    with shown.stranger() as web:
+        cookie = web.get(shown.link).headers["set-cookie"].lower()
     assert "httponly" in cookie
     assert "samesite=strict" in cookie
 

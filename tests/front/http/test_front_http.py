@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import socket
+import subprocess
 import time
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,7 @@ async def test_both_eras_are_served(shared: Served, era: str) -> None:
 def test_a_damaged_store_is_an_answer(home: Path) -> None:
     home.mkdir()
     (home / "aisp.db").write_text("this is a letter, not a database" * 100)
-    server = Served()
+    server = Served(popen=subprocess.Popen)
     try:
         assert server.post()[0] == 200  # a tool that needs no store
         params = {**CALL["params"], "name": "aisp_job_list", "arguments": {}}

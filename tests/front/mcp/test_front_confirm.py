@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,8 +11,8 @@ from typing import Any
 
 import mcp_types as types
 import pytest
-from front_support import ERAS, Cli
-from mcp import Client, StdioServerParameters
+from front_support import ERAS, Cli, over_pipes
+from mcp import Client
 
 from aisp_mcp.front.mcp.server import Handlers, build_server
 from aisp_mcp.server.context import Context
@@ -41,9 +40,8 @@ class Person:
 async def client_of(era: str, person: Person | None, over: str = "memory") -> AsyncIterator[Client]:
     """A client whose person answers so, of a server for which the demonstration's job is costly."""
     env = {**os.environ, **COSTLY}
-    server: Any = StdioServerParameters(command=sys.executable, args=["-m", "aisp_mcp"], env=env)
-    if over == "memory":
-        server = build_server(Handlers(Context(settings=Settings.from_env(env))))
+    memory = over == "memory"
+    server: Any = build_server(Handlers(Context(settings=Settings.from_env(env)))) if memory else over_pipes(env=env)
     async with Client(server, mode=era, read_timeout_seconds=50, elicitation_callback=person) as client:
         yield client
 

@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+import forks
 import pytest
 from front_support import INITIALIZE, Raw
 
@@ -99,7 +100,7 @@ def test_nonsense_does_not_end_the_server(lasting: Raw, line: str) -> None:
 
 def test_a_folder_given_to_the_server_must_exist(home: Path) -> None:
     argv = [sys.executable, "-m", "aisp_mcp", "--bench-root", "/no/such/folder"]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=50, check=False, stdin=subprocess.DEVNULL)
+    done = forks.run(argv, capture_output=True, text=True, timeout=50, stdin=subprocess.DEVNULL)
     assert done.returncode == 2
     assert "NO_SUCH_FOLDER" in done.stderr
     assert done.stdout == ""
@@ -108,7 +109,7 @@ def test_a_folder_given_to_the_server_must_exist(home: Path) -> None:
 def test_a_broken_tool_module_stops_the_server_with_its_name(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AISP_TOOL_MODULES", "no_such_module_here")
     argv = [sys.executable, "-m", "aisp_mcp"]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=50, check=False, stdin=subprocess.DEVNULL)
+    done = forks.run(argv, capture_output=True, text=True, timeout=50, stdin=subprocess.DEVNULL)
     assert done.returncode == 2
     assert "no_such_module_here" in done.stderr
     assert "Traceback" not in done.stderr

@@ -1,0 +1,151 @@
+"""Start `python -m MODULE` as a fork of a process that has its imports (nursery.py), in place of a new interpreter.
+
+The process is one per test process and starts at the first request. What a fork cannot be like, such as another
+PYTHONHASHSEED, starts as a new interpreter.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+PYTHON = sys.executable  # which a test may replace
+SUPERVISOR = "aisp_mcp.jobs.supervisor"
+MODULES = {"aisp_mcp", "aisp_mcp.front.cli.main", SUPERVISOR}
+ROOM = "ROOM_FOR_VARIABLES"  # in the nursery's environment: the longest one that a fork can show in /proc
+AT_START = ("PYTHON", "LC_", "LANG", "LD_", "TZ")  # variables that an interpreter reads when it starts
+_socket = ""  # where the nursery listens
+
+
+def ask(
+    argv: Sequence[str], env: Mapping[str, str], cwd: str, fds: Sequence[int], session: bool = False
+) -> tuple[int, socket.socket] | None:
+    """A fork's pid, and a channel that says its status when it has ended; None if it has to be a new interpreter."""
+    words = list(argv[1:])
+    safe = words[:1] == ["-P"]
+    if argv[0] != PYTHON or words[safe : safe + 1] != ["-m"] or words[safe + 1] not in MODULES:
+        return None
+    request = {"argv": list(argv), "words": words[safe + 1 :], "safe": safe, "env": dict(env), "cwd": cwd}
+    channel = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        channel.connect(_socket or start())
+        socket.send_fds(channel, [json.dumps({**request, "session": session}).encode()], fds)
+        if pid := int(channel.recv(16) or 0):
+            return pid, channel
+    except OSError:  # a request that is too long for one message
+        pass
+    channel.close()
+    return None
+
+
+def start() -> str:
+    """Start the nursery, which ends with this process."""
+    global _socket
+    folder = tempfile.mkdtemp(prefix="nursery-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    _socket = f"{folder}/socket"
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("AISP_", "PYTHONPATH"))}
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(_socket)
+        listener.listen(64)
+        script = Path(__file__).with_name("nursery.py")
+        argv = [PYTHON, str(script), str(listener.fileno()), _socket, "x" * 2000]  # room, as for variables
+        nursery = subprocess.Popen(
+            argv, stdin=subprocess.PIPE, env={**env, ROOM: "x" * 40_000}, cwd="/", pass_fds=[listener.fileno()]
+        )
+    atexit.register(nursery.communicate)
+    return _socket
+
+
+class Popen(subprocess.Popen[Any]):
+    """subprocess.Popen, with a fork where it can be one."""
+
+    _channel: socket.socket | None = None
+
+    def _execute_child(self, args: Any, *how: Any) -> None:
+        _, preexec, _, passed, cwd, env, _, _, shell, *ends = how
+        (p2cread, p2cwrite, c2pread, c2pwrite, errread, errwrite), rest = ends[:6], ends[6:]
+        cwd = os.fspath(os.getcwd() if cwd is None else cwd)
+        if not (preexec or passed or shell) and os.path.isdir(cwd):
+            fds = [fd if end == -1 else end for fd, end in enumerate((p2cread, c2pwrite, errwrite))]
+            born = ask(args, os.environ if env is None else env, cwd, fds, session=rest[5])
+            if born:
+                self.pid, self._channel = born
+                self._child_created = True
+                self._close_pipe_fds(p2cread, p2cwrite, c2pread, c2pwrite, errread, errwrite)
+                return
+        super()._execute_child(args, *how)
+
+    def _try_wait(self, wait_flags: int) -> tuple[int, int]:
+        if self._channel is None:
+            return super()._try_wait(wait_flags)
+        self._channel.setblocking(not wait_flags & os.WNOHANG)
+        try:
+            status = self._channel.recv(16)
+        except BlockingIOError:
+            return 0, 0
+        self._channel.close()
+        assert status, "the nursery has gone"
+        return self.pid, int(status)
+
+    def _internal_poll(self, *args: Any, **options: Any) -> int | None:
+        if self._channel is None:
+            return super()._internal_poll(*args, **options)
+        if self.returncode is None and self._waitpid_lock.acquire(blocking=False):
+            try:
+                pid, status = self._try_wait(os.WNOHANG)
+                if pid:
+                    self._handle_exitstatus(status)
+            finally:
+                self._waitpid_lock.release()
+        return self.returncode
+
+
+def run(
+    argv: Sequence[str], *, input: str | None = None, timeout: float | None = None, check: bool = False, **options: Any
+) -> subprocess.CompletedProcess[Any]:
+    """subprocess.run, with a fork where it can be one."""
+    if input is not None:
+        options["stdin"] = subprocess.PIPE
+    if options.pop("capture_output", False):
+        options |= {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with Popen(argv, **options) as process:
+        try:
+            out, err = process.communicate(input, timeout)
+        except BaseException:
+            process.kill()
+            raise
+    done = subprocess.CompletedProcess(argv, process.returncode, out, err)
+    if check:
+        done.check_returncode()
+    return done
+
+
+def supervisors(otherwise: Callable[..., bool]) -> Callable[..., bool]:
+    """In place of aisp_mcp.jobs.ready.fork_supervisor: where no process stands by for a job, the nursery does."""
+
+    def fork_supervisor(home: Path, row: Any, env: Mapping[str, str], log_file: Path) -> bool:
+        if otherwise(home, row, env, log_file):
+            return True
+        nothing = os.open(os.devnull, os.O_RDWR)
+        log = os.open(log_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        try:
+            argv = [row["python"], "-P", "-m", SUPERVISOR, row["id"]]
+            born = ask(argv, env, "/", [nothing, nothing, log], session=True)
+        finally:
+            os.close(nothing)
+            os.close(log)
+        if born:
+            born[1].close()
+        return born is not None
+
+    return fork_supervisor
