@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import forks
 import pytest
 from stub_servers import COMMIT, FILES, Served, hub, serving
 
@@ -20,13 +20,8 @@ def ask(home: Path, served: Served, *words: str, **env: str) -> dict[str, Any]:
     """The command line's JSON, in a process of its own: the library reads the endpoint when it is imported."""
     environment = os.environ | {"HF_ENDPOINT": served.url, "HF_HOME": str(home / "hf"), "HF_HUB_DISABLE_XET": "1"} | env
     environment |= {"AISP_EXECUTOR": "inprocess"}
-    done = subprocess.run(
-        [sys.executable, "-m", "aisp_mcp.front.cli.main", "hf", *words, "--wait-s", "45", "--json"],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=50,
-    )
+    argv = [sys.executable, "-m", "aisp_mcp.front.cli.main", "hf", *words, "--wait-s", "45", "--json"]
+    done = forks.run(argv, env=environment, capture_output=True, text=True, timeout=50)
     answer: dict[str, Any] = json.loads(done.stdout)
     return answer
 

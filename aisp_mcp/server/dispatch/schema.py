@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
+from aisp_mcp.records import Params
 from aisp_mcp.server.registry import JobParams, Tool
 
 # A model reads about these once, in the server's instructions; these texts are for pages and --help.
@@ -20,9 +22,14 @@ _CHECKED = {"minLength", "maxLength", "maxItems"}
 def input_schema(tool: Tool) -> dict[str, Any]:
     """The tool's parameters as JSON Schema: no titles, no null branches, no references, unknown names refused.
 
-    Required ones come first, and those of all jobs last.
+    Required ones come first, and those of all jobs last. Its parts are shared: do not change them.
     """
-    full = tool.params.model_json_schema()
+    return dict(_schema(tool.params))
+
+
+@functools.cache
+def _schema(params: type[Params]) -> dict[str, Any]:
+    full = params.model_json_schema()
     slim: dict[str, Any] = {"type": "object"}
     parts: dict[str, Any] = full.get("properties", {})
     required = full.get("required", ())

@@ -142,13 +142,13 @@ json_values = st.recursive(
 
 @given(
     result=json_values,
-    repeat=st.integers(1, 300),
+    repeat=st.integers(1, 100),
     limit=st.integers(1, 40_000),
     items=st.integers(1, 200),
     message=st.text(max_size=3000),
     paths=st.lists(st.text(max_size=300), max_size=20),
 )
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_no_answer_is_over_the_limit(
     tmp_path: Path, result: Any, repeat: int, limit: int, items: int, message: str, paths: list[str]
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -9,71 +10,84 @@ from typing import Any
 
 import pytest
 
+# Each case is a fork, so that it begins without a tool. Those that bring all tools follow when everything else that
+# these import is loaded.
 SCRIPT = """
-import sys
-from pathlib import Path
-from typing import Any
+import json, os, sys
 from aisp_mcp.server import registry
-from aisp_mcp.server.dispatch import load_tool
+from aisp_mcp.server.dispatch import load_catalog, load_command, load_tool
 from aisp_mcp.settings import Settings
-load_tool(sys.argv[1], Settings.from_env({}))
-print(*sorted({tool.family for tool in registry.tools()}))
-print(sys.argv[1] in registry.names())
+
+def families():
+    return sorted({tool.family for tool in registry.loaded()})
+
+def answer(load, arguments):
+    load(arguments, Settings.from_env({}))
+    first = families()
+    if load is load_command:
+        registry.get("aisp_hw_disk")
+    return first, families(), len(registry.tools()), registry.names()
+
+def ask(load, arguments):
+    if os.fork() == 0:
+        print(json.dumps([arguments, *answer(load, arguments)]), flush=True)
+        os._exit(0)
+    os.wait()
+
+few, all = json.loads(sys.argv[1])
+for case in few:
+    ask(load_tool if isinstance(case, str) else load_command, case)
+load_catalog(Settings.from_env({}))
+for name in [name for name in sys.modules if name.startswith("aisp_mcp.") and name.endswith(".tools")]:
+    del sys.modules[name]
+registry._TOOLS.clear()
+registry._ALIASES.clear()
+for case in all:
+    ask(load_tool if isinstance(case, str) else load_command, case)
 """
+FAMILIES = {"aisp_status": "machine", "aisp_hw_disk": "probes"}
+COMMANDS = [["job", "list", "--json"], ["aisp_job_list"]]
+NO_COMMANDS: list[list[str]] = [[], ["job"], ["job", "lsit"], ["--list"]]
+UNKNOWN = "aisp_no_such_tool"
+Answer = tuple[list[str], list[str], int, list[str]]  # families at first and in the end, number of tools, names
 
 
-def loaded(name: str) -> tuple[list[str], bool]:
-    """(families, whether the tool is registered) in a fresh process."""
-    done = subprocess.run([sys.executable, "-c", SCRIPT, name], capture_output=True, text=True, check=True)
-    families, known = done.stdout.splitlines()
-    return families.split(), known == "True"
+@pytest.fixture(scope="module")
+def answers() -> dict[str, Answer]:
+    """What a process that loads a tool, by name, or a command, by words, has registered."""
+    cases = json.dumps([[*FAMILIES, *COMMANDS], [*NO_COMMANDS, UNKNOWN]])
+    done = subprocess.run([sys.executable, "-c", SCRIPT, cases], capture_output=True, text=True, check=True)
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    return {str(arguments): tuple(answer) for arguments, *answer in lines}
 
 
-@pytest.mark.parametrize(("name", "family"), [("aisp_status", "machine"), ("aisp_hw_disk", "probes")])
-def test_one_tool_brings_its_family_alone(name: str, family: str) -> None:
-    families, known = loaded(name)
-    assert known
-    assert family in families
+@pytest.mark.parametrize("name", FAMILIES)
+def test_one_tool_brings_its_family_alone(answers: dict[str, Answer], name: str) -> None:
+    families, *_, names = answers[name]
+    assert name in names
+    assert FAMILIES[name] in families
     assert "jobs" not in families
 
 
-def test_an_unknown_tool_brings_all() -> None:
-    families, known = loaded("aisp_no_such_tool")
-    assert not known
+def test_an_unknown_tool_brings_all(answers: dict[str, Answer]) -> None:
+    families, *_, names = answers[UNKNOWN]
+    assert UNKNOWN not in names
     assert {"machine", "probes", "jobs"} <= set(families)
 
 
-COMMAND = """
-import sys
-from pathlib import Path
-from typing import Any
-from aisp_mcp.server import registry
-from aisp_mcp.server.dispatch import load_command
-from aisp_mcp.settings import Settings
-load_command(sys.argv[1:], Settings.from_env({}))
-def families(): return sorted({tool.family for tool in registry.loaded()})
-print(*families())
-registry.get("aisp_hw_disk")
-print(*families())
-print(len(registry.tools()), len(registry.names()) > len(registry.tools()))
-"""
+@pytest.mark.parametrize("words", COMMANDS)
+def test_a_command_brings_its_family_and_the_others_when_they_are_asked_for(
+    answers: dict[str, Answer], words: list[str]
+) -> None:
+    first, second, tools, names = answers[str(words)]
+    assert first == ["jobs"]
+    assert second == ["jobs", "probes"]
+    assert len(names) > tools > 90
 
 
-@pytest.mark.parametrize("words", [["job", "list", "--json"], ["aisp_job_list"]])
-def test_a_command_brings_its_family_and_the_others_when_they_are_asked_for(words: list[str]) -> None:
-    done = subprocess.run([sys.executable, "-c", COMMAND, *words], capture_output=True, text=True, check=True)
-    first, second, everything = done.stdout.splitlines()
-    assert first.split() == ["jobs"]
-    assert second.split() == ["jobs", "probes"]
-    count, aliases = everything.split()
-    assert int(count) > 90
-    assert aliases == "True"
-
-
-@pytest.mark.parametrize("words", [[], ["job"], ["job", "lsit"], ["--list"]])
-def test_words_that_name_no_command_bring_all(words: list[str]) -> None:
-    done = subprocess.run([sys.executable, "-c", COMMAND, *words], capture_output=True, text=True, check=True)
-    assert {"jobs", "probes", "machine"} <= set(done.stdout.splitlines()[0].split())
+@pytest.mark.parametrize("words", NO_COMMANDS)
+def test_words_that_name_no_command_bring_all(answers: dict[str, Answer], words: list[str]) -> None:
+    assert {"jobs", "probes", "machine"} <= set(answers[str(words)][0])
 
 
 def test_a_user_s_tool_with_a_shipped_name_is_refused_although_that_family_is_not_loaded(
