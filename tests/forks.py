@@ -20,7 +20,7 @@ from typing import Any
 
 PYTHON = sys.executable  # which a test may replace
 SUPERVISOR = "aisp_mcp.jobs.supervisor"
-MODULES = {"aisp_mcp", "aisp_mcp.front.cli.main", SUPERVISOR}
+MODULES = {"aisp_mcp", "aisp_mcp.front.cli.main", "pytest", SUPERVISOR}
 ROOM = "ROOM_FOR_VARIABLES"  # in the nursery's environment: the longest one that a fork can show in /proc
 AT_START = ("PYTHON", "LC_", "LANG", "LD_", "TZ")  # variables that an interpreter reads when it starts
 _socket = ""  # where the nursery listens

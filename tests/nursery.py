@@ -29,7 +29,7 @@ COMMANDS = (
     *(f"aisp_mcp.front.cli.{name}" for name in ("run", "listing", "render", "aliases")),
     *(f"aisp_mcp.front.dashboard.{name}" for name in ("command", "serve")),
 )
-LOADS = {"aisp_mcp": SERVERS, "aisp_mcp.front.cli.main": COMMANDS, forks.SUPERVISOR: ()}
+LOADS = {"aisp_mcp": SERVERS, "aisp_mcp.front.cli.main": COMMANDS, "pytest": ("pytest",), forks.SUPERVISOR: ()}
 Channels = dict[int, socket.socket]
 
 
@@ -77,9 +77,18 @@ def _load_all() -> None:
 def _load(modules: tuple[str, ...]) -> None:
     for name in modules:
         importlib.import_module(name)
+    if "aisp_mcp.front.dashboard.site" in sys.modules:
+        _compile_templates()
     assert threading.active_count() == 1, "a fork would lack the other threads"
     gc.collect()
     gc.freeze()  # a collection in a fork would write to every object and so copy every page
+
+
+def _compile_templates() -> None:
+    from aisp_mcp.front.dashboard import site
+
+    for page in site.PAGES:
+        site._environment().get_template(f"{page}.html.j2")
 
 
 def _report(channels: Channels) -> None:

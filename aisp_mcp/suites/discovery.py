@@ -86,12 +86,15 @@ def find_targets(roots: Roots) -> list[Target]:
 
 def _own_first(targets: list[Target]) -> list[Target]:
     """The targets without shipped ones of the same name as a user's own target."""
-    own = {target.name for target in targets if not _is_shipped(target)}
-    return [target for target in targets if target.name not in own or not _is_shipped(target)]
+    own = _own(targets)
+    names = {target.name for target in own}
+    return [*own, *(target for target in targets if target.name not in names)]
 
 
-def _is_shipped(target: Target) -> bool:
-    return any(Path(target.path).is_relative_to(root) for root in shipped_bench_roots())
+def _own(targets: list[Target]) -> list[Target]:
+    """Those that are not shipped."""
+    shipped = tuple(f"{root}{os.sep}" for root in shipped_bench_roots())
+    return [target for target in targets if not target.path.startswith(shipped)]
 
 
 def chapters(roots: Roots) -> list[Chapter]:
@@ -133,7 +136,7 @@ def full_name(target: Target, variant: Variant) -> str:
 def _select(targets: list[Target], name: str, roots: list[Path]) -> list[tuple[Target, list[Variant]]]:
     """Targets that one name selects. An exact target hides a variant of another target that is spelled alike."""
     pattern = name.strip().strip("/")
-    own = [t for t in targets if not _is_shipped(t)]
+    own = _own(targets)
     if _is_glob(pattern) and 0 < len(own) < len(targets) and (matching := _matching(own, pattern)):
         return matching
     selected = _matching(targets, pattern)
