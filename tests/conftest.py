@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import gc
-import importlib
 import io
 import os
 import subprocess
@@ -20,6 +19,7 @@ from unittest import mock
 
 import forks
 import pytest
+import tool_modules
 from hypothesis import settings
 
 from aisp_mcp.jobs import ready
@@ -86,9 +86,7 @@ def demo_tools(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     load_catalog(dataclasses.replace(Settings.from_env({}), tool_modules=""))
     monkeypatch.setattr(registry, "_TOOLS", dict(registry._TOOLS))
     monkeypatch.setattr(registry, "_ALIASES", dict(registry._ALIASES))
-    monkeypatch.syspath_prepend(str(TOOLS))
-    sys.modules.pop("front_tools", None)
-    importlib.import_module("front_tools")
+    tool_modules.register("front_tools")
     yield
     sys.modules.pop("front_tools", None)
 

@@ -1,15 +1,14 @@
 """Start `python -m MODULE` as a fork of a process that has its imports (nursery.py), in place of a new interpreter.
 
-The process is one per test process and starts at the first request. What a fork cannot be like, such as another
-PYTHONHASHSEED, starts as a new interpreter.
+All test processes of a run share that process, which starts at the first request. What a fork cannot be like, such as
+another PYTHONHASHSEED, starts as a new interpreter.
 """
 
 from __future__ import annotations
 
-import atexit
+import fcntl
 import json
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -23,7 +22,10 @@ SUPERVISOR = "aisp_mcp.jobs.supervisor"
 MODULES = {"aisp_mcp", "aisp_mcp.front.cli.main", "pytest", SUPERVISOR}
 ROOM = "ROOM_FOR_VARIABLES"  # in the nursery's environment: the longest one that a fork can show in /proc
 AT_START = ("PYTHON", "LC_", "LANG", "LD_", "TZ")  # variables that an interpreter reads when it starts
+STAY = b"stay"  # sent to the nursery by who needs it until the connection ends
+_ENVIRONMENT = dict(os.environ)  # before any test has changed it
 _socket = ""  # where the nursery listens
+_stay = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 
 
 def ask(
@@ -48,22 +50,29 @@ def ask(
 
 
 def start() -> str:
-    """Start the nursery, which ends with this process."""
+    """Start the nursery, or join that of another test process of this run. It ends with the last of them."""
     global _socket
-    folder = tempfile.mkdtemp(prefix="nursery-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    _socket = f"{folder}/socket"
-    env = {name: value for name, value in os.environ.items() if not name.startswith(("AISP_", "PYTHONPATH"))}
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
-        listener.bind(_socket)
-        listener.listen(64)
-        script = Path(__file__).with_name("nursery.py")
-        argv = [PYTHON, str(script), str(listener.fileno()), _socket, "x" * 2000]  # room, as for variables
-        nursery = subprocess.Popen(
-            argv, stdin=subprocess.PIPE, env={**env, ROOM: "x" * 40_000}, cwd="/", pass_fds=[listener.fileno()]
-        )
-    atexit.register(nursery.communicate)
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID")
+    folder = Path(tempfile.gettempdir(), f"nursery-{run}") if run else Path(tempfile.mkdtemp(prefix="nursery-"))
+    folder.mkdir(mode=0o700, exist_ok=True)
+    _socket = str(folder / "socket")
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not os.path.exists(_socket):
+            _launch(_socket)
+        _stay.connect(_socket)
+        _stay.send(STAY)
     return _socket
+
+
+def _launch(path: str) -> None:
+    env = {name: value for name, value in _ENVIRONMENT.items() if not name.startswith(("AISP_", "PYTHONPATH"))}
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(path)
+        listener.listen(64)
+        argv = [PYTHON, str(Path(__file__).with_name("nursery.py")), path, "x" * 2000]  # room, as for variables
+        actions = [(os.POSIX_SPAWN_DUP2, listener.fileno(), 0), (os.POSIX_SPAWN_DUP2, 2, 1)]
+        os.posix_spawn(PYTHON, argv, {**env, ROOM: "x" * 40_000}, file_actions=actions)
 
 
 class Popen(subprocess.Popen[Any]):

@@ -1,7 +1,7 @@
 """A process that has imported what commands, servers and jobs import, and forks one for each request (forks.py).
 
 A fork looks like a new interpreter: its arguments and variables, in /proc too, working folder, descriptors, signals,
-session and module search path. Other than one, it has loaded all shipped tools.
+session and module search path. Other than one, it has loaded all shipped tools and those of the tests that it names.
 """
 
 from __future__ import annotations
@@ -15,13 +15,17 @@ import json
 import os
 import runpy
 import selectors
+import shutil
 import signal
 import socket
 import sys
 import threading
+from pathlib import Path
 from typing import Any, NoReturn
+from unittest import mock
 
 import forks
+import tool_modules
 
 ALL = ("aisp_mcp.jobs.tracing", "aisp_mcp.jobs.supervisor", "aisp_mcp.server.worker", "aisp_mcp.jobs.manager")
 SERVERS = ("aisp_mcp.front.mcp.stdio", "aisp_mcp.front.http.serve", "aisp_mcp.front.subprocess_calls")
@@ -30,33 +34,44 @@ COMMANDS = (
     *(f"aisp_mcp.front.dashboard.{name}" for name in ("command", "serve")),
 )
 LOADS = {"aisp_mcp": SERVERS, "aisp_mcp.front.cli.main": COMMANDS, "pytest": ("pytest",), forks.SUPERVISOR: ()}
-Channels = dict[int, socket.socket]
+TOOLS = {"front_tools": "front", "job_tools": "jobs"}  # modules of the tests' tools, and their folders
+Channels = dict[int, socket.socket]  # by pid or descriptor
 
 
 def main() -> NoReturn:
-    """Fork until standard input ends."""
-    end = os.dup(0)
+    """Fork until nobody needs it any more. Standard input is the socket that listens."""
+    listener, forks._socket = socket.socket(fileno=os.dup(0)), sys.argv[1]
     os.dup2(os.open(os.devnull, os.O_RDWR), 0)
+    os.chdir("/")
     del sys.path[0]  # this folder
-    listener, forks._socket = socket.socket(fileno=int(sys.argv[1])), sys.argv[2]
     readable, writable = os.pipe2(os.O_NONBLOCK)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(writable, warn_on_full_buffer=False)
     _load_all()
-    channels: Channels = {}
+    children: Channels = {}
+    users: Channels = {}
     with selectors.DefaultSelector() as selector:
-        for fd in (end, readable, listener.fileno()):
-            selector.register(fd, selectors.EVENT_READ)
+        selector.register(readable, selectors.EVENT_READ)
+        selector.register(listener, selectors.EVENT_READ)
         while True:
             ready = [key.fd for key, _ in selector.select()]
-            if end in ready:
-                os._exit(0)
             if readable in ready:
                 os.read(readable, 4096)
-                _report(channels)
+                _report(children)
+            for fd in users.keys() & ready:  # it has ended
+                selector.unregister(users.pop(fd))
+                if not users:
+                    shutil.rmtree(Path(forks._socket).parent, ignore_errors=True)
+                    os._exit(0)
             if listener.fileno() in ready:
-                _fork(listener.accept()[0], channels)
+                channel = listener.accept()[0]
+                data, fds, _, _ = socket.recv_fds(channel, 1 << 20, 3)
+                if data == forks.STAY:
+                    users[channel.fileno()] = channel
+                    selector.register(channel, selectors.EVENT_READ)
+                elif data:
+                    _fork(json.loads(data), fds, channel, children)
 
 
 def _load_all() -> None:
@@ -68,6 +83,9 @@ def _load_all() -> None:
     ready.fork_supervisor = forks.supervisors(ready.fork_supervisor)
     load_catalog(Settings.from_env())
     _load(ALL)
+    for name, folder in TOOLS.items():
+        with mock.patch.object(sys, "path", [str(Path(__file__).parent / folder), *sys.path]):
+            tool_modules.imported(name)
     records: list[Any] = [Record, Params]
     for record in records:
         records += record.__subclasses__()
@@ -91,31 +109,30 @@ def _compile_templates() -> None:
         site._environment().get_template(f"{page}.html.j2")
 
 
-def _report(channels: Channels) -> None:
+def _report(children: Channels) -> None:
     """Tell who asked for it how a fork has ended."""
-    while channels:
+    while children:
         pid, status = os.waitpid(-1, os.WNOHANG)
         if not pid:
             return
-        with channels.pop(pid) as channel, contextlib.suppress(OSError):  # nobody waits
+        with children.pop(pid) as channel, contextlib.suppress(OSError):  # nobody waits
             channel.send(str(status).encode())
 
 
-def _fork(channel: socket.socket, channels: Channels) -> None:
+def _fork(request: dict[str, Any], fds: list[int], channel: socket.socket, children: Channels) -> None:
     """Answer a request with a fork's pid, or 0 where it has to be a new interpreter."""
-    data, fds, _, _ = socket.recv_fds(channel, 1 << 20, 3)
-    request = json.loads(data) if data else {}
     pid = 0
-    if request and _can_be(request):
+    if _can_be(request):
         if missing := tuple(name for name in LOADS[request["words"][0]] if name not in sys.modules):
             _load(missing)
         pid = os.fork()
         if pid == 0:
             _become(request, fds)
-        channels[pid] = channel
+        children[pid] = channel
     for fd in fds:
         os.close(fd)
-    channel.send(str(pid).encode())
+    with contextlib.suppress(OSError):  # it has given up
+        channel.send(str(pid).encode())
 
 
 def _can_be(request: dict[str, Any]) -> bool:
@@ -157,6 +174,8 @@ def _become(request: dict[str, Any], fds: list[int]) -> NoReturn:
     paths = env.get("PYTHONPATH", "").split(os.pathsep) if env.get("PYTHONPATH") else []
     sys.path[:0] = [*([] if request["safe"] else [os.getcwd()]), *(os.path.abspath(path) for path in paths)]
     sys.argv[:], sys.orig_argv[:] = words, request["argv"]
+    for name in TOOLS.keys() & env.get("AISP_TOOL_MODULES", "").split(","):
+        tool_modules.register(name)
     code: Any = 0
     try:
         if words[0] == forks.SUPERVISOR:
