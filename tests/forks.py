@@ -1,4 +1,4 @@
-"""Start `python -m MODULE` as a fork of a process that has its imports (nursery.py), in place of a new interpreter.
+"""Start `python -m MODULE` or `python -c CODE` as a fork of a process that has its imports (nursery.py).
 
 All test processes of a run share that process, which starts at the first request. What a fork cannot be like, such as
 another PYTHONHASHSEED, starts as a new interpreter.
@@ -6,6 +6,7 @@ another PYTHONHASHSEED, starts as a new interpreter.
 
 from __future__ import annotations
 
+import atexit
 import fcntl
 import json
 import os
@@ -34,9 +35,10 @@ def ask(
     """A fork's pid, and a channel that says its status when it has ended; None if it has to be a new interpreter."""
     words = list(argv[1:])
     safe = words[:1] == ["-P"]
-    if argv[0] != PYTHON or words[safe : safe + 1] != ["-m"] or words[safe + 1] not in MODULES:
+    flag, *words = words[safe:]
+    if argv[0] != PYTHON or not (flag == "-c" or (flag == "-m" and words[0] in MODULES)):
         return None
-    request = {"argv": list(argv), "words": words[safe + 1 :], "safe": safe, "env": dict(env), "cwd": cwd}
+    request = {"argv": list(argv), "flag": flag, "words": words, "safe": safe, "env": dict(env), "cwd": cwd}
     channel = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
         channel.connect(_socket or start())
@@ -60,6 +62,7 @@ def start() -> str:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not os.path.exists(_socket):
             _launch(_socket)
+        atexit.register(_stay.close)
         _stay.connect(_socket)
         _stay.send(STAY)
     return _socket

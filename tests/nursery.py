@@ -123,7 +123,7 @@ def _fork(request: dict[str, Any], fds: list[int], channel: socket.socket, child
     """Answer a request with a fork's pid, or 0 where it has to be a new interpreter."""
     pid = 0
     if _can_be(request):
-        if missing := tuple(name for name in LOADS[request["words"][0]] if name not in sys.modules):
+        if missing := tuple(name for name in LOADS.get(request["words"][0], ()) if name not in sys.modules):
             _load(missing)
         pid = os.fork()
         if pid == 0:
@@ -178,7 +178,10 @@ def _become(request: dict[str, Any], fds: list[int]) -> NoReturn:
         tool_modules.register(name)
     code: Any = 0
     try:
-        if words[0] == forks.SUPERVISOR:
+        if request["flag"] == "-c":
+            sys.argv[0] = "-c"
+            exec(words[0], {"__name__": "__main__"})
+        elif words[0] == forks.SUPERVISOR:
             _supervise()
         else:
             runpy.run_module(words[0], run_name="__main__", alter_sys=True)

@@ -9,6 +9,7 @@ import subprocess
 from dataclasses import replace
 from pathlib import Path
 
+import forks
 import pytest
 from job_helpers import until
 
@@ -25,14 +26,7 @@ from aisp_mcp.system.manifest import manifest_difference
 
 
 def cli(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        module("aisp_mcp.front.cli.main", *words),
-        capture_output=True,
-        text=True,
-        timeout=50,
-        check=False,
-        env=os.environ,
-    )
+    return forks.run(module("aisp_mcp.front.cli.main", *words), capture_output=True, text=True, timeout=50)
 
 
 def test_inprocess_runs_in_the_calling_process(jobs: Jobs) -> None:
@@ -114,7 +108,7 @@ def test_a_killed_inprocess_job_gives_its_turn_back(
 ) -> None:
     monkeypatch.setenv("AISP_PARALLEL_JOBS", "1")
     words = ["aisp_mcp.front.cli.main", "test", "work", "--executor", "inprocess", "--gate", str(tmp_path / "never")]
-    children = [subprocess.Popen(module(*words), stdout=subprocess.DEVNULL) for _ in range(2)]
+    children = [forks.Popen(module(*words), stdout=subprocess.DEVNULL) for _ in range(2)]
     until(lambda: len(jobs.store.queue.owned()) == 2)
     held = [row["id"] for row in jobs.store.queue.owned()]
     for child in children:

@@ -10,7 +10,6 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import forks
 import pytest
 from job_helpers import finished, until
 
@@ -36,13 +35,16 @@ signal.pause()
 """
 
 
-@pytest.fixture(params=["new", "forked"], autouse=True)
-def supervisors_are_forks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Jobs are new interpreters, or forks of a process that has loaded their tool, if the test uses the manager."""
+fork_supervisor = ready.fork_supervisor  # the product's, which a fixture replaces
+
+
+@pytest.fixture(params=["new", "forked"])
+def jobs(jobs: Jobs, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Jobs:
+    """A manager whose jobs are new interpreters, or forks of a process that stands by with their tool."""
+    monkeypatch.setattr(ready, "fork_supervisor", fork_supervisor)
     if request.param == "forked":
-        if "jobs" not in request.fixturenames:
-            pytest.skip("it starts its jobs from other processes")
-        monkeypatch.setattr(ready, "fork_supervisor", forks.supervisors(ready.fork_supervisor))
+        request.getfixturevalue("kept")
+    return jobs
 
 
 def code_of(job: Job) -> str:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import itertools
-import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
 
+import forks
 import pytest
 
 from aisp_mcp.store.database import Store
@@ -44,9 +44,7 @@ def test_twelve_jobs_from_two_clients_run_once_each(home: Path, tmp_path: Path) 
 
 def run_many(home: Path, tmp_path: Path, clients: int, each: int) -> None:
     journal = tmp_path / "journal"
-    started = [
-        subprocess.Popen([sys.executable, "-c", CLIENT, f"c{i}", str(each), str(journal)]) for i in range(clients)
-    ]
+    started = [forks.Popen([sys.executable, "-c", CLIENT, f"c{i}", str(each), str(journal)]) for i in range(clients)]
     assert [client.wait() for client in started] == [0] * clients
     with Store(home) as store:
         jobs, more = store.list_jobs(limit=200)

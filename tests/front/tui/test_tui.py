@@ -197,16 +197,10 @@ def test_without_textual_or_terminal_the_command_says_what_to_do(cli: Any, tmp_p
     assert "aisp-mcp[tui]" in gone.stderr
 
 
-def test_the_view_loads_neither_mcp_nor_torch() -> None:
-    probe = (
-        "import sys, aisp_mcp.front.cli.main, aisp_mcp.front.tui.app, aisp_mcp.front.tui.source; print(*sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True, timeout=50)
-    assert not {"mcp", "torch", "numpy", "starlette", "jinja2", "uvicorn"} & set(done.stdout.split())
-
-
-def test_the_first_frame_needs_no_models_and_no_tools(home: Path) -> None:
-    """The modules imported once the screen is shown, in a separate process, before anything uses the source."""
+def test_the_first_frame_needs_no_models_and_no_tools_and_the_view_neither_mcp_nor_torch(home: Path) -> None:
+    """The modules imported once the screen is shown, in a separate process, before anything uses the source; and with
+    the source.
+    """
     code = (
         "import sys, anyio\n"
         "from aisp_mcp.front.cli.main import main\n"
@@ -221,23 +215,18 @@ def test_the_first_frame_needs_no_models_and_no_tools(home: Path) -> None:
         "Tui.run = frame\n"
         "import aisp_mcp.front.tui.command as command\n"
         "command._require_screen = lambda: None\n"
-        "sys.exit(main(['bench', 'tui']))\n"
+        "code = main(['bench', 'tui'])\n"
+        "import aisp_mcp.front.tui.source\n"
+        "print(*sys.modules)\n"
+        "sys.exit(code)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=50)
-    loaded = set(done.stdout.split())
-    assert "textual.app" in loaded
-    heavy = {
-        "pydantic",
-        "sqlite3",
-        "mcp",
-        "torch",
-        "numpy",
-        "starlette",
-        "jinja2",
-        "uvicorn",
-        "aisp_mcp.server.dispatch",
-    }
-    assert not heavy & loaded
+    frame, view = (set(line.split()) for line in done.stdout.splitlines())
+    assert "textual.app" in frame
+    assert "aisp_mcp.front.tui.source" in view
+    heavy = {"mcp", "torch", "numpy", "starlette", "jinja2", "uvicorn"}
+    assert not heavy & view
+    assert not {"pydantic", "sqlite3", "aisp_mcp.server.dispatch"} & frame
 
 
 @pytest.mark.slow
