@@ -101,6 +101,24 @@ def test_wrong_ones_are_not(name: str, tmp_path: Path) -> None:
     assert comparison.verdict is Verdict.INCORRECT, comparison
 
 
+REFUSED = {
+    "NOT_DETERMINISTIC": (
+        "import numpy as np\n\ndef f(x):\n    return x + np.random.randn(len(x))\n",
+        "draws its own random numbers",
+    ),
+    "VARYING_SHAPE": ("def f(x):\n    return x[x > 0]\n", r"out is \(\d+,\) or \(\d+,\)"),
+}
+
+
+@pytest.mark.parametrize("code", REFUSED)
+def test_a_baseline_that_decides_nothing_is_refused_by_its_reason(code: str, tmp_path: Path) -> None:
+    text, words = REFUSED[code]
+    with pytest.raises(BenchmarkError, match=words) as caught:
+        judged(text, text, "x=np.randn(500)", tmp_path)
+    assert caught.value.code == code
+    assert caught.value.hint
+
+
 def test_what_cannot_be_compared_is_named(tmp_path: Path) -> None:
     text = "import threading\n\ndef f(values):\n    return threading.Lock()\n"
     with pytest.raises(BenchmarkError, match="returned a lock, which cannot be compared"):

@@ -45,6 +45,7 @@ from aisp_mcp.judge.verifier.requirements import (
     kinds_that_raise,
     missing_needs,
     rehearse,
+    reject_changing_results,
     reject_degenerate,
     reject_untestable,
 )
@@ -112,13 +113,17 @@ class Verifier:
         begin_bytes = begin_peak(self.device)
         output, seconds = bank.reference.first_calls(inputs, self.device)
         call_bytes = peak(self.device) - begin_bytes
+        if not spec.tolerance.stochastic and seconds <= TRIED_S:
+            reject_changing_results(output, bank.reference.baseline(inputs))
         self.layout = layout_of(bank, inputs, output, seconds, budget, round_s)
         self.turn_bytes = turn_bytes(self.layout, call_bytes)
         if missing := files.lacks(inputs, files_at, self.layout.capacity):
             return {"missing": missing}
         del inputs  # large ones would leave too little memory
         self.files = files.InputFiles(files_at)
-        untested = kinds_that_raise(bank, seed + 6) if self.protections.adversarial and seconds <= TRIED_S else {}
+        untested = (
+            kinds_that_raise(bank, seed + 6, output) if self.protections.adversarial and seconds <= TRIED_S else {}
+        )
         kinds = [mode for mode in MODES[1:] if mode not in untested]
         is_constant = reject_degenerate(bank, seed + 2, output, kinds)
         reject_untestable(bank, seed + 5, output)

@@ -28,6 +28,9 @@ MIN_SM = {"fp8": 89, "fp4": 100}  # lowest compute capability whose tensor cores
 # Times eps of the largest element: outputs for different inputs that differ by no more do not depend on them. Chosen:
 # several roundings of a result, and far below the effect of any input that shows.
 ROUNDINGS = 16
+# Share of its size by which a baseline's output may change between calls on the same inputs: atomic additions change
+# roundings alone. Chosen.
+MOST_APART = 0.01
 # Seconds of a baseline's call up to which it is tried on each kind of adversarial inputs before the comparison. Chosen.
 TRIED_S = 0.2
 # Root-mean-square error of a baseline as a share of its output's own, above which rounding decides the output. Chosen
@@ -100,19 +103,51 @@ def _missing_device(gpus: int, sm: int, memory_gb: float) -> list[str]:
     return lacks
 
 
-def kinds_that_raise(bank: InputBank, seed: int) -> dict[str, str]:
+def kinds_that_raise(bank: InputBank, seed: int, output: Any) -> dict[str, str]:
     """Kinds of adversarial inputs on which the baseline itself raises, with its message; a candidate may, too. seed: of
-    the inputs.
+    the inputs. output: of other ones. Raises BenchmarkError VARYING_SHAPE.
     """
     found = {}
-    for mode in MODES[1:]:
+    for mode in ("plain", *MODES[1:]):
         try:
-            bank.reference.baseline(bank.inputs(seed, mode))
+            reject_varying_shapes(output, bank.reference.baseline(bank.inputs(seed, mode)))
         except AispError:
             raise
         except Exception as error:
             found[mode] = f"{type(error).__name__}: {str(error)[:200]}"
     return found
+
+
+def reject_varying_shapes(one: Any, other: Any) -> None:
+    """Refuse outputs for different inputs that differ in shape. Raises BenchmarkError VARYING_SHAPE."""
+    shapes, others = ([(name, tuple(tensor.shape)) for name, tensor in flatten(output)] for output in (one, other))
+    if shapes != others:
+        (name, first), second = next(zip(shapes, [shape for _, shape in others], strict=False))
+        different = f"{name} is {first} or {second}" if first != second else "there are more or fewer outputs"
+        raise BenchmarkError(
+            "VARYING_SHAPE",
+            f"The shape of the baseline's output depends on the values of its inputs: {different}.",
+            "In a comparison of two functions, return a list of integers or texts, which may have any length.",
+        )
+
+
+def reject_changing_results(one: Any, other: Any) -> None:
+    """Refuse a baseline with two results for the same inputs. Raises BenchmarkError NOT_DETERMINISTIC."""
+    pairs = zip(flatten(one), flatten(other), strict=False)
+    if any(a.shape == b.shape and _apart(a, b) > MOST_APART for (_, a), (_, b) in pairs):
+        raise BenchmarkError(
+            "NOT_DETERMINISTIC",
+            "The baseline's result changes from call to call on the same inputs: it draws its own random numbers, or "
+            "keeps a state.",
+            "Pass a seed as an input, seed=randint(0, 1000000), or declare the tolerance stochastic.",
+        )
+
+
+def _apart(one: Any, other: Any) -> float:
+    """Distance as a share of the size of both."""
+    if not one.is_floating_point() and not one.is_complex():
+        return float((one != other).double().mean()) if one.numel() else 0.0
+    return relative_error(one, other)
 
 
 def reject_degenerate(bank: InputBank, seed: int, output: Any, kinds: Sequence[str]) -> bool:
@@ -188,9 +223,10 @@ def rehearse(bank: InputBank, seed: int, other: Any, orders: OtherOrders, kinds:
     if (share := max(shares, default=0.0)) > MOST_ERROR:
         raise BenchmarkError(
             "UNSTABLE",
-            f"Rounding decides the baseline's output: it differs from its value in float64 by {share:.0%} of its size, "
-            "and no output of a candidate could be judged wrong.",
-            "Choose sizes or inputs for which the computation is stable, such as a larger batch for a batch norm.",
+            "Rounding decides the baseline's output, or several outputs are right: it differs from its value in "
+            f"float64 by {share:.0%} of its size, and no output of a candidate could be judged wrong.",
+            "Return what is unique, such as singular values or a product instead of vectors of either sign; or choose "
+            "sizes or inputs for which the computation is stable, such as a larger batch for a batch norm.",
         )
     orders.note_coarse(shares)
     others = [tensor for _, tensor in flatten(other)]
