@@ -96,9 +96,8 @@ def test_no_interpreter_is_started_with_the_working_folder_on_its_path() -> None
     """Every list of words that begins with this interpreter and names a module or a program text is safe."""
     careless = []
     for path in sorted(PACKAGE.rglob("*.py")):
-        if path.name.endswith("_exploit.py") or path == PACKAGE / "judge" / "attacks":
-            continue
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        text = path.read_text("utf-8")
+        for node in ast.walk(ast.parse(text if "sys.executable" in text else "")):
             if isinstance(node, ast.List) and node.elts and ast.unparse(node.elts[0]) == "sys.executable":
                 words = [word.value for word in node.elts if isinstance(word, ast.Constant)]
                 if {"-m", "-c"} & set(words) and not {"-P", "-I"} & set(words):

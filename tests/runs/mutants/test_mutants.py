@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 
+from aisp_mcp.judge.mutants import search
 from aisp_mcp.judge.protocol.module_loader import load_spec
+from aisp_mcp.runs.mutants import report
+from aisp_mcp.store.records.run import Failure
 
 pytestmark = [pytest.mark.torch]
 SPEC = '''"""A statistic of rows."""
@@ -44,14 +47,12 @@ def accepted(mutants: list[dict[str, Any]]) -> set[str]:
 def searched(tmp_path: Path) -> Any:
     """The result of a search in this process: the baseline's contract, and the mutants that it accepts."""
 
-    def search(*baseline: str, **parts: str) -> tuple[str, set[str]]:
-        from aisp_mcp.judge.mutants.search import results
-
+    def find(*baseline: str, **parts: str) -> tuple[str, set[str]]:
         spec = load_spec(suite(tmp_path, *baseline, **parts) / "ch01" / "baseline_rows.py", "small")
-        answer = results(spec, seconds=20.0, most=120)
+        answer = search.results(spec, seconds=20.0, most=120)
         return answer["contract"], accepted(answer["mutants"])
 
-    return search
+    return find
 
 
 def test_a_strict_contract_leaves_only_the_parameter_that_is_always_one(cli_here: Any, tmp_path: Path) -> None:
@@ -79,8 +80,9 @@ def test_recycled_draws_are_rejected(searched: Any) -> None:
     assert contract == "random draws"
 
 
-def test_a_baseline_that_raises_is_a_failure_with_its_message(cli_here: Any, tmp_path: Path) -> None:
-    root = suite(tmp_path, "x.no_such_thing()")
-    done = cli_here("bench", "mutants", "ch01:rows", "--bench-root", str(root), "--json")
-    (failed,) = json.loads(done.stdout)["result"]["failed"]
-    assert "no_such_thing" in failed["message"]
+def test_a_baseline_that_raises_is_a_failure_with_its_message(tmp_path: Path) -> None:
+    answer = search._answer(suite(tmp_path, "x.no_such_thing()") / "ch01" / "baseline_rows.py", "small", 20.0, 120)
+    failed = report._row("ch01:rows", answer)
+    assert isinstance(failed, Failure)
+    assert failed.code == "BASELINE_RAISED"
+    assert "no_such_thing" in failed.message
