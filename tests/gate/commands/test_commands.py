@@ -247,10 +247,11 @@ def test_files_of_the_working_folder_are_copied_into_each_run(cli_here: Any, tmp
     program = "import os, sys; sys.path.append('lib'); import words; print(words.WORD); print(sorted(os.listdir()))"
     (tmp_path / "a.py").write_text(program.replace("sorted(os.listdir())", "len(os.listdir())"))
     (tmp_path / "b.py").write_text(program.replace("sorted(os.listdir())", "len(os.listdir())") + "; open('a.py')")
-    line = ["bench", "commands", f"{sys.executable} a.py", f"{sys.executable} a.py", "--runs", "4", "--json"]
+    python = f"{sys.executable} -IS"
+    line = ["bench", "commands", f"{python} a.py", f"{python} a.py", "--runs", "4", "--json"]
     done = cli_here(*line, "--file", "lib", cwd=tmp_path, timeout=110)
     assert json.loads(done.stdout)["result"]["checked"] == 4, done.stdout
-    hidden = cli_here(*line[:3], f"{sys.executable} b.py", *line[4:], "--file", "lib", cwd=tmp_path, timeout=110)
+    hidden = cli_here(*line[:3], f"{python} b.py", *line[4:], "--file", "lib", cwd=tmp_path, timeout=110)
     assert hidden.returncode == 3
     assert "No such file or directory: 'a.py'" in json.loads(hidden.stdout)["result"]["sentence"]
     outside = cli_here(*line, "--file", "..", cwd=tmp_path)
