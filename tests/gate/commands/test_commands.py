@@ -247,7 +247,7 @@ def test_files_of_the_working_folder_are_copied_into_each_run(cli_here: Any, tmp
     program = "import os, sys; sys.path.append('lib'); import words; print(words.WORD); print(sorted(os.listdir()))"
     (tmp_path / "a.py").write_text(program.replace("sorted(os.listdir())", "len(os.listdir())"))
     (tmp_path / "b.py").write_text(program.replace("sorted(os.listdir())", "len(os.listdir())") + "; open('a.py')")
-    python = f"{sys.executable} -IS"
+    python = f"{sys.executable} -S"  # with -I it would leave bytecode, which is an output
     line = ["bench", "commands", f"{python} a.py", f"{python} a.py", "--runs", "4", "--json"]
     done = cli_here(*line, "--file", "lib", cwd=tmp_path, timeout=110)
     assert json.loads(done.stdout)["result"]["checked"] == 4, done.stdout
