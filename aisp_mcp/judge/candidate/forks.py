@@ -84,11 +84,9 @@ def _load(cpus: str, words: list[str]) -> None:
     if cpus:
         os.sched_setaffinity(0, map(int, cpus.split(",")))
     os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"  # a module that asks for a GPU must not spoil CUDA for the forks
-    gc.disable()  # nothing is garbage yet, and each collection would look at all that has been loaded
     _import(["torch"])
     for name in modules:
         importlib.import_module(name)
-    gc.enable()
     _import(also)
     _freeze_heap()
 
