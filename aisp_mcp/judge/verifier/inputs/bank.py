@@ -46,8 +46,8 @@ def _largest(truth: list[Any], evaluations: Iterable[list[tuple[str, Any]]]) -> 
 class RoundInputs:
     """One filled round of one worker: enough to make its inputs again. staged: its inputs and outputs may be outside
     the worker's arena. hidden: by call, the seeds of calls with known answers. drawn: by call, inputs that are kept for
-    a check, which uses them up; shared by all workers. kept_bytes: of them. in_turns: workers get the same inputs one
-    after another, so `drawn` is kept for all of them.
+    a check, which uses them up; shared by all workers. in_turns: workers get the same inputs one after another, so
+    `drawn` is kept for all of them.
     """
 
     worker_id: int
@@ -58,7 +58,6 @@ class RoundInputs:
     hidden: dict[int, int] = field(default_factory=dict)
     battery: bool = False
     drawn: dict[int, dict[str, Any]] = field(default_factory=dict)
-    kept_bytes: int = 0
     in_turns: bool = False
 
     def at(self, call: int) -> int:
@@ -130,10 +129,10 @@ class InputBank:
         if call in drawn:  # the worker before this one got them
             return drawn[call]
         inputs = self.inputs(filled.at(call), filled.mode)
-        kept_bytes = filled.kept_bytes + sum(map(_size, inputs.values()))
-        is_small = self.device == "cpu" and (not sample or call in sample) and kept_bytes <= KEPT_BYTES
+        kept = (tensor for named in (*drawn.values(), inputs) for tensor in named.values())
+        is_small = self.device == "cpu" and (not sample or call in sample) and sum(map(_size, kept)) <= KEPT_BYTES
         if filled.in_turns or is_small:
-            drawn[call], filled.kept_bytes = inputs, kept_bytes
+            drawn[call] = inputs
         return inputs
 
     def both(self, seed: int, mode: str, inputs: dict[str, Any]) -> tuple[Any, Any]:
