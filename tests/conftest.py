@@ -22,7 +22,6 @@ import pytest
 import tool_modules
 from hypothesis import settings
 
-from aisp_mcp.jobs import ready
 from aisp_mcp.server import registry
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.dispatch import load_catalog
@@ -76,7 +75,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "home"
     monkeypatch.setenv("AISP_HOME", str(folder))
     monkeypatch.setenv("AISP_TOOL_MODULES", "front_tools")
-    monkeypatch.setattr(ready, "fork_supervisor", forks.supervisors(ready.fork_supervisor))
+    monkeypatch.setattr(os, "posix_spawn", forks.spawning(forks.SUPERVISOR, forks.STANDBY))
     return folder
 
 

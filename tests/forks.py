@@ -19,12 +19,13 @@ from pathlib import Path
 from typing import Any
 
 PYTHON = sys.executable  # which a test may replace
-SUPERVISOR = "aisp_mcp.jobs.supervisor"
-MODULES = {"aisp_mcp", "aisp_mcp.front.cli.main", "pytest", SUPERVISOR}
+SUPERVISOR, STANDBY = "aisp_mcp.jobs.supervisor", "aisp_mcp.jobs.standby"
+MODULES = {"aisp_mcp", "aisp_mcp.front.cli.main", "pytest", SUPERVISOR, STANDBY}
 ROOM = "ROOM_FOR_VARIABLES"  # in the nursery's environment: the longest one that a fork can show in /proc
 AT_START = ("PYTHON", "LC_", "LANG", "LD_", "TZ")  # variables that an interpreter reads when it starts
 STAY = b"stay"  # sent to the nursery by who needs it until the connection ends
 _ENVIRONMENT = dict(os.environ)  # before any test has changed it
+_posix_spawn = os.posix_spawn
 _socket = ""  # where the nursery listens
 _stay = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 
@@ -142,22 +143,27 @@ def run(
     return done
 
 
-def supervisors(otherwise: Callable[..., bool]) -> Callable[..., bool]:
-    """In place of aisp_mcp.jobs.ready.fork_supervisor: where no process stands by for a job, the nursery does."""
+def spawning(*modules: str) -> Callable[..., int]:
+    """os.posix_spawn, which starts the processes of jobs, with forks for some of their modules."""
 
-    def fork_supervisor(home: Path, row: Any, env: Mapping[str, str], log_file: Path) -> bool:
-        if otherwise(home, row, env, log_file):
-            return True
-        nothing = os.open(os.devnull, os.O_RDWR)
-        log = os.open(log_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    def posix_spawn(path: str, argv: Sequence[str], env: Mapping[str, str], **how: Any) -> int:
+        if argv[1:3] != ["-P", "-m"] or argv[3] not in modules:
+            return _posix_spawn(path, argv, env, **how)
+        fds, opened = {0: 0, 1: 1, 2: 2}, list[int]()
         try:
-            argv = [row["python"], "-P", "-m", SUPERVISOR, row["id"]]
-            born = ask(argv, env, "/", [nothing, nothing, log], session=True)
+            for kind, fd, *rest in how["file_actions"]:
+                if kind == os.POSIX_SPAWN_OPEN:
+                    opened.append(os.open(*rest))
+                    fds[fd] = opened[-1]
+                else:
+                    fds[rest[0]] = fd
+            born = ask(argv, env, os.getcwd(), list(fds.values()), session=how["setsid"])
         finally:
-            os.close(nothing)
-            os.close(log)
-        if born:
-            born[1].close()
-        return born is not None
+            for fd in opened:
+                os.close(fd)
+        if born is None:
+            return _posix_spawn(path, argv, env, **how)
+        born[1].close()
+        return born[0]
 
-    return fork_supervisor
+    return posix_spawn

@@ -75,12 +75,11 @@ def main() -> NoReturn:
 
 
 def _load_all() -> None:
-    from aisp_mcp.jobs import ready
     from aisp_mcp.records import Params, Record
     from aisp_mcp.server.dispatch import load_catalog
     from aisp_mcp.settings import Settings
 
-    ready.fork_supervisor = forks.supervisors(ready.fork_supervisor)
+    os.posix_spawn = forks.spawning(forks.SUPERVISOR, forks.STANDBY)
     load_catalog(Settings.from_env())
     _load(ALL)
     for name, folder in TOOLS.items():

@@ -129,7 +129,7 @@ def cwd(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_some_calls_to_all_tools(cwd: Path) -> None:
-    fuzz(Fuzzed(8_000, cwd), 150, derandomize=True)
+    fuzz(Fuzzed(8_000, cwd), 100, derandomize=True)
     assert list(cwd.iterdir()) == []
 
 

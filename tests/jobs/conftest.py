@@ -22,9 +22,20 @@ HERE = Path(__file__).parent
 
 
 @pytest.fixture(autouse=True)
-def supervisors_are_forks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The processes of a job are forks, unless a file has another fixture of this name."""
-    monkeypatch.setattr(ready, "fork_supervisor", forks.supervisors(ready.fork_supervisor))
+def _forked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "posix_spawn", forks.spawning(forks.SUPERVISOR, forks.STANDBY))
+
+
+@pytest.fixture
+def new_supervisors(_forked: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no process stands by, a job is two new interpreters."""
+    monkeypatch.setattr(os, "posix_spawn", forks.spawning(forks.STANDBY))
+
+
+@pytest.fixture
+def new_interpreters(_forked: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So is the process that stands by."""
+    monkeypatch.setattr(os, "posix_spawn", forks.spawning())
 
 
 @pytest.fixture

@@ -15,7 +15,6 @@ from job_helpers import finished, until
 
 from aisp_mcp.envelope import Envelope
 from aisp_mcp.errors import StoreError
-from aisp_mcp.jobs import ready
 from aisp_mcp.jobs.manager import Jobs
 from aisp_mcp.process import tree
 from aisp_mcp.settings import Settings
@@ -24,7 +23,6 @@ from aisp_mcp.store.records.job import Job, JobState
 
 SERVER = """
 import json, signal, sys
-from aisp_mcp.jobs import ready
 from aisp_mcp.jobs.manager import Jobs
 from aisp_mcp.settings import Settings
 from aisp_mcp.store.database import Store
@@ -35,13 +33,9 @@ signal.pause()
 """
 
 
-fork_supervisor = ready.fork_supervisor  # the product's, which a fixture replaces
-
-
 @pytest.fixture(params=["new", "forked"])
-def jobs(jobs: Jobs, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Jobs:
+def jobs(jobs: Jobs, new_supervisors: None, request: pytest.FixtureRequest) -> Jobs:
     """A manager whose jobs are new interpreters, or forks of a process that stands by with their tool."""
-    monkeypatch.setattr(ready, "fork_supervisor", fork_supervisor)
     if request.param == "forked":
         request.getfixturevalue("kept")
     return jobs

@@ -17,12 +17,9 @@ from aisp_mcp.process import tree
 from aisp_mcp.store import queue
 from aisp_mcp.store.records.job import JobState
 
+pytestmark = pytest.mark.usefixtures("new_supervisors")
+
 FORKED, NEW = "1 aisp_mcp.jobs.standby", "1 aisp_mcp.jobs.supervisor"
-
-
-@pytest.fixture(autouse=True)
-def supervisors_are_forks() -> None:
-    """They are what the product makes them."""
 
 
 def answer(jobs: Jobs, **params: Any) -> dict[str, Any]:
@@ -54,7 +51,7 @@ def running(home: Path, module: str) -> list[int]:
     return found
 
 
-def test_no_job_sees_what_an_earlier_one_has_changed(jobs: Jobs, kept: Path) -> None:
+def test_no_job_sees_what_an_earlier_one_has_changed(new_interpreters: None, jobs: Jobs, kept: Path) -> None:
     for _ in range(2):
         result = answer(jobs)
         assert result["text"] == FORKED

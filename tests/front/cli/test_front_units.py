@@ -6,6 +6,7 @@ import importlib.util
 import json
 import pkgutil
 import re
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -61,11 +62,18 @@ _SKIPPED = re.compile(r"_child$|exploit|__main__|\.shim$|verifier$|\.checks\.")
 
 
 def _records() -> set[type[Record]]:
+    with pytest.MonkeyPatch.context() as without:
+        if "torch" not in sys.modules:  # which takes seconds to import; programs of children need it, and no record
+            without.setitem(sys.modules, "torch", None)
+        _import_all()
+    return set(_below(Record))
+
+
+def _import_all() -> None:
     for module in pkgutil.walk_packages(aisp_mcp.__path__, "aisp_mcp."):
         if module.name.split(".")[1] in FEATURES and not _SKIPPED.search(module.name):
-            with contextlib.suppress(ImportError):  # programs of children need torch
+            with contextlib.suppress(ImportError):
                 importlib.import_module(module.name)
-    return set(_below(Record))
 
 
 def _below(kind: type[Record]) -> Iterator[type[Record]]:

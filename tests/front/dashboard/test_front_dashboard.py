@@ -29,7 +29,7 @@ PAGES = (
     *("/run?id=r_0000000000000000000019", "/job?id=j_000000000000000000nsys", "/profile?id=j_000000000000000000nsys"),
     *("/profile?id=j_000000000000000000nsys&section=gaps", "/profile?id=j_0000000000000000000ncu"),
     "/planners?tool=aisp_inference_kv_cache&model=llama-3.1-70b",
-    "/planners?tool=aisp_distributed_plan&model=llama-3.1-70b&gpus=64&gpu=H100-SXM",
+    "/planners?tool=aisp_distributed_plan&model=llama-3.1-8b&gpus=8&gpu=H100-SXM",
 )
 
 
@@ -234,7 +234,7 @@ def test_the_copy_as_files_holds_every_page_and_no_dead_link(filled: Path, cli: 
 
 def test_one_run_can_be_shown_from_its_file(filled: Path, cli: Cli, tmp_path: Path) -> None:
     file = filled / "runs" / "r_0000000000000000000003" / "run.json"
-    done = cli("dashboard", "export", str(tmp_path / "site"), "--data", str(file))
+    done = cli("dashboard", "export", str(tmp_path / "site"), "--files", "5", "--data", str(file))
     assert done.returncode == 0, done.stderr
     assert "61 faster" not in (tmp_path / "site" / "index.html").read_text("utf-8")
     assert "3 faster" in (tmp_path / "site" / "index.html").read_text("utf-8")

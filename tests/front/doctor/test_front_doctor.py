@@ -49,8 +49,9 @@ def test_our_own_entry_starts_and_answers() -> None:
     assert seen.tools > 10
 
 
-def test_a_user_with_nothing_is_told_what_to_do(cli: Cli, user: Path) -> None:
-    done = cli("doctor")
+@pytest.mark.usefixtures("quick")
+def test_a_user_with_nothing_is_told_what_to_do(cli_here: Cli, user: Path) -> None:
+    done = cli_here("doctor")
     assert done.returncode == 0, done.stderr
     for name in NAMES:
         assert f"aisp doctor --client {name}" in done.stdout

@@ -45,6 +45,13 @@ def same_as(name: str, app: Tui) -> None:
     assert text == path.read_text("utf-8")
 
 
+def still(seen: ListSource) -> Tui:
+    """The view without animations: the line below the tabs would be on its way, and drawn again for each step."""
+    app = Tui(lambda: seen)
+    app.animation_level = "none"
+    return app
+
+
 async def ready(pilot: Pilot[Any], app: Tui) -> None:
     """Jobs, targets and verdicts have been read."""
     await until(pilot, lambda: app._tree.targets and app._jobs.selected)
@@ -54,8 +61,7 @@ async def ready(pilot: Pilot[Any], app: Tui) -> None:
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.anyio
 async def test_the_screen_at_two_sizes(seen: ListSource, size: tuple[int, int]) -> None:
-    app = Tui(lambda: seen)
-    app.animation_level = "none"  # the line below the tabs would be on its way
+    app = still(seen)
     async with app.run_test(size=size) as pilot:
         await ready(pilot, app)
         for tab, key, words in (
@@ -73,7 +79,7 @@ async def test_the_screen_at_two_sizes(seen: ListSource, size: tuple[int, int]) 
 
 @pytest.mark.anyio
 async def test_a_hostile_name_is_text(seen: ListSource) -> None:
-    app = Tui(lambda: seen)
+    app = still(seen)
     async with app.run_test(size=(120, 40)) as pilot:
         await ready(pilot, app)
         await until(pilot, lambda: "failed: [red]because␛[31m" in screen(app))
@@ -96,7 +102,7 @@ async def test_a_run_is_started_from_the_tree_and_ended_from_the_list(
     gate = seen._ctx.settings.home / "gate"  # nobody opens its other end
     requests: list[tuple[str, str]] = []
     monkeypatch.setattr(ListSource, "start", begun)  # a run takes torch and minutes; submitting is the same
-    app = Tui(lambda: seen)
+    app = still(seen)
     async with app.run_test(size=(80, 24)) as pilot:
         await ready(pilot, app)
         await pilot.press("2", "down", "down", "down")
@@ -125,7 +131,7 @@ async def test_a_run_is_started_from_the_tree_and_ended_from_the_list(
 
 @pytest.mark.anyio
 async def test_keys_typed_into_the_filter_do_nothing_else(seen: ListSource) -> None:
-    app = Tui(lambda: seen)
+    app = still(seen)
     async with app.run_test(size=(80, 24), notifications=True) as pilot:
         await ready(pilot, app)
         await pilot.press("slash", *"row q r 3 k")
