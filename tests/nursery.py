@@ -171,7 +171,8 @@ def _become(request: dict[str, Any], fds: list[int]) -> NoReturn:
     os.environ.clear()
     os.environ.update(env)
     paths = env.get("PYTHONPATH", "").split(os.pathsep) if env.get("PYTHONPATH") else []
-    sys.path[:0] = [*([] if request["safe"] else [os.getcwd()]), *(os.path.abspath(path) for path in paths)]
+    first = [] if request["safe"] else ["" if request["flag"] == "-c" else os.getcwd()]
+    sys.path[:0] = [*first, *map(os.path.abspath, paths)]
     sys.argv[:], sys.orig_argv[:] = words, request["argv"]
     for name in TOOLS.keys() & env.get("AISP_TOOL_MODULES", "").split(","):
         tool_modules.register(name)
