@@ -45,7 +45,7 @@ def main() -> NoReturn:
     os.chdir("/")
     del sys.path[0]  # this folder
     readable, writable = os.pipe2(os.O_NONBLOCK)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)  # its default, or ignored for all in the background
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(writable, warn_on_full_buffer=False)
     _load_all()
@@ -71,7 +71,7 @@ def main() -> NoReturn:
                     users[channel.fileno()] = channel
                     selector.register(channel, selectors.EVENT_READ)
                 elif data:
-                    _fork(json.loads(data), fds, channel, children)
+                    _fork({**json.loads(data), "interrupt": interrupt}, fds, channel, children)
 
 
 def _load_all() -> None:
@@ -157,7 +157,7 @@ def _become(request: dict[str, Any], fds: list[int]) -> NoReturn:
     """Run the module of a request as __main__, as a new interpreter would."""
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGINT, request["interrupt"])
     for target, fd in enumerate(fds):
         os.dup2(fd, target)
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))
