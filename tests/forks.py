@@ -27,7 +27,6 @@ STAY = b"stay"  # sent to the nursery by who needs it until the connection ends
 _ENVIRONMENT = dict(os.environ)  # before any test has changed it
 _posix_spawn = os.posix_spawn
 _socket = ""  # where the nursery listens
-_stay = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 
 
 def ask(
@@ -63,9 +62,10 @@ def start() -> str:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not os.path.exists(_socket):
             _launch(_socket)
-        atexit.register(_stay.close)
-        _stay.connect(_socket)
-        _stay.send(STAY)
+        stay = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        atexit.register(stay.close)
+        stay.connect(_socket)
+        stay.send(STAY)
     return _socket
 
 

@@ -76,7 +76,8 @@ def main() -> NoReturn:
 
 def _load_all() -> None:
     from aisp_mcp.records import Params, Record
-    from aisp_mcp.server.dispatch import load_catalog
+    from aisp_mcp.server import registry
+    from aisp_mcp.server.dispatch import input_schema, load_catalog
     from aisp_mcp.settings import Settings
 
     os.posix_spawn = forks.spawning(forks.SUPERVISOR, forks.STANDBY)
@@ -85,6 +86,8 @@ def _load_all() -> None:
     for name, folder in TOOLS.items():
         with mock.patch.object(sys, "path", [str(Path(__file__).parent / folder), *sys.path]):
             tool_modules.imported(name)
+    for tool in registry.tools():
+        input_schema(tool)
     records: list[Any] = [Record, Params]
     for record in records:
         records += record.__subclasses__()

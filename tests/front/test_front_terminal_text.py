@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import forks
 import pytest
 from front_support import Cli
 
@@ -69,7 +70,7 @@ def test_a_user_without_a_home_folder_is_told_what_to_set(tmp_path: Path) -> Non
 
     def say(**more: str) -> subprocess.CompletedProcess[str]:
         argv = [sys.executable, "-c", program, "job", "list"]
-        return subprocess.run(argv, env={**env, **more}, cwd=tmp_path, capture_output=True, text=True, check=False)
+        return forks.run(argv, env={**env, **more}, cwd=tmp_path, capture_output=True, text=True)
 
     refused = say()
     assert refused.returncode == 2

@@ -18,25 +18,6 @@ from aisp_mcp.server.context import Context
 from aisp_mcp.server.dispatch.envelopes import Stopwatch, failure, to_data
 from aisp_mcp.server.registry import get
 
-HEAVY = {"mcp", "torch", "triton", "numpy", "rich", "psutil", "pynvml", "jinja2", "yaml", "sqlite3"}
-
-
-def test_help_loads_nothing_heavy(home: Path) -> None:
-    """All in one process: what any of them loads is there at the end."""
-    code = (
-        "import sys\n"
-        "from aisp_mcp.front.cli.main import main\n"
-        "for argv in (['--version'], ['demo', 'echo', '--help'], ['demo'], ['--help'], ['--list']):\n"
-        "    try: main(argv)\n"
-        "    except SystemExit: pass\n"
-        "    print(end='\\0')\n"
-        f"    print(argv, sorted({HEAVY!r} & set(sys.modules)), file=sys.stderr)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50, check=True)
-    assert [line.endswith("] []") for line in done.stderr.splitlines()] == [True] * 5, done.stderr
-    assert all(said.strip() for said in done.stdout.split("\0")[:5])
-    assert done.stdout.count("\0") == 5
-
 
 def test_overview_group_and_command_help(demo_tools: None, cli_here: Cli) -> None:
     assert cli_here("--version").stdout == f"{__version__}\n"

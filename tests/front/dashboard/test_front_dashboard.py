@@ -7,7 +7,6 @@ import os
 import re
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator
 from html import unescape
 from pathlib import Path
@@ -240,17 +239,6 @@ def test_one_run_can_be_shown_from_its_file(filled: Path, cli: Cli, tmp_path: Pa
     assert "3 faster" in (tmp_path / "site" / "index.html").read_text("utf-8")
     (tmp_path / "no.json").write_text(json.dumps({"run": 1}))
     assert "BAD_RUN_FILE" in cli("dashboard", "export", str(tmp_path / "x"), "--data", str(tmp_path / "no.json")).stderr
-
-
-def test_the_protocol_library_is_not_imported(home: Path) -> None:
-    code = (
-        "import sys, aisp_mcp.front.dashboard.serve, aisp_mcp.front.dashboard.command as c; "
-        "from aisp_mcp.server.dispatch import load_catalog; from aisp_mcp.settings import Settings; "
-        "load_catalog(Settings.from_env()); "
-        "print([m for m in ('mcp', 'mcp_types', 'torch', 'numpy') if m in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50, check=True)
-    assert done.stdout.strip() == "[]"
 
 
 def test_steps_are_found_and_noise_is_none() -> None:
