@@ -107,7 +107,7 @@ def test_a_tool_that_prints_does_not_spoil_the_answer(cli: Cli) -> None:
 
 
 def test_a_reader_that_leaves_early_is_no_error(home: Path) -> None:
-    command = f"{sys.executable} -m aisp_mcp.front.cli.main demo big --items 300 --text 100"
+    command = f"{sys.executable} -m aisp_mcp.front.cli.main demo big --items 120 --text 100"
     line = f"{command} | head -1; echo ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=50, check=False)
     assert "Traceback" not in done.stderr
