@@ -41,7 +41,7 @@ class Echo(Record):
     said: dict[str, Any]
 
 
-@tool(cli="demo echo", effect=READS, cost=MS, next=("aisp_demo_numbers",), aliases=("aisp_demo_repeat",))
+@tool(cli="demo echo", effect=READS, cost=MS, next=("aisp_demo_numbers",), aliases={"aisp_demo_repeat": {}})
 def aisp_demo_echo(p: EchoParams, ctx: Context) -> Echo:
     """Say the arguments as they arrived.
 
