@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.judge.audit_log import check_chain
 from aisp_mcp.process import isolation
 from aisp_mcp.profile import load
 from aisp_mcp.profile.recording import target_program
+from aisp_mcp.profile.recording.ran import Ran
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.dispatch import execute, load_catalog
 from aisp_mcp.settings import Settings
@@ -128,6 +130,16 @@ spin()
     assert any("spin" in name for name in _stacks(bench, script=str(script)))
 
 
+def test_a_program_without_a_last_call_has_failed_with_its_last_words(tmp_path):
+    (tmp_path / "output.txt").write_text("Traceback\nArithmeticError: only in my dreams\n")
+    ran = Ran(target="ch01:twice", side="baseline", size="small", device="cpu", isolation="L1", command=[])
+    with pytest.raises(BenchmarkError, match=r"ch01:twice \(baseline\) did not finish.*only in my dreams") as caught:
+        target_program._counted(tmp_path, ran)
+    assert caught.value.code == "RAISED"
+    (tmp_path / "calls.json").write_text('{"calls": 10, "ranks": 1}')
+    assert target_program._counted(tmp_path, ran).calls == 10
+
+
 @pytest.mark.torch
 class TestTorch:
     """Real runs on this machine's CPU."""
@@ -165,6 +177,7 @@ class TestTorch:
         assert answer["memory"][0]["peak_bytes"] >= 256 * 256 * 4  # sin(a) alone
         assert len(answer["memory"][0]["growth"]) == 10
 
+    @pytest.mark.slow
     def test_a_side_that_fails_is_an_error_with_its_words(self, bench):
         answer = execute("aisp_profile_torch", {"target": "ch01:twice_dies"}, bench)
         assert answer.error.code == "RAISED"
