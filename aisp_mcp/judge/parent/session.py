@@ -135,8 +135,10 @@ class Session:
     @property
     def adversarial(self) -> list[str]:
         """Kinds of adversarial inputs that the candidate is tried on: those on which the baseline does not raise."""
+        if not self.options.protections.adversarial:
+            return []
         untested = self.opened["facts"].get("inputs_not_tested", ())
-        return [mode for mode in MODES[1:] if mode not in untested] if self.options.protections.adversarial else []
+        return [mode for mode in MODES[1:] if mode not in untested]
 
     @property
     def battery(self) -> int:

@@ -9,7 +9,7 @@ import pytest
 from gpu_model import Process, Verifier, trial
 
 from aisp_mcp.judge.parent.timing.driver import Driver
-from aisp_mcp.judge.parent.timing.gpu import rounds
+from aisp_mcp.judge.parent.timing.gpu import schedule
 from aisp_mcp.judge.parent.timing.gpu.round import GpuRound
 from aisp_mcp.judge.protocol.messages import TOUCH
 from aisp_mcp.judge.protocol.roles import Role
@@ -24,7 +24,7 @@ def process_of(driver: Driver, role: Role) -> Process:
 @pytest.mark.parametrize("most", [1000, 0], ids=["behind the gate", "without it"])
 def test_memory_that_a_baseline_returned_costs_its_round_nothing(most: int) -> None:
     driver = trial(Verifier(), tight=True, most=most)
-    rounds.measure(driver)
+    schedule.measure(driver)
     seconds = driver.result.device.with_host or driver.result.device.device_only
     assert seconds[Role.CANDIDATE] == pytest.approx(seconds[Role.BASELINE])
 
@@ -47,14 +47,14 @@ def test_no_process_returns_memory_that_the_verifier_has_mapped(monkeypatch: pyt
 
     monkeypatch.setattr(verifier, "ask", noted)
     monkeypatch.setattr(Process, "run_round", renewing)
-    rounds.measure(driver)
+    schedule.measure(driver)
     assert len(renewed) >= 3 * len(Role)
     assert not any(renewed)
 
 
 def test_processes_keep_their_memory_where_there_is_room_for_all() -> None:
     driver = trial(Verifier())
-    rounds.measure(driver)
+    schedule.measure(driver)
     assert not any(bits & TOUCH for role in Role for _, bits in process_of(driver, role).asked)
 
 
@@ -68,5 +68,5 @@ def test_inputs_are_drawn_once_for_a_baseline_after_the_other(monkeypatch: pytes
         return sample(chosen, count)
 
     monkeypatch.setattr(driver.session.random, "sample", in_order)
-    rounds.measure(driver)
-    assert verifier.verbs["stage"] == 2 * rounds.ROUNDS
+    schedule.measure(driver)
+    assert verifier.verbs["stage"] == 2 * schedule.ROUNDS

@@ -14,6 +14,7 @@ from aisp_mcp.judge.options import ALL
 from aisp_mcp.judge.parent.timing.driver import Driver
 from aisp_mcp.judge.parent.timing.replicate import ReplicateRun
 from aisp_mcp.judge.presets import PRESETS
+from aisp_mcp.judge.protocol.draws.rng import MODES
 from aisp_mcp.judge.protocol.roles import Role
 
 BASELINE, CANDIDATE = Role.BASELINE.number, Role.CANDIDATE.number
@@ -30,6 +31,7 @@ class Recorded:
             replicates_at_once=1 if is_tight else 2,
             options=SimpleNamespace(device="cuda", preset=PRESETS["quick"], protections=ALL),
             opened={"layout": {"capacity": 1}},
+            adversarial=MODES[1:],
             random=random.Random(1),
             phase=lambda name: nullcontext(),
             new_seed=lambda: 7,

@@ -90,4 +90,4 @@ def test_a_function_with_a_varying_number_of_results_learns_the_rule(ctx: Contex
     args = {"target": source, "candidate": source, "inputs": "items=list(randint(0, 500, 2000))", "preset": "quick"}
     error = execute("aisp_verify_candidate", args, ctx).error
     assert error is not None
-    assert "the shape of an output must not depend on the values of its inputs" in error.message
+    assert "The shape of the baseline's output depends on the values of its inputs" in error.message
