@@ -291,6 +291,7 @@ def test_processes_that_wait_for_submissions_outlive_the_server_that_started_the
     anyio.run(start)
     [warm] = (home / "optimizations").glob("*/warm")
     processes = serving(warm)
-    assert len(processes) == 2
+    known = {process.pid for process in processes}
+    assert len([process for process in processes if process.ppid() not in known]) == 2  # one may fork while it loads
     shutil.rmtree(warm.parent)
     assert psutil.wait_procs(processes, timeout=30)[1] == []
