@@ -1,4 +1,4 @@
-"""What functions may return, and what both programs of a pair may leave out: whole comparisons of two functions."""
+"""Results that functions may return, and inputs on which a baseline may raise: whole comparisons of two functions."""
 
 from __future__ import annotations
 
@@ -39,6 +39,14 @@ JUDGED = {
         "def f(values):\n    return {*values}, [{'half': 0.5 * v, 'at': i} for i, v in enumerate(values)], None\n",
         "values=list(randint(0, 300, 300))",
     ),
+    "arrays beside texts, and keys that are numbers": (
+        "import numpy as np\n\ndef f(x):\n    y = x.astype(np.float32)\n"
+        "    return {'name': 'sums', 'sums': [y.sum(1), y.sum(0)], 'by': {0.5: float(x.sum())}}\n",
+        "import numpy as np\n\ndef f(x):\n    y = x.astype(np.float32)\n"
+        "    by = {np.float64(0.5): x.sum()}\n"
+        "    return {'sums': [np.cumsum(y, 1)[:, -1], np.cumsum(y, 0)[-1]], 'by': by, 'name': np.str_('sums')}\n",
+        "x=np.randn(64, 256)",
+    ),
     "a count that is the same for all usual inputs": (
         f"def f(values):{DEDUPE}    return len(out)\n",
         "def f(values):\n    return len(set(values))\n",
@@ -68,6 +76,10 @@ WRONG = {
         JUDGED["a list whose length depends on values"],
     ),
     "a text that ends too early": ("def f(values):\n    return ','.join(map(str, values))\n", JUDGED["a text"]),
+    "another key": (
+        "def f(values):\n    return {0.25: len(values), 'of': values}\n",
+        ("def f(values):\n    return {0.5: len(values), 'of': values}\n", "", "values=list(randint(0, 9, 99))"),
+    ),
     "the usual count": ("def f(values):\n    return 30\n", JUDGED["a count that is the same for all usual inputs"]),
     "positions of other values": (
         "import torch\n\ndef f(x):\n    values, at = torch.topk(x, 8, dim=1)\n    return values, at.flip(1)\n",

@@ -6,7 +6,7 @@ import hashlib
 import importlib
 import inspect
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -14,12 +14,11 @@ from typing import Any
 from aisp_mcp.judge.protocol.module_loader import load_module, unusable
 
 SCALARS = ("datetime", "decimal", "fractions", "pathlib", "uuid")  # modules whose values are compared by their repr
-FEW = 16  # elements of a tuple or list up to which each is an output of its own
 
 
 def function(path: str, name: str, folders: tuple[str, ...] = (), module: str = "") -> Callable[..., Any]:
-    """The function of that name in the file, or in the named module of the package. Of a class, an instance, which is
-    made without arguments.
+    """The function of that name in the file, or in the named module of the package. Of a class whose instances can be
+    called, an instance that is made without arguments.
 
     folders: searched first by what the file imports. Raises BenchmarkError NO_FUNCTION, and whatever the file raises.
     """
@@ -27,7 +26,7 @@ def function(path: str, name: str, folders: tuple[str, ...] = (), module: str = 
     stem = Path(path).stem
     loaded = importlib.import_module(module) if module else load_module(Path(path), f"aisp_function_{stem}")
     attribute = getattr(loaded, name, None)
-    if inspect.isclass(attribute) and callable(getattr(attribute, "__call__", None)):  # noqa: B004 - of its instances
+    if inspect.isclass(attribute) and any("__call__" in vars(base) for base in attribute.__mro__):
         attribute = attribute()
     if not callable(attribute):
         raise unusable("NO_FUNCTION", f"{stem} has no function {name!r}.")
@@ -37,8 +36,8 @@ def function(path: str, name: str, folders: tuple[str, ...] = (), module: str = 
 
 def tensors(output: Any) -> Any:
     """The output as tensors: arrays, numbers, lists of floats, and tuples and dicts of these as themselves; texts,
-    sets, records, and lists of integers or of anything else as a hash of what must be equal, and the floats among them
-    in order. Raises BenchmarkError BAD_OUTPUT.
+    sets, records, and lists of integers or of anything else as a hash of what must be equal, and the floats and arrays
+    among them in order. Raises BenchmarkError BAD_OUTPUT.
     """
     import torch
 
@@ -46,36 +45,39 @@ def tensors(output: Any) -> Any:
         return output if output.layout == torch.strided else output.to_dense()
     if isinstance(output, bool | int | float | complex):
         return torch.tensor(output, dtype=torch.float64 if isinstance(output, float) else None)
-    library = type(output).__module__.partition(".")[0]
-    if library == "numpy":
-        return torch.as_tensor(output) if output.dtype.kind in "biufc" else _encoded(output.tolist())
+    library = _library(output)
+    if _is_array(output):
+        return torch.as_tensor(output)
     if library in ("pandas", "polars"):
         return _columns(output)
     if library == "scipy" and hasattr(output, "toarray"):
         return torch.as_tensor(output.toarray())
-    if isinstance(output, dict) and output and all(isinstance(value, _whole()) for value in output.values()):
+    if isinstance(output, dict) and output and all(map(_is_whole, output.values())):
         return {str(key): tensors(value) for key, value in output.items()}
     if isinstance(output, list | tuple) and output:
-        if all(type(item) in (float, int) for item in output) and float in map(type, output):
+        if all(isinstance(item, float | int) and not isinstance(item, bool) for item in output) and any(
+            isinstance(item, float) for item in output
+        ):
             return torch.tensor(output, dtype=torch.float64)
-        if len(output) <= FEW and any(isinstance(item, (*_whole(), list, tuple, dict)) for item in output):
-            return tuple(part for item in output for part in _parts(tensors(item)))
+        if all(map(_is_whole, output)):
+            return tuple(map(tensors, output))
     return _encoded(output)
 
 
-def _parts(converted: Any) -> Sequence[Any]:
-    """The tensors of a converted value, without names."""
-    if isinstance(converted, dict):
-        return [*converted.values()]
-    return converted if isinstance(converted, tuple) else [converted]
+def _library(value: Any) -> str:
+    return type(value).__module__.partition(".")[0]
 
 
-def _whole() -> tuple[type, ...]:
-    """Types of values that are outputs of their own."""
+def _is_array(value: Any) -> bool:
+    """Return True for an array or a scalar of numpy that holds numbers."""
+    return _library(value) == "numpy" and value.dtype.kind in "biufc"
+
+
+def _is_whole(value: Any) -> bool:
+    """Return True for values that are outputs of their own."""
     import torch
 
-    numpy = sys.modules.get("numpy")
-    return (torch.Tensor, float, complex, *((numpy.ndarray, numpy.generic) if numpy else ()))
+    return isinstance(value, torch.Tensor | float | complex) or _is_array(value)
 
 
 def _columns(output: Any) -> Any:
@@ -86,39 +88,60 @@ def _columns(output: Any) -> Any:
 
 
 def _encoded(output: Any) -> dict[str, Any]:
-    """A hash of types, structure, integers and texts, which must be equal, and the floats in order."""
+    """A hash of types, structure, integers and texts, which must be equal, and the floats and arrays in order."""
     import torch
 
-    floats = list[float]()
-    text = _canonical(output, floats)
+    inner = _Inner()
+    text = inner.canonical(output)
     digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=32).digest()
     encoded = {"hash": torch.frombuffer(bytearray(digest), dtype=torch.uint8)}
-    return {**encoded, "floats": torch.tensor(floats, dtype=torch.float64)} if floats else encoded
+    if inner.floats:
+        encoded["floats"] = torch.tensor(inner.floats, dtype=torch.float64)
+    return encoded | {f"array_{at}": array for at, array in enumerate(inner.arrays)}
 
 
-def _canonical(value: Any, floats: list[float]) -> str:
-    """A text that is the same for equal values. Floats outside sets are collected instead."""
-    if isinstance(value, float):
-        floats.append(value)
-        return "f"
-    if value is None or isinstance(value, bool | int | complex | str | bytes):
-        return repr(value)
-    if isinstance(value, list | tuple):
-        kind = "l" if isinstance(value, list) else "t"
-        return f"{kind}({','.join([_canonical(item, floats) for item in value])})"
-    if isinstance(value, Mapping):
-        items = sorted((_canonical(key, []), item) for key, item in value.items())
-        return f"d({','.join([f'{key}:{_canonical(item, floats)}' for key, item in items])})"
-    if isinstance(value, set | frozenset):
-        return f"s({','.join(sorted(repr(item) for item in value))})"
-    if is_dataclass(value) and not isinstance(value, type):
-        return f"r({','.join([_canonical(getattr(value, field.name), floats) for field in fields(value)])})"
-    module = type(value).__module__.partition(".")[0]
-    if module == "numpy" or module == "torch":
-        return _canonical(value.tolist(), floats)
-    if module in SCALARS:
-        return repr(value)
-    if isinstance(value, range) or hasattr(value, "__next__"):
-        return _canonical(list(value), floats)
-    kind = type(value).__name__
-    raise unusable("BAD_OUTPUT", f"The function returned a {kind}, which cannot be compared.")
+def _exact(value: Any) -> str:
+    """The text of an element of a set or of a key of a dict; numpy's own numbers and texts look different."""
+    return repr(value.tolist() if _library(value) == "numpy" else value)
+
+
+class _Inner:
+    """The floats and arrays that a structure contains, in order."""
+
+    def __init__(self) -> None:
+        self.floats, self.arrays = list[float](), list[Any]()
+
+    def canonical(self, value: Any) -> str:
+        """A text that is the same for equal values but for floats and arrays, which are collected. Those in sets and
+        keys of dicts must be equal, too.
+        """
+        if isinstance(value, float):
+            self.floats.append(value)
+            return "f"
+        if _is_whole(value):
+            self.arrays.append(tensors(value))
+            return "a"
+        if isinstance(value, str):
+            return repr(str(value))  # numpy's own texts look different
+        if value is None or isinstance(value, bool | int | bytes):
+            return repr(value)
+        if isinstance(value, list | tuple):
+            return f"{'l' if isinstance(value, list) else 't'}({','.join(map(self.canonical, value))})"
+        if isinstance(value, Mapping):
+            texts = {_exact(key): item for key, item in value.items()}
+            return f"d({','.join(f'{key}:{self.canonical(texts[key])}' for key in sorted(texts))})"
+        if isinstance(value, set | frozenset):
+            return f"s({','.join(sorted(map(_exact, value)))})"
+        if is_dataclass(value) and not isinstance(value, type):
+            return f"r({','.join(self.canonical(getattr(value, field.name)) for field in fields(value))})"
+        return self._of_a_library(value)
+
+    def _of_a_library(self, value: Any) -> str:
+        if _library(value) == "numpy":
+            return self.canonical(value.tolist())
+        if _library(value) in SCALARS:
+            return repr(value)
+        if isinstance(value, range) or hasattr(value, "__next__"):
+            return self.canonical(list(value))
+        kind = type(value).__name__
+        raise unusable("BAD_OUTPUT", f"The function returned a {kind}, which cannot be compared.")
