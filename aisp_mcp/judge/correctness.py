@@ -12,7 +12,7 @@ import itertools
 import os
 import random
 import tempfile
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -28,7 +28,7 @@ from aisp_mcp.judge.parent.processes import group, placement, verifier_client
 from aisp_mcp.judge.parent.processes.confined import Placement, WorkerGone
 from aisp_mcp.judge.parent.processes.process import WorkerProcess
 from aisp_mcp.judge.parent.timing.serving import Delivery, WrongEmissionError
-from aisp_mcp.judge.protocol.draws.rng import MODES
+from aisp_mcp.judge.protocol.draws.rng import adversarial_modes
 from aisp_mcp.judge.protocol.layout import FLUSH_BYTES
 from aisp_mcp.judge.protocol.messages import WorkerSetup
 from aisp_mcp.judge.protocol.module_loader import common_of
@@ -74,7 +74,6 @@ class Fuzzer:
     def __init__(self, baseline: Path, options: Options, configurations: int, ranks: int = 1) -> None:
         self.baseline, self.options, self.ranks = baseline, options, ranks
         self._random, self._stack, self._number = random.Random(os.urandom(32)), ExitStack(), 0
-        self._untested: Collection[str] = ()  # kinds of inputs on which the baseline raises
         folder = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="aisp-", ignore_cleanup_errors=True))
         level = placement.usable_level(options.isolation, options.device)
         self._placements = placement.PlacementFactory(
@@ -123,7 +122,6 @@ class Fuzzer:
         if "missing" in opened:
             return Found(missing=", ".join(opened["missing"]))
         worker_placement = self._placements.make(f"worker-{number}")
-        self._untested = opened["facts"].get("inputs_not_tested", ())
         setup = self._setup(candidate, size, opened, worker_placement)
         worker = group.start("candidate", dict(setup), self._of(number), worker_placement)
         try:
@@ -131,8 +129,9 @@ class Fuzzer:
             setup["ipc"] = self._verifier.ask("attach", worker_id=worker_id)["ipc"]
             self._verifier.ask("params", worker_ids=[worker_id], seed=self._seed())
             worker.prepare(dict(setup))
-            rounds = self._traces if "serving" in opened else self._rounds
-            return rounds(worker, worker_id)
+            if "serving" in opened:
+                return self._traces(worker, worker_id)
+            return self._rounds(worker, worker_id, adversarial_modes(opened["facts"].get("inputs_not_tested", ())))
         finally:
             worker.close()
 
@@ -151,12 +150,11 @@ class Fuzzer:
             freeze=True,
         )
 
-    def _rounds(self, worker: WorkerProcess, worker_id: int) -> Found:
+    def _rounds(self, worker: WorkerProcess, worker_id: int, kinds: Sequence[str]) -> Found:
         findings = Found()
         try:
             worker.ready(START_S)
-            kinds = [mode for mode in MODES if mode not in self._untested]
-            for mode in (*kinds, "plain"):  # again, because a program may keep what it was given first
+            for mode in ("plain", *kinds, "plain"):  # again, because a program may keep what it was given first
                 if mode in findings.modes and findings.errors:
                     break
                 self._verifier.ask("fill", counts={worker_id: 1}, seed=self._seed(), mode=mode, sample=[0])

@@ -20,7 +20,7 @@ from aisp_mcp.judge.parent.kernel_cache import Kernels
 from aisp_mcp.judge.parent.processes.placement import PlacementFactory
 from aisp_mcp.judge.parent.processes.verifier_client import VerifierProcess
 from aisp_mcp.judge.parent.timing.gpu.mode import Modes
-from aisp_mcp.judge.protocol.draws.rng import MODES
+from aisp_mcp.judge.protocol.draws.rng import adversarial_modes
 from aisp_mcp.judge.protocol.layout import FILE, HOST
 from aisp_mcp.judge.protocol.messages import CheckAnswer, MapAnswer, MapRequest, OpenAnswer, StageRequest
 from aisp_mcp.judge.protocol.roles import Role
@@ -137,8 +137,7 @@ class Session:
         """Kinds of adversarial inputs that the candidate is tried on: those on which the baseline does not raise."""
         if not self.options.protections.adversarial:
             return []
-        untested = self.opened["facts"].get("inputs_not_tested", ())
-        return [mode for mode in MODES[1:] if mode not in untested]
+        return adversarial_modes(self.opened["facts"].get("inputs_not_tested", ()))
 
     @property
     def battery(self) -> int:

@@ -24,7 +24,7 @@ from aisp_mcp.judge.protocol.clock import clock
 from aisp_mcp.judge.protocol.cuda_ipc import MappedMemory, Staged
 from aisp_mcp.judge.protocol.device_turns import begin_peak, give_back, peak, synchronize
 from aisp_mcp.judge.protocol.draws import drawing
-from aisp_mcp.judge.protocol.draws.rng import MODES, CallRng
+from aisp_mcp.judge.protocol.draws.rng import CallRng, adversarial_modes
 from aisp_mcp.judge.protocol.messages import CheckAnswer, DeviceAllocation, PlannedRequest
 from aisp_mcp.judge.protocol.module_loader import load_spec
 from aisp_mcp.judge.protocol.roles import replicate_of
@@ -124,7 +124,7 @@ class Verifier:
         untested = (
             kinds_that_raise(bank, seed + 6, output) if self.protections.adversarial and seconds <= TRIED_S else {}
         )
-        kinds = [mode for mode in MODES[1:] if mode not in untested]
+        kinds = adversarial_modes(untested)
         is_constant = reject_degenerate(bank, seed + 2, output, kinds)
         reject_untestable(bank, seed + 5, output)
         last_only = self.device == "cuda" and self.ranks == 1

@@ -8,7 +8,7 @@ as a CUDA graph (Replayed).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from aisp_mcp.bench import Benchmark
@@ -21,7 +21,7 @@ from aisp_mcp.judge.verifier.checks.kinds import Kind, kind_of
 from aisp_mcp.judge.verifier.checks.pieces import pieces
 from aisp_mcp.judge.verifier.checks.tolerance import components, same_bits
 from aisp_mcp.judge.verifier.evaluation import evaluate, evaluate_in_order, evaluate_jittered
-from aisp_mcp.judge.verifier.inputs.files import is_file, opened
+from aisp_mcp.judge.verifier.inputs.files import copied_inputs, is_file, opened
 
 # Bytes of a result; of larger ones, no more than two are held at a time. Chosen: three of them are 3 GiB at most.
 HELD_BYTES = 1 << 30
@@ -80,11 +80,6 @@ def disturb(tensors: Iterable[Any], seed: int, low: float, high: float) -> None:
             for (part,) in pieces(tensor):
                 by = torch.empty(part.shape, dtype=torch.float64, device=device)
                 part.mul_(by.uniform_(low, high, generator=draws[device]).add_(1.0))
-
-
-def copied_inputs(inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """The inputs in new memory; paths as they are."""
-    return {name: value if isinstance(value, str) else value.clone() for name, value in inputs.items()}
 
 
 class ReferenceEvaluator:
@@ -200,12 +195,16 @@ class ReferenceEvaluator:
             disturb([*wide.values(), *params.values()], seed, -eps / 2, eps / 2)
             return evaluate_jittered(lambda: self.spec.reference(**wide, **params), eps, most_terms, seed)
 
-    def unseen_sums(self, inputs: dict[str, Any]) -> walks.Axes:
-        """The axes of each input that the outputs sum over; none if torch sees what computes. Consumes the inputs."""
+    def is_seen(self, inputs: dict[str, Any]) -> bool:
+        """Return True if torch sees the reference compute. Consumes the inputs."""
+        with opened(inputs) as given:
+            wide = _widen_and_release(given, inputs) | self.wide
+            return evaluation.computes(lambda: self.spec.reference(**wide))
+
+    def summed_axes(self, inputs: dict[str, Any]) -> walks.Axes:
+        """The axes of each input that the outputs sum over. Consumes the inputs."""
         with opened(inputs) as given:
             wide = _widen_and_release(given, inputs)
-            if evaluation.computes(lambda: self.spec.reference(**copied_inputs(wide), **self.wide)):
-                return {}
             return walks.summed_axes(lambda wide: evaluate(lambda: self.spec.reference(**wide, **self.wide)), wide)
 
     def walked(self, inputs: dict[str, Any], axes: walks.Axes, eps: float, seed: int, *, straight: bool) -> Any:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from aisp_mcp.judge.protocol.module_loader import flatten
+from aisp_mcp.judge.verifier.inputs.files import copied_inputs
 
 # Share of an input by which its half is changed, and of the elements of an output that must change: sums may round a
 # change away, and a maximum or a bin does not see most changes. Both are chosen.
@@ -30,7 +31,7 @@ Axes = Mapping[str, Sequence[int]]  # axes that the outputs sum over, by input
 
 def summed_axes(run: Run, inputs: dict[str, Any]) -> Axes:
     """The axes of each input that the outputs of run() sum over. The inputs stay as they are."""
-    usual = _numbers(run(_copies(inputs)))
+    usual = _numbers(run(copied_inputs(inputs)))
     found = {}
     for name, value in inputs.items():
         if is_real(value):
@@ -50,10 +51,10 @@ def walked(values: Any, axes: Sequence[int], eps: float, draw: Any, *, straight:
         return values
     rest = [axis for axis in range(values.ndim) if axis not in axes]
     lines = values.permute(*axes, *rest)
-    steps = torch.rand(lines.flatten(0, len(axes) - 1).shape, dtype=torch.float64, generator=draw).sub_(0.5)
-    if straight:
-        steps = torch.full_like(steps, 0.5)
-    walk = steps.mul(eps).flip(0).cumsum(0).flip(0).view(lines.shape)
+    steps = torch.full(lines.flatten(0, len(axes) - 1).shape, 0.5, dtype=torch.float64)
+    if not straight:
+        steps.uniform_(-0.5, 0.5, generator=draw)
+    walk = steps.mul_(eps).flip(0).cumsum(0).flip(0).view(lines.shape).to(values.device)
     order = [*axes, *rest]
     return values * (1.0 + walk.permute(*[order.index(axis) for axis in range(values.ndim)]))
 
@@ -71,7 +72,7 @@ def is_real(value: Any) -> bool:
 def _is_summed(run: Run, inputs: dict[str, Any], name: str, axis: int, usual: list[Any]) -> bool:
     size = inputs[name].shape[axis]
     for begin, length in ((0, size // 2), (size // 2, size - size // 2)):
-        changed = _copies(inputs)
+        changed = copied_inputs(inputs)
         changed[name].narrow(axis, begin, length).mul_(1.0 + CHANGE)
         outputs = _numbers(run(changed))
         if len(outputs) == len(usual) and any(map(_differ_mostly, outputs, usual)):
@@ -87,7 +88,3 @@ def _differ_mostly(one: Any, other: Any) -> bool:
 
 def _numbers(output: Any) -> list[Any]:
     return [tensor for _, tensor in flatten(output) if is_real(tensor)]
-
-
-def _copies(inputs: dict[str, Any]) -> dict[str, Any]:
-    return {name: value if isinstance(value, str) else value.clone() for name, value in inputs.items()}

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from aisp_mcp.bench import RAND_SCALE, RANDN_SCALE, RANDN_SHIFT
@@ -32,6 +32,11 @@ def battery_modes(call_bytes: int, call_s: float) -> list[str]:
     """Kinds of inputs of the calls that decide whether a program is correct, in order."""
     share = min(1.0, BATTERY_BYTES / max(call_bytes, 1), BATTERY_S / max(call_s, 1e-9))
     return ["plain", *MODES] * max(1, round(share * BATTERY_CYCLES))
+
+
+def adversarial_modes(untested: Collection[str]) -> list[str]:
+    """Kinds of inputs other than plain ones. untested: those on which the baseline raises."""
+    return [mode for mode in MODES[1:] if mode not in untested]
 
 
 class CallRng:
@@ -140,7 +145,7 @@ class CallRng:
     def randint(self, low: int, high: int, *shape: int, dtype: str = "int64", any_values: bool = False) -> Any:
         kind = self._dtype(dtype)
         values = self.torch.randint(low, high, shape, device=self.device, dtype=kind, generator=self._generator())
-        return _INTEGERS[self._mode](values, low, self._draw) if any_values and values.numel() > 1 else values
+        return _INTEGERS[self._mode](values, self._draw) if any_values and values.numel() > 1 else values
 
     def permutation(self, n: int) -> Any:
         return self.torch.randperm(n, device=self.device, generator=self._generator())
@@ -187,12 +192,12 @@ def _constant(values: Any, draw: random.Random) -> Any:
     return values.new_full(values.shape, draw.uniform(0.25, 2.0) * draw.choice((-1, 1)))
 
 
-def _sorted(values: Any, _: int, draw: random.Random) -> Any:
+def _sorted(values: Any, draw: random.Random) -> Any:
     ordered = values.flatten().sort(descending=draw.random() < 0.5).values
     return ordered.view(values.shape)
 
 
-def _with_ties(values: Any, _: int, draw: random.Random) -> Any:
+def _with_ties(values: Any, draw: random.Random) -> Any:
     """One in ten is that of another element."""
     flat = values.flatten()
     count = max(1, len(flat) // 10)
@@ -200,25 +205,28 @@ def _with_ties(values: Any, _: int, draw: random.Random) -> Any:
     return flat.view(values.shape)
 
 
-def _skewed(values: Any, low: int, draw: random.Random) -> Any:
-    """Most are near the lowest."""
-    return low + (values - low) // draw.choice((8, 64, 1024))
+def _skewed(values: Any, draw: random.Random) -> Any:
+    """Small ones are far more frequent: each is the smallest of several."""
+    flat = values.flatten()
+    for _ in range(3):
+        flat = flat.minimum(flat.roll(draw.randrange(len(flat))))
+    return flat.view(values.shape)
 
 
-def _two(values: Any, _: int, draw: random.Random) -> Any:
+def _two(values: Any, draw: random.Random) -> Any:
     flat = values.flatten()
     one, other = (flat[draw.randrange(len(flat))].clone() for _ in range(2))
     return one.where(values % 2 == 0, other)
 
 
-def _equal(values: Any, _: int, draw: random.Random) -> Any:
+def _equal(values: Any, draw: random.Random) -> Any:
     flat = values.flatten()
     return flat[draw.randrange(len(flat))].clone().expand(values.shape).contiguous()
 
 
 # Kinds of integers for functions that take any: by the kind of the other inputs.
-_INTEGERS: dict[str, Callable[[Any, int, random.Random], Any]] = {
-    "plain": lambda values, *_: values,
+_INTEGERS: dict[str, Callable[[Any, random.Random], Any]] = {
+    "plain": _plain,
     "exact": _sorted,
     "spikes": _with_ties,
     "zeros": _skewed,

@@ -68,14 +68,14 @@ def _evaluations(bank: InputBank, seed: int, mode: str, dtype: str, slack: float
     """Each kind of order once, then further draws of noise."""
     is_plain = mode == "plain"
     eps, most_terms = _eps(dtype, is_plain), LANES_TERMS if is_plain else math.inf
+    if bank.sums_unseen(seed):
+        yield from _walks(bank, seed, mode, eps)
     factor = ROUNDINGS_ALLOWED * (1.0 if is_plain else min(slack, ORDERED_SLACK))
     draws = (
         [error.mul_(factor) if error.is_floating_point() else error for error in rounding]
         for rounding in bank.rounding(seed, mode, eps, most_terms)
     )
     kinds: list[Callable[[], list[Any]]] = [lambda: next(draws)]
-    if bank.sums_unseen(seed):
-        yield from _walks(bank, seed, mode, eps)
     if _may_use_tf32(bank, dtype):
         kinds[:0] = [partial(_in_tf32, bank, seed, mode, *allowed) for allowed in TF32_ALLOWED]
     if dtype not in ("float64", "complex128"):

@@ -13,7 +13,8 @@ from aisp_mcp.judge.protocol.shared_memory import Arena
 from aisp_mcp.judge.verifier.checks.distribution import DrawTests
 from aisp_mcp.judge.verifier.checks.pieces import pieces
 from aisp_mcp.judge.verifier.checks.tolerance import components, distance_type
-from aisp_mcp.judge.verifier.reference import ReferenceEvaluator, copied_inputs
+from aisp_mcp.judge.verifier.inputs.files import copied_inputs
+from aisp_mcp.judge.verifier.reference import ReferenceEvaluator
 from aisp_mcp.judge.verifier.walks import MOST_STRAIGHT, Axes, terms
 
 DRAWS = 4  # evaluations with noise at most; chosen (commit 3fa8d429): each costs a float64 reference
@@ -162,7 +163,8 @@ class InputBank:
         inputs that are tried.
         """
         if self.axes is None:
-            self.axes = self.reference.unseen_sums(self.inputs(seed, "plain"))
+            is_seen = self.reference.is_seen(self.inputs(seed, "plain"))
+            self.axes = {} if is_seen else self.reference.summed_axes(self.inputs(seed, "plain"))
         return any(self.axes.values())
 
     def walked(self, seed: int, mode: str, eps: float, draws: Sequence[int], *, straight: bool = False) -> list[Any]:

@@ -47,6 +47,11 @@ def is_file(value: Any) -> bool:
     return isinstance(value, File | Folder)
 
 
+def copied_inputs(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """The inputs in new memory; paths as they are."""
+    return {name: value if isinstance(value, str) else value.clone() for name, value in inputs.items()}
+
+
 def calls_per_round(inputs: Mapping[str, Any], most: int) -> int:
     """The maximum number of calls in a round, given the needs of one. Raises BenchmarkError FILES_TOO_LARGE."""
     files = [value for value in inputs.values() if is_file(value)]
