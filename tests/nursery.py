@@ -138,7 +138,7 @@ def _fork(request: dict[str, Any], fds: list[int], channel: socket.socket, child
 
 
 def _can_be(request: dict[str, Any]) -> bool:
-    """Whether an interpreter with these variables would be like this one, and /proc has room for them."""
+    """Return True if an interpreter with these variables would be like this one, and /proc has room for them."""
 
     def at_start(env: Any) -> dict[str, str]:
         return {name: env[name] for name in env if name.startswith(forks.AT_START) and name != "PYTHONPATH"}
@@ -148,7 +148,7 @@ def _can_be(request: dict[str, Any]) -> bool:
 
 
 def _shown(request: dict[str, Any]) -> list[tuple[int, int, bytes]]:
-    """Where the kernel reads /proc/PID/cmdline and environ, and what a fork shows there."""
+    """Places where the kernel reads /proc/PID/cmdline and environ, with the bytes that a fork shows there."""
     with open("/proc/self/stat") as file:
         places = list(map(int, file.read().rpartition(")")[2].split()[45:49]))
     env = [f"{name}={value}" for name, value in request["env"].items()]

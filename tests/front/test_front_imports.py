@@ -1,4 +1,4 @@
-"""What help, lists and the dashboard do not load, in one process: what any of them loads is there at the end."""
+"""Modules that help, lists and the dashboard do not load, in one process: what any loads is there at the end."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Steps = dict[str, tuple[str, set[str]]]
 
 @pytest.fixture(scope="module")
 def steps(shared_env: dict[str, str]) -> Steps:
-    """What each step has said, and the modules after it."""
+    """Output of each step, and the modules after it."""
     with pytest.MonkeyPatch.context() as environment:
         for name, value in shared_env.items():
             environment.setenv(name, value)

@@ -28,13 +28,13 @@ def _forked(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def new_supervisors(_forked: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where no process stands by, a job is two new interpreters."""
+    """Make a job two new interpreters where no process stands by."""
     monkeypatch.setattr(os, "posix_spawn", forks.spawning(forks.STANDBY))
 
 
 @pytest.fixture
 def new_interpreters(_forked: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So is the process that stands by."""
+    """Make the process that stands by a new interpreter, too."""
     monkeypatch.setattr(os, "posix_spawn", forks.spawning())
 
 

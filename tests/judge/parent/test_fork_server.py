@@ -129,7 +129,7 @@ def quick_torch(tmp_path: Path) -> None:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """What a server needs to find modules of this folder."""
+    """Variables with which a server finds modules of this folder."""
     return python.search_path({"PYTHONPATH": f"{folder}:{os.environ.get('PYTHONPATH', '')}"}, "/")
 
 

@@ -54,7 +54,7 @@ Answer = tuple[list[str], list[str], int, list[str]]  # families at first and in
 
 @pytest.fixture(scope="module")
 def answers() -> dict[str, Answer]:
-    """What a process that loads a tool, by name, or a command, by words, has registered."""
+    """Tools that a process has registered after it has loaded one by name, or a command by words."""
     cases = json.dumps([[*FAMILIES, *COMMANDS], [*NO_COMMANDS, UNKNOWN]])
     done = subprocess.run([sys.executable, "-c", SCRIPT, cases], capture_output=True, text=True, check=True)
     lines = [json.loads(line) for line in done.stdout.splitlines()]
