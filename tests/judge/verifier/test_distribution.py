@@ -83,6 +83,22 @@ def test_few_large_elements_do_not_make_honest_draws_look_alike(spikes: int) -> 
         assert results == ({"its noise repeats that of an earlier call"} if again else {None})
 
 
+def test_masks_of_inputs_that_are_mostly_zeros_are_not_called_dependent() -> None:
+    """22 of 300 honest masks were: where no bit of a block is set, it is the sum of none."""
+    import torch
+
+    from aisp_mcp.judge.verifier.checks.distribution import DrawTests
+
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    for _ in range(30):
+        draws = DrawTests()
+        for _call in range(2):
+            x = torch.randn(64, 128)
+            x = x.where(x.abs() > 2.0, x.new_zeros(()))
+            assert draws.failure(0, x * (torch.rand_like(x) < 0.75) / 0.75, torch.dropout(x, 0.25, True), x) is None
+
+
 def drawn(kind: str, shape: tuple[int, int], x: Any, pool: list[Any]) -> Any:
     """Dropout of a quarter of x, honest or with recycled masks."""
     import torch
