@@ -9,7 +9,6 @@ import io
 import os
 import subprocess
 import sys
-import warnings
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
@@ -141,24 +140,15 @@ def least_quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def recorded_here(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Problems of other suites are recorded by a fork of this process, which has loaded torch, without isolation."""
+    """Problems of other suites are recorded by a fork of a process that has loaded torch, without isolation."""
     pytest.importorskip("torch")
+    import recording
+
     from aisp_mcp.suites.adapters import adapt
-    from aisp_mcp.suites.adapters.recording import recorder
 
     def run(argv: list[str], **_: Any) -> SimpleNamespace:
         printed = tmp_path_factory.mktemp("recorded") / "output"
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside threads
-            pid = os.fork()
-        if pid == 0:
-            try:
-                sys.argv = ["recorder", *argv[-2:]]
-                with printed.open("w") as sys.stdout:
-                    recorder.main()
-            finally:
-                os._exit(0)
-        os.waitpid(pid, 0)
+        recording.record(argv[-2:], str(printed))
         return SimpleNamespace(stdout=printed.read_text(), stderr="", timed_out=False)
 
     monkeypatch.setattr(adapt, "run", run)
