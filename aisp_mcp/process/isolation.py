@@ -75,6 +75,15 @@ def wrap(argv: Sequence[str], level: Level, **limits: Any) -> list[str]:
     return [*python.module("aisp_mcp.process.sandbox", json.dumps(confinement(argv, level, **limits))), *argv]
 
 
+def started_apart(argv: Sequence[str]) -> list[str]:
+    """A shell that starts another one and ends, and so leaves it to the namespace's first process. The other one names
+    itself to that process, waits for its answer, and becomes the program. The peak memory of a program contains that of
+    the process that it was forked from, and a shell is small.
+    """
+    become = 'printf %s $$ >&3; read -r _ <&4; exec "$0" "$@" 3>&- 4<&-'
+    return ["/bin/sh", "-c", '/bin/sh -c "$0" "$@" </dev/null &', become, *argv]
+
+
 def confinement(
     argv: Sequence[str],
     level: Level,
@@ -92,6 +101,7 @@ def confinement(
     disk_bytes: int | None = 16 * 2**30,
     processes: int | None = 4096,
     forbidden: Sequence[str] = (),
+    account: int | None = None,
 ) -> dict[str, Any]:
     """Specification of what sandbox.py does to a program at this level, from L1 on.
 
@@ -103,7 +113,8 @@ def confinement(
     between processes; device nodes are visible either way. hidden: from L2 on, nodes that cannot be opened, and folders
     that appear empty. Limits: address space, size of one file, disk space in the writable folders (and half of the free
     space there), processes and threads together (ordinary users, from L2 on). forbidden: system calls that fail
-    (forbidden.py). At L1, only these, the limits and the tie to the parent apply. From L2 on, the locations of
+    (forbidden.py). account: from L2 on, a descriptor to which times and usage are written of a program that
+    started_apart() starts. At L1, only these, the limits and the tie to the parent apply. From L2 on, the locations of
     secret_paths() cannot be read.
     """
     namespaces = level in NAMESPACES
@@ -127,6 +138,7 @@ def confinement(
         "disk_bytes": disk_bytes,
         "processes": processes,
         "forbidden": list(forbidden),
+        "account": account if namespaces else None,
     }
 
 

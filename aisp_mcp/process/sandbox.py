@@ -28,12 +28,14 @@ import select
 import signal
 import stat
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from aisp_mcp.process import forbidden, kernel, tree
 
 PR_SET_PDEATHSIG = 1
+CHANNELS = (3, 4)  # descriptors on which isolation.started_apart() names the program's process and waits for an answer
 Program = Callable[[], int]
 
 
@@ -187,17 +189,31 @@ def _first(spec: dict[str, Any], program: Program, cwd: str, status_out: int, al
             kernel.raise_loopback()
         arrange(spec)
         os.chdir(next((shown_path for shown_path, folder in spec["seen_as"].items() if folder == cwd), cwd))
-        started = os.fork()
+        (named, name), (answer, go) = os.pipe2(os.O_CLOEXEC), os.pipe2(os.O_CLOEXEC)
+        launcher = started = os.fork()
         if started == 0:
             os.close(status_out)
+            if spec["account"] is not None:
+                os.close(spec["account"])
+                high = [os.dup2(fd, 64 + at) for at, fd in enumerate((name, answer))]
+                for fd, low in zip(high, CHANNELS, strict=True):
+                    os.dup2(fd, low)
+                    os.close(fd)
             _become(spec, program)
-        _keep_only(status_out)
-        while True:
-            pid, status = os.waitpid(-1, 0)
-            if pid == started:
-                code = status
-                break
-        _reap_orphans()
+        os.close(name)
+        os.close(answer)
+        begin = 0.0
+        if spec["account"] is not None:
+            started = int(os.read(named, 16) or started)
+            begin = time.monotonic()
+            os.write(go, b"\n")
+        _keep_only(status_out, *({spec["account"]} - {None}))
+        usage = Usage(launcher)
+        code = usage.wait(started)
+        end = time.monotonic()
+        _reap_orphans(usage)
+        if spec["account"] is not None:
+            os.write(spec["account"], json.dumps({"seconds": end - begin, "code": code, **usage.used}).encode())
     except OSError as error:
         with contextlib.suppress(OSError):
             os.write(2, f"isolation failed: {error}\n".encode())
@@ -206,15 +222,34 @@ def _first(spec: dict[str, Any], program: Program, cwd: str, status_out: int, al
         os._exit(0)
 
 
-def _reap_orphans() -> None:
+class Usage:
+    """What a program and its orphans have used: seconds of CPU time, and the largest resident set in bytes."""
+
+    def __init__(self, launcher: int) -> None:
+        """launcher: the child that starts the program, which does not count."""
+        self._launcher = launcher
+        self.used: dict[str, float] = {"user_s": 0.0, "cpu_s": 0.0, "peak_bytes": 0}
+
+    def wait(self, program: int = 0) -> int:
+        """Wait for all children up to this one, and return its status. Raises ChildProcessError after the last."""
+        while True:
+            pid, status, used = os.wait4(-1, 0)
+            if pid != self._launcher:
+                self.used["user_s"] += used.ru_utime
+                self.used["cpu_s"] += used.ru_utime + used.ru_stime
+                self.used["peak_bytes"] = max(self.used["peak_bytes"], 1024 * used.ru_maxrss)
+            if pid == program:
+                return status
+
+
+def _reap_orphans(usage: Usage) -> None:
     """End and wait for all remaining processes: otherwise the kernel would not count their usage when this process
     ends.
     """
     with contextlib.suppress(ProcessLookupError):
         os.kill(-1, signal.SIGKILL)
     with contextlib.suppress(ChildProcessError):
-        while True:
-            os.waitpid(-1, 0)
+        usage.wait()
 
 
 def _become(spec: dict[str, Any], program: Program) -> None:

@@ -7,13 +7,11 @@ reverse on another one, and compares the candidate's output with the baseline's 
 from __future__ import annotations
 
 import contextlib
-import filecmp
 import math
 import os
 import random
 import secrets
 import statistics
-import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -21,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from aisp_mcp.errors import BenchmarkError, NotFound, UsageError
-from aisp_mcp.gate.commands import process
+from aisp_mcp.gate.commands import outputs_check, process
 from aisp_mcp.gate.commands.process import OUTPUT, Limits, Ran, run
 from aisp_mcp.gate.commands.records import CommandComparison, CommandFigures
 from aisp_mcp.judge import statistics as stats
@@ -36,7 +34,6 @@ ROLES = {BASELINE: Role.BASELINE, AGAIN: Role.BASELINE_REPEAT, CANDIDATE: Role.C
 REPLICATES = {"quick": 3, "default": 7, "release": 15}
 # CPU seconds beyond cores times wall time that the kernel's rounding can explain.
 CPU_SHARE, CPU_LEAST_S = 1.1, 0.05
-TOOL_S = 120.0  # time limit of an input generator or a checker
 
 
 @dataclass(frozen=True)
@@ -79,6 +76,7 @@ class Seen:
     log_ratios: list[float] = field(default_factory=list)
     noise: list[float] = field(default_factory=list)
     checked: int = 0
+    before: Path = Path()  # the baseline's outputs for the input before
 
 
 class Ended(Exception):
@@ -206,7 +204,13 @@ def _half(
             raise
         seen.runs[role].append(done)
         rounds.append((ROLES[role], done.seconds))
-    _compare(request, source, outputs[BASELINE], outputs[CANDIDATE])
+    if not seen.checked:
+        outputs_check.try_out(request.check, source, outputs[BASELINE], outputs[AGAIN])
+    if request.check and request.make and seen.checked == 1:
+        outputs_check.try_other(request.check, source, outputs[BASELINE], seen.before)
+    seen.before = outputs[BASELINE]
+    if different := outputs_check.compared(request.check, source, outputs[BASELINE], outputs[CANDIDATE]):
+        raise Ended(different.code, different.message)
     seen.checked += 1
     return rounds
 
@@ -255,38 +259,10 @@ def _make_input(request: CommandRequest, source: Path) -> None:
     """Generate new files with a secret seed; without a generator, the folder stays empty."""
     if request.make is None:
         return
-    done = _helper(request.make, [str(secrets.randbits(48)), str(source)], source)
+    done = outputs_check.helper(request.make, [str(secrets.randbits(48)), str(source)], source)
     (source / OUTPUT).unlink()
     if done.code != 0:
         raise BenchmarkError("INPUT_FAILED", f"{request.make.name} ended with {done.code}: {done.stderr[-300:]}")
-
-
-def _compare(request: CommandRequest, source: Path, expected: Path, produced: Path) -> None:
-    """Raise Ended if the candidate's output is wrong."""
-    if request.check is None:
-        first, second = process.entries(expected), process.entries(produced)
-        for name in sorted(first.keys() | second.keys()):
-            if not (name in first and name in second):
-                raise Ended("incorrect_files", f"Only one of the two programs wrote {name}.")
-            if first[name] != second[name]:
-                raise Ended("incorrect_files", f"{name} is {second[name]}, the baseline's is {first[name]}.")
-            file = expected / name
-            if file.is_file() and not filecmp.cmp(file, produced / name, shallow=False):
-                raise Ended("incorrect_output", f"The candidate's {name} differs from the baseline's.")
-        return
-    check_folder = produced.with_name(f"{produced.name}.check")
-    check_folder.mkdir()
-    done = _helper(request.check, [str(source), str(expected), str(produced)], check_folder)
-    if done.code != 0:
-        raise Ended(
-            "incorrect_output", f"{request.check.name} refused the output: {done.stderr.strip()[-300:] or done.code}"
-        )
-
-
-def _helper(path: Path, words: Sequence[str], folder: Path) -> Ran:
-    """Run a generator or a checker, untimed, on all cores."""
-    argv = [sys.executable, str(path)] if path.suffix == ".py" else [str(path)]
-    return run([*argv, *words], folder, "L1", Limits(frozenset(os.sched_getaffinity(0)), None, TOOL_S), {})
 
 
 def _empty_program(work: Path, level: Level, limits: Limits) -> Ran:

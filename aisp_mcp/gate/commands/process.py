@@ -7,6 +7,7 @@ Outputs are regular files, folders, and links between them; nothing is opened th
 from __future__ import annotations
 
 import filecmp
+import json
 import os
 import secrets
 import shutil
@@ -18,6 +19,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from aisp_mcp.errors import NotFound, UsageError
 from aisp_mcp.judge.placement import inside
@@ -73,14 +75,18 @@ def run(
 ) -> Ran:
     """Run the command in its folder, which gets its standard output as `stdout`.
 
-    inputs: variables that name folders it may read. hidden: folders that appear empty to it, from L2 on. A shell inside
-    the isolation writes a byte and becomes the command: the clock starts there.
+    inputs: variables that name folders it may read. hidden: folders that appear empty to it, from L2 on. From there on,
+    the first process of its namespace starts the clock when it lets a shell become the command, waits for it and counts
+    what it used. Otherwise a shell writes a byte and becomes the command, and the clock starts with that byte.
     """
     environment = {**_environment(limits), **inputs, MARK: (mark := secrets.token_hex(8))}
     begun, tell = os.pipe()
+    answer, account = os.pipe()
     shell = ["/bin/sh", "-c", 'printf x >&0; exec "$0" "$@" </dev/null', *argv]
+    how: dict[str, Any] = {"memory_bytes": limits.memory_bytes, "forbidden": FORBIDDEN, "account": account}
     folders = {"writable": [folder], "readable": [Path(path) for path in inputs.values()], "hidden": hidden}
-    wrapped = isolation.wrap(shell, level, memory_bytes=limits.memory_bytes, forbidden=FORBIDDEN, **folders)
+    shell = isolation.started_apart(argv) if level in NAMESPACES else shell
+    wrapped = isolation.wrap(shell, level, **how, **folders)
     errors = folder.with_name(f"{folder.name}.stderr")
     with (folder / OUTPUT).open("wb") as out, errors.open("wb") as err, inside(limits.cores):
         process = subprocess.Popen(
@@ -91,15 +97,19 @@ def run(
             stderr=err,
             env=environment,
             start_new_session=True,
+            pass_fds=[account] if level in NAMESPACES else [],
         )
     os.close(tell)
+    os.close(account)
     timer = threading.Timer(limits.timeout_s, os.killpg, (process.pid, signal.SIGKILL))
     timer.start()
     with os.fdopen(begun, "rb") as reader:
         reader.read(1)
     begin = time.perf_counter()
+    with os.fdopen(answer) as reader:
+        counted = json.loads(reader.read() or "{}")
     _, status, used = os.wait4(process.pid, 0)
-    seconds = time.perf_counter() - begin
+    seconds = counted.get("seconds", time.perf_counter() - begin)
     timer.cancel()
     timer.join()
     if level not in NAMESPACES:  # elsewhere orphans end with the namespace
@@ -107,7 +117,9 @@ def run(
     process.returncode = os.waitstatus_to_exitcode(status)
     code = None if seconds >= limits.timeout_s else process.returncode
     text = errors.read_text("utf-8", "replace")[-500:]
-    return Ran(seconds, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024, code, text, used.ru_utime)
+    if not counted:
+        return Ran(seconds, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024, code, text, used.ru_utime)
+    return Ran(seconds, counted["cpu_s"], int(counted["peak_bytes"]), code, text, counted["user_s"])
 
 
 class BadOutput(Exception):

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from aisp_mcp.errors import AispError
+from aisp_mcp.errors import AispError, BenchmarkError
 from aisp_mcp.gate.commands.judge import CommandRequest, compare
 from aisp_mcp.gate.commands.process import Limits, run
 from aisp_mcp.gate.commands.records import CommandComparison
@@ -28,7 +28,7 @@ SLOW = (
 CLOSE = """
 import pathlib, sys
 one, other = (float(pathlib.Path(folder, "stdout").read_text()) for folder in sys.argv[2:4])
-sys.exit(f"{one} is not {other}" if abs(one - other) > 1e-6 else 0)
+sys.exit(f"{one} is not {other}" if not abs(one - other) <= 1e-6 else 0)
 """
 HUNGRY = """
 import os
@@ -190,6 +190,36 @@ def test_a_checker_decides_where_bytes_may_differ(lab: Lab) -> None:
     assert lab.judge(TOTAL, near.replace("1e-9", "1"), check).verdict == "incorrect"
 
 
+LENIENT = {
+    "whose files are empty": "one, other = map(str.split, texts); wrong = any(a != b for a, b in zip(one, other))",
+    "with nan in place": "one, other = map(float, texts); wrong = abs(one - other) > 1e-6",
+    "end in the middle": "one, other = texts; wrong = not other or not one.startswith(other)",
+    "for another input": "wrong = len(texts[1]) < 12 or not 0 < float(texts[1]) < 2000",
+}
+
+
+@pytest.mark.parametrize("words", LENIENT)
+def test_a_checker_that_accepts_nonsense_is_refused(lab: Lab, words: str) -> None:
+    read = 'import sys\ntexts = [open(folder + "/stdout").read() for folder in sys.argv[2:4]]\n'
+    check = lab.program("check.py", f"{read}{LENIENT[words]}\nsys.exit(wrong)")
+    with pytest.raises(BenchmarkError, match=words) as caught:
+        lab.judge(TOTAL, TOTAL, check)
+    assert caught.value.code == "CHECKER_ACCEPTS"
+
+
+def test_a_baseline_whose_output_varies_accuses_nobody(lab: Lab) -> None:
+    clock = "import time; print(time.time_ns())"
+    with pytest.raises(BenchmarkError, match="Two runs of the baseline on one input differ") as caught:
+        lab.judge(clock, clock)
+    assert caught.value.code == "BASELINE_VARIES"
+
+
+def test_a_program_pays_for_no_launcher(lab: Lab) -> None:
+    answer = lab.judge("pass", "pass")
+    assert answer.baseline is not None
+    assert answer.baseline.peak_bytes < 30e6  # of this interpreter alone, without what starts it
+
+
 def test_a_program_cannot_leave_its_cores(lab: Lab) -> None:
     answer = lab.judge("sum(i * i for i in range(10**6))", HUNGRY)
     assert answer.verdict == "incorrect"
@@ -227,7 +257,7 @@ def test_no_program_sees_an_input_twice(lab: Lab) -> None:
     """Whatever a program keeps, and be it in which pages of a library are cached, it is for another input."""
     seen = lab.folder / "seen"
     text = f"import sys; open({str(seen)!r}, 'a').write(open(sys.argv[1] + '/numbers.txt').read().split()[0] + '\\n')"
-    assert lab.judge(TOTAL, TOTAL, lab.program("check.py", text)).checked == 2
+    assert lab.judge(TOTAL, TOTAL, lab.program("check.py", text + CLOSE)).checked == 2
     assert len(set(seen.read_text().split())) == 2
 
 
