@@ -11,8 +11,12 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from aisp_mcp.judge.protocol.module_loader import load_module, unusable
 
+# Bound before any program is loaded: one that replaced them would skip a conversion that the baseline pays for.
+_TO_ARRAY, _TO_LIST = torch.Tensor.numpy, torch.Tensor.tolist
 SCALARS = ("datetime", "decimal", "fractions", "pathlib", "uuid")  # modules whose values are compared by their repr
 
 
@@ -34,13 +38,21 @@ def function(path: str, name: str, folders: tuple[str, ...] = (), module: str = 
     return result
 
 
+def as_array(values: torch.Tensor) -> Any:
+    """The tensor as an array of numpy, in the same memory."""
+    return _TO_ARRAY(values)
+
+
+def as_list(values: torch.Tensor) -> Any:
+    """The tensor as a list of Python's numbers, nested by its dimensions."""
+    return _TO_LIST(values)
+
+
 def tensors(output: Any) -> Any:
     """The output as tensors: arrays, numbers, lists of floats, and tuples and dicts of these as themselves; texts,
     sets, records, and lists of integers or of anything else as a hash of what must be equal, and the floats and arrays
     among them in order. Raises BenchmarkError BAD_OUTPUT.
     """
-    import torch
-
     if isinstance(output, torch.Tensor):
         return output if output.layout == torch.strided else output.to_dense()
     if isinstance(output, bool | int | float | complex):
@@ -75,8 +87,6 @@ def _is_array(value: Any) -> bool:
 
 def _is_whole(value: Any) -> bool:
     """Return True for values that are outputs of their own."""
-    import torch
-
     return isinstance(value, torch.Tensor | float | complex) or _is_array(value)
 
 
@@ -89,8 +99,6 @@ def _columns(output: Any) -> Any:
 
 def _encoded(output: Any) -> dict[str, Any]:
     """A hash of types, structure, integers and texts, which must be equal, and the floats and arrays in order."""
-    import torch
-
     inner = _Inner()
     text = inner.canonical(output)
     digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=32).digest()

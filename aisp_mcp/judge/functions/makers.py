@@ -57,7 +57,7 @@ class Draw:
         """The expression that converts the harness's tensor into the function's argument."""
         if self.form == "number":
             return f"{'int' if self.integer else 'float'}({label})"
-        return {"tensor": label, "array": f"{label}.numpy()", "list": f"{label}.tolist()"}[self.form]
+        return {"tensor": label, "array": f"as_array({label})", "list": f"as_list({label})"}[self.form]
 
 
 def _bad(request: Request, message: str, hint: str | None = None) -> UsageError:

@@ -21,7 +21,7 @@ _BASELINE = '''"""{summary}"""
 import torch
 
 from aisp_mcp.bench import Benchmark{host}
-from aisp_mcp.judge.candidate.calling import function, tensors
+from aisp_mcp.judge.candidate.calling import as_array, as_list, function, tensors
 
 _function = {load}
 
@@ -36,7 +36,7 @@ class Pair(Benchmark):
 '''
 _CANDIDATE = '''"""{summary}"""
 
-from aisp_mcp.judge.candidate.calling import function, tensors
+from aisp_mcp.judge.candidate.calling import as_array, as_list, function, tensors
 
 {requires}
 _function = {load}
