@@ -34,7 +34,7 @@ from honest_unseen import UNSEEN, UNSEEN_WRONG
 
 from aisp_mcp.bench import Benchmark
 from aisp_mcp.judge.mutants.trial import Call, Trial
-from aisp_mcp.judge.protocol.draws.rng import MODES, battery_modes
+from aisp_mcp.judge.protocol.draws.rng import battery_modes
 
 SEEN = OPERATIONS | FORMS | POINTS | TYPES
 FAMILIES = {"seen": SEEN, "unseen": UNSEEN, "wrong": UNSEEN_WRONG}
@@ -54,12 +54,13 @@ def benchmark(operation: Operation) -> Benchmark:
 
 def battery(trial: Trial, draw: random.Random) -> list[Call]:
     """The calls that decide on this machine."""
-    return [Call(draw.getrandbits(48), mode, battery=True) for mode in battery_modes(trial.layout.frame, 0.0)]
+    modes = [mode for mode in battery_modes(trial.layout.frame, 0.0) if mode in ("plain", *trial.kinds)]
+    return [Call(draw.getrandbits(48), mode, battery=True) for mode in modes]
 
 
-def fresh(draw: random.Random, plain: int, adversarial: int) -> list[Call]:
+def fresh(draw: random.Random, kinds: list[str], plain: int, adversarial: int) -> list[Call]:
     """The other calls that a comparison checks."""
-    modes = ["plain"] * plain + draw.sample(MODES[1:], adversarial)
+    modes = ["plain"] * plain + draw.sample(kinds, min(adversarial, len(kinds)))
     return [Call(draw.getrandbits(48), mode) for mode in modes]
 
 
@@ -69,7 +70,7 @@ def judged(operation: Operation, machine: int, runs: int, plain: int, adversaria
     """
     trial, draw = Trial(benchmark(operation)), random.Random(machine)
     found: dict[str, Any] = {}
-    decided, others = battery(trial, draw), [fresh(draw, plain, adversarial) for _ in range(runs)]
+    decided, others = battery(trial, draw), [fresh(draw, trial.kinds, plain, adversarial) for _ in range(runs)]
     for number, calls in enumerate([decided, *others]):
         failed = dict[str, str]()
         for call in calls:

@@ -28,7 +28,6 @@ from aisp_mcp.judge.parent.processes import group, placement, verifier_client
 from aisp_mcp.judge.parent.processes.confined import Placement, WorkerGone
 from aisp_mcp.judge.parent.processes.process import WorkerProcess
 from aisp_mcp.judge.parent.timing.serving import Delivery, WrongEmissionError
-from aisp_mcp.judge.protocol.draws.rng import adversarial_modes
 from aisp_mcp.judge.protocol.layout import FLUSH_BYTES
 from aisp_mcp.judge.protocol.messages import WorkerSetup
 from aisp_mcp.judge.protocol.module_loader import common_of
@@ -131,7 +130,7 @@ class Fuzzer:
             worker.prepare(dict(setup))
             if "serving" in opened:
                 return self._traces(worker, worker_id)
-            return self._rounds(worker, worker_id, adversarial_modes(opened["facts"].get("inputs_not_tested", ())))
+            return self._rounds(worker, worker_id, opened["facts"]["input_kinds"])
         finally:
             worker.close()
 

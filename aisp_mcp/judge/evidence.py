@@ -214,7 +214,9 @@ class Replicate(Checks):
     ended_rounds: dict[Role, int] = field(default_factory=dict)
 
 
-TIES = " ties"  # end of the name of a measure that is no error: positions in this output pointed to equal elements
+# Ends of names of measures that are no errors: positions in this output pointed to equal elements; it was wrong on
+# inputs whose products overflow.
+TIES, OVERFLOWS = " ties", " overflows"
 
 
 def merge_measures(worst: dict[str, float], more: Mapping[str, float]) -> None:

@@ -15,6 +15,7 @@ from aisp_mcp.judge.options import ALL
 from aisp_mcp.judge.parent.processes.confined import WorkerGone
 from aisp_mcp.judge.parent.session import PhaseTimer, Session
 from aisp_mcp.judge.parent.timing.driver import Driver
+from aisp_mcp.judge.protocol.draws.rng import MODES
 from aisp_mcp.judge.protocol.layout import Layout, TensorSpec
 from aisp_mcp.judge.protocol.messages import DUMMY, GATE, ISOLATED, NO_COPY, STORE, TOUCH
 from aisp_mcp.judge.protocol.roles import BASELINES, Role
@@ -170,7 +171,7 @@ def trial(verifier: Verifier, tight: bool = False, **candidate: Any) -> Driver:
     """One that has made its usual rounds. tight: processes take turns with the device memory."""
     options = SimpleNamespace(protections=ALL, preset=SimpleNamespace(round_s=0.015), device="cuda", size="default")
     log = SimpleNamespace(append=lambda *_, **__: None)
-    opened = {"probe_s": IDLE, "layout": {"capacity": 300, "inputs": [], "tight": tight}, "call_s": TIMED, "facts": {}}
+    opened = {"probe_s": IDLE, "layout": {"capacity": 300, "inputs": [], "tight": tight}, "call_s": TIMED, "facts": {"input_kinds": MODES[1:]}}
     places: Any = SimpleNamespace()
     pair = SimpleNamespace(baseline=Path(__file__))
     fixed: Any = (pair, options, opened, places, verifier, [], log, random.Random(1), PhaseTimer())

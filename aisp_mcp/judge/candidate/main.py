@@ -103,6 +103,7 @@ class Worker:
         rules = setup["output_rules"]
         self.rules = OutputRules(rules["contract"], rules["layout_strict"])
         self.strides = OutputStrides(self.control, self.arena, rules["layout_any"] and not setup["baseline"])
+        self.rules.apart = not (rules["shares_outputs"] or setup["baseline"])
         if not rules["shares_inputs"]:
             self.rules.off_limits.append(extent(self.arena.flat))
         import_all(setup["imports"])
@@ -186,10 +187,10 @@ class Worker:
         self.held.append(output if self.examine(output) else self.strides.whole(output))
 
     def examine(self, output: Any) -> bool:
-        """Refuse an output in an input's memory. Return False if it must be copied into other strides: from the next
-        call on, that copy is timed. Raises SharedOutputError.
+        """Refuse an output in memory of an input or of another output. Return False if it must be copied into other
+        strides: from the next call on, that copy is timed. Raises SharedOutputError.
         """
-        refuse_shared(output, self.rules.off_limits)
+        refuse_shared(output, self.rules)
         if not self.rules.checked or self.strides.fit(output):
             return True
         self.copy_into_strides()

@@ -12,8 +12,9 @@ from __future__ import annotations
 import time
 from array import array
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
 from aisp_mcp.judge.protocol.layout import HEAP_BYTES, Layout, TensorSpec, encode, order_of
@@ -40,12 +41,13 @@ class SharedOutputError(Exception):
 
 @dataclass
 class OutputRules:
-    """Rules for the outputs of one worker. checked: check the contract. strict: including strides. off_limits: (begin,
-    end) of memory that outputs must not use.
+    """Rules for the outputs of one worker. checked: check the contract. strict: including strides. apart: outputs of a
+    call must not share memory. off_limits: (begin, end) of memory that outputs must not use.
     """
 
     checked: bool = True
     strict: bool = False
+    apart: bool = False
     off_limits: list[tuple[int, int]] = field(default_factory=list)
 
 
@@ -82,12 +84,17 @@ def has_strides(tensor: Any, spec: TensorSpec) -> bool:
     )
 
 
-def refuse_shared(output: Any, forbidden: Iterable[tuple[int, int]]) -> None:
-    """Refuse outputs that use these ranges of memory, (begin, end). Raises SharedOutputError."""
-    for name, tensor in flatten(output):
+def refuse_shared(output: Any, rules: OutputRules) -> None:
+    """Refuse outputs that use memory that is off limits, or that of each other. Raises SharedOutputError."""
+    named = flatten(output)
+    for name, tensor in named:
         address = tensor.data_ptr()
-        if any(begin <= address < end for begin, end in forbidden):
+        if any(begin <= address < end for begin, end in rules.off_limits):
             raise SharedOutputError(f"{name} shares the memory of an input")
+    starts = sorted((tensor.data_ptr(), name) for name, tensor in named if tensor.numel())
+    for (address, one), (start, other) in pairwise(starts if rules.apart else ()):
+        if address == start:
+            raise SharedOutputError(f"{one} and {other} share memory")
 
 
 def extent(tensor: Any) -> tuple[int, int]:

@@ -65,7 +65,7 @@ def results(spec: Benchmark, seconds: float, most: int) -> dict[str, Any]:
     trial = Trial(spec)
     mutants = list(_mutants(trial, most))
     tried = 0
-    for call in calls(7):
+    for call in calls(7, trial.kinds):
         if tried and time.monotonic() - begin > seconds:
             break
         tried += 1

@@ -7,7 +7,7 @@ as altered baselines: a candidate must run in a separate process.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 from aisp_mcp.bench import Benchmark
 from aisp_mcp.judge.candidate.outputs import ContractError, check_contract
 from aisp_mcp.judge.options import Protections
-from aisp_mcp.judge.protocol.draws.rng import MODES, CallRng
+from aisp_mcp.judge.protocol.draws.rng import CallRng
 from aisp_mcp.judge.protocol.layout import Layout
 from aisp_mcp.judge.protocol.module_loader import contract, flatten
 from aisp_mcp.judge.protocol.shared_memory import Arena
@@ -72,6 +72,7 @@ class Trial:
         self._errors = requirements.baseline_errors(
             self.bank, *requirements.baseline_and_truth(self.bank, seed + 1, "plain")
         )
+        self.kinds = requirements.kinds_with_an_answer(self.bank, seed + 3, output)[0]
         # File paths belong to this process, so the check for changed inputs skips them.
         self._arenas: dict[int, Arena] = {}
         self._checkers: dict[int, RoundChecker] = {}  # by program
@@ -151,8 +152,8 @@ def _distance(out: Any, base: Any) -> float:
     return float((out - base).abs().norm()) / max(float(base.abs().norm()), 1e-300)
 
 
-def calls(seed: int, plain: int = PLAIN_CALLS) -> Iterator[Call]:
-    """Plain calls and one call of each other kind, those that most programs fail first."""
+def calls(seed: int, kinds: Sequence[str], plain: int = PLAIN_CALLS) -> Iterator[Call]:
+    """Plain calls and one call of each of these other kinds, those that most programs fail first."""
     draw = random.Random(seed)
-    modes = ["plain", *MODES[1:], *["plain"] * (plain - 1)]
+    modes = ["plain", *kinds, *["plain"] * (plain - 1)]
     return (Call(draw.getrandbits(48), mode) for mode in modes)

@@ -20,7 +20,6 @@ from aisp_mcp.judge.parent.kernel_cache import Kernels
 from aisp_mcp.judge.parent.processes.placement import PlacementFactory
 from aisp_mcp.judge.parent.processes.verifier_client import VerifierProcess
 from aisp_mcp.judge.parent.timing.gpu.mode import Modes
-from aisp_mcp.judge.protocol.draws.rng import adversarial_modes
 from aisp_mcp.judge.protocol.layout import FILE, HOST
 from aisp_mcp.judge.protocol.messages import CheckAnswer, MapAnswer, MapRequest, OpenAnswer, StageRequest
 from aisp_mcp.judge.protocol.roles import Role
@@ -134,10 +133,10 @@ class Session:
 
     @property
     def adversarial(self) -> list[str]:
-        """Kinds of adversarial inputs that the candidate is tried on: those on which the baseline does not raise."""
+        """Kinds of adversarial inputs that the candidate is tried on: those for which the baseline has an answer."""
         if not self.options.protections.adversarial:
             return []
-        return adversarial_modes(self.opened["facts"].get("inputs_not_tested", ()))
+        return list(self.opened["facts"]["input_kinds"])
 
     @property
     def battery(self) -> int:

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 ALIGN = 256  # bytes; the alignment of the widest vector load and of torch's allocators
@@ -158,6 +159,17 @@ class Layout:
         """(contract, offset) of each output of a call."""
         start = self.params_bytes + call * self.frame
         return ((spec, start + offset) for spec, offset in self.frame_outputs())
+
+    def overlapping_outputs(self, addresses: Sequence[int]) -> tuple[str, str] | None:
+        """Names of two outputs of one call that have memory in common. addresses: of the outputs of all calls."""
+        width = len(self.outputs)
+        for first in range(0, len(addresses) if width > 1 else 0, width):
+            call = zip(addresses[first : first + width], self.outputs, strict=True)
+            spans = sorted((address, address + spec.nbytes, spec.name) for address, spec in call if spec.nbytes)
+            for (_, end, one), (begin, _, other) in pairwise(spans):
+                if begin < end:
+                    return one, other
+        return None
 
     def frame_outputs(self) -> Iterator[tuple[TensorSpec, int]]:
         """(contract, offset from the start of its frame) of each output."""

@@ -74,6 +74,11 @@ class ControlBlock:
         """Address of its memory in this process, and the offset at which the counters end."""
         return ctypes.addressof(ctypes.c_char.from_buffer(self._memory)), self._text
 
+    def addresses_of(self, calls: Iterable[int]) -> list[int]:
+        """Addresses of the outputs of these calls, one call after the other."""
+        width = len(self.layout.outputs)
+        return [address % (1 << 64) for call in calls for address in self.addresses[call * width :][:width]]
+
     def open_gate(self) -> None:
         """Release the work that waits on the device for a counter, which only grows."""
         self._turns += 1

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from aisp_mcp.judge import statistics as stats
-from aisp_mcp.judge.evidence import TIES, Replicate, RoundTiming
+from aisp_mcp.judge.evidence import OVERFLOWS, TIES, Replicate, RoundTiming
 from aisp_mcp.judge.protocol.roles import BASELINES, Role
 from aisp_mcp.judge.protocol.shared_memory import COPIED_INTO_STRIDES, OWN_STRIDES, STRIDES
 from aisp_mcp.judge.records.verdict import Flag
@@ -41,7 +41,7 @@ def account_flags(replicates: Sequence[Replicate], cores: int) -> list[Flag]:
     children = max((timing.account.processes for timing in timings), default=1)
     if children > 1:
         flags.append(_flag("child_process", "warn", wording.OTHER_PROCESSES, {"processes": children}))
-    flags += _edge_flags(replicates) + _tie_flags(replicates) + device_flags(replicates)
+    flags += _edge_flags(replicates) + _tie_flags(replicates) + _overflow_flags(replicates) + device_flags(replicates)
     if any(timing.copied_s for timing in timings):
         flags.append(_flag("parent_overcounts", "note", wording.COPIED_BEFORE_OVERWRITTEN, {}))
     major = sum(timing.account.major_faults for timing in timings)
@@ -68,9 +68,19 @@ def input_flags(facts: Mapping[str, Any]) -> list[Flag]:
 
 
 def _tie_flags(replicates: Sequence[Replicate]) -> list[Flag]:
-    measured = {name for replicate in replicates for name in replicate.measures if name.endswith(TIES)}
-    names = sorted(name.removesuffix(TIES) for name in measured)
+    names = _measured(replicates, TIES)
     return [_flag("ties", "note", wording.ties(names), {"outputs": names})] if names else []
+
+
+def _overflow_flags(replicates: Sequence[Replicate]) -> list[Flag]:
+    names = _measured(replicates, OVERFLOWS)
+    return [_flag("overflows", "warn", wording.overflows(names), {"outputs": names})] if names else []
+
+
+def _measured(replicates: Sequence[Replicate], end: str) -> list[str]:
+    """Names of outputs with a measure whose name has this end."""
+    measured = {name for replicate in replicates for name in replicate.measures if name.endswith(end)}
+    return sorted(name.removesuffix(end) for name in measured)
 
 
 def _edge_flags(replicates: Sequence[Replicate]) -> list[Flag]:

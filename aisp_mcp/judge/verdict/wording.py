@@ -206,9 +206,12 @@ def ties(outputs: Sequence[str]) -> str:
     return f"{', '.join(outputs)}: where inputs are equal, other positions than the baseline's were accepted."
 
 
+def overflows(outputs: Sequence[str]) -> str:
+    return f"{', '.join(outputs)}: wrong for inputs so large that products overflow, where the baseline is right."
+
+
 def inputs_not_tested(messages: Mapping[str, str]) -> str:
-    kinds, first = ", ".join(messages), next(iter(messages.values()))
-    return f"Not tested on {kinds} inputs: the baseline raises there ({first})."
+    return f"Not tested on {', '.join(messages)} inputs: {next(iter(messages.values()))}."
 
 
 def edge_of_tolerance(where: str) -> str:

@@ -24,7 +24,7 @@ from aisp_mcp.judge.protocol.clock import clock
 from aisp_mcp.judge.protocol.cuda_ipc import MappedMemory, Staged
 from aisp_mcp.judge.protocol.device_turns import begin_peak, give_back, peak, synchronize
 from aisp_mcp.judge.protocol.draws import drawing
-from aisp_mcp.judge.protocol.draws.rng import CallRng, adversarial_modes
+from aisp_mcp.judge.protocol.draws.rng import MODES, CallRng
 from aisp_mcp.judge.protocol.messages import CheckAnswer, DeviceAllocation, PlannedRequest
 from aisp_mcp.judge.protocol.module_loader import load_spec
 from aisp_mcp.judge.protocol.roles import replicate_of
@@ -39,10 +39,10 @@ from aisp_mcp.judge.verifier.group import arena, group_facts, missing_devices, o
 from aisp_mcp.judge.verifier.handoff_gpu import SmallestKernel, await_answer, await_bandwidth
 from aisp_mcp.judge.verifier.inputs import files
 from aisp_mcp.judge.verifier.inputs.bank import InputBank, RoundInputs, given_in_turn
-from aisp_mcp.judge.verifier.reference import ReferenceEvaluator, shares_inputs
+from aisp_mcp.judge.verifier.reference import ReferenceEvaluator, shared_memory
 from aisp_mcp.judge.verifier.requirements import (
     TRIED_S,
-    kinds_that_raise,
+    kinds_with_an_answer,
     missing_needs,
     rehearse,
     reject_changing_results,
@@ -121,10 +121,9 @@ class Verifier:
         self.files = files.InputFiles(files_at)
         if not spec.tolerance.stochastic and seconds <= TRIED_S:
             reject_changing_results(output, bank.reference.baseline(bank.inputs(seed + 1, "plain")))
-        untested = (
-            kinds_that_raise(bank, seed + 6, output) if self.protections.adversarial and seconds <= TRIED_S else {}
-        )
-        kinds = adversarial_modes(untested)
+        kinds, untested = list(MODES[1:]), dict[str, str]()
+        if self.protections.adversarial and seconds <= TRIED_S:
+            kinds, untested = kinds_with_an_answer(bank, seed + 6, output)
         is_constant = reject_degenerate(bank, seed + 2, output, kinds)
         reject_untestable(bank, seed + 5, output)
         last_only = self.device == "cuda" and self.ranks == 1
@@ -132,11 +131,11 @@ class Verifier:
         self.checker = RoundChecker(spec, self.layout, *state)
         rehearse(bank, seed + 3, output, self.checker.orders, kinds)
         del output
-        shares = spec.shares_inputs or bool(spec.in_place)
-        shares = shares or shares_inputs(bank.reference, bank.inputs(seed + 4, "plain"))
+        with_inputs, with_outputs = shared_memory(bank.reference, bank.inputs(seed + 4, "plain"))
+        with_inputs = with_inputs or spec.shares_inputs or bool(spec.in_place)
         give_back(self.layout)
-        described = self._described(shares)
-        described["facts"] |= {"inputs_not_tested": untested} if untested else {}
+        described = self._described(with_inputs, with_outputs)
+        described["facts"] |= {"input_kinds": kinds} | ({"inputs_not_tested": untested} if untested else {})
         described["facts"] |= {"same_output": True} if is_constant else {}
         return {
             **described,
@@ -147,7 +146,7 @@ class Verifier:
             **self.idle(times=3),
         }
 
-    def _described(self, shares_inputs: bool) -> dict[str, Any]:
+    def _described(self, shares_inputs: bool, shares_outputs: bool) -> dict[str, Any]:
         """The part of an OpenAnswer that depends only on the specification."""
         spec = self.spec
         return {
@@ -157,7 +156,11 @@ class Verifier:
             **work(spec),
             "error_ratio": spec.tolerance.error_ratio,
             "in_place": list(spec.in_place),
-            "output_rules": {**layout_rules(spec, self.ranks), "shares_inputs": shares_inputs},
+            "output_rules": {
+                **layout_rules(spec, self.ranks),
+                "shares_inputs": shares_inputs,
+                "shares_outputs": shares_outputs,
+            },
             "facts": {**facts(self.device, spec), **group_facts(self.ranks, self.device)},
         }
 
@@ -165,7 +168,7 @@ class Verifier:
         self.serving = ServingTruth(spec, self.device)
         opened = self.serving.open(bank.reference, seed)
         self.layout = self.serving.layout
-        return {**self._described(shares_inputs=False), **opened, **self.idle(times=3)}
+        return {**self._described(shares_inputs=False, shares_outputs=True), **opened, **self.idle(times=3)}
 
     def draw_trace(self, seed: int) -> dict[str, Any]:
         """The requests of a new trace, for the parent to hand out."""

@@ -252,12 +252,15 @@ class ReferenceEvaluator:
         return evaluate(lambda: self.spec.reference(**wide))
 
 
-def shares_inputs(reference: ReferenceEvaluator, inputs: dict[str, Any]) -> bool:
-    """Return True if an output of the baseline shares the memory of an input. Consumes the inputs."""
+def shared_memory(reference: ReferenceEvaluator, inputs: dict[str, Any]) -> tuple[bool, bool]:
+    """Return whether an output of the baseline shares the memory of an input, and whether outputs share that of each
+    other. Consumes the inputs.
+    """
     held = {tensor.untyped_storage().data_ptr() for tensor in inputs.values() if not is_file(tensor)}
     with opened(inputs) as given:
         output = reference.spec.run(**given, **reference.params)
-    return any(tensor.untyped_storage().data_ptr() in held for _, tensor in flatten(output))
+    used = [tensor.untyped_storage().data_ptr() for _, tensor in flatten(output)]
+    return not held.isdisjoint(used), len(set(used)) < len(used)
 
 
 class Replayed:

@@ -18,8 +18,16 @@ from aisp_mcp.judge.protocol.draws.rng import MODES
 from aisp_mcp.judge.protocol.module_loader import flatten
 from aisp_mcp.judge.verifier.checks import quality
 from aisp_mcp.judge.verifier.checks.distribution import LEAST_ELEMENTS
+from aisp_mcp.judge.verifier.checks.kinds import Kind, kind_of
 from aisp_mcp.judge.verifier.checks.other_orders import OtherOrders
-from aisp_mcp.judge.verifier.checks.tolerance import compare, is_compared_by_error, near, relative_error
+from aisp_mcp.judge.verifier.checks.tolerance import (
+    compare,
+    components,
+    is_compared_by_error,
+    near,
+    relative_error,
+    same_bits,
+)
 from aisp_mcp.judge.verifier.inputs.bank import InputBank
 from aisp_mcp.system import cpu, topology
 
@@ -103,19 +111,42 @@ def _missing_device(gpus: int, sm: int, memory_gb: float) -> list[str]:
     return lacks
 
 
-def kinds_that_raise(bank: InputBank, seed: int, output: Any) -> dict[str, str]:
-    """Kinds of adversarial inputs on which the baseline itself raises, with its message; a candidate may, too. seed: of
-    the inputs. output: of other ones. Raises BenchmarkError VARYING_SHAPE.
+def kinds_with_an_answer(bank: InputBank, seed: int, output: Any) -> tuple[list[str], dict[str, str]]:
+    """Kinds of adversarial inputs to try a candidate on; and, for the others, why not: the baseline raises, as a
+    candidate may, or its output is not finite. seed: of the inputs. output: of other ones. Raises BenchmarkError
+    VARYING_SHAPE.
     """
-    found = {}
+    kinds, untested = list[str](), dict[str, str]()
     for mode in MODES[1:]:
         try:
             reject_varying_shapes(output, bank.reference.baseline(bank.inputs(seed, mode)))
+            kinds.append(mode)
         except AispError:
             raise
         except Exception as error:
-            found[mode] = f"{type(error).__name__}: {str(error)[:200]}"
-    return found
+            untested[mode] = f"the baseline raises there ({type(error).__name__}: {str(error)[:200]})"
+    if kind_of(bank.reference.spec) is not Kind.ELEMENTS or not _is_large(bank, seed):
+        return kinds, untested
+    if why := _without_large_answer(bank, seed, "thousands"):
+        return kinds, {**untested, "thousands": why}
+    largest = (mode for mode in ("huge", "large") if not _without_large_answer(bank, seed, mode))
+    return [*kinds, "thousands", *([mode] if (mode := next(largest, "")) else [])], untested
+
+
+def _is_large(bank: InputBank, seed: int) -> bool:
+    """Return True if any input follows the kinds that say how large values are."""
+    one, other = (bank.inputs(seed, mode) for mode in ("huge", "thousands"))
+    return any(hasattr(value, "dtype") and not same_bits(value, other[name]) for name, value in one.items())
+
+
+def _without_large_answer(bank: InputBank, seed: int, mode: str) -> str:
+    """Why a candidate cannot be tried on large values; empty if it can."""
+    try:
+        outputs = bank.reference.baseline(bank.inputs(seed, mode))
+    except Exception as error:
+        return f"the baseline raises there ({type(error).__name__}: {str(error)[:200]})"
+    is_finite = all(bool(components(tensor).isfinite().all()) for _, tensor in flatten(outputs))
+    return "" if is_finite else "the baseline's output is not finite there"
 
 
 def reject_varying_shapes(one: Any, other: Any) -> None:

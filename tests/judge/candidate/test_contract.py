@@ -14,7 +14,7 @@ from aisp_mcp.judge.parent.timing.memory.accounting import footprint
 
 torch = pytest.importorskip("torch")
 
-from aisp_mcp.judge.candidate.outputs import SharedOutputError, refuse_shared  # noqa: E402
+from aisp_mcp.judge.candidate.outputs import OutputRules, SharedOutputError, refuse_shared  # noqa: E402
 from aisp_mcp.judge.protocol.module_loader import contract  # noqa: E402
 
 MB = 1 << 20
@@ -28,11 +28,15 @@ def test_a_baseline_that_expands_has_a_contract_that_can_be_stored() -> None:
 
 def test_an_output_in_the_memory_of_an_input_is_refused() -> None:
     x = torch.zeros(8, 8)
-    forbidden = [(x.data_ptr(), x.data_ptr() + x.nbytes)]
-    refuse_shared({"a": x.clone()}, forbidden)
+    rules = OutputRules(apart=True, off_limits=[(x.data_ptr(), x.data_ptr() + x.nbytes)])
+    refuse_shared({"a": x.clone()}, rules)
     for shared in (x, x[3:], x.view(-1)):
         with pytest.raises(SharedOutputError):
-            refuse_shared([torch.ones(1), shared], forbidden)
+            refuse_shared([torch.ones(1), shared], rules)
+    one = torch.ones(4)
+    refuse_shared([one[:2], one[2:]], rules)
+    with pytest.raises(SharedOutputError, match="share memory"):
+        refuse_shared([one, torch.ones(4), one.view(2, 2)], rules)
 
 
 HOLDERS = {

@@ -101,7 +101,7 @@ def compile_text(text: str) -> Any:
 def test_cases_of_the_corpus_are_judged_by_their_values(name: str, accepted: bool) -> None:
     judging, run = trial(name)
     plain = 8 if accepted else 24
-    assert any(judging.judge(1, run, call).failure for call in calls(3, plain=plain)) != accepted
+    assert any(judging.judge(1, run, call).failure for call in calls(3, judging.kinds, plain)) != accepted
 
 
 @pytest.mark.parametrize("name", honest_alternatives.OPERATIONS)

@@ -147,7 +147,7 @@ class WorkerGroup(WorkerProcess):
             return
         name = f"{self.name}, {self._called(number)},"
         if byte == SHARED:
-            raise WorkerGone("shares_input", f"{name} returned an input as its output", text)
+            raise WorkerGone("shares_input", f"{name} returned outputs that share memory", text)
         raise WorkerGone(*(("raised", f"{name} raised") if byte else ("crashed", f"{name} ended")), text)
 
     def _durations_ns(self, count: int) -> list[int]:

@@ -165,7 +165,8 @@ class WorkerProcess(Confined):
         if byte == expected:
             return at_s
         if byte == SHARED:
-            raise WorkerGone("shares_input", f"{self.name} returned an input as its output", self.control.read_text())
+            message = f"{self.name} returned outputs that share memory"
+            raise WorkerGone("shares_input", message, self.control.read_text())
         if byte:
             raise WorkerGone(
                 "raised", f"{self.name} raised", with_reason(self.control.read_text(), self.placement.folder)
@@ -417,11 +418,10 @@ def fetch(pid: int, control: ControlBlock, arena: mmap.mmap, calls: Sequence[int
 
     Raises OSError: EPERM or ENOSYS if the kernel does not allow it, EFAULT if the memory is not readable.
     """
-    layout, width = control.layout, len(control.layout.outputs)
+    places = [place for call in calls for place in control.layout.place_outputs(call)]
     spans = [
-        (control.addresses[call * width + index] % (1 << 64), at, spec.nbytes)
-        for call in calls
-        for index, (spec, at) in enumerate(layout.place_outputs(call))
+        (address, at, spec.nbytes)
+        for address, (spec, at) in zip(control.addresses_of(calls), places, strict=True)
         if spec.nbytes
     ]
     read(pid, spans, arena)

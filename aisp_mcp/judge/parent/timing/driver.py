@@ -302,6 +302,17 @@ class Driver:
 
         with self.session.phase("fetch"):
             self.guarded(role, fetched)
+        self.refuse_overlaps(role, worker.control.addresses_of(calls))
+
+    def refuse_overlaps(self, role: Role, addresses: Sequence[int]) -> None:
+        """End the comparison if outputs of one call share memory and the baseline's do not: who changes one of them
+        changes the other. Raises ComparisonAborted.
+        """
+        if role is not Role.CANDIDATE or self.session.opened["output_rules"]["shares_outputs"]:
+            return
+        if names := self.workers[role].control.layout.overlapping_outputs(addresses):
+            message = f"the outputs {names[0]} and {names[1]} of a call share memory"
+            raise ComparisonAborted("shares_output", message, self._evidence(role))
 
     def compare(self, role: Role, sample: list[int]) -> CheckAnswer:
         """The verifier's findings on the role's last round."""

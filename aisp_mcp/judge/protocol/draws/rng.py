@@ -14,13 +14,18 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from aisp_mcp.bench import RAND_SCALE, RANDN_SCALE, RANDN_SHIFT
 from aisp_mcp.judge.protocol.draws import drawing, textures
 
 MODES = ("plain", "exact", "spikes", "zeros", "tiny", "constant")
+# Inputs on which the baseline must be tried first, since its output may not be finite. The size of their values is the
+# largest finite number to this power, and at most THOUSANDS of thousands: squares of huge ones overflow, and those of
+# large ones do not. In float64, in which outputs are compared, none is huge.
+SIZES = {"huge": 0.52, "large": 0.4, "thousands": 0.25}
+THOUSANDS = 1e4
 # Calls that decide whether a program is correct come in cycles of all kinds of inputs: this many cycles up to this many
 # bytes of a call's tensors and seconds of a baseline's call, and fewer for larger ones.
 BATTERY_CYCLES, BATTERY_BYTES, BATTERY_S = 3, 4 << 20, 0.01
@@ -31,12 +36,7 @@ Range = tuple[float, float]
 def battery_modes(call_bytes: int, call_s: float) -> list[str]:
     """Kinds of inputs of the calls that decide whether a program is correct, in order."""
     share = min(1.0, BATTERY_BYTES / max(call_bytes, 1), BATTERY_S / max(call_s, 1e-9))
-    return ["plain", *MODES] * max(1, round(share * BATTERY_CYCLES))
-
-
-def adversarial_modes(untested: Collection[str]) -> list[str]:
-    """Kinds of inputs other than plain ones. untested: those on which the baseline raises."""
-    return [mode for mode in MODES[1:] if mode not in untested]
+    return ["plain", *MODES, *SIZES] * max(1, round(share * BATTERY_CYCLES))
 
 
 class CallRng:
@@ -81,7 +81,11 @@ class CallRng:
             return self.torch.view_as_complex(parts.view(*shape, 2)).to(kind)
         values = self._drawn(shape, "normal_")
         values = self._restated(values, _range(scale), lambda _: shift, None) if self._secret else values
-        values = _ADVERSARIAL[self._mode](self._precise(values, dtype), self._draw)
+        values = self._precise(values, dtype)
+        if self._mode in SIZES:
+            values = values * _size(self._mode, self.torch.finfo(kind).max, dtype)
+        else:
+            values = _ADVERSARIAL[self._mode](values, self._draw)
         return self._planted(values, nan, inf).to(kind)
 
     def _precise(self, values: Any, dtype: str) -> Any:
@@ -103,7 +107,8 @@ class CallRng:
         values = self._drawn(shape, "uniform_", -1, 1)
         if self._secret:
             values = self._restated(values, _range(scale), lambda size: max(1.0 - size, 0.0), 1.0)
-        return _ADVERSARIAL[self._mode](self._precise(values, dtype), self._draw).clamp_(-1, 1).to(self._dtype(dtype))
+        changed = _ADVERSARIAL.get(self._mode, _plain)  # bounded values are never large
+        return changed(self._precise(values, dtype), self._draw).clamp_(-1, 1).to(self._dtype(dtype))
 
     def _restated(self, values: Any, scale: Range, most_shift: Callable[[float], float], height: float | None) -> Any:
         """Give the values, in place, the secret statistics of this tensor.
@@ -118,7 +123,8 @@ class CallRng:
         width = values.shape[-1] if values.ndim else 1
         rows = values.view(-1, width)
         (low, high), (least, most) = self._part(*map(math.log, scale)), map(math.log, scale)
-        texture = textures.choose(width, self._draw) if scale[1] >= WIDE * scale[0] else None
+        is_wide = scale[1] >= WIDE * scale[0]
+        texture = textures.choose(width, self._draw) if is_wide else None
         if texture:
             low, high = least, most
         column = self._draw.uniform(least - low, most - high)  # keeps every factor in the declared range
@@ -129,13 +135,18 @@ class CallRng:
         factor, mean = statistics.both
         factor.uniform_(low, high, generator=generator).exp_()
         mean.uniform_(mean_low, mean_high, generator=generator).mul_(factor)
+        if is_wide and (weights := textures.along_an_axis(values, self._draw)) is not None:
+            statistics.both.mul_(weights)
         if texture:
             texture(rows, statistics, self._draw, generator, height or self._draw.uniform(*textures.FEW_HEIGHT))
         else:
             first = self._draw.randrange(width + 1)
             statistics.apply(rows[:, :first])
             statistics.apply(rows[:, first:], math.exp(column))
-        return rows.view(values.shape)
+        values = rows.view(values.shape)
+        if is_wide and values.ndim > 1 and values.shape[-1] == values.shape[-2]:
+            textures.keep_a_diagonal(values, self._draw)
+        return values
 
     def _part(self, low: float, high: float) -> Range:
         """Two numbers drawn from an interval, the smaller one first."""
@@ -145,13 +156,18 @@ class CallRng:
     def randint(self, low: int, high: int, *shape: int, dtype: str = "int64", any_values: bool = False) -> Any:
         kind = self._dtype(dtype)
         values = self.torch.randint(low, high, shape, device=self.device, dtype=kind, generator=self._generator())
-        return _INTEGERS[self._mode](values, self._draw) if any_values and values.numel() > 1 else values
+        return _INTEGERS.get(self._mode, _plain)(values, self._draw) if any_values and values.numel() > 1 else values
 
     def permutation(self, n: int) -> Any:
         return self.torch.randperm(n, device=self.device, generator=self._generator())
 
     def bernoulli(self, p: float, *shape: int) -> Any:
         return self._drawn(shape, "uniform_") < p
+
+
+def _size(mode: str, largest: float, dtype: str) -> float:
+    size: float = largest ** (SIZES["large"] if (mode, dtype) == ("huge", "float64") else SIZES[mode])
+    return min(size, THOUSANDS) if mode == "thousands" else size
 
 
 def _range(scale: float | Range) -> Range:

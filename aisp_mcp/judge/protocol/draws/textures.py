@@ -8,6 +8,9 @@ few: some elements of each row are large and the rest is small, so the large one
 comb: every p-th column is large and the rest is small; a sample with a fixed stride sees only one kind.
 blocks: stretches of each row have their own weights, so that no stretch predicts another.
 trend: stretches rise or fall steadily, as sorted data do.
+
+Rows that are drawn alike predict each other, too: a quarter of a batch gives its mean loss. So in half of the calls the
+rows, or the slices along another leading axis, differ in the same ways: a few, every p-th one or stretches are large.
 """
 
 from __future__ import annotations
@@ -23,6 +26,9 @@ EVEN_SHARE = 0.2  # of the calls without one
 FEW_HEIGHT = (4.5, 5.75)  # of a large element; the largest of a million normal ones is 4.9 without their mean
 SMALL = (-6.0, -3.0)  # binary logarithm of the weight of the small elements
 MOST_FEW, MOST_BLOCKS = 8, 6
+AXIS_SHARE = 0.5  # of the calls in which slices along a leading axis have weights
+# Share of the calls in which square matrices have a heavy diagonal, and the binary logarithm of the rest's weight.
+DIAGONAL_SHARE, OFF_DIAGONAL = 0.25, (-20.0, -6.0)
 NOISE = 0.1  # weight of the random part of a trend
 PERIODS = (2, 4, 8, 16, 32, 64)
 
@@ -50,6 +56,45 @@ Texture = Callable[[Any, Statistics, random.Random, Any, float], None]
 def choose(width: int, draw: random.Random) -> Texture | None:
     """A texture for rows of that width, or None."""
     return draw.choice(TEXTURES) if width >= LEAST_WIDTH and draw.random() >= EVEN_SHARE else None
+
+
+def along_an_axis(values: Any, draw: random.Random) -> Any:
+    """Weights of the rows of the last dimension, at most 1, of shape (rows, 1): those of the slices along one of the
+    leading axes. None if there is no such axis, or for this call.
+    """
+    axes = [axis for axis, size in enumerate(values.shape[:-1]) if size > 1]
+    if not axes or draw.random() >= AXIS_SHARE:
+        return None
+    axis = draw.choice(axes)
+    size = values.shape[axis]
+    kind, weights = draw.choice(("few", "comb", "blocks")), values.new_full((size,), _small(draw))
+    if kind == "few":
+        for _ in range(draw.randint(1, min(MOST_FEW, size // 2))):
+            weights[draw.randrange(size)] = 1.0
+    elif kind == "comb":
+        period = draw.choice([period for period in PERIODS if period <= size])
+        weights[draw.randrange(period) :: period] = 1.0
+    else:
+        for begin, end in _stretches(size, draw):
+            weights[begin:end] = 2.0 ** draw.uniform(SMALL[0], 0)
+    shape = [size if at == axis else 1 for at in range(values.ndim - 1)]
+    return weights.view(shape).expand(values.shape[:-1]).reshape(-1, 1)
+
+
+def keep_a_diagonal(values: Any, draw: random.Random) -> None:
+    """In some calls, shrink square matrices but for a diagonal, in place: powers of such a matrix go on changing, while
+    those of a random one are constant after a few products.
+    """
+    import torch
+
+    size = values.shape[-1]
+    if size < LEAST_WIDTH or draw.random() >= DIAGONAL_SHARE:
+        return
+    lines = torch.arange(size, device=values.device)
+    columns = (lines + draw.choice((0, draw.randrange(size)))) % size
+    kept = values[..., lines, columns].clone()
+    values.mul_(2.0 ** draw.uniform(*OFF_DIAGONAL))
+    values[..., lines, columns] = kept
 
 
 def _few(rows: Any, statistics: Statistics, draw: random.Random, generator: Any, height: float) -> None:

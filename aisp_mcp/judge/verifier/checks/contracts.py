@@ -6,15 +6,15 @@ round_checker.py does what all kinds have in common: guards, poison, changed inp
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from aisp_mcp.bench import Benchmark
 from aisp_mcp.bench.training import TrainingBenchmark
-from aisp_mcp.judge.evidence import TIES, merge_measures
+from aisp_mcp.judge.evidence import OVERFLOWS, TIES, merge_measures
 from aisp_mcp.judge.protocol.layout import Layout, TensorSpec
 from aisp_mcp.judge.protocol.module_loader import flatten
 from aisp_mcp.judge.verifier.checks import formats
@@ -23,10 +23,14 @@ from aisp_mcp.judge.verifier.checks.kinds import Kind, kind_of
 from aisp_mcp.judge.verifier.checks.other_orders import EDGE, OtherOrders
 from aisp_mcp.judge.verifier.checks.quality import QualityCheck
 from aisp_mcp.judge.verifier.checks.tolerance import (
+    NARROW_SPREAD,
     compare,
     compare_steps,
     components,
+    eps_of,
     exceeds_average,
+    is_compared_by_error,
+    is_narrow_and_small,
     near,
     near_steps,
     same_bits,
@@ -37,6 +41,10 @@ from aisp_mcp.judge.verifier.inputs.bank import CheckedCall
 # also more than half of all. On an H100, 3 of 120 calls of the library's attention in bfloat16 were that imprecise, and
 # all calls of 8-bit results (commit 5be86483).
 IMPRECISE_CALLS = 4
+OVERFLOWING = ("huge", "large")  # kinds of inputs on which a wrong output is reported and not refused
+# Calls on plain inputs from which on outputs of few elements are judged by their average error (chosen), and the
+# average rounding as a share of eps, as for outputs of many elements.
+POOLED_CALLS, AVERAGE_ROUNDING = 8, 0.25
 
 Tensors = Sequence[Any]
 Triple = tuple[Any, Any, Any]  # the same output of candidate, baseline and reference
@@ -78,8 +86,8 @@ class Contract:
     def __init__(self, spec: Benchmark, layout: Layout, orders: OtherOrders) -> None:
         self._spec, self._outputs, self._orders = spec, layout.outputs, orders
 
-    def near(self, outputs: Tensors, baseline: Tensors) -> bool:  # noqa: ARG002 - only some kinds can tell
-        """Return True if outputs so near the baseline's pass whatever the reference is."""
+    def near(self, call: CheckedCall, baseline: Tensors) -> bool:  # noqa: ARG002 - only some kinds can tell
+        """Return True if a call's outputs are so near the baseline's that they pass whatever the reference is."""
         return False
 
     def compare(self, call: CheckedCall, expected: ExpectedOutputs) -> CallCheck:
@@ -151,6 +159,8 @@ class ElementsContract(Contract):
         super().__init__(spec, layout, orders)
         self._rules = [self._rule(index, output) for index, output in enumerate(layout.outputs)]
         self._imprecise = Counter[tuple[int, int]]()  # calls on plain inputs, by worker and output
+        # Sums of the squares of (errors, values) of small outputs, by whose they are, worker and output, then by seed.
+        self._apart: defaultdict[tuple[str, int, int], dict[int, tuple[float, float]]] = defaultdict(dict)
         self._ties = set[str]()  # outputs whose positions pointed to other elements of the same values
 
     def _rule(self, index: int, output: TensorSpec) -> _OutputRule:
@@ -167,8 +177,10 @@ class ElementsContract(Contract):
             rule = self._compare_errors if tolerance.approximate is None else self._compare_approximately
         return _OutputRule(output.name, partial(is_near, tolerance=tolerance), partial(rule, index))
 
-    def near(self, outputs: Tensors, baseline: Tensors) -> bool:
-        return all(rule.near(out, base) for rule, out, base in zip(self._rules, outputs, baseline, strict=True))
+    def near(self, call: CheckedCall, baseline: Tensors) -> bool:
+        pairs = list(zip(self._rules, call.outputs, baseline, strict=True))
+        is_near = all(rule.near(out, base) for rule, out, base in pairs)
+        return is_near and not any(self._imprecise_small(call, at, *pair[1:]) for at, pair in enumerate(pairs))
 
     def compare(self, call: CheckedCall, expected: ExpectedOutputs) -> CallCheck:
         worst, edges = 0.0, list[tuple[float, str]]()
@@ -179,6 +191,9 @@ class ElementsContract(Contract):
             worst = max(worst, ratio)
             failure = self._beyond_edge(call, rule.name, ratio, failure, edges)
             failure = failure or self._imprecise_calls(call, index, tensors)
+            if failure and call.mode in OVERFLOWING:
+                # Honest programs of products whose factors do not overflow fail here: two of 206 (honest_*.py).
+                return CallCheck(measures={rule.name + OVERFLOWS: 1.0})
             if failure:
                 return CallCheck(ratio, "incorrect_output", f"{rule.name} on {call.mode} inputs: {failure}")
         if expected.left is not None and (failed := self._check_left(call, expected.left, edges)):
@@ -265,6 +280,8 @@ class ElementsContract(Contract):
         tolerance = self._spec.tolerance
         if not call.is_plain or tolerance.exact or tolerance.approximate is not None:
             return None
+        if failure := self._imprecise_small(call, index, *tensors):
+            return failure
         if (most := exceeds_average(self._orders.is_coarse(index), *tensors)) is None:
             return None
         key = call.round.worker_id, index
@@ -275,6 +292,21 @@ class ElementsContract(Contract):
         return (
             f"in {count} of {call.plain_calls} calls the average error is more than {most:g} times the baseline's own"
         )
+
+    def _imprecise_small(self, call: CheckedCall, index: int, out: Any, base: Any, ref: Any = None) -> str | None:
+        """A failure if the average distance from the baseline over several calls is that of a sample. One call says
+        little where the output has few elements.
+        """
+        if not (call.is_plain and is_compared_by_error(self._spec) and is_narrow_and_small(out)):
+            return None
+        apart, own = (self._apart[kind, call.round.worker_id, index] for kind in ("candidate", "baseline"))
+        apart[call.seed] = _squares(out, base)
+        if ref is not None:
+            own[call.seed] = _squares(base, ref)
+        average, most = _pooled(apart), NARROW_SPREAD * max(_pooled(own), AVERAGE_ROUNDING * eps_of(out))
+        if len(apart) < POOLED_CALLS or average <= most:
+            return None
+        return f"over {len(apart)} calls the average error is {average:.3g} of the output (allowed {most:.3g})"
 
     def _check_left(self, call: CheckedCall, left: dict[str, Any], edges: list[tuple[float, str]]) -> CallCheck | None:
         """Compare the contents that the call left in inputs which are part of the answer."""
@@ -300,6 +332,17 @@ CHECKERS: dict[Kind, type[Contract]] = {
 def contract_of(spec: Benchmark, layout: Layout, orders: OtherOrders) -> Contract:
     """The checker of a specification's contract."""
     return CHECKERS[kind_of(spec)](spec, layout, orders)
+
+
+def _squares(values: Any, truth: Any) -> tuple[float, float]:
+    apart = (values.double() - truth).nan_to_num(0.0, 0.0, 0.0)
+    return float(apart.square().sum()), float(truth.double().nan_to_num(0.0, 0.0, 0.0).square().sum())
+
+
+def _pooled(squares: Mapping[int, tuple[float, float]]) -> float:
+    """The root-mean-square error of several calls as a share of their root mean square."""
+    errors, values = (sum(parts) for parts in zip(*squares.values(), strict=True)) if squares else (0.0, 1.0)
+    return math.sqrt(errors / max(values, 1e-300))
 
 
 class WrongPositionError(Exception):

@@ -113,7 +113,7 @@ class RoundChecker:
         if message := self._changed(call, inputs):
             return CallCheck(0.0, "input_mutated", message)
         if self._may_be_near(call):
-            if self._contract.near(call.outputs, bank.hidden.get(call.seed) or bank.baseline(inputs)):
+            if self._contract.near(call, bank.hidden.get(call.seed) or bank.baseline(inputs)):
                 return CallCheck()
             bank.near = bank.near and not call.is_plain
             inputs = call.inputs()  # a baseline may use them up
@@ -175,7 +175,7 @@ class RoundChecker:
         inputs, baseline_inputs = self._inputs_left(call), arena.inputs(call.number)
         unchanged = inputs.keys() - {*files, *self._spec.in_place}
         return all(same_bits(inputs[name], baseline_inputs[name]) for name in unchanged) and (
-            self._contract.near(call.outputs, arena.outputs(call.number))
+            self._contract.near(call, arena.outputs(call.number))
         )
 
 

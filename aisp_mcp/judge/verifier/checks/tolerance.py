@@ -553,6 +553,18 @@ def _is_narrow(out: Any) -> bool:
     return bool(out.is_floating_point() and out.itemsize == 2 and out.numel() >= SPREAD_COUNT)
 
 
+def is_narrow_and_small(out: Any) -> bool:
+    """Return True for a 16-bit output with too few elements for a call's average error to say anything."""
+    return bool(out.is_floating_point() and out.itemsize == 2 and out.numel() < SPREAD_COUNT)
+
+
+def eps_of(out: Any) -> float:
+    """The relative spacing of numbers of that type."""
+    import torch
+
+    return float(torch.finfo(out.dtype).eps)
+
+
 def _is_same(out: Any, base: Any) -> bool:
     """Return True if all bits are equal. If anything differs, the start usually does, and is compared first."""
     if not (out.is_contiguous() and base.is_contiguous()):
