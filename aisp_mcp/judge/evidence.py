@@ -214,9 +214,9 @@ class Replicate(Checks):
     ended_rounds: dict[Role, int] = field(default_factory=dict)
 
 
-# Ends of names of measures that are no errors: positions in this output pointed to equal elements; it was wrong on
-# inputs whose products overflow.
-TIES, OVERFLOWS = " ties", " overflows"
+# Ends of names of measures that are no errors: positions in this output pointed to equal elements; it was wrong or
+# imprecise on large inputs.
+TIES, LARGE = " ties", " large"
 
 
 def merge_measures(worst: dict[str, float], more: Mapping[str, float]) -> None:

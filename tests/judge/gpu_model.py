@@ -171,7 +171,12 @@ def trial(verifier: Verifier, tight: bool = False, **candidate: Any) -> Driver:
     """One that has made its usual rounds. tight: processes take turns with the device memory."""
     options = SimpleNamespace(protections=ALL, preset=SimpleNamespace(round_s=0.015), device="cuda", size="default")
     log = SimpleNamespace(append=lambda *_, **__: None)
-    opened = {"probe_s": IDLE, "layout": {"capacity": 300, "inputs": [], "tight": tight}, "call_s": TIMED, "facts": {"input_kinds": MODES[1:]}}
+    opened = {
+        "probe_s": IDLE,
+        "layout": {"capacity": 300, "inputs": [], "tight": tight},
+        "call_s": TIMED,
+        "facts": {"input_kinds": MODES[1:]},
+    }
     places: Any = SimpleNamespace()
     pair = SimpleNamespace(baseline=Path(__file__))
     fixed: Any = (pair, options, opened, places, verifier, [], log, random.Random(1), PhaseTimer())

@@ -206,8 +206,8 @@ def ties(outputs: Sequence[str]) -> str:
     return f"{', '.join(outputs)}: where inputs are equal, other positions than the baseline's were accepted."
 
 
-def overflows(outputs: Sequence[str]) -> str:
-    return f"{', '.join(outputs)}: wrong for inputs so large that products overflow, where the baseline is right."
+def large_inputs(outputs: Sequence[str]) -> str:
+    return f"{', '.join(outputs)}: wrong or imprecise for large inputs, where the baseline is right."
 
 
 def inputs_not_tested(messages: Mapping[str, str]) -> str:

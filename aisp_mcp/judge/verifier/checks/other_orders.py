@@ -91,7 +91,9 @@ def _evaluations(bank: InputBank, seed: int, mode: str, dtype: str, slack: float
 def _walks(bank: InputBank, seed: int, mode: str, eps: float) -> Iterator[tuple[list[Any], float]]:
     for draws in WALKS:
         yield [error * WALKS_ALLOWED for error in bank.walked(seed, mode, eps, draws)], math.inf
-    if mode != "plain":
+    if mode == "plain":
+        yield [error * EDGE for error in bank.scattered(seed, mode, eps)], math.inf
+    else:
         yield [error * STRAIGHT_ALLOWED for error in bank.straight(seed, mode, eps)], math.inf
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -189,6 +190,16 @@ class InputBank:
         return [
             far.maximum(value.abs().to(far.dtype) * (count * eps / 4)) if far.is_floating_point() else far
             for far, value in zip(moved, exact, strict=True)
+        ]
+
+    def scattered(self, seed: int, mode: str, eps: float) -> list[Any]:
+        """The distances by which the roundings of these sums, of both signs, move outputs that hardly depend on how
+        inputs are scaled, as an entropy does: the walks leave these where they are.
+        """
+        count = terms(self.inputs(seed, mode), self.axes or {})
+        return [
+            exact.abs() * (eps * math.sqrt(count)) if exact.is_floating_point() else exact
+            for exact in self._reference(seed, mode)
         ]
 
     def in_order(self, seed: int, mode: str) -> list[Any]:
