@@ -29,10 +29,12 @@ class Window(Record):
 
     tokens: Size
     layers: Layers
+    kv_heads: Size | None = Field(default=None, description="None: as in the other layers; so is head_dim.")
+    head_dim: Size | None = None
 
 
 class Attention(Record):
-    """layers: how many layers attend at all; the others are recurrent."""
+    """layers: how many layers attend at all; the others are recurrent, or only have an MLP."""
 
     heads: Size
     kv_heads: Size
@@ -44,6 +46,11 @@ class Attention(Record):
     output_bias: bool = False
     sinks: bool = Field(default=False, description="One learned logit per head.")
     qk_norm: bool = False
+    parameters: Count | None = Field(
+        default=None, description="Of one layer on average, where heads and widths do not give them."
+    )
+    cached: Size | None = Field(default=None, description="Elements per token and layer, likewise.")
+    stride: float = Field(default=1.0, ge=1, description="Tokens that share one entry of the cache.")
 
 
 class Experts(Record):
@@ -52,7 +59,10 @@ class Experts(Record):
     count: Size
     active: Size
     ffn: Size
+    hidden: Size | None = Field(default=None, description="Width that experts work in, if tokens are projected to it.")
     shared: Count = 0
+    shared_ffn: Size | None = Field(default=None, description="None: as wide as a routed expert.")
+    shared_gate: bool = False
     dense_layers: Count = 0
     bias: bool = Field(default=False, description="Bias on the router and on every expert projection.")
     router_bias: int = Field(default=0, ge=0, description="Correction terms per expert of the router.")
@@ -64,6 +74,7 @@ class Mlp(Record):
     width: Size
     gated: bool = True
     bias: bool = False
+    layers: Layers | None = Field(default=None, description="Layers that have an MLP or experts; None: all.")
     experts: Experts | None = None
 
 
@@ -73,6 +84,14 @@ class Recurrent(Record):
     layers: Layers
     elements: Count
     fp32_elements: Count
+    parameters: Count | None = Field(default=None, description="Of one layer; None: as many as attention has.")
+
+
+class Part(Record):
+    """Weights beside the decoder's layers, such as a vision tower or learned positions. No text token uses them."""
+
+    name: str
+    parameters: Count
 
 
 class Architecture(Record):
@@ -84,6 +103,9 @@ class Architecture(Record):
     vocab: Size
     tied: bool = False
     norms: int = Field(default=2, ge=0, le=16, description="Norm vectors of width `hidden` per layer.")
+    final_norm: int | None = Field(
+        default=None, ge=0, le=4, description="Vectors; None: 2 without a gated MLP, else 1."
+    )
     attention: Attention
     mlp: Mlp
     recurrent: Recurrent | None = None
@@ -93,6 +115,12 @@ class Architecture(Record):
     checked: str | None = Field(default=None, description="Day on which the source was read; None: the caller's own.")
     unverified: list[str] = Field(default=[], description="Fields for which no source was found.")
     context: Size | None = Field(default=None, description="Longest sequence as published, in tokens.")
+    parts: list[Part] = Field(default=[])
+    head_bias: bool = False
+    listed: str | None = Field(default=None, description="Row of the table that describes it.")
+    checkpoint: str | None = Field(default=None, description="Repository or folder that a command names.")
+    weights: str | None = Field(default=None, description="Format in which the checkpoint is quantised.")
+    assumed: list[str] = Field(default=[], description="What the configuration does not say, or this record cannot.")
 
     @model_validator(mode="after")
     def _parts_agree(self) -> Architecture:
@@ -120,5 +148,8 @@ def _mlp_rules(arch: Architecture) -> list[tuple[bool, str]]:
         return []
     return [
         (experts.active > experts.count, f"{experts.active} active experts exceed the {experts.count} experts"),
-        (experts.dense_layers > arch.layers, f"{experts.dense_layers} dense layers exceed the {arch.layers} layers"),
+        (
+            experts.dense_layers > (arch.mlp.layers or arch.layers),
+            f"{experts.dense_layers} dense layers exceed the {arch.layers} layers",
+        ),
     ]

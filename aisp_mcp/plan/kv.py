@@ -37,7 +37,17 @@ class KvCache(Record):
 def per_layer(arch: Architecture) -> int:
     """Elements per token in one attending layer."""
     a = arch.attention
+    if a.cached is not None:
+        return a.cached
     return a.latent.kv_rank + a.latent.rope_dim if a.latent else 2 * a.kv_heads * a.head_dim
+
+
+def _per_window_layer(arch: Architecture) -> int:
+    """The same in a layer with a window, which may have other heads."""
+    a, window = arch.attention, arch.attention.window
+    if window is None or (window.kv_heads is None and window.head_dim is None):
+        return per_layer(arch)
+    return 2 * (window.kv_heads or a.kv_heads) * (window.head_dim or a.head_dim)
 
 
 def fixed_bytes(arch: Architecture, dtype: str) -> int:
@@ -51,17 +61,20 @@ def fixed_bytes(arch: Architecture, dtype: str) -> int:
 
 def sequence_bytes(arch: Architecture, tokens: int, dtype: str) -> int:
     """Cache of one sequence of that length."""
-    a, each = arch.attention, per_layer(arch) * ELEMENT[dtype]
+    a, size = arch.attention, ELEMENT[dtype]
     windowed = a.window.layers if a.window else 0
     cached = min(tokens, a.window.tokens) if a.window else tokens
-    return int((a.layers - windowed) * tokens * each + windowed * cached * each) + fixed_bytes(arch, dtype)
+    entries = Fraction(tokens) / Fraction(a.stride)
+    whole = (a.layers - windowed) * entries * per_layer(arch) * size
+    return int(whole + windowed * cached * _per_window_layer(arch) * size) + fixed_bytes(arch, dtype)
 
 
 def cache(arch: Architecture, tokens: int, sequences: int, dtype: str) -> KvCache:
     """The whole cache. dtype: a key of ELEMENT."""
     a = arch.attention
     sequence = sequence_bytes(arch, tokens, dtype)
-    elements = a.layers * per_layer(arch)
+    windowed = a.window.layers if a.window else 0
+    elements = int((a.layers - windowed) * per_layer(arch) / a.stride) + windowed * _per_window_layer(arch)
     return KvCache(
         kind=kind(arch),
         total_bytes=sequence * sequences,

@@ -8,6 +8,8 @@ from aisp_mcp.plan.architecture import Architecture
 def attention(arch: Architecture) -> int:
     """Parameters of the attention block of one layer, including its own norms."""
     a, hidden = arch.attention, arch.hidden
+    if a.parameters is not None:
+        return a.parameters
     if a.latent is not None:
         return _latent(arch)
     q, kv = a.heads * a.head_dim, a.kv_heads * a.head_dim
@@ -37,13 +39,18 @@ def expert(arch: Architecture) -> int:
     experts = arch.mlp.experts
     if experts is None:
         return 0
-    return 3 * arch.hidden * experts.ffn + (2 * experts.ffn + arch.hidden) * experts.bias
+    matrices, hidden = 3 if arch.mlp.gated else 2, experts.hidden or arch.hidden
+    return matrices * hidden * experts.ffn + ((matrices - 1) * experts.ffn + hidden) * experts.bias
+
+
+def _mlp_layers(arch: Architecture) -> int:
+    return arch.mlp.layers or arch.layers
 
 
 def moe_layers(arch: Architecture) -> int:
     """Layers whose MLP is a set of experts."""
     experts = arch.mlp.experts
-    return arch.layers - experts.dense_layers if experts else 0
+    return _mlp_layers(arch) - experts.dense_layers if experts else 0
 
 
 def routed(arch: Architecture) -> int:
@@ -54,7 +61,7 @@ def routed(arch: Architecture) -> int:
 
 def embeddings(arch: Architecture) -> int:
     """Parameters of embedding and output head."""
-    return arch.vocab * arch.hidden * (1 if arch.tied else 2)
+    return arch.vocab * (arch.hidden * (1 if arch.tied else 2) + arch.head_bias)
 
 
 def _router_and_shared(arch: Architecture) -> int:
@@ -62,29 +69,37 @@ def _router_and_shared(arch: Architecture) -> int:
     if experts is None:
         return 0
     router = experts.count * (arch.hidden + experts.bias + experts.router_bias)
-    return router + experts.shared * 3 * arch.hidden * experts.ffn
+    shared = experts.shared * (3 if arch.mlp.gated else 2) * arch.hidden * (experts.shared_ffn or experts.ffn)
+    projections = 2 * arch.hidden * experts.hidden if experts.hidden else 0
+    return router + shared + experts.shared_gate * arch.hidden + projections
 
 
 def total(arch: Architecture) -> int:
-    """All parameters: the published sum for hybrid models, whose recurrent layers are not described; otherwise
-    computed.
-    """
+    """All parameters: computed, but for listed models whose recurrent layers are not described as published."""
     if arch.recurrent is not None and arch.parameters is not None:
         return arch.parameters
-    moe = moe_layers(arch)
-    layers = arch.layers * (attention(arch) + arch.norms * arch.hidden)
-    mlps = (arch.layers - moe) * dense_mlp(arch) + moe * _router_and_shared(arch) + routed(arch)
-    return layers + mlps + embeddings(arch) + arch.hidden * (2 if not arch.mlp.gated else 1)
+    moe, recurrent = moe_layers(arch), arch.recurrent
+    mixers = arch.attention.layers * attention(arch)
+    if recurrent is not None:
+        mixers += recurrent.layers * (attention(arch) if recurrent.parameters is None else recurrent.parameters)
+    mlps = (_mlp_layers(arch) - moe) * dense_mlp(arch) + moe * _router_and_shared(arch) + routed(arch)
+    last = arch.final_norm if arch.final_norm is not None else 1 if arch.mlp.gated else 2
+    return mixers + mlps + embeddings(arch) + arch.hidden * (arch.layers * arch.norms + last) + beside(arch)
+
+
+def beside(arch: Architecture) -> int:
+    """Parameters that no text token uses."""
+    return sum(part.parameters for part in arch.parts)
 
 
 def active(arch: Architecture) -> int:
     """Parameters that one token uses, including the whole embedding table."""
     if arch.active is not None:
         return arch.active
-    experts = arch.mlp.experts
+    experts, used = arch.mlp.experts, total(arch) - beside(arch)
     if experts is None:
-        return total(arch)
-    return total(arch) - moe_layers(arch) * (experts.count - experts.active) * expert(arch)
+        return used
+    return used - moe_layers(arch) * (experts.count - experts.active) * expert(arch)
 
 
 def matmul(arch: Architecture) -> int:

@@ -174,6 +174,13 @@ class ServingShares(Record):
     sources: list[Source]
 
 
+class Alias(Record):
+    """Another name of a listed model. hub: the repository, where it is another checkpoint with the same layers."""
+
+    model: str
+    hub: str | None = None
+
+
 class Price(Record):
     """One list price. as_of: the date of the provider's page; checked: the date on which that source was read."""
 

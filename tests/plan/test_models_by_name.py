@@ -10,24 +10,38 @@ import pytest
 
 from aisp_mcp.errors import UsageError
 from aisp_mcp.plan import kv, lookup, parameters
+from aisp_mcp.plan.architecture import Architecture
 from aisp_mcp.plan.data import tables
+from aisp_mcp.server.context import Context
+from aisp_mcp.server.dispatch import execute
 
 
 @pytest.mark.parametrize(
-    ("name", "listed"),
+    ("name", "layers", "served"),
     [
-        ("Llama-3.3-70B", "llama-3.1-70b"), ("meta-llama/Llama-3.3-70B-Instruct", "llama-3.1-70b"),
-        ("DeepSeek-R1", "deepseek-v3"), ("deepseek-ai/DeepSeek-R1-0528", "deepseek-v3"),
-        ("Qwen/Qwen3-235B-A22B-Instruct-2507", "qwen3-235b-a22b"), ("llama-2-70b-chat-hf", "llama-2-70b"),
-        ("mistralai/Mixtral-8x7B-Instruct-v0.1", "mixtral-8x7b"), ("llama-3.1-8b", "llama-3.1-8b"),
+        ("Llama-3.3-70B", "llama-3.1-70b", "meta-llama/Llama-3.3-70B-Instruct"),
+        ("meta-llama/Llama-3.3-70B-Instruct", "llama-3.1-70b", "meta-llama/Llama-3.3-70B-Instruct"),
+        ("DeepSeek-R1", "deepseek-v3", "deepseek-ai/DeepSeek-R1"),
+        ("deepseek-ai/DeepSeek-R1-0528", "deepseek-v3", "deepseek-ai/DeepSeek-R1-0528"),
+        ("Qwen/Qwen3-235B-A22B-Instruct-2507", "qwen3-235b-a22b", "Qwen/Qwen3-235B-A22B-Instruct-2507"),
+        ("llama-2-70b-chat-hf", None, "meta-llama/Llama-2-70b-chat-hf"),
+        ("mixtral-8x7b-instruct-v0.1", "mixtral-8x7b", "mistralai/Mixtral-8x7B-Instruct-v0.1"),
+        ("llama-3.1-8b", None, "meta-llama/Llama-3.1-8B"),
+        ("llama-3.1-8b-instruct", "llama-3.1-8b", "meta-llama/Llama-3.1-8B-Instruct"),
     ],
 )  # fmt: skip
-def test_other_names_of_a_listed_model(name: str, listed: str) -> None:
-    assert lookup.architecture(name).name == listed
+def test_commands_and_headlines_name_the_model_that_was_asked(
+    ctx: Context, name: str, layers: str | None, served: str
+) -> None:
+    answer = execute("aisp_inference_vllm", {"model": name, "gpus": 64, "gpu": "B200-SXM"}, ctx).result
+    assert answer["answer"]["command"].startswith(f"vllm serve {served} --")
+    assert f"--model {served} " in answer["check_here"]
+    assert answer["answer"]["headline"].startswith(name.rpartition("/")[2].lower())
+    assert (layers is not None) == (f"has the layers of {layers}" in answer["assumptions"][0])
 
 
 def test_every_alias_leads_to_a_listed_model_and_shadows_none() -> None:
-    assert set(tables.aliases().values()) <= set(tables.models())
+    assert {alias.model for alias in tables.aliases().values()} <= set(tables.models())
     assert not set(tables.aliases()) & set(tables.models())
     with pytest.raises(UsageError, match=r"llama-3\.3-71b"):
         lookup.architecture("llama-3.3-71b")
@@ -41,21 +55,53 @@ KIMI = {"model_type": "kimi_k2", "hidden_size": 7168, "intermediate_size": 18432
         "num_attention_heads": 64, "num_key_value_heads": 64, "num_hidden_layers": 61, "vocab_size": 163840,
         "n_routed_experts": 384, "n_shared_experts": 1, "num_experts_per_tok": 8, "first_k_dense_replace": 1,
         "max_position_embeddings": 131072, **LATENT}  # fmt: skip
+DENSE = {"hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 4, "num_hidden_layers": 2,
+         "vocab_size": 100}  # fmt: skip
 QWEN = {"model_type": "qwen3_moe", "hidden_size": 2048, "intermediate_size": 6144, "moe_intermediate_size": 768,
         "num_attention_heads": 32, "num_key_value_heads": 4, "head_dim": 128, "num_hidden_layers": 48,
         "vocab_size": 151936, "num_experts": 128, "num_experts_per_tok": 8}  # fmt: skip
 
 
+def described(tmp_path: Path, config: dict[str, Any]) -> Architecture:
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    return lookup.architecture(str(tmp_path / "config.json"))
+
+
+NEMOTRON = {"model_type": "nemotron_h", "hidden_size": 2688, "intermediate_size": 1856, "moe_intermediate_size": 1856,
+            "hybrid_override_pattern": "MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME", "num_hidden_layers": 52,
+            "num_attention_heads": 32, "num_key_value_heads": 2, "head_dim": 128, "vocab_size": 131072,
+            "n_routed_experts": 128, "n_shared_experts": 1, "num_experts_per_tok": 6, "mlp_hidden_act": "relu2",
+            "moe_shared_expert_intermediate_size": 3712, "mamba_num_heads": 64, "mamba_head_dim": 64, "n_groups": 8,
+            "ssm_state_size": 128, "conv_kernel": 4}  # fmt: skip
+QWEN_HYBRID = {"model_type": "qwen3_5_moe", "text_config": {
+    "model_type": "qwen3_5_moe_text", "hidden_size": 2048, "num_hidden_layers": 40, "num_attention_heads": 16,
+    "num_key_value_heads": 2, "head_dim": 256, "vocab_size": 248320, "moe_intermediate_size": 512, "num_experts": 256,
+    "num_experts_per_tok": 8, "shared_expert_intermediate_size": 512, "full_attention_interval": 4,
+    "attn_output_gate": True, "linear_num_value_heads": 32, "linear_value_head_dim": 128, "linear_num_key_heads": 16,
+    "linear_key_head_dim": 128, "linear_conv_kernel_dim": 4}}  # fmt: skip
+GEMMA = {"model_type": "gemma4_text", "hidden_size": 5376, "intermediate_size": 21504, "num_hidden_layers": 60,
+         "num_attention_heads": 32, "num_key_value_heads": 16, "head_dim": 256, "global_head_dim": 512,
+         "num_global_key_value_heads": 4, "attention_k_eq_v": True, "sliding_window": 1024, "vocab_size": 262144,
+         "layer_types": (["sliding_attention"] * 5 + ["full_attention"]) * 10}  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("config", "total"),
-    [(LLAMA, 70_553_706_496), (KIMI, 1_026_408_232_448), (QWEN, 30_532_122_624)],
+    [
+        (LLAMA, 70_553_706_496), (KIMI, 1_026_408_232_448), (QWEN, 30_532_122_624), (NEMOTRON, 31_577_940_288),
+        (QWEN_HYBRID, 34_660_610_688), (GEMMA, 30_697_345_260),
+        ({"model_type": "gpt2", "n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 32, "vocab_size": 100},
+         108_544),
+        ({**DENSE, "model_type": "opt", "ffn_dim": 128, "max_position_embeddings": 32}, 75_648),
+        ({**DENSE, "model_type": "cohere"}, 88_512), ({**DENSE, "model_type": "smollm3"}, 88_640),
+        ({**DENSE, "model_type": "olmo2"}, 95_296), ({**DENSE, "model_type": "gemma2"}, 88_896),
+        ({**DENSE, "model_type": "glm4", "num_key_value_heads": 2}, 87_360),
+    ],
 )  # fmt: skip
 def test_a_configuration_by_path_has_the_published_total(tmp_path: Path, config: dict[str, Any], total: int) -> None:
-    file = tmp_path / "config.json"
-    file.write_text(json.dumps(config))
-    arch = lookup.architecture(str(file))
+    arch = described(tmp_path, config)
     assert parameters.total(arch) == total
-    assert lookup.architecture(str(tmp_path)).hidden == config["hidden_size"]
+    assert lookup.architecture(str(tmp_path)).hidden == arch.hidden
     assert kv.cache(arch, 1024, 1, "bf16").total_bytes > 0
 
 
@@ -63,15 +109,37 @@ def test_an_encoder_has_memory(tmp_path: Path) -> None:
     bert = {"model_type": "bert", "hidden_size": 768, "intermediate_size": 3072, "num_attention_heads": 12,
             "num_hidden_layers": 12, "vocab_size": 30522, "max_position_embeddings": 512}  # fmt: skip
     (tmp_path / "config.json").write_text(json.dumps(bert))
-    arch = lookup.architecture(str(tmp_path / "config.json"))
-    assert parameters.total(arch) == pytest.approx(109.5e6, rel=0.01)  # positions and pooler are not counted
+    assert parameters.total(lookup.architecture(str(tmp_path / "config.json"))) == 109_482_240
+
+
+@pytest.mark.parametrize(
+    ("found", "weights"),
+    [
+        ({"quant_method": "mxfp4"}, "mxfp4-w16"), ({"quant_method": "fp8", "weight_block_size": [128, 128]}, "fp8"),
+        ({"quant_method": "awq", "bits": 4}, "int4-awq"), ({"quant_method": "gptq", "bits": 4}, "int4-gptq"),
+        ({"quant_method": "modelopt", "quant_algo": "NVFP4"}, "nvfp4-w16"), ({"quant_method": "unheard-of"}, "bf16"),
+        ({"quant_method": "compressed-tensors", "config_groups": {"group_0": {
+            "weights": {"num_bits": 8, "type": "int"}, "input_activations": {"num_bits": 8}}}}, "int8-w8a8"),
+    ],
+)  # fmt: skip
+def test_a_folder_is_served_as_it_is_quantised(ctx: Context, tmp_path: Path, found: Any, weights: str) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({**LLAMA, "model_type": "new", "quantization_config": found}))
+    asked = {"model": str(tmp_path / "config.json"), "gpus": 8, "gpu": "H100-SXM"}
+    answer = execute("aisp_inference_vllm", asked, ctx).result
+    assert f", {weights}, " in answer["answer"]["headline"]
+    assert answer["answer"]["command"].startswith(f"vllm serve {tmp_path} --")
+    assert "--quantization" not in answer["answer"]["command"]
+    said = " ".join(answer["assumptions"])
+    assert "model_type 'new'" in said
+    assert str(found["quant_method"]) in said or str(found.get("quant_algo")) in said
 
 
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("{", "cannot be read"), ("[]", "not a JSON object"), ("{}", "model_type ''"),
-        (json.dumps({**LLAMA, "model_type": "mamba"}), "mamba"),
+        ("{", "cannot be read"), ("[]", "not a JSON object"), ("{}", "num_hidden_layers"),
+        (json.dumps({"model_type": "mamba", "num_hidden_layers": 4, "hidden_size": 64}), "num_attention_heads"),
+        (json.dumps({**LLAMA, "is_encoder_decoder": True}), "encoder"),
         (json.dumps({**LLAMA, "num_hidden_layers": -1}), "layers"),
         (json.dumps({**LLAMA, "num_attention_heads": 0}), "heads"),
         (json.dumps({**LLAMA, "num_attention_heads": 63}), "63"),

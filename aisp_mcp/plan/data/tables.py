@@ -10,8 +10,9 @@ from importlib import resources
 from typing import Any
 
 from aisp_mcp.machine.datasheets.load import GpuFacts, document, facts, normal
+from aisp_mcp.plan import checkpoint
 from aisp_mcp.plan.architecture import Architecture
-from aisp_mcp.plan.records import Calibration, Engine, Price, ServingShares, Technique
+from aisp_mcp.plan.records import Alias, Calibration, Engine, Price, ServingShares, Technique
 
 PACKAGE, PRICES = "aisp_mcp.plan.data", "prices.csv"
 
@@ -34,20 +35,38 @@ def models() -> dict[str, Architecture]:
 
 
 def model(name: str) -> Architecture | None:
-    """The architecture with that name, alias or Hub repository; None for any other."""
-    plain_name = normal(name)
-    short = re.sub(r"-(instruct|chat|hf|it|base)(?=-|$)", "", plain_name.replace(" ", "-").rpartition("/")[2])
-    full_name = aliases().get(short, short)
-    for key, row in models().items():
-        if plain_name in (key, normal(row.source.partition(";")[0].partition(",")[0])) or full_name == key:
-            return row
+    """The architecture with that name, alias or Hub repository, under the name asked; None for any other."""
+    plain_name, short = normal(name), checkpoint.tail(name)
+    alias = aliases().get(short)
+    key = alias.model if alias else short
+    for row in models().values():
+        hub = _hub(row)
+        if plain_name in (row.name, normal(hub or "")) or key == row.name:
+            return _asked(row, name, (alias.hub if alias else None) or hub)
     return None
 
 
+def _asked(row: Architecture, asked: str, hub: str | None) -> Architecture:
+    """A listed architecture under the name asked, which is said to borrow it where it is another checkpoint."""
+    name = normal(asked).replace(" ", "-").rpartition("/")[2]
+    served = checkpoint.repository(asked, hub) if hub else None
+    said = f"{name} has the layers of {row.name}: they, and the figures measured with them, are used for it."
+    other = normal(served or "") != normal(_hub(row) or "")
+    more = {"name": name, "listed": row.name, "checkpoint": served, "assumed": [said] if other else []}
+    return row.model_copy(update=more)
+
+
+def _hub(row: Architecture) -> str | None:
+    """The repository of a listed model, which begins its source; None for one that was only described in a paper."""
+    name = row.source.partition(";")[0].partition(",")[0]
+    return name if re.fullmatch(r"[\w.-]+/[\w.-]+", name) else None
+
+
 @cache
-def aliases() -> dict[str, str]:
+def aliases() -> dict[str, Alias]:
     """Other names to listed ones."""
-    return dict(plan_document("aliases.yaml"))
+    rows = plan_document("aliases.yaml").items()
+    return {name: Alias.model_validate(row if isinstance(row, dict) else {"model": row}) for name, row in rows}
 
 
 def similar_models(name: str) -> list[str]:

@@ -6,6 +6,7 @@ Prefill and decode may run on separate GPUs: the numbers that balance, and the c
 from __future__ import annotations
 
 import math
+import shlex
 from dataclasses import dataclass
 
 from pydantic import Field
@@ -110,7 +111,7 @@ def plan(wish: Wish) -> Planned[ServingPlan]:
             rate=best,
             dominates=_dominates(best),
             usd_per_million_tokens=_cost(wish, best),
-            command=f"vllm serve {wish.model} {' '.join(_flags(wish, served, best, engine))}",
+            command=f"vllm serve {shlex.quote(wish.model)} {' '.join(_flags(wish, served, best, engine))}",
             fit=model.fit(wish.arch, setting, wish.facts, engine),
             cache=kv.cache(wish.arch, wish.lengths.longest, 1, served.kv_dtype),
             alternatives=[row for row in rates if row is not best][:ALTERNATIVES],
@@ -123,8 +124,9 @@ def plan(wish: Wish) -> Planned[ServingPlan]:
             "Engines differ: the shares are those of tuned submissions; an untuned server is slower.",
         ],
         definitions=DEFINITIONS,
-        check_here=f"vllm bench serve --model {wish.model} --random-input-len {round(wish.lengths.prompt)} "
-        f"--random-output-len {round(wish.lengths.output)} --max-concurrency {best.concurrency * best.replicas}",
+        check_here=f"vllm bench serve --model {shlex.quote(wish.model)} "
+        f"--random-input-len {round(wish.lengths.prompt)} --random-output-len {round(wish.lengths.output)} "
+        f"--max-concurrency {best.concurrency * best.replicas}",
         sources=_sources(wish, shares, engine),
     )
 
@@ -277,6 +279,8 @@ def _assumptions(wish: Wish, served: Served, best: Rate, engine: Engine) -> list
     lengths, margin = wish.lengths, (1 - engine.utilization) * model.memory_bytes(wish.facts) / model.GIB
     limits = wish.limits
     return lookup.first(
+        *wish.arch.assumed,
+        _other_checkpoint(wish.arch, served.weights),
         f"{limits.scenario}: mean prompt {lengths.prompt:.0f} and output {lengths.output:.0f} tokens, longest "
         f"request {lengths.longest}.",
         f"Limits for 99 of 100 requests: first token {limits.ttft_s} s, each further {limits.tpot_s} s."
@@ -294,6 +298,16 @@ def _assumptions(wish: Wish, served: Served, best: Rate, engine: Engine) -> list
         if wish.decoding.draft
         else None,
     )
+
+
+def _other_checkpoint(arch: Architecture, weights: WeightFormat) -> str | None:
+    """Note that the planned weights are not those of the checkpoint, and cannot be made of them at start."""
+    formats_by_checkpoint = formats.checkpoint_formats(arch)
+    if arch.weights is not None and weights.name not in formats_by_checkpoint:
+        return f"The checkpoint is quantised as {arch.weights}: {weights.name} needs another one."
+    if weights.checkpoint and weights.name not in formats_by_checkpoint:
+        return f"{weights.name} needs a checkpoint quantised so: name it in the command instead of the model."
+    return None
 
 
 class Disaggregation(Record):

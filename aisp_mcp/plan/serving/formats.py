@@ -36,7 +36,7 @@ def preferred(arch: Architecture, facts: GpuFacts, name: str | None) -> list[Wei
 
     Raises UsageError NO_FORMAT, Unavailable NO_PEAK if the GPU runs none of them.
     """
-    published = knowledge.engine().published.get(arch.name)
+    published = checkpoint_formats(arch)
     names = list(FAMILIES.get(name, (name,))) if name else [*(published or ["bf16"]), *([] if published else ["fp8"])]
     rows = [weight_format(item) for item in names]
     fits = [row for row in rows if runs_on(row, facts)]
@@ -47,6 +47,13 @@ def preferred(arch: Architecture, facts: GpuFacts, name: str | None) -> list[Wei
             f"It has: {', '.join(facts.peak)}.",
         )
     return fits
+
+
+def checkpoint_formats(arch: Architecture) -> list[str]:
+    """Formats in which the checkpoint can be served, best first: the narrow ones also with products in 16 bits."""
+    if arch.weights is not None:
+        return [arch.weights, *([f"{arch.weights}-w16"] if arch.weights in ("mxfp4", "nvfp4", "fp8") else [])]
+    return knowledge.engine().published.get(arch.listed or arch.name, [])
 
 
 class Format(Record):
@@ -84,7 +91,7 @@ def formats(arch: Architecture, facts: GpuFacts, tokens: int) -> Planned[Formats
         rows.append(_format(arch, facts, weights, tokens, calibration))
     return Planned[Formats](
         answer=Formats(headline=_fastest(arch, facts, rows), formats=rows, excluded=out),
-        assumptions=[f"Sequences of {tokens} tokens, bf16 cache; embedding and head stay in 16 bit."],
+        assumptions=[*arch.assumed, f"Sequences of {tokens} tokens, bf16 cache; embedding and head stay in 16 bit."],
         band={},
         not_modelled=lookup.first(
             "Accuracy on your task: risk is what the source reports for its models.",

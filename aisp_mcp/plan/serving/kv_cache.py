@@ -51,6 +51,7 @@ def kv_answer(arch: Architecture, tokens: int, batch: int, dtype: str, kind: str
             if_all_heads_cached_bytes=None if kind in OPEN else int(full * tokens * batch * kv.ELEMENT[dtype]),
         ),
         assumptions=lookup.first(
+            *arch.assumed,
             "Every query head has its own key and value: with kv_heads of a GQA model it is that many times less."
             if kind == ASSUMED
             else None,

@@ -170,7 +170,8 @@ def flags(arch: Architecture, setting: Setting, batch: int, engine: Engine, repl
     words += [f"--max-num-seqs={batch}", f"--gpu-memory-utilization={engine.utilization:g}"]
     words += [f"--data-parallel-size={replicas}"] * (replicas > 1)
     words += ["--enable-expert-parallel"] * (arch.mlp.experts is not None and setting.tensor > 1)
-    words += [f"--quantization={setting.weights.vllm}"] * (setting.weights.vllm is not None)
+    # vLLM reads the format of a quantised checkpoint from its configuration.
+    words += [f"--quantization={setting.weights.vllm}"] * (setting.weights.vllm is not None and arch.weights is None)
     words += [f"--kv-cache-dtype={setting.kv_dtype}"] * (setting.kv_dtype == "fp8")
     unknown = [word for word in words if word.partition("=")[0] not in engine.flags]
     if unknown:

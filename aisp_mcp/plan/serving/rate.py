@@ -153,7 +153,7 @@ def _products(served: Served, layout: Layout, rows: float, shares: ServingShares
     share, _ = product_share(shares, facts, weights.compute)
     experts = arch.mlp.experts
     routed = parameters.routed(arch)
-    dense = parameters.total(arch) - parameters.embeddings(arch) - routed
+    dense = parameters.total(arch) - parameters.embeddings(arch) - parameters.beside(arch) - routed
     copies = layout.tensor if layout.data_attention else 1  # of the dense weights; each GPU has its part of the rows
     read = dense * copies / layout.tensor
     time = _bound(facts, weights, 2.0 * rows * dense / layout.tensor, read, share, shares)

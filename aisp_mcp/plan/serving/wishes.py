@@ -66,7 +66,6 @@ TPOT_S = {"server": 0.2, "interactive": 0.04}
 def wish(p: VllmParams, ctx: Context) -> Wish:
     """Facts and limits for the parameters. Raises UsageError OFFLINE_LIMITS, TWO_BATCHES, and as the look-ups."""
     arch, facts = lookup.architecture(p.model, p.architecture), lookup.gpu(p.gpu)
-    listed = p.architecture is None and "/" in arch.source
     usd, source = _price(p, ctx, facts.sku)
     return Wish(
         arch=arch,
@@ -77,7 +76,7 @@ def wish(p: VllmParams, ctx: Context) -> Wish:
         goal=p.goal,
         weights=p.weights,
         kv_dtype=p.kv_dtype,
-        model=arch.source.partition(";")[0].partition(",")[0] if listed else p.model,
+        model=arch.checkpoint or p.model,
         decoding=Decoding(p.prefix_hit, p.draft, p.acceptance, p.draft_cost, p.chunk),
         usd_per_gpu_hour=usd,
         price_source=source,

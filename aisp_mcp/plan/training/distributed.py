@@ -249,6 +249,7 @@ def _assumptions(task: Task, fabric: Fabric | None) -> list[str]:
     sequence = "sequence parallelism" if recipe.sequence_parallel else "no sequence parallelism"
     frozen = f"Weights are frozen; adapters of rank {recipe.lora_rank} are trained." if recipe.lora_rank else None
     return lookup.first(
+        *task.arch.assumed,
         f"Bytes per parameter: {recipe.weights} weights, {recipe.gradients} gradients, {recipe.optimizer:g} optimizer.",
         frozen,
         f"Beyond the published context of {task.arch.context:,} tokens: rotary positions are stretched."

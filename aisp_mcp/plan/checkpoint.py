@@ -1,0 +1,99 @@
+"""The checkpoint of a model: the repository or folder that a command names, and the format of its weights."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from aisp_mcp.machine.datasheets.load import normal
+
+SUFFIX = re.compile(r"-(instruct|chat|hf|it|base)(?=-|$)")
+_METHODS = {
+    "fp8": "fp8",
+    "fbgemm_fp8": "fp8",
+    "mxfp4": "mxfp4",
+    "awq": "int4-awq",
+    "gptq": "int4-gptq",
+    "auto-round": "int4-gptq",
+}
+
+
+def tail(name: str) -> str:
+    """A name without its organisation and such words as -instruct, lower case."""
+    return SUFFIX.sub("", normal(name).replace(" ", "-").rpartition("/")[2])
+
+
+def repository(asked: str, hub: str) -> str:
+    """The repository that a command names: as asked with its organisation, else that of a listed one.
+
+    hub: the listed repository. Words of the asked name keep its spelling: llama-3.1-8b-instruct becomes
+    meta-llama/Llama-3.1-8B-Instruct.
+    """
+    if "/" in asked:
+        return asked
+    owner, _, listed = hub.rpartition("/")
+    words = asked.strip().replace(" ", "-").replace("_", "-")
+    if not SUFFIX.search(words.lower()):
+        return hub
+    spelled = {word.lower(): word for word in listed.split("-")} | {"instruct": "Instruct"}
+    return f"{owner}/{'-'.join(spelled.get(word.lower(), word) for word in words.split('-'))}"
+
+
+def of_folder(config: Mapping[str, Any], file: Path) -> dict[str, Any]:
+    """Checkpoint and weight format of a folder with a config.json, and what is said about them."""
+    inner = config.get("text_config")
+    found = config.get("quantization_config") or (inner.get("quantization_config") if isinstance(inner, dict) else None)
+    found = found or _beside(file)
+    said = [f"The command serves {file.resolve().parent}: config.json, weights and tokenizer must be in that folder."]
+    if not isinstance(found, dict):
+        return {"checkpoint": str(file.resolve().parent), "said": said}
+    weights = _format(found)
+    method = found.get("quant_method") or found.get("quant_algo")
+    if weights is None:
+        said.append(
+            f"quantization_config '{str(method)[:40]}' is of a format that is not listed here: planned without it."
+        )
+    else:
+        said.append(f"The checkpoint is quantised ({method}): planned in {weights}, all layers alike.")
+    return {"checkpoint": str(file.resolve().parent), "weights": weights, "said": said}
+
+
+def _beside(file: Path) -> Any:
+    """The quantisation that ModelOpt writes to a file of its own."""
+    try:
+        return json.loads((file.parent / "hf_quant_config.json").read_text("utf-8")).get("quantization")
+    except (OSError, ValueError, AttributeError):
+        return None
+
+
+def _format(found: Mapping[str, Any]) -> str | None:
+    """The name of the weight format; None for one that is not listed."""
+    algorithm = str(found.get("moe_quant_algo") or found.get("quant_algo") or "").upper()
+    layers = found.get("quantized_layers")
+    if algorithm == "MIXED_PRECISION" and isinstance(layers, dict):
+        kinds = {str(layer.get("quant_algo", "")).upper() for layer in layers.values()}
+        algorithm = next((kind for kind in ("NVFP4", "W4A16_NVFP4", "MXFP4", "FP8") if kind in kinds), "")
+    for word, name in (("NVFP4", "nvfp4"), ("MXFP4", "mxfp4"), ("FP8", "fp8")):
+        if word in algorithm:
+            return name
+    groups = found.get("config_groups")
+    if isinstance(groups, dict) and groups:
+        return _group(next(iter(groups.values())), str(found.get("format", "")))
+    method = _METHODS.get(str(found.get("quant_method", "")).lower())
+    return None if str(method).startswith("int4") and found.get("bits", found.get("w_bit", 4)) != 4 else method
+
+
+def _group(group: Mapping[str, Any], kind: str) -> str | None:
+    """compressed-tensors: bits and type of the weights, and whether activations are quantised too."""
+    weights = group.get("weights") or {}
+    bits, float_, activations = weights.get("num_bits"), weights.get("type") == "float", group.get("input_activations")
+    if "mxfp4" in kind or "mxfp4" in str(group.get("format", "")):
+        return "mxfp4"
+    if bits == 4:
+        return "nvfp4" if float_ else "int4-gptq"
+    if bits == 8:
+        return "fp8" if float_ else "int8-w8a8" if activations else None
+    return None
