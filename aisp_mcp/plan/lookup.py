@@ -17,6 +17,8 @@ from aisp_mcp.plan.data import tables
 from aisp_mcp.plan.records import Band, Calibration, Source
 from aisp_mcp.system.gpu import nvml
 
+NO_BF16 = "fp16: this GPU has no bf16"
+
 
 def architecture(name: str | None, described: Mapping[str, Any] | None = None) -> Architecture:
     """A listed model, or the described one.
@@ -85,7 +87,15 @@ def gpu(name: str | None) -> GpuFacts:
             f"'{name[:80]}' is not in the table of GPU facts: its peak and memory are unknown here.",
             f"Did you mean: {', '.join(near)}?" if near else f"Listed: {', '.join(row.sku for row in load.gpus())}.",
         )
+    if "bf16" not in gpu_facts.peak and "fp16" in gpu_facts.peak:
+        half = gpu_facts.peak["fp16"].model_copy(update={"note": NO_BF16})
+        return gpu_facts.model_copy(update={"peak": {**gpu_facts.peak, "bf16": half}})
     return gpu_facts
+
+
+def without_bf16(facts: GpuFacts) -> bool:
+    """Return True for GPUs before Ampere, whose 16-bit products are fp16."""
+    return "bf16" in facts.peak and facts.peak["bf16"].note == NO_BF16
 
 
 def link_domain(facts: GpuFacts) -> int:

@@ -6,6 +6,7 @@ Dense rates come first; sparse means 2:4 structured sparsity and is named as suc
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping
 from functools import cache
 from importlib import resources
@@ -159,13 +160,30 @@ def gpu(name: str | None) -> GpuFacts | None:
 
 
 def named(name: str) -> GpuFacts | None:
-    """The facts for a name that a person typed: as gpu(), but a family such as "H100" means its SXM card.
+    """The facts for a name that a person typed: as gpu(), but vendors and dashes are optional.
 
-    Of several SXM cards, the one with the most memory; None for a family without one.
+    "4090" and "a100-40gb" are enough. A family such as "H100" means its SXM card, or else its only one; of several, the
+    one with the most memory. Any other word must be in the name of the card: "H100 MIG 1g" has no row.
     """
-    family = normal(name).removeprefix("nvidia ")
-    cards = [row for row in gpus() if row.sku.lower().startswith(f"{family}-") and row.form.upper().startswith("SXM")]
-    return gpu(name) or max(cards, key=lambda row: row.memory.sold_gb, default=None)
+    words = _words(name)
+    size = next((word for word in words if re.fullmatch(r"\d+gb", word)), None)
+    family = words - {size}
+    cards = []
+    for row in gpus():
+        spelled = [_words(alias) for alias in (*row.names, row.sku)]
+        if size is None or round(row.memory.sold_gb) == int(size[:-2]):
+            cards += [row] * any(family and family <= alias - {size} for alias in spelled)
+    whole = [row for row in cards if any(_words(alias) - {size} == family for alias in (*row.names, row.sku))]
+    boards = whole or [row for row in cards if row.form.upper().startswith("SXM")] or (cards if len(cards) == 1 else [])
+    return gpu(name) or max(boards, key=lambda row: row.memory.sold_gb, default=None)
+
+
+def _words(name: str) -> frozenset[str]:
+    """Words of a name without the vendor's, and with SXM4 and SXM5 as SXM."""
+    plain = re.sub(r"[-_/]", " ", normal(name))
+    plain = re.sub(r"\brtx(\d{4})\b", r"rtx \1", re.sub(r"(\d) gb\b", r"\1gb", plain))
+    drop = {"nvidia", "amd", "instinct", "tesla", "geforce", "rtx", "gpu", "hbm3", "hbm2e", "generation"}
+    return frozenset(re.sub(r"^sxm\d$", "sxm", word) for word in plain.split() if word not in drop)
 
 
 def similar(name: str, limit: int = 5) -> list[str]:

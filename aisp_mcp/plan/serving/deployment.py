@@ -201,6 +201,7 @@ def _flags(wish: Wish, served: Served, best: Rate, engine: Engine) -> list[str]:
         output=1,
     )
     words = model.flags(wish.arch, setting, max(1, best.concurrency), engine, best.replicas)
+    words += ["--dtype=half"] * lookup.without_bf16(wish.facts)
     return words + [f"--pipeline-parallel-size={best.layout.pipeline}"] * (best.layout.pipeline > 1)
 
 
@@ -281,6 +282,7 @@ def _assumptions(wish: Wish, served: Served, best: Rate, engine: Engine) -> list
     return lookup.first(
         *wish.arch.assumed,
         _other_checkpoint(wish.arch, served.weights),
+        f"{wish.facts.sku} has no bf16: 16-bit products are fp16." if lookup.without_bf16(wish.facts) else None,
         f"{limits.scenario}: mean prompt {lengths.prompt:.0f} and output {lengths.output:.0f} tokens, longest "
         f"request {lengths.longest}.",
         f"Limits for 99 of 100 requests: first token {limits.ttft_s} s, each further {limits.tpot_s} s."
