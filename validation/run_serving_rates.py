@@ -190,8 +190,8 @@ def bands(rows: Sequence[Row]) -> dict[str, Any]:
     from aisp_mcp.plan.records import Ratio
 
     by_group: dict[str, Any] = {
-        "experts": tables.serving_shares().bands["experts"]
-    }  # of other publications, see its basis
+        name: tables.serving_shares().bands[name] for name in ("experts", "first_token")
+    }  # of other publications, see their bases
     for key, suffix in (("configuration", ""), ("gpu", "_uncalibrated")):
         residuals = left_out(rows, key)
         for scenario in ("offline", "server", "interactive"):

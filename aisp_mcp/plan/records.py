@@ -150,6 +150,17 @@ class EngineFactor(Record):
     basis: str
 
 
+class FirstToken(Record):
+    """ttft = overhead_s + prefill x (1 + batched x (1 - 1 / concurrency)) + steps x decode step + wait for arrivals.
+
+    A prompt waits for the step that runs, shares its prefill with prompts that came before it, and is streamed.
+    """
+
+    overhead_s: float = Field(description="HTTP, tokenisation, scheduling, streaming.")
+    batched: float = Field(description="Prompts prefilled before or with it, where many are in flight.")
+    steps: float = Field(description="Decode steps until a token is out: what is left of the running one, and its own.")
+
+
 class ServingShares(Record):
     """Constants of the rate model; see docs/planners.md for how each was fitted."""
 
@@ -166,6 +177,7 @@ class ServingShares(Record):
     arrival_share: dict[str, float] = Field(
         description="Scenario to the share of the rate that remains under random arrivals."
     )
+    first_token: FirstToken
     chunk_tokens: int
     most_sequences: int
     matmul: list[MatmulShare]

@@ -184,6 +184,20 @@ def recorded_ratios(phase: str) -> list[float]:
     return ratios
 
 
+def test_first_tokens_lie_in_their_band_and_do_not_wait_for_the_last(ctx: Context) -> None:
+    errors, inside = [], 0
+    for row in plan_support.recorded("serving-first-tokens")["rows"][::5]:
+        args = {name: row[name] for name in ("model", "gpu", "gpus", "weights", "prompt", "output", "concurrency")}
+        answer = ask(ctx, **args, tensor=row["gpus"], pipeline=1, kv_dtype="bf16")
+        errors.append(abs(answer["answer"]["rate"]["ttft_s"] / row["ttft_s"] - 1))
+        band = answer["band"]["rate.ttft_s"]
+        inside += band["p10"] <= row["ttft_s"] <= band["p90"]
+    assert sorted(errors)[len(errors) // 2] <= 0.25
+    assert inside / len(errors) >= 0.8
+    alone = {"concurrency": 1, "tensor": 8, "pipeline": 1}
+    assert rate_of(ctx, output=8, **alone)["ttft_s"] == rate_of(ctx, output=800, **alone)["ttft_s"]
+
+
 @pytest.mark.parametrize(("phase", "rows", "most"), [("prefill", 12, 0.07), ("decode", 32, 0.12)])
 def test_the_step_model_holds_on_recorded_passes(phase: str, rows: int, most: float) -> None:
     ratios = recorded_ratios(phase)

@@ -43,7 +43,7 @@ class Rate(Record):
     tokens_per_s: float = Field(description="Output tokens per second, all replicas.")
     tokens_per_s_per_gpu: float
     requests_per_s: float
-    ttft_s: float = Field(description="Mean, with the wait for other prompts in the server scenarios.")
+    ttft_s: float = Field(description="Mean, of a request that is admitted at once; see first_token of the shares.")
     tpot_s: float = Field(description="Mean time per output token after the first.")
     utilization: float = Field(description="Rate over the rate without latency limits at the same concurrency.")
     limit: str = Field(description="What keeps the concurrency from being larger.")
@@ -142,12 +142,34 @@ def _rate(
         tokens_per_s=total,
         tokens_per_s_per_gpu=total / gpus,
         requests_per_s=total / lengths.output,
-        ttft_s=first + wait,
+        ttft_s=_first_token(served, layout, lengths, concurrency, alone, limits, shares, engine) + wait,
         tpot_s=now.total / served.accepted,
         utilization=used,
         limit=limit,
         step=now,
     )
+
+
+def _first_token(
+    served: Served,
+    layout: Layout,
+    lengths: Lengths,
+    concurrency: float,
+    alone: float,
+    limits: CallerLimits,
+    shares: ServingShares,
+    engine: Engine,
+) -> float:
+    """From request to first token, without the wait for arrivals. Independent of the output's length.
+
+    alone: seconds to prefill the prompt on an idle replica. Under random arrivals, prompts before it are the wait.
+    """
+    decoding = served.model_copy(update={"prefix_hit": 1.0})
+    prompts = lengths.model_copy(update={"context": lengths.prompt})
+    step = rate.step(decoding, layout, prompts, concurrency, shares, engine).total
+    fit = shares.first_token
+    batched = fit.batched * (1 - 1 / max(1.0, concurrency)) if limits.scenario == "offline" else 0.0
+    return fit.overhead_s + alone * (1 + batched) + fit.steps * step
 
 
 def _concurrency(

@@ -27,7 +27,7 @@ ALTERNATIVES = 5
 DEFINITIONS = {
     "tokens_per_s_per_gpu": "output tokens per second / GPUs; the time to prefill the prompts is included",
     "tpot_s": "mean time per output token without the first",
-    "ttft_s": "arrival to first token: wait for other prompts (server scenarios), prefill, one step",
+    "ttft_s": "mean, request to first token: server, prefill with prompts beside it, steps; no queue of a full server",
     "concurrency": "sequences in flight per replica; fit.concurrency: whole sequences of the longest length",
     "offline": "all requests at once; server and interactive: random arrivals, limits for 99 of 100 requests",
 }
@@ -212,7 +212,7 @@ def _cost(wish: Wish, best: Rate) -> float | None:
 
 
 def _bands(wish: Wish, served: Served, best: Rate, shares: ServingShares) -> dict[str, Band]:
-    """Rate from held-out configurations; latencies from the inverse of the same residuals."""
+    """Rate from held-out configurations, time per token from the inverse of its residuals, first token from its own."""
     _, basis = rate.product_share(shares, wish.facts, served.weights.compute)
     exact = any(
         row.architecture == wish.facts.architecture and served.weights.compute in row.dtypes for row in shares.factors
@@ -236,9 +236,14 @@ def _bands(wish: Wish, served: Served, best: Rate, shares: ServingShares) -> dic
             ("rate.tokens_per_s", best.tokens_per_s),
         )
     }
-    for name, value in (("rate.ttft_s", best.ttft_s), ("rate.tpot_s", best.tpot_s)):
-        low, high = min(1 / ratio.p90, 0.85), max(1 / ratio.p10, 1.2)
-        bands_by_name[name] = Band(p10=value * low, p90=value * high, unit="s", basis=f"inverse of the rate's; {text}")
+    low, high = min(1 / ratio.p90, 0.85), max(1 / ratio.p10, 1.2)
+    bands_by_name["rate.tpot_s"] = Band(
+        p10=best.tpot_s * low, p90=best.tpot_s * high, unit="s", basis=f"inverse of the rate's; {text}"
+    )
+    first = shares.bands["first_token"]
+    bands_by_name["rate.ttft_s"] = Band(
+        p10=best.ttft_s * first.p10, p90=best.ttft_s * first.p90, unit="s", basis=first.basis
+    )
     if wish.usd_per_gpu_hour is not None:
         cost = _cost(wish, best) or 0.0
         bands_by_name["usd_per_million_tokens"] = Band(
