@@ -122,6 +122,10 @@ class Architecture(Record):
     weights: str | None = Field(default=None, description="Format in which the checkpoint is quantised.")
     assumed: list[str] = Field(default=[], description="What the configuration does not say, or this record cannot.")
 
+    def __hash__(self) -> int:
+        """Of a few sizes, so that searches look figures of an architecture up quickly; equality compares all fields."""
+        return hash((self.name, self.layers, self.hidden, self.vocab))
+
     @model_validator(mode="after")
     def _parts_agree(self) -> Architecture:
         """Raise ValueError if two fields contradict each other."""

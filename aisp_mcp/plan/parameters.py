@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from aisp_mcp.plan.architecture import Architecture
+
+KEPT = 256  # results of recent architectures: a search asks for the same ones for thousands of layouts
 
 
 def attention(arch: Architecture) -> int:
@@ -53,6 +57,7 @@ def moe_layers(arch: Architecture) -> int:
     return _mlp_layers(arch) - experts.dense_layers if experts else 0
 
 
+@lru_cache(maxsize=KEPT)
 def routed(arch: Architecture) -> int:
     """Parameters of all routed experts of the model, which expert parallelism divides."""
     experts = arch.mlp.experts
@@ -74,6 +79,7 @@ def _router_and_shared(arch: Architecture) -> int:
     return router + shared + experts.shared_gate * arch.hidden + projections
 
 
+@lru_cache(maxsize=KEPT)
 def total(arch: Architecture) -> int:
     """All parameters: computed, but for listed models whose recurrent layers are not described as published."""
     if arch.recurrent is not None and arch.parameters is not None:
@@ -92,6 +98,7 @@ def beside(arch: Architecture) -> int:
     return sum(part.parameters for part in arch.parts)
 
 
+@lru_cache(maxsize=KEPT)
 def active(arch: Architecture) -> int:
     """Parameters that one token uses, including the whole embedding table."""
     if arch.active is not None:
@@ -107,6 +114,7 @@ def matmul(arch: Architecture) -> int:
     return active(arch) - (0 if arch.tied else arch.vocab * arch.hidden)
 
 
+@lru_cache(maxsize=KEPT)
 def attention_flops(arch: Architecture, seq: int) -> float:
     """Forward FLOPs of causal attention for one sequence, over all layers: half of each square counts."""
     a = arch.attention
@@ -118,6 +126,7 @@ def attention_flops(arch: Architecture, seq: int) -> float:
     return 2.0 * a.heads * width * (full + local)
 
 
+@lru_cache(maxsize=KEPT)
 def training_flops(arch: Architecture, seq: int) -> float:
     """FLOPs of forward and backward for one token, without recomputation: 6 per matrix parameter plus attention."""
     return 6.0 * matmul(arch) + 3.0 * attention_flops(arch, seq) / seq

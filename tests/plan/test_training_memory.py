@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aisp_mcp.plan import parameters
+from aisp_mcp.plan import lookup, parameters
 from aisp_mcp.plan.architecture import Architecture
 from aisp_mcp.plan.data import tables
-from aisp_mcp.plan.training import memory
+from aisp_mcp.plan.training import distributed, memory
 from aisp_mcp.plan.training.layout import Layout, candidates
 from aisp_mcp.plan.training.recipe import RECIPES, Recipe
 
@@ -93,3 +93,18 @@ def test_activations_are_the_published_formulas(tensor: int, parallel: bool, rec
     stored = next(item.bytes for item in by_name.items if item.name == "activations") / arch.layers
     assert callable(factor)
     assert stored == pytest.approx(seq * hidden * factor(heads, seq, hidden, tensor), rel=0.002)
+
+
+@pytest.mark.parametrize(
+    ("model", "gpu", "gpus"),
+    [("llama-3.1-8b", "H100-SXM", 8), ("mixtral-8x7b", "H200-SXM", 8), ("qwen3-32b", "MI300X", 4)],
+)
+def test_the_search_finds_what_trying_every_layout_finds(model: str, gpu: str, gpus: int) -> None:
+    arch = lookup.architecture(model)
+    task = distributed.Task(arch, lookup.gpu(gpu), gpus, 8, 4096, 2 * gpus, RECIPES["mixed"])
+    job = distributed.step_job(task)
+    every = [distributed.choose(task, item, job) for item in candidates(arch, gpus, 8, 2 * gpus, 4096)]
+    best = min(every, key=distributed.merit)
+    answer = distributed.plan(task, {}).answer
+    assert (answer.best.layout, answer.best.peak_bytes) == (best.layout, best.peak_bytes)
+    assert answer.considered == len(every)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import difflib
 import re
-from functools import cache
+from functools import cache, lru_cache
 from importlib import resources
 from typing import Any
 
@@ -34,6 +34,7 @@ def models() -> dict[str, Architecture]:
     return {row["name"]: Architecture.model_validate(facts(row)) for row in plan_document("models.yaml")["models"]}
 
 
+@lru_cache(maxsize=64)
 def model(name: str) -> Architecture | None:
     """The architecture with that name, alias or Hub repository, under the name asked; None for any other."""
     plain_name, short = normal(name), checkpoint.tail(name)

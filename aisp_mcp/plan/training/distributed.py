@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pydantic import Field
@@ -15,7 +15,7 @@ from aisp_mcp.plan.architecture import Architecture
 from aisp_mcp.plan.cluster.collectives import Fabric
 from aisp_mcp.plan.records import Band, Planned
 from aisp_mcp.plan.training import calibration, layout, memory, step
-from aisp_mcp.plan.training.layout import Layout, candidates, stage_layers
+from aisp_mcp.plan.training.layout import Layout, candidates, most_layers
 from aisp_mcp.plan.training.memory import TrainingMemory
 from aisp_mcp.plan.training.recipe import Recipe
 from aisp_mcp.plan.training.step import StepTime
@@ -25,6 +25,7 @@ USABLE = 0.92  # of device memory: the rest is for context, communication buffer
 MARGIN = 0.06  # of the usable memory; with USABLE 14 % of the device, where frameworks reserve 10 % beyond live tensors
 STRETCH = 2  # fine-tuning stretches rotary positions: MLPerf tunes Llama 2 at twice its published context
 GIB = 1 << 30
+ALTERNATIVES = 3
 
 
 class Choice(Record):
@@ -47,8 +48,7 @@ class DistributedPlan(Record):
     memory: TrainingMemory
     usable_bytes: int
     alternatives: list[Choice]
-    considered: int
-    fitting: int
+    considered: int = Field(description="Layouts; those that cannot be among the answers are not worked out.")
 
 
 @dataclass(frozen=True)
@@ -72,21 +72,108 @@ def plan(task: Task, fixed: dict[str, int | str]) -> Planned[DistributedPlan]:
     """
     lookup.require_dtype(task.facts, [task.recipe.compute])
     lookup.require_context(task.arch, task.seq, STRETCH if task.recipe.lora_rank else 1)
-    layouts = list(candidates(task.arch, task.gpus, task.per_node, task.batch, task.seq, fixed))
+    modes = [mode for mode in layout.RECOMPUTES if mode == fixed.get("recompute", mode)]
+    least = fixed | {"recompute": modes[0]}
+    layouts = list(candidates(task.arch, task.gpus, task.per_node, task.batch, task.seq, least))
     if not layouts:
         raise UsageError("NO_LAYOUT", *layout.excluded_reason(task.arch, task.gpus, task.per_node, task.batch, fixed))
     job = step_job(task)
-    partial = "recompute" not in fixed
-    ranked = sorted((choose(task, item, job, partial) for item in layouts), key=merit)
+    ranked = search(task, layouts, modes, job)
     best = ranked[0]
     if not best.fits and not fixed:
         raise UsageError(
             "DOES_NOT_FIT",
-            f"The smallest of {len(ranked)} layouts needs {best.peak_bytes / GIB:.1f} GiB per "
+            f"The smallest of {len(layouts) * len(modes)} layouts needs {best.peak_bytes / GIB:.1f} GiB per "
             f"GPU; {_limit(task.facts) / GIB:.1f} GiB of {task.facts.sku} may be planned.",
             "Use more GPUs, a shorter sequence, --offload, or a GPU with more memory. Fix a size to see its memory.",
         )
-    return _answer(task, best, ranked, job)
+    return _answer(task, ranked, job, len(layouts) * len(modes))
+
+
+def search(task: Task, layouts: Sequence[Layout], modes: Sequence[str], job: step.StepJob | None) -> list[Choice]:
+    """The best layout that fits, then the best of other splits; if none fits, the smallest one.
+
+    layouts: with the first of the modes of recomputation, which is the fastest. They are taken in the order of a bound
+    of their time, and the search ends when no other can be among the answers.
+    """
+    if job is None:
+        return _without_times(task, layouts, modes)
+    limit, partial = _limit(task.facts), len(modes) > 1
+    some = [item for item in layouts if memory.least(task.arch, item, task.recipe) <= limit]
+    bounds = [step.least(job, item) for item in some]
+    found: dict[tuple[int, int, int, int], Choice] = {}
+    for at in sorted(range(len(some)), key=bounds.__getitem__):
+        split = _key(some[at])
+        last = _last(found)
+        if bounds[at] > last:
+            break
+        if split in found:
+            last = min(last, _seconds(found[split]))
+        if last < math.inf and (bounds[at] > last or step.time(job, some[at]).total_s > last):
+            continue
+        for item in _recomputing(some[at], modes):
+            if memory.least_stored(task.arch, item, task.recipe, task.seq) > limit:
+                continue
+            choice = choose(task, item, job, partial)
+            if choice.fits:
+                found[split] = min(found.get(split, choice), choice, key=merit)
+                if item is some[at]:
+                    break
+    if not found:
+        return [choose(task, _smallest(task, layouts, modes), job, partial)]
+    return sorted(found.values(), key=merit)[: ALTERNATIVES + 1]
+
+
+def _without_times(task: Task, layouts: Sequence[Layout], modes: Sequence[str]) -> list[Choice]:
+    """The same by the order of merit() without times: the least recomputing, then the least splitting."""
+    limit = _limit(task.facts)
+    order = sorted(layouts, key=lambda item: (item.tensor * item.pipeline * item.context, item.zero))
+    found: dict[tuple[int, int, int, int], Choice] = {}
+    for at, mode in enumerate(modes):
+        for item in order:
+            best = sorted(merit(choice) for choice in found.values())
+            now = (item.tensor * item.pipeline * item.context, item.zero)
+            if len(best) > ALTERNATIVES and (float(layout.RECOMPUTES.index(mode)), *now) > best[ALTERNATIVES][1:4]:
+                break
+            item = item if at == 0 else Layout.model_construct(**(item.__dict__ | {"recompute": mode}))
+            if memory.least_stored(task.arch, item, task.recipe, task.seq) > limit:
+                continue
+            choice = choose(task, item, None, len(modes) > 1)
+            if choice.fits:
+                found[_key(item)] = min(found.get(_key(item), choice), choice, key=merit)
+    return sorted(found.values(), key=merit)[: ALTERNATIVES + 1] or [
+        choose(task, _smallest(task, layouts, modes), None, len(modes) > 1)
+    ]
+
+
+def _recomputing(item: Layout, modes: Sequence[str]) -> Iterator[Layout]:
+    """The layout in every mode, itself first."""
+    yield item
+    for mode in modes[1:]:
+        yield Layout.model_construct(**(item.__dict__ | {"recompute": mode}))
+
+
+def _smallest(task: Task, layouts: Sequence[Layout], modes: Sequence[str]) -> Layout:
+    """The layout with the least peak."""
+    bounds = [memory.least(task.arch, item, task.recipe) for item in layouts]
+    best, least = layouts[0], math.inf
+    for at in sorted(range(len(layouts)), key=bounds.__getitem__):
+        if bounds[at] >= least:
+            break
+        for item in _recomputing(layouts[at], modes):
+            peak = _peak(task, item)
+            best, least = (item, peak) if peak < least else (best, least)
+    return best
+
+
+def _last(found: Mapping[tuple[int, int, int, int], Choice]) -> float:
+    """Seconds of the slowest split that would be shown."""
+    times = sorted(_seconds(choice) for choice in found.values())
+    return times[ALTERNATIVES] if len(times) > ALTERNATIVES else math.inf
+
+
+def _seconds(choice: Choice) -> float:
+    return choice.step.total_s if choice.step else math.inf
 
 
 def step_job(task: Task) -> step.StepJob | None:
@@ -111,12 +198,12 @@ def choose(task: Task, item: Layout, job: step.StepJob | None, partial: bool = T
 
 
 def _peak(task: Task, item: Layout) -> int:
-    return memory.training(task.arch, item, task.recipe, task.seq, calibration.shares().workspace_bytes).peak_bytes
+    return memory.peak(task.arch, item, task.recipe, task.seq, calibration.shares().workspace_bytes)
 
 
 def _least_recomputed(task: Task, item: Layout, whole: int, limit: int) -> Layout:
     """The layout with the fewest recomputed layers per stage that fits. whole: bytes when all are recomputed."""
-    layers = max(stage_layers(task.arch, item))
+    layers = most_layers(task.arch, item)
     stored = _peak(task, item.model_copy(update={"recomputed": 0.0}))
     share = max(0.0, (stored - limit) / max(1, stored - whole))
     for count in range(math.ceil(share * layers), layers):
@@ -147,7 +234,10 @@ def merit(choice: Choice) -> tuple[bool, float, int, int, int]:
     )
 
 
-def _answer(task: Task, best: Choice, ranked: Sequence[Choice], job: step.StepJob | None) -> Planned[DistributedPlan]:
+def _answer(
+    task: Task, ranked: Sequence[Choice], job: step.StepJob | None, considered: int
+) -> Planned[DistributedPlan]:
+    best = ranked[0]
     usage = memory.training(task.arch, best.layout, task.recipe, task.seq, calibration.shares().workspace_bytes)
     bands = {"memory.peak_bytes": calibration.around(calibration.memory_ratio(), usage.peak_bytes, "bytes")}
     band = calibration.band(task.facts, task.recipe.compute)
@@ -164,9 +254,8 @@ def _answer(task: Task, best: Choice, ranked: Sequence[Choice], job: step.StepJo
             dominant=_dominant(best, usage),
             memory=usage,
             usable_bytes=_usable(task.facts),
-            alternatives=_different(ranked, best)[:3],
-            considered=len(ranked),
-            fitting=sum(choice.fits for choice in ranked),
+            alternatives=list(ranked[1:]),
+            considered=considered,
         ),
         assumptions=_assumptions(task, job.fabric if job else None),
         band=bands,
@@ -226,17 +315,6 @@ def _not_modelled(task: Task, job: step.StepJob | None) -> list[str]:
         else None,
         "Recurrent layers count as attention layers do." if task.arch.recurrent else None,
     )
-
-
-def _different(ranked: Sequence[Choice], best: Choice) -> list[Choice]:
-    """The best of every other split that fits."""
-    seen = {_key(best.layout)}
-    choices = []
-    for choice in ranked:
-        if choice.fits and _key(choice.layout) not in seen:
-            seen.add(_key(choice.layout))
-            choices.append(choice)
-    return choices
 
 
 def _key(item: Layout) -> tuple[int, int, int, int]:

@@ -57,10 +57,15 @@ class Layout(Record):
         return self.expert if self.expert > 1 else self.tensor
 
 
-def stage_layers(arch: Architecture, layout: Layout) -> list[int]:
+def stage_layers(arch: Architecture, pipeline: int) -> list[int]:
     """Layers of each pipeline stage; the first ones take the remainder."""
-    each, more = divmod(arch.layers, layout.pipeline)
-    return [each + (stage < more) for stage in range(layout.pipeline)]
+    each, more = divmod(arch.layers, pipeline)
+    return [each + (stage < more) for stage in range(pipeline)]
+
+
+def most_layers(arch: Architecture, layout: Layout) -> int:
+    """Layers of the fullest stage."""
+    return -(-arch.layers // layout.pipeline)
 
 
 def candidates(

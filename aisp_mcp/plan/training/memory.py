@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
 
 from pydantic import Field
 
@@ -52,43 +54,113 @@ class Stage:
     last: bool
 
 
-def stages(arch: Architecture, layout: Layout) -> list[Stage]:
+def stages(arch: Architecture, layout: Layout) -> tuple[Stage, ...]:
     """The stages of a pipeline. Dense layers of a MoE come first; a tied embedding is on both ends."""
+    return _stages(arch, layout.pipeline)
+
+
+@lru_cache(maxsize=parameters.KEPT)
+def _stages(arch: Architecture, pipeline: int) -> tuple[Stage, ...]:
     table = arch.vocab * arch.hidden
     every = parameters.moe_layers(arch)
     expert = parameters.routed(arch) // every if every else 0
     others = (parameters.total(arch) - parameters.embeddings(arch) - parameters.routed(arch)) / arch.layers
     dense_left, all_stages = arch.layers - every, []
-    for number, count in enumerate(stage_layers(arch, layout)):
-        first, last = number == 0, number == layout.pipeline - 1
+    for number, count in enumerate(stage_layers(arch, pipeline)):
+        first, last = number == 0, number == pipeline - 1
         dense = min(dense_left, count)
         dense_left -= dense
         tables = table * (1 if arch.tied and first and last else first + last)
         all_stages.append(
             Stage(number, count, math.ceil(count * others) + tables, (count - dense) * expert, first, last)
         )
-    return all_stages
+    return tuple(all_stages)
+
+
+class Part(NamedTuple):
+    """An Item before the answer is made: a search makes thousands of them."""
+
+    name: str
+    bytes: int
+    how: str
 
 
 def training(arch: Architecture, layout: Layout, recipe: Recipe, seq: int, workspace: int = 0) -> TrainingMemory:
     """Memory of the fullest stage. workspace: bytes of library workspaces, a constant of device and framework."""
-    every = stages(arch, layout)
-    # Inner stages differ only in batches in flight; the fullest of them is the second or the largest.
-    some = {0, 1, layout.pipeline - 1, max(range(len(every)), key=lambda at: every[at].experts + every[at].rest)}
-    per_stage = [on_stage(arch, layout, recipe, seq, every[at], workspace) for at in sorted(some) if at < len(every)]
+    per_stage = [on_stage(arch, layout, recipe, seq, stage, workspace) for stage in _fullest_ones(arch, layout)]
     return max(per_stage, key=lambda memory: memory.peak_bytes)
+
+
+def peak(arch: Architecture, layout: Layout, recipe: Recipe, seq: int, workspace: int = 0) -> int:
+    """Bytes of the fullest stage, as training() itemises them."""
+    every = (_parts(arch, layout, recipe, seq, stage, workspace)[1] for stage in _fullest_ones(arch, layout))
+    return max(sum(part.bytes for part in parts) for parts in every)
+
+
+def _fullest_ones(arch: Architecture, layout: Layout) -> list[Stage]:
+    """Inner stages differ only in batches in flight; the fullest of them is the second or the largest."""
+    every = stages(arch, layout)
+    largest = max(range(len(every)), key=lambda at: every[at].experts + every[at].rest)
+    return [every[at] for at in sorted({0, 1, layout.pipeline - 1, largest}) if at < len(every)]
+
+
+def least(arch: Architecture, layout: Layout, recipe: Recipe) -> int:
+    """States of the fullest stage, which no schedule avoids: a bound that is quick to compute."""
+    widest = _widest(arch, layout.pipeline, layout.tensor, layout.expert_split, layout.shards)
+    return _states_of(widest, layout, recipe, trainable_share(arch, recipe))
+
+
+def least_stored(arch: Architecture, layout: Layout, recipe: Recipe, seq: int) -> int:
+    """The same with the activations that the first stage stores."""
+    layers = -(-arch.layers // layout.pipeline)
+    first = _widest(arch, layout.pipeline, layout.tensor, layout.expert_split, layout.shards, 0)
+    stored = layers * _kept_per_layer(arch, layout, recipe, seq) * in_flight(layout, 0)
+    return int(stored) + _states_of(first, layout, recipe, trainable_share(arch, recipe))
+
+
+def _states_of(parts: tuple[float, float], layout: Layout, recipe: Recipe, trained: float) -> int:
+    """Weights, optimizer and gradients of (whole, sharded) parameters."""
+    whole, sharded = parts
+    size = (sharded if layout.zero >= 3 else whole) * recipe.weights
+    size += 0 if recipe.offload else (sharded if layout.zero >= 1 else whole) * recipe.optimizer * trained
+    if layout.microbatches > 1 or layout.gpus > 1:
+        size += (sharded if layout.zero >= 2 else whole) * recipe.gradients * trained
+    return int(size)
+
+
+@lru_cache(maxsize=parameters.KEPT)
+def _widest(
+    arch: Architecture, pipeline: int, tensor: int, expert_split: int, shards: int, number: int | None = None
+) -> tuple[float, float]:
+    """Parameters of a GPU of the fullest stage, or of that number, and those that it keeps when they are sharded."""
+    every = _stages(arch, pipeline)
+    if number is None:
+        stage = max(every, key=lambda item: item.rest / tensor + item.experts / expert_split)
+    else:
+        stage = every[number]
+    rest, experts = stage.rest / tensor, stage.experts / expert_split
+    return rest + experts, rest / shards + experts / max(1, shards * tensor // expert_split)
 
 
 def on_stage(
     arch: Architecture, layout: Layout, recipe: Recipe, seq: int, stage: Stage, workspace: int = 0
 ) -> TrainingMemory:
     """Memory of a GPU of that stage."""
+    moment, parts = _parts(arch, layout, recipe, seq, stage, workspace)
+    items = [Item(**part._asdict()) for part in parts if part.bytes]
+    return TrainingMemory(peak_bytes=sum(item.bytes for item in items), moment=moment, stage=stage.number, items=items)
+
+
+def _parts(
+    arch: Architecture, layout: Layout, recipe: Recipe, seq: int, stage: Stage, workspace: int
+) -> tuple[str, list[Part]]:
+    """The moment of the peak, and what is then in memory."""
     trained = trainable_share(arch, recipe)
     rest, experts = _local(stage, layout)
     # Routed experts are already divided over the expert ranks: only their copies remain to be sharded.
     sharded = rest / layout.shards + experts / max(1, layout.shards * layout.tensor // layout.expert_split)
     held = sharded if layout.zero >= 2 else rest + experts
-    gradients = Item(
+    gradients = Part(
         name="gradients", bytes=_up(held * trained * recipe.gradients), how=f"{recipe.gradients} bytes per parameter"
     )
     activations = _stored(arch, layout, recipe, seq, stage)
@@ -107,17 +179,20 @@ def on_stage(
     if recipe.weights < 1:  # quantised layers: embedding and head stay in 16 bits
         tables = arch.vocab * arch.hidden * (stage.first + (stage.last and not arch.tied)) / layout.tensor
         how = "embedding and head, beyond the bits of the layers"
-        items.append(Item(name="16-bit tables", bytes=_up(tables * (HALF - recipe.weights)), how=how))
+        items.append(Part(name="16-bit tables", bytes=_up(tables * (HALF - recipe.weights)), how=how))
     if workspace:
-        items.append(Item(name="library workspaces", bytes=workspace, how="cuBLAS, one per thread that calls it"))
-    return TrainingMemory(
-        peak_bytes=sum(i.bytes for i in items), moment=moment, stage=stage.number, items=[i for i in items if i.bytes]
-    )
+        items.append(Part(name="library workspaces", bytes=workspace, how="cuBLAS, one per thread that calls it"))
+    return moment, items
 
 
 def local_parameters(arch: Architecture, layout: Layout) -> int:
     """Parameters whose weights one GPU of the fullest stage computes with, before any ZeRO sharding."""
-    return max(_up(sum(_local(stage, layout))) for stage in stages(arch, layout))
+    return _fullest(arch, layout.pipeline, layout.tensor, layout.expert_split)
+
+
+@lru_cache(maxsize=parameters.KEPT)
+def _fullest(arch: Architecture, pipeline: int, tensor: int, expert_split: int) -> int:
+    return max(_up(stage.rest / tensor + stage.experts / expert_split) for stage in _stages(arch, pipeline))
 
 
 def _up(value: float) -> int:
@@ -128,14 +203,14 @@ def _local(stage: Stage, layout: Layout) -> tuple[float, float]:
     return stage.rest / layout.tensor, stage.experts / layout.expert_split
 
 
-def _states(parameters: float, sharded: float, layout: Layout, recipe: Recipe, trained: float) -> list[Item]:
+def _states(parameters: float, sharded: float, layout: Layout, recipe: Recipe, trained: float) -> list[Part]:
     weights = _up((sharded if layout.zero >= 3 else parameters) * recipe.weights)
     moments = _up((sharded if layout.zero >= 1 else parameters) * recipe.optimizer * trained)
     shard = f", sharded over {layout.shards} GPUs (ZeRO-{layout.zero})" if layout.zero else ""
     suffix = ", in host memory" if recipe.offload else ""
     return [
-        Item(name="weights", bytes=weights, how=f"{recipe.weights:.4g} bytes x {_up(parameters)} parameters"),
-        Item(
+        Part(name="weights", bytes=weights, how=f"{recipe.weights:.4g} bytes x {_up(parameters)} parameters"),
+        Part(
             name="optimizer",
             bytes=0 if recipe.offload else moments,
             how=f"{recipe.optimizer:g} bytes per parameter{shard}{suffix}",
@@ -147,25 +222,25 @@ def _tokens(layout: Layout, seq: int) -> int:
     return layout.microbatch * seq // layout.context
 
 
-def _layer_backward(arch: Architecture, layout: Layout, recipe: Recipe, seq: int) -> list[Item]:
+def _layer_backward(arch: Architecture, layout: Layout, recipe: Recipe, seq: int) -> list[Part]:
     """Temporaries of one layer's backward pass, and its recomputed activations under checkpointing."""
     tokens = _tokens(layout, seq)
     experts = arch.mlp.experts
     width = experts.active * experts.ffn if experts else arch.mlp.width
     spare = recipe.activations * tokens * (2 * width + arch.hidden) // layout.tensor
-    items = [Item(name="backward temporaries", bytes=spare, how="two gradients of MLP width, one of the residual")]
+    items = [Part(name="backward temporaries", bytes=spare, how="two gradients of MLP width, one of the residual")]
     if layout.again:
         each = layer_activations(arch, layout, recipe, seq)
-        items.append(Item(name="recomputed layer", bytes=each, how="one layer's activations again"))
+        items.append(Part(name="recomputed layer", bytes=each, how="one layer's activations again"))
     elif layout.recompute == "selective":
         each = layer_activations(arch, layout, recipe, seq) - _kept_per_layer(arch, layout, recipe, seq)
-        items.append(Item(name="recomputed parts", bytes=each, how="of one layer again"))
+        items.append(Part(name="recomputed parts", bytes=each, how="of one layer again"))
     return items
 
 
 def _last_backward(
-    arch: Architecture, layout: Layout, recipe: Recipe, seq: int, stage: Stage, gradients: Item
-) -> list[Item]:
+    arch: Architecture, layout: Layout, recipe: Recipe, seq: int, stage: Stage, gradients: Part
+) -> list[Part]:
     """The last layer that the backward pass reaches: all other gradients exist, and its activations still do."""
     tables = arch.vocab * arch.hidden * stage.first
     body = stage.rest + stage.experts
@@ -173,12 +248,12 @@ def _last_backward(
     items = _layer_backward(arch, layout, recipe, seq)
     if layout.again < 1:
         each = _kept_per_layer(arch, layout, recipe, seq)
-        items.append(Item(name="activations", bytes=each, how="one layer"))
-    done = Item(name="gradients", bytes=int(gradients.bytes * share), how="of the layers already passed")
+        items.append(Part(name="activations", bytes=each, how="one layer"))
+    done = Part(name="gradients", bytes=int(gradients.bytes * share), how="of the layers already passed")
     return [done, *items]
 
 
-def _gathered(arch: Architecture, layout: Layout, recipe: Recipe) -> list[Item]:
+def _gathered(arch: Architecture, layout: Layout, recipe: Recipe) -> list[Part]:
     """Full weights that FSDP holds temporarily: the unit in use and the next one; the head or a layer, whichever is
     larger.
     """
@@ -186,15 +261,20 @@ def _gathered(arch: Architecture, layout: Layout, recipe: Recipe) -> list[Item]:
         return []
     whole = local_parameters(arch, layout)
     if not recipe.reshard:
-        return [Item(name="gathered weights", bytes=_up(whole * recipe.weights), how="stored from forward to backward")]
+        return [Part(name="gathered weights", bytes=_up(whole * recipe.weights), how="stored from forward to backward")]
     layer = (parameters.total(arch) - parameters.embeddings(arch) - parameters.routed(arch)) // arch.layers
     experts = parameters.routed(arch) // arch.layers // layout.expert_split
     size = 2 * math.ceil(recipe.weights) * (max(layer, arch.vocab * arch.hidden) // layout.tensor + experts)
-    return [Item(name="gathered weights", bytes=size, how="two units, one in use and one ahead")]
+    return [Part(name="gathered weights", bytes=size, how="two units, one in use and one ahead")]
 
 
 def layer_activations(arch: Architecture, layout: Layout, recipe: Recipe, seq: int) -> int:
     """Bytes that one layer stores for its backward pass when nothing is recomputed."""
+    return _activations(arch, recipe, seq, _tokens(layout, seq), layout.tensor)
+
+
+@lru_cache(maxsize=parameters.KEPT)
+def _activations(arch: Architecture, recipe: Recipe, seq: int, tokens: int, tensor: int) -> int:
     a, width = arch.attention, recipe.activations
     q = a.heads * (a.latent.nope_dim + a.latent.rope_dim if a.latent else a.head_dim)
     kv = 2 * a.heads * a.head_dim if a.latent else 2 * a.kv_heads * a.head_dim
@@ -206,17 +286,16 @@ def layer_activations(arch: Architecture, layout: Layout, recipe: Recipe, seq: i
     streams = 2 * arch.hidden * (width + (1 if small else width)) + 2 * arch.hidden * recipe.dropout + norms
     heads = FP32 * a.heads * recipe.flash  # one log-sum-exp per head
     inner = width * (q + kv + out + latent) + _mlp_bytes(arch, width, small) + heads
-    split = layout.tensor if recipe.sequence_parallel else 1
-    tokens = _tokens(layout, seq)
-    return streams * tokens // split + inner * tokens // layout.tensor + _scores(arch, layout, recipe, seq)
+    split = tensor if recipe.sequence_parallel else 1
+    return streams * tokens // split + inner * tokens // tensor + _scores(arch, recipe, seq, tokens, tensor)
 
 
-def _scores(arch: Architecture, layout: Layout, recipe: Recipe, seq: int) -> int:
+def _scores(arch: Architecture, recipe: Recipe, seq: int, tokens: int, tensor: int) -> int:
     """Attention without flash stores the softmax, its dropout mask and the result of dropout, heads x seq per token."""
     if recipe.flash:
         return 0
     each = (2 * recipe.activations + 1) if recipe.dropout else recipe.activations
-    return each * arch.attention.heads * seq * _tokens(layout, seq) // layout.tensor
+    return each * arch.attention.heads * seq * tokens // tensor
 
 
 def _kept_per_layer(arch: Architecture, layout: Layout, recipe: Recipe, seq: int) -> int:
@@ -224,7 +303,9 @@ def _kept_per_layer(arch: Architecture, layout: Layout, recipe: Recipe, seq: int
     start = recipe.activations * arch.hidden * _tokens(layout, seq) // layout.tensor
     if layout.recompute == "selective":
         every = (
-            start + _products(arch, layout, recipe, seq) if recipe.flash else every - _scores(arch, layout, recipe, seq)
+            start + _products(arch, layout, recipe, seq)
+            if recipe.flash
+            else every - _scores(arch, recipe, seq, _tokens(layout, seq), layout.tensor)
         )
     return _up(layout.again * start + (1 - layout.again) * every)
 
@@ -259,21 +340,21 @@ def in_flight(layout: Layout, stage: int) -> float:
     return count if layout.virtual == 1 else min(count * (1 + (p - 1) / (p * layout.virtual)), layout.microbatches)
 
 
-def _stored(arch: Architecture, layout: Layout, recipe: Recipe, seq: int, stage: Stage) -> list[Item]:
+def _stored(arch: Architecture, layout: Layout, recipe: Recipe, seq: int, stage: Stage) -> list[Part]:
     flight = in_flight(layout, stage.number)
     each = _kept_per_layer(arch, layout, recipe, seq)
     how = f"{stage.layers} layers x {each} bytes x {flight:.3g} batches in flight"
-    return [Item(name="activations", bytes=_up(stage.layers * each * flight), how=how)]
+    return [Part(name="activations", bytes=_up(stage.layers * each * flight), how=how)]
 
 
-def _loss(arch: Architecture, layout: Layout, recipe: Recipe, seq: int) -> list[Item]:
+def _loss(arch: Architecture, layout: Layout, recipe: Recipe, seq: int) -> list[Part]:
     """Final norm and cross entropy, on the last stage."""
     tokens = _tokens(layout, seq)
     norm = 2 * recipe.activations * arch.hidden * tokens // layout.tensor
     if recipe.fused_loss:
         logits = FP32 * arch.vocab * min(tokens, CHUNK) // layout.tensor
-        return [Item(name="loss", bytes=logits + norm, how=f"logits of {CHUNK} tokens at a time, final norm")]
+        return [Part(name="loss", bytes=logits + norm, how=f"logits of {CHUNK} tokens at a time, final norm")]
     copies = SPLIT_LOSS_COPIES if layout.tensor * layout.pipeline > 1 else LOSS_COPIES
     logits = copies * FP32 * arch.vocab * tokens // layout.tensor
     how = f"{copies} fp32 copies of {tokens} x {arch.vocab} logits, final norm"
-    return [Item(name="loss", bytes=logits + norm, how=how)]
+    return [Part(name="loss", bytes=logits + norm, how=how)]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from functools import lru_cache
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -49,6 +50,12 @@ RECIPES = {
 }
 
 
+@lru_cache(maxsize=64)
+def variant(precision: str, options: tuple[tuple[str, Any], ...]) -> Recipe:
+    """A recipe with other options; the same object for the same question."""
+    return RECIPES[precision].model_copy(update=dict(options))
+
+
 def optimizer_bytes(precision: str, optimizer: Optimizer) -> float:
     """Optimizer bytes per parameter: moments, and fp32 master weights under mixed and fp8 precision."""
     moments = MOMENTS[optimizer]
@@ -66,6 +73,7 @@ def adapters(arch: Architecture, rank: int) -> int:
     return rank * arch.layers * (attention + mlp)
 
 
+@lru_cache(maxsize=parameters.KEPT)
 def trainable_share(arch: Architecture, recipe: Recipe) -> float:
     """Trained over all parameters."""
     if recipe.lora_rank is None:

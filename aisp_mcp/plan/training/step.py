@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from pydantic import Field
 
@@ -14,7 +15,7 @@ from aisp_mcp.plan.cluster.collectives import Fabric
 from aisp_mcp.plan.gemm import TERA
 from aisp_mcp.plan.records import TrainingShares
 from aisp_mcp.plan.training import memory
-from aisp_mcp.plan.training.layout import Layout, stage_layers
+from aisp_mcp.plan.training.layout import Layout, most_layers
 from aisp_mcp.plan.training.recipe import Recipe, trainable_share
 from aisp_mcp.records import Record
 
@@ -69,6 +70,7 @@ def fabric(facts: GpuFacts, shares: TrainingShares, per_node: int, network: floa
     )
 
 
+@lru_cache(maxsize=parameters.KEPT)
 def flops(arch: Architecture, recipe: Recipe, seq: int) -> float:
     """Model FLOPs of forward and backward of one token. Frozen weights need no gradient: 4 instead of 6 each."""
     spared = 2.0 * (1 - trainable_share(arch, recipe)) if recipe.lora_rank is not None else 0.0
@@ -100,9 +102,14 @@ def time(job: StepJob, layout: Layout) -> StepTime:
     )
 
 
+def least(job: StepJob, layout: Layout) -> float:
+    """Products and the bubble alone: a bound of the step that is quick to compute."""
+    return _products(job, layout) / job.speed * (1 + (layout.pipeline - 1) / layout.microbatches / layout.virtual)
+
+
 def _fullest(job: StepJob, layout: Layout) -> float:
     """Share of the layers on the fullest stage, which is the slowest."""
-    return max(stage_layers(job.arch, layout)) / job.arch.layers
+    return most_layers(job.arch, layout) / job.arch.layers
 
 
 def _products(job: StepJob, layout: Layout) -> float:
@@ -178,7 +185,7 @@ def _tensor(job: StepJob, layout: Layout) -> float:
         return 0.0
     size = job.recipe.activations * job.arch.hidden * layout.microbatch * job.seq / layout.context
     each = collectives.seconds("all_reduce", size, layout.tensor, 1, job.fabric)
-    return 2 * _passes(layout) * each * max(stage_layers(job.arch, layout))
+    return 2 * _passes(layout) * each * most_layers(job.arch, layout)
 
 
 def _context(job: StepJob, layout: Layout) -> float:
@@ -189,7 +196,7 @@ def _context(job: StepJob, layout: Layout) -> float:
     width = a.latent.kv_rank + a.latent.rope_dim if a.latent else 2 * a.kv_heads * a.head_dim / layout.tensor
     size = HALF * width * layout.microbatch * job.seq
     each = collectives.seconds("all_gather", size, layout.context, layout.tensor, job.fabric)
-    return (_passes(layout) + 1) * each * max(stage_layers(job.arch, layout))
+    return (_passes(layout) + 1) * each * most_layers(job.arch, layout)
 
 
 def _expert(job: StepJob, layout: Layout) -> float:

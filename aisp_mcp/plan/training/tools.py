@@ -67,7 +67,7 @@ def aisp_distributed_plan(p: DistributedParams, ctx: Context) -> Planned[Distrib
     from aisp_mcp.errors import UsageError
     from aisp_mcp.plan import lookup
     from aisp_mcp.plan.training import distributed
-    from aisp_mcp.plan.training.recipe import RECIPES, optimizer_bytes
+    from aisp_mcp.plan.training.recipe import optimizer_bytes, variant
 
     if p.precision == "nf4" and p.lora_rank is None:
         raise UsageError("FROZEN_ONLY", "Weights in nf4 are frozen: only adapters are trained.", "Give lora_rank=16.")
@@ -83,7 +83,7 @@ def aisp_distributed_plan(p: DistributedParams, ctx: Context) -> Planned[Distrib
         per_node=p.gpus_per_node or lookup.link_domain(facts),
         seq=p.seq,
         batch=p.batch or p.gpus,
-        recipe=RECIPES[p.precision].model_copy(update=options),
+        recipe=variant(p.precision, tuple(options.items())),
         network_bytes_s=p.network_gb_s * 1e9 if p.network_gb_s else None,
     )
     fixed = {name: getattr(p, field) for field, name in _LAYOUT.items()}
