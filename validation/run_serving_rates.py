@@ -24,12 +24,13 @@ ROOT = str(Path(__file__).resolve().parents[1])
 sys.path[:0] = [ROOT]
 
 # Workload: listed model, mean prompt and output tokens, limits of server and of interactive in s (first token, others).
-# Not read from a source: check them against the rules of MLPerf Inference v5.1. The prompt mean of Mixtral's follows
-# from an efficiency that was reported for its results.
+# The output of Llama 3.1 8B: the reference's result has 8,167,644 characters for 13,368 samples, 611 each or about 125
+# tokens, of at most 128. The others were not read from a source: check them against the rules of MLPerf Inference v5.1.
+# The prompt mean of Mixtral's follows from an efficiency that was reported for its results.
 WORKLOADS: dict[str, tuple[str, int, int, tuple[float, float], tuple[float, float]]] = {
     "llama2-70b": ("llama-2-70b", 294, 294, (2.0, 0.2), (0.45, 0.04)),
     "llama3.1-405b": ("llama-3.1-405b", 9428, 684, (6.0, 0.175), (4.5, 0.08)),
-    "llama3.1-8b": ("llama-3.1-8b", 778, 73, (2.0, 0.1), (0.5, 0.03)),
+    "llama3.1-8b": ("llama-3.1-8b", 778, 128, (2.0, 0.1), (0.5, 0.03)),
     "mixtral-8x7b": ("mixtral-8x7b", 390, 145, (2.0, 0.2), (2.0, 0.2)),
     "deepseek-r1": ("deepseek-v3", 800, 3886, (2.0, 0.08), (2.0, 0.08)),
 }

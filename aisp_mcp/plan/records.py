@@ -161,6 +161,13 @@ class FirstToken(Record):
     steps: float = Field(description="Decode steps until a token is out: what is left of the running one, and its own.")
 
 
+class HostCost(Record):
+    """Time of the CPU that a step does not hide: of the step, and of each sequence in it."""
+
+    step_s: float
+    sequence_s: float
+
+
 class ServingShares(Record):
     """Constants of the rate model; see docs/planners.md for how each was fitted."""
 
@@ -178,6 +185,7 @@ class ServingShares(Record):
         description="Scenario to the share of the rate that remains under random arrivals."
     )
     first_token: FirstToken
+    host: HostCost
     chunk_tokens: int
     most_sequences: int
     matmul: list[MatmulShare]

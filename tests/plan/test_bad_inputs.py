@@ -125,7 +125,7 @@ BAD: list[tuple[str, dict[str, Any], str, str]] = [
     ("aisp_inference_vllm", {**SERVE, "ttft_s": 1.0}, "OFFLINE_LIMITS", "offline"),
     ("aisp_inference_vllm", {**SERVE, "batch": 1, "concurrency": 1}, "TWO_BATCHES", "concurrency"),
     ("aisp_inference_vllm", {**SERVE, "tensor": 3}, "NO_LAYOUT", "Tensor 3"),
-    ("aisp_inference_vllm", {**SERVE, "scenario": "server", "tpot_s": 1e-6}, "LIMITS_MISSED", "limits"),
+    ("aisp_inference_vllm", {**SERVE, "scenario": "server", "tpot_s": 1e-6}, "LIMITS_MISSED", "tpot_s"),
     ("aisp_inference_vllm", {**SERVE, "model": "llama-3.1-405b"}, "DOES_NOT_FIT", "GiB"),
     ("aisp_inference_vllm", {**SERVE, "draft": -1}, "INVALID_ARGUMENT", "draft"),
     ("aisp_inference_vllm", {**SERVE, "chunk": 0}, "INVALID_ARGUMENT", "chunk"),

@@ -53,7 +53,12 @@ def _asked(row: Architecture, asked: str, hub: str | None) -> Architecture:
     served = checkpoint.repository(asked, hub) if hub else None
     said = f"{name} has the layers of {row.name}: they, and the figures measured with them, are used for it."
     other = normal(served or "") != normal(_hub(row) or "")
-    more = {"name": name, "listed": row.name, "checkpoint": served, "assumed": [said] if other else []}
+    more = {
+        "name": name,
+        "listed": row.name,
+        "checkpoint": served,
+        "assumed": [*row.assumed, *([said] if other else [])],
+    }
     return row.model_copy(update=more)
 
 

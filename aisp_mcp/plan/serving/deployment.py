@@ -176,11 +176,9 @@ def _refused(wish: Wish, served: Served, shares: ServingShares, engine: Engine) 
         )
     possible = choice.rates(served, wish.gpus, wish.lengths, free, shares, engine)
     if possible:
-        fastest = min(possible, key=lambda row: row.tpot_s)
         return UsageError(
             "LIMITS_MISSED",
-            f"No layout over {wish.gpus} x {wish.facts.sku} meets the limits; without them tensor "
-            f"{fastest.layout.tensor} holds {fastest.concurrency} sequences.",
+            f"No layout over {wish.gpus} x {wish.facts.sku} meets {_missed(wish, served, possible, shares, engine)}.",
             "Allow a longer ttft_s or tpot_s, fewer sequences, or more GPUs.",
         )
     need = model.weight_bytes(wish.arch, served.weights) / model.GIB
@@ -190,6 +188,27 @@ def _refused(wish: Wish, served: Served, shares: ServingShares, engine: Engine) 
         f"over {wish.gpus} x {wish.facts.sku} holds them.",
         "aisp inference quantization compares formats; or use more GPUs or a shorter context.",
     )
+
+
+def _missed(wish: Wish, served: Served, possible: list[Rate], shares: ServingShares, engine: Engine) -> str:
+    """The limits that one sequence alone misses, by how much, or the number of sequences that fits."""
+    limits, missed = wish.limits, []
+    alone = CallerLimits(scenario="offline", tensor=limits.tensor, pipeline=limits.pipeline, batch=1)
+    rows = choice.rates(served, wish.gpus, wish.lengths, alone, shares, engine)
+    token = min(row.tpot_s for row in rows) * shares.tpot_headroom
+    first = min(rate.prefill_s(served, row.layout, wish.lengths, shares, engine) + row.step.total for row in rows)
+    if limits.tpot_s is not None and limits.tpot_s < token:
+        missed.append(
+            f"tpot_s {limits.tpot_s:g}: one sequence alone takes {token:.3g} s in 99 of 100 requests, "
+            f"{shares.tpot_headroom:g} times the mean"
+        )
+    if limits.ttft_s is not None and limits.ttft_s <= first:
+        missed.append(f"ttft_s {limits.ttft_s:g}: on idle GPUs a prompt takes {first:.3g} s")
+    most = max(row.concurrency * row.replicas for row in possible)
+    asked = limits.batch or limits.concurrency
+    if asked is not None and asked > most:
+        missed.append(f"{asked:,} sequences at once: at most {most:,} fit")
+    return "; ".join(missed) or f"all limits together: without them {most:,} sequences fit"
 
 
 def _flags(wish: Wish, served: Served, best: Rate, engine: Engine) -> list[str]:
@@ -290,7 +309,8 @@ def _assumptions(wish: Wish, served: Served, best: Rate, engine: Engine) -> list
         f"{wish.facts.sku} has no bf16: 16-bit products are fp16." if lookup.without_bf16(wish.facts) else None,
         f"{limits.scenario}: mean prompt {lengths.prompt:.0f} and output {lengths.output:.0f} tokens, longest "
         f"request {lengths.longest}.",
-        f"Limits for 99 of 100 requests: first token {limits.ttft_s} s, each further {limits.tpot_s} s."
+        f"Limits for 99 of 100 requests: first token {limits.ttft_s} s, each further {limits.tpot_s} s, taken as "
+        f"{knowledge.serving_shares().tpot_headroom:g} times the mean."
         if limits.scenario != "offline"
         else None,
         f"Weights {served.weights.name}, cache {served.kv_dtype}; continuous batching with chunked prefill.",

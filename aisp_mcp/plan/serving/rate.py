@@ -43,6 +43,7 @@ class Step(Record):
     links: float
     launches: float
     waiting: float = Field(description="Stages or experts waiting for each other; drafting.")
+    host: float = Field(description="Scheduling, sampling and detokenising on the CPU, for each sequence.")
     total: float
 
 
@@ -126,6 +127,9 @@ def step(
     spent = products + attention + activations + links + launches
     loss = spent * (served.drafting + (shares.pipeline_loss if layout.pipeline > 1 else 0.0))
     loss += spent * shares.expert_loss if served.arch.mlp.experts else 0.0
+    # With attention by data, every GPU has a scheduler of its own.
+    sequences = concurrency / layout.pipeline / (layout.tensor if layout.data_attention else 1)
+    host = shares.host.step_s + shares.host.sequence_s * sequences
     return Step(
         products=products,
         attention=attention,
@@ -133,7 +137,8 @@ def step(
         links=links,
         launches=launches,
         waiting=loss,
-        total=spent + loss,
+        host=host,
+        total=spent + loss + host,
     )
 
 
