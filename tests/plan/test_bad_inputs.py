@@ -137,6 +137,8 @@ BAD: list[tuple[str, dict[str, Any], str, str]] = [
     ("aisp_inference_kv_cache", {**CACHE, "layers": 3}, "TWO_SHAPES", "not both"),
     ("aisp_inference_kv_cache", {"layers": 32}, "NO_SHAPE", "kv_heads"),
     ("aisp_inference_kv_cache", {"layers": 32, "hidden": 4096, "heads": 33}, "BAD_SHAPE", "4096"),
+    ("aisp_inference_kv_cache", {**CACHE, "tokens": 10**18}, "INVALID_ARGUMENT", "tokens"),
+    ("aisp_cost_estimate", {"usd_per_gpu_hour": 1e300, "throughput": 1e-300}, "TOO_LARGE", "larger"),
     ("aisp_inference_quantization", {"model": "gpt-9", "gpu": "H100-SXM"}, "UNKNOWN_MODEL", "gpt-9"),
     ("aisp_inference_quantization", {**CACHE, "gpu": "H9000"}, "UNKNOWN_GPU", "H9000"),
     ("aisp_cost_estimate", {"gpu": "H100-SXM", "hours": -1.0}, "INVALID_ARGUMENT", "hours"),

@@ -78,13 +78,16 @@ def answer(
     )
 
 
+_UNITS = {"k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9, "G": 1e9, "T": 1e12}
+
+
 def parse(values: Sequence[str]) -> dict[str, float]:
-    """NAME=NUMBER texts as numbers. Raises UsageError BAD_VALUE."""
+    """NAME=NUMBER texts as numbers, with k, M, B or G, T for powers of 1,000. Raises UsageError BAD_VALUE."""
     given_values: dict[str, float] = {}
     for text in values:
         name, equals, number = text.partition("=")
         try:
-            value = float(number)
+            value = float(number[:-1]) * _UNITS[number[-1]] if number[-1:] in _UNITS else float(number)
         except ValueError:
             value = math.nan
         if not equals or not math.isfinite(value) or name.strip() in given_values:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import heapq
+import math
 from collections.abc import Sequence
 
 from pydantic import Field
@@ -111,6 +112,8 @@ def estimate(
     hourly = row.usd_per_gpu_hour if row is not None else usd
     cost_estimate = cost.estimate(load_, hourly, row)
     figures = cost_estimate.model_dump(exclude={"headline", "price", "usd_per_gpu_hour"})
+    if not all(value is None or math.isfinite(value) for value in figures.values()):
+        raise UsageError("TOO_LARGE", "A figure is larger than any number.", "Check price, hours and throughput.")
     if all(value is None for value in figures.values()):
         raise UsageError(
             "NO_LOAD",
@@ -246,7 +249,8 @@ def _best(ctx: Context, target: str, faster: Sequence[VerdictRow]) -> tuple[floa
 
 
 def recommend(ctx: Context, goal: str, workload: str, cc: str | None, gpus: int, top: int) -> Planned[Recommendation]:
-    """Rank the techniques for a goal."""
+    """Rank the techniques for a goal. The throughput of training is its speed."""
+    goal = "speed" if (goal, workload) == ("throughput", "training") else goal
     fits, out = techniques.choose(knowledge.techniques(), goal, workload, cc, gpus)
     if not fits:
         raise UsageError("NO_TECHNIQUE", f"No technique for {goal} in {workload} is listed here.", "Try another goal.")

@@ -9,9 +9,12 @@ from aisp_mcp.machine.datasheets.load import GpuFacts, cite
 from aisp_mcp.plan import lookup
 from aisp_mcp.plan.architecture import Architecture
 from aisp_mcp.plan.data import tables as knowledge
-from aisp_mcp.plan.records import Calibration, Planned, Source, WeightFormat
+from aisp_mcp.plan.records import Planned, Source, WeightFormat
 from aisp_mcp.plan.savings.techniques import Excluded
 from aisp_mcp.plan.serving import model as serving
+from aisp_mcp.plan.serving import rate
+from aisp_mcp.plan.serving.rate import Layout, Served
+from aisp_mcp.plan.serving.workload import lengths
 from aisp_mcp.records import Record
 
 FAMILIES = {"fp4": ("nvfp4", "mxfp4"), "int4": ("int4-awq",), "int8": ("int8-w8a8",), "fp16": ("bf16",)}
@@ -63,8 +66,8 @@ class Format(Record):
     weight_bytes: int
     gpus: int = Field(description="Least power of two of them that holds weights and one sequence.")
     concurrency: int
-    speedup_batch_1: float | None = None
-    speedup_batch_64: float | None = None
+    speedup_batch_1: float
+    speedup_batch_64: float
     risk: str
     source: str
 
@@ -79,7 +82,7 @@ class Formats(Record):
 
 def formats(arch: Architecture, facts: GpuFacts, tokens: int) -> Planned[Formats]:
     """Every format on this GPU, bf16 first."""
-    engine, calibration = knowledge.engine(), lookup.calibration(facts)
+    engine = knowledge.engine()
     rows, out = [], []
     for weights in engine.formats:
         if not runs_on(weights, facts):
@@ -88,7 +91,7 @@ def formats(arch: Architecture, facts: GpuFacts, tokens: int) -> Planned[Formats
                 Excluded(name=weights.name, because=f"needs a rate for {weights.compute}; {facts.sku} has {have}")
             )
             continue
-        rows.append(_format(arch, facts, weights, tokens, calibration))
+        rows.append(_format(arch, facts, weights, tokens))
     return Planned[Formats](
         answer=Formats(headline=_fastest(arch, facts, rows), formats=rows, excluded=out),
         assumptions=[*arch.assumed, f"Sequences of {tokens} tokens, bf16 cache; embedding and head stay in 16 bit."],
@@ -96,42 +99,47 @@ def formats(arch: Architecture, facts: GpuFacts, tokens: int) -> Planned[Formats
         not_modelled=lookup.first(
             "Accuracy on your task: risk is what the source reports for its models.",
             "Cost of scaling and dequantising inside kernels.",
-            None if calibration else lookup.no_times(facts),
         ),
         definitions={"speedup": "predicted time per output token of bf16 / of the format, on one GPU count"},
         check_here="aisp hw tc --dtypes bf16 fp8 int8",
         sources=[
-            *lookup.sources(facts, arch, calibration),
+            *lookup.sources(facts, arch),
+            *knowledge.serving_shares().sources,
             *(Source(what=cite(row), as_of=row.checked) for row in engine.formats[1:]),
         ],
     )
 
 
 def _fastest(arch: Architecture, facts: GpuFacts, rows: list[Format]) -> str:
-    """The format with the shortest predicted time per token; without times, the smallest one."""
-    best = max(rows, key=lambda row: (row.speedup_batch_64 or 0.0, -row.weight_bytes))
-    gain = f"{best.speedup_batch_64:.2g} times as fast as bf16 at batch 64" if best.speedup_batch_64 else "no times"
+    """The fastest format in which the checkpoint can be served, then a faster one that needs another checkpoint."""
+    own = checkpoint_formats(arch)
+    ready = [row for row in rows if row.name in own] or [row for row in rows if not weight_format(row.name).checkpoint]
+    best = max(ready, key=lambda row: row.speedup_batch_64)
+    other = max(rows, key=lambda row: row.speedup_batch_64)
+    gain = f"{best.speedup_batch_64:.2g} times as fast as bf16 at batch 64"
     size = f"{best.weight_bytes / serving.GIB:.1f} GiB of weights on {best.gpus} GPUs"
-    return f"{arch.name} on {facts.sku}: {best.name}, {size}, {gain}; {best.risk}."
+    more = (
+        f" A checkpoint in {other.name} would be {other.speedup_batch_64:.2g} times as fast."
+        if other.speedup_batch_64 > 1.05 * best.speedup_batch_64
+        else ""
+    )
+    return f"{arch.name} on {facts.sku}: {best.name}, {size}, {gain}; {best.risk}.{more}"
 
 
-def _format(
-    arch: Architecture, facts: GpuFacts, weights: WeightFormat, tokens: int, calibration: Calibration | None
-) -> Format:
+def _format(arch: Architecture, facts: GpuFacts, weights: WeightFormat, tokens: int) -> Format:
     engine = knowledge.engine()
 
-    def at(tensor: int, kind: WeightFormat = weights) -> serving.Setting:
-        return serving.Setting(tensor=tensor, weights=kind, kv_dtype="bf16", prompt=tokens // 2, output=tokens // 2)
+    def at(tensor: int) -> serving.Setting:
+        return serving.Setting(tensor=tensor, weights=weights, kv_dtype="bf16", prompt=tokens // 2, output=tokens // 2)
 
     gpus = next((n for n in (1, 2, 4, 8, 16, 32, 64) if serving.fit(arch, at(n), facts, engine).concurrency), 64)
-    speedups: list[float | None] = [None, None]
-    if calibration is not None:
-        for index, batch in enumerate((1, 64)):
-            times = [
-                serving.speed(arch, at(gpus, kind), batch, facts, calibration, engine).tpot_excl_first_s
-                for kind in (engine.formats[0], weights)
-            ]
-            speedups[index] = round(times[0] / times[1], 3)
+    requests, shares = lengths(max(1, tokens // 2), max(1, tokens // 2)), knowledge.serving_shares()
+
+    def seconds(kind: WeightFormat, batch: int) -> float:
+        served = Served(arch=arch, weights=kind, kv_dtype="bf16", facts=facts, prefix_hit=1.0)
+        return rate.step(served, Layout(tensor=gpus), requests, batch, shares, engine).total
+
+    speedups = [round(seconds(engine.formats[0], batch) / seconds(weights, batch), 3) for batch in (1, 64)]
     return Format(
         name=weights.name,
         weight_bytes=serving.weight_bytes(arch, weights),

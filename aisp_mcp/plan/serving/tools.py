@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from aisp_mcp.plan.records import Count, Planned, Positive
+from aisp_mcp.plan.records import Count, Planned, Positive, Size, Tokens
 from aisp_mcp.plan.serving.deployment import ServingPlan
 from aisp_mcp.plan.serving.formats import Formats
 from aisp_mcp.plan.serving.kv_cache import KvAnswer
@@ -30,7 +30,7 @@ class QuantizationParams(Params):
     model: str | None = None
     architecture: dict[str, Any] | None = None
     gpu: str | None = None
-    tokens: Count = 4096
+    tokens: Tokens = 4096
 
 
 @tool(cli="inference quantization", effect=READS, cost=MS, next=("aisp_inference_vllm", "aisp_hw_tc"))
@@ -51,8 +51,8 @@ class KvParams(Params):
     kv_heads: Count | None = None
     head_dim: Count | None = None
     latent: Count | None = Field(default=None, description="MLA: rank + rope.")
-    tokens: Count = 4096
-    batch: Count = 1
+    tokens: Tokens = 4096
+    batch: Size = 1
     dtype: KvDtype = "bf16"
     budget_gib: Positive | None = None
     blocks: Count | None = Field(default=None, description="Of 16 tokens.")
