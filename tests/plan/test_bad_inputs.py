@@ -50,6 +50,7 @@ BAD: list[tuple[str, dict[str, Any], str, str]] = [
     ("aisp_distributed_plan", {**PLAN, "micro_batch": 7, "tensor": 8}, "NO_LAYOUT", "microbatch 7"),
     ("aisp_distributed_plan", {**PLAN, "expert": 4, "tensor": 1, "batch": 8}, "NO_LAYOUT", "expert 4"),
     ("aisp_distributed_plan", {**PLAN, "gpus": 37, "batch": 8}, "NO_LAYOUT", "batch of 8"),
+    ("aisp_distributed_plan", {**PLAN, "zero": 3, "tensor": 8, "batch": 8}, "NO_LAYOUT", "several data ranks"),
     ("aisp_distributed_plan", {**PLAN, "zero": 4}, "INVALID_ARGUMENT", "zero"),
     ("aisp_distributed_plan", {**PLAN, "lora_rank": 0}, "INVALID_ARGUMENT", "lora_rank"),
     ("aisp_distributed_plan", {**PLAN, "network_gb_s": 0.0}, "INVALID_ARGUMENT", "network_gb_s"),

@@ -20,7 +20,7 @@ def ask(ctx: Context, question: str, *values: str, **more: Any) -> dict[str, Any
 
 PUBLISHED = [
     # GPT-3 (arXiv 2005.14165, table D.1): 3.14e23 FLOP for 174.6e9 parameters and 300e9 tokens.
-    ("training-flops", ["parameters=174.6e9", "tokens=300e9"], {}, 3.14e23),
+    ("training-flops", ["parameters=174.6B", "tokens=300e9"], {}, 3.14e23),
     # PaLM (arXiv 2204.02311, section 4.1): 46.2 % at 238.3e3 tokens/s on 6,144 TPU v4 of 275 TFLOP/s. The paper counts
     # the whole attention matrix, so the sequence of 2,048 is 4,096 here.
     ("mfu", ["parameters=540.35e9", "layers=118", "hidden=12288", "seq=4096", "tokens_per_s=238300", "gpus=6144",

@@ -108,3 +108,5 @@ def test_the_search_finds_what_trying_every_layout_finds(model: str, gpu: str, g
     answer = distributed.plan(task, {}).answer
     assert (answer.best.layout, answer.best.peak_bytes) == (best.layout, best.peak_bytes)
     assert answer.considered == len(every)
+    plain = [choice.layout for choice in (answer.best, *answer.alternatives)]
+    assert any(item.zero == 3 and item.data == gpus for item in plain)

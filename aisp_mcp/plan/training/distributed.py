@@ -78,7 +78,7 @@ def plan(task: Task, fixed: dict[str, int | str]) -> Planned[DistributedPlan]:
     if not layouts:
         raise UsageError("NO_LAYOUT", *layout.excluded_reason(task.arch, task.gpus, task.per_node, task.batch, fixed))
     job = step_job(task)
-    ranked = search(task, layouts, modes, job)
+    ranked = _with_fsdp(search(task, layouts, modes, job), task, layouts, modes, job)
     best = ranked[0]
     if not best.fits and not fixed:
         raise UsageError(
@@ -144,6 +144,20 @@ def _without_times(task: Task, layouts: Sequence[Layout], modes: Sequence[str]) 
     return sorted(found.values(), key=merit)[: ALTERNATIVES + 1] or [
         choose(task, _smallest(task, layouts, modes), None, len(modes) > 1)
     ]
+
+
+def _with_fsdp(
+    ranked: list[Choice], task: Task, layouts: Sequence[Layout], modes: Sequence[str], job: step.StepJob | None
+) -> list[Choice]:
+    """The answers, and after them FSDP alone, which most people run first, unless it is among them."""
+    plain = [item for item in layouts if _is_fsdp(item)]
+    if not plain or not ranked[0].fits or any(_is_fsdp(choice.layout) for choice in ranked):
+        return ranked
+    return [*ranked, *(choice for choice in search(task, plain, modes, job)[:1] if choice.fits)]
+
+
+def _is_fsdp(item: Layout) -> bool:
+    return item.zero == 3 and item.data == item.gpus
 
 
 def _recomputing(item: Layout, modes: Sequence[str]) -> Iterator[Layout]:

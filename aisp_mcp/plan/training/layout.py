@@ -119,7 +119,8 @@ def _scheduled(
 def _zeros(base: Layout, want: dict[str, int | str]) -> list[int]:
     """ZeRO stages to try: with a pipeline, sharded gradients or weights would be sent again for each microbatch."""
     if "zero" in want:
-        return [int(want["zero"])]
+        zero = int(want["zero"])
+        return [zero] if zero == 0 or base.shards > 1 or base.gpus == 1 else []
     return [0] if base.shards == 1 else [0, 1] if base.pipeline > 1 else [0, 1, 2, 3]
 
 
@@ -173,6 +174,11 @@ def excluded_reason(
         return f"{arch.layers} layers do not fill {pipeline} pipeline stages.", f"Use at most {arch.layers} stages."
     if gpus % group:
         return f"{named} = {group} does not divide {gpus} GPUs.", f"Use a multiple of {group} GPUs."
+    if fixed.get("zero") and gpus > 1 and gpus // (tensor * pipeline) == 1:
+        return (
+            f"zero {fixed['zero']} needs several data ranks: {named} takes all {gpus} GPUs.",
+            "Split less, or zero 0.",
+        )
     fitting = _schedule(arch, batch, gpus // group, gpus // pipeline, fixed)
     if fitting is not None:
         return fitting
