@@ -70,6 +70,13 @@ JUDGED = {
         "a=torch.randn(16, 16), b=torch.randn(16, 4)",
     ),
 }
+JUDGED |= {
+    "an array in place of a list": (
+        "import numpy as np\n\ndef f(x):\n    return [float(value) * 2 for value in x]\n",
+        "import numpy as np\n\ndef f(x):\n    return x * 2\n",
+        "x=np.randn(200000)",
+    ),
+}
 WRONG = {
     "another order": (
         "def f(values):\n    return [*dict.fromkeys(values)][::-1]\n",

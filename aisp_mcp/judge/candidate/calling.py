@@ -6,6 +6,7 @@ import hashlib
 import importlib
 import inspect
 import sys
+from array import array
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ from aisp_mcp.judge.protocol.module_loader import load_module, unusable
 
 # Bound before any program is loaded: one that replaced them would skip a conversion that the baseline pays for.
 _TO_ARRAY, _TO_LIST = torch.Tensor.numpy, torch.Tensor.tolist
+LISTS = {"seen": False, "demanded": False}  # whether a call has returned a list of floats, and whether all have to
 SCALARS = ("datetime", "decimal", "fractions", "pathlib", "uuid")  # modules whose values are compared by their repr
 
 
@@ -26,6 +28,7 @@ def function(path: str, name: str, folders: tuple[str, ...] = (), module: str = 
 
     folders: searched first by what the file imports. Raises BenchmarkError NO_FUNCTION, and whatever the file raises.
     """
+    LISTS["seen"] = False
     sys.path[:0] = [folder for folder in folders if folder not in sys.path]
     stem = Path(path).stem
     loaded = importlib.import_module(module) if module else load_module(Path(path), f"aisp_function_{stem}")
@@ -51,8 +54,11 @@ def as_list(values: torch.Tensor) -> Any:
 def tensors(output: Any) -> Any:
     """The output as tensors: arrays, numbers, lists of floats, and tuples and dicts of these as themselves; texts,
     sets, records, and lists of integers or of anything else as a hash of what must be equal, and the floats and arrays
-    among them in order. Raises BenchmarkError BAD_OUTPUT.
+    among them in order. Where the baseline returns a list, an array becomes one first, as its user would have to do.
+    Raises BenchmarkError BAD_OUTPUT.
     """
+    if LISTS["demanded"] and (isinstance(output, torch.Tensor) or _is_array(output)):
+        output = output.tolist()
     if isinstance(output, torch.Tensor):
         return output if output.layout == torch.strided else output.to_dense()
     if isinstance(output, bool | int | float | complex):
@@ -67,10 +73,14 @@ def tensors(output: Any) -> Any:
     if isinstance(output, dict) and output and all(map(_is_whole, output.values())):
         return {str(key): tensors(value) for key, value in output.items()}
     if isinstance(output, list | tuple) and output:
-        if all(isinstance(item, float | int) and not isinstance(item, bool) for item in output) and any(
-            isinstance(item, float) for item in output
+        kinds = {*map(type, output)}  # each step per element counts as time of the call
+        if (
+            not {bool} & kinds
+            and any(issubclass(kind, float) for kind in kinds)
+            and all(issubclass(kind, float | int) for kind in kinds)
         ):
-            return torch.tensor(output, dtype=torch.float64)
+            LISTS["seen"] = True
+            return torch.frombuffer(array("d", output), dtype=torch.float64)
         if all(map(_is_whole, output)):
             return tuple(map(tensors, output))
     return _encoded(output)

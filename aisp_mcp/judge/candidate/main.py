@@ -51,6 +51,7 @@ from aisp_mcp.judge.protocol.device_turns import give_back, regain, renew
 from aisp_mcp.judge.protocol.layout import TEXT, Layout
 from aisp_mcp.judge.protocol.messages import (
     BITS,
+    CALLING,
     DONE,
     DUMMY,
     GATE,
@@ -108,6 +109,8 @@ class Worker:
             self.rules.off_limits.append(extent(self.arena.flat))
         import_all(setup["imports"])
         self.run = entry(setup, self.arena.params(), example)
+        if rules["lists"] and CALLING in sys.modules:
+            sys.modules[CALLING].LISTS["demanded"] = True
         del example  # a large one leaves no memory for others
         if self.cuda:
             give_back(self.layout)  # or a small tensor that is kept would keep all of its memory

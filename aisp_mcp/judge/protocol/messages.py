@@ -15,8 +15,9 @@ DeviceAllocation = tuple[int, int, str]  # address in its own process, bytes, CU
 class Specification(TypedDict):
     """The part of an OpenAnswer that depends only on the baseline's file. cold: "from" and "caches" of a cold start.
     output_rules: "layout_strict", strides count; "layout_any", they are free; "shares_inputs", outputs may share memory
-    with inputs; "shares_outputs", with each other. workers: "threads", cores of each program, 0 for all;
-    "files_at", folders of their input files, if any. unit: of the work's items.
+    with inputs; "shares_outputs", with each other; "lists", arrays that a candidate returns
+    become lists. workers: "threads", cores of each program, 0 for all; "files_at", folders of their input files, if
+    any. unit: of the work's items.
     """
 
     goal: str
@@ -144,6 +145,7 @@ class WatchAnswer(TypedDict):
     seconds: NotRequired[list[float]]
 
 
+CALLING = "aisp_mcp.judge.candidate.calling"  # what the files of two functions import
 LOADED, READY, DONE, RAISED, QUEUED, SHARED = b"L", b"R", b"D", b"X", b"Q", b"S"
 DUMMY, TRACE, WARM, NO_COPY = 1 << 31, 1 << 30, 1 << 29, 1 << 28
 GATE, ISOLATED, STORE, TOUCH = 1 << 27, 1 << 26, 1 << 25, 1 << 24

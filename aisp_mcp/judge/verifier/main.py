@@ -25,7 +25,7 @@ from aisp_mcp.judge.protocol.cuda_ipc import MappedMemory, Staged
 from aisp_mcp.judge.protocol.device_turns import begin_peak, give_back, peak, synchronize
 from aisp_mcp.judge.protocol.draws import drawing
 from aisp_mcp.judge.protocol.draws.rng import MODES, CallRng
-from aisp_mcp.judge.protocol.messages import CheckAnswer, DeviceAllocation, PlannedRequest
+from aisp_mcp.judge.protocol.messages import CALLING, CheckAnswer, DeviceAllocation, PlannedRequest
 from aisp_mcp.judge.protocol.module_loader import load_spec
 from aisp_mcp.judge.protocol.roles import replicate_of
 from aisp_mcp.judge.protocol.shared_memory import NO_DEVICE_MEMORY, UNDESCRIBED, Arena, ControlBlock, Gate
@@ -160,6 +160,7 @@ class Verifier:
                 **layout_rules(spec, self.ranks),
                 "shares_inputs": shares_inputs,
                 "shares_outputs": shares_outputs,
+                "lists": CALLING in sys.modules and sys.modules[CALLING].LISTS["seen"],
             },
             "facts": {**facts(self.device, spec), **group_facts(self.ranks, self.device)},
         }
