@@ -20,8 +20,10 @@ PLACEMENT = ("sched_setaffinity",)
 # Keys in a keyring that existed before the program remain when it ends.
 KEYRINGS = ("add_key", "request_key", "keyctl")
 # Memory that no process or descriptor reveals: segments and queues, secret memory, buffers registered with a
-# ring, descriptor tables of a single thread, and files whose descriptor was sent and not received.
+# ring, descriptor tables of a single thread, files whose descriptor was sent and not received, and what an inode holds
+# beside its content: the target of a link, and attributes.
 UNACCOUNTED = (
+    *("symlink", "symlinkat", "setxattr", "lsetxattr", "fsetxattr", "setxattrat"),
     *("shmget", "msgget", "mq_open", "memfd_secret", "io_uring_setup", "unshare", "clone3"),
     *("sendmsg", "sendmmsg"),  # they carry descriptors: a file in transit belongs to nobody
 )
@@ -43,11 +45,13 @@ class SyscallArchitecture(NamedTuple):
     numbers: dict[str, int]
 
 
-_NEW = {"io_uring_setup": 425, "memfd_secret": 447, "clone3": 435}
+_NEW = {"io_uring_setup": 425, "memfd_secret": 447, "clone3": 435, "setxattrat": 463}
 _X86 = {"sched_setaffinity": 203, "shmget": 29, "msgget": 68, "mq_open": 240, "unshare": 272, "add_key": 248}
-_X86 |= {"request_key": 249, "keyctl": 250, "sendmsg": 46, "sendmmsg": 307}
+_X86 |= {"request_key": 249, "keyctl": 250, "sendmsg": 46, "sendmmsg": 307, "symlink": 88, "symlinkat": 266}
+_X86 |= {"setxattr": 188, "lsetxattr": 189, "fsetxattr": 190}
 _ARM = {"sched_setaffinity": 122, "shmget": 194, "msgget": 186, "mq_open": 180, "unshare": 97, "add_key": 217}
-_ARM |= {"request_key": 218, "keyctl": 219, "sendmsg": 211, "sendmmsg": 269}
+_ARM |= {"request_key": 218, "keyctl": 219, "sendmsg": 211, "sendmmsg": 269, "symlinkat": 36}
+_ARM |= {"setxattr": 5, "lsetxattr": 6, "fsetxattr": 7}
 _ARCHITECTURES = {
     "x86_64": SyscallArchitecture(0xC000003E, 317, 56, _X86 | _NEW),
     "aarch64": SyscallArchitecture(0xC00000B7, 277, 220, _ARM | _NEW),
@@ -83,7 +87,7 @@ def _program(about: SyscallArchitecture, names: list[str]) -> list[bytes]:
     code = [_load(_ARCHITECTURE), _jump(_EQUAL, about.audit, 1, 0), _return(_KILL), _load(_NUMBER)]
     if about.clone == _ARCHITECTURES["x86_64"].clone:
         code += [_jump(_ANY_BIT, _X32, 0, 1), _return(_KILL)]
-    for name in names:
+    for name in filter(about.numbers.__contains__, names):  # aarch64 has no symlink
         code += [_jump(_EQUAL, about.numbers[name], 0, 1), _return(_FAIL | _error(name))]
     if "unshare" in names:
         code += [_jump(_EQUAL, about.clone, 0, 4), _load(_FIRST_ARGUMENT), _jump(_ANY_BIT, _CLONE_THREAD, 0, 2)]

@@ -238,6 +238,10 @@ def _driver() -> str:
     return "unknown"
 
 
+# The buffers of pseudo-terminals are memory of the kernel that belongs to no process.
+TERMINALS = tuple(map(Path, ("/dev/ptmx", "/dev/pts/ptmx")))
+
+
 @dataclass(frozen=True)
 class PlacementFactory:
     """Creates a folder and an environment for each process of a comparison, so that none finds another's files.
@@ -284,6 +288,7 @@ class PlacementFactory:
         # CUDA reserves far more address space than it uses.
         memory_bytes = None if cuda else max(MIN_MEMORY, int(MEMORY_SHARE * self.free_bytes))
         hidden = (*self.hidden, *(other_devices() if cuda and self.ranks == 1 else ()))
+        hidden += TERMINALS if self.lean else ()
         calls: tuple[str, ...] = forbidden.KEYRINGS if forbidden.has_filter() else ()
         calls += forbidden.UNACCOUNTED if self.lean else ()
         limits = hidden, memory_bytes, readable, self.network, calls
