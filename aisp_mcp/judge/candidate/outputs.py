@@ -241,19 +241,18 @@ class HeldOutputs:
         What happens between two calls counts as time of the round, and only the rest of a gain is proven. So outputs of
         a program that has met the contract are examined together.
         """
-        clock, durations, outputs = time.perf_counter_ns, list[int](), list[Any]()
+        clock, durations, outputs = time.perf_counter_ns, self._control.durations, list[Any]()
         together = self._settled and not self._reuses and len(self._expected) == 1 and count > 1
         given, keep = self._given(count), outputs.append if together else self.keep
         self.alone = count == 1
-        for inputs in given:
+        for call, inputs in enumerate(given):
             begin = clock()
             output = run(**inputs)
             end = clock()
             keep(output)
-            durations.append(end - begin)
+            durations[call] = end - begin
         if together:
             self._keep_all(outputs)
-        self._control.durations[:count] = array("q", durations)
         self._control.addresses[: len(self.addresses)] = array("q", self.addresses)
         self._control.stats[COPIED_NS] = self.copied_ns
 
