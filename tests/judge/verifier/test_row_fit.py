@@ -94,7 +94,12 @@ def compile_text(text: str) -> Any:
         ("cross_entropy_of_a_sixteenth", False),
         ("gates_from_a_sixteenth_of_each_row", False),
         ("small_elements_guessed", False),
+        ("mean_square_of_a_quarter_of_the_batch", False),
+        ("ranks_of_pages_after_twelve_multiplications", False),
+        ("linear_branch_left_out", False),
         ("cross_entropy_online", True),
+        ("mean_square_in_two_parts", True),
+        ("huber_loss_by_the_library", True),
         ("gates_by_a_product", True),
     ],
 )

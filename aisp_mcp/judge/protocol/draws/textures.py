@@ -9,7 +9,7 @@ comb: every p-th column is large and the rest is small; a sample with a fixed st
 blocks: stretches of each row have their own weights, so that no stretch predicts another.
 trend: stretches rise or fall steadily, as sorted data do.
 
-Rows that are drawn alike predict each other, too: a quarter of a batch gives its mean loss. So in half of the calls the
+Rows that are drawn alike predict each other, too: a quarter of a batch gives its mean loss. So in most calls the
 rows, or the slices along another leading axis, differ in the same ways: a few, every p-th one or stretches are large.
 """
 
@@ -26,7 +26,7 @@ EVEN_SHARE = 0.2  # of the calls without one
 FEW_HEIGHT = (4.5, 5.75)  # of a large element; the largest of a million normal ones is 4.9 without their mean
 SMALL = (-6.0, -3.0)  # binary logarithm of the weight of the small elements
 MOST_FEW, MOST_BLOCKS = 8, 6
-AXIS_SHARE = 0.5  # of the calls in which slices along a leading axis have weights
+AXIS_SHARE = 0.75  # of the calls in which slices along a leading axis have weights
 # Share of the calls in which square matrices have a heavy diagonal, and the binary logarithm of the rest's weight.
 DIAGONAL_SHARE, OFF_DIAGONAL = 0.25, (-20.0, -6.0)
 NOISE = 0.1  # weight of the random part of a trend
@@ -67,7 +67,7 @@ def along_an_axis(values: Any, draw: random.Random) -> Any:
         return None
     axis = draw.choice(axes)
     size = values.shape[axis]
-    kind, weights = draw.choice(("few", "comb", "blocks")), values.new_full((size,), _small(draw))
+    kind, weights = draw.choice(("few", "comb", "comb", "blocks")), values.new_full((size,), _small(draw))
     if kind == "few":
         for _ in range(draw.randint(1, min(MOST_FEW, size // 2))):
             weights[draw.randrange(size)] = 1.0

@@ -24,7 +24,6 @@ from aisp_mcp.judge.verifier.checks.kinds import Kind, kind_of
 from aisp_mcp.judge.verifier.checks.other_orders import EDGE, OtherOrders
 from aisp_mcp.judge.verifier.checks.quality import QualityCheck
 from aisp_mcp.judge.verifier.checks.tolerance import (
-    NARROW_SPREAD,
     compare,
     compare_steps,
     components,
@@ -45,9 +44,10 @@ IMPRECISE_CALLS = 4
 # Share of an output's size, or of its usual one, from which an error on inputs of some thousands is that of another
 # function: an overflow, or a branch that is missing. Chosen: far more than large terms that cancel leave.
 GROSS = 0.125
-# Calls on plain inputs from which on outputs of few elements are judged by their average error (chosen), and the
-# average rounding as a share of eps, as for outputs of many elements.
-POOLED_CALLS, AVERAGE_ROUNDING = 8, 0.25
+# Calls on plain inputs from which on outputs of few elements are judged by their average error, the average rounding as
+# a share of eps, and times that or the baseline's error. Chosen: two roundings are 1.6 times apart, samples of an eighth
+# of a batch ten times.
+POOLED_CALLS, AVERAGE_ROUNDING, POOLED_SPREAD = 8, 0.25, 5.0
 
 Tensors = Sequence[Any]
 Triple = tuple[Any, Any, Any]  # the same output of candidate, baseline and reference
@@ -318,7 +318,7 @@ class ElementsContract(Contract):
         apart[call.seed] = _squares(out, base)
         if ref is not None:
             own[call.seed] = _squares(base, ref)
-        average, most = _pooled(apart), NARROW_SPREAD * max(_pooled(own), AVERAGE_ROUNDING * eps_of(out))
+        average, most = _pooled(apart), POOLED_SPREAD * max(_pooled(own), AVERAGE_ROUNDING * eps_of(out))
         if len(apart) < POOLED_CALLS or average <= most:
             return None
         return f"over {len(apart)} calls the average error is {average:.3g} of the output (allowed {most:.3g})"
