@@ -45,8 +45,8 @@ IMPRECISE_CALLS = 4
 # function: an overflow, or a branch that is missing. Chosen: far more than large terms that cancel leave.
 GROSS = 0.125
 # Calls on plain inputs from which on outputs of few elements are judged by their average error, the average rounding as
-# a share of eps, and times that or the baseline's error. Chosen: two roundings are 1.6 times apart, samples of an eighth
-# of a batch ten times.
+# a share of eps, and times that or the baseline's error. Chosen: two roundings are 1.6 times apart, and samples of an
+# eighth of a batch ten times.
 POOLED_CALLS, AVERAGE_ROUNDING, POOLED_SPREAD = 8, 0.25, 5.0
 
 Tensors = Sequence[Any]
