@@ -308,7 +308,8 @@ class Driver:
         """End the comparison if outputs of one call share memory and the baseline's do not: who changes one of them
         changes the other. Raises ComparisonAborted.
         """
-        if role is not Role.CANDIDATE or self.session.opened["output_rules"]["shares_outputs"]:
+        is_one_process = self.session.placement.ranks == 1  # addresses of several may be equal
+        if role is not Role.CANDIDATE or self.session.opened["output_rules"]["shares_outputs"] or not is_one_process:
             return
         if names := self.workers[role].control.layout.overlapping_outputs(addresses):
             message = f"the outputs {names[0]} and {names[1]} of a call share memory"
