@@ -13,7 +13,7 @@ from typing import Any
 from aisp_mcp.errors import Unavailable
 from aisp_mcp.judge import comparison
 from aisp_mcp.judge.comparison import Report
-from aisp_mcp.judge.functions import pair
+from aisp_mcp.judge.functions import identity, pair
 from aisp_mcp.judge.functions.pair import Plan, Request
 from aisp_mcp.judge.options import Options
 from aisp_mcp.judge.presets import PRESETS
@@ -62,7 +62,10 @@ def compare(
 def disclosed(result: Comparison, request: Request, plan: Plan) -> Comparison:
     """The comparison with the inputs that were asked for, and a warning about those that are the same in every call."""
     sizes = {"sizes": dict(plan.sizes)} if plan.sizes else {}
-    update: dict[str, Any] = {"disclosed": {**result.disclosed, "inputs": request.inputs, **sizes}}
+    function = identity.of_baseline(plan.baseline.text, plan.baseline.name)
+    known_by = identity.of_target(plan.target, function, request.inputs, request.name)
+    facts = {"inputs": request.inputs, "baseline_function": function, "identity": known_by}
+    update: dict[str, Any] = {"disclosed": {**result.disclosed, **facts, **sizes}}
     if plan.fixed:
         message = f"The candidate may know these inputs, which are the same in every call: {', '.join(plan.fixed)}."
         flag = Flag(code="inputs_not_fresh", severity="warn", message=message, evidence={"inputs": plan.fixed})

@@ -188,7 +188,7 @@ def _functions(p: VerifyParams, ctx: Context) -> Request | None:
         sources.is_function(p.target) and not names.exists(ctx.bench_roots(p.bench_root), p.target)
     ):
         return None
-    return pair.Request(p.target, p.candidate, p.inputs or "")
+    return pair.Request(p.target, p.candidate, p.inputs or "", name=p.name)
 
 
 def _estimate_verify(p: VerifyParams, ctx: Context) -> Plan:

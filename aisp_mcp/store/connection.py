@@ -56,7 +56,7 @@ class Database:
                     raise
                 time.sleep(0.005)
         self._connection.execute("PRAGMA synchronous = NORMAL")
-        migrate(self._connection)
+        migrate(self._connection, self.home)
 
     def close(self) -> None:
         """Close the file; the object is unusable afterwards."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
 
 from aisp_mcp.errors import StoreError
 
@@ -265,6 +267,37 @@ CREATE INDEX rulings_kind ON rulings (kind, seq);
 CREATE INDEX rulings_target_kind ON rulings (target, kind, seq);
 """
 
+# The name of a target of functions ends with a digest of its content, by which rows are one history whatever the
+# function's file is called; its first name stays.
+_DIGEST = "substr(json_extract(c, '$.disclosed.identity'), instr(json_extract(c, '$.disclosed.identity'), '@'))"
+_BENCHMARK = f"""coalesce(
+    (SELECT benchmark FROM rulings WHERE identity = {_DIGEST} ORDER BY seq LIMIT 1),
+    json_extract(c, '$.disclosed.identity'), t)"""
+_LATER = (*(name for name, *_ in _OF_COMMIT), *(name for name, *_ in _OF_KIND))
+_IDENTITIES = f"""
+ALTER TABLE rulings ADD COLUMN identity TEXT;
+CREATE INDEX rulings_identity ON rulings (identity, seq) WHERE identity IS NOT NULL;
+DROP TRIGGER runs_added;
+DROP TRIGGER runs_changed;
+{
+    _triggers(
+        [*_COLUMNS, *_LATER, "identity"],
+        [
+            *_VALUES[:2],
+            f"substr({_BENCHMARK}, 1, instr({_BENCHMARK} || ':', ':') - 1)",
+            f"{_BENCHMARK} || iif(v = '', '', '_' || v)",
+            *_VALUES[4:],
+            _first("new.body", ["$.environment.commit.id", _HEAD]),
+            *(_first("new.body", paths) for _, _, *paths in _OF_COMMIT[1:]),
+            *(_BENCHMARK if name == "benchmark" else value for name, _, value in _OF_KIND),
+            _DIGEST,
+        ],
+    )
+}
+UPDATE runs SET body = identified(id, body) WHERE json_extract(body, '$.kind') = 'functions';
+UPDATE runs SET body = body;
+"""
+
 MIGRATIONS: tuple[str, ...] = (
     _JOBS + _RUNS + _MEASUREMENTS,
     _COUNT_SPAWNS,
@@ -277,14 +310,22 @@ MIGRATIONS: tuple[str, ...] = (
     _COMMITS,
     _IMPORTS,
     _KINDS,
+    _IDENTITIES,
 )
 VERSION = len(MIGRATIONS)
 _FORGETS = MIGRATIONS.index(_FORGET_ENVIRONMENTS)
 
 
-def migrate(connection: sqlite3.Connection) -> None:
-    """Migrate the file to VERSION, one migration per transaction. Raises StoreError STORE_NEWER, and sqlite3.Error."""
+def migrate(connection: sqlite3.Connection, home: Path) -> None:
+    """Migrate the file to VERSION, one migration per transaction. home: the folder of the runs' files.
+
+    Raises StoreError STORE_NEWER, and sqlite3.Error.
+    """
     first = _version(connection)
+    if first < VERSION:
+        from aisp_mcp.store import former_functions
+
+        connection.create_function("identified", 2, partial(former_functions.identified, home))
     while (version := _version(connection)) < VERSION:
         connection.execute("BEGIN IMMEDIATE")
         try:

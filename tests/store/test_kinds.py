@@ -44,9 +44,10 @@ def test_stored_runs_get_the_kind_that_they_show(tmp_path: Path) -> None:
     """A store of the version before: its runs are readable, and a gate is no verdict of its target."""
     look = document("r_look", comparison(0.5, log_path="runs/j_1/look-2/pair.jsonl"))
     with sqlite3.connect(tmp_path / "aisp.db") as db:
-        for migration in schema.MIGRATIONS[:-1]:
+        former = schema.MIGRATIONS.index(schema._KINDS)
+        for migration in schema.MIGRATIONS[:former]:
             db.executescript(migration)
-        db.execute(f"PRAGMA user_version = {schema.VERSION - 1}")
+        db.execute(f"PRAGMA user_version = {former}")
         names = ", ".join(JOB)
         job = ("{}", "me", "succeeded", "[]", 1.0, "", 1.0, "", "")
         marks = ", ".join("?" for _ in JOB)
@@ -65,6 +66,35 @@ def test_stored_runs_get_the_kind_that_they_show(tmp_path: Path) -> None:
         (gate,) = (row for row in store.list_verdicts(VerdictFilter(kinds=ANY_KIND))[0] if row.run_id == "r_gate")
         assert (gate.kind, gate.revision, gate.base_revision) == (RunKind.GATE, "h", "b" * 40)
         assert store.run_ids(kinds=[RunKind.OPTIMIZE]) == ["r_session"]
+
+
+def test_functions_are_known_by_their_content(tmp_path: Path) -> None:
+    """In a store of the version before: by the sources that its runs kept; then as the judge discloses it."""
+    sources = {"r_1": "slow", "r_2": "slow", "r_3": "other", "r_4": "slow"}
+    with sqlite3.connect(tmp_path / "aisp.db") as db:
+        for migration in schema.MIGRATIONS[:-1]:
+            db.executescript(migration)
+        db.execute(f"PRAGMA user_version = {schema.VERSION - 1}")
+        for run_id, file in sources.items():
+            body = comparison(target=f"{file}:total", candidate="fast", disclosed={"inputs": "x=randn(4)"})
+            run = document(run_id, body, kind="functions")
+            db.execute("INSERT INTO runs (id, created_at, body) VALUES (?, 1.0, ?)", (run_id, json.dumps(run)))
+            folder = tmp_path / "runs" / run_id / "sources" / f"{file}-total_fast"
+            (folder / "baseline_source").mkdir(parents=True)
+            (folder / "baseline.py").write_text(f"_function = function('/x/baseline_source/{file}.py', 'total', ())")
+            factor = 3 if run_id == "r_2" else 2
+            text = f"# {run_id}\nFACTOR = {factor}\n\ndef total(x):\n    return FACTOR * x.sum()\n"
+            (folder / "baseline_source" / f"{file}.py").write_text(text)
+    db.close()
+    with Store(tmp_path) as store:
+        rows = {row.run_id: row.target for row in store.list_verdicts(VerdictFilter())[0]}
+        assert rows["r_1"].startswith("slow:total@")
+        assert rows["r_1"].endswith("_fast")
+        assert rows["r_1"] == rows["r_3"] == rows["r_4"], "one content, also under another file's name"
+        assert rows["r_2"] != rows["r_1"], "one name, two contents"
+        named = comparison(target="slow:total", disclosed={"identity": "mine@123456"})
+        store.save_run(Run.model_validate(document("r_5", named, kind="functions")), None)
+        assert store.list_verdicts(VerdictFilter(run="r_5"))[0][0].benchmark == "mine@123456"
 
 
 def test_a_gate_does_not_hide_the_verdict_of_its_target(tmp_path: Path) -> None:

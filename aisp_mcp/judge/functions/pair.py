@@ -51,13 +51,14 @@ def run({names}):
 class Request:
     """Two functions, as sources.read() takes them, and the inputs of both, as inputs.read() takes them.
 
-    sizes: other values for numbers that the inputs name.
+    sizes: other values for numbers that the inputs name. name: of the target, if its user gave one.
     """
 
     baseline: str
     candidate: str
     inputs: str
     sizes: Mapping[str, int] = field(default_factory=dict)
+    name: str = ""
 
 
 @dataclass(frozen=True)

@@ -95,6 +95,11 @@ class Comparison(Record):
         return self.clocks is not None and self.clocks.bound(self.ratio)
 
     @property
+    def subject(self) -> str:
+        """The target in another run: of functions, their baseline's code, whatever its file is called."""
+        return self.disclosed.get("baseline_function") or self.target
+
+    @property
     def label(self) -> str:
         """Name that selects the candidate: `ch07:row_sum_tiled`."""
         return f"{self.target}_{self.candidate}" if self.candidate else self.target

@@ -71,8 +71,8 @@ def compare_runs(before: Run, after: Run, any_preset: bool = False) -> tuple[lis
         judged = change.verdict is not ChangeVerdict.COULD_NOT_JUDGE
         provisional = judged and (before.is_provisional(old[key]) or after.is_provisional(new[key]))
         changes.append(change.model_copy(update={"provisional": provisional}))
-    missing = [_missing(key, "candidate_run", after) for key in old if key not in new]
-    return changes, missing + [_missing(key, "baseline_run", before) for key in new if key not in old]
+    missing = [_missing(old[key], "candidate_run", after) for key in old if key not in new]
+    return changes, missing + [_missing(new[key], "baseline_run", before) for key in new if key not in old]
 
 
 def outcome(changes: Sequence[Change], missing: Sequence[Missing], after: Run) -> Outcome:
@@ -96,17 +96,16 @@ def change(old: Comparison, new: Comparison) -> Change:
 
 
 def _by_key(run: Run) -> dict[Key, Comparison]:
-    return {(comparison.target, comparison.candidate): comparison for comparison in run.comparisons}
+    return {(comparison.subject, comparison.candidate): comparison for comparison in run.comparisons}
 
 
-def _missing(key: Key, where: str, run: Run) -> Missing:
-    target, candidate = key
+def _missing(comparison: Comparison, where: str, run: Run) -> Missing:
+    target, candidate = comparison.target, comparison.candidate
     names = {target, f"{target}_{candidate}"}
     reasons = [f"skipped: {skip.missing}" for skip in run.skipped if skip.target in names]
     reasons += [f"failed: {failure.code}, {failure.message}" for failure in run.failed if failure.target in names]
-    return Missing(
-        target=target, candidate=candidate, missing_in=where, reason=reasons[0] if reasons else "not part of that run"
-    )
+    reasons += [f"its {target} has another baseline" for other in run.comparisons if other.label == comparison.label]
+    return Missing(target=target, candidate=candidate, missing_in=where, reason=[*reasons, "not part of that run"][0])
 
 
 def _shift(old: Comparison, new: Comparison) -> Shift | None:
@@ -240,6 +239,7 @@ def of_comparisons(before: Comparison, after: Comparison) -> list[str]:
         ("goal", before.goal, after.goal),
         ("clock", _clock(before), _clock(after)),
         ("size", _size(before), _size(after)),
+        ("inputs", before.disclosed.get("inputs"), after.disclosed.get("inputs")),
     )
     reasons = [f"{name}: {old} → {new}" for name, old, new in pairs if old and new and old != new]
     if not reasons and (before.at_least or after.at_least):

@@ -13,7 +13,7 @@ from aisp_mcp.runs.changes.records import Change, ChangeVerdict
 from aisp_mcp.runs.history import segments
 from aisp_mcp.server.context import Context
 from aisp_mcp.store.records.run import Run
-from aisp_mcp.store.records.verdict_row import OF_TARGETS, VerdictRow
+from aisp_mcp.store.records.verdict_row import OF_TARGETS, RunKind, VerdictRow
 
 LEVELS = 60  # newest verdicts of a target that are searched for a step
 JUDGED = 24  # suspects whose runs are read, largest falls first
@@ -75,6 +75,7 @@ def _judged(ctx: Context, now: VerdictRow, then: VerdictRow) -> Fall | None:
     changes, _ = compare_runs(before, after)
     for change in changes:
         label = f"{change.target}_{change.candidate}" if change.candidate else change.target
-        if label == now.target and change.verdict in (ChangeVerdict.SLOWER, ChangeVerdict.COULD_NOT_JUDGE):
+        same = label == now.target or now.kind is RunKind.FUNCTIONS  # two functions are a run of their own
+        if same and change.verdict in (ChangeVerdict.SLOWER, ChangeVerdict.COULD_NOT_JUDGE):
             return Fall(now, then, change)
     return None

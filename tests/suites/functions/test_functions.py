@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from aisp_mcp.judge.functions import identity
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.dispatch import execute, load_catalog
 from aisp_mcp.settings import Settings
+from aisp_mcp.store.records.verdict_row import RunKind, VerdictFilter
 
 SLOW = """
 def total(x, k):
@@ -59,6 +61,53 @@ def test_two_texts_are_judged(ctx: Context, least_quick: None) -> None:
     page = answer.result
     assert isinstance(page, dict)
     assert [(row["name"], row["targets"]) for row in page["runs"]] == [("mine", "text:total_text")]
+    rows, _ = ctx.store.list_verdicts(VerdictFilter(kinds=(RunKind.FUNCTIONS,)))
+    assert [row.target.partition("@")[0] for row in rows] == ["mine"]
+
+
+HELPED = """
+import math
+STEP = 2
+
+def helper(x):
+    return x * STEP
+
+def unused(x):
+    return 1
+
+def total(x):
+    '''Doubled.'''
+    return helper(x) + math.pi  # a comment
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "same"),
+    [
+        ("  # a comment", "", True),
+        ("    '''Doubled.'''\n", "", True),
+        ("return 1", "return 2", True),
+        ("STEP = 2", "STEP = 3", False),
+        ("x * STEP", "STEP * x", False),
+        ("import math", "import cmath as math", False),
+    ],
+)
+def test_a_target_is_the_baseline_and_what_it_uses(old: str, new: str, same: bool) -> None:
+    assert old in HELPED
+    first, second = (identity.of_baseline(text, "total") for text in (HELPED, HELPED.replace(old, new)))
+    assert (first == second) is same
+
+
+def test_a_name_joins_inputs_and_separates_targets() -> None:
+    known = {
+        identity.of_target("text:f", "b", "x=randn(4)"),
+        identity.of_target("text:f", "b", "x=randn( 4 )"),
+        identity.of_target("text:f", "b", "x=randn(5)"),
+        identity.of_target("text:f", "b", "x=randn(4)", "mine"),
+        identity.of_target("a:f", "b", "x=randn(5)", "mine"),
+        identity.of_target("a:f", "other", "x=randn(5)", "mine"),
+    }
+    assert sorted(name.partition("@")[0] for name in known) == ["mine", "mine", "text:f", "text:f"]
 
 
 @pytest.mark.torch
