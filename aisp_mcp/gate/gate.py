@@ -7,7 +7,6 @@ imports from its own checkout, so a change in a library that a benchmark calls i
 from __future__ import annotations
 
 import contextlib
-import copy
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -27,6 +26,7 @@ from aisp_mcp.judge.verdict.verdict import MIN_MARGIN
 from aisp_mcp.runs import commits, measure
 from aisp_mcp.runs.commits import Checkout
 from aisp_mcp.server.context import Context
+from aisp_mcp.server.text import numbers
 from aisp_mcp.store.records.run import Failure, Run
 from aisp_mcp.store.records.verdict_row import RunKind
 
@@ -67,6 +67,8 @@ def gate(ctx: Context, request: GateRequest, options: Options) -> GateReport:
         changed = {name for name, both in shared.items() if not gate_pairs.have_same_spec(*both)}
         with contextlib.chdir(work):
             rows = _explained(gate_rows(run, changed, looks, margin), run, pairs)
+        run = _with_looks(run, looks, rows)
+        ctx.store.save_run(run, ctx.job_id)
     before = history.histories(ctx, run)
     rows = [row.model_copy(update={"history": before.get(row.target, [])}) for row in rows]
     rows += absent_rows([*at_base], [*at_head])
@@ -116,7 +118,7 @@ def _checkouts(ctx: Context, request: GateRequest, work: Path) -> Checkouts:
 def _further_looks(
     ctx: Context, run: Run, pairs: list[Pair], options: Options, margin: float
 ) -> dict[str, list[Comparison]]:
-    """All comparisons by target, the first look first. Further looks at apparent slowdowns are separate runs."""
+    """All comparisons by target, the first look first."""
     looks = {comparison.target: [comparison] for comparison in run.comparisons}
     for number in range(2, policy.LOOKS + 1):
         again = [pair for pair in pairs if _needs_look(looks.get(pair.label, []), number, margin)]
@@ -124,12 +126,27 @@ def _further_looks(
             break
         folder = options.folder / f"look-{number}"
         folder.mkdir()
-        apart = copy.copy(ctx)
-        apart.job_id = None
-        about = measure.About(run.kind, run.commits)
-        for comparison in measure.measure(apart, again, replace(options, folder=folder), about=about).comparisons:
+        ctx.progress(0, 1, f"look {number} of {policy.LOOKS} at {', '.join(pair.label for pair in again[:3])}")
+        about = measure.About(run.kind, run.commits, part_of=run.id)
+        for comparison in measure.measure(ctx, again, replace(options, folder=folder), about=about).comparisons:
             looks[comparison.target].append(comparison)
     return looks
+
+
+def _with_looks(run: Run, looks: Looks, rows: Sequence[GateRow]) -> Run:
+    """The run, in which each comparison has its outcome and what the looks at it found."""
+    outcomes = {row.target: row.outcome for row in rows}
+    compared = []
+    for comparison in run.comparisons:
+        seen = [_seen(look) for look in looks.get(comparison.target, [])]
+        facts = {"outcome": outcomes[comparison.target], **({"looks": seen} if len(seen) > 1 else {})}
+        compared.append(comparison.model_copy(update={"disclosed": {**comparison.disclosed, **facts}}))
+    return run.model_copy(update={"comparisons": compared})
+
+
+def _seen(look: Comparison) -> str:
+    interval = f" [{numbers.ratio(look.interval.low)}, {numbers.ratio(look.interval.high)}]" if look.interval else ""
+    return f"{look.verdict.value} {numbers.ratio(look.ratio, look.at_least)}{interval}"
 
 
 def _needs_look(comparisons: list[Comparison], number: int, margin: float) -> bool:

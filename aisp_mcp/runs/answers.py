@@ -40,7 +40,9 @@ class Verdicts(Record):
     """A run in brief; run.json and the raw rounds in the run's folder contain everything."""
 
     run_id: str
-    passed: bool = Field(description="Nothing failed, and nothing was slower, incorrect or invalid.")
+    passed: bool | None = Field(
+        description="Nothing failed, and nothing was slower, incorrect or invalid; null if something is inconclusive."
+    )
     rulings: list[JudgedCandidate]
     skipped: list[Skip]
     failed: list[Failure]

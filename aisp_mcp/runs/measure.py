@@ -47,10 +47,13 @@ from aisp_mcp.system.gpu import nvml
 
 @dataclass(frozen=True)
 class About:
-    """Kind of a run, and for a gate the ids of its commits: base and head."""
+    """Kind of a run, and for a gate the ids of its commits: base and head. part_of: the run that this measurement
+    belongs to and is stored with; empty if it is a run of its own.
+    """
 
     kind: RunKind = RunKind.BENCH
     commits: Mapping[str, str] = field(default_factory=dict)
+    part_of: str = ""
 
 
 SUITE = About()
@@ -138,7 +141,7 @@ def measure(
     begin = time.monotonic()
     environment = _environment(chosen, about)
     run = Run(
-        id=ctx.job_id or f"r_{secrets.token_urlsafe(16)}",
+        id=about.part_of or ctx.job_id or f"r_{secrets.token_urlsafe(16)}",
         created_at=ctx.clock(),
         kind=about.kind,
         preset=how.preset.name,
@@ -153,12 +156,14 @@ def measure(
                 ctx, run, pair, how, _reporter(ctx, index, len(chosen))
             )
             so_far = {**environment, "during": watch.summary()}
-            ctx.store.save_run(run.model_copy(update={"environment": so_far}), ctx.job_id)
+            if not about.part_of:
+                ctx.store.save_run(run.model_copy(update={"environment": so_far}), ctx.job_id)
     environment = {**environment, "during": watch.summary()}
     run = run.model_copy(update={"environment": environment, "seconds": time.monotonic() - begin})
     run = _label(run, not_canonical(environment, environment["during"])) if profile == "strict" else run
     run = with_peaks(ctx, run)
-    ctx.store.save_run(run, ctx.job_id)
+    if not about.part_of:
+        ctx.store.save_run(run, ctx.job_id)
     return run
 
 

@@ -24,7 +24,8 @@ NAMED = 1000  # newest runs searched for a name
 _LAST = re.compile(r"last(?:~(\d{1,6}))?")
 # A run belongs to the owner of its job; without a principal all runs are visible.
 _ITS = "(? IS NULL OR EXISTS (SELECT 1 FROM jobs WHERE jobs.id = runs.job_id AND jobs.principal = ?))"
-_LOOK = "(job_id IS NULL AND json_extract(body, '$.kind') = 'gate')"  # further looks of a gate's run
+# Further looks of a gate, which were once runs of their own.
+_LOOK = "(job_id IS NULL AND coalesce(json_extract(body, '$.comparisons[0].log_path'), '') LIKE '%/look-_/%')"
 
 
 class RunDocument(Protocol):
@@ -94,14 +95,15 @@ class RunsTable:
         self, record: type[AnyRun], limit: int, before: int | None, principal: str | None
     ) -> list[tuple[AnyRun, int]]:
         """Runs with their position in storage order, newest first, from before the given position."""
-        sql = f"SELECT seq, id, body FROM runs WHERE seq < ? AND {_ITS} ORDER BY seq DESC LIMIT ?"
+        sql = f"SELECT seq, id, body FROM runs WHERE seq < ? AND {_ITS} AND NOT {_LOOK} ORDER BY seq DESC LIMIT ?"
         rows = self.db.all(sql, 2**62 if before is None else before, principal, principal, max(1, min(limit, MAX_PAGE)))
         return [(self._run(record, row), row["seq"]) for row in rows]
 
     def run_ids(self, limit: int = 20, principal: str | None = None, kinds: Sequence[RunKind] = ANY_KIND) -> list[str]:
         """Ids of runs, newest first; kinds: only of runs whose verdicts are of these kinds."""
         other = [kind.value for kind in RunKind if kind not in kinds]
-        its = f"seq < ? AND {_ITS}"  # a bound on seq: SQLite then reads from its index and not the whole table
+        # A bound on seq: SQLite then reads from its index and not the whole table.
+        its = f"seq < ? AND {_ITS} AND NOT {_LOOK}"
         if other:
             marks = ", ".join("?" for _ in other)
             its += f" AND NOT EXISTS (SELECT 1 FROM rulings WHERE run_id = runs.id AND kind IN ({marks}))"

@@ -126,12 +126,12 @@ _VALUES = [
 ]
 
 
-def _triggers(columns: Sequence[str], values: Sequence[str]) -> str:
-    """Triggers that write the rows of a run."""
+def _triggers(columns: Sequence[str], values: Sequence[str], of: str = "1") -> str:
+    """Triggers that write the rows of a run. of: the condition on its comparisons."""
     add = f"""
 INSERT INTO rulings ({", ".join(columns)}) SELECT {", ".join(values)}
 FROM (SELECT value AS c, json_extract(value, '$.target') AS t, coalesce(json_extract(value, '$.candidate'), '') AS v
-    FROM json_each(new.body, '$.comparisons'));
+    FROM json_each(new.body, '$.comparisons')) WHERE {of};
 """
     return f"""
 CREATE TRIGGER runs_added AFTER INSERT ON runs BEGIN {add} END;
@@ -273,6 +273,10 @@ _DIGEST = "substr(json_extract(c, '$.disclosed.identity'), instr(json_extract(c,
 _BENCHMARK = f"""coalesce(
     (SELECT benchmark FROM rulings WHERE identity = {_DIGEST} ORDER BY seq LIMIT 1),
     json_extract(c, '$.disclosed.identity'), t)"""
+# A gate that could not judge proves nothing, whatever its first look shows; further looks were once runs of their own.
+_UNDECIDED = "json_extract(c, '$.disclosed.outcome') = 'could_not_judge'"
+_OUTCOME = f"iif({_UNDECIDED}, 'inconclusive', json_extract(c, '$.verdict'))"
+_NO_LOOK = "coalesce(json_extract(c, '$.log_path'), '') NOT LIKE '%/look-_/%'"
 _LATER = (*(name for name, *_ in _OF_COMMIT), *(name for name, *_ in _OF_KIND))
 _IDENTITIES = f"""
 ALTER TABLE rulings ADD COLUMN identity TEXT;
@@ -286,12 +290,13 @@ DROP TRIGGER runs_changed;
             *_VALUES[:2],
             f"substr({_BENCHMARK}, 1, instr({_BENCHMARK} || ':', ':') - 1)",
             f"{_BENCHMARK} || iif(v = '', '', '_' || v)",
-            *_VALUES[4:],
+            *(_OUTCOME if name == "verdict" else value for name, value in zip(_COLUMNS[4:], _VALUES[4:], strict=True)),
             _first("new.body", ["$.environment.commit.id", _HEAD]),
             *(_first("new.body", paths) for _, _, *paths in _OF_COMMIT[1:]),
             *(_BENCHMARK if name == "benchmark" else value for name, _, value in _OF_KIND),
             _DIGEST,
         ],
+        _NO_LOOK,
     )
 }
 UPDATE runs SET body = identified(id, body) WHERE json_extract(body, '$.kind') = 'functions';

@@ -14,12 +14,16 @@ import pytest
 
 from aisp_mcp.gate import strays
 from aisp_mcp.gate.comment import gate_comment
+from aisp_mcp.gate.gate import _with_looks
 from aisp_mcp.gate.policy import Look, judge_looks, look, needs_look
 from aisp_mcp.gate.records import GateReport, GateRow
 from aisp_mcp.judge.native import build
 from aisp_mcp.judge.records.verdict import Comparison
 from aisp_mcp.runs import commits
 from aisp_mcp.runs.export.comment import MAX_CHARS, marker
+from aisp_mcp.store.database import Store
+from aisp_mcp.store.records.run import Run
+from aisp_mcp.store.records.verdict_row import ANY_KIND, VerdictFilter
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -350,3 +354,23 @@ def test_a_comment_states_the_resolution_and_never_passes_what_was_not_judged() 
     assert "Performance gate passed, 1 of 2 not judged" in gate_comment(
         report.model_copy(update={"rows": [row, unchanged]})
     )
+
+
+def test_the_looks_of_a_gate_are_one_row(tmp_path: Path) -> None:
+    facts = {"target": "ch01:scale", "candidate": "", "isolation": "L1", "replicates": 5, "sentence": "slower: 0.9x"}
+    looks = [
+        Comparison.model_validate({**facts, "verdict": verdict, "ratio": 0.9, "interval": {"low": 0.8, "high": 0.95}})
+        for verdict in ("slower", "inconclusive")
+    ]
+    about = {"created_at": 1.0, "kind": "gate", "preset": "default", "profile": "portable", "environment": {}}
+    run = Run.model_validate({"id": "j_1", "comparisons": looks[:1], **about})
+    rows = [GateRow(target="ch01:scale", outcome="could_not_judge", sentence="look 3 gave no comparison")]
+    with Store(tmp_path) as store:
+        store.save_run(_with_looks(run, {"ch01:scale": looks}, rows), None)
+        (row,), _ = store.list_verdicts(VerdictFilter(kinds=ANY_KIND))
+        assert (row.verdict, store.count_verdicts(VerdictFilter(kinds=ANY_KIND))) == (
+            "inconclusive",
+            {"inconclusive": 1},
+        )
+        (stored,) = store.run(Run, "j_1").comparisons
+    assert stored.disclosed["looks"] == ["slower 0.900× [0.80×, 0.950×]", "inconclusive 0.900× [0.80×, 0.950×]"]

@@ -61,9 +61,10 @@ def test_stored_runs_get_the_kind_that_they_show(tmp_path: Path) -> None:
         kinds = {kind: store.run(Run, body["id"]).kind.value for kind, body in FORMER.items()}
         assert kinds == {kind: kind for kind in FORMER}
         assert store.run(Run, "r_look").kind is RunKind.GATE
+        assert "r_look" not in {run.id for run, _ in store.newest_runs(Run, 9, None, None)}
         rows, _ = store.list_verdicts(VerdictFilter())
         assert {row.run_id for row in rows} == {"r_bench", "r_functions"}
-        (gate,) = (row for row in store.list_verdicts(VerdictFilter(kinds=ANY_KIND))[0] if row.run_id == "r_gate")
+        (gate,) = (row for row in store.list_verdicts(VerdictFilter(kinds=ANY_KIND))[0] if row.kind is RunKind.GATE)
         assert (gate.kind, gate.revision, gate.base_revision) == (RunKind.GATE, "h", "b" * 40)
         assert store.run_ids(kinds=[RunKind.OPTIMIZE]) == ["r_session"]
 

@@ -17,7 +17,7 @@ from aisp_mcp.front.tui.rows import ListRow
 from aisp_mcp.server import dispatch, registry
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.text import numbers
-from aisp_mcp.server.text.numbers import AT_LEAST
+from aisp_mcp.server.text.numbers import bound
 from aisp_mcp.store.records.job import Job
 from aisp_mcp.store.records.run import Run
 from aisp_mcp.store.records.verdict_row import OF_TARGETS, VerdictFilter, VerdictRow
@@ -198,7 +198,7 @@ def ratio(row: VerdictRow) -> str:
     """Format a ratio with its interval; empty if the verdict has none."""
     if row.ratio is None or row.low is None or row.high is None:
         return ""
-    return f"{AT_LEAST if row.at_least else ''}{row.ratio:.3g}x ({row.low:.3g}–{row.high:.3g})"
+    return f"{bound(row.ratio) if row.at_least else ''}{row.ratio:.3g}x ({row.low:.3g}–{row.high:.3g})"
 
 
 def subject(row: VerdictRow) -> str:

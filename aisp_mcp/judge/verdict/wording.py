@@ -97,6 +97,8 @@ def with_qualified_ratio(text: str, verdict: Verdict, ratio: float | None, befor
 def by_both_clocks(text: str, verdict: Verdict, ratio: float | None, *, ratio_worker: float) -> str:
     """The sentence, with the ratio as the part of the worker's that the parent's clock proves."""
     after = f" by the parent's clock, {format_ratio(math.log(ratio_worker))}x by the worker's own"
+    if verdict is Verdict.SLOWER:
+        return with_qualified_ratio(text, verdict, ratio, "at most ", f" as fast{after}")
     return with_qualified_ratio(text, verdict, ratio, "at least ", after)
 
 

@@ -24,7 +24,8 @@ OPTIMIZATION = "optimization"
 NOT_IN_LOG = ("log_path", "log_sha256", "peak", "flags", "sentence", "disclosed")  # the last four: checked separately
 # Flags that a run adds to a verdict.
 ADDED_LATER = ("not_canonical", "above_ceiling", "inputs_not_fresh", "size_grown", origin.TRAINING_MODE)
-DISCLOSED_LATER = ("adapted_from", "adapted", "inputs", "sizes")  # the origin of a pair that was made for the run
+# What a run knows beyond the log: the origin of a pair that was made for it, and a gate's further looks.
+DISCLOSED_LATER = ("adapted_from", "adapted", "inputs", "sizes", "baseline_function", "identity", "looks", "outcome")
 TOLERANCE = 1e-9  # mathematical libraries of two machines may round differently
 
 Contents = Mapping[str, bytes]

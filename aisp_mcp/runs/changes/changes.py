@@ -243,10 +243,7 @@ def of_comparisons(before: Comparison, after: Comparison) -> list[str]:
     )
     reasons = [f"{name}: {old} → {new}" for name, old, new in pairs if old and new and old != new]
     if not reasons and (before.at_least or after.at_least):
-        words = (
-            f"{'at least ' if comparison.at_least else ''}{numbers.ratio(comparison.ratio)}"
-            for comparison in (before, after)
-        )
+        words = (numbers.ratio(comparison.ratio, comparison.at_least) for comparison in (before, after))
         reasons.append(f"{BOUND}: {' → '.join(words)}")
     return reasons
 

@@ -63,7 +63,8 @@ def run_comment(run: Run) -> str:
     """GitHub-flavoured Markdown of at most 65,536 characters; rows that do not fit are counted."""
     rows = of_run(run)
     unjudged = count(rows, State.UNJUDGED)
-    summary = f"{'passed' if run.passed else 'did not pass'}{f', {unjudged} not judged' if unjudged else ''}"
+    word = {True: "passed", False: "did not pass", None: "judged nothing" if unjudged == len(rows) else "passed"}
+    summary = f"{word[run.passed]}{f', {unjudged} of {len(rows)} not judged' if unjudged else ''}"
     foot = ["", f"{run.seconds / 60:.1f} min, preset {escape(run.preset)}. Run {escape(run.id)}."]
     page = Page([marker("run"), f"### Benchmarks {summary}", ""], foot, "baseline / candidate")
     return write(page, [(row, "") for row in rows])
@@ -89,8 +90,7 @@ def write(page: Page, rows: Sequence[tuple[Row, str]]) -> str:
 
 
 def _line(row: Row) -> str:
-    bound = numbers.AT_LEAST if row.at_least else ""
-    ratio = "" if row.ratio is None else f"{bound}{row.ratio:.3f}x"
+    ratio = "" if row.ratio is None else f"{numbers.bound(row.ratio) if row.at_least else ''}{row.ratio:.3f}x"
     interval = "" if row.low is None or row.high is None else f"{row.low:.3f}–{row.high:.3f}"
     floor = "" if row.noise_floor is None else f"±{100 * row.noise_floor:.1f} %"
     word = numbers.verdict(row.word, True) if row.provisional else SIGNS[row.word]

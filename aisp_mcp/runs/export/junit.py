@@ -61,7 +61,7 @@ def _figures(row: Row) -> str:
     if row.ratio is None or row.low is None or row.high is None:
         return "no ratio"
     floor = numbers.percent(row.noise_floor)
-    bound = numbers.AT_LEAST if row.at_least else ""
+    bound = numbers.bound(row.ratio) if row.at_least else ""
     return f"ratio {bound}{row.ratio:.4g} (interval {row.low:.4g} to {row.high:.4g}), noise floor {floor}"
 
 

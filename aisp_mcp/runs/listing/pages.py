@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from aisp_mcp.judge.records.verdict import Comparison
 from aisp_mcp.runs.listing.records import RunLine, RunPage
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.text import numbers
@@ -16,9 +17,7 @@ MOST = 2000  # runs to search for one page
 
 def line(run: Run) -> RunLine:
     """A run in a line."""
-    counts = Counter(
-        numbers.verdict(comparison.verdict.value, run.is_provisional(comparison)) for comparison in run.comparisons
-    )
+    counts = Counter(_word(run, comparison) for comparison in run.comparisons)
     counts += Counter(skipped=len(run.skipped), failed=len(run.failed))
     unmeasured = [*(failure.target for failure in run.failed), *(skip.target for skip in run.skipped)]
     names = [comparison.label for comparison in run.comparisons] or unmeasured
@@ -35,6 +34,13 @@ def line(run: Run) -> RunLine:
         tags=run.tags,
         note=run.note,
     )
+
+
+def _word(run: Run, comparison: Comparison) -> str:
+    """The outcome of a gate after all its looks, else the verdict."""
+    if outcome := comparison.disclosed.get("outcome"):
+        return str(outcome).replace("_", " ")
+    return numbers.verdict(comparison.verdict.value, run.is_provisional(comparison))
 
 
 def page(

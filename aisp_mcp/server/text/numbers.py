@@ -12,15 +12,19 @@ MISSING = "–"
 _PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
-AT_LEAST = "at least "  # prefix of a ratio that is a lower bound
 HOLLOW = "○ "  # prefix of a verdict that rests on one replicate
 
 
 def ratio(value: float | None, at_least: bool = False) -> str:
-    """Three decimals near 1, fewer further away: 1.013×, 2.74×, 127×, 20,900×. at_least: it is a lower bound."""
+    """Three decimals near 1, fewer further away: 1.013×, 2.74×, 127×, 20,900×. at_least: see bound()."""
     if value is None or not math.isfinite(value):
         return MISSING
-    return AT_LEAST + ratio(value) if at_least else _ratio(value)
+    return bound(value) + _ratio(value) if at_least else _ratio(value)
+
+
+def bound(value: float) -> str:
+    """The words before a ratio that proves only a part of a larger gain, or of a larger loss."""
+    return "at least " if value >= 1.0 else "at most "
 
 
 def verdict(word: str, provisional: bool = False) -> str:

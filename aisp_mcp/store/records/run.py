@@ -69,7 +69,9 @@ class Run(Record):
         return facts
 
     @property
-    def passed(self) -> bool:
-        """Return True if there is no failure, and no verdict that must stop a pipeline."""
-        bad = {"slower", "incorrect", "invalid"}
-        return not self.failed and all(c.verdict.value not in bad for c in self.comparisons)
+    def passed(self) -> bool | None:
+        """False after a failure or a verdict that must stop a pipeline, None if a comparison was not decided."""
+        words = {comparison.verdict.value for comparison in self.comparisons}
+        if self.failed or words & {"slower", "incorrect", "invalid"}:
+            return False
+        return None if "inconclusive" in words else True

@@ -135,11 +135,13 @@ def test_a_ratio_with_the_hosts_time_names_that_of_the_device(used: str, begins:
         ("parent", 1.80, "faster: at least 1.50x by the parent's clock, 1.80x by the worker's own (95 %"),
         ("parent", 1.40, "faster: 1.50x (95 %"),
         ("parent", None, "faster: 1.50x (95 %"),
+        ("parent", 0.80, "slower: at most 0.65x as fast by the parent's clock, 0.80x by the worker's own (95 %"),
     ],
 )
 def test_the_sentence_says_where_the_ratio_is_only_what_is_proven(used: str, worker: float | None, begins: str) -> None:
-    outcome = verdict.judge([math.log(1.5) + 1e-4 * turn for turn in range(-2, 3)], [1e-4, -1e-4, 2e-4, 0.0, 1e-4])
-    clocks = Clocks(used=used, ratio_parent=1.5, ratio_worker=worker, delta=0.05)
+    ratio = 0.65 if begins.startswith("slower") else 1.5
+    outcome = verdict.judge([math.log(ratio) + 1e-4 * turn for turn in range(-2, 3)], [1e-4, -1e-4, 2e-4, 0.0, 1e-4])
+    clocks = Clocks(used=used, ratio_parent=ratio, ratio_worker=worker, delta=0.05)
     assert verdict.as_lower_bound(outcome, clocks).sentence.startswith(begins)
 
 

@@ -133,7 +133,7 @@ def test_a_gates_policies_decide_what_fails() -> None:
 def test_a_runs_comment_has_the_worst_first_and_fits(everything: Run) -> None:
     text = run_comment(everything)
     assert text.splitlines()[0] == marker("run")
-    assert "### Benchmarks did not pass, 2 not judged" in text
+    assert "### Benchmarks did not pass, 2 of 8 not judged" in text
     places = [text.index(f" {word} |") for word in ("slower", "failed", "inconclusive", "skipped", "faster", "same")]
     assert places == sorted(places)
     many = run_of(*(comparison(f"ch01:t{n}", 1.5, Verdict.FASTER) for n in range(2000)))

@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from export_runs import comparison
 
+from aisp_mcp.judge.records.verdict import Verdict
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.dispatch import execute, load_catalog
 from aisp_mcp.settings import Settings
@@ -62,7 +64,8 @@ def test_a_gates_further_looks_are_not_the_last_run(ctx: Context) -> None:
     facts = {"created_at": 9.0, "preset": "default", "profile": "portable", "kind": RunKind.GATE}
     commits = {"commits": {"base": "b" * 40, "head": "c" * 40}}
     ctx.store.save_run(Run(id="j_gate", environment=commits, **facts), "j_gate")
-    ctx.store.save_run(Run(id="r_look", environment=commits, **facts), None)
+    look = comparison("ch01:a", 0.9, Verdict.SLOWER).model_copy(update={"log_path": "runs/j_gate/look-2/a.jsonl"})
+    ctx.store.save_run(Run(id="r_look", environment=commits, comparisons=[look], **facts), None)
     assert ask(ctx, "aisp_benchmark_label", run_id="last")["run_id"] == "j_gate"
     rows = ask(ctx, "aisp_benchmark_runs", kind="gate")["runs"]
     assert [(row["run_id"], row["targets"][:24]) for row in rows][-1] == ("j_gate", "bbbbbbbbbb..cccccccccccc")

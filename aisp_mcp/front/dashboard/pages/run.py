@@ -63,9 +63,9 @@ def _lead(run: Run, counts: dict[str, int]) -> str:
 
 def _sentence(comparison: Comparison) -> str:
     name = f"{comparison.target}{'_' if comparison.candidate else ''}{comparison.candidate}"
-    interval, bound = comparison.interval, numbers.AT_LEAST if comparison.at_least else ""
+    interval = comparison.interval
     ends = f" [{numbers.ratio(interval.low)}, {numbers.ratio(interval.high)}]" if interval else ""
-    return f"{name} is {comparison.verdict.value}, {bound}{numbers.ratio(comparison.ratio)}{ends}."
+    return f"{name} is {comparison.verdict.value}, {numbers.ratio(comparison.ratio, comparison.at_least)}{ends}."
 
 
 def _lower_end(comparison: Comparison) -> float:
