@@ -95,6 +95,11 @@ class Comparison(Record):
         return self.clocks is not None and self.clocks.bound(self.ratio)
 
     @property
+    def decided(self) -> Verdict:
+        """The verdict; inconclusive if the further looks of a gate left it open."""
+        return Verdict.INCONCLUSIVE if self.disclosed.get("outcome") == "could_not_judge" else self.verdict
+
+    @property
     def subject(self) -> str:
         """The target in another run: of functions, their baseline's code, whatever its file is called."""
         return self.disclosed.get("baseline_function") or self.target

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import httpx2
 import pytest
-from dashboard_support import HOSTILE, Dashboard, fill
+from dashboard_support import HOSTILE, Dashboard, fill, fill_own
 from front_support import Cli
 
 from aisp_mcp.runs.history import segments
@@ -42,6 +42,7 @@ def filled(home: Path) -> Path:
 def shown(shared_env: dict[str, str]) -> Iterator[Dashboard]:
     """One for all tests that only look; started as a user starts it."""
     fill(Path(shared_env["AISP_HOME"]))
+    fill_own(Path(shared_env["AISP_HOME"]))
     dashboard = Dashboard(env={**os.environ, **shared_env}, popen=subprocess.Popen)
     yield dashboard
     dashboard.stop()
@@ -102,6 +103,23 @@ def test_pages_say_what_is_stored(shown: Dashboard) -> None:
         assert "sdpa" in flame.text
 
 
+def test_functions_and_gates_have_their_own_histories(shown: Dashboard) -> None:
+    with shown.client() as web:
+        targets = web.get("/targets").text
+        assert "Functions of your own" in targets
+        assert "2 functions of your own judged" in targets
+        named = web.get("/history?target=slow:nearest_fast").text  # as a run names it: the newest of that name
+        assert "slow:nearest@3f2a9c_fast" in named
+        assert "1.38×" not in named
+        gate = web.get("/history?target=ch01:scale").text
+        assert "no verdicts yet" not in gate
+        assert 'class="verdict inconclusive"' in gate
+        assert "after 2 looks" in web.get("/run?id=r_0000000000000000000033").text
+        assert "gate of ch01:scale" in web.get("/compare").text
+        assert "#</th>" not in web.get("/analysis").text, "targets have no ranks among each other"
+        assert "slow:nearest@" not in web.get("/").text.partition("Regressions")[2].partition("Latest verdicts")[0]
+
+
 def test_a_verdict_without_proof_is_never_green(shown: Dashboard) -> None:
     with shown.client() as web:
         page, style = web.get("/verdicts?q=ch09:linear_layout").text, web.get("/static/app.css").text
@@ -124,7 +142,7 @@ def test_strangers_and_wrong_names_are_refused(shown: Dashboard) -> None:
         assert web.get("/", headers={"Host": "evil.example"}).status_code == 421
         assert web.get("/", headers={"Host": f"localhost:{web.base_url.port}"}).status_code == 200
         assert web.get("/", headers={"Origin": "http://evil.example"}).status_code == 403
-        assert web.get("/api/summary").json()["rulings"] == 81
+        assert web.get("/api/summary").json()["rulings"] == 84
 
 
 def test_the_link_works_for_as_long_as_the_server_runs(shown: Dashboard) -> None:

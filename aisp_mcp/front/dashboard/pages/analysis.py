@@ -8,12 +8,11 @@ from typing import Any
 from aisp_mcp.front.dashboard import figures, plans
 from aisp_mcp.front.dashboard.request import PageRequest, ToolAnswer
 from aisp_mcp.front.dashboard.words import SECTIONS as SECTION_TITLES
-from aisp_mcp.front.dashboard.words import count, listed
+from aisp_mcp.front.dashboard.words import count
 from aisp_mcp.front.rest.filters import parse
 from aisp_mcp.front.rest.tools import ANALYSES
 from aisp_mcp.runs import leaderboards
 from aisp_mcp.server.charts.drawing import Drawing
-from aisp_mcp.server.text import numbers
 from aisp_mcp.store.records.verdict_row import VerdictFilter
 
 # Section to the tool that answers it; the first two are computed from verdicts.
@@ -43,7 +42,7 @@ def build(request: PageRequest) -> dict[str, Any]:
         rows = request.ctx.store.latest_verdicts(parse(request.word("q")), request.ctx.sees)
         if section == "leaderboards":
             boards = leaderboards.leaderboards(rows)
-            return {**shared, "boards": boards, "lead": _best(boards)}
+            return {**shared, "boards": boards, "lead": _proven(boards)}
         trades = sorted(leaderboards.tradeoffs(rows), key=lambda row: row["low"] or 0.0, reverse=True)[:MAX_ROWS]
         lead = f"{count(len(trades), 'verified candidate')} with time and memory." if trades else ""
         return {**shared, "trades": trades, "drawings": _present(figures.tradeoffs(trades[:CHARTED])), "lead": lead}
@@ -54,11 +53,11 @@ def build(request: PageRequest) -> dict[str, Any]:
     return {**shared, "answer": answer, "drawings": _drawings(section, answer), "alone": alone}
 
 
-def _best(boards: dict[str, list[dict[str, Any]]]) -> str:
-    """The first row of each board."""
-    firsts = [(goal, rows[0]) for goal, rows in boards.items() if rows]
-    texts = [f"{row['target']} leads for {goal} at {numbers.ratio(row['ratio'])}" for goal, row in firsts[:3]]
-    return f"{listed(texts)}." if texts else ""
+def _proven(boards: dict[str, list[dict[str, Any]]]) -> str:
+    """How many targets have a faster candidate: ratios of different targets say nothing about each other."""
+    rows = [row for board in boards.values() for row in board]
+    faster = sum(row["verdict"] == "faster" for row in rows)
+    return f"{faster} of {count(len(rows), 'target')} have a candidate that is proven faster." if rows else ""
 
 
 def _lead(section: str, answer: ToolAnswer | None) -> str:

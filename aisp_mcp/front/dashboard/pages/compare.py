@@ -13,16 +13,16 @@ from aisp_mcp.front.dashboard.words import count, ordered, summed
 from aisp_mcp.runs.changes.worse import comparable
 from aisp_mcp.server.charts import answers
 from aisp_mcp.server.text import numbers
-from aisp_mcp.store.records.verdict_row import VerdictFilter, VerdictRow
+from aisp_mcp.store.records.verdict_row import ANY_KIND, OF_TARGETS, VerdictFilter, VerdictRow
 
 
 def build(request: PageRequest) -> dict[str, Any]:
     """?before=&after=, runs, by default the newest two of one kind that share a target; ?target= of the
     flame graphs.
     """
-    rows, _ = request.ctx.store.list_verdicts(VerdictFilter(), 400, None, request.ctx.sees)
+    rows, _ = request.ctx.store.list_verdicts(VerdictFilter(kinds=ANY_KIND), 400, None, request.ctx.sees)
     recent = _recent(rows)
-    newest = comparable(rows) or ("", "")
+    newest = comparable(rows) or (*reversed([*recent][:2]), "", "")
     before, after = request.word("before") or newest[0], request.word("after") or newest[1]
     both = bool(before and after)
     answer = request.tool("aisp_benchmark_compare_runs", baseline_run=before, candidate_run=after) if both else None
@@ -48,7 +48,8 @@ def _recent(rows: list[VerdictRow]) -> dict[str, str]:
     targets = Counter(row.run_id for row in rows)
     for row in rows:
         more = f" and {targets[row.run_id] - 1} more" if targets[row.run_id] > 1 else ""
-        lines.setdefault(row.run_id, f"{numbers.moment(row.created_at)[:16]}, {row.preset}: {row.target}{more}")
+        kind = "" if row.kind in OF_TARGETS else f"{row.kind.value} of "
+        lines.setdefault(row.run_id, f"{numbers.moment(row.created_at)[:16]}, {row.preset}: {kind}{row.target}{more}")
     return dict(list(lines.items())[:40])
 
 

@@ -22,14 +22,16 @@ def build(request: PageRequest) -> dict[str, Any]:
     """?id=, ?verdict= of the comparisons to show, ?part= of them. Raises NotFound UNKNOWN_RUN."""
     run = request.ctx.store.run(Run, request.word("id"), request.ctx.sees)
     before = _before(request, run.comparisons[0].target if run.comparisons else "", run.created_at)
-    counts = ordered(Counter(comparison.verdict.value for comparison in run.comparisons))
+    counts = ordered(Counter(comparison.decided.value for comparison in run.comparisons))
     verdict = request.word("verdict") if request.word("verdict") in counts else ""
-    chosen = [comparison for comparison in run.comparisons if verdict in ("", comparison.verdict.value)]
+    chosen = [comparison for comparison in run.comparisons if verdict in ("", comparison.decided.value)]
     pages = max((len(chosen) + PAGE - 1) // PAGE, 1)
     text = request.word("part", "1")
     page = min(max(int(text) if text.isdecimal() and len(text) < 6 else 1, 1), pages)
     shown = chosen[PAGE * (page - 1) : PAGE * page]
+    several = f"Run of {count(len(run.comparisons), 'candidate')}"
     return {
+        "title": run.comparisons[0].label if len(run.comparisons) == 1 else several,
         "lead": _lead(run, counts),
         "run": run,
         "counts": counts,
@@ -65,7 +67,7 @@ def _sentence(comparison: Comparison) -> str:
     name = f"{comparison.target}{'_' if comparison.candidate else ''}{comparison.candidate}"
     interval = comparison.interval
     ends = f" [{numbers.ratio(interval.low)}, {numbers.ratio(interval.high)}]" if interval else ""
-    return f"{name} is {comparison.verdict.value}, {numbers.ratio(comparison.ratio, comparison.at_least)}{ends}."
+    return f"{name} is {comparison.decided.value}, {numbers.ratio(comparison.ratio, comparison.at_least)}{ends}."
 
 
 def _lower_end(comparison: Comparison) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from itertools import chain
 from typing import Any
 
 from aisp_mcp.front.dashboard import figures
@@ -10,8 +11,10 @@ from aisp_mcp.front.dashboard.request import PageRequest
 from aisp_mcp.front.dashboard.words import count, ordered, summed
 from aisp_mcp.server.charts import bars
 from aisp_mcp.server.charts.drawing import to_svg
-from aisp_mcp.store.records.verdict_row import VerdictFilter, VerdictRow
+from aisp_mcp.store.records.verdict_row import RunKind, VerdictFilter, VerdictRow
 from aisp_mcp.suites.records import Expectation, Target
+
+MOST_OWN = 50  # functions shown, newest first
 
 
 def build(request: PageRequest) -> dict[str, Any]:
@@ -49,7 +52,11 @@ def build(request: PageRequest) -> dict[str, Any]:
     variants = [variant for entries in chapters.values() for _, entry in entries for variant in entry]
     last = ordered(Counter(variant["verdicts"][0].verdict for variant in variants if variant["verdicts"]))
     shared = {"lead": _lead(variants, last), "counts": last, "drawing": figures.of_counts(last)}
-    return {"roots": roots, "chapters": shown, "rows": rows, "chapter": chapter, **shared}
+    own = [row for row in chain(*verdicts.values()) if row.kind is RunKind.FUNCTIONS and query in row.target.casefold()]
+    own = sorted(own, key=lambda row: -row.seq)[:MOST_OWN] if not chapter else []
+    if own:
+        shared["lead"] += f" {count(len({row.benchmark for row in own}), 'function')} of your own judged."
+    return {"roots": roots, "chapters": shown, "rows": rows, "chapter": chapter, "own": own, **shared}
 
 
 def _lead(variants: list[dict[str, Any]], last: dict[str, int]) -> str:
