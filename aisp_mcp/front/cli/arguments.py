@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import inspect
 import json
+import re
+import shutil
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
@@ -60,12 +62,12 @@ def parse(tool: Tool, argv: Sequence[str]) -> tuple[dict[str, Any], argparse.Nam
 
     Raises UsageError.
     """
-    words, literal = _split(argv)
     parser = tool_parser(tool)
+    argv, raw = _take_program(tool, argv, parser)
+    words, literal = _split(argv)
     words, unknown = _take_unknown(words, parser)
     options = parser.parse_intermixed_args(words)
     schema = input_schema(tool).get("properties", {})
-    raw: dict[str, Any] = {}
     for name, argument_schema in schema.items():
         value = getattr(options, name, None)
         if value is not None:
@@ -73,6 +75,38 @@ def parse(tool: Tool, argv: Sequence[str]) -> tuple[dict[str, Any], argparse.Nam
     words = _take_pairs(raw, schema, getattr(options, "_words", []))
     _assign_positionals(tool, raw, schema, words, literal)
     return {**raw, **unknown}, options
+
+
+def _take_program(tool: Tool, argv: Sequence[str], parser: Parser) -> tuple[list[str], dict[str, Any]]:
+    """Separate a program that a command runs: its name is the first word that no option takes, and all words after it
+    are its own, options included. `--args` begins the arguments of a script.
+    """
+    takes = next((name for name in positionals(tool)[:1] if name in ("command", "script")), "")
+    rest, words = list(argv), list[str]()
+    while takes and rest and rest[0] != "--":
+        word = rest.pop(0)
+        action = parser._option_string_actions.get(word.partition("=")[0])
+        if word == "--args" and "args" in parser.names:
+            return words, {"args": rest}
+        if not word.startswith("-"):
+            return words, _program(takes, [word, *rest])
+        words.append(word)
+        if action is not None and action.dest in ("command", "report"):
+            break  # its words are values of this option
+        if action is not None and action.nargs != 0 and "=" not in word and rest:
+            words.append(rest.pop(0))
+    return [*words, *rest], {}
+
+
+def _program(takes: str, words: list[str]) -> dict[str, Any]:
+    if takes == "command":
+        return {"command": words}
+    python = {}
+    if re.fullmatch(r"python[\d.]*", words[0].rpartition("/")[2]) and len(words) > 1:
+        python = {"python": shutil.which(words[0]) or words[0]}
+        words = words[1:]
+    args = words[2:] if words[1:2] == ["--args"] else words[1:]
+    return {**python, "script": words[0], **({"args": args} if args else {})}
 
 
 def convert(value: Any, schema: dict[str, Any]) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -66,6 +67,8 @@ def _into_repository(words: list[str]) -> list[str]:
 # By command: words that users of a shell may leave out or call differently.
 _TRANSLATIONS = {
     "bench run": launch_flags.translate,
+    "bench verify": launch_flags.checks_only,
+    "profile ncu": launch_flags.counters_by_workload,
     "bench new": _into_working_folder,
     "gate init": _into_repository,
 }
@@ -101,6 +104,27 @@ def command_line(tool_name: str, args: Mapping[str, Any]) -> str:
     for name, value in args.items():
         words += _words(name, value, positional=names == [name] or (in_order and name in names))
     return shlex.join(words)
+
+
+def in_words_of_shell(tool: Tool, text: str) -> str:
+    """A message for a caller of the tool, with options and commands in place of its arguments and tools."""
+    names = "|".join(sorted((field.alias or name for name, field in tool.params.model_fields.items()), key=len))
+    text = re.sub(r"Expected: [^.]*(\.|$)", f"All options: aisp {tool.cli} --help", text)
+    text = re.sub(r"has no argument ([^.]*)", lambda match: f"has no option {_as_flags(match[1])}", text)
+    text = re.sub(r"\b(aisp_[a-z0-9_]+)\b", lambda match: command_line(match[1], {}), text)
+    if not names:
+        return text
+    text = re.sub(rf"(?<![\w-])({names}): (\[[^\]]*\]|'[^']*')", lambda m: f"{flag(m[1])} {_plain(m[2])}", text)
+    return re.sub(rf"'({names})'", lambda match: flag(match[1]), text)
+
+
+def _as_flags(names: str) -> str:
+    return re.sub(r"'([\w-]+)'", lambda match: flag(match[1]), names)
+
+
+def _plain(literal: str) -> str:
+    """A quoted text, or a list of them, as words."""
+    return re.sub(r"[\[\],']+", "", literal) if literal.startswith("[") else literal
 
 
 def positionals(tool: Tool) -> list[str]:

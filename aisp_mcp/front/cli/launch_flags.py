@@ -1,4 +1,4 @@
-"""Flags of torchrun on `aisp bench run`, translated to the tool's own arguments.
+"""Flags of torchrun and of other harnesses, translated to the tools' own arguments, or refused with what to type.
 
 The harness starts the ranks of baseline and candidate itself, confined and each with its own loopback, and provides
 their rendezvous: `--launch-via torchrun`, `--rdzv-backend` and `--rdzv-endpoint` have no effect on one machine.
@@ -28,7 +28,10 @@ def translate(words: Sequence[str]) -> list[str]:
         if word == "--":
             return [*translated, word, *rest]
         name, inline, value = word.partition("=")
-        translate_value = _TRANSLATIONS.get(name.replace("_", "-"))
+        name = name.replace("_", "-")
+        if name in _ALWAYS:
+            continue
+        translate_value = _TRANSLATIONS.get(name)
         if translate_value is None:
             translated.append(word)
             continue
@@ -110,6 +113,53 @@ def _extra(value: str) -> list[str]:
     return [word for size in sizes for word in ("--size", size)]
 
 
+def _timeout(value: str) -> list[str]:
+    try:
+        return ["--timeout-s", f"{RUN_TIMEOUT_S * float(value):g}"]
+    except ValueError:
+        raise _bad(f"{value[:40]!r} is not a factor.", "--timeout-multiplier 2") from None
+
+
+def _suite_timeout(value: str) -> list[str]:
+    return ["--timeout-s", value]
+
+
+def _counters(value: str) -> list[str]:
+    """The counters follow the depth of the profile, which is what auto asks for."""
+    return [] if value == "auto" else ["--ncu-metric-set", value]
+
+
+def counters_by_workload(words: Sequence[str]) -> list[str]:
+    """Replace `--workload-type KIND` of a recording with ncu by the set of counters that shows this kind."""
+    for index, word in enumerate(words):
+        name, inline, value = word.partition("=")
+        if not word.startswith("-") and (index == 0 or not words[index - 1].startswith("-")):
+            break  # the program, and what follows is its own
+        if name != "--workload-type":
+            continue
+        value = value if inline else "".join(words[index + 1 : index + 2])
+        if value not in _SETS:
+            hint = "Name a set of counters: --set basic, detailed, full or roofline."
+            raise UsageError("NOT_AN_OPTION", f"There is no workload type {value[:40]!r}.", hint)
+        return [*words[:index], "--set", _SETS[value], *words[index + (1 if inline else 2) :]]
+    return list(words)
+
+
+def checks_only(words: Sequence[str]) -> list[str]:
+    """Refuse `bench verify --targets`, which elsewhere checks files without measuring them."""
+    if any(word.partition("=")[0] == "--targets" for word in words):
+        hint = "To check targets without measuring: aisp bench run --targets ch07 --dry-run."
+        raise UsageError("NOT_AN_OPTION", "aisp bench verify judges one candidate of your own.", hint)
+    return list(words)
+
+
+RUN_TIMEOUT_S = 1800.0  # of a run without another limit
+_ALWAYS = ("--cold-start",)  # every replicate runs in fresh processes
+_SETS = {
+    **dict.fromkeys(("memory_bound", "compute_bound", "tensor_core", "occupancy"), "detailed"),
+    "communication": "basic",
+    "roofline": "roofline",
+}
 _TRANSLATIONS: dict[str, Callable[[str], list[str]]] = {
     "--launch-via": _via,
     "--nproc-per-node": _ranks,
@@ -118,4 +168,7 @@ _TRANSLATIONS: dict[str, Callable[[str], list[str]]] = {
     "--rdzv-endpoint": _endpoint,
     "--torchrun-env": _variable,
     "--target-extra-arg": _extra,
+    "--timeout-multiplier": _timeout,
+    "--suite-timeout": _suite_timeout,
+    "--ncu-metric-set": _counters,
 }

@@ -17,9 +17,10 @@ from rich.text import Text
 
 from aisp_mcp import envelope
 from aisp_mcp.front import terminal_text
-from aisp_mcp.front.cli.commands import command_line
+from aisp_mcp.front.cli.commands import command_line, in_words_of_shell
 from aisp_mcp.front.cli.format import label, labels, measured, value
 from aisp_mcp.server.dispatch import Show
+from aisp_mcp.server.registry import Tool
 
 MAX_COLUMNS, MAX_CELL, GAP, MIN_VALUE, HASH = 12, 240, 2, 12, 12
 STYLES = {
@@ -68,15 +69,16 @@ def _print(out: Console, item: RenderableType) -> None:
     out.file.writelines(f"{line.rstrip()}\n" for line in captured.get().splitlines())
 
 
-def error(env: envelope.Envelope) -> None:
+def error(env: envelope.Envelope, tool: Tool) -> None:
     """Print an error, its hint and the next steps as command lines, on standard error."""
     assert env.error is not None
     out = console(stderr=True)
-    out.print(
-        Text.assemble(("error ", "bold red"), (env.error.code, "bold"), f": {terminal_text.escape(env.error.message)}")
+    message, hint = (
+        terminal_text.escape(in_words_of_shell(tool, text or "")) for text in (env.error.message, env.error.hint)
     )
-    if env.error.hint:
-        out.print(Text.assemble(("hint: ", "yellow"), terminal_text.escape(env.error.hint)))
+    out.print(Text.assemble(("error ", "bold red"), (env.error.code, "bold"), f": {message}"))
+    if hint:
+        out.print(Text.assemble(("hint: ", "yellow"), hint))
     for step in env.error.next_steps:
         out.print(Text.assemble(("try: ", "cyan"), terminal_text.escape(command_line(step.tool, step.args))))
 

@@ -7,14 +7,16 @@ import os
 import sys
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from aisp_mcp.envelope import Envelope, Progress, Status
+from aisp_mcp.errors import Unavailable
 from aisp_mcp.front import terminal_text
 from aisp_mcp.front.cli.arguments import parse
 from aisp_mcp.front.cli.commands import command_line
 from aisp_mcp.front.options import open_context
-from aisp_mcp.server import dispatch
+from aisp_mcp.server import dispatch, registry
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.registry import Tool
 
@@ -28,11 +30,11 @@ def run(tool: Tool, argv: Sequence[str]) -> int:
     raw, options = parse(tool, argv)
     ctx = open_context(options)
     with _stdout_to_stderr():
-        answer = _call(tool, raw, ctx, options)
+        answer = _compared(tool, raw, ctx, options) if _names_target(tool, raw) else _call(tool, raw, ctx, options)
     if options._json:
         print(terminal_text.escape_json(dispatch.to_json(dispatch.shorten(answer, ctx.settings))))
     else:
-        _print(answer)
+        _print(tool, answer)
     return exit_code(tool, answer)
 
 
@@ -43,6 +45,30 @@ def exit_code(tool: Tool, answer: Envelope) -> int:
     if tool.verdict and isinstance(answer.result, dict) and answer.result.get("passed") is False:
         return 3
     return 0
+
+
+COMPARE, RECORD = "aisp_profile_compare", "aisp_profile_torch"
+
+
+def _names_target(tool: Tool, raw: dict[str, Any]) -> bool:
+    """Return True for `profile compare ch11:NAME`: a target in place of two traces."""
+    return tool.name == COMPARE and "a" in raw and "b" not in raw and not Path(str(raw["a"])).exists()
+
+
+def _compared(tool: Tool, raw: dict[str, Any], ctx: Context, options: Namespace) -> Envelope:
+    """Record baseline and candidate of the target, and compare both."""
+    from aisp_mcp.system.gpu import nvml
+
+    if nvml.benchmark_device() == "cpu":
+        hint = f"Judge both without profiles: aisp bench run --targets {raw['a']}"
+        raise Unavailable("NO_GPU", "Recordings are compared by their device activity; this machine has no GPU.", hint)
+    recorder, traces = registry.get(RECORD), list[str]()
+    for side in ("baseline", "candidate"):
+        answer = _call(recorder, {"target": raw["a"], "side": side}, ctx, options)
+        if answer.error is not None or not isinstance(answer.result, dict):
+            return answer
+        traces.append(str(answer.result["trace"]))
+    return _call(tool, {**raw, "a": traces[0], "b": traces[1]}, ctx, options)
 
 
 def _call(tool: Tool, raw: dict[str, Any], ctx: Context, options: Namespace) -> Envelope:
@@ -104,11 +130,11 @@ class _ProgressLines:
             print(f"[{progress.done:g}{total}] {terminal_text.escape(progress.message)}", file=sys.stderr, flush=True)
 
 
-def _print(answer: Envelope) -> None:
+def _print(tool: Tool, answer: Envelope) -> None:
     from aisp_mcp.front.cli import render
 
     if answer.status is Status.ERROR:
-        render.error(answer)
+        render.error(answer, tool)
     else:
         render.answer(answer)
         if answer.confirm:  # nothing has been done yet

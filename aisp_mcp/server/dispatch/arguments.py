@@ -155,6 +155,12 @@ _HINTS: dict[str, tuple[str, str]] = {
         "Nothing to set: rounds begin when the calls have become steady; did you mean 'preset' (the effort)?",
     ),
     "timeout_multiplier": ("timeout_s", "Did you mean 'timeout_s'? It is in seconds, for the whole job."),
+    "reproducible": (
+        "replicates",
+        "Inputs are new in every call, from a secret seed. For deterministic kernels, baseline and candidate call "
+        "torch.use_deterministic_algorithms(True) themselves.",
+    ),
+    "ncu_metric_set": ("profile", "The counters follow 'profile': minimal, deep_dive or roofline."),
     "gpu_sm_clock_mhz": ("replicates", "Clocks are watched and never set; aisp_gpu_power shows them."),
     "update_expectations": (
         "replicates",

@@ -51,7 +51,7 @@ def build(request: PageRequest) -> dict[str, Any]:
         ]
     variants = [variant for entries in chapters.values() for _, entry in entries for variant in entry]
     last = ordered(Counter(variant["verdicts"][0].verdict for variant in variants if variant["verdicts"]))
-    shared = {"lead": _lead(variants, last), "counts": last, "drawing": figures.of_counts(last)}
+    shared: dict[str, Any] = {"lead": _lead(variants, last), "counts": last, "drawing": figures.of_counts(last)}
     own = [row for row in chain(*verdicts.values()) if row.kind is RunKind.FUNCTIONS and query in row.target.casefold()]
     own = sorted(own, key=lambda row: -row.seq)[:MOST_OWN] if not chapter else []
     if own:
