@@ -29,11 +29,14 @@ from aisp_mcp.server.context import Context
 from aisp_mcp.server.text import numbers
 from aisp_mcp.store.records.run import Failure, Run
 from aisp_mcp.store.records.verdict_row import RunKind
+from aisp_mcp.system import cpu
 
 
 @dataclass(frozen=True)
 class GateRequest:
-    """Options of a gate run. head: a revision; None for the working tree. roots: bench roots inside the repository."""
+    """Options of a gate run. head: a revision; None for the working tree. roots: bench roots inside the repository.
+    strict: a change of which nothing could be judged does not pass.
+    """
 
     repo: Path
     base: str
@@ -42,6 +45,7 @@ class GateRequest:
     names: Sequence[str]
     policies: Mapping[Outcome, Policy]
     usd_per_hour: float | None = None
+    strict: bool = False
 
 
 def gate(ctx: Context, request: GateRequest, options: Options) -> GateReport:
@@ -160,9 +164,13 @@ def _report(
     run: Run, request: GateRequest, checkouts: tuple[Checkout, Checkout], rows: list[GateRow], seconds: float
 ) -> GateReport:
     reasons = blocking_reasons(rows, request.policies)
+    outcome = passed(rows, reasons)
+    if outcome is None and request.strict:
+        outcome, reasons = False, [*reasons, "fail: nothing could be judged"]
     return GateReport(
         run_id=run.id,
-        passed=passed(rows, reasons),
+        passed=outcome,
+        sentence=_sentence(outcome, rows),
         base=checkouts[0].commit,
         head=checkouts[1].commit,
         rows=rows,
@@ -170,6 +178,13 @@ def _report(
         seconds=seconds,
         cost_usd=None if request.usd_per_hour is None else seconds / 3600 * request.usd_per_hour,
     )
+
+
+def _sentence(outcome: bool | None, rows: Sequence[GateRow]) -> str:
+    judged = sum(row.outcome in JUDGED for row in rows)
+    why = cpu.load_words() if any(row.outcome == "could_not_judge" for row in rows) else ""
+    word = {True: "The change passed: judged", False: "The change did not pass: judged", None: "Judged"}[outcome]
+    return f"{word} {judged} of {len(rows)}{why}"
 
 
 JUDGED: tuple[Outcome, ...] = ("improved", "unchanged", "regressed", "wrong")

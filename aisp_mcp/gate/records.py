@@ -46,6 +46,7 @@ class GateReport(Record):
 
     run_id: str
     passed: bool | None
+    sentence: str = ""
     base: str = Field(description="Commit, 40 hexadecimal digits.")
     head: str = Field(description="Commit, or 'working tree'.")
     rows: list[GateRow]

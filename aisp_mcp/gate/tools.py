@@ -21,6 +21,7 @@ class GateParams(JobParams):
     preset: Literal["quick", "default", "release"] = "default"
     margin: float | None = Field(default=None, ge=0, le=1, description="Smallest slowdown that fails.")
     could_not_judge: Policy = Field(default="warn", description="Hidden by noise.")
+    strict: bool = Field(default=False, description="Fail if nothing could be judged.")
     missing: Policy = Field(default="fail", description="Missing at the head.")
     usd_per_hour: float | None = Field(default=None, gt=0, description="Price of this machine.")
 
@@ -59,7 +60,7 @@ def aisp_benchmark_gate(p: GateParams, ctx: Context) -> GateReport:
     policies: dict[Outcome, Policy] = {"could_not_judge": p.could_not_judge, "missing": p.missing}
     repo = Path(p.repo or ".").expanduser()
     roots = [stored_runs.ROOT] if stored_runs.runs(ctx, p.base, p.head) else p.roots
-    request = gate.GateRequest(repo, p.base, p.head, roots, p.targets, policies, p.usd_per_hour)
+    request = gate.GateRequest(repo, p.base, p.head, roots, p.targets, policies, p.usd_per_hour, p.strict)
     report = gate.gate(ctx, request, options)
     return report.model_copy(update=_files(report, policies, ctx))
 

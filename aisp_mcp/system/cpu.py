@@ -125,3 +125,9 @@ def _node_kb(info: str, key: str) -> int | None:
             kb = as_int(line.split(":")[1].split()[0])
             return None if kb is None else kb * 1024
     return None
+
+
+def load_words() -> str:
+    """The load as the reason why noise hid a difference: `: load 10 on 2 cores`; empty with free cores."""
+    load, cores = os.getloadavg()[0], len(os.sched_getaffinity(0))
+    return f": load {load:.0f} on {cores} core{'' if cores == 1 else 's'}" if load > cores else ""

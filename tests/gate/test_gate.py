@@ -14,12 +14,13 @@ import pytest
 
 from aisp_mcp.gate import strays
 from aisp_mcp.gate.comment import gate_comment
-from aisp_mcp.gate.gate import _with_looks
+from aisp_mcp.gate.gate import GateRequest, _report, _with_looks
 from aisp_mcp.gate.policy import Look, judge_looks, look, needs_look
 from aisp_mcp.gate.records import GateReport, GateRow
 from aisp_mcp.judge.native import build
 from aisp_mcp.judge.records.verdict import Comparison
 from aisp_mcp.runs import commits
+from aisp_mcp.runs.commits import Checkout
 from aisp_mcp.runs.export.comment import MAX_CHARS, marker
 from aisp_mcp.store.database import Store
 from aisp_mcp.store.records.run import Run
@@ -348,12 +349,38 @@ def test_a_comment_states_the_resolution_and_never_passes_what_was_not_judged() 
     row = GateRow(target="ch01:a", outcome="could_not_judge", sentence="inconclusive: it", resolution=0.08)
     report = GateReport(run_id="r", passed=True, base="a" * 40, head="b" * 40, rows=[row], reasons=[], seconds=60)
     text = gate_comment(report)
-    assert "### Performance gate judged nothing" in text
+    assert "### Performance gate judged nothing, could not judge 1 of 1" in text
     assert "would have detected a slowdown of 8 %" in text
     unchanged = row.model_copy(update={"outcome": "unchanged"})
-    assert "Performance gate passed, 1 of 2 not judged" in gate_comment(
+    assert "Performance gate passed, could not judge 1 of 2" in gate_comment(
         report.model_copy(update={"rows": [row, unchanged]})
     )
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "strict", "passed", "sentence"),
+    [
+        (
+            ["could_not_judge", "could_not_judge"],
+            False,
+            None,
+            "Judged 0 of 2: load 10 on 2 cores",
+        ),
+        (["could_not_judge"], True, False, "The change did not pass: judged 0 of 1: load 10 on 2 cores"),
+        (["unchanged", "new"], True, True, "The change passed: judged 1 of 2"),
+    ],
+)
+def test_a_gate_says_how_much_it_judged(
+    outcomes: list[Any], strict: bool, passed: bool | None, sentence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "getloadavg", lambda: (10.0, 9.0, 9.0))
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    run = Run.model_validate({"id": "j", "created_at": 1.0, "preset": "quick", "profile": "", "environment": {}})
+    request = GateRequest(Path(), "a", None, [], [], {}, strict=strict)
+    rows = [GateRow(target="ch01:a", outcome=outcome, sentence="") for outcome in outcomes]
+    sides = (Checkout("a" * 40, Path()), Checkout("b" * 40, Path()))
+    report = _report(run, request, sides, rows, 1.0)
+    assert (report.passed, report.sentence) == (passed, sentence)
 
 
 def test_the_looks_of_a_gate_are_one_row(tmp_path: Path) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from aisp_mcp.front.pytest_plugin.measured import VERDICTS, WORKER, is_benchmark
+
+if TYPE_CHECKING:
+    from aisp_mcp.front.pytest_plugin.verdicts import BenchmarkRow
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -29,6 +32,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="fail",
         help="Effect of a benchmark that only the base measures.",
     )
+    group.addoption("--aisp-strict", action="store_true", help="Fail if no benchmark could be judged.")
     group.addoption("--aisp-comment", metavar="FILE", help="Write the verdicts as a pull request comment.")
     if importlib.util.find_spec("pytest_benchmark") is None:
         from aisp_mcp.front.pytest_plugin import compatible
@@ -92,8 +96,14 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int | pytest.ExitC
 
         base = config.getoption("aisp_base") or config.getoption("aisp_baseline") or "no base"
         reports.write_comment(config.invocation_params.dir / path, rows, base)
-    if any(row.fails for row in rows):
+    if any(row.fails for row in rows) or (config.getoption("aisp_strict") and _none_judged(rows)):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def _none_judged(rows: list[BenchmarkRow]) -> bool:
+    from aisp_mcp.front.pytest_plugin import reports
+
+    return bool(rows) and not reports.judged(rows)
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:

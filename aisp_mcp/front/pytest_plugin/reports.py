@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from aisp_mcp.front.cli.format import seconds
-from aisp_mcp.front.pytest_plugin.verdicts import MISSING, NOT_JUDGED, BenchmarkRow
+from aisp_mcp.front.pytest_plugin.verdicts import MEASURED, MISSING, NOT_JUDGED, BenchmarkRow
 from aisp_mcp.gate import policy
 from aisp_mcp.judge.records.verdict import Verdict
 from aisp_mcp.runs.export import outcomes
 from aisp_mcp.runs.export.comment import Page, marker, title
 from aisp_mcp.runs.export.comment import write as write_page
 from aisp_mcp.runs.export.outcomes import State
+from aisp_mcp.system import cpu
 
 _COLOURS = {"faster": "green", "slower": "red", "incorrect": "red", "invalid": "red", "missing": "red", "same": "cyan"}
 
@@ -28,11 +29,20 @@ def write_summary(reporter: Any, rows: Sequence[BenchmarkRow]) -> None:
         reporter.write_line("  ".join(part for part in (row.name, times) if part))
         for text in (row.sentence, *row.notes):
             reporter.write_line(f"{'':13}{text}")
-    judged = sum(row.verdict not in (NOT_JUDGED, MISSING) for row in rows)
+    if rows and all(row.verdict in (MEASURED, NOT_JUDGED) for row in rows):
+        reporter.write_line(f"measured {sum(row.verdict == MEASURED for row in rows)} of {len(rows)}")
+        return
     missing = sum(row.verdict == MISSING for row in rows)
     slower = sum(row.fails and row.verdict != MISSING for row in rows)
-    words = f", {missing} missing" if missing else ""
-    reporter.write_line(f"{judged} of {len(rows)} benchmarks measured, {slower} slower{words}")
+    counts = [f"judged {judged(rows)} of {len(rows)}", *([f"{slower} slower"] if judged(rows) else [])]
+    counts += [f"{missing} missing"] if missing else []
+    why = cpu.load_words() if judged(rows) < len(rows) else ""
+    reporter.write_line(f"{', '.join(counts)}{why}")
+
+
+def judged(rows: Sequence[BenchmarkRow]) -> int:
+    """The number of benchmarks with a verdict that is not open."""
+    return sum(row.verdict not in (NOT_JUDGED, MISSING, Verdict.INCONCLUSIVE) for row in rows)
 
 
 def write_comment(path: Path, rows: Sequence[BenchmarkRow], base: str) -> None:

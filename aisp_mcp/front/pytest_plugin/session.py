@@ -27,7 +27,7 @@ from aisp_mcp.judge.verdict.verdict import MIN_MARGIN
 # Options of the session that measured processes must not get, and whether a separate word may be their value.
 _DROPPED = {
     "--aisp-base": True, "--aisp-save": True, "--aisp-baseline": True, "--aisp-preset": True, "--aisp-margin": True,
-    "--aisp-comment": True, "--aisp-missing": True,
+    "--aisp-comment": True, "--aisp-missing": True, "--aisp-strict": False,
     "--junitxml": True, "--junit-xml": True, "--pdb": False, "-x": False, "--exitfirst": False, "--lf": False,
     "--last-failed": False, "--ff": False, "--failed-first": False, "-n": True, "--numprocesses": True,
 }  # fmt: skip

@@ -13,7 +13,7 @@ from aisp_mcp.judge.records.verdict import Verdict
 from aisp_mcp.judge.verdict.verdict import Judgement
 from aisp_mcp.judge.verdict.verdict import judge as judge_ratios
 
-NOT_JUDGED, MISSING = "not judged", "missing"
+NOT_JUDGED, MISSING, MEASURED = "not judged", "missing", "measured"
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def judge(
         floor = (
             f"noise floor {100 * outcome.noise_floor:.2g} %" if outcome.noise_floor is not None else outcome.sentence
         )
-        return BenchmarkRow(name, "measured", floor, (medians[1],))
+        return BenchmarkRow(name, MEASURED, floor, (medians[1],))
     notes = ["the test's own file differs at the base"] if test_changed else []
     if any(each.changed for each in replicates):
         notes.append("the result differs from the base's")

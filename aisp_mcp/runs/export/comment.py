@@ -55,7 +55,7 @@ def title(what: str, passed: bool, rows: Sequence[Row]) -> str:
     if passed and rows and all(row.state is State.UNJUDGED for row in rows):
         word = "judged nothing"
     unjudged = count(rows, State.UNJUDGED)
-    more = f", {unjudged} of {len(rows)} not judged" if unjudged and word != "judged nothing" else ""
+    more = f", could not judge {unjudged} of {len(rows)}" if unjudged else ""
     return f"### {what} {word}{more}"
 
 

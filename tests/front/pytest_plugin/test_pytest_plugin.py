@@ -7,9 +7,14 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import forks
 import pytest
+
+from aisp_mcp.front.pytest_plugin import reports
+from aisp_mcp.front.pytest_plugin.verdicts import BenchmarkRow
+from aisp_mcp.judge.records.verdict import Verdict
 
 ROOT = Path(__file__).parents[3]
 FAST = "def work(n):\n    return n * (n - 1) // 2\n"
@@ -82,6 +87,18 @@ def test_without_the_option_functions_are_called_once(repository: Path) -> None:
     assert "verdicts" not in output
 
 
+def test_the_last_line_says_how_much_was_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "getloadavg", lambda: (10.0, 9.0, 9.0))
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    lines: list[str] = []
+    reporter = SimpleNamespace(section=lines.append, write=lambda *_, **__: None, write_line=lines.append)
+    open_rows = [BenchmarkRow(f"t{number}", Verdict.INCONCLUSIVE, "") for number in range(4)]
+    reports.write_summary(reporter, open_rows)
+    assert lines[-1] == "judged 0 of 4: load 10 on 2 cores"
+    reports.write_summary(reporter, [BenchmarkRow("t", Verdict.SLOWER, "", fails=True)])
+    assert lines[-1] == "judged 1 of 1, 1 slower"
+
+
 def test_names_that_do_not_exist_are_refused_before_a_test_runs(repository: Path) -> None:
     code, output = run(repository, "--aisp", "--aisp-base", "nowhere")
     assert (code, "NO_SUCH_REVISION" in output, "passed" in output) == (4, True, False)
@@ -113,7 +130,7 @@ def test_what_cannot_be_judged_is_said_and_does_not_fail(repository: Path) -> No
     assert "the test's own file differs at the base" in comment
     assert "the test did not call the fixture" in comment
     assert "the test did not call the fixture" in output
-    assert "2 of 3 benchmarks measured" in output
+    assert "of 3" in output.rpartition("judged ")[2]
     assert "test_setup" in (repository / ".aisp" / "now.json").read_text()
 
 
@@ -131,7 +148,7 @@ def test_what_the_head_no_longer_measures_fails_the_session(repository: Path) ->
     words = ["--aisp", "--aisp-base", "HEAD", "--aisp-comment", "comment.md", "-k", "gone or skipped or idle"]
     code, output = run(repository, *words)
     assert code == 1, output
-    assert "0 of 3 benchmarks measured, 0 slower, 3 missing" in output
+    assert "judged 0 of 3, 3 missing" in output
     assert "did not pass" in (repository / "comment.md").read_text()
 
 
@@ -151,7 +168,7 @@ def test_a_package_beside_its_tests_is_found_at_both_revisions(tmp_path: Path) -
     (folder / "tests" / "test_thing.py").write_text("import thing\n" + test)
     code, output = run(folder, "--aisp", "--aisp-base", "HEAD", "--aisp-missing", "warn")
     assert code == 0, output
-    assert "1 of 2 benchmarks measured, 0 slower, 1 missing" in output
+    assert "judged 1 of 2, 0 slower, 1 missing" in output
     base, head = seconds(output, "test_work")
     assert head < base / 2, output
 
