@@ -19,7 +19,7 @@ from aisp_mcp.jobs.executors import handover
 from aisp_mcp.jobs.executors.inprocess import Inprocess
 from aisp_mcp.jobs.executors.local import Local
 from aisp_mcp.jobs.executors.placement import chosen_executor, placement
-from aisp_mcp.jobs.executors.slurm import Slurm
+from aisp_mcp.jobs.executors.slurm import Slurm, rehearse
 from aisp_mcp.process import tree
 from aisp_mcp.process.python import search_path
 from aisp_mcp.settings import QueueSettings, Settings
@@ -81,10 +81,11 @@ class Jobs:
     ) -> list[Job]:
         """Queue a job per task, submitted to Slurm as one array. tasks: (params, data remembered in its row).
 
-        Raises as submit().
+        Raises as submit(), and as rehearse() if Slurm would refuse them.
         """
         environ = {**os.environ, **self._settings_env(), **(env or {})}
         common = placement(environ, timeout_s, exclusive=bool(resources)).as_dict()
+        rehearse(common, self.store.home)  # what Slurm refuses would otherwise fail once per task
         jobs = [self._of_cluster(self._job(tool, params, (), timeout_s, principal)) for params, _ in tasks]
         array = {"id": secrets.token_urlsafe(16), "folder": jobs[0].run_dir}
         placements = [

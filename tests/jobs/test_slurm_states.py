@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from job_helpers import until
 
-from aisp_mcp.errors import UsageError
+from aisp_mcp.errors import AispError, UsageError
 from aisp_mcp.jobs.executors import handover
 from aisp_mcp.jobs.executors.placement import placement, read_minutes
 from aisp_mcp.jobs.executors.slurm import (
@@ -21,6 +21,7 @@ from aisp_mcp.jobs.executors.slurm import (
     slurm_time,
     waits_because,
 )
+from aisp_mcp.jobs.manager import Jobs
 from aisp_mcp.jobs.watcher import Watcher
 from aisp_mcp.store.cluster import ClusterQueue
 from aisp_mcp.store.database import Store
@@ -258,3 +259,27 @@ def test_limits_of_the_partition_are_checked(commands: Path, environ: dict[str, 
 
 def test_gpus_of_a_node_are_counted_over_types() -> None:
     assert [gpus_of(text) for text in ("gpu:h200:2(S:0-1),gpu:a100:4,nvme:1", "gpu", "(null)")] == [6, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("said", "code"),
+    [
+        ("sbatch: error: Batch job submission failed: Invalid account", "SLURM_REFUSED"),
+        ("sbatch: error: Unable to contact slurm controller", "NO_SLURM"),
+        (None, "NO_SLURM"),
+    ],
+)
+def test_an_array_is_refused_once(
+    jobs: Jobs, commands: Path, monkeypatch: pytest.MonkeyPatch, said: str | None, code: str
+) -> None:
+    if said is None:
+        (commands / "sbatch").unlink()
+        monkeypatch.setenv("PATH", str(commands))
+    else:
+        put(commands, "sbatch", f"#!/bin/sh\necho '{said}' >&2\nexit 1\n")
+    with pytest.raises(AispError) as caught:
+        jobs.submit_array("aisp_test_work", [({}, {})] * 3, resources=(), timeout_s=60)
+    assert caught.value.code == code
+    assert "Nothing was submitted" in caught.value.message
+    assert jobs.store.list_jobs()[0] == []
+    assert not list(jobs.store.home.glob("*.sbatch"))

@@ -13,7 +13,9 @@ import contextlib
 import json
 import os
 import re
+import secrets
 import shlex
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -308,6 +310,26 @@ def check_limits(request: SlurmPlacement) -> None:
             f"This cannot run: {'; '.join(map(str, problems))}.",
             f"Partitions: {', '.join(sorted(known))}. `sinfo` shows their limits.",
         )
+
+
+def rehearse(request: dict[str, Any], folder: Path) -> None:
+    """Ask Slurm whether it would take such a job, without submitting it. folder: for the script, removed afterwards.
+
+    Raises UsageError SLURM_REFUSED, and Unavailable NO_SLURM if Slurm cannot be asked.
+    """
+    path = folder / f"rehearsal-{secrets.token_hex(4)}.sbatch"
+    path.write_text(script("rehearsal", str(folder), sys.executable, request), "utf-8")
+    try:
+        answer = ask(["sbatch", "--test-only", str(path)], SUBMIT_S)
+    finally:
+        path.unlink()
+    if answer.code == 0:
+        return
+    said = (answer.err.strip().splitlines() or ["no reason given"])[-1].removeprefix("sbatch: ")
+    if answer.code is None or any(word in answer.err for word in _UNCERTAIN):
+        raise Unavailable("NO_SLURM", f"Slurm takes no jobs now: {said[:200]}. Nothing was submitted.", INSTALL)
+    refusal = said.partition("error:")[2].strip() or said
+    raise UsageError("SLURM_REFUSED", f"{refusal[:300]}. Nothing was submitted.", "Request something else.")
 
 
 def max_array_size() -> int:
