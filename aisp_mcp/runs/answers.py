@@ -44,6 +44,7 @@ class Verdicts(Record):
         description="Nothing failed, and nothing was slower, incorrect or invalid; null if something is inconclusive."
     )
     rulings: list[JudgedCandidate]
+    flags: dict[str, str] = Field(default_factory=dict, description="What each flag says, in its first verdict.")
     skipped: list[Skip]
     failed: list[Failure]
     noise: list[str] = Field(description="What disturbed the machine while it measured.")
@@ -79,6 +80,7 @@ def verdicts(run: Run, evidence: bool, profiles: Passes | None = None) -> Verdic
         run_id=run.id,
         passed=run.passed,
         rulings=[in_brief(run, comparison) for comparison in run.comparisons],
+        flags={flag.code: flag.message for comparison in run.comparisons[::-1] for flag in comparison.flags[::-1]},
         skipped=run.skipped,
         failed=run.failed,
         noise=[flag["message"] for flag in run.environment["during"]["flags"]],

@@ -106,16 +106,28 @@ def command_line(tool_name: str, args: Mapping[str, Any]) -> str:
     return shlex.join(words)
 
 
-def in_words_of_shell(tool: Tool, text: str) -> str:
-    """A message for a caller of the tool, with options and commands in place of its arguments and tools."""
-    names = "|".join(sorted((field.alias or name for name, field in tool.params.model_fields.items()), key=len))
-    text = re.sub(r"Expected: [^.]*(\.|$)", f"All options: aisp {tool.cli} --help", text)
-    text = re.sub(r"has no argument ([^.]*)", lambda match: f"has no option {_as_flags(match[1])}", text)
-    text = re.sub(r"\b(aisp_[a-z0-9_]+)\b", lambda match: command_line(match[1], {}), text)
+def in_words_of_shell(text: str, tool: Tool | None = None) -> str:
+    """A text with commands in place of tools. tool: for its caller, also with options in place of its arguments."""
+    if tool is not None:
+        text = re.sub(r"Expected: [^.]*(\.|$)", f"All options: aisp {tool.cli} --help", text)
+        text = re.sub(r"has no argument ([^.]*)", lambda match: f"has no option {_as_flags(match[1])}", text)
+    text = re.sub(r"(?<![\w/])(aisp_[a-z0-9_]+)\b", lambda match: _command(match[1]), text)
+    names = list((field.alias or name) for name, field in tool.params.model_fields.items()) if tool else []
     if not names:
         return text
-    text = re.sub(rf"(?<![\w-])({names}): (\[[^\]]*\]|'[^']*')", lambda m: f"{flag(m[1])} {_plain(m[2])}", text)
-    return re.sub(rf"'({names})'", lambda match: flag(match[1]), text)
+    any_name = "|".join(names)
+    text = re.sub(
+        rf"(?<![\w-])({any_name}): (\[[^\]]*\]|'[^']*')", lambda match: f"{flag(match[1])} {_plain(match[2])}", text
+    )
+    return re.sub(rf"'({any_name})'", lambda match: flag(match[1]), text)
+
+
+def _command(name: str) -> str:
+    """The command of a tool; another word stays as it is."""
+    try:
+        return command_line(name, {}) if name != "aisp_mcp" else name
+    except UnknownTool:
+        return name
 
 
 def _as_flags(names: str) -> str:

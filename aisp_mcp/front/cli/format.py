@@ -10,6 +10,7 @@ from typing import Any
 
 from aisp_mcp.server.text import numbers
 
+GROUPED = 100_000  # integers from here on have separators
 _BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _DECIMAL = ("", "k", "M", "G", "T", "P")
 _FRACTIONS = (
@@ -154,14 +155,14 @@ def number(name: str, item: float) -> str:
     if name.endswith("_at") and 1e9 < item < 1e11:
         return datetime.fromtimestamp(item, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
     unit = unit_of(name)
-    write = _NAMED.get(name) or (_UNITS[unit] if unit else plain)
+    write = _NAMED.get(name) or (_UNITS[unit] if unit else _size if name.startswith("bytes_per_") else plain)
     return write(item)
 
 
 def plain(item: float) -> str:
     """Format integers in full, other numbers with four significant digits."""
     if isinstance(item, int) or (float(item).is_integer() and abs(item) < 1e6):
-        return f"{int(item)}"
+        return f"{int(item):,}" if abs(item) >= GROUPED else f"{int(item)}"
     return f"{item:.4g}"
 
 

@@ -18,10 +18,16 @@ from rich.text import Text
 from aisp_mcp import envelope
 from aisp_mcp.front import terminal_text
 from aisp_mcp.front.cli.commands import command_line, in_words_of_shell
-from aisp_mcp.front.cli.format import label, labels, measured, value
+from aisp_mcp.front.cli.format import GROUPED, label, labels, measured, value
 from aisp_mcp.server.dispatch import Show
 from aisp_mcp.server.registry import Tool
 
+FEW = 3  # rows whose sentences are read rather than a table
+# Parts of a row that its sentence contains, or that say how it was measured, which --json and --evidence show.
+_SAID = (
+    *("target", "candidate", "verdict", "outcome", "provisional", "ratio", "interval", "low", "high", "noise_floor"),
+    *("time_s", "clock", "of_peak", "headroom", "isolation", "at_least", "goal", "level"),
+)
 MAX_COLUMNS, MAX_CELL, GAP, MIN_VALUE, HASH = 12, 240, 2, 12, 12
 STYLES = {
     "faster": "bold green",
@@ -74,7 +80,7 @@ def error(env: envelope.Envelope, tool: Tool) -> None:
     assert env.error is not None
     out = console(stderr=True)
     message, hint = (
-        terminal_text.escape(in_words_of_shell(tool, text or "")) for text in (env.error.message, env.error.hint)
+        terminal_text.escape(in_words_of_shell(text or "", tool)) for text in (env.error.message, env.error.hint)
     )
     out.print(Text.assemble(("error ", "bold red"), (env.error.code, "bold"), f": {message}"))
     if hint:
@@ -117,17 +123,21 @@ def _record(item: dict[str, Any]) -> RenderableType:
     if (opened := _headline_first(item)) is not None:
         return opened
     parts: list[RenderableType] = []
-    item = measured(item)
+    item = measured(_for_people(item))
     rest = dict(item)
     if isinstance(item.get("sentence"), str):
         parts.append(Text(rest.pop("sentence"), style=STYLES.get(str(item.get("verdict")), "bold")))
+    if isinstance(opening := rest.get("opening"), list) and all(_is_statement(part) for part in opening):
+        parts.append(Text(in_words_of_shell("\n".join(part["text"] for part in rest.pop("opening")))))
+    answers = [name for name, part in rest.items() if _says(part)]
+    parts += [render(rest.pop(name), name) for name in answers]
     grid = Table.grid(padding=(0, 2))
     longest = max((cell_len(word) for name, part in rest.items() for word in _words(name, part)), default=0)
     grid.add_column(overflow="fold")
     grid.add_column(overflow="fold", min_width=min(longest, MIN_VALUE))
     below: list[RenderableType] = []
     for name, part in rest.items():
-        if _is_hidden(part):
+        if _is_hidden(part) or name == "next_cursor":
             continue
         if _is_short(part):
             grid.add_row(Text(label(name), style="dim"), styled(name, part))
@@ -140,7 +150,26 @@ def _record(item: dict[str, Any]) -> RenderableType:
         return Text(
             "\n".join(f"{label(name)}: none" for name, part in item.items() if part in ([], {})) or "nothing", "dim"
         )
+    more = item.get("next_cursor")
+    below += [Text(f"More: the same command with --cursor {more}", style="dim")] if more else []
     return Group(*parts, *below)
+
+
+def _for_people(item: dict[str, Any]) -> dict[str, Any]:
+    """The record without what only programs need: an empty text, paths into a document, a source's digest."""
+    shown = {name: part for name, part in item.items() if part != ""}
+    if isinstance(source := shown.get("source"), dict) and "sha256" in source:
+        shown["source"] = " ".join(str(source[name]) for name in ("path", "tool", "version") if source.get(name))
+    return shown
+
+
+def _is_statement(part: Any) -> bool:
+    return isinstance(part, dict) and isinstance(part.get("text"), str) and set(part) <= {"text", "rows"}
+
+
+def _says(part: Any) -> bool:
+    """True for records that each have a sentence: they are the answer, and the rest is about it."""
+    return isinstance(part, list) and bool(part) and all(isinstance(row, dict) and row.get("sentence") for row in part)
 
 
 def _headline_first(item: dict[str, Any]) -> RenderableType | None:
@@ -180,7 +209,12 @@ class Rows:
     def __rich_console__(self, _: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
         rows = [measured(_abbreviated(row)) for row in self._rows]
         if all(isinstance(row.get("sentence"), str) for row in rows):
-            yield from (_sentence(row) for row in rows)
+            sentences = [_sentence(row) for row in rows]
+            if len(rows) <= FEW:  # a sentence has the numbers that a table would repeat
+                yield from sentences
+                yield from (detail for row in rows if (detail := _rest(row, _SAID)))
+                return
+            yield from (text for text, row in zip(sentences, rows, strict=True) if not _is_settled(row))
         names = [name for name in _names(rows) if all(_is_cell(row.get(name)) for row in rows)]
         widths = _widths(names, rows, options.max_width)
         if not widths:
@@ -188,6 +222,11 @@ class Rows:
             return
         yield _grid(widths, rows)
         yield from (detail for row in rows if (detail := _rest(row, list(widths))))
+
+
+def _is_settled(row: dict[str, Any]) -> bool:
+    """True for a verdict or outcome that a table shows completely."""
+    return str(row.get("verdict") or row.get("outcome")) in ("faster", "same", "improved", "unchanged")
 
 
 def _abbreviated(row: dict[str, Any]) -> dict[str, Any]:
@@ -247,24 +286,38 @@ def _grid(widths: dict[str, int], rows: Sequence[dict[str, Any]]) -> Table:
 
 def _rest(row: dict[str, Any], columns: Sequence[str]) -> RenderableType | None:
     rest = {name: part for name, part in row.items() if name not in columns and not _is_hidden(part)}
+    if "message" in row:
+        rest.pop("evidence", None)  # the numbers from which the message was written
     if not rest:
         return None
-    words = (row[name] for name in columns[:2])
-    heading = Text(" ".join(str(word) for word in words if isinstance(word, str | int)), style="bold")
+    words = [row[name] for name in columns[:2] if isinstance(row.get(name), str | int)]
+    names = [str(word) for word in words if isinstance(word, str) or (type(word) is int and word < GROUPED)]
+    heading = Text(" ".join(names or [value(name, row.get(name)) for name in columns[:1]]), style="bold")
+    rest = {name: _inline(part) for name, part in rest.items()}
     return Group(heading, Padding(_record(rest), (0, 0, 0, 2), expand=False))
+
+
+def _inline(item: Any) -> Any:
+    """A record of plain values on one line; other values as they are."""
+    if not isinstance(item, dict) or _is_call(item) or any(isinstance(part, dict | list) for part in item.values()):
+        return item
+    return ", ".join(f"{label(name)} {value(name, part)}" for name, part in item.items() if part is not None)
 
 
 def styled(name: str, item: Any) -> Text:
     """A value in the colour of its meaning; a call as a command line."""
     if _is_call(item):
         return Text(command_line(item["tool"], item.get("args") or {}), style="cyan")
-    return Text(value(name, item), style=STYLES.get(item, "") if isinstance(item, str) else "")
+    text = value(name, item)
+    if isinstance(item, list) and any(isinstance(part, str) and " " in part for part in item):
+        text = "\n".join(value(name, part) for part in item)  # sentences, one per line
+    return Text(in_words_of_shell(text), style=STYLES.get(item, "") if isinstance(item, str) else "")
 
 
 def _names(rows: Sequence[dict[str, Any]]) -> list[str]:
     return list(
         dict.fromkeys(
-            name for row in rows for name in row if any(other.get(name) not in (None, [], {}) for other in rows)
+            name for row in rows for name in row if any(other.get(name) not in (None, [], {}, "") for other in rows)
         )
     )
 
@@ -285,7 +338,7 @@ def _is_cell(item: Any) -> bool:
 
 def _is_hidden(item: Any) -> bool:
     """True for empty values and for JSON Schemas of arguments, for which people use --help."""
-    return item in (None, [], {}) or (
+    return item in (None, [], {}, "") or (
         isinstance(item, dict) and item.get("type") == "object" and "additionalProperties" in item
     )
 

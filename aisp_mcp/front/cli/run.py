@@ -83,10 +83,23 @@ def _call(tool: Tool, raw: dict[str, Any], ctx: Context, options: Namespace) -> 
     except KeyboardInterrupt:
         ticket = answer.ticket()
         if ticket.job is not None and tool.job is not None:
-            wait = command_line("aisp_job_wait", {"job_ids": [ticket.job.job_id]})
-            cancel = command_line("aisp_job_cancel", {"job_id": ticket.job.job_id})
-            print(f"\nThe job is still running. Wait for it: {wait}   Cancel it: {cancel}", file=sys.stderr)
+            _leave(ticket.job.job_id, ctx)
         raise
+
+
+def _leave(job_id: str, ctx: Context) -> None:
+    """After Ctrl-C: ask a person whether the job goes on, and say how to end it or wait for it later."""
+    word = ""
+    if sys.stdin.isatty() and sys.stderr.isatty():
+        with contextlib.suppress(EOFError, KeyboardInterrupt):
+            word = input("\nThe job is still running. Let it go on? [Y/n] ")
+    if word.strip().lower().startswith("n"):
+        ctx.jobs.cancel(job_id)
+        print("It is being cancelled.", file=sys.stderr)
+        return
+    wait = command_line("aisp_job_wait", {"job_ids": [job_id]})
+    cancel = command_line("aisp_job_cancel", {"job_id": job_id})
+    print(f"\nThe job goes on.\nWait for it: {wait}\nEnd it:      {cancel}", file=sys.stderr)
 
 
 @contextlib.contextmanager

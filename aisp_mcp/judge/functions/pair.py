@@ -130,7 +130,7 @@ def _example(source: Source) -> str:
         else []
     )
     example = ", ".join(f"{name}=randn(4096,64)" for name in names) or "x=randn(4096,64)"
-    return f'Describe them: --inputs "{example}". Also randint(0,100,4096), rand(…), 3, "text"; see docs/functions.md.'
+    return f'Describe them: --inputs "{example}". Also randint(0,100,4096), rand(…), 3, True; see docs/functions.md.'
 
 
 def write(chosen: Plan, folder: Path) -> Pair:

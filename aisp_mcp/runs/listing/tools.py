@@ -49,6 +49,8 @@ def aisp_benchmark_label(p: LabelParams, ctx: Context) -> RunLine:
     """Give a stored run a name, tags or a note."""
     from aisp_mcp.runs.listing import labels, pages
 
+    if p.name is None and not p.tag and p.note is None:
+        raise UsageError("NO_LABEL", "Give a name, a tag or a note.", "name: 'before the change'")
     run = ctx.store.run(Run, p.run_id, ctx.sees)
     tags = [*run.tags, *p.tag]
     return pages.line(labels.labelled(ctx, run, run.name if p.name is None else p.name, tags, p.note))

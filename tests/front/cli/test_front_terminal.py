@@ -18,7 +18,9 @@ import pytest
 from front_support import Cli
 from rich.console import Console
 
+from aisp_mcp.front.cli import run
 from aisp_mcp.front.cli.render import render
+from aisp_mcp.server.context import Context
 
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 ROW = {
@@ -89,6 +91,21 @@ def test_a_progress_bar_moves_with_the_job_and_goes_away(home: Path, tmp_path: P
     assert "%" not in output
 
 
+@pytest.mark.parametrize(("word", "cancelled"), [("n", True), ("", False)])
+def test_an_interrupted_person_is_asked_once(
+    ctx: Context, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], word: str, cancelled: bool
+) -> None:
+    asked, ended = list[str](), list[str]()
+    monkeypatch.setattr("builtins.input", lambda text: asked.append(text) or word)
+    for stream in (sys.stdin, sys.stderr):
+        monkeypatch.setattr(stream, "isatty", lambda: True)
+    monkeypatch.setattr(type(ctx.jobs), "cancel", lambda _, job_id: ended.append(job_id))
+    run._leave("j_1", ctx)
+    said = capsys.readouterr().err
+    assert len(asked) == 1
+    assert (ended == ["j_1"], "aisp job cancel j_1" in said) == (cancelled, not cancelled)
+
+
 def test_schemas_are_for_programs(cli: Cli) -> None:
     """A person who is told of a tool asks it with --help."""
     shown, whole = cli("suggest", "tools", "disk"), cli("suggest", "tools", "disk", "--json")
@@ -112,7 +129,7 @@ def drawn(item: Any, width: int) -> list[str]:
 
 @pytest.mark.parametrize("width", [60, 80, 100, 160])
 def test_tables_fit_and_never_break_a_word(width: int) -> None:
-    lines = drawn({"rulings": [ROW, {**ROW, "target": "ch07:row_sum_tiled_by_someone"}]}, width)
+    lines = drawn({"rulings": [ROW, ROW, ROW, {**ROW, "target": "ch07:row_sum_tiled_by_someone"}]}, width)
     assert max(map(len, lines)) <= width
     text = "\n".join(lines)
     for word in ("ch07:row_sum_tiled_by_someone", "clock_resolution_low", "faster", "2.00×", "1.2", "isolation", "L3"):
@@ -128,8 +145,33 @@ def test_numbers_are_never_cut(width: int) -> None:
     lines = drawn({"rows": [row, row]}, width)
     assert max(map(len, lines)) <= width
     text = "\n".join(lines)
-    for number in ("3.061 s", "43.2 %", "1.235e+05", "780 TFLOP/s", "2.105 ms", "641.1 µs", "123456789"):
+    for number in ("3.061 s", "43.2 %", "1.235e+05", "780 TFLOP/s", "2.105 ms", "641.1 µs", "123,456,789"):
         assert len(re.findall(rf"(^|\s){re.escape(number)}(?=[,\s]|$)", text, re.MULTILINE)) == 2, number
+
+
+def test_a_few_verdicts_are_sentences_and_flags_are_words() -> None:
+    slower = {**ROW, "target": "ch07:b", "verdict": "slower", "sentence": "slower: 0.5x"}
+    answer = {
+        "run_id": "j_1",
+        "passed": False,
+        "rulings": [ROW, slower],
+        "flags": {"clock_resolution_low": "Too short."},
+    }
+    text = drawn({**answer, "next_cursor": "9", "note": ""}, 100)
+    assert text[:2] == ["ch07:row_sum faster: 2.00x (95 % interval 1.90-2.10)", "ch07:b slower: 0.5x"]
+    assert "  clock resolution low  Too short." in text
+    assert text[-1] == "More: the same command with --cursor 9"
+    assert not any(word in "\n".join(text) for word in ("isolation", "rulings", "note", "worker"))
+    many = drawn({"rulings": [ROW, ROW, ROW, slower]}, 100)
+    assert many[0] == "ch07:b slower: 0.5x", "a table has the numbers of the others"
+
+
+def test_texts_name_commands_and_paths_into_a_document_are_left_out() -> None:
+    opening = [{"text": "Run aisp_triage first.", "rows": ["operators[0].total_ns"]}]
+    lines = drawn({"trace": "t.json", "opening": opening, "assumptions": ["One thing.", "Another."]}, 80)
+    assert lines[0] == "Run aisp triage first."
+    assert not any("operators[0]" in line for line in lines)
+    assert any(line.endswith("One thing.") for line in lines)
 
 
 def test_a_measured_rate_is_one_cell_in_its_unit() -> None:
@@ -159,7 +201,7 @@ def test_rows_without_a_name_are_named_by_their_number_and_hashes_are_short() ->
     rows = [{"number": 3, "state": "judged", "sentence": "incorrect: wrong", "sha256": "5b5a23d8eaed" + "0" * 52}]
     lines = drawn(rows, 160)
     assert lines[0] == "3 incorrect: wrong"
-    assert lines[-1].split() == ["3", "judged", "5b5a23d8eaed"]
+    assert lines[-1].split() == ["sha256", "5b5a23d8eaed"]
 
 
 def test_a_table_with_no_room_becomes_records() -> None:

@@ -51,7 +51,7 @@ def test_names_and_tags_stay_with_a_run(ctx: Context) -> None:
     assert ids(ask(ctx, "aisp_benchmark_runs", tag="c")) == ["r_1"]
     assert ids(ask(ctx, "aisp_benchmark_runs", query="WHY")) == ["r_1"]
     assert ask(ctx, "aisp_benchmark_label", run_id="before", name="last") == "BAD_NAME"
-    assert ask(ctx, "aisp_benchmark_label", run_id="last~9") == "UNKNOWN_RUN"
+    assert ask(ctx, "aisp_benchmark_label", run_id="last~9", note="a") == "UNKNOWN_RUN"
 
 
 @pytest.mark.parametrize("name", ["run_id", "run"])
@@ -66,7 +66,8 @@ def test_a_gates_further_looks_are_not_the_last_run(ctx: Context) -> None:
     ctx.store.save_run(Run(id="j_gate", environment=commits, **facts), "j_gate")
     look = comparison("ch01:a", 0.9, Verdict.SLOWER).model_copy(update={"log_path": "runs/j_gate/look-2/a.jsonl"})
     ctx.store.save_run(Run(id="r_look", environment=commits, comparisons=[look], **facts), None)
-    assert ask(ctx, "aisp_benchmark_label", run_id="last")["run_id"] == "j_gate"
+    assert ask(ctx, "aisp_benchmark_label", run_id="last", note="a gate")["run_id"] == "j_gate"
+    assert ask(ctx, "aisp_benchmark_label", run_id="last") == "NO_LABEL"
     rows = ask(ctx, "aisp_benchmark_runs", kind="gate")["runs"]
     assert [(row["run_id"], row["targets"][:24]) for row in rows][-1] == ("j_gate", "bbbbbbbbbb..cccccccccccc")
 
