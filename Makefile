@@ -3,7 +3,7 @@
 #   PYTHON=/path/python3                the interpreter behind .venv; default: python3, else the newest on PATH
 #   VENV_FLAGS=--system-site-packages   let .venv see what PYTHON's own environment has installed, torch for example
 #   VENV=/path/env                      use that existing environment instead of .venv
-#   TORCH_INDEX=URL                     a further package index to look for torch in
+#   TORCH_INDEX=URL                     a further package index to look for torch in; none: only pip's own
 VENV ?= .venv
 export PYTHON VENV VENV_FLAGS TORCH_INDEX
 

@@ -39,6 +39,9 @@ make_own_venv() {
 }
 
 has_nvidia_driver() { command -v nvidia-smi >/dev/null || [ -e /dev/nvidiactl ] || [ -e /proc/driver/nvidia ]; }
+# Without a driver, PyTorch's own index has builds of 0.2 GB; the usual one has several GB of CUDA libraries.
+cpu_index=https://download.pytorch.org/whl/cpu
+answers() { "$venv/bin/python" -c 'import sys, urllib.request as r; r.urlopen(sys.argv[1], timeout=5)' "$1" 2>/dev/null; }
 has_torch() { "$venv/bin/python" -c 'import importlib.metadata as m; m.version("torch")' 2>/dev/null; }
 
 if [ "$venv" = .venv ]; then make_own_venv; else is_usable || fail "no Python 3.11 or newer with pip in VENV=$venv"; fi
@@ -49,16 +52,18 @@ if [ "$(cat "$stamp" 2>/dev/null)" = "$expected" ]; then exit 0; fi
 
 arguments=(--disable-pip-version-check --editable ".[$extras]")
 if [ ! -t 2 ]; then arguments+=(-qq); fi
-if [ -n "${TORCH_INDEX:-}" ]; then arguments+=(--extra-index-url "$TORCH_INDEX"); fi
+index=${TORCH_INDEX:-}
 if has_torch; then
   say "keeping the torch that is already installed"
 elif has_nvidia_driver; then
   say "NVIDIA driver found: torch as the package index serves it by default"
 else
   # "torch==X" also matches a "+cpu" build of X, and pip prefers that one wherever an index or a wheel folder has it.
-  say "no NVIDIA driver found: constraints/cpu.txt applies (TORCH_INDEX=URL adds an index that has small CPU builds)"
+  if [ -z "$index" ]; then if answers "$cpu_index/"; then index=$cpu_index; else index=none; fi; fi
+  say "no NVIDIA driver found: a CPU build of torch, 0.4 GB in all, if an index has one (TORCH_INDEX=$index)"
   arguments+=(--constraint constraints/cpu.txt)
 fi
+if [ -n "$index" ] && [ "$index" != none ]; then arguments+=(--extra-index-url "$index"); fi
 say "installing the package with extras $extras"
 "$venv/bin/python" -m pip install "${arguments[@]}"
 printf '%s' "$expected" >"$stamp"

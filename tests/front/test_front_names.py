@@ -106,7 +106,7 @@ def test_a_flag_may_leave_out_its_unit(tool: str, argv: list[str], expected: dic
     [
         (["--iterations", "20"], "did you mean 'replicates'"),
         (["--warmup", "5"], "rounds begin when the calls have become steady"),
-        (["--timeout-multiplier", "2"], "Did you mean 'timeout_s'?"),
+        (["--reproducible"], "from a secret seed"),
     ],
 )
 def test_flags_of_other_tools_get_the_one_that_is_meant(cli_here: Cli, flags: list[str], words: str) -> None:

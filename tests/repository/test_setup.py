@@ -146,3 +146,11 @@ def test_an_old_python_is_refused_with_what_to_do(checkout: Checkout) -> None:
 def test_an_index_for_torch_reaches_pip(checkout: Checkout) -> None:
     checkout.setup(TORCH_INDEX="https://example.org/cpu")
     assert "--extra-index-url https://example.org/cpu" in checkout.logged()[-1]
+
+
+@pytest.mark.skipif(HAS_DRIVER, reason="the script looks for a driver outside of PATH as well")
+def test_without_a_driver_torch_comes_from_its_cpu_index(checkout: Checkout) -> None:
+    checkout.setup()
+    assert "--extra-index-url https://download.pytorch.org/whl/cpu" in checkout.logged()[-1]
+    checkout.setup("dev", TORCH_INDEX="none")
+    assert "--extra-index-url" not in checkout.logged()[-1]
