@@ -65,7 +65,7 @@ def test_without_a_driver_the_cpu_constraints_apply(checkout: Checkout) -> None:
     assert checkout.setup().returncode == 0
     made, installed = checkout.logged()
     assert made == "-m venv .venv"
-    assert installed.endswith("--constraint constraints/cpu.txt")
+    assert "--constraint constraints/cpu.txt" in installed
     assert "--editable .[bench]" in installed
 
 

@@ -50,10 +50,13 @@ def find(argv: Sequence[str]) -> tuple[Tool, list[str]]:
 
 def _into_working_folder(words: list[str]) -> list[str]:
     """The words of `bench new NAME` with the folder that users of a shell expect: benchmarks/NAME."""
-    name = next((word for word in words if not word.startswith("-")), None)
+    from aisp_mcp.suites.functions.tools import identifier
+
+    taken = {index + 1 for index, word in enumerate(words) if word in ("--like", "--name")}
+    name = next((word for index, word in enumerate(words) if not word.startswith("-") and index not in taken), None)
     if name is None or any(word == "--to" or word.startswith("--to=") for word in words):
         return words
-    return [*words, "--to", f"benchmarks/{name}"]
+    return [*words, "--to", f"benchmarks/{identifier(name)}"]
 
 
 def _into_repository(words: list[str]) -> list[str]:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import runpy
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from aisp_mcp.judge.functions import identity
+from aisp_mcp.judge.functions import identity, pair
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.dispatch import execute, load_catalog
 from aisp_mcp.settings import Settings
 from aisp_mcp.store.records.verdict_row import RunKind, VerdictFilter
+from aisp_mcp.suites.functions.forms import FORMS, FormName
 
 SLOW = """
 def total(x, k):
@@ -123,8 +126,25 @@ def test_a_new_pair_can_be_found(cli_here: Any, tmp_path: Path) -> None:
     listed = cli_here("bench", "list-targets", "--query", "mine:mine", "--json", cwd=tmp_path)
     assert '"mine:mine"' in listed.stdout
     assert "ch07" in cli_here("bench", "list-chapters", cwd=tmp_path).stdout  # the shipped suites stay visible
-    again = cli_here("bench", "new", "mine", cwd=tmp_path)
+    again = cli_here("bench", "new", "Mine!", cwd=tmp_path)
     assert (again.returncode, "EXISTS" in again.stderr) == (1, True)
+
+
+@pytest.mark.parametrize("like", FORMS)
+def test_a_new_pair_has_the_form_of_ones_code(ctx: Context, like: FormName) -> None:
+    answer = execute("aisp_benchmark_new", {"name": "My pair 2", "like": like}, ctx)
+    assert answer.error is None, answer.error
+    assert isinstance(answer.result, dict)
+    texts = [Path(file["path"]).read_text() for file in answer.result["files"]]
+    assert not any(("NAME" in text and "optimized_my" not in text) or "TITLE" in text for text in texts)
+    assert "my_pair_2" in answer.result["command"]
+    if inputs := FORMS[like].inputs:
+        pair.plan(pair.Request(*(file["path"] for file in answer.result["files"]), inputs))
+        first, second = (runpy.run_path(file["path"])["my_pair_2"] for file in answer.result["files"])
+        values = [float(number) for number in range(60)]
+        assert list(first(values if like == "python" else np.array(values))) == pytest.approx(
+            list(second(values if like == "python" else np.array(values)))
+        )
 
 
 def test_an_unknown_target_points_to_functions_of_ones_own(cli_here: Any) -> None:
