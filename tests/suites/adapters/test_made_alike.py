@@ -157,6 +157,7 @@ def test_a_candidate_that_does_not_draw_on_the_device_is_made_again_on_the_cpu(m
 @pytest.mark.parametrize("capturing", [False, True])
 def test_no_value_is_read_while_a_graph_is_captured(monkeypatch: pytest.MonkeyPatch, capturing: bool) -> None:
     """Reading waits for the device, which ends the capture with an error."""
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: capturing)
     read, tensors = list[Any](), {"weight": torch.ones(6, 4), "bias": torch.ones(6)}
     key = first_values._key

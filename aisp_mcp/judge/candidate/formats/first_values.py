@@ -204,7 +204,8 @@ def _writing() -> Any:
             return result
 
         def _write(self, tensor: Any) -> None:
-            if torch.cuda.is_current_stream_capturing():  # reading a value would spoil the graph
+            # Reading a value would spoil a graph. Only a build for GPUs can ask.
+            if torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():
                 return
             name, values = self.tensors.get(_key(tensor), ("", None))
             if name:
