@@ -37,7 +37,8 @@ class Problem:
     arguments of the two classes, the latter by variant name. unused: parts of the format that have no effect here.
     native: (suffix, text) of candidates in C++ or CUDA C++, by variant name. tolerance: the problem's own largest
     absolute and relative difference, by dtype. disclosed: sentences on facts that the format cannot hide from a
-    candidate. forbidden: operators that the problem's own rules forbid.
+    candidate. forbidden: operators that the problem's own rules forbid. stand_ins: packages that the
+    format replaces, so that candidates may import them where they are not installed.
     """
 
     format: str
@@ -52,6 +53,7 @@ class Problem:
     tolerance: Mapping[str, float] = field(default_factory=dict)
     disclosed: tuple[str, ...] = ()
     forbidden: tuple[str, ...] = ()
+    stand_ins: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,11 @@ output's attribute after it. Both files of a pair are such classes: `baseline_x.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
+from aisp_mcp.judge.candidate.formats.get_benchmark import STAND_IN
 from aisp_mcp.judge.candidate.formats.get_benchmark import Candidate as Candidate
 from aisp_mcp.judge.candidate.formats.get_benchmark import Reference as Reference
 from aisp_mcp.suites.adapters import base
@@ -38,7 +40,6 @@ def find(path: Path, candidates: Sequence[Path], constants: Constants) -> list[P
         unused = ("get_custom_metrics", "get_input_signature", "get_config", "the class's own tolerance")
         summary = base.first_line(tree, f"Benchmark class of {file.name}.")
         reference = {"file": PROBLEM, "constants": dict(constants)}
-        problems.append(
-            Problem(NAME, base.identifier(stem), summary, files, reference, candidates_found, unused=unused)
-        )
+        problem = Problem(NAME, base.identifier(stem), summary, files, reference, candidates_found)
+        problems.append(dataclasses.replace(problem, unused=unused, stand_ins=(STAND_IN,)))
     return problems

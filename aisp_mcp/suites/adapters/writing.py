@@ -94,12 +94,13 @@ def files(
     for name, arguments in problem.candidates.items():
         texts = _texts(problem, name, str(arguments.get("file")))
         neighbours = {part for file in problem.files for part in Path(file).with_suffix("").parts}
+        given = neighbours.union(problem.stand_ins)
         text = _CANDIDATE.format(
             **facts,
             summary=f"{name} of {problem.name}.",
             candidate=_literal({**arguments, **recorded.settings}),
             compiles=compilers("\n".join(texts.values())),
-            requires=f"\n{DECLARED} = {_requirements(texts, neighbours)!r}",
+            requires=f"\n{DECLARED} = {_requirements(texts, given)!r}",
         )
         written[f"optimized_{problem.name}_{name}.py"] = text
     for name, (suffix, text) in problem.native.items():

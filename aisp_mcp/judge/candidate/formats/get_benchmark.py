@@ -16,7 +16,7 @@ from aisp_mcp.judge.candidate import adapted
 from aisp_mcp.judge.candidate.adapted import Constants
 from aisp_mcp.judge.protocol.module_loader import unusable
 
-_STAND_IN = "core"  # the package such classes import their base class from
+STAND_IN = "core"  # the package such classes import their base class from
 
 
 class Reference(adapted.Reference):
@@ -243,7 +243,7 @@ class _Finder:
         """A spec for core and its submodules."""
         import importlib.machinery
 
-        if name.partition(".")[0] != _STAND_IN:
+        if name.partition(".")[0] != STAND_IN:
             return None
         return importlib.machinery.ModuleSpec(name, self, is_package=True)  # type: ignore[arg-type]
 
