@@ -77,12 +77,12 @@ def play(baseline: str, candidate: str | None = None, *, size: str, device: str,
 
 def _rank(program: Program, rank: int, seed: str) -> int:
     """Run one rank's calls. Returns the number of its inputs."""
-    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     first, spec = int(seed, 16), load_spec(Path(program.baseline), program.size)
     assert isinstance(spec, DistributedBenchmark)
     torch = CallRng(program.device, first).torch
     torch.set_num_threads(program.threads)
-    join({"rank": rank, "ranks": program.ranks, "collective_s": COLLECTIVE_S}, program.device, os.getcwd())
+    everywhere = {"ranks": program.ranks, "here": program.ranks, "meets": None, "collective_s": COLLECTIVE_S}
+    join({"rank": rank, "number": rank, **everywhere}, program.device, os.getcwd())
     params = spec.rank_params(CallRng(program.device, first, secret_statistics=False))[rank]
 
     def drawn(call: int) -> list[dict[str, Any]]:
