@@ -137,6 +137,7 @@ def test_altered_files_are_refused(cli_here: Any, ctx: Context, run: Run, tmp_pa
     copy.write_text("something else")
     assert refused(ctx, copy) == "NO_BUNDLE"
     assert refused(ctx, tmp_path / "nowhere") == "NO_SUCH_FILE"
+    assert refused(ctx, Path("/proc/self/mem")) == "NO_BUNDLE"
 
 
 def test_another_signer_is_seen_and_a_wrong_fingerprint_is_named(ctx: Context, run: Run) -> None:
