@@ -91,7 +91,7 @@ def test_an_engine_that_cheats_is_refused_by_name(tmp_path: Path, name: str) -> 
     case = corpus.named(name)
     comparison = judge(tmp_path, case.candidate, case.baseline)
     assert comparison.verdict == "incorrect"
-    assert [flag.code for flag in comparison.flags] == [REFUSED[name]]
+    assert [flag.code for flag in comparison.flags if flag.severity == "fatal"] == [REFUSED[name]]
     assert comparison.ratio is None
 
 
