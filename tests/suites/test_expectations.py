@@ -178,7 +178,7 @@ def test_a_run_rewrites_what_it_contradicts(cli: Any, home: Path, root: Path) ->
         '"""A thousand times."""\n\n\ndef run(x):\n    for _ in range(1000):\n        y = x.clone()\n    return y\n'
     )
     (chapter / "expect.yaml").write_text("copy:\n  cpu: {direction: faster, range: [2, 4], source: guess}\n")
-    command = ("bench", "run", "ch02:copy", "--preset", "quick", "--accept-regressions", "--bench-root", str(root))
+    command = ("bench", "run", "ch02:copy", "--replicates", "2", "--accept-regressions", "--bench-root", str(root))
     env = {**os.environ, "AISP_ALLOW_WRITE": str(root), "AISP_EXECUTOR": "local"}
     answer = json.loads(cli(*command, "--json", env=env, timeout=180).stdout)["result"]
     assert answer["rulings"][0]["verdict"] == "slower"
