@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import random
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ import pytest
 from aisp_mcp.errors import ProcessError, Unavailable
 from aisp_mcp.machine.datasheets import load
 from aisp_mcp.machine.probes import cache_host, device_probes, disk, network, probe_runner
-from aisp_mcp.machine.probes.children import nccl
+from aisp_mcp.machine.probes.children import gemm, nccl
 from aisp_mcp.machine.probes.children.child import MARK
 from aisp_mcp.machine.probes.children.timing import Clock, TimedWork, measure
 from aisp_mcp.machine.probes.collectives import parse_nccl_tests
@@ -64,6 +66,27 @@ def test_the_budget_ends_the_rounds_but_one_is_kept() -> None:
         [TimedWork("a", 1.0, lambda: None)], Clock(_Torch(), "cpu"), rounds=50, budget_s=0.0, burst_s=1e-9
     )
     assert len(samples["a"]) == 1
+
+
+def test_a_slow_dtype_is_measured_with_smaller_products() -> None:
+    """A product of edge n takes n^3 / 1e9 seconds of the second path, and a path that fails decides nothing."""
+
+    class Slow(Clock):
+        def seconds(self, call: Callable[[], Any], n: int) -> float:
+            return float(call())
+
+    def failing() -> None:
+        raise RuntimeError("not in this build")
+
+    def paths(edge: int) -> list[TimedWork]:
+        calls = (lambda: 0.0, lambda: edge**3 / 1e9, failing)
+        return [TimedWork("int8", 1.0, call) for call in calls]
+
+    clock = Slow(_Torch(), "cpu")
+    chosen = [gemm.affordable(paths, 2048, clock, limit_s) for limit_s in (math.inf, 100.0, 8.6, 8.5, 0.2, 0.001)]
+    assert chosen == [2048, 2048, 2048, 1024, 512, 256]
+    assert gemm.affordable(paths, 1000, clock, 0.5) == 500
+    assert gemm.affordable(paths, 64, clock, 0.0) == 64
 
 
 def test_bus_bandwidth_factors_are_those_of_nccl_tests() -> None:

@@ -25,11 +25,12 @@ _TINY = "Consecutive copies of 4 bytes through torch, including the time the hos
 
 
 def gemm(ctx: Context, device: Device, dtypes: list[str] | None, size: int | None, timeout_s: float) -> Probe:
-    """Dense rate per dtype; default dtypes and sizes per device."""
+    """Dense rate per dtype; default dtypes and sizes per device, with smaller products where a CPU is slow."""
     chosen = dtypes or list(GPU_DTYPES if device.is_gpu else CPU_DTYPES)
     edge = size or (8192 if device.is_gpu else 2048)
     specs = probe_runner.peak_specs(device)
-    return probe_runner.probe(ctx, device, "gemm", {"dtypes": chosen, "size": edge}, timeout_s, specs)
+    params = {"dtypes": chosen, "size": edge, "shrink": size is None and not device.is_gpu}
+    return probe_runner.probe(ctx, device, "gemm", params, timeout_s, specs)
 
 
 def bandwidth(ctx: Context, device: Device, kinds: list[str], size_mb: int | None, timeout_s: float) -> Probe:

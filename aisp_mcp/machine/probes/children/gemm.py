@@ -5,28 +5,38 @@ rate).
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from aisp_mcp.machine.probes.children.timing import Clock, TimedWork, best, rested
 
 GPU_DTYPES = ("bf16", "fp16", "tf32", "fp8", "int8", "fp32", "fp64")
 CPU_DTYPES = ("fp32", "bf16", "fp64", "int8")
+_CALLS = 20  # of a dtype, whatever the budget: choosing a path, warming up and the first round
+_LEAST_SIZE = 256
 
 
 def main(params: dict[str, Any]) -> dict[str, Any]:
-    """params: device, dtypes, size (N of N x N x N), rounds, budget_s. Samples in FLOP/s (OP/s for int8)."""
+    """params: device, dtypes, size (N of N x N x N), shrink (take smaller products where these do not fit into the
+    budget), rounds, budget_s. Samples in FLOP/s (OP/s for int8).
+    """
     import torch
 
     device, size = params["device"], params["size"]
     torch.manual_seed(params.get("seed", 0))
     clock = Clock(torch, device)
+    limit_s = params["budget_s"] / (_CALLS * len(params["dtypes"])) if params.get("shrink") else math.inf
     chosen: list[TimedWork] = []
+    sizes: dict[str, int] = {}
     skipped: dict[str, str] = {}
     for dtype in params["dtypes"]:
         with _precision(torch, dtype):
             try:
-                chosen.append(best(candidates(torch, dtype, _size(dtype, size), device), clock))
+                make = partial(candidates, torch, dtype, device=device)
+                sizes[dtype] = affordable(make, _size(dtype, size), clock, limit_s)
+                chosen.append(best(candidates(torch, dtype, sizes[dtype], device), clock))
             except (RuntimeError, AttributeError, TypeError) as error:
                 skipped[dtype] = str(error)[:400]
     samples, sustained = rested([_precise(torch, w) for w in chosen], clock, params) if chosen else ({}, {})
@@ -34,7 +44,7 @@ def main(params: dict[str, Any]) -> dict[str, Any]:
         "samples": samples,
         "sustained": sustained,
         "paths": {work.name: work.note for work in chosen},
-        "sizes": {work.name: _size(work.name, size) for work in chosen},
+        "sizes": {work.name: sizes[work.name] for work in chosen},
         "skipped": skipped,
     }
 
@@ -42,6 +52,29 @@ def main(params: dict[str, Any]) -> dict[str, Any]:
 def _size(dtype: str, size: int) -> int:
     """Half the edge for fp64, which is far slower on most devices, to keep its calls as short as the others'."""
     return size // 2 if dtype == "fp64" else size
+
+
+def affordable(make: Callable[[int], list[TimedWork]], size: int, clock: Clock, limit_s: float) -> int:
+    """The size, halved as often as needed for a call of the slowest path to take no longer than the limit: without
+    instructions for a dtype, a CPU may need minutes. make: the paths for a size.
+    """
+    if math.isinf(limit_s):
+        return size
+    halved = (size >> times for times in range(size.bit_length()))
+    *larger, chosen = [edge for edge in halved if edge >= _LEAST_SIZE] or [size]
+    while larger and 8 * _slowest_s(make(chosen), clock) <= limit_s:
+        chosen = larger.pop()
+    return chosen
+
+
+def _slowest_s(paths: list[TimedWork], clock: Clock) -> float:
+    """Seconds of a call of the slowest path that works, after one that is not counted."""
+    seconds = [0.0]
+    for path in paths:
+        with contextlib.suppress(Exception):  # best() leaves such a path out, too
+            path.call()
+            seconds.append(clock.seconds(path.call, 1))
+    return max(seconds)
 
 
 @contextlib.contextmanager
