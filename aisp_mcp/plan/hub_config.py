@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -60,9 +61,13 @@ def read(path: Path) -> dict[str, Any]:
 
 def _parsed(file: Path) -> dict[str, Any]:
     try:
-        if file.stat().st_size > _LARGEST:
+        if not stat.S_ISREG(file.stat().st_mode):  # a device may have no end
+            raise UsageError("BAD_CONFIG", f"{file.name} is not a regular file.", "Give config.json.")
+        with file.open("rb") as opened:
+            text = opened.read(_LARGEST + 1)  # the system makes up some files, and gives their size as 0
+        if len(text) > _LARGEST:
             raise UsageError("BAD_CONFIG", f"{file.name} is larger than any model configuration.")
-        config = json.loads(file.read_text("utf-8"))
+        config = json.loads(text.decode("utf-8"))
     except (OSError, ValueError) as error:
         raise UsageError(
             "BAD_CONFIG", f"{file.name} cannot be read: {str(error)[:150]}.", "Give config.json."

@@ -61,6 +61,8 @@ BAD: list[tuple[str, dict[str, Any], str, str]] = [
     ("aisp_distributed_plan", {**PLAN, "gpu": "H9000"}, "UNKNOWN_GPU", "H9000"),
     ("aisp_distributed_plan", {**PLAN, "model": "gpt-9"}, "UNKNOWN_MODEL", "gpt-9"),
     ("aisp_distributed_plan", {**PLAN, "model": "./nosuch/config.json"}, "BAD_CONFIG", "config.json"),
+    ("aisp_distributed_plan", {**PLAN, "model": "/dev/zero"}, "BAD_CONFIG", "not a regular file"),
+    ("aisp_distributed_plan", {**PLAN, "model": "/proc/self/mem"}, "BAD_CONFIG", "cannot be read"),
     ("aisp_distributed_plan", {"gpus": 8, "gpu": "H100-SXM"}, "NO_MODEL", "model"),
     ("aisp_distributed_plan", {**LARGE, "gpus": 8, "batch": 8}, "DOES_NOT_FIT", "GiB"),
     ("aisp_distributed_plan", shape(layers=-32), "BAD_ARCHITECTURE", "layers"),
