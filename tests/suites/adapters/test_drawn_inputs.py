@@ -68,7 +68,9 @@ def test_a_candidate_gets_what_the_problem_draws(tmp_path: Path, candidate: str,
     def program(**tensors: Any) -> Any:
         return mine.run(**{name: tensors[name] for name in names}, **prepared)
 
-    messages = [judged.failure for call in calls(5, 2) if (judged := trial.judge(0, program, call)).failure]
+    messages = [
+        judged.failure for call in calls(5, trial.kinds, 2) if (judged := trial.judge(0, program, call)).failure
+    ]
     assert bool(messages) == bool(failure)
     assert not failure or re.search(failure, messages[0]), messages[0]
     assert torch.randn(3).shape == (3,)  # the factories are themselves again
