@@ -49,7 +49,9 @@ class Fuzzed(Raw):
         assert self.process.stdout is not None
         ready, _, _ = select.select([self.process.stdout], [], [], ANSWER_S)
         assert ready, f"{name} did not answer"
-        answer = self.read()
+        line = self.process.stdout.readline()
+        assert line, f"{name} ended the server: {json.dumps(arguments)[:500]}"
+        answer: dict[str, Any] = json.loads(line)
         assert answer["id"] == number
         return answer
 
