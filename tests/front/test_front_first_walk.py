@@ -1,4 +1,7 @@
-"""A new user with an official client over stdio: one benchmark job, then every analysis and planner that reads it."""
+"""A new user with an official client over stdio: one benchmark job, then every analysis and planner that reads it.
+
+The run has two replicates: the verdict of a single one is provisional, and neither ranked nor priced.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ pytestmark = [
     pytest.mark.torch,
     pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed"),
 ]
-SHAPE = {"result", "assumptions", "band", "not_modelled", "definitions", "check_here", "sources"}
+SHAPE = {"answer", "assumptions", "band", "not_modelled", "definitions", "check_here", "sources"}
 VARIANT = "ch07:row_sum_tiled"
 PLANNERS: list[tuple[str, dict[str, Any]]] = [
     ("aisp_distributed_plan", {"model": "llama-3.1-8b", "gpus": 8, "gpu": "H200-SXM", "batch": 64}),
@@ -54,7 +57,7 @@ async def call(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
 async def test_a_first_run_and_all_that_reads_it(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AISP_TOOLSETS", "all")
     async with connect("auto", "stdio") as client:
-        answer = await call(client, "aisp_run_benchmarks", targets=[VARIANT], preset="quick", wait_s=0)
+        answer = await call(client, "aisp_run_benchmarks", targets=[VARIANT], replicates=2, wait_s=0)
         while answer["status"] in ("queued", "running"):
             job_id = answer["job"]["job_id"]
             waited = (await call(client, "aisp_job_wait", job_ids=[job_id], timeout_s=45))["result"]
