@@ -44,7 +44,7 @@ def adapted(folder: Path, candidate: str) -> tuple[Any, Any, Any]:
     ("candidate", "failure"),
     [
         (FORWARD, None),
-        pytest.param("return compiled(self, x)", None, marks=pytest.mark.slow),
+        pytest.param("return compiled(self, x)", None, marks=[pytest.mark.slow, pytest.mark.timeout(300)]),
         ("state = torch.randn((16, 8))\nreturn torch.rand(size=(16, 8)) * self.cell(x, state)", None),
         (FORWARD.replace("self.cell(x, ", "self.cell(x, 0 * "), "error is"),
         ("return self.cell(x)", "error is"),
