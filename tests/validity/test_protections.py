@@ -50,24 +50,27 @@ def run(x, w):
     return known[key]
 """
 
-# Honest in the first dozen rounds, and on inputs that do not look normal: one of them is a hidden check.
+# Honest in rounds of one call, in the two that warm up, and on inputs that no plain draw has: one of them is a hidden
+# check.
 STALE_LATER = (
     LOOP
     + """
 rounds, usual, last = [0], [False], [None]
 
 def run(x, w):
-    if loop()["call"] == 0:
-        rounds[0] += 1
-        few = x[0, :64]
-        usual[0] = 0.6 < float(few.std()) < 1.5 and float(x.abs().max()) < 6 and bool((few != few.round()).all())
-    if rounds[0] < 13 or not usual[0]:
+    found = loop()
+    if found["call"] == 0:
+        rounds[0] += found["count"] > 1
+        few, most = x[0, :64], float(x.abs().max())
+        usual[0] = 0.1 < most < 50 and bool((few != few.round()).all()) and float(few.std()) > 0
+    if rounds[0] < 3 or not usual[0]:
         last[0] = torch.relu(x @ w)
     return last[0]
 """
 )
 
-# Nothing is written once an input with the same row was answered in the same place.
+# Nothing is written once an input with the same row and the same extremes was answered in the same place. Answers go to
+# the places that the verifier reads, also in rounds that would leave them in memory of the worker's own.
 NOTHING_WRITTEN = (
     WORKER
     + """
@@ -76,11 +79,10 @@ spare_copies(False)
 
 def run(x, w):
     call = loop()["call"]
-    key = x[0].numpy().tobytes()
-    if written.get(call) == key:
-        return None
-    written[call] = key
-    return torch.relu(x @ w)
+    key = x[0].numpy().tobytes(), *map(float, torch.aminmax(x))
+    if written.get(call) != key:
+        written[call] = key
+        worker.outputs[call][0].copy_(torch.relu(x @ w))
 """
 )
 
