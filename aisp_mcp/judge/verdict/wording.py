@@ -6,6 +6,7 @@ The rules of this package, and the parent while it measures, decide what is said
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 
 from aisp_mcp.judge.records.measurement import Metric, Verification
@@ -42,6 +43,9 @@ ONE_PAIR_IS_NEVER_SAME = "one process pair cannot show that it is the same"
 NO_DIFFERENCE_SHOWN = "a ratio of 1 cannot be ruled out"
 BELOW_NOISE_FLOOR = "the difference is below the noise floor"
 WITHIN_MARGIN = "there is a difference, but it is within the margin"
+
+
+_INTERVAL = re.compile(r" \([\d.]+ % interval [^)]*\)")
 
 
 def sentence(
@@ -95,8 +99,13 @@ def with_qualified_ratio(text: str, verdict: Verdict, ratio: float | None, befor
 
 
 def by_both_clocks(text: str, verdict: Verdict, ratio: float | None, *, ratio_worker: float) -> str:
-    """The sentence, with the ratio as the part of the worker's that the parent's clock proves."""
+    """The sentence, with the ratio as the part of the worker's that the parent's clock proves. The interval goes: it
+    is that of the part, and a reader would take it for that of the gain.
+    """
+    text = _INTERVAL.sub("", text, count=1)
     after = f" by the parent's clock, {format_ratio(math.log(ratio_worker))}x by the worker's own"
+    if NO_DIFFERENCE_SHOWN in text:
+        return with_qualified_ratio(text, verdict, ratio, "", after)
     if verdict is Verdict.SLOWER:
         return with_qualified_ratio(text, verdict, ratio, "at most ", f" as fast{after}")
     return with_qualified_ratio(text, verdict, ratio, "at least ", after)

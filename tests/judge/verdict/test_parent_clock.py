@@ -131,11 +131,11 @@ def test_a_ratio_with_the_hosts_time_names_that_of_the_device(used: str, begins:
     ("used", "worker", "begins"),
     [
         ("worker", 1.52, "faster: 1.50x (95 %"),
-        ("lower_bound", 1.80, "faster: at least 1.50x by the parent's clock, 1.80x by the worker's own (95 %"),
-        ("parent", 1.80, "faster: at least 1.50x by the parent's clock, 1.80x by the worker's own (95 %"),
+        ("lower_bound", 1.80, "faster: at least 1.50x by the parent's clock, 1.80x by the worker's own, noise"),
+        ("parent", 1.80, "faster: at least 1.50x by the parent's clock, 1.80x by the worker's own, noise"),
         ("parent", 1.40, "faster: 1.50x (95 %"),
         ("parent", None, "faster: 1.50x (95 %"),
-        ("parent", 0.80, "slower: at most 0.65x as fast by the parent's clock, 0.80x by the worker's own (95 %"),
+        ("parent", 0.80, "slower: at most 0.65x as fast by the parent's clock, 0.80x by the worker's own, noise"),
     ],
 )
 def test_the_sentence_says_where_the_ratio_is_only_what_is_proven(used: str, worker: float | None, begins: str) -> None:
@@ -143,6 +143,17 @@ def test_the_sentence_says_where_the_ratio_is_only_what_is_proven(used: str, wor
     outcome = verdict.judge([math.log(ratio) + 1e-4 * turn for turn in range(-2, 3)], [1e-4, -1e-4, 2e-4, 0.0, 1e-4])
     clocks = Clocks(used=used, ratio_parent=ratio, ratio_worker=worker, delta=0.05)
     assert verdict.as_lower_bound(outcome, clocks).sentence.startswith(begins)
+
+
+def test_a_bound_that_does_not_rule_out_1_is_not_said_to_be_at_least_so_much() -> None:
+    outcome = verdict.judge([0.1, -0.2, 0.9], [0.2, -0.1, 0.3])
+    assert outcome.verdict == "inconclusive"
+    ratio = outcome.ratio or 0.0
+    clocks = Clocks(used="lower_bound", ratio_parent=ratio, ratio_worker=1.8, delta=0.05)
+    text = verdict.as_lower_bound(outcome, clocks).sentence
+    assert "by the parent's clock, 1.80x by the worker's own" in text
+    assert "at least" not in text
+    assert "interval" not in text
 
 
 def concluded_on_a_cpu(parent: float, worker: float) -> Comparison:
