@@ -108,6 +108,7 @@ def compare(a: Profile, b: Profile) -> Difference:
 
 _PHASES = (
     "compute",
+    "unknown kernels",
     "exposed communication",
     "exposed copies",
     "idle: host",
@@ -144,6 +145,7 @@ def _mean(timeline: Timeline, phase: str) -> float:
 def _phase(row: Breakdown, phase: str) -> int:
     return {
         "compute": row.compute_ns,
+        "unknown kernels": row.unknown_ns,
         "exposed communication": row.exposed_communication_ns,
         "exposed copies": row.exposed_memory_ns,
         "idle: host": row.idle_host_ns,
@@ -194,7 +196,7 @@ def _cause(window: Delta, phases: Sequence[Delta], kernels: Sequence[Delta]) -> 
     phase = max(phases, key=lambda d: d.change_ns * way)
     if phase.change_ns * way <= 0:
         return None
-    if phase.name not in ("compute", "exposed communication") or not kernels:
+    if phase.name not in ("compute", "unknown kernels", "exposed communication") or not kernels:
         return phase.name
     kernel = max(kernels, key=lambda d: d.change_ns * way)
     return kernel.name if kernel.change_ns * way > 0 else phase.name

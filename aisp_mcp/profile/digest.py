@@ -43,6 +43,7 @@ class Idle(Record):
     device: int
     span_ns: int
     compute: float
+    unknown: float = Field(default=0.0, description="Kernels that may compute or communicate.")
     exposed_communication: float
     exposed_copies: float
     idle_host: float
@@ -141,6 +142,7 @@ def _idle(row: Breakdown) -> Idle:
         device=row.device,
         span_ns=row.span_ns,
         compute=part(row.compute_ns),
+        unknown=part(row.unknown_ns),
         exposed_communication=part(row.exposed_communication_ns),
         exposed_copies=part(row.exposed_memory_ns),
         idle_host=part(row.idle_host_ns),

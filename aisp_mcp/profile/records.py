@@ -64,7 +64,10 @@ class OpStat(Record):
 class KernelStat(OpStat):
     """One kernel name. Launch facts are those of its longest launch."""
 
-    kind: str = Field(description="gemm, attention, communication, elementwise, reduction, copy or other, by its name.")
+    kind: str = Field(
+        description="Such as gemm, attention, normalization or communication, by its name; other if the name does "
+        "not say it, unknown if it may also communicate with other ranks.",
+    )
     grid: tuple[int, int, int] | None = None
     block: tuple[int, int, int] | None = None
     registers: int | None = Field(default=None, description="Per thread.")
@@ -83,7 +86,7 @@ class CallStat(OpStat):
 
 
 class Breakdown(Record):
-    """Use of one device's window: exact unions of intervals. compute + exposed_* + idle = span.
+    """Use of one device's window: exact unions of intervals. compute + unknown + exposed_* + idle = span.
 
     idle_host: the call that launches the next operation had not begun when the gap began, or had not returned.
     idle_kernel: it had begun, and the gap is at most 10 us. idle_dependency: it had returned, and its stream was
@@ -96,7 +99,12 @@ class Breakdown(Record):
     compute_ns: int
     communication_ns: int
     memory_ns: int
-    exposed_communication_ns: int = Field(description="Communication while no compute kernel ran.")
+    unknown_ns: int = Field(
+        default=0,
+        description="In a trace of one rank of several: kernels whose names do not say whether they compute or "
+        "communicate, while none ran that computes.",
+    )
+    exposed_communication_ns: int = Field(description="Communication while no other kernel ran.")
     exposed_memory_ns: int = Field(description="Copies while neither compute nor communication ran.")
     idle_host_ns: int
     idle_kernel_ns: int

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from pathlib import Path
 
 import pytest
 from problems import PRODUCT, STEPS
@@ -9,6 +10,7 @@ from simulate import GEMM, MS, POINTWISE, US, Sim, compute, ncu_csv, nsys_db, st
 
 from aisp_mcp.profile import compare, load
 from aisp_mcp.profile.insights.engine import insights
+from aisp_mcp.profile.overview.words import opening
 from aisp_mcp.profile.readers import kineto, snapshot
 from aisp_mcp.profile.timeline import names, summarize
 
@@ -122,6 +124,18 @@ def test_migrations_of_an_export_without_enum_tables_are_named(tmp_path):
     assert not rules & {"exposed_copies", "pageable_copies", "device_copies"}
 
 
+def _listed():
+    rows = (Path(__file__).parent / "data" / "kernel_names.tsv").read_text().splitlines()[1:]
+    return [row.split("\t") for row in rows]
+
+
+def test_kernels_of_public_traces_and_sources_have_the_class_of_their_own_name():
+    """The classes were read by eye, name by name; each row names its source."""
+    rows = _listed()
+    assert len({name for _, name, _ in rows}) == len(rows) >= 400
+    assert [(name, names.family(name)) for kind, name, _ in rows if names.family(name) != kind] == []
+
+
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
@@ -133,6 +147,16 @@ def test_migrations_of_an_export_without_enum_tables_are_named(tmp_path):
         ("void vllm::reshape_and_cache_flash_kernel<__nv_bfloat16, __nv_bfloat16>", "copy"),
         ("void vllm::reshape_and_cache_kernel<uint16_t>", "copy"),
         ("my_kernel", "other"),
+        ("small_reduce_kernel", "reduction"),
+        ("void flashinfer::norm::GemmaRMSNormKernel<4u, __half>(__half*)", "normalization"),
+        ("void flashinfer::sampling::MinPSamplingFromProbKernel<512u>(float*)", "sampling"),
+        ("void flashinfer::gemm::fp4_gemm_kernel<128>(void*)", "gemm"),
+        ("void moe::notes::finalizer<cutlass::bfloat16_t>(cutlass::bfloat16_t*)", "other"),
+        ("void cutlass::device_kernel<flash::FlashAttnFwdSm90<cutlass::bfloat16_t>>(Params)", "attention"),
+        ("_ZN7ck_tile6kentryILi1ENS_12Rmsnorm2dFwdIfEEEEvT1_", "normalization"),
+        ("void pplx::internode::dispatchKernel<true>(int*)", "communication"),
+        ("two_shot_all_reduce_kernel_inplace", "communication"),
+        ("void at::native::upsample_bilinear2d_out_frame<float>(int)", "elementwise"),
     ],
 )
 def test_names_of_other_libraries(name, kind):
@@ -213,3 +237,24 @@ def test_windows_of_fixed_length_with_other_launch_counts_are_not_comparable(tmp
     assert (difference.verdict, difference.ratio) == ("not comparable", None)
     assert "1.5 times as often" in difference.warnings[0]
     assert compare.compare(a, a).verdict == "same"
+
+
+@pytest.mark.parametrize("ranks", [1, 4])
+def test_an_unnamed_kernel_is_compute_in_a_program_of_one_rank_only(tmp_path, ranks):
+    sim = Sim()
+    for _ in range(300):
+        sim.kernel(ns=20 * US)
+        sim.kernel("void acme::exchange<8>(int*)", 4 * US)
+    path = Path(sim.kineto(tmp_path / "t.json"))
+    document = json.loads(path.read_text())
+    document["distributedInfo"] = {"backend": "nccl", "rank": 0, "world_size": ranks}
+    path.write_text(json.dumps(document))
+    profile = load.load(path)
+    row = profile.timeline.breakdown[0]
+    assert row.compute_ns + row.unknown_ns == 300 * 24 * US
+    assert row.unknown_ns == (0 if ranks == 1 else 300 * 4 * US)
+    kinds = {kernel.name: kernel.kind for kernel in profile.timeline.kernels}
+    assert kinds["void acme::exchange<8>(int*)"] == ("other" if ranks == 1 else "unknown")
+    found = insights(profile).found
+    assert ("may compute or communicate" in opening(profile, found)[0].text) == (ranks > 1)
+    assert ("small_kernels" in {insight.rule for insight in found}) == (ranks == 1)

@@ -84,7 +84,7 @@ def by_name(judge: Rule) -> Rule:
     def judged(profile: Profile) -> Finding:
         result, kernels = judge(profile), timeline(profile).kernels
         whole = sum(k.total_ns for k in kernels)
-        unnamed = sum(k.total_ns for k in kernels if k.kind == "other")
+        unnamed = sum(k.total_ns for k in kernels if k.kind in ("other", "unknown"))
         if result is None and whole and unnamed / whole >= UNNAMED:
             return f"{100 * unnamed / whole:.0f} % of kernel time has names that do not reveal the kind"
         return result

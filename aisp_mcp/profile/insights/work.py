@@ -23,6 +23,8 @@ from aisp_mcp.profile.timeline.names import clears_memory, moves_memory, plain_g
 _SMALL_NS = 5_000
 _MESSAGE = 1 << 20
 _POINTWISE = {"elementwise", "normalization", "reduction", "softmax", "copy", "optimizer"}
+_POINTWISE |= {"activation", "quantization", "rope"}
+_SHARED = {"communication", "unknown"}  # other ranks take part, or may: no advice on the kernel alone
 
 
 def _copies(profile: Profile, matches: Callable[[OpStat], bool]) -> tuple[int, Evidence]:
@@ -33,7 +35,7 @@ def _copies(profile: Profile, matches: Callable[[OpStat], bool]) -> tuple[int, E
 
 
 def _kernels(profile: Profile, matches: Callable[[KernelStat], bool]) -> tuple[int, Evidence]:
-    rows = [k for k in timeline(profile).kernels if k.kind != "communication" and matches(k)]
+    rows = [k for k in timeline(profile).kernels if k.kind not in _SHARED and matches(k)]
     return sum(k.total_ns for k in rows), [
         {"kernel": short(k.name), "count": k.count, "total_ns": k.total_ns, "median_ns": k.median_ns} for k in rows
     ]
@@ -312,7 +314,7 @@ def small_grids(profile: Profile) -> Finding:
     sms = next((d.sms for d in profile.devices if d.sms), None)
     if sms is None:
         return "the profile does not say how many multiprocessors the device has"
-    rows = [k for k in timeline(profile).kernels if k.grid and k.kind != "communication" and k.median_ns >= _SMALL_NS]
+    rows = [k for k in timeline(profile).kernels if k.grid and k.kind not in _SHARED and k.median_ns >= _SMALL_NS]
     idle = [(k, 1 - k.grid[0] * k.grid[1] * k.grid[2] / sms) for k in rows if k.grid]
     wasted = [(k, empty) for k, empty in idle if empty > 0.25]
     return finding(

@@ -83,12 +83,19 @@ def _device(profile: Profile) -> list[Statement]:
     def part(field: Callable[[Breakdown], int]) -> str:
         return _percent(sum(map(field, rows)), span)
 
+    unknown = f"ran kernels that may compute or communicate for {part(lambda b: b.unknown_ns)}, "
     text = (
         f"Over {length} ({definition}), {subject} computed for {part(lambda b: b.compute_ns)} of the time, "
+        f"{unknown if any(row.unknown_ns for row in rows) else ''}"
         f"communicated without computing for {part(lambda b: b.exposed_communication_ns)}, copied without either for "
         f"{part(lambda b: b.exposed_memory_ns)} and idled for {part(lambda b: b.idle_ns)}."
     )
-    fields = ("compute_ns", "exposed_communication_ns", "exposed_memory_ns")
+    fields = (
+        "compute_ns",
+        *(["unknown_ns"] if any(row.unknown_ns for row in rows) else []),
+        "exposed_communication_ns",
+        "exposed_memory_ns",
+    )
     where = [f"breakdown[{at}].{field}" for at in range(len(rows)) for field in fields]
     return [Statement(text=text, rows=where[:12]), *_idle(timeline, span), *_kernels(timeline)]
 

@@ -22,7 +22,10 @@ WORDS = {
 }
 _FAMILIES = {
     **dict.fromkeys(("gemm", "convolution"), "product"),
-    **dict.fromkeys(("normalization", "softmax", "optimizer", "reduction", "elementwise"), "pointwise"),
+    **dict.fromkeys(
+        ("normalization", "softmax", "optimizer", "reduction", "elementwise", "activation", "rope", "quantization"),
+        "pointwise",
+    ),
     **dict.fromkeys(("attention", "copy", "communication"), ""),  # the kind has the family's name
 }
 _DEVICE = re.compile(r"(?:GPU|device|rank)\b", re.I)

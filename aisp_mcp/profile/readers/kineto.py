@@ -65,7 +65,8 @@ def read(path: str | Path | ProfileFile) -> Trace:
     trace.source = file.source("kineto", "torch.profiler (Kineto)", _version(pieces.head))
     trace.devices = _devices(pieces.head)
     info = pieces.head.get("distributedInfo")
-    trace.rank = _whole(info.get("rank")) if isinstance(info, dict) else None
+    if isinstance(info, dict):
+        trace.rank, trace.ranks = _whole(info.get("rank")), _whole(info.get("world_size"))
     if not trace.gpu and not trace.operators and not trace.ranges and not trace.frames:
         raise bad(
             f"{file.path.name!r} contains no operator, kernel or annotation of torch.profiler.",

@@ -27,7 +27,7 @@ from aisp_mcp.profile.records import (
     Window,
 )
 from aisp_mcp.profile.timeline import attribution, idle, steps
-from aisp_mcp.profile.timeline.columns import Calls, Ops
+from aisp_mcp.profile.timeline.columns import Calls, OpFact, Ops
 from aisp_mcp.profile.timeline.events import GpuOp, HostCall, HostRange, LaunchShape, Message
 from aisp_mcp.profile.timeline.intervals import Column, Cover, column
 from aisp_mcp.profile.timeline.names import family
@@ -144,11 +144,11 @@ def _timeline(trace: Trace, window: Window) -> Timeline:
         busy = Cover.of(ops.start, ops.end)
         gaps = idle.waits(trace.gpu, indices, busy, trace.api, waiting)
         collected.extend(gaps)
-        rows.append(_breakdown(device, ops, busy, gaps.spent(), window))
+        rows.append(_breakdown(device, ops, busy, gaps.spent(), window, trace.of_a_job))
         covers.append(busy)
     times = trace.gpu.durations()
     return Timeline(
-        kernels=kernel_stats(trace.gpu, times),
+        kernels=kernel_stats(trace.gpu, times, trace.of_a_job),
         memory=memory_stats(trace.gpu, times),
         api=_api_stats(trace.api),
         syncs=op_stats((name, {ns: 1}, None) for name, ns in trace.syncs),
@@ -210,18 +210,27 @@ def _by_device(gpu: Ops) -> dict[int, Sequence[int]]:
 _GROUP = {"kernel": "compute", "communication": "communication", "memcpy": "memory", "memset": "memory"}
 
 
-def _breakdown(device: int, ops: Ops, busy: Cover, causes: dict[GapCause, int], window: Window) -> Breakdown:
-    groups = ops.covers(lambda fact: _GROUP[fact.kind])
+def _breakdown(
+    device: int, ops: Ops, busy: Cover, causes: dict[GapCause, int], window: Window, of_a_job: bool
+) -> Breakdown:
+    def group(fact: OpFact) -> str:
+        unknown = of_a_job and fact.kind == "kernel" and family(fact.name) == "other"
+        return "unknown" if unknown else _GROUP[fact.kind]
+
+    groups = ops.covers(group)
     none = Cover(column(), column())
     compute, comm, memory = (groups.get(kind, none) for kind in ("compute", "communication", "memory"))
-    computing, kernels = compute.length(), Cover.merged([compute, comm]).length()
+    unclear = Cover.merged([compute, groups.get("unknown", none)])
+    computing, reached = compute.length(), unclear.length()
+    kernels = Cover.merged([unclear, comm]).length()
     return Breakdown(
         device=device,
         span_ns=window.end_ns - window.start_ns,
         compute_ns=computing,
         communication_ns=comm.length(),
         memory_ns=memory.length(),
-        exposed_communication_ns=kernels - computing,
+        unknown_ns=reached - computing,
+        exposed_communication_ns=kernels - reached,
         exposed_memory_ns=busy.length() - kernels,
         idle_host_ns=sum(causes[cause] for cause in idle.HOST),
         idle_kernel_ns=causes["kernel"],
@@ -273,8 +282,11 @@ def _median(times: Times) -> float:
     return low if upto[-1] % 2 else (low + high) / 2
 
 
-def kernel_stats(gpu: Ops, times: Sequence[Times]) -> list[KernelStat]:
-    """Kernels by name, including communication, with the launch facts of each one's longest launch."""
+def kernel_stats(gpu: Ops, times: Sequence[Times], of_a_job: bool = False) -> list[KernelStat]:
+    """Kernels by name, including communication, with the launch facts of each one's longest launch.
+
+    of_a_job: a kernel whose name says nothing may communicate with other ranks, so its kind is unknown.
+    """
     kernels = [
         (fact, spans)
         for fact, spans in zip(gpu.facts, times, strict=True)
@@ -285,7 +297,8 @@ def kernel_stats(gpu: Ops, times: Sequence[Times]) -> list[KernelStat]:
     for row in op_stats((fact.name, spans, None) for fact, spans in kernels):
         shape = shapes[row.name]
         facts = {} if shape is None else shape._asdict()
-        rows.append(KernelStat(**row.model_dump(), kind=family(row.name), **facts))
+        kind = family(row.name)
+        rows.append(KernelStat(**row.model_dump(), kind="unknown" if of_a_job and kind == "other" else kind, **facts))
     return rows
 
 

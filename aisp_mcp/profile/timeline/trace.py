@@ -25,7 +25,15 @@ class Trace:
     syncs: list[tuple[str, int]] = field(default_factory=list)  # (kind, duration)
     waits: list[StreamWait] = field(default_factory=list)
     rank: int | None = None
+    ranks: int | None = None  # in the job, if the file contains it
     bounds: tuple[int, int] | None = None  # of the whole capture, if the file contains it
+
+    @property
+    def of_a_job(self) -> bool:
+        """Return True for one rank of several: some of its kernels may communicate, whatever they are called."""
+        if self.ranks is not None:
+            return self.ranks > 1
+        return self.rank is not None or any(fact.kind == "communication" for fact in self.gpu.facts)
 
     @cached_property
     def ordered(self) -> Trace:

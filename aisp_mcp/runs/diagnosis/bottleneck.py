@@ -58,7 +58,7 @@ def of_timeline(subject: str, timeline: Timeline) -> Bottleneck:
     waiting = sum(row.idle_host_ns for row in rows)
     loading = _loading(timeline.host_in_gaps, waiting)
     parts = {
-        "device": (sum(row.compute_ns for row in rows), "a kernel runs"),
+        "device": (_sum(rows, "compute_ns") + _sum(rows, "unknown_ns"), "a kernel runs"),
         "communication": (_sum(rows, "exposed_communication_ns"), "a collective runs without a concurrent kernel"),
         "copies": (_sum(rows, "exposed_memory_ns"), "a copy runs with nothing else"),
         "input": (loading, "the device waits, the host is in a data loader"),
