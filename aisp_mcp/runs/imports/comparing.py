@@ -17,14 +17,14 @@ DEFINITION = (
     " over the samples of one session each; it says nothing about another process, machine or day."
 )
 SHOWN = 10  # figures of one file alone
-_ORDER = ("worse", "better", "different", "no interval", "not resolved")
+_ORDER = ("worse", "better", "different", "no interval", "not resolved", "not comparable")
 
 
 def compare(baseline: Import, candidate: Import) -> ImportComparison:
     """Every figure that both contain. Never a verdict: neither was measured here."""
     before, after = _by_key(baseline), _by_key(candidate)
     rows = [_difference(before[key], after[key]) for key in before if key in after]
-    rows.sort(key=lambda row: (_ORDER.index(row.finding), -abs(row.ratio - 1)))
+    rows.sort(key=lambda row: (_ORDER.index(row.finding), -abs((row.ratio or 1) - 1)))
     return ImportComparison(
         sentence=_sentence(rows, baseline, candidate),
         baseline=f"{baseline.label} ({baseline.id})",
@@ -34,6 +34,7 @@ def compare(baseline: Import, candidate: Import) -> ImportComparison:
         only_in_candidate=_shown([key for key in after if key not in before]),
         missing=_missing(rows, baseline, candidate),
         cautions=_cautions(baseline, candidate),
+        notes=[f"{file.label}: {note}" for file in (baseline, candidate) for note in file.contents.notes],
         definition=DEFINITION,
     )
 
@@ -49,21 +50,36 @@ def _shown(keys: list[Key]) -> list[str]:
 
 
 def _difference(before: Figure, after: Figure) -> FigureDifference:
-    bounds = ratio_interval(before.samples, after.samples)
+    failure = _failure(before, "the baseline") or _failure(after, "the candidate")
+    bounds = None if failure else ratio_interval(before.samples, after.samples)
     values = (median(before.samples), median(after.samples)) if bounds else (before.value, after.value)
-    ratio = values[1] / values[0] if values[0] else float("nan")
+    finding = "not comparable" if failure else _finding(before, bounds)
+    doubt = before.doubt or after.doubt
+    if doubt and finding in ("better", "worse", "different"):
+        finding, failure = "not comparable", doubt
     return FigureDifference(
         name=before.name,
         metric=before.metric,
         unit=before.unit,
         baseline=values[0],
         candidate=values[1],
-        ratio=ratio,
+        ratio=values[1] / values[0] if values[0] and (failure in (None, doubt)) else None,
         interval=list(bounds) if bounds else [],
-        finding=_finding(before, bounds),
+        finding=finding,
         samples=[len(before.samples), len(after.samples)],
         settings=before.settings,
+        why=failure,
     )
+
+
+def _failure(figure: Figure, side: str) -> str | None:
+    """Why a figure measures no successful run: what its file says, or a value of 0."""
+    if figure.failed:
+        return f"{side}: {figure.failed}"
+    if figure.value == 0:
+        return f"{side} is 0, which no ratio can use"
+    zeros = sum(sample <= 0 for sample in figure.samples) if figure.unit == "s" else 0
+    return f"{zeros} of {len(figure.samples)} samples of {side} are 0 s" if zeros else None
 
 
 def _finding(figure: Figure, bounds: tuple[float, float] | None) -> str:
@@ -80,7 +96,9 @@ def _missing(rows: list[FigureDifference], baseline: Import, candidate: Import) 
     """For each file without enough samples: the number of figures affected, and how to make its tool record samples."""
     messages = []
     for index, file in enumerate((baseline, candidate)):
-        lacking = sum(not row.interval and row.samples[index] < MIN_SAMPLES for row in rows)
+        lacking = sum(
+            not row.interval and row.finding != "not comparable" and row.samples[index] < MIN_SAMPLES for row in rows
+        )
         if lacking:
             need = f"{file.label} contains fewer than {MIN_SAMPLES} samples of {lacking} of {len(rows)} figures"
             messages.append(f"{need}: {raw_hint(file.format)}.")
@@ -106,7 +124,10 @@ def _sentence(rows: list[FigureDifference], baseline: Import, candidate: Import)
     count = {finding: sum(row.finding == finding for row in rows) for finding in _ORDER}
     words = [f"{number} {finding}" for finding, number in count.items() if number]
     first = rows[0]
-    about = f"{short(first.name, 60)} {first.metric}: {first.ratio:.3g} times {baseline.label}"
+    title = f"{short(first.name, 60)} {first.metric}"
+    if first.ratio is None:
+        return f"Of {len(rows)} figures in both: {', '.join(words)}. {title} is not comparable: {first.why}."
+    about = f"{title}: {first.ratio:.3g} times {baseline.label}"
     interval = f" [{first.interval[0]:.3g}, {first.interval[1]:.3g}]" if first.interval else ", without an interval"
     return f"Of {len(rows)} figures in both: {', '.join(words)}. {about}{interval}."
 

@@ -25,6 +25,8 @@ class Figure(Record):
     count: int | None = Field(default=None, description="Samples the tool took, whether or not the file contains them.")
     spread: float | None = Field(default=None, description="Standard deviation that the file states.")
     parameters: dict[str, str] = Field(default_factory=dict)
+    failed: str | None = Field(default=None, description="Why the value measures no successful run, if it does not.")
+    doubt: str | None = Field(default=None, description="Why the value supports no better or worse.")
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -96,11 +98,12 @@ class FigureDifference(Record):
     unit: str
     baseline: float
     candidate: float
-    ratio: float
+    ratio: float | None = Field(description="None where a side measured a failure or 0.")
     interval: list[float] = Field(description="95 % bootstrap interval of the ratio of medians; empty without samples.")
-    finding: Literal["better", "worse", "different", "not resolved", "no interval"]
+    finding: Literal["better", "worse", "different", "not resolved", "no interval", "not comparable"]
     samples: list[int]
     settings: str
+    why: str | None = Field(default=None, description="Why the two are not comparable.")
 
 
 class ImportComparison(Record):
@@ -114,6 +117,7 @@ class ImportComparison(Record):
     only_in_candidate: list[str]
     missing: list[str] = Field(description="What intervals would need, where there are none.")
     cautions: list[str]
+    notes: list[str] = Field(description="What each file says against its own figures.")
     definition: str
 
 

@@ -150,3 +150,57 @@ def test_the_bootstrap_has_the_width_of_resampling() -> None:
     low, high = ratio_interval(a, b) or (0.0, 0.0)
     assert (low, high) == pytest.approx((ratios[100], ratios[-101]), abs=0.02)
     assert ratio_interval(a[:5], b) is None
+
+
+def _google_debug(scale: float) -> str:
+    document = json.loads(FILES["google-benchmark"].text)
+    document["context"]["library_build_type"] = "debug"
+    for row in document["benchmarks"]:
+        row["real_time"] = scale * row.get("real_time", 0)
+    return json.dumps(document)
+
+
+def _coded(times: list[float], codes: Any) -> str:
+    document = json.loads(hyperfine(times))
+    document["results"][0]["exit_codes"] = codes
+    return json.dumps(document)
+
+
+TTFTS = [0.2 + 0.01 * i for i in range(20)]
+FAST = [0.3 * time for time in TIMES]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "why"),
+    [
+        (hyperfine(TIMES), _coded(FAST, [0] * 5 + [3] * 3), "3 of 8 runs ended with exit code 3"),
+        (_coded(FAST, [None] * 8), hyperfine(TIMES), "no exit code (killed)"),
+        (hyperfine(TIMES), _coded(FAST, None), "no exit codes"),
+        (hyperfine(TIMES), hyperfine([*FAST[:7], 0.0]), "--shell=none"),
+        (hyperfine([0.0] * 8), hyperfine(TIMES), "--shell=none"),
+        (vllm(TTFTS), vllm(TTFTS[:15], num_prompts=20, failed=5), "5 of 20 requests failed"),
+        (vllm(TTFTS), vllm([t / 3 for t in TTFTS], errors=["timeout"] * 4 + [""] * 16), "4 of 20 requests failed"),
+        (FILES["google-benchmark"].text, _google_debug(0.2), "debug build"),
+    ],
+)
+def test_what_measured_a_failure_is_neither_better_nor_worse(
+    before: str, after: str, why: str, tmp_path: Path, ctx: Context
+) -> None:
+    (tmp_path / "a").write_text(before)
+    (tmp_path / "b").write_text(after)
+    files = {"baseline": str(tmp_path / "a"), "candidate": str(tmp_path / "b")}
+    result = call("aisp_benchmark_compare_imports", ctx, **files)["result"]
+    assert not {row["finding"] for row in result["differences"]} & {"better", "worse", "different"}
+    assert why in str([row["why"] for row in result["differences"]])
+    assert result["notes"]
+    assert "nan" not in result["sentence"]
+
+
+def test_one_failed_request_of_many_is_a_note(tmp_path: Path, ctx: Context) -> None:
+    many = [0.2 + 0.001 * i for i in range(200)]
+    (tmp_path / "a").write_text(vllm(many))
+    (tmp_path / "b").write_text(vllm([time / 2 for time in many[:199]], num_prompts=200, failed=1))
+    files = {"baseline": str(tmp_path / "a"), "candidate": str(tmp_path / "b")}
+    result = call("aisp_benchmark_compare_imports", ctx, **files)["result"]
+    assert "better" in {row["finding"] for row in result["differences"]}
+    assert "1 of 200" in result["notes"][0]

@@ -39,7 +39,9 @@ def _read(source: Source) -> Contents:
     words = (context.get("host_name"), f"{context['num_cpus']} CPUs" if context.get("num_cpus") else None)
     notes = left_out(len(failed), "the benchmark failed or was skipped")
     if context.get("library_build_type") == "debug":
-        notes.append("The benchmark library was a debug build: its times are not to be compared.")
+        doubt = "The benchmark library was a debug build: its times are not to be compared."
+        notes.append(doubt)
+        figures = [figure.model_copy(update={"doubt": doubt.rstrip(".")}) for figure in figures]
     return Contents(
         figures=figures,
         tool_version=context.get("library_version") and name(context["library_version"]),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from aisp_mcp.runs.imports.readers.requests import SERVING, Request, latencies, rate
+from aisp_mcp.runs.imports.readers.requests import SERVING, Request, latencies, lost, rate
 from aisp_mcp.runs.imports.readers.source import Reader, Source, left_out, name, number
 from aisp_mcp.runs.imports.records import Contents, Figure
 
@@ -40,14 +40,15 @@ def _read(source: Source) -> Contents:
 def _figures(benchmark: dict[str, Any], notes: list[str]) -> list[Figure]:
     title, settings = _title(benchmark), _settings(benchmark)
     totals = (benchmark.get("metrics") or {}).get("request_totals") or {}
-    lost = sum(int(number(totals.get(key)) or 0) for key in ("errored", "incomplete"))
-    notes += left_out(lost, "requests that failed or were not finished")
-    figures = latencies(requests(benchmark), title, settings)
+    left = sum(int(number(totals.get(key)) or 0) for key in ("errored", "incomplete"))
+    notes += left_out(left, "requests that failed or were not finished")
+    errored, done = int(number(totals.get("errored")) or 0), int(number(totals.get("successful")) or 0)
+    figures = latencies(answered := requests(benchmark), title, settings)
     figures = figures or _stated(benchmark, title, settings)
     for key, (metric, unit) in _RATES.items():
         if (value := _mean(benchmark, key)) is not None:
             figures.append(rate(title, metric, unit, value, settings))
-    return figures
+    return lost(figures, errored, errored + (done or len(answered)))
 
 
 def _title(benchmark: dict[str, Any]) -> str:

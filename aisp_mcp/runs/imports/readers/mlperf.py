@@ -66,6 +66,8 @@ def _training(events: list[dict[str, Any]]) -> Contents:
     elif end is None:
         notes.append("The log has no run_stop: the run did not end.")
     figures += _tracked(title, events)
+    if notes:
+        figures = [figure.model_copy(update={"failed": notes[0].partition(":")[0].rstrip(".")}) for figure in figures]
     words = [word for key in ("submission_org", "submission_platform") if (word := _value(first, key))]
     return Contents(
         figures=figures, machine=", ".join(words) or None, measured_at=begin / 1000 if begin else None, notes=notes
@@ -130,6 +132,8 @@ def _inference(rows: dict[str, Any], sut: Any, scenario: Any, validity: Any) -> 
             share = f"p{float(match[1]):g}"
             figures.append(_figure(sut, f"{share} latency", "s", value / 1e9, share, settings))
     notes = [] if validity == "VALID" else [f"LoadGen calls the result {name(validity or 'incomplete')}."]
+    if notes:
+        figures = [figure.model_copy(update={"failed": notes[0].rstrip(".")}) for figure in figures]
     return Contents(figures=figures, notes=notes)
 
 

@@ -9,6 +9,7 @@ from statistics import median, stdev
 from aisp_mcp.runs.imports.records import Better, Figure
 
 SERVING = "serving"
+_FEW = 0.01  # failed requests that move a median by less than an interval is wide
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,13 @@ class Request:
     @property
     def tpot_s(self) -> float | None:
         return (self.latency_s - self.ttft_s) / (self.output_tokens - 1) if self.output_tokens > 1 else None
+
+
+def lost(figures: list[Figure], failed: int, sent: int) -> list[Figure]:
+    """The figures, marked as failed if too many requests failed: those that succeeded had less competition."""
+    if not failed or failed <= _FEW * sent:
+        return figures
+    return [figure.model_copy(update={"failed": f"{failed} of {sent} requests failed"}) for figure in figures]
 
 
 _LATENCIES: dict[str, Callable[[Request], float | None]] = {

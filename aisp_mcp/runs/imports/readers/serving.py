@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from aisp_mcp.runs.imports.readers.requests import SERVING, Request, latencies, rate
+from aisp_mcp.runs.imports.readers.requests import SERVING, Request, latencies, lost, rate
 from aisp_mcp.runs.imports.readers.source import Reader, Source, name, number, parameters, utc
 from aisp_mcp.runs.imports.records import Contents, Figure
 
@@ -51,16 +51,28 @@ def _read(source: Source) -> Contents:
 def _figures(row: Row, notes: list[str]) -> list[Figure]:
     title = name(row.get("model_id") or row.get("model") or row.get("model_path") or SERVING)
     settings = parameters(row, _SETTINGS)
-    failed = int(number(row.get("num_prompts")) or 0) - int(number(row.get("completed")) or 0)
-    if failed > 0 and "completed" in row:
-        notes.append(f"{failed} of {row['num_prompts']} requests did not succeed.")
+    failed, sent = _failed(row)
+    if failed:
+        notes.append(f"{failed} of {sent} requests did not succeed.")
     answered = requests(row)
     measured = latencies(answered, title, settings)
     stated = _stated(row, title, settings, {figure.metric for figure in measured})
     rates = [
         rate(title, *_RATES[key], value, settings) for key in _RATES if (value := number(row.get(key))) is not None
     ]
-    return [*measured, *stated, *rates]
+    return lost([*measured, *stated, *rates], failed, sent)
+
+
+def _failed(row: Row) -> tuple[int, int]:
+    """Requests that failed, and all that were sent: by count, or by the errors of single requests."""
+    errors = row.get("errors")
+    listed = sum(bool(error) for error in errors) if isinstance(errors, list) else 0
+    completed = number(row.get("completed"))
+    sent = int(
+        number(row.get("num_prompts")) or (completed or 0) + (number(row.get("failed")) or 0) or len(errors or [])
+    )
+    missing = sent - int(completed) if completed is not None else 0
+    return max(missing, int(number(row.get("failed")) or 0), listed, 0), sent
 
 
 def requests(row: Row) -> list[Request]:
