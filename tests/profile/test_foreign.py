@@ -201,7 +201,7 @@ def test_stacks_of_perf_and_evented_speedscope_add_up(tmp_path):
         (
             "chrome.json",
             '[{"ph": "X", "name": "x", "ts": 1, "dur": 1, "pid": 1, "tid": 1, "cat": "blink"}]',
-            "another program",
+            "Perfetto",
         ),
     ],
 )

@@ -1,17 +1,22 @@
 """Facts that a profile lacks are reported as unknown: categories, causes of gaps, kinds of kernels."""
 
 import dataclasses
+import gzip
 import json
+import sqlite3
 from pathlib import Path
 
 import pytest
 from problems import PRODUCT, STEPS
 from simulate import GEMM, MS, POINTWISE, US, Sim, compute, ncu_csv, nsys_db, step
 
+from aisp_mcp.errors import UsageError
 from aisp_mcp.profile import compare, load
+from aisp_mcp.profile.hangs import read as hangs
 from aisp_mcp.profile.insights.engine import insights
 from aisp_mcp.profile.overview.words import opening
-from aisp_mcp.profile.readers import kineto, snapshot
+from aisp_mcp.profile.readers import kineto, snapshot, stacks
+from aisp_mcp.profile.readers.files import look
 from aisp_mcp.profile.timeline import names, summarize
 
 
@@ -258,3 +263,61 @@ def test_an_unnamed_kernel_is_compute_in_a_program_of_one_rank_only(tmp_path, ra
     found = insights(profile).found
     assert ("may compute or communicate" in opening(profile, found)[0].text) == (ranks > 1)
     assert ("small_kernels" in {insight.rule for insight in found}) == (ranks == 1)
+
+
+def _nsys_without_cuda(path, tables):
+    with sqlite3.connect(path) as db:
+        for table in tables:
+            db.execute(f"CREATE TABLE {table} (id INTEGER, value TEXT)")
+    return path.read_bytes()
+
+
+PROCESS = {"ph": "M", "name": "process_name", "pid": 4, "args": {"name": "Ascend Hardware"}}
+REFUSED = [
+    (b"", "is empty: 0 bytes"),
+    (b"PK\x03\x04....", "a zip archive"),
+    (gzip.compress(b"t.json".ljust(257, b"\0") + b"ustar".ljust(255, b"\0")), "a tar archive"),
+    (b"app  31 cycles:u: \n\t  55d0c8a1 work+0x10 (/bin/app)\n", "`perf script` without times"),
+    (json.dumps({"traceEvents": [PROCESS, {**PROCESS, "ph": "X", "ts": 1, "dur": 2}]}).encode(), "torch_npu"),
+    (json.dumps({"traceEvents": [{**PROCESS, "args": {"name": "app"}}]}).encode(), "no event with a duration"),
+    (json.dumps({"traceEvents": [_event("gc", "minor", 3, 9)]}).encode(), "1 of 'gc'"),
+    (["StringIds", "OSRT_API", "TARGET_INFO_GPU"], "an nsys export without CUDA and NVTX events; it has OSRT_API"),
+    (["notes"], "none of nsys's tables"),
+]
+
+
+@pytest.mark.parametrize(("content", "words"), REFUSED, ids=[words for _, words in REFUSED])
+def test_a_refusal_says_what_was_found(content, words, tmp_path):
+    data = _nsys_without_cuda(tmp_path / "db", content) if isinstance(content, list) else content
+    (tmp_path / "f").write_bytes(data)
+    with pytest.raises(UsageError) as refused:
+        load.load(tmp_path / "f")
+    assert words in refused.value.message
+
+
+def test_a_sample_of_py_spy_without_frames_is_counted(tmp_path):
+    (tmp_path / "f").write_text("main (a.py:1);work (a.py:9) 7\n 2\n")
+    assert stacks.weighted(look(tmp_path / "f"))[0] == {("main (a.py:1)", "work (a.py:9)"): 7, ("[no frames]",): 2}
+
+
+def test_a_trace_of_jax_on_a_cpu_has_host_operators(tmp_path):
+    host = {"ph": "M", "pid": 7, "name": "process_name", "args": {"name": "/host:CPU"}}
+    work = {"ph": "X", "pid": 7, "tid": 3, "ts": 5, "dur": 40, "name": "fusion.2"}
+    operators = load.load(_written(tmp_path / "t.json", [host, work])).timeline.operators
+    assert [(row.name, row.total_ns) for row in operators] == [("fusion.2", 40_000)]
+
+
+@pytest.mark.parametrize(("calls", "words"), [((3, 3), "made the same 3 calls"), ((4, 3), "number 4 of group")])
+def test_records_of_gloo_compare_calls_and_show_no_hang(calls, words, tmp_path):
+    for rank, count in enumerate(calls):
+        entries = [
+            {"profiling_name": "gloo:all_reduce", "state": "scheduled", "process_group": ["0", ""],
+             "input_sizes": [[8]], "collective_seq_id": number}
+            for number in range(1, count + 1)
+        ]  # fmt: skip
+        (tmp_path / f"dump_{rank}.json").write_text(
+            json.dumps({"pg_config": {}, "entries": entries})
+        )
+    text = hangs.read(hangs.in_folder(tmp_path), "flight", tmp_path).opening[0].text
+    assert "never say that a call has completed" in text
+    assert words in text

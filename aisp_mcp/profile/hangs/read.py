@@ -109,6 +109,8 @@ def of_dumps(dumps: list[Dump], graph: Graph) -> list[Statement]:
             "nothing was hanging at that time."
         )
         return [Statement(text=text, rows=["ranks"])]
+    if all(call.operation.startswith("gloo:") for dump in dumps for call in dump.pending):
+        return [_without_completion(dumps)]
     if len(dumps) == 1:
         return [_alone(dumps[0])]
     if not graph.waits:
@@ -130,6 +132,24 @@ def of_dumps(dumps: list[Dump], graph: Graph) -> list[Statement]:
         )
     lead = [Statement(text=text, rows=["held_up_by", "held_up"])]
     return [*lead, _wait(graph.waits, graph.roots), _advice(graph)]
+
+
+def _without_completion(dumps: list[Dump]) -> Statement:
+    """gloo never marks a call as completed, so only the calls that each rank made can be compared."""
+    made = {dump.rank: {(c.group, c.peers, c.number): c.operation for c in dump.pending} for dump in dumps}
+    text = "The records of gloo never say that a call has completed, so they do not show whether one is pending. "
+    if len(dumps) == 1:
+        text += f"Rank {dumps[0].rank} made {_count(len(dumps[0].pending), 'call')}; give the dumps of all ranks."
+        return Statement(text=text, rows=["ranks"])
+    keys = sorted({key for calls in made.values() for key in calls if key[1] is None}, key=lambda key: (key[0], key[2]))
+    for group, peers, number in keys:
+        names = {rank: calls.get((group, peers, number)) for rank, calls in made.items()}
+        if len(set(names.values())) > 1:
+            listed = "; ".join(f"rank {rank}: {name or 'no such call'}" for rank, name in sorted(names.items())[:8])
+            text += f"The first call that differs is number {number} of group {group}: {listed}."
+            return Statement(text=text, rows=["ranks"])
+    text += f"All {len(dumps)} ranks made the same {_count(len(keys), 'call')}."
+    return Statement(text=text, rows=["ranks"])
 
 
 def _cycle(graph: Graph) -> bool:

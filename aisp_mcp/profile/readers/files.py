@@ -10,7 +10,7 @@ import re
 import stat
 import zlib
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 
 from aisp_mcp.errors import AispError, NotFound, UsageError
@@ -20,6 +20,7 @@ MAX_TEXT = 256 * 2**20  # bytes of JSON or CSV, after decompression
 MAX_FILE = 4 * 2**30  # bytes of files that are read in pieces: traces and databases
 _CHUNK = 2**20
 _CAPTURES = ("*.xplane.pb", "*.pt.trace.json", "*.pt.trace.json.gz")
+_BLANK = b"\xef\xbb\xbf \t\r\n"
 _STEP = 2**24  # bytes inflated at a time
 _SQLITE = b"SQLite format 3\x00"
 GZIP = b"\x1f\x8b"
@@ -102,6 +103,7 @@ def kind_of(file: ProfileFile) -> ProfileKind:
     head, name = file.head, file.path.name
     if head.startswith(_SQLITE):
         return "nsys"
+    refuse_container(name, file.size, head)
     _refuse_native(name)
     if is_pickle(head):
         return "flight" if is_flight(head) else "memory"
@@ -110,6 +112,23 @@ def kind_of(file: ProfileFile) -> ProfileKind:
     text = head.lstrip(b"\xef\xbb\xbf \t\r\n")
     json = text[:1] == b"{" or (text[:1] == b"[" and not _TAG.match(text))
     return _json_kind(text) if json else _text_kind(name, head, text)
+
+
+def refuse_container(name: str, size: int, head: bytes) -> None:
+    """Raise UsageError BAD_PROFILE for a file without content, and for an archive."""
+    if not size:
+        raise bad(f"{name!r} is empty: 0 bytes.", "Its writer ended before it wrote; record again.")
+    if not head.strip(_BLANK):
+        raise bad(f"{name!r} contains no text in its first {len(head):,} bytes.", "Record again.")
+    if (archive := archive_of(head)) is not None:
+        raise bad(f"{name!r} is {archive}.", "Unpack it and give one file, or the folder.")
+
+
+def archive_of(head: bytes) -> str | None:
+    """The kind of archive by its first, decompressed bytes."""
+    if head.startswith((b"PK\x03\x04", b"PK\x05\x06")):
+        return "a zip archive"
+    return "a tar archive" if head[257:262] == b"ustar" else None
 
 
 def _refuse_native(name: str) -> None:
@@ -135,6 +154,11 @@ def _text_kind(name: str, head: bytes, text: bytes) -> ProfileKind:
         return "nccl"
     if (refusal := foreign_refusal(name, head, first)) is not None:
         raise bad(*refusal)
+    if _untimed(text):
+        raise bad(
+            f"{name!r} is output of `perf script` without times.",
+            "Print them: `perf script -F comm,pid,tid,time,event,ip,sym`.",
+        )
     if text and b"\x00" not in head and (first.rstrip().rsplit(b" ", 1)[-1].isdigit() or is_perf(head)):
         return "stacks"
     raise bad(f"{name!r} is not a profile that can be read here.", READABLE)
@@ -206,6 +230,8 @@ READABLE = (
 )
 # `python  4012/4013 [002]  1234.567890:  10101010 cycles:u:`; the thread, the processor and the period may be missing.
 PERF_SAMPLE = re.compile(r"^(\S.*?)\s+(-?\d+)(?:/(-?\d+))?\s+(?:\[\d+\]\s+)?\d+\.\d+:\s*(.*)$")
+_PERF_UNTIMED = re.compile(r"^\S.*?\s+-?\d+(?:/-?\d+)?\s+(?:\[\d+\]\s+)?(?:\d+\s+)?[A-Za-z][\w:./=,-]*:\s*$")
+_PERF_ADDRESS = re.compile(r"^\s+[0-9a-f]{4,}\s+\S")
 _PERF_COMMENT = re.compile(rb"^# (?:perf version|cmdline|captured on|=====)", re.M)
 
 
@@ -214,6 +240,13 @@ def is_perf(head: bytes) -> bool:
     lines = head.decode("utf-8", "replace").splitlines()
     first = next((line for line in lines if line.strip() and not line.startswith("#")), "")
     return bool(PERF_SAMPLE.match(first)) or _PERF_COMMENT.search(head) is not None
+
+
+def _untimed(text: bytes) -> bool:
+    """Return True for `python  4012 cycles:u:` and an address below it: a sample of perf without its time."""
+    lines = [line for line in text.decode("utf-8", "replace").splitlines() if not line.startswith("#")]
+    pairs = pairwise(lines)
+    return any(_PERF_UNTIMED.match(line) and _PERF_ADDRESS.match(after) for line, after in islice(pairs, 10))
 
 
 def is_flight(head: bytes) -> bool:

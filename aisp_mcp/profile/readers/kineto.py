@@ -68,11 +68,7 @@ def read(path: str | Path | ProfileFile) -> Trace:
     if isinstance(info, dict):
         trace.rank, trace.ranks = _whole(info.get("rank")), _whole(info.get("world_size"))
     if not trace.gpu and not trace.operators and not trace.ranges and not trace.frames:
-        raise bad(
-            f"{file.path.name!r} contains no operator, kernel or annotation of torch.profiler.",
-            "It is a Chrome trace of another program: open it in Perfetto or speedscope. "
-            "Traces of torch and JAX can be read here.",
-        )
+        raise bad(*reader.refusal(file.path.name))
     if not trace.gpu:
         trace.diagnostics.append("Reader: the trace has no device activity: CPU only, or the GPU was not recorded.")
     return trace
@@ -121,6 +117,8 @@ class _TraceReader:
         self.threads: dict[Any, int] = {}
         self.devices: dict[Any, int] = {}  # of a trace by XLA: process → device
         self.lanes: dict[tuple[Any, Any], str] = {}
+        self.labels: dict[str, None] = {}  # of processes, in order
+        self.seen: Counter[str] = Counter()
         self.open: dict[int, list[tuple[int, str, Any]]] = {}
 
     def take(self, events: list[TraceEvent | None]) -> None:
@@ -142,10 +140,30 @@ class _TraceReader:
         for category, count in self.unknown.most_common(_NOTED):
             notes.append(f"Reader: {count} events of the unknown category {category!r} were skipped.")
 
+    def refusal(self, name: str) -> tuple[str, str]:
+        """(what a trace without any known event contains, remedy)."""
+        ascend = next((label for label in self.labels if label.startswith(("Ascend", "CANN", "NPU"))), None)
+        if ascend is not None:
+            return (
+                f"{name!r} has a process {ascend!r}: a trace of torch_npu, which torch.profiler did not write.",
+                "It cannot be read here; open it in MindStudio Insight.",
+            )
+        others = Counter({key or "no category": count for key, count in self.seen.items()})
+        listed = ", ".join(f"{count:,} of {key!r}" for key, count in others.most_common(5))
+        found = (
+            f"Its events with a duration: {listed}." if listed else "It has no event with a duration, only metadata."
+        )
+        return (
+            f"{name!r} contains no operator, kernel or annotation of torch.profiler. {found}",
+            "Traces of torch and JAX can be read here; others open in Perfetto or speedscope.",
+        )
+
     def _labelled(self, event: TraceEvent) -> None:
         """Assign an event of XLA, which has no categories: the names of its processes and threads identify devices."""
         label, key = arguments(event).label, (str(event.pid)[:80], str(event.tid)[:80])
         if event.name == "process_name" and isinstance(label, str):
+            if len(self.labels) < 1000:
+                self.labels[clean(label, 80)] = None
             device = xplane.device_number(label)
             if device is not None:
                 self.devices[key[0]] = device
@@ -191,7 +209,7 @@ class _TraceReader:
 
     def _sort(self, event: TraceEvent, name: str, raw: Any, start: int, end: int) -> None:
         trace, category = self.trace, self.category(raw if isinstance(raw, str) else "")
-        if not category and self.devices:
+        if not category and (self.devices or "/host:CPU" in self.labels):
             self._xla(event, name, start, end)
         elif category in ("cpu_op", "operator"):
             if name.startswith("ProfilerStep#"):  # an operator until PyTorch 1.9
@@ -209,7 +227,10 @@ class _TraceReader:
             trace.ranges.append(HostRange(start, end, self._thread(event), name))
         elif category == "cuda_sync":
             self._sync(name, start, end, arguments(event))
-        elif category not in _ASIDE:
+        elif category in _ASIDE:
+            self.seen[category] += 1
+        else:
+            self.seen[clean(category, 40)] += 1
             self.unknown[clean(category, 40)] += 1
 
     def _sync(self, name: str, start: int, end: int, args: Args) -> None:

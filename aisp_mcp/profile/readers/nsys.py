@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from aisp_mcp.profile.readers.allowance import collector_held
 from aisp_mcp.profile.readers.database import ReportDatabase, open_database
@@ -19,6 +19,7 @@ from aisp_mcp.profile.timeline.occupancy import theoretical
 from aisp_mcp.profile.timeline.trace import Trace
 
 _CUPTI = "CUPTI_ACTIVITY_KIND_"
+_OWN = ("TARGET_INFO_", "EXPORT_META_DATA", "OSRT_", "SCHED_EVENTS", "ENUM_NSYS_", "COMPOSITE_EVENTS", "ANALYSIS_")
 _PROCESS = 0xFFFFFFFFFF000000  # globalTid without the thread
 _RANGES = (59, 60, 70, 71)  # push/pop and start/end, of NVTX and of its text form
 _DOMAIN = 75
@@ -39,7 +40,7 @@ def read(path: str | Path | ProfileFile) -> Trace:
     with open_database(file) as db:
         reader = _ExportReader(db)
         if not any(name.startswith(_CUPTI) or name in ("NVTX_EVENTS", "META_DATA_EXPORT") for name in db.columns):
-            raise bad(f"{file.path.name!r} is SQLite, but not an nsys export: it has none of nsys's tables.")
+            _refuse(file.path.name, sorted(db.columns))
         meta = {str(k): clean(v or "", 200) for k, v in db.rows("META_DATA_EXPORT", "name value")}
         trace = Trace(file.source("nsys", "Nsight Systems", meta.get("EXPORT_PRODUCT_VERSION")))
         trace.devices = reader.devices()
@@ -49,6 +50,20 @@ def read(path: str | Path | ProfileFile) -> Trace:
         trace.bounds = reader.bounds()
         trace.diagnostics = reader.diagnostics()
     return trace
+
+
+def _refuse(name: str, tables: list[str]) -> NoReturn:
+    """What the tables of a database say about it that has neither CUDA nor NVTX."""
+    own = [table for table in tables if table.startswith(_OWN)]
+    if "StringIds" in tables and own:
+        raise bad(
+            f"{name!r} is an nsys export without CUDA and NVTX events; it has {', '.join(own[:8])}.",
+            "Record again with `nsys profile -t cuda,nvtx`, then export again.",
+        )
+    raise bad(
+        f"{name!r} is SQLite, but not an nsys export: it has none of nsys's tables.",
+        f"Its tables: {', '.join(tables[:8]) or 'none'}. An nsys export comes from `nsys export --type sqlite`.",
+    )
 
 
 _LAUNCH = "gridX gridY gridZ blockX blockY blockZ staticSharedMemory dynamicSharedMemory"

@@ -14,6 +14,7 @@ from aisp_mcp.profile.readers.text import clean
 Stacks = dict[tuple[str, ...], int]
 _DEPTH = 200
 MAX_STACKS = 200_000
+NO_FRAMES = "[no frames]"
 _PERF_FRAME = re.compile(r"^\s+[0-9a-f]+\s+(.*?)(?:\s+\(([^()]*(?:\([^()]*\))?[^()]*)\))?\s*$")
 _OFFSET = re.compile(r"\+0x[0-9a-f]+$")
 _EVENTED_UNITS = {"nanoseconds": 1.0, "microseconds": 1e3, "milliseconds": 1e6, "seconds": 1e9}
@@ -43,6 +44,8 @@ def _collapsed(text: str) -> Stacks:
         stack, _, weight = line.rstrip().rpartition(" ")
         if not line.strip() or line.startswith("#"):
             continue
+        if not stack and line.startswith(" "):
+            stack = NO_FRAMES  # py-spy's line for a sample of a thread without Python frames
         if not stack or not (weight.isascii() and weight.isdigit() and len(weight) < 19):
             raise bad(
                 f"Line {line_number} of the collapsed stacks does not end in a number.",

@@ -10,6 +10,7 @@ import gzip
 import hashlib
 import stat
 import zlib
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from aisp_mcp.runs.imports.readers.hyperfine import HYPERFINE
 from aisp_mcp.runs.imports.readers.llama_bench import LLAMA_BENCH
 from aisp_mcp.runs.imports.readers.mlperf import MLPERF
 from aisp_mcp.runs.imports.readers.nvbench import NVBENCH
+from aisp_mcp.runs.imports.readers.pyperf import PYPERF
 from aisp_mcp.runs.imports.readers.pytest_benchmark import PYTEST_BENCHMARK
 from aisp_mcp.runs.imports.readers.serving import BENCH_SERVING
 from aisp_mcp.runs.imports.readers.source import Reader, Source
@@ -30,7 +32,8 @@ from aisp_mcp.server.context import Context
 
 MAX_BYTES = 128 * 2**20
 READERS: tuple[Reader, ...] = (
-    HYPERFINE, PYTEST_BENCHMARK, GUIDELLM, NVBENCH, GOOGLE_BENCHMARK, ASV, BENCH_SERVING, AIPERF, LLAMA_BENCH, MLPERF
+    HYPERFINE, PYPERF, PYTEST_BENCHMARK, GUIDELLM, NVBENCH, GOOGLE_BENCHMARK, ASV, BENCH_SERVING, AIPERF, LLAMA_BENCH,
+    MLPERF,
 )  # fmt: skip
 
 
@@ -38,6 +41,7 @@ def read(path: str, label: str | None, now: float) -> Import:
     """The import of a file. Raises NotFound NO_SUCH_FILE, UsageError BAD_RESULTS, TOO_LARGE or UNKNOWN_RESULTS."""
     where, data = _bytes(path)
     digest = hashlib.sha256(data).hexdigest()
+    _refuse(where, data)
     source = Source(where, _text(where, data))
     reader = _reader(source)
     contents = _contents(reader, source)
@@ -69,6 +73,24 @@ def _bytes(path: str) -> tuple[Path, bytes]:
         return where.resolve(), where.read_bytes()
     except (OSError, ValueError) as error:
         raise NotFound("NO_SUCH_FILE", f"No result file at {path[:200]!r}.", "Give a path on this machine.") from error
+
+
+def _refuse(where: Path, data: bytes) -> None:
+    """Raise UsageError BAD_RESULTS for a file without content, and for an archive."""
+    if not data.strip():
+        how = f"is empty: {len(data)} bytes" if not data else "contains only white space"
+        raise UsageError(
+            "BAD_RESULTS",
+            f"{where.name!r} {how}.",
+            "Its tool ended before it wrote, as hyperfine does if its first command fails.",
+        )
+    head = data[:300]
+    if data.startswith(b"\x1f\x8b\x08"):
+        with suppress(zlib.error):  # damaged: reported where it is read whole
+            head = zlib.decompressobj(wbits=31).decompress(data[:4096], 300)
+    if head.startswith(b"PK\x03\x04") or head[257:262] == b"ustar":
+        kind = "a zip archive" if head.startswith(b"PK") else "a tar archive"
+        raise UsageError("BAD_RESULTS", f"{where.name!r} is {kind}.", "Unpack it and give one result file.")
 
 
 def _text(where: Path, data: bytes) -> str:

@@ -13,8 +13,8 @@ class ImportParams(ReadingParams):
     file: str = Field(
         min_length=1,
         max_length=4096,
-        description="A result file of hyperfine, pytest-benchmark, asv, google-benchmark, nvbench, vLLM, SGLang, "
-        "InferenceMAX, GuideLLM, AIPerf, llama-bench or MLPerf.",
+        description="A result file of hyperfine, pytest-benchmark, pyperf, asv, google-benchmark, nvbench, vLLM, "
+        "SGLang, InferenceMAX, GuideLLM, AIPerf, llama-bench or MLPerf.",
     )
     label: str | None = Field(
         default=None, min_length=1, max_length=100, description="Name for later; default: file's."

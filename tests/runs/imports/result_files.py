@@ -124,6 +124,13 @@ def _aiperf() -> str:
     return "\n".join(json.dumps(row) for row in rows)
 
 
+def _pyperf() -> str:
+    runs = [{"metadata": {"calibrate_loops": 4}, "warmups": [[1, 9.0]]}]
+    runs += [{"warmups": [[4, 8.0]], "values": [at, at + 0.02]} for at in (0.48, 0.5, 0.52)]
+    return json.dumps({"version": "1.0", "metadata": {"loops": 4, "hostname": "h"},
+                       "benchmarks": [{"metadata": {"name": "sort", "unit": "second"}, "runs": runs}]})  # fmt: skip
+
+
 def _mllog(key: str, at_ms: float, value: Any = None, **about: Any) -> str:
     return f"0: :::MLLOG {json.dumps({'time_ms': at_ms, 'key': key, 'value': value, 'metadata': about})}"
 
@@ -150,6 +157,7 @@ FILES: dict[str, Expected] = {
         "command,mean,stddev,median,user,system,min,max\nsort a,0.5,0.1,0.5,0,0,0,1\n", "hyperfine", "time", 0.5, 0
     ),
     "pytest-benchmark": Expected(_pytest_benchmark(), "pytest-benchmark", "time", 0.5, 8),
+    "pyperf": Expected(_pyperf(), "pyperf", "time", 0.51, 6),
     "asv": Expected(_asv(), "asv", "time", 0.5, 8),
     "google-benchmark": Expected(_google(), "google-benchmark", "time", 502.5e-6, 6),
     "vllm": Expected(vllm([0.1, 0.2, 0.3]), "bench-serving", "tpot", 0.02, 3),
@@ -160,6 +168,10 @@ FILES: dict[str, Expected] = {
     "guidellm": Expected(_guidellm(), "guidellm", "tpot", 0.01, 3),
     "aiperf": Expected(_aiperf(), "aiperf", "tpot", 0.01, 2),
     "llama-bench": Expected(_llama(), "llama-bench", "pp512 @ d64", 100.0, 3),
+    "llama-bench-below-a-log": Expected(
+        f"ggml: 1 device\n[init] ready\n{json.dumps([json.loads(_llama().splitlines()[0])])}\nbuild: 7\n",
+        "llama-bench", "pp512 @ d64", 100.0, 3,
+    ),
     "mlperf-training": Expected(_training(), "mlperf", "time to train", 60.0, 0),
     "mlperf-inference": Expected(_SUMMARY, "mlperf", "p90 latency", 8.434934462, 0),
 }  # fmt: skip

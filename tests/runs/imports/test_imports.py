@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -67,6 +68,30 @@ def test_what_a_file_says_against_itself_is_noted(tmp_path: Path) -> None:
 def test_other_files_are_refused_with_what_can_be_read(text: str, code: str, tmp_path: Path, ctx: Context) -> None:
     (tmp_path / "f").write_text(text)
     assert call("aisp_benchmark_import", ctx, file=str(tmp_path / "f"))["error"]["code"] == code
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"", "is empty: 0 bytes"),
+        (b" \n", "only white space"),
+        (b"PK\x03\x04rest", "a zip archive"),
+        (gzip.compress(b"a.json".ljust(257, b"\0") + b"ustar".ljust(255, b"\0")), "a tar archive"),
+        (b"\x1f\x8b\x08 damaged", "damaged gzip"),
+    ],
+)
+def test_a_refusal_names_what_was_found(data: bytes, words: str, tmp_path: Path, ctx: Context) -> None:
+    (tmp_path / "f").write_bytes(data)
+    assert words in call("aisp_benchmark_import", ctx, file=str(tmp_path / "f"))["error"]["message"]
+
+
+def test_values_of_asv_that_are_no_numbers_are_named(tmp_path: Path) -> None:
+    values = [True, float("inf"), "fast", None, 2.5]
+    rows = {f"suite.track_{at}": {"result": [value], "params": []} for at, value in enumerate(values)}
+    (tmp_path / "f").write_text(json.dumps({"commit_hash": "abc", "results": rows}))
+    contents = reading.read(str(tmp_path / "f"), None, 0.0).contents
+    assert [figure.value for figure in contents.figures] == [2.5]
+    assert [note.partition(":")[0] for note in contents.notes] == ["1 left out", "3 left out"]
 
 
 def test_every_cut_of_every_format_is_read_or_refused(tmp_path: Path, ctx: Context) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from itertools import product, zip_longest
 from typing import Any
@@ -21,10 +22,12 @@ def _accepts(source: Source) -> bool:
 
 def _read(source: Source) -> Contents:
     columns = source.get("result_columns") or _COLUMNS
-    figures, empty = list[Figure](), 0
+    figures, empty, odd = list[Figure](), 0, 0
     for title, row in source.get("results").items():
         for value, samples, settings in _values(row, columns):
-            if value is None:
+            if isinstance(value, str):
+                odd += 1
+            elif value is None:
                 empty += 1
             else:
                 figures.append(_figure(title, value, samples, settings))
@@ -35,7 +38,8 @@ def _read(source: Source) -> Contents:
         machine=name(", ".join(str(word) for word in words if word)) or None,
         commit=name(source.get("commit_hash")),
         measured_at=_started(source, columns) or (date / 1000 if date else None),
-        notes=left_out(empty, "no result in the file (failed or skipped there)"),
+        notes=left_out(empty, "no result in the file (failed or skipped there)")
+        + left_out(odd, "the value is true, false, infinite or text, which no ratio can use"),
     )
 
 
@@ -48,19 +52,26 @@ def _started(source: Source, columns: list[str]) -> float | None:
     return min(known) / 1000 if known else None
 
 
-def _values(row: Any, columns: list[str]) -> Iterator[tuple[float | None, list[float], dict[str, str]]]:
+def _values(row: Any, columns: list[str]) -> Iterator[tuple[float | str | None, list[float], dict[str, str]]]:
     """(value, samples, parameters) of each combination of parameters."""
     if isinstance(row, list):
         row = dict(zip(columns, row, strict=False))
     if not isinstance(row, dict):
-        yield number(row), [], {}
+        yield _value(row), [], {}
         return
     results = row.get("result")
     if not isinstance(results, list):
         results = [results]
     names = list(product(*(row.get("params") or [])))
     for value, samples, words in zip_longest(results, row.get("samples") or [], names):
-        yield number(value), numbers(samples), {f"p{i}": name(word) for i, word in enumerate(words or (), 1)}
+        yield _value(value), numbers(samples), {f"p{i}": name(word) for i, word in enumerate(words or (), 1)}
+
+
+def _value(value: Any) -> float | str | None:
+    """A number; None where asv has no result (null raised, NaN skipped); the text of any other value."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return None
+    return str(value) if isinstance(value, str) or (found := number(value)) is None else found
 
 
 def _figure(title: str, value: float, samples: list[float], words: dict[str, str]) -> Figure:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import csv
 import json
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,8 @@ from aisp_mcp.runs.imports.records import Contents, Figure
 from aisp_mcp.server.text.escape import visible
 
 MAX_NAME = 300
+_JSON = re.compile(r"^[\[{]", re.M)
+_CANDIDATES = 20  # lines of a log can begin with a bracket too
 MAX_SAMPLES = 5000  # per figure; more are thinned evenly, which only widens an interval
 
 
@@ -30,11 +34,23 @@ class Source:
     def document(self) -> Any:
         """The text as one JSON value."""
         if self.text.lstrip()[:1] not in ("{", "["):
-            return None
+            return self._after_log
         try:
             return json.loads(self.text)
         except (ValueError, RecursionError):
             return None
+
+    @cached_property
+    def _after_log(self) -> Any:
+        """The one JSON value below lines of a log, as where a tool's two outputs went to one file."""
+        for start in islice(_JSON.finditer(self.text), _CANDIDATES):
+            try:
+                value, end = json.JSONDecoder().raw_decode(self.text, start.start())
+            except (ValueError, RecursionError):
+                continue
+            if isinstance(value, list | dict) and value and _JSON.search(self.text, end) is None:
+                return value
+        return None
 
     @cached_property
     def objects(self) -> list[dict[str, Any]]:
