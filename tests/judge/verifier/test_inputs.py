@@ -58,7 +58,7 @@ def test_calls_have_other_scales_and_so_have_rows_and_parts_of_rows() -> None:
 def test_the_mean_of_rows_is_not_known() -> None:
     means = torch.stack([rows(seed).mean(1) for seed in SEEDS])
     assert means.abs().mean() > 0.02
-    assert means.std(1).median() > 0.01
+    assert means.std(1).median() > 0.005
 
 
 def test_declared_ranges_hold_for_every_row_and_fixed_ones_give_the_plain_distribution() -> None:
