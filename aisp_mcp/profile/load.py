@@ -32,9 +32,9 @@ def load(path: str | Path, scope: Scope = "all", details: str | None = None) -> 
 
 
 def load_trace(path: str | Path) -> Trace:
-    """The events of an nsys export or a Kineto trace. Raises also UsageError WRONG_KIND."""
+    """The events of a timeline that can be true, in order. Raises also UsageError WRONG_KIND."""
     file = look(path)
-    return _trace(file, kind_of(file))
+    return _trace(file, kind_of(file)).ordered
 
 
 def _trace(file: ProfileFile, kind: ProfileKind) -> Trace:

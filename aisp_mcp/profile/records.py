@@ -91,7 +91,8 @@ class Breakdown(Record):
     idle_host: the call that launches the next operation had not begun when the gap began, or had not returned.
     idle_kernel: it had begun, and the gap is at most 10 us. idle_dependency: it had returned, and its stream was
     waiting for an event. idle_other: it had returned, and the reason for the wait is unknown. idle_unknown: the file
-    does not contain the launch of the next operation. idle_edge: before the first and after the last.
+    lacks the launch of the next operation, or operations that may have run then. idle_edge: before the first and after
+    the last.
     """
 
     device: int
@@ -320,6 +321,10 @@ class Profile(Record):
     devices: list[ProfiledDevice] = Field(default_factory=list)
     rank: int | None = None
     diagnostics: list[str] = Field(default_factory=list, description="What the profiler, or the reader, warns about.")
+    faults: list[str] = Field(
+        default_factory=list, description="What the recording itself has wrong; also in diagnostics."
+    )
+    missing: int = Field(default=0, description="Launches whose operations the file lacks.")
     timeline: Timeline | None = None
     kernels: list[NcuKernel] = Field(default_factory=list)
     memory: list[MemoryProfile] = Field(default_factory=list)

@@ -35,7 +35,7 @@ def _event(category, name, at, length, **args):
 def _launch(at, link, kernel, length):
     return [
         _event("cuda_runtime", "cudaLaunchKernel", at, 2, correlation=link),
-        _event("kernel", kernel, at + 100, length, device=0, stream=7, correlation=link),
+        _event("kernel", kernel, at + 100 * link, length, device=0, stream=7, correlation=link),
     ]
 
 

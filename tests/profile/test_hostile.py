@@ -116,7 +116,7 @@ def test_odd_events_are_left_out_and_counted(tmp_path):
     trace = kineto.read(path)
     assert [op.name for op in trace.gpu] == ["[unnamed]", "k"]
     assert all(abs(v) < 2**63 for op in trace.gpu for v in (op.device, op.stream, op.link[1]))
-    assert any("left out" in note for note in trace.diagnostics)
+    assert any("left out" in note for note in trace.faults)
 
 
 _LIMITED = """

@@ -23,7 +23,10 @@ _CAUSES: tuple[tuple[str, str], ...] = (
     ("idle_kernel_ns", "the next operation was queued already, in pauses of at most 10 us"),
     ("idle_dependency_ns", "the next operation's stream was waiting for an event"),
     ("idle_other_ns", "the next operation had been launched, and no record shows what it waited for"),
-    ("idle_unknown_ns", "the file does not say when the next operation was launched, so the cause is unknown"),
+    (
+        "idle_unknown_ns",
+        "the cause is unknown: the file lacks the launch of the next operation, or what ran, or has wrong times",
+    ),
     ("idle_edge_ns", "it was before the first or after the last operation of a device"),
 )
 
@@ -84,12 +87,14 @@ def _device(profile: Profile) -> list[Statement]:
         return _percent(sum(map(field, rows)), span)
 
     unknown = f"ran kernels that may compute or communicate for {part(lambda b: b.unknown_ns)}, "
+    unused = "had no recorded operation" if profile.missing else "idled"
     text = (
         f"Over {length} ({definition}), {subject} computed for {part(lambda b: b.compute_ns)} of the time, "
         f"{unknown if any(row.unknown_ns for row in rows) else ''}"
         f"communicated without computing for {part(lambda b: b.exposed_communication_ns)}, copied without either for "
-        f"{part(lambda b: b.exposed_memory_ns)} and idled for {part(lambda b: b.idle_ns)}."
+        f"{part(lambda b: b.exposed_memory_ns)} and {unused} for {part(lambda b: b.idle_ns)}."
     )
+    text = " ".join([*profile.faults, text])
     fields = (
         "compute_ns",
         *(["unknown_ns"] if any(row.unknown_ns for row in rows) else []),
@@ -139,6 +144,7 @@ def _host(profile: Profile) -> list[Statement]:
         text += f"the largest {what}, with what they call, are {listed}."
     else:
         text += f"it names {len(timeline.ranges)} kinds of ranges."
+    text = " ".join([*profile.faults, text])
     statements = [*_loader(profile), Statement(text=text, rows=[f"{what}[{at}].total_ns" for at, _ in shown])]
     if timeline.steps:
         times = [step.duration_ns for step in timeline.steps]

@@ -136,7 +136,10 @@ class _TraceReader:
         """Report omissions."""
         notes = self.trace.diagnostics
         if self.broken:
-            notes.append(f"Reader: {self.broken} events lack a usable time and were left out.")
+            which = "events have" if self.broken > 1 else "event has"
+            self.trace.faults.append(
+                f"{self.broken:,} {which} no usable time (none, or a negative duration): left out."
+            )
         for category, count in self.unknown.most_common(_NOTED):
             notes.append(f"Reader: {count} events of the unknown category {category!r} were skipped.")
 

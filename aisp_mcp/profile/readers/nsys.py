@@ -48,7 +48,7 @@ def read(path: str | Path | ProfileFile) -> Trace:
         trace.syncs, trace.waits = reader.syncs(), reader.waits()
         trace.ranges = reader.ranges()
         trace.bounds = reader.bounds()
-        trace.diagnostics = reader.diagnostics()
+        trace.diagnostics, trace.faults = reader.diagnostics(), reader.faults()
     return trace
 
 
@@ -224,7 +224,7 @@ class _ExportReader:
         return (0, row[0]) if row and row[0] > 0 else None
 
     def diagnostics(self) -> list[str]:
-        """Warnings and errors of the profiler itself, then the data that this reader could not use."""
+        """Warnings and errors of the profiler itself."""
         levels = self.db.enum("ENUM_DIAGNOSTIC_SEVERITY_LEVEL") or {2: "Warning", 3: "Error"}
         messages = [
             f"{levels[severity]}: {clean(text or '', 300)}"
@@ -233,11 +233,16 @@ class _ExportReader:
             or "dropped" in str(text).lower()
             or "mismatch" in str(text).lower()
         ]
+        return list(dict.fromkeys(messages))[:50]
+
+    def faults(self) -> list[str]:
+        """Events that the reader could not use."""
+        faults = []
         for table in ("KERNEL", "MEMCPY", "MEMSET", "RUNTIME"):
             odd = self.db.count(_CUPTI + table) - self.db.count(_CUPTI + table, "start end")
             if odd:
-                messages.append(f"Reader: {odd} rows of {table} have times that are not integers and were left out.")
-        return list(dict.fromkeys(messages))[:50]
+                faults.append(f"{odd:,} rows of {table} have times that are not integers: left out.")
+        return faults
 
 
 def _shape(limits: dict[str, Any], *launch: Any) -> LaunchShape | None:

@@ -54,8 +54,13 @@ class Waits(NamedTuple):
         return dict(zip(CAUSES, totals, strict=True))
 
 
-def waits(ops: Ops, indices: Sequence[int], busy: Cover, calls: Calls, waiting: Waiting) -> Waits:
-    """Gaps between the intervals of one device's busy time. indices: of its operations, in order of start."""
+def waits(
+    ops: Ops, indices: Sequence[int], busy: Cover, calls: Calls, waiting: Waiting, unsure: Cover | None = None
+) -> Waits:
+    """Gaps between the intervals of one device's busy time. indices: of its operations, in order of start.
+
+    unsure: times in which the device may have worked without a record.
+    """
     assert ops.launches is not None
     started, row_of, called = ops.start, ops.launch, ops.launches.call
     begun, ended = calls.start, calls.end
@@ -67,7 +72,7 @@ def waits(ops: Ops, indices: Sequence[int], busy: Cover, calls: Calls, waiting: 
         index = indices[at]
         row = row_of[index]
         launch = called[row] if row >= 0 else -1
-        if launch < 0:
+        if launch < 0 or (unsure and unsure.inside(left, right)):
             cause = _UNKNOWN
         elif begun[launch] >= left:
             cause = _HOST

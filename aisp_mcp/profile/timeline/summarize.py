@@ -51,7 +51,9 @@ def profile(trace: Trace, scope: Scope = "all") -> Profile:
         window=window,
         devices=trace.devices,
         rank=trace.rank,
-        diagnostics=trace.diagnostics,
+        diagnostics=[*usable.faults, *trace.diagnostics],
+        faults=usable.faults,
+        missing=usable.missing,
         timeline=_timeline(usable, window),
     )
 
@@ -142,9 +144,10 @@ def _timeline(trace: Trace, window: Window) -> Timeline:
     for device, indices in sorted(_by_device(trace.gpu).items()):
         ops = trace.gpu if isinstance(indices, range) else trace.gpu.take(indices)
         busy = Cover.of(ops.start, ops.end)
-        gaps = idle.waits(trace.gpu, indices, busy, trace.api, waiting)
+        unsure = trace.unsure.get(device)
+        gaps = idle.waits(trace.gpu, indices, busy, trace.api, waiting, unsure)
         collected.extend(gaps)
-        rows.append(_breakdown(device, ops, busy, gaps.spent(), window, trace.of_a_job))
+        rows.append(_breakdown(device, ops, busy, gaps.spent(), window, unsure, trace.of_a_job))
         covers.append(busy)
     times = trace.gpu.durations()
     return Timeline(
@@ -211,7 +214,13 @@ _GROUP = {"kernel": "compute", "communication": "communication", "memcpy": "memo
 
 
 def _breakdown(
-    device: int, ops: Ops, busy: Cover, causes: dict[GapCause, int], window: Window, of_a_job: bool
+    device: int,
+    ops: Ops,
+    busy: Cover,
+    causes: dict[GapCause, int],
+    window: Window,
+    unsure: Cover | None,
+    of_a_job: bool,
 ) -> Breakdown:
     def group(fact: OpFact) -> str:
         unknown = of_a_job and fact.kind == "kernel" and family(fact.name) == "other"
@@ -223,6 +232,8 @@ def _breakdown(
     unclear = Cover.merged([compute, groups.get("unknown", none)])
     computing, reached = compute.length(), unclear.length()
     kernels = Cover.merged([unclear, comm]).length()
+    ends = [(window.start_ns, busy.begin[0]), (busy.end[-1], window.end_ns)] if busy.begin else []
+    hidden = sum(end - start for start, end in ends if unsure and end > start and unsure.inside(start, end))
     return Breakdown(
         device=device,
         span_ns=window.end_ns - window.start_ns,
@@ -236,8 +247,8 @@ def _breakdown(
         idle_kernel_ns=causes["kernel"],
         idle_dependency_ns=causes["dependency"],
         idle_other_ns=causes["other"],
-        idle_unknown_ns=causes["unknown"],
-        idle_edge_ns=window.end_ns - window.start_ns - busy.length() - sum(causes.values()),
+        idle_unknown_ns=causes["unknown"] + hidden,
+        idle_edge_ns=window.end_ns - window.start_ns - busy.length() - sum(causes.values()) - hidden,
     )
 
 

@@ -6,8 +6,10 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from aisp_mcp.profile.records import ProfiledDevice, Source
+from aisp_mcp.profile.timeline import sanity
 from aisp_mcp.profile.timeline.columns import Calls, Ops
 from aisp_mcp.profile.timeline.events import HostCall, HostRange, StreamWait
+from aisp_mcp.profile.timeline.intervals import Cover
 
 
 @dataclass
@@ -22,6 +24,9 @@ class Trace:
     ranges: list[HostRange] = field(default_factory=list)
     devices: list[ProfiledDevice] = field(default_factory=list)
     diagnostics: list[str] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)  # what the file itself has wrong, as sentences
+    missing: int = 0  # launches without operations
+    unsure: dict[int, Cover] = field(default_factory=dict)  # by device: times in which causes are unknown
     syncs: list[tuple[str, int]] = field(default_factory=list)  # (kind, duration)
     waits: list[StreamWait] = field(default_factory=list)
     rank: int | None = None
@@ -37,11 +42,25 @@ class Trace:
 
     @cached_property
     def ordered(self) -> Trace:
-        """In order of time, without events that end before they start, and operations joined with calls."""
+        """In order of time, without events that cannot be true, and operations joined with calls."""
+        faults = list(self.faults)
         order, calls = self.gpu.order(), self.api.order()
         if order is not None and (lost := len(self.gpu) - len(order)):
-            self.diagnostics.append(f"Reader: {lost} device operations end before they start and were left out.")
+            faults.append(f"{lost:,} of {len(self.gpu):,} device operations end before they start: left out.")
         gpu = self.gpu.take(slice(None) if order is None else order)
         api = self.api if calls is None else self.api.take(calls)
         gpu.join(api)
-        return replace(self, gpu=gpu, api=api, ranges=[r for r in self.ranges if r.end >= r.start])
+        checked = sanity.check(gpu, api, self.source.kind == "nsys")
+        whole = replace(
+            self,
+            gpu=checked.gpu,
+            api=api,
+            operators=sanity.dated(self.operators, faults, "operators"),
+            frames=sanity.dated(self.frames, faults, "frames"),
+            ranges=sanity.dated([r for r in self.ranges if r.end >= r.start], faults, "ranges"),
+            missing=checked.missing,
+            unsure=checked.unsure,
+        )
+        whole.faults = [*faults, *checked.faults]
+        whole.ordered = whole
+        return whole

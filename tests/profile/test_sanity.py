@@ -1,0 +1,193 @@
+"""A damaged recording is named in the first sentence, and what the damage hides is unknown, never idle."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from aisp_mcp.profile import load
+from aisp_mcp.profile.overview.tools import ReadParams, aisp_profile_read
+
+
+def _launched(number, at, length, launch=None, stream=9, name="mm"):
+    """A launch and its kernel, in microseconds."""
+    call = {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 8, "tid": 8, "dur": 3}
+    kernel = {"ph": "X", "cat": "kernel", "name": name, "pid": 0, "tid": stream, "ts": at, "dur": length}
+    called = at - 20 if launch is None else launch
+    return [
+        {**call, "ts": called, "args": {"correlation": number}},
+        {**kernel, "args": {"device": 0, "stream": stream, "correlation": number}},
+    ]
+
+
+def _pairs(count=40, begin=5000, pitch=200, length=150):
+    return [_launched(n + 1, begin + pitch * n, length) for n in range(count)]
+
+
+def _written(tmp_path, pairs):
+    events = [event for pair in pairs for event in pair if event]
+    (tmp_path / "t.json").write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
+    return tmp_path / "t.json"
+
+
+def _opening(path):
+    return [row.text for row in aisp_profile_read(ReadParams(profile=str(path)), None).opening]
+
+
+def _whole():
+    return _pairs()
+
+
+def _no_time():
+    pairs = _pairs(begin=7_000_000_000)
+    for pair in pairs[3:9]:
+        pair[1] |= {"ts": 0, "dur": 0}
+    return pairs
+
+
+def _time_0_near():
+    """The window grows by less than the factor of an outlier, but the launches are later than their operations."""
+    pairs = _pairs()
+    for pair in pairs[3:9]:
+        pair[1] |= {"ts": 0}
+    return pairs
+
+
+def _far():
+    pairs = _pairs()
+    pairs[20][1]["ts"] = 90_000_000_000
+    pairs[21][1]["ts"] = 90_000_000_100
+    return pairs
+
+
+def _negative():
+    pairs = _pairs()
+    for pair in pairs[5:8]:
+        pair[1]["dur"] = -4
+    return pairs
+
+
+def _too_long():
+    pairs = _pairs()
+    for at in (4, 5, 30):
+        pairs[at][1]["dur"] = 4_294_967
+    return pairs
+
+
+def _too_long_at_the_end():
+    pairs = _pairs()
+    pairs[-1][1]["dur"] = 9_000_000_000
+    return pairs
+
+
+def _dropped():
+    return [[call, None if at % 4 == 1 else kernel] for at, (call, kernel) in enumerate(_pairs())]
+
+
+def _dropped_first():
+    return [[call, None if at < 12 else kernel] for at, (call, kernel) in enumerate(_pairs())]
+
+
+def _clocks():
+    return [_launched(n + 1, 5000 + 200 * n, 150, launch=5300 + 200 * n) for n in range(40)]
+
+
+@pytest.mark.parametrize(
+    ("damaged", "said", "window_us", "busy_us", "unknown_us"),
+    [
+        (_whole, "Over 7.95 ms", 7950, 6000, 0),
+        (_no_time, "6 of 40 device operations have no time (they start at 0): left out.", 7950, 5100, 1250),
+        (_time_0_near, "6 of 40 device operations have no time", 7950, 5100, 1250),
+        (_far, "2 of 40 device operations are so far from all others", 7950, 5700, 450),
+        (_negative, "3 events have no usable time (none, or a negative duration): left out.", 7950, 5550, 650),
+        (_too_long, "3 of 40 durations run past the start of the next operation", 7950, 6150, 0),
+        (_too_long_at_the_end, "1 of 40 durations runs past", 7800, 5850, 0),
+        (_dropped, "10 of 40 launches have no kernel in this trace: busy time is a lower bound.", 7950, 4500, 2500),
+        (_dropped_first, "12 of 40 launches have no kernel", 5550, 4200, 0),
+        (_clocks, "40 of 40 device operations start before their own launch, by up to 300 µs", 7950, 6000, 1950),
+    ],
+)  # fmt: skip
+def test_damage_is_named_first_and_hides_causes_only_where_it_is(
+    damaged, said, window_us, busy_us, unknown_us, tmp_path
+):
+    path = _written(tmp_path, damaged())
+    assert said in _opening(path)[0]
+    profile = load.load(path)
+    row = profile.timeline.breakdown[0]
+    assert (row.span_ns, row.busy_ns, row.idle_unknown_ns) == (1000 * window_us, 1000 * busy_us, 1000 * unknown_us)
+    if unknown_us:
+        assert "the host had not launched" not in " ".join(_opening(path)[1:2]) or unknown_us < row.idle_ns / 2000
+
+
+def test_a_dropped_record_is_not_idle_time(tmp_path):
+    first, then, *_ = _opening(_written(tmp_path, _dropped()))
+    assert "idled" not in first
+    assert "had no recorded operation for 43 %" in first
+    assert "the cause is unknown" in then
+
+
+def _captured():
+    """Launches into a graph under capture run nothing."""
+    pairs = _pairs()
+    for at in range(10, 20):
+        pairs[at][1] = None
+    marks = [(pairs[10][0]["ts"] - 9, "cudaStreamBeginCapture"), (pairs[19][0]["ts"] + 9, "cudaStreamEndCapture_v1")]
+    return [*pairs, *([{**pairs[0][0], "ts": at, "name": name, "args": {}}] for at, name in marks)]
+
+
+def _nested():
+    """The runtime's launch calls the driver's, which has the kernel's correlation id."""
+    pairs = _pairs()
+    outer = [
+        {**call, "ts": call["ts"] - 1, "dur": 6, "args": {"correlation": 900 + n}} for n, (call, _) in enumerate(pairs)
+    ]
+    inner = [[{**call, "cat": "cuda_driver", "name": "cuLaunchKernel"}, kernel] for call, kernel in pairs]
+    return [*([call] for call in outer), *inner]
+
+
+def _dependent_launches():
+    return [_launched(n + 1, 5000 + 200 * n, 230) for n in range(40)]
+
+
+def _side_by_side():
+    """Nodes of one graph share a launch and run at the same time."""
+    events = []
+    for n in range(20):
+        call, kernel = _launched(n + 1, 5000 + 400 * n, 300)
+        events += [[{**call, "name": "cudaGraphLaunch"}, kernel], [{**kernel, "ts": kernel["ts"] + 50, "dur": 20}]]
+    return events
+
+
+def _not_in_order():
+    """A queue on which kernels overlap all the time is not a stream."""
+    return [_launched(n + 1, 5000 + 100 * n, 450 if n % 3 == 0 else 20) for n in range(40)]
+
+
+def _long_pause():
+    """The launches show that the pause is real."""
+    return [*_pairs(2), *[_launched(n + 50, 80_000_000 + 200 * n, 150) for n in range(40)]]
+
+
+def _long_last():
+    pairs = [*_pairs(), _launched(99, 13_000, 9_000_000)]
+    return [*pairs, [{**pairs[0][0], "name": "cudaDeviceSynchronize", "ts": 13_010, "dur": 9_000_000, "args": {}}]]
+
+
+@pytest.mark.parametrize(
+    "sound", [_captured, _nested, _dependent_launches, _side_by_side, _not_in_order, _long_pause, _long_last]
+)
+def test_unusual_but_sound_recordings_have_no_fault(sound, tmp_path):
+    path = _written(tmp_path, sound())
+    assert load.load(path).faults == []
+    assert _opening(path)[0].startswith("Over ")
+
+
+def test_host_events_at_time_0_do_not_stretch_a_trace_without_a_device(tmp_path):
+    rows = [
+        {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 6e12 + 50 * n, "dur": 40}
+        for n in range(9)
+    ]
+    path = _written(tmp_path, [[*rows, {**rows[0], "ts": 0}]])
+    assert _opening(path)[0].startswith("1 of 10 operators have no time")
+    assert load.load(path).window.duration_ns == 440_000
