@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from simulate import nsys_db
 
 from aisp_mcp.profile import load
 from aisp_mcp.profile.overview.tools import ReadParams, aisp_profile_read
@@ -191,3 +192,63 @@ def test_host_events_at_time_0_do_not_stretch_a_trace_without_a_device(tmp_path)
     path = _written(tmp_path, [[*rows, {**rows[0], "ts": 0}]])
     assert _opening(path)[0].startswith("1 of 10 operators have no time")
     assert load.load(path).window.duration_ns == 440_000
+
+
+_TOLD = "gpuId INTEGER, cudaId INTEGER, pid INTEGER"
+
+
+def _ranks(path, told, gpus=2):
+    """Two processes that both call their GPU device 0, half of the time each, one after the other."""
+    rows = [(1000 * n, 1000 * n + 1000, 0, 7, n, (31 if n < 30 else 32) << 24) for n in range(60)]
+    columns = (
+        'start INTEGER, "end" INTEGER, deviceId INTEGER, streamId INTEGER, correlationId INTEGER, globalPid INTEGER'
+    )
+    nsys_db(
+        path,
+        CUPTI_ACTIVITY_KIND_MEMSET=(columns, rows),
+        TARGET_INFO_GPU=("id INTEGER, name TEXT", [(n, "A100") for n in range(gpus)]),
+        TARGET_INFO_CUDA_DEVICE=told,
+    )
+    return path
+
+
+@pytest.mark.parametrize(
+    ("told", "first", "devices"),
+    [
+        ((_TOLD, [(0, 0, 31), (1, 0, 32)]), "Over 60 µs", [0, 1]),
+        ((_TOLD, [(1, 0, 31), (1, 0, 32)]), "Over 60 µs", [0]),
+        ((_TOLD, [(0, 0, 31), (1, 0, 99)]), "The export does not say which GPU is", [0, 2]),
+        (("gpuId INTEGER, cudaId INTEGER", [(0, 0)]), "Several processes use device 0; the export does not say", [0]),
+    ],
+    ids=["two GPUs", "one GPU", "an unknown process", "no processes"],
+)  # fmt: skip
+def test_ordinals_of_processes_are_joined_to_gpus(told, first, devices, tmp_path):
+    path = _ranks(tmp_path / "r.sqlite", told)
+    assert [row.device for row in load.load(path).timeline.breakdown] == devices
+    text = _opening(path)[0]
+    assert text.startswith(first)
+    assert ("2 devices" in text) == (len(devices) == 2)
+    assert ("each was busy for 50 %" in text) == (len(devices) == 2)
+
+
+@pytest.mark.parametrize(
+    ("pids", "said", "devices", "unknown"),
+    [
+        ([("[TP00] 71", "[TP00] 0"), ("[TP01] 72", "[TP01] 0")], "Over ", 2, False),
+        ([(71, 0), (72, 5000)], "The trace merges processes", 2, True),
+        ([(71, 0), (72, 0)], "CUDA calls of 2 processes are in this trace", 1, True),
+    ],
+    ids=["prefixes", "numbers", "not told apart"],
+)
+def test_ranks_merged_by_a_script_are_devices_of_their_own(pids, said, devices, unknown, tmp_path):
+    pairs = []
+    for shift, (host, gpu) in enumerate(pids):
+        pairs += [
+            [{**call, "pid": host}, {**kernel, "pid": gpu}]
+            for call, kernel in _pairs(begin=5000 + 100 * shift, length=90)
+        ]
+    path = _written(tmp_path, pairs)
+    assert _opening(path)[0].startswith(said)
+    rows = load.load(path).timeline.breakdown
+    assert [row.busy_ns for row in rows] == ([3_600_000] * 2 if devices == 2 else [7_200_000])
+    assert all((row.idle_unknown_ns > 0) == unknown for row in rows)

@@ -81,7 +81,9 @@ def _device(profile: Profile) -> list[Statement]:
     rows, (length, definition) = timeline.breakdown, _window(profile)
     span = sum(row.span_ns for row in rows)
     names = {d.index: d.name for d in profile.devices}
-    subject = f"{len(rows)} devices" if len(rows) > 1 else names.get(rows[0].device) or "the device"
+    name = names.get(rows[0].device)
+    same = name if all(names.get(row.device) == name for row in rows) else None
+    subject = (same or "the device") if len(rows) == 1 else f"{len(rows)} devices" + (f" ({same})" if same else "")
 
     def part(field: Callable[[Breakdown], int]) -> str:
         return _percent(sum(map(field, rows)), span)
@@ -94,6 +96,11 @@ def _device(profile: Profile) -> list[Statement]:
         f"communicated without computing for {part(lambda b: b.exposed_communication_ns)}, copied without either for "
         f"{part(lambda b: b.exposed_memory_ns)} and {unused} for {part(lambda b: b.idle_ns)}."
     )
+    if len(rows) > 1:
+        shares = [row.busy_ns / row.span_ns if row.span_ns else 0.0 for row in rows]
+        least, most = _percent(min(shares), 1), _percent(max(shares), 1)
+        each = least if least == most else f"between {least} and {most}"
+        text = f"{text[:-1]}; each was busy for {each}."
     text = " ".join([*profile.faults, text])
     fields = (
         "compute_ns",

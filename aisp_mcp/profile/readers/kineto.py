@@ -63,7 +63,7 @@ def read(path: str | Path | ProfileFile) -> Trace:
         reader.take(events)
     reader.finish()
     trace.source = file.source("kineto", "torch.profiler (Kineto)", _version(pieces.head))
-    trace.devices = _devices(pieces.head)
+    trace.devices = reader.placed(_devices(pieces.head))
     info = pieces.head.get("distributedInfo")
     if isinstance(info, dict):
         trace.rank, trace.ranks = _whole(info.get("rank")), _whole(info.get("world_size"))
@@ -120,6 +120,9 @@ class _TraceReader:
         self.labels: dict[str, None] = {}  # of processes, in order
         self.seen: Counter[str] = Counter()
         self.open: dict[int, list[tuple[int, str, Any]]] = {}
+        self.places: dict[tuple[int | str, int], int] = {}  # (pid, device) of operations → number
+        self.groups: dict[str, int] = {"": 0}  # what a script that merges ranks puts before each pid → number
+        self.callers: set[int | str] = set()
 
     def take(self, events: list[TraceEvent | None]) -> None:
         for event in events:
@@ -133,7 +136,8 @@ class _TraceReader:
                 self._half(event)
 
     def finish(self) -> None:
-        """Report omissions."""
+        """Tell merged ranks apart, and report omissions."""
+        self._apart()
         notes = self.trace.diagnostics
         if self.broken:
             which = "events have" if self.broken > 1 else "event has"
@@ -160,6 +164,46 @@ class _TraceReader:
             f"{name!r} contains no operator, kernel or annotation of torch.profiler. {found}",
             "Traces of torch and JAX can be read here; others open in Perfetto or speedscope.",
         )
+
+    def _apart(self) -> None:
+        """Kineto gives each GPU one pid. More of them on one device are processes that a script merged."""
+        trace, places = self.trace, list(self.places)
+        merged = len({device for _, device in places}) < len(places)
+        ops, calls = trace.gpu.facts, trace.api.facts
+        if not merged:
+            ops[:] = [fact._replace(device=places[fact.device][1], process=0) for fact in ops] if places else ops
+            calls[:] = [fact._replace(process=0) for fact in calls]
+            trace.waits = [wait._replace(link=(0, wait.link[1])) for wait in trace.waits]
+            if places and len(self.callers) > 1:
+                ops[:] = [fact._replace(process=-1) for fact in ops]
+                trace.faults.append(
+                    f"CUDA calls of {len(self.callers):,} processes are in this trace, and its operations do not say "
+                    "which process launched them: one device here may be several GPUs, and causes of idle time are "
+                    "unknown."
+                )
+            return
+        known = {fact.process for fact in calls}
+        if calls and (len(self.groups) == 1 or not {fact.process for fact in ops} <= known):
+            ops[:] = [fact._replace(process=-1) for fact in ops]  # ids of different ranks would meet by chance
+            trace.faults.append(
+                "The trace merges processes, and its operations do not say which process launched them, so that causes "
+                "of idle time are unknown."
+            )
+
+    def placed(self, listed: list[ProfiledDevice]) -> list[ProfiledDevice]:
+        """Those of the file's head, once for each process that has them."""
+        places = list(self.places)
+        if len({device for _, device in places}) == len(places):
+            return listed
+        by_index = {device.index: device for device in listed}
+        return [
+            by_index[device].model_copy(update={"index": at})
+            for at, (_, device) in enumerate(places)
+            if device in by_index
+        ]
+
+    def _group(self, pid: Any) -> int:
+        return self.groups.setdefault(pid[:80].rstrip("0123456789"), len(self.groups)) if isinstance(pid, str) else 0
 
     def _labelled(self, event: TraceEvent) -> None:
         """Assign an event of XLA, which has no categories: the names of its processes and threads identify devices."""
@@ -220,7 +264,8 @@ class _TraceReader:
             else:
                 trace.operators.append(HostCall(start, end, self._thread(event), name, NO_LINK))
         elif category in _API:
-            link = (0, _whole(arguments(event).correlation) or 0)
+            link = (self._group(event.pid), _whole(arguments(event).correlation) or 0)
+            self.callers.add(_pid(event.pid))
             trace.api.append(HostCall(start, end, self._thread(event), name, link))
         elif category == "python_function":
             trace.frames.append(HostCall(start, end, self._thread(event), name, NO_LINK))
@@ -229,24 +274,26 @@ class _TraceReader:
         elif category == "user_annotation":
             trace.ranges.append(HostRange(start, end, self._thread(event), name))
         elif category == "cuda_sync":
-            self._sync(name, start, end, arguments(event))
+            self._sync(name, start, end, event)
         elif category in _ASIDE:
             self.seen[category] += 1
         else:
             self.seen[clean(category, 40)] += 1
             self.unknown[clean(category, 40)] += 1
 
-    def _sync(self, name: str, start: int, end: int, args: Args) -> None:
+    def _sync(self, name: str, start: int, end: int, event: TraceEvent) -> None:
+        args = arguments(event)
         self.trace.syncs.append((name, end - start))
         stream, link = _whole(args.stream), _whole(args.correlation)
         if name == "Stream Wait Event" and stream is not None and link is not None:
-            self.trace.waits.append(StreamWait(_whole(args.device) or 0, stream, (0, link)))
+            self.trace.waits.append(StreamWait(_whole(args.device) or 0, stream, (self._group(event.pid), link)))
 
     def _gpu(self, kind: OpKind, name: str, start: int, end: int, event: TraceEvent) -> None:
         args = arguments(event)
         device = _whole(event.pid if args.device is None else args.device) or 0
+        device = self.places.setdefault((_pid(event.pid), device), len(self.places))
         stream = _whole(event.tid if args.stream is None else args.stream) or 0
-        link = (0, _whole(args.correlation) or 0)
+        link = (self._group(event.pid), _whole(args.correlation) or 0)
         size = _whole(args.bytes) or 0
         shape = message = None
         if kind == "kernel":
@@ -268,6 +315,10 @@ class _TraceReader:
         simple = type(pid) is int and type(tid) is int
         key = (pid, tid) if simple else (str(pid)[:80], str(tid)[:80])
         return self.threads.setdefault(key, len(self.threads))
+
+
+def _pid(value: Any) -> int | str:
+    return value if isinstance(value, int) else str(value)[:80]
 
 
 def _category(raw: str) -> str:

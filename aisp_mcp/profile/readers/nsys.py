@@ -20,6 +20,7 @@ from aisp_mcp.profile.timeline.trace import Trace
 
 _CUPTI = "CUPTI_ACTIVITY_KIND_"
 _OWN = ("TARGET_INFO_", "EXPORT_META_DATA", "OSRT_", "SCHED_EVENTS", "ENUM_NSYS_", "COMPOSITE_EVENTS", "ANALYSIS_")
+_PID, _PID_MASK = 24, 0xFFFFFF  # of a globalPid
 _PROCESS = 0xFFFFFFFFFF000000  # globalTid without the thread
 _RANGES = (59, 60, 70, 71)  # push/pop and start/end, of NVTX and of its text form
 _DOMAIN = 75
@@ -86,6 +87,64 @@ class _Numbers(dict[tuple[Any, ...], int]):
         return index
 
 
+class _Devices:
+    """GPUs by (process, ordinal): CUDA_VISIBLE_DEVICES gives each process ordinals of its own.
+
+    A GPU's index is its ordinal, or, if processes number them differently, its number in the export.
+    """
+
+    def __init__(self, db: ReportDatabase, gpus: dict[int, dict[str, Any]]) -> None:
+        table = "TARGET_INFO_CUDA_DEVICE"
+        rows = list(db.rows(table, "gpuId cudaId pid", "gpuId cudaId"))
+        self._several = len(gpus) > 1
+        self._gpu_of = {(pid if isinstance(pid, int) else None, cuda): gpu for gpu, cuda, pid in rows}
+        self._by_ordinal: dict[int, set[int]] = {}
+        ordinals: dict[int, set[int]] = {}
+        for gpu, cuda, _ in rows:
+            self._by_ordinal.setdefault(cuda, set()).add(gpu)
+            ordinals.setdefault(gpu, set()).add(cuda)
+        self._physical = any(len(several) > 1 for several in (*self._by_ordinal.values(), *ordinals.values()))
+        self._seen: dict[tuple[int, int], int] = {}
+        self._unknown: dict[tuple[int, int], int] = {}
+        self._first_unknown = 1 + max([*gpus, *self._by_ordinal], default=0)
+        linked = {cuda: gpus[gpu] for gpu, cuda, _ in rows if gpu in gpus}
+        self.described = gpus if self._physical or not linked else linked
+
+    def index(self, process: int, ordinal: int) -> int:
+        key = (process, ordinal)
+        if key not in self._seen:
+            self._seen[key] = self._find(process, ordinal)
+        return self._seen[key]
+
+    def _find(self, process: int, ordinal: int) -> int:
+        if not self._physical:
+            return ordinal
+        several = self._by_ordinal.get(ordinal, set())
+        gpu = self._gpu_of.get((process >> _PID & _PID_MASK, ordinal))
+        if gpu is None and len(several) == 1:
+            gpu = next(iter(several))
+        if gpu is None:
+            gpu = self._unknown.setdefault((process, ordinal), self._first_unknown + len(self._unknown))
+        return gpu
+
+    def faults(self) -> list[str]:
+        """Which processes' devices cannot be joined to a GPU."""
+        if self._unknown:
+            named = ", ".join(f"device {cuda} of process {pid >> _PID & _PID_MASK}" for pid, cuda in self._unknown)
+            return [f"The export does not say which GPU is {clean(named, 200)}: each counts as a GPU of its own."]
+        by_index: dict[int, set[int]] = {}
+        for (process, _), index in self._seen.items():
+            by_index.setdefault(index, set()).add(process)
+        told = any(pid is not None for pid, _ in self._gpu_of)
+        shared = sorted(index for index, processes in by_index.items() if len(processes) > 1)
+        if told or not shared or not self._several:
+            return []
+        which = ", ".join(map(str, shared[:8]))
+        return [
+            f"Several processes use device {which}; the export does not say whether that is one GPU: counted as one."
+        ]
+
+
 class _ExportReader:
     """One open export."""
 
@@ -94,7 +153,7 @@ class _ExportReader:
         self._strings = {i: value for i, value in db.rows("StringIds", "id value", "id")}
         self.name = lru_cache(maxsize=65_536)(self._name)
         self._gpu = self._device_rows()
-        self._ids = {cuda: gpu for gpu, cuda in db.rows("TARGET_INFO_CUDA_DEVICE", "gpuId cudaId", "gpuId cudaId")}
+        self._devices = _Devices(db, self._gpu)
 
     def _name(self, key: Any) -> str:
         return clean(self._strings.get(key) or f"[unnamed {key}]")
@@ -118,19 +177,15 @@ class _ExportReader:
                 bandwidth_bytes_per_s=_int(row["memoryBandwidth"]),
                 compute_capability=_capability(row["computeMajor"], row["computeMinor"]),
             )
-            for cuda, row in sorted(self._by_cuda_id().items())
+            for cuda, row in sorted(self._devices.described.items())
         ]
-
-    def _by_cuda_id(self) -> dict[int, dict[str, Any]]:
-        linked = {cuda: self._gpu[gpu] for cuda, gpu in self._ids.items() if gpu in self._gpu}
-        return linked or self._gpu
 
     def gpu(self) -> Ops:
         """Kernels, whole CUDA graphs (if the trace was made without --cuda-graph-trace=node), copies and memsets."""
         ops = Ops()
         # Newer drivers report 0 local memory for all kernels, even those that spill: then it is unknown.
         has_local = self.db.positive(_CUPTI + "KERNEL", "localMemoryPerThread")
-        limits, labels = self._by_cuda_id(), {**_COPY_LABELS, **self.db.enum("ENUM_CUDA_MEMCPY_OPER")}
+        limits, labels = self._devices.described, {**_COPY_LABELS, **self.db.enum("ENUM_CUDA_MEMCPY_OPER")}
         shape = lru_cache(maxsize=65_536)(lambda device, *launch: _shape(limits.get(device, {}), *launch))
 
         def kernel(full: Any, short: Any, registers: Any, local: Any, at: _Context, *launch: int) -> OpFact:
@@ -163,8 +218,9 @@ class _ExportReader:
         split = len(values.split())
 
         def number_of(*row: Any) -> int:
+            process, ordinal, stream, *rest = map(_zero, row[split:])
             return ops.intern(
-                fact(*row[:split], _Context(*map(_zero, row[split : split + 3])), *map(_zero, row[split + 3 :]))
+                fact(*row[:split], _Context(process, self._devices.index(process, ordinal), stream), *rest)
             )
 
         self._events(ops, table, f"{values} globalPid deviceId streamId {numbers}", number_of)
@@ -196,7 +252,7 @@ class _ExportReader:
         columns = "syncType deviceId streamId correlationId globalPid"
         rows = self.db.rows(_CUPTI + "SYNCHRONIZATION", columns, "syncType streamId correlationId")
         return [
-            StreamWait(_zero(device), stream, (_zero(pid), link))
+            StreamWait(self._devices.index(_zero(pid), _zero(device)), stream, (_zero(pid), link))
             for kind, device, stream, link, pid in rows
             if kind == _STREAM_WAIT
         ]
@@ -236,8 +292,8 @@ class _ExportReader:
         return list(dict.fromkeys(messages))[:50]
 
     def faults(self) -> list[str]:
-        """Events that the reader could not use."""
-        faults = []
+        """What the reader could not use or join."""
+        faults = self._devices.faults()
         for table in ("KERNEL", "MEMCPY", "MEMSET", "RUNTIME"):
             odd = self.db.count(_CUPTI + table) - self.db.count(_CUPTI + table, "start end")
             if odd:
