@@ -272,8 +272,11 @@ class MemoryProfile(Record):
     peak_at_ns: int
     end_bytes: int
     reserved_bytes: int
+    peak_reserved_bytes: int = Field(default=0, description="Most that was reserved at any time of the history.")
     active_bytes: int
-    unused_at_peak: float = Field(description="Share of the reserved memory that not even the peak used.")
+    unused_at_peak: float = Field(
+        description="Share of the memory reserved when most was allocated that was not allocated; 0 without a history."
+    )
     largest_free_bytes: int
     at_peak: list[Allocation] = Field(default_factory=list)
     timeline: list[tuple[int, int]] = Field(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 
 import pytest
 from simulate import nsys_db
@@ -252,3 +253,61 @@ def test_ranks_merged_by_a_script_are_devices_of_their_own(pids, said, devices, 
     rows = load.load(path).timeline.breakdown
     assert [row.busy_ns for row in rows] == ([3_600_000] * 2 if devices == 2 else [7_200_000])
     assert all((row.idle_unknown_ns > 0) == unknown for row in rows)
+
+
+def _snapshot(path, history):
+    mib = 2**20
+    sizes = {"segment_alloc": 64, "alloc": 48, "segment_free": 64, "free_completed": 48}
+    rows = [
+        {"action": what, "addr": at << 30, "size": sizes[what] * mib, "time_us": n}
+        for n, (what, at) in enumerate(history)
+    ]
+    segment = {
+        "device": 0,
+        "address": 1 << 30,
+        "total_size": 64 * mib,
+        "allocated_size": 48 * mib,
+        "active_size": 48 * mib,
+        "blocks": [],
+    }
+    path.write_bytes(pickle.dumps({"segments": [segment], "device_traces": [rows]}))
+    return path
+
+
+def test_peaks_of_memory_are_of_one_moment_each(tmp_path):
+    """Three segments, of which the one without an allocation is taken after the peak; two go back."""
+    grown = [("segment_alloc", 1), ("alloc", 1), ("segment_alloc", 2), ("alloc", 2)]
+    history = [*grown, ("free_completed", 2), ("segment_alloc", 3), ("segment_free", 3), ("segment_free", 2)]
+    path = _snapshot(tmp_path / "m.pickle", history)
+    assert _opening(path)[0] == (
+        "Device 0: in a history of 8 events, at most 96.0 MiB were allocated and at most 192.0 MiB reserved; at its "
+        "end, 48.0 MiB were allocated and 64.0 MiB reserved."
+    )
+    assert load.load(path).memory[0].unused_at_peak == 0.25  # 96 of 128 MiB: the third segment came later
+
+
+def test_without_a_history_memory_has_no_peak(tmp_path):
+    path = _snapshot(tmp_path / "m.pickle", [])
+    assert _opening(path) == [
+        "Device 0: 48.0 MiB were allocated and 64.0 MiB reserved when the snapshot was taken; without a history, it has "
+        "no peak."
+    ]
+
+
+@pytest.mark.parametrize(
+    ("events", "unit"),
+    [
+        (["page-faults:u", "cpu-clock:uhH", "page-faults:u"], "1 samples of cpu-clock"),
+        (["branch-misses", "instructions:P", "branch-misses"], "2 samples of branch-misses"),
+        (["cycles:u"] * 3, "3 samples in"),
+    ],
+)
+def test_samples_of_different_events_are_never_added_up(events, unit, tmp_path):
+    rows = [
+        f"app 7 [000] 5.{n}: 4000{n} {event}: \n\t55d0 work_of_{event[:3]} (/x)\n" for n, event in enumerate(events)
+    ]
+    (tmp_path / "p.perf").write_text("\n".join(rows))
+    text = _opening(tmp_path / "p.perf")[0]
+    assert f"contains {unit}" in text
+    assert "100 %" in text
+    assert ("of other events are left out" in text) == (len(set(events)) > 1)

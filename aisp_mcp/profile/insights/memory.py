@@ -32,12 +32,14 @@ def memory_growth(profile: Profile) -> Finding:
 
 def unused_reservation(profile: Profile) -> Finding:
     """The allocator reserves more than was ever needed at once."""
-    rows = [m for m in profile.memory if m.reserved_bytes and m.unused_at_peak > 0.2]
+    if not any(m.events for m in profile.memory):
+        return "the snapshot has no history, so that the peak is unknown"
+    rows = [m for m in profile.memory if m.unused_at_peak > 0.2]
     return finding(
         "The allocator reserves much more than the peak needs: fragmentation",
         max((m.unused_at_peak for m in rows), default=0.0),
-        "reserved minus peak, of reserved memory; not of time",
-        [{"device": m.device, "reserved": m.reserved_bytes, "peak": m.peak_bytes} for m in rows],
+        "reserved minus allocated memory when most was allocated, of reserved memory; not of time",
+        [{"device": m.device, "peak_reserved": m.peak_reserved_bytes, "peak": m.peak_bytes} for m in rows],
         "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; fewer different sizes; allocate long-lived tensors first.",
         step("aisp_profile_memory", "shows the timeline"),
     )

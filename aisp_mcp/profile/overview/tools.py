@@ -68,9 +68,10 @@ def aisp_profile_read(p: ReadParams, ctx: Context) -> Opening:
     if kind_of(file) in ("flight", "nccl"):
         return _hang([file], file.path, p.limit)
     if kind_of(file) == "stacks":
-        weights, unit = flame.stacks(file.path)
+        notes: list[str] = []
+        weights, unit = flame.stacks(file.path, notes)
         rows, source = flame.hottest(weights, unit, p.limit), file.source("stacks", "sampling profiler", None)
-        return Opening(source=source, opening=words.of_stacks(weights, unit), diagnostics=[], frames=rows)
+        return Opening(source=source, opening=words.of_stacks(weights, unit, notes), diagnostics=notes, frames=rows)
     profile = load.load(file.path)
     statements = words.opening(profile, insights(profile).found)
     return Opening(source=profile.source, opening=statements, diagnostics=profile.diagnostics[:8])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 
 from aisp_mcp.envelope import NextStep
@@ -45,8 +45,8 @@ def opening(profile: Profile, insights: list[Insight], judged: Profile | None = 
     return statements + _advice(judged or profile, insights)
 
 
-def of_stacks(stacks: Mapping[tuple[str, ...], int], unit: str) -> list[Statement]:
-    """The same for weighted stacks."""
+def of_stacks(stacks: Mapping[tuple[str, ...], int], unit: str, notes: Sequence[str] = ()) -> list[Statement]:
+    """The same for weighted stacks. notes: what was left out."""
     whole = sum(stacks.values())
     own: dict[str, int] = {}
     for stack, weight in stacks.items():
@@ -57,6 +57,7 @@ def of_stacks(stacks: Mapping[tuple[str, ...], int], unit: str) -> list[Statemen
     amount = duration(whole) if unit == "nanoseconds" else f"{whole:,} {unit}"
     hot = "; ".join(f"{shorten(name, 80)} {_percent(own[name], whole)}" for name in ranked)
     text = f"The profile contains {amount} in {len(stacks):,} different stacks; largest self weights: {hot}."
+    text = " ".join([text, *notes])
     return [Statement(text=text, rows=[f"frames[{at}]" for at in range(len(ranked))])]
 
 
@@ -194,11 +195,16 @@ def _launches(kernels: list[NcuKernel]) -> list[Statement]:
 
 def _memory(at: int, row: MemoryProfile) -> Statement:
     mib = 2**20
+    now = f"{row.end_bytes / mib:,.1f} MiB were allocated and {row.reserved_bytes / mib:,.1f} MiB reserved"
+    if not row.events:
+        text = f"Device {row.device}: {now} when the snapshot was taken; without a history, it has no peak."
+        return Statement(text=text, rows=[f"memory[{at}].{key}" for key in ("end_bytes", "reserved_bytes")])
     text = (
-        f"Device {row.device}: at most {row.peak_bytes / mib:,.1f} MiB were allocated in a history of {row.events:,} "
-        f"events, {row.end_bytes / mib:,.1f} MiB at its end; {row.reserved_bytes / mib:,.1f} MiB were reserved."
+        f"Device {row.device}: in a history of {row.events:,} events, at most {row.peak_bytes / mib:,.1f} MiB were "
+        f"allocated and at most {row.peak_reserved_bytes / mib:,.1f} MiB reserved; at its end, {now}."
     )
-    return Statement(text=text, rows=[f"memory[{at}].{key}" for key in ("peak_bytes", "end_bytes", "reserved_bytes")])
+    keys = ("peak_bytes", "peak_reserved_bytes", "end_bytes", "reserved_bytes")
+    return Statement(text=text, rows=[f"memory[{at}].{key}" for key in keys])
 
 
 def _advice(profile: Profile, insights: list[Insight]) -> list[Statement]:

@@ -67,11 +67,14 @@ def _without_ids(weights: Stacks) -> Stacks:
     return dict(merged)
 
 
-def stacks(path: str | Path) -> tuple[Stacks, str]:
-    """Self time per stack, outermost frame first, and its unit. Raises NotFound, UsageError, Unavailable NO_STACKS."""
+def stacks(path: str | Path, notes: list[str] | None = None) -> tuple[Stacks, str]:
+    """Self time per stack, outermost frame first, and its unit; notes as in `weighted`.
+
+    Raises NotFound, UsageError, Unavailable NO_STACKS.
+    """
     file = look(path)
     if kind_of(file) == "stacks":
-        return weighted(file)
+        return weighted(file, notes)
     weights = _of_trace(load_trace(path))
     if not weights:
         raise Unavailable(

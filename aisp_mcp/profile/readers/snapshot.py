@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,17 +23,21 @@ _POINTS = 200
 _SHOWN = 10
 _STACK = 8
 _OPERATOR = re.compile(r"^at::_ops::\w+::call|^torch::autograd::\w*(?:Node|Backward)|^c10d::|Backward\d*::apply")
+_SEGMENTS = {"segment_alloc": 1, "segment_map": 1, "segment_free": -1, "segment_unmap": -1}
 _SIZED = {"alloc": 1, "free_completed": -1, "free": -1}
 
 
 class AllocatorEvent(NamedTuple):
-    """time in nanoseconds since the first event; change is 0 for events that do not change the memory in use."""
+    """time in nanoseconds since the first event; change is 0 for events that do not change the memory in use,
+    mapped is 0 for those that do not change the memory reserved.
+    """
 
     time: int
     action: str
     address: int
     change: int
     frames: Any
+    mapped: int = 0
 
 
 def read(path: str | Path | ProfileFile) -> Profile:
@@ -83,8 +87,10 @@ def _events(raw: Any) -> tuple[list[AllocatorEvent], int]:
     events = []
     for stamp, row in zip(stamps, rows, strict=True):
         action = str(row.get("action"))
-        change = _SIZED.get(action, 0) * _size(row.get("size"))
-        events.append(AllocatorEvent(stamp * 1000 - origin, action, _size(row.get("addr")), change, row.get("frames")))
+        size = _size(row.get("size"))
+        change, mapped = _SIZED.get(action, 0) * size, _SEGMENTS.get(action, 0) * size
+        address, frames = _size(row.get("addr")), row.get("frames")
+        events.append(AllocatorEvent(stamp * 1000 - origin, action, address, change, frames, mapped))
     return events, origin
 
 
@@ -111,6 +117,8 @@ def _device(
     baseline = max(0, held_at_end - sum(e.change for e in events)) if segments else 0
     curve = list(_curve(events, baseline))
     at, peak = max(enumerate(curve), key=lambda item: item[1][1], default=(-1, (0, baseline)))
+    held = list(accumulate((e.mapped for e in events), initial=max(0, reserved - sum(e.mapped for e in events))))
+    at_peak = held[at + 1]
     actions = Counter(e.action for e in events)
     blocks = [b for s in segments for b in _list(s.get("blocks")) if isinstance(b, dict)]
     free = [_size(b.get("size")) for b in blocks if b.get("state") == "inactive"]
@@ -123,8 +131,9 @@ def _device(
         peak_at_ns=peak[0],
         end_bytes=curve[-1][1] if curve else baseline,
         reserved_bytes=reserved,
+        peak_reserved_bytes=max(held),
         active_bytes=active,
-        unused_at_peak=max(0.0, 1 - peak[1] / reserved) if reserved else 0.0,
+        unused_at_peak=max(0.0, 1 - peak[1] / at_peak) if at_peak and events else 0.0,
         largest_free_bytes=max(free, default=0),
         at_peak=_held(events[: at + 1]),
         timeline=_thin(curve),

@@ -16,19 +16,22 @@ _DEPTH = 200
 MAX_STACKS = 200_000
 NO_FRAMES = "[no frames]"
 _PERF_FRAME = re.compile(r"^\s+[0-9a-f]+\s+(.*?)(?:\s+\(([^()]*(?:\([^()]*\))?[^()]*)\))?\s*$")
+_PERF_EVENT = re.compile(r"(?:\d+\s+)?(\S.*?)(?::[a-zA-Z]+)?:(?:\s|$)")  # period, event and modifiers
+_PERF_TIME = re.compile(r"(?:cpu[\w-]*/)?(?:cpu-)?cycles|cpu-clock|task-clock")
 _OFFSET = re.compile(r"\+0x[0-9a-f]+$")
 _EVENTED_UNITS = {"nanoseconds": 1.0, "microseconds": 1e3, "milliseconds": 1e6, "seconds": 1e9}
 
 
-def weighted(file: ProfileFile) -> tuple[Stacks, str]:
+def weighted(file: ProfileFile, notes: list[str] | None = None) -> tuple[Stacks, str]:
     """Self weight per stack, outermost frame first, and its unit: samples, nanoseconds or the file's own.
 
+    notes: gets sentences about what was left out.
     Raises UsageError BAD_PROFILE, AispError TOO_LARGE.
     """
     if file.head.lstrip()[:1] == b"{":
         return _speedscope(load_json(file))
     text = read(file).decode("utf-8", "replace")
-    return (_perf(text) if is_perf(file.head) else _collapsed(text)), "samples"
+    return _perf(text, [] if notes is None else notes) if is_perf(file.head) else (_collapsed(text), "samples")
 
 
 def _add(weights: Stacks, stack: tuple[str, ...], weight: int) -> None:
@@ -55,27 +58,38 @@ def _collapsed(text: str) -> Stacks:
     return dict(weights)
 
 
-def _perf(text: str) -> Stacks:
-    """One sample each, whatever its period: the command, then the frames, outermost first."""
-    weights: Stacks = defaultdict(int)
+def _perf(text: str, notes: list[str]) -> tuple[Stacks, str]:
+    """One sample each, whatever its period: the command, then the frames, outermost first.
+
+    Samples of different events have no common unit: only those of one are returned, of time if an event counts it.
+    """
+    by_event: dict[str, Stacks] = {}
     frames: list[str] = []
-    command = None
+    command, event = None, ""
     for line in [*text.splitlines(), ""]:
         if not line.strip():
             if command is not None:
-                _add(weights, (command, *reversed(frames[:_DEPTH])), 1)
-            command, frames = None, []
+                _add(by_event.setdefault(event, defaultdict(int)), (command, *reversed(frames[:_DEPTH])), 1)
+            command, event, frames = None, "", []
         elif frame := _PERF_FRAME.match(line):
             command = command or "[unknown]"  # the line that names the command can be hidden by a comment
             name = _OFFSET.sub("", frame[1])
             frames.append(clean(name if name != "[unknown]" else f"[unknown] {frame[2] or ''}".strip(), 512))
         elif command is None and not line.startswith("#") and (sample := PERF_SAMPLE.match(line)):
             command = clean(sample[1], 120)
-    if not weights:
+            named = _PERF_EVENT.match(sample[4])
+            event = clean(named[1], 80) if named else ""
+    if not by_event:
         raise bad(
             "The output of `perf script` contains no sample.", "Record with `perf record -g`, then `perf script`."
         )
-    return dict(weights)
+    chosen = next((name for name in by_event if _PERF_TIME.match(name)), next(iter(by_event)))
+    weights = dict(by_event.pop(chosen))
+    if not by_event:
+        return weights, "samples"
+    others = ", ".join(f"{sum(rows.values()):,} of {name or 'no named event'}" for name, rows in by_event.items())
+    notes.append(f"Samples of other events are left out: {clean(others, 300)}.")
+    return weights, f"samples of {chosen}"
 
 
 def _speedscope(top: Any) -> tuple[Stacks, str]:
