@@ -289,8 +289,8 @@ def test_peaks_of_memory_are_of_one_moment_each(tmp_path):
 def test_without_a_history_memory_has_no_peak(tmp_path):
     path = _snapshot(tmp_path / "m.pickle", [])
     assert _opening(path) == [
-        "Device 0: 48.0 MiB were allocated and 64.0 MiB reserved when the snapshot was taken; without a history, it has "
-        "no peak."
+        "Device 0: 48.0 MiB were allocated and 64.0 MiB reserved when the snapshot was taken; without a history, it "
+        "has no peak."
     ]
 
 
@@ -311,3 +311,26 @@ def test_samples_of_different_events_are_never_added_up(events, unit, tmp_path):
     assert f"contains {unit}" in text
     assert "100 %" in text
     assert ("of other events are left out" in text) == (len(set(events)) > 1)
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (
+            ["hipGraphLaunch"] * 7,
+            "The host launched 7 times, 7 of them of graphs, and no device activity was recorded.",
+        ),
+        (["cudaGraphLaunch", "cudaLaunchKernel"] * 2, "The host launched 4 times, 2 of them of graphs, and no device"),
+    ],
+)
+def test_launches_without_any_device_activity_are_a_torch_trace(names, said, tmp_path):
+    calls = [[{**_launched(n + 1, 500 * n + 20, 9)[0], "name": name}] for n, name in enumerate(names)]
+    assert _opening(_written(tmp_path, calls))[0].startswith(said)
+
+
+def test_control_characters_in_names_are_read(tmp_path):
+    path = _written(tmp_path, [_launched(n + 1, 1000 + 200 * n, 100, name=f"mm#{n % 2}") for n in range(30)])
+    path.write_text(path.read_text().replace("mm#0", "mm\t0").replace("mm#1", "mm\x011\n"))
+    rows = load.load(path).timeline.kernels
+    assert [row.count for row in rows] == [15, 15]
+    assert all(row.name.isprintable() for row in rows)

@@ -146,6 +146,7 @@ def _host(profile: Profile) -> list[Statement]:
     ranked = sorted(enumerate(rows), key=lambda item: -item[1].total_ns)
     shown = [(at, row) for at, row in ranked if not row.name.startswith(_WRAPPER)][:_SHOWN]
     what = "operators" if timeline.operators else "frames" if timeline.frames else "calls"
+    table = "api" if what == "calls" else what
     text = f"The file contains no device activity; over {length} of host time "
     if shown:
         listed = "; ".join(f"{shorten(r.name, 60)} ({duration(r.total_ns)}, count {r.count:,})" for _, r in shown)
@@ -153,7 +154,7 @@ def _host(profile: Profile) -> list[Statement]:
     else:
         text += f"it names {len(timeline.ranges)} kinds of ranges."
     text = " ".join([*profile.faults, text])
-    statements = [*_loader(profile), Statement(text=text, rows=[f"{what}[{at}].total_ns" for at, _ in shown])]
+    statements = [*_loader(profile), Statement(text=text, rows=[f"{table}[{at}].total_ns" for at, _ in shown])]
     if timeline.steps:
         times = [step.duration_ns for step in timeline.steps]
         middle, longest = duration(median(times)), duration(max(times))

@@ -24,6 +24,7 @@ _PIECE = 8 * 2**20
 _LARGEST = 64 * 2**20  # bytes of one event, or of everything before or after the events
 _TRIES = 50  # guesses per piece
 _CUT = re.compile(rb"\}\s*,\s*\{")
+_BYTE = re.compile(r"\(byte (\d+)\)$")
 _EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
 
 
@@ -157,17 +158,21 @@ def _decode(data: bytes) -> list[TraceEvent | None] | None:
 
 
 def _whole(data: bytes) -> Any:
-    """Any JSON, including PyTorch's deviations from the standard: NaN, Infinity and names cut inside a character."""
+    """Any JSON, including PyTorch's deviations from the standard: NaN, Infinity, control characters in names, and names
+    cut inside a character.
+    """
     try:
         return _any.decode(data)
     except RecursionError as error:
         raise bad("The JSON is nested too deeply.") from error
-    except ValueError:
+    except ValueError as error:
+        at = _BYTE.search(str(error))
+        control = at is not None and data[int(at[1]) : int(at[1]) + 1] < b" "
         text = data.decode("utf-8", "replace")
-        if "\ufffd" not in text and "NaN" not in text and "Infinity" not in text:
+        if not control and "\ufffd" not in text and "NaN" not in text and "Infinity" not in text:
             return None
     try:
-        return json.loads(text, parse_float=str, parse_constant=lambda _: None)
+        return json.loads(text, parse_float=str, parse_constant=lambda _: None, strict=False)
     except (ValueError, RecursionError):
         return None
 

@@ -67,7 +67,7 @@ def read(path: str | Path | ProfileFile) -> Trace:
     info = pieces.head.get("distributedInfo")
     if isinstance(info, dict):
         trace.rank, trace.ranks = _whole(info.get("rank")), _whole(info.get("world_size"))
-    if not trace.gpu and not trace.operators and not trace.ranges and not trace.frames:
+    if not any((trace.gpu, trace.api, trace.operators, trace.ranges, trace.frames)):
         raise bad(*reader.refusal(file.path.name))
     if not trace.gpu:
         trace.diagnostics.append("Reader: the trace has no device activity: CPU only, or the GPU was not recorded.")
@@ -80,7 +80,7 @@ def load_json(file: ProfileFile) -> Any:
     if data.count(b"{") + data.count(b"[") > _MAX_CONTAINERS:
         raise too_large(f"{file.path.name!r} contains more than {_MAX_CONTAINERS:,} objects and lists")
     try:
-        return json.loads(data, parse_float=str, parse_constant=lambda _: None)
+        return json.loads(data, parse_float=str, parse_constant=lambda _: None, strict=False)
     except (ValueError, RecursionError) as error:
         raise bad(f"{file.path.name!r} is not complete JSON: {clean(error, 200)}.") from error
 
@@ -161,7 +161,7 @@ class _TraceReader:
             f"Its events with a duration: {listed}." if listed else "It has no event with a duration, only metadata."
         )
         return (
-            f"{name!r} contains no operator, kernel or annotation of torch.profiler. {found}",
+            f"{name!r} contains no operator, call, kernel or annotation of torch.profiler. {found}",
             "Traces of torch and JAX can be read here; others open in Perfetto or speedscope.",
         )
 

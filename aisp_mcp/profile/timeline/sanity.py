@@ -44,7 +44,7 @@ def check(gpu: Ops, api: Calls, in_order: bool) -> Checked:
     """gpu and api: in order of start, and joined. in_order: operations of one stream never run at the same time."""
     faults: list[str] = []
     if not gpu:
-        return Checked(gpu, faults, 0, {})
+        return Checked(gpu, faults, _unrecorded(api, faults), {})
     in_order = in_order or any(_IN_ORDER.match(fact.name) for fact in api.facts)
     in_order = in_order and not any(fact.name.startswith("hip") for fact in api.facts)
     gpu, hidden = _dated(gpu, api, faults)
@@ -236,6 +236,18 @@ def _without_operation(gpu: Ops, api: Calls, hidden: set[int], faults: list[str]
     text = f"{len(lost):,} of {len(launches):,} {which} no kernel in this trace: busy time is a lower bound."
     faults.append(text)
     return lost
+
+
+def _unrecorded(api: Calls, faults: list[str]) -> int:
+    """Launches in a file without any device activity."""
+    names = [fact.name for fact in api.facts]
+    calls = [sum(times.values()) for times in api.durations()]
+    launches = sum(many for name, many in zip(names, calls, strict=True) if _LAUNCH.match(name))
+    graphs = sum(many for name, many in zip(names, calls, strict=True) if "GraphLaunch" in name)
+    if launches:
+        some = f", {graphs:,} of them of graphs" if graphs else ""
+        faults.append(f"The host launched {launches:,} times{some}, and no device activity was recorded.")
+    return launches
 
 
 def _outermost(api: Calls, rows: Sequence[int], has_work: bytearray) -> list[tuple[int, bool]]:
