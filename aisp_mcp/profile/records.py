@@ -275,7 +275,7 @@ class MemoryProfile(Record):
     peak_reserved_bytes: int = Field(default=0, description="Most that was reserved at any time of the history.")
     active_bytes: int
     unused_at_peak: float = Field(
-        description="Share of the memory reserved when most was allocated that was not allocated; 0 without a history."
+        description="Share of the memory reserved at the peak, and still at the end, that not even the peak used."
     )
     largest_free_bytes: int
     at_peak: list[Allocation] = Field(default_factory=list)

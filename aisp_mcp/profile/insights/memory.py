@@ -38,7 +38,7 @@ def unused_reservation(profile: Profile) -> Finding:
     return finding(
         "The allocator reserves much more than the peak needs: fragmentation",
         max((m.unused_at_peak for m in rows), default=0.0),
-        "reserved minus allocated memory when most was allocated, of reserved memory; not of time",
+        "memory reserved at the peak and still at the end, minus the peak, of reserved memory; not of time",
         [{"device": m.device, "peak_reserved": m.peak_reserved_bytes, "peak": m.peak_bytes} for m in rows],
         "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; fewer different sizes; allocate long-lived tensors first.",
         step("aisp_profile_memory", "shows the timeline"),

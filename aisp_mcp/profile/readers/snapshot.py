@@ -118,7 +118,7 @@ def _device(
     curve = list(_curve(events, baseline))
     at, peak = max(enumerate(curve), key=lambda item: item[1][1], default=(-1, (0, baseline)))
     held = list(accumulate((e.mapped for e in events), initial=max(0, reserved - sum(e.mapped for e in events))))
-    at_peak = held[at + 1]
+    at_peak = min(held[at + 1], reserved)  # what empty_cache() gave back is not fragmentation
     actions = Counter(e.action for e in events)
     blocks = [b for s in segments for b in _list(s.get("blocks")) if isinstance(b, dict)]
     free = [_size(b.get("size")) for b in blocks if b.get("state") == "inactive"]
