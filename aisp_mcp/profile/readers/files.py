@@ -246,7 +246,10 @@ def _untimed(text: bytes) -> bool:
     """Return True for `python  4012 cycles:u:` and an address below it: a sample of perf without its time."""
     lines = [line for line in text.decode("utf-8", "replace").splitlines() if not line.startswith("#")]
     pairs = pairwise(lines)
-    return any(_PERF_UNTIMED.match(line) and _PERF_ADDRESS.match(after) for line, after in islice(pairs, 10))
+    return any(
+        _PERF_UNTIMED.match(line) and not PERF_SAMPLE.match(line) and _PERF_ADDRESS.match(after)
+        for line, after in islice(pairs, 10)
+    )
 
 
 def is_flight(head: bytes) -> bool:
