@@ -315,9 +315,7 @@ def test_records_of_gloo_compare_calls_and_show_no_hang(calls, words, tmp_path):
              "input_sizes": [[8]], "collective_seq_id": number}
             for number in range(1, count + 1)
         ]  # fmt: skip
-        (tmp_path / f"dump_{rank}.json").write_text(
-            json.dumps({"pg_config": {}, "entries": entries})
-        )
+        (tmp_path / f"dump_{rank}.json").write_text(json.dumps({"pg_config": {}, "entries": entries}))
     text = hangs.read(hangs.in_folder(tmp_path), "flight", tmp_path).opening[0].text
     assert "never say that a call has completed" in text
     assert words in text

@@ -42,16 +42,19 @@ def battery_modes(call_bytes: int, call_s: float) -> list[str]:
 class CallRng:
     """The Rng of one call (see aisp_mcp.bench.Rng): the same seed and mode give the same tensors again.
 
-    secret_statistics: False for static tensors, whose values a candidate may examine anyway.
+    secret_statistics: False for static tensors, whose values a candidate may examine anyway. alike: slices along leading
+    axes have no weights: losses of batches with weights scatter too much to compare.
     """
 
-    def __init__(self, device: str, seed: int, mode: str = "plain", secret_statistics: bool = True) -> None:
+    def __init__(
+        self, device: str, seed: int, mode: str = "plain", secret_statistics: bool = True, alike: bool = False
+    ) -> None:
         import torch
 
         self.device = device
         self.torch = torch
         self._draw = random.Random(seed)
-        self._mode = mode
+        self._mode, self._alike = mode, alike
         self._secret = secret_statistics and mode == "plain"
 
     def _generator(self) -> Any:
@@ -135,7 +138,7 @@ class CallRng:
         factor, mean = statistics.both
         factor.uniform_(low, high, generator=generator).exp_()
         mean.uniform_(mean_low, mean_high, generator=generator).mul_(factor)
-        if is_wide and (weights := textures.along_an_axis(values, self._draw)) is not None:
+        if is_wide and not self._alike and (weights := textures.along_an_axis(values, self._draw)) is not None:
             statistics.both.mul_(weights)
         if texture:
             texture(rows, statistics, self._draw, generator, height or self._draw.uniform(*textures.FEW_HEIGHT))
@@ -144,7 +147,7 @@ class CallRng:
             statistics.apply(rows[:, :first])
             statistics.apply(rows[:, first:], math.exp(column))
         values = rows.view(values.shape)
-        if is_wide and values.ndim > 1 and values.shape[-1] == values.shape[-2]:
+        if is_wide and not self._alike and values.ndim > 1 and values.shape[-1] == values.shape[-2]:
             textures.keep_a_diagonal(values, self._draw)
         return values
 

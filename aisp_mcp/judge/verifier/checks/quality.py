@@ -102,8 +102,9 @@ class QualityCheck:
 
     def _batches(self, bank: InputBank, seed: int, count: int) -> Tensors:
         """New batches of the same task as the call's batches; the task is drawn first."""
-        task = self.spec.task(CallRng(bank.device, seed, "plain"))
-        return self.spec.batches(CallRng(bank.device, int.from_bytes(os.urandom(6)), "plain"), task, count)
+        task = self.spec.task(CallRng(bank.device, seed, "plain", alike=True))
+        rng = CallRng(bank.device, int.from_bytes(os.urandom(6)), "plain", alike=True)
+        return self.spec.batches(rng, task, count)
 
     def _trained_on_others(self, bank: InputBank, seed: int) -> Tensors:
         inputs = bank.inputs(seed, "plain") | self._batches(bank, seed, self.spec.steps)

@@ -12,6 +12,7 @@ from aisp_mcp.judge.protocol.draws.rng import CallRng
 from aisp_mcp.judge.protocol.module_loader import flatten
 from aisp_mcp.judge.protocol.shared_memory import Arena
 from aisp_mcp.judge.verifier.checks.distribution import DrawTests
+from aisp_mcp.judge.verifier.checks.kinds import Kind, kind_of
 from aisp_mcp.judge.verifier.checks.pieces import pieces
 from aisp_mcp.judge.verifier.checks.tolerance import components, distance_type
 from aisp_mcp.judge.verifier.inputs.files import copied_inputs
@@ -121,7 +122,8 @@ class InputBank:
     usual: dict[tuple[str, bool], float] = field(default_factory=dict)
 
     def inputs(self, seed: int, mode: str) -> dict[str, Any]:
-        inputs = self.reference.spec.inputs(CallRng(self.device, seed, mode))
+        alike = kind_of(self.reference.spec) is Kind.QUALITY
+        inputs = self.reference.spec.inputs(CallRng(self.device, seed, mode, alike=alike))
         self.host |= {name for name, value in inputs.items() if isinstance(value, Host) and self.device == "cuda"}
         return {name: value.tensor.cpu() if isinstance(value, Host) else value for name, value in inputs.items()}
 
