@@ -42,8 +42,8 @@ def battery_modes(call_bytes: int, call_s: float) -> list[str]:
 class CallRng:
     """The Rng of one call (see aisp_mcp.bench.Rng): the same seed and mode give the same tensors again.
 
-    secret_statistics: False for static tensors, whose values a candidate may examine anyway. alike: slices along leading
-    axes have no weights: losses of batches with weights scatter too much to compare.
+    secret_statistics: False for static tensors, whose values a candidate may examine anyway. alike: slices along
+    leading axes have no weights: losses of batches with weights scatter too much to compare.
     """
 
     def __init__(
