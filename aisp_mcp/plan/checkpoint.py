@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from aisp_mcp.errors import UsageError
 from aisp_mcp.machine.datasheets.load import normal
 
+_LARGEST = 4_000_000  # bytes: configurations have a few kilobytes
 SUFFIX = re.compile(r"-(instruct|chat|hf|it|base)(?=-|$)")
 _METHODS = {
     "fp8": "fp8",
@@ -19,6 +22,25 @@ _METHODS = {
     "gptq": "int4-gptq",
     "auto-round": "int4-gptq",
 }
+
+
+def parsed(file: Path) -> dict[str, Any]:
+    """The JSON object in a file of a model's folder. Raises UsageError BAD_CONFIG."""
+    try:
+        if not stat.S_ISREG(file.stat().st_mode):  # a device may have no end
+            raise UsageError("BAD_CONFIG", f"{file.name} is not a regular file.", "Give config.json.")
+        with file.open("rb") as opened:
+            text = opened.read(_LARGEST + 1)  # the system makes up some files, and gives their size as 0
+        if len(text) > _LARGEST:
+            raise UsageError("BAD_CONFIG", f"{file.name} is larger than any model configuration.")
+        config = json.loads(text.decode("utf-8"))
+    except (OSError, ValueError) as error:
+        raise UsageError(
+            "BAD_CONFIG", f"{file.name} cannot be read: {str(error)[:150]}.", "Give config.json."
+        ) from None
+    if not isinstance(config, dict):
+        raise UsageError("BAD_CONFIG", f"{file.name} is not a JSON object.", "Give a model's config.json.")
+    return config
 
 
 def tail(name: str) -> str:
@@ -64,8 +86,8 @@ def of_folder(config: Mapping[str, Any], file: Path) -> dict[str, Any]:
 def _beside(file: Path) -> Any:
     """The quantisation that ModelOpt writes to a file of its own."""
     try:
-        return json.loads((file.parent / "hf_quant_config.json").read_text("utf-8")).get("quantization")
-    except (OSError, ValueError, AttributeError):
+        return parsed(file.parent / "hf_quant_config.json").get("quantization")
+    except UsageError:
         return None
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import math
-import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +10,6 @@ from typing import Any
 from aisp_mcp.errors import UsageError
 from aisp_mcp.plan import checkpoint
 
-_LARGEST = 4_000_000  # bytes: configurations have a few kilobytes
 Config = Mapping[str, Any]
 # What a class of transformers does without saying so in its configuration.
 _LAYER_NORMS = {
@@ -53,28 +50,10 @@ _PATTERN = {"M": RECURRENT, "*": FULL, "-": NONE, "E": NONE}
 def read(path: Path) -> dict[str, Any]:
     """Fields of an Architecture. Raises UsageError BAD_CONFIG."""
     file = path / "config.json" if path.is_dir() else path
-    config = _parsed(file)
+    config = checkpoint.parsed(file)
     values = fields(config, file.resolve().parent.name or "model")
     values |= checkpoint.of_folder(config, file)
     return values | {"assumed": [*values["assumed"], *values.pop("said")]}
-
-
-def _parsed(file: Path) -> dict[str, Any]:
-    try:
-        if not stat.S_ISREG(file.stat().st_mode):  # a device may have no end
-            raise UsageError("BAD_CONFIG", f"{file.name} is not a regular file.", "Give config.json.")
-        with file.open("rb") as opened:
-            text = opened.read(_LARGEST + 1)  # the system makes up some files, and gives their size as 0
-        if len(text) > _LARGEST:
-            raise UsageError("BAD_CONFIG", f"{file.name} is larger than any model configuration.")
-        config = json.loads(text.decode("utf-8"))
-    except (OSError, ValueError) as error:
-        raise UsageError(
-            "BAD_CONFIG", f"{file.name} cannot be read: {str(error)[:150]}.", "Give config.json."
-        ) from None
-    if not isinstance(config, dict):
-        raise UsageError("BAD_CONFIG", f"{file.name} is not a JSON object.", "Give a model's config.json.")
-    return config
 
 
 def fields(config: Config, name: str) -> dict[str, Any]:
@@ -544,7 +523,7 @@ def _positions(config: Config, kind: str, hidden: int) -> list[dict[str, Any]]:
 
 
 def _pooler(config: Config, kind: str, hidden: int) -> int:
-    """What is left of a vision encoder; its class token is the one row of the embedding."""
+    """The remaining weights of a vision encoder; its class token is the one row of the embedding."""
     if kind == "siglip_vision_model":  # attention to a learned query, and an MLP
         width = config.get("intermediate_size") or 4 * hidden
         return 4 * hidden * hidden + 7 * hidden + 2 * hidden * width + width

@@ -213,7 +213,7 @@ def _first(spec: dict[str, Any], program: Program, cwd: str, status_out: int, al
         end = time.monotonic()
         _reap_orphans(usage)
         if spec["account"] is not None:
-            os.write(spec["account"], json.dumps({"seconds": end - begin, "code": code, **usage.used}).encode())
+            os.write(spec["account"], json.dumps({"seconds": end - begin, **usage.used}).encode())
     except OSError as error:
         with contextlib.suppress(OSError):
             os.write(2, f"isolation failed: {error}\n".encode())
@@ -223,7 +223,7 @@ def _first(spec: dict[str, Any], program: Program, cwd: str, status_out: int, al
 
 
 class Usage:
-    """What a program and its orphans have used: seconds of CPU time, and the largest resident set in bytes."""
+    """Usage of a program and its orphans: seconds of CPU time, and the largest resident set in bytes."""
 
     def __init__(self, launcher: int) -> None:
         """launcher: the child that starts the program, which does not count."""

@@ -78,7 +78,7 @@ def _rewrite(file: Path, spoil: Callable[[bytes], bytes]) -> bool:
 
 
 def compared(check: Path | None, source: Path, expected: Path, found: Path) -> Difference | None:
-    """What is wrong with the output found. check: the user's program, run as `check INPUT EXPECTED FOUND`."""
+    """The first difference of the output found, or None. check: the user's program, `check INPUT EXPECTED FOUND`."""
     if check is None:
         return _bytes_differ(expected, found)
     folder = found.with_name(f"{found.name}.check-{os.urandom(4).hex()}")

@@ -102,9 +102,9 @@ class Worker:
         self.kept: list[Any] | None = [] if setup["baseline"] else None
         self.held: list[Any] = []  # the outputs of a round, read from outside
         rules = setup["output_rules"]
-        self.rules = OutputRules(rules["contract"], rules["layout_strict"])
+        apart = not (rules["shares_outputs"] or setup["baseline"])
+        self.rules = OutputRules(rules["contract"], rules["layout_strict"], apart)
         self.strides = OutputStrides(self.control, self.arena, rules["layout_any"] and not setup["baseline"])
-        self.rules.apart = not (rules["shares_outputs"] or setup["baseline"])
         if not rules["shares_inputs"]:
             self.rules.off_limits.append(extent(self.arena.flat))
         import_all(setup["imports"])

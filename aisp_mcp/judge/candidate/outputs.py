@@ -210,7 +210,7 @@ class HeldOutputs:
         self._reuses = self.alone = self._settled = False
         self._recent = deque[tuple[Sequence[Any], list[int]]](maxlen=RECENT)
         self.outputs: list[Sequence[Any]] = []
-        self.addresses: list[int] = []  # of all outputs of the round
+        self.addresses: list[int] = []
         self._inputs: list[dict[str, Any]] = []
         self._expect()
         self.clear()

@@ -1,4 +1,4 @@
-"""What makes two measurements of functions measurements of one target: the baseline's code and its inputs."""
+"""Names of targets by their content: measurements belong together if the baseline's code and its inputs are equal."""
 
 from __future__ import annotations
 

@@ -15,9 +15,9 @@ DeviceAllocation = tuple[int, int, str]  # address in its own process, bytes, CU
 class Specification(TypedDict):
     """The part of an OpenAnswer that depends only on the baseline's file. cold: "from" and "caches" of a cold start.
     output_rules: "layout_strict", strides count; "layout_any", they are free; "shares_inputs", outputs may share memory
-    with inputs; "shares_outputs", with each other; "lists", arrays that a candidate returns
-    become lists. workers: "threads", cores of each program, 0 for all; "files_at", folders of their input files, if
-    any. unit: of the work's items.
+    with inputs; "shares_outputs", with each other; "lists", arrays that a candidate returns become lists. workers:
+    "threads", cores of each program, 0 for all; "files_at", folders of their input files, if any. unit: of the work's
+    items.
     """
 
     goal: str

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes.util
 from collections.abc import Iterator, Sequence
+from functools import partial
 from importlib import metadata
 from typing import Any
 
@@ -14,7 +15,7 @@ from aisp_mcp.bench import Benchmark, Needs
 from aisp_mcp.bench.sizes import settable
 from aisp_mcp.errors import AispError, BenchmarkError
 from aisp_mcp.judge.native import build
-from aisp_mcp.judge.protocol.draws.rng import MODES
+from aisp_mcp.judge.protocol.draws.rng import MODES, SIZES
 from aisp_mcp.judge.protocol.module_loader import flatten
 from aisp_mcp.judge.verifier.checks import quality
 from aisp_mcp.judge.verifier.checks.distribution import LEAST_ELEMENTS
@@ -116,21 +117,15 @@ def kinds_with_an_answer(bank: InputBank, seed: int, output: Any) -> tuple[list[
     candidate may, or its output is not finite. seed: of the inputs. output: of other ones. Raises BenchmarkError
     VARYING_SHAPE.
     """
-    kinds, untested = list[str](), dict[str, str]()
-    for mode in MODES[1:]:
-        try:
-            reject_varying_shapes(output, bank.reference.baseline(bank.inputs(seed, mode)))
-            kinds.append(mode)
-        except AispError:
-            raise
-        except Exception as error:
-            untested[mode] = f"the baseline raises there ({type(error).__name__}: {str(error)[:200]})"
+    why_not = partial(_without_answer, bank, seed, output)
+    untested = {mode: why for mode in MODES[1:] if (why := why_not(mode))}
+    kinds = [mode for mode in MODES[1:] if mode not in untested]
     if kind_of(bank.reference.spec) is not Kind.ELEMENTS or not _is_large(bank, seed):
         return kinds, untested
-    if why := _without_large_answer(bank, seed, "thousands"):
+    if why := why_not("thousands"):
         return kinds, {**untested, "thousands": why}
-    largest = (mode for mode in ("huge", "large") if not _without_large_answer(bank, seed, mode))
-    return [*kinds, "thousands", *([mode] if (mode := next(largest, "")) else [])], untested
+    largest = next((mode for mode in ("huge", "large") if not why_not(mode)), None)
+    return [*kinds, "thousands", *([largest] if largest else [])], untested
 
 
 def _is_large(bank: InputBank, seed: int) -> bool:
@@ -139,14 +134,18 @@ def _is_large(bank: InputBank, seed: int) -> bool:
     return any(hasattr(value, "dtype") and not same_bits(value, other[name]) for name, value in one.items())
 
 
-def _without_large_answer(bank: InputBank, seed: int, mode: str) -> str:
-    """Why a candidate cannot be tried on large values; empty if it can."""
+def _without_answer(bank: InputBank, seed: int, output: Any, mode: str) -> str:
+    """Why a candidate cannot be tried on this kind of inputs; empty if it can. Raises BenchmarkError VARYING_SHAPE."""
     try:
         outputs = bank.reference.baseline(bank.inputs(seed, mode))
+    except AispError:
+        raise
     except Exception as error:
         return f"the baseline raises there ({type(error).__name__}: {str(error)[:200]})"
-    is_finite = all(bool(components(tensor).isfinite().all()) for _, tensor in flatten(outputs))
-    return "" if is_finite else "the baseline's output is not finite there"
+    reject_varying_shapes(output, outputs)
+    if mode in SIZES and not all(bool(components(tensor).isfinite().all()) for _, tensor in flatten(outputs)):
+        return "the baseline's output is not finite there"
+    return ""
 
 
 def reject_varying_shapes(one: Any, other: Any) -> None:

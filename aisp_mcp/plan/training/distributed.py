@@ -135,7 +135,7 @@ def _without_times(task: Task, layouts: Sequence[Layout], modes: Sequence[str]) 
             now = (item.tensor * item.pipeline * item.context, item.zero)
             if len(best) > ALTERNATIVES and (float(layout.RECOMPUTES.index(mode)), *now) > best[ALTERNATIVES][1:4]:
                 break
-            item = item if at == 0 else Layout.model_construct(**(item.__dict__ | {"recompute": mode}))
+            item = item if at == 0 else _in_mode(item, mode)
             if memory.least_stored(task.arch, item, task.recipe, task.seq) > limit:
                 continue
             choice = choose(task, item, None, len(modes) > 1)
@@ -163,8 +163,12 @@ def _is_fsdp(item: Layout) -> bool:
 def _recomputing(item: Layout, modes: Sequence[str]) -> Iterator[Layout]:
     """The layout in every mode, itself first."""
     yield item
-    for mode in modes[1:]:
-        yield Layout.model_construct(**(item.__dict__ | {"recompute": mode}))
+    yield from (_in_mode(item, mode) for mode in modes[1:])
+
+
+def _in_mode(item: Layout, mode: str) -> Layout:
+    """The layout in another mode of recomputation, without the cost of validating it again."""
+    return Layout.model_construct(**(item.__dict__ | {"recompute": mode}))
 
 
 def _smallest(task: Task, layouts: Sequence[Layout], modes: Sequence[str]) -> Layout:

@@ -54,7 +54,7 @@ def read(path: str | Path | ProfileFile) -> Trace:
 
 
 def _refuse(name: str, tables: list[str]) -> NoReturn:
-    """What the tables of a database say about it that has neither CUDA nor NVTX."""
+    """Refuse a database that has neither CUDA nor NVTX, by its tables."""
     own = [table for table in tables if table.startswith(_OWN)]
     if "StringIds" in tables and own:
         raise bad(
@@ -292,7 +292,7 @@ class _ExportReader:
         return list(dict.fromkeys(messages))[:50]
 
     def faults(self) -> list[str]:
-        """What the reader could not use or join."""
+        """Sentences about rows that the reader could not use or join."""
         faults = self._devices.faults()
         for table in ("KERNEL", "MEMCPY", "MEMSET", "RUNTIME"):
             odd = self.db.count(_CUPTI + table) - self.db.count(_CUPTI + table, "start end")

@@ -165,7 +165,7 @@ def _cut(gpu: Ops, api: Calls, in_order: bool, faults: list[str]) -> bool:
 
 
 def _past_the_next(gpu: Ops, in_order: bool) -> dict[int, int]:
-    """Where to cut, by operation. Streams that often overlap are not in order, whatever the file calls a stream."""
+    """Ends at which to cut, by operation. Streams that often overlap are not in order, whatever the file calls them."""
     numbers: dict[tuple[int, int, int], int] = {}
     of_fact = [numbers.setdefault((f.process, f.device, f.stream), len(numbers)) for f in gpu.facts]
     following: list[tuple[int, int, int] | None] = [None] * len(numbers)

@@ -54,7 +54,7 @@ def build(request: PageRequest) -> dict[str, Any]:
 
 
 def _proven(boards: dict[str, list[dict[str, Any]]]) -> str:
-    """How many targets have a faster candidate: ratios of different targets say nothing about each other."""
+    """The number of targets with a faster candidate: ratios of different targets say nothing about each other."""
     rows = [row for board in boards.values() for row in board]
     faster = sum(row["verdict"] == "faster" for row in rows)
     return f"{faster} of {count(len(rows), 'target')} have a candidate that is proven faster." if rows else ""

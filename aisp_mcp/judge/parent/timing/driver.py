@@ -302,9 +302,9 @@ class Driver:
 
         with self.session.phase("fetch"):
             self.guarded(role, fetched)
-        self.refuse_overlaps(role, worker.control.addresses_of(calls))
+        self._refuse_overlaps(role, worker.control.addresses_of(calls))
 
-    def refuse_overlaps(self, role: Role, addresses: Sequence[int]) -> None:
+    def _refuse_overlaps(self, role: Role, addresses: Sequence[int]) -> None:
         """End the comparison if outputs of one call share memory and the baseline's do not: who changes one of them
         changes the other. Raises ComparisonAborted.
         """
