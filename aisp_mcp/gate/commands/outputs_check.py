@@ -45,7 +45,8 @@ def try_out(check: Path | None, source: Path, output: Path, again: Path) -> None
     BenchmarkError CHECKER_ACCEPTS, BASELINE_VARIES.
     """
     if different := compared(check, source, output, again):
-        message = f"Two runs of the baseline on one input differ: {different.message}"
+        why = f": {different.message}" if check else "."
+        message = f"Two runs of the baseline on one input differ{why}"
         raise BenchmarkError("BASELINE_VARIES", message, "Compare what must be equal with --check.")
     for number, (words, spoil) in enumerate(SPOILED.items() if check else ()):
         spoiled = output.with_name(f"{output.name}.spoiled-{number}")
