@@ -11,6 +11,7 @@ import pytest
 
 from aisp_mcp.judge.parent.timing.memory.accounting import mappings, open_files
 from aisp_mcp.judge.parent.timing.memory.imports import of_libraries
+from aisp_mcp.process import forbidden, isolation
 
 STACKED = '''
     """A sum over copies; what counts is memory."""
@@ -52,6 +53,29 @@ NAMES_A_COMPILER = """
 def test_what_a_candidate_would_import_is_not_loaded_for_its_baseline(tmp_path: Path) -> None:
     comparison = support.judge(tmp_path, NAMES_A_COMPILER, STACKED)
     assert comparison.verdict.value not in ("incorrect", "invalid"), comparison.sentence
+
+
+ELSEWHERE = """
+    import os
+    def attempt(what):
+        try:
+            what()
+        except OSError as error:
+            return type(error).__name__
+        return "was possible"
+    def run(x):
+        open("kept", "w").close()
+        attempts = (os.openpty, lambda: os.symlink("x", "link"), lambda: os.setxattr("kept", "user.a", b"x"))
+        raise RuntimeError(", ".join(map(attempt, attempts)))
+"""
+
+
+@pytest.mark.skipif(isolation.probe().level < "L2" or not forbidden.has_filter(), reason="nothing is forbidden here")
+def test_memory_of_the_kernel_that_belongs_to_no_process_is_out_of_reach(tmp_path: Path) -> None:
+    """Buffers of pseudo-terminals, targets of links and attributes of files held what a program did not show."""
+    sentence = support.judge(tmp_path, ELSEWHERE, STACKED).sentence
+    assert sentence.count("Error") == 4, sentence
+    assert "was possible" not in sentence
 
 
 def test_modules_of_a_callers_folder_are_not_of_a_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
