@@ -188,6 +188,42 @@ def test_stacks_of_perf_and_evented_speedscope_add_up(tmp_path):
     assert flame.stacks(tmp_path / "s.json") == ({("a",): 3_000_000, ("a", "b"): 3_000_000}, "nanoseconds")
 
 
+def _perf(*samples):
+    return "".join(
+        f"app 9 [000] 1.{n}: {head}: \n\t 6f {frame} (/x/app)\n\n" for n, (head, frame) in enumerate(samples)
+    )
+
+
+def _speedscope(*profiles):
+    rows = [{"type": "sampled", "unit": unit, "samples": [[0], []], "weights": weights} for unit, weights in profiles]
+    return json.dumps({"$schema": "speedscope", "shared": {"frames": [{"name": "a"}]}, "profiles": rows})
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "note"),
+    [
+        (
+            _perf(("100 cycles", "a"), ("300 cycles", "b")),
+            "400 cycles in 2 different stacks; largest self weights: b",
+            "",
+        ),
+        (_perf(("1 cpu-clock:u", "a"), ("3 cpu-clock:u", "a")), "4 ns in 1 stack", ""),
+        (_perf(("5 task-clock:u", "a"), ("5 task-clock:u", "a")), "2 samples in 1 stack", ""),
+        (
+            _speedscope(("bytes", [9, 9]), ("seconds", [2, 1]), ("milliseconds", [1000, 0])),
+            "contains 4 s",
+            "left out: bytes",
+        ),
+        ("main;a 3\n 1\nlost events\n", "4 samples in 2 different stacks", "1 of 3 lines"),
+        ("main;a 9 3\nmain;b 9 1\n", "4 samples", "two numbers"),
+    ],
+)
+def test_stacks_are_summed_in_one_unit_and_as_far_as_they_can_be(text, words, note, tmp_path):
+    answer = _read(tmp_path / "stacks", text)
+    assert words in answer.opening[0].text
+    assert note in " ".join(answer.diagnostics)
+
+
 @pytest.mark.parametrize(
     ("name", "text", "way"),
     [

@@ -56,7 +56,8 @@ def of_stacks(stacks: Mapping[tuple[str, ...], int], unit: str, notes: Sequence[
     ranked = sorted(own, key=lambda name: (-own[name], name))[:_SHOWN]
     amount = duration(whole) if unit == "nanoseconds" else f"{whole:,} {unit}"
     hot = "; ".join(f"{shorten(name, 80)} {_percent(own[name], whole)}" for name in ranked)
-    text = f"The profile contains {amount} in {len(stacks):,} different stacks; largest self weights: {hot}."
+    several = "1 stack" if len(stacks) == 1 else f"{len(stacks):,} different stacks"
+    text = f"The profile contains {amount} in {several}; largest self weights: {hot}."
     text = " ".join([text, *notes])
     return [Statement(text=text, rows=[f"frames[{at}]" for at in range(len(ranked))])]
 

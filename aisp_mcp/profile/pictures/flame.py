@@ -93,7 +93,8 @@ def hottest(weights: Stacks, unit: str, limit: int) -> list[dict[str, str | int 
         own[stack[-1]] += weight
         for frame in set(stack):
             whole[frame] += weight
-    everything, end = sum(weights.values()) or 1, "ns" if unit == "nanoseconds" else "samples"
+    everything = sum(weights.values()) or 1
+    end = "ns" if unit == "nanoseconds" else "samples" if unit.startswith("samples") else "weight"
     rows = sorted(own, key=lambda name: (-own[name], name))[:limit]
     return [
         {"frame": n, f"self_{end}": own[n], f"total_{end}": whole[n], "self_share": round(own[n] / everything, 4)}

@@ -16,7 +16,8 @@ _DEPTH = 200
 MAX_STACKS = 200_000
 NO_FRAMES = "[no frames]"
 _PERF_FRAME = re.compile(r"^\s+[0-9a-f]+\s+(.*?)(?:\s+\(([^()]*(?:\([^()]*\))?[^()]*)\))?\s*$")
-_PERF_EVENT = re.compile(r"(?:\d+\s+)?(\S.*?)(?::[a-zA-Z]+)?:(?:\s|$)")  # period, event and modifiers
+_TWO = re.compile(r"(.*\S) (\d{1,18})$", re.A)
+_PERF_EVENT = re.compile(r"(?:(\d{1,18})\s+)?(\S.*?)(?::[a-zA-Z]+)?:(?:\s|$)")  # period, event and modifiers
 _PERF_TIME = re.compile(r"(?:cpu[\w-]*/)?(?:cpu-)?cycles|cpu-clock|task-clock")
 _OFFSET = re.compile(r"\+0x[0-9a-f]+$")
 _EVENTED_UNITS = {"nanoseconds": 1.0, "microseconds": 1e3, "milliseconds": 1e6, "seconds": 1e9}
@@ -28,10 +29,11 @@ def weighted(file: ProfileFile, notes: list[str] | None = None) -> tuple[Stacks,
     notes: gets sentences about what was left out.
     Raises UsageError BAD_PROFILE, AispError TOO_LARGE.
     """
+    notes = [] if notes is None else notes
     if file.head.lstrip()[:1] == b"{":
-        return _speedscope(load_json(file))
+        return _speedscope(load_json(file), notes)
     text = read(file).decode("utf-8", "replace")
-    return _perf(text, [] if notes is None else notes) if is_perf(file.head) else (_collapsed(text), "samples")
+    return _perf(text, notes) if is_perf(file.head) else (_collapsed(text, notes), "samples")
 
 
 def _add(weights: Stacks, stack: tuple[str, ...], weight: int) -> None:
@@ -40,37 +42,44 @@ def _add(weights: Stacks, stack: tuple[str, ...], weight: int) -> None:
         raise bad(f"More than {MAX_STACKS:,} different stacks.", "Record fewer samples, or only one process.")
 
 
-def _collapsed(text: str) -> Stacks:
-    """`outer;inner 42` per line, as py-spy and the scripts for perf write."""
+def _collapsed(text: str, notes: list[str]) -> Stacks:
+    """`outer;inner 42` per line, as py-spy and the scripts for perf write; of difffolded text, the second number."""
+    lines = [line.rstrip() for line in text.splitlines() if line.strip() and not line.startswith("#")]
+    # py-spy's line for a sample of a thread without Python frames is a space and the number.
+    parts = [(stack.rstrip() or NO_FRAMES, weight) for stack, gap, weight in (x.rpartition(" ") for x in lines) if gap]
+    rows = [(stack, weight) for stack, weight in parts if weight.isascii() and weight.isdigit() and len(weight) < 19]
+    if not rows:
+        raise bad(
+            "No line of the collapsed stacks ends in a number.",
+            "Each line is `outer;inner COUNT`; make it with stackcollapse-perf.pl or `py-spy record -f raw`.",
+        )
+    if len(rows) < len(lines):
+        notes.append(f"{len(lines) - len(rows):,} of {len(lines):,} lines do not end in a number: left out.")
+    pairs = [_TWO.match(stack) for stack, _ in rows]
+    if len(rows) > 1 and all(pairs):
+        rows = [(pair[1], weight) for pair, (_, weight) in zip(pairs, rows, strict=True) if pair]
+        notes.append("Each line ends in two numbers, as difffolded.pl writes them: the second is used.")
     weights: Stacks = defaultdict(int)
-    for line_number, line in enumerate(text.splitlines(), 1):
-        stack, _, weight = line.rstrip().rpartition(" ")
-        if not line.strip() or line.startswith("#"):
-            continue
-        if not stack and line.startswith(" "):
-            stack = NO_FRAMES  # py-spy's line for a sample of a thread without Python frames
-        if not stack or not (weight.isascii() and weight.isdigit() and len(weight) < 19):
-            raise bad(
-                f"Line {line_number} of the collapsed stacks does not end in a number.",
-                "Each line is `outer;inner COUNT`; make it with stackcollapse-perf.pl or `py-spy record -f raw`.",
-            )
+    for stack, weight in rows:
         _add(weights, tuple(clean(frame, 512) for frame in stack.split(";")[:_DEPTH]), int(weight))
     return dict(weights)
 
 
 def _perf(text: str, notes: list[str]) -> tuple[Stacks, str]:
-    """One sample each, whatever its period: the command, then the frames, outermost first.
+    """The command, then the frames, outermost first. A sample weighs its period if periods differ, as with `perf
+    record -F`; else each counts once.
 
     Samples of different events have no common unit: only those of one are returned, of time if an event counts it.
     """
-    by_event: dict[str, Stacks] = {}
+    by_event: dict[str, dict[int | None, Stacks]] = {}
     frames: list[str] = []
-    command, event = None, ""
+    command, event, period = None, "", None
     for line in [*text.splitlines(), ""]:
         if not line.strip():
             if command is not None:
-                _add(by_event.setdefault(event, defaultdict(int)), (command, *reversed(frames[:_DEPTH])), 1)
-            command, event, frames = None, "", []
+                stacks = by_event.setdefault(event, {}).setdefault(period, defaultdict(int))
+                _add(stacks, (command, *reversed(frames[:_DEPTH])), 1)
+            command, event, period, frames = None, "", None, []
         elif frame := _PERF_FRAME.match(line):
             command = command or "[unknown]"  # the line that names the command can be hidden by a comment
             name = _OFFSET.sub("", frame[1])
@@ -78,40 +87,50 @@ def _perf(text: str, notes: list[str]) -> tuple[Stacks, str]:
         elif command is None and not line.startswith("#") and (sample := PERF_SAMPLE.match(line)):
             command = clean(sample[1], 120)
             named = _PERF_EVENT.match(sample[4])
-            event = clean(named[1], 80) if named else ""
+            event, period = (clean(named[2], 80), int(named[1]) if named[1] else None) if named else ("", None)
     if not by_event:
         raise bad(
             "The output of `perf script` contains no sample.", "Record with `perf record -g`, then `perf script`."
         )
     chosen = next((name for name in by_event if _PERF_TIME.match(name)), next(iter(by_event)))
-    weights = dict(by_event.pop(chosen))
-    if not by_event:
-        return weights, "samples"
-    others = ", ".join(f"{sum(rows.values()):,} of {name or 'no named event'}" for name, rows in by_event.items())
-    notes.append(f"Samples of other events are left out: {clean(others, 300)}.")
-    return weights, f"samples of {chosen}"
-
-
-def _speedscope(top: Any) -> tuple[Stacks, str]:
-    """All profiles of a speedscope file, added up."""
+    by_period = by_event.pop(chosen)
+    differ = len(by_period) > 1 and None not in by_period
     weights: Stacks = defaultdict(int)
-    unit = "samples"
+    for period, counts in by_period.items():
+        for stack, many in counts.items():
+            _add(weights, stack, many * (period or 1) if differ else many)
+    if by_event:
+        rest = {name: sum(sum(rows.values()) for rows in periods.values()) for name, periods in by_event.items()}
+        others = ", ".join(f"{many:,} of {name or 'no named event'}" for name, many in rest.items())
+        notes.append(f"Samples of other events are left out: {clean(others, 300)}.")
+    if differ:
+        return dict(weights), "nanoseconds" if "clock" in chosen else chosen
+    return dict(weights), f"samples of {chosen}" if by_event else "samples"
+
+
+def _speedscope(top: Any, notes: list[str]) -> tuple[Stacks, str]:
+    """The profiles of a speedscope file that have one unit, added up: time if any has."""
+    by_unit: dict[str, Stacks] = {}
     try:
         frames = [clean(f["name"], 512) for f in top["shared"]["frames"]]
         for profile in top["profiles"]:
-            unit = clean(profile.get("unit", unit), 20)
+            unit = clean(profile.get("unit", "samples"), 20)
             # Fractions of a second are converted to nanoseconds.
             scale = _EVENTED_UNITS.get(unit, 1.0)
+            unit = "nanoseconds" if unit in _EVENTED_UNITS else "samples" if unit == "none" else unit
+            weights = by_unit.setdefault(unit, defaultdict(int))
             rows = _sampled(profile) if profile["type"] == "sampled" else _evented(profile)
             for stack, weight in rows:
-                _add(weights, tuple(frames[i] for i in stack[:_DEPTH]), round(weight * scale))
+                _add(weights, tuple(frames[i] for i in stack[:_DEPTH]) or (NO_FRAMES,), round(weight * scale))
     except (KeyError, TypeError, IndexError, ValueError) as error:
         raise bad(
             f"The file does not follow the speedscope format: {clean(error, 100)}.",
             "Check it against https://www.speedscope.app/file-format-schema.json.",
         ) from error
-    weights.pop((), None)
-    return dict(weights), "nanoseconds" if unit in _EVENTED_UNITS else "samples" if unit == "none" else unit
+    unit = "nanoseconds" if "nanoseconds" in by_unit else next(iter(by_unit), "samples")
+    if others := [name for name in by_unit if name != unit]:
+        notes.append(f"Weights in other units are left out: {', '.join(others)}.")
+    return dict(by_unit.get(unit, {})), unit
 
 
 def _sampled(profile: dict[str, Any]) -> Iterator[tuple[list[int], float]]:
