@@ -83,6 +83,13 @@ def _too_long_at_the_end():
     return pairs
 
 
+def _last_two_too_long():
+    pairs = _pairs()
+    for call, kernel in pairs[-2:]:
+        kernel["dur"] = 3_400_000 + call["ts"]
+    return pairs
+
+
 def _dropped():
     return [[call, None if at % 4 == 1 else kernel] for at, (call, kernel) in enumerate(_pairs())]
 
@@ -105,6 +112,7 @@ def _clocks():
         (_negative, "3 events have no usable time (none, or a negative duration): left out.", 7950, 5550, 650),
         (_too_long, "3 of 40 durations run past the start of the next operation", 7950, 6150, 0),
         (_too_long_at_the_end, "1 of 40 durations runs past", 7800, 5850, 0),
+        (_last_two_too_long, "2 of 40 durations run past", 7800, 5900, 0),
         (_dropped, "10 of 40 launches have no kernel in this trace: busy time is a lower bound.", 7950, 4500, 2500),
         (_dropped_first, "12 of 40 launches have no kernel", 5550, 4200, 0),
         (_clocks, "40 of 40 device operations start before their own launch, by up to 300 µs", 7950, 6000, 1950),
@@ -219,9 +227,10 @@ def _ranks(path, told, gpus=2):
         ((_TOLD, [(0, 0, 31), (1, 0, 32)]), "Over 60 µs", [0, 1]),
         ((_TOLD, [(1, 0, 31), (1, 0, 32)]), "Over 60 µs", [0]),
         ((_TOLD, [(0, 0, 31), (1, 0, 99)]), "The export does not say which GPU is", [0, 2]),
+        ((_TOLD, [(0, 0, 31)]), "Several processes use device 0; the export does not say", [0]),
         (("gpuId INTEGER, cudaId INTEGER", [(0, 0)]), "Several processes use device 0; the export does not say", [0]),
     ],
-    ids=["two GPUs", "one GPU", "an unknown process", "no processes"],
+    ids=["two GPUs", "one GPU", "an unknown process", "a process is missing", "no processes"],
 )  # fmt: skip
 def test_ordinals_of_processes_are_joined_to_gpus(told, first, devices, tmp_path):
     path = _ranks(tmp_path / "r.sqlite", told)
@@ -303,9 +312,7 @@ def test_without_a_history_memory_has_no_peak(tmp_path):
     ],
 )
 def test_samples_of_different_events_are_never_added_up(events, unit, tmp_path):
-    rows = [
-        f"app 7 [000] 5.{n}: 4000{n} {event}: \n\t55d0 work_of_{event[:3]} (/x)\n" for n, event in enumerate(events)
-    ]
+    rows = [f"app 7 [000] 5.{n}: 40000 {event}: \n\t55d0 work_of_{event[:3]} (/x)\n" for n, event in enumerate(events)]
     (tmp_path / "p.perf").write_text("\n".join(rows))
     text = _opening(tmp_path / "p.perf")[0]
     assert f"contains {unit}" in text

@@ -135,7 +135,7 @@ class _Devices:
         by_index: dict[int, set[int]] = {}
         for (process, _), index in self._seen.items():
             by_index.setdefault(index, set()).add(process)
-        told = any(pid is not None for pid, _ in self._gpu_of)
+        told = all((process >> _PID & _PID_MASK, ordinal) in self._gpu_of for process, ordinal in self._seen)
         shared = sorted(index for index, processes in by_index.items() if len(processes) > 1)
         if told or not shared or not self._several:
             return []

@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import compress, islice
 from operator import sub
+from statistics import median
 from typing import NamedTuple, TypeVar
 
 from aisp_mcp.profile.readers.text import duration
@@ -23,6 +24,7 @@ HostEvent = TypeVar("HostEvent", HostCall, HostRange)
 _STRETCH = 1000  # times longer that a window becomes by its outliers
 _FEW = 0.1  # at most this share of the operations are outliers, or run past the next one by damage
 _CLOCK_NS = 1000  # a start before its launch by less is within the precision of the two clocks
+_PEERS = 3  # other operations of a name that show its usual duration
 _EVER = 2**62
 _LAUNCH = re.compile(r"(?:cuda|cu|hip)(?:Ext|Module)*Launch(?!HostFunc)|(?:cuda|cu|hip)GraphLaunch")
 _DRAINS = re.compile(r"(?:cuda|hip)DeviceSynchronize|cuCtxSynchronize")
@@ -150,6 +152,8 @@ def _cut(gpu: Ops, api: Calls, in_order: bool, faults: list[str]) -> bool:
     begin = min(gpu.start[0], api.start[0]) if api else gpu.start[0]
     if api and last not in rows and gpu.end[last] - begin > _STRETCH * max(1, until - begin):
         rows[last] = until
+    elif api:
+        rows |= _outlasting(gpu, rows, begin, host)
     if not rows:
         return False
     worst = max(rows, key=lambda at: gpu.end[at] - rows[at])
@@ -162,6 +166,26 @@ def _cut(gpu: Ops, api: Calls, in_order: bool, faults: list[str]) -> bool:
     for at, end in rows.items():
         gpu.end[at] = end
     return True
+
+
+def _outlasting(gpu: Ops, rows: dict[int, int], begin: int, host: int) -> dict[int, int]:
+    """Kernels that outlast all else by more than the rest of the trace, and usually take a thousandth of that."""
+    until = max(host, gpu.start[-1])
+    if max(gpu.end) - until <= until - begin:
+        return {}
+    times: dict[str, list[int]] = defaultdict(list)
+    names = [fact.name if fact.kind == "kernel" else "" for fact in gpu.facts]
+    for fact, start, end in zip(gpu.fact, gpu.start, gpu.end, strict=True):
+        times[names[fact]].append(end - start)
+    usual = {name: median(spent) for name, spent in times.items() if name and len(spent) > _PEERS}
+    far = [
+        at
+        for at, (start, end, fact) in enumerate(zip(gpu.start, gpu.end, gpu.fact, strict=True))
+        if at not in rows and end - start > _STRETCH * usual.get(names[fact], end)
+    ]
+    rest = set(range(len(gpu))).difference(far)
+    until = max(until, max((rows.get(at, gpu.end[at]) for at in rest), default=until))
+    return {at: until for at in far if gpu.end[at] - until > until - begin}
 
 
 def _past_the_next(gpu: Ops, in_order: bool) -> dict[int, int]:
