@@ -72,12 +72,13 @@ def test_device_time_goes_to_the_calls_that_launched_it(tmp_path):
     assert sum(row.self_gpu_ns for row in table.frames) == sum(k.total_ns for k in table.kernels)
 
 
-def test_a_call_inside_one_of_its_own_name_counts_once(tmp_path):
+@pytest.mark.parametrize(("category", "table"), [("cpu_op", "operators"), ("user_annotation", "ranges")])
+def test_a_call_inside_one_of_its_own_name_counts_once(category, table, tmp_path):
     path = tmp_path / "t.json"
-    events = [_event("cpu_op", "f", 0, 50), _event("cpu_op", "f", 5, 20), *_launch(6, 1, GEMM, 70)]
+    events = [_event(category, "f", 0, 50), _event(category, "f", 5, 20), *_launch(6, 1, GEMM, 70)]
     path.write_text(json.dumps({"traceEvents": events}))
-    row = load.load(path).timeline.operators[0]
-    assert (row.gpu_ns, row.self_gpu_ns, row.operations) == (70_000, 70_000, 1)
+    row = getattr(load.load(path).timeline, table)[0]
+    assert (row.count, row.gpu_ns, row.operations) == (2, 70_000, 1)
 
 
 def test_every_kernel_of_a_real_capture_has_its_operator():

@@ -203,6 +203,13 @@ def test_host_events_at_time_0_do_not_stretch_a_trace_without_a_device(tmp_path)
     assert load.load(path).window.duration_ns == 440_000
 
 
+def test_graphs_recorded_as_a_whole_are_said(tmp_path):
+    columns = 'start INTEGER, "end" INTEGER, deviceId INTEGER, streamId INTEGER, correlationId INTEGER, graphId INTEGER'
+    rows = [(100 * n, 100 * n + 50, 0, 7, n + 1, 3) for n in range(4)]
+    path = nsys_db(tmp_path / "g.sqlite", CUPTI_ACTIVITY_KIND_GRAPH_TRACE=(columns, rows))
+    assert any("--cuda-graph-trace=node" in note for note in load.load(path).diagnostics)
+
+
 _TOLD = "gpuId INTEGER, cudaId INTEGER, pid INTEGER"
 
 

@@ -289,6 +289,11 @@ class _ExportReader:
             or "dropped" in str(text).lower()
             or "mismatch" in str(text).lower()
         ]
+        if self.db.count(_CUPTI + "GRAPH_TRACE"):
+            messages.append(
+                "Reader: CUDA graphs are recorded as a whole; `nsys profile --cuda-graph-trace=node` shows the kernels "
+                "inside."
+            )
         return list(dict.fromkeys(messages))[:50]
 
     def faults(self) -> list[str]:

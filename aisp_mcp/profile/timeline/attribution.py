@@ -141,12 +141,18 @@ def launch_calls(api: Calls, ops: dict[tuple[int, int], list[GpuOp]]) -> dict[in
 
 
 def project_ranges(trace: Trace) -> list[RangeStat]:
-    """One row per name, ordered by projected time. A call counts if it is wholly inside, on the same thread."""
+    """One row per name, ordered by projected time. A call counts if it is wholly inside, on the same thread, and once
+    if ranges of one name are nested.
+    """
     calls = _by_thread(trace)
     groups: dict[str, list[tuple[int, int, int, int]]] = defaultdict(list)
     visits = 0
-    for host_range in trace.ranges:
-        rows = calls.get(host_range.thread)
+    outer: dict[tuple[int, str], int] = {}  # end of the last range of a name that is in no other of that name
+    for host_range in sorted(trace.ranges, key=lambda span: (span.start, -span.end)):
+        key = (host_range.thread, host_range.name)
+        nested = host_range.end <= outer.get(key, host_range.start)
+        rows = None if nested else calls.get(host_range.thread)
+        outer[key] = max(host_range.end, outer.get(key, host_range.end))
         low = bisect_left(rows.start, host_range.start) if rows else 0
         high = bisect_right(rows.start, host_range.end) if rows else 0
         visits += high - low
