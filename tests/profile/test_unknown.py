@@ -283,6 +283,8 @@ REFUSED = [
     (json.dumps({"traceEvents": [_event("gc", "minor", 3, 9)]}).encode(), "1 of 'gc'"),
     (["StringIds", "OSRT_API", "TARGET_INFO_GPU"], "an nsys export without CUDA and NVTX events; it has OSRT_API"),
     (["notes"], "none of nsys's tables"),
+    (b'{"traceEvents": [{"ph": "X", "name": "D:\\q"}]}', "invalid escape character in string at byte 42"),
+    (b'{"traceEvents": [{"ph": "X", "name": "a"},', "ends after 42 bytes, inside its list of events"),
 ]
 
 

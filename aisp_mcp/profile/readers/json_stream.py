@@ -82,6 +82,7 @@ class Pieces:
         self._allowance = allowance
         self._chunks = _chunks(path)
         self._rest = b""
+        self._read = 0  # bytes of the file, decompressed
         self._searched = 0  # there is no possible end of a piece before this
         self._open = b"["  # prefix that makes the rest complete JSON
 
@@ -91,6 +92,7 @@ class Pieces:
         for chunk in self._chunks:
             self._allowance.check()
             self._rest += chunk
+            self._read += len(chunk)
             for end, begin in self._guesses():
                 if (events := _decode(b"[" + self._rest[:end] + b"]")) is not None:
                     self._rest, self._searched = self._rest[begin:], 0
@@ -103,6 +105,7 @@ class Pieces:
         """Everything up to the events."""
         for chunk in self._chunks:
             self._rest += chunk
+            self._read += len(chunk)
             text = self._rest.lstrip(b"\xef\xbb\xbf \t\r\n")
             if text.startswith(b"["):
                 self._rest = text[1:]
@@ -134,8 +137,18 @@ class Pieces:
         else:
             events = whole
         if not isinstance(events, list):
-            raise bad(f"{self._path.name!r} is not complete JSON, or is truncated.")
+            raise bad(f"{self._path.name!r} is not complete JSON: {self._fault()}.")
         return [_event(row) for row in events]
+
+    def _fault(self) -> str:
+        """What is wrong, and where in the (decompressed) file."""
+        try:
+            _any.decode(self._open + self._rest)
+        except ValueError as error:
+            if at := _BYTE.search(str(error)):
+                byte = self._read - len(self._rest) + int(at[1]) - len(self._open)
+                return f"{clean(str(error)[: at.start()].removeprefix('JSON is malformed: '), 80)} at byte {byte:,}"
+        return f"it ends after {self._read:,} bytes, inside its list of events"
 
     def _bounded(self) -> None:
         if len(self._rest) > _LARGEST:
