@@ -11,6 +11,7 @@ _COMMUNICATION = re.compile(
     r"nccl|rccl|shmemx?_|userbuffers|symm_?mem|cross_device_(?:reduce|store|load)|multimem|lamport|_rsag|put_signal"
     r"|(?<![a-z])(?:all_?(?:reduce|gather|to_?all|2all)|reduce_?scatter|a2a|(?:one|two)_?shot)"
     r"|(?-i:All(?:Reduce|Gather|ToAll|2All)|ReduceScatter|A2A|SendRecv|(?:One|Two)Shot)"
+    r"|^(?:ar|ag|rs)_(?:\w+_)?gfx\d"  # of AITER, named after its collectives
     r"|^(?:dispatch|combine)_?kernel",  # of pplx, in a namespace without a name
     re.I,
 )
