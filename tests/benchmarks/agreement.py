@@ -106,7 +106,7 @@ class Agreement:
 
     def _against(self, outputs: list[tuple[str, Any]], inputs: dict[str, Any], seed: int, mode: str) -> Iterator[str]:
         from aisp_mcp.judge.verifier.checks import formats, quality
-        from aisp_mcp.judge.verifier.checks.tolerance import compare, compare_steps
+        from aisp_mcp.judge.verifier.checks.tolerance import adversarial_slack, compare, compare_steps
 
         again = {name: tensor if isinstance(tensor, str) else tensor.clone() for name, tensor in inputs.items()}
         baseline, reference = map(self.named, self.reference.both(inputs))
@@ -130,17 +130,19 @@ class Agreement:
                 yield f"{name} is {actual}, the baseline's {expected}"
             elif not self.spec.tolerance.stochastic:
                 judge = compare_steps if name in self.spec.tolerance.per_step else compare
-                wrong = judge(out, base, ref, self.spec.tolerance)[1]
-                if wrong and judge is compare and mode == "plain" and out.is_floating_point():
-                    wrong = compare(out, base, ref, self.spec.tolerance, allowed=self._allowed(name, out, seed))[1]
+                slack = 1.0 if mode == "plain" else adversarial_slack(out.dtype)
+                wrong = judge(out, base, ref, self.spec.tolerance, slack)[1]
+                if wrong and judge is compare and out.is_floating_point():
+                    allowed = self._allowed(name, out, seed, mode)
+                    wrong = compare(out, base, ref, self.spec.tolerance, slack, allowed=allowed)[1]
                 yield from [f"{name}: {wrong}"] if wrong else []
 
-    def _allowed(self, name: str, out: Any, seed: int) -> Any:
-        """Error of each element that other orders of operations may have on plain inputs, as in the round checker."""
+    def _allowed(self, name: str, out: Any, seed: int, mode: str) -> Any:
+        """Error of each element that other orders of operations may have, as in the round checker."""
         from aisp_mcp.judge.verifier.checks.other_orders import other_orders
 
-        names = [name for name, _ in self.named(self.reference.baseline(self.inputs(seed)))]
-        *_, (allowed, _) = other_orders(self.bank, seed, "plain", str(out.dtype).removeprefix("torch."))
+        names = [name for name, _ in self.named(self.reference.baseline(self.inputs(seed, mode)))]
+        *_, (allowed, _) = other_orders(self.bank, seed, mode, str(out.dtype).removeprefix("torch."))
         return allowed[names.index(name)]
 
 

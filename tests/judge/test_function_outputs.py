@@ -76,6 +76,13 @@ JUDGED |= {
         "import numpy as np\n\ndef f(x):\n    return x * 2\n",
         "x=np.randn(200000)",
     ),
+    # torch's conversion to bfloat16 writes NaN as an output's memory is filled before each call.
+    "NaN in bfloat16 where only the candidate overflows": (
+        "import torch\n\ndef f(x):\n    h = x.float()\n    h = h - h.mean(1, keepdim=True)\n"
+        "    return (h * torch.rsqrt(h.var(1, keepdim=True, correction=0) + 1e-6)).to(x.dtype)\n",
+        "import torch\n\ndef f(x):\n    return torch.nn.functional.layer_norm(x, x.shape[1:], eps=1e-6)\n",
+        "x=randn(64, 256, dtype=bfloat16)",
+    ),
 }
 WRONG = {
     "another order": (
