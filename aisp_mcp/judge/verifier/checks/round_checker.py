@@ -193,8 +193,8 @@ def broken_guard(arena: Arena, count: int) -> int | None:
 def left_poison(arena: Arena, count: int, calls: list[int], is_plain: bool) -> tuple[int, str] | None:
     """The first of these calls, and the name of the output, with a floating-point element that was never written.
 
-    is_plain: of the inputs. Others can lead an honest program to NaN, and torch's conversion to bfloat16 writes NaN with
-    the bits of the poison: there bfloat16 is left to the comparison of values.
+    is_plain: of the inputs. Others can lead an honest program to NaN, and torch's conversion to bfloat16 writes NaN
+    with the bits of the poison: there bfloat16 is left to the comparison of values.
     """
     import torch
 
@@ -217,7 +217,9 @@ def _rows(outputs: Any, calls: list[int]) -> list[Any]:
 
 
 def is_poison(rows: Any, dtype: str, itemsize: int) -> Any:
-    """Per row of bytes: True if an element still has the exact bits of the poison. An honest NaN has others, but in bfloat16."""
+    """Per row of bytes: True if an element still has the exact bits of the poison. An honest NaN has others, except in
+    bfloat16.
+    """
     import torch
 
     if dtype.startswith("complex"):
