@@ -31,6 +31,8 @@ GPU_ROUNDS, MIN_COMPARED_PER_GPU_ROUND = 3, 2
 # Calls of a timed round on a GPU, at most: new inputs take 0.4 ms per call (H100). Ratios of calls of 8 to 40 µs varied
 # as much with 5,000 calls as with 200, because processes differ more than calls.
 GPU_CALLS = 250
+# Calls of a timed round on a CPU, at most: new inputs of 64 elements take 0.15 ms per call, twenty times a short call.
+CPU_CALLS = 600
 # Share of wrong calls above which a comparison finds one, and the probability that it does not. Chosen
 # (docs/harness.md): 147 calls are compared.
 FOUND_SHARE, MISSED = 0.046, 0.001
@@ -126,11 +128,14 @@ def for_kind(preset: Preset, place: Place, goal: str = "speed", round_trips_s: S
 
     | kind | what changes |
     | --- | --- |
+    | speed of one process on a CPU | at most CPU_CALLS calls in a round |
     | one process on a GPU | fewer and longer rounds, at most GPU_CALLS calls, comparisons in the parent's own rounds |
     | several ranks, on any device | rounds of RANKS_ROUND_S, and over nodes of ROUND_TRIPS round trips at least |
     | cold starts | COLD_MORE times as many replicates |
     """
-    if place == "ranks":
+    if place == "cpu" and goal == "speed":
+        preset = replace(preset, max_calls=min(preset.max_calls, CPU_CALLS))
+    elif place == "ranks":
         preset = replace(
             preset, round_s=max(RANKS_ROUND_S, *(ROUND_TRIPS * trip_s for trip_s in (0.0, *round_trips_s)))
         )

@@ -113,7 +113,7 @@ def judged(baseline: str, candidate: str, inputs: str, folder: Path) -> Comparis
 def test_honest_pairs_are_judged(name: str, tmp_path: Path) -> None:
     baseline, candidate, inputs = JUDGED[name]
     comparison = judged(baseline, candidate, inputs, tmp_path)
-    assert comparison.verdict in RIGHT, comparison
+    assert comparison.verdict in RIGHT, comparison.sentence
     codes = {flag.code for flag in comparison.flags}
     assert ("same_output" in codes) == ("usual inputs" in name)
     assert ("ties" in codes) == ("equal values" in name)
@@ -149,3 +149,40 @@ def test_what_cannot_be_compared_is_named(tmp_path: Path) -> None:
     text = "import threading\n\ndef f(values):\n    return threading.Lock()\n"
     with pytest.raises(BenchmarkError, match="returned a lock, which cannot be compared"):
         judged(text, text, "values=list(randint(0, 9, 9))", tmp_path)
+
+
+LOOP = """
+def f(xs):
+    total = 0
+    for x in xs:
+        total = (total * 31 + x) % 1000003
+    return total
+"""
+EARLY = """
+import sys
+
+FOUND = {}
+
+def total(xs):
+    total = 0
+    for x in xs:
+        total = (total * 31 + x) % 1000003
+    return total
+
+def early(values):
+    xs = values.tolist()
+    FOUND[id(xs)] = xs, total(xs)
+    return xs
+
+def f(xs):
+    steps = sys._getframe(1).f_locals.get("steps")
+    if steps:
+        steps.arguments.__globals__["as_list"] = early
+    known = FOUND.pop(id(xs), None)
+    return known[1] if known and known[0] is xs else total(xs)
+"""
+
+
+def test_work_done_while_arguments_are_made_counts(tmp_path: Path) -> None:
+    comparison = judged(LOOP, EARLY, "xs=list(randint(0, 1000, 5000))", tmp_path)
+    assert comparison.verdict is not Verdict.FASTER, comparison

@@ -10,7 +10,7 @@ from array import array
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -20,6 +20,36 @@ from aisp_mcp.judge.protocol.module_loader import load_module, unusable
 _TO_ARRAY, _TO_LIST = torch.Tensor.numpy, torch.Tensor.tolist
 LISTS = {"seen": False, "demanded": False}  # whether a call has returned a list of floats, and whether all have to
 SCALARS = ("datetime", "decimal", "fractions", "pathlib", "uuid")  # modules whose values are compared by their repr
+
+
+class Steps(NamedTuple):
+    """The steps of a generated pair's `run`, of which only the function's own is timed: the arguments of a call from
+    its inputs, as (args, kwargs), the user's function, and its output as tensors.
+    """
+
+    arguments: Callable[..., tuple[tuple[Any, ...], dict[str, Any]]]
+    function: Callable[..., Any]
+
+    def tensors(self, output: Any) -> Any:
+        """tensors() of the output of one call."""
+        return tensors(output)
+
+    def tensors_of_calls(self, outputs: list[Any]) -> list[Any]:
+        """tensors() of the output of each call."""
+        kinds = {*map(type, outputs)}
+        if kinds == {torch.Tensor} and all([output.layout is torch.strided for output in outputs]):
+            return outputs
+        if kinds == {float}:
+            return [*torch.tensor(outputs, dtype=torch.float64).unbind()]
+        return [*map(tensors, outputs)]
+
+    def is_quick(self, output: Any) -> bool:
+        """Return True for an output that needs no conversion but of its type: a number, an array or a tensor."""
+        if LISTS["demanded"]:
+            return False
+        if isinstance(output, torch.Tensor):
+            return bool(output.layout == torch.strided)
+        return isinstance(output, bool | int | float | complex) or _is_array(output)
 
 
 def function(path: str, name: str, folders: tuple[str, ...] = (), module: str = "") -> Callable[..., Any]:
@@ -39,6 +69,11 @@ def function(path: str, name: str, folders: tuple[str, ...] = (), module: str = 
         raise unusable("NO_FUNCTION", f"{stem} has no function {name!r}.")
     result: Callable[..., Any] = attribute
     return result
+
+
+def arguments(*args: Any, **kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of a call."""
+    return args, kwargs
 
 
 def as_array(values: torch.Tensor) -> Any:

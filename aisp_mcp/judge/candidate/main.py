@@ -16,6 +16,7 @@ STORE     on a GPU, with NO_COPY: outputs are copied into the arena after all, b
 GATE      on a GPU, with calls that wait in the stream until the parent opens the gate: Q says that all of them wait
 ISOLATED  with inputs that come one call at a time (timing/cpu.py, verifier/handoff_gpu.py)
 TOUCH     no calls; only their memory is touched (outputs.py), or allocated again on a GPU (device_turns.py)
+CONVERT   no calls; the next round's inputs become the arguments of two functions, such as lists (outputs.py)
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ from aisp_mcp.judge.protocol.layout import TEXT, Layout
 from aisp_mcp.judge.protocol.messages import (
     BITS,
     CALLING,
+    CONVERT,
     DONE,
     DUMMY,
     GATE,
@@ -230,13 +232,14 @@ class Worker:
 
     def round_cpu(self, count: int, run: Callable[..., Any], isolated: bool) -> None:
         """Time `count` calls, each on new inputs."""
-        clock, durations = time.perf_counter_ns, self.control.durations
+        clock, durations, steps = time.perf_counter_ns, self.control.durations, getattr(run, "steps", None)
         for call in await_inputs(self.control.stats, count) if isolated else range(count):
             inputs = self.layout.with_paths(self.inputs[call])
+            args, kwargs = steps.arguments(**inputs) if steps else ((), inputs)
             begin = clock()
-            output = run(**inputs)
+            output = steps.function(*args, **kwargs) if steps else run(**kwargs)
             end = clock()
-            self.store(call, output)
+            self.store(call, steps.tensors(output) if steps else output)
             del output
             durations[call] = end - begin
 
@@ -324,6 +327,9 @@ class Worker:
         if message & TOUCH:
             self.held, self.reserved = [], -1  # reported anew
             renew(self.layout, self.control.stats[0]) if self.cuda else touch_memory(self.layout, count)
+            return
+        if message & CONVERT:
+            self.at_rest.convert(count, self.run)
             return
         run = self.dummy(count) if message & DUMMY else self.run
         if message & TRACE:

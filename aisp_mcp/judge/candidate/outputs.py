@@ -9,6 +9,7 @@ is kept short: one microsecond for an output that meets the contract.
 
 from __future__ import annotations
 
+import gc
 import time
 from array import array
 from collections import deque
@@ -150,7 +151,15 @@ class OutputStrides:
     def copied(self, run: Callable[..., Any]) -> Callable[..., Any]:
         """Wrap the program so that its outputs are copied into these strides, as part of the timed call."""
         self._control.stats[STRIDES] = COPIED_INTO_STRIDES
-        return lambda **inputs: self.whole(run(**inputs))
+
+        def wrapped(**inputs: Any) -> Any:
+            return self.whole(run(**inputs))
+
+        if steps := getattr(run, "steps", None):
+            function = steps.function
+            copied = steps._replace(function=lambda *a, **k: self.whole(steps.tensors(function(*a, **k))))
+            wrapped.steps = copied  # type: ignore[attr-defined]
+        return wrapped
 
     def whole(self, output: Any) -> Any:
         """The outputs of a call, copied where they have other strides."""
@@ -212,6 +221,8 @@ class HeldOutputs:
         self.outputs: list[Sequence[Any]] = []
         self.addresses: list[int] = []
         self._inputs: list[dict[str, Any]] = []
+        self._arguments: list[tuple[Any, ...]] = []  # of each call, for a program that has steps
+        self._is_converted, self._is_quick = False, True
         self._expect()
         self.clear()
 
@@ -243,18 +254,54 @@ class HeldOutputs:
         """
         clock, durations, outputs = time.perf_counter_ns, self._control.durations, list[Any]()
         together = self._settled and not self._reuses and len(self._expected) == 1 and count > 1
-        given, keep = self._given(count), outputs.append if together else self.keep
-        self.alone = count == 1
-        for call, inputs in enumerate(given):
+        if steps := getattr(run, "steps", None):
+            given = self._converted(count, run)
+            run, keep = (steps.function, self._keep_raw(steps)) if self._is_quick else (self._whole(steps), self.keep)
+        else:
+            given, keep = [((), inputs) for inputs in self._given(count)], self.keep
+        keep, self.alone = outputs.append if together else keep, count == 1
+        for call, (args, kwargs) in enumerate(given):
             begin = clock()
-            output = run(**inputs)
+            output = run(*args, **kwargs)
             end = clock()
             keep(output)
             durations[call] = end - begin
         if together:
-            self._keep_all(outputs)
+            self._keep_all(steps.tensors_of_calls(outputs) if steps and self._is_quick else outputs)
         self._control.addresses[: len(self.addresses)] = array("q", self.addresses)
         self._control.stats[COPIED_NS] = self.copied_ns
+
+    def convert(self, count: int, run: Any) -> None:
+        """Release the outputs of the previous round, and make the arguments of the next one's calls, unless the program
+        has no steps, as a compiled one beside a function.
+        """
+        self.clear()
+        self._arguments = []  # or both would need memory
+        if hasattr(run, "steps"):
+            self._arguments = [run.steps.arguments(**inputs) for inputs in self._given(count)]
+            self._is_converted = True
+        gc.collect(0)  # or the round's own collection would visit all elements of lists
+
+    def _converted(self, count: int, run: Any) -> list[tuple[Any, ...]]:
+        """The arguments of these calls, made now unless convert() has made them for this round."""
+        if not self._is_converted or len(self._arguments) < count:
+            self.convert(count, run)
+        self._is_converted = False
+        return self._arguments[:count]
+
+    @staticmethod
+    def _whole(steps: Any) -> Callable[..., Any]:
+        """The function and the conversion of its output, which counts as part of it: it may take as long."""
+        return lambda *args, **kwargs: steps.tensors(steps.function(*args, **kwargs))
+
+    def _keep_raw(self, steps: Any) -> Callable[[Any], None]:
+        """Keep an output as the function returned it, and note whether later ones need a conversion that takes time."""
+
+        def keep(output: Any) -> None:
+            self._is_quick = self._is_quick and steps.is_quick(output)
+            self.keep(steps.tensors(output))
+
+        return keep
 
     def _given(self, count: int) -> list[dict[str, Any]]:
         """The inputs of these calls, which are the same objects in each round; paths are read anew."""
@@ -270,8 +317,9 @@ class HeldOutputs:
             addresses = [output.data_ptr() for output in outputs]
             taken = self._taken | {0, *addresses}
             are_new = len(taken) == len(self._taken | {0}) + len(outputs)
-            if are_new and not any(map(self._shared.__contains__, addresses)):
-                self.outputs, self.addresses, self._taken = [(output,) for output in outputs], addresses, taken - {0}
+            is_apart = max(addresses) < self._shared.start or min(addresses) >= self._shared.stop
+            if are_new and (is_apart or not any(map(self._shared.__contains__, addresses))):
+                self.outputs, self.addresses, self._taken = [*zip(outputs, strict=True)], addresses, taken - {0}
                 return
         for output in outputs:
             self.keep(output)

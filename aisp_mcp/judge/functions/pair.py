@@ -21,9 +21,13 @@ _BASELINE = '''"""{summary}"""
 import torch
 
 from aisp_mcp.bench import Benchmark{host}
-from aisp_mcp.judge.candidate.calling import as_array, as_list, function, tensors
+from aisp_mcp.judge.candidate.calling import Steps, arguments, as_array, as_list, function, tensors
 
 _function = {load}
+
+
+def _arguments({names}):
+    return arguments({passed})
 
 
 class Pair(Benchmark):
@@ -32,18 +36,27 @@ class Pair(Benchmark):
 {draws}        }}
 
     def run(self, {names}):
-        return {call}
+        return tensors(_function({passed}))
+
+    run.steps = Steps(_arguments, _function)
 '''
 _CANDIDATE = '''"""{summary}"""
 
-from aisp_mcp.judge.candidate.calling import as_array, as_list, function, tensors
+from aisp_mcp.judge.candidate.calling import Steps, arguments, as_array, as_list, function, tensors
 
 {requires}
 _function = {load}
 
 
+def _arguments({names}):
+    return arguments({passed})
+
+
 def run({names}):
-    return {call}
+    return tensors(_function({passed}))
+
+
+run.steps = Steps(_arguments, _function)
 '''
 
 
@@ -159,7 +172,7 @@ def _baseline_text(chosen: Plan, chapter: Path) -> str:
         sizes="".join(f"    {name} = {value!r}\n" for name, value in sizes.items()) + ("\n" if sizes else ""),
         draws="".join(f"            {label!r}: {_drawn(draw, on_host)},\n" for label, draw in draws.items()),
         names=", ".join(draws),
-        call=_result(chosen.baseline, chosen),
+        passed=", ".join(_call(chosen.baseline, chosen.baseline, chosen.arguments)),
     )
 
 
@@ -176,7 +189,7 @@ def _candidate_text(chosen: Plan, chapter: Path) -> str:
         requires=f"{DECLARED} = {requirements(source.text, neighbours)!r}",
         load=_load(source, chapter, "candidate"),
         names=", ".join(_draws(chosen.arguments)),
-        call=_result(source, chosen),
+        passed=", ".join(_call(source, chosen.baseline, chosen.arguments)),
     )
 
 
@@ -201,11 +214,6 @@ def _load(source: Source, chapter: Path, role: str) -> str:
         neighbours.copy(source.path, copy.parent)
     texts = tuple(str(folder) for folder in dict.fromkeys(folders))
     return f"function({str(copy)!r}, {source.name!r}, {texts!r}, {source.module!r})"
-
-
-def _result(source: Source, chosen: Plan) -> str:
-    call = f"_function({', '.join(_call(source, chosen.baseline, chosen.arguments))})"
-    return f"tensors({call})"
 
 
 def _call(source: Source, baseline: Source, arguments: Sequence[Argument]) -> list[str]:

@@ -17,10 +17,11 @@ class Specification(TypedDict):
     output_rules: "layout_strict", strides count; "layout_any", they are free; "shares_inputs", outputs may share memory
     with inputs; "shares_outputs", with each other; "lists", arrays that a candidate returns become lists. workers:
     "threads", cores of each program, 0 for all; "files_at", folders of their input files, if any. unit: of the work's
-    items.
+    items. converts: inputs become arguments, such as lists, before each round.
     """
 
     goal: str
+    converts: bool
     cold: dict[str, str]
     workers: dict[str, Any]
     work: dict[str, float]
@@ -149,4 +150,5 @@ CALLING = "aisp_mcp.judge.candidate.calling"  # what the files of two functions 
 LOADED, READY, DONE, RAISED, QUEUED, SHARED = b"L", b"R", b"D", b"X", b"Q", b"S"
 DUMMY, TRACE, WARM, NO_COPY = 1 << 31, 1 << 30, 1 << 29, 1 << 28
 GATE, ISOLATED, STORE, TOUCH = 1 << 27, 1 << 26, 1 << 25, 1 << 24
-BITS = DUMMY | TRACE | WARM | NO_COPY | GATE | ISOLATED | STORE | TOUCH
+CONVERT = 1 << 23
+BITS = DUMMY | TRACE | WARM | NO_COPY | GATE | ISOLATED | STORE | TOUCH | CONVERT

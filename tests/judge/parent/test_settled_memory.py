@@ -66,7 +66,12 @@ class Workers:
         self.workers: Any = {role: SimpleNamespace(settle_memory=lambda: 0) for role in Role}
         self.result = SimpleNamespace(index=0)
         spec = TensorSpec("x", "float32", (size,), (1,), 4)
-        opened = {"goal": "speed", "in_place": [], "layout": Layout((), (spec,), (spec,), 12).to_json()}
+        opened = {
+            "goal": "speed",
+            "converts": False,
+            "in_place": [],
+            "layout": Layout((), (spec,), (spec,), 12).to_json(),
+        }
         self.session = SimpleNamespace(opened=opened, log=SimpleNamespace(append=lambda *_, **__: None))
 
     def guarded(self, _: Role, action: Callable[[], Any]) -> Any:

@@ -231,7 +231,7 @@ def test_the_loop_is_measured_all_along_a_replicate(palindromes: int, dry: int) 
     driver.fill = driver.verify = driver.fetch = lambda *_, **__: None  # type: ignore[method-assign]
     strategy = CpuStrategy()
     strategy.readable = True
-    driver.session.opened["goal"] = "speed"
+    driver.session.opened.update(goal="speed", converts=False)
     driver.run_round = lambda side, count, bits=0: requests.append((side, bits)) or timed  # type: ignore
     run = ReplicateRun(driver, strategy)
     turns = [run._half_palindrome(half, -1, 1) for half in run._half_palindromes()]

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from aisp_mcp.judge.presets import COLD_MORE, GPU_CALLS, PRESETS, RANKS_ROUND_S, for_kind
+from aisp_mcp.judge.presets import COLD_MORE, CPU_CALLS, GPU_CALLS, PRESETS, RANKS_ROUND_S, for_kind
 
 
 @pytest.mark.parametrize(
     ("kind", "changed"),
     [
-        ({"place": "cpu"}, {}),
+        ({"place": "cpu"}, {"max_calls": CPU_CALLS}),
         ({"place": "cuda"}, {"round_s": 0.009, "palindromes": 3, "elsewhere": 6, "max_calls": GPU_CALLS}),
         ({"place": "ranks"}, {"round_s": RANKS_ROUND_S}),
         ({"place": "ranks", "round_trips_s": [50e-6, 100e-6]}, {"round_s": RANKS_ROUND_S}),

@@ -110,5 +110,5 @@ def test_a_texture_never_writes_one_element_twice_at_once(texture: textures.Text
     generator = torch.Generator().manual_seed(7)
     with Scatters():
         for seed in range(20):
-            statistics = textures.Statistics(torch.ones(2, 64, 1))
-            texture(torch.randn(64, 32, generator=generator), statistics, random.Random(seed), generator, 5.0)
+            statistics = textures.Statistics(torch.ones(64, 1), torch.ones(64, 1))
+            texture(torch.randn(64, 32, generator=generator), statistics, random.Random(seed), lambda: generator, 5.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from functools import partial
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ from aisp_mcp.validity import issues  # noqa: E402
 
 pytestmark = [pytest.mark.torch]
 NARROW = [torch.bfloat16, torch.float16]
-PLAIN = textures.Statistics(torch.tensor([1.0, 0.0]).view(2, 1, 1))
+PLAIN = textures.Statistics(1.0, 0.0)
 
 
 def rows(generator: Any) -> Any:
@@ -135,9 +136,9 @@ def test_a_texture_applies_the_statistics_of_each_row(texture: Any) -> None:
             for number, shape in enumerate(((32, 256), (32, 1), (32, 1)))
         )
         apart, together = values + mean, values.clone()
-        texture(apart, PLAIN, random.Random(seed), torch.Generator().manual_seed(seed), 5.0)
-        statistics = textures.Statistics(torch.stack((factor, mean * factor)))
-        texture(together, statistics, random.Random(seed), torch.Generator().manual_seed(seed), 5.0)
+        texture(apart, PLAIN, random.Random(seed), partial(torch.Generator().manual_seed, seed), 5.0)
+        statistics = textures.Statistics(factor, mean * factor)
+        texture(together, statistics, random.Random(seed), partial(torch.Generator().manual_seed, seed), 5.0)
         assert torch.allclose(together, apart * factor, rtol=1e-5, atol=1e-5)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from mmap import mmap
 from typing import Any, TypeVar
 
-from aisp_mcp.judge.evidence import Replicate, RoundTiming, SecondsByRole, merge_measures
+from aisp_mcp.judge.evidence import Replicate, RoundCost, RoundTiming, SecondsByRole, merge_measures
 from aisp_mcp.judge.parent.kernel_cache import names_a_compiler
 from aisp_mcp.judge.parent.processes import group, process, procfs
 from aisp_mcp.judge.parent.processes.cluster.spread import SpreadGroup
@@ -40,6 +40,7 @@ class Driver:
         self.workers: dict[Role, WorkerProcess] = {}
         self.call_s: SecondsByRole = {}  # on the parent's clock, including the overhead of a round
         self.claimed_s: SecondsByRole = {}  # on the worker's own clock
+        self.conversions: dict[Role, list[RoundCost]] = {role: [] for role in Role}  # processor time of each round's
         self._setups: dict[Role, WorkerSetup] = {}
         self._placements: dict[Role, Placement] = {}
         self.rehearsal: Driver | None = None  # ended processes of the rehearsal of a cold start

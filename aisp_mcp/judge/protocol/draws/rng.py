@@ -133,15 +133,11 @@ class CallRng:
         column = self._draw.uniform(least - low, most - high)  # keeps every factor in the declared range
         bound = most_shift(math.exp(max(high, high + column)))
         mean_low, mean_high = self._part(-bound, bound)
-        generator = self._generator()
-        statistics = textures.Statistics(rows.new_empty(2, len(rows), 1))
-        factor, mean = statistics.both
-        factor.uniform_(low, high, generator=generator).exp_()
-        mean.uniform_(mean_low, mean_high, generator=generator).mul_(factor)
+        statistics = self._statistics(rows, (low, high), (mean_low, mean_high))
         if is_wide and not self._alike and (weights := textures.along_an_axis(values, self._draw)) is not None:
-            statistics.both.mul_(weights)
+            statistics = statistics.weighted(weights)
         if texture:
-            texture(rows, statistics, self._draw, generator, height or self._draw.uniform(*textures.FEW_HEIGHT))
+            texture(rows, statistics, self._draw, self._generator, height or self._draw.uniform(*textures.FEW_HEIGHT))
         else:
             first = self._draw.randrange(width + 1)
             statistics.apply(rows[:, :first])
@@ -150,6 +146,16 @@ class CallRng:
         if is_wide and not self._alike and values.ndim > 1 and values.shape[-1] == values.shape[-2]:
             textures.keep_a_diagonal(values, self._draw)
         return values
+
+    def _statistics(self, rows: Any, logs: Range, means: Range) -> textures.Statistics:
+        """A factor of each row, whose logarithm is between two numbers, and its mean in units of the factor."""
+        if len(rows) == 1:  # numbers instead of tensors: half of the time of a small input
+            factor = math.exp(self._draw.uniform(*logs))
+            return textures.Statistics(factor, factor * self._draw.uniform(*means))
+        generator = self._generator()
+        factors, mean = rows.new_empty(2, len(rows), 1)
+        factors.uniform_(*logs, generator=generator).exp_()
+        return textures.Statistics(factors, mean.uniform_(*means, generator=generator).mul_(factors))
 
     def _part(self, low: float, high: float) -> Range:
         """Two numbers drawn from an interval, the smaller one first."""

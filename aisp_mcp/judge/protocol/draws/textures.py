@@ -35,22 +35,30 @@ PERIODS = (2, 4, 8, 16, 32, 64)
 
 @dataclass(frozen=True)
 class Statistics:
-    """Factors of rows, and their means after multiplication: a tensor of shape (2, rows, 1)."""
+    """Factors of rows, and their means after multiplication: each a tensor of shape (rows, 1), or a number if there is
+    only one row.
+    """
 
-    both: Any
+    factor: Any
+    mean: Any
+
+    def weighted(self, weight: Any) -> Statistics:
+        """Both times a weight."""
+        return Statistics(self.factor * weight, self.mean * weight)
 
     def apply(self, rows: Any, weight: Any = 1.0) -> Any:
         """Multiply rows, or some of their columns, by factor and weight, and shift them, in place."""
         import torch
 
-        factor, mean = self.both * weight
-        if rows.is_cuda:
+        factor, mean = self.factor * weight, self.mean * weight
+        if rows.is_cuda and isinstance(factor, torch.Tensor):
             return torch.addcmul(mean, rows, factor, out=rows)  # one pass; on a CPU it takes longer than these two
         return rows.mul_(factor).add_(mean)
 
 
-# (rows, their statistics, draw, generator, largest magnitude before multiplication): applies both, in place
-Texture = Callable[[Any, Statistics, random.Random, Any, float], None]
+MakeGenerator = Callable[[], Any]
+# (rows, their statistics, draw, maker of generators, largest magnitude before multiplication): applies them, in place
+Texture = Callable[[Any, Statistics, random.Random, MakeGenerator, float], None]
 
 
 def choose(width: int, draw: random.Random) -> Texture | None:
@@ -97,17 +105,18 @@ def keep_a_diagonal(values: Any, draw: random.Random) -> None:
     values[..., lines, columns] = kept
 
 
-def _few(rows: Any, statistics: Statistics, draw: random.Random, generator: Any, height: float) -> None:
+def _few(rows: Any, statistics: Statistics, draw: random.Random, make: MakeGenerator, height: float) -> None:
     """The same number of large elements in each row, at random positions, of one sign or of both."""
     import torch
 
+    generator = make()
     count, width = rows.shape
     number = draw.randint(1, min(MOST_FEW, width // LEAST_WIDTH))
     statistics.apply(rows, _small(draw))
     columns = torch.randint(0, width, (count, number), device=rows.device, generator=generator)
     values = rows.new_empty(count, number).uniform_(0.85 * height, height, generator=generator)
     values.mul_(rows.new_empty(count, draw.choice((1, number))).uniform_(-1, 1, generator=generator).sign_())
-    values.mul_(statistics.both[0])
+    values.mul_(statistics.factor)
     # Two positions in a row may coincide. A single scatter would then leave either value on a GPU, and inputs
     # that are drawn again for a check must have the same bits.
     for index, value in zip(columns.split(1, 1), values.split(1, 1), strict=True):
@@ -123,10 +132,10 @@ def _comb(rows: Any, statistics: Statistics, draw: random.Random, _: Any, __: fl
     rows[:, phase::period] = statistics.apply(teeth)
 
 
-def _blocks(rows: Any, statistics: Statistics, draw: random.Random, generator: Any, _: float) -> None:
+def _blocks(rows: Any, statistics: Statistics, draw: random.Random, make: MakeGenerator, _: float) -> None:
     """Give stretches between secret columns their own weight in each row, at most 1."""
     stretches = _stretches(rows.shape[1], draw)
-    weights = rows.new_empty(len(stretches), len(rows), 1).uniform_(SMALL[0], 0, generator=generator).exp2_()
+    weights = rows.new_empty(len(stretches), len(rows), 1).uniform_(SMALL[0], 0, generator=make()).exp2_()
     for (begin, end), weight in zip(stretches, weights, strict=True):
         statistics.apply(rows[:, begin:end], weight)
 
