@@ -215,8 +215,8 @@ class Replicate(Checks):
 
 
 # Ends of names of measures that are no errors: positions in this output pointed to equal elements; it was wrong or
-# imprecise on large inputs.
-TIES, LARGE = " ties", " large"
+# imprecise on large inputs; it holds integers, and others on tiny inputs.
+TIES, LARGE, TINY = " ties", " large", " tiny"
 
 
 def merge_measures(worst: dict[str, float], more: Mapping[str, float]) -> None:

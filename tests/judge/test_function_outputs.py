@@ -84,6 +84,19 @@ JUDGED |= {
         "x=randn(64, 256, dtype=bfloat16)",
     ),
 }
+JUDGED |= {
+    "counts of a histogram, near an edge": (
+        "import numpy as np\n\ndef f(x):\n    counts = np.zeros(32, np.int64)\n    for v in x.tolist():\n"
+        "        if -4 <= v <= 4:\n            counts[min(int((v + 4) * 4), 31)] += 1\n    return counts\n",
+        "import numpy as np\n\ndef f(x):\n    return np.histogram(x, bins=32, range=(-4, 4))[0]\n",
+        "x=np.randn(500)",
+    ),
+    "a range that its user declares": (
+        "import torch\n\ndef f(x):\n    return torch.exp(x)\n",
+        "import torch\n\ndef f(x):\n    return x.exp()\n",
+        "x=uniform(-0.001, 0.001, 500)",
+    ),
+}
 WRONG = {
     "another order": (
         "def f(values):\n    return [*dict.fromkeys(values)][::-1]\n",
@@ -117,7 +130,8 @@ def test_honest_pairs_are_judged(name: str, tmp_path: Path) -> None:
     codes = {flag.code for flag in comparison.flags}
     assert ("same_output" in codes) == ("usual inputs" in name)
     assert ("ties" in codes) == ("equal values" in name)
-    assert ("inputs_not_tested" in codes) == ("raises" in name)
+    assert ("inputs_not_tested" in codes) == ("raises" in name or "declares" in name)
+    assert ("tiny_inputs" in codes) == ("near an edge" in name)
 
 
 @pytest.mark.parametrize("name", WRONG)

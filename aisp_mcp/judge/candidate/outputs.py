@@ -223,6 +223,7 @@ class HeldOutputs:
         self._inputs: list[dict[str, Any]] = []
         self._arguments: list[tuple[Any, ...]] = []  # of each call, for a program that has steps
         self._is_converted, self._is_quick = False, True
+        self._numbers: Any = None  # outputs of the last round, if they are numbers
         self._expect()
         self.clear()
 
@@ -283,10 +284,10 @@ class HeldOutputs:
         gc.collect(0)  # or the round's own collection would visit all elements of lists
 
     def _converted(self, count: int, run: Any) -> list[tuple[Any, ...]]:
-        """The arguments of these calls, made now unless convert() has made them for this round."""
+        """The arguments of these calls, made now unless they are views, or convert() has made them for this round."""
         if not self._is_converted or len(self._arguments) < count:
             self.convert(count, run)
-        self._is_converted = False
+        self._is_converted = not run.steps.is_copied and not self._arena.layout.files
         return self._arguments[:count]
 
     @staticmethod
@@ -311,8 +312,17 @@ class HeldOutputs:
             self._inputs.append(self._arena.inputs(len(self._inputs)))
         return self._inputs[:count]
 
-    def _keep_all(self, outputs: list[Any]) -> None:
-        """Keep the outputs of all calls of a round, one tensor each. Raises as keep()."""
+    def _keep_all(self, outputs: Any) -> None:
+        """Keep the outputs of all calls of a round, one tensor each, or one of the numbers of all calls. Raises as
+        keep().
+        """
+        if isinstance(outputs, self._torch.Tensor):
+            if self._is_plain(outputs[0]):
+                self._numbers, first, step = outputs, outputs.data_ptr(), outputs.itemsize
+                self.addresses = [*range(first, first + step * len(outputs), step)]
+                self.outputs = [(number,) for number in outputs[-RECENT:]]
+                return
+            outputs = outputs.unbind()
         if {*map(type, outputs)} == {self._torch.Tensor} and all(map(self._is_plain, (outputs[0], outputs[-1]))):
             addresses = [output.data_ptr() for output in outputs]
             taken = self._taken | {0, *addresses}

@@ -38,7 +38,7 @@ class Pair(Benchmark):
     def run(self, {names}):
         return tensors(_function({passed}))
 
-    run.steps = Steps(_arguments, _function)
+    run.steps = Steps(_arguments, _function, {is_copied})
 '''
 _CANDIDATE = '''"""{summary}"""
 
@@ -56,7 +56,7 @@ def run({names}):
     return tensors(_function({passed}))
 
 
-run.steps = Steps(_arguments, _function)
+run.steps = Steps(_arguments, _function, {is_copied})
 '''
 
 
@@ -100,6 +100,11 @@ class Plan:
     def fixed(self) -> list[str]:
         """Inputs that have the same values in every call."""
         return [label for label, draw in _draws(self.arguments).items() if draw.fixed]
+
+    @property
+    def is_copied(self) -> bool:
+        """Whether an argument is no view of its input."""
+        return any(draw.form in ("list", "number") for draw in _draws(self.arguments).values())
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -173,6 +178,7 @@ def _baseline_text(chosen: Plan, chapter: Path) -> str:
         draws="".join(f"            {label!r}: {_drawn(draw, on_host)},\n" for label, draw in draws.items()),
         names=", ".join(draws),
         passed=", ".join(_call(chosen.baseline, chosen.baseline, chosen.arguments)),
+        is_copied=chosen.is_copied,
     )
 
 
@@ -190,6 +196,7 @@ def _candidate_text(chosen: Plan, chapter: Path) -> str:
         load=_load(source, chapter, "candidate"),
         names=", ".join(_draws(chosen.arguments)),
         passed=", ".join(_call(source, chosen.baseline, chosen.arguments)),
+        is_copied=chosen.is_copied,
     )
 
 

@@ -17,7 +17,7 @@ class Specification(TypedDict):
     output_rules: "layout_strict", strides count; "layout_any", they are free; "shares_inputs", outputs may share memory
     with inputs; "shares_outputs", with each other; "lists", arrays that a candidate returns become lists. workers:
     "threads", cores of each program, 0 for all; "files_at", folders of their input files, if any. unit: of the work's
-    items. converts: inputs become arguments, such as lists, before each round.
+    items. converts: arguments, such as lists, are made of inputs before each round.
     """
 
     goal: str

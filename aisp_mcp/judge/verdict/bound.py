@@ -229,7 +229,8 @@ def _unknown(replicate: Replicate, noise: float) -> float:
     spread = max(math.log(rows[-(len(rows) // 4) - 1] / rows[len(rows) // 4]) / 2 for rows in middle)
     first, repeat = (statistics.median(replicate.isolated[role]) for role in BASELINES)
     apart = abs(math.log(first / repeat))
-    return CACHE_SHARE + HANDOFF_S / _base_s(replicate)[1] + 2 * (max(apart, spread) + abs(noise))
+    base, net = _base_s(replicate)  # the handoff may take longer than the call
+    return CACHE_SHARE + HANDOFF_S / net + 2 * (max(apart, spread) * base / net + abs(noise))
 
 
 def _saved_s(replicate: Replicate, clock: str) -> tuple[float, float, float]:

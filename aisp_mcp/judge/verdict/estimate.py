@@ -273,13 +273,18 @@ def parent_seconds(replicate: Replicate, roles: Sequence[Role], clock: str) -> l
 
 
 def parent_resolution(replicates: Sequence[Replicate]) -> float:
-    """Relative resolution of the parent's clock on a CPU: the worst role's, in the median replicate; 0 on a GPU."""
+    """Relative resolution of the parent's clock on a CPU: the worst role's, in the median replicate; 0 on a GPU.
+
+    Of a role's rounds the median counts, as for its time: little is left of the time of a round that was interrupted.
+    """
     if any(replicate.device.device_only for replicate in replicates):
         return 0.0
-    worst = [
-        max(replicate.overhead.resolution(row.net_s, row.timing.count) for row in replicate.rounds)
-        for replicate in replicates
-    ]
+    worst = []
+    for replicate in replicates:
+        of_role: dict[Role, list[float]] = {row.role: [] for row in replicate.rounds}
+        for row in replicate.rounds:
+            of_role[row.role].append(replicate.overhead.resolution(row.net_s, row.timing.count))
+        worst.append(max(map(statistics.median, of_role.values())))
     return stats.quantile(worst, 0.5)
 
 

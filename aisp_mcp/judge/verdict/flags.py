@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from aisp_mcp.judge import statistics as stats
-from aisp_mcp.judge.evidence import LARGE, TIES, Replicate, RoundTiming
+from aisp_mcp.judge.evidence import LARGE, TIES, TINY, Replicate, RoundTiming
 from aisp_mcp.judge.protocol.roles import BASELINES, Role
 from aisp_mcp.judge.protocol.shared_memory import COPIED_INTO_STRIDES, OWN_STRIDES, STRIDES
 from aisp_mcp.judge.records.verdict import Flag
@@ -41,7 +41,7 @@ def account_flags(replicates: Sequence[Replicate], cores: int) -> list[Flag]:
     children = max((timing.account.processes for timing in timings), default=1)
     if children > 1:
         flags.append(_flag("child_process", "warn", wording.OTHER_PROCESSES, {"processes": children}))
-    flags += _edge_flags(replicates) + _tie_flags(replicates) + _large_flags(replicates) + device_flags(replicates)
+    flags += _edge_flags(replicates) + _tie_flags(replicates) + _size_flags(replicates) + device_flags(replicates)
     if any(timing.copied_s for timing in timings):
         flags.append(_flag("parent_overcounts", "note", wording.COPIED_BEFORE_OVERWRITTEN, {}))
     major = sum(timing.account.major_faults for timing in timings)
@@ -72,9 +72,12 @@ def _tie_flags(replicates: Sequence[Replicate]) -> list[Flag]:
     return [_flag("ties", "note", wording.ties(names), {"outputs": names})] if names else []
 
 
-def _large_flags(replicates: Sequence[Replicate]) -> list[Flag]:
+def _size_flags(replicates: Sequence[Replicate]) -> list[Flag]:
     names = _measured(replicates, LARGE)
-    return [_flag("large_inputs", "warn", wording.large_inputs(names), {"outputs": names})] if names else []
+    flags = [_flag("large_inputs", "warn", wording.large_inputs(names), {"outputs": names})] if names else []
+    if names := _measured(replicates, TINY):
+        flags.append(_flag("tiny_inputs", "warn", wording.tiny_inputs(names), {"outputs": names}))
+    return flags
 
 
 def _measured(replicates: Sequence[Replicate], end: str) -> list[str]:

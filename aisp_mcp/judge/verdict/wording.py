@@ -221,6 +221,10 @@ def large_inputs(outputs: Sequence[str]) -> str:
     return f"{', '.join(outputs)}: wrong or imprecise for large inputs, where the baseline is right."
 
 
+def tiny_inputs(outputs: Sequence[str]) -> str:
+    return f"{', '.join(outputs)}: other integers than the baseline's for inputs near 0, where rounding decides them."
+
+
 def inputs_not_tested(messages: Mapping[str, str]) -> str:
     return f"Not tested on {', '.join(messages)} inputs: {next(iter(messages.values()))}."
 

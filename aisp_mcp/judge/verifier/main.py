@@ -151,7 +151,7 @@ class Verifier:
         spec = self.spec
         return {
             "goal": spec.goal,
-            "converts": hasattr(spec.run, "steps"),
+            "converts": getattr(getattr(spec.run, "steps", None), "is_copied", False),
             "cold": {"from": spec.cold, "caches": spec.caches},
             "workers": {"threads": spec.threads, "files_at": self.files.make() if self.layout.files else []},
             **work(spec),

@@ -121,7 +121,12 @@ def kinds_with_an_answer(bank: InputBank, seed: int, output: Any) -> tuple[list[
     why_not = partial(_without_answer, bank, seed, output)
     untested = {mode: why for mode in MODES[1:] if (why := why_not(mode))}
     kinds = [mode for mode in MODES[1:] if mode not in untested]
-    if kind_of(bank.reference.spec) is not Kind.ELEMENTS or not _is_large(bank, seed):
+    if kind_of(bank.reference.spec) is not Kind.ELEMENTS:
+        return kinds, untested
+    large, bounded = _floats(bank, seed)
+    if bounded:
+        untested["larger"] = f"{', '.join(bounded)} {'has' if len(bounded) == 1 else 'have'} a declared range"
+    if not large:
         return kinds, untested
     if why := why_not("thousands"):
         return kinds, {**untested, "thousands": why}
@@ -129,10 +134,14 @@ def kinds_with_an_answer(bank: InputBank, seed: int, output: Any) -> tuple[list[
     return [*kinds, "thousands", *([largest] if largest else [])], untested
 
 
-def _is_large(bank: InputBank, seed: int) -> bool:
-    """Return True if any input follows the kinds that say how large values are."""
+def _floats(bank: InputBank, seed: int) -> tuple[list[str], list[str]]:
+    """Names of the inputs in floating point that follow the kinds which say how large values are, and of the others."""
     one, other = (bank.inputs(seed, mode) for mode in ("huge", "thousands"))
-    return any(hasattr(value, "dtype") and not same_bits(value, other[name]) for name, value in one.items())
+    names: tuple[list[str], list[str]] = [], []
+    for name, value in one.items():
+        if hasattr(value, "dtype") and (value.is_floating_point() or value.is_complex()):
+            names[same_bits(value, other[name])].append(name)
+    return names
 
 
 def _without_answer(bank: InputBank, seed: int, output: Any, mode: str) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 
 from aisp_mcp.bench import Benchmark
 from aisp_mcp.bench.training import TrainingBenchmark
-from aisp_mcp.judge.evidence import LARGE, TIES, merge_measures
+from aisp_mcp.judge.evidence import LARGE, TIES, TINY, merge_measures
 from aisp_mcp.judge.protocol.draws.rng import SIZES
 from aisp_mcp.judge.protocol.layout import Layout, TensorSpec
 from aisp_mcp.judge.protocol.module_loader import flatten
@@ -166,6 +166,7 @@ class ElementsContract(Contract):
         self._apart: defaultdict[tuple[str, int, int], dict[int, tuple[float, float]]] = defaultdict(dict)
         self._ties = set[str]()  # outputs whose positions pointed to other elements of the same values
         self._large = set[str]()  # outputs that were wrong or imprecise on large inputs
+        self._tiny = set[str]()  # outputs of other integers on tiny inputs
 
     def _rule(self, index: int, output: TensorSpec) -> _OutputRule:
         tolerance, is_near = self._spec.tolerance, near
@@ -197,6 +198,8 @@ class ElementsContract(Contract):
             failure = failure or self._imprecise_calls(call, index, tensors)
             if failure and call.mode in SIZES and not self._is_gross(call, rule.name, out, ref):
                 self._large.add(rule.name)
+            elif failure and call.mode == "tiny" and self._outputs[index].dtype in ("int32", "int64"):
+                self._tiny.add(rule.name)  # such as counts of a histogram, whose edges such values are added to
             elif failure:
                 return CallCheck(ratio, "incorrect_output", f"{rule.name} on {call.mode} inputs: {failure}")
         if expected.left is not None and (failed := self._check_left(call, expected.left, edges)):
@@ -207,7 +210,8 @@ class ElementsContract(Contract):
 
     def _noted(self) -> dict[str, float]:
         """Measures that are no errors, by their names."""
-        return {name + end: 1.0 for end, names in ((TIES, self._ties), (LARGE, self._large)) for name in names}
+        noted = {TIES: self._ties, LARGE: self._large, TINY: self._tiny}
+        return {name + end: 1.0 for end, names in noted.items() for name in names}
 
     def _compare_steps(self, index: int, call: CheckedCall, tensors: Triple) -> Comparison:
         return compare_steps(*tensors, self._spec.tolerance, self._slack(call, index, tensors[0]))
