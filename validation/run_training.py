@@ -1,29 +1,26 @@
-"""Hold the training planner against MLPerf Training rows: zero-shot, and with each group left out of the calibration.
+"""Hold the training planner against MLPerf Training rows, to which no constant is fitted.
 
-    python validation/run_training.py ROWS.csv [--out FILE]
+    python validation/run_training.py [ROWS.csv] [--out FILE]
 
 ROWS.csv: org, system, model, global_batch, median_step_s, median_throughput_samples_s (results of MLPerf Training v5.1;
-MLPerf is a trademark of MLCommons). The planner chooses the layout itself; nothing of a submission but model, GPUs and
-batch goes in. Two constants come from these rows: the share of the fp8 peak and the price of hidden communication. For
-each group (one GPU and model, then one architecture) they are chosen again on all other rows; then it is predicted.
+MLPerf is a trademark of MLCommons); without it, the rows that are recorded. The planner chooses the layout itself;
+nothing of a submission but model, GPUs and batch goes in.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
-import itertools
 import json
 import re
 import statistics
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 sys.path[:0] = [str(Path(__file__).resolve().parents[1])]
 
-SHARES, CONTENTION = (0.44, 0.48, 0.52), (0.5, 0.75, 1.0)
+FILE = Path(__file__).resolve().parents[1] / "results" / "mlperf-training-steps.json"
 MODELS = {"llama31_8b": "llama-3.1-8b", "llama31_405b": "llama-3.1-405b", "llama2_70b_lora": "llama-2-70b"}
 GPUS = {"B300": "B300-SXM", "B200": "B200-SXM", "H200": "H200-SXM", "H100": "H100-SXM", "MI355X": "MI355X",
         "MI325X": "MI325X", "MI300X": "MI300X", "GB200": "GB200", "GB300": "GB300"}  # fmt: skip
@@ -49,7 +46,7 @@ def rows(path: Path) -> list[dict[str, Any]]:
     return rows_found
 
 
-def predict(row: dict[str, Any], share: float | None = None, contention: float | None = None) -> dict[str, Any]:
+def predict(row: dict[str, Any]) -> dict[str, Any]:
     """Seconds of the fastest layout that fits, and that layout."""
     from aisp_mcp.machine.datasheets import load
     from aisp_mcp.plan import lookup
@@ -62,8 +59,6 @@ def predict(row: dict[str, Any], share: float | None = None, contention: float |
     if row["model"].endswith("lora"):
         recipe = recipe.model_copy(update={"lora_rank": LORA_RANK})
     arch, shares = lookup.architecture(MODELS[row["model"]]), calibration.shares()
-    if share is not None:
-        shares = shares.model_copy(update={"peak": {**shares.peak, "fp8": share}, "contention": contention})
     per_node = lookup.link_domain(facts)
     task = distributed.Task(arch, facts, row["gpus"], per_node, SEQUENCE, row["batch"], recipe)
     job = step.StepJob(arch, recipe, SEQUENCE, facts, shares, step.fabric(facts, shares, per_node))
@@ -76,17 +71,6 @@ def predict(row: dict[str, Any], share: float | None = None, contention: float |
 def error(ratio: float) -> float:
     """Absolute relative error of a prediction from measured over predicted."""
     return abs(1 / ratio - 1)
-
-
-def left_out(table: list[dict[str, Any]], ratios: dict[tuple[float, float], list[float]],
-             group: Callable[[dict[str, Any]], Any]) -> list[float]:  # fmt: skip
-    """Measured over predicted of each row, with the constants that suit the rows of other groups best."""
-    errors = []
-    for at, row in enumerate(table):
-        others = [i for i, other in enumerate(table) if group(other) != group(row)]
-        best = min(ratios, key=lambda pair: statistics.fmean(error(ratios[pair][i]) for i in others))
-        errors.append(ratios[best][at])
-    return errors
 
 
 def summary(ratios: list[float]) -> dict[str, Any]:
@@ -107,30 +91,22 @@ def by(table: list[dict[str, Any]], ratios: list[float], key: str) -> dict[str, 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("rows", type=Path)
+    parser.add_argument("rows", type=Path, nargs="?")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    from aisp_mcp.machine.datasheets import load
-
-    table = rows(options.rows)
-    grid = {pair: [row["seconds"] / predict(row, *pair)["seconds"] for row in table]
-            for pair in itertools.product(SHARES, CONTENTION)}  # fmt: skip
+    facts = ("org", "system", "model", "gpu", "gpus", "batch", "seconds")
+    recorded = [{name: row[name] for name in facts} for row in json.loads(FILE.read_text("utf-8"))["rows"]]
+    table = rows(options.rows) if options.rows else recorded
     chosen = [predict(row) for row in table]
-    now = [row["seconds"] / prediction["seconds"] for row, prediction in zip(table, chosen, strict=True)]
-    held = left_out(table, grid, lambda row: (row["gpu"], row["model"]))
-    apart = left_out(table, grid, lambda row: getattr(load.gpu(row["gpu"]), "architecture", None))
+    ratios = [row["seconds"] / prediction["seconds"] for row, prediction in zip(table, chosen, strict=True)]
     document = {
         "what": "MLPerf Training v5.1 steps and predictions (validation/run_training.py); "
         "MLPerf is a trademark of MLCommons",
-        "as_calibrated": summary(now),
-        "left_out_gpu_and_model": summary(held),
-        "by_gpu": by(table, held, "gpu"),
-        "by_model": by(table, held, "model"),
-        "left_out_architecture": summary(apart),
-        "rows": [{**row, "predicted_s": prediction["seconds"], "layout": prediction["layout"], "ratio": r,
-                  "left_out_ratio": h,
-                  "other_architectures_ratio": a}
-                 for row, prediction, r, h, a in zip(table, chosen, now, held, apart, strict=True)],
+        "all": summary(ratios),
+        "by_gpu": by(table, ratios, "gpu"),
+        "by_model": by(table, ratios, "model"),
+        "rows": [{**row, "predicted_s": prediction["seconds"], "layout": prediction["layout"], "ratio": ratio}
+                 for row, prediction, ratio in zip(table, chosen, ratios, strict=True)],
     }  # fmt: skip
     text = json.dumps(document, indent=1) + "\n"
     if options.out:

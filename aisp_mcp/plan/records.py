@@ -73,41 +73,86 @@ class Ratio(Record):
     basis: str
 
 
+class Curve(Record):
+    """Time of one collective over one kind of link; the comment of collectives.yaml has the formula and its units."""
+
+    links: str
+    collective: str
+    start_us: float
+    rank_us: float
+    ramp_us: float
+    ramp_mb: float
+    share: dict[int, float] = Field(description="Ranks to the share of the link that a long message reaches.")
+
+    def seconds(self, ranks: int, volume: float, link: float) -> float:
+        """volume: bytes on the bus; link: bytes/s per GPU and direction."""
+        ramp = self.ramp_us * volume / (volume + self.ramp_mb * 1e6)
+        start = (self.start_us + self.rank_us * ranks + ramp) * 1e-6
+        return start + volume / (link * self.share_of(ranks))
+
+    def share_of(self, ranks: int) -> float:
+        """The share of the next smaller listed number of ranks."""
+        return self.share[max((n for n in self.share if n <= ranks), default=min(self.share))]
+
+
+class Network(Record):
+    """Between nodes: share of the adapters' rate, and the time that a collective takes more than inside a node."""
+
+    share: float
+    start_us: float
+
+
+class CollectiveShares(Record):
+    """Curves by link and collective, and the bands of their times."""
+
+    curves: list[Curve]
+    network: Network
+    bands: dict[str, Ratio]
+    sources: list[Source]
+
+
 class Calibration(Record):
     """Valid only for the named architectures: for others, a planner gives no times."""
 
     architectures: list[str]
     gemm: GemmShares
     step: StepShares
-    link_share: float = Field(description="Of the link's rate, as bus bandwidth of a 64 MiB all-reduce.")
     network_bytes_s: float = Field(description="Per GPU and direction between nodes, if the caller gives none.")
-    collective_s: float = Field(description="Latency of a small all-reduce inside a node.")
     workspace_bytes: int
     bands: dict[str, Ratio]
     sources: list[Source]
 
 
 class TrainingShares(Record):
-    """Constants for every GPU of the table unless a row of `architectures` overrides them."""
+    """Shares of a stack, for every GPU of the table unless `sku` has a factor for it."""
 
     peak: dict[str, float] = Field(description="Type of the products to the reached share of its dense peak.")
+    sku: dict[str, float] = Field(default={}, description="GPU to what its products reach, over the share above.")
+    experts: dict[str, float] = Field(
+        default={}, description="Type to the rate of grouped products, few rows for each expert, over that of others."
+    )
+    expert_layer_s: float = Field(
+        default=0.0, description="Of a layer of experts and microbatch: routing, permuting and launches, both ways."
+    )
     attention: float = Field(description="Share of the bf16 peak that attention reaches.")
-    activation_passes: float
+    activation_passes: float = Field(description="Passes over stored activations, where kernels are fused.")
+    unfused_passes: float = Field(
+        default=0.0,
+        description="Forward passes over what unfused kernels move, backward included; instead of the above.",
+    )
+    cast_passes: float = Field(default=0.0, description="More of them in 8 and 4 bits without experts: scales, casts.")
     loss_passes: float
+    exposed: float = Field(default=1.0, description="Share of the experts' dispatch that no product hides.")
     contention: float = Field(
         description="Slow-down by communication overlapped with compute, as a share of its own time."
     )
-    bandwidth: float = Field(description="Share of memory bandwidth in an optimizer update.")
-    link_share: float
-    network_share: float
+    bandwidth: float = Field(description="Share of memory bandwidth in an optimizer update and in unfused kernels.")
     network_bytes_s: float = Field(description="Per GPU and direction between nodes, if the caller gives none.")
-    collective_s: float = Field(description="Latency of a small collective inside a node.")
-    network_collective_s: float = Field(description="Additional time of a collective over several nodes.")
     workspace_bytes: int
 
 
 class TrainingBand(Record):
-    """Measured over predicted time and memory, and the rows that they come from."""
+    """Measured over predicted time, and the rows that it comes from."""
 
     architectures: list[str]
     dtypes: list[str]
@@ -119,13 +164,35 @@ class TrainingBand(Record):
         return self.experts if experts and self.experts is not None else self.step
 
 
-class TrainingCalibration(Record):
-    """Shares and bands; a GPU and type without a band get no times."""
+class LogitBytes(Record):
+    """Bytes per logit when its loss is differentiated: 16-bit logits, and copies in fp32 that are not fused away."""
 
+    whole: int
+    split: int = Field(description="Under tensor or pipeline parallelism.")
+
+
+class Stack(Record):
+    """A way to train that people run, with its own shares and bands."""
+
+    name: str
+    what: str
+    splits: bool = Field(description="It has tensor, pipeline, context and expert parallelism.")
+    logit_bytes: LogitBytes
+    keeps_gathered: bool = Field(
+        default=False,
+        description="Gathered inputs are kept for the backward pass, and outputs of a pipeline until the step ends.",
+    )
     shares: TrainingShares
     steps: list[TrainingBand]
     memory: Ratio
+    split_memory: Ratio | None = Field(default=None, description="With tensor or pipeline parallelism, if it differs.")
     sources: list[Source]
+
+
+class TrainingCalibration(Record):
+    """Stacks; a GPU and type without a band get no times."""
+
+    stacks: list[Stack]
 
 
 class MatmulShare(Record):

@@ -46,7 +46,7 @@ BAD: list[tuple[str, dict[str, Any], str, str]] = [
     ("aisp_distributed_plan", {**PLAN, "pipeline": 33}, "NO_LAYOUT", "32 layers"),
     ("aisp_distributed_plan", {**PLAN, "pipeline": 3}, "NO_LAYOUT", "does not divide 8 GPUs"),
     ("aisp_distributed_plan", {**PLAN, "pipeline": 8, "batch": 64, "virtual_stages": 100}, "NO_LAYOUT", "100 chunks"),
-    ("aisp_distributed_plan", {**LARGE, "pipeline": 64, "virtual_stages": 2, "tensor": 8}, "NO_LAYOUT", "126 layers"),
+    ("aisp_distributed_plan", {**LARGE, "pipeline": 64, "virtual_stages": 3, "tensor": 8}, "NO_LAYOUT", "126 layers"),
     ("aisp_distributed_plan", {**PLAN, "micro_batch": 7, "tensor": 8}, "NO_LAYOUT", "microbatch 7"),
     ("aisp_distributed_plan", {**PLAN, "expert": 4, "tensor": 1, "batch": 8}, "NO_LAYOUT", "expert 4"),
     ("aisp_distributed_plan", {**PLAN, "gpus": 37, "batch": 8}, "NO_LAYOUT", "batch of 8"),

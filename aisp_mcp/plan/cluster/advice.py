@@ -9,8 +9,8 @@ from pydantic import Field
 from aisp_mcp.machine.probes.records import Collectives
 from aisp_mcp.plan.cluster import collectives, launch, nccl, slurm
 from aisp_mcp.plan.cluster.nccl import Described
+from aisp_mcp.plan.data import tables
 from aisp_mcp.plan.records import Band, Planned, Source
-from aisp_mcp.plan.training import calibration
 from aisp_mcp.records import Record
 from aisp_mcp.server.context import Context
 from aisp_mcp.store.records.job_state import JobState
@@ -18,6 +18,7 @@ from aisp_mcp.system import topology
 from aisp_mcp.system.bus import FACTORS
 
 READ_ON = "2026-11-23"
+NVLINK_NODE = 8  # GPUs of the largest runs to which curves were fitted
 MOST_ERROR = 0.3  # average leave-one-out error; above this, the measurement is noise or not linear
 _NCCL = Source(what="NCCL user guide, environment variables (NVIDIA/nccl@5067397c, env.rst)", as_of=READ_ON)
 _TORCHRUN = Source(what="PyTorch documentation, torchrun: static rendezvous by --node-rank", as_of=READ_ON)
@@ -44,7 +45,7 @@ class NcclTime(Record):
     bytes: int
     seconds: float
     busbw_bytes_per_s: float | None = Field(default=None, description="Bus bandwidth as nccl-tests defines it.")
-    p10: float | None = Field(default=None, description="None without a measurement.")
+    p10: float | None = Field(default=None, description="None where the band is unknown.")
     p90: float | None = None
 
 
@@ -99,9 +100,17 @@ def slurm_script(job: launch.LaunchJob, request: slurm.BatchResources) -> Planne
 
 def described_plan(machine: Described, sizes: Sequence[int]) -> Planned[NcclPlan]:
     """NCCL settings for a topology that the user describes."""
-    ranks, shares = machine.nodes * machine.gpus, calibration.shares()
+    ranks, shares = machine.nodes * machine.gpus, tables.collectives()
+    ratio = shares.bands["network" if machine.nodes > 1 else "rack" if machine.gpus > NVLINK_NODE else "inside"]
     times = [
-        NcclTime(collective=name, bytes=size, seconds=value, busbw_bytes_per_s=_busbw(name, size, value, ranks))
+        NcclTime(
+            collective=name,
+            bytes=size,
+            seconds=value,
+            busbw_bytes_per_s=_busbw(name, size, value, ranks),
+            p10=value * ratio.p10,
+            p90=value * ratio.p90,
+        )
         for name, size, value in machine.times(sizes)
     ]
     variables = machine.variables()
@@ -114,22 +123,28 @@ def described_plan(machine: Described, sizes: Sequence[int]) -> Planned[NcclPlan
             times=times,
         ),
         assumptions=[
-            f"{shares.link_share:.0%} of the NVLink rate, as measured between two H200 at 64 MiB; "
-            f"{shares.network_share:.0%} of the adapters' rate, not measured here.",
-            f"{shares.collective_s * 1e6:.0f} us of latency inside a node, "
-            f"{shares.network_collective_s * 1e6:.0f} us more between nodes.",
-            "Rings over all adapters of a node: t = alpha + bus factor x bytes / slower of NVLink and adapters.",
+            "Inside a node: curves of nccl-tests on the NVLink generation of that rate, with NVLS from Hopper on; "
+            f"{shares.network.share:.0%} of the adapters' rate, {shares.network.start_us:.0f} us more between nodes.",
+            "Over several nodes, all adapters of a node serve its ranks; the slower of links and adapters counts.",
         ],
-        band={},
-        not_modelled=["In-network reduction (SHARP, NVLS), trees for small sizes, congestion, oversubscription."],
+        band=_time_bands(times, ratio.basis),
+        not_modelled=["In-network reduction between nodes (SHARP), congestion, oversubscription, other topologies."],
         definitions={
             "nvlink": "GB/s of one GPU, both directions together, as data sheets give it",
             "bytes": "as nccl-tests: the larger of send and receive buffer",
             "busbw": "algorithm bandwidth x bus factor of nccl-tests, bytes/s",
         },
         check_here="aisp hw nccl",
-        sources=[_NCCL, *calibration.sources()],
+        sources=[_NCCL, *shares.sources],
     )
+
+
+def _time_bands(times: Sequence[NcclTime], basis: str) -> dict[str, Band]:
+    return {
+        f"{t.collective} {t.bytes}": Band(p10=t.p10, p90=t.p90, unit="s", basis=basis)
+        for t in times
+        if t.p10 is not None and t.p90 is not None
+    }
 
 
 def _busbw(name: str, size: int, seconds: float, ranks: int) -> float:
@@ -167,11 +182,7 @@ def nccl_plan(ctx: Context, nodes: int, sizes: Sequence[int]) -> Planned[NcclPla
         ),
         assumptions=[f"{nodes} node(s), all like this one."]
         + ([f"Times hold for {measured.ranks} ranks over {measured.backend}."] if measured else []),
-        band={
-            f"{t.collective} {t.bytes}": Band(p10=t.p10, p90=t.p90, unit="s", basis="sizes left out in turn")
-            for t in times
-            if t.p10 is not None and t.p90 is not None
-        },
+        band=_time_bands(times, "sizes left out in turn"),
         not_modelled=["Other ranks than measured, congestion, algorithm changes between measured sizes."]
         + ([] if measured else ["Times: nothing has been measured here yet; aisp_hw_nccl measures it."])
         + ([f"Times of {', '.join(poor)}: a line misses left-out sizes by over {MOST_ERROR:.0%}."] if poor else []),

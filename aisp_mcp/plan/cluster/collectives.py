@@ -13,24 +13,35 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache, lru_cache
 
 from pydantic import Field
 
+from aisp_mcp.plan.data import tables
+from aisp_mcp.plan.records import CollectiveShares, Curve
 from aisp_mcp.records import Record
 from aisp_mcp.system.bus import FACTORS
 
 
 @dataclass(frozen=True)
 class Fabric:
-    """Rates in bytes/s per GPU and direction; shares: fraction of these rates that a large collective reaches."""
+    """Rates in bytes/s per GPU and direction. links: kind of the links inside a node, a key of the curves."""
 
     link: float
     network: float
     per_node: int
-    link_share: float = 1.0
-    network_share: float = 1.0
-    alpha_s: float = 0.0
-    network_alpha_s: float = 0.0
+    links: str = "other"
+
+
+def kind_of(link: str) -> str:
+    """The curves that hold for a link of the GPU table, such as `nvlink4 bridge`."""
+    name = link.partition(" ")[0]
+    return {"nvlink2": "nvlink3"}.get(name, name if any(row.links == name for row in _shares().curves) else "other")
+
+
+def kind_at(nvlink_bytes_s: float) -> str:
+    """The curves of an NVLink of that rate per direction. A cut generation (H800, H20) has the rate of an older one."""
+    return "nvlink3" if nvlink_bytes_s <= 320e9 else "nvlink4" if nvlink_bytes_s <= 500e9 else "nvlink5"
 
 
 def ranks_in_node(ranks: int, stride: int, per_node: int) -> int:
@@ -38,21 +49,33 @@ def ranks_in_node(ranks: int, stride: int, per_node: int) -> int:
     return max(1, min(ranks, per_node // stride))
 
 
+@lru_cache(maxsize=1 << 14)
 def seconds(name: str, size: float, ranks: int, stride: int, fabric: Fabric) -> float:
     """Time of one collective over `ranks` GPUs. size: as nccl-tests, the larger of send and receive buffer in bytes."""
     if ranks == 1:
         return 0.0
     inside = ranks_in_node(ranks, stride, fabric.per_node)
-    alpha = fabric.alpha_s + (fabric.network_alpha_s if inside < ranks else 0.0)
-    link = fabric.link * fabric.link_share
-    network = fabric.network * fabric.network_share
-    if name == "all_to_all":  # each rank has its own share; peers on other nodes are reached through this GPU's adapter
-        return alpha + max(size * (inside - 1) / ranks / link, size * (ranks - inside) / ranks / network)
-    volume = size * FACTORS[name](ranks)
+    curve, between = _curve(fabric.links, name), _shares().network
     if inside == ranks:
-        return alpha + volume / link
-    paths = [network * inside] + ([link] if inside > 1 else [])
-    return alpha + volume / min(paths)
+        return curve.seconds(ranks, size * FACTORS[name](ranks), fabric.link)
+    start, network = between.start_us * 1e-6, fabric.network * between.share
+    if name == "all_to_all":  # each rank has its own share; peers on other nodes are reached through this GPU's adapter
+        return start + max(
+            curve.seconds(inside, size * (inside - 1) / ranks, fabric.link), size * (ranks - inside) / ranks / network
+        )
+    volume = size * FACTORS[name](ranks)
+    within = curve.seconds(inside, volume, fabric.link) if inside > 1 else 0.0
+    return start + max(within, volume / (network * inside))
+
+
+def _shares() -> CollectiveShares:
+    return tables.collectives()
+
+
+@cache
+def _curve(links: str, name: str) -> Curve:
+    wanted = "all_gather" if name == "reduce_scatter" else name
+    return next(row for row in _shares().curves if (row.links, row.collective) == (links, wanted))
 
 
 Point = tuple[float, float]  # bytes, seconds

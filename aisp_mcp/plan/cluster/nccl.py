@@ -13,7 +13,6 @@ from pydantic import Field
 
 from aisp_mcp.errors import UsageError
 from aisp_mcp.plan.cluster import collectives
-from aisp_mcp.plan.training import calibration
 from aisp_mcp.records import Record
 from aisp_mcp.system.records import Topology
 
@@ -92,13 +91,10 @@ class Described:
 
     def fabric(self) -> collectives.Fabric:
         """Rates per GPU and direction. Without NVLink, GPUs of a node communicate through the adapters."""
-        shares = calibration.shares()
         network = self.gbit_s * 1e9 / 8 * self.adapters / self.gpus
         link = self.nvlink_gb_s * 1e9 / 2 if self.nvlink_gb_s else network
-        return collectives.Fabric(
-            link, network or link, self.gpus, shares.link_share, shares.network_share,
-            shares.collective_s, shares.network_collective_s,
-        )  # fmt: skip
+        kind = collectives.kind_at(link) if self.nvlink_gb_s else "pcie"
+        return collectives.Fabric(link, network or link, self.gpus, kind)
 
     def times(self, sizes: Sequence[int]) -> list[tuple[str, int, float]]:
         """Collective, bytes and seconds over all GPUs."""

@@ -12,7 +12,7 @@ from typing import Any
 from aisp_mcp.machine.datasheets.load import GpuFacts, document, facts, normal
 from aisp_mcp.plan import checkpoint
 from aisp_mcp.plan.architecture import Architecture
-from aisp_mcp.plan.records import Alias, Calibration, Engine, Price, ServingShares, Technique
+from aisp_mcp.plan.records import Alias, Calibration, CollectiveShares, Engine, Price, ServingShares, Technique
 
 PACKAGE, PRICES = "aisp_mcp.plan.data", "prices.csv"
 
@@ -117,6 +117,12 @@ def engine() -> Engine:
 def serving_shares() -> ServingShares:
     """Fractions of the datasheet's rates that serving engines reach."""
     return ServingShares.model_validate(plan_document("serving_shares.yaml"))
+
+
+@cache
+def collectives() -> CollectiveShares:
+    """Curves of NCCL collectives by kind of link."""
+    return CollectiveShares.model_validate(plan_document("collectives.yaml"))
 
 
 @cache

@@ -7,6 +7,8 @@ from pydantic import Field
 from aisp_mcp.machine.datasheets.load import GpuFacts
 from aisp_mcp.plan import gemm, kv, parameters
 from aisp_mcp.plan.architecture import Architecture
+from aisp_mcp.plan.cluster import collectives
+from aisp_mcp.plan.cluster.collectives import Fabric
 from aisp_mcp.plan.records import Calibration, Engine, GemmShares, Item, WeightFormat
 from aisp_mcp.plan.serving.rate import Layout, Served
 from aisp_mcp.records import Record
@@ -148,8 +150,9 @@ def _pass(
     head = gemm.seconds(facts, shares, sampled, arch.vocab // setting.tensor, hidden)
     links = 0.0
     if setting.tensor > 1 and facts.link is not None:
-        size = 2.0 * rows * hidden * 2 * (setting.tensor - 1) / setting.tensor
-        each = calibration.collective_s + size / (facts.link.per_direction_bytes_s * calibration.link_share)
+        rate = facts.link.per_direction_bytes_s
+        fabric = Fabric(rate, rate, setting.tensor, collectives.kind_of(facts.link.kind))
+        each = collectives.seconds("all_reduce", 2.0 * rows * hidden, setting.tensor, 1, fabric)
         links = 2 * arch.layers * each
     return body + head + arch.layers * engine.per_layer_s + links
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pydantic import Field
 
@@ -35,6 +35,7 @@ class Choice(Record):
     peak_bytes: int
     fits: bool
     step: StepTime | None = Field(default=None, description="None without a calibration for this GPU and type.")
+    stack: str = Field(default=calibration.TUNED, description="Software that this time and memory are calibrated for.")
 
 
 class DistributedPlan(Record):
@@ -63,24 +64,81 @@ class Task:
     batch: int
     recipe: Recipe
     network_bytes_s: float | None = None
+    stack: str = calibration.TUNED
 
 
-def plan(task: Task, fixed: dict[str, int | str]) -> Planned[DistributedPlan]:
-    """The best layout. fixed: fields of the layout that the caller has chosen.
+def plan(task: Task, fixed: dict[str, int | str], stack: str | None = None) -> Planned[DistributedPlan]:
+    """The best layout. fixed: fields of the layout that the caller has chosen; stack None: what most people run.
 
     Raises UsageError NO_LAYOUT, DOES_NOT_FIT, CONTEXT_LIMIT, Unavailable NO_PEAK.
     """
     lookup.require_dtype(task.facts, [task.recipe.compute])
     lookup.require_context(task.arch, task.seq, STRETCH if task.recipe.lora_rank else 1)
+    if stack is None and default_stack(task, fixed) == "eager":
+        return _eager(task, fixed)
+    return _planned(_with_stack(task, stack or default_stack(task, fixed)), fixed)
+
+
+SPLITS = ("tensor", "pipeline", "context", "expert")
+
+
+def default_stack(task: Task, fixed: Mapping[str, int | str]) -> str:
+    """What most people run: transformers, uncompiled, where copies or shards of a dense model in 16 bits are enough."""
+    small, splits = task.recipe.compute in ("fp8", "fp4"), any(int(fixed.get(name, 1)) > 1 for name in SPLITS)
+    if task.arch.mlp.experts:
+        return "nemo" if fixed.get("zero") == 3 and not small else calibration.TUNED
+    if not small and not splits:
+        return "eager"
+    return "torchtitan" if fixed.get("zero") == 3 else calibration.TUNED
+
+
+def _with_stack(task: Task, name: str) -> Task:
+    stack = calibration.stack(name)
+    recipe = task.recipe.model_copy(update={"logits": stack.logit_bytes, "keeps_gathered": stack.keeps_gathered})
+    return replace(task, stack=name, recipe=recipe)
+
+
+def _eager(task: Task, fixed: dict[str, int | str]) -> Planned[DistributedPlan]:
+    """The plan without a split of the model, and the best tuned one beside it; that alone where nothing else fits."""
+    tuned = _with_stack(task, calibration.TUNED)
+    try:
+        planned = _planned(_with_stack(task, "eager"), fixed)
+    except UsageError as error:
+        if error.code not in ("NO_LAYOUT", "DOES_NOT_FIT"):
+            raise
+        return _planned(tuned, fixed)
+    if not planned.answer.best.fits or task.gpus == 1 or planned.answer.best.step is None:
+        return planned
+    try:
+        other = _planned(tuned, fixed).answer.best
+    except UsageError:
+        return planned
+    others = [*planned.answer.alternatives, *([other] if other.fits else [])]
+    return planned.model_copy(update={"answer": planned.answer.model_copy(update={"alternatives": others})})
+
+
+def _planned(task: Task, fixed: dict[str, int | str]) -> Planned[DistributedPlan]:
+    """The best layout with one stack."""
+    if not calibration.stack(task.stack).splits:
+        wrong = next((name for name in SPLITS if int(fixed.get(name, 1)) > 1), None)
+        if wrong:
+            raise UsageError(
+                "NO_LAYOUT",
+                f"Stack {task.stack} trains whole models on every GPU or shards them; {wrong} needs another stack.",
+                "Use stack=torchtitan, megatron or nemo.",
+            )
+        fixed = {**fixed, **dict.fromkeys(SPLITS, 1)}
     modes = [mode for mode in layout.RECOMPUTES if mode == fixed.get("recompute", mode)]
     least = fixed | {"recompute": modes[0]}
     layouts = list(candidates(task.arch, task.gpus, task.per_node, task.batch, task.seq, least))
     if not layouts:
         raise UsageError("NO_LAYOUT", *layout.excluded_reason(task.arch, task.gpus, task.per_node, task.batch, fixed))
     job = step_job(task)
-    ranked = _with_fsdp(search(task, layouts, modes, job), task, layouts, modes, job)
+    ranked = search(task, layouts, modes, job)
+    if ranked[0].fits:
+        ranked = _with_fsdp(_simplest(ranked, task, layouts, modes, job), task, layouts, modes, job)
     best = ranked[0]
-    if not best.fits and not fixed:
+    if not best.fits and fixed.keys() <= set(SPLITS) and all(fixed[name] == 1 for name in fixed):
         raise UsageError(
             "DOES_NOT_FIT",
             f"The smallest of {len(layouts) * len(modes)} layouts needs {best.peak_bytes / GIB:.1f} GiB per "
@@ -88,6 +146,27 @@ def plan(task: Task, fixed: dict[str, int | str]) -> Planned[DistributedPlan]:
             "Use more GPUs, a shorter sequence, --offload, or a GPU with more memory. Fix a size to see its memory.",
         )
     return _answer(task, ranked, job, len(layouts) * len(modes))
+
+
+def _simplest(
+    ranked: list[Choice], task: Task, layouts: Sequence[Layout], modes: Sequence[str], job: step.StepJob | None
+) -> list[Choice]:
+    """The answers, first the simplest that the fastest one does not beat by more than the band of its time."""
+    band = calibration.band(task.facts, task.recipe.compute, task.stack)
+    if job is None or band is None:
+        return ranked
+    longest = _seconds(ranked[0]) * band.of(task.arch.mlp.experts is not None).p90
+    for kinds in range(_kinds(ranked[0].layout)):
+        some = [item for item in layouts if _kinds(item) == kinds]
+        found = search(task, some, modes, job)[:1] if some else []
+        if found and found[0].fits and _seconds(found[0]) <= longest:
+            return [found[0], *(row for row in ranked if _key(row.layout) != _key(found[0].layout))]
+    return ranked
+
+
+def _kinds(item: Layout) -> int:
+    """Kinds of splits of the model itself."""
+    return (item.tensor > 1) + (item.pipeline > 1) + (item.context > 1)
 
 
 def search(task: Task, layouts: Sequence[Layout], modes: Sequence[str], job: step.StepJob | None) -> list[Choice]:
@@ -151,7 +230,7 @@ def _with_fsdp(
 ) -> list[Choice]:
     """The answers, and after them FSDP alone, which most people run first, unless it is among them."""
     plain = [item for item in layouts if _is_fsdp(item)]
-    if not plain or not ranked[0].fits or any(_is_fsdp(choice.layout) for choice in ranked):
+    if not plain or any(_is_fsdp(choice.layout) for choice in ranked):
         return ranked
     return [*ranked, *(choice for choice in search(task, plain, modes, job)[:1] if choice.fits)]
 
@@ -196,10 +275,12 @@ def _seconds(choice: Choice) -> float:
 
 def step_job(task: Task) -> step.StepJob | None:
     """The inputs of the step's predicted time; None if the GPU and type are not calibrated, or it has no link."""
-    if calibration.band(task.facts, task.recipe.compute) is None or (task.facts.link is None and task.gpus > 1):
+    if calibration.band(task.facts, task.recipe.compute, task.stack) is None or (
+        task.facts.link is None and task.gpus > 1
+    ):
         return None
-    fabric = step.fabric(task.facts, calibration.shares(), task.per_node, task.network_bytes_s)
-    return step.StepJob(task.arch, task.recipe, task.seq, task.facts, calibration.shares(), fabric)
+    fabric = step.fabric(task.facts, calibration.shares(task.stack), task.per_node, task.network_bytes_s)
+    return step.StepJob(task.arch, task.recipe, task.seq, task.facts, calibration.shares(task.stack), fabric)
 
 
 def choose(task: Task, item: Layout, job: step.StepJob | None, partial: bool = True) -> Choice:
@@ -212,11 +293,13 @@ def choose(task: Task, item: Layout, job: step.StepJob | None, partial: bool = T
         item = _least_recomputed(task, item, peak, limit)
         peak = _peak(task, item)
     fits = peak <= limit
-    return Choice.model_construct(layout=item, peak_bytes=peak, fits=fits, step=step.time(job, item) if job else None)
+    return Choice.model_construct(
+        layout=item, peak_bytes=peak, fits=fits, step=step.time(job, item) if job else None, stack=task.stack
+    )
 
 
 def _peak(task: Task, item: Layout) -> int:
-    return memory.peak(task.arch, item, task.recipe, task.seq, calibration.shares().workspace_bytes)
+    return memory.peak(task.arch, item, task.recipe, task.seq, calibration.shares(task.stack).workspace_bytes)
 
 
 def _least_recomputed(task: Task, item: Layout, whole: int, limit: int) -> Layout:
@@ -231,8 +314,12 @@ def _least_recomputed(task: Task, item: Layout, whole: int, limit: int) -> Layou
     return item
 
 
+def _device(facts: GpuFacts) -> float:
+    return facts.memory.reported_bytes or facts.memory.sold_gb * 1e9
+
+
 def _usable(facts: GpuFacts) -> int:
-    return int((facts.memory.reported_bytes or facts.memory.sold_gb * 1e9) * USABLE)
+    return int(_device(facts) * USABLE)
 
 
 def _limit(facts: GpuFacts) -> int:
@@ -256,9 +343,12 @@ def _answer(
     task: Task, ranked: Sequence[Choice], job: step.StepJob | None, considered: int
 ) -> Planned[DistributedPlan]:
     best = ranked[0]
-    usage = memory.training(task.arch, best.layout, task.recipe, task.seq, calibration.shares().workspace_bytes)
-    bands = {"memory.peak_bytes": calibration.around(calibration.memory_ratio(), usage.peak_bytes, "bytes")}
-    band = calibration.band(task.facts, task.recipe.compute)
+    usage = memory.training(
+        task.arch, best.layout, task.recipe, task.seq, calibration.shares(task.stack).workspace_bytes
+    )
+    ratio = calibration.memory_ratio(task.stack, best.layout.tensor * best.layout.pipeline > 1)
+    bands = {"memory.peak_bytes": calibration.around(ratio, usage.peak_bytes, "bytes")}
+    band = calibration.band(task.facts, task.recipe.compute, task.stack)
     if best.step is not None and band is not None:
         bands["best.step.total_s"] = calibration.around(
             band.of(task.arch.mlp.experts is not None), best.step.total_s, "s"
@@ -284,7 +374,7 @@ def _answer(
             "peak_bytes": "live tensors of the fullest GPU at the worst moment",
         },
         check_here="aisp distributed measure --layers 4 --hidden 1024 --heads 16 --seq 512",
-        sources=[*lookup.sources(task.facts, task.arch), *(calibration.sources() if job else [])],
+        sources=[*lookup.sources(task.facts, task.arch), *(calibration.sources(task.stack) if job else [])],
     )
 
 
@@ -293,8 +383,10 @@ def _headline(task: Task, best: Choice, usage: TrainingMemory, bands: dict[str, 
     sizes = {"DP": item.data, "TP": item.tensor, "PP": item.pipeline, "CP": item.context, "EP": item.expert}
     split = " x ".join(f"{name}{size}" for name, size in sizes.items() if size > 1) or "one GPU"
     zero = f", ZeRO-{item.zero}" if item.zero else ""
-    start = f"{task.arch.name}, {task.recipe.name}, on {task.gpus} {task.facts.sku}: {split}{zero}"
+    start = f"{task.arch.name}, {task.recipe.name}, {task.stack}, on {task.gpus} {task.facts.sku}: {split}{zero}"
     lacking = "" if best.fits else "does NOT fit, "
+    most = bands["memory.peak_bytes"].p90
+    lacking = "may NOT fit, " if best.fits and most > _device(task.facts) else lacking
     memory_text = f"{lacking}{usage.peak_bytes / GIB:.1f} of {_usable(task.facts) / GIB:.1f} GiB per GPU"
     if best.step is None:
         return f"{start}; {memory_text}; no time is predicted for this GPU."
@@ -327,7 +419,7 @@ def _not_modelled(task: Task, job: step.StepJob | None) -> list[str]:
         "Time: data loading, stragglers, checkpoints, failures.",
         "Time: overlap of tensor, context and expert collectives, which some frameworks hide in part.",
         f"Times: {task.facts.sku} has no link between GPUs in the table of GPU facts." if no_link else None,
-        None if job or no_link else calibration.absent(task.facts, task.recipe.compute),
+        None if job or no_link else calibration.absent(task.facts, task.recipe.compute, task.stack),
         "Experts: balanced load; small products of few tokens per expert run below the assumed share."
         if task.arch.mlp.experts
         else None,
@@ -346,6 +438,7 @@ def _assumptions(task: Task, fabric: Fabric | None) -> list[str]:
     frozen = f"Weights are frozen; adapters of rank {recipe.lora_rank} are trained." if recipe.lora_rank else None
     return lookup.first(
         *task.arch.assumed,
+        f"Stack {task.stack}: {calibration.stack(task.stack).what}.",
         f"Bytes per parameter: {recipe.weights} weights, {recipe.gradients} gradients, {recipe.optimizer:g} optimizer.",
         frozen,
         f"Beyond the published context of {task.arch.context:,} tokens: rotary positions are stretched."

@@ -108,7 +108,8 @@ def _scheduled(
         if base.pipeline > 1 and per_replica // micro < base.pipeline and "pipeline" not in want:
             continue  # more bubble than work
         chunks = _chosen(want, "virtual", _virtual(arch, base, per_replica // micro))
-        chunks = [size for size in chunks if base.pipeline * size <= arch.layers]
+        # Frameworks count embedding and head as layers of the first and last chunk.
+        chunks = [size for size in chunks if size == 1 or base.pipeline * size <= arch.layers + SPARED]
         for zero, virtual, expert, mode in itertools.product(_zeros(base, want), chunks, experts, modes):
             # Sizes were checked above; model_construct keeps a search of thousands fast.
             more = {"zero": zero, "virtual": virtual, "expert": expert, "recompute": mode}
@@ -203,7 +204,7 @@ def _schedule(
     pipeline = int(fixed.get("pipeline", 1))
     if per_replica % micro:
         return f"microbatch {micro} does not divide the {per_replica} sequences of a replica.", "Use a divisor of it."
-    if virtual > 1 and arch.layers < pipeline * virtual:
+    if virtual > 1 and arch.layers + SPARED < pipeline * virtual:
         text = f"{arch.layers} layers do not fill {pipeline} stages of {virtual} chunks."
         return text, f"Use at most {max(1, arch.layers // pipeline)} chunks."
     if expert > 1 and (arch.mlp.experts is None or arch.mlp.experts.count % expert or ranks % expert):

@@ -63,7 +63,10 @@ def predict(params: dict[str, Any], workspace: int) -> memory.TrainingMemory:
 
 def predict_step(params: dict[str, Any], facts: GpuFacts) -> float:
     """Seconds of one step of that transformer on one GPU."""
-    shares, layout = calibration.shares(), Layout(microbatch=params["batch"], recompute=_recompute(params))
+    shares, layout = (
+        calibration.shares(calibration.SYNTHETIC),
+        Layout(microbatch=params["batch"], recompute=_recompute(params)),
+    )
     fabric = step.fabric(facts, shares, 1)  # one device: no link is used
     job = step.StepJob(described(params), memory.RECIPES[params["dtype"]], params["seq"], facts, shares, fabric)
     return step.time(job, layout).total_s
@@ -78,10 +81,13 @@ def run(params: dict[str, Any], timeout_s: float) -> Measured:
     device = probe_runner.choose()
     facts = device.facts
     answer = probe_runner.ask("transformer", {"device": device.torch, "steps": STEPS, **params}, timeout_s)
-    workspace = calibration.shares().workspace_bytes if facts else 0
+    workspace = calibration.shares(calibration.SYNTHETIC).workspace_bytes if facts else 0
     expected = predict(params, workspace)
     seconds = None
-    if facts is not None and calibration.band(facts, memory.RECIPES[params["dtype"]].compute) is not None:
+    if (
+        facts is not None
+        and calibration.band(facts, memory.RECIPES[params["dtype"]].compute, calibration.SYNTHETIC) is not None
+    ):
         seconds = predict_step(params, facts)
     return Measured(
         device=device.name,

@@ -26,11 +26,7 @@ from aisp_mcp.records import Record
 
 __all__ = ["RECIPES", "Recipe", "TrainingMemory", "stages", "training"]
 FP32, HALF = 4, 2
-LOSS_COPIES = 3  # fp32 logits-sized tensors alive in the backward of cross entropy: log-probabilities and two gradients
 CHUNK = 1024  # tokens whose logits a fused loss holds
-SPLIT_LOSS_COPIES = (
-    2  # under tensor or pipeline parallelism: Megatron's loss, whose softmax and gradient are computed in place
-)
 
 
 class TrainingMemory(Record):
@@ -180,6 +176,9 @@ def _parts(
         tables = arch.vocab * arch.hidden * (stage.first + (stage.last and not arch.tied)) / layout.tensor
         how = "embedding and head, beyond the bits of the layers"
         items.append(Part(name="16-bit tables", bytes=_up(tables * (HALF - recipe.weights)), how=how))
+    if recipe.keeps_gathered and layout.pipeline > 1 and stage.last:
+        size = HALF * arch.vocab * _tokens(layout, seq) // layout.tensor * layout.microbatches
+        items.append(Part(name="outputs", bytes=size, how="16-bit logits of all microbatches, until the step ends"))
     if workspace:
         items.append(Part(name="library workspaces", bytes=workspace, how="cuBLAS, one per thread that calls it"))
     return moment, items
@@ -260,6 +259,12 @@ def _gathered(arch: Architecture, layout: Layout, recipe: Recipe) -> list[Part]:
     if layout.zero < 3:
         return []
     whole = local_parameters(arch, layout)
+    if layout.pipeline > 1:  # PyTorch keeps them for all microbatches, and adds up their gradients before the scatter
+        trained = trainable_share(arch, recipe)
+        return [
+            Part(name="gathered weights", bytes=_up(whole * recipe.weights), how="kept for all microbatches"),
+            Part(name="whole gradients", bytes=_up(whole * FP32 * trained), how="fp32 sums of all microbatches"),
+        ]
     if not recipe.reshard:
         return [Part(name="gathered weights", bytes=_up(whole * recipe.weights), how="stored from forward to backward")]
     layer = (parameters.total(arch) - parameters.embeddings(arch) - parameters.routed(arch)) // arch.layers
@@ -271,6 +276,11 @@ def _gathered(arch: Architecture, layout: Layout, recipe: Recipe) -> list[Part]:
 def layer_activations(arch: Architecture, layout: Layout, recipe: Recipe, seq: int) -> int:
     """Bytes that one layer stores for its backward pass when nothing is recomputed."""
     return _activations(arch, recipe, seq, _tokens(layout, seq), layout.tensor)
+
+
+def _gathered_inputs(arch: Architecture, recipe: Recipe, tokens: int, tensor: int) -> int:
+    """What a tensor rank keeps beyond its part of the two inputs of a layer's blocks, which sequence ranks share."""
+    return 2 * recipe.activations * arch.hidden * tokens * (tensor - 1) // tensor
 
 
 @lru_cache(maxsize=parameters.KEPT)
@@ -287,7 +297,8 @@ def _activations(arch: Architecture, recipe: Recipe, seq: int, tokens: int, tens
     heads = FP32 * a.heads * recipe.flash  # one log-sum-exp per head
     inner = width * (q + kv + out + latent) + _mlp_bytes(arch, width, small) + heads
     split = tensor if recipe.sequence_parallel else 1
-    return streams * tokens // split + inner * tokens // tensor + _scores(arch, recipe, seq, tokens, tensor)
+    kept = streams * tokens // split + inner * tokens // tensor + _scores(arch, recipe, seq, tokens, tensor)
+    return kept + (_gathered_inputs(arch, recipe, tokens, tensor) if recipe.keeps_gathered and split > 1 else 0)
 
 
 def _scores(arch: Architecture, recipe: Recipe, seq: int, tokens: int, tensor: int) -> int:
@@ -354,7 +365,7 @@ def _loss(arch: Architecture, layout: Layout, recipe: Recipe, seq: int) -> list[
     if recipe.fused_loss:
         logits = FP32 * arch.vocab * min(tokens, CHUNK) // layout.tensor
         return [Part(name="loss", bytes=logits + norm, how=f"logits of {CHUNK} tokens at a time, final norm")]
-    copies = SPLIT_LOSS_COPIES if layout.tensor * layout.pipeline > 1 else LOSS_COPIES
-    logits = copies * FP32 * arch.vocab * tokens // layout.tensor
-    how = f"{copies} fp32 copies of {tokens} x {arch.vocab} logits, final norm"
+    each = recipe.logits.split if layout.tensor * layout.pipeline > 1 else recipe.logits.whole
+    logits = each * arch.vocab * tokens // layout.tensor
+    how = f"{each} bytes for each of {tokens} x {arch.vocab} logits, final norm"
     return [Part(name="loss", bytes=logits + norm, how=how)]

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from aisp_mcp.plan import parameters
 from aisp_mcp.plan.architecture import Architecture
+from aisp_mcp.plan.records import LogitBytes
 from aisp_mcp.records import Record
 
 Optimizer = Literal["adam", "adam8bit", "adafactor", "muon", "sgd"]
@@ -33,6 +34,8 @@ class Recipe(Record):
     sequence_parallel: bool = True
     reshard: bool = Field(default=True, description="FSDP frees gathered weights after the forward pass.")
     offload: bool = Field(default=False, description="Optimizer state in host memory.")
+    logits: LogitBytes = LogitBytes(whole=12, split=8)
+    keeps_gathered: bool = Field(default=False, description="As of the stack.")
 
     @property
     def activations(self) -> int:
@@ -45,6 +48,7 @@ RECIPES = {
     "bf16": Recipe(name="bf16", weights=2, gradients=2, optimizer=4, compute="bf16"),
     "fp32": Recipe(name="fp32", weights=4, gradients=4, optimizer=8, compute="fp32"),
     "fp8": Recipe(name="fp8", weights=2, gradients=2, optimizer=12, compute="fp8"),
+    "fp4": Recipe(name="fp4", weights=2, gradients=2, optimizer=12, compute="fp4"),
     # QLoRA: frozen weights in 4 bits with doubly quantised scales, 4.127 bits each; adapters as in mixed precision.
     "nf4": Recipe(name="nf4", weights=4.127 / 8, gradients=2, optimizer=12, compute="bf16"),
 }
@@ -57,7 +61,7 @@ def variant(precision: str, options: tuple[tuple[str, Any], ...]) -> Recipe:
 
 
 def optimizer_bytes(precision: str, optimizer: Optimizer) -> float:
-    """Optimizer bytes per parameter: moments, and fp32 master weights under mixed and fp8 precision."""
+    """Optimizer bytes per parameter: moments, and fp32 master weights under mixed, fp8 and fp4 precision."""
     moments = MOMENTS[optimizer]
     if precision == "bf16":
         return moments / 2 if optimizer != "adam8bit" else moments

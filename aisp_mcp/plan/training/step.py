@@ -22,6 +22,8 @@ from aisp_mcp.records import Record
 BACKWARD_SHARE = 2 / 3  # of the compute that can overlap with gradient communication
 SELECTED = 0.5  # of the forward products that selective recomputation repeats under flash attention
 RECOMPUTED = 1.4  # activation traffic of a checkpointed layer relative to a stored one
+# Bytes per element of unfused kernels, in 16 bits with the norm in 32: see unfused_bytes().
+NORM_BYTES, ROTARY_BYTES, GATE_BYTES, SUM_BYTES = 32, 18, 10, 6
 HALF = 2  # bytes: activations and gathered weights are sent in 16 bits
 
 
@@ -63,10 +65,7 @@ def fabric(facts: GpuFacts, shares: TrainingShares, per_node: int, network: floa
         link=facts.link.per_direction_bytes_s if facts.link else between,
         network=between,
         per_node=per_node,
-        link_share=shares.link_share,
-        network_share=shares.network_share,
-        alpha_s=shares.collective_s,
-        network_alpha_s=shares.network_collective_s,
+        links=collectives.kind_of(facts.link.kind) if facts.link else "other",
     )
 
 
@@ -81,7 +80,9 @@ def time(job: StepJob, layout: Layout) -> StepTime:
     """Predict one step. Raises KeyError when the datasheet or the calibration has no figure for the type."""
     products = _products(job, layout) / job.speed
     traffic = _traffic(job, layout) / job.speed
-    inner = _tensor(job, layout) + _context(job, layout) + _expert(job, layout) + _stages(job, layout)
+    inner = _tensor(job, layout) + _expert(job, layout) * job.shares.exposed
+    inner += job.shares.expert_layer_s * parameters.moe_layers(job.arch) / layout.pipeline
+    inner += _context(job, layout) + _stages(job, layout)
     inner *= layout.microbatches
     busy = products + traffic + inner
     bubble = busy * (layout.pipeline - 1) / layout.microbatches / layout.virtual
@@ -125,11 +126,12 @@ def _products(job: StepJob, layout: Layout) -> float:
     layers += forward * (SELECTED if selective and recipe.flash else layout.again)
     attention *= 1 + again / 3
     wide = "fp32" if recipe.compute == "fp32" else "bf16"
-    rates = {kind: job.facts.peak[kind].dense * TERA for kind in {recipe.compute, wide}}
-    # Grouped products of experts gain nothing from 8 bits: few rows for each, and each is quantised on its own.
+    rates = {
+        kind: job.facts.peak[kind].dense * TERA * shares.sku.get(job.facts.sku, 1.0) for kind in {recipe.compute, wide}
+    }
     experts = layers * _expert_share(arch)
-    body = (layers - experts) / (rates[recipe.compute] * shares.peak[recipe.compute])
-    body += experts / (rates[wide] * shares.peak[wide])
+    dense_rate = rates[recipe.compute] * shares.peak[recipe.compute]
+    body = (layers - experts) / dense_rate + experts / (dense_rate * shares.experts.get(recipe.compute, 1.0))
     body += attention / (rates[wide] * shares.attention)
     last = head / (rates[wide] * shares.peak[wide])
     # With a pipeline, the head is on one stage only; it counts evenly, as frameworks put fewer layers there.
@@ -148,14 +150,35 @@ def _expert_share(arch: Architecture) -> float:
 
 def _traffic(job: StepJob, layout: Layout) -> float:
     """Seconds of elementwise work of all microbatches."""
-    arch, layers = job.arch, _fullest(job, layout) * job.arch.layers
-    stored = layers * memory.layer_activations(arch, layout, job.recipe, job.seq)
+    arch, shares, layers = job.arch, job.shares, _fullest(job, layout) * job.arch.layers
     again = 1.0 if layout.recompute == "selective" and job.recipe.flash else layout.again
-    stored *= 1 + (RECOMPUTED - 1) * again
     tokens = layout.microbatch * job.seq // layout.context
     logits = memory.FP32 * tokens * arch.vocab / layout.tensor / layout.pipeline
-    passes = job.shares.activation_passes * stored + job.shares.loss_passes * logits
-    return passes / job.facts.memory.bandwidth_bytes_s * layout.microbatches
+    bandwidth = job.facts.memory.bandwidth_bytes_s
+    seconds = shares.loss_passes * logits / bandwidth
+    if shares.unfused_passes:
+        moved = layers * tokens * unfused_bytes(arch) / layout.tensor * (shares.unfused_passes + again)
+        seconds += moved / (bandwidth * shares.bandwidth)
+    else:
+        stored = layers * memory.layer_activations(arch, layout, job.recipe, job.seq)
+        small = job.recipe.compute in ("fp8", "fp4") and arch.mlp.experts is None
+        passes = shares.activation_passes + (shares.cast_passes if small else 0.0)
+        seconds += passes * stored * (1 + (RECOMPUTED - 1) * again) / bandwidth
+    return seconds * layout.microbatches
+
+
+@lru_cache(maxsize=parameters.KEPT)
+def unfused_bytes(arch: Architecture) -> int:
+    """Bytes that unfused kernels read and write per token and layer forward: norms, rotary positions, gates, sums.
+
+    As transformers computes them in 16 bits: a norm upcasts, squares, averages, scales, casts back and multiplies by
+    its weights; rotary positions turn halves, multiply twice and add; the gate is activated and multiplied.
+    """
+    a, experts = arch.attention, arch.mlp.experts
+    heads = (a.heads + a.kv_heads) * a.head_dim
+    width = experts.active * experts.ffn if experts else arch.mlp.width
+    norms = NORM_BYTES * (arch.norms * arch.hidden + heads * a.qk_norm)
+    return norms + ROTARY_BYTES * heads + GATE_BYTES * width + SUM_BYTES * 2 * arch.hidden
 
 
 def _update(job: StepJob, layout: Layout) -> float:
@@ -184,8 +207,10 @@ def _tensor(job: StepJob, layout: Layout) -> float:
     if layout.tensor == 1:
         return 0.0
     size = job.recipe.activations * job.arch.hidden * layout.microbatch * job.seq / layout.context
-    each = collectives.seconds("all_reduce", size, layout.tensor, 1, job.fabric)
-    return 2 * _passes(layout) * each * most_layers(job.arch, layout)
+    # Sequence parallelism does an all-reduce in two halves, a gather before and a scatter after each block.
+    split = job.recipe.sequence_parallel
+    each = collectives.seconds("all_gather" if split else "all_reduce", size, layout.tensor, 1, job.fabric)
+    return (4 if split else 2) * _passes(layout) * each * most_layers(job.arch, layout)
 
 
 def _context(job: StepJob, layout: Layout) -> float:
@@ -221,8 +246,9 @@ def _stages(job: StepJob, layout: Layout) -> float:
         return 0.0
     size = HALF * job.arch.hidden * layout.microbatch * job.seq / layout.context / layout.tensor
     inside = layout.gpus <= job.fabric.per_node
-    rate = job.fabric.link * job.fabric.link_share if inside else job.fabric.network * job.fabric.network_share
-    return 2 * layout.virtual * (job.fabric.alpha_s + size / rate) * job.shares.contention
+    # A send to the neighbour takes as long as a gather of both halves between two ranks.
+    fabric = job.fabric if inside else replace(job.fabric, per_node=1)
+    return 2 * layout.virtual * collectives.seconds("all_gather", 2 * size, 2, 1, fabric) * job.shares.contention
 
 
 def _exposed(job: StepJob, layout: Layout, busy: float) -> float:

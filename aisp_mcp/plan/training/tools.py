@@ -31,7 +31,7 @@ class LayoutSizes(Params):
 
 
 class RecipeOptions(LayoutSizes):
-    precision: Literal["mixed", "bf16", "fp32", "fp8", "nf4"] = "mixed"
+    precision: Literal["mixed", "bf16", "fp32", "fp8", "fp4", "nf4"] = "mixed"
     optimizer: Literal["adam", "adam8bit", "adafactor", "muon", "sgd"] = "adam"
     fp32_gradients: bool = False
     lora_rank: Rank | None = None
@@ -41,6 +41,7 @@ class RecipeOptions(LayoutSizes):
     sequence_parallel: bool = True
     reshard: bool = True
     offload: bool = False
+    stack: Literal["eager", "compiled", "torchtitan", "megatron", "nemo"] | None = None
 
 
 class DistributedParams(RecipeOptions):
@@ -87,7 +88,7 @@ def aisp_distributed_plan(p: DistributedParams, ctx: Context) -> Planned[Distrib
         network_bytes_s=p.network_gb_s * 1e9 if p.network_gb_s else None,
     )
     fixed = {name: getattr(p, field) for field, name in _LAYOUT.items()}
-    return distributed.plan(task, {name: value for name, value in fixed.items() if value is not None})
+    return distributed.plan(task, {name: value for name, value in fixed.items() if value is not None}, p.stack)
 
 
 class MeasureParams(JobParams):
