@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import statistics
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -78,6 +79,20 @@ def table(rows: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     return {name: line for name, line in found.items() if name != "all"} | {"all": found["all"]}
 
 
+def errors(rows: Sequence[dict[str, Any]]) -> dict[str, str]:
+    """Median error by group, and the share of published values inside the bands."""
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        if "answer" in row:
+            groups.setdefault(row["group"], []).append(row)
+    return {
+        name: f"{len(found)} rows, MdAPE "
+        f"{statistics.median(abs(row['answer'] / row['published'] - 1) for row in found):.1%}, inside "
+        f"{sum(row.get('inside', False) for row in found)} of {sum('inside' in row for row in found)}"
+        for name, found in groups.items()
+    }
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("file", type=Path, nargs="?", default=FILE)
@@ -99,6 +114,8 @@ def main() -> int:
             )
     for name, line in document["table"].items():
         print(f"{name:26}", line)
+    for name, text in errors(document["rows"]).items():
+        print(f"{name:26}", text)
     if options.write:
         head = {k: v for k, v in document.items() if k != "rows"}
         rows = ",\n  ".join(json.dumps(row) for row in document["rows"])

@@ -218,13 +218,15 @@ class EngineFactor(Record):
 
 
 class FirstToken(Record):
-    """ttft = overhead_s + prefill x (1 + batched x (1 - 1 / concurrency)) + steps x decode step + wait for arrivals.
+    """ttft = overhead_s + prefill x (1 + batched x (1 - 1 / c) + waiting x c) + steps x decode step + wait for arrivals.
 
-    A prompt waits for the step that runs, shares its prefill with prompts that came before it, and is streamed.
+    c: sequences in flight. A prompt waits for the step that runs, shares its prefill with prompts that came before it,
+    and is streamed; a benchmark that keeps c requests in flight starts with all of them at once.
     """
 
     overhead_s: float = Field(description="HTTP, tokenisation, scheduling, streaming.")
     batched: float = Field(description="Prompts prefilled before or with it, where many are in flight.")
+    waiting: float = Field(description="Prefills before it for each sequence in flight, on average over a benchmark.")
     steps: float = Field(description="Decode steps until a token is out: what is left of the running one, and its own.")
 
 
@@ -245,6 +247,7 @@ class ServingShares(Record):
     attention: float = Field(description="Of the bf16 peak, for attention.")
     link: float
     network: float = Field(description="Of the adapters between nodes.")
+    expert_launch_s: float = Field(description="Kernels of one layer of experts, however few rows they have.")
     expert_layer_s: float = Field(description="Dispatch and combine of one layer of experts over several GPUs.")
     pipeline_loss: float = Field(description="Extra time of a step with several stages.")
     tpot_headroom: float = Field(description="99th percentile of time per token over its mean.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import statistics
 from pathlib import Path
 from typing import Any
 
@@ -135,3 +136,27 @@ def test_the_headline_opens_an_answer_in_the_terminal(ctx: Context) -> None:
     lines = captured.get().splitlines()
     assert lines[0].strip() == result["answer"]["headline"]
     assert lines[1].startswith("value")
+
+
+JUDGED = {
+    "training dense": 0.9,
+    "training experts": 0.8,
+    "serving first token": 0.9,
+    "serving time per token": 0.9,
+}
+
+
+def test_rows_of_2026_that_chose_no_constant(ctx: Context) -> None:
+    found = plan_support.recorded("published-2026")["rows"]
+    for group, least in JUDGED.items():
+        mine = [row for row in found if row["group"] == group]
+        assert sum(row["inside"] for row in mine) >= least * len(mine), group
+    errors = {
+        group: statistics.median(abs(row["answer"] / row["published"] - 1) for row in found if row["group"] == group)
+        for group in JUDGED
+    }
+    assert errors["training dense"] <= 0.08
+    assert errors["serving first token"] <= 0.25
+    assert errors["serving time per token"] <= 0.12
+    for row in found[::12]:
+        assert ask(row)["answer"] == pytest.approx(row["answer"], rel=0.01), row["what"]

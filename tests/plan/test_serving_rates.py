@@ -212,3 +212,19 @@ def test_the_step_model_holds_on_recorded_passes(phase: str, rows: int, most: fl
     assert len(ratios) == rows
     assert sum(abs(1 / ratio - 1) for ratio in ratios) / rows <= most
     assert sum(0.85 <= ratio <= 1.2 for ratio in ratios) / rows >= 0.8  # narrowest band of ttft_s and tpot_s
+
+
+def test_one_sequence_passes_through_all_stages_of_a_pipeline(ctx: Context) -> None:
+    """Two stages took half the time of one, as if half a sequence were in each."""
+    args = {"model": "deepseek-r1", "gpu": "H100-SXM", "gpus": 16, "weights": "fp8", "prompt": 128, "output": 128}
+    alone = rate_of(ctx, **args, concurrency=1, tensor=8, pipeline=2)["tpot_s"]
+    both = rate_of(ctx, **args, concurrency=2, tensor=8, pipeline=2)["tpot_s"]
+    assert alone == pytest.approx(both, rel=0.05)
+
+
+def test_a_missed_limit_is_named_with_what_can_be_reached(ctx: Context) -> None:
+    args = {"scenario": "server", "tpot_s": 0.001, "ttft_s": 0.001}
+    answer = to_data(execute("aisp_inference_vllm", {**LLAMA, **args}, ctx))
+    message = answer["error"]["message"]
+    assert "times the limit, and the least that can be promised" in message
+    assert "on idle GPUs a prompt takes" in message

@@ -168,7 +168,8 @@ def _first_token(
     prompts = lengths.model_copy(update={"context": lengths.prompt})
     step = rate.step(decoding, layout, prompts, concurrency, shares, engine).total
     fit = shares.first_token
-    batched = fit.batched * (1 - 1 / max(1.0, concurrency)) if limits.scenario == "offline" else 0.0
+    many = max(1.0, concurrency)
+    batched = fit.batched * (1 - 1 / many) + fit.waiting * many if limits.scenario == "offline" and many > 1 else 0.0
     return fit.overhead_s + alone * (1 + batched) + fit.steps * step
 
 

@@ -200,10 +200,13 @@ def _missed(wish: Wish, served: Served, possible: list[Rate], shares: ServingSha
     if limits.tpot_s is not None and limits.tpot_s < token:
         missed.append(
             f"tpot_s {limits.tpot_s:g}: one sequence alone takes {token:.3g} s in 99 of 100 requests, "
-            f"{shares.tpot_headroom:g} times the mean"
+            f"{shares.tpot_headroom:g} times the mean: {token / limits.tpot_s:.2g} times the limit, and the least "
+            "that can be promised"
         )
     if limits.ttft_s is not None and limits.ttft_s <= first:
-        missed.append(f"ttft_s {limits.ttft_s:g}: on idle GPUs a prompt takes {first:.3g} s")
+        missed.append(
+            f"ttft_s {limits.ttft_s:g}: on idle GPUs a prompt takes {first:.3g} s: {first / limits.ttft_s:.2g} times"
+        )
     most = max(row.concurrency * row.replicas for row in possible)
     asked = limits.batch or limits.concurrency
     if asked is not None and asked > most:
@@ -238,10 +241,9 @@ def _bands(wish: Wish, served: Served, best: Rate, shares: ServingShares) -> dic
     )
     kind = wish.limits.scenario if exact else f"{wish.limits.scenario}_uncalibrated"
     ratio = shares.bands[kind]
-    if wish.arch.mlp.experts:  # engines differ more with uneven experts, so the wider ends apply
-        wide = shares.bands["experts"]
-        low, high = min(ratio.p10, wide.p10), max(ratio.p90, wide.p90)
-        ratio = Ratio(p10=low, p90=high, basis=f"{ratio.basis}; {wide.basis}")
+    wide = shares.bands["experts" if wish.arch.mlp.experts else "engines"]  # engines differ more than submissions do
+    low, high = min(ratio.p10, wide.p10), max(ratio.p90, wide.p90)
+    ratio = Ratio(p10=low, p90=high, basis=f"{ratio.basis}; {wide.basis}")
     text = f"{ratio.basis}; products calibrated on {basis}"
     spread = (1.0, 1.0) if exact else rate.product_spread(shares, wish.facts, served.weights.compute)
     if spread != (1.0, 1.0):

@@ -9,6 +9,7 @@ from pydantic import Field
 from aisp_mcp.machine.datasheets.load import GpuFacts
 from aisp_mcp.plan import gemm, kv, parameters
 from aisp_mcp.plan.architecture import Architecture
+from aisp_mcp.plan.data import tables
 from aisp_mcp.plan.records import Engine, EngineFactor, ServingShares, WeightFormat
 from aisp_mcp.plan.serving.workload import Lengths
 from aisp_mcp.records import Record
@@ -111,24 +112,26 @@ def step(
     served: Served, layout: Layout, lengths: Lengths, concurrency: float, shares: ServingShares, engine: Engine
 ) -> Step:
     """Time of one step of a replica with `concurrency` sequences. Raises KeyError without the dtype's peak."""
-    decode = concurrency / layout.pipeline * (1 + served.drafted)
+    # Fewer sequences than stages leave stages idle: a sequence alone passes through all of them.
+    together = concurrency / min(float(layout.pipeline), max(1.0, concurrency))
+    decode = together * (1 + served.drafted)
     fresh = lengths.prompt * (1 - served.prefix_hit)
-    prefill = concurrency / layout.pipeline * fresh / lengths.output * served.accepted
+    prefill = together * fresh / lengths.output * served.accepted
     with_prefill = min(1.0, prefill / shares.chunk_tokens)
     rows = max(prefill, shares.chunk_tokens) + decode
     products = with_prefill * _products(served, layout, rows, shares) + (1 - with_prefill) * _products(
         served, layout, decode, shares
     )
     products += _head(served, layout, decode, shares)
-    attention = _attention(served, layout, lengths, concurrency / layout.pipeline, shares)
+    attention = _attention(served, layout, lengths, together, shares)
     activations = _activations(served, layout, decode + prefill, shares)
     links, latency = _links(served, layout, decode + prefill, shares)
-    launches = served.arch.layers * engine.per_layer_s + latency
+    launches = served.arch.layers * engine.per_layer_s + latency + _floors(served, layout, shares)
     spent = products + attention + activations + links + launches
     loss = spent * (served.drafting + (shares.pipeline_loss if layout.pipeline > 1 else 0.0))
     loss += spent * shares.expert_loss if served.arch.mlp.experts else 0.0
     # With attention by data, every GPU has a scheduler of its own.
-    sequences = concurrency / layout.pipeline / (layout.tensor if layout.data_attention else 1)
+    sequences = together / (layout.tensor if layout.data_attention else 1)
     host = shares.host.step_s + shares.host.sequence_s * sequences
     return Step(
         products=products,
@@ -140,6 +143,13 @@ def step(
         host=host,
         total=spent + loss + host,
     )
+
+
+def _floors(served: Served, layout: Layout, shares: ServingShares) -> float:
+    """What a step takes however few rows it has: kernels of routed experts, and messages between nodes."""
+    experts = shares.expert_launch_s * parameters.moe_layers(served.arch) if served.arch.mlp.experts else 0.0
+    hops = (layout.gpus - 1) // NODE if layout.pipeline > 1 else 0
+    return experts + hops * tables.collectives().network.start_us * 1e-6
 
 
 def prefill_s(served: Served, layout: Layout, lengths: Lengths, shares: ServingShares, engine: Engine) -> float:
