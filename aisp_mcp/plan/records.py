@@ -218,7 +218,7 @@ class EngineFactor(Record):
 
 
 class FirstToken(Record):
-    """ttft = overhead_s + prefill x (1 + batched x (1 - 1 / c) + waiting x c) + steps x decode step + wait for arrivals.
+    """ttft = overhead_s + prefill x (1 + batched x (1 - 1 / c) + waiting x c) + steps x decode step + arrivals' wait.
 
     c: sequences in flight. A prompt waits for the step that runs, shares its prefill with prompts that came before it,
     and is streamed; a benchmark that keeps c requests in flight starts with all of them at once.

@@ -16,6 +16,7 @@ from aisp_mcp.machine.datasheets.load import GpuFacts
 from aisp_mcp.plan import kv, lookup
 from aisp_mcp.plan.architecture import Architecture
 from aisp_mcp.plan.data import tables as knowledge
+from aisp_mcp.plan.own import Calibrated
 from aisp_mcp.plan.records import Band, Engine, Planned, Ratio, ServingShares, Source, WeightFormat
 from aisp_mcp.plan.serving import choice, formats, model, rate
 from aisp_mcp.plan.serving.choice import CallerLimits, Rate
@@ -84,6 +85,7 @@ class ServingPlan(Record):
     cache: kv.KvCache = Field(description="Of one sequence of prompt + output tokens.")
     alternatives: list[Rate]
     disaggregated: Disaggregation | None = None
+    calibrated: list[Calibrated] = Field(default=[], description="Figures corrected by own runs of this model and GPU.")
 
 
 def plan(wish: Wish) -> Planned[ServingPlan]:
@@ -124,7 +126,7 @@ def plan(wish: Wish) -> Planned[ServingPlan]:
             "Engines differ: the shares are those of tuned submissions; an untuned server is slower.",
         ],
         definitions=DEFINITIONS,
-        check_here=f"vllm bench serve --model {shlex.quote(wish.model)} "
+        check_here=f"vllm bench serve --model {shlex.quote(wish.model)} --dataset-name random "
         f"--random-input-len {round(wish.lengths.prompt)} --random-output-len {round(wish.lengths.output)} "
         f"--max-concurrency {best.concurrency * best.replicas}",
         sources=_sources(wish, shares, engine),

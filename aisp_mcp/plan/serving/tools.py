@@ -21,9 +21,15 @@ KvDtype = Literal["bf16", "fp16", "fp32", "fp8", "int8", "nvfp4"]
 @tool(cli="inference vllm", effect=READS, cost=MS, next=("aisp_inference_quantization", "aisp_cost_estimate"))
 def aisp_inference_vllm(p: VllmParams, ctx: Context) -> Planned[ServingPlan]:
     """Plan a server: fastest layout within latency limits, end-to-end tokens/s, TTFT, cache, cost, flags."""
+    from aisp_mcp.plan import own
     from aisp_mcp.plan.serving import deployment, wishes
 
-    return deployment.plan(wishes.wish(p, ctx))
+    wish = wishes.wish(p, ctx)
+    result = deployment.plan(wish)
+    rate = result.answer.rate
+    values = {"rate.tpot_s": rate.tpot_s, "rate.ttft_s": rate.ttft_s}
+    corrected = own.beside(ctx, p.model, wish.facts.sku, values, rate.concurrency * rate.replicas)
+    return result.model_copy(update={"answer": result.answer.model_copy(update={"calibrated": corrected})})
 
 
 class QuantizationParams(Params):

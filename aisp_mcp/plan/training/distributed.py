@@ -13,6 +13,7 @@ from aisp_mcp.machine.datasheets.load import GpuFacts
 from aisp_mcp.plan import lookup, parameters
 from aisp_mcp.plan.architecture import Architecture
 from aisp_mcp.plan.cluster.collectives import Fabric
+from aisp_mcp.plan.own import Calibrated
 from aisp_mcp.plan.records import Band, Planned
 from aisp_mcp.plan.training import calibration, layout, memory, step
 from aisp_mcp.plan.training.layout import Layout, candidates, most_layers
@@ -50,6 +51,7 @@ class DistributedPlan(Record):
     usable_bytes: int
     alternatives: list[Choice]
     considered: int = Field(description="Layouts; those that cannot be among the answers are not worked out.")
+    calibrated: list[Calibrated] = Field(default=[], description="Figures corrected by own runs of this model and GPU.")
 
 
 @dataclass(frozen=True)

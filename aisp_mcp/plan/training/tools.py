@@ -19,6 +19,9 @@ _MEASURE_S = 300.0
 _CLUSTER_S = 3600.0
 
 
+StackName = Literal["eager", "compiled", "torchtitan", "megatron", "nemo"]
+
+
 class LayoutSizes(Params):
     tensor: Size | None = None
     pipeline: Size | None = None
@@ -41,7 +44,7 @@ class RecipeOptions(LayoutSizes):
     sequence_parallel: bool = True
     reshard: bool = True
     offload: bool = False
-    stack: Literal["eager", "compiled", "torchtitan", "megatron", "nemo"] | None = None
+    stack: StackName | None = None
 
 
 class DistributedParams(RecipeOptions):
@@ -51,7 +54,7 @@ class DistributedParams(RecipeOptions):
     gpu: str | None = None
     gpus_per_node: Size | None = None
     seq: Size = 4096
-    batch: Size | None = Field(default=None, description="Sequences per step.")
+    batch: Size | None = None  # sequences per step
     network_gb_s: Positive | None = None
 
 
@@ -65,6 +68,21 @@ _RECIPE = ("lora_rank", "flash", "fused_loss", "dropout", "sequence_parallel", "
 @tool(cli="distributed plan", effect=READS, cost=MS, next=("aisp_distributed_measure", "aisp_launch_plan"))
 def aisp_distributed_plan(p: DistributedParams, ctx: Context) -> Planned[DistributedPlan]:
     """Lay out training over GPUs: DP, TP, PP, CP, EP, ZeRO; itemised memory, step time with band."""
+    from aisp_mcp.plan import own
+
+    result = planned(p)
+    best = result.answer.best
+    if best.step is None or p.model is None:
+        return result
+    from aisp_mcp.plan import lookup
+
+    name, sku = own.of_stack(p.model, best.stack), lookup.gpu(p.gpu).sku
+    corrected = own.beside(ctx, name, sku, {"best.step.total_s": best.step.total_s})
+    return result.model_copy(update={"answer": result.answer.model_copy(update={"calibrated": corrected})})
+
+
+def planned(p: DistributedParams) -> Planned[DistributedPlan]:
+    """The plan without corrections by own runs."""
     from aisp_mcp.errors import UsageError
     from aisp_mcp.plan import lookup
     from aisp_mcp.plan.training import distributed
