@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import stat
 import subprocess
@@ -104,10 +105,16 @@ def test_two_real_torchruns_meet_and_agree_on_ranks(tmp_path: Path) -> None:
     assert [(tmp_path / str(rank)).read_text() for rank in (0, 1)] == ["2 a b", "2 a b"]
 
 
+def test_torchrun_parses_the_line() -> None:
+    run = pytest.importorskip("torch.distributed.run", reason="torch is not installed")
+    line = launch.torchrun(JOB).text.replace('"$NODE_RANK"', "1").replace('"$MASTER_ADDR"', "n1")
+    parsed = run.get_args_parser().parse_args(shlex.split(line)[1:])
+    assert (parsed.nnodes, parsed.nproc_per_node, parsed.node_rank, parsed.master_addr) == ("2", "3", 1, "n1")
+    assert (parsed.training_script, parsed.training_script_args) == ("train it.py", ["--lr", "1e-3 x"])
+
+
 def test_accelerate_accepts_the_line() -> None:
     pytest.importorskip("accelerate", reason="accelerate is not installed")
-    import shlex
-
     from accelerate.commands.launch import launch_command_parser
 
     line = launch.accelerate(JOB).text.replace('"$NODE_RANK"', "1").replace('"$MASTER_ADDR"', "n1")

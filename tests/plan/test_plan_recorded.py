@@ -204,7 +204,7 @@ def test_mlperf_steps_chose_no_constant_and_lie_in_the_band() -> None:
     ratios = [row["ratio"] for row in plan_support.recorded("mlperf-training-steps")["rows"]]
     band = training.band(plan_support.facts("B200-SXM"), "fp8")
     assert len(ratios) == 24
-    assert statistics.median(abs(1 / ratio - 1) for ratio in ratios) <= 0.08
+    assert statistics.median(abs(1 / ratio - 1) for ratio in ratios) <= 0.10
     assert band is not None
     assert inside(ratios, band.step) >= 0.8
 

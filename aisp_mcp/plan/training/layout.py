@@ -14,7 +14,7 @@ from aisp_mcp.records import Record
 
 Recompute = Literal["none", "selective", "full"]
 RECOMPUTES = ("none", "selective", "full")
-LONG = 1024  # tokens per GPU; a sequence is not split below this
+LONG = 4096  # tokens per GPU; a sequence is not split below this, as tensor parallelism is tried first
 MOST_CONTEXT = 16
 SPARED = 2  # the stages of the embedding and of the head may have this many layers fewer than the others
 
