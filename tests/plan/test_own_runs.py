@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 
+from aisp_mcp.envelope import Envelope, Meta, Status
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.dispatch import execute, to_data
+from aisp_mcp.store.records.job import Job
+from aisp_mcp.store.records.job_state import JobState
 
 SERVED = {"model": "qwen3-32b", "gpu": "H100-SXM", "gpus": 2, "tensor": 2, "prompt": 1024, "output": 128}
 TRAINED = {"model": "llama-3.1-8b", "gpu": "H100-SXM", "gpus": 8, "batch": 64, "seq": 4096}
@@ -69,3 +72,36 @@ def test_a_file_without_serving_figures_is_refused(ctx: Context, tmp_path: Path)
 
 def test_a_calibration_needs_a_run(ctx: Context) -> None:
     assert to_data(execute("aisp_plan_calibrate", SERVED, ctx))["error"]["code"] == "NO_RUN"
+
+
+def test_a_job_of_serve_bench_brings_its_load(ctx: Context) -> None:
+    metrics = [{"name": name, "unit": "s", "value": value, "interval": [], "repeats": [value]}
+               for name, value in (("ttft", 0.2), ("tpot", 0.03), ("latency", 4.0))]  # fmt: skip
+    server = {"url": "http://x", "model": "m", "metrics": metrics, "output_tokens": 64.0, "requests": 40, "failed": 0}
+    load = {"concurrency": 8, "requests": 40, "output_tokens": 128, "prompt_words": 100, "repeats": 1}
+    known = {"client": "vllm", "ttft_ms": [1, 1], "tpot_ms": [1, 1], "sentence": ""}
+    bench = {"sentence": "", "servers": [server], "pair": None, "self_test": known, "load": load, "definitions": "",
+             "notes": []}  # fmt: skip
+    _ended(ctx, "j_own", "aisp_serve_bench", bench)
+    plan = {key: value for key, value in SERVED.items() if key != "output"}
+    fitted = ask(ctx, "aisp_plan_calibrate", **{"from": "j_own"}, **plan)["fitted"]
+    assert {row["figure"]: row["measured"] for row in fitted} == {"rate.ttft_s": 0.2, "rate.tpot_s": 0.03}
+    _ended(ctx, "j_other", "aisp_hw_nccl", {})
+    refused = to_data(execute("aisp_plan_calibrate", {"from": "j_other", **SERVED}, ctx))
+    assert refused["error"]["code"] == "NOT_A_SERVING_RUN"
+
+
+def _ended(ctx: Context, job_id: str, tool: str, result: dict[str, Any]) -> None:
+    folder = str(ctx.settings.home / "runs" / job_id)
+    job = Job(id=job_id, tool=tool, params={}, state=JobState.QUEUED, timeout_s=9, created_at=1.0, run_dir=folder)
+    ctx.store.insert_job(job, python="", cwd="", env={})
+    assert ctx.store.queue.claim(job_id, 9, {"pid": 1, "pid_start": 1, "namespace": "x"})
+    meta = Meta(duration_ms=1, version="0", at="now")
+    ctx.store.finish(job_id, Envelope(tool=tool, status=Status.OK, result=result, meta=meta))
+    ctx.store.queue.end(job_id, JobState.SUCCEEDED, exit_code=0)
+
+
+def test_the_median_step_of_a_profile_calibrates(ctx: Context) -> None:
+    trace = Path(__file__).parents[1] / "profile" / "data" / "train_step_h200.kineto.json.gz"
+    rows = ask(ctx, "aisp_plan_calibrate", **{"from": str(trace)}, **TRAINED)["fitted"]
+    assert rows[0]["measured"] == pytest.approx(0.00774, abs=2e-5)

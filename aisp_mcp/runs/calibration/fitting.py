@@ -75,11 +75,10 @@ def _job(ctx: Context, run: str) -> ServeBench | None:
 
 
 def _of_job(job: ServeBench) -> tuple[dict[str, float], dict[str, int]]:
-    scale = {"ms": 1e-3, "s": 1.0}
     measured = {
-        METRICS[row.name]: row.value * scale[row.unit]
+        METRICS[row.name]: row.value * (1e-3 if row.unit == "ms" else 1.0)
         for row in job.servers[0].metrics
-        if row.name in METRICS and row.unit in scale
+        if row.name in METRICS
     }
     return measured, {"concurrency": job.load.concurrency, "output": job.load.output_tokens}
 
