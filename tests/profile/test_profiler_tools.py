@@ -288,6 +288,19 @@ for number in range(4):
 """
 
 
+ATTENTION = """
+import torch
+q, x = torch.randn(1, 4, 256, 64), torch.randn(256, 256)
+layer = torch.nn.LSTM(64, 64)
+with torch.no_grad():
+    for _ in range(3):
+        torch.nn.functional.scaled_dot_product_attention(q, q, q)
+        torch.nn.functional.linear(x, x)
+    for _ in range(2):
+        layer(torch.randn(20, 4, 64))
+"""
+
+
 @pytest.mark.torch
 @pytest.mark.slow
 class TestTorch:
@@ -297,7 +310,9 @@ class TestTorch:
         pytest.importorskip("torch")
         script = tmp_path / "train.py"
         script.write_text(SCRIPT)
-        result = call(ctx, "aisp_profile_torch", script=str(script), mode="flops")
+        attending = tmp_path / "attend.py"
+        attending.write_text(SCRIPT + ATTENTION)
+        result = call(ctx, "aisp_profile_torch", script=str(attending), mode="flops")
         by_name = {row["name"]: row for row in result["operators"]}
         assert by_name["aten::addmm"]["count"] == 8
         # Two products per step forward, 2 m n k each.
@@ -306,6 +321,15 @@ class TestTorch:
         assert counted == sorted(counted, reverse=True)
         assert result["total_flops"] >= sum(counted) > 0
         assert Path(result["trace"]).exists()
+        uncounted = {row["name"]: row["count"] for row in result["uncounted"]}
+        assert uncounted["aten::_scaled_dot_product_flash_attention_for_cpu"] == 3
+        assert uncounted["aten::mkldnn_rnn_layer"] == 2
+        assert not {"aten::randn", "aten::addmm", "aten::mm", "aten::linear"} & set(uncounted)
+        opening = result["opening"][0]["text"]
+        assert opening.startswith(
+            f"{result['total_flops']:,} FLOPs were counted, a lower bound: torch has no formula for"
+        )
+        assert result["uncounted"][0]["name"] in opening
         memory = call(ctx, "aisp_profile_memory", script=str(script))
         assert memory["memory"][0]["peak_bytes"] >= 32 * 256 * 4
         assert memory["memory"][0]["end_bytes"] >= 0

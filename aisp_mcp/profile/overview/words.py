@@ -62,6 +62,19 @@ def of_stacks(stacks: Mapping[tuple[str, ...], int], unit: str, notes: Sequence[
     return [Statement(text=text, rows=[f"frames[{at}]" for at in range(len(ranked))])]
 
 
+def of_flops(total: int | None, whole_us: float, rows: Sequence[tuple[str, int, float]]) -> Statement:
+    """What the FLOPs of a recording include. rows: (name, calls, own time) of operators without a formula, by time."""
+    counted = f"{total:,} FLOPs were counted" if total else "No FLOPs were counted"
+    share = _percent(sum(us for _, _, us in rows), whole_us)
+    if not rows:
+        return Statement(text=f"{counted}: torch has a formula for every operator that computes.", rows=["total_flops"])
+    listed = "; ".join(f"{shorten(name, 60)} ({duration(us * 1e3)}, count {n:,})" for name, n, us in rows[:_SHOWN])
+    text = f"{counted}, a lower bound: torch has no formula for operators with {share} of the operators' time: {listed}"
+    text += "." if len(rows) <= _SHOWN else "; …"
+    shown = range(min(len(rows), _SHOWN))
+    return Statement(text=text, rows=["total_flops", *(f"uncounted[{at}].self_us" for at in shown)])
+
+
 def _percent(part: float, whole: float) -> str:
     value = 100 * part / whole if whole else 0.0
     whole_number = 9.95 <= value < 98.95 or value >= 99.95 or not part

@@ -228,7 +228,7 @@ def operators(folder: Path, limit: int, offset: int = 0) -> list[dict[str, Any]]
 
     A column that is 0 in every row was not recorded: null.
     """
-    rows = _operators(folder)
+    rows: list[dict[str, Any]] = [dict.fromkeys(_RECORDED) | row for row in _operators(folder)]
     empty = {name for name in _RECORDED if not any(row.get(name) for row in rows)}
     return [
         {name: None if name in empty else value for name, value in row.items()} | {"name": clean(row["name"], 120)}
@@ -237,11 +237,23 @@ def operators(folder: Path, limit: int, offset: int = 0) -> list[dict[str, Any]]
 
 
 def flops(folder: Path) -> int | None:
-    """FLOPs of all operators that torch can count: matrix products, convolutions, additions and multiplications.
-
-    None if it counted none.
-    """
+    """FLOPs of all operators that torch has a formula for; None if it counted none."""
     return sum(row.get("flops") or 0 for row in _operators(folder)) or None
+
+
+def uncounted(folder: Path) -> Uncounted:
+    """Operators that torch has no formula for, by time."""
+    found = json.loads((folder / "uncounted.json").read_text("utf-8"))
+    rows = [(clean(name, 120), int(count), float(us)) for name, count, us in found["rows"]]
+    return Uncounted(float(found["whole_us"]), rows)
+
+
+@dataclass(frozen=True)
+class Uncounted:
+    """Time of all operators, and (name, calls, own time) of those without a formula. In microseconds."""
+
+    whole_us: float
+    rows: list[tuple[str, int, float]]
 
 
 def _operators(folder: Path) -> list[dict[str, Any]]:

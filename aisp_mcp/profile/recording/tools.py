@@ -252,7 +252,10 @@ class TorchRecorded(Record):
 
     opening: list[Statement] = Field(default_factory=list, description="Where the time went.")
     trace: str
-    total_flops: int | None = Field(default=None, description="In mode flops: of all operators that torch can count.")
+    total_flops: int | None = Field(default=None, description="In mode flops: of operators that torch can count.")
+    uncounted: list[dict[str, Any]] = Field(
+        default_factory=list, description="In mode flops: operators without a formula, by their own time."
+    )
     modules: list[dict[str, Any]] = Field(default_factory=list, description="Host and device time per module.")
     stacks: list[dict[str, Any]] = Field(default_factory=list, description="Functions by their own time, sampled.")
     ran: Ran | None = None
@@ -291,11 +294,18 @@ def _facts(mode: str, profile: Profile, facts: dict[str, Any], folder: Path) -> 
 
     profile = profile.model_copy(update={"compile": record.compiled(facts)})
     named = insights(profile).found
+    opening = words.opening(profile, named)
+    counts: dict[str, Any] = {}
+    if mode == "flops":
+        total, missing = record.flops(folder), record.uncounted(folder)
+        opening = [words.of_flops(total, missing.whole_us, missing.rows), *opening]
+        shown = [{"name": name, "count": count, "self_us": round(us, 3)} for name, count, us in missing.rows[:15]]
+        counts = {"total_flops": total, "uncounted": shown}
     return {
-        "opening": words.opening(profile, named),
+        **counts,
+        "opening": opening,
         "source": profile.source,
         "cuda": bool(facts["cuda"]),
-        "total_flops": record.flops(folder) if mode == "flops" else None,
         "modules": digest.section_rows(profile, "modules", 15, [])[0] if mode == "modules" else [],
         "operators": record.operators(folder, 15),
         "breakdown": digest.breakdowns(profile),

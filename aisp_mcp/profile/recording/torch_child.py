@@ -3,8 +3,8 @@
     python torch_child.py all|range MODE FOLDER SCRIPT [ARG ...]
 
 range: only from torch.cuda.profiler.start() to stop(). Writes trace.json (Kineto), operators.json, memory.json
-(allocator history) and run.json, which contains the script's own exit code. This file imports nothing of the package,
-so the user's interpreter need not have it.
+(allocator history), uncounted.json (operators without FLOPs) and run.json, which contains the script's own exit code.
+This file imports nothing of the package, so the user's interpreter need not have it.
 """
 
 from __future__ import annotations
@@ -87,6 +87,8 @@ def main() -> int:
     if recorder.state == "done":
         recorder.profiler.export_chrome_trace(str(out / "trace.json"))
         _write(out / "operators.json", _operators(recorder.profiler, out / "trace.json"))
+        if mode == "flops":
+            _write(out / "uncounted.json", _uncounted(recorder.profiler.events(), cuda))
         if mode == "memory":
             _write(out / "memory.json", torch.cuda.memory._snapshot() if cuda else _host_memory(out / "trace.json"))
     elif outcome["error"] is None:
@@ -137,6 +139,41 @@ def _operators(prof: Any, trace: Path) -> list[dict[str, Any]]:
     ]
     rows.sort(key=lambda row: (-row["flops"], -(row["self_device_us"] + row["self_host_us"])))
     return rows[:_MAX_OPERATORS]
+
+
+# Operators that compute nothing: they allocate, fill, view or copy. Without `aten::` and the underscores around it.
+_MOVES = re.compile(
+    r"alias|arange|as_strided|cat|chunk|clone|contiguous|copy|detach|embedding|empty(_like|_strided)?|expand|fill|flatten"
+    r"|full(_like)?|gather|index_select|item|lift_fresh|local_scalar_dense|narrow|new_(empty|full|ones|zeros)|normal"
+    r"|ones(_like)?|permute|pin_memory|rand(n|int)?(_like)?|random|reshape(_alias)?|resize|select|set|slice"
+    r"|split(_with_sizes)?|(un)?squeeze|stack|t|to|to_copy|transpose|unbind|unfold|uniform|(unsafe_)?view(_as)?"
+    r"|zeros?(_like)?"
+)
+
+
+def _uncounted(events: Any, cuda: bool) -> dict[str, Any]:
+    """Operators without a formula in torch, with calls and own time, and the time of all operators, in microseconds.
+
+    What a counted operator calls is part of it. Operators that mostly wait for others which they call are left out.
+    """
+    rows: dict[str, list[float]] = {}  # calls, own time, time with callees
+    whole, kind = 0.0, "device" if cuda else "cpu"
+    queue = [event for event in events if event.cpu_parent is None and event.device_type.name == "CPU"]
+    while queue:
+        event = queue.pop()
+        own, spent = getattr(event, f"self_{kind}_time_total"), getattr(event, f"{kind}_time_total")
+        if event.flops:
+            whole += spent
+            continue
+        queue += event.cpu_children
+        if "::" not in event.name or event.name.startswith("autograd::"):
+            continue  # ranges, and nodes of autograd
+        whole += own
+        if not _MOVES.fullmatch(event.name.removeprefix("aten::").strip("_")):
+            row = rows.setdefault(event.name, [0, 0.0, 0.0])
+            row[:] = row[0] + 1, row[1] + own, row[2] + spent
+    listed: list[list[Any]] = [[name, int(count), own] for name, (count, own, spent) in rows.items() if 2 * own > spent]
+    return {"whole_us": whole, "rows": sorted(listed, key=lambda row: -row[2])[:_MAX_OPERATORS]}
 
 
 def _from_trace(trace: Path) -> list[dict[str, Any]]:
