@@ -12,6 +12,7 @@ from aisp_mcp.profile import load
 from aisp_mcp.profile.insights.engine import insights
 from aisp_mcp.profile.overview.tools import ReadParams, aisp_profile_read
 from aisp_mcp.profile.pictures import flame
+from aisp_mcp.profile.readers.stacks import UNNAMED
 from aisp_mcp.profile.timeline.idle import blocking, call_kind
 from aisp_mcp.profile.timeline.names import family, plain_gemm
 from aisp_mcp.runs.diagnosis import bottlenecks
@@ -199,6 +200,21 @@ def _speedscope(*profiles):
     return json.dumps({"$schema": "speedscope", "shared": {"frames": [{"name": "a"}]}, "profiles": rows})
 
 
+_UNCLOSED, _CLOSED, _CROSSED = "O 1 0, O 3 1", "O 1 0, C 3 0", "O 1 0, O 2 1, C 3 0, C 3 1"
+
+
+def _evented(*profiles):
+    """`O 1 0` opens frame 0 at 1 s. Every profile ends at 6 s."""
+    rows = [
+        [{"type": kind, "at": int(at), "frame": int(frame)} for kind, at, frame in map(str.split, profile.split(", "))]
+        for profile in profiles
+    ]
+    shared = {"type": "evented", "unit": "seconds", "startValue": 0, "endValue": 6}
+    frames = [{"name": "a"}, {"name": "b"}]
+    profiles = [shared | {"events": events} for events in rows]
+    return json.dumps({"$schema": "speedscope", "shared": {"frames": frames}, "profiles": profiles})
+
+
 @pytest.mark.parametrize(
     ("text", "words", "note"),
     [
@@ -214,8 +230,12 @@ def _speedscope(*profiles):
             "contains 4 s",
             "left out: bytes",
         ),
-        ("main;a 3\n 1\nlost events\n", "4 samples in 2 different stacks", "1 of 3 lines"),
-        ("main;a 9 3\nmain;b 9 1\n", "4 samples", "two numbers"),
+        ("main;a 3\n 1\nlost events\n", f"4 {UNNAMED} in 2 different stacks", "1 of 3 lines"),
+        ("main;a 9 3\nmain;b 9 1\n", f"4 {UNNAMED}", "two numbers"),
+        (_speedscope(("none", [7, 1])), f"8 {UNNAMED}", ""),
+        (_speedscope(("samples", [7])), "7 samples in 1 stack", "1 weights for 2 samples"),
+        (_evented(_UNCLOSED), "5 s in 2 different stacks; largest self weights: b 60 %", "2 frames were"),
+        (_evented(_CLOSED, _CROSSED), "2 s in 1 stack", "1 of 2 profiles are damaged"),
     ],
 )
 def test_stacks_are_summed_in_one_unit_and_as_far_as_they_can_be(text, words, note, tmp_path):
@@ -224,9 +244,54 @@ def test_stacks_are_summed_in_one_unit_and_as_far_as_they_can_be(text, words, no
     assert note in " ".join(answer.diagnostics)
 
 
+def _samply(shared, weights, spent):
+    """main calls an address of libfast; a second thread has one sample without a stack.
+
+    As samply writes it (version 49), or Firefox since version 66: one set of tables, and distances between callers.
+    """
+    tables = {
+        "stackTable": {"frame": [0, 1], "prefixOffset": [0, 1]} if shared else {"frame": [0, 1], "prefix": [None, 0]},
+        "frameTable": {"func": [0, 1]},
+        "funcTable": {"name": [0, 1], "resource": [-1, 0]},
+        "resourceTable": {"name": [2]},
+        "stringArray": ["main", "0x1f0", "libfast"],
+    }
+    samples = {"stack": [1, 1, 0], "weight": weights, "weightType": "samples", "threadCPUDelta": spent}
+    idle = {"stack": [None], "weight": None, "weightType": "samples"}
+    threads = [
+        {"name": "app", "samples": samples} | ({} if shared else tables),
+        {"name": "idle", "samples": idle} | ({} if shared else tables),
+    ]
+    meta = {"categories": [], "interval": 1.0, "preprocessedProfileVersion": 68 if shared else 49}
+    return json.dumps({"meta": meta, "threads": threads} | ({"shared": tables} if shared else {}))
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_profile_of_samply_weighs_its_samples_and_says_what_waited(shared, tmp_path):
+    answer = _read(tmp_path / "profile.json", _samply(shared, [1, 6, 2], [900, 0, 40]))
+    text = answer.opening[0].text
+    assert "The profile contains 10 samples in 3 different stacks; largest self weights: 0x1f0 in libfast 70 %;" in text
+    assert "In 60 % of the weight, the thread used no processor time" in text
+    assert "70 % of the weight is in functions without a name" in text
+    assert answer.frames[1]["frame"] == "main"
+
+
+def test_tables_of_samply_that_do_not_fit_are_refused_with_what_is_wrong(tmp_path):
+    with pytest.raises(UsageError, match="a thread has 3 samples and 2 weights"):
+        _read(tmp_path / "p.json", _samply(False, [1, 6], None))
+
+
 @pytest.mark.parametrize(
     ("name", "text", "way"),
     [
+        ("perf.data", "PERFILE2h", "perf script"),
+        ("perf.trace", "SIMPLEPERF\x00", "stackcollapse.py"),
+        ("a.jfr", "FLR\x00", "jfrconv"),
+        ("cpu.pprof", "\n\x04\x08\x01\x10\x02", "go tool pprof"),
+        ("memray-app.bin", "memray\x00", "memray stats"),
+        ("flame.svg", '<?xml version="1.0"?>\n<svg>', "-f raw"),
+        ("heap.json", '{"dhatFileVersion":2}', "dh_view"),
+        ("gecko.json", '{"meta": {"abi": "x", "product": "Firefox"}}', "profiler.firefox.com"),
         ("a.pftrace", "\n\x12", "traceconv"),
         ("pmc_perf.csv", "Dispatch_ID,Kernel_Name,SQ_WAVES\n", "rocprof-compute analyze"),
         ("counter_collection.csv", '"Dispatch_Id","Kernel_Name","Counter_Name","Counter_Value"\n', "kernel_trace.csv"),

@@ -313,7 +313,7 @@ def test_without_a_history_memory_has_no_peak(tmp_path):
 @pytest.mark.parametrize(
     ("events", "unit"),
     [
-        (["page-faults:u", "cpu-clock:uhH", "page-faults:u"], "1 samples of cpu-clock"),
+        (["page-faults:u", "cpu-clock:uhH", "page-faults:u"], "1 sample of cpu-clock"),
         (["branch-misses", "instructions:P", "branch-misses"], "2 samples of branch-misses"),
         (["cycles:u"] * 3, "3 samples in"),
     ],

@@ -54,12 +54,16 @@ def of_stacks(stacks: Mapping[tuple[str, ...], int], unit: str, notes: Sequence[
     if not whole:
         return [Statement(text="The profile contains no weights.", rows=[])]
     ranked = sorted(own, key=lambda name: (-own[name], name))[:_SHOWN]
-    amount = duration(whole) if unit == "nanoseconds" else f"{whole:,} {unit}"
+    amount = duration(whole) if unit == "nanoseconds" else f"{whole:,} {unit}" if whole != 1 else f"1 {_one(unit)}"
     hot = "; ".join(f"{shorten(name, 80)} {_percent(own[name], whole)}" for name in ranked)
     several = "1 stack" if len(stacks) == 1 else f"{len(stacks):,} different stacks"
     text = f"The profile contains {amount} in {several}; largest self weights: {hot}."
     text = " ".join([text, *notes])
     return [Statement(text=text, rows=[f"frames[{at}]" for at in range(len(ranked))])]
+
+
+def _one(unit: str) -> str:
+    return unit.replace("samples", "sample", 1)
 
 
 def of_flops(total: int | None, whole_us: float, rows: Sequence[tuple[str, int, float]]) -> Statement:

@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple, TypeVar
 from aisp_mcp.errors import Unavailable, UsageError
 from aisp_mcp.profile.load import load_trace
 from aisp_mcp.profile.readers.files import kind_of, look
-from aisp_mcp.profile.readers.stacks import MAX_STACKS, Stacks, weighted
+from aisp_mcp.profile.readers.stacks import MAX_STACKS, UNNAMED, Stacks, weighted
 from aisp_mcp.profile.timeline import steps
 from aisp_mcp.profile.timeline.trace import Trace
 
@@ -40,8 +40,9 @@ def pair(a: str | Path, b: str | Path) -> tuple[Weighed, Weighed]:
     files = [look(path) for path in (a, b)]
     if "stacks" in map(kind_of, files):
         sources = [stacks(path) for path in (a, b)]
-        if sources[0][1] != sources[1][1]:
-            text = f"One profile counts {sources[0][1]}, the other {sources[1][1]}."
+        units = [unit for _, unit in sources]
+        if units[0] != units[1] and not {"samples", UNNAMED}.issuperset(units):
+            text = f"One profile counts {units[0]}, the other {units[1]}."
             raise UsageError("WRONG_KIND", text, "Compare two of one kind.")
         before, after = (Weighed(_without_ids(weights), unit) for weights, unit in sources)
         return before, after

@@ -12,6 +12,7 @@ from importlib.resources import files
 from string import Template
 
 from aisp_mcp.profile.pictures import flame, kinds
+from aisp_mcp.profile.readers.stacks import UNNAMED
 from aisp_mcp.profile.readers.text import clean, duration
 from aisp_mcp.profile.timeline.trace import Trace
 from aisp_mcp.server.charts import drawing
@@ -85,7 +86,7 @@ def _change(node: FrameNode) -> str:
 
 def _weight(value: int, unit: str) -> str:
     """A time in a readable unit; other units with separators."""
-    return duration(value) if unit == "nanoseconds" else f"{value:,} {clean(unit, 20)}"
+    return duration(value) if unit == "nanoseconds" else f"{value:,} {'counts' if unit == UNNAMED else clean(unit, 20)}"
 
 
 StackWeights = Mapping[tuple[str, ...], int]

@@ -110,7 +110,7 @@ def kind_of(file: ProfileFile) -> ProfileKind:
     if name.endswith(".xplane.pb") or (head[:1] == b"\n" and (b"/host:" in head[:32] or b"/device:" in head[:32])):
         return "xplane"
     text = head.lstrip(b"\xef\xbb\xbf \t\r\n")
-    json = text[:1] == b"{" or (text[:1] == b"[" and not _TAG.match(text))
+    json = (text[:1] == b"{" and not _PSTATS.match(text)) or (text[:1] == b"[" and not _TAG.match(text))
     return _json_kind(text) if json else _text_kind(name, head, text)
 
 
@@ -170,7 +170,7 @@ def is_pickle(head: bytes) -> bool:
 
 
 def _json_kind(text: bytes) -> ProfileKind:
-    if b"speedscope" in text and text[:1] == b"{":
+    if text[:1] == b"{" and (b"speedscope" in text or is_firefox(text)):
         return "stacks"
     if b'"rocprofiler-sdk-tool"' in text:
         return "rocprof"
@@ -224,9 +224,12 @@ def _inflate_head(first: bytes) -> bytes:
         raise bad("The gzip file is damaged.") from error
 
 
+_FIREFOX = re.compile(rb'\{\s*"meta"\s*:\s*\{\s*"(?:categories|interval|version|debug|extensions|product|stackwalk)"')
+_PPROF = re.compile(rb"\n[\x02-\x0c]\x08", re.S)  # the first message, a type of values, starts with a number
+_PSTATS = re.compile(rb"[\x7b\xfb][\x29\xa9]\x03", re.S)  # a marshalled dictionary whose keys are triples
 READABLE = (
     "Known: nsys SQLite, torch.profiler and JAX traces (JSON, xplane), rocprofv3 CSV and JSON, ncu CSV, memory "
-    "snapshots (pickle, JSON), speedscope, collapsed stacks, perf script, flight recorder dumps, logs of NCCL."
+    "snapshots (pickle, JSON), speedscope, samply, collapsed stacks, perf script, flight recorder dumps, logs of NCCL."
 )
 # `python  4012/4013 [002]  1234.567890:  10101010 cycles:u:`; the thread, the processor and the period may be missing.
 PERF_SAMPLE = re.compile(r"^(\S.*?)\s+(-?\d+)(?:/(-?\d+))?\s+(?:\[\d+\]\s+)?\d+\.\d+:\s*(.*)$")
@@ -260,6 +263,11 @@ def is_flight(head: bytes) -> bool:
     return not trace and any(mark in head for mark in (b"pg_config", b"pg_status", b"nccl_comm_state"))
 
 
+def is_firefox(head: bytes) -> bool:
+    """Return True for a profile of Firefox or samply, which starts with its metadata."""
+    return b'"preprocessedProfileVersion"' in head or _FIREFOX.match(head) is not None
+
+
 def is_nccl(head: bytes) -> bool:
     """Return True if a line of NCCL, or of PyTorch's watchdog, is among the first."""
     return any(
@@ -270,6 +278,20 @@ def is_nccl(head: bytes) -> bool:
 def foreign_refusal(name: str, head: bytes, first: bytes) -> tuple[str, str] | None:
     """(format, remedy) for a text or binary format that is known but not read."""
     rows = (
+        (head.startswith(b"PERFILE2"), "perf's own format",
+         "Run `perf script -F comm,pid,tid,time,event,ip,sym -i FILE`; its output is read here."),
+        (head.startswith(b"SIMPLEPERF"), "simpleperf's own format",
+         "simpleperf's stackcollapse.py writes collapsed stacks, which are read here."),
+        (head.startswith(b"FLR\x00"), "a recording of Java Flight Recorder",
+         "async-profiler's `jfrconv FILE OUT.collapsed` writes collapsed stacks, which are read here."),
+        (_PSTATS.match(head) is not None, "a profile of cProfile, which contains no stacks",
+         "Look at it with `python -m pstats FILE`, or record with `py-spy record -f speedscope`."),
+        (_PPROF.match(head) is not None, "a pprof profile",
+         "Convert it to collapsed stacks: `go tool pprof -raw FILE | stackcollapse-go.pl`."),
+        (head.startswith(b"memray\x00"), "memray's own format",
+         "`memray stats FILE` and `memray flamegraph FILE` show it."),
+        (first.startswith((b"<?xml", b"<svg")) and b"<svg" in head, "a picture",
+         "Give the stacks that it was drawn from: `py-spy record -f raw` or `-f speedscope` writes them."),
         (name.endswith((".pftrace", ".perfetto-trace")), "a Perfetto protobuf",
          "Convert it with Perfetto's `traceconv json FILE OUT.json`; rocprofv3 also writes --output-format json."),
         (b"tfevents" in name.encode(), "a TensorBoard event file",
@@ -299,6 +321,10 @@ def foreign_json_refusal(text: bytes) -> tuple[str, str] | None:
     rows = (
         (b'"nodes"' in text and (b'"callFrame"' in text or b'"hitCount"' in text), "The file is a CPU profile of V8.",
          "It is JavaScript; open it in speedscope or the browser's developer tools."),
+        (b'"dhatFileVersion"' in text, "The file is a heap profile of DHAT.", "Open it in Valgrind's dh_view.html."),
+        (b'"abi"' in text and b'"product"' in text and b'"meta"' in text,
+         "The file is a profile of Firefox in its raw form, or an old one.",
+         "Open it on profiler.firefox.com and save it again; that form is read here."),
         (text.startswith(b'{"head"') and b'"callFrame"' in text, "The file is a heap profile of V8.",
          "It is JavaScript; open it in speedscope or the browser's developer tools."),
         (b'"pid"' in text and b'"schema"' in text and b"pytorch" in text.lower() and b'"nodes"' in text,

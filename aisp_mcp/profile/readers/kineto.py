@@ -119,6 +119,7 @@ class _TraceReader:
         self.lanes: dict[tuple[Any, Any], str] = {}
         self.labels: dict[str, None] = {}  # of processes, in order
         self.seen: Counter[str] = Counter()
+        self.phases: Counter[str] = Counter()  # of the events that are not read; "" for none
         self.open: dict[int, list[tuple[int, str, Any]]] = {}
         self.places: dict[tuple[int | str, int], int] = {}  # (pid, device) of operations → number
         self.groups: dict[str, int] = {"": 0}  # what a script that merges ranks puts before each pid → number
@@ -134,6 +135,8 @@ class _TraceReader:
                 self._labelled(event)
             elif event.ph == "B" or event.ph == "E":
                 self._half(event)
+            else:
+                self.phases[clean(event.ph, 8) if isinstance(event.ph, str) else ""] += 1
 
     def finish(self) -> None:
         """Tell merged ranks apart, and report omissions."""
@@ -157,8 +160,14 @@ class _TraceReader:
             )
         others = Counter({key or "no category": count for key, count in self.seen.items()})
         listed = ", ".join(f"{count:,} of {key!r}" for key, count in others.most_common(5))
+        phases = ", ".join(
+            f"{count:,} of phase {phase!r}" if phase else f"{count:,} without a phase"
+            for phase, count in self.phases.most_common(5)
+        )
         found = (
-            f"Its events with a duration: {listed}." if listed else "It has no event with a duration, only metadata."
+            f"Its events with a duration: {listed}."
+            if listed
+            else f"It has no event with a duration, only {phases or 'metadata'}."
         )
         return (
             f"{name!r} contains no operator, call, kernel or annotation of torch.profiler. {found}",

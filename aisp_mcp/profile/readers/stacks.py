@@ -1,4 +1,4 @@
-"""Weighted stacks of sampling profilers: collapsed text, speedscope, and the output of `perf script`."""
+"""Weighted stacks of sampling profilers: collapsed text, speedscope, Firefox's format, the output of `perf script`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
+from aisp_mcp.errors import UsageError
+from aisp_mcp.profile.readers import firefox
 from aisp_mcp.profile.readers.files import PERF_SAMPLE, ProfileFile, bad, is_perf, read
 from aisp_mcp.profile.readers.kineto import load_json, number
 from aisp_mcp.profile.readers.text import clean
@@ -15,6 +17,7 @@ Stacks = dict[tuple[str, ...], int]
 _DEPTH = 200
 MAX_STACKS = 200_000
 NO_FRAMES = "[no frames]"
+UNNAMED = "samples (or another unit: the file names none)"
 _PERF_FRAME = re.compile(r"^\s+[0-9a-f]+\s+(.*?)(?:\s+\(([^()]*(?:\([^()]*\))?[^()]*)\))?\s*$")
 _TWO = re.compile(r"(.*\S) (\d{1,18})$", re.A)
 _PERF_EVENT = re.compile(r"(?:(\d{1,18})\s+)?(\S.*?)(?::[a-zA-Z]+)?:(?:\s|$)")  # period, event and modifiers
@@ -24,16 +27,17 @@ _EVENTED_UNITS = {"nanoseconds": 1.0, "microseconds": 1e3, "milliseconds": 1e6, 
 
 
 def weighted(file: ProfileFile, notes: list[str] | None = None) -> tuple[Stacks, str]:
-    """Self weight per stack, outermost frame first, and its unit: samples, nanoseconds or the file's own.
+    """Self weight per stack, outermost frame first, and its unit: samples, nanoseconds, the file's own, or UNNAMED.
 
     notes: gets sentences about what was left out.
     Raises UsageError BAD_PROFILE, AispError TOO_LARGE.
     """
     notes = [] if notes is None else notes
     if file.head.lstrip()[:1] == b"{":
-        return _speedscope(load_json(file), notes)
+        top = load_json(file)
+        return _firefox(top, notes) if b'"$schema"' not in file.head and "threads" in top else _speedscope(top, notes)
     text = read(file).decode("utf-8", "replace")
-    return _perf(text, notes) if is_perf(file.head) else (_collapsed(text, notes), "samples")
+    return _perf(text, notes) if is_perf(file.head) else (_collapsed(text, notes), UNNAMED)
 
 
 def _add(weights: Stacks, stack: tuple[str, ...], weight: int) -> None:
@@ -109,36 +113,76 @@ def _perf(text: str, notes: list[str]) -> tuple[Stacks, str]:
 
 
 def _speedscope(top: Any, notes: list[str]) -> tuple[Stacks, str]:
-    """The profiles of a speedscope file that have one unit, added up: time if any has."""
+    """The profiles of a speedscope file that have one unit, added up: time if any has. Damaged ones are left out."""
     by_unit: dict[str, Stacks] = {}
+    reasons: list[str] = []
     try:
         frames = [clean(f["name"], 512) for f in top["shared"]["frames"]]
-        for profile in top["profiles"]:
-            unit = clean(profile.get("unit", "samples"), 20)
-            # Fractions of a second are converted to nanoseconds.
-            scale = _EVENTED_UNITS.get(unit, 1.0)
-            unit = "nanoseconds" if unit in _EVENTED_UNITS else "samples" if unit == "none" else unit
-            weights = by_unit.setdefault(unit, defaultdict(int))
-            rows = _sampled(profile) if profile["type"] == "sampled" else _evented(profile)
-            for stack, weight in rows:
-                _add(weights, tuple(frames[i] for i in stack[:_DEPTH]) or (NO_FRAMES,), round(weight * scale))
-    except (KeyError, TypeError, IndexError, ValueError) as error:
-        raise bad(
-            f"The file does not follow the speedscope format: {clean(error, 100)}.",
-            "Check it against https://www.speedscope.app/file-format-schema.json.",
-        ) from error
-    unit = "nanoseconds" if "nanoseconds" in by_unit else next(iter(by_unit), "samples")
+        profiles = list(top["profiles"])
+    except (KeyError, TypeError) as error:
+        raise _no_speedscope(error) from error
+    for profile in profiles:
+        try:
+            unit = clean(profile.get("unit", "none"), 20)
+            rows = list(_sampled(profile, notes) if profile["type"] == "sampled" else _evented(profile, notes))
+            found = [(tuple(frames[i] for i in stack[:_DEPTH]) or (NO_FRAMES,), weight) for stack, weight in rows]
+        except (AttributeError, KeyError, TypeError, IndexError, ValueError) as error:
+            reasons.append(clean(error, 100))
+            continue
+        # Fractions of a second are converted to nanoseconds.
+        scale = _EVENTED_UNITS.get(unit, 1.0)
+        unit = "nanoseconds" if unit in _EVENTED_UNITS else UNNAMED if unit == "none" else unit
+        weights = by_unit.setdefault(unit, defaultdict(int))
+        for stack, weight in found:
+            _add(weights, stack, round(weight * scale))
+    if reasons and len(reasons) == len(profiles):
+        raise _no_speedscope(reasons[0])
+    if reasons:
+        notes.append(f"{len(reasons):,} of {len(profiles):,} profiles are damaged and left out: {reasons[0]}.")
+    return _of_one_unit(by_unit, notes)
+
+
+def _no_speedscope(why: object) -> UsageError:
+    return bad(
+        f"The file does not follow the speedscope format: {clean(why, 100)}.",
+        "Check it against https://www.speedscope.app/file-format-schema.json.",
+    )
+
+
+def _of_one_unit(by_unit: dict[str, Stacks], notes: list[str]) -> tuple[Stacks, str]:
+    """Weights of time if any has that unit, else of the first unit."""
+    unit = "nanoseconds" if "nanoseconds" in by_unit else next(iter(by_unit), UNNAMED)
     if others := [name for name in by_unit if name != unit]:
         notes.append(f"Weights in other units are left out: {', '.join(others)}.")
     return dict(by_unit.get(unit, {})), unit
 
 
-def _sampled(profile: dict[str, Any]) -> Iterator[tuple[list[int], float]]:
-    for sample, weight in zip(profile["samples"], profile["weights"], strict=True):
+def _firefox(top: Any, notes: list[str]) -> tuple[Stacks, str]:
+    by_unit: dict[str, Stacks] = {}
+    try:
+        for unit, stack, weight in firefox.rows(top, _DEPTH, notes):
+            _add(
+                by_unit.setdefault(unit, defaultdict(int)),
+                stack if len(stack) > 1 else (*stack, NO_FRAMES),
+                round(weight),
+            )
+    except (KeyError, TypeError, IndexError, ValueError) as error:
+        raise bad(
+            f"The file is a profile of Firefox or samply that cannot be read: {clean(error, 100)}.",
+            "Open it on profiler.firefox.com and save it again, which writes the form that is read here.",
+        ) from error
+    return _of_one_unit(by_unit, notes)
+
+
+def _sampled(profile: dict[str, Any], notes: list[str]) -> Iterator[tuple[list[int], float]]:
+    samples, weights = profile["samples"], profile["weights"]
+    if len(samples) != len(weights):
+        notes.append(f"There are {len(weights):,} weights for {len(samples):,} samples: the rest is left out.")
+    for sample, weight in zip(samples, weights, strict=False):
         yield sample, number(weight) or 0.0
 
 
-def _evented(profile: dict[str, Any]) -> Iterator[tuple[list[int], float]]:
+def _evented(profile: dict[str, Any], notes: list[str]) -> Iterator[tuple[list[int], float]]:
     """Assign the time between two events as self time to the frames that are open then."""
     stack: list[int] = []
     last = number(profile["startValue"]) or 0.0
@@ -154,4 +198,6 @@ def _evented(profile: dict[str, Any]) -> Iterator[tuple[list[int], float]]:
         elif not stack or stack.pop() != event["frame"]:
             raise ValueError("a frame is closed that is not the innermost open one")
     if stack:
-        raise ValueError("a frame is never closed")
+        many = f"{len(stack):,} frames were" if len(stack) > 1 else "1 frame was"
+        notes.append(f"{many} still open when the recording ended, and last until then.")
+        yield list(stack), max(0.0, (number(profile.get("endValue")) or last) - last)
