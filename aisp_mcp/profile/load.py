@@ -34,10 +34,27 @@ def load(path: str | Path, scope: Scope = "all", details: str | None = None) -> 
 def load_trace(path: str | Path) -> Trace:
     """The events of a timeline that can be true, in order. Raises also UsageError WRONG_KIND."""
     file = look(path)
-    return _trace(file, kind_of(file)).ordered
+    return _trace(file, kind_of(file))
+
+
+_EVENTS, _TRACES = 300_000, 2  # at most so many events of so many traces are kept: about 100 MiB each
+_kept: dict[tuple[Path, str], Trace] = {}
 
 
 def _trace(file: ProfileFile, kind: ProfileKind) -> Trace:
+    """The trace in order of time. The last small ones are kept: the views of a profile ask for one trace many times."""
+    key = (file.path, file.sha256)
+    if (trace := _kept.get(key)) is None:
+        trace = _read_trace(file, kind).ordered
+        tables = (trace.gpu, trace.api, trace.operators, trace.frames, trace.ranges)
+        if kind != "rocprof" and sum(map(len, tables)) <= _EVENTS:  # rocprof's tables lie in several files
+            for old in list(_kept)[: len(_kept) - _TRACES + 1]:
+                _kept.pop(old, None)
+            _kept[key] = trace
+    return trace
+
+
+def _read_trace(file: ProfileFile, kind: ProfileKind) -> Trace:
     if kind == "nsys":
         from aisp_mcp.profile.readers import nsys
 

@@ -76,8 +76,7 @@ def _trace(path: str, ctx: Context) -> Trace:
     trace = load.load_trace(
         record.nsys_database(path, folder, lambda name: find.program(name, ctx.settings.home / "tools"))
     )
-    trace.source = look(path).source("nsys", trace.source.tool, trace.source.version)
-    return trace
+    return trace.of(look(path).source("nsys", trace.source.tool, trace.source.version))
 
 
 def _profile(path: str, window: WindowName, ctx: Context) -> Profile:

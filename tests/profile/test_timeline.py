@@ -15,6 +15,7 @@ from simulate import MS, US, Sim, compute, step
 from sweep import brute
 
 from aisp_mcp.profile import digest, load
+from aisp_mcp.profile.pictures import flame
 from aisp_mcp.profile.readers import kineto, nsys
 from aisp_mcp.profile.timeline import intervals, summarize
 from aisp_mcp.profile.timeline.columns import Ops
@@ -232,3 +233,21 @@ def test_the_capture_compressed_and_not_are_the_same(tmp_path):
     plain = tmp_path / "t.json"
     plain.write_bytes(gzip.decompress(KINETO.read_bytes()))
     assert load.load(plain).timeline == load.load(KINETO).timeline
+
+
+def test_the_views_of_a_trace_read_its_file_once_and_a_changed_file_again(tmp_path, monkeypatch):
+    path = tmp_path / "trace.json"
+    event = {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 1, "args": {"device": 0, "stream": 7}}
+    reads = []
+    read = kineto.read
+    monkeypatch.setattr(kineto, "read", lambda file: reads.append(file.path) or read(file))
+    for dur in (100, 300):
+        path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": [{**event, "dur": dur}]}))
+        for scope in ("all", "steady", "all"):
+            assert load.load(path, scope).timeline.kernels[0].total_ns == dur * 1000
+        assert len(load.load_trace(path).gpu) == 1
+        assert flame.stacks(path)[0] == {("GPU 0", "stream 7", "k"): dur * 1000}
+    assert reads == [path, path]
+    copy = tmp_path / "copy.json"
+    copy.write_bytes(path.read_bytes())
+    assert load.load(copy).source.path == str(copy)

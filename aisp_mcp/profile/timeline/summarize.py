@@ -45,8 +45,10 @@ def profile(trace: Trace, scope: Scope = "all") -> Profile:
 
     If a trace has fewer than three iterations, steady means first to last device operation.
     """
+    if (known := trace.summaries.get(scope)) is not None:
+        return known
     usable, window = scoped(trace, scope)
-    return Profile(
+    summary = trace.summaries[scope] = Profile(
         source=trace.source,
         window=window,
         devices=trace.devices,
@@ -56,6 +58,7 @@ def profile(trace: Trace, scope: Scope = "all") -> Profile:
         missing=usable.missing,
         timeline=_timeline(usable, window),
     )
+    return summary
 
 
 def judged(trace: Trace, shown: Profile) -> Profile:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from aisp_mcp.profile.records import ProfiledDevice, Source
+from aisp_mcp.profile.records import Profile, ProfiledDevice, Source
 from aisp_mcp.profile.timeline import sanity
 from aisp_mcp.profile.timeline.columns import Calls, Ops
 from aisp_mcp.profile.timeline.events import HostCall, HostRange, StreamWait
@@ -32,6 +33,7 @@ class Trace:
     rank: int | None = None
     ranks: int | None = None  # in the job, if the file contains it
     bounds: tuple[int, int] | None = None  # of the whole capture, if the file contains it
+    summaries: dict[str, Profile] = field(default_factory=dict, init=False, compare=False)  # by scope
 
     @property
     def of_a_job(self) -> bool:
@@ -39,6 +41,12 @@ class Trace:
         if self.ranks is not None:
             return self.ranks > 1
         return self.rank is not None or any(fact.kind == "communication" for fact in self.gpu.facts)
+
+    def of(self, source: Source) -> Trace:
+        """The same events under another origin."""
+        other = copy(self)
+        other.source, other.summaries = source, {}
+        return other
 
     @cached_property
     def ordered(self) -> Trace:
