@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sized
 from pathlib import Path
 
 from aisp_mcp.errors import UsageError
@@ -46,8 +47,8 @@ def _trace(file: ProfileFile, kind: ProfileKind) -> Trace:
     key = (file.path, file.sha256)
     if (trace := _kept.get(key)) is None:
         trace = _read_trace(file, kind).ordered
-        tables = (trace.gpu, trace.api, trace.operators, trace.frames, trace.ranges)
-        if kind != "rocprof" and sum(map(len, tables)) <= _EVENTS:  # rocprof's tables lie in several files
+        tables: tuple[Sized, ...] = (trace.gpu, trace.api, trace.operators, trace.frames, trace.ranges)
+        if kind != "rocprof" and sum(len(rows) for rows in tables) <= _EVENTS:  # rocprof's tables lie in several files
             for old in list(_kept)[: len(_kept) - _TRACES + 1]:
                 _kept.pop(old, None)
             _kept[key] = trace

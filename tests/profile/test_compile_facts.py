@@ -45,7 +45,9 @@ def test_a_script_tells_what_was_compiled(function, rule, words, tmp_path):
     script.write_text(SCRIPT)
     settings = Settings(home=tmp_path / "home", bench_roots=(tmp_path,))
     load_catalog(settings)
-    answer = execute("aisp_profile_torch", {"script": str(script), "args": [function]}, Context(settings=settings))
+    answer = execute(
+        "aisp_profile_torch", {"script": str(script), "args": [function], "cost": "never"}, Context(settings=settings)
+    )
     assert answer.error is None, answer.error
     result = answer.model_dump(mode="json")["result"]
     assert [i["rule"] for i in result["insights"]] == [rule]

@@ -13,7 +13,7 @@ import pytest
 from aisp_mcp.profile.digest import Section
 from aisp_mcp.profile.pictures import flame
 from aisp_mcp.profile.readers import nsys
-from aisp_mcp.profile.recording import commands, find, record
+from aisp_mcp.profile.recording import commands, cost, find, record
 from aisp_mcp.runs import profiles
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.dispatch import execute, load_catalog
@@ -301,6 +301,35 @@ with torch.no_grad():
 """
 
 
+@pytest.mark.parametrize(
+    ("recorded", "plain", "words"),
+    [
+        ([4.0, 4.1, 3.9], [2.0, 2.1, 1.9], "With the recorder, it took 2 times as long as without (95 % interval "),
+        (
+            [2.0, 3.0, 1.0],
+            [2.0, 1.0, 3.0],
+            "The cost of recording is not measurable: with the recorder, it took 1 times",
+        ),
+        ([3.0], [2.0], "With the recorder, it took 1.5 times as long as without, in one pair of runs"),
+    ],
+)
+def test_the_cost_of_recording_is_stated_with_its_noise(recorded, plain, words):
+    runs = iter([*(seconds for pair in zip(plain, [*recorded[1:], 0.0], strict=True) for seconds in pair)])
+    spent = cost.measure("always" if len(plain) > 1 else "auto", recorded[0], 10.0, lambda _: next(runs), "it")
+    assert (spent.recorded_s, spent.plain_s) == (recorded, plain)
+    assert spent.sentence.startswith(words)
+
+
+def test_the_cost_of_a_long_recording_is_only_measured_on_request():
+    runs = []
+    again = lambda recorded: runs.append(recorded) or 1.0  # noqa: E731
+    assert cost.measure("never", 1.0, 1.0, again, "it") is None
+    spent = cost.measure("auto", 30.0, 31.0, again, "it")
+    assert (spent.ratio, runs) == (None, [])
+    assert "cost=always" in spent.sentence
+    assert cost.measure("always", 30.0, 31.0, again, "it").plain_s == [1.0] * 3
+
+
 @pytest.mark.torch
 @pytest.mark.slow
 class TestTorch:
@@ -312,7 +341,7 @@ class TestTorch:
         script.write_text(SCRIPT)
         attending = tmp_path / "attend.py"
         attending.write_text(SCRIPT + ATTENTION)
-        result = call(ctx, "aisp_profile_torch", script=str(attending), mode="flops")
+        result = call(ctx, "aisp_profile_torch", script=str(attending), mode="flops", cost="never")
         by_name = {row["name"]: row for row in result["operators"]}
         assert by_name["aten::addmm"]["count"] == 8
         # Two products per step forward, 2 m n k each.
@@ -330,7 +359,7 @@ class TestTorch:
             f"{result['total_flops']:,} FLOPs were counted, a lower bound: torch has no formula for"
         )
         assert result["uncounted"][0]["name"] in opening
-        memory = call(ctx, "aisp_profile_memory", script=str(script))
+        memory = call(ctx, "aisp_profile_memory", script=str(script), cost="never")
         assert memory["memory"][0]["peak_bytes"] >= 32 * 256 * 4
         assert memory["memory"][0]["end_bytes"] >= 0
         assert any("train.py" in frame for row in memory["memory"][0]["at_peak"] for frame in row["stack"])
@@ -339,13 +368,28 @@ class TestTorch:
         pytest.importorskip("torch")
         script = tmp_path / "train.py"
         script.write_text(SCRIPT)
-        result = call(ctx, "aisp_profile_torch", script=str(script), mode="modules")
+        result = call(ctx, "aisp_profile_torch", script=str(script), mode="modules", cost="never")
         assert {"nn.Module: Sequential_0", "nn.Module: Linear_0"} <= {row["name"] for row in result["modules"]}
         unknown = {row[name] for row in result["operators"] for name in ("flops", "device_us", "self_device_us")}
         assert unknown == {None}, "nothing was counted, and no device took part"
-        stacks = call(ctx, "aisp_profile_torch", script=str(script), mode="stacks")["stacks"]
+        answer = call(ctx, "aisp_profile_torch", script=str(script), mode="stacks", cost="never")
+        assert answer.get("cost") is None
+        stacks = answer["stacks"]
         assert stacks[0]["self_ns"] > 0
         assert all(row["total_ns"] >= row["self_ns"] for row in stacks)
+
+    def test_the_cost_of_recording_comes_before_the_profile(self, ctx, tmp_path, monkeypatch):
+        pytest.importorskip("torch")
+        monkeypatch.setattr(cost, "SHORT_S", 1e9)
+        monkeypatch.setattr(cost, "EXTRA_S", 0.0)
+        script = tmp_path / "spin.py"
+        script.write_text("import torch\nx = torch.ones(8)\nfor _ in range(2000): x = x + 1")
+        answer = call(ctx, "aisp_profile_torch", script=str(script))
+        spent = answer["cost"]
+        assert answer["opening"][0]["text"] == spent["sentence"]
+        assert len(spent["recorded_s"]) == len(spent["plain_s"]) == 1
+        assert f"took {spent['ratio']:.3g} times as long as without" in spent["sentence"]
+        assert spent["ratio"] > 1, "recording 2,000 operators costs more than running them"
 
     def test_a_failing_script_says_why(self, ctx, tmp_path):
         pytest.importorskip("torch")

@@ -109,7 +109,7 @@ def _stacks(bench, **subject):
     """Functions that py-spy found; the flame graph can be drawn."""
     if shutil.which("py-spy") is None and not (Path(sys.executable).parent / "py-spy").exists():
         pytest.skip("py-spy is not installed: pip install py-spy")
-    answer = execute("aisp_profile_torch", {**subject, "mode": "stacks"}, bench)
+    answer = execute("aisp_profile_torch", {**subject, "mode": "stacks", "cost": "never"}, bench)
     if answer.error is not None and "ermission" in answer.error.message:
         pytest.skip(f"py-spy may not trace its own children here: {answer.error.message}")
     assert answer.error is None, answer.error
@@ -157,7 +157,7 @@ class TestTorch:
     )
     def test_only_the_calls_of_the_named_side_are_in_the_trace(self, bench, monkeypatch, side, own, other):
         monkeypatch.setenv("SOME_TOKEN", "tok-5f2a9c77e1")
-        answer = call(bench, "aisp_profile_torch", target="ch01:twice", side=side)
+        answer = call(bench, "aisp_profile_torch", target="ch01:twice", side=side, cost="never")
         counts = {row["name"]: row["count"] for row in answer["operators"]}
         assert counts[f"aten::{own}"] == 10
         assert f"aten::{other}" not in counts
@@ -172,7 +172,7 @@ class TestTorch:
 
     @pytest.mark.slow
     def test_memory_is_the_sides_own(self, bench):
-        answer = call(bench, "aisp_profile_memory", target="ch01:twice", side="baseline")
+        answer = call(bench, "aisp_profile_memory", target="ch01:twice", side="baseline", cost="never")
         assert answer["host"]
         assert answer["memory"][0]["peak_bytes"] >= 256 * 256 * 4  # sin(a) alone
         assert len(answer["memory"][0]["growth"]) == 10

@@ -45,8 +45,10 @@ def opening(profile: Profile, insights: list[Insight], judged: Profile | None = 
     return statements + _advice(judged or profile, insights)
 
 
-def of_stacks(stacks: Mapping[tuple[str, ...], int], unit: str, notes: Sequence[str] = ()) -> list[Statement]:
-    """The same for weighted stacks. notes: what was left out."""
+def of_stacks(
+    stacks: Mapping[tuple[str, ...], int], unit: str, notes: Sequence[str] = (), table: str = "frames"
+) -> list[Statement]:
+    """The same for weighted stacks. notes: what was left out. table: the answer's rows of frames."""
     whole = sum(stacks.values())
     own: dict[str, int] = {}
     for stack, weight in stacks.items():
@@ -59,7 +61,7 @@ def of_stacks(stacks: Mapping[tuple[str, ...], int], unit: str, notes: Sequence[
     several = "1 stack" if len(stacks) == 1 else f"{len(stacks):,} different stacks"
     text = f"The profile contains {amount} in {several}; largest self weights: {hot}."
     text = " ".join([text, *notes])
-    return [Statement(text=text, rows=[f"frames[{at}]" for at in range(len(ranked))])]
+    return [Statement(text=text, rows=[f"{table}[{at}]" for at in range(len(ranked))])]
 
 
 def _one(unit: str) -> str:

@@ -13,7 +13,7 @@ from aisp_mcp.profile import readers
 
 Preset = Literal["light", "full"]
 NcuSet = Literal["basic", "detailed", "full", "roofline"]
-TorchMode = Literal["full", "memory", "flops", "modules"]
+TorchMode = Literal["full", "memory", "flops", "modules", "off"]
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,10 @@ def torch(
     python: str = sys.executable,
     capture: Literal["all", "range"] = "all",
 ) -> list[str]:
-    """Our own script in a child, which runs the user's under torch.profiler. range: from cudaProfilerStart to Stop."""
+    """Our own script in a child, which runs the user's under torch.profiler. range: from cudaProfilerStart to Stop.
+
+    Mode off only measures how long that takes without torch.profiler.
+    """
     child = Path(__file__).with_name("torch_child.py")
     return [python, str(child), capture, mode, str(output), str(script), *args]
 

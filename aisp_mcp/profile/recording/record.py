@@ -188,7 +188,8 @@ def torch(
     timeout_s: float,
     confinement: Confinement = OPEN,
 ) -> tuple[Path, dict[str, Any]]:
-    """Run a script under torch.profiler; return the compressed trace and the child's report on the run.
+    """Run a script under torch.profiler; return the compressed trace and the child's report on the run. Mode off: only
+    the report, of a run without the profiler.
 
     With confinement, only the part between torch.cuda.profiler.start() and stop() is recorded.
 
@@ -216,7 +217,7 @@ def torch(
     facts: dict[str, Any] = json.loads(report.read_text("utf-8"))
     if facts.get("error"):
         raise ProcessError("RAISED", f"The script failed: {clean(facts['error'], 300)}", _last(done))
-    return _compressed(folder / "trace.json"), facts
+    return folder if mode == "off" else _compressed(folder / "trace.json"), facts
 
 
 # Columns of operators that are 0 if nothing was counted, or no device took part.
@@ -325,8 +326,24 @@ def _compressed(path: Path) -> Path:
     return target
 
 
+def plain(command: Sequence[str], timeout_s: float, confinement: Confinement = OPEN) -> float:
+    """Seconds of a command without a recorder. Raises ProcessError TIMEOUT, CRASHED."""
+    done = confinement.start(command, timeout_s)
+    if done.timed_out:
+        raise ProcessError("TIMEOUT", f"The command took longer than {timeout_s:g} s and was killed.", None)
+    if not done.ok:
+        raise ProcessError("CRASHED", f"It ended with exit code {done.returncode}. {_last(done)}", None)
+    return done.seconds
+
+
+def took(folder: Path) -> float:
+    """Seconds of the recorder's command that wrote into the folder, its own start and end included."""
+    return float((folder / "took.txt").read_text("ascii"))
+
+
 def _keep_output(done: Completed, folder: Path) -> None:
-    """Write the program's output, without values of secret variables."""
+    """Write the program's output, without values of secret variables, and how long it ran."""
+    (folder / "took.txt").write_text(f"{done.seconds:.6f}", "ascii")
     text = done.stdout + done.stderr
     for value in secrets():
         text = text.replace(value, "[removed]")

@@ -221,6 +221,12 @@ def energy(target: Subject, folder: Path, timeout_s: float) -> dict[str, Any]:
         return reading
 
 
+def plain(target: Subject, folder: Path, timeout_s: float) -> float:
+    """Seconds of the same program without a recorder. Raises ProcessError TIMEOUT, CRASHED."""
+    with _program(target, folder) as (confinement, command, _ran):
+        return record.plain(command, timeout_s, confinement)
+
+
 def stacks(target: Subject, program: str, folder: Path, timeout_s: float) -> tuple[Path, Ran]:
     """Host stacks by py-spy."""
 

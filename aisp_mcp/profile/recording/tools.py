@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
@@ -11,6 +12,7 @@ from pydantic import Field
 from aisp_mcp.errors import Unavailable, UsageError
 from aisp_mcp.profile.digest import Found, Idle, NcuSummary, Summary
 from aisp_mcp.profile.recording.commands import LaunchSelection, TorchMode
+from aisp_mcp.profile.recording.cost import CostPolicy, RecordingCost
 from aisp_mcp.profile.recording.ran import Ran, RoleName
 from aisp_mcp.profile.records import CompileProfile, MemoryProfile, Profile, Source, Statement
 from aisp_mcp.records import Record
@@ -27,7 +29,15 @@ TargetName = Annotated[
 Command = Annotated[list[str], Field(max_length=256, description="Argument list, as for the shell but split.")]
 
 
-class Recording(JobParams):
+class CostParams(JobParams):
+    cost: CostPolicy = Field(
+        default="auto",
+        description="Run the program also without the recorder, up to 3 times in turn. auto: if the recording took "
+        "at most 10 s.",
+    )
+
+
+class Recording(CostParams):
     command: Command = Field(default_factory=list, description="Program and arguments, as a list.")
     report: str | None = Field(default=None, description="Instead: a report of this profiler to convert.")
     target: TargetName = None
@@ -85,6 +95,7 @@ class NsysRecorded(Record):
     database: str
     open_with: list[str] = Field(default_factory=list, description="Commands that show the raw report.")
     ran: Ran | None = None
+    cost: RecordingCost | None = None
     summary: Summary
 
 
@@ -128,9 +139,36 @@ def aisp_profile_nsys(p: NsysRecording, ctx: Context) -> NsysRecorded:
     trace = load.load_trace(path)
     shown, steady = summarize.profile(trace, "all"), summarize.profile(trace, "steady")
     shows = commands.viewer_commands(folder, p.report)
-    return NsysRecorded(
-        database=str(path), open_with=shows, ran=ran, summary=digest.summary(shown, "overview", 10, steady)
-    )
+    summary, spent = digest.summary(shown, "overview", 10, steady), _nsys_cost(p, subject, program, folder)
+    summary = summary.model_copy(update={"opening": [*_first(spent), *summary.opening]})
+    return NsysRecorded(database=str(path), open_with=shows, ran=ran, cost=spent, summary=summary)
+
+
+def _nsys_cost(p: NsysRecording, subject: Subject | None, program: str, folder: Path) -> RecordingCost | None:
+    from aisp_mcp.profile.recording import cost, record, target_program
+
+    if p.report is not None:
+        return None
+
+    def again(recorded: bool) -> float:
+        with TemporaryDirectory(dir=folder) as scratch:
+            where, left = Path(scratch), _left(p, 900)
+            if subject is None and not recorded:
+                return record.plain(p.command, left)
+            if subject is None:
+                record.nsys(program, p.command, where, p.preset, p.capture, left)
+            elif recorded:
+                target_program.nsys(subject, program, where, p.preset, p.capture, left)
+            else:
+                return target_program.plain(subject, where, left)
+            return record.took(where)
+
+    first = record.took(folder)
+    return cost.measure(p.cost, first, first, again, "the command, with nsys's own start and end,")
+
+
+def _first(spent: RecordingCost | None) -> list[Statement]:
+    return [spent.statement] if spent is not None else []
 
 
 def _left(p: JobParams, default: float) -> float:
@@ -207,7 +245,7 @@ def _files(folder: Path) -> list[str]:
     return sorted(str(path) for path in folder.glob("report.*"))
 
 
-class ScriptParams(JobParams):
+class ScriptParams(CostParams):
     script: str | None = Field(default=None, max_length=4096, description="Python file to run.")
     args: list[str] = Field(default_factory=list, max_length=256)
     python: str | None = Field(default=None, max_length=4096, description="Interpreter that has torch; default: ours.")
@@ -259,6 +297,7 @@ class TorchRecorded(Record):
     modules: list[dict[str, Any]] = Field(default_factory=list, description="Host and device time per module.")
     stacks: list[dict[str, Any]] = Field(default_factory=list, description="Functions by their own time, sampled.")
     ran: Ran | None = None
+    cost: RecordingCost | None = None
     source: Source | None = None
     cuda: bool = False
     operators: list[dict[str, Any]] = Field(default_factory=list)
@@ -274,16 +313,24 @@ class TorchRecorded(Record):
 def aisp_profile_torch(p: TorchRecording, ctx: Context) -> TorchRecorded:
     """Run a script or target under torch.profiler in a child: operators, kernels, memory, FLOPs, compile facts."""
     from aisp_mcp.profile import load
+    from aisp_mcp.profile.overview import words
     from aisp_mcp.profile.pictures import flame
 
     subject, folder = p.chosen(ctx), _folder(ctx)
     if p.mode == "stacks":
         path, ran = _stacks(p, subject, folder, _program("py-spy", ctx))
-        hot = flame.hottest(*flame.stacks(path), 15)
-        return TorchRecorded(trace=str(path), ran=ran, stacks=hot)
+        notes: list[str] = []
+        weights, unit = flame.stacks(path, notes)
+        spent = _stacks_cost(p, subject, folder, _program("py-spy", ctx))
+        opening = [*_first(spent), *words.of_stacks(weights, unit, notes, "stacks")]
+        hot = flame.hottest(weights, unit, 15)
+        return TorchRecorded(opening=opening, trace=str(path), ran=ran, cost=spent, stacks=hot)
     (trace, facts), ran = _traced(p, subject, folder, p.mode)
     profile = load.load(trace, "steady")
-    return TorchRecorded(trace=str(trace), ran=ran, **_facts(p.mode, profile, facts, folder))
+    spent = _traced_cost(p, subject, folder, p.mode, facts)
+    found = _facts(p.mode, profile, facts, folder)
+    found["opening"] = [*_first(spent), *found["opening"]]
+    return TorchRecorded(trace=str(trace), ran=ran, cost=spent, **found)
 
 
 def _facts(mode: str, profile: Profile, facts: dict[str, Any], folder: Path) -> dict[str, Any]:
@@ -334,6 +381,38 @@ def _stacks(p: ScriptParams, subject: Subject | None, folder: Path, program: str
     return record.py_spy(program, [p.interpreter, p.script, *p.args], folder, _left(p, 900)), None
 
 
+def _traced_cost(
+    p: ScriptParams, subject: Subject | None, folder: Path, mode: TorchMode, facts: dict[str, Any]
+) -> RecordingCost | None:
+    from aisp_mcp.profile.recording import cost, record
+
+    def again(recorded: bool) -> float:
+        with TemporaryDirectory(dir=folder) as scratch:
+            (_, report), _ = _traced(p, subject, Path(scratch), mode if recorded else "off")
+        return float(report["seconds"])
+
+    timed = "the script" if subject is None else "its calls"
+    return cost.measure(p.cost, float(facts["seconds"]), record.took(folder), again, timed)
+
+
+def _stacks_cost(p: ScriptParams, subject: Subject | None, folder: Path, program: str) -> RecordingCost | None:
+    from aisp_mcp.profile.recording import cost, record, target_program
+
+    def again(recorded: bool) -> float:
+        with TemporaryDirectory(dir=folder) as scratch:
+            where = Path(scratch)
+            if recorded:
+                _stacks(p, subject, where, program)
+                return record.took(where)
+            if subject is not None:
+                return target_program.plain(subject, where, _left(p, 900))
+            assert p.script is not None
+            return record.plain([p.interpreter, p.script, *p.args], _left(p, 900))
+
+    first = record.took(folder)
+    return cost.measure(p.cost, first, first, again, "the command, with py-spy's own start and end,")
+
+
 class MemoryRecording(ScriptParams):
     snapshot: str | None = Field(
         default=None, max_length=4096, description="Instead: a snapshot (pickle or JSON, also .gz)."
@@ -352,8 +431,10 @@ def _memory_plan(p: MemoryRecording, ctx: Context) -> Plan:
 class MemoryRecorded(Record):
     """Per device; without a GPU, the host's tensors."""
 
+    opening: list[Statement] = Field(default_factory=list)
     snapshot: str
     ran: Ran | None = None
+    cost: RecordingCost | None = None
     source: Source
     host: bool = Field(description="The history is of host memory.")
     memory: list[MemoryProfile]
@@ -368,17 +449,22 @@ def aisp_profile_memory(p: MemoryRecording, ctx: Context) -> MemoryRecorded:
     """Show a script's, target's or snapshot's memory: timeline, peak with stacks, growth per step, unused reserve."""
     from aisp_mcp.profile import digest
     from aisp_mcp.profile.insights.engine import insights
+    from aisp_mcp.profile.overview import words
     from aisp_mcp.profile.readers import snapshot
 
-    subject, ran = p.chosen(ctx, p.snapshot), None
+    subject, ran, spent = p.chosen(ctx, p.snapshot), None, None
     path, host = Path(p.snapshot or ""), False
     if p.snapshot is None:
         folder = _folder(ctx)
         (_, facts), ran = _traced(p, subject, folder, "memory")
         path, host = folder / "memory.json", not facts["cuda"]
+        spent = _traced_cost(p, subject, folder, "memory", facts)
     profile = snapshot.read(path)
     shown = [
         m.model_copy(update={"timeline": m.timeline[:: max(1, len(m.timeline) // 50)]}) for m in profile.memory[:8]
     ]
-    briefs = [digest.brief(i) for i in insights(profile).found[:6]]
-    return MemoryRecorded(snapshot=str(path), ran=ran, source=profile.source, host=host, memory=shown, insights=briefs)
+    found = insights(profile).found
+    return MemoryRecorded(
+        opening=[*_first(spent), *words.opening(profile, found)], snapshot=str(path), ran=ran, cost=spent,
+        source=profile.source, host=host, memory=shown, insights=[digest.brief(i) for i in found[:6]],
+    )  # fmt: skip

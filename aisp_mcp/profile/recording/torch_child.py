@@ -1,6 +1,6 @@
 """Run a script under torch.profiler and write the recording as JSON. Executed as a file, in a separate process.
 
-    python torch_child.py all|range MODE FOLDER SCRIPT [ARG ...]
+    python torch_child.py all|range MODE FOLDER SCRIPT [ARG ...]      # mode off: only the time, without a recording
 
 range: only from torch.cuda.profiler.start() to stop(). Writes trace.json (Kineto), operators.json, memory.json
 (allocator history), uncounted.json (operators without FLOPs) and run.json, which contains the script's own exit code.
@@ -13,6 +13,7 @@ import json
 import re
 import runpy
 import sys
+import time
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,15 +34,19 @@ class TorchRecorder:
         self.memory = cuda and mode == "memory"
         # Device history has its own stacks; on the host, they come from the interpreter's frames in the trace.
         stacks = mode == "modules" or (mode == "memory" and not cuda)
-        self.state = "new"
-        self.profiler = profile(
-            activities=[ProfilerActivity.CPU] + ([ProfilerActivity.CUDA] if cuda else []),
-            record_shapes=mode in ("full", "flops"),
-            profile_memory=mode in ("full", "memory"),
-            with_flops=mode == "flops",
-            with_modules=mode == "modules",
-            with_stack=stacks,
-            experimental_config=_sync_events() if cuda else None,
+        self.state, self.begin, self.seconds, self.cuda = "new", 0.0, 0.0, cuda
+        self.profiler = (
+            None
+            if mode == "off"
+            else profile(
+                activities=[ProfilerActivity.CPU] + ([ProfilerActivity.CUDA] if cuda else []),
+                record_shapes=mode in ("full", "flops"),
+                profile_memory=mode in ("full", "memory"),
+                with_flops=mode == "flops",
+                with_modules=mode == "modules",
+                with_stack=stacks,
+                experimental_config=_sync_events() if cuda else None,
+            )
         )
 
     def start(self) -> None:
@@ -50,12 +55,19 @@ class TorchRecorder:
         if self.state == "new":
             if self.memory:
                 torch.cuda.memory._record_memory_history(max_entries=_MAX_HISTORY)
-            self.profiler.start()
-            self.state = "on"
+            if self.profiler is not None:
+                self.profiler.start()
+            self.state, self.begin = "on", time.perf_counter()
 
     def stop(self) -> None:
+        import torch
+
         if self.state == "on":
-            self.profiler.stop()
+            if self.cuda:
+                torch.cuda.synchronize()
+            self.seconds = time.perf_counter() - self.begin
+            if self.profiler is not None:
+                self.profiler.stop()
             self.state = "done"
 
 
@@ -80,20 +92,19 @@ def main() -> int:
     else:
         recorder.start()
     outcome = _run(script, args)
-    if cuda:
-        torch.cuda.synchronize()
     recorder.stop()
     out = Path(folder)
-    if recorder.state == "done":
+    if recorder.state == "done" and recorder.profiler is not None:
         recorder.profiler.export_chrome_trace(str(out / "trace.json"))
         _write(out / "operators.json", _operators(recorder.profiler, out / "trace.json"))
         if mode == "flops":
             _write(out / "uncounted.json", _uncounted(recorder.profiler.events(), cuda))
         if mode == "memory":
             _write(out / "memory.json", torch.cuda.memory._snapshot() if cuda else _host_memory(out / "trace.json"))
-    elif outcome["error"] is None:
+    elif recorder.state != "done" and outcome["error"] is None:
         outcome["error"] = "the range to record never began"
-    _write(out / "run.json", {**outcome, "torch": torch.__version__, "cuda": cuda, "compile": _compile()})
+    facts = {"torch": torch.__version__, "cuda": cuda, "seconds": recorder.seconds, "compile": _compile()}
+    _write(out / "run.json", {**outcome, **facts})
     return 0
 
 
