@@ -233,6 +233,7 @@ def _evented(*profiles):
         ("main;a 3\n 1\nlost events\n", f"4 {UNNAMED} in 2 different stacks", "1 of 3 lines"),
         ("main;a 9 3\nmain;b 9 1\n", f"4 {UNNAMED}", "two numbers"),
         (_speedscope(("none", [7, 1])), f"8 {UNNAMED}", ""),
+        (_speedscope(("seconds", [7, -2])), "7 s in 1 stack", "1 of 2 samples have a negative weight"),
         (_speedscope(("samples", [7])), "7 samples in 1 stack", "1 weights for 2 samples"),
         (_evented(_UNCLOSED), "5 s in 2 different stacks; largest self weights: b 60 %", "2 frames were"),
         (_evented(_CLOSED, _CROSSED), "2 s in 1 stack", "1 of 2 profiles are damaged"),

@@ -286,7 +286,7 @@ def foreign_refusal(name: str, head: bytes, first: bytes) -> tuple[str, str] | N
          "async-profiler's `jfrconv FILE OUT.collapsed` writes collapsed stacks, which are read here."),
         (_PSTATS.match(head) is not None, "a profile of cProfile, which contains no stacks",
          "Look at it with `python -m pstats FILE`, or record with `py-spy record -f speedscope`."),
-        (_PPROF.match(head) is not None, "a pprof profile",
+        (_PPROF.match(head) is not None or name.endswith((".pprof", ".pb.gz")), "a pprof profile",
          "Convert it to collapsed stacks: `go tool pprof -raw FILE | stackcollapse-go.pl`."),
         (head.startswith(b"memray\x00"), "memray's own format",
          "`memray stats FILE` and `memray flamegraph FILE` show it."),

@@ -178,8 +178,10 @@ def _sampled(profile: dict[str, Any], notes: list[str]) -> Iterator[tuple[list[i
     samples, weights = profile["samples"], profile["weights"]
     if len(samples) != len(weights):
         notes.append(f"There are {len(weights):,} weights for {len(samples):,} samples: the rest is left out.")
-    for sample, weight in zip(samples, weights, strict=False):
-        yield sample, number(weight) or 0.0
+    pairs = [(sample, number(weight) or 0.0) for sample, weight in zip(samples, weights, strict=False)]
+    if negative := sum(weight < 0 for _, weight in pairs):
+        notes.append(f"{negative:,} of {len(pairs):,} samples have a negative weight: left out.")
+    yield from (pair for pair in pairs if pair[1] >= 0)
 
 
 def _evented(profile: dict[str, Any], notes: list[str]) -> Iterator[tuple[list[int], float]]:
