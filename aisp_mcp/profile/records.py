@@ -267,6 +267,7 @@ class MemoryProfile(Record):
     device: int
     events: int
     duration_ns: int
+    overflowed: bool = Field(default=False, description="Earlier events were lost, as the file says.")
     baseline_bytes: int = Field(description="Held before the first event; 0 if the history is complete.")
     peak_bytes: int
     peak_at_ns: int

@@ -8,8 +8,10 @@ import pickle
 import pytest
 from simulate import nsys_db
 
+from aisp_mcp.errors import UsageError
 from aisp_mcp.profile import load
 from aisp_mcp.profile.overview.tools import ReadParams, aisp_profile_read
+from aisp_mcp.profile.readers import json_stream
 
 
 def _launched(number, at, length, launch=None, stream=9, name="mm"):
@@ -302,6 +304,16 @@ def test_peaks_of_memory_are_of_one_moment_each(tmp_path):
     assert load.load(path).memory[0].unused_at_peak == 0  # what went back is not fragmentation
 
 
+def test_memory_held_before_the_history_is_part_of_its_peak(tmp_path):
+    path = _snapshot(tmp_path / "m.pickle", [("free_completed", 9)])
+    assert "at most 96.0 MiB were allocated" in _opening(path)[0]
+    snapshot = pickle.loads(path.read_bytes())
+    path.write_bytes(pickle.dumps(snapshot | {"trace_alloc_overflowed": [True], "trace_alloc_max_entries": [1]}))
+    assert (
+        "events (earlier ones were lost: its buffer was full, so the peaks may have been higher)" in _opening(path)[0]
+    )
+
+
 def test_without_a_history_memory_has_no_peak(tmp_path):
     path = _snapshot(tmp_path / "m.pickle", [])
     assert _opening(path) == [
@@ -340,6 +352,37 @@ def test_samples_of_different_events_are_never_added_up(events, unit, tmp_path):
 def test_launches_without_any_device_activity_are_a_torch_trace(names, said, tmp_path):
     calls = [[{**_launched(n + 1, 500 * n + 20, 9)[0], "name": name}] for n, name in enumerate(names)]
     assert _opening(_written(tmp_path, calls))[0].startswith(said)
+
+
+def _raw(name):
+    return f'{{"ph":"X","cat":"python_function","name":"{name}","pid":1,"tid":1,"ts":5,"dur":1,"args":{{}}}}'
+
+
+@pytest.mark.parametrize(
+    "name", ['{"device": "cpu"}(12): run', r"torch\cuda\__init__.py(9): f", 'L("t", "I")\n(1): <module>']
+)
+@pytest.mark.parametrize("place", ["first", "middle", "last"])
+def test_a_name_that_is_not_json_costs_one_event(name, place, tmp_path, monkeypatch):
+    monkeypatch.setattr(json_stream, "_PIECE", 2048)
+    path = _written(tmp_path, _whole())
+    whole = load.load(path).timeline
+    text, bad = path.read_text(), _raw(name)
+    at = {"first": text.index("[{") + 1, "middle": text.index('{"ph"', len(text) // 2), "last": text.rindex("}]") + 1}[
+        place
+    ]
+    path.write_text(text[:at] + (f", {bad}" if place == "last" else f"{bad}, ") + text[at:])
+    assert _opening(path)[0].startswith("1 event is not JSON (such as a name with quotes or backslashes as they are):")
+    damaged = load.load(path).timeline
+    assert (damaged.kernels, damaged.breakdown) == (whole.kernels, whole.breakdown)
+
+
+def test_a_file_of_broken_events_or_a_cut_one_is_refused(tmp_path):
+    path = _written(tmp_path, _whole())
+    text = path.read_text()
+    for broken in (text.replace('"name": "', '"name": ""'), text[: len(text) // 2]):
+        path.write_text(broken)
+        with pytest.raises(UsageError, match="is not complete JSON"):
+            load.load(path)
 
 
 def test_control_characters_in_names_are_read(tmp_path):

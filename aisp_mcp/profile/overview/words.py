@@ -220,9 +220,10 @@ def _memory(at: int, row: MemoryProfile) -> Statement:
     if not row.events:
         text = f"Device {row.device}: {now} when the snapshot was taken; without a history, it has no peak."
         return Statement(text=text, rows=[f"memory[{at}].{key}" for key in ("end_bytes", "reserved_bytes")])
+    lost = " (earlier ones were lost: its buffer was full, so the peaks may have been higher)" if row.overflowed else ""
     text = (
-        f"Device {row.device}: in a history of {row.events:,} events, at most {row.peak_bytes / mib:,.1f} MiB were "
-        f"allocated and at most {row.peak_reserved_bytes / mib:,.1f} MiB reserved; at its end, {now}."
+        f"Device {row.device}: in a history of {row.events:,} events{lost}, at most {row.peak_bytes / mib:,.1f} MiB "
+        f"were allocated and at most {row.peak_reserved_bytes / mib:,.1f} MiB reserved; at its end, {now}."
     )
     keys = ("peak_bytes", "peak_reserved_bytes", "end_bytes", "reserved_bytes")
     return Statement(text=text, rows=[f"memory[{at}].{key}" for key in keys])

@@ -26,6 +26,9 @@ _TRIES = 50  # guesses per piece
 _CUT = re.compile(rb"\}\s*,\s*\{")
 _BYTE = re.compile(r"\(byte (\d+)\)$")
 _EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
+_START = re.compile(rb'\}\s*,\s*(?=\{\s*"(?:ph|cat|name|pid|args)"\s*:)')  # between two events
+_CLOSE = re.compile(rb"\}\s*\]")
+_DAMAGED = 0.1  # at most this share of a file's events is left out
 
 
 class MessageArgs(msgspec.Struct, gc=False):
@@ -85,6 +88,8 @@ class Pieces:
         self._read = 0  # bytes of the file, decompressed
         self._searched = 0  # there is no possible end of a piece before this
         self._open = b"["  # prefix that makes the rest complete JSON
+        self._events = 0
+        self.damaged = 0  # events that are not JSON
 
     def __iter__(self) -> Iterator[list[TraceEvent | None]]:
         """Raise UsageError BAD_PROFILE for incomplete JSON or JSON without a list of events, AispError TOO_LARGE."""
@@ -96,8 +101,12 @@ class Pieces:
             for end, begin in self._guesses():
                 if (events := _decode(b"[" + self._rest[:end] + b"]")) is not None:
                     self._rest, self._searched = self._rest[begin:], 0
+                    self._events += len(events)
                     yield events
                     break
+            if len(self._rest) > 2 * _PIECE and len(rows := _START.split(self._rest)) > 1:
+                self._rest, self._searched = rows.pop(), 0
+                yield self._salvaged(rows)
             self._bounded()
         yield self._end()
 
@@ -131,14 +140,45 @@ class Pieces:
 
     def _end(self) -> list[TraceEvent | None]:
         whole = _whole(self._open + self._rest)
+        before: list[TraceEvent | None] = []
+        if whole is None:  # unless the file is cut short, some of its events are not JSON
+            *rows, last = _START.split(self._rest)
+            whole = _whole(self._open + last) or self._without_last(last)
+            before = self._salvaged(rows) if whole is not None else []
         if isinstance(whole, dict):
             events = whole.pop("traceEvents", None)
             self.head |= whole
         else:
             events = whole
-        if not isinstance(events, list):
+        if not isinstance(events, list) or self.damaged > _DAMAGED * (self._events + len(events)):
             raise bad(f"{self._path.name!r} is not complete JSON: {self._fault()}.")
-        return [_event(row) for row in events]
+        return before + [_event(row) for row in events]
+
+    def _without_last(self, last: bytes) -> Any:
+        """The file's end behind its last event, if only that is not JSON."""
+        for match in [*_CLOSE.finditer(last)][: -_TRIES - 1 : -1]:
+            if (whole := _whole(self._open + last[match.end() - 1 :])) is not None:
+                self.damaged += 1
+                return whole
+        return None
+
+    def _salvaged(self, rows: list[bytes]) -> list[TraceEvent | None]:
+        """Events, without those that are not JSON. rows: each up to its last brace.
+
+        PyTorch writes some names with quotes and backslashes as they are, and one of them spoils the whole file.
+        """
+        good: list[TraceEvent | None] = []
+        groups = [rows[at : at + 1000] for at in range(0, len(rows), 1000)][::-1]
+        while groups:
+            group = groups.pop()
+            if (events := _decode(b"[" + b"},".join(group) + b"}]")) is not None:
+                good += events
+            elif len(group) == 1:
+                self.damaged += 1
+            else:
+                groups += [group[len(group) // 2 :], group[: len(group) // 2]]
+        self._events += len(good)
+        return good
 
     def _fault(self) -> str:
         """What is wrong, and where in the (decompressed) file."""

@@ -62,6 +62,9 @@ def read(path: str | Path | ProfileFile) -> Trace:
     for events in pieces:
         reader.take(events)
     reader.finish()
+    if pieces.damaged:
+        many = f"{pieces.damaged:,} events are" if pieces.damaged > 1 else "1 event is"
+        trace.faults.append(f"{many} not JSON (such as a name with quotes or backslashes as they are): left out.")
     trace.source = file.source("kineto", "torch.profiler (Kineto)", _version(pieces.head))
     trace.devices = reader.placed(_devices(pieces.head))
     info = pieces.head.get("distributedInfo")

@@ -66,7 +66,9 @@ def profile(file: ProfileFile, top: Any) -> Profile:
         own_segments = [s for s in segments if s.get("device") == device]
         if raw or own_segments:
             events, origin = _events(raw)
-            all_events.append(_device(device, events, own_segments, [m - origin for m in marks], end and end - origin))
+            row = _device(device, events, own_segments, [m - origin for m in marks], end and end - origin)
+            flags = _list(top.get("trace_alloc_overflowed"))
+            all_events.append(row.model_copy(update={"overflowed": flags[device : device + 1] == [True]}))
     if not all_events:
         notes.append("Reader: the snapshot has neither events nor segments: was a history recorded?")
     return Profile(source=file.source("memory", "torch.cuda.memory", None), diagnostics=notes, memory=all_events)
@@ -117,6 +119,7 @@ def _device(
     baseline = max(0, held_at_end - sum(e.change for e in events)) if segments else 0
     curve = list(_curve(events, baseline))
     at, peak = max(enumerate(curve), key=lambda item: item[1][1], default=(-1, (0, baseline)))
+    at, peak = (-1, (0, baseline)) if baseline > peak[1] else (at, peak)  # the most was held before the history
     held = list(accumulate((e.mapped for e in events), initial=max(0, reserved - sum(e.mapped for e in events))))
     at_peak = min(held[at + 1], reserved)  # what empty_cache() gave back is not fragmentation
     actions = Counter(e.action for e in events)

@@ -270,7 +270,8 @@ def _unrecorded(api: Calls, faults: list[str]) -> int:
     graphs = sum(many for name, many in zip(names, calls, strict=True) if "GraphLaunch" in name)
     if launches:
         some = f", {graphs:,} of them of graphs" if graphs else ""
-        faults.append(f"The host launched {launches:,} times{some}, and no device activity was recorded.")
+        times = "once" if launches == 1 else f"{launches:,} times"
+        faults.append(f"The host launched {times}{some}, and no device activity was recorded.")
     return launches
 
 
