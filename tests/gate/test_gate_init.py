@@ -98,6 +98,7 @@ def test_tests_of_pytest_benchmark_stay_where_they_are(
     assert "No module named 'not_installed'" in result["left_out"][0]["reason"]
     assert result["command"].endswith("-o addopts= bench/test_a.py")
     assert [Path(file["path"]).name for file in result["files"]] == ["performance.yml"]
+    assert 'pip install "aisp-mcp" pytest && pip install -e .' in Path(result["files"][0]["path"]).read_text()
 
 
 def test_programs_and_the_import_of_the_package_are_a_suite(cli_here: Any, tmp_path: Path) -> None:
@@ -117,6 +118,7 @@ def test_nothing_that_runs_leaves_nothing_behind(cli_here: Any, tmp_path: Path) 
     folder = repository(tmp_path / "project", **{"src/thing/__init__.py": "import not_installed\n"})
     error = init(cli_here, folder)["error"]
     assert (error["code"], "not_installed" in error["message"]) == ("NOTHING_TO_MEASURE", True)
+    assert f"{sys.executable} -m pip install pytest -e ." in error["hint"]
     assert not (folder / "aisp_gate").exists()
     assert not (folder / ".github").exists()
 

@@ -44,8 +44,11 @@ def pytest_configure(config: pytest.Config) -> None:
     """Register the fixtures and, in a measured process, the worker's hooks."""
     from aisp_mcp.front.pytest_plugin import fixture, worker
 
-    if config.pluginmanager.hasplugin("benchmark"):  # pytest-benchmark has its own marker and, without --aisp, fixture
-        provided = fixture.BothFixtures if config.getoption("aisp") else fixture.OwnFixture
+    if config.pluginmanager.hasplugin("benchmark") and config.getoption("aisp"):
+        # Since 5.3, pytest-benchmark ends the session if `benchmark` is not its own fixture.
+        config.pluginmanager.unregister(name="benchmark")
+    if config.pluginmanager.hasplugin("benchmark"):  # it has its own fixture and marker
+        provided = fixture.OwnFixture
     else:
         config.addinivalue_line("markers", "benchmark: options of pytest-benchmark, of which --aisp needs none.")
         provided = fixture.BothFixtures

@@ -205,7 +205,7 @@ def _looked_again(
         again = [name for name, seen in looks.items() if len(seen) == number - 1 and policy.needs_look(seen, least)]
         if not again:
             break
-        _say(config, f"aisp: {len(again)} slower, look {number}")
+        _say(config, f"aisp: {len(again)} slower, look {number} of at most {policy.LOOKS}")
         measured = _replicates(config, plan, plan.preset.replicates, again)
         for name in again:
             look = verdicts.judge(name, measured[name], margin, True, False).look

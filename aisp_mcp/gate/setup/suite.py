@@ -5,6 +5,7 @@ from __future__ import annotations
 import pprint
 import shlex
 import shutil
+import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -47,7 +48,7 @@ def init(start: Path, allowed: Sequence[Path]) -> GateInit:
     contents = survey(repo, commits.tracked(repo))
     if contents.kind == "pairs":
         gate = 'aisp bench gate --base "$BASE"'
-        written = [_workflow(repo, GATE.format(command=gate, comment=COMMENT))]
+        written = [_workflow(repo, GATE.format(command=gate, comment=COMMENT), package="aisp-mcp[bench]")]
         command = gate.replace('"$BASE"', "HEAD~1")
         return GateInit(kind="pairs", benchmarks=list(contents.names), files=written, command=command, note=NOTE)
     if contents.kind == "pytest":
@@ -131,8 +132,9 @@ def _answer(repo: Path, contents: Survey, trial: Trial, command: str, written: l
     )
 
 
-def _workflow(repo: Path, command: str) -> Written:
-    text = WORKFLOW_TEXT.format(command=command, comment=COMMENT)
+def _workflow(repo: Path, command: str, package: str = "aisp-mcp") -> Written:
+    """package: only pairs need torch; other suites bring what they need."""
+    text = WORKFLOW_TEXT.format(command=command, comment=COMMENT, package=package)
     return files.write(repo / WORKFLOW, text.encode())
 
 
@@ -183,7 +185,8 @@ def _no_benchmarks(repo: Path) -> BenchmarkError:
 
 def _nothing(trial: Trial) -> BenchmarkError | NotFound:
     reasons = "; ".join(f"{name}: {reason}" for name, reason in list(trial.others.items())[:3])
-    hint = "Install the project in this environment, or start with `aisp bench new NAME` or a test with aisp_bench."
+    install = shlex.join([sys.executable, "-m", "pip", "install", "pytest", "-e", "."])
+    hint = f"Install what the benchmarks need beside aisp, such as `{install}`, or aisp in the project's environment."
     return BenchmarkError("NOTHING_TO_MEASURE", f"None of the benchmarks in this repository runs here. {reasons}", hint)
 
 
@@ -315,7 +318,7 @@ jobs:
       - uses: actions/setup-python@v5
         with:
           python-version: "3.12"
-      - run: pip install "aisp-mcp[bench]" pytest && pip install -e .
+      - run: pip install "{package}" pytest && pip install -e .
       - run: |
           {command}
         env:

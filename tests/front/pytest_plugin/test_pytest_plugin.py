@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -20,6 +21,39 @@ ROOT = Path(__file__).parents[3]
 FAST = "def work(n):\n    return n * (n - 1) // 2\n"
 SLOW = "def work(n):\n    return sum(range(n)) + sum(range(n)) - sum(range(n))\n"
 HOOK = "def pytest_benchmark_update_json(config, benchmarks, output_json):\n    pass\n"
+STRICT = """
+import pytest
+
+class Fixture:
+    extra_info, stats = {}, {"min": 1.0}
+
+    def __call__(self, function, *words):
+        return function(*words)
+
+def pytest_addoption(parser):
+    parser.addoption("--benchmark-disable", action="store_true")
+
+def pytest_addhooks(pluginmanager):
+    pluginmanager.add_hookspecs(Hooks)
+
+class Hooks:
+    @staticmethod
+    def pytest_benchmark_update_json(config, benchmarks, output_json):
+        pass
+
+@pytest.fixture
+def benchmark():
+    return Fixture()
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    yield
+    if not isinstance(item.funcargs.get("benchmark", Fixture()), Fixture):
+        raise TypeError("unexpected type for `benchmark`")
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "benchmark: its own")
+"""
 TESTS = """
 import pytest
 import thing
@@ -62,9 +96,10 @@ def repository(tmp_path: Path) -> Path:
     return folder
 
 
-def run(folder: Path, *words: str) -> tuple[int, str]:
-    """Exit code and output of pytest with the plugin."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "AISP_HOME": str(folder.parent / "home")}
+def run(folder: Path, *words: str, path: Sequence[Path] = ()) -> tuple[int, str]:
+    """Exit code and output of pytest with the plugin. path: further folders of modules."""
+    search = os.pathsep.join(map(str, [*path, ROOT]))
+    environment = {**os.environ, "PYTHONPATH": search, "AISP_HOME": str(folder.parent / "home")}
     environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # loaded by name here, whatever is installed
     plugins = ["-p", "aisp_mcp.front.pytest_plugin.plugin", "-p", "no:cacheprovider"]
     argv = [sys.executable, "-m", "pytest", *plugins, "-q", "--aisp-preset", "quick", *words]
@@ -97,6 +132,21 @@ def test_the_last_line_says_how_much_was_judged(monkeypatch: pytest.MonkeyPatch)
     assert lines[-1] == "judged 0 of 4: load 10 on 2 cores"
     reports.write_summary(reporter, [BenchmarkRow("t", Verdict.SLOWER, "", fails=True)])
     assert lines[-1] == "judged 1 of 1, 1 slower"
+
+
+def test_a_plugin_that_accepts_only_its_own_fixture_gives_way(repository: Path) -> None:
+    """As pytest-benchmark does since 5.3."""
+    site = repository / "src"
+    (site / "pytest_benchmark").mkdir()
+    (site / "pytest_benchmark" / "__init__.py").touch()
+    (site / "pytest_benchmark" / "plugin.py").write_text(STRICT)
+    (site / "pytest_benchmark-5.3.1.dist-info").mkdir()
+    (site / "pytest_benchmark-5.3.1.dist-info" / "METADATA").write_text("Name: pytest-benchmark\nVersion: 5.3.1\n")
+    points = "[pytest11]\nbenchmark = pytest_benchmark.plugin\n"
+    (site / "pytest_benchmark-5.3.1.dist-info" / "entry_points.txt").write_text(points)
+    for words in (["--aisp"], []):  # without --aisp, the suite is that plugin's
+        code, output = run(repository, "-p", "benchmark", "-k", "nothing", *words, path=[site])
+        assert (code, "1 passed" in output) == (0, True), output
 
 
 def test_names_that_do_not_exist_are_refused_before_a_test_runs(repository: Path) -> None:
