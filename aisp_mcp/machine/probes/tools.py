@@ -70,7 +70,6 @@ def _score(p: SpeedParams, ctx: Context, keep: bool) -> ScoreCard:
     job=JobSpec(timeout_s=_SPEED_S, measures=True),
     needs=("torch",),
     next=("aisp_hw_roofline", "aisp_triage"),
-    listed="default",
 )
 def aisp_hw_speed(p: SpeedParams, ctx: Context) -> ScoreCard:
     """Measure a score card in a minute: dense products, memory, attention, launch cost; GPU, else CPU."""

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from aisp_mcp.plan.records import Count, Planned, Positive, Size, Tokens
 from aisp_mcp.plan.serving.deployment import ServingPlan
+from aisp_mcp.plan.serving.fits import FitAnswer
 from aisp_mcp.plan.serving.formats import Formats
 from aisp_mcp.plan.serving.kv_cache import KvAnswer
 from aisp_mcp.plan.serving.wishes import VllmParams
@@ -30,6 +31,23 @@ def aisp_inference_vllm(p: VllmParams, ctx: Context) -> Planned[ServingPlan]:
     values = {"rate.tpot_s": rate.tpot_s, "rate.ttft_s": rate.ttft_s}
     corrected = own.beside(ctx, p.model, wish.facts.sku, values, rate.concurrency * rate.replicas)
     return result.model_copy(update={"answer": result.answer.model_copy(update={"calibrated": corrected})})
+
+
+class FitParams(Params):
+    model: str = Field(description="Name, or a config.json.")
+    gpus: Count = 1
+    gpu: str | None = None
+    weights: str | None = None
+    prompt: Tokens = 1024
+    output: Tokens = 256
+
+
+@tool(cli="fit", effect=READS, cost=MS, next=("aisp_inference_vllm", "aisp_inference_quantization"), listed="default")
+def aisp_fit(p: FitParams, ctx: Context) -> Planned[FitAnswer]:
+    """Say whether a model fits on these GPUs, how fast it would be, and how many it needs."""
+    from aisp_mcp.plan.serving import fits, wishes
+
+    return fits.fit(wishes.wish(wishes.VllmParams(**p.model_dump()), ctx))
 
 
 class QuantizationParams(Params):
