@@ -6,6 +6,7 @@ import dataclasses
 from pathlib import Path
 
 import pytest
+import yaml
 from suggest_questions import EVERYDAY
 
 from aisp_mcp.assist.guide.suggest import questions
@@ -13,6 +14,7 @@ from aisp_mcp.server import dispatch
 from aisp_mcp.server.context import Context
 from aisp_mcp.settings import Settings
 
+FORUM = yaml.safe_load((Path(__file__).parent / "forum_questions.yaml").read_text())
 QUESTIONS = [
     ("is this machine healthy", "aisp_triage"),
     ("something is slow: check GPU driver and disk", "aisp_triage"),
@@ -74,6 +76,30 @@ def test_everyday_words_lead_to_a_tool_too(shipped: Context) -> None:
         if not set(suggested) & set(tools.split()):
             missed[question] = suggested
     assert missed == {}
+
+
+def suggested(ctx: Context, question: str, limit: int) -> set[str]:
+    result = dispatch.execute("aisp_suggest_tools", {"query": question, "limit": limit}, ctx).result
+    return {suggestion["tool"].removeprefix("aisp_") for suggestion in result["suggestions"]}
+
+
+@pytest.mark.parametrize(("deck", "most_missed"), [("tuned", 1), ("held_back", 2), ("unseen", 4)])
+def test_questions_of_forums_find_their_tool_among_the_first_two(shipped: Context, deck: str, most_missed: int) -> None:
+    missed = [
+        question for question, tools in FORUM[deck].items() if not suggested(shipped, question, 2) & {*tools.split()}
+    ]
+    assert len(missed) <= most_missed, missed
+
+
+def test_some_questions_have_one_right_tool(shipped: Context) -> None:
+    for question, tools in FORUM["first"].items():
+        assert suggested(shipped, question, 1) <= {*tools.split()}, question
+
+
+def test_what_no_tool_answers_finds_nothing_and_says_so(shipped: Context) -> None:
+    for question in FORUM["nothing"]:
+        result = dispatch.execute("aisp_suggest_tools", {"query": question}, shipped).result
+        assert (result["suggestions"], result["hint"][:29]) == ([], "No tool answers this question"), question
 
 
 def test_the_words_people_use_are_of_tools_that_exist_and_each_tool_has_some(shipped: Context) -> None:

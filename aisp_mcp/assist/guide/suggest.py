@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import sqlite3
 from collections import Counter
@@ -33,15 +34,45 @@ _EMPTY = frozenset(
         """a about an and any are as at be been but by can could did do does for from get give had has have how i if in
         is it its just like make me much my no not of on or our please should show so some tell than that the their
         them then there these they this to us use using want was we were what when where which who why will with
-        would you your here machine computer""",
+        would you your here machine computer many should really quite am after gets got""",
     )
+)
+# Nouns of almost every question: they say little about what it asks.
+_EVERYWHERE = frozenset(re.findall(r"\w+", "model models gpu gpus training train cuda pytorch torch llm run code"))
+LITTLE = 0.3
+# A tool is suggested if its name, command, description and known questions contain this share of the question's
+# subject. The share also ranks, with this exponent.
+LEAST_SHARE, SHARED = 0.15, 0.5
+_OWN = "{{name command summary asked}} : ({})"
+# How well a model learns is no tool's subject, unless its speed or memory is asked about as well.
+_LEARNING = re.compile(
+    r"\b(loss(es)?|accuracy|nan|(over|under)fit\w*|converge\w*|learning rate|grad(ient)?[ _]norms?|perplexity|"
+    r"training curves?|validation)\b",
+    re.I,
+)
+_COST = re.compile(
+    r"\b(slow\w*|fast\w*|speed\w*|tim(e|es|ing)|takes?|seconds?|hours?|days?|memory|oom|latency|throughput|quanti[sz]\w*|"
+    r"fp\d+|int\d+|profil\w*|benchmark\w*|baseline|tolerance)\b",
+    re.I,
+)
+# Sizes of models and names of GPUs count as those words; bare numbers do not count.
+_NAMES = (
+    (re.compile(r"(?<=[a-z])(?=[A-Z][a-z])"), " "),  # cudaLaunchKernel
+    (re.compile(r"\bch\d\d?(:\w+)?\b"), " benchmark "),
+    (re.compile(r"(?<![\w.])[\w.-]*?\d+(\.\d+)?b(?!\w)", re.IGNORECASE), " model "),
+    (
+        re.compile(r"\b(([rg]tx|tesla)[ -]?)?([abhltv]\d{2,3}s?|mi\d{3}x?|gb\d{3}|[1-5]0[5-9]0)(ti)?s?\b", re.I),
+        " GPU ",
+    ),
+    (re.compile(r"(?<![\w.])\d[\d.,]*(?!\w)"), " "),
 )
 LEADS_HERE = 0.03
 # Words at the beginning that ask to start something; weights for that, for a program that the question
 # names, and for a profiler without a GPU to profile here.
 _ACTIONS = frozenset(["run", "record", "capture", "start", "launch", "execute", "measure", "profile"])
 _PROGRAMS = frozenset({"nsys", "ncu"})
-STARTS, NAMED, LACKING = 1.5, 2.5, 0.5
+STARTS, NAMED, LACKING, DEFINES = 1.5, 2.5, 0.5, 2.5
+_MEANING = re.compile(r"\bwhat\b.*\bmeans?\b|\bmeaning of\b|\bdefin(e|ition)\b", re.IGNORECASE)
 _OPEN, _CLOSE = "\x02", "\x03"
 
 
@@ -59,9 +90,9 @@ class Match(NamedTuple):
 
 
 def search(question: str, limit: int) -> list[Match]:
-    """The tools whose own words match the question best, best first. Empty if no word matches."""
-    words = subject_words(question)
-    if not words:
+    """The tools whose own words match the question best, best first. Empty if none is about its subject."""
+    words = subject_words(_named_by_kind(question))
+    if not words or (_LEARNING.search(question) and not _COST.search(question)):
         return []
     with closing(_index()) as db:
         weights = ", ".join(str(weight) for _, weight, _ in COLUMNS)
@@ -70,13 +101,50 @@ def search(question: str, limit: int) -> list[Match]:
             f"SELECT rowid, bm25(tools, {weights}), {marks} FROM tools WHERE tools MATCH ?3",
             (_OPEN, _CLOSE, " OR ".join(term(word) for word in words)),
         ).fetchall()
+        shares = _shares(db, words)
     tools = registry.tools()
     standing = Counter(name for tool in tools for name in tool.next)
     absent = lacks()
     # bm25 is negative, the best match lowest. Among equals, a tool that many others lead to weighs a little more.
-    weights_of = [_weight(tool, words, absent) * (1 + LEADS_HERE * standing[tool.name]) for tool in tools]
-    rows.sort(key=lambda row: (row[1] * weights_of[row[0]], row[0]))
-    return [_match(tools[rowid], columns, question, absent) for rowid, _, *columns in rows[:limit]]
+    ranks = {
+        rowid: rank
+        * _weight(tools[rowid], words, absent)
+        * (1 + LEADS_HERE * standing[tools[rowid].name])
+        * (DEFINES if _defines(tools[rowid], question) else 1.0)
+        for rowid, rank, *_ in rows
+    }
+    about = [row for row in rows if shares[row[0]] >= LEAST_SHARE or _defines(tools[row[0]], question)]
+    about.sort(key=lambda row: (ranks[row[0]] * shares[row[0]] ** SHARED, row[0]))
+    return [_match(tools[rowid], columns, question, absent) for rowid, _, *columns in about[:limit]]
+
+
+def _defines(tool: Tool, question: str) -> bool:
+    """Return True if the question asks for the meaning of a term, and the tool gives it."""
+    return tool.name == "aisp_explain" and bool(_MEANING.search(question))
+
+
+def _named_by_kind(question: str) -> str:
+    """The question with a word for each name and number that the tools cannot know."""
+    for pattern, word in _NAMES:
+        question = pattern.sub(word, question)
+    return question
+
+
+def _shares(db: sqlite3.Connection, words: list[str]) -> dict[int, float]:
+    """Share of the question's subject that each tool's own words contain; rare words are more of it."""
+    found = {
+        word: {row[0] for row in db.execute("SELECT rowid FROM tools WHERE tools MATCH ?", (_OWN.format(term(word)),))}
+        for word in words
+    }
+    count = len(registry.tools())
+    weights = {
+        word: math.log((count + 1) / (1 + len(rows))) * (LITTLE if word in _EVERYWHERE else 1.0)
+        for word, rows in found.items()
+    }
+    whole = sum(weights.values()) or 1.0
+    return {
+        rowid: sum(weight for word, weight in weights.items() if rowid in found[word]) / whole for rowid in range(count)
+    }
 
 
 def _weight(tool: Tool, words: list[str], absent: frozenset[str]) -> float:

@@ -63,8 +63,8 @@ def aisp_suggest_tools(p: SuggestParams, ctx: Context) -> Suggestions:
     hint = (
         None
         if suggestions
-        else "No word of the question occurs in a tool. Name a subject: GPU, benchmark, job, disk, report; or start "
-        "with aisp_triage."
+        else "No tool answers this question: they measure and plan speed, memory, energy and cost, not how well a "
+        "model learns. Name such a subject, as GPU, benchmark, job, disk, report; or start with aisp_triage."
     )
     return Suggestions(suggestions=suggestions, hint=hint)
 
