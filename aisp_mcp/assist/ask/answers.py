@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from pydantic import ValidationError
 
-from aisp_mcp.assist.ask import retrieval
+from aisp_mcp.assist.ask import extract, figures, retrieval
 from aisp_mcp.assist.ask.pages import Concept, concepts
 from aisp_mcp.assist.ask.records import Answer, Explanation, Passage, Sentence
 from aisp_mcp.assist.guide.suggest import subject_words
@@ -24,34 +24,42 @@ from aisp_mcp.system import llm
 
 MAX_BENCHMARKS, MAX_RUNS, MAX_RELATED = 6, 3, 5
 NO_RUNS = "No run is stored on this machine: measure one with aisp bench run --targets TARGET, then ask again."
-NO_LLM = "No language model is configured (AISP_LLM_URL): read the passages."
+NOTHING = "No source answers this. They are about speed, memory, energy and cost: name such a subject, as KV cache."
+EXTRACT = "passages"  # the answer is their own sentences
 
 
 def answer(question: str, ctx: Context, limit: int, use_llm: bool) -> Answer:
-    """Passages and, if a language model is configured and requested, sentences that their citations support."""
+    """Passages, and sentences that they support: a language model's, if one is configured and asked, else their own."""
     passages = retrieval.search(question, ctx, limit)
     if not passages and retrieval.about_own_results(question):
         return Answer(passages=[], note=NO_RUNS)
+    if (figure := figures.computed(question, ctx)) is not None:
+        concepts_of_it = [row for row in passages if row.kind == "concept"][: limit - 1]
+        passages = [figure, *(row.model_copy(update={"number": n}) for n, row in enumerate(concepts_of_it, 2))]
     if not passages:
-        return Answer(passages=[], note="No source contains a word of the question. Name a subject, such as KV cache.")
+        return Answer(passages=[], note=NOTHING)
     settings = LlmSettings.from_env()
     if not (use_llm and settings.url):
-        return Answer(passages=passages, note=NO_LLM if use_llm else None)
+        return Answer(answer=extract.opening(question, passages), answered_by=EXTRACT, passages=passages)
     try:
         reply = llm.chat(settings, INSTRUCTIONS, prompt(question, passages))
         sentences, dropped = checked(reply, passages)
     except Unavailable as error:
-        return Answer(passages=passages, note=f"The language model did not answer: {error.message} Read the passages.")
+        note = f"The language model did not answer: {error.message} The answer is the passages' own."
     except (ValueError, ValidationError):
-        return Answer(passages=passages, note="The language model's reply was malformed, so it was dropped.")
-    if not sentences:
+        note = "The language model's reply was malformed, so it was dropped. The answer is the passages' own."
+    else:
+        if sentences:
+            return Answer(
+                answer=sentences, answered_by=settings.model or settings.api, dropped=dropped, passages=passages
+            )
         note = (
             "The passages support none of the language model's sentences."
             if dropped
             else "The language model found no answer in the passages."
         )
         return Answer(passages=passages, dropped=dropped, note=note)
-    return Answer(answer=sentences, answered_by=settings.model or settings.api, dropped=dropped, passages=passages)
+    return Answer(answer=extract.opening(question, passages), answered_by=EXTRACT, passages=passages, note=note)
 
 
 def explain(term: str, ctx: Context) -> Explanation:
@@ -78,7 +86,9 @@ def _page(term: str, ctx: Context) -> Concept:
     for page in concepts().values():
         if plain_term in (_plain(page.name), _plain(page.title)) or plain_term in map(_plain, page.keywords):
             return page
-    near = [passage.source for passage in retrieval.search(term, ctx, 20) if passage.kind == "concept"][:3]
+    near = [passage.source for passage in retrieval.search(term, ctx, 20, loosely=True) if passage.kind == "concept"][
+        :3
+    ]
     words = set(map(_plain, subject_words(term)))
     for name in near[:1]:
         page = concepts()[name]
@@ -116,7 +126,7 @@ def _shares(target: Target, keys: set[str]) -> bool:
 
 def _related(page: Concept, ctx: Context) -> list[str]:
     """Other concepts that the page's own words refer to."""
-    passages: list[Passage] = retrieval.search(" ".join([page.title, *page.keywords]), ctx, 30)
+    passages: list[Passage] = retrieval.search(" ".join([page.title, *page.keywords]), ctx, 30, loosely=True)
     return [passage.source for passage in passages if passage.kind == "concept" and passage.source != page.name][
         :MAX_RELATED
     ]

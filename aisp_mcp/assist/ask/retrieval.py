@@ -5,6 +5,7 @@ Some words say what a question is about: results on this machine, or how to meas
 
 from __future__ import annotations
 
+import math
 import re
 import sqlite3
 import threading
@@ -14,7 +15,7 @@ from functools import cache
 from aisp_mcp.assist.ask import pages
 from aisp_mcp.assist.ask.pages import concepts
 from aisp_mcp.assist.ask.records import Kind, Passage
-from aisp_mcp.assist.guide.suggest import questions, subject_words, term
+from aisp_mcp.assist.guide.suggest import about_learning, questions, subject_words, term
 from aisp_mcp.judge.records.verdict import Comparison
 from aisp_mcp.server import registry
 from aisp_mcp.server.context import Context
@@ -28,22 +29,25 @@ WEIGHTS = {"title": 4.0, "keywords": 5.0, "text": 1.0}
 # bm25 favours short texts; concept pages are written for citation, tools' entries for calls.
 KIND_WEIGHT: dict[Kind, float] = {"concept": 1.5, "page": 0.8, "tool": 0.7, "run": 1.0}
 METHOD_WEIGHT = 3.0
+# A question that has every word of a title is about it.
+NAMED = 2.0
+# Share of the question's subject that a passage contains: of that of the best one, and of all.
+NEARLY, LEAST_SHARE = 0.6, 0.35
 _LOCK = threading.Lock()
 
 Row = tuple[Kind, str, str, str, str]  # kind, source, title, keywords, text
 
 
-def search(question: str, ctx: Context, limit: int) -> list[Passage]:
+def search(question: str, ctx: Context, limit: int, loosely: bool = False) -> list[Passage]:
     """The best passages, at most one per source, best first. Empty if no word of the question matches.
 
     A question about this machine's own runs gets those first, the newest if it names no target; a question about how to
-    measure prefers pages about measuring.
+    measure prefers pages about measuring. loosely: also passages that contain little of the question.
     """
-    words = subject_words(question)
-    if not words:
+    words, about_own = subject_words(question), about_own_results(question)
+    if not words or (about_learning(question) and not about_own):
         return []
     query = " OR ".join(term(word) for word in words)
-    about_own = about_own_results(question)
     rows = _runs(ctx, evidence_only=not about_own)
     matches = _matches(_library(), query)
     in_runs = _run_matches(rows, query)
@@ -54,13 +58,42 @@ def search(question: str, ctx: Context, limit: int) -> list[Passage]:
     best: dict[tuple[Kind, str], Row] = {}
     for _, row in matches:
         best.setdefault(row[:2], row)
-    return _passages(list(best.values())[:limit])
+    chosen = list(best.values())[:limit]
+    return _passages(chosen if loosely or about_own or about_method(question) else _fitting(chosen, words))
+
+
+def _fitting(rows: list[Row], words: list[str]) -> list[Row]:
+    """The first row, and those after it that contain nearly as much of the question's subject."""
+    weights = rarity(words)
+    shares = [sum(weights[word] for word in words if contains(" ".join(row[1:]), word)) for row in rows]
+    least = max(shares, default=0.0) * NEARLY
+    whole = sum(weights.values())
+    return [row for row, share in zip(rows, shares, strict=True) if share >= max(least, LEAST_SHARE * whole)]
+
+
+def contains(text: str, word: str) -> bool:
+    """Return True if the text has the word, or one with its beginning."""
+    beginning = re.escape(word[: max(4, len(word) - 3)]) if len(word) > 4 else rf"{re.escape(word)}\b"
+    return bool(re.search(rf"\b{beginning}", text, re.IGNORECASE))
+
+
+def rarity(words: list[str]) -> dict[str, float]:
+    """Weight of each word: the fewer passages of the library contain it, the more it says."""
+    with _LOCK:
+        library = _library()
+        count = library.execute("SELECT count(*) FROM passages").fetchone()[0]
+        found = {
+            word: library.execute("SELECT count(*) FROM passages WHERE passages MATCH ?", (term(word),)).fetchone()[0]
+            for word in words
+        }
+    return {word: math.log((count + 1) / (1 + number)) for word, number in found.items()}
 
 
 def _preference(question: str, row: Row) -> float:
     """Weight of a passage for the question's intent; ranks are negative, so more is better."""
-    methodical = row[1].partition("#")[0] in METHODOLOGY and about_method(question)
-    return METHOD_WEIGHT if methodical else 1.0
+    if not about_method(question):
+        return NAMED if set(subject_words(row[2])) <= set(subject_words(question)) else 1.0
+    return METHOD_WEIGHT if row[1].partition("#")[0] in METHODOLOGY else 1 / METHOD_WEIGHT
 
 
 def _run_matches(rows: list[Row], query: str) -> list[tuple[float, Row]]:

@@ -46,7 +46,7 @@ LEAST_SHARE, SHARED = 0.15, 0.5
 _OWN = "{{name command summary asked}} : ({})"
 # How well a model learns is no tool's subject, unless its speed or memory is asked about as well.
 _LEARNING = re.compile(
-    r"\b(loss(es)?|accuracy|nan|(over|under)fit\w*|converge\w*|learning rate|grad(ient)?[ _]norms?|perplexity|"
+    r"\b(loss(es)?(?! scal)|accuracy|nan|(over|under)fit\w*|converge\w*|learning rate|grad(ient)?[ _]norms?|perplexity|"
     r"training curves?|validation)\b",
     re.I,
 )
@@ -55,15 +55,15 @@ _COST = re.compile(
     r"fp\d+|int\d+|profil\w*|benchmark\w*|baseline|tolerance)\b",
     re.I,
 )
+GPU_NAME = re.compile(
+    r"\b(([rg]tx|tesla)[ -]?)?([abhltv]\d{2,3}s?|[lt]4s?|mi\d{3}x?|gb\d{3}|[1-5]0[5-9]0)(ti)?\b", re.IGNORECASE
+)
 # Sizes of models and names of GPUs count as those words; bare numbers do not count.
 _NAMES = (
     (re.compile(r"(?<=[a-z])(?=[A-Z][a-z])"), " "),  # cudaLaunchKernel
     (re.compile(r"\bch\d\d?(:\w+)?\b"), " benchmark "),
     (re.compile(r"(?<![\w.])[\w.-]*?\d+(\.\d+)?b(?!\w)", re.IGNORECASE), " model "),
-    (
-        re.compile(r"\b(([rg]tx|tesla)[ -]?)?([abhltv]\d{2,3}s?|mi\d{3}x?|gb\d{3}|[1-5]0[5-9]0)(ti)?s?\b", re.I),
-        " GPU ",
-    ),
+    (GPU_NAME, " GPU "),
     (re.compile(r"(?<![\w.])\d[\d.,]*(?!\w)"), " "),
 )
 LEADS_HERE = 0.03
@@ -92,7 +92,7 @@ class Match(NamedTuple):
 def search(question: str, limit: int) -> list[Match]:
     """The tools whose own words match the question best, best first. Empty if none is about its subject."""
     words = subject_words(_named_by_kind(question))
-    if not words or (_LEARNING.search(question) and not _COST.search(question)):
+    if not words or about_learning(question):
         return []
     with closing(_index()) as db:
         weights = ", ".join(str(weight) for _, weight, _ in COLUMNS)
@@ -116,6 +116,11 @@ def search(question: str, limit: int) -> list[Match]:
     about = [row for row in rows if shares[row[0]] >= LEAST_SHARE or _defines(tools[row[0]], question)]
     about.sort(key=lambda row: (ranks[row[0]] * shares[row[0]] ** SHARED, row[0]))
     return [_match(tools[rowid], columns, question, absent) for rowid, _, *columns in about[:limit]]
+
+
+def about_learning(question: str) -> bool:
+    """Return True if the question is about how well a model learns, and not also about speed or memory."""
+    return bool(_LEARNING.search(question)) and not _COST.search(question)
 
 
 def _defines(tool: Tool, question: str) -> bool:

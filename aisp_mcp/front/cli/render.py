@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, Group, RenderableType
@@ -129,6 +129,9 @@ def _record(item: dict[str, Any]) -> RenderableType:
         parts.append(Text(rest.pop("sentence"), style=STYLES.get(str(item.get("verdict")), "bold")))
     if isinstance(opening := rest.get("opening"), list) and all(_is_statement(part) for part in opening):
         parts.append(Text(in_words_of_shell("\n".join(part["text"] for part in rest.pop("opening")))))
+    if _is_cited(answered := rest.get("answer")):
+        rest = {name: part for name, part in rest.items() if name not in ("answer", "answered_by") and part != 0}
+        parts.append(Text(in_words_of_shell(" ".join(map(_cited, answered))), style="bold"))
     answers = [name for name, part in rest.items() if _says(part)]
     parts += [render(rest.pop(name), name) for name in answers]
     grid = Table.grid(padding=(0, 2))
@@ -167,6 +170,21 @@ def _is_statement(part: Any) -> bool:
     return isinstance(part, dict) and isinstance(part.get("text"), str) and set(part) <= {"text", "rows"}
 
 
+def _is_cited(part: Any) -> TypeGuard[list[dict[str, Any]]]:
+    """Return True for sentences that cite passages."""
+    return isinstance(part, list) and bool(part) and all(set(row) == {"text", "cites"} for row in part)
+
+
+def _cited(sentence: dict[str, Any]) -> str:
+    return f"{sentence['text']} {''.join(f'[{number}]' for number in sentence['cites'])}"
+
+
+def _passage(row: dict[str, Any]) -> RenderableType:
+    """A numbered passage: its title and source, then its text."""
+    head = Text.assemble(f"[{row['number']}] ", (row["title"], "bold"), (f"  {row['source']}", "dim"))
+    return Group(head, Padding(Text(in_words_of_shell(row["text"])), (0, 0, 0, 4), expand=False))
+
+
 def _says(part: Any) -> bool:
     """True for records that each have a sentence: they are the answer, and the rest is about it."""
     return isinstance(part, list) and bool(part) and all(isinstance(row, dict) and row.get("sentence") for row in part)
@@ -185,6 +203,8 @@ def _headline_first(item: dict[str, Any]) -> RenderableType | None:
 def _list(items: Sequence[Any], name: str) -> RenderableType:
     if not items:
         return Text("none", style="dim")
+    if all(isinstance(item, dict) and {"number", "title", "source", "text"} <= set(item) for item in items):
+        return Group(*map(_passage, items))
     if all(isinstance(item, dict) and not _is_call(item) for item in items):
         return Rows(items)
     if all(_is_call(item) for item in items):
