@@ -162,7 +162,7 @@ def command_line(home: Path, repeats: int) -> Iterator[Figure]:
     seconds = [
         timed(lambda: subprocess.run(command, env=env, check=True, stdout=subprocess.DEVNULL)) for _ in range(repeats)
     ]
-    yield Figure("aisp --help", statistics.median(seconds), "s", 0.3, seconds)
+    yield Figure("aisp --help", statistics.median(seconds), "s", 0.2, seconds)
     loaded = modules_of_help(env)
     yield Figure("modules loaded by aisp --help", len(loaded), "", None, [len(loaded)])
     heavy = sorted(loaded & {"mcp", "torch", "triton", "numpy"})

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 
 from aisp_mcp import __version__
 from aisp_mcp.errors import AispError
+from aisp_mcp.server import catalog
+from aisp_mcp.server.catalog import Command
 
 HEAD = """usage: aisp GROUP VERB [options]
        aisp doctor [--client NAME]     check the server and the MCP clients on this machine
@@ -49,20 +52,16 @@ def _run(argv: list[str]) -> int:
         from aisp_mcp.front.dashboard import command as dashboard
 
         return dashboard.run(argv[1:])
+    if (page := _page(argv)) is not None:
+        print(page)
+        return 0
     from aisp_mcp.front.cli.aliases import resolve_alias
     from aisp_mcp.server.dispatch import load_command
     from aisp_mcp.settings import Settings
 
     load_command(resolve_alias(tuple(argv)), Settings.from_env())
-    if not argv or argv[0] in ("-h", "--help", "help"):
-        print(_overview())
-        return 0
     if argv[0] == "--list":
         return _list(argv[1:])
-    group_only = len(argv) == 1 or argv[1] in ("-h", "--help")
-    if group_only and (page := _group(argv[0])):
-        print(page)
-        return 0
     from aisp_mcp.front.cli import commands, run
 
     tool, rest = commands.find(argv)
@@ -86,29 +85,49 @@ def _list(rest: Sequence[str]) -> int:
     return 0
 
 
-def _overview() -> str:
-    """All commands by group, one line each."""
-    from aisp_mcp.front.cli import commands
+def _page(argv: Sequence[str]) -> str | None:
+    """The overview, or the commands of a group; None for other words. It imports no tool unless users added some."""
+    if not argv or argv[0] in ("-h", "--help", "help"):
+        return _overview(_groups())
+    if argv[0].startswith("-") or not (len(argv) == 1 or argv[1] in ("-h", "--help")):
+        return None
+    return _group(argv[0], _groups().get(argv[0], []))
 
-    width = max((len(tool.cli) for tools in commands.groups().values() for tool in tools), default=0)
+
+def _groups() -> dict[str, list[Command]]:
+    """All commands by their first word, sorted."""
+    rows = catalog.commands()
+    if os.environ.get("AISP_TOOL_MODULES"):
+        from aisp_mcp.server import registry
+        from aisp_mcp.server.dispatch import load_catalog
+        from aisp_mcp.settings import Settings
+
+        load_catalog(Settings.from_env())
+        rows = sorted(Command(tool.cli, tool.summary) for tool in registry.tools())
+    groups: dict[str, list[Command]] = {}
+    for row in rows:
+        groups.setdefault(row.cli.split()[0], []).append(row)
+    return groups
+
+
+def _overview(groups: dict[str, list[Command]]) -> str:
+    """All commands by group, one line each."""
+    width = max((len(row.cli) for rows in groups.values() for row in rows), default=0)
     lines = [HEAD]
-    for name, tools in commands.groups().items():
+    for name, rows in groups.items():
         lines.append(f"{name}:")
-        lines += [f"  aisp {tool.cli:<{width}}  {tool.summary}" for tool in tools]
+        lines += [f"  aisp {row.cli:<{width}}  {row.summary}" for row in rows]
     lines.append("\nEvery command has --help and --json.")
     return "\n".join(lines)
 
 
-def _group(name: str) -> str | None:
+def _group(name: str, rows: list[Command]) -> str | None:
     """List the commands of a group; None if the word is itself a command or not a group."""
-    from aisp_mcp.front.cli import commands
-
-    tools = commands.groups().get(name)
-    if tools is None or (name,) in commands.by_words():
+    if not rows or any(row.cli == name for row in rows):
         return None
-    width = max(len(tool.cli) for tool in tools)
+    width = max(len(row.cli) for row in rows)
     lines = [f"usage: aisp {name} VERB [options]", ""]
-    return "\n".join([*lines, *(f"  aisp {tool.cli:<{width}}  {tool.summary}" for tool in tools)])
+    return "\n".join([*lines, *(f"  aisp {row.cli:<{width}}  {row.summary}" for row in rows)])
 
 
 if __name__ == "__main__":

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import importlib
 from collections.abc import Sequence
-from pathlib import Path
 
-import aisp_mcp
 from aisp_mcp.errors import AispError
-from aisp_mcp.server import registry
+from aisp_mcp.server import catalog, registry
 from aisp_mcp.settings import Settings
 
 SHIPPED = "aisp_mcp."  # prefix of this package's modules
@@ -23,7 +20,7 @@ def load_catalog(settings: Settings) -> None:
     server that silently lacks tools is worse than one that does not start.
     """
     # By name: features are layers above this one, which imports none of them.
-    for module in _shipped():
+    for module in catalog.sources():
         importlib.import_module(module)
     for name in extra_modules(settings):
         _import_extra(name)
@@ -34,7 +31,7 @@ def load_listed(settings: Settings) -> None:
 
     All families together would cost a server a quarter of a second before its first answer. Raises like load_catalog.
     """
-    for module, source in _shipped().items():
+    for module, source in catalog.sources().items():
         if any(f'listed="{word}"' in source for word in ("lite", "default")):
             importlib.import_module(module)
     for name in extra_modules(settings):
@@ -74,21 +71,9 @@ def load_command(words: Sequence[str], settings: Settings) -> None:
         load_catalog(settings)
 
 
-@functools.cache
-def _shipped() -> dict[str, str]:
-    """Source text of every feature's tools.py by its module's name."""
-    package = Path(aisp_mcp.__file__).parent
-    files = sorted([*package.glob("*/tools.py"), *package.glob("*/*/tools.py")])
-    texts = {
-        ".".join(("aisp_mcp", *file.relative_to(package).with_suffix("").parts)): file.read_text("utf-8")
-        for file in files
-    }
-    return {module: text for module, text in texts.items() if "\n@tool(" in text}
-
-
 def _import_family(text: str) -> bool:
     """Import the shipped family whose file has this text, if there is one."""
-    module = next((module for module, source in _shipped().items() if text in source), "")
+    module = next((module for module, source in catalog.sources().items() if text in source), "")
     if module:
         importlib.import_module(module)
     return bool(module)
@@ -104,7 +89,7 @@ def _import_extra(name: str) -> None:
         importlib.import_module(name)
         for tool in registry.loaded():
             if tool.fn.__module__ == name:
-                if any(f"\ndef {tool.name}(" in source for source in _shipped().values()):
+                if any(f"\ndef {tool.name}(" in source for source in catalog.sources().values()):
                     raise ValueError(f"two tools named {tool.name}")
                 # Fronts will need these: a clear error now is better than a catalogue that cannot be listed.
                 tool.params.model_json_schema()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -14,12 +16,16 @@ from aisp_mcp import __version__
 from aisp_mcp.envelope import Envelope
 from aisp_mcp.errors import UsageError
 from aisp_mcp.front.cli import arguments, commands, format, run
+from aisp_mcp.server import registry
 from aisp_mcp.server.context import Context
+from aisp_mcp.server.dispatch import load_catalog
 from aisp_mcp.server.dispatch.envelopes import Stopwatch, failure, to_data
 from aisp_mcp.server.registry import get
+from aisp_mcp.settings import Settings
 
 
-def test_overview_group_and_command_help(demo_tools: None, cli_here: Cli) -> None:
+def test_overview_group_and_command_help(demo_tools: None, cli_here: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AISP_TOOL_MODULES", "front_tools")
     assert cli_here("--version").stdout == f"{__version__}\n"
     assert "aisp demo echo" in cli_here("--help").stdout
     group = cli_here("demo").stdout
@@ -208,3 +214,17 @@ class TestWords:
 )
 def test_values_have_the_unit_their_name_ends_in(name: str, item: object, text: str) -> None:
     assert format.value(name, item) == text
+
+
+def test_the_overview_lists_every_tool_of_the_catalogue_and_imports_none() -> None:
+    script = "import sys; from aisp_mcp.front.cli.main import main; main(['--help']); print('pydantic' in sys.modules)"
+    environment = {name: value for name, value in os.environ.items() if name != "AISP_TOOL_MODULES"}
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment, check=True)
+    *lines, imported = done.stdout.splitlines()
+    load_catalog(dataclasses.replace(Settings.from_env(), tool_modules=""))
+    shipped = [tool for tool in registry.tools() if tool.fn.__module__.startswith("aisp_mcp.")]
+    assert imported == "False"
+    for tool in shipped:
+        row = (f"  aisp {tool.cli} ", f"  {tool.summary}")
+        assert any(line.startswith(row[0]) and line.endswith(row[1]) for line in lines), tool.cli
+    assert sum(line.startswith("  aisp ") for line in lines) == len(shipped)
