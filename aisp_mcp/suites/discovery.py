@@ -172,9 +172,13 @@ def _unknown(name: str, targets: list[Target], roots: list[Path]) -> NotFound:
     known |= {full_name(target, variant) for target in targets for variant in target.variants}
     shown = name if len(name) <= 80 else name[:77] + "..."
     if os.path.isfile(name):
-        hint = "It is a file. Adapt another suite's problem first; then name the target that this prints."
-        step = ("aisp_benchmark_adapt", {"path": name, "to": "pairs"})
-        return NotFound("UNKNOWN_TARGET", f"No target matches '{shown}'.", hint, [step])
+        hint = (
+            "It is a file. A problem of another suite becomes a target by adapting it; two functions are judged "
+            "without one; and a new pair is a target for a function of your own."
+        )
+        pair = ("aisp_benchmark_new", {"name": Path(name).stem})
+        steps = [("aisp_benchmark_adapt", {"path": name, "to": "pairs"}), OWN, pair]
+        return NotFound("UNKNOWN_TARGET", f"No target matches '{shown}'.", hint, steps)
     local = sorted(full for full in known if full.partition(":")[2] == name)
     near = local or difflib.get_close_matches(name[:200], sorted(known), n=3, cutoff=0.5)
     if near:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pydantic import Field
 
 from aisp_mcp.errors import UsageError
@@ -9,6 +11,9 @@ from aisp_mcp.records import Params, Record
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.registry import MS, READS, tool
 from aisp_mcp.suites.records import BenchRoots, Chapter, Target
+
+if TYPE_CHECKING:
+    from aisp_mcp.suites.here import Here
 
 PAGE = 40
 
@@ -27,19 +32,23 @@ class TargetLine(Record):
     summary: str
     goal: str
     variants: list[str]
-    needs: dict[str, int | float | str] = Field(default_factory=dict)
+    runs_here: str = Field(description="yes, or no and what is missing.")
+    measured: str | None = Field(default=None, description="Newest verdict here.")
     problems: list[str] = Field(default_factory=list, description="Why the target or a variant cannot be used.")
 
 
 class TargetPage(Record):
-    """A page of targets, by chapter and name. total: matches on all pages."""
+    """A page of targets: your own, then the newest measured here, then the others by chapter and name.
+
+    total: matches on all pages.
+    """
 
     total: int
     targets: list[TargetLine]
     next_cursor: str | None = None
 
 
-def _line(target: Target) -> TargetLine:
+def _line(target: Target, here: Here) -> TargetLine:
     from aisp_mcp.suites.discovery import full_name
 
     problems = [target.problem] if target.problem else []
@@ -49,7 +58,8 @@ def _line(target: Target) -> TargetLine:
         summary=target.summary,
         goal=target.goal,
         variants=[full_name(target, variant) for variant in target.variants],
-        needs=target.needs,
+        runs_here=here.runs(target),
+        measured=here.measured(target),
         problems=problems,
     )
 
@@ -59,7 +69,7 @@ def _mentions(target: Target, text: str) -> bool:
     return text.casefold() in words.casefold()
 
 
-def _page(targets: list[Target], cursor: str | None) -> TargetPage:
+def _page(targets: list[Target], cursor: str | None, here: Here) -> TargetPage:
     """The targets after the one that the cursor names. Raises UsageError BAD_CURSOR."""
     names = [target.name for target in targets]
     if cursor is not None and cursor not in names:
@@ -67,7 +77,7 @@ def _page(targets: list[Target], cursor: str | None) -> TargetPage:
     begin = 0 if cursor is None else names.index(cursor) + 1
     shown = targets[begin : begin + PAGE]
     more = shown[-1].name if begin + PAGE < len(targets) else None
-    return TargetPage(total=len(targets), targets=[_line(target) for target in shown], next_cursor=more)
+    return TargetPage(total=len(targets), targets=[_line(target, here) for target in shown], next_cursor=more)
 
 
 @tool(
@@ -78,16 +88,18 @@ def _page(targets: list[Target], cursor: str | None) -> TargetPage:
     listed="default",
 )
 def aisp_benchmark_targets(p: TargetsParams, ctx: Context) -> TargetPage:
-    """List benchmark targets, each with its summary, needs and variants."""
+    """List benchmark targets, each with its summary, variants, newest verdict, and whether it runs here."""
     from aisp_mcp.suites import names as target_names
     from aisp_mcp.suites.discovery import find_targets
+    from aisp_mcp.suites.here import Here
 
     targets = find_targets(ctx.bench_roots(p.bench_root))
     if p.chapter is not None:
         targets = target_names.in_chapter(targets, p.chapter)
     if p.query:
         targets = [target for target in targets if _mentions(target, p.query)]
-    return _page(targets, p.cursor)
+    here = Here(ctx)
+    return _page(here.sorted(targets), p.cursor, here)
 
 
 class ChaptersParams(Params):

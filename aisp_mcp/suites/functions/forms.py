@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-FormName = Literal["torch", "numpy", "python", "cpp", "training"]
+FormName = Literal["torch", "numpy", "python", "text", "cpp", "cuda", "training", "serving"]
 
 
 @dataclass(frozen=True)
@@ -177,10 +177,96 @@ from itertools import accumulate
 def NAME(items):
     return list(accumulate(items))
 '''
+# Letters come as their codes, because inputs are drawn as numbers.
+_TEXT = '''"""How often each letter occurs in a text: letter by letter."""
+
+
+def NAME(codes):
+    text = bytes(codes).decode()
+    counts = dict.fromkeys("abcdefghijklmnopqrstuvwxyz", 0)
+    for letter in text:
+        counts[letter] += 1
+    return list(counts.values())
+'''
+_TEXT_FAST = '''"""The same by one search per letter."""
+
+
+def NAME(codes):
+    text = bytes(codes).decode()
+    return [text.count(letter) for letter in "abcdefghijklmnopqrstuvwxyz"]
+'''
+_ROWS_CUDA = """/* One warp for each row: its threads read neighbouring elements, and add their sums by shuffles.
+
+launch:
+  function: NAME
+  arguments: [a, out, "a.shape[0]", "a.shape[1]", stream]
+  outputs: {out: {shape: ["a.shape[0]"], dtype: float32}}
+*/
+
+#include <cstdint>
+
+__global__ void row_norms(const float* __restrict__ a, float* __restrict__ out, int64_t rows, int64_t cols) {
+    const int64_t row = blockIdx.x * (int64_t)(blockDim.x / 32) + threadIdx.x / 32;
+    if (row >= rows) return;
+    float sum = 0;
+    for (int64_t i = threadIdx.x % 32; i < cols; i += 32) {
+        const float value = a[row * cols + i];
+        sum += value * value;
+    }
+    for (int offset = 16; offset > 0; offset /= 2) sum += __shfl_down_sync(0xffffffff, sum, offset);
+    if (threadIdx.x % 32 == 0) out[row] = sqrtf(sum);
+}
+
+extern "C" int NAME(const float* a, float* out, int64_t rows, int64_t cols, cudaStream_t stream) {
+    const int threads = 256, warps = threads / 32;
+    row_norms<<<(unsigned)((rows + warps - 1) / warps), threads, 0, stream>>>(a, out, rows, cols);
+    return cudaGetLastError();
+}
+"""
+_SERVING = '''"""A small decoder that serves requests in static batches: the next wait for the longest of a batch."""
+
+from itertools import accumulate
+
+from aisp_mcp.bench import Arrival, Slo
+from aisp_mcp.bench.decoder import DecoderBenchmark, SlotCache, serve_in_batches
+
+SLOTS = 8
+
+
+class TITLE(DecoderBenchmark):
+    goal = "throughput"  # of requests that meet the limits; "latency" judges a percentile
+    slo = Slo(ttft=40.0)  # in multiples of the time of one request alone
+    layers, width, max_requests, max_prompt, max_tokens = 4, 2048, 32, 512, 64
+    sizes = {"small": {"layers": 2, "width": 128, "max_requests": 24, "max_prompt": 32, "max_tokens": 64}}
+
+    def trace(self, rng):
+        # The secret input: arrivals in units of one request\'s time, prompts, and tokens to produce.
+        gaps = rng.randint(0, 101, self.max_requests).tolist()
+        lengths = rng.randint(self.max_prompt // 4, self.max_prompt + 1, self.max_requests).tolist()
+        wanted = [self.max_tokens // (8 if few else 1) for few in rng.randint(0, 4, self.max_requests).tolist()]
+        prompts = [rng.randint(0, self.vocabulary, length).tolist() for length in lengths]
+        return [Arrival(at / 1000, *one) for at, *one in zip(accumulate(gaps), prompts, wanted, strict=True)]
+
+    def serve(self, requests, emit, **weights):
+        serve_in_batches(requests, emit, SlotCache(weights, SLOTS, self.max_prompt + self.max_tokens))
+'''
+_SERVING_FAST = '''"""A request starts as soon as a slot is free."""
+
+from aisp_mcp.bench.decoder import SlotCache, serve_continuously
+
+# Its own engine defines serve(requests, emit, **weights): see docs/serving.md.
+
+
+def serve(requests, emit, **weights):
+    serve_continuously(requests, emit, SlotCache(weights, 8, 640))
+'''
 FORMS: Mapping[FormName, Form] = {
     "torch": Form({"baseline_NAME.py": _TORCH, "optimized_NAME.py": _TORCH_FAST}),
     "numpy": Form({"NAME.py": _NUMPY, "NAME_fast.py": _NUMPY_FAST}, "values=randn(30000)"),
     "python": Form({"NAME.py": _PYTHON, "NAME_fast.py": _PYTHON_FAST}, "items=list(randint(0, 100, 200000))"),
+    "text": Form({"NAME.py": _TEXT, "NAME_fast.py": _TEXT_FAST}, "codes=list(randint(97, 123, 300000))"),
     "cpp": Form({"baseline_NAME.py": _ROWS, "optimized_NAME.cpp": _ROWS_CPP}),
+    "cuda": Form({"baseline_NAME.py": _ROWS, "optimized_NAME.cu": _ROWS_CUDA}),
+    "serving": Form({"baseline_NAME.py": _SERVING, "optimized_NAME.py": _SERVING_FAST}),
     "training": Form({"baseline_NAME.py": _TRAINING, "optimized_NAME.py": _TRAINING_FAST}),
 }

@@ -42,7 +42,7 @@ def aisp_benchmark_new(p: NewParams, ctx: Context) -> NewPair:
     if form.inputs:
         both = shlex.join([str(folder / f"{name}.py"), str(folder / f"{name}_fast.py"), "--inputs", form.inputs])
         return NewPair(files=written, target=f"{name}:{name}", command=f"aisp bench verify {both}")
-    target = f"{folder.name}:{name}" + ("_cpp" if p.like == "cpp" else "")
+    target = f"{folder.name}:{name}" + {"cpp": "_cpp", "cuda": "_cu"}.get(p.like, "")
     root = "" if folder.parent.name == "benchmarks" else f" --bench-root {folder.parent}"
     return NewPair(files=written, target=target, command=f"aisp bench run --targets {target}{root}")
 

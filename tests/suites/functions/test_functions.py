@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import runpy
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from analyze_runs import pair as pair_of
+from analyze_runs import run_of
 
 from aisp_mcp.judge.functions import identity, pair
 from aisp_mcp.server.context import Context
@@ -34,6 +37,8 @@ def slow(items, x):
 def wrong(items, x):
     return x[::-1] * ONE + len(items)
 """
+
+BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
 
 
 @pytest.fixture
@@ -141,10 +146,34 @@ def test_a_new_pair_has_the_form_of_ones_code(ctx: Context, like: FormName) -> N
     if inputs := FORMS[like].inputs:
         pair.plan(pair.Request(*(file["path"] for file in answer.result["files"]), inputs))
         first, second = (runpy.run_path(file["path"])["my_pair_2"] for file in answer.result["files"])
-        values = [float(number) for number in range(60)]
-        assert list(first(values if like == "python" else np.array(values))) == pytest.approx(
-            list(second(values if like == "python" else np.array(values)))
-        )
+        values: Any = list(range(97, 123)) if like == "text" else [float(number) for number in range(60)]
+        values = np.array(values) if like == "numpy" else values
+        assert list(first(values)) == pytest.approx(list(second(values)))
+
+
+def test_ones_own_targets_come_first_then_the_measured_and_each_says_whether_it_runs(
+    cli_here: Any, tmp_path: Path
+) -> None:
+    assert cli_here("bench", "new", "zebra", cwd=tmp_path).returncode == 0
+    listed = json.loads(cli_here("bench", "list-targets", "--json", cwd=tmp_path).stdout)["result"]["targets"]
+    assert [row["name"] for row in listed[:2]] == ["zebra:zebra", "ch01:autograd_recording"]
+    assert listed[0]["runs_here"] == "yes"
+    found = json.loads(cli_here("bench", "list-targets", "--query", "ch06:scale_rows", "--json", cwd=tmp_path).stdout)
+    assert found["result"]["targets"][0]["runs_here"] in ("yes", "no: a GPU")
+
+
+def test_measured_targets_come_before_others(ctx: Context) -> None:
+    ctx.store.save_run(run_of(pair_of(target="ch07:row_sum")), None)
+    first, second = execute("aisp_benchmark_targets", {"bench_root": [str(BENCHMARKS)]}, ctx).result["targets"][:2]  # type: ignore[index]
+    assert (first["name"], first["measured"]) == ("ch07:row_sum", "faster 2.00x")
+    assert (second["name"], second["measured"]) == ("ch01:autograd_recording", None)
+
+
+def test_a_file_as_a_target_is_told_the_three_ways(cli_here: Any, tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text("def f(x):\n    return x\n")
+    shown = cli_here("bench", "run", "--targets", "slow.py", "--dry-run", cwd=tmp_path).stderr
+    for step in ("aisp bench adapt slow.py", "aisp bench verify slow.py fast.py", "aisp bench new slow"):
+        assert f"try: {step}" in shown
 
 
 def test_an_unknown_target_points_to_functions_of_ones_own(cli_here: Any) -> None:
