@@ -53,6 +53,11 @@ class RatioRow:
         return f"{numbers.ratio(self.ratio, self.at_least)} {numbers.verdict(self.verdict, self.provisional)}"
 
     @property
+    def label(self) -> str:
+        """The same beside the name, where a phone has room for the hollow mark alone."""
+        return self.outcome.removesuffix(" (provisional)")
+
+    @property
     def interval(self) -> tuple[float, float] | None:
         """In log units, if there is a ratio; an end that is not a positive number is infinite."""
         value = log(self.ratio)
@@ -111,7 +116,10 @@ def _row(row: RatioRow, name: str, top: float, axis: LogAxis) -> list[Shape]:
     shapes = [words("name", 0, top + 15, name)]
     interval = row.interval
     if interval is None:
-        return [*shapes, words(f"word {row.verdict}", 100, top + 15, f"{row.verdict}, no ratio", "end")]
+        return [
+            *shapes,
+            words(f"word {row.verdict}", 100, top + 15, f"{row.verdict.replace('_', ' ')}, no ratio", "end"),
+        ]
     value, (low, high), floor = log(row.ratio) or 0.0, interval, row.noise
     beyond = " »" if not all(axis.holds(at) for at in (low, value, high)) else ""
     tip = f"{row.name}: {outcome}, interval {_cells(row)[3]}" + (", beyond the axis" if beyond else "")
@@ -119,7 +127,7 @@ def _row(row: RatioRow, name: str, top: float, axis: LogAxis) -> list[Shape]:
         shapes.append(box("floor", axis.position(-floor), y - 9, axis.position(floor), y + 9))
     return [
         *shapes,
-        words(f"word {row.verdict}", 100, top + 15, outcome + beyond, "end"),
+        words(f"word {row.verdict}", 100, top + 15, row.label + beyond, "end"),
         line(f"span {row.verdict}", axis.position(low), y, axis.position(high), y, tip),
         dot(f"spot {row.verdict}{' provisional' * row.provisional}", axis.position(value), y, tip),
     ]

@@ -62,7 +62,17 @@ def test_ratios_stand_where_their_numbers_are() -> None:
     ticks = {s.text: s.attributes["x"] for s in drawn.shapes if s.attributes["class"] == "tick"}
     assert float(str(ticks["2×"])[:-1]) == pytest.approx(fast, abs=0.05)
     assert "invalid, no ratio" in [s.text for s in drawn.shapes]
+
     assert [row[1] for row in drawn.rows] == ["faster", "slower", "invalid"]
+
+
+def test_a_row_of_a_chart_has_words_for_people_that_fit_a_phone() -> None:
+    rows = [
+        ratios.RatioRow("fast:nearest_slow", "slower", 0.28, 0.13, 0.59, 1.09, at_least=True, provisional=True),
+        ratios.RatioRow("slow:nearest_fast", "could_not_judge"),
+    ]
+    texts = [shape.text for shape in ratios.draw(rows).shapes]
+    assert {"at most 0.28× ○ slower", "could not judge, no ratio"} <= set(texts)
 
 
 @settings(max_examples=80)
