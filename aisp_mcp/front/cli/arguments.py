@@ -35,6 +35,7 @@ def tool_parser(tool: Tool) -> Parser:
     """Build the parser of one command."""
     parser = Parser(
         prog=f"aisp {tool.cli}",
+        usage=_usage(tool),
         description=inspect.getdoc(tool.fn),
         epilog=_epilog(tool),
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -55,6 +56,19 @@ def tool_parser(tool: Tool) -> Parser:
     if tool.job is not None:
         add_executor(parser, set(properties))
     return parser
+
+
+def _usage(tool: Tool) -> str:
+    """The form that one types: words without a flag, then that there are options."""
+    properties, words = input_schema(tool).get("properties", {}), [f"aisp {tool.cli}"]
+    for name in positionals(tool):
+        word = name.upper().replace("_", "-")
+        if name in ("command", "script"):
+            return f"{words[0]} [options] [{word} [ITS OPTIONS ...]]"
+        kinds = [branch.get("type") for branch in properties[name].get("anyOf", [properties[name]])]
+        word += " ..." if "array" in kinds else ""
+        words.append(word if tool.params.model_fields[name].is_required() else f"[{word}]")
+    return " ".join([*words, "[options]"])
 
 
 def parse(tool: Tool, argv: Sequence[str]) -> tuple[dict[str, Any], argparse.Namespace]:

@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.markup import escape
 from rich.padding import Padding
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -22,6 +22,7 @@ from aisp_mcp.front.cli.format import GROUPED, label, labels, measured, value
 from aisp_mcp.server.dispatch import Show
 from aisp_mcp.server.registry import Tool
 
+_SENTENCES = ("sentence", "line")  # fields that are a record's own sentence
 FEW = 3  # rows whose sentences are read rather than a table
 # Parts of a row that its sentence contains, or that say how it was measured, which --json and --evidence show.
 _SAID = (
@@ -89,12 +90,22 @@ def error(env: envelope.Envelope, tool: Tool) -> None:
         out.print(Text.assemble(("try: ", "cyan"), terminal_text.escape(command_line(step.tool, step.args))))
 
 
+class TimeLeft(ProgressColumn):
+    """The share that is done and, from its speed so far, the time that the rest will take."""
+
+    def render(self, task: Task) -> Text:
+        if not task.total:
+            return Text("")
+        left = task.time_remaining
+        return Text(f"{task.percentage:.0f} %" + (f", about {round(left)} s left" if left else ""), "dim")
+
+
 @contextlib.contextmanager
 def bar() -> Iterator[Show]:
     """Show a progress bar on standard error."""
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"))
-    with Progress(*columns, TimeElapsedColumn(), console=console(stderr=True), transient=True) as progress:
-        task = progress.add_task("queued", total=None)
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeLeft())
+    with Progress(*columns, console=console(stderr=True), transient=True) as progress:
+        task = progress.add_task("waits for its turn", total=None)
 
         def show(current: envelope.Progress) -> None:
             progress.update(
@@ -125,8 +136,10 @@ def _record(item: dict[str, Any]) -> RenderableType:
     parts: list[RenderableType] = []
     item = measured(_for_people(item))
     rest = dict(item)
-    if isinstance(item.get("sentence"), str):
-        parts.append(Text(rest.pop("sentence"), style=STYLES.get(str(item.get("verdict")), "bold")))
+    if (
+        said := next((name for name in (*_SENTENCES, *list(item)[:1]) if _opens(name, item.get(name))), None)
+    ) is not None:
+        parts.append(Text(in_words_of_shell(rest.pop(said)), style=STYLES.get(str(item.get("verdict")), "bold")))
     if isinstance(opening := rest.get("opening"), list) and all(_is_statement(part) for part in opening):
         parts.append(Text(in_words_of_shell("\n".join(part["text"] for part in rest.pop("opening")))))
     if _is_cited(answered := rest.get("answer")):
@@ -166,6 +179,11 @@ def _for_people(item: dict[str, Any]) -> dict[str, Any]:
     return shown
 
 
+def _opens(name: str, part: Any) -> bool:
+    """Return True for a text that is a record's sentence; a summary is one if it comes first."""
+    return isinstance(part, str) and name in (*_SENTENCES, "summary")
+
+
 def _is_statement(part: Any) -> bool:
     return isinstance(part, dict) and isinstance(part.get("text"), str) and set(part) <= {"text", "rows"}
 
@@ -193,8 +211,10 @@ def _says(part: Any) -> bool:
 def _headline_first(item: dict[str, Any]) -> RenderableType | None:
     """Render a planner's answer: its headline, then its figures, then their basis; None for other records."""
     figures = item.get("answer")
-    if not isinstance(figures, dict) or not isinstance(figures.get("headline"), str):
+    if not isinstance(figures, dict):
         return None
+    if not isinstance(figures.get("headline"), str):
+        return Group(render(figures), render({name: part for name, part in item.items() if name != "answer"}))
     others = {name: part for name, part in figures.items() if name != "headline"}
     rest = {name: part for name, part in item.items() if name != "answer"}
     return Group(Text(figures["headline"], style="bold"), render(others), render(rest))
@@ -237,7 +257,7 @@ class Rows:
             yield from (text for text, row in zip(sentences, rows, strict=True) if not _is_settled(row))
         names = [name for name in _names(rows) if all(_is_cell(row.get(name)) for row in rows)]
         widths = _widths(names, rows, options.max_width)
-        if not widths:
+        if not widths or (len(widths) == 1 and any(isinstance(part, dict) for row in rows for part in row.values())):
             yield from (_record(row) for row in rows)
             return
         yield _grid(widths, rows)

@@ -50,6 +50,14 @@ def pauses() -> Iterator[float]:
         pause = min(LAST_PAUSE_S, pause * 1.4)
 
 
+def _in_queue(job: Job) -> Progress | None:
+    """What a queued job waits for; None if no job is ahead of it."""
+    if job.state is not JobState.QUEUED or not job.position:
+        return None
+    ahead = "one job is" if job.position == 1 else f"{job.position} jobs are"
+    return Progress(done=0, message=f"queued: {ahead} ahead")
+
+
 @dataclass
 class JobPending:
     """Waits for one job that was just submitted."""
@@ -64,7 +72,9 @@ class JobPending:
         return outcome(job, self.ctx) if job.state.terminal else None
 
     def progress(self) -> Progress | None:
-        return bounded(self._seen.progress) if self._seen else None
+        if self._seen is None:
+            return None
+        return bounded(self._seen.progress or _in_queue(self._seen))
 
     def seen(self) -> Sequence[Job]:
         return [self._seen] if self._seen else []

@@ -228,3 +228,25 @@ def test_the_overview_lists_every_tool_of_the_catalogue_and_imports_none() -> No
         row = (f"  aisp {tool.cli} ", f"  {tool.summary}")
         assert any(line.startswith(row[0]) and line.endswith(row[1]) for line in lines), tool.cli
     assert sum(line.startswith("  aisp ") for line in lines) == len(shipped)
+
+
+@pytest.mark.parametrize(
+    ("words", "usage"),
+    [
+        ("profile torch", "aisp profile torch [options] [SCRIPT [ITS OPTIONS ...]]"),
+        ("bench verify", "aisp bench verify TARGET CANDIDATE [options]"),
+        ("bench run", "aisp bench run [TARGETS ...] [options]"),
+    ],
+)
+def test_help_begins_with_what_one_types(cli_here: Cli, words: str, usage: str) -> None:
+    assert cli_here(*words.split(), "--help").stdout.splitlines()[0] == f"usage: {usage}"
+
+
+def test_an_answer_opens_with_its_sentence_and_a_planner_with_its_answer(cli_here: Cli) -> None:
+    assert " | memory " in cli_here("status").stdout.splitlines()[0]
+    assert cli_here("triage").stdout.startswith(("No usable GPU", "1 GPU", "2 GPU", "4 GPU", "8 GPU"))
+    assert cli_here("optimize", "techniques").stdout.startswith("total")
+    asked = cli_here("ai", "ask", "what is a bank conflict").stdout
+    assert asked.startswith("Shared memory has 32 banks of 4 bytes.")
+    assert "dropped" not in asked
+    assert "[1] Shared memory bank conflicts  bank-conflicts" in asked

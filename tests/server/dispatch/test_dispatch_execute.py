@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import logging
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
@@ -13,7 +15,9 @@ from aisp_mcp.errors import AispError
 from aisp_mcp.server import dispatch, registry
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.dispatch.envelopes import plain
+from aisp_mcp.server.dispatch.pending import JobPending
 from aisp_mcp.settings import Settings
+from aisp_mcp.store.records.job import Job, JobState
 
 
 def test_numbers_that_are_not_finite_become_null_and_are_named(ctx: Context) -> None:
@@ -137,3 +141,17 @@ def test_what_the_system_refuses_is_not_a_bug(ctx: Context) -> None:
     answer = dispatch.execute("aisp_benchmark_targets", {"bench_root": "x" * 5000}, ctx)
     assert answer.error is not None
     assert answer.error.code == "FILE_REFUSED"
+
+
+@pytest.mark.parametrize(
+    ("position", "said"), [(2, "queued: 2 jobs are ahead"), (1, "queued: one job is ahead"), (0, None)]
+)
+def test_a_queued_job_says_how_many_are_ahead(position: int, said: str | None) -> None:
+    job = Job(
+        id="j_1", tool="aisp_triage", params={}, state=JobState.QUEUED, timeout_s=1, created_at=0, position=position,
+        run_dir="/",
+    )  # fmt: skip
+    waits = JobPending(cast(Context, SimpleNamespace(jobs=SimpleNamespace(get=lambda _: job))), "j_1", 20.0)
+    assert waits.poll() is None
+    progress = waits.progress()
+    assert (progress.message if progress else None) == said
