@@ -252,7 +252,9 @@ class Rows:
             sentences = [_sentence(row) for row in rows]
             if len(rows) <= FEW:  # a sentence has the numbers that a table would repeat
                 yield from sentences
-                yield from (detail for row in rows if (detail := _rest(row, _SAID)))
+                # The flags of the only verdict are explained below it, and need no list.
+                said = _SAID if len(rows) > 1 else (*_SAID, "flags")
+                yield from (detail for row in rows if (detail := _rest(row, said)))
                 return
             yield from (text for text, row in zip(sentences, rows, strict=True) if not _is_settled(row))
         names = [name for name in _names(rows) if all(_is_cell(row.get(name)) for row in rows)]

@@ -15,7 +15,7 @@ from front_support import Cli
 from aisp_mcp import __version__
 from aisp_mcp.envelope import Envelope
 from aisp_mcp.errors import UsageError
-from aisp_mcp.front.cli import arguments, commands, format, run
+from aisp_mcp.front.cli import arguments, commands, format, render, run
 from aisp_mcp.server import registry
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.dispatch import load_catalog
@@ -250,3 +250,13 @@ def test_an_answer_opens_with_its_sentence_and_a_planner_with_its_answer(cli_her
     assert asked.startswith("Shared memory has 32 banks of 4 bytes.")
     assert "dropped" not in asked
     assert "[1] Shared memory bank conflicts  bank-conflicts" in asked
+
+
+def test_a_flag_of_the_only_verdict_is_explained_once(capsys: pytest.CaptureFixture[str]) -> None:
+    row = {"target": "slow:f", "verdict": "slower", "sentence": "slower: 0.5x", "flags": ["clock_disagreement"]}
+    said = {"clock_disagreement": "The clocks differ."}
+    render.console().print(render.render({"rulings": [row], "flags": said}))
+    once = "slow:f slower: 0.5x flags clock disagreement The clocks differ."
+    assert " ".join(capsys.readouterr().out.split()) == once
+    render.console().print(render.render({"rulings": [row, {**row, "flags": []}], "flags": said}))
+    assert "clock_disagreement" in capsys.readouterr().out
