@@ -206,7 +206,8 @@ class Driver:
         manipulates its clock only gets another number of calls, and at most as many as fill twice the time.
         """
         call_s = min(self.claimed_s[role] for role in BASELINES)
-        if role is Role.CANDIDATE and self.claimed_s[role] < MUCH_FASTER * call_s:
+        is_faster = role is Role.CANDIDATE and self.claimed_s[role] < MUCH_FASTER * call_s
+        if is_faster and not self.session.opened["converts"]:  # or its arguments would need more memory, and more time
             call_s = max(self.claimed_s[role], self.call_s[role] / 2)
         preset = self.session.options.preset
         most = min(self.session.opened["layout"]["capacity"], preset.max_calls)
