@@ -146,7 +146,7 @@ JUDGED = {
 }
 
 
-def test_rows_of_2026_that_chose_no_constant(ctx: Context) -> None:
+def test_rows_of_2026_beside_those_that_were_fitted(ctx: Context) -> None:
     found = plan_support.recorded("published-2026")["rows"]
     for group, least in JUDGED.items():
         mine = [row for row in found if row["group"] == group]
