@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from analyze_runs import pair, run_of
 
 from aisp_mcp.judge.records.verdict import Comparison
 from aisp_mcp.runs import leaderboards
@@ -141,3 +142,8 @@ def test_the_row_and_the_record_agree_on_lower_bounds(tmp_path: Path, used: str,
         store.save_run(Run.model_validate(document("r_1", body)), None)
         (row,), _ = store.list_verdicts(VerdictFilter())
     assert (row.at_least, Comparison.model_validate(body).at_least) == (bound, bound)
+
+
+def test_a_run_that_compared_nothing_neither_passed_nor_failed() -> None:
+    assert run_of().passed is None
+    assert run_of(pair()).passed is True

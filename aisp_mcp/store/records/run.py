@@ -70,8 +70,8 @@ class Run(Record):
 
     @property
     def passed(self) -> bool | None:
-        """False after a failure or a verdict that must stop a pipeline, None if a comparison was not decided."""
+        """False after a failure or a verdict that must stop a pipeline, None if nothing was compared or decided."""
         words = {comparison.verdict.value for comparison in self.comparisons}
         if self.failed or words & {"slower", "incorrect", "invalid"}:
             return False
-        return None if "inconclusive" in words else True
+        return None if "inconclusive" in words or not words else True
