@@ -45,7 +45,7 @@ def pytest_configure(config: pytest.Config) -> None:
     from aisp_mcp.front.pytest_plugin import fixture, worker
 
     if config.pluginmanager.hasplugin("benchmark") and config.getoption("aisp"):
-        # Since 5.3, pytest-benchmark ends the session if `benchmark` is not its own fixture.
+        # Since 5.0, pytest-benchmark ends the session if `benchmark` is not its own fixture.
         config.pluginmanager.unregister(name="benchmark")
     if config.pluginmanager.hasplugin("benchmark"):  # it has its own fixture and marker
         provided = fixture.OwnFixture

@@ -135,7 +135,7 @@ def test_the_last_line_says_how_much_was_judged(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_plugin_that_accepts_only_its_own_fixture_gives_way(repository: Path) -> None:
-    """As pytest-benchmark does since 5.3."""
+    """As pytest-benchmark does since 5.0."""
     site = repository / "src"
     (site / "pytest_benchmark").mkdir()
     (site / "pytest_benchmark" / "__init__.py").touch()
