@@ -215,7 +215,7 @@ class Replicate(Checks):
 
 
 # Ends of names of measures that are no errors: positions in this output pointed to equal elements; it was wrong or
-# imprecise on large inputs; it holds integers, and others on tiny inputs.
+# imprecise on large inputs; counts in it had moved on tiny inputs.
 TIES, LARGE, TINY = " ties", " large", " tiny"
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import datetime
 import math
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from pydantic import Field
 
@@ -17,7 +18,9 @@ from aisp_mcp.machine.datasheets.load import normal
 from aisp_mcp.plan.records import Ratio
 from aisp_mcp.records import Record
 from aisp_mcp.server.context import Context
-from aisp_mcp.store.measurements import Ceiling
+
+if TYPE_CHECKING:
+    from aisp_mcp.store.measurements import Ceiling
 
 KIND = "plan:"
 MOST_APART = 4.0  # between the sequences in flight of a run and of a plan

@@ -14,7 +14,7 @@ def _listed(given: Any) -> Any:
     return [given] if isinstance(given, str) else given
 
 
-BenchRoots = Annotated[list[str] | None, BeforeValidator(_listed), Field(description="Folders of suites.")]
+BenchRoots = Annotated[list[str] | None, BeforeValidator(_listed), Field(description="Suite folders.")]
 
 
 class Variant(Record):

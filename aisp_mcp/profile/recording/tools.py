@@ -23,26 +23,23 @@ from aisp_mcp.suites.records import BenchRoots
 if TYPE_CHECKING:
     from aisp_mcp.profile.recording.target_program import Subject
 
-TargetName = Annotated[
-    str | None, Field(max_length=200, description="Instead: a benchmark, such as ch07:row_sum_tiled.")
-]
+TargetName = Annotated[str | None, Field(max_length=200, description="Or a benchmark.")]
 Command = Annotated[list[str], Field(max_length=256, description="Argument list, as for the shell but split.")]
 
 
-class CostParams(JobParams):
-    cost: CostPolicy = Field(
-        default="auto",
-        description="Run the program also without the recorder, up to 3 times in turn. auto: if the recording took "
-        "at most 10 s.",
-    )
+Cost = Annotated[
+    CostPolicy,
+    Field(description="Time it unrecorded, too."),
+]
 
 
-class Recording(CostParams):
-    command: Command = Field(default_factory=list, description="Program and arguments, as a list.")
-    report: str | None = Field(default=None, description="Instead: a report of this profiler to convert.")
+class Recording(JobParams):
+    command: Command = Field(default_factory=list, description="Program and arguments.")
+    report: str | None = Field(default=None, description="Or a report.")
     target: TargetName = None
     side: RoleName = "candidate"
     bench_root: BenchRoots = None
+    cost: Cost = "auto"
 
 
 def _folder(ctx: Context) -> Path:
@@ -85,8 +82,8 @@ def _subject(target: str | None, role: RoleName, bench_root: list[str] | None, c
 
 class NsysRecording(Recording):
     preset: Literal["light", "full"] = Field(default="light", description="full adds OS runtime, libraries, sampling.")
-    capture: str | None = Field(default=None, max_length=200, description="cudaProfilerApi, or an NVTX range's name.")
-    keep_report: bool = Field(default=False, description="Keep the .nsys-rep, which contains the environment.")
+    capture: str | None = Field(default=None, max_length=200, description="cudaProfilerApi, or an NVTX range.")
+    keep_report: bool = Field(default=False, description="Keep the .nsys-rep: it holds the environment.")
 
 
 class NsysRecorded(Record):
@@ -245,13 +242,14 @@ def _files(folder: Path) -> list[str]:
     return sorted(str(path) for path in folder.glob("report.*"))
 
 
-class ScriptParams(CostParams):
+class ScriptParams(JobParams):
     script: str | None = Field(default=None, max_length=4096, description="Python file to run.")
     args: list[str] = Field(default_factory=list, max_length=256)
-    python: str | None = Field(default=None, max_length=4096, description="Interpreter that has torch; default: ours.")
+    python: str | None = Field(default=None, max_length=4096, description="With torch; default: ours.")
     target: TargetName = None
     side: RoleName = "candidate"
     bench_root: BenchRoots = None
+    cost: Cost = "auto"
 
     @property
     def interpreter(self) -> str:
@@ -274,7 +272,7 @@ class TorchRecording(ScriptParams):
         default=None, max_length=4096, description="Python file to run; record_function('step') marks iterations."
     )
     mode: Literal["full", "memory", "flops", "modules", "stacks"] = Field(
-        default="full", description="stacks: py-spy instead of torch.profiler."
+        default="full", description="stacks: by py-spy."
     )
 
 
@@ -414,9 +412,7 @@ def _stacks_cost(p: ScriptParams, subject: Subject | None, folder: Path, program
 
 
 class MemoryRecording(ScriptParams):
-    snapshot: str | None = Field(
-        default=None, max_length=4096, description="Instead: a snapshot (pickle or JSON, also .gz)."
-    )
+    snapshot: str | None = Field(default=None, max_length=4096, description="Or a snapshot.")
 
 
 def _memory_plan(p: MemoryRecording, ctx: Context) -> Plan:

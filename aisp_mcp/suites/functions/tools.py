@@ -34,7 +34,7 @@ class NewPair(Record):
 
 @tool(cli="bench new", effect=WRITES, cost=MS, next=("aisp_run_benchmarks", "aisp_verify_candidate"))
 def aisp_benchmark_new(p: NewParams, ctx: Context) -> NewPair:
-    """Write a working pair of files with comments, baseline and candidate, to fill in with code of your own."""
+    """Write a working pair, baseline and candidate, to fill in with your own code."""
     name = identifier(p.name)
     folder = files.folder(p.to, ctx.settings.home / "new" / name, ctx.allow_write)
     form = FORMS[p.like]
