@@ -185,7 +185,7 @@ def _no_benchmarks(repo: Path) -> BenchmarkError:
 
 def _nothing(trial: Trial) -> BenchmarkError | NotFound:
     reasons = "; ".join(f"{name}: {reason}" for name, reason in list(trial.others.items())[:3])
-    install = shlex.join([sys.executable, "-m", "pip", "install", "pytest", "-e", "."])
+    install = f"{shlex.quote(sys.executable)} -m pip install pytest -e ."
     hint = f"Install what the benchmarks need beside aisp, such as `{install}`, or aisp in the project's environment."
     return BenchmarkError("NOTHING_TO_MEASURE", f"None of the benchmarks in this repository runs here. {reasons}", hint)
 

@@ -29,7 +29,7 @@ Command = Annotated[list[str], Field(max_length=256, description="Argument list,
 
 Cost = Annotated[
     CostPolicy,
-    Field(description="Time it unrecorded, too."),
+    Field(description="Also run unrecorded."),
 ]
 
 
