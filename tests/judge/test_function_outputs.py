@@ -197,6 +197,8 @@ def f(xs):
 """
 
 
-def test_work_done_while_arguments_are_made_counts(tmp_path: Path) -> None:
+def test_work_done_while_arguments_are_made_gains_nothing(tmp_path: Path) -> None:
+    """Its own clock shows 200 times. In isolated calls, arguments are made within the handoff."""
     comparison = judged(LOOP, EARLY, "xs=list(randint(0, 1000, 5000))", tmp_path)
-    assert comparison.verdict is not Verdict.FASTER, comparison
+    assert comparison.ratio is not None
+    assert comparison.ratio < 20, comparison.sentence

@@ -37,9 +37,6 @@ COPY_ROUNDS = 9  # of one call per role, for a candidate that returns one buffer
 MOST_SETTLING, QUIET_ROUNDS, FEW_FAULTS = 8, 2, 32  # faults in a round
 LARGE_FRAME = 64 << 10  # bytes of a call, for which it is worth drawing inputs of longer rounds
 STEADY_SHARE = 0.05  # of the faults of a call, where each call asks the kernel for memory
-# Share of a conversion of arguments by which those of equal processes may differ. Chosen: on two loaded cores, medians
-# of processes differed by up to a fifth.
-CONVERSIONS_DIFFER = 0.25
 SINGLE_ROUNDS = 4  # rounds of one call per role, if the verifier has no core of its own; the shortest counts
 
 
@@ -66,8 +63,7 @@ class CpuStrategy(Strategy):
     def run_round(self, driver: Driver, role: Role, count: int, bits: int = 0) -> RoundTiming:
         bits |= self.output_bits(driver)
         if bits & NO_COPY and driver.session.opened["converts"]:
-            cpu_s = driver.run_round(role, count, CONVERT).account.cpu_s
-            driver.conversions[role].append(RoundCost(cpu_s, 0.0, count))
+            driver.run_round(role, count, CONVERT)
         return driver.run_round(role, count, bits)
 
     def dummy_round(self, driver: Driver, role: Role, count: int) -> RoundCost | None:
@@ -143,27 +139,12 @@ class CpuStrategy(Strategy):
             timed_round.timing.cost for timed_round in driver.result.rounds if timed_round.role is not Role.CANDIDATE
         ]
         overhead = fit_overhead([*singles, *dummies, *full])
-        overhead = replace(overhead, credited_s=-self._converted_longer_s(driver))
         copied = [
             timed_round.timing.copied_s for timed_round in driver.result.rounds if timed_round.role is Role.CANDIDATE
         ]
         if not self.output_bits(driver) or not any(copied):
             return overhead
-        return replace(overhead, credited_s=overhead.credited_s + self._observed_copies_s(driver, overhead))
-
-    def _converted_longer_s(self, driver: Driver) -> float:
-        """Processor seconds per call by which the candidate's process takes longer than the baselines' to make its
-        arguments. It could begin its work there, so they count as part of its calls.
-        """
-        conversions = driver.conversions
-        usual = fit_overhead([cost for role in BASELINES for cost in conversions[role]])
-        own = [(cost.elapsed_s - usual.fixed_s) / cost.calls for cost in conversions[Role.CANDIDATE] if cost.calls > 1]
-        if not own:
-            return 0.0
-        longer_s = statistics.median(own) - usual.per_call_s
-        fields = {"usual_s": usual.per_call_s, "longer_s": longer_s}
-        driver.session.log.append("converted", replicate=driver.result.index, **fields)
-        return longer_s if longer_s > CONVERSIONS_DIFFER * usual.per_call_s else 0.0
+        return replace(overhead, credited_s=self._observed_copies_s(driver, overhead))
 
     def _observed_copies_s(self, driver: Driver, overhead: Overhead) -> float:
         """Seconds per call that the candidate spends on copies in timed rounds, as observed by the parent.

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from mmap import mmap
 from typing import Any, TypeVar
 
-from aisp_mcp.judge.evidence import Replicate, RoundCost, RoundTiming, SecondsByRole, merge_measures
+from aisp_mcp.judge.evidence import Replicate, RoundTiming, SecondsByRole, merge_measures
 from aisp_mcp.judge.parent.kernel_cache import names_a_compiler
 from aisp_mcp.judge.parent.processes import group, process, procfs
 from aisp_mcp.judge.parent.processes.cluster.spread import SpreadGroup
@@ -40,7 +40,6 @@ class Driver:
         self.workers: dict[Role, WorkerProcess] = {}
         self.call_s: SecondsByRole = {}  # on the parent's clock, including the overhead of a round
         self.claimed_s: SecondsByRole = {}  # on the worker's own clock
-        self.conversions: dict[Role, list[RoundCost]] = {role: [] for role in Role}  # processor time of each round's
         self._setups: dict[Role, WorkerSetup] = {}
         self._placements: dict[Role, Placement] = {}
         self.rehearsal: Driver | None = None  # ended processes of the rehearsal of a cold start
@@ -206,8 +205,7 @@ class Driver:
         manipulates its clock only gets another number of calls, and at most as many as fill twice the time.
         """
         call_s = min(self.claimed_s[role] for role in BASELINES)
-        is_faster = role is Role.CANDIDATE and self.claimed_s[role] < MUCH_FASTER * call_s
-        if is_faster and not self.session.opened["converts"]:  # or its arguments would need more memory, and more time
+        if role is Role.CANDIDATE and self.claimed_s[role] < MUCH_FASTER * call_s:
             call_s = max(self.claimed_s[role], self.call_s[role] / 2)
         preset = self.session.options.preset
         most = min(self.session.opened["layout"]["capacity"], preset.max_calls)
