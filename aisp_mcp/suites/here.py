@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from importlib import metadata
 from pathlib import Path
 
 from aisp_mcp.server.context import Context
@@ -11,6 +10,7 @@ from aisp_mcp.settings import shipped_bench_roots
 from aisp_mcp.store.records.verdict_row import VerdictFilter, VerdictRow
 from aisp_mcp.suites.discovery import full_name
 from aisp_mcp.suites.records import Target
+from aisp_mcp.system import software
 from aisp_mcp.system.gpu import nvml
 
 OF_A_GPU = frozenset({"gpus", "sm", "memory_gb", "gpu"})
@@ -51,9 +51,8 @@ class Here:
         gpus = max(int(float(target.needs.get("gpus", 0))), 1) if OF_A_GPU & target.needs.keys() else 0
         if gpus > self._gpus:
             yield "a GPU" if gpus == 1 else f"{gpus} GPUs"
-        for name in str(target.needs.get("packages", "")).split(","):
-            if name.strip() and not _is_installed(name.strip()):
-                yield name.strip()
+        packages = map(str.strip, str(target.needs.get("packages", "")).split(","))
+        yield from (name for name in packages if name and software.version(name) is None)
 
     def _is_own(self, target: Target) -> bool:
         path = Path(target.path).resolve()
@@ -65,11 +64,3 @@ class Here:
 
 def _names(target: Target) -> list[str]:
     return [full_name(target, variant) for variant in target.variants]
-
-
-def _is_installed(package: str) -> bool:
-    try:
-        metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return False
-    return True
