@@ -37,6 +37,10 @@ class Steps(NamedTuple):
         """tensors() of the output of one call."""
         return tensors(output)
 
+    def whole(self, *args: Any, **kwargs: Any) -> Any:
+        """The function and the conversion of its output, where that counts as part of it: it may take as long."""
+        return tensors(self.function(*args, **kwargs))
+
     def tensors_of_calls(self, outputs: list[Any]) -> Any:
         """tensors() of the output of each call; of numbers, one tensor of all of them."""
         # One by one takes microseconds, which a candidate could save.
@@ -47,7 +51,7 @@ class Steps(NamedTuple):
             return torch.frombuffer(array("d", outputs), dtype=torch.float64)
         if kinds == {int} and max(map(abs, outputs)) < _INT64:
             return torch.frombuffer(array("q", outputs), dtype=torch.int64)
-        if len(kinds) == 1 and all([_is_array(output) and output.ndim for output in outputs[:1]]):
+        if len(kinds) == 1 and _is_array(outputs[0]) and outputs[0].ndim:
             return [*map(torch.as_tensor, outputs)]
         return [*map(tensors, outputs)]
 

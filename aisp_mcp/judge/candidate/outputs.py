@@ -156,8 +156,7 @@ class OutputStrides:
             return self.whole(run(**inputs))
 
         if steps := getattr(run, "steps", None):
-            function = steps.function
-            copied = steps._replace(function=lambda *a, **k: self.whole(steps.tensors(function(*a, **k))))
+            copied = steps._replace(function=lambda *a, **k: self.whole(steps.whole(*a, **k)))
             wrapped.steps = copied  # type: ignore[attr-defined]
         return wrapped
 
@@ -257,7 +256,7 @@ class HeldOutputs:
         together = self._settled and not self._reuses and len(self._expected) == 1 and count > 1
         if steps := getattr(run, "steps", None):
             given = self._converted(count, run)
-            run, keep = (steps.function, self._keep_raw(steps)) if self._is_quick else (self._whole(steps), self.keep)
+            run, keep = (steps.function, self._keep_raw(steps)) if self._is_quick else (steps.whole, self.keep)
         else:
             given, keep = [((), inputs) for inputs in self._given(count)], self.keep
         keep, self.alone = outputs.append if together else keep, count == 1
@@ -289,11 +288,6 @@ class HeldOutputs:
             self.convert(count, run)
         self._is_converted = not run.steps.is_copied and not self._arena.layout.files
         return self._arguments[:count]
-
-    @staticmethod
-    def _whole(steps: Any) -> Callable[..., Any]:
-        """The function and the conversion of its output, which counts as part of it: it may take as long."""
-        return lambda *args, **kwargs: steps.tensors(steps.function(*args, **kwargs))
 
     def _keep_raw(self, steps: Any) -> Callable[[Any], None]:
         """Keep an output as the function returned it, and note whether later ones need a conversion that takes time."""

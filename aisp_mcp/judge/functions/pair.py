@@ -103,7 +103,7 @@ class Plan:
 
     @property
     def is_copied(self) -> bool:
-        """Whether an argument is no view of its input."""
+        """Return True if an argument is no view of its input."""
         return any(draw.form in ("list", "number") for draw in _draws(self.arguments).values())
 
     @property

@@ -35,8 +35,8 @@ PERIODS = (2, 4, 8, 16, 32, 64)
 
 @dataclass(frozen=True)
 class Statistics:
-    """Factors of rows, and their means after multiplication: each a tensor of shape (rows, 1), or a number if there is
-    only one row.
+    """Factors of rows, and their means after multiplication: each a tensor of shape (rows, 1), or on a CPU a number
+    if there is only one row.
     """
 
     factor: Any
@@ -51,7 +51,7 @@ class Statistics:
         import torch
 
         factor, mean = self.factor * weight, self.mean * weight
-        if rows.is_cuda and isinstance(factor, torch.Tensor):
+        if rows.is_cuda:
             return torch.addcmul(mean, rows, factor, out=rows)  # one pass; on a CPU it takes longer than these two
         return rows.mul_(factor).add_(mean)
 

@@ -168,7 +168,7 @@ class ElementsContract(Contract):
         self._apart: defaultdict[tuple[str, int, int], dict[int, tuple[float, float]]] = defaultdict(dict)
         self._ties = set[str]()  # outputs whose positions pointed to other elements of the same values
         self._large = set[str]()  # outputs that were wrong or imprecise on large inputs
-        self._tiny = set[str]()  # outputs of other integers on tiny inputs
+        self._tiny = set[str]()  # outputs whose counts had moved on tiny inputs
 
     def _rule(self, index: int, output: TensorSpec) -> _OutputRule:
         tolerance, is_near = self._spec.tolerance, near
