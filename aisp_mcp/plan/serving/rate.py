@@ -146,7 +146,7 @@ def step(
 
 
 def _floors(served: Served, layout: Layout, shares: ServingShares) -> float:
-    """What a step takes however few rows it has: kernels of routed experts, and messages between nodes."""
+    """Seconds that a step takes however few rows it has: kernels of routed experts, and messages between nodes."""
     experts = shares.expert_launch_s * parameters.moe_layers(served.arch) if served.arch.mlp.experts else 0.0
     hops = (layout.gpus - 1) // NODE if layout.pipeline > 1 else 0
     return experts + hops * tables.collectives().network.start_us * 1e-6

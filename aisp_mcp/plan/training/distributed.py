@@ -85,7 +85,7 @@ SPLITS = ("tensor", "pipeline", "context", "expert")
 
 
 def default_stack(task: Task, fixed: Mapping[str, int | str]) -> str:
-    """What most people run: transformers, uncompiled, where copies or shards of a dense model in 16 bits are enough."""
+    """The stack that most people run: uncompiled transformers where a dense model in 16 bits needs no split."""
     small, splits = task.recipe.compute in ("fp8", "fp4"), any(int(fixed.get(name, 1)) > 1 for name in SPLITS)
     if task.arch.mlp.experts:
         return "nemo" if fixed.get("zero") == 3 and not small else calibration.TUNED

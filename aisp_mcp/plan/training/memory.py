@@ -279,7 +279,7 @@ def layer_activations(arch: Architecture, layout: Layout, recipe: Recipe, seq: i
 
 
 def _gathered_inputs(arch: Architecture, recipe: Recipe, tokens: int, tensor: int) -> int:
-    """What a tensor rank keeps beyond its part of the two inputs of a layer's blocks, which sequence ranks share."""
+    """Bytes that a tensor rank keeps of the two inputs of a layer's blocks beyond its part, if ranks share them."""
     return 2 * recipe.activations * arch.hidden * tokens * (tensor - 1) // tensor
 
 

@@ -69,7 +69,7 @@ def _one(unit: str) -> str:
 
 
 def of_flops(total: int | None, whole_us: float, rows: Sequence[tuple[str, int, float]]) -> Statement:
-    """What the FLOPs of a recording include. rows: (name, calls, own time) of operators without a formula, by time."""
+    """The FLOPs of a recording. rows: (name, calls, own time) of operators that torch has no formula for, by time."""
     counted = f"{total:,} FLOPs were counted" if total else "No FLOPs were counted"
     share = _percent(sum(us for _, _, us in rows), whole_us)
     if not rows:

@@ -181,7 +181,7 @@ class Pieces:
         return good
 
     def _fault(self) -> str:
-        """What is wrong, and where in the (decompressed) file."""
+        """The first fault, and its place in the (decompressed) file."""
         try:
             _any.decode(self._open + self._rest)
         except ValueError as error:

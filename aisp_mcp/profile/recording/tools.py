@@ -27,10 +27,7 @@ TargetName = Annotated[str | None, Field(max_length=200, description="Or a bench
 Command = Annotated[list[str], Field(max_length=256, description="Argument list, as for the shell but split.")]
 
 
-Cost = Annotated[
-    CostPolicy,
-    Field(description="Also run unrecorded."),
-]
+Cost = Annotated[CostPolicy, Field(description="Also run unrecorded.")]
 
 
 class Recording(JobParams):

@@ -1,4 +1,4 @@
-"""What an own run measured, and the plan of the same thing."""
+"""Figures that an own run measured, beside the plan of the same thing."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Fitted(Record):
 
 
 class Calibration(Record):
-    """What the run changes. Plans of this model and GPU show the corrected figures beside their own."""
+    """Figures that the run corrects. Plans of this model and GPU show the corrected figures beside their own."""
 
     sentence: str
     run: str
