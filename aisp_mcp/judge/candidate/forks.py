@@ -18,6 +18,7 @@ spinning.
 
 from __future__ import annotations
 
+import ctypes
 import fcntl
 import gc
 import importlib
@@ -88,7 +89,7 @@ def _load(cpus: str, words: list[str]) -> None:
     for name in modules:
         importlib.import_module(name)
     _import(also)
-    _freeze_heap()
+    _prepare_to_fork()
 
 
 def _import(modules: Sequence[str]) -> None:
@@ -97,9 +98,20 @@ def _import(modules: Sequence[str]) -> None:
             importlib.import_module(name)
 
 
-def _freeze_heap() -> None:
+def _prepare_to_fork() -> None:
+    _end_nvml()
     gc.collect()
     gc.freeze()  # a collection in a fork would write to every object and so copy every page
+
+
+def _end_nvml() -> None:
+    """Undo each nvmlInit of an imported module. A fork closes NVML's descriptors, and NVML would then count no GPU: torch
+    2.11 asks it even where CUDA is initialized, and keeps the answer.
+    """
+    with suppress(OSError):  # not loaded
+        nvml = ctypes.CDLL("libnvidia-ml.so.1", mode=os.RTLD_NOLOAD | os.RTLD_NOW)
+        while nvml.nvmlShutdown() == 0:
+            pass
 
 
 def _answer(channel: socket.socket, end_s: float) -> None:
@@ -171,7 +183,7 @@ def _serve(channel: socket.socket, request: dict[str, Any], fds: list[int]) -> N
     if "load" in request:
         if new := [name for name in request["load"] if name not in sys.modules]:
             _import(new)
-            _freeze_heap()
+            _prepare_to_fork()
         return
     pid = os.fork()
     if pid == 0:

@@ -126,8 +126,10 @@ def lower_bound_seconds(replicates: Sequence[Replicate], reported: LogRatios, cl
     clock: name of the clock that the verdict would have used.
     """
     rows: list[tuple[Role, float]] = []
+    most = estimates.proven_with_host(replicates)
     for replicate, (log_ratio, _) in zip(replicates, lower_bound_ratios(replicates, reported), strict=True):
-        middle = [(role, statistics.median(estimates.parent_seconds(replicate, (role,), clock))) for role in BASELINES]
+        seconds = {role: estimates.parent_seconds(replicate, (role,), clock, most) for role in BASELINES}
+        middle = [(role, statistics.median(row)) for role, row in seconds.items()]
         base = math.sqrt(math.prod(s for _, s in middle))
         rows += [*middle, (Role.CANDIDATE, base / math.exp(log_ratio))]
     return rows

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from statistics import fmean
 
@@ -50,6 +51,9 @@ GATE_S, GATE_SHARE, GATE_SCATTER_S = 2e-6, 0.01, 3e-6
 # call instead of its scatter. Chosen: an honest program, whose calls overlap with each other's launches, may save only
 # part of what it saves back to back; the lower bound of decision 21 limits what this leaves.
 HOST_S, HOST_PART, HOST_SCATTER = 5e-6, 0.85, 0.1
+# Level of the two-sided interval whose lower end limits what host time may explain. Chosen: as an interval that errs
+# upwards in one of twenty comparisons.
+HOST_LEVEL = 0.90
 # Rounds of a program, per replicate, that are discarded because the device was not idle before them. Chosen: a
 # candidate for which more are discarded proves no gain, so a higher number only takes longer.
 MAX_DISCARDED = 6
@@ -179,19 +183,35 @@ def log_ratios(replicates: Sequence[Replicate], clock: str) -> list[stats.Replic
     """The candidate's and the A/A log-ratio per replicate on one clock: "parent", "worker" (median of a round's calls)
     or "worker_mean". On a GPU, the parent's clock has separate rounds. Raises UnusableError.
     """
-    on_gpu = clock == "parent"
+    on_gpu, most = clock == "parent", proven_with_host(replicates)
     return [
-        _on_gpu(replicate) if on_gpu and replicate.device.device_only else _by_rounds(replicate, clock)
+        _on_gpu(replicate, most) if on_gpu and replicate.device.device_only else _by_rounds(replicate, clock)
         for replicate in replicates
     ]
 
 
-def _on_gpu(replicate: Replicate) -> stats.ReplicateRatio:
+def proven_with_host(replicates: Sequence[Replicate]) -> float:
+    """The log-ratio that the rounds with host time prove, over all replicates. On a busy host, single replicates show
+    any ratio, and a worker's forged one would lie within them. Infinite where nothing shows their scatter.
+    """
+    rows = [row for replicate in replicates if len(row := seconds_by_estimator(replicate)) > 1]
+    ratios = [ratio(with_host) for _, with_host in rows]
+    try:
+        interval = stats.t_interval([log_ratio for log_ratio, _ in ratios], HOST_LEVEL)
+    except UnusableError:
+        return math.inf
+    unknown = interval.half_width
+    with suppress(UnusableError):  # two replicates may agree by chance; then their baselines hardly do
+        unknown = max(unknown, stats.noise_floor([apart for _, apart in ratios], HOST_LEVEL).half_width)
+    return interval.mean - unknown
+
+
+def _on_gpu(replicate: Replicate, most: float) -> stats.ReplicateRatio:
     try:
         claimed = _by_rounds(replicate, "worker").log_ratio
     except stats.UnusableError:
         claimed = math.nan
-    return between(seconds_by_estimator(replicate), claimed, replicate.device.copying)
+    return between(seconds_by_estimator(replicate), claimed, replicate.device.copying, most)
 
 
 def _by_rounds(replicate: Replicate, clock: str) -> stats.ReplicateRatio:
@@ -231,15 +251,17 @@ def ratio(seconds: SecondsByRole) -> tuple[float, float]:
     return (first + repeat) / 2 - logs[Role.CANDIDATE], first - repeat
 
 
-def between(estimates: Sequence[SecondsByRole], claimed: float, copying: bool) -> stats.ReplicateRatio:
+def between(
+    estimates: Sequence[SecondsByRole], claimed: float, copying: bool, most: float = math.inf
+) -> stats.ReplicateRatio:
     """The value between device_only and with_host that is nearest to the worker's log-ratio: its clock counts part of
     the host's time.
 
     The noise is that of the nearer one. copying: the candidate's rounds include copies that the others' do not, so they
-    only bound the gain, see bound.py.
+    only bound the gain, see bound.py. most: log-ratio that all rounds with host time prove together.
     """
     ratios = [ratio(seconds)[0] for seconds in estimates]
-    low, high = min(ratios), max(ratios)
+    low, high = min(ratios), max(ratios[0], min(max(ratios), most))
     bounded = claimed if copying else min(max(claimed, low), high)
     log_ratio = bounded if math.isfinite(claimed) else low
     return stats.ReplicateRatio(log_ratio, ratio(nearest(estimates, log_ratio))[1], 1, 0)
@@ -264,11 +286,14 @@ def _mean_s(timing: RoundTiming) -> float:
     return math.fsum(timing.durations_ns) / timing.count / 1e9
 
 
-def parent_seconds(replicate: Replicate, roles: Sequence[Role], clock: str) -> list[float]:
-    """Seconds per call of these roles on the parent's clock: of each round; on a GPU, of the estimator used."""
+def parent_seconds(replicate: Replicate, roles: Sequence[Role], clock: str, most: float) -> list[float]:
+    """Seconds per call of these roles on the parent's clock: of each round; on a GPU, of the estimator used.
+
+    most: of proven_with_host for all replicates.
+    """
     if not (estimates := seconds_by_estimator(replicate)):
         return [row.net_s for row in replicate.rounds if row.role in roles]
-    chosen = estimates[1] if clock == "with_host" else nearest(estimates, _on_gpu(replicate).log_ratio)
+    chosen = estimates[1] if clock == "with_host" else nearest(estimates, _on_gpu(replicate, most).log_ratio)
     return [chosen[role] for role in roles]
 
 

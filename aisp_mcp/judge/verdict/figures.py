@@ -48,7 +48,8 @@ def of_program(
     """
     rounds = [row for replicate in replicates for row in replicate.rounds if row.role in roles]
     durations = [ns / 1e9 for row in rounds for ns in row.timing.durations_ns]
-    of_parent = [s for replicate in replicates for s in estimate.parent_seconds(replicate, roles, clock)]
+    most = estimate.proven_with_host(replicates)
+    of_parent = [s for replicate in replicates for s in estimate.parent_seconds(replicate, roles, clock, most)]
     parent = stats.quantile(of_parent, 0.5)
     if replaced:
         time_s = stats.quantile([seconds for role, seconds in replaced if role in roles], 0.5)

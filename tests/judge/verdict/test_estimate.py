@@ -358,3 +358,24 @@ def test_a_host_can_only_add_to_what_the_device_takes(with_host: float) -> None:
         replicate.rounds.append(Round(role, own, own, RoundTiming(1, own, [round(1e9 * own)], Account())))
     [ratios] = estimate.log_ratios([replicate], "parent")
     assert math.exp(ratios.log_ratio) == pytest.approx(2.0)
+
+
+def test_a_forged_clock_finds_no_support_in_rounds_of_a_busy_host() -> None:
+    """Seen on an H200 beside three processes on four cores: a worker that subtracts the L2 flush was "faster", 1.31x,
+    because the rounds with host time, which then vary threefold, happened to show more in both replicates.
+    """
+    device_only = [(353.1, 353.5, 354.7), (355.4, 354.5, 360.7)]
+    with_host = [(653.1, 1115.5, 441.8), (885.7, 1173.0, 656.0)]
+    roles = (*BASELINES, Role.CANDIDATE)
+    own_with_host = [(384.2, 388.4, 385.6), (370.7, 380.4, 372.6)]
+    replicates = []
+    for index, rows in enumerate(zip(device_only, with_host, own_with_host, strict=True)):
+        alone, host, its = (dict(zip(roles, (us * 1e-6 for us in row), strict=True)) for row in rows)
+        replicate = Replicate(index, device=DeviceEvidence(alone, host, worker_with_host=its, gated=True))
+        for role in (*Role, *reversed(Role)):
+            own = 353e-6 / (1.307 + 0.001 * index if role == Role.CANDIDATE else 1.0)
+            replicate.rounds.append(Round(role, own, own, RoundTiming(1, own, [round(1e9 * own)], Account())))
+        replicates.append(replicate)
+    estimated = estimate.estimate(replicates, [], True)
+    assert estimated.clocks.ratio_parent == pytest.approx(0.99, rel=0.01)
+    assert [flag.code for flag in estimated.flags] == ["clock_disagreement"]
