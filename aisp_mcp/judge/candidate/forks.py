@@ -105,8 +105,8 @@ def _prepare_to_fork() -> None:
 
 
 def _end_nvml() -> None:
-    """Undo each nvmlInit of an imported module. A fork closes NVML's descriptors, and NVML would then count no GPU: torch
-    2.11 asks it even where CUDA is initialized, and keeps the answer.
+    """Undo each nvmlInit of an imported module. A fork closes NVML's descriptors, and NVML would then count no GPU:
+    torch 2.11 asks it even where CUDA is initialized, and keeps the answer.
     """
     with suppress(OSError):  # not loaded
         nvml = ctypes.CDLL("libnvidia-ml.so.1", mode=os.RTLD_NOLOAD | os.RTLD_NOW)
