@@ -13,7 +13,6 @@ from aisp_mcp.plan.architecture import Architecture, Attention, Mlp
 from aisp_mcp.plan.cluster import collectives, nccl
 from aisp_mcp.plan.data import tables
 from aisp_mcp.plan.records import Calibration, Ratio
-from aisp_mcp.plan.serving import model
 from aisp_mcp.plan.training import calibration as training
 from aisp_mcp.plan.training import measure, memory, step
 from aisp_mcp.plan.training.layout import Layout
@@ -62,29 +61,6 @@ def test_memory_is_within_two_percent_of_twelve_peaks_on_a_gpu() -> None:
 def gemm_ratios(rows: list[dict[str, Any]]) -> list[float]:
     shares = calibration().gemm
     return [r["seconds"] / gemm.seconds(H200, shares, r["m"], r["n"], r["k"], r["dtype"]) for r in rows]
-
-
-def serving_ratios(phase: str) -> list[float]:
-    """Measured over predicted time of each recorded pass of a decoder."""
-    values = []
-    for row in plan_support.recorded("h200-decode")["rows"]:
-        if row["phase"] != phase:
-            continue
-        arch = measure.described(row)
-        setting = model.Setting(
-            tensor=1, weights=tables.engine().formats[0], kv_dtype="bf16", prompt=row["tokens"], output=1
-        )
-        speed = model.speed(arch, setting, row["batch"], H200, calibration(), tables.engine())
-        values.append(row["seconds"] / (speed.ttft_s if phase == "prefill" else speed.tpot_excl_first_s))
-    return values
-
-
-@pytest.mark.parametrize(("phase", "rows"), [("decode", 32), ("prefill", 12)])
-def test_passes_of_a_decoder(phase: str, rows: int) -> None:
-    figures = serving_ratios(phase)
-    assert len(figures) == rows
-    assert mape(figures) <= 0.10
-    assert inside(figures[1::2], calibration().bands[phase]) >= 0.8  # rows 0, 2, 4 … gave the band
 
 
 def test_products_that_chose_no_constant_are_within_twelve_percent_on_average() -> None:

@@ -143,7 +143,7 @@ def _rate(
         tokens_per_s_per_gpu=total / gpus,
         requests_per_s=total / lengths.output,
         ttft_s=_first_token(served, layout, lengths, concurrency, alone, limits, shares, engine) + wait,
-        tpot_s=now.total / served.accepted,
+        tpot_s=rate.time_per_output_token(now.total, served),
         utilization=used,
         limit=limit,
         step=now,

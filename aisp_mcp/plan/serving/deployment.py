@@ -366,7 +366,7 @@ def split(served: Served, best: Rate, lengths: Lengths, shares: ServingShares, e
     return Disaggregation(
         prefill_replicas_per_decode=ratio,
         tokens_per_s_per_gpu=each / (1 + ratio) / layout.gpus,
-        tpot_s=step / served.accepted,
+        tpot_s=rate.time_per_output_token(step, served),
         transfer_bytes=size,
         transfer_s=seconds,
         transfer_share_of_ttft=seconds / (first + seconds),

@@ -1,15 +1,13 @@
-"""Serving a model: memory next to the weights, the time of prefill and decode steps, and the flags for them."""
+"""Serving a model: memory next to the weights, and the flags for it. `rate.py` predicts times."""
 
 from __future__ import annotations
 
 from pydantic import Field
 
 from aisp_mcp.machine.datasheets.load import GpuFacts
-from aisp_mcp.plan import gemm, kv, parameters
+from aisp_mcp.plan import kv, parameters
 from aisp_mcp.plan.architecture import Architecture
-from aisp_mcp.plan.cluster import collectives
-from aisp_mcp.plan.cluster.collectives import Fabric
-from aisp_mcp.plan.records import Calibration, Engine, GemmShares, Item, WeightFormat
+from aisp_mcp.plan.records import Engine, Item, WeightFormat
 from aisp_mcp.plan.serving.rate import Layout, Served
 from aisp_mcp.records import Record
 
@@ -38,16 +36,6 @@ class Fit(Record):
     cache_budget_bytes: int = Field(description="Left for the cache; negative when the weights do not fit.")
     kv_bytes_per_sequence: int
     concurrency: int = Field(description="Whole sequences of prompt + output tokens that fit at once.")
-
-
-class Speed(Record):
-    """Times of one replica with `batch` sequences in flight. The names state the definitions used."""
-
-    batch: int
-    ttft_s: float = Field(description="Prefill of one prompt on an idle replica.")
-    tpot_excl_first_s: float
-    output_tokens_per_s: float = Field(description="Decode only, batch / time per step.")
-    tokens_per_s_per_gpu: float
 
 
 def memory_bytes(facts: GpuFacts) -> int:
@@ -101,70 +89,6 @@ def _copies(arch: Architecture, setting: Setting) -> int:
     """
     a = arch.attention
     return setting.tensor if a.latent else max(1, setting.tensor // a.kv_heads)
-
-
-def speed(
-    arch: Architecture, setting: Setting, batch: int, facts: GpuFacts, calibration: Calibration, engine: Engine
-) -> Speed:
-    """Predict prefill and decode. Raises KeyError if the GPU has no peak for the format's compute dtype."""
-    mean = setting.prompt + setting.output // 2
-    first = _pass(arch, setting, setting.prompt, 1, facts, calibration, engine)
-    first += parameters.attention_flops(arch, setting.prompt) / setting.tensor / _attention_rate(facts, calibration)
-    cache = kv.sequence_bytes(arch, mean, setting.kv_dtype) * _copies(arch, setting) * batch / setting.tensor
-    each = _pass(arch, setting, batch, batch, facts, calibration, engine)
-    each += cache / (facts.memory.bandwidth_bytes_s * calibration.gemm.bandwidth)
-    return Speed(
-        batch=batch,
-        ttft_s=first,
-        tpot_excl_first_s=each,
-        output_tokens_per_s=batch / each,
-        tokens_per_s_per_gpu=batch / each / setting.tensor,
-    )
-
-
-def _attention_rate(facts: GpuFacts, calibration: Calibration) -> float:
-    return facts.peak["bf16"].dense * gemm.TERA * calibration.step.peak
-
-
-def _sustained(calibration: Calibration) -> GemmShares:
-    """Sustained share of the peak: like a training step, a prefill is long dense work under the power limit."""
-    return calibration.gemm.model_copy(update={"peak": calibration.step.peak})
-
-
-def _pass(
-    arch: Architecture,
-    setting: Setting,
-    rows: int,
-    sampled: int,
-    facts: GpuFacts,
-    calibration: Calibration,
-    engine: Engine,
-) -> float:
-    """One forward pass over `rows` tokens: products, launches, tensor-parallel all-reduces, the head for `sampled`."""
-    weights, hidden = setting.weights, arch.hidden
-    shares = _sustained(calibration) if rows > sampled else calibration.gemm
-    used = _touched(arch, rows) - parameters.embeddings(arch)
-    flops = 2.0 * rows * (parameters.active(arch) - parameters.embeddings(arch)) / setting.tensor
-    moved = used * weights.bytes / setting.tensor
-    body = gemm.blend(facts, shares, flops, moved, weights.compute)
-    head = gemm.seconds(facts, shares, sampled, arch.vocab // setting.tensor, hidden)
-    links = 0.0
-    if setting.tensor > 1 and facts.link is not None:
-        rate = facts.link.per_direction_bytes_s
-        fabric = Fabric(rate, rate, setting.tensor, collectives.kind_of(facts.link.kind))
-        each = collectives.seconds("all_reduce", 2.0 * rows * hidden, setting.tensor, 1, fabric)
-        links = 2 * arch.layers * each
-    return body + head + arch.layers * engine.per_layer_s + links
-
-
-def _touched(arch: Architecture, rows: int) -> float:
-    """Parameters whose weights are read: for experts, those that at least one token is expected to choose."""
-    experts = arch.mlp.experts
-    total = parameters.total(arch)
-    if experts is None:
-        return total
-    share = 1.0 - (1.0 - experts.active / experts.count) ** rows
-    return total - parameters.routed(arch) * (1.0 - share)
 
 
 def flags(arch: Architecture, setting: Setting, batch: int, engine: Engine, replicas: int = 1) -> list[str]:

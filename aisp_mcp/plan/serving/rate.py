@@ -145,6 +145,11 @@ def step(
     )
 
 
+def time_per_output_token(step_s: float, served: Served) -> float:
+    """Mean seconds from one token of a sequence to its next. step_s: of a step, which yields each `accepted` tokens."""
+    return step_s / served.accepted
+
+
 def _floors(served: Served, layout: Layout, shares: ServingShares) -> float:
     """Seconds that a step takes however few rows it has: kernels of routed experts, and messages between nodes."""
     experts = shares.expert_launch_s * parameters.moe_layers(served.arch) if served.arch.mlp.experts else 0.0
