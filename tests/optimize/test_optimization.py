@@ -283,12 +283,13 @@ def test_processes_that_wait_for_submissions_outlive_the_server_that_started_the
     if isolation.probe().level not in isolation.NAMESPACES:
         pytest.skip("none wait below L2")
 
-    async def start() -> None:
+    async def start() -> str:
         async with connect(over="stdio") as client:
             answer = await client.call_tool("aisp_optimize_start", {"target": "ch07:row_sum"})
             assert not answer.is_error, answer.content
+            return str(answer.structured_content["result"]["workspace"])
 
-    anyio.run(start)
+    shutil.rmtree(anyio.run(start))
     [warm] = (home / "optimizations").glob("*/warm")
     processes = serving(warm)
     known = {process.pid for process in processes}

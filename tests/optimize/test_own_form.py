@@ -202,8 +202,8 @@ def started(cli_here: Any, tmp_path: Path, problem: Path) -> None:
     allowed = ("--allow-write", str(tmp_path), "--executor", "inprocess")
     done = cli_here("bench", "adapt", str(problem), "--to", str(tmp_path / "pairs"), *allowed, "--json")
     (target,) = [one["target"] for one in json.loads(done.stdout)["result"]["problems"]]
-    words = ("--bench-root", str(tmp_path / "pairs"), "--preset", "quick")
-    assert cli_here("optimize", "start", target, *words).returncode == 0
+    words = ("--bench-root", str(tmp_path / "pairs"), "--preset", "quick", "--workspace", str(tmp_path / "room"))
+    assert cli_here("optimize", "start", target, *words, *allowed[:2]).returncode == 0
 
 
 @pytest.mark.torch
