@@ -142,9 +142,11 @@ class Board(Record):
 
 
 class Judged(Record):
-    """The answer to a submission. passed: it did not fail, and is not slower, incorrect or invalid."""
+    """The answer to a submission. passed: it did not fail, and is not slower, incorrect or invalid; null: inconclusive,
+    so not known.
+    """
 
-    passed: bool
+    passed: bool | None
     row: BoardRow
     stop: Stop | None
     candidates_left: int

@@ -167,7 +167,7 @@ def submit(ctx: Context, session: str, candidate: str) -> Judged:
     board = look(ctx, session)
     row = next(row for row in board.rows if row.number == number)
     return Judged(
-        passed=row.verdict is not None and run.passed is not False,
+        passed=run.passed if row.verdict is not None else False,
         row=row,
         stop=board.stop,
         candidates_left=board.candidates_left,

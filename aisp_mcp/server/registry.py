@@ -211,9 +211,9 @@ def tool(
     cli: the words after `aisp`, "group verb". next: names of tools worth calling afterwards, checked to exist. aliases:
     other names, each with the arguments that it stands for where the caller gives none.
     estimate: for job tools, additions to the generic plan in a dry run. verdict: the CLI exits with 3 when the result's
-    `passed` is false. listed: the smallest set of tools that lists it, see dispatch/selection.py. chart: how a front
-    draws the result; job: as for the tool whose job this is. The function takes (params, context) and returns a record
-    or raises AispError.
+    `passed` is false, and 4 when it is null. listed: the smallest set of tools that lists it, see
+    dispatch/selection.py. chart: how a front draws the result; job: as for the tool whose job this is. The function
+    takes (params, context) and returns a record or raises AispError.
     """
 
     def register(fn: Callable[..., Any]) -> Callable[..., Any]:

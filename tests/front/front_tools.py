@@ -156,19 +156,19 @@ def aisp_demo_program(p: ProgramParams, ctx: Context) -> Echo:
 
 
 class Judged(Record):
-    passed: bool
+    passed: bool | None
     sentence: str
     verdict: str
 
 
 class JudgeParams(Params):
-    passed: bool
+    passed: bool | None = None
 
 
 @tool(cli="demo judge", effect=READS, cost=MS, verdict=True)
 def aisp_demo_judge(p: JudgeParams, ctx: Context) -> Judged:
     """A verdict."""
-    verdict = "faster" if p.passed else "slower"
+    verdict = {True: "faster", False: "slower", None: "inconclusive"}[p.passed]
     return Judged(passed=p.passed, sentence=f"The candidate is {verdict}.", verdict=verdict)
 
 

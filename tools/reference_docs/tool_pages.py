@@ -141,6 +141,7 @@ as MCP gives it. The arguments of each command are on the page of its [tool](too
 | 1 | the tool answered with an error |
 | 2 | the command line or an argument is wrong |
 | 3 | a verdict was not passed: something is slower, incorrect, invalid or broken |
+| 4 | nothing was decided: a comparison is inconclusive, or there was none; gates exit with 0, or 3 with `--strict` |
 """
 
 

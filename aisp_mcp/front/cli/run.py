@@ -39,12 +39,17 @@ def run(tool: Tool, argv: Sequence[str]) -> int:
 
 
 def exit_code(tool: Tool, answer: Envelope) -> int:
-    """Return 0 for a result or a ticket, 1 for a tool error, 2 for a usage error, 3 for a verdict that did not pass."""
+    """Return 0 for a result or a ticket, 1 for a tool error, 2 for a usage error, 3 for a verdict that did not pass,
+    4 for one that decided nothing, unless the tool has a switch for whether that fails.
+    """
     if answer.error is not None:
         return 2 if answer.error.kind in USAGE else 1
-    if tool.verdict and isinstance(answer.result, dict) and answer.result.get("passed") is False:
-        return 3
-    return 0
+    if not tool.verdict or not isinstance(answer.result, dict):
+        return 0
+    passed = answer.result.get("passed", True)
+    if passed is None:
+        return 0 if "strict" in tool.params.model_fields else 4
+    return 0 if passed else 3
 
 
 COMPARE, RECORD = "aisp_profile_compare", "aisp_profile_torch"

@@ -24,7 +24,7 @@ from aisp_mcp.gate.commands.process import OUTPUT, Limits, Ran, run
 from aisp_mcp.gate.commands.records import CommandComparison, CommandFigures
 from aisp_mcp.judge import statistics as stats
 from aisp_mcp.judge.presets import Role
-from aisp_mcp.judge.records.verdict import Flag, Verdict
+from aisp_mcp.judge.records.verdict import Flag, all_passed
 from aisp_mcp.judge.verdict.verdict import judge
 from aisp_mcp.process import isolation
 from aisp_mcp.process.isolation import Level
@@ -115,7 +115,7 @@ def compare(
     outcome = judge(seen.log_ratios, seen.noise, margin=request.margin, flags=flags)
     return CommandComparison(
         verdict=outcome.verdict,
-        passed=outcome.verdict not in (Verdict.SLOWER, Verdict.INCORRECT, Verdict.INVALID),
+        passed=all_passed([outcome.verdict]),
         sentence=outcome.sentence,
         ratio=outcome.ratio,
         interval=outcome.interval,

@@ -42,7 +42,7 @@ class CommandComparison(Record):
     """ratio is the baseline's time over the candidate's: above 1 the candidate is faster."""
 
     verdict: Verdict
-    passed: bool
+    passed: bool | None = Field(description="null: inconclusive.")
     sentence: str
     ratio: float | None = None
     interval: Interval | None = None

@@ -10,7 +10,7 @@ from aisp_mcp.errors import UsageError
 from aisp_mcp.gate.commands import judge
 from aisp_mcp.gate.commands.judge import CommandRequest
 from aisp_mcp.gate.commands.records import CommandComparison, ScanPoint
-from aisp_mcp.judge.records.verdict import Verdict
+from aisp_mcp.judge.records.verdict import Verdict, all_passed
 
 MAX_VALUES = 100
 # A scan is represented by the worst of its comparisons, in this order.
@@ -75,7 +75,7 @@ def compare(request: CommandRequest, scanned: Parameter | None, report: Report) 
         )
     worst = min(measured_points, key=lambda comparison: _WORST_FIRST.index(comparison.verdict))
     points = [_point(value, comparison) for value, comparison in zip(scanned.values, measured_points, strict=True)]
-    passed = all(comparison.passed for comparison in measured_points)
+    passed = all_passed(comparison.verdict for comparison in measured_points)
     return worst.model_copy(update={"parameter": scanned.name, "scan": points, "passed": passed})
 
 

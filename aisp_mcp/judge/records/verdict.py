@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import Any
 
@@ -21,6 +22,14 @@ class Verdict(StrEnum):
     INCONCLUSIVE = "inconclusive"
     INCORRECT = "incorrect"
     INVALID = "invalid"
+
+
+def all_passed(verdicts: Iterable[Verdict]) -> bool | None:
+    """False if one must stop a pipeline, else None if nothing is decided: one is inconclusive, or there is none."""
+    words = set(verdicts)
+    if words & {Verdict.SLOWER, Verdict.INCORRECT, Verdict.INVALID}:
+        return False
+    return None if Verdict.INCONCLUSIVE in words or not words else True
 
 
 class Flag(Record):

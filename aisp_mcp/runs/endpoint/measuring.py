@@ -18,7 +18,7 @@ from pathlib import Path
 
 from aisp_mcp.errors import ProcessError, Unavailable
 from aisp_mcp.judge import statistics as stats
-from aisp_mcp.judge.records.verdict import Flag, Verdict
+from aisp_mcp.judge.records.verdict import Flag, all_passed
 from aisp_mcp.judge.verdict.verdict import judge
 from aisp_mcp.runs.endpoint import clients
 from aisp_mcp.runs.endpoint.clients import Client, Job
@@ -227,7 +227,6 @@ def _metric(title: str, values: list[float]) -> Metric:
 
 GOALS = ("latency", "ttft", "tpot")
 TOKEN_SLACK = 0.02  # a different number of tokens in an answer is different work
-_PASSED = (Verdict.FASTER, Verdict.SAME, Verdict.INCONCLUSIVE)
 
 
 def compare(runs: Runs, servers: list[ServerFigures], goal: str, margin: float | None) -> ServerVerdict:
@@ -237,7 +236,7 @@ def compare(runs: Runs, servers: list[ServerFigures], goal: str, margin: float |
     judged = next(row for row in rows if row.metric == goal)
     return ServerVerdict(
         verdict=judged.verdict,
-        passed=judged.verdict in _PASSED,
+        passed=all_passed([judged.verdict]),
         goal=goal,
         sentence=judged.sentence,
         metrics=rows,

@@ -64,7 +64,7 @@ class ServerVerdict(Record):
     """The candidate judged on `goal`; other metrics are listed with their own intervals."""
 
     verdict: Verdict
-    passed: bool
+    passed: bool | None = Field(description="null: inconclusive.")
     goal: str
     sentence: str
     metrics: list[MetricRatio]

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
-from aisp_mcp.judge.records.verdict import Comparison, Skip
+from aisp_mcp.judge.records.verdict import Comparison, Skip, all_passed
 from aisp_mcp.records import Record
 from aisp_mcp.store.records.verdict_row import RunKind, former_kind, is_provisional
 
@@ -71,7 +71,4 @@ class Run(Record):
     @property
     def passed(self) -> bool | None:
         """False after a failure or a verdict that must stop a pipeline, None if nothing was compared or decided."""
-        words = {comparison.verdict.value for comparison in self.comparisons}
-        if self.failed or words & {"slower", "incorrect", "invalid"}:
-            return False
-        return None if "inconclusive" in words or not words else True
+        return False if self.failed else all_passed(comparison.verdict for comparison in self.comparisons)

@@ -68,6 +68,7 @@ def test_a_mistyped_command_is_a_usage_error_with_the_right_one(
         (["demo", "echo", "1", "2", "3"], 2),
         (["demo", "judge", "--passed"], 0),
         (["demo", "judge", "--no-passed"], 3),
+        (["demo", "judge"], 4),
     ],
 )
 def test_exit_codes(demo_tools: None, cli_here: Cli, argv: list[str], code: int) -> None:
