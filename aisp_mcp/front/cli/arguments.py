@@ -51,6 +51,8 @@ def tool_parser(tool: Tool) -> Parser:
     for name, schema in properties.items():
         _add_option(parser, name, schema, name in required, former.get(name, []))
     parser.add_argument("--json", action="store_true", dest="_json", help="print the answer as JSON, as over MCP")
+    if tool.verdict:
+        parser.add_argument("--why", action="store_true", dest="_why", help="print all that explains a verdict")
     add_shared(parser, properties)
     add_home(parser)
     if tool.job is not None:

@@ -17,6 +17,7 @@ from rich.text import Text
 
 from aisp_mcp import envelope
 from aisp_mcp.front import terminal_text
+from aisp_mcp.front.cli import verdicts
 from aisp_mcp.front.cli.commands import command_line, in_words_of_shell
 from aisp_mcp.front.cli.format import GROUPED, label, labels, measured, value
 from aisp_mcp.server.dispatch import Show
@@ -55,13 +56,16 @@ def console(stderr: bool = False) -> Console:
     return Console(file=stream, width=None if stream.isatty() else 160, highlight=False, soft_wrap=False)
 
 
-def answer(env: envelope.Envelope) -> None:
-    """Print a result, or the ticket of a job that is still running."""
+def answer(env: envelope.Envelope, why: bool = False) -> None:
+    """Print a result, or the ticket of a job that is still running. why: with all that explains a verdict."""
     out = console()
     if env.result is None and env.job is not None:
         _print(out, _ticket(env.job))
         return
-    _print(out, render(terminal_text.escape_tree(env.result)))
+    result = terminal_text.escape_tree(env.result)
+    if verdicts.is_run(result):
+        result = verdicts.explained(result) if why else verdicts.brief(result)
+    _print(out, render(result))
     if env.nonfinite:
         out.print(f"[yellow]not finite:[/] {escape(terminal_text.escape(', '.join(env.nonfinite)))}")
 

@@ -34,7 +34,7 @@ def run(tool: Tool, argv: Sequence[str]) -> int:
     if options._json:
         print(terminal_text.escape_json(dispatch.to_json(dispatch.shorten(answer, ctx.settings))))
     else:
-        _print(tool, answer)
+        _print(tool, answer, getattr(options, "_why", False))
     return exit_code(tool, answer)
 
 
@@ -148,13 +148,13 @@ class _ProgressLines:
             print(f"[{progress.done:g}{total}] {terminal_text.escape(progress.message)}", file=sys.stderr, flush=True)
 
 
-def _print(tool: Tool, answer: Envelope) -> None:
+def _print(tool: Tool, answer: Envelope, why: bool) -> None:
     from aisp_mcp.front.cli import render
 
     if answer.status is Status.ERROR:
         render.error(answer, tool)
     else:
-        render.answer(answer)
+        render.answer(answer, why)
         if answer.confirm:  # nothing has been done yet
             print(
                 f"{terminal_text.escape(answer.confirm)} Repeat the command with --confirm to do it.", file=sys.stderr

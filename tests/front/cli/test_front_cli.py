@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from front_support import Cli
@@ -251,6 +252,42 @@ def test_an_answer_opens_with_its_sentence_and_a_planner_with_its_answer(cli_her
     assert asked.startswith("Shared memory has 32 banks of 4 bytes.")
     assert "dropped" not in asked
     assert "[1] Shared memory bank conflicts  bank-conflicts" in asked
+
+
+RULING: dict[str, Any] = {
+    **{"target": "slow:f", "verdict": "inconclusive", "sentence": "inconclusive: 1.01x", "ratio": 1.01},
+    **{"time_s": [2e-3, 1.98e-3], "clock": "parent", "isolation": "L3", "flags": ["clock_disagreement"]},
+}
+
+
+def shown(capsys: pytest.CaptureFixture[str], why: bool, noise: list[str], **ruling: Any) -> str:
+    """What a person reads of a run with one verdict."""
+    said = {"clock_disagreement": "The clocks differ."}
+    result = {"run_id": "r_1", "passed": None, "rulings": [{**RULING, **ruling}], "flags": said, "noise": noise}
+    meta = {"duration_ms": 1.0, "version": "0", "at": "2026-11-29T00:00:00Z"}
+    render.answer(Envelope(tool="aisp_verify_candidate", status="ok", result=result, meta=meta), why)
+    return " ".join(capsys.readouterr().out.split())
+
+
+def test_a_verdict_is_its_sentence_and_one_next_step(capsys: pytest.CaptureFixture[str]) -> None:
+    brief = "slow:f inconclusive: 1.01x run id r_1 next repeat it with --preset release, which measures more, or with "
+    assert shown(capsys, False, []) == brief + "larger inputs details add --why"
+    assert "next aisp triage names" in shown(capsys, False, ["Tasks waited for a CPU."])
+    assert "--preset default" in shown(capsys, False, [], verdict="faster", sentence="faster", provisional=True)
+    assert "next keep the candidate" in shown(capsys, False, [], verdict="faster", sentence="faster")
+
+
+def test_why_names_clocks_noise_and_what_was_flagged(capsys: pytest.CaptureFixture[str]) -> None:
+    text = shown(capsys, True, ["Tasks waited for a CPU."])
+    for part in (
+        "baseline 2 ms",
+        "candidate 1.98 ms",
+        "timed by the parent's clock",
+        "The clocks differ.",
+        "Tasks waited",
+    ):
+        assert part in text
+    assert text.count("The clocks differ.") == 1
 
 
 def test_a_flag_of_the_only_verdict_is_explained_once(capsys: pytest.CaptureFixture[str]) -> None:
