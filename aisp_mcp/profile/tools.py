@@ -36,7 +36,7 @@ WindowName = Literal["all", "steady"]
 
 
 class NsysParams(ReadingParams):
-    report: Path_ = Field(description="nsys SQLite export (.sqlite, also .gz) or .nsys-rep.")
+    profile: Path_ = Field(description="nsys SQLite export (.sqlite, also .gz) or .nsys-rep.")
     section: Section = "overview"
     window: WindowName = Field(
         default="all", description="all: equal to `nsys stats`; steady: iterations without warm-up."
@@ -55,9 +55,9 @@ def aisp_nsys_summary(p: NsysParams, ctx: Context) -> Summary:
     from aisp_mcp.profile import digest, load
     from aisp_mcp.profile.timeline import summarize
 
-    trace = _trace(p.report, ctx)
+    trace = _trace(p.profile, ctx)
     if trace.source.kind != "nsys":
-        raise load.wrong(p.report, trace.source.kind, "an nsys SQLite export")
+        raise load.wrong(p.profile, trace.source.kind, "an nsys SQLite export")
     shown = summarize.profile(trace, p.window)
     judged = p.section in digest.JUDGED and p.window != "steady"
     steady = summarize.judged(trace, shown) if judged else shown
@@ -86,7 +86,7 @@ def _profile(path: str, window: WindowName, ctx: Context) -> Profile:
 
 
 class NcuParams(ReadingParams):
-    report: Path_ = Field(description="CSV of `ncu --import F --csv --page raw`, or .ncu-rep.")
+    profile: Path_ = Field(description="CSV of `ncu --import F --csv --page raw`, or .ncu-rep.")
     details: Path_ | None = Field(default=None, description="Details page of the same report: adds NVIDIA's rules.")
     kernel: int | None = Field(default=None, ge=0, description="Show the launch with this ID in full.")
     limit: Limit = 20
@@ -98,7 +98,7 @@ def aisp_ncu_summary(p: NcuParams, ctx: Context) -> NcuSummary:
     """Summarise an ncu report: what limits each kernel and why, key metrics, NVIDIA's own rule results."""
     from aisp_mcp.profile import digest
 
-    profile = _ncu(p.report, ctx, p.details)
+    profile = _ncu(p.profile, ctx, p.details)
     kernel = next((k for k in profile.kernels if k.id == p.kernel), None)
     if p.kernel is not None and kernel is None:
         ids = ", ".join(str(k.id) for k in profile.kernels[:20])
@@ -232,8 +232,8 @@ def aisp_profile_kernels(p: TraceParams, ctx: Context) -> Kernels:
 
 
 class PairParams(ReadingParams):
-    a: Path_ = Field(description="Before.")
-    b: Path_ = Field(description="After.")
+    baseline: Path_
+    candidate: Path_
     limit: Limit = 10
     offset: Offset = 0
 
@@ -247,7 +247,7 @@ def aisp_compare_nsys(p: NsysPairParams, ctx: Context) -> Difference:
     """Compare two traces: what changed per phase and kernel, what explains it, and whether they are comparable."""
     from aisp_mcp.profile import compare, digest
 
-    compared = compare.compare(_profile(p.a, p.window, ctx), _profile(p.b, p.window, ctx))
+    compared = compare.compare(_profile(p.baseline, p.window, ctx), _profile(p.candidate, p.window, ctx))
     return digest.difference(compared, p.limit, p.offset)
 
 
@@ -256,7 +256,7 @@ def aisp_compare_ncu(p: PairParams, ctx: Context) -> NcuDifference:
     """Compare two ncu reports launch by launch: durations, key metrics, and how the bound shifted."""
     from aisp_mcp.profile import compare, digest
 
-    return digest.ncu_difference(compare.compare_ncu(_ncu(p.a, ctx), _ncu(p.b, ctx)), p.limit, p.offset)
+    return digest.ncu_difference(compare.compare_ncu(_ncu(p.baseline, ctx), _ncu(p.candidate, ctx)), p.limit, p.offset)
 
 
 class FlameFile(Record):
@@ -320,7 +320,7 @@ def aisp_profile_compare(p: CompareParams, ctx: Context) -> FlameDifference:
     from aisp_mcp.profile.pictures import flame_page
     from aisp_mcp.profile.timeline import summarize
 
-    traces = [_trace(path, ctx) for path in (p.a, p.b)]
+    traces = [_trace(path, ctx) for path in (p.baseline, p.candidate)]
     compared = compare.compare(*(summarize.profile(trace, "steady") for trace in traces))
     page = flame_page.difference(traces, "Change of time, after against before")
     return FlameDifference(

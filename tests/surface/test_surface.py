@@ -7,6 +7,11 @@ from pathlib import Path
 import pytest
 from reference_docs import pages as reference
 
+from aisp_mcp.server import registry
+from aisp_mcp.server.dispatch import load_catalog
+from aisp_mcp.server.dispatch.arguments import FORMER
+from aisp_mcp.settings import Settings
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -41,3 +46,18 @@ def test_the_pages_do_not_depend_on_where_they_are_written(pages: dict[str, str]
     text = "\n".join(pages.values())
     assert str(ROOT) not in text
     assert str(Path.home()) not in text
+
+
+# Where a former name means something else, and so stays an argument of its own.
+OWN_MEANING = {
+    ("a", "aisp_analyze_stacking"),  # two variants, neither of which is the baseline
+    ("b", "aisp_analyze_stacking"),
+    ("question", "aisp_calculate"),  # a formula's name
+}
+
+
+def test_one_name_for_one_thing() -> None:
+    load_catalog(Settings.from_env({}))
+    found = {(old, tool.name) for tool in registry.tools() for old in FORMER if old in tool.params.model_fields}
+    unit_in_name = {"output", "replicates"}  # new names of what one tool calls otherwise
+    assert {pair for pair in found if pair[0] not in unit_in_name} == OWN_MEANING

@@ -107,7 +107,7 @@ def _take_program(tool: Tool, argv: Sequence[str], parser: Parser) -> tuple[list
         if not word.startswith("-"):
             return words, _program(takes, [word, *rest])
         words.append(word)
-        if action is not None and action.dest in ("command", "report"):
+        if action is not None and action.dest in ("command", "profile"):
             break  # its words are values of this option
         if action is not None and action.nargs != 0 and "=" not in word and rest:
             words.append(rest.pop(0))
@@ -264,10 +264,11 @@ def _add_option(parser: Parser, name: str, schema: dict[str, Any], required: boo
     type_name = schema.get("items", schema).get("type", "string")
     once: dict[str, Any] = {"action": "append"}  # per flag
     repetition = once if "object" in types or name in _SINGLE_VALUE else {"nargs": "+", "action": "extend"}
-    parser.add_argument(
-        *_spellings(parser, name), *former, dest=name, metavar=_METAVARS.get(type_name, "VALUE"), help=help_text,
-        **(repetition if types & {"array", "object"} else {}),
-    )  # fmt: skip
+    taken: dict[str, Any] = {"dest": name, "metavar": _METAVARS.get(type_name, "VALUE")}
+    taken |= repetition if types & {"array", "object"} else {}
+    parser.add_argument(*_spellings(parser, name), help=help_text, **taken)
+    if former:
+        parser.add_argument(*former, help=argparse.SUPPRESS, **taken)
 
 
 def _spellings(parser: Parser, name: str) -> list[str]:

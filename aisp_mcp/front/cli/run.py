@@ -57,7 +57,12 @@ COMPARE, RECORD = "aisp_profile_compare", "aisp_profile_torch"
 
 def _names_target(tool: Tool, raw: dict[str, Any]) -> bool:
     """Return True for `profile compare ch11:NAME`: a target in place of two traces."""
-    return tool.name == COMPARE and "a" in raw and "b" not in raw and not Path(str(raw["a"])).exists()
+    return (
+        tool.name == COMPARE
+        and "baseline" in raw
+        and "candidate" not in raw
+        and not Path(str(raw["baseline"])).exists()
+    )
 
 
 def _compared(tool: Tool, raw: dict[str, Any], ctx: Context, options: Namespace) -> Envelope:
@@ -65,15 +70,15 @@ def _compared(tool: Tool, raw: dict[str, Any], ctx: Context, options: Namespace)
     from aisp_mcp.system.gpu import nvml
 
     if nvml.benchmark_device() == "cpu":
-        hint = f"Judge both without profiles: aisp bench run --targets {raw['a']}"
+        hint = f"Judge both without profiles: aisp bench run --targets {raw['baseline']}"
         raise Unavailable("NO_GPU", "Recordings are compared by their device activity; this machine has no GPU.", hint)
     recorder, traces = registry.get(RECORD), list[str]()
     for side in ("baseline", "candidate"):
-        answer = _call(recorder, {"target": raw["a"], "side": side}, ctx, options)
+        answer = _call(recorder, {"target": raw["baseline"], "side": side}, ctx, options)
         if answer.error is not None or not isinstance(answer.result, dict):
             return answer
         traces.append(str(answer.result["trace"]))
-    return _call(tool, {**raw, "a": traces[0], "b": traces[1]}, ctx, options)
+    return _call(tool, {**raw, "baseline": traces[0], "candidate": traces[1]}, ctx, options)
 
 
 def _call(tool: Tool, raw: dict[str, Any], ctx: Context, options: Namespace) -> Envelope:

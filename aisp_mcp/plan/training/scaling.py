@@ -130,7 +130,7 @@ def _calibrated(question: ScalingQuestion, facts: GpuFacts, layout: Layout) -> t
         raise Unavailable(
             "NO_LINK",
             "The layout spans nodes, and the rate between them is not known.",
-            "Give internode_gb_s per GPU and direction: a 400 Gb/s adapter per GPU is 50.",
+            "Give network_gb_s per GPU and direction: a 400 Gb/s adapter per GPU is 50.",
         )
     if facts.link is None and layout.gpus > 1:
         raise Unavailable("NO_LINK", f"{facts.sku} has no GPU link in the table of GPU facts.", "Measure: aisp hw nccl")
@@ -150,7 +150,7 @@ def _calibrated(question: ScalingQuestion, facts: GpuFacts, layout: Layout) -> t
         raise Unavailable(
             "NO_CALIBRATION",
             calibration.absent(facts, question.dtype),
-            "Give measured_step_s of one real step of this layout.",
+            "Give step_s of one real step of this layout.",
         )
     ratio = band.of(question.arch.mlp.experts is not None)
     return job, ratio, f"the share of the peak and the band are calibrated on: {ratio.basis}"

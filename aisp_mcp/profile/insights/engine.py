@@ -49,10 +49,10 @@ def _complete(profile: Profile, step: NextStep) -> NextStep:
     if step.tool == "aisp_nsys_summary" and kind in ("kineto", "rocprof", "xplane"):
         return NextStep(tool="aisp_profile_hta", args={**step.args, "traces": [path]}, why=step.why)
     if step.tool == "aisp_profile_hta" and kind == "nsys":
-        return NextStep(tool="aisp_nsys_summary", args={"report": path, "section": "collectives"}, why=step.why)
+        return NextStep(tool="aisp_nsys_summary", args={"profile": path, "section": "collectives"}, why=step.why)
     arguments: dict[str, dict[str, Any]] = {
-        "aisp_nsys_summary": {"report": path},
-        "aisp_ncu_summary": {"report": path},
+        "aisp_nsys_summary": {"profile": path},
+        "aisp_ncu_summary": {"profile": path},
         "aisp_profile_kernels": {"profile": path},
         "aisp_profile_hta": {"traces": [path]},
     }

@@ -13,7 +13,7 @@ from aisp_mcp.server.registry import RUNS, JobParams, JobSpec, Plan, S, tool
 
 
 class FromTraceParams(JobParams):
-    trace: str = Field(max_length=4096, description="Kineto trace with shapes (torch.profiler, record_shapes=True).")
+    profile: str = Field(max_length=4096, description="Kineto trace with shapes (torch.profiler, record_shapes=True).")
     to: str | None = Field(default=None, max_length=4096, description="Folder for the targets. Default: the run's.")
     op: str = Field(default="aten::*", max_length=200, description="Operator or pattern, such as aten::mm.")
     top: int = Field(default=5, ge=1, le=200, description="Most signatures, by device time.")
@@ -23,9 +23,9 @@ def _estimate_trace(p: FromTraceParams, _: Context) -> Plan:
     """Refuse a trace that is not a readable file before a job starts. Raises UsageError NO_PROFILE."""
     from aisp_mcp.suites.adapters.base import readable
 
-    path = Path(p.trace).expanduser()
+    path = Path(p.profile).expanduser()
     if not (readable(path) and path.is_file()):
-        message = f"There is no file that can be read at {p.trace[:200]!r}."
+        message = f"There is no file that can be read at {p.profile[:200]!r}."
         raise UsageError("NO_PROFILE", message, "Give the path of a Kineto trace on this machine.")
     return Plan(argv=[], timeout_s=p.timeout_s or 600, resources=[])
 
@@ -45,7 +45,7 @@ def aisp_benchmark_from_trace(p: FromTraceParams, ctx: Context) -> Traced:
     from aisp_mcp.server import files
 
     return targets.targets(
-        p.trace,
+        p.profile,
         p.op,
         p.top,
         files.folder(p.to, (ctx.run_dir or ctx.settings.home / "runs" / "direct") / "traced", ctx.allow_write),

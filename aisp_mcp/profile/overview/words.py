@@ -16,7 +16,7 @@ _SHOWN = 3
 _LARGE = 0.1  # a wait for the data loader gets a sentence from this share of the window on
 _LOADER = "enumerate(DataLoader)#"  # torch's range around each call of a data loader
 _WRAPPER = "autograd::engine::evaluate_function: "  # repeats the time of the operator it calls
-_FILES = {"report", "traces", "profile"}
+_FILES = {"traces", "profile"}
 _RECORDS = {"aisp_profile_torch", "aisp_profile_nsys", "aisp_profile_ncu"}
 _CAUSES: tuple[tuple[str, str], ...] = (
     ("idle_host_ns", "the host had not launched the next operation yet"),

@@ -32,7 +32,7 @@ Cost = Annotated[CostPolicy, Field(description="Also run unrecorded.")]
 
 class Recording(JobParams):
     command: Command = Field(default_factory=list, description="Program and arguments.")
-    report: str | None = Field(default=None, description="Or a report.")
+    profile: str | None = Field(default=None, description="Or a report.")
     target: TargetName = None
     side: RoleName = "candidate"
     bench_root: BenchRoots = None
@@ -61,11 +61,11 @@ def _source(p: Recording, ctx: Context) -> Subject | None:
     """Exactly one of command, report and target, which is looked up. Refuses commands that cannot start."""
     from aisp_mcp.profile.recording import record
 
-    if bool(p.command) + (p.report is not None) + (p.target is not None) != 1:
+    if bool(p.command) + (p.profile is not None) + (p.target is not None) != 1:
         hint = "command: ['python', 'train.py'], or target: 'ch07:row_sum'."
         raise UsageError("NO_COMMAND", "Give one of command, target and report.", hint)
-    if p.report is not None:
-        record.check_report(p.report)
+    if p.profile is not None:
+        record.check_report(p.profile)
     elif p.command:
         record.check_command(p.command)
     return _subject(p.target, p.side, p.bench_root, ctx)
@@ -98,7 +98,7 @@ def _nsys_plan(p: NsysRecording, ctx: Context) -> Plan:
 
     _source(p, ctx)
     program = _program("nsys", ctx)
-    if p.report is not None:
+    if p.profile is not None:
         return Plan(argv=[], timeout_s=p.timeout_s or 900, resources=[])
     command = p.command or ["python", "target.py"]
     argv = commands.nsys(program, command, Path("report.nsys-rep"), p.preset, p.capture)
@@ -124,15 +124,15 @@ def aisp_profile_nsys(p: NsysRecording, ctx: Context) -> NsysRecorded:
 
     subject, ran = _source(p, ctx), None
     folder, program = _folder(ctx), _program("nsys", ctx)
-    if p.report is not None:
-        path = record.export_nsys(program, Path(p.report).expanduser(), folder)
+    if p.profile is not None:
+        path = record.export_nsys(program, Path(p.profile).expanduser(), folder)
     elif subject is not None:
         path, ran = target_program.nsys(subject, program, folder, p.preset, p.capture, _left(p, 900), p.keep_report)
     else:
         path = record.nsys(program, p.command, folder, p.preset, p.capture, _left(p, 900), keep=p.keep_report)
     trace = load.load_trace(path)
     shown, steady = summarize.profile(trace, "all"), summarize.profile(trace, "steady")
-    shows = commands.viewer_commands(folder, p.report)
+    shows = commands.viewer_commands(folder, p.profile)
     summary, spent = digest.summary(shown, "overview", 10, steady), _nsys_cost(p, subject, program, folder)
     summary = summary.model_copy(update={"opening": [*_first(spent), *summary.opening]})
     return NsysRecorded(database=str(path), open_with=shows, ran=ran, cost=spent, summary=summary)
@@ -141,7 +141,7 @@ def aisp_profile_nsys(p: NsysRecording, ctx: Context) -> NsysRecorded:
 def _nsys_cost(p: NsysRecording, subject: Subject | None, program: str, folder: Path) -> RecordingCost | None:
     from aisp_mcp.profile.recording import cost, record, target_program
 
-    if p.report is not None:
+    if p.profile is not None:
         return None
 
     def again(recorded: bool) -> float:
@@ -196,7 +196,7 @@ def _ncu_plan(p: NcuRecording, ctx: Context) -> Plan:
     from aisp_mcp.profile.recording import commands
 
     _source(p, ctx)
-    if p.report is not None:
+    if p.profile is not None:
         return Plan(argv=[], timeout_s=p.timeout_s or 1800, resources=[])
     command = p.command or ["python", "target.py"]
     argv = commands.ncu(_program("ncu", ctx), command, Path("report.ncu-rep"), p.launches)
@@ -215,14 +215,14 @@ def aisp_profile_ncu(p: NcuRecording, ctx: Context) -> NcuRecorded:
 
     subject, ran = _source(p, ctx), None
     folder = _folder(ctx)
-    if p.report is not None:
-        profile = record.read_ncu(_maybe("ncu", ctx), Path(p.report).expanduser(), folder)
+    if p.profile is not None:
+        profile = record.read_ncu(_maybe("ncu", ctx), Path(p.profile).expanduser(), folder)
     elif subject is not None:
         pages, ran = target_program.ncu(subject, _program("ncu", ctx), folder, p.launches, _left(p, 1800))
         profile = ncu.read(*pages)
     else:
         profile = ncu.read(*record.ncu(_program("ncu", ctx), p.command, folder, p.launches, _left(p, 1800)))
-    shows = commands.viewer_commands(folder, p.report)
+    shows = commands.viewer_commands(folder, p.profile)
     return NcuRecorded(files=_files(folder), open_with=shows, ran=ran, summary=digest.ncu_summary(profile, None, 10))
 
 

@@ -91,7 +91,7 @@ def _sentence(fit: Fit, largest: float) -> str:
 
 
 _LEAST, _MOST = 1e-12, 1e15  # beyond this, the fit's squares overflow
-_EXAMPLE = "aisp bench scaling --n 1 2 4 8 --throughput 100 190 350 600"
+_EXAMPLE = "aisp bench scaling --workers 1 2 4 8 --throughput 100 190 350 600"
 
 
 def given(n: Sequence[float], throughput: Sequence[float], time_s: Sequence[float]) -> Scaling:

@@ -167,7 +167,7 @@ def aisp_analyze_stacking(p: StackingParams, ctx: Context) -> Stacks:
 
 
 class ScalingParams(StoredParams):
-    n: list[float] = Field(default_factory=list, max_length=200, description="Workers of given points.")
+    workers: list[float] = Field(default_factory=list, max_length=200, description="Workers of given points.")
     throughput: list[float] = Field(default_factory=list, max_length=200)
     time_s: list[float] = Field(default_factory=list, max_length=200, description="Instead of throughput.")
     target: str | None = Field(default=None, max_length=200)
@@ -186,8 +186,8 @@ def aisp_analyze_scaling(p: ScalingParams, ctx: Context) -> Scalings:
     from aisp_mcp.runs.analysis import scaling
     from aisp_mcp.server.text.numbers import rounded
 
-    if p.n or p.throughput or p.time_s:
-        scalings = [scaling.given(p.n, p.throughput, p.time_s)]
+    if p.workers or p.throughput or p.time_s:
+        scalings = [scaling.given(p.workers, p.throughput, p.time_s)]
     else:
         scalings = scaling.of_runs(ctx, p.run_id, p.runs, p.target)
     return rounded(

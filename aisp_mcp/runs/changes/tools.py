@@ -13,8 +13,8 @@ from aisp_mcp.store.records.run import Run
 
 
 class CompareParams(Params):
-    baseline_run: str = Field(max_length=200)
-    candidate_run: str = Field(max_length=200)
+    baseline: str = Field(max_length=200)
+    candidate: str = Field(max_length=200)
     any_preset: bool = Field(default=False, description="Also quick with default.")
 
 
@@ -35,9 +35,9 @@ def aisp_benchmark_compare_runs(p: CompareParams, ctx: Context) -> RunComparison
     """
     from aisp_mcp.runs.changes.triage import compared, of_its_kind
 
-    if p.baseline_run == p.candidate_run:
+    if p.baseline == p.candidate:
         raise UsageError("SAME_RUN", "A run cannot be compared with itself.", "Name two runs.")
-    before, after = (ctx.store.run(Run, name, ctx.sees) for name in (p.baseline_run, p.candidate_run))
+    before, after = (ctx.store.run(Run, name, ctx.sees) for name in (p.baseline, p.candidate))
     answer = compared(before, after, p.any_preset)
     return answer.model_copy(update={"again": of_its_kind(ctx, after, answer.again)})
 

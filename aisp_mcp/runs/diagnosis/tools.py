@@ -57,7 +57,7 @@ def aisp_analyze_bottlenecks(p: BottleneckParams, ctx: Context) -> Bottlenecks:
 
 
 class PatternParams(ReadingParams):
-    report: Path_ | None = Field(default=None, description="Raw CSV page of ncu.")
+    profile: Path_ | None = Field(default=None, description="Raw CSV page of ncu.")
     stride: int | None = Field(default=None, ge=0, description="Instead: elements between threads.")
     element_bytes: Literal[1, 2, 4, 8, 16] = 4
     offset: int = Field(default=0, ge=0)
@@ -78,8 +78,8 @@ def aisp_analyze_memory_patterns(p: PatternParams, ctx: Context) -> Patterns:
     """Judge coalescing, bank conflicts and divergence of an ncu report, or of a stride."""
     from aisp_mcp.runs.diagnosis import bottlenecks, memory_patterns
 
-    if (p.report is None) == (p.stride is None):
-        usage = "aisp profile memory-patterns --stride 32, or --report report.raw.csv"
+    if (p.profile is None) == (p.stride is None):
+        usage = "aisp profile memory-patterns --stride 32, or --profile report.raw.csv"
         raise UsageError(
             "NO_PROFILE",
             "Give a report or a stride.",
@@ -89,7 +89,7 @@ def aisp_analyze_memory_patterns(p: PatternParams, ctx: Context) -> Patterns:
     if p.stride is not None:
         of = memory_patterns.of_global if p.space == "global" else memory_patterns.of_shared
         return Patterns(pattern=of(p.element_bytes, p.stride, p.offset), definition=memory_patterns.DEFINITIONS)
-    source, rows = bottlenecks.memory_patterns(p.report or "")
+    source, rows = bottlenecks.memory_patterns(p.profile or "")
     return Patterns(source=source, kernels=rows[:MOST], definition=memory_patterns.DEFINITIONS)
 
 
@@ -169,7 +169,7 @@ class LayoutParams(Params):
     layers: Size | None = None
     hidden: Size | None = None
     batch: Size
-    sequence: Size = 4096
+    seq: Size = 4096
     tensor: Size = 1
     pipeline: Size = 1
     micro_batch: Size = 1
@@ -182,8 +182,8 @@ class PredictParams(LayoutParams):
     gpu: str
     dtype: Literal["bf16", "fp16", "fp8"] = "bf16"
     gpus_per_node: Gpus = 8
-    internode_gb_s: Positive | None = None
-    measured_step_s: Positive | None = None
+    network_gb_s: Positive | None = None
+    step_s: Positive | None = None
     weak: bool = False
 
 
@@ -220,8 +220,8 @@ def _question(p: PredictParams) -> ScalingQuestion:
         recompute="full" if p.recompute else "none",
     )
     return scaling.ScalingQuestion(
-        arch, layout, p.gpus, p.batch, p.sequence, p.gpu, p.dtype, p.internode_gb_s, p.gpus_per_node,
-        p.measured_step_s, p.weak,
+        arch, layout, p.gpus, p.batch, p.seq, p.gpu, p.dtype, p.network_gb_s, p.gpus_per_node,
+        p.step_s, p.weak,
     )  # fmt: skip
 
 
@@ -240,7 +240,7 @@ def aisp_predict_scaling(p: PredictParams, ctx: Context) -> Scaled:
             assumptions=prediction.assumptions,
             not_modelled=scaling.NOT_MODELLED,
             definitions=scaling.DEFINITIONS,
-            check_here="aisp hw nccl; aisp hw tc; then measured_step_s of one real step",
+            check_here="aisp hw nccl; aisp hw tc; then step_s of one real step",
             sources=[f"{source.what}, {source.as_of}" for source in prediction.sources],
         )
     )

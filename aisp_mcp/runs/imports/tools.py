@@ -16,9 +16,7 @@ class ImportParams(ReadingParams):
         description="A result file of hyperfine, pytest-benchmark, pyperf, asv, google-benchmark, nvbench, vLLM, "
         "SGLang, InferenceMAX, GuideLLM, AIPerf, llama-bench or MLPerf.",
     )
-    label: str | None = Field(
-        default=None, min_length=1, max_length=100, description="Name for later; default: file's."
-    )
+    name: str | None = Field(default=None, min_length=1, max_length=100, description="Name for later; default: file's.")
 
 
 @tool(cli="bench import", effect=WRITES, cost=S, next=("aisp_benchmark_compare_imports", "aisp_benchmark_imports"))
@@ -27,7 +25,7 @@ def aisp_benchmark_import(p: ImportParams, ctx: Context) -> Imported:
     from aisp_mcp.runs.imports import reading
     from aisp_mcp.server.text.numbers import rounded
 
-    imported = reading.read(p.file, p.label, ctx.clock())
+    imported = reading.read(p.file, p.name, ctx.clock())
     ctx.store.save_import(imported, ctx.principal)
     return rounded(reading.brief(imported))
 

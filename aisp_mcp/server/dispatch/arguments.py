@@ -18,7 +18,12 @@ from aisp_mcp.records import Params
 from aisp_mcp.server.registry import JobParams, Tool
 
 # Former names of arguments, which still work unless they mean something else.
-FORMER = {"run": "run_id", "question": "query", "concept": "query", "filter": "query"}
+FORMER = {
+    **{"run": "run_id", "question": "query", "concept": "query", "filter": "query", "label": "name"},
+    **{"a": "baseline", "b": "candidate", "baseline_run": "baseline", "candidate_run": "candidate"},
+    **{"report": "profile", "trace": "profile", "n": "workers", "replicates": "repeats"},
+    **{"sequence": "seq", "internode_gb_s": "network_gb_s", "measured_step_s": "step_s", "output": "output_tokens"},
+}
 MAX_SAID = 5
 MAX_ECHO = 60
 MAX_REPAIRED = 600

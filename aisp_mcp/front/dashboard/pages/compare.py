@@ -25,7 +25,7 @@ def build(request: PageRequest) -> dict[str, Any]:
     newest = comparable(rows) or (*reversed([*recent][:2]), "", "")
     before, after = request.word("before") or newest[0], request.word("after") or newest[1]
     both = bool(before and after)
-    answer = request.tool("aisp_benchmark_compare_runs", baseline_run=before, candidate_run=after) if both else None
+    answer = request.tool("aisp_benchmark_compare_runs", baseline=before, candidate=after) if both else None
     result = answer.result if answer else None
     profiled = profiles.of_runs(request.ctx, before, after) if result else {}
     target = request.word("target") if request.word("target") in profiled else next(iter(profiled), "")

@@ -48,7 +48,7 @@ def build(request: PageRequest) -> dict[str, Any]:
 
 def subject(job: Job) -> str:
     """The program that was profiled, as its caller named it."""
-    names = [job.params.get(name) for name in ("target", "script", "command", "report", "snapshot")]
+    names = [job.params.get(name) for name in ("target", "script", "command", "profile", "snapshot")]
     subject = next((name for name in names if name), job.id)
     return " ".join(map(str, subject)) if isinstance(subject, list) else str(subject)
 

@@ -203,7 +203,7 @@ REGRESSION = Workflow(
         ),
         WorkflowStep(
             "aisp_benchmark_compare_runs",
-            {"baseline_run": "{against}", "candidate_run": "{run_id}"},
+            {"baseline": "{against}", "candidate": "{run_id}"},
             "Change with interval and adjusted p for each benchmark; differences in the environment explain many.",
         ),
         TRIAGE,
