@@ -125,7 +125,7 @@ def bar() -> Iterator[Show]:
 def render(item: Any, name: str = "") -> RenderableType:
     """Render a JSON value."""
     if isinstance(item, dict):
-        return _record(item)
+        return Rows([{"name": key, **row} for key, row in item.items()]) if _is_table(item) else _record(item)
     if isinstance(item, list):
         return _list(item, name)
     return Text(value(name, item))
@@ -380,6 +380,18 @@ def _is_short(item: Any) -> bool:
 def _is_cell(item: Any) -> bool:
     """True for a value that fits into a table cell."""
     return _is_call(item) or (_is_short(item) and len(value("", item)) <= MAX_CELL)
+
+
+def _is_table(item: dict[str, Any]) -> bool:
+    """Return True for records by name that have the same short fields."""
+    rows = list(item.values())
+    return len(rows) > 1 and all(
+        isinstance(row, dict)
+        and row.keys() == rows[0].keys()
+        and not _is_call(row)
+        and all(not isinstance(part, dict | list) for part in row.values())
+        for row in rows
+    )
 
 
 def _is_hidden(item: Any) -> bool:

@@ -97,8 +97,7 @@ def _formats(formats: Sequence[Data]) -> Drawing | None:
 
 def techniques(rows: Sequence[Data]) -> list[Drawing]:
     """Published effects of techniques as bands, and this machine's measurements as bars."""
-    plain = [row.get("technique") if isinstance(row.get("technique"), Mapping) else row for row in rows[:MOST]]
-    pairs = [(technique, row.get("measured")) for technique, row in zip(plain, rows, strict=False) if technique]
+    pairs = [(row, row.get("measured")) for row in rows[:MOST]]
     effects = [max([*(technique.get("effect") or [0.0]), measured or 0.0]) for technique, measured in pairs]
     largest = max(effects, default=0.0)
     if not largest:
@@ -119,18 +118,15 @@ def _cycle(number: int) -> list[str]:
 
 
 def recommended(answer: Data) -> str:
-    """The first technique, with its measured or published effect."""
+    """The first technique, with its published effect."""
     rows = answer.get("techniques") or []
     if not rows:
         return "No technique of the catalogue fits this machine and goal."
-    technique, measured = rows[0].get("technique") or rows[0], rows[0].get("measured")
-    low, high = (technique.get("effect") or [None, None])[:2]
-    source = f"measured here at {numbers.ratio(measured)}" if measured else "not measured here yet"
-    published = f"published {numbers.ratio(low)} to {numbers.ratio(high)}"
-    return f"First: {technique['name'].replace('-', ' ')}, {source}, {published}."
+    first = rows[0]
+    low, high = (first.get("effect") or [None, None])[:2]
+    return f"First: {first['name'].replace('-', ' ')}, published {numbers.ratio(low)} to {numbers.ratio(high)}."
 
 
 _LEADS: Mapping[str, Callable[[Data], str]] = {
     "aisp_optimize_techniques": recommended,
-    "aisp_recommend": recommended,
 }

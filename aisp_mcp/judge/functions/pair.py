@@ -147,8 +147,10 @@ def _example(source: Source) -> str:
         if source.parameters
         else []
     )
-    example = ", ".join(f"{name}=randn(4096,64)" for name in names) or "x=randn(4096,64)"
-    return f'Describe them: --inputs "{example}". Also randint(0,100,4096), rand(…), 3, True; see docs/functions.md.'
+    form = "list(rand(1000))" if source.is_plain else "randn(4096,64)"
+    example = ", ".join(f"{name}={form}" for name in names or ["x"])
+    others = "randn(4096,64) for tensors" if source.is_plain else "randint(0,100,4096), rand(…)"
+    return f'Describe them: --inputs "{example}". Also {others}, 3, True; see docs/functions.md.'
 
 
 def write(chosen: Plan, folder: Path) -> Pair:

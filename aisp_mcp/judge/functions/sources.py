@@ -58,8 +58,16 @@ class Source:
     @property
     def uses_numpy(self) -> bool:
         """True if the file imports numpy and not torch."""
-        imported = {name for node in ast.walk(ast.parse(self.text)) for name in _imported(node)}
-        return "numpy" in imported and "torch" not in imported
+        return "numpy" in self._imports and "torch" not in self._imports
+
+    @property
+    def is_plain(self) -> bool:
+        """True if the file is Python that imports neither numpy nor torch."""
+        return self.suffix == ".py" and not {"numpy", "torch"} & self._imports
+
+    @property
+    def _imports(self) -> set[str]:
+        return {name for node in ast.walk(ast.parse(self.text)) for name in _imported(node)}
 
 
 def is_function(spec: str) -> bool:

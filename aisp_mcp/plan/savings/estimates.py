@@ -12,7 +12,7 @@ from pydantic import Field
 from aisp_mcp.errors import Unavailable, UsageError
 from aisp_mcp.judge.records.verdict import Verdict
 from aisp_mcp.machine.datasheets import load
-from aisp_mcp.machine.datasheets.load import cite
+from aisp_mcp.machine.datasheets.load import GpuFacts, cite
 from aisp_mcp.plan import lookup
 from aisp_mcp.plan.data import tables as knowledge
 from aisp_mcp.plan.records import Band, Planned, Price, Source, Technique
@@ -47,6 +47,7 @@ class Roi(Record):
 class Recommendation(Record):
     """Techniques in order: measured here first, then by the middle of the published range."""
 
+    headline: str
     techniques: list[Advice]
     excluded: list[Excluded]
 
@@ -231,9 +232,17 @@ def roi(ctx: Context, calls_per_day: float, effort_usd: float, usd: float | None
     )
 
 
-def measured(ctx: Context) -> dict[str, tuple[float, str]]:
-    """Target of a technique to the best proven speed-up among its candidates' newest verdicts here, and its run."""
-    faster = ctx.store.latest_verdicts(_CONFIRMED.model_copy(update={"verdict": Verdict.FASTER.value}), ctx.sees)
+def measured(ctx: Context, facts: GpuFacts | None) -> dict[str, tuple[float, str]]:
+    """Target of a technique to the best proven speed-up among its candidates' newest verdicts here, and its run.
+
+    Only what was measured on this GPU counts, or without one on a processor.
+    """
+    confirmed = _CONFIRMED.model_copy(update={"verdict": Verdict.FASTER.value})
+    faster = [
+        row
+        for row in ctx.store.latest_verdicts(confirmed, ctx.sees)
+        if (known.sku if (known := load.gpu(row.device)) else None) == (facts.sku if facts else None)
+    ]
     faster.sort(key=lambda row: row.ratio or 0.0, reverse=True)
     targets = [row.target for row in knowledge.techniques() if row.target]
     return {target: best for target in targets if (best := _best(ctx, target, faster)) is not None}
@@ -248,29 +257,33 @@ def _best(ctx: Context, target: str, faster: Sequence[VerdictRow]) -> tuple[floa
     return None
 
 
-def recommend(ctx: Context, goal: str, workload: str, cc: str | None, gpus: int, top: int) -> Planned[Recommendation]:
-    """Rank the techniques for a goal. The throughput of training is its speed."""
+def recommend(
+    ctx: Context, goal: str, workload: str, facts: GpuFacts | None, gpus: int, top: int
+) -> Planned[Recommendation]:
+    """Rank the techniques for a goal. The throughput of training is its speed. facts: None without a GPU."""
+    cc = facts.compute_capability if facts else None
     goal = "speed" if (goal, workload) == ("throughput", "training") else goal
     fits, out = techniques.choose(knowledge.techniques(), goal, workload, cc, gpus)
     if not fits:
         raise UsageError("NO_TECHNIQUE", f"No technique for {goal} in {workload} is listed here.", "Try another goal.")
-    best = techniques.rank(fits, measured(ctx), top)
+    best = techniques.rank(fits, {} if goal == "memory" else measured(ctx, facts), top)
+    unverified = {row.name for row in fits if "effect" in row.unverified}
     return Planned[Recommendation](
-        answer=Recommendation(techniques=best, excluded=out),
+        answer=Recommendation(headline=techniques.headline(best, goal), techniques=best, excluded=out),
         assumptions=[f"Compute capability {cc or 'unknown'}, {gpus} GPU(s), {workload}."],
         band={
-            a.technique.name: Band(
-                p10=a.technique.effect[0],
-                p90=a.technique.effect[1],
+            a.name: Band(
+                p10=a.effect[0],
+                p90=a.effect[1],
                 unit="x",
-                basis=_BASIS_ESTIMATE if "effect" in a.technique.unverified else _BASIS_PUBLISHED,
+                basis=_BASIS_ESTIMATE if a.name in unverified else _BASIS_PUBLISHED,
             )
             for a in best
         },
         not_modelled=["Techniques already in your program; how effects combine."],
         definitions={"effect": "published factor on the goal's figure; below 1 is a price paid"},
         check_here=next((a.measure for a in best if a.measure), "aisp bench verify"),
-        sources=_technique_sources([a.technique for a in best]),
+        sources=_technique_sources([row for a in best for row in fits if row.name == a.name]),
     )
 
 

@@ -13,8 +13,13 @@ from aisp_mcp.records import Record
 class Advice(Record):
     """One technique in order of merit. measured: the speed-up in this machine's own runs, if there is one."""
 
-    technique: Technique
+    name: str
+    effect: tuple[float, float]
     measured: float | None = None
+    what: str
+    effort_days: float
+    conflicts: list[str]
+    source: str
     run_id: str | None = None
     measure: str | None = Field(default=None, description="Command that measures it here.")
 
@@ -63,7 +68,7 @@ def rank(rows: Sequence[Technique], measured: Mapping[str, tuple[float, str]], t
         command = f"aisp bench run --targets {row.target}" if row.target else None
         advice.append(
             Advice(
-                technique=row,
+                **row.model_dump(include={"name", "effect", "what", "effort_days", "conflicts", "source"}),
                 measured=measurement and measurement[0],
                 run_id=measurement and measurement[1],
                 measure=command,
@@ -72,6 +77,16 @@ def rank(rows: Sequence[Technique], measured: Mapping[str, tuple[float, str]], t
     return sorted(advice, key=_merit, reverse=True)[:top]
 
 
+def headline(best: Sequence[Advice], goal: str) -> str:
+    """The first technique with what speaks for it, and the names of the next two."""
+    first = best[0]
+    low, high = first.effect
+    published = f"published {low:g}" + (f" to {high:g}x" if high != low else "x")
+    evidence = f"measured {first.measured:.3g}x here, {published}" if first.measured else published
+    after = ", then ".join(row.name for row in best[1:3])
+    return f"For {goal}, try {first.name} first ({evidence})" + (f", then {after}." if after else ".")
+
+
 def _merit(advice: Advice) -> tuple[bool, float]:
-    low, high = advice.technique.effect
+    low, high = advice.effect
     return advice.measured is not None, advice.measured or (low * high) ** 0.5

@@ -99,7 +99,7 @@ def aisp_recommend(p: RecommendParams, ctx: Context) -> Planned[Recommendation]:
     from aisp_mcp.plan.savings import estimates
 
     try:
-        cc = lookup.gpu(p.gpu).compute_capability
+        facts = lookup.gpu(p.gpu)
     except Unavailable:  # no GPU here and none named: techniques that need one are excluded for that reason
-        cc = None
-    return estimates.recommend(ctx, p.goal, p.workload, cc, p.gpus, p.top)
+        facts = None
+    return estimates.recommend(ctx, p.goal, p.workload, facts, p.gpus, p.top)

@@ -34,7 +34,7 @@ OPENINGS = {
     f"/job?id={GATE}": r"bbbbbbbbbb against aaaaaaaaaa does not pass: of 2 benchmarks, 1 regressed and 1 unchanged\.",
     "/planners?tool=aisp_distributed_plan&model=llama-3.1-8b&gpus=8&gpu=H100-SXM": r"SXM: DP\d+.* per step.* GiB",
     "/planners?tool=aisp_inference_quantization&model=llama-3.1-70b&gpu=H100-SXM": r"H100-SXM: \S+, [\d.]+ GiB of",
-    "/analysis?section=recommendations": r"First: .*published [\d.]+× to [\d.]+×",
+    "/analysis?section=recommendations": r"For speed, try [\w-]+ first \(.*published [\d.]+ to [\d.]+x\)",
 }
 
 

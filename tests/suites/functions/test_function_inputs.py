@@ -80,7 +80,8 @@ def test_what_is_refused_and_why(ctx: Context, text: str, said: str) -> None:
 def test_functions_without_inputs_are_told_what_to_write(ctx: Context) -> None:
     code, message = refusal(ctx)
     assert code == "NO_INPUTS"
-    assert '--inputs "x=randn(4096,64)"' in message
+    assert '--inputs "x=list(rand(1000))"' in message  # the file imports neither numpy nor torch
+    assert "randn(4096,64) for tensors" in message
     assert refusal(ctx, inputs="x=3, k=4")[0] == "NO_INPUTS"
 
 
