@@ -30,7 +30,7 @@ from aisp_mcp.records import Record
 
 Section = Literal[
     "overview", "insights", "kernels", "memory", "api", "ranges", "gaps", "syncs", "steps", "streams", "collectives",
-    "operators", "frames", "modules",
+    "operators", "frames", "modules", "replays",
 ]  # fmt: skip
 _MODULE = "nn.Module: "
 _NAME = 96

@@ -165,6 +165,15 @@ class RangeStat(Record):
     gpu_ns: int = Field(description="Sum of the durations of that GPU work.")
 
 
+class ReplayStat(Record):
+    """GPU work replayed from CUDA graphs, by a named range around its capture. Ranges around that one count it too."""
+
+    name: str
+    operations: int
+    gpu_ns: int
+    self_gpu_ns: int = Field(description="Of operations that no inner range captured.")
+
+
 class Step(Record):
     """One iteration, by the device: from the end of the work launched by the previous one to the end of its own."""
 
@@ -208,6 +217,7 @@ class Timeline(Record):
     operators: list[CallStat] = Field(default_factory=list, description="Host operators, children included.")
     frames: list[CallStat] = Field(default_factory=list, description="Python frames and modules, callees included.")
     ranges: list[RangeStat] = Field(default_factory=list)
+    replays: list[ReplayStat] = Field(default_factory=list)
     breakdown: list[Breakdown] = Field(default_factory=list)
     streams: list[StreamStat] = Field(default_factory=list)
     gaps: list[Gap] = Field(default_factory=list, description="The 50 longest.")

@@ -1,6 +1,8 @@
 """Kineto through the tools: insights with evidence, gaps, operators and frames with their kernels, in pages."""
 
+import contextlib
 import json
+import sqlite3
 
 import oracle_tools
 import pytest
@@ -159,3 +161,53 @@ def test_an_nsys_report_is_read_directly_where_nsys_is(ask, tmp_path, monkeypatc
     assert answer["source"]["path"] == str(report)
     program.unlink()  # made once per content
     assert ask("aisp_profile_kernels", profile=str(report))["kernels"][0]["count"] == 2
+
+
+GRAPHS = "graphs_streams.nsys.sqlite.gz"  # four nodes, replayed eight times
+
+
+def replays(path, *statements):
+    """Replayed operations and their own time, by what captured them."""
+    with contextlib.closing(sqlite3.connect(path)) as db, db:
+        for statement in statements:
+            db.execute(statement)
+    profile = load.load(path)
+    return {row.name: (row.operations, row.gpu_ns, row.self_gpu_ns) for row in profile.timeline.replays}
+
+
+def opened(name, start, end, thread=281512121469094):
+    """A statement that adds an NVTX range to an export."""
+    return (
+        "INSERT INTO NVTX_EVENTS (start, end, eventType, globalTid, text) "
+        f"VALUES ({start}, {end}, 59, {thread}, '{name}')"
+    )
+
+
+def test_what_a_graph_replays_belongs_to_the_range_that_captured_it(tmp_path):
+    path = oracle_tools.unpack(GRAPHS, tmp_path)
+    whole = 134_048
+    assert replays(path) == {"[captured outside of any range]": (32, whole, whole)}
+    inner = opened("attention", 5_861_000_000, 5_873_200_000)  # two of the four nodes
+    found = replays(
+        path, opened("layer", 5_844_000_000, 5_873_300_000), inner, opened("elsewhere", 0, 9_000_000_000, 1)
+    )
+    assert found["layer"][:2] == (32, whole)
+    assert found["attention"][0] == 16
+    assert found["attention"][2] + found["layer"][2] == whole
+    assert "elsewhere" not in found
+    assert replays(path, "DROP TABLE CUDA_GRAPH_NODE_EVENTS") == {
+        "[the recording does not say what captured it]": (32, whole, whole)
+    }
+
+
+def test_a_trace_without_captures_says_so(ask, tmp_path):
+    args = {"device": 0, "stream": 7, "correlation": 1}
+    call = {"ph": "X", "cat": "cuda_runtime", "name": "cudaGraphLaunch", "pid": 9, "tid": 9, "ts": 1000, "dur": 20}
+    kernels = [
+        {"ph": "X", "cat": "kernel", "name": f"fused_{at}", "pid": 0, "tid": 7, "ts": 1050 + 30 * at, "dur": 20}
+        for at in range(3)
+    ]
+    path = tmp_path / "replay.json"
+    path.write_text(json.dumps({"traceEvents": [{**event, "args": args} for event in (call, *kernels)]}))
+    said = " ".join(statement["text"] for statement in ask("aisp_profile_read", profile=str(path))["opening"])
+    assert "CUDA graphs replayed 100 % of the device work, and the recording does not say which operator" in said

@@ -26,7 +26,8 @@ def test_answers_are_those_of_records(capture):
     trace = load.load_trace(oracle_tools.DATA / capture)
     for scope in ("steady", "all"):  # one trace for both: the second does not feel the first
         profile = summarize.profile(trace, scope)
-        text = json.dumps([profile.window.model_dump(), profile.timeline.model_dump()], sort_keys=True)
+        timeline = profile.timeline.model_dump(exclude={"replays"})  # which records did not have
+        text = json.dumps([profile.window.model_dump(), timeline], sort_keys=True)
         assert hashlib.sha256(text.encode()).hexdigest()[:16] == ANSWERS[f"{capture} {scope}"]
 
 

@@ -10,9 +10,11 @@ from aisp_mcp.envelope import NextStep
 from aisp_mcp.errors import UnknownTool
 from aisp_mcp.profile.readers.text import duration, shorten
 from aisp_mcp.profile.records import Breakdown, Insight, MemoryProfile, NcuKernel, OpStat, Profile, Statement, Timeline
+from aisp_mcp.profile.timeline.attribution import NOT_SAID
 from aisp_mcp.server import registry
 
 _SHOWN = 3
+_SMALL = 0.01  # replays of graphs get a sentence from this share of the device work on
 _LARGE = 0.1  # a wait for the data loader gets a sentence from this share of the window on
 _LOADER = "enumerate(DataLoader)#"  # torch's range around each call of a data loader
 _WRAPPER = "autograd::engine::evaluate_function: "  # repeats the time of the operator it calls
@@ -130,7 +132,7 @@ def _device(profile: Profile) -> list[Statement]:
         "exposed_memory_ns",
     )
     where = [f"breakdown[{at}].{field}" for at in range(len(rows)) for field in fields]
-    return [Statement(text=text, rows=where[:12]), *_idle(timeline, span), *_kernels(timeline)]
+    return [Statement(text=text, rows=where[:12]), *_idle(timeline, span), *_kernels(timeline), *_replays(timeline)]
 
 
 def _idle(timeline: Timeline, span: int) -> list[Statement]:
@@ -157,6 +159,25 @@ def _kernels(timeline: Timeline) -> list[Statement]:
     whole = sum(row.total_ns for row in timeline.kernels)
     text = f"Of {duration(whole)} of kernel time, {_percent(sum(k.share for k in shown), 1)} is in: {listed}."
     return [Statement(text=text, rows=[f"kernels[{at}].total_ns" for at in range(len(shown))])]
+
+
+def _replays(timeline: Timeline) -> list[Statement]:
+    """What CUDA graphs replayed, and which range captured most of it."""
+    whole = sum(row.self_gpu_ns for row in timeline.replays)
+    count = sum(row.total_ns for row in (*timeline.kernels, *timeline.memory))
+    if not whole or whole / count < _SMALL:
+        return []
+    text = f"CUDA graphs replayed {_percent(whole, count)} of the device work"
+    unsaid = sum(row.self_gpu_ns for row in timeline.replays if row.name == NOT_SAID)
+    if unsaid == whole:
+        text += ", and the recording does not say which operator or range captured it."
+        return [Statement(text=text, rows=["replays[0].gpu_ns"])]
+    most = max(range(len(timeline.replays)), key=lambda at: timeline.replays[at].self_gpu_ns)
+    row = timeline.replays[most]
+    text += f"; most of that, {_percent(row.self_gpu_ns, whole)}, was captured in {shorten(row.name, 60)}."
+    if row.name.startswith("["):
+        text = f"{text.rpartition(';')[0]}, {_percent(row.self_gpu_ns, whole)} of that {row.name.strip('[]')}."
+    return [Statement(text=text, rows=[f"replays[{most}].self_gpu_ns"])]
 
 
 def _host(profile: Profile) -> list[Statement]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
@@ -31,6 +31,7 @@ _COPY_LABELS |= {10: "Peer-to-Peer", 11: "Unified Host-to-Device", 12: "Unified 
 _COPY_LABELS |= {13: "Unified Device-to-Device"}
 _SYNCS = {1: "Event sync", 2: "Stream wait sync", 3: "Stream sync", 4: "Context sync"}
 _STREAM_WAIT = 2
+_MAX_COPIES = 8  # from a captured node to its copies: one for an instantiated graph, more for graphs inside graphs
 _KINDS = {0: "pageable", 1: "pinned", 2: "device", 3: "array", 4: "managed", 5: "device", 6: "managed"}
 
 
@@ -45,9 +46,9 @@ def read(path: str | Path | ProfileFile) -> Trace:
         meta = {str(k): clean(v or "", 200) for k, v in db.rows("META_DATA_EXPORT", "name value")}
         trace = Trace(file.source("nsys", "Nsight Systems", meta.get("EXPORT_PRODUCT_VERSION")))
         trace.devices = reader.devices()
-        trace.gpu, trace.api = reader.gpu(), reader.api()
-        trace.syncs, trace.waits = reader.syncs(), reader.waits()
         trace.ranges = reader.ranges()
+        trace.gpu, trace.api = reader.gpu(reader.captured(trace.ranges)), reader.api()
+        trace.syncs, trace.waits = reader.syncs(), reader.waits()
         trace.bounds = reader.bounds()
         trace.diagnostics, trace.faults = reader.diagnostics(), reader.faults()
     return trace
@@ -180,7 +181,31 @@ class _ExportReader:
             for cuda, row in sorted(self._devices.described.items())
         ]
 
-    def gpu(self) -> Ops:
+    def captured(self, ranges: Sequence[HostRange]) -> dict[tuple[int, int], tuple[str, ...]]:
+        """By process and node of a CUDA graph: the ranges that were open on the thread that captured it.
+
+        A node of an instantiated graph is a copy of the captured one.
+        """
+        columns = "start globalTid graphNodeId originalGraphNodeId"
+        made: dict[tuple[int, int], tuple[int, int]] = {}
+        original: dict[tuple[int, int], int] = {}
+        for start, tid, node, copied in self.db.rows("CUDA_GRAPH_NODE_EVENTS", columns, "start globalTid graphNodeId"):
+            key = (tid & _PROCESS, node)
+            if isinstance(copied, int) and copied != node:
+                original[key] = copied
+            else:
+                made.setdefault(key, (tid, start))
+        moments = {}
+        for process, node in {*made, *original}:
+            first = node
+            for _ in range(_MAX_COPIES):
+                first = original.get((process, first), first)
+            if (process, first) in made:
+                moments[process, node] = made[process, first]
+        opened = _open_ranges(ranges, set(moments.values()))
+        return {key: opened[moment] for key, moment in moments.items()}
+
+    def gpu(self, captured: Mapping[tuple[int, int], tuple[str, ...]]) -> Ops:
         """Kernels, whole CUDA graphs (if the trace was made without --cuda-graph-trace=node), copies and memsets."""
         ops = Ops()
         # Newer drivers report 0 local memory for all kernels, even those that spill: then it is unknown.
@@ -208,22 +233,32 @@ class _ExportReader:
         def memset(at: _Context, size: int) -> OpFact:
             return OpFact(at.device, at.stream, "memset", "[CUDA memset]", at.process, size, None, None)
 
-        self._ops(ops, "KERNEL", "demangledName shortName registersPerThread localMemoryPerThread", _LAUNCH, kernel)
-        self._ops(ops, "GRAPH_TRACE", "", "graphId", graph)
-        self._ops(ops, "MEMCPY", "copyKind srcKind dstKind", "bytes", copy)
-        self._ops(ops, "MEMSET", "", "bytes", memset)
+        self._ops(
+            ops, "KERNEL", "demangledName shortName registersPerThread localMemoryPerThread", _LAUNCH, kernel, captured
+        )
+        self._ops(ops, "GRAPH_TRACE", "", "graphId", graph, captured)
+        self._ops(ops, "MEMCPY", "copyKind srcKind dstKind", "bytes", copy, captured)
+        self._ops(ops, "MEMSET", "", "bytes", memset, captured)
         return ops
 
-    def _ops(self, ops: Ops, table: str, values: str, numbers: str, fact: Callable[..., OpFact]) -> None:
+    def _ops(
+        self,
+        ops: Ops,
+        table: str,
+        values: str,
+        numbers: str,
+        fact: Callable[..., OpFact],
+        captured: Mapping[tuple[int, int], tuple[str, ...]],
+    ) -> None:
         split = len(values.split())
 
         def number_of(*row: Any) -> int:
-            process, ordinal, stream, *rest = map(_zero, row[split:])
-            return ops.intern(
-                fact(*row[:split], _Context(process, self._devices.index(process, ordinal), stream), *rest)
-            )
+            process, ordinal, stream, node, *rest = map(_zero, row[split:])
+            context = _Context(process, self._devices.index(process, ordinal), stream)
+            found = fact(*row[:split], context, *rest)
+            return ops.intern(found._replace(captured=captured.get((process, node))) if node else found)
 
-        self._events(ops, table, f"{values} globalPid deviceId streamId {numbers}", number_of)
+        self._events(ops, table, f"{values} globalPid deviceId streamId graphNodeId {numbers}", number_of)
 
     def api(self) -> Calls:
         calls = Calls()
@@ -321,6 +356,23 @@ def _shape(limits: dict[str, Any], *launch: Any) -> LaunchShape | None:
         _int(limits.get("maxShmemPerSm")),
     )
     return LaunchShape((gx, gy, gz), (bx, by, bz), _int(registers), shared, _int(local), occupancy)
+
+
+def _open_ranges(ranges: Sequence[HostRange], moments: set[tuple[int, int]]) -> dict[tuple[int, int], tuple[str, ...]]:
+    """By moment, which is a thread and a time: names of the ranges open then and there, outermost first."""
+    by_thread: dict[int, list[HostRange]] = {}
+    for each in ranges:
+        by_thread.setdefault(each.thread, []).append(each)
+    opened: dict[tuple[int, int], tuple[str, ...]] = {}
+    for thread in {thread for thread, _ in moments}:
+        rows, stack, at = sorted(by_thread.get(thread, ()), key=lambda each: (each.start, -each.end)), [], 0
+        for time in sorted(time for other, time in moments if other == thread):
+            while at < len(rows) and rows[at].start <= time:
+                stack.append(rows[at])
+                at += 1
+            stack = [each for each in stack if each.end > time]
+            opened[thread, time] = tuple(dict.fromkeys(each.name for each in stack))
+    return opened
 
 
 def _int(value: Any) -> int | None:

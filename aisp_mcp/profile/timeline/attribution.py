@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from statistics import median
 from typing import NamedTuple
 
-from aisp_mcp.profile.records import CallStat, OpStat, RangeStat
+from aisp_mcp.profile.records import CallStat, OpStat, RangeStat, ReplayStat
 from aisp_mcp.profile.timeline.columns import Calls, LaunchColumns
 from aisp_mcp.profile.timeline.events import GpuOp, HostCall
 from aisp_mcp.profile.timeline.trace import Trace
@@ -164,6 +164,44 @@ def project_ranges(trace: Trace) -> list[RangeStat]:
         )
     rows_out = [_range_row(name, calls) for name, calls in groups.items()]
     return sorted(rows_out, key=lambda r: (-r.projected_ns, -r.total_ns, r.name))
+
+
+NOT_IN_A_RANGE = "[captured outside of any range]"
+NOT_SAID = "[the recording does not say what captured it]"
+
+
+def replays(trace: Trace) -> list[ReplayStat]:
+    """Work of CUDA graphs by what captured it, most first; empty without graphs."""
+    gpu = trace.gpu
+    replayed: Counter[tuple[str, ...]] = Counter()
+    operations: Counter[tuple[str, ...]] = Counter()
+
+    def add(captured: tuple[str, ...], count: int, spent: int) -> None:
+        replayed[captured] += spent
+        operations[captured] += count
+
+    for fact, times in zip(gpu.facts, gpu.durations(), strict=True):
+        if fact.captured is not None and times:
+            spent = sum(length * count for length, count in times.items())
+            add(fact.captured or (NOT_IN_A_RANGE,), sum(times.values()), spent)
+    launching = ["GraphLaunch" in fact.name for fact in trace.api.facts]
+    if any(launching) and gpu.launches is not None:
+        of_graphs = [launching[trace.api.fact[call]] for call in gpu.launches.call]
+        for start, end, row, number in zip(gpu.start, gpu.end, gpu.launch, gpu.fact, strict=True):
+            if row >= 0 and of_graphs[row] and gpu.facts[number].captured is None:
+                add((NOT_SAID,), 1, end - start)
+    rows = []
+    for name in dict.fromkeys(name for captured in replayed for name in captured):
+        inside = [captured for captured in replayed if name in captured]
+        rows.append(
+            ReplayStat(
+                name=name,
+                operations=sum(map(operations.__getitem__, inside)),
+                gpu_ns=sum(map(replayed.__getitem__, inside)),
+                self_gpu_ns=sum(replayed[captured] for captured in inside if captured[-1] == name),
+            )
+        )
+    return sorted(rows, key=lambda row: (-row.gpu_ns, -row.self_gpu_ns, row.name))
 
 
 def _by_thread(trace: Trace) -> dict[int, LaunchColumns]:

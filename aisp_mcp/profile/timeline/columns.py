@@ -24,7 +24,9 @@ _STEP = 2**18  # events per union that are lists before they become columns
 
 
 class OpFact(NamedTuple):
-    """Properties of an operation that others share; see GpuOp."""
+    """Properties of an operation that others share; see GpuOp. captured: for a node of a CUDA graph, the named ranges
+    around its capture, outermost first; None if it is no such node or the recording does not say.
+    """
 
     device: int
     stream: int
@@ -34,6 +36,7 @@ class OpFact(NamedTuple):
     bytes: int
     shape: LaunchShape | None
     message: Message | None
+    captured: tuple[str, ...] | None = None
 
 
 class CallFact(NamedTuple):
@@ -213,7 +216,7 @@ class Ops(Columns[GpuOp, OpFact]):
 
     @staticmethod
     def _record(start: int, end: int, number: int, fact: OpFact) -> GpuOp:
-        device, stream, kind, name, process, size, shape, message = fact
+        device, stream, kind, name, process, size, shape, message, _ = fact
         return GpuOp(start, end, device, stream, kind, name, (process, number), size, shape, message)
 
     def append(self, event: GpuOp) -> None:

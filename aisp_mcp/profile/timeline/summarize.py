@@ -160,6 +160,7 @@ def _timeline(trace: Trace, window: Window) -> Timeline:
         syncs=op_stats((name, {ns: 1}, None) for name, ns in trace.syncs),
         **_host_work(trace),
         ranges=attribution.project_ranges(trace),
+        replays=attribution.replays(trace),
         breakdown=rows,
         streams=_streams(trace.gpu, times),
         gaps=idle.longest(collected, trace),
