@@ -39,12 +39,14 @@ def run(tool: Tool, argv: Sequence[str]) -> int:
 
 
 def exit_code(tool: Tool, answer: Envelope) -> int:
-    """Return 0 for a result or a ticket, 1 for a tool error, 2 for a usage error, 3 for a verdict that did not pass."""
+    """Return 0 for a result or a ticket, 1 for a tool error, 2 for a usage error, 3 for a verdict that did not pass, and
+    the result's own `exit_code` if it has one.
+    """
     if answer.error is not None:
         return 2 if answer.error.kind in USAGE else 1
-    if tool.verdict and isinstance(answer.result, dict) and answer.result.get("passed") is False:
-        return 3
-    return 0
+    if not tool.verdict or not isinstance(answer.result, dict):
+        return 0
+    return int(answer.result.get("exit_code", 3 if answer.result.get("passed") is False else 0))
 
 
 COMPARE, RECORD = "aisp_profile_compare", "aisp_profile_torch"
