@@ -39,8 +39,8 @@ def run(tool: Tool, argv: Sequence[str]) -> int:
 
 
 def exit_code(tool: Tool, answer: Envelope) -> int:
-    """Return 0 for a result or a ticket, 1 for a tool error, 2 for a usage error, 3 for a verdict that did not pass, and
-    the result's own `exit_code` if it has one.
+    """Return 0 for a result or a ticket, 1 for a tool error, 2 for a usage error, 3 for a verdict that did not pass, or
+    the result's own `exit_code`.
     """
     if answer.error is not None:
         return 2 if answer.error.kind in USAGE else 1

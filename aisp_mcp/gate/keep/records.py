@@ -18,10 +18,7 @@ class Kept(Record):
     outcome: Word
     exit_code: int = Field(description="keep 0, discard 3, undecided 4, broken 5.")
     sentence: str
-    loop: str
     step: int | None = Field(default=None, description="None if nothing was to be decided.")
-    metric: str
-    better: str
     gain: float | None = None
     low: float | None = Field(default=None, description="Of the gain, 95 % at all looks together.")
     high: float | None = None
@@ -35,4 +32,3 @@ class Kept(Record):
     require: dict[str, float] = Field(default_factory=dict, description="Medians of the candidate, by condition.")
     commit: str | None = Field(default=None, description="Of the kept candidate, with --commit.")
     saved: str | None = Field(default=None, description="Where git keeps the candidate.")
-    seconds: float = 0.0

@@ -13,7 +13,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
@@ -47,7 +46,6 @@ class Request:
     gain: float
     budget: float
     runs: int
-    warmup: int
     share: tuple[str, ...]
     fixed: tuple[str, ...]
     build: str | None
@@ -92,6 +90,7 @@ class Bench(AbstractContextManager["Bench"]):
         self.incumbent, self.candidate = work / secrets.token_hex(4), work / secrets.token_hex(4)
         self._process: subprocess.Popen[str] | None = None
         self._least = 0.0
+        self._has_run = False  # the incumbent, without an error
 
     def __enter__(self) -> Bench:
         self._process = subprocess.Popen(
@@ -110,7 +109,7 @@ class Bench(AbstractContextManager["Bench"]):
         return self._rules
 
     def prepare(self) -> None:
-        """Link shared files, build both sides, and run each once, untimed. Raises Broken."""
+        """Link shared files and build both sides; run each once before its time counts. Raises Broken."""
         request = self._request
         trees.share(self._where, list(request.share), [self.incumbent, self.candidate])
         for folder in (self.incumbent, self.candidate):
@@ -118,7 +117,7 @@ class Bench(AbstractContextManager["Bench"]):
                 self._run(["/bin/sh", "-c", request.build], folder, "'s build")
         if request.metric == "memory":
             self._least = self._run(["true"], self.incumbent)[0]["peak_bytes"] * VISIBLE
-        for _ in range(request.warmup):
+        if self._metric.is_measured:  # the first run compiles, or fills caches of the disk
             self.measure(self.incumbent, "0")
             self.measure(self.candidate, "0")
 
@@ -127,7 +126,13 @@ class Bench(AbstractContextManager["Bench"]):
         request, who = self._request, self._who(folder)
         if request.output:
             (folder / self._where.below / request.output).unlink(missing_ok=True)
-        ran, out = self._run(request.command, folder, "", seed)
+        try:
+            ran, out = self._run(request.command, folder, "", seed)
+        except Broken:
+            if folder == self.candidate and not self._has_run:  # a fault of both is the incumbent's
+                self._run(request.command, self.incumbent, "", seed)
+            raise
+        self._has_run = self._has_run or folder == self.incumbent
         measured: dict[str, float] = {"time": ran["seconds"], "cpu": ran["cpu_s"], "memory": ran["peak_bytes"]}
         if request.metric == "memory" and ran["peak_bytes"] <= self._least:
             message = f"peak of memory is not above {self._least / 1e6:.0f} MB, below which none can be seen"
@@ -208,7 +213,6 @@ def _environment(where: Place, folder: Path) -> dict[str, str]:
 
 def step(request: Request, home: Path, report: Report = lambda *_: None) -> Kept:
     """Judge the working tree against the incumbent. Raises UsageError, NotFound, StoreError and Refused."""
-    began = time.monotonic()
     where = trees.place(Path.cwd())
     if request.commit:
         trees.refuse_no_commits(where, request.against)
@@ -223,10 +227,9 @@ def step(request: Request, home: Path, report: Report = lambda *_: None) -> Kept
         ids = trees.identity(bench.incumbent), trees.identity(bench.candidate)
         judging = _Judging(request, where, state, bench, name, report)
         try:
-            kept = judging.unchanged() if ids[0] == ids[1] else judging.changed(*ids)
+            return judging.unchanged() if ids[0] == ids[1] else judging.changed(*ids)
         except Broken as broken:
-            kept = judging.answer("broken", str(broken))
-    return kept.model_copy(update={"seconds": time.monotonic() - began})
+            return judging.answer("broken", str(broken))
 
 
 @dataclass
@@ -245,11 +248,7 @@ class _Judging:
         return self.request.what(self.where)
 
     def answer(self, outcome: Word, sentence: str, **fields: Any) -> Kept:
-        request = self.request
-        about = {"loop": request.loop, "metric": request.metric, "better": request.better}
-        return Kept(
-            outcome=outcome, exit_code=EXIT_CODES[outcome], sentence=f"{outcome}: {sentence}", **about, **fields
-        )
+        return Kept(outcome=outcome, exit_code=EXIT_CODES[outcome], sentence=f"{outcome}: {sentence}", **fields)
 
     def unchanged(self) -> Kept:
         """Measure identical runs: before the loop, this is how it learns its noise."""

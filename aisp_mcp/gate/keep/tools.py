@@ -12,22 +12,21 @@ from aisp_mcp.server.registry import MIN, RUNS, JobParams, JobSpec, tool
 
 
 class KeepParams(JobParams):
-    command: list[str] = Field(min_length=1, max_length=1000, description="Program to run. No shell.")
+    command: list[str] = Field(min_length=1, max_length=1000, description="No shell.")
     metric: str = Field(
         default="time",
         max_length=1000,
-        description="time, cpu, memory, a name or JSON field that is printed, or a regex.",
+        description="time, cpu, memory, a printed name or JSON field, or a regex.",
     )
     better: Literal["lower", "higher"] = "lower"
     require: list[str] = Field(default_factory=list, max_length=20, description="Conditions: 'acc >= 0.93'.")
     against: str | None = Field(default=None, max_length=4096, description="Commit, folder or step-N. Default: HEAD.")
     gain: float = Field(default=0.02, gt=0, le=10, description="Smallest gain worth keeping.")
-    budget: float = Field(default=0.01, gt=0, le=0.5, description="Chance of a false keep in the whole loop.")
-    runs: int = Field(default=40, ge=1, le=1000, description="Most runs of each side in this call.")
-    warmup: int = Field(default=1, ge=0, le=20, description="Untimed runs first.")
-    share: list[str] = Field(default_factory=list, max_length=50, description="Ignored paths that both sides use.")
+    budget: float = Field(default=0.01, gt=0, le=0.5, description="Chance of any false keep in the loop.")
+    runs: int = Field(default=40, ge=1, le=1000, description="Most pairs in this call.")
+    share: list[str] = Field(default_factory=list, max_length=50, description="Ignored paths to use.")
     fixed: list[str] = Field(default_factory=list, max_length=50, description="Paths that may not change.")
-    build: str | None = Field(default=None, max_length=4000, description="Shell line, once for each side.")
+    build: str | None = Field(default=None, max_length=4000, description="Shell line, run once.")
     output: str | None = Field(default=None, max_length=1000, description="File with the metric.")
     commit: bool = Field(default=False, description="Commit a kept tree; revert a discarded one.")
     loop: str = Field(default="loop", max_length=64)
@@ -36,7 +35,7 @@ class KeepParams(JobParams):
 
 @tool(cli="keep", effect=RUNS, cost=MIN, job=JobSpec(timeout_s=86_400, measures=True), verdict=True)
 def aisp_keep(p: KeepParams, ctx: Context) -> Kept:
-    """Keep or discard the working tree: measured against the last commit, one error budget for the whole loop."""
+    """Keep or discard a change: the working tree against the last commit, with one error budget for a whole loop."""
     from aisp_mcp.gate.keep import step
 
     fields = {name: getattr(p, name) for name in KeepParams.model_fields if name in step.Request.__dataclass_fields__}

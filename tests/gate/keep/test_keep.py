@@ -66,7 +66,6 @@ def keep(tmp_path: Path) -> Callable[..., Kept]:
             "gain": 0.02,
             "budget": 0.01,
             "runs": 40,
-            "warmup": 0,
             "share": (),
             "fixed": (),
             "build": None,
@@ -250,7 +249,7 @@ def test_what_cannot_be_judged_is_broken(
     (repo / "train.sh").write_text(program)
     (repo / "broken.py").write_text("")
     before = git(repo, "status", "--short")
-    kept = keep(**{"warmup": 1, "commit": True, **given})
+    kept = keep(**{"commit": True, **given})
     assert (kept.outcome, kept.exit_code, kept.step) == ("broken", 5, None)
     assert words in kept.sentence
     assert git(repo, "status", "--short") == before
@@ -260,7 +259,7 @@ def test_what_cannot_be_judged_is_broken(
 def test_a_broken_incumbent_is_not_the_candidates_fault(repo: Path, keep: Callable[..., Kept]) -> None:
     commit(repo, train="cat data/missing")
     (repo / "train.sh").write_text(f"LOSS=2000000\n{TRAIN}")
-    assert keep(warmup=1).sentence.startswith("broken: The incumbent ended with 1: cat: data/missing")
+    assert keep().sentence.startswith("broken: The incumbent ended with 1: cat: data/missing")
 
 
 def test_numbers_come_from_json_from_files_and_from_the_process(repo: Path, keep: Callable[..., Kept]) -> None:
