@@ -153,12 +153,10 @@ def aisp_run_benchmarks(p: RunParams, ctx: Context) -> Verdicts:
 class VerifyParams(LabelledParams, ProblemParams):
     target: str = Field(
         max_length=200_000,
-        description="Baseline: a target, or with inputs FILE.py[:NAME], MODULE:NAME or source text.",
+        description="Baseline: a target, FILE.py[:NAME], MODULE:NAME or source text.",
     )
-    candidate: str = Field(max_length=200_000, description="The same, or a .cpp or .cu file.")
-    inputs: str | None = Field(
-        default=None, max_length=4000, description='Arguments of two functions: "x=randn(4096,64), k=3".'
-    )
+    candidate: str = Field(max_length=200_000, description="The same, or .cpp or .cu.")
+    inputs: str | None = Field(default=None, max_length=4000, description='Of two functions: "x=randn(4096,64), k=3".')
     make: str | None = Field(default=None, max_length=4096, description="FILE.py:NAME(seed, n) of arguments.")
     check: str | None = Field(default=None, max_length=4096, description="FILE.py:NAME(arguments, answer).")
     rtol: float | None = Field(default=None, ge=0, le=1)
