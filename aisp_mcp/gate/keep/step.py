@@ -211,9 +211,9 @@ def _environment(where: Place, folder: Path) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join([*own, *inherited]), "PWD": str(folder / where.below)}
 
 
-def step(request: Request, home: Path, report: Report = lambda *_: None) -> Kept:
-    """Judge the working tree against the incumbent. Raises UsageError, NotFound, StoreError and Refused."""
-    where = trees.place(Path.cwd())
+def step(request: Request, folder: Path, home: Path, report: Report = lambda *_: None) -> Kept:
+    """Judge the working tree at a folder against the incumbent. Raises UsageError, NotFound, StoreError, Refused."""
+    where = trees.place(folder)
     if request.commit:
         trees.refuse_no_commits(where, request.against)
     with (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Literal
 
 from pydantic import Field
@@ -27,7 +28,8 @@ class KeepParams(JobParams):
     share: list[str] = Field(default_factory=list, max_length=50, description="Ignored paths.")
     fixed: list[str] = Field(default_factory=list, max_length=50, description="Paths that may not change.")
     build: str | None = Field(default=None, max_length=4000, description="Shell line, run once.")
-    output: str | None = Field(default=None, max_length=1000, description="File to read.")
+    output: str | None = Field(default=None, max_length=1000)
+    repo: str | None = Field(default=None, max_length=4096)
     commit: bool = Field(default=False, description="Commit or revert.")
     loop: str = Field(default="loop", max_length=64)
     run_timeout_s: float = Field(default=600, gt=0)
@@ -40,4 +42,5 @@ def aisp_keep(p: KeepParams, ctx: Context) -> Kept:
 
     fields = {name: getattr(p, name) for name in KeepParams.model_fields if name in step.Request.__dataclass_fields__}
     lists = {name: tuple(value) for name, value in fields.items() if isinstance(value, list)}
-    return step.step(step.Request(**{**fields, **lists}), ctx.settings.home, ctx.progress)
+    folder = Path(p.repo or ".").expanduser()
+    return step.step(step.Request(**{**fields, **lists}), folder, ctx.settings.home, ctx.progress)

@@ -38,6 +38,8 @@ class Place:
 def place(folder: Path) -> Place:
     """The repository around a folder, or the folder alone."""
     folder = folder.resolve()
+    if not folder.is_dir():
+        raise NotFound("NO_SUCH_FILE", f"There is no folder {folder}.", None)
     try:
         return Place(folder, commits.repository(folder).resolve())
     except NotFound:

@@ -75,7 +75,7 @@ def keep(tmp_path: Path) -> Callable[..., Kept]:
             "run_timeout_s": 30.0,
         }
         words = command or ("sh", "train.sh")
-        return step(Request(command=words, **{**defaults, **given}), tmp_path / "home")
+        return step(Request(command=words, **{**defaults, **given}), Path.cwd(), tmp_path / "home")
 
     return call
 
