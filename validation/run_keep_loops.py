@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import random
 import re
@@ -25,6 +26,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from aisp_mcp.gate.keep import decide
 
 State = dict[str, Any]
 PLAN = ["copy"] * 24 + ["loss"] * 12 + ["gain"] * 14
@@ -336,6 +339,52 @@ def summary(program: Program, rows: list[dict[str, Any]], values: dict[str, list
     }
 
 
+NOISE: dict[str, Callable[[random.Random], float]] = {
+    "normal": lambda draw: draw.gauss(0, 0.005),
+    "two states, each half of the time": lambda draw: 0.005 * (draw.random() < 0.5),
+    "rounded to its own size": lambda draw: 0.005 * round(draw.gauss(0, 1)),
+    "two states, one of them 30 % of the time": lambda draw: 0.005 * (draw.random() < 0.3) + draw.gauss(0, 0.00025),
+    "exponential": lambda draw: draw.expovariate(1 / 0.005),
+    "normal, 5 % of runs ten times as far": lambda draw: draw.gauss(0, 0.005) + _far(draw),
+    "normal, of a size that changes by 10 between steps": lambda draw: draw.gauss(0, 0.005),
+}
+SIZES = (0.3, 1.0, 3.0)  # of the noise of a step, in the last of these kinds
+
+
+def _far(draw: random.Random) -> float:
+    return abs(draw.gauss(0, 0.05)) if draw.random() < 0.05 else 0.0
+
+
+def simulated(kind: str, loops: int, draw: random.Random) -> dict[str, float]:
+    """Loops of 200 identical candidates, and candidates that are 2 % faster, by the decision of the real command."""
+
+    def steps(count: int, gain: float) -> list[tuple[str, int]]:
+        known, answers = [NOISE[kind](draw) - NOISE[kind](draw) for _ in range(decide.KNOWN)], []
+        for number in range(1, count + 1):
+            size = draw.choice(SIZES) if "changes" in kind else 1.0
+            differences, outcome = list[float](), "undecided"
+            while outcome == "undecided" and len(differences) < 40:
+                differences.append(gain + size * (NOISE[kind](draw) - NOISE[kind](draw)))
+                alpha = 0.01 * decide.share(number)
+                outcome = decide.decide(differences, known[-decide.REMEMBERED :], alpha, math.log1p(WORTH))
+            answers.append((outcome, len(differences)))
+            known += [size * (NOISE[kind](draw) - NOISE[kind](draw))] if number % 4 == 0 else []
+        return answers
+
+    copies = [steps(200, 0.0) for _ in range(loops)]
+    gains = [answer for _ in range(loops // 2) for answer in steps(50, math.log1p(WORTH))]
+    every = [answer for loop in copies for answer in loop]
+    return {
+        "loops": loops,
+        "loops_with_a_false_keep": sum(any(outcome == "keep" for outcome, _ in loop) for loop in copies),
+        "pairs_of_copies": round(statistics.fmean(count for _, count in every), 1),
+        "gains": len(gains),
+        "kept": round(statistics.fmean(outcome == "keep" for outcome, _ in gains), 4),
+        "undecided": round(statistics.fmean(outcome == "undecided" for outcome, _ in gains), 4),
+        "pairs_of_gains": round(statistics.fmean(count for _, count in gains), 1),
+    }
+
+
 def main() -> None:
     os.environ["OPENBLAS_NUM_THREADS"] = "1"  # of numpy, in all programs
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -344,6 +393,7 @@ def main() -> None:
     parser.add_argument("--tinyexpr", type=Path)
     parser.add_argument("--seed", type=int, default=63)
     parser.add_argument("--rounds", type=int, default=30, help="runs of each state afterwards")
+    parser.add_argument("--simulated", type=int, metavar="LOOPS", help="simulate so many loops instead")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     makers: dict[str, Callable[[], Program]] = {
@@ -351,6 +401,14 @@ def main() -> None:
         "tokenizer": lambda: tokenizer(options.minbpe),
         "flags": lambda: flags(options.tinyexpr),
     }
+    if options.simulated:
+        draw = random.Random(options.seed)
+        found = {kind: simulated(kind, options.simulated, draw) for kind in NOISE}
+        print(json.dumps(found, indent=1))
+        record = json.loads(options.out.read_text()) if options.out and options.out.is_file() else {"loops": {}}
+        if options.out:
+            options.out.write_text(json.dumps({**record, "simulated": found}, indent=1) + "\n", "utf-8")
+        return
     for name in options.loops:
         program = makers[name]()
         with tempfile.TemporaryDirectory() as work:

@@ -141,6 +141,8 @@ as MCP gives it. The arguments of each command are on the page of its [tool](too
 | 1 | the tool answered with an error |
 | 2 | the command line or an argument is wrong |
 | 3 | a verdict was not passed: something is slower, incorrect, invalid or broken |
+| 4 | undecided: `aisp keep` needs more runs |
+| 5 | broken: nothing could be judged, because a program, a generator or a checker failed |
 """
 
 
