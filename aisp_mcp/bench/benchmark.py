@@ -201,9 +201,8 @@ class Rng(Protocol):
 class Benchmark:
     """The specification of one workload; `run` is the baseline.
 
-    answers: for outputs that hold any Python values, how these are judged; used by pairs of functions.
-
-    sizes: attribute values per size preset; the harness picks small on a CPU and default on a GPU. goal: the metric
+    answers: how outputs that hold any Python values are judged; pairs of functions use it. sizes: attribute values per
+    size preset; the harness picks small on a CPU and default on a GPU. goal: the metric
     that decides. cold, caches: for goal "cold", see docs/cold-start.md: time counts from loading the program, or from
     starting the process, until the first answer; compile caches are empty, or full with the results of an earlier
     process. in_place: names of inputs that run may change; the content that the baseline leaves there is also an
