@@ -74,3 +74,18 @@ class ProcessError(AispError):
 
 class BenchmarkError(AispError):
     """A benchmark or candidate file is not usable."""
+
+
+# Codes of generators and checkers of the user that cannot decide anything: no candidate was judged.
+CANNOT_DECIDE = frozenset(
+    {
+        "CHECKER_ACCEPTS",
+        "CHECKER_RAISED",
+        "CHECKER_REFUSES",
+        "MADE_LARGER",
+        "MAKER_RAISED",
+        "MAKER_VARIES",
+        "NOT_MADE",
+        "OWN_FILE",
+    }
+)

@@ -87,6 +87,18 @@ for _name in FORMATS:
 
 
 @dataclass(frozen=True)
+class Answers:
+    """How answers that are any Python values are judged. check: (file, function) of a checker of one's own, which gets
+    the arguments and an answer, and returns whether it is right. rtol, atol: largest distance of floats from the
+    baseline's, as in numpy.allclose; without them, what another order of operations explains.
+    """
+
+    check: tuple[str, str] | None = None
+    rtol: float | None = None
+    atol: float | None = None
+
+
+@dataclass(frozen=True)
 class File:
     """An input that is a file: `run` gets its path, a str.
 
@@ -182,11 +194,15 @@ class Rng(Protocol):
     def bernoulli(self, p: float, *shape: int) -> Any:
         """Booleans that are true with probability p."""
 
+    def seed(self) -> int:
+        """A secret seed for a generator of one's own."""
+
 
 class Benchmark:
     """The specification of one workload; `run` is the baseline.
 
-    sizes: attribute values per size preset; the harness picks small on a CPU and default on a GPU. goal: the metric
+    answers: how outputs that hold any Python values are judged; pairs of functions use it. sizes: attribute values per
+    size preset; the harness picks small on a CPU and default on a GPU. goal: the metric
     that decides. cold, caches: for goal "cold", see docs/cold-start.md: time counts from loading the program, or from
     starting the process, until the first answer; compile caches are empty, or full with the results of an earlier
     process. in_place: names of inputs that run may change; the content that the baseline leaves there is also an
@@ -203,6 +219,7 @@ class Benchmark:
     caches: ClassVar[Caches] = "empty"
     sizes: ClassVar[Mapping[Size, Mapping[str, Any]]] = {}
     tolerance: ClassVar[Tolerance] = Tolerance()
+    answers: ClassVar[Answers | None] = None
     needs: ClassVar[Needs] = Needs()
     in_place: ClassVar[tuple[str, ...]] = ()
     scratch: ClassVar[tuple[str, ...]] = ()

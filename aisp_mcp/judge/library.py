@@ -15,7 +15,7 @@ from aisp_mcp.judge import comparison
 from aisp_mcp.judge.comparison import Report
 from aisp_mcp.judge.functions import identity, pair
 from aisp_mcp.judge.functions.pair import Plan, Request
-from aisp_mcp.judge.options import Options
+from aisp_mcp.judge.options import Options, Policy
 from aisp_mcp.judge.presets import PRESETS
 from aisp_mcp.judge.records import Comparison, Flag, Skip
 from aisp_mcp.system.gpu import nvml
@@ -30,6 +30,10 @@ def compare(
     sizes: Mapping[str, int] | None = None,
     isolation: str = "auto",
     margin: float | None = None,
+    make: str | None = None,
+    check: str | None = None,
+    rtol: float | None = None,
+    atol: float | None = None,
     folder: Path | str | None = None,
     report: Report = lambda *_: None,
 ) -> Comparison:
@@ -39,7 +43,8 @@ def compare(
         >>> print(comparison)  # its sentence; comparison.verdict, .ratio, .interval and .flags are the evidence
 
     baseline, candidate: `file.py:function`, `package.module:function`, or the text of a file. inputs: how to draw the
-    arguments of each call, see docs/functions.md; sizes: other values for numbers that they name. preset: quick,
+    arguments of each call, see docs/functions.md; sizes: other values for numbers that they name. make, check, rtol,
+    atol: a generator of arguments and a checker of answers, as `file.py:function`, and tolerances. preset: quick,
     default or release. isolation: auto, or L0 to L3. margin: the smallest difference that counts, as a fraction.
     folder: for the log of all raw measurements, comparison.log_path; by default a temporary one that lasts as long as
     this process. report(done, total, message) is called as replicates finish.
@@ -48,11 +53,12 @@ def compare(
     cannot be measured, Unavailable NEEDS if this machine lacks what the pair needs, and nothing for other errors of the
     candidate: these are its verdict.
     """
-    request = Request(baseline, candidate, inputs, sizes or {})
+    request = Request(baseline, candidate, inputs, sizes or {}, make=make, check=check, rtol=rtol, atol=atol)
     plan = pair.plan(request)
     device = plan.device or nvml.benchmark_device()
     where = Path(tempfile.mkdtemp(prefix="pair-", dir=folder or _temporary())).resolve()
-    options = Options(PRESETS[preset], "default" if device == "cuda" else "small", device, where, isolation, margin)
+    size, policy = "default" if device == "cuda" else "small", Policy(pair.hidden(plan, where))
+    options = Options(PRESETS[preset], size, device, where, isolation, margin, policy=policy)
     result = comparison.compare(pair.write(plan, where), options, report)
     if isinstance(result, Skip):
         raise Unavailable(result.code, f"{result.target} was not measured: it needs {result.missing}.")
@@ -63,14 +69,26 @@ def disclosed(result: Comparison, request: Request, plan: Plan) -> Comparison:
     """The comparison with the inputs that were asked for, and a warning about those that are the same in every call."""
     sizes = {"sizes": dict(plan.sizes)} if plan.sizes else {}
     function = identity.of_baseline(plan.baseline.text, plan.baseline.name)
-    known_by = identity.of_target(plan.target, function, request.inputs, request.name)
+    inputs = ", ".join([*(repr(source.text) for source in (plan.make, plan.check) if source), request.inputs])
+    known_by = identity.of_target(plan.target, function, inputs, request.name)
     facts = {"inputs": request.inputs, "baseline_function": function, "identity": known_by}
-    update: dict[str, Any] = {"disclosed": {**result.disclosed, **facts, **sizes}}
+    judged = {"judged_by": by} if (by := judged_by(plan)) else {}
+    update: dict[str, Any] = {"disclosed": {**result.disclosed, **facts, **sizes, **judged}}
+    if by:
+        update["sentence"] = f"{result.sentence}; {by}"
     if plan.fixed:
         message = f"The candidate may know these inputs, which are the same in every call: {', '.join(plan.fixed)}."
         flag = Flag(code="inputs_not_fresh", severity="warn", message=message, evidence={"inputs": plan.fixed})
         update["flags"] = [*result.flags, flag]
     return result.model_copy(update=update)
+
+
+def judged_by(plan: Plan) -> str:
+    """What the user chose to judge answers by, in words; empty if nothing was chosen."""
+    if plan.check is not None and plan.check.path is not None:
+        return f"answers judged by your {plan.check.name} of {plan.check.path.name}"
+    given = [f"{name} {value:g}" for name, value in (("rtol", plan.rtol), ("atol", plan.atol)) if value is not None]
+    return f"floats compared within your {' and '.join(given)}" if given else ""
 
 
 @cache

@@ -380,7 +380,8 @@ def arrange(spec: dict[str, Any]) -> None:
         if step.kind == _HIDE and os.path.isdir(step.path) and os.path.ismount(step.path):
             kernel.set_read_only(step.path, True, recursive=False)
     for path in spec["hidden"]:
-        nothing.cover(path)
+        if os.path.exists(path):  # a file below an emptied folder has vanished already
+            nothing.cover(path)
     for fd in {nothing.folder, nothing.file, *(step.fd for step in steps)} - {-1}:
         os.close(fd)
     _own_proc()

@@ -30,7 +30,7 @@ class Checkout:
 
 def repository(start: Path) -> Path:
     """The top folder of the repository around `start`. Raises NotFound NO_REPOSITORY, Unavailable NOT_INSTALLED."""
-    done = _git(start, "rev-parse", "--show-toplevel")
+    done = git(start, "rev-parse", "--show-toplevel")
     if done is None:
         raise NotFound("NO_REPOSITORY", f"{start.absolute()} is in no git repository.", "Give repo, the folder of one.")
     return Path(done.strip())
@@ -38,7 +38,7 @@ def repository(start: Path) -> Path:
 
 def commit_of(repo: Path, revision: str) -> str:
     """The full id of a commit. Raises NotFound NO_SUCH_REVISION."""
-    commit = _git(repo, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
+    commit = git(repo, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
     if commit is None:
         hint = "A shallow clone lacks older commits: fetch with full depth."
         raise NotFound("NO_SUCH_REVISION", f"No commit is named {revision[:100]!r} in {repo}.", hint)
@@ -55,7 +55,7 @@ def export(repo: Path, revision: str, folder: Path) -> Checkout:
     # Not git archive: the commit's own .gitattributes would tell it which files to leave out or to change.
     index = {"GIT_INDEX_FILE": str(folder.with_suffix(".index"))}
     words = (f"--work-tree={folder.absolute()}", "checkout-index", "--all")
-    if _git(repo, "read-tree", commit, env=index) is None or _git(repo, *words, env=index) is None:
+    if git(repo, "read-tree", commit, env=index) is None or git(repo, *words, env=index) is None:
         raise UsageError("NOT_EXPORTED", f"git could not export {commit}.", "Does the disk have free space?")
     for path in folder.rglob("*"):
         if path.is_symlink() and not path.resolve().is_relative_to(folder.resolve()):
@@ -64,19 +64,21 @@ def export(repo: Path, revision: str, folder: Path) -> Checkout:
 
 
 def working_tree(repo: Path, folder: Path) -> Checkout:
-    """Copy of the tracked files, and of new files that git does not ignore, as they are now."""
+    """Copy of the tracked files, and of new files that git does not ignore, as they are now, without links that leave
+    the repository.
+    """
     for name in tracked(repo):
-        source = repo / name
-        if source.is_file() and not source.is_symlink():
-            target = folder / name
+        source, target = repo / name, folder / name
+        stays = source.is_symlink() and source.resolve().is_relative_to(repo.resolve())
+        if (stays and not os.readlink(source).startswith("/")) or (source.is_file() and not source.is_symlink()):
             target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(source, target)
+            shutil.copy2(source, target, follow_symlinks=False)
     return Checkout(WORKING_TREE, folder)
 
 
 def tracked(repo: Path) -> list[str]:
     """Paths of the tracked files, and of new files that git does not ignore."""
-    listed = _git(repo, "ls-files", "-z", "--cached", "--others", "--exclude-standard") or ""
+    listed = git(repo, "ls-files", "-z", "--cached", "--others", "--exclude-standard") or ""
     return [name for name in listed.split("\0") if name]
 
 
@@ -89,14 +91,14 @@ def measured_commit(files: Sequence[Path]) -> dict[str, str | float | bool] | No
     real = [file.resolve() for file in files]
     if not real or shutil.which("git") is None:
         return None
-    top = _git(real[0].parent, "rev-parse", "--show-toplevel")
-    head = _git(real[0].parent, "rev-list", "-1", "--timestamp", "HEAD", "--")
+    top = git(real[0].parent, "rev-parse", "--show-toplevel")
+    head = git(real[0].parent, "rev-list", "-1", "--timestamp", "HEAD", "--")
     if top is None or not head or not all(file.is_relative_to(top.strip()) for file in real):
         return None
     repo = Path(top.strip())
     at, commit = head.split()
     names = [file.relative_to(repo).as_posix() for file in real]
-    listed = _git(repo, "ls-tree", "-z", commit, "--", *names) or ""
+    listed = git(repo, "ls-tree", "-z", commit, "--", *names) or ""
     hashes = {
         name: about.split()[2] for about, _, name in (line.partition("\t") for line in listed.split("\0")) if name
     }
@@ -110,7 +112,7 @@ def _blob(file: Path, digits: int) -> str:
     return hashlib.new("sha1" if digits == 40 else "sha256", b"blob %d\0" % len(data) + data).hexdigest()
 
 
-def _git(folder: Path, *words: str, env: Mapping[str, str] | None = None) -> str | None:
+def git(folder: Path, *words: str, env: Mapping[str, str] | None = None) -> str | None:
     """Standard output, or None if git failed. env: additional variables. Raises Unavailable NOT_INSTALLED."""
     if shutil.which("git") is None:
         raise Unavailable("NOT_INSTALLED", "git is not installed.", "apt-get install git")

@@ -32,11 +32,18 @@ def measure(ctx: Context, request: Request, options: Options) -> Run:
     request, flag = grown(ctx, request, options)
     plan = pair.plan(request)
     about = runs.About(RunKind.FUNCTIONS)
-    run = runs.measure(ctx, [pair.write(plan, options.folder)], options, about=about)
+    written = pair.write(plan, options.folder)
+    run = runs.measure(ctx, [written], _unseen(plan, options), about=about)
     disclosed = [_disclosed(comparison, request, plan, flag) for comparison in run.comparisons]
     run = run.model_copy(update={"comparisons": disclosed, "failed": [_hinted(failure) for failure in run.failed]})
     ctx.store.save_run(run, ctx.job_id)
     return run
+
+
+def _unseen(plan: Plan, options: Options) -> Options:
+    """The options that hide the user's generator and checker from both programs."""
+    hidden = (*options.policy.hidden, *pair.hidden(plan, options.folder))
+    return replace(options, policy=replace(options.policy, hidden=hidden))
 
 
 def _hinted(failure: Failure) -> Failure:
@@ -84,7 +91,8 @@ def _probe(request: Request, options: Options, step: int) -> Comparison | None:
     folder.mkdir(parents=True, exist_ok=True)
     how = replace(options, preset=PRESETS["quick"], folder=folder)
     try:
-        result = judge.compare(pair.write(pair.plan(request), folder), how)
+        plan = pair.plan(request)
+        result = judge.compare(pair.write(plan, folder), _unseen(plan, how))
     except BenchmarkError:  # the measurement itself reports it
         return None
     return result if isinstance(result, Comparison) and result.baseline is not None else None

@@ -153,12 +153,14 @@ def aisp_run_benchmarks(p: RunParams, ctx: Context) -> Verdicts:
 class VerifyParams(LabelledParams, ProblemParams):
     target: str = Field(
         max_length=200_000,
-        description="Baseline: a target, or with inputs FILE.py[:NAME], MODULE:NAME or source text.",
+        description="Baseline: a target, FILE.py[:NAME], MODULE:NAME or source text.",
     )
-    candidate: str = Field(max_length=200_000, description="The same, or a .cpp or .cu file.")
-    inputs: str | None = Field(
-        default=None, max_length=4000, description='Arguments of two functions: "x=randn(4096,64), k=3".'
-    )
+    candidate: str = Field(max_length=200_000, description="The same, or .cpp or .cu.")
+    inputs: str | None = Field(default=None, max_length=4000, description='Of two functions: "x=randn(4096,64), k=3".')
+    make: str | None = Field(default=None, max_length=4096, description="FILE.py:NAME(seed, n) of arguments.")
+    check: str | None = Field(default=None, max_length=4096, description="FILE.py:NAME(arguments, answer).")
+    rtol: float | None = Field(default=None, ge=0, le=1)
+    atol: float | None = Field(default=None, ge=0)
     preset: PresetName = "default"
     replicates: int | None = Field(default=None, ge=1, le=50)
     margin: float | None = Field(default=None, ge=0, le=1)
@@ -171,7 +173,7 @@ def _with_format(p: VerifyParams, ctx: Context) -> VerifyParams:
     from aisp_mcp.suites import names
     from aisp_mcp.suites.adapters import formats
 
-    name = formats.recognised(p.target) if not p.format and p.inputs is None else None
+    name = formats.recognised(p.target) if not p.format and p.inputs is None and p.make is None else None
     if name is None or names.exists(ctx.bench_roots(p.bench_root), p.target):  # finding targets takes long
         return p
     return p.model_copy(update={"format": name})
@@ -182,13 +184,20 @@ def _functions(p: VerifyParams, ctx: Context) -> Request | None:
     from aisp_mcp.judge.functions import pair, sources
     from aisp_mcp.suites import names
 
+    is_own = any(value is not None for value in (p.make, p.check, p.rtol, p.atol))
+    if p.format and is_own:
+        raise UsageError("NOT_FUNCTIONS", "make, check, rtol and atol are for two functions.", "Leave out the format.")
     if p.format:
         return None
-    if p.inputs is None and not (
-        sources.is_function(p.target) and not names.exists(ctx.bench_roots(p.bench_root), p.target)
+    if (
+        p.inputs is None
+        and not is_own
+        and not (sources.is_function(p.target) and not names.exists(ctx.bench_roots(p.bench_root), p.target))
     ):
         return None
-    return pair.Request(p.target, p.candidate, p.inputs or "", name=p.name)
+    return pair.Request(
+        p.target, p.candidate, p.inputs or "", name=p.name, make=p.make, check=p.check, rtol=p.rtol, atol=p.atol
+    )
 
 
 def _estimate_verify(p: VerifyParams, ctx: Context) -> Plan:

@@ -38,7 +38,7 @@ def follow(page: str, folder: Path, home: Path) -> str:
 
 
 def test_the_walkthroughs_have_files_and_commands_in_order() -> None:
-    for page in ("walkthrough-optimise.md", "walkthrough-audit.md"):
+    for page in ("walkthrough-optimise.md", "walkthrough-audit.md", "walkthrough-keep.md"):
         all_steps = steps(page)
         assert sum(bool(name) for name, _, _ in all_steps) >= 2
         assert sum(commands.count("aisp ") for _, _, commands in all_steps) >= 5
@@ -68,3 +68,15 @@ def test_a_claimed_speedup_is_refused_and_an_honest_one_measured_again(tmp_path:
     assert re.search(r"sums:rows\s+wrong|wrong\s.*incorrect", output)
     assert output.count("incorrect: ") >= 2
     assert "error BUNDLE_ALTERED" in output
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_loop_keeps_what_helps_and_nothing_else(tmp_path: Path) -> None:
+    folder = tmp_path / "loop"
+    folder.mkdir()
+    output = follow("walkthrough-keep.md", folder, tmp_path / "home")
+    assert "keep: cpu" in output
+    assert output.count("discard: cpu") == 2
+    assert "not different == 256" in output
+    assert "broken: The candidate ended with 1: no" in output

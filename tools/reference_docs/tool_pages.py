@@ -141,7 +141,8 @@ as MCP gives it. The arguments of each command are on the page of its [tool](too
 | 1 | the tool answered with an error |
 | 2 | the command line or an argument is wrong |
 | 3 | a verdict was not passed: something is slower, incorrect, invalid or broken |
-| 4 | nothing was decided: a comparison is inconclusive, or there was none; gates exit with 0, or 3 with `--strict` |
+| 4 | undecided: a comparison is inconclusive, there was none, or `aisp keep` needs more runs; gates exit with 0, or 3 with `--strict` |
+| 5 | broken: nothing could be judged, because a program, a generator or a checker failed |
 """
 
 

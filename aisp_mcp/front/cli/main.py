@@ -1,4 +1,4 @@
-"""Entry point of the command line `aisp`. Exit codes: 0 ok, 1 error, 2 usage, 3 not passed, 4 not decided."""
+"""Entry point of the command line `aisp`. Exit codes: 0 ok, 1 error, 2 usage, 3 not passed, 4 undecided, 5 broken."""
 
 from __future__ import annotations
 

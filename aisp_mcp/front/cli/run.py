@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from aisp_mcp.envelope import Envelope, Progress, Status
-from aisp_mcp.errors import Unavailable
+from aisp_mcp.errors import CANNOT_DECIDE, Unavailable
 from aisp_mcp.front import terminal_text
 from aisp_mcp.front.cli.arguments import parse
 from aisp_mcp.front.cli.commands import command_line
@@ -21,6 +21,7 @@ from aisp_mcp.server.context import Context
 from aisp_mcp.server.registry import Tool
 
 USAGE = {"UsageError", "UnknownTool"}
+BROKEN = 5
 # Arguments that limit the wait; without one, the command line waits until the job ends.
 TIME_LIMITS = {"wait_s", "timeout_s"}
 
@@ -39,13 +40,16 @@ def run(tool: Tool, argv: Sequence[str]) -> int:
 
 
 def exit_code(tool: Tool, answer: Envelope) -> int:
-    """Return 0 for a result or a ticket, 1 for a tool error, 2 for a usage error, 3 for a verdict that did not pass,
-    4 for one that decided nothing, unless the tool has a switch for whether that fails.
+    """Return 0 for a result or a ticket, 1 for a tool error, 2 for a usage error, 3 for a verdict that did not pass, 4
+    for one that decided nothing, unless the tool has a switch for whether that fails, 5 if a generator or a checker
+    cannot decide, or the result's own `exit_code`.
     """
     if answer.error is not None:
-        return 2 if answer.error.kind in USAGE else 1
+        return 2 if answer.error.kind in USAGE else BROKEN if answer.error.code in CANNOT_DECIDE else 1
     if not tool.verdict or not isinstance(answer.result, dict):
         return 0
+    if "exit_code" in answer.result:
+        return int(answer.result["exit_code"])
     passed = answer.result.get("passed", True)
     if passed is None:
         return 0 if "strict" in tool.params.model_fields else 4

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import inspect
+import pickle
 import sys
 from array import array
 from collections.abc import Callable, Mapping
@@ -14,6 +15,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from aisp_mcp.judge.protocol import values
 from aisp_mcp.judge.protocol.module_loader import load_module, unusable
 
 # Bound before any program is loaded: one that replaced them would skip a conversion that the baseline pays for.
@@ -21,6 +23,9 @@ _TO_ARRAY, _TO_LIST = torch.Tensor.numpy, torch.Tensor.tolist
 LISTS = {"seen": False, "demanded": False}  # whether a call has returned a list of floats, and whether all have to
 _INT64 = 1 << 63
 SCALARS = ("datetime", "decimal", "fractions", "pathlib", "uuid")  # modules whose values are compared by their repr
+
+
+VALUES: dict[str, Any] = {"capacity": 0, "plain": False}  # of the frames of outputs: their bytes, and is_plain()
 
 
 class Steps(NamedTuple):
@@ -64,6 +69,31 @@ class Steps(NamedTuple):
         return isinstance(output, bool | int | float | complex) or _is_array(output)
 
 
+class ValueSteps(Steps):
+    """The same where outputs are any Python values, which become frames of bytes."""
+
+    __slots__ = ()
+
+    def tensors(self, output: Any) -> Any:
+        try:
+            data = values.encode(output)
+        except values.UnknownValueError as error:
+            raise unusable("BAD_OUTPUT", f"The function's answer cannot be compared: {error}.") from error
+        return torch.frombuffer(values.framed(data, VALUES["capacity"] or len(data) + values.HEAD), dtype=torch.uint8)
+
+    def whole(self, *args: Any, **kwargs: Any) -> Any:
+        return self.tensors(self.function(*args, **kwargs))
+
+    def tensors_of_calls(self, outputs: list[Any]) -> Any:
+        if not all(map(values.is_plain, outputs)):
+            raise unusable("BAD_OUTPUT", "The function returned a value of another type than in its first calls.")
+        return [*map(self.tensors, outputs)]
+
+    def is_quick(self, output: Any) -> bool:
+        """Return True for an output of Python's own types: writing it down is then no part of its time, for both."""
+        return bool(VALUES["plain"]) and values.is_plain(output)
+
+
 def function(path: str, name: str, folders: tuple[str, ...] = (), module: str = "") -> Callable[..., Any]:
     """The function of that name in the file, or in the named module of the package. Of a class whose instances can be
     called, an instance that is made without arguments.
@@ -86,6 +116,23 @@ def function(path: str, name: str, folders: tuple[str, ...] = (), module: str = 
 def arguments(*args: Any, **kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The arguments of a call."""
     return args, kwargs
+
+
+def answered(steps: Steps, **inputs: Any) -> Any:
+    """The output of a call on these inputs, as tensors."""
+    args, kwargs = steps.arguments(**inputs)
+    return steps.tensors(steps.function(*args, **kwargs))
+
+
+def made_arguments(made: torch.Tensor) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of a call that a generator made: several if that is a tuple."""
+    value = as_value(made)
+    return (value if type(value) is tuple else (value,)), {}
+
+
+def as_value(frame: torch.Tensor) -> Any:
+    """The Python value that the harness drew, made anew."""
+    return pickle.loads(values.unframed(_TO_ARRAY(frame).tobytes()) or b"")
 
 
 def as_array(values: torch.Tensor) -> Any:

@@ -113,6 +113,8 @@ class Worker:
         self.run = entry(setup, self.arena.params(), example)
         if rules["lists"] and CALLING in sys.modules:
             sys.modules[CALLING].LISTS["demanded"] = True
+        if rules["values"] and CALLING in sys.modules:
+            sys.modules[CALLING].VALUES.update(rules["values"])
         del example  # a large one leaves no memory for others
         if self.cuda:
             give_back(self.layout)  # or a small tensor that is kept would keep all of its memory

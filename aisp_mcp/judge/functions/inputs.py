@@ -134,7 +134,10 @@ class _Reader:
             hint = f"Did you mean '{near[0]}'? " if near else ""
             raise _bad(f"There is no maker {name[:40]!r}.", f"{hint}Known: {', '.join(makers.MAKERS)}, list.")
         words = {keyword.arg or "**": keyword.value for keyword in node.keywords}
-        request = makers.Request(name, form, [self._parameter(arg) for arg in node.args], self._options(words))
+        args = node.args
+        if name == "text" and len(args) == 2:  # its alphabet is the only text among the arguments of makers
+            args, words["alphabet"] = args[:1], args[1]
+        request = makers.Request(name, form, [self._parameter(arg) for arg in args], self._options(words))
         draw = maker(request)
         if math.prod(max(size.value, 0) for size in draw.shape) > MAX_ELEMENTS:
             raise _bad(f"{name} makes more than 2**34 elements.")
@@ -167,7 +170,7 @@ class _Reader:
         for name, node in words.items():
             if name in ("dtype", "device"):
                 options[name] = _word(node)
-            elif isinstance(node, ast.Constant) and isinstance(node.value, bool):
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str if name == "alphabet" else bool):
                 options[name] = node.value
             else:
                 options[name] = self._parameter(node)

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from aisp_mcp.errors import UsageError
 
-Form = Literal["tensor", "array", "list", "number"]
+Form = Literal["tensor", "array", "list", "number", "value"]
 FLOATS = ("float32", "float64", "float16", "bfloat16")
 INTEGERS = ("int64", "int32", "int16", "int8", "uint8")
 DTYPES = (*FLOATS, *INTEGERS, "bool", "complex64", "complex128")
@@ -57,7 +57,8 @@ class Draw:
         """The expression that converts the harness's tensor into the function's argument."""
         if self.form == "number":
             return f"{'int' if self.integer else 'float'}({label})"
-        return {"tensor": label, "array": f"as_array({label})", "list": f"as_list({label})"}[self.form]
+        calls = {"tensor": label, "array": f"as_array({label})", "list": f"as_list({label})"}
+        return calls.get(self.form, f"as_value({label})")
 
 
 def _bad(request: Request, message: str, hint: str | None = None) -> UsageError:
@@ -227,15 +228,36 @@ def _counted(request: Request) -> Draw:
     return call.draw(text, shape, integer=request.name == "arange", fixed=True)
 
 
+def _value(request: Request) -> Draw:
+    """A Python value: text(n, alphabet), words(n), lines(n), json_like(n), graph(n, edges), sparse(rows, columns)."""
+    call = _Call(request)
+    alphabet = call.options.pop("alphabet", None)
+    numbers = [call.number("rows" if request.name == "sparse" else "n")]
+    if not isinstance(numbers[0].value, int) or numbers[0].value < 1:
+        raise _bad(request, "a size is an integer from 1 on.")
+    if request.name == "sparse":
+        numbers += [call.number("columns"), call.number("density", 0.01)]
+    elif request.name == "graph" and (call.args or "edges" in call.options):
+        numbers.append(call.number("edges"))
+    words = [number.text for number in numbers] + ([repr(alphabet)] if alphabet else [])
+    if call.options or call.args:
+        raise _bad(request, f"unexpected argument {str(next(iter(call.options), 'another number'))[:30]!r}.")
+    return Draw(f"made.{request.name}(rng.seed(), {', '.join(words)})", "value", (numbers[0],))
+
+
+VALUES = ("text", "words", "lines", "json_like", "graph", "sparse")
 _USES = {
     "randn": "randn(4096, 64, dtype=float16)", "normal": "normal(0, 1, 4096)", "rand": "rand(4096)",
     "uniform": "uniform(-1, 1, 4096)", "randint": "randint(0, 100, 4096), or randint(1, 100) for one integer",
     "randperm": "randperm(4096)", "permutation": "permutation(4096)", "bernoulli": "bernoulli(0.5, 4096)",
     "zeros": "zeros(4096)", "ones": "ones(4096)", "full": "full((64, 64), 0.5)", "arange": "arange(4096)",
     "linspace": "linspace(0, 1, 100)", "eye": "eye(64)",
+    "text": 'text(1000), or text(1000, "ACGT")', "words": "words(1000)", "lines": "lines(100)",
+    "json_like": "json_like(1000)", "graph": "graph(100, 400)", "sparse": "sparse(1000, 1000, 0.01)",
 }  # fmt: skip
 MAKERS: dict[str, Callable[[Request], Draw]] = {
     "randn": _randn, "normal": _normal, "rand": _rand, "uniform": _uniform, "randint": _randint,
     "randperm": _permutation, "permutation": _permutation, "bernoulli": _bernoulli, "zeros": _filled, "ones": _filled,
     "full": _filled, "arange": _counted, "linspace": _counted, "eye": _counted,
+    **dict.fromkeys(VALUES, _value),
 }  # fmt: skip

@@ -10,53 +10,63 @@ from pathlib import Path
 
 from aisp_mcp.errors import UsageError
 from aisp_mcp.judge.candidate_needs import DECLARED, compilers, requirements
-from aisp_mcp.judge.functions import inputs, neighbours, sources
+from aisp_mcp.judge.functions import inputs, makers, neighbours, sources
 from aisp_mcp.judge.functions.inputs import Argument
 from aisp_mcp.judge.functions.makers import Draw
 from aisp_mcp.judge.functions.sources import Source
 from aisp_mcp.judge.pair import Pair
 
+MADE_N = 64  # the size that a generator gets unless its user names one; it grows until the clock resolves the calls
+HOST = ("array", "list", "value")  # forms of inputs in host memory
+OWN = "own"  # folder of the user's generator and checker
+CONVERSIONS = ("as_array", "as_list", "as_value")
 _BASELINE = '''"""{summary}"""
 
 import torch
 
-from aisp_mcp.bench import Benchmark{host}
-from aisp_mcp.judge.candidate.calling import Steps, arguments, as_array, as_list, function, tensors
+from aisp_mcp.bench import {api}
+from aisp_mcp.judge.candidate.calling import {calling}
 
 _function = {load}
 
 
 def _arguments({names}):
-    return arguments({passed})
+    return {arguments}
+
+
+_steps = {steps}(_arguments, _function, {is_copied})
 
 
 class Pair(Benchmark):
-{changed}{sizes}    def inputs(self, rng):
-        return {{
+{answers}{changed}{sizes}    def inputs(self, rng):
+{verifier}        return {{
 {draws}        }}
 
     def run(self, {names}):
-        return tensors(_function({passed}))
+        return {returned}
 
-    run.steps = Steps(_arguments, _function, {is_copied})
+    run.steps = _steps
 '''
 _CANDIDATE = '''"""{summary}"""
 
-from aisp_mcp.judge.candidate.calling import Steps, arguments, as_array, as_list, function, tensors
+from aisp_mcp.judge.candidate.calling import {calling}
 
 {requires}
 _function = {load}
 
 
 def _arguments({names}):
-    return arguments({passed})
+    return {arguments}
+
+
+_steps = {steps}(_arguments, _function, {is_copied})
 
 
 def run({names}):
-    return tensors(_function({passed}))
+    return {returned}
 
 
-run.steps = Steps(_arguments, _function, {is_copied})
+run.steps = _steps
 '''
 
 
@@ -64,7 +74,8 @@ run.steps = Steps(_arguments, _function, {is_copied})
 class Request:
     """Two functions, as sources.read() takes them, and the inputs of both, as inputs.read() takes them.
 
-    sizes: other values for numbers that the inputs name. name: of the target, if its user gave one.
+    sizes: other values for numbers that the inputs name. name: of the target, if its user gave one. make, check:
+    `file.py:function` of a generator of arguments and of a checker of answers. rtol, atol: for floats in answers.
     """
 
     baseline: str
@@ -72,18 +83,32 @@ class Request:
     inputs: str
     sizes: Mapping[str, int] = field(default_factory=dict)
     name: str = ""
+    make: str | None = None
+    check: str | None = None
+    rtol: float | None = None
+    atol: float | None = None
+
+    @property
+    def has_values(self) -> bool:
+        """Return True if answers are judged as Python values."""
+        return any(item is not None for item in (self.make, self.check, self.rtol, self.atol))
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A pair that can be written. device: the one that the inputs require, or empty for the machine's. disclosed:
-    sentences.
+    """A pair that can be written. device: the one that the inputs require, or empty for the machine's. make, check: the
+    user's own, which no candidate sees. has_values, rtol, atol: as in Request.
     """
 
     baseline: Source
     candidate: Source
     arguments: Sequence[Argument]
     device: str
+    make: Source | None = None
+    check: Source | None = None
+    has_values: bool = False
+    rtol: float | None = None
+    atol: float | None = None
 
     @property
     def target(self) -> str:
@@ -104,7 +129,7 @@ class Plan:
     @property
     def is_copied(self) -> bool:
         """Return True if an argument is no view of its input."""
-        return any(draw.form in ("list", "number") for draw in _draws(self.arguments).values())
+        return any(draw.form in ("list", "number", "value") for draw in _draws(self.arguments).values())
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -123,15 +148,55 @@ def plan(request: Request) -> Plan:
     baseline, candidate = sources.pair(request.baseline, request.candidate)
     if baseline.suffix != ".py":
         raise UsageError("BAD_BASELINE", "The baseline must be a Python function.", "Swap the two files.")
-    if not request.inputs.strip() and baseline.parameters and baseline.parameters.required:
+    if not request.inputs.strip() and not request.make and baseline.parameters and baseline.parameters.required:
         raise missing_inputs(baseline)
-    arguments = inputs.read(request.inputs, "numpy" if baseline.uses_numpy else "torch", request.sizes)
-    for source in (baseline, candidate):
+    own = {name: _own(name, spec) for name, spec in (("make", request.make), ("check", request.check)) if spec}
+    if request.make:
+        arguments = _made(request)
+    else:
+        arguments = inputs.read(request.inputs, "numpy" if baseline.uses_numpy else "torch", request.sizes)
+    for source in () if request.make else (baseline, candidate):
         _call(source, baseline, arguments)  # raises if they do not match
     if not _draws(arguments):
         message = "No input is random: without new inputs, a candidate could return a cached answer."
         raise UsageError("NO_INPUTS", message, _example(baseline))
-    return Plan(baseline, candidate, arguments, _device(arguments))
+    if request.has_values and candidate.suffix != ".py":
+        raise UsageError("BAD_CANDIDATE", f"{candidate.title} is compiled, and gets tensors alone.", "Use --inputs.")
+    device = "cpu" if request.has_values else _device(arguments)
+    return Plan(
+        baseline,
+        candidate,
+        arguments,
+        device,
+        make=own.get("make"),
+        check=own.get("check"),
+        has_values=request.has_values,
+        rtol=request.rtol,
+        atol=request.atol,
+    )
+
+
+def _own(option: str, spec: str) -> Source:
+    """The user's generator or checker. Raises NotFound NO_FUNCTION, UsageError AMBIGUOUS_FUNCTION."""
+    source = sources.one(spec)
+    if source.suffix != ".py" or source.path is None:
+        raise UsageError(
+            "BAD_OWN_FILE", f"--{option} names a function of a Python file.", f"Such as {option}.py:{option}."
+        )
+    return source
+
+
+def _made(request: Request) -> list[Argument]:
+    """The size that a generator gets, and what it makes. Raises UsageError BAD_INPUTS."""
+    given = inputs.read(request.inputs, "torch", request.sizes) if request.inputs.strip() else []
+    if any(argument.name != "n" or not isinstance(argument.number, int) for argument in given) or len(given) > 1:
+        raise UsageError(
+            "BAD_INPUTS", "With --make, the inputs are what it makes; only n is left.", '--inputs "n=1000"'
+        )
+    n = given[0] if given else Argument("n", str(MADE_N), {}, request.sizes.get("n", MADE_N))
+    assert n.number is not None
+    draw = Draw("made.call({make}, rng.seed(), self.n)", "value", (makers.Number(n.number, "self.n"),))
+    return [n, Argument(None, "made", {"made": draw})]
 
 
 def missing_inputs(baseline: Source) -> UsageError:
@@ -170,21 +235,79 @@ def _baseline_text(chosen: Plan, chapter: Path) -> str:
     draws = _draws(chosen.arguments)
     sizes = inputs.sizes(chosen.arguments)
     changed = tuple(label for label, draw in draws.items() if draw.in_place)
+    own = {
+        role: _own_copy(source, chapter.parent / OWN)
+        for role, source in (("make", chosen.make), ("check", chosen.check))
+        if source
+    }
+    values = [label for label, draw in draws.items() if draw.form == "value"]
     on_host = chosen.device == "" and any(draw.device == "cpu" for draw in draws.values())
     return _BASELINE.format(
         summary=f"{chosen.target} against {chosen.candidate.title}:{chosen.candidate.name}.",
-        host=", Host" if on_host else "",
+        api=", ".join(["Answers", "Benchmark"] if chosen.has_values else ["Benchmark", *(["Host"] if on_host else [])]),
+        answers=_answers_text(chosen, own.get("check")),
+        verifier="        from aisp_mcp.judge.verifier.inputs import made\n\n" if values else "",
         load=_load(chosen.baseline, chapter, "baseline"),
         changed=f"    in_place = {changed!r}\n" if changed else "",
         sizes="".join(f"    {name} = {value!r}\n" for name, value in sizes.items()) + ("\n" if sizes else ""),
-        draws="".join(f"            {label!r}: {_drawn(draw, on_host)},\n" for label, draw in draws.items()),
-        names=", ".join(draws),
-        passed=", ".join(_call(chosen.baseline, chosen.baseline, chosen.arguments)),
-        is_copied=chosen.is_copied,
+        draws="".join(
+            f"            {label!r}: {_drawn(label, draw, on_host, own.get('make', ''))},\n"
+            for label, draw in draws.items()
+        ),
+        **_calls(chosen, chosen.baseline),
     )
 
 
-def _drawn(draw: Draw, on_host: bool) -> str:
+def _calls(chosen: Plan, source: Source) -> dict[str, object]:
+    """The parts of a program that call the user's function."""
+    draws = _draws(chosen.arguments)
+    names = ", ".join(draws)
+    passed = "" if chosen.make else ", ".join(_call(source, chosen.baseline, chosen.arguments))
+    steps = "ValueSteps" if chosen.has_values else "Steps"
+    converted = sorted({name for name in CONVERSIONS if f"{name}(" in passed})
+    uses = {"function", steps, "answered" if chosen.has_values else "tensors", *converted}
+    uses.add("made_arguments" if chosen.make else "arguments")
+    given = ", ".join(f"{name}={name}" for name in draws)
+    return {
+        "calling": ", ".join(sorted(uses, key=lambda name: (name.islower(), name))),
+        "names": names,
+        "arguments": "made_arguments(made)" if chosen.make else f"arguments({passed})",
+        "steps": steps,
+        "is_copied": chosen.is_copied,
+        "returned": f"answered(_steps, {given})" if chosen.has_values else f"tensors(_function({passed}))",
+    }
+
+
+def _answers_text(chosen: Plan, check: str | None) -> str:
+    """How answers are judged, as an attribute of the specification."""
+    if not chosen.has_values:
+        return ""
+    parts = [f"check={check}"] if check else []
+    parts += [
+        f"{name}={value!r}" for name, value in (("rtol", chosen.rtol), ("atol", chosen.atol)) if value is not None
+    ]
+    return f"    answers = Answers({', '.join(parts)})\n"
+
+
+def _own_copy(source: Source, folder: Path) -> str:
+    """A copy of the user's generator or checker with what it imports, as (file, function) in a program."""
+    assert source.path is not None
+    copy = folder / source.path.name
+    copy.parent.mkdir(parents=True, exist_ok=True)
+    copy.write_text(source.text, "utf-8")
+    neighbours.copy(source.path, copy.parent)
+    return repr((str(copy), source.name))
+
+
+def hidden(chosen: Plan, folder: Path) -> tuple[Path, ...]:
+    """What no candidate may read: the user's generator and checker, and their copies."""
+    own = [source.path for source in (chosen.make, chosen.check) if source and source.path]
+    return (folder / OWN, *own) if own else ()
+
+
+def _drawn(label: str, draw: Draw, on_host: bool, make: str) -> str:
+    if draw.form == "value":
+        return f"made.frame({label!r}, {draw.source.replace('{make}', make[1:-1])})"
     return f"Host({draw.source})" if on_host and draw.device == "cpu" else draw.source
 
 
@@ -196,9 +319,7 @@ def _candidate_text(chosen: Plan, chapter: Path) -> str:
         summary=f"{source.title}:{source.name}.{compiles}",
         requires=f"{DECLARED} = {requirements(source.text, neighbours)!r}",
         load=_load(source, chapter, "candidate"),
-        names=", ".join(_draws(chosen.arguments)),
-        passed=", ".join(_call(source, chosen.baseline, chosen.arguments)),
-        is_copied=chosen.is_copied,
+        **_calls(chosen, source),
     )
 
 
@@ -287,11 +408,11 @@ def _draws(arguments: Sequence[Argument]) -> dict[str, Draw]:
 def _device(arguments: Sequence[Argument]) -> str:
     """The device that all inputs require: cpu for arrays and lists; empty if the machine's own will do."""
     draws = list(_draws(arguments).values())
-    host = [draw for draw in draws if draw.form in ("array", "list") or draw.device == "cpu"]
+    host = [draw for draw in draws if draw.form in HOST or draw.device == "cpu"]
     cuda = [draw for draw in draws if draw.device == "cuda"]
-    if cuda and any(draw.form in ("array", "list") for draw in draws):
+    if cuda and any(draw.form in HOST for draw in draws):
         raise UsageError("BAD_INPUTS", "Arrays and lists are in host memory, not on cuda.", "Use torch.randn there.")
     if cuda:
         return "cuda"
-    arrays = any(draw.form in ("array", "list") for draw in draws)
+    arrays = any(draw.form in HOST for draw in draws)
     return "cpu" if arrays or len(host) == len(draws) else ""

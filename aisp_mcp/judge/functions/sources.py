@@ -85,6 +85,12 @@ def pair(baseline: str, candidate: str) -> tuple[Source, Source]:
     return _chosen(both[0], both[1]), _chosen(both[1], both[0])
 
 
+def one(spec: str) -> Source:
+    """A single function. Raises as pair."""
+    source = read(spec)
+    return _chosen(source, source)
+
+
 def read(spec: str) -> Source:
     """The source that a text, path or module names. Raises NotFound NO_FUNCTION, BenchmarkError UNREADABLE."""
     if "\n" in spec:

@@ -15,7 +15,8 @@ DeviceAllocation = tuple[int, int, str]  # address in its own process, bytes, CU
 class Specification(TypedDict):
     """The part of an OpenAnswer that depends only on the baseline's file. cold: "from" and "caches" of a cold start.
     output_rules: "layout_strict", strides count; "layout_any", they are free; "shares_inputs", outputs may share memory
-    with inputs; "shares_outputs", with each other; "lists", arrays that a candidate returns become lists. workers:
+    with inputs; "shares_outputs", with each other; "lists", arrays that a candidate returns become lists; "values", the
+    frames of outputs that are any Python values. workers:
     "threads", cores of each program, 0 for all; "files_at", folders of their input files, if any. unit: of the work's
     items. converts: arguments, such as lists, are made of inputs before each round.
     """
@@ -28,7 +29,7 @@ class Specification(TypedDict):
     unit: str
     error_ratio: float
     in_place: list[str]
-    output_rules: dict[str, bool]
+    output_rules: dict[str, Any]
 
 
 class OpenAnswer(Specification):

@@ -29,7 +29,7 @@ from aisp_mcp.judge.protocol.messages import CALLING, CheckAnswer, DeviceAllocat
 from aisp_mcp.judge.protocol.module_loader import load_spec
 from aisp_mcp.judge.protocol.roles import replicate_of
 from aisp_mcp.judge.protocol.shared_memory import NO_DEVICE_MEMORY, UNDESCRIBED, Arena, ControlBlock, Gate
-from aisp_mcp.judge.verifier import handoff_cpu, handoff_gpu
+from aisp_mcp.judge.verifier import handoff_cpu, handoff_gpu, settling
 from aisp_mcp.judge.verifier.checks import quality
 from aisp_mcp.judge.verifier.checks.kinds import Kind, kind_of
 from aisp_mcp.judge.verifier.checks.round_checker import POISON, RoundChecker
@@ -109,6 +109,7 @@ class Verifier:
     def _open_calls(
         self, spec: Benchmark, bank: InputBank, seed: int, budget: int, round_s: float, files_at: dict[str, str]
     ) -> dict[str, Any]:
+        settling.settle(spec, lambda number: bank.inputs(seed + 7 + number, "plain"))
         inputs = bank.inputs(seed + 1, "plain")
         begin_bytes = begin_peak(self.device)
         output, seconds = bank.reference.first_calls(inputs, self.device)
@@ -162,6 +163,7 @@ class Verifier:
                 "shares_inputs": shares_inputs,
                 "shares_outputs": shares_outputs,
                 "lists": CALLING in sys.modules and sys.modules[CALLING].LISTS["seen"],
+                "values": sys.modules[CALLING].VALUES if spec.answers else None,
             },
             "facts": {**facts(self.device, spec), **group_facts(self.ranks, self.device)},
         }
@@ -452,6 +454,8 @@ def oracle(spec: Benchmark) -> str:
     kind = kind_of(spec)
     if kind in (Kind.DISTRIBUTION, Kind.QUALITY):
         return str(kind)
+    if spec.answers is not None:
+        return "the baseline's answer" if spec.answers.check is None else "the user's checker"
     return "float64" if type(spec).reference is Benchmark.reference else "second method"
 
 

@@ -16,7 +16,8 @@ SHARED_HELP = {
     "confirm": "Run even if it is expected to take long or to hold many GPUs.",
 }
 SHARED = frozenset(JobParams.model_fields)
-_CHECKED = {"minLength", "maxLength", "maxItems"}
+_CHECKED = {"minLength", "maxLength", "minItems", "maxItems"}
+_OBVIOUS = ({"minimum": 0}, {"minimum": 1}, {"exclusiveMinimum": 0})
 
 
 def input_schema(tool: Tool) -> dict[str, Any]:
@@ -46,8 +47,8 @@ def _schema(params: type[Params]) -> dict[str, Any]:
 def lean_schema(tool: Tool) -> dict[str, Any]:
     """The same for models, without details that are checked anyway and do not change how a call is written:
 
-    the maximum length of a text or a list, defaults of switches that are off, and the bounds of the arguments of every
-    job tool, which the server's instructions state once.
+    the length of a text or a list, lower bounds of 0 and 1, defaults of switches that are off, and the bounds of the
+    arguments of every job tool, which the server's instructions state once.
     """
     schema = input_schema(tool)
     if "properties" in schema:
@@ -59,7 +60,9 @@ def _lean(name: str, part: dict[str, Any]) -> dict[str, Any]:
     if name in SHARED:
         return {"type": part["type"]}
     return {
-        key: value for key, value in part.items() if key not in _CHECKED and not (key == "default" and value is False)
+        key: value
+        for key, value in part.items()
+        if key not in _CHECKED and not (key == "default" and value is False) and {key: value} not in _OBVIOUS
     }
 
 

@@ -173,6 +173,9 @@ class CallRng:
     def bernoulli(self, p: float, *shape: int) -> Any:
         return self._drawn(shape, "uniform_") < p
 
+    def seed(self) -> int:
+        return self._draw.getrandbits(63)
+
 
 def _size(mode: str, largest: float, dtype: str) -> float:
     size: float = largest ** (SIZES["large"] if (mode, dtype) == ("huge", "float64") else SIZES[mode])

@@ -14,11 +14,13 @@ from typing import Any
 
 from aisp_mcp.bench import Benchmark
 from aisp_mcp.bench.training import TrainingBenchmark
+from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.judge.evidence import LARGE, TIES, TINY, merge_measures
 from aisp_mcp.judge.protocol.draws.rng import SIZES
 from aisp_mcp.judge.protocol.layout import Layout, TensorSpec
 from aisp_mcp.judge.protocol.module_loader import flatten
-from aisp_mcp.judge.verifier.checks import formats
+from aisp_mcp.judge.protocol.values import decode, unframed
+from aisp_mcp.judge.verifier.checks import formats, values
 from aisp_mcp.judge.verifier.checks.distribution import DrawTests
 from aisp_mcp.judge.verifier.checks.kinds import Kind, kind_of
 from aisp_mcp.judge.verifier.checks.other_orders import EDGE, OtherOrders
@@ -144,6 +146,42 @@ class FormatContract(Contract):
                 return CallCheck(ratio, "incorrect_output", f"{spec.name} on {call.mode} inputs: {failure}")
             merge_measures(reported, measures if call.is_plain else {})
         return CallCheck(worst, measures=reported)
+
+
+class ValuesContract(Contract):
+    """Any Python values, which a frame of bytes holds: equal to the baseline's, or right for the user's checker."""
+
+    def __init__(self, spec: Benchmark, layout: Layout, orders: OtherOrders) -> None:
+        super().__init__(spec, layout, orders)
+        assert spec.answers is not None
+        self._check = values.checked(spec.answers)
+
+    def near(self, call: CheckedCall, baseline: Tensors) -> bool:
+        return all(same_bits(out, own) for out, own in zip(call.outputs, baseline, strict=True))
+
+    def compare(self, call: CheckedCall, expected: ExpectedOutputs) -> CallCheck:
+        failure = None
+        if not self.near(call, expected.baseline):
+            failure = self._failure(call, expected.baseline[0])
+        if failure:
+            return CallCheck(math.inf, "incorrect_output", f"on {call.mode} inputs: {failure}")
+        if call.is_plain:
+            call.bank.compared.add(call.round.worker_id)
+        return CallCheck()
+
+    def _failure(self, call: CheckedCall, baseline: Any) -> str | None:
+        data = unframed(call.outputs[0].numpy().tobytes())
+        if data is None:
+            return f"the answer takes more than {call.outputs[0].numel()} bytes"
+        try:
+            found = decode(data)
+        except ValueError as error:
+            return f"the answer cannot be read: {error}"
+        expected = decode(unframed(baseline.numpy().tobytes()) or b"")
+        try:
+            return self._check(values.given(self._spec, call.inputs()), expected, found)
+        except BenchmarkError as error:  # the checker raised, which it did for no answer of the baseline
+            return error.message
 
 
 @dataclass(frozen=True)
@@ -356,6 +394,7 @@ CHECKERS: dict[Kind, type[Contract]] = {
     Kind.DISTRIBUTION: DistributionContract,
     Kind.QUALITY: QualityContract,
     Kind.FORMAT: FormatContract,
+    Kind.VALUES: ValuesContract,
     Kind.ELEMENTS: ElementsContract,
 }
 

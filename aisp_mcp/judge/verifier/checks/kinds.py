@@ -14,11 +14,14 @@ class Kind(StrEnum):
     DISTRIBUTION = "distribution"  # the output is a random draw
     QUALITY = "quality"  # of an approximate training
     FORMAT = "format"  # operands may be rounded to a low-precision format
+    VALUES = "values"  # any Python values, compared with the baseline's or by the user's own checker
     ELEMENTS = "elements"  # each element is compared with the reference
 
 
 def kind_of(spec: Benchmark) -> Kind:
     """The kind of a specification's contract."""
+    if spec.answers is not None:
+        return Kind.VALUES
     if spec.tolerance.stochastic:
         return Kind.DISTRIBUTION
     if isinstance(spec, TrainingBenchmark) and spec.quality:

@@ -1,0 +1,260 @@
+"""Python values as bytes that are safe to read: what a function returned, for a process that does not trust its author.
+
+Numbers, texts, bytes, lists, tuples, dicts, sets, dataclasses, arrays, sparse matrices and graphs keep their kind.
+Equal values have equal bytes, but for the order of a dict. Large lists of one type of number are written as arrays.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from array import array
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
+from types import SimpleNamespace
+from typing import Any
+
+HEAD = 8  # bytes that hold the length of what follows
+TOO_LARGE = (1 << 62) - 1  # in place of the length, if it does not fit
+PLAIN = (type(None), bool, int, float, complex, str, bytes)
+SCALARS = ("datetime", "decimal", "fractions", "pathlib", "uuid")  # modules whose values are compared by their repr
+_KINDS = "biufcUS"  # of arrays
+_INT64 = 1 << 63
+
+
+class UnknownValueError(TypeError):
+    """A value of this type cannot be compared."""
+
+
+def encode(value: Any) -> bytes:
+    """The value as bytes. Raises UnknownValueError."""
+    buffers: list[bytes] = []
+    text = json.dumps(_tree(value, buffers), separators=(",", ":"), ensure_ascii=True).encode()
+    head = json.dumps([len(text), *map(len, buffers)]).encode()
+    return b"".join([len(head).to_bytes(4, "little"), head, text, *buffers])
+
+
+def decode(data: bytes) -> Any:
+    """The value that encode() wrote. Raises ValueError for other bytes."""
+    try:
+        end = 4 + int.from_bytes(data[:4], "little")
+        sizes = json.loads(data[4:end])
+        parts = []
+        for size in sizes:
+            if not (isinstance(size, int) and 0 <= size <= len(data) - end):
+                raise ValueError("a part is missing")
+            parts.append(data[end : end + size])
+            end += size
+        return _value(json.loads(parts[0]), parts[1:])
+    except (KeyError, IndexError, TypeError, AttributeError, OverflowError, RecursionError, MemoryError) as error:
+        raise ValueError(f"the bytes are no value: {error}") from error
+
+
+def is_plain(value: Any) -> bool:
+    """Return True if the value consists of Python's own types alone, so that it holds no work that is still to do."""
+    kind = type(value)
+    if kind in PLAIN:
+        return True
+    if kind in (list, tuple, set, frozenset):
+        inner = {*map(type, value)}
+        return inner <= {*PLAIN} or all(map(is_plain, value))
+    if kind is dict:
+        return all(map(is_plain, value)) and all(map(is_plain, value.values()))
+    return _library(value) == "numpy" and kind.__name__ == "ndarray" and value.dtype.kind in _KINDS
+
+
+def framed(data: bytes, capacity: int) -> bytearray:
+    """The bytes with their length before them and zeros after them, or a mark that they do not fit."""
+    frame = bytearray(capacity)
+    fits = len(data) + HEAD <= capacity
+    frame[:HEAD] = (len(data) if fits else TOO_LARGE).to_bytes(HEAD, "little")
+    if fits:
+        frame[HEAD : HEAD + len(data)] = data
+    return frame
+
+
+def unframed(frame: bytes | memoryview) -> bytes | None:
+    """The bytes of a frame; None if they did not fit."""
+    length = int.from_bytes(frame[:HEAD], "little")
+    return bytes(frame[HEAD : HEAD + length]) if length + HEAD <= len(frame) else None
+
+
+def _library(value: Any) -> str:
+    return type(value).__module__.partition(".")[0]
+
+
+def _tree(value: Any, buffers: list[bytes]) -> Any:
+    """The value as JSON, in which lists begin with a letter for their kind."""
+    kind = type(value)
+    if value is None or kind is bool or kind is str or (kind is int and abs(value) < _INT64):
+        return value
+    if isinstance(value, bool | float | int | complex | str | bytes):
+        return _scalar(value)
+    library = _library(value)
+    if library == "numpy":
+        return _array(value, buffers)
+    if library == "torch":
+        return _tensor(value, buffers)
+    if library == "scipy" and hasattr(value, "tocsr"):
+        return _sparse(value, buffers)
+    if library == "networkx" and hasattr(value, "adj"):
+        return _graph(value, buffers)
+    if isinstance(value, list | tuple):
+        return ["l" if isinstance(value, list) else "t", *_items(value, buffers)]
+    if isinstance(value, Mapping):
+        return ["d", *([_tree(key, buffers), _tree(item, buffers)] for key, item in value.items())]
+    if isinstance(value, set | frozenset):
+        return ["s", *sorted((_tree(item, buffers) for item in value), key=json.dumps)]
+    if is_dataclass(value) and not isinstance(value, type):
+        named = ([field.name, _tree(getattr(value, field.name), buffers)] for field in fields(value))
+        return ["r", kind.__name__, *named]
+    if library in SCALARS:
+        return ["x", repr(value)]
+    if isinstance(value, range | bytearray) or hasattr(value, "__next__"):
+        return _tree(bytes(value) if isinstance(value, bytearray) else list(value), buffers)
+    raise UnknownValueError(f"a {kind.__name__} cannot be compared")
+
+
+def _items(values: Any, buffers: list[bytes]) -> list[Any]:
+    """The items of a list or tuple; of many numbers of one type, a buffer."""
+    kinds = {*map(type, values)} if len(values) > 8 else set()
+    if kinds == {float} or (kinds == {int} and max(map(abs, values)) < _INT64):
+        code = "d" if kinds == {float} else "q"
+        buffers.append(array(code, values).tobytes())
+        return [[f"*{code}", len(buffers)]]
+    if kinds == {str}:
+        return list(values)
+    return [_tree(value, buffers) for value in values]
+
+
+def _scalar(value: Any) -> Any:
+    if isinstance(value, bool):
+        return bool(value)
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, int):
+        return int(value) if abs(value) < _INT64 else ["i", hex(value)]
+    if isinstance(value, float):
+        return ["f", float(value).hex()]
+    if isinstance(value, complex):
+        return ["c", value.real.hex(), value.imag.hex()]
+    return ["b", base64.b64encode(value).decode()]
+
+
+def _array(value: Any, buffers: list[bytes]) -> Any:
+    """An array; a scalar of numpy as Python's own, and an array of objects as a list."""
+    if value.dtype.kind not in _KINDS:
+        return _tree(value.tolist(), buffers)
+    if type(value).__name__ != "ndarray" and not value.shape:
+        return _tree(value.item(), buffers)
+    native = value.astype(value.dtype.newbyteorder("="))
+    buffers.append(native.tobytes())
+    return ["a", native.dtype.str, list(native.shape), len(buffers)]
+
+
+def _tensor(value: Any, buffers: list[bytes]) -> Any:
+    if not hasattr(value, "detach"):
+        raise UnknownValueError(f"a {type(value).__name__} cannot be compared")
+    value = value.detach().cpu()
+    value = value.to_dense() if str(value.layout) != "torch.strided" else value
+    if str(value.dtype) == "torch.bfloat16":
+        value = value.float()
+    return _array(value.resolve_conj().resolve_neg().numpy(), buffers)
+
+
+def _sparse(value: Any, buffers: list[bytes]) -> Any:
+    """A sparse matrix as rows, columns and values in one order."""
+    rows = value.tocsr().copy()
+    rows.sum_duplicates()
+    parts = (rows.indptr.astype("int64"), rows.indices.astype("int64"), rows.data)
+    return ["m", list(rows.shape), *(_array(part, buffers) for part in parts)]
+
+
+def _graph(value: Any, buffers: list[bytes]) -> Any:
+    """A graph by its nodes and edges, each with its attributes."""
+    nodes = [[_tree(node, buffers), _tree(dict(about), buffers)] for node, about in value.nodes(data=True)]
+    is_multi = value.is_multigraph()
+    edges = value.edges(keys=True, data=True) if is_multi else value.edges(data=True)
+    listed = [[*(_tree(end, buffers) for end in edge[:-1]), _tree(dict(edge[-1]), buffers)] for edge in edges]
+    if not value.is_directed():
+        listed = [[*sorted(edge[:2], key=json.dumps), *edge[2:]] for edge in listed]
+    return ["g", value.is_directed(), is_multi, sorted(nodes, key=json.dumps), sorted(listed, key=json.dumps)]
+
+
+def _value(tree: Any, buffers: list[bytes]) -> Any:
+    if not isinstance(tree, list):
+        return tree
+    return _READERS[tree[0]](tree[1:], buffers)
+
+
+def _read_items(items: list[Any], buffers: list[bytes]) -> list[Any]:
+    if len(items) == 1 and isinstance(items[0], list) and items[0][0] in ("*d", "*q"):
+        return array(items[0][0][1], buffers[items[0][1] - 1]).tolist()
+    return [_value(item, buffers) for item in items]
+
+
+def _read_array(parts: list[Any], buffers: list[bytes]) -> Any:
+    import numpy
+
+    name, shape, number = parts
+    dtype = numpy.dtype(str(name))
+    if dtype.kind not in _KINDS or math.prod(shape) * dtype.itemsize != len(buffers[number - 1]):
+        raise ValueError("an array has another size")
+    return numpy.frombuffer(buffers[number - 1], dtype).reshape(shape).copy()
+
+
+def _read_sparse(parts: list[Any], buffers: list[bytes]) -> Any:
+    import scipy.sparse
+
+    shape, *arrays = parts
+    indptr, indices, data = (_value(part, buffers) for part in arrays)
+    matrix = scipy.sparse.csr_matrix(tuple(shape))
+    matrix.indptr, matrix.indices, matrix.data = indptr, indices, data
+    matrix.check_format(full_check=True)
+    return matrix
+
+
+def _read_graph(parts: list[Any], buffers: list[bytes]) -> Any:
+    import networkx
+
+    is_directed, is_multi, nodes, edges = parts
+    graph = (networkx.MultiDiGraph if is_directed else networkx.MultiGraph)()
+    if not is_multi:
+        graph = networkx.DiGraph() if is_directed else networkx.Graph()
+    for node, about in nodes:
+        graph.add_node(_value(node, buffers), **{str(k): v for k, v in _value(about, buffers).items()})
+    for *ends, about in edges:
+        graph.add_edge(
+            *(_value(end, buffers) for end in ends), **{str(k): v for k, v in _value(about, buffers).items()}
+        )
+    return graph
+
+
+def _read_record(parts: list[Any], buffers: list[bytes]) -> Any:
+    return Record(str(parts[0]), {str(name): _value(item, buffers) for name, item in parts[1:]})
+
+
+class Record(SimpleNamespace):
+    """A dataclass's fields, by name. It stands for an instance of a class that this process does not load."""
+
+    def __init__(self, kind: str, named: Mapping[str, Any]) -> None:
+        super().__init__(**named)
+        self.__dict__["__kind__"] = kind
+
+
+_READERS: dict[str, Callable[[list[Any], list[bytes]], Any]] = {
+    "l": _read_items,
+    "t": lambda items, buffers: tuple(_read_items(items, buffers)),
+    "d": lambda items, buffers: {_value(key, buffers): _value(item, buffers) for key, item in items},
+    "s": lambda items, buffers: {_value(item, buffers) for item in items},
+    "r": _read_record,
+    "x": lambda parts, _: Record("", {"text": str(parts[0])}),
+    "i": lambda parts, _: int(parts[0], 16),
+    "f": lambda parts, _: float.fromhex(parts[0]),
+    "c": lambda parts, _: complex(float.fromhex(parts[0]), float.fromhex(parts[1])),
+    "b": lambda parts, _: base64.b64decode(parts[0], validate=True),
+    "a": _read_array,
+    "m": _read_sparse,
+    "g": _read_graph,
+}

@@ -1,0 +1,278 @@
+"""Functions on any Python values, with a generator, a checker and tolerances of the user's own."""
+
+from __future__ import annotations
+
+import fractions
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+
+from aisp_mcp.bench import Answers
+from aisp_mcp.errors import BenchmarkError, UsageError
+from aisp_mcp.judge import compare
+from aisp_mcp.judge.protocol.values import UnknownValueError, decode, encode, framed, is_plain, unframed
+from aisp_mcp.judge.verifier import settling
+from aisp_mcp.judge.verifier.checks import values
+from aisp_mcp.judge.verifier.inputs import made
+
+SLOW = """
+def distinct(items):
+    found = []
+    for item in items:
+        if item not in found:
+            found.append(item)
+    return sorted(found)
+"""
+FAST = "def distinct(items):\n    return sorted(set(items))\n"
+WRONG = "def distinct(items):\n    return sorted(set(items))[1:]\n"
+GENERATOR = """
+import random
+
+def make(seed, n):
+    draw = random.Random(seed)
+    return [str(draw.randint(0, 9_999)) for _ in range(n)]
+
+def varying(seed, n):
+    return [random.random() for _ in range(n)]
+
+def raising(seed, n):
+    return [n / 0]
+"""
+CHECKER = """
+def is_solution(items, answer):
+    return isinstance(answer, list) and answer == sorted(set(items))
+
+def lax(items, answer):
+    return all(item in items for item in answer)
+
+def raising(items, answer):
+    return answer.missing
+"""
+# Tells in its error what it can find of the user's files.
+SPY = """
+import os, sys
+found = [name for name in sys.modules if name.startswith("aisp_own") or name.startswith("aisp_mcp.judge.verifier")]
+for folder in {folders}:
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            if name in ("generator.py", "checker.py"):
+                try:
+                    found.append(open(os.path.join(parent, name)).read()[:20])
+                except OSError:
+                    pass
+
+def distinct(items):
+    raise RuntimeError("found " + repr(found))
+"""
+
+
+@dataclass
+class Point:
+    x: float
+    name: str
+
+
+VALUES: list[Any] = [
+    None, True, 0, -(2**80), 1.5, -0.0, math.inf, 2 + 3j, "aé\ud800", b"\x00\xff", [], (), {}, set(),
+    [1, "a", None], (1.0,), {"a": [1, 2], 3: (4,)}, {1, "b", (2, 3)}, list(range(100)), [0.1] * 50, ["a"] * 20,
+    [[1, 2], [3]], numpy.arange(6.0).reshape(2, 3), numpy.array(["a", "bc"]), numpy.array(3.0),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("value", VALUES, ids=lambda value: repr(value)[:20])
+def test_values_are_read_as_they_were_written(value: Any) -> None:
+    found = decode(encode(value))
+    assert values.difference(value, found, 0.0, 0.0) is None
+    if not isinstance(value, numpy.ndarray):
+        assert (type(found), found) == (type(value), value)
+
+
+def test_values_of_libraries_are_read_and_compared() -> None:
+    networkx, sparse = pytest.importorskip("networkx"), pytest.importorskip("scipy.sparse")
+    graph = networkx.Graph([(1, 2, {"w": 0.5}), ("a", 2)])
+    same = networkx.Graph([(2, "a"), (2, 1, {"w": 0.5})])
+    assert values.difference(decode(encode(graph)), decode(encode(same))) is None
+    same[1][2]["w"] = 0.75
+    assert "0.75 at edges" in str(values.difference(decode(encode(graph)), decode(encode(same))))
+    matrix = sparse.csr_matrix(numpy.eye(3))
+    assert values.difference(decode(encode(matrix)), decode(encode(sparse.coo_matrix(matrix)))) is None
+    other = decode(encode(sparse.csr_matrix(2 * numpy.eye(3))))
+    assert "elements at data differ" in str(values.difference(decode(encode(matrix)), other))
+
+
+def test_records_scalars_and_iterators_are_compared_by_what_they_hold() -> None:
+    point = decode(encode(Point(1.5, "a")))
+    assert (point.x, point.name) == (1.5, "a")
+    assert values.difference(point, decode(encode(Point(1.5, "b")))) == "'b' at ['name'] is not 'a'"
+    half = encode(fractions.Fraction(1, 2))
+    assert values.difference(decode(half), decode(encode(fractions.Fraction(1, 3)))) is not None
+    assert decode(encode(item for item in (1, 2))) == decode(encode(range(1, 3))) == [1, 2]
+    with pytest.raises(UnknownValueError, match="function"):
+        encode(encode)
+
+
+@pytest.mark.parametrize(
+    ("expected", "found", "words"),
+    [
+        ([1, 2], [1, 3], "3 at [1] is not 2"),
+        ([1, 2], (1, 2), "is a tuple, the baseline's is a list"),
+        ([1, 2], [1], "1 items, the baseline has 2"),
+        ({"a": 1}, {"b": 1}, "is only in"),
+        (1, True, "is a bool"),
+        ([1.0, 1e-30], [1.0, 2e-30], ""),
+        ([1.0, 2.0], [1.0, 2.0 + 1e-6], "differ, the first at [1]"),
+        (1.0, 1.0 + 1e-12, ""),
+        (math.nan, math.nan, ""),
+        (numpy.ones(3), numpy.ones(4), "has the shape"),
+        (numpy.ones(3), numpy.float32(1) * numpy.ones(3, "float32") * numpy.float32(1 + 1e-6), "differ"),
+        (numpy.ones(3, int), numpy.ones(3), "is of float64"),
+    ],
+)
+def test_only_floats_may_differ_by_rounding(expected: Any, found: Any, words: str) -> None:
+    message = values.difference(expected, found)
+    assert (words in message) if message else not words
+
+
+def test_tolerances_are_those_of_allclose() -> None:
+    assert values.difference(2.0, 2.0 + 3e-6, rtol=1e-6) is not None
+    assert values.difference(2.0, 2.0 + 1e-6, rtol=1e-6) is None
+    assert values.difference([0.0, 1.0], [1e-9, 1.0], rtol=1e-6) is not None
+    assert values.difference([0.0, 1.0], [1e-9, 1.0], rtol=1e-6, atol=1e-8) is None
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"\x02\x00\x00\x00[]", b"\x05\x00\x00\x00[9e9]", encode([1, 2])[:-2], b"\xff" * 40]
+)
+def test_other_bytes_are_refused(data: bytes) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        decode(data)
+
+
+def test_frames_have_one_size_and_say_when_a_value_does_not_fit() -> None:
+    assert unframed(bytes(framed(b"abc", 64))) == b"abc"
+    assert unframed(bytes(framed(b"abc" * 64, 64))) is None
+
+
+def test_only_values_without_work_left_are_plain() -> None:
+    class Lazy(list[int]):
+        pass
+
+    assert is_plain([1, {"a": (2.0, None)}, numpy.ones(2)])
+    assert not any(map(is_plain, (Lazy(), [Lazy()], {"a": Lazy()}, (item for item in ()), [[1], range(3)])))
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda seed, n: made.text(seed, n, "ab"),
+        made.words,
+        made.lines,
+        made.json_like,
+        lambda seed, n: sorted(made.graph(seed, n, 2 * n).edges),
+        lambda seed, n: made.sparse(seed, n, n, 0.1).toarray().tolist(),
+    ],
+    ids=["text", "words", "lines", "json_like", "graph", "sparse"],
+)
+def test_makers_follow_their_seed(draw: Callable[[int, int], Any]) -> None:
+    assert draw(1, 40) == draw(1, 40)
+    assert draw(1, 40) != draw(2, 40)
+
+
+CASES = [([3, 1, 2], [1.1, 2.2, 3.3]), ([5, 4], [4.4, 5.5]), ([9, 8, 7], [7.7, 8.8, 9.9])]
+
+
+@pytest.mark.parametrize(
+    ("check", "words"),
+    [
+        (lambda answer, expected: True, "accepts None"),
+        (lambda answer, expected: answer is not None, "accepts an empty answer: [] in place of [1.1, 2.2, 3.3]"),
+        (lambda answer, expected: len(answer) == len(expected), "accepts zeros"),
+        (
+            lambda answer, expected: (
+                bool(answer) and not any(abs(a - b) > 1 for a, b in zip(answer, expected, strict=True))
+            ),
+            "NaN",
+        ),
+        (lambda answer, expected: bool(answer) and sorted(answer) == answer and answer[0] > 0, "to other inputs"),
+        (lambda answer, expected: numpy.allclose(answer, expected, rtol=0.01), "rounded to half"),
+        (lambda answer, expected: numpy.allclose(answer, expected, rtol=1e-6), ""),
+    ],
+)
+def test_a_checker_that_accepts_nonsense_is_refused(check: Callable[[Any, Any], bool], words: str) -> None:
+    def judged(_: Any, expected: Any, found: Any) -> str | None:
+        try:
+            return None if check(found, expected) else "no"
+        except Exception as error:
+            raise BenchmarkError("CHECKER_RAISED", "it raised") from error
+
+    if not words:
+        return settling.try_out(judged, "check", CASES)
+    with pytest.raises(BenchmarkError, match="so it cannot decide") as refused:
+        settling.try_out(judged, "check", CASES)
+    assert words.partition(":")[0] in refused.value.message
+    assert words.partition(": ")[2] in refused.value.message
+    return None
+
+
+def test_a_checker_must_accept_the_baseline() -> None:
+    with pytest.raises(BenchmarkError, match="refuses the baseline's own answer: odd"):
+        settling.try_out(lambda *_: "odd", "check", CASES)
+    assert values.checked(Answers(rtol=1e-3))(None, 1.0, 1.0005) is None
+
+
+@pytest.fixture
+def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name, text in {"slow": SLOW, "fast": FAST, "wrong": WRONG, "generator": GENERATOR, "checker": CHECKER}.items():
+        (tmp_path / f"{name}.py").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def judged(candidate: str, **given: Any) -> Any:
+    inputs = {"inputs": "n=1000", "make": "generator.py:make"}
+    return compare("slow.py", candidate, preset="quick", **{**inputs, **given})
+
+
+@pytest.mark.torch
+def test_functions_on_texts_are_judged_by_the_users_checker(pair: Path) -> None:
+    faster = judged("fast.py", check="checker.py:is_solution")
+    assert faster.verdict not in ("incorrect", "invalid")
+    assert faster.ratio > 1
+    assert faster.sentence.endswith("answers judged by your is_solution of checker.py")
+    wrong = judged("wrong.py", check="checker.py:is_solution")
+    assert (wrong.verdict, "is_solution of checker.py refused it" in wrong.sentence) == ("incorrect", True)
+    assert "the baseline has" in judged("wrong.py", rtol=1e-6).sentence
+
+
+@pytest.mark.torch
+def test_a_candidate_finds_neither_generator_nor_checker(pair: Path) -> None:
+    (pair / "spy.py").write_text(SPY.replace("{folders}", repr([str(pair)])))
+    found = judged("spy.py", check="checker.py:is_solution", folder=pair)
+    if found.disclosed.get("isolation", "L2") != "L1":
+        assert "found []" in found.sentence
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    ("given", "code", "words"),
+    [
+        ({"make": "generator.py:varying"}, "MAKER_VARIES", "different arguments for one seed"),
+        ({"make": "generator.py:raising"}, "MAKER_RAISED", "ZeroDivisionError in line 12 of generator.py"),
+        ({"check": "checker.py:raising"}, "CHECKER_RAISED", "AttributeError in line 9 of checker.py"),
+        ({"check": "checker.py:lax"}, "CHECKER_ACCEPTS", "lax accepts an empty answer"),
+    ],
+)
+def test_what_cannot_decide_is_refused_in_a_sentence(pair: Path, given: dict[str, str], code: str, words: str) -> None:
+    with pytest.raises(BenchmarkError, match=words) as refused:
+        judged("fast.py", **given)
+    assert refused.value.code == code
+
+
+def test_a_generator_takes_only_a_size(pair: Path) -> None:
+    with pytest.raises(UsageError, match="only n is left"):
+        judged("fast.py", inputs="x=randn(3)")
