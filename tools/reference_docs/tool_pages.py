@@ -141,7 +141,7 @@ as MCP gives it. The arguments of each command are on the page of its [tool](too
 | 1 | the tool answered with an error |
 | 2 | the command line or an argument is wrong |
 | 3 | a verdict was not passed: something is slower, incorrect, invalid or broken |
-| 4 | undecided: a comparison is inconclusive, there was none, or `aisp keep` needs more runs; gates exit with 0, or 3 with `--strict` |
+| 4 | undecided: a comparison is inconclusive, or `aisp keep` needs more runs; gates exit with 0, with `--strict` 3 |
 | 5 | broken: nothing could be judged, because a program, a generator or a checker failed |
 """
 
