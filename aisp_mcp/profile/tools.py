@@ -38,9 +38,7 @@ WindowName = Literal["all", "steady"]
 class NsysParams(ReadingParams):
     report: Path_ = Field(description="nsys SQLite export (.sqlite, also .gz) or .nsys-rep.")
     section: Section = "overview"
-    window: WindowName = Field(
-        default="all", description="all: equal to `nsys stats`; steady: iterations without warm-up."
-    )
+    window: WindowName = Field(default="all", description="all: as `nsys stats`; steady: without warm-up.")
     limit: Limit = 10
     offset: Offset = 0
 
@@ -271,7 +269,7 @@ class FlameFile(Record):
 class FlameParams(ReadingParams):
     profile: Path_ = Field(description="nsys SQLite, Kineto trace, speedscope or collapsed stacks.")
     format: Literal["speedscope", "collapsed", "html"] = "html"
-    path: str | None = Field(default=None, description="File under an --allow-write folder. Default: in the store.")
+    path: str | None = Field(default=None, description="Under an --allow-write folder. Default: the store.")
 
 
 @tool(cli="profile flame", effect=WRITES, cost=S, next=("aisp_profile_compare",))
@@ -310,7 +308,7 @@ class FlameDifference(Record):
 
 
 class CompareParams(PairParams):
-    path: str | None = Field(default=None, description="File under an --allow-write folder. Default: in the store.")
+    path: str | None = Field(default=None, description="Under an --allow-write folder. Default: the store.")
 
 
 @tool(cli="profile compare", effect=WRITES, cost=S, next=("aisp_profile_kernels",))

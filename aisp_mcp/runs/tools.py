@@ -30,7 +30,7 @@ PresetName = Literal["quick", "default", "release"]
 class ChosenParams(JobParams):
     targets: list[str] = Field(default_factory=list, max_length=200, description="Such as ch07, ch07:row_sum_tiled.")
     source: str | None = Field(
-        default=None, alias="from", description="Instead: another suite's problem, such as kernelbench:PATH."
+        default=None, alias="from", description="Another suite's problem, such as kernelbench:PATH."
     )
 
 
@@ -55,9 +55,7 @@ class RunParams(LabelledParams, ChosenParams):
         default_factory=list, max_length=20, description="Variables of ranks, such as NCCL_ALGO=Ring."
     )
     resume: str | None = Field(default=None, description="An interrupted run to resume.")
-    accept_regressions: bool = Field(
-        default=False, description="Rewrite the entries of expect.yaml that this run contradicts."
-    )
+    accept_regressions: bool = Field(default=False, description="Rewrite entries of expect.yaml that it contradicts.")
     evidence: bool = False
     profile: Depth = Field(default="none", description="Untimed passes at the end.")
     bench_root: BenchRoots = None
