@@ -157,6 +157,9 @@ class VerifyParams(LabelledParams, ProblemParams):
     inputs: str | None = Field(
         default=None, max_length=4000, description='Arguments of two functions: "x=randn(4096,64), k=3".'
     )
+    workload: str | None = Field(
+        default=None, max_length=4096, description="Table of shape,weight, or a trace[:OPERATOR]: judge all its shapes."
+    )
     preset: PresetName = "default"
     replicates: int | None = Field(default=None, ge=1, le=50)
     margin: float | None = Field(default=None, ge=0, le=1)
@@ -182,8 +185,10 @@ def _functions(p: VerifyParams, ctx: Context) -> Request | None:
 
     if p.format:
         return None
-    if p.inputs is None and not (
-        sources.is_function(p.target) and not names.exists(ctx.bench_roots(p.bench_root), p.target)
+    if (
+        p.inputs is None
+        and p.workload is None
+        and not (sources.is_function(p.target) and not names.exists(ctx.bench_roots(p.bench_root), p.target))
     ):
         return None
     return pair.Request(p.target, p.candidate, p.inputs or "", name=p.name)
@@ -195,6 +200,7 @@ def _estimate_verify(p: VerifyParams, ctx: Context) -> Plan:
     from aisp_mcp.judge.pair import Pair
     from aisp_mcp.runs import measure
     from aisp_mcp.runs.listing import labels
+    from aisp_mcp.runs.workload.measuring import regimes
     from aisp_mcp.suites import names, selection
     from aisp_mcp.suites.adapters import formats
 
@@ -202,7 +208,13 @@ def _estimate_verify(p: VerifyParams, ctx: Context) -> Plan:
     chosen, details = measure.preset(p.preset, p.replicates), dict[str, Any]()
     seconds = None
     labels.require_valid(p.name, p.tag)
-    if functions := _functions(p, ctx):
+    functions = _functions(p, ctx)
+    if p.workload and functions:
+        found = regimes(functions, p.workload)
+        details["regimes"] = [row.label for row in found.read.rows]
+    elif p.workload:
+        raise UsageError("BAD_WORKLOAD", "A workload needs two functions.", "Such as slow.py:f fast.py:f.")
+    elif functions:
         plan = function_pairs.plan(functions)
         details["functions"] = [plan.target, plan.variant]
     elif p.format:
@@ -231,13 +243,17 @@ def aisp_verify_candidate(p: VerifyParams, ctx: Context) -> Verdicts:
     """Judge your own variant against a baseline: faster, slower, same, inconclusive, incorrect or invalid."""
     from aisp_mcp.runs import adapted, functions, measure
     from aisp_mcp.runs.listing import labels
+    from aisp_mcp.runs.workload import measuring
     from aisp_mcp.store.records.verdict_row import RunKind
     from aisp_mcp.suites import selection
 
     p = _with_format(p, ctx)
     options = measure.options(ctx, measure.preset(p.preset, p.replicates), margin=p.margin, forbidden=p.forbid)
     roots, about = ctx.bench_roots(p.bench_root), measure.About(RunKind.VERIFY)
-    if request := _functions(p, ctx):
+    request = _functions(p, ctx)
+    if request and p.workload:
+        run = measuring.measure(ctx, measuring.regimes(request, p.workload), p.workload, options)
+    elif request:
         run = functions.measure(ctx, request, options)
     elif p.format:
         run, _ = adapted.measure(ctx, _adapt_request(p, options), options, about=about)

@@ -126,6 +126,11 @@ def plan(request: Request) -> Plan:
     if not request.inputs.strip() and baseline.parameters and baseline.parameters.required:
         raise missing_inputs(baseline)
     arguments = inputs.read(request.inputs, "numpy" if baseline.uses_numpy else "torch", request.sizes)
+    return with_arguments(baseline, candidate, arguments)
+
+
+def with_arguments(baseline: Source, candidate: Source, arguments: Sequence[Argument]) -> Plan:
+    """The plan of two functions that are called with these arguments. Raises UsageError BAD_INPUTS, NO_INPUTS."""
     for source in (baseline, candidate):
         _call(source, baseline, arguments)  # raises if they do not match
     if not _draws(arguments):
