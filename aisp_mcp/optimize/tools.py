@@ -37,7 +37,7 @@ def aisp_optimize_start(p: StartParams, ctx: Context) -> Begun:
 
 
 class SubmitParams(JobParams):
-    candidate: str = Field(max_length=200_000, description="Path of a Python file with run() or ModelNew, or its text.")
+    candidate: str = Field(max_length=200_000, description="Python file with run() or ModelNew, or its text.")
     session: str | None = Field(default=None, description="Default: newest.")
 
 

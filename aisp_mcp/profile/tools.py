@@ -84,8 +84,8 @@ def _profile(path: str, window: WindowName, ctx: Context) -> Profile:
 
 
 class NcuParams(ReadingParams):
-    report: Path_ = Field(description="CSV of `ncu --import F --csv --page raw`, or .ncu-rep.")
-    details: Path_ | None = Field(default=None, description="Details page of the same report: adds NVIDIA's rules.")
+    report: Path_ = Field(description="CSV of `ncu --csv --page raw`, or .ncu-rep.")
+    details: Path_ | None = Field(default=None, description="Details page: adds NVIDIA's rules.")
     kernel: int | None = Field(default=None, ge=0, description="Show the launch with this ID in full.")
     limit: Limit = 20
     offset: Offset = 0

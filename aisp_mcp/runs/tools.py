@@ -158,7 +158,7 @@ class VerifyParams(LabelledParams, ProblemParams):
         default=None, max_length=4000, description='Arguments of two functions: "x=randn(4096,64), k=3".'
     )
     workload: str | None = Field(
-        default=None, max_length=4096, description="Table of shape,weight, or a trace[:OPERATOR]: judge all its shapes."
+        default=None, max_length=4096, description="All shapes of a table shape,weight or TRACE[:OPERATOR]."
     )
     preset: PresetName = "default"
     replicates: int | None = Field(default=None, ge=1, le=50)

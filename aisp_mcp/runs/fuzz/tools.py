@@ -16,8 +16,8 @@ class FuzzParams(JobParams):
     grid: list[str] = Field(
         default_factory=list, max_length=20, description="Values by size, such as S=448,512. Default: the presets'."
     )
-    boundaries: bool = Field(default=True, description="Each size also at odd values, and one beyond the grid's ends.")
-    strides: bool = Field(default=False, description="Also inputs with the strides of column-major copies.")
+    boundaries: bool = Field(default=True, description="Also odd sizes, and one beyond the grid's ends.")
+    strides: bool = Field(default=False, description="Also inputs with column-major strides.")
     bench_root: BenchRoots = None
 
 
