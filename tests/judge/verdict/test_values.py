@@ -70,8 +70,8 @@ def test_one_replicate_that_disagrees_shows_noise() -> None:
     assert values.worse_kinds(runs) == {}
 
 
-BASE = "import torch\n\ndef f(x):\n    x.sort()\n    return x.sort().values\n"
-SMALL_ONLY = BASE.replace("x.sort()\n    r", "for _ in range(4 * int(x.abs().amax() > 2)):\n        x.sort()\n    r")
+SORTS = "import torch\n\ndef f(x):\n    for _ in range({}):\n        x.sort()\n    return x.sort().values\n"
+BASE, SMALL_ONLY = SORTS.format("5"), SORTS.format("30 * int(x.abs().amax() > 2)")
 
 
 def test_a_branch_on_the_size_of_values_is_named(tmp_path: Path) -> None:
