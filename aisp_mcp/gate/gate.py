@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from aisp_mcp.errors import NotFound
-from aisp_mcp.gate import flames, history, policy, stored_runs
+from aisp_mcp.gate import flames, history, policy, serving, stored_runs
 from aisp_mcp.gate import pairs as gate_pairs
 from aisp_mcp.gate.pairs import Checkouts, head_needs
 from aisp_mcp.gate.records import GateReport, GateRow, Outcome, Policy
@@ -35,7 +35,8 @@ from aisp_mcp.system import cpu
 @dataclass(frozen=True)
 class GateRequest:
     """Options of a gate run. head: a revision; None for the working tree. roots: bench roots inside the repository.
-    strict: a change of which nothing could be judged does not pass.
+    strict: a change of which nothing could be judged does not pass. serve: the command of a server, which is judged
+    at both commits instead of benchmarks.
     """
 
     repo: Path
@@ -46,6 +47,7 @@ class GateRequest:
     policies: Mapping[Outcome, Policy]
     usd_per_hour: float | None = None
     strict: bool = False
+    serve: str | None = None
 
 
 def gate(ctx: Context, request: GateRequest, options: Options) -> GateReport:
@@ -57,6 +59,8 @@ def gate(ctx: Context, request: GateRequest, options: Options) -> GateReport:
     with tempfile.TemporaryDirectory(prefix="aisp-gate-", ignore_cleanup_errors=True) as temporary:
         work = Path(temporary).resolve()
         checkouts = _checkouts(ctx, request, work)
+        if request.serve is not None:
+            return _served(ctx, request, checkouts, options, begin)
         at_base, at_head = (
             gate_pairs.find_candidates(checkout, request.roots, request.names) for checkout in checkouts.both
         )
@@ -77,6 +81,14 @@ def gate(ctx: Context, request: GateRequest, options: Options) -> GateReport:
     rows = [row.model_copy(update={"history": before.get(row.target, [])}) for row in rows]
     rows += absent_rows([*at_base], [*at_head])
     return _report(run, request, checkouts.both, rows, time.monotonic() - begin)
+
+
+def _served(ctx: Context, request: GateRequest, checkouts: Checkouts, options: Options, begin: float) -> GateReport:
+    """The report about one server at both commits."""
+    about = measure.About(RunKind.GATE, {"base": checkouts.base.commit, "head": checkouts.head.commit})
+    row = serving.row(ctx, request.serve or "", checkouts.both, options.folder / "servers")
+    run = measure.measure(ctx, [], options, about=about)
+    return _report(run, request, checkouts.both, [row], time.monotonic() - begin)
 
 
 def _no_targets(request: GateRequest, base: Checkout) -> NotFound:

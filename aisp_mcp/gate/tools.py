@@ -23,13 +23,18 @@ class GateParams(JobParams):
     could_not_judge: Policy = Field(default="warn", description="Hidden by noise.")
     strict: bool = Field(default=False, description="Fail if nothing could be judged.")
     missing: Policy = Field(default="fail", description="Missing at the head.")
+    serve: str | None = Field(default=None, max_length=4000, description="Instead: a server's command with {port}.")
     usd_per_hour: float | None = Field(default=None, gt=0, description="Price of this machine.")
 
 
 def _estimate(p: GateParams, ctx: Context) -> Plan:
-    from aisp_mcp.gate import stored_runs
+    from aisp_mcp.gate import serving, stored_runs
     from aisp_mcp.runs import commits
+    from aisp_mcp.runs.endpoint import clients
 
+    if p.serve is not None:
+        serving.require_port(p.serve)
+        clients.find(None)
     if stored := stored_runs.runs(ctx, p.base, p.head):
         return Plan(argv=[], timeout_s=p.timeout_s or 3600, resources=[], details={"runs": [run.id for run in stored]})
     repo = commits.repository(Path(p.repo or ".").expanduser())  # wrong names are refused before a job starts
@@ -60,7 +65,7 @@ def aisp_benchmark_gate(p: GateParams, ctx: Context) -> GateReport:
     policies: dict[Outcome, Policy] = {"could_not_judge": p.could_not_judge, "missing": p.missing}
     repo = Path(p.repo or ".").expanduser()
     roots = [stored_runs.ROOT] if stored_runs.runs(ctx, p.base, p.head) else p.roots
-    request = gate.GateRequest(repo, p.base, p.head, roots, p.targets, policies, p.usd_per_hour, p.strict)
+    request = gate.GateRequest(repo, p.base, p.head, roots, p.targets, policies, p.usd_per_hour, p.strict, p.serve)
     report = gate.gate(ctx, request, options)
     return report.model_copy(update=_files(report, policies, ctx))
 

@@ -196,8 +196,9 @@ class Replicate(Checks):
     isolated calls per role, from some rounds; empty if all rounds are of one call. handoff_s: the handoff cost included
     in each of them (timing/cpu.py); None if these are whole rounds of one call. metric: value per role of a goal other
     than time per call (verdict/conclude.py), the smaller the better; empty for other goals. idle_w: power of the idle
-    device before and after the calls whose energy was counted. ended_rounds: on a GPU, rounds of each role, timed or
-    not, after whose end the device was probed.
+    device before and after the calls whose energy was counted. kinds: by kind of inputs, plain ones among them,
+    seconds per call of each role, in the order of Role (verdict/values.py). ended_rounds: on a GPU, rounds of each
+    role, timed or not, after whose end the device was probed.
     """
 
     index: int
@@ -212,6 +213,7 @@ class Replicate(Checks):
     metric: ValuesByRole = field(default_factory=dict)
     idle_w: tuple[float, ...] = ()
     ended_rounds: dict[Role, int] = field(default_factory=dict)
+    kinds: dict[str, list[float]] = field(default_factory=dict)
 
 
 # Ends of names of measures that are no errors: positions in this output pointed to equal elements; it was wrong or

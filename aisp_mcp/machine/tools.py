@@ -138,9 +138,7 @@ def aisp_system_full(p: NoParams, ctx: Context) -> HostReport:
 class CapabilityParams(Params):
     """Choice of the GPU."""
 
-    gpu: str | None = Field(
-        default=None, description="Such as H100-PCIe, or H100 for the SXM card; default: this machine's."
-    )
+    gpu: str | None = Field(default=None, description="Such as H100-PCIe; H100 is the SXM card.")
 
 
 class Capabilities(Record):

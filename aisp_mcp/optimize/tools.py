@@ -37,8 +37,8 @@ def aisp_optimize_start(p: StartParams, ctx: Context) -> Begun:
 
 
 class SubmitParams(JobParams):
-    candidate: str = Field(max_length=200_000, description="Path of a Python file with run() or ModelNew, or its text.")
-    session: str | None = Field(default=None, description="Default: the newest.")
+    candidate: str = Field(max_length=200_000, description="Python file with run() or ModelNew, or its text.")
+    session: str | None = Field(default=None, description="Default: newest.")
 
 
 def _estimate_submit(p: SubmitParams, ctx: Context) -> Plan:

@@ -38,9 +38,7 @@ WindowName = Literal["all", "steady"]
 class NsysParams(ReadingParams):
     profile: Path_ = Field(description="nsys SQLite export (.sqlite, also .gz) or .nsys-rep.")
     section: Section = "overview"
-    window: WindowName = Field(
-        default="all", description="all: equal to `nsys stats`; steady: iterations without warm-up."
-    )
+    window: WindowName = Field(default="all", description="all: as `nsys stats`; steady: without warm-up.")
     limit: Limit = 10
     offset: Offset = 0
 
@@ -86,8 +84,8 @@ def _profile(path: str, window: WindowName, ctx: Context) -> Profile:
 
 
 class NcuParams(ReadingParams):
-    profile: Path_ = Field(description="CSV of `ncu --import F --csv --page raw`, or .ncu-rep.")
-    details: Path_ | None = Field(default=None, description="Details page of the same report: adds NVIDIA's rules.")
+    profile: Path_ = Field(description="CSV of `ncu --csv --page raw`, or .ncu-rep.")
+    details: Path_ | None = Field(default=None, description="Details page: adds NVIDIA's rules.")
     kernel: int | None = Field(default=None, ge=0, description="Show the launch with this ID in full.")
     limit: Limit = 20
     offset: Offset = 0
@@ -271,7 +269,7 @@ class FlameFile(Record):
 class FlameParams(ReadingParams):
     profile: Path_ = Field(description="nsys SQLite, Kineto trace, speedscope or collapsed stacks.")
     format: Literal["speedscope", "collapsed", "html"] = "html"
-    path: str | None = Field(default=None, description="File under an --allow-write folder. Default: in the store.")
+    path: str | None = Field(default=None, description="Under an --allow-write folder. Default: the store.")
 
 
 @tool(cli="profile flame", effect=WRITES, cost=S, next=("aisp_profile_compare",))
@@ -310,7 +308,7 @@ class FlameDifference(Record):
 
 
 class CompareParams(PairParams):
-    path: str | None = Field(default=None, description="File under an --allow-write folder. Default: in the store.")
+    path: str | None = Field(default=None, description="Under an --allow-write folder. Default: the store.")
 
 
 @tool(cli="profile compare", effect=WRITES, cost=S, next=("aisp_profile_kernels",))

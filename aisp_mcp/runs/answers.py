@@ -6,6 +6,7 @@ from pydantic import Field
 
 from aisp_mcp.judge.records import Skip
 from aisp_mcp.judge.records.verdict import Comparison
+from aisp_mcp.judge.records.workload import Workload
 from aisp_mcp.profile.recording.ran import Passes
 from aisp_mcp.records import Record
 from aisp_mcp.runs.expectations.accepting import Rewritten
@@ -43,6 +44,7 @@ class Verdicts(Record):
     passed: bool | None = Field(
         description="Nothing failed, and nothing was slower, incorrect or invalid; null if something is inconclusive."
     )
+    workload: Workload | None = Field(default=None, description="The verdict on all rulings together.")
     rulings: list[JudgedCandidate]
     flags: dict[str, str] = Field(default_factory=dict, description="What each flag says, in its first verdict.")
     skipped: list[Skip]
@@ -79,6 +81,7 @@ def verdicts(run: Run, evidence: bool, profiles: Passes | None = None) -> Verdic
     return Verdicts(
         run_id=run.id,
         passed=run.passed,
+        workload=run.workload,
         rulings=[in_brief(run, comparison) for comparison in run.comparisons],
         flags={flag.code: flag.message for comparison in run.comparisons[::-1] for flag in comparison.flags[::-1]},
         skipped=run.skipped,

@@ -329,7 +329,8 @@ def _placed(ctx: Context, run: Run, comparison: Comparison) -> Comparison:
     if share is None:
         return comparison
     flags = [*comparison.flags, _audit(share)] if share.share > AUDIT_FROM else comparison.flags
-    return comparison.model_copy(update={"peak": share, "flags": flags})
+    clause = f"; {100 * share.share:.0f} % of this machine's best {share.what}" if comparison.peak is None else ""
+    return comparison.model_copy(update={"peak": share, "flags": flags, "sentence": comparison.sentence + clause})
 
 
 def ceiling(ctx: Context, run: Run, comparison: Comparison) -> PeakShare | None:
@@ -382,10 +383,14 @@ def _cache_bytes(gpus: list[dict[str, object]]) -> float:
     return max(sizes, default=float("inf"))
 
 
+def _which(peak_share: PeakShare) -> str:
+    return "which arithmetic did it use" if peak_share.is_product else "which of the bytes did it not move"
+
+
 def _audit(peak_share: PeakShare) -> Flag:
     message = (
-        f"{peak_share.share:.0%} of the best {peak_share.kind} measured on this machine: "
-        "more than it can do, or more work declared than done. Measure the ceiling again on the idle machine "
+        f"{100 * peak_share.share:.0f} % of the best {peak_share.what} measured on this machine: "
+        f"{_which(peak_share)}, or is more work declared than done? Measure the ceiling again on the idle machine "
         "(aisp_bench_peak), then audit work(), the tolerance and the candidate."
     )
     return Flag(code="above_ceiling", severity="warn", message=message, evidence=peak_share.model_dump())

@@ -30,7 +30,7 @@ PresetName = Literal["quick", "default", "release"]
 class ChosenParams(JobParams):
     targets: list[str] = Field(default_factory=list, max_length=200, description="Such as ch07, ch07:row_sum_tiled.")
     source: str | None = Field(
-        default=None, alias="from", description="Instead: another suite's problem, such as kernelbench:PATH."
+        default=None, alias="from", description="Another suite's problem, such as kernelbench:PATH."
     )
 
 
@@ -55,9 +55,7 @@ class RunParams(LabelledParams, ChosenParams):
         default_factory=list, max_length=20, description="Variables of ranks, such as NCCL_ALGO=Ring."
     )
     resume: str | None = Field(default=None, description="An interrupted run to resume.")
-    accept_regressions: bool = Field(
-        default=False, description="Rewrite the entries of expect.yaml that this run contradicts."
-    )
+    accept_regressions: bool = Field(default=False, description="Rewrite entries of expect.yaml that it contradicts.")
     evidence: bool = False
     profile: Depth = Field(default="none", description="Untimed passes at the end.")
     bench_root: BenchRoots = None
@@ -161,6 +159,9 @@ class VerifyParams(LabelledParams, ProblemParams):
     check: str | None = Field(default=None, max_length=4096, description="FILE.py:NAME(arguments, answer).")
     rtol: float | None = Field(default=None, ge=0, le=1)
     atol: float | None = Field(default=None, ge=0)
+    workload: str | None = Field(
+        default=None, max_length=4096, description="All shapes of a table shape,weight or TRACE[:OPERATOR]."
+    )
     preset: PresetName = "default"
     replicates: int | None = Field(default=None, ge=1, le=50)
     margin: float | None = Field(default=None, ge=0, le=1)
@@ -192,6 +193,7 @@ def _functions(p: VerifyParams, ctx: Context) -> Request | None:
     if (
         p.inputs is None
         and not is_own
+        and p.workload is None
         and not (sources.is_function(p.target) and not names.exists(ctx.bench_roots(p.bench_root), p.target))
     ):
         return None
@@ -206,6 +208,7 @@ def _estimate_verify(p: VerifyParams, ctx: Context) -> Plan:
     from aisp_mcp.judge.pair import Pair
     from aisp_mcp.runs import measure
     from aisp_mcp.runs.listing import labels
+    from aisp_mcp.runs.workload.measuring import regimes
     from aisp_mcp.suites import names, selection
     from aisp_mcp.suites.adapters import formats
 
@@ -213,7 +216,13 @@ def _estimate_verify(p: VerifyParams, ctx: Context) -> Plan:
     chosen, details = measure.preset(p.preset, p.replicates), dict[str, Any]()
     seconds = None
     labels.require_valid(p.name, p.tag)
-    if functions := _functions(p, ctx):
+    functions = _functions(p, ctx)
+    if p.workload and functions:
+        found = regimes(functions, p.workload)
+        details["regimes"] = [row.label for row in found.read.rows]
+    elif p.workload:
+        raise UsageError("BAD_WORKLOAD", "A workload needs two functions.", "Such as slow.py:f fast.py:f.")
+    elif functions:
         plan = function_pairs.plan(functions)
         details["functions"] = [plan.target, plan.variant]
     elif p.format:
@@ -242,13 +251,17 @@ def aisp_verify_candidate(p: VerifyParams, ctx: Context) -> Verdicts:
     """Judge your own variant against a baseline: faster, slower, same, inconclusive, incorrect or invalid."""
     from aisp_mcp.runs import adapted, functions, measure
     from aisp_mcp.runs.listing import labels
+    from aisp_mcp.runs.workload import measuring
     from aisp_mcp.store.records.verdict_row import RunKind
     from aisp_mcp.suites import selection
 
     p = _with_format(p, ctx)
     options = measure.options(ctx, measure.preset(p.preset, p.replicates), margin=p.margin, forbidden=p.forbid)
     roots, about = ctx.bench_roots(p.bench_root), measure.About(RunKind.VERIFY)
-    if request := _functions(p, ctx):
+    request = _functions(p, ctx)
+    if request and p.workload:
+        run = measuring.measure(ctx, measuring.regimes(request, p.workload), p.workload, options)
+    elif request:
         run = functions.measure(ctx, request, options)
     elif p.format:
         run, _ = adapted.measure(ctx, _adapt_request(p, options), options, about=about)

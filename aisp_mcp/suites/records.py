@@ -14,7 +14,7 @@ def _listed(given: Any) -> Any:
     return [given] if isinstance(given, str) else given
 
 
-BenchRoots = Annotated[list[str] | None, BeforeValidator(_listed), Field(description="Suite folders.")]
+BenchRoots = Annotated[list[str] | None, BeforeValidator(_listed), Field(description="Suites.")]
 
 
 class Variant(Record):

@@ -21,7 +21,7 @@ PAGE = 40
 class TargetsParams(Params):
     chapter: str | None = Field(default=None, max_length=200)
     query: str | None = Field(default=None, max_length=200, description="Text in name or summary.")
-    cursor: str | None = Field(default=None, max_length=400, description="next_cursor of the page before.")
+    cursor: str | None = Field(default=None, max_length=400, description="Last page's next_cursor.")
     bench_root: BenchRoots = None
 
 

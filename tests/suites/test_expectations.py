@@ -241,3 +241,5 @@ def test_more_than_the_ceiling_asks_for_an_audit(ctx: Context, tmp_path: Path, r
     assert math.isclose(rows.peak.share, rate / 1e12)
     assert math.isclose(rows.peak.headroom, 1e12 / rate)
     assert [flag.code for flag in rows.flags] == (["above_ceiling"] if flagged else [])
+    assert all("which arithmetic did it use" in flag.message for flag in rows.flags)
+    assert rows.sentence.endswith(f"; {100 * rate / 1e12:.0f} % of this machine's best fp32 products")

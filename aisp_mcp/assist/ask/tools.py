@@ -13,7 +13,7 @@ from aisp_mcp.server.registry import MS, READS, S, tool
 class AskParams(Params):
     query: str = Field(min_length=3, max_length=500)
     limit: int = Field(default=3, ge=1, le=10, description="Passages at most.")
-    use_llm: bool = Field(default=True, description="false: passages only, even if a language model is configured.")
+    use_llm: bool = Field(default=True, description="false: passages only, without a language model.")
 
 
 @tool(cli="ai ask", effect=READS, cost=S, needs=(), next=("aisp_explain", "aisp_suggest_tools"))

@@ -19,7 +19,7 @@ class HubParams(JobParams):
     include: list[str] = Field(default_factory=list, max_length=50, description="Patterns of files, such as *.json.")
     max_mb: float = Field(default=0, ge=0, description="A larger download is refused, with its size.")
     revision: str | None = Field(default=None, max_length=100)
-    dir: str | None = Field(default=None, description="Existing folder that gets models/. Default: AISP_HOME.")
+    dir: str | None = Field(default=None, description="Folder that gets models/. Default: AISP_HOME.")
 
 
 @tool(

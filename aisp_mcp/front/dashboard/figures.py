@@ -8,8 +8,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from aisp_mcp.front.dashboard.words import ordered
+from aisp_mcp.judge.records.workload import Workload
 from aisp_mcp.runs.history import SHORT, Series, name
 from aisp_mcp.server.charts import bars, plane
+from aisp_mcp.server.charts.bars import Bar
 from aisp_mcp.server.charts.drawing import Drawing, box, dot, line, to_decoration
 from aisp_mcp.server.charts.plane import Curve, IntervalBand, Scale, Spot
 from aisp_mcp.server.text import numbers
@@ -57,6 +59,17 @@ def of_counts(counts: Mapping[str, int]) -> Drawing | None:
     """Numbers of verdicts as parts of one bar."""
     parts = [(name, number, name) for name, number in ordered(counts).items()]
     return bars.stack("Verdicts", parts) if parts else None
+
+
+def of_workload(workload: Workload) -> Drawing:
+    """Shares of a workload's time by regime, each with its ratio and interval."""
+    rows = []
+    for regime in workload.regimes:
+        interval = regime.interval
+        ends = f" [{numbers.ratio(interval.low)}, {numbers.ratio(interval.high)}]" if interval else ""
+        value = f"{100 * regime.share:.2g} % of the time · {numbers.ratio(regime.ratio)}{ends} {regime.verdict}"
+        rows.append(Bar(regime.label, regime.share, value, regime.verdict, regime.sentence))
+    return bars.draw("Time of the workload by regime", rows, ("regime", "share, ratio [interval]"))
 
 
 def history(series: Series) -> Drawing | None:

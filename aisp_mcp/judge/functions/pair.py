@@ -150,11 +150,16 @@ def plan(request: Request) -> Plan:
         raise UsageError("BAD_BASELINE", "The baseline must be a Python function.", "Swap the two files.")
     if not request.inputs.strip() and not request.make and baseline.parameters and baseline.parameters.required:
         raise missing_inputs(baseline)
-    own = {name: _own(name, spec) for name, spec in (("make", request.make), ("check", request.check)) if spec}
     if request.make:
         arguments = _made(request)
     else:
         arguments = inputs.read(request.inputs, "numpy" if baseline.uses_numpy else "torch", request.sizes)
+    return with_arguments(request, baseline, candidate, arguments)
+
+
+def with_arguments(request: Request, baseline: Source, candidate: Source, arguments: Sequence[Argument]) -> Plan:
+    """The plan of the request's two functions, called with these arguments. Raises UsageError BAD_INPUTS, NO_INPUTS."""
+    own = {name: _own(name, spec) for name, spec in (("make", request.make), ("check", request.check)) if spec}
     for source in () if request.make else (baseline, candidate):
         _call(source, baseline, arguments)  # raises if they do not match
     if not _draws(arguments):

@@ -57,6 +57,17 @@ class PeakShare(Record):
     ceiling: float
 
     @property
+    def is_product(self) -> bool:
+        """Return True for the rate of matrix products, False for that of memory."""
+        return self.kind.startswith("gemm_")
+
+    @property
+    def what(self) -> str:
+        """The ceiling in words: bfloat16 products, memory bandwidth (triad)."""
+        first, _, rest = self.kind.partition("_")
+        return f"{rest} products" if self.is_product else f"memory bandwidth ({rest})" if rest else first
+
+    @property
     def headroom(self) -> float:
         """Factor by which the candidate would be faster at the ceiling; below 1 asks for an audit."""
         return self.ceiling / self.rate

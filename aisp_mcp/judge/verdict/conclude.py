@@ -20,7 +20,7 @@ from aisp_mcp.judge.protocol.messages import OpenAnswer
 from aisp_mcp.judge.protocol.roles import BASELINES, Role
 from aisp_mcp.judge.records.measurement import Metric
 from aisp_mcp.judge.records.verdict import Comparison, Flag, Verdict
-from aisp_mcp.judge.verdict import bound, figures, flags, serving, verdict, wording
+from aisp_mcp.judge.verdict import bound, figures, flags, serving, values, verdict, wording
 from aisp_mcp.judge.verdict import estimate as estimates
 from aisp_mcp.judge.verdict.estimate import Estimate, Ratios
 from aisp_mcp.judge.verdict.verdict import Judgement
@@ -120,7 +120,7 @@ def _concluded(terms: Terms, replicates: list[Replicate], comparison_flags: list
         timed = cold_starts(replicates, all_flags, common)
     else:
         try:
-            timed = _timed(terms, replicates, all_flags, judge, common)
+            timed = values.on_all_kinds(_timed(terms, replicates, all_flags, judge, common), replicates)
         except stats.UnusableError as error:  # as of calls that are shorter than the overhead, on a busy machine
             unusable = verdict.unusable(error)
             return Comparison(**unusable.fields(), flags=[*all_flags, *unusable.flags], **common)

@@ -117,6 +117,32 @@ def with_and_without_host(text: str, verdict: Verdict, ratio: float | None, *, r
     return with_qualified_ratio(text, verdict, ratio, "", after)
 
 
+KINDS = {
+    "exact": "small integers",
+    "spikes": "values with outliers",
+    "zeros": "mostly zeros",
+    "tiny": "tiny values",
+    "constant": "equal values",
+    "thousands": "values in the thousands",
+    "large": "large values",
+    "huge": "huge values",
+    "beyond": "values beyond the declared range",
+}
+
+
+def gain_depends_on_values(plain: float, ratios: Mapping[str, float]) -> str:
+    """ratios: of the kinds of inputs on which the gain is smaller."""
+    rows = sorted(ratios.items(), key=lambda row: row[1])
+    listed = ", ".join(f"{format_ratio(math.log(ratio))}x on {KINDS.get(name, name)}" for name, ratio in rows)
+    return f"The gain depends on the values of the inputs: {format_ratio(math.log(plain))}x on usual ones, {listed}."
+
+
+def on_all_kinds(verdict: Verdict, ratio: float, message: str) -> str:
+    """The sentence of a gain that is smaller on some kinds of inputs than on plain ones."""
+    amount = f"{format_ratio(math.log(ratio))}x on all kinds of inputs"
+    return f"{verdict.value}: {amount}; {as_clause(message)}"
+
+
 def amounts(baseline: Metric, candidate: Metric) -> str:
     """A goal's metric of both programs."""
     return f"{baseline.name} {baseline.value:.3g} {baseline.unit} and {candidate.value:.3g} {candidate.unit}"

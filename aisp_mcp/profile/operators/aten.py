@@ -90,7 +90,7 @@ def _target(signature: dict[str, Any]) -> dict[str, Any]:
     overload = _overload(operator, signature)
     _reject(overload)
     arguments, names = _arguments(overload._schema, signature)
-    lines = "".join(f"            {name!r}: {_draw(signature, at)},\n" for name, at in tensors.items())
+    lines = "".join(f"            {name!r}: {draw(signature, at)},\n" for name, at in tensors.items())
     title = "".join(word.capitalize() for word in f"aten_{identifier(operator)}".split("_"))
     summary = f"{signature['name']} as recorded {signature['calls']} times: " + ", ".join(
         f"{DTYPES[signature['types'][at]]} {list(signature['dims'][at])}" for at in tensors.values()
@@ -180,26 +180,26 @@ def _arguments(schema: Any, signature: dict[str, Any]) -> tuple[list[str], dict[
     for at, formal in enumerate(schema.arguments):
         kind, concrete = signature["types"][at], signature["concrete"][at]
         if kind in DTYPES:
-            names[at] = value = f"input_{at}"
+            names[at] = text = f"input_{at}"
         elif str(formal.type) == "str" and formal.kwarg_only and formal.has_default_value():
             continue  # texts, such as gelu's approximate, are not recorded: use the default
         else:
-            value = _value(str(formal.type), kind, concrete)
-        texts.append(f"{formal.name}={value}" if formal.kwarg_only else value)
+            text = value(str(formal.type), kind, concrete)
+        texts.append(f"{formal.name}={text}" if formal.kwarg_only else text)
     return texts, names
 
 
-def _value(formal: str, kind: str, concrete: str) -> str:
+def value(formal: str, kind: str, concrete: str) -> str:
     """A recorded value as Python source. Raises NoTarget."""
     if kind == "" or concrete == "None":
         return "None"
     if "ScalarType" in formal or (formal in ("int", "Optional[int]") and concrete == ""):
         return "None"
     try:
-        value = json.loads(concrete.replace("True", "true").replace("False", "false").rstrip("."))
+        parsed = json.loads(concrete.replace("True", "true").replace("False", "false").rstrip("."))
     except ValueError:
         raise NoTarget(f"an argument was not recorded as a value: {concrete[:40]!r}") from None
-    return repr(value)
+    return repr(parsed)
 
 
 def _call(overload: Any, arguments: list[str], signature: dict[str, Any]) -> Any:
@@ -252,7 +252,7 @@ def _stride(signature: dict[str, Any], at: int) -> list[int] | None:
     return None if strides is None or len(strides[at]) != len(signature["dims"][at]) else list(strides[at])
 
 
-def _draw(signature: dict[str, Any], at: int) -> str:
+def draw(signature: dict[str, Any], at: int) -> str:
     """The harness's draw of one input: its recorded shape, strides and type. Values are not recorded."""
     dims, dtype = list(signature["dims"][at]), DTYPES[signature["types"][at]]
     stride = _stride(signature, at)

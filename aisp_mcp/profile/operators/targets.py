@@ -108,10 +108,12 @@ class Operator:
 
 
 def read(path: str | Path) -> list[Operator]:
-    """Operators by device time, then by host time.
+    """Operators by device time, then by host time. Raises as events and operators do."""
+    return operators(events(path), Path(path).name)
 
-    Raises UsageError NO_SHAPES for a trace without shapes, such as one of nsys, and as load does.
-    """
+
+def events(path: str | Path) -> list[dict[str, Any]]:
+    """Events of a Kineto trace. Raises UsageError NO_SHAPES for a trace of nsys, WRONG_KIND, and as load does."""
     file = look(path)
     kind = kind_of(file)
     if kind == "nsys":
@@ -123,27 +125,42 @@ def read(path: str | Path) -> list[Operator]:
     if kind != "kineto":
         raise UsageError("WRONG_KIND", f"{file.path.name!r} is {kind}; this needs a Kineto trace.", None)
     data = kineto.load_json(file)
-    events = data.get("traceEvents", []) if isinstance(data, dict) else data
-    events = [event for event in events if isinstance(event, dict)]
-    device = _device_times(events)
-    operators: dict[str, Operator] = {}
-    for event in events:
+    found = data.get("traceEvents", []) if isinstance(data, dict) else data
+    return [event for event in found if isinstance(event, dict)]
+
+
+def operators(found: list[dict[str, Any]], name: str) -> list[Operator]:
+    """Operators of a trace's events by device time, then by host time. Raises UsageError NO_SHAPES."""
+    device = _device_times(found)
+    known: dict[str, Operator] = {}
+    for event in found:
         args = event.get("args")
         if event.get("cat") == "cpu_op" and isinstance(args, dict) and "Input Dims" in args:
-            _add(operators, event, args, device)
-    if not any(any(operator.dims) for operator in operators.values()):
+            _add(known, event, args, device)
+    if not any(any(operator.dims) for operator in known.values()):
         raise UsageError(
             "NO_SHAPES",
-            f"{file.path.name!r} contains no shapes of operators' inputs.",
+            f"{name!r} contains no shapes of operators' inputs.",
             "Record with record_shapes=True, or aisp profile torch with mode full.",
         )
-    return sorted(operators.values(), key=lambda operator: (-operator.device_us, -operator.host_us, operator.name))
+    return sorted(known.values(), key=lambda operator: (-operator.device_us, -operator.host_us, operator.name))
 
 
-def _device_times(events: list[dict[str, Any]]) -> dict[Any, float]:
+def whole_us(found: list[dict[str, Any]]) -> float:
+    """Microseconds of the recorded work: of all device activity; without a device, from the first operator's begin to
+    the last one's end.
+    """
+    device = sum(_device_times(found).values())
+    spans = [(_number(event.get("ts")), _number(event.get("dur"))) for event in found if event.get("cat") == "cpu_op"]
+    if device or not spans:
+        return device
+    return max(begin + length for begin, length in spans) - min(begin for begin, _ in spans)
+
+
+def _device_times(found: list[dict[str, Any]]) -> dict[Any, float]:
     """Microseconds of kernels by the External id of the operator that started them."""
     times: dict[Any, float] = defaultdict(float)
-    for event in events:
+    for event in found:
         if event.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset") and isinstance(event.get("args"), dict):
             times[event["args"].get("External id")] += _number(event.get("dur"))
     return times

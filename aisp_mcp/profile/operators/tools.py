@@ -13,7 +13,7 @@ from aisp_mcp.server.registry import RUNS, JobParams, JobSpec, Plan, S, tool
 
 
 class FromTraceParams(JobParams):
-    profile: str = Field(max_length=4096, description="Kineto trace with shapes (torch.profiler, record_shapes=True).")
+    profile: str = Field(max_length=4096, description="Kineto trace with shapes (record_shapes=True).")
     to: str | None = Field(default=None, max_length=4096, description="Folder for the targets. Default: the run's.")
     op: str = Field(default="aten::*", max_length=200, description="Operator or pattern, such as aten::mm.")
     top: int = Field(default=5, ge=1, le=200, description="Most signatures, by device time.")

@@ -36,7 +36,7 @@ class ReadParams(ReadingParams):
         min_length=1,
         max_length=4096,
         description="nsys, Kineto, JAX, rocprofv3, ncu, memory, speedscope, stacks, perf script, NCCL log, flight "
-        "recorder dump; a folder: of TensorBoard, or with the dumps of all ranks.",
+        "recorder dump; a folder of TensorBoard or of all ranks' dumps.",
     )
     limit: int = Field(default=10, ge=1, le=50, description="Most frames of a profile of stacks, or waits.")
 

@@ -266,7 +266,7 @@ class ScriptParams(JobParams):
 
 class TorchRecording(ScriptParams):
     script: str | None = Field(
-        default=None, max_length=4096, description="Python file to run; record_function('step') marks iterations."
+        default=None, max_length=4096, description="Python file; record_function('step') marks iterations."
     )
     mode: Literal["full", "memory", "flops", "modules", "stacks"] = Field(
         default="full", description="stacks: by py-spy."

@@ -17,7 +17,7 @@ from aisp_mcp.runs.energy.figures import Reading, RunEnergy
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.registry import MS, READS, tool
 
-RunId = Annotated[str | None, Field(max_length=200, description="Default: the newest.")]
+RunId = Annotated[str | None, Field(max_length=200, description="Default: newest.")]
 Runs = Annotated[int, Field(ge=1)]
 Rows = Annotated[int, Field(ge=1)]
 MOST, FEW = 20, 8  # rows of short and of long answers

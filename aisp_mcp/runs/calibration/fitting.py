@@ -80,7 +80,8 @@ def _of_job(job: ServeBench) -> tuple[dict[str, float], dict[str, int]]:
         for row in job.servers[0].metrics
         if row.name in METRICS
     }
-    return measured, {"concurrency": job.load.concurrency, "output": job.load.output_tokens}
+    known = {"concurrency": job.load.concurrency, "output": job.load.output_tokens}
+    return measured, {name: value for name, value in known.items() if value is not None}
 
 
 def _stated(figures: Sequence[Figure], metric: str) -> float | None:

@@ -29,7 +29,7 @@ PASSES = 3  # passes over the data, per setting of a loader
 
 class BottleneckParams(ReadingParams):
     profile: Path_ | None = Field(default=None, description="Trace, or raw CSV page of ncu.")
-    run_id: str | None = Field(default=None, max_length=200, description="Default: the newest.")
+    run_id: str | None = Field(default=None, max_length=200, description="Default: newest.")
 
 
 class Bottlenecks(Record):

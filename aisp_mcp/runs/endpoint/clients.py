@@ -14,6 +14,7 @@ from typing import Literal
 
 from aisp_mcp.errors import ProcessError, Unavailable
 from aisp_mcp.process import run as process
+from aisp_mcp.runs.endpoint.loads import Load
 from aisp_mcp.runs.imports.readers import aiperf, guidellm, serving
 from aisp_mcp.runs.imports.readers.requests import Request
 from aisp_mcp.runs.imports.readers.source import Source
@@ -48,15 +49,18 @@ _TOKENIZER_CONFIG = {"tokenizer_class": "PreTrainedTokenizerFast", "unk_token": 
 
 @dataclass(frozen=True)
 class Job:
-    """One run of a client. prompts: one per request, never sent before, so that no prefix cache contains them."""
+    """One run of a client. prompts: one per request, never sent before, so that no prefix cache contains them.
+    load: requests at once or arrivals per second; never a share. seed: of the arrivals.
+    """
 
     url: str
     model: str
-    concurrency: int
+    load: Load
     output_tokens: int
     prompts: list[str]
     folder: Path
     timeout_s: float
+    seed: int = 0
 
 
 @dataclass(frozen=True)
@@ -126,9 +130,11 @@ def _write_inputs(client: Client, job: Job) -> None:
 
 def _guidellm(job: Job) -> list[str]:
     backend = f"kind=openai_http,target={job.url},model={job.model},max_tokens={job.output_tokens}"
+    streams, rate = job.load.streams, job.load.rate
+    profile = f"kind=poisson,rate={rate:g}" if streams is None else f"kind=concurrent,streams={streams}"
     return [
         "run", "--disable-console", "--backend", backend,
-        "--profile", f"kind=concurrent,streams={job.concurrency}",
+        "--profile", profile, "--seed", f"kind=static,value={job.seed}",
         "--constraint", f"kind=max_requests,count={len(job.prompts)}",
         "--data", f"kind=json_file,path={job.folder / 'prompts.jsonl'}",
         "--output", f"kind=json,path={job.folder / 'guidellm.json'}",
@@ -136,9 +142,11 @@ def _guidellm(job: Job) -> list[str]:
 
 
 def _aiperf(job: Job) -> list[str]:
+    streams, rate = job.load.streams, job.load.rate
+    load = ["--request-rate", f"{rate:g}"] if streams is None else ["--concurrency", str(streams)]
     return [
         "profile", "-m", job.model, "--url", job.url, "--endpoint-type", "chat", "--streaming",
-        "--concurrency", str(job.concurrency), "--request-count", str(len(job.prompts)),
+        *load, "--random-seed", str(job.seed), "--request-count", str(len(job.prompts)),
         "--input-file", str(job.folder / "prompts.jsonl"), "--custom-dataset-type", "single_turn",
         "--extra-inputs", f"max_tokens:{job.output_tokens}", "--use-server-token-count",
         "--tokenizer", str(job.folder / "tokenizer"), "--ui", "none", "--artifact-dir", str(job.folder / "aiperf"),
@@ -146,12 +154,14 @@ def _aiperf(job: Job) -> list[str]:
 
 
 def _vllm(job: Job) -> list[str]:
+    streams, rate = job.load.streams, job.load.rate
+    load = ["--request-rate", f"{rate:g}"] if streams is None else ["--max-concurrency", str(streams)]
     return [
         "bench", "serve", "--backend", "openai-chat", "--base-url", job.url, "--endpoint", "/v1/chat/completions",
         "--model", job.model, "--tokenizer", str(job.folder / "tokenizer"), "--dataset-name", "custom",
         "--dataset-path", str(job.folder / "prompts.jsonl"), "--skip-chat-template", "--disable-shuffle",
         "--custom-output-len", str(job.output_tokens), "--num-prompts", str(len(job.prompts)),
-        "--max-concurrency", str(job.concurrency), "--disable-tqdm",
+        *load, "--seed", str(job.seed), "--disable-tqdm",
         "--save-result", "--save-detailed", "--result-dir", str(job.folder), "--result-filename", "vllm.json",
     ]  # fmt: skip
 

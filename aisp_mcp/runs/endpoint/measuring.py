@@ -1,6 +1,7 @@
 """Measure one or two servers: test the client on a stub, then run the repeats, interleaved if there are two.
 
-Two servers are judged like any pair: log-ratios of medians over interleaved repeats, against the baseline's own noise.
+Each metric under each load is judged like any pair: log-ratios over interleaved repeats, against the baseline's own
+noise. `judging.py` makes one verdict of these rows.
 """
 
 from __future__ import annotations
@@ -18,11 +19,13 @@ from pathlib import Path
 
 from aisp_mcp.errors import ProcessError, Unavailable
 from aisp_mcp.judge import statistics as stats
-from aisp_mcp.judge.records.verdict import Flag, all_passed
+from aisp_mcp.judge.records.verdict import Flag, Verdict
 from aisp_mcp.judge.verdict.verdict import judge
-from aisp_mcp.runs.endpoint import clients
+from aisp_mcp.runs.endpoint import clients, judging, servers
 from aisp_mcp.runs.endpoint.clients import Client, Job
+from aisp_mcp.runs.endpoint.loads import Load
 from aisp_mcp.runs.endpoint.records import Metric, MetricRatio, SelfTest, ServerFigures, ServerVerdict
+from aisp_mcp.runs.endpoint.servers import Server
 from aisp_mcp.runs.imports.readers.requests import Request
 
 BASELINE, AGAIN, CANDIDATE = "baseline", "again", "candidate"
@@ -34,20 +37,14 @@ SHARE = "good share"
 
 
 @dataclass(frozen=True)
-class Server:
-    """A server and the model to request."""
-
-    url: str
-    model: str
-
-
-@dataclass(frozen=True)
 class Plan:
-    """The same load for every run. slo_s: limits of a good request's (TTFT, TPOT), None for each that is not set."""
+    """The same loads for every server. slo_s: limits of a good request's (TTFT, TPOT), None for each that is not
+    set.
+    """
 
     client: Client
     program: str
-    concurrency: int
+    loads: tuple[Load, ...]
     requests: int
     output_tokens: int
     prompt_words: int
@@ -57,29 +54,28 @@ class Plan:
     timeout_s: float
     prompts: tuple[str, ...] = ()
 
-    def send(self, server: Server, label: str) -> list[Request]:
+    def send(self, server: Server, load: Load, label: str, seed: int) -> list[Request]:
         """One run of the client against a server, with new prompts."""
-        job = Job(
-            server.url,
-            server.model,
-            self.concurrency,
-            self.output_tokens,
-            self._prompts(),
-            self.folder / label,
-            self.timeout_s,
-        )
+        sent, folder = self._prompts(load), self.folder / label
+        job = Job(server.url, server.model, load, self.output_tokens, sent, folder, self.timeout_s, seed)
         return clients.run(self.client, self.program, job)
 
-    def _prompts(self) -> list[str]:
+    def count(self, load: Load) -> int:
+        """Requests of a run: at least two for each of those at once, or most of a run would be its end."""
+        return max(self.requests, 2 * (load.streams or 0))
+
+    def _prompts(self, load: Load) -> list[str]:
+        count = self.count(load)
         if self.prompts:
-            return list(itertools.islice(itertools.cycle(self.prompts), self.requests))
-        return clients.prompts(self.requests, self.prompt_words, secrets.randbits(48))
+            return list(itertools.islice(itertools.cycle(self.prompts), count))
+        return clients.prompts(count, self.prompt_words, secrets.randbits(48))
 
 
 @dataclass
 class Runs:
-    """Answered requests of each repeat, by role."""
+    """Answered requests of each repeat under one load, by role."""
 
+    load: Load
     by_role: dict[str, list[list[Request]]] = field(default_factory=dict)
 
     def add(self, role: str, requests: list[Request]) -> None:
@@ -109,16 +105,17 @@ def self_test(plan: Plan) -> SelfTest:
 
 def _stub_requests(plan: Plan) -> list[Request]:
     with stub(STUB_TTFT_S, STUB_ITL_S, STUB_TOKENS) as url:
-        count = max(STUB_REQUESTS, 2 * plan.concurrency)
-        sent, folder = clients.prompts(count, 10, 0), plan.folder / "self-test"
-        job = Job(url, "aisp-stub", plan.concurrency, STUB_TOKENS, sent, folder, plan.timeout_s)
+        streams = max([load.streams for load in plan.loads if load.streams is not None], default=1)
+        sent, folder = clients.prompts(max(STUB_REQUESTS, 2 * streams), 10, 0), plan.folder / "self-test"
+        job = Job(url, "aisp-stub", Load(streams=streams), STUB_TOKENS, sent, folder, plan.timeout_s)
         return clients.run(plan.client, plan.program, job)
 
 
 @contextmanager
-def stub(ttft_s: float, itl_s: float, tokens: int) -> Iterator[str]:
-    """Start a stub server in a separate process; yield its address."""
-    words = ["--ttft-s", str(ttft_s), "--itl-s", str(itl_s), "--tokens", str(tokens)]
+def stub(ttft_s: float, itl_s: float, tokens: int, slots: int = 4096, neighbour: float = 1.0) -> Iterator[str]:
+    """Start a stub server in a separate process; yield its address. slots, neighbour: as in Latencies."""
+    given = {"ttft-s": ttft_s, "itl-s": itl_s, "tokens": tokens, "slots": slots, "neighbour": neighbour}
+    words = [word for name, value in given.items() for word in (f"--{name}", str(value))]
     argv = [sys.executable, "-P", "-m", "aisp_mcp.runs.endpoint.stub", *words]
     with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -131,22 +128,59 @@ def stub(ttft_s: float, itl_s: float, tokens: int) -> Iterator[str]:
             process.kill()
 
 
-def measure(plan: Plan, servers: list[Server], report: Callable[[float, float, str], None] = lambda *_: None) -> Runs:
-    """All repeats. With two servers, each repeat is baseline, candidate and baseline again, in random order."""
-    runs, draw = Runs(), random.SystemRandom()
+def measure(
+    plan: Plan, pair: list[Server], report: Callable[[float, float, str], None] = lambda *_: None
+) -> list[Runs]:
+    """All repeats under all loads. With two servers, each repeat is baseline, candidate and baseline again, in random
+    order, with the same arrivals. Raises Unavailable SERVER_DIED.
+    """
     roles = (
-        {BASELINE: servers[0]}
-        if len(servers) == 1
-        else dict(zip((BASELINE, CANDIDATE, AGAIN), (servers[0], servers[1], servers[0]), strict=True))
+        {BASELINE: pair[0]}
+        if len(pair) == 1
+        else dict(zip((BASELINE, CANDIDATE, AGAIN), (pair[0], pair[1], pair[0]), strict=True))
     )
-    total = plan.repeats * len(roles)
-    for repeat in range(plan.repeats):
-        order = draw.sample(list(roles), len(roles))
-        for index, role in enumerate(order):
-            report(repeat * len(roles) + index, total, f"repeat {repeat + 1} of {plan.repeats}: {role}")
-            runs.add(role, plan.send(roles[role], f"{repeat}-{role}"))
+    measured, done, total = list[Runs](), 0, plan.repeats * len(roles) * len(plan.loads)
+    draw = random.SystemRandom()
+    for known in (True, False):  # a share of the highest rate is known after the other loads
+        highest = max((requests_per_s(runs) for runs in measured), default=0.0)
+        group = [Runs(load.at(highest)) for load in plan.loads if (load.share is None) is known]
+        for repeat in range(plan.repeats):
+            seed = draw.randrange(2**31)
+            for runs in draw.sample(group, len(group)):
+                for role in draw.sample(list(roles), len(roles)):
+                    report(done, total, f"repeat {repeat + 1} of {plan.repeats}, {runs.load.label}: {role}")
+                    label = f"{repeat}-{runs.load.label.replace(' ', '-').replace('/', '-per-')}-{role}"
+                    runs.add(role, _sent(plan, roles[role], runs.load, label, seed))
+                    done += 1
+        measured += group
     report(total, total, "done")
-    return runs
+    return measured
+
+
+def _sent(plan: Plan, server: Server, load: Load, label: str, seed: int) -> list[Request]:
+    """One run; if nothing is answered, the server is asked whether it still lives. Raises Unavailable SERVER_DIED."""
+    try:
+        answered, failure = plan.send(server, load, label, seed), None
+    except ProcessError as error:
+        answered, failure = [], error
+    if answered:
+        return answered
+    try:
+        servers.require_answer(server.url, server.model, 2)
+    except Unavailable as error:
+        message = f"{server.url} stopped answering at {load.label}: {error.message}"
+        raise Unavailable(
+            "SERVER_DIED", message, "See the server's log, restart it, or ask for a lower load."
+        ) from error
+    if failure is not None:
+        raise failure
+    return answered
+
+
+def requests_per_s(runs: Runs) -> float:
+    """The baseline's median rate of answers; 0 if the client gives no times."""
+    rates = [len(requests) / seconds for requests in runs.by_role[BASELINE] if (seconds := duration(requests))]
+    return stats.quantile(rates, 0.5) if rates else 0.0
 
 
 def medians(requests: list[Request]) -> dict[str, float]:
@@ -159,25 +193,26 @@ def medians(requests: list[Request]) -> dict[str, float]:
     return {name: stats.quantile(values, 0.5) for name, values in columns.items() if values}
 
 
-def figures(plan: Plan, server: Server, repeats: list[list[Request]]) -> ServerFigures:
-    """Metrics of one server over its repeats. Raises Unavailable NO_ANSWERS."""
+def figures(plan: Plan, server: Server, load: Load, repeats: list[list[Request]]) -> ServerFigures:
+    """Metrics of one server over its repeats under one load. Raises Unavailable NO_ANSWERS."""
     answered = [requests for requests in repeats if requests]
     everything = [request for requests in answered for request in requests]
     if not everything:
         raise Unavailable("NO_ANSWERS", f"{server.url} answered no request.", "See client.log in the job's folder.")
-    rows = [_row(plan, requests) for requests in answered]
+    rows = [_row(plan, load, requests) for requests in answered]
     names = [name for name in rows[0] if all(name in row for row in rows)]
     return ServerFigures(
         url=server.url,
         model=server.model,
+        load=load.label,
         metrics=[_metric(name, [row[name] for row in rows]) for name in names],
         output_tokens=sum(request.output_tokens for request in everything) / len(everything),
         requests=len(everything),
-        failed=plan.requests * len(repeats) - len(everything),
+        failed=plan.count(load) * len(repeats) - len(everything),
     )
 
 
-def _row(plan: Plan, requests: list[Request]) -> dict[str, float]:
+def _row(plan: Plan, load: Load, requests: list[Request]) -> dict[str, float]:
     """One repeat's values by the name of the metric."""
     row = {f"{name} (s)": value for name, value in medians(requests).items()}
     tail = 0.99 if len(requests) >= stats.P99_CALLS else 0.95
@@ -188,14 +223,14 @@ def _row(plan: Plan, requests: list[Request]) -> dict[str, float]:
         if any(plan.slo_s):
             good = sum(is_good(request, plan.slo_s) for request in requests)
             row["goodput (1/s)"] = good / seconds
-            row[f"{SHARE} (of requests sent)"] = good / plan.requests
+            row[f"{SHARE} (of requests sent)"] = good / plan.count(load)
     return row
 
 
 def duration(requests: list[Request]) -> float | None:
     """Seconds from the first request sent to the last token received; None if the client gives no times."""
     begins = [request.begin_s for request in requests if request.begin_s is not None]
-    if len(begins) < len(requests):
+    if not begins or len(begins) < len(requests):
         return None
     return max(request.begin_s + request.latency_s for request in requests if request.begin_s is not None) - min(begins)
 
@@ -225,37 +260,66 @@ def _metric(title: str, values: list[float]) -> Metric:
     return Metric(name=name, unit=unit.rstrip(")"), value=mean, interval=interval, repeats=values)
 
 
-GOALS = ("latency", "ttft", "tpot")
 TOKEN_SLACK = 0.02  # a different number of tokens in an answer is different work
+# Chosen: one comparison in a hundred calls servers that fail equally often different.
+FAILURE_ALPHA = 0.01
 
 
-def compare(runs: Runs, servers: list[ServerFigures], goal: str, margin: float | None) -> ServerVerdict:
-    """The verdict on the goal, and each metric's ratio with its interval."""
-    flags = _flags(*servers)
-    rows = [row for name in GOALS if (row := _ratio(runs, name, flags, margin))]
-    judged = next(row for row in rows if row.metric == goal)
+def compare(plan: Plan, measured: list[Runs], shown: list[ServerFigures], goal: str, limit: float) -> ServerVerdict:
+    """The verdict on two servers. shown: for each load the baseline's figures, then the candidate's."""
+    pairs = list(zip(shown[::2], shown[1::2], strict=True))
+    rows = [row for runs in measured for row in ratios(runs, plan.slo_s)]
+    rows += [row for both in pairs if (row := _failures(*both, FAILURE_ALPHA / len(pairs)))]
+    decision, flags = judging.decide(rows, goal, limit), [flag for both in pairs for flag in _different_work(*both)]
+    sentence = judging.sentence(decision, rows, goal, limit)
+    word = judging.Word.INCORRECT if flags else decision.word
     return ServerVerdict(
-        verdict=judged.verdict,
-        passed=all_passed([judged.verdict]),
+        verdict=word,
+        passed=None if word is judging.Word.INCONCLUSIVE else word in judging.PASSED,
         goal=goal,
-        sentence=judged.sentence,
+        limit=limit,
+        sentence=f"{word}: {flags[0].message}" if flags else sentence,
         metrics=rows,
         flags=flags,
     )
 
 
-def _ratio(runs: Runs, name: str, flags: list[Flag], margin: float | None) -> MetricRatio | None:
+def ratios(runs: Runs, slo_s: tuple[float | None, float | None]) -> list[MetricRatio]:
+    """Every metric under one load, judged alone."""
+    repeats = [
+        [_logs(requests, slo_s) for requests in repeat]
+        for repeat in zip(*(runs.by_role[role] for role in (BASELINE, AGAIN, CANDIDATE)), strict=True)
+    ]
+    return [row for name in METRICS if (row := _ratio(name, runs.load, repeats))]
+
+
+# Metrics of a pair, and the sign that makes more of it better.
+METRICS = {"throughput": 1, "ttft": -1, "tpot": -1, "latency": -1, "goodput": 1}
+
+
+def _logs(requests: list[Request], slo_s: tuple[float | None, float | None]) -> dict[str, float]:
+    """Logarithms of one run's metrics, signed so that more is better."""
+    row = medians(requests)
+    if seconds := duration(requests):
+        row["throughput"] = sum(request.output_tokens for request in requests) / seconds
+        if any(slo_s):
+            row["goodput"] = max(sum(is_good(request, slo_s) for request in requests), 0.5) / seconds
+    return {name: METRICS[name] * math.log(value) for name, value in row.items() if value > 0}
+
+
+def _ratio(name: str, load: Load, repeats: list[list[dict[str, float]]]) -> MetricRatio | None:
     log_ratios, noise = list[float](), list[float]()
-    for repeat in zip(*(runs.by_role[role] for role in (BASELINE, AGAIN, CANDIDATE)), strict=True):
-        before, again, after = (medians(requests).get(name) for requests in repeat)
-        if before and again and after:
-            log_ratios.append((math.log(before) + math.log(again)) / 2 - math.log(after))
-            noise.append(math.log(before) - math.log(again))
-    if not log_ratios and not flags:
+    for repeat in repeats:
+        if all(name in run for run in repeat):
+            before, again, after = (run[name] for run in repeat)
+            log_ratios.append(after - (before + again) / 2)
+            noise.append(again - before)
+    if not log_ratios:
         return None
-    outcome = judge(log_ratios, noise, margin=margin, flags=flags)
+    outcome = judge(log_ratios, noise)
     return MetricRatio(
         metric=name,
+        load=load.label,
         ratio=outcome.ratio,
         interval=outcome.interval,
         noise_floor=outcome.noise_floor,
@@ -264,13 +328,25 @@ def _ratio(runs: Runs, name: str, flags: list[Flag], margin: float | None) -> Me
     )
 
 
-def _flags(baseline: ServerFigures, candidate: ServerFigures) -> list[Flag]:
-    """Reasons why two servers' latencies cannot be compared: failed requests, or answers of different length."""
-    flags = []
-    if candidate.failed > baseline.failed:
-        message = f"The candidate failed {candidate.failed} requests, the baseline {baseline.failed}."
-        flags.append(Flag(code="incorrect_failed", severity="fatal", message=message))
-    if abs(candidate.output_tokens / baseline.output_tokens - 1) > TOKEN_SLACK:
-        tokens = f"{candidate.output_tokens:.4g} tokens in a mean answer, the baseline's {baseline.output_tokens:.4g}"
-        flags.append(Flag(code="incorrect_tokens", severity="fatal", message=f"The candidate's has {tokens}."))
-    return flags
+def _failures(baseline: ServerFigures, candidate: ServerFigures, alpha: float) -> MetricRatio | None:
+    """A row for failed requests, if one server failed more of them than chance explains."""
+    sides = [(side.failed, side.failed + side.requests) for side in (candidate, baseline)]
+    failed, total = (sum(column) for column in zip(*sides, strict=True))
+    for (own, sent), verdict in zip(sides, (Verdict.SLOWER, Verdict.FASTER), strict=True):
+        if own and stats.hypergeometric_tail(own, failed, sent, total) < alpha:
+            shares = [f"{side.failed} of {side.failed + side.requests}" for side in (candidate, baseline)]
+            sentence = f"failed {shares[0]} requests instead of {shares[1]}"
+            return MetricRatio(
+                metric=judging.FAILED, load=candidate.load, ratio=None, interval=None, noise_floor=None,
+                verdict=verdict, sentence=sentence,
+            )  # fmt: skip
+    return None
+
+
+def _different_work(baseline: ServerFigures, candidate: ServerFigures) -> list[Flag]:
+    """A reason why two servers cannot be compared: answers of different length."""
+    if abs(candidate.output_tokens / baseline.output_tokens - 1) <= TOKEN_SLACK:
+        return []
+    tokens = f"{candidate.output_tokens:.4g} tokens, the baseline's {baseline.output_tokens:.4g}"
+    message = f"At {candidate.load} the candidate's mean answer has {tokens}."
+    return [Flag(code="incorrect_tokens", severity="fatal", message=message)]

@@ -29,9 +29,10 @@ class SelfTest(Record):
 
 
 class Load(Record):
-    """The load of every repeat."""
+    """The loads of every repeat. concurrency: the first load's; None if its requests arrive at a rate."""
 
-    concurrency: int
+    concurrency: int | None
+    loads: list[str] = Field(default_factory=list)
     requests: int
     output_tokens: int
     prompt_words: int | None
@@ -39,10 +40,11 @@ class Load(Record):
 
 
 class ServerFigures(Record):
-    """One server. failed: requests that did not succeed, over all repeats."""
+    """One server under one load. failed: requests that did not succeed, over all repeats."""
 
     url: str
     model: str
+    load: str = ""
     metrics: list[Metric]
     output_tokens: float = Field(description="Mean tokens of an answer, as the server counted them.")
     requests: int
@@ -50,9 +52,12 @@ class ServerFigures(Record):
 
 
 class MetricRatio(Record):
-    """baseline over candidate for times: above 1 the candidate is faster."""
+    """A metric under one load: above 1 the candidate is better, in times and in rates. verdict: of this row alone;
+    faster means better, for rates as well.
+    """
 
-    metric: str
+    metric: str = Field(description="throughput, ttft, tpot, latency, goodput; failed, only if the servers differ.")
+    load: str = ""
     ratio: float | None
     interval: Interval | None
     noise_floor: float | None
@@ -61,11 +66,12 @@ class MetricRatio(Record):
 
 
 class ServerVerdict(Record):
-    """The candidate judged on `goal`; other metrics are listed with their own intervals."""
+    """The candidate judged on all metrics under all loads."""
 
-    verdict: Verdict
+    verdict: str = Field(description="better, worse, trade-off, same, inconclusive; incorrect: other work was done.")
     passed: bool | None = Field(description="null: inconclusive.")
     goal: str
+    limit: float = Field(default=0.05, description="Share that the goal may cost in any other metric.")
     sentence: str
     metrics: list[MetricRatio]
     flags: list[Flag]
@@ -75,7 +81,7 @@ class ServeBench(Record):
     """Figures of one or two servers and, for two, the verdict."""
 
     sentence: str
-    servers: list[ServerFigures] = Field(description="The baseline first.")
+    servers: list[ServerFigures] = Field(description="For each load the baseline, then the candidate.")
     pair: ServerVerdict | None
     self_test: SelfTest
     load: Load

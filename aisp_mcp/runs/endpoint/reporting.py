@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import json
 import secrets
-import urllib.error
-import urllib.request
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
-from aisp_mcp.errors import NotFound, Unavailable, UsageError
-from aisp_mcp.runs.endpoint import clients
-from aisp_mcp.runs.endpoint.measuring import AGAIN, BASELINE, CANDIDATE, Plan, Runs, Server, figures
+from aisp_mcp.errors import NotFound, UsageError
+from aisp_mcp.runs.endpoint import clients, loads
+from aisp_mcp.runs.endpoint import servers as asked
+from aisp_mcp.runs.endpoint.measuring import AGAIN, BASELINE, CANDIDATE, Plan, Runs, figures
 from aisp_mcp.runs.endpoint.records import ServerFigures, ServerVerdict
+from aisp_mcp.runs.endpoint.servers import Server
 from aisp_mcp.server.context import Context
 
 DEFINITIONS = (
     "ttft: request sent to first token. tpot: (latency - ttft) / (output tokens - 1). latency: request sent to last"
-    " token. goodput: requests within the SLO per second of a repeat. Medians over a repeat's requests; intervals by t"
-    " over repeats, each a fresh client process."
+    " token. throughput: output tokens per second of a repeat. goodput: requests within the SLO per second of a repeat."
+    " Medians over a repeat's requests; intervals by t over repeats, each a fresh client process."
 )
 
 
@@ -27,18 +26,24 @@ def prepared(call: dict[str, Any], ctx: Context, timeout_s: float) -> tuple[Plan
     """The plan of a call, and the servers, after one request to each. Raises Unavailable, UsageError, NotFound."""
     client, program = clients.find(None if call["client"] == "auto" else call["client"])
     names = {call["url"]: call["model"]}
-    addresses = [address(call["url"])]
-    models = [model(addresses[0], names[call["url"]])]
+    addresses = [asked.address(call["url"])]
+    models = [asked.model(addresses[0], names[call["url"]])]
     if call["candidate"]:
-        addresses.append(address(call["candidate"]))
-        models.append(model(addresses[1], call["candidate_model"] or call["model"]))
+        addresses.append(asked.address(call["candidate"]))
+        models.append(asked.model(addresses[1], call["candidate_model"] or call["model"]))
     servers = [Server(*pair) for pair in zip(addresses, models, strict=True)]
+    asked.require_two(servers)
+    if call["goal"] == "goodput" and not (call["slo_ttft_ms"] or call["slo_tpot_ms"]):
+        raise UsageError("NO_SLO", "Goodput needs a service level.", "Give slo_ttft_ms, slo_tpot_ms or both.")
     for each_server in servers:
-        require_answer(each_server.url, each_server.model, call["output_tokens"])
+        asked.require_answer(each_server.url, each_server.model, call["output_tokens"])
     plan = Plan(
         client=client,
         program=program,
-        **{key: call[key] for key in ("concurrency", "requests", "output_tokens", "prompt_words", "repeats")},
+        loads=tuple(
+            loads.parse(call["loads"]) if call["loads"] else loads.default(call["concurrency"], len(servers) > 1)
+        ),
+        **{key: call[key] for key in ("requests", "output_tokens", "prompt_words", "repeats")},
         slo_s=(_seconds(call["slo_ttft_ms"]), _seconds(call["slo_tpot_ms"])),
         folder=(ctx.run_dir or ctx.settings.home / "serving" / secrets.token_hex(8)).absolute(),
         timeout_s=call["timeout_s"] or timeout_s,
@@ -71,17 +76,20 @@ def _prompt(line: str) -> str:
     return str(row.get("prompt") or row.get("text") or line) if isinstance(row, dict) else line
 
 
-def all_figures(plan: Plan, servers: list[Server], runs: Runs) -> list[ServerFigures]:
-    """Figures of each server; the baseline's include its second runs."""
-    before = runs.by_role[BASELINE] + runs.by_role.get(AGAIN, [])
-    repeats = [before, *([runs.by_role[CANDIDATE]] if CANDIDATE in runs.by_role else [])]
-    return [figures(plan, server, runs) for server, runs in zip(servers, repeats, strict=True)]
+def all_figures(plan: Plan, servers: list[Server], measured: list[Runs]) -> list[ServerFigures]:
+    """Figures of each server under each load; the baseline's include its second runs."""
+    rows = []
+    for runs in measured:
+        before = runs.by_role[BASELINE] + runs.by_role.get(AGAIN, [])
+        repeats = [before, *([runs.by_role[CANDIDATE]] if CANDIDATE in runs.by_role else [])]
+        rows += [figures(plan, server, runs.load, each) for server, each in zip(servers, repeats, strict=True)]
+    return rows
 
 
-def sentence(shown: list[ServerFigures], pair: ServerVerdict | None, goal: str) -> str:
+def sentence(shown: list[ServerFigures], pair: ServerVerdict | None) -> str:
     """The answer in one sentence."""
     if pair is not None:
-        return f"{shown[1].url} against {shown[0].url}, {goal}: {pair.sentence}"
+        return f"{shown[1].url} against {shown[0].url}: {pair.sentence}"
     values = {metric.name: metric for metric in shown[0].metrics}
     words = [
         f"{name} {_stated(values[name].value, values[name].interval)}" for name in ("ttft", "tpot") if name in values
@@ -98,61 +106,12 @@ def _stated(value: float, interval: list[float]) -> str:
 
 def notes(shown: list[ServerFigures], plan: Plan) -> list[str]:
     """Limits of these figures."""
-    messages = [f"{server.failed} requests to {server.url} did not succeed." for server in shown if server.failed]
+    failing = [server for server in shown if server.failed]
+    messages = [f"{each.failed} requests to {each.url} did not succeed at {each.load}." for each in failing]
     if plan.repeats < 2:
         messages.append("One repeat has no interval.")
+    if len(shown) in (2, 4) and shown[0].url != shown[1].url:
+        messages.append("Fewer than three loads: a loss under another load would not be seen.")
     if plan.prompts:
         messages.append("The same prompts are sent in every run: a prefix cache answers later runs faster.")
     return messages
-
-
-_TIMEOUT_S = 60.0
-_MOST = 2**20
-
-
-def address(url: str) -> str:
-    """The URL without /v1 and a trailing slash. Raises UsageError BAD_URL."""
-    parts = urlsplit(url if "://" in url else f"http://{url}")
-    if parts.scheme not in ("http", "https") or not parts.hostname or "," in url:
-        raise UsageError("BAD_URL", f"{url[:200]!r} is not an HTTP address.", "Such as http://127.0.0.1:8000.")
-    return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/').removesuffix('/v1')}"
-
-
-def model(url: str, name: str | None) -> str:
-    """The named model, or the only one listed. Raises Unavailable UNREACHABLE, UsageError WHICH_MODEL."""
-    try:
-        listed = [str(row.get("id")) for row in _ask(f"{url}/v1/models").get("data", []) if isinstance(row, dict)]
-    except Unavailable:
-        if name is None:
-            raise
-        return name  # some servers cannot list; the next request shows whether the model exists
-    if name is not None:
-        return name
-    if len(listed) != 1:
-        known = ", ".join(listed[:10]) or "none"
-        raise UsageError("WHICH_MODEL", f"{url} serves these models: {known}.", "Name one of them as model.")
-    return listed[0]
-
-
-def require_answer(url: str, name: str, tokens: int) -> None:
-    """Send one untimed request: it warms the server up and shows that it answers. Raises Unavailable UNREACHABLE."""
-    message = {"role": "user", "content": "Count from one to ten."}
-    body = {"model": name, "messages": [message], "max_tokens": tokens}
-    if not _ask(f"{url}/v1/chat/completions", body).get("choices"):
-        raise Unavailable("UNREACHABLE", f"{url} answered a chat request without a choice.", "See the server's log.")
-
-
-def _ask(url: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
-    data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(url, data, {"Content-Type": "application/json"})
-    try:
-        with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as reply:
-            document = json.loads(reply.read(_MOST))
-    except urllib.error.HTTPError as error:
-        raise Unavailable("UNREACHABLE", f"{url} answered {error.code} {error.reason}.", _HINT) from error
-    except (OSError, ValueError) as error:
-        raise Unavailable("UNREACHABLE", f"{url} did not answer: {error}.", _HINT) from error
-    return document if isinstance(document, dict) else {}
-
-
-_HINT = "It must be an OpenAI-compatible server that is running and needs no key, such as vllm serve."

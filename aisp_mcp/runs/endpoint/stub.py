@@ -9,8 +9,10 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import random
 import socket
 import sys
+import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
@@ -20,19 +22,38 @@ MODEL = "aisp-stub"
 
 @dataclass(frozen=True)
 class Latencies:
-    """Seconds to the first token, seconds between the following ones, and the maximum number of tokens per answer."""
+    """Seconds to the first token, seconds between the following ones, and the maximum number of tokens per answer.
+
+    slots: requests answered at once; further ones wait. neighbour: factor by which all is slower in some seconds, the
+    same ones for every stub on this machine.
+    """
 
     ttft_s: float
     itl_s: float
     tokens: int
+    slots: int
+    neighbour: float
+
+    def slowed(self) -> float:
+        """The factor of this second: three in ten seconds, at random, have the neighbour."""
+        return self.neighbour if random.Random(int(time.time())).random() < 0.3 else 1.0
 
 
-async def stream(latencies: Latencies, chat: bool, requested: int | None) -> AsyncIterator[str]:
+async def stream(
+    latencies: Latencies, slots: asyncio.Semaphore, chat: bool, requested: int | None
+) -> AsyncIterator[str]:
     """Server-sent events of one answer: a token a chunk, then the usage, then the end mark."""
+    async with slots:
+        async for event in _answer(latencies, chat, requested):
+            yield event
+
+
+async def _answer(latencies: Latencies, chat: bool, requested: int | None) -> AsyncIterator[str]:
     loop = asyncio.get_running_loop()
-    begin, count = loop.time(), min(requested or latencies.tokens, latencies.tokens)
+    due, count = loop.time(), min(requested or latencies.tokens, latencies.tokens)
     for number in range(count):
-        await asyncio.sleep(begin + latencies.ttft_s + number * latencies.itl_s - loop.time())
+        due += (latencies.itl_s if number else latencies.ttft_s) * latencies.slowed()
+        await asyncio.sleep(due - loop.time())
         text = {"delta": {"role": "assistant", "content": " a"}} if chat else {"text": " a"}
         yield _event({"choices": [{"index": 0, "finish_reason": None, **text}]}, chat)
     last: dict[str, Any] = {"delta": {}} if chat else {"text": ""}
@@ -57,11 +78,13 @@ def application(latencies: Latencies) -> Any:
     from starlette.responses import JSONResponse, Response, StreamingResponse
     from starlette.routing import Route
 
+    slots = asyncio.Semaphore(latencies.slots)
+
     async def answer(request: Request) -> Response:
         body = await request.json()
         chat = request.url.path.endswith("/chat/completions")
         requested = body.get("max_completion_tokens") or body.get("max_tokens")
-        events = stream(latencies, chat, requested)
+        events = stream(latencies, slots, chat, requested)
         if body.get("stream"):
             return StreamingResponse(events, media_type="text/event-stream")
         count = sum([1 async for _ in events]) - 3
@@ -91,12 +114,14 @@ def main() -> int:
     for name in ("ttft-s", "itl-s"):
         parser.add_argument(f"--{name}", type=float, required=True)
     parser.add_argument("--tokens", type=int, required=True)
+    parser.add_argument("--slots", type=int, required=True)
+    parser.add_argument("--neighbour", type=float, required=True)
     options = parser.parse_args()
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
     listener.listen(1024)  # connections before the server is up wait in the queue
     print(listener.getsockname()[1], flush=True)
-    latencies = Latencies(options.ttft_s, options.itl_s, options.tokens)
+    latencies = Latencies(options.ttft_s, options.itl_s, options.tokens, options.slots, options.neighbour)
     config = uvicorn.Config(application(latencies), log_level="warning", access_log=False)
     uvicorn.Server(config).run(sockets=[listener])
     return 0

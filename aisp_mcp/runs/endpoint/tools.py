@@ -16,6 +16,9 @@ _TIMEOUT_S = 3600.0
 class LoadParams(JobParams):
     client: Literal["auto", "guidellm", "aiperf", "vllm"] = "auto"
     concurrency: int = Field(default=4, ge=1, le=4096)
+    loads: list[str] = Field(
+        default_factory=list, max_length=20, description="8 at once, 2/s at random, 70% of the highest rate."
+    )
     requests: int = Field(default=40, ge=5, le=100_000, description="Per repeat.")
     repeats: int = Field(default=5, ge=1, le=50, description="Three runs each, with a candidate.")
     output_tokens: int = Field(default=64, ge=2, le=100_000)
@@ -30,16 +33,19 @@ class ServeBenchParams(LoadParams):
     candidate_model: str | None = Field(default=None, max_length=300, description="Default: as model.")
     slo_ttft_ms: float | None = Field(default=None, gt=0, description="Goodput counts requests within these.")
     slo_tpot_ms: float | None = Field(default=None, gt=0)
-    goal: Literal["latency", "ttft", "tpot"] = Field(default="latency", description="What the pair is judged on.")
-    margin: float | None = Field(default=None, ge=0, le=1)
+    goal: Literal["latency", "ttft", "tpot", "throughput", "goodput"] = Field(
+        default="latency", description="What is optimised."
+    )
+    limit: float = Field(default=0.05, ge=0, lt=1, description="Share that it may cost in other metrics.")
 
 
 def _estimate(p: ServeBenchParams, ctx: Context) -> Plan:
-    from aisp_mcp.runs.endpoint import clients, reporting
+    from aisp_mcp.runs.endpoint import clients, loads, servers
 
     client, program = clients.find(None if p.client == "auto" else p.client)
-    urls = [reporting.address(url) for url in (p.url, p.candidate) if url]
-    runs = 1 + p.repeats * (3 if p.candidate else 1)
+    urls = [servers.address(url) for url in (p.url, p.candidate) if url]
+    under = loads.parse(p.loads) if p.loads else loads.default(p.concurrency, p.candidate is not None)
+    runs = 1 + p.repeats * (3 if p.candidate else 1) * len(under)
     details = {"client": client.name, "servers": urls, "runs": runs, "requests": runs * p.requests}
     return Plan(argv=[program], timeout_s=p.timeout_s or _TIMEOUT_S, resources=[], details=details)
 
@@ -56,21 +62,22 @@ def _estimate(p: ServeBenchParams, ctx: Context) -> Plan:
 def aisp_serve_bench(p: ServeBenchParams, ctx: Context) -> ServeBench:
     """Measure an OpenAI-compatible server with GuideLLM, AIPerf or vLLM's client; judge a second one against it.
 
-    The client first measures a stub with known latencies. Two servers are measured in turns, in random order in each
-    repeat, and judged by the intervals over repeats. The texts of answers are not compared.
+    The client first measures a stub with known latencies. Two servers are measured in turns under at least three
+    loads: better, worse, a trade-off with its figures, same or inconclusive. The texts of answers are not compared.
     """
     from aisp_mcp.runs.endpoint import measuring, reporting
     from aisp_mcp.server.text.numbers import rounded
 
     plan, servers = reporting.prepared(p.model_dump(), ctx, _TIMEOUT_S)
     trusted = measuring.self_test(plan)
-    runs = measuring.measure(plan, servers, ctx.progress)
-    shown = reporting.all_figures(plan, servers, runs)
-    pair = measuring.compare(runs, shown, p.goal, p.margin) if p.candidate else None
+    measured = measuring.measure(plan, servers, ctx.progress)
+    shown = reporting.all_figures(plan, servers, measured)
+    pair = measuring.compare(plan, measured, shown, p.goal, p.limit) if p.candidate else None
     return rounded(
         ServeBench(
-            sentence=reporting.sentence(shown, pair, p.goal), servers=shown, pair=pair, self_test=trusted,
-            load=Load(**p.model_dump(include={"concurrency", "requests", "output_tokens", "repeats"}),
+            sentence=reporting.sentence(shown, pair), servers=shown, pair=pair, self_test=trusted,
+            load=Load(**p.model_dump(include={"requests", "output_tokens", "repeats"}),
+                      concurrency=measured[0].load.streams, loads=[runs.load.label for runs in measured],
                       prompt_words=None if p.prompts else p.prompt_words),
             definitions=reporting.DEFINITIONS, notes=reporting.notes(shown, plan),
         )

@@ -54,12 +54,8 @@ def aisp_benchmark_expectations(p: ExpectationsParams, ctx: Context) -> Expectat
 
 class ProofParams(Params):
     run_id: str = Field(max_length=200)
-    path: str | None = Field(
-        default=None, description="File under an --allow-write folder. Default: in the run's folder."
-    )
-    accept_regressions: bool = Field(
-        default=False, description="Rewrite contradicted entries of expect.yaml with this run's figures."
-    )
+    path: str | None = Field(default=None, description="Under an --allow-write folder. Default: the run's.")
+    accept_regressions: bool = Field(default=False, description="Rewrite entries of expect.yaml that it contradicts.")
     bench_root: BenchRoots = None
 
 

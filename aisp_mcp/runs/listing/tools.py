@@ -19,7 +19,7 @@ class RunsParams(Params):
     query: str | None = Field(default=None, max_length=200, description="Text in name, targets or note.")
     kind: Literal["bench", "verify", "functions", "gate", "optimize"] | None = None
     limit: int = Field(default=20, ge=1, le=100)
-    cursor: str | None = Field(default=None, description="next_cursor of the page before.")
+    cursor: str | None = Field(default=None, description="Last page's next_cursor.")
 
 
 @tool(cli="bench runs", effect=READS, cost=MS, next=("aisp_benchmark_export", "aisp_benchmark_compare_runs"))

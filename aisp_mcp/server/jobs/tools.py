@@ -135,7 +135,7 @@ class JobListParams(Params):
     state: JobState | None = None
     tool: str | None = None
     limit: int = Field(default=20, ge=1, le=100)
-    cursor: str | None = Field(default=None, description="next_cursor of the page before.")
+    cursor: str | None = Field(default=None, description="Last page's next_cursor.")
 
 
 @tool(cli="job list", effect=READS, cost=MS, next=("aisp_job_status",), listed="default")

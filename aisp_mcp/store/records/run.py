@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import Field, model_validator
 
 from aisp_mcp.judge.records.verdict import Comparison, Skip, all_passed
+from aisp_mcp.judge.records.workload import Workload
 from aisp_mcp.records import Record
 from aisp_mcp.store.records.verdict_row import RunKind, former_kind, is_provisional
 
@@ -32,6 +33,7 @@ class Run(Record):
     comparisons: list[Comparison] = Field(default_factory=list)
     skipped: list[Skip] = Field(default_factory=list)
     failed: list[Failure] = Field(default_factory=list)
+    workload: Workload | None = Field(default=None, description="The verdict on all comparisons together, if asked.")
     seconds: float = 0.0
     sources: dict[str, str] = Field(
         default_factory=dict, description="What was measured: SHA-256 by path in the run's folder."
@@ -71,4 +73,6 @@ class Run(Record):
     @property
     def passed(self) -> bool | None:
         """False after a failure or a verdict that must stop a pipeline, None if nothing was compared or decided."""
+        if self.workload is not None and not self.failed:
+            return self.workload.passed
         return False if self.failed else all_passed(comparison.verdict for comparison in self.comparisons)

@@ -13,13 +13,17 @@ import pytest
 from chart_client import DATA
 from dashboard_support import NSYS, START, Dashboard, comparison, fill, keep_profile, keep_run
 
+from aisp_mcp.judge.records.verdict import Comparison
+from aisp_mcp.judge.verdict import workload
 from aisp_mcp.store.database import Store
+from aisp_mcp.store.records.run import Run
 
 RANKS = [DATA / f"rank{number}.kineto.json.gz" for number in (0, 1)]
 BASE, HEAD = "a" * 40, "b" * 40
 KINETO, GATE = "j_0000000000000000kineto", "j_000000000000000000gate"
 BEFORE, AFTER = "r_0000000000000000000018", "r_0000000000000000000019"
 LARGE = "r_0000000000000000000253"
+WORKLOAD = "r_0000000000000000000255"
 OPENINGS = {
     "/": r"\d+ verdicts: \d+ faster.* 1 target got worse; no job",
     "/targets": r"\d+ of \d+ variants measured: ",
@@ -27,6 +31,7 @@ OPENINGS = {
     f"/run?id={AFTER}": r"5 candidates: 4 faster and 1 inconclusive\. Largest proven gain: ch07:row_sum_ones_tiled",
     "/history?target=ch07:row_sum_ones": r"the level is 1\.70× since \d{4}-\d\d-\d\d and was 2\.40× before",
     f"/compare?before={BEFORE}&after={AFTER}": r"(Could not judge|[Ss]lower|No).*\d of \d",
+    f"/run?id={WORKLOAD}": r"trade-off: 1\.231x over this workload .*; slower at M=64: 0\.80x, 25 % of the time",
     "/profile?id=j_000000000000000000nsys": r"\d+ %",
     f"/profile?id={KINETO}": r"\d+ %",
     "/profile?id=j_0000000000000000000ncu": r"nvjet_sm90",
@@ -52,6 +57,20 @@ def run_with_profiles(store: Store, name: str, run_id: str, trace: Path) -> None
     )
 
 
+def keep_workload(store: Store) -> None:
+    """A run of two regimes, one of which is slower."""
+    ratios = {"M=8192": 1.5, "M=64": 0.8}
+    measured = [
+        workload.Measured(
+            name, launches, seconds, Comparison.model_validate(comparison(f"mm@{name}", "", ratios[name]))
+        )
+        for name, launches, seconds in (("M=8192", 6, 3.0), ("M=64", 94, 1.0))
+    ]
+    run_id = keep_run(store, 255, [comparison(f"mm@{name}", "", ratio) for name, ratio in ratios.items()], START - 3)
+    judged = workload.judge("shapes.csv", measured, None)
+    store.save_run(store.run(Run, run_id, None).model_copy(update={"workload": judged}), None)
+
+
 @pytest.fixture(scope="module")
 def web(shared_env: dict[str, str]) -> Iterator[Any]:
     home = Path(shared_env["AISP_HOME"])
@@ -75,6 +94,7 @@ def web(shared_env: dict[str, str]) -> Iterator[Any]:
         many = [comparison("ch02:many", f"v{number}", 1.5 + number / 100) for number in range(253)]
         keep_run(store, 253, many, START - 1)
         keep_run(store, 254, [comparison("ch02:hasty", "", 3.0, replicates=1)], START - 2, preset="quick")
+        keep_workload(store)
     dashboard = Dashboard(env={**os.environ, **shared_env})
     with dashboard.client() as client:
         yield client
@@ -91,6 +111,13 @@ def test_a_page_opens_with_a_sentence_and_a_picture(web: Any, address: str) -> N
     assert '<svg class="chart"' in page.text.partition('class="lead"')[2]
     titles = re.findall(r"<h[12][^>]*>(.*?)</h[12]>", page.text, re.S)
     assert [title for title in titles if "aisp_" in title or re.search(r"\w_\w", title.replace("row_sum", ""))] == []
+
+
+def test_a_workload_shows_its_regimes_by_time(web: Any) -> None:
+    page = unescape(web.get(f"/run?id={WORKLOAD}").text)
+    rows = re.findall(r"(\d+) % of the time · ([\d.]+)× \[[^]]*\] (\w+)", page)
+    assert list(dict.fromkeys(rows)) == [("75", "1.50", "faster"), ("25", "0.80", "slower")]
+    assert "shapes.csv" in page
 
 
 def test_the_menu_has_four_groups_and_knows_the_page(web: Any) -> None:

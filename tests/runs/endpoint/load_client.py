@@ -8,6 +8,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import random
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -49,8 +50,15 @@ def main() -> int:
     given = options(sys.argv[1:])
     with open(given["data"]["path"]) as file:
         prompts = [json.loads(line)["prompt"] for line in file]
-    with ThreadPoolExecutor(int(given["profile"]["streams"])) as pool:
-        rows = list(pool.map(lambda prompt: request(given["backend"], prompt), prompts))
+    profile, draw = given["profile"], random.Random(given["seed"]["value"])
+    rate = float(profile.get("rate", 0))
+    with ThreadPoolExecutor(int(profile.get("streams", len(prompts)))) as pool:
+        futures = []
+        for prompt in prompts:
+            futures.append(pool.submit(request, given["backend"], prompt))
+            if rate:
+                time.sleep(draw.expovariate(rate))
+        rows = [future.result() for future in futures]
     answered = [row for row in rows if row]
     benchmark = {"metrics": {"time_to_first_token_ms": {}}, "requests": {"successful": answered}}
     with open(given["output"]["path"], "w") as file:

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from aisp_mcp.errors import Unavailable, UsageError
+from aisp_mcp.judge.records.measurement import Interval
 from aisp_mcp.judge.records.verdict import Verdict
-from aisp_mcp.runs.endpoint import measuring
+from aisp_mcp.runs.endpoint import clients, judging, loads, measuring, reporting
 from aisp_mcp.runs.endpoint.clients import CLIENTS, Job, prompts
+from aisp_mcp.runs.endpoint.loads import Load
+from aisp_mcp.runs.endpoint.records import MetricRatio, SelfTest
+from aisp_mcp.runs.endpoint.servers import Server
 from aisp_mcp.runs.imports.readers.requests import Request
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.dispatch import execute
@@ -79,24 +85,107 @@ def test_a_planted_difference_of_a_fifth_is_found(ctx: Context, client: Path) ->
     with measuring.stub(0.1, 0.02, 8) as baseline, measuring.stub(0.12, 0.024, 8) as slower:
         answer = measure(ctx, url=baseline, candidate=slower, repeats=5)
     pair = answer["pair"]
-    assert (pair["verdict"], pair["passed"]) == ("slower", False)
+    assert (pair["verdict"], pair["passed"]) == ("worse", False)
     ratio = next(row for row in pair["metrics"] if row["metric"] == "latency")
     assert ratio["interval"]["low"] < 1 / 1.2 * 1.03
     assert ratio["interval"]["high"] < 0.95
 
 
-def test_shorter_answers_and_failures_are_no_speed_up() -> None:
-    def repeats(tokens: int, latency: float, count: int = 4) -> list[list[Request]]:
-        return [[Request(0.01, latency + 0.001 * i, tokens, float(i)) for i in range(count)] for _ in range(3)]
+@pytest.mark.slow
+def test_faster_tokens_behind_a_queue_are_a_trade_off(
+    ctx: Context, client: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = SelfTest(client="guidellm", ttft_ms=[], tpot_ms=[], sentence="")  # other tests run it
+    monkeypatch.setattr(measuring, "self_test", lambda _: known)
+    with measuring.stub(0.1, 0.02, 8) as baseline, measuring.stub(0.1, 0.005, 8, slots=1) as queueing:
+        answer = measure(ctx, url=baseline, candidate=queueing, repeats=3, loads=["4", "50%"], requests=8, goal="tpot")
+    pair = answer["pair"]
+    assert (pair["verdict"], pair["passed"]) == ("trade-off", False), pair["sentence"]
+    assert "tpot" in pair["sentence"].split(",")[0]
+    assert answer["load"]["loads"][0] == "concurrency 4"
+    assert answer["load"]["loads"][1].endswith("requests/s")
+    assert len(answer["servers"]) == 4
+    assert "Fewer than three loads" in answer["notes"][0]
 
-    runs = measuring.Runs({"baseline": repeats(64, 1.0), "again": repeats(64, 1.01), "candidate": repeats(32, 0.5)})
-    plan = measuring.Plan(CLIENTS[0], "", 1, 4, 64, 5, 3, (None, None), Path(), 1.0)
-    both = [measuring.figures(plan, measuring.Server(url, "m"), runs.by_role[url]) for url in ("baseline", "candidate")]
-    assert measuring.compare(runs, both, "latency", None).verdict is Verdict.INCORRECT
-    runs.by_role["candidate"] = repeats(64, 0.5, count=3)
-    both[1] = measuring.figures(plan, measuring.Server("c", "m"), runs.by_role["candidate"])
-    judged = measuring.compare(runs, both, "latency", None)
-    assert (judged.verdict, judged.flags[0].code) == (Verdict.INCORRECT, "incorrect_failed")
+
+def served(tokens: int, latency_s: float, count: int = 40) -> list[list[Request]]:
+    return [[Request(0.01, latency_s + 0.001 * i + 0.01 * r, tokens, float(i)) for i in range(count)] for r in range(3)]
+
+
+def compared(baseline: list[list[Request]], candidate: list[list[Request]]) -> Any:
+    again = [[replace(each, latency_s=each.latency_s * 1.001) for each in requests] for requests in baseline]
+    runs = measuring.Runs(Load(streams=4), {"baseline": baseline, "again": again, "candidate": candidate})
+    plan = measuring.Plan(CLIENTS[0], "", (runs.load,), 40, 64, 5, 3, (None, None), Path(), 1.0)
+    both = [Server(url, "m") for url in ("b", "c")]
+    return measuring.compare(plan, [runs], reporting.all_figures(plan, both, [runs]), "latency", 0.05)
+
+
+def test_shorter_answers_and_failures_are_no_gain() -> None:
+    judged = compared(served(64, 1.0), served(32, 0.5))
+    assert (judged.verdict, judged.flags[0].code) == ("incorrect", "incorrect_tokens")
+    judged = compared(served(64, 1.0), served(64, 0.5, count=30))
+    assert (judged.verdict, judged.passed) == ("worse", False)
+    assert "failed 30 of 120 requests instead of 0 of 240" in judged.sentence
+
+
+def test_a_single_failed_request_decides_nothing() -> None:
+    candidate = served(64, 0.5)
+    candidate[0].pop()
+    assert compared(served(64, 1.0), candidate).verdict == "better"
+
+
+def rows(ratios: dict[str, float], half: float = 0.01, load: str = "concurrency 128") -> list[MetricRatio]:
+    """Rows as the comparison of single metrics makes them, with intervals of that half-width."""
+    made = []
+    for metric, ratio in ratios.items():
+        word = Verdict.FASTER if ratio > 1 + half else Verdict.SLOWER if ratio < 1 - half else Verdict.SAME
+        if half > 0.05 and word is Verdict.SAME:
+            word = Verdict.INCONCLUSIVE
+        interval = Interval(low=ratio * (1 - half), high=ratio * (1 + half), level=0.95)
+        made.append(MetricRatio(metric=metric, load=load, ratio=ratio, interval=interval, noise_floor=half / 2,
+                                verdict=word, sentence=""))  # fmt: skip
+    return made
+
+
+@pytest.mark.parametrize("goal", ["latency", "ttft", "tpot", "throughput"])
+def test_quick_tokens_that_cost_throughput_are_a_trade_off_for_every_goal(goal: str) -> None:
+    moved = rows({"throughput": 0.67, "ttft": 0.17, "tpot": 4.5, "latency": 0.67})
+    decision = judging.decide(moved, goal)
+    assert decision.word is judging.Word.TRADE_OFF
+    text = judging.sentence(decision, moved, goal)
+    assert all(part in text for part in ("tpot 4.50×", "throughput 0.67×", "ttft 0.17×", "at concurrency 128"))
+
+
+SAME = {"throughput": 1.0, "ttft": 1.0, "tpot": 1.0, "latency": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("moved", "goal", "word"),
+    [
+        (rows(SAME), "latency", "same"),
+        (rows({**SAME, "tpot": 1.2}), "tpot", "better"),
+        (rows({**SAME, "tpot": 1.2}), "ttft", "same"),
+        (rows({**SAME, "tpot": 1.2, "throughput": 0.97}), "tpot", "better"),  # within what the goal may cost
+        (rows({**SAME, "tpot": 1.2, "throughput": 0.97}), "throughput", "trade-off"),
+        (rows({**SAME, "tpot": 0.97}), "tpot", "worse"),
+        (rows({**SAME, "tpot": 0.97}), "latency", "same"),
+        (rows({**SAME, "throughput": 0.8}), "latency", "worse"),
+        (rows({**SAME, "tpot": 1.2}) + rows({**SAME, "tpot": 0.9}, load="4/s"), "tpot", "trade-off"),
+        (rows({"latency": 1.0}, half=0.2), "latency", "inconclusive"),
+        (rows({"tpot": 1.2}) + rows({"throughput": 0.9}, half=0.2), "tpot", "inconclusive"),
+        (rows({"tpot": 1.2}) + rows({"throughput": 0.98}, half=0.2), "tpot", "better"),
+    ],
+)
+def test_a_verdict_follows_from_intervals_goal_and_limit(moved: list[MetricRatio], goal: str, word: str) -> None:
+    assert judging.decide(moved, goal).word == word
+
+
+def test_a_loss_that_is_not_ruled_out_is_named_and_the_limit_can_be_set() -> None:
+    moved = rows({"tpot": 1.2}) + rows({"throughput": 0.98}, half=0.2, load="4/s")
+    text = judging.sentence(judging.decide(moved, "tpot"), moved, "tpot")
+    assert text.endswith("a loss of more than 5 % is not ruled out in throughput 0.980× at 4/s")
+    dear = rows({"tpot": 1.2, "throughput": 0.8})
+    assert judging.decide(dear, "tpot", limit=0.25).word is judging.Word.BETTER
 
 
 def test_what_cannot_be_measured_is_refused_before_a_job(ctx: Context, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,10 +204,32 @@ def test_a_server_that_does_not_answer_and_a_bad_address_are_named(ctx: Context,
 
 @pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.name)
 def test_each_client_is_called_with_the_job(client: Any, tmp_path: Path) -> None:
-    job = Job("http://h:1", "org/model", 3, 17, prompts(5, 4, 1), tmp_path, 60.0)
-    words = " ".join(client.argv(job))
-    for part in ("http://h:1", "org/model", "prompts.jsonl", "3", "5", "17"):
-        assert part in words or (part == "17" and client.name == "vllm")
+    for load, part in ((Load(streams=3), "3"), (Load(rate=2.25), "2.25")):
+        job = Job("http://h:1", "org/model", load, 17, prompts(5, 4, 1), tmp_path, 60.0, seed=41)
+        words = " ".join(client.argv(job))
+        for each in ("http://h:1", "org/model", "prompts.jsonl", part, "5", "17", "41"):
+            assert each in words or (each == "17" and client.name == "vllm")
+
+
+@pytest.mark.parametrize("text", ["0", "2.5", "-3", "x", "0/s", "8/m", "1e9"])
+def test_what_is_no_load_is_named(text: str) -> None:
+    with pytest.raises(UsageError, match="is not a load"):
+        loads.parse([text])
+    with pytest.raises(UsageError, match="needs another load"):
+        loads.parse(["70%"])
+
+
+def test_a_server_against_itself_is_refused_and_one_that_dies_is_named(ctx: Context, client: Path) -> None:
+    with measuring.stub(0.01, 0.001, 8) as url:
+        assert measure(ctx, url=url, candidate=url.replace("127.0.0.1", "localhost"))["error"] == "SAME_SERVER"
+        assert measure(ctx, url=url, goal="goodput")["error"] == "NO_SLO"
+        plan = measuring.Plan(*clients.find("guidellm"), (Load(streams=2),), 6, 8, 5, 1, (None, None),
+                              ctx.settings.home, 60.0)  # fmt: skip
+        server = Server(url, "aisp-stub")
+        assert measuring.measure(plan, [server])
+    with pytest.raises(Unavailable, match=r"stopped answering at concurrency 2") as raised:
+        measuring.measure(plan, [server])
+    assert raised.value.code == "SERVER_DIED"
 
 
 def test_prompts_are_never_sent_twice() -> None:

@@ -37,6 +37,7 @@ def build(request: PageRequest) -> dict[str, Any]:
         "counts": counts,
         "chosen": verdict,
         "stack": figures.of_counts(counts) if len(run.comparisons) > 1 else None,
+        "workload": figures.of_workload(run.workload) if run.workload else None,
         "chart": html.of_comparisons(shown, run.preset) if shown else None,
         "evidence": [
             (comparison, html.figure_rows(comparison), run.is_provisional(comparison)) for comparison in shown
@@ -51,6 +52,8 @@ def build(request: PageRequest) -> dict[str, Any]:
 
 def _lead(run: Run, counts: dict[str, int]) -> str:
     """The verdicts of a run in one sentence, with its largest proven gain."""
+    if run.workload is not None:
+        return run.workload.sentence
     if len(run.comparisons) == 1 and not run.commits:
         return _sentence(run.comparisons[0])
     if run.commits:

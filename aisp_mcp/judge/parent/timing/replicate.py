@@ -7,6 +7,7 @@ are idle and there is memory for both, and nothing starts during a measurement.
 from __future__ import annotations
 
 import itertools
+import math
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,11 +18,11 @@ from typing import ClassVar
 from aisp_mcp.judge.evidence import Replicate, Round, RoundCost, RoundTiming
 from aisp_mcp.judge.options import Options
 from aisp_mcp.judge.parent.processes.placement import spare_cpus
-from aisp_mcp.judge.parent.session import Session
+from aisp_mcp.judge.parent.session import ComparisonAborted, Session
 from aisp_mcp.judge.parent.timing.driver import Driver
 from aisp_mcp.judge.parent.timing.strategy import Strategy
 from aisp_mcp.judge.presets import ROUNDS_PER_PALINDROME
-from aisp_mcp.judge.protocol.draws.rng import battery_modes
+from aisp_mcp.judge.protocol.draws.rng import BEYOND, battery_modes
 from aisp_mcp.judge.protocol.layout import Layout
 from aisp_mcp.judge.protocol.messages import OpenAnswer
 from aisp_mcp.judge.protocol.roles import BASELINES, Role
@@ -99,6 +100,9 @@ def _end(driver: Driver | None, strategy: Strategy, traced: bool) -> None:
         driver.close()
 
 
+# Rounds on each kind of inputs are this part of a timed one. Seconds of a call up to which they are run, in the first
+# replicate and in every one. Chosen: they take about a twentieth of a verdict's time.
+KINDS_SHARE, KINDS_FIRST_CALL_S, KINDS_CALL_S = 4, 0.05, 0.003
 SOME_MODES = 2  # kinds of adversarial inputs that a candidate sees in most replicates, besides its hidden round
 
 
@@ -148,6 +152,8 @@ class ReplicateRun:
             replace(timed_round, net_s=replay.net_s(timed_round.role, timed_round.timing, overhead))
             for timed_round in result.rounds
         ]
+        if type(self) is ReplicateRun:
+            self._time_kinds()
         return result
 
     def _half_palindromes(self) -> list[list[tuple[int, Role]]]:
@@ -263,6 +269,31 @@ class ReplicateRun:
         driver.fill({Role.CANDIDATE: count}, self.random.choice(self.session.adversarial))
         self.strategy.run_round(driver, Role.CANDIDATE, count)
         driver.verify(Role.CANDIDATE, driver.sample(count, 3))
+
+    def _time_kinds(self) -> None:
+        """Time all roles on each kind of inputs, in turns on the same inputs: a gain may depend on their values. What
+        lies beyond a declared range comes last, since functions may raise there.
+        """
+        driver, session = self.driver, self.session
+        call_s = max(driver.call_s.values())
+        is_short = call_s <= (KINDS_CALL_S if driver.result.index else KINDS_FIRST_CALL_S)
+        if self.options.device != "cpu" or session.opened["goal"] != "speed" or not session.adversarial or not is_short:
+            return
+        is_bounded = "larger" in session.opened["facts"].get("inputs_not_tested", {})
+        for mode in ["plain", *session.adversarial, *([BEYOND] if is_bounded else [])]:
+            seconds: dict[Role, float] = {}
+            try:
+                for order in (list(Role), list(Role)[::-1]):
+                    counts = {role: max(1, driver.most_calls(role) // KINDS_SHARE) for role in Role}
+                    driver.fill(counts, mode)
+                    for role in order:
+                        timing = self.strategy.run_round(driver, role, counts[role])
+                        seconds[role] = min(timing.running_s / timing.count, seconds.get(role, math.inf))
+            except ComparisonAborted:
+                if mode != BEYOND:
+                    raise
+                return
+            driver.result.kinds[mode] = [seconds[role] for role in Role]
 
     def _record(self, number: int, role: Role, timing: RoundTiming) -> None:
         self.session.log.append(

@@ -26,6 +26,8 @@ MODES = ("plain", "exact", "spikes", "zeros", "tiny", "constant")
 # large ones do not. In float64, in which outputs are compared, none is huge.
 SIZES = {"huge": 0.52, "large": 0.4, "thousands": 0.25}
 THOUSANDS = 1e4
+# Values this many times as large as declared: on these, programs are timed and not compared.
+BEYOND, BEYOND_TIMES = "beyond", 1000.0
 # Calls that decide whether a program is correct come in cycles of all kinds of inputs: this many cycles up to this many
 # bytes of a call's tensors and seconds of a baseline's call, and fewer for larger ones.
 BATTERY_CYCLES, BATTERY_BYTES, BATTERY_S = 3, 4 << 20, 0.01
@@ -111,7 +113,8 @@ class CallRng:
         if self._secret:
             values = self._restated(values, _range(scale), lambda size: max(1.0 - size, 0.0), 1.0)
         changed = _ADVERSARIAL.get(self._mode, _plain)  # bounded values are never large
-        return changed(self._precise(values, dtype), self._draw).clamp_(-1, 1).to(self._dtype(dtype))
+        bounded = changed(self._precise(values, dtype), self._draw).clamp_(-1, 1)
+        return (bounded.mul_(BEYOND_TIMES) if self._mode == BEYOND else bounded).to(self._dtype(dtype))
 
     def _restated(self, values: Any, scale: Range, most_shift: Callable[[float], float], height: float | None) -> Any:
         """Give the values, in place, the secret statistics of this tensor.
@@ -268,4 +271,5 @@ _ADVERSARIAL: dict[str, Callable[[Any, random.Random], Any]] = {
     "zeros": _zeros,
     "tiny": _tiny,
     "constant": _constant,
+    BEYOND: _plain,
 }

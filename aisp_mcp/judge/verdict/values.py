@@ -1,0 +1,86 @@
+"""A gain that depends on the values of the inputs: the ratio on each kind of inputs beside that on plain ones.
+
+A program may be quick on the values that are timed, and only there: a series that ends early where all values are
+small, a branch for inputs without outliers. After the timed rounds of each replicate all roles are timed on the other
+kinds of inputs as well, which the contract contains. What holds on all of them is the gain. Pure functions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+from aisp_mcp.judge.evidence import Replicate
+from aisp_mcp.judge.protocol.draws.rng import BEYOND
+from aisp_mcp.judge.records.measurement import Interval
+from aisp_mcp.judge.records.verdict import Comparison, Flag, Verdict
+from aisp_mcp.judge.verdict import wording
+
+# Log-ratios by which a kind must be worse than plain inputs, in every replicate, and in a single one. Chosen: rounds on
+# a kind are few and short, and programs whose work does not depend on values differed by less.
+WORSE, WORSE_ALONE = math.log(1.1), math.log(1.3)
+NOISE = 2.0  # times the difference of the two baselines on the same inputs, in addition
+# Kinds that are named and decide nothing: arithmetic on subnormal and infinite numbers depends on the processor's modes
+# more than on the program, and what lies beyond a declared range is no part of the contract.
+NAMED_ONLY = ("tiny", "huge", BEYOND)
+CODE = "value_dependent"
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """One replicate on one kind: the log-ratio less that on plain inputs, and the noise of both."""
+
+    change: float
+    noise: float
+
+
+def worse_kinds(replicates: Sequence[Replicate]) -> dict[str, float]:
+    """Log-ratio less that on plain inputs, of the kinds on which the candidate's gain is smaller beyond noise."""
+    found: dict[str, list[_Kind]] = {}
+    for replicate in replicates:
+        plain = replicate.kinds.get("plain")
+        for name, seconds in replicate.kinds.items() if plain else ():
+            if plain and name != "plain":
+                change = _log_ratio(seconds) - _log_ratio(plain)
+                found.setdefault(name, []).append(_Kind(change, max(_noise(seconds), _noise(plain))))
+    worse = {}
+    for name, kinds in found.items():
+        least = WORSE if len(kinds) > 1 else WORSE_ALONE
+        if all(-kind.change > least + NOISE * kind.noise for kind in kinds):
+            worse[name] = fmean(kind.change for kind in kinds)
+    return worse
+
+
+def _log_ratio(seconds: Sequence[float]) -> float:
+    """seconds: of the baseline, its repeat and the candidate, as in Role."""
+    first, repeat, candidate = map(math.log, seconds)
+    return (first + repeat) / 2 - candidate
+
+
+def _noise(seconds: Sequence[float]) -> float:
+    return abs(math.log(seconds[0] / seconds[1]))
+
+
+def on_all_kinds(result: Comparison, replicates: Sequence[Replicate]) -> Comparison:
+    """The comparison, with the gain that holds on all kinds of inputs, if that on plain ones is larger."""
+    worse = worse_kinds(replicates) if result.verdict is Verdict.FASTER and result.ratio else {}
+    if not worse or not result.ratio:
+        return result
+    ratios = {name: result.ratio * math.exp(change) for name, change in worse.items()}
+    deciding = {name: ratio for name, ratio in ratios.items() if name not in NAMED_ONLY}
+    message = wording.gain_depends_on_values(result.ratio, ratios)
+    flag = Flag(code=CODE, severity="warn", message=message, evidence={"plain": result.ratio, **ratios})
+    update: dict[str, Any] = {"flags": [*result.flags, flag]}
+    if not deciding:
+        return result.model_copy(update={**update, "sentence": f"{result.sentence}; {wording.as_clause(message)}"})
+    ratio, interval = min(deciding.values()), result.interval
+    holds = ratio > 1 + (result.margin or 0.0)
+    verdict = Verdict.FASTER if holds else Verdict.INCONCLUSIVE
+    update |= {"verdict": verdict, "ratio": ratio, "sentence": wording.on_all_kinds(verdict, ratio, message)}
+    if interval:
+        share = ratio / result.ratio
+        update["interval"] = Interval(low=interval.low * share, high=interval.high * share, level=interval.level)
+    return result.model_copy(update=update)

@@ -1,0 +1,135 @@
+"""Measure two functions at every regime of a workload, as one run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from aisp_mcp.errors import UsageError
+from aisp_mcp.judge import library
+from aisp_mcp.judge.functions import inputs, pair, sources
+from aisp_mcp.judge.functions.pair import Plan, Request
+from aisp_mcp.judge.options import Options
+from aisp_mcp.judge.pair import Pair
+from aisp_mcp.judge.presets import Preset
+from aisp_mcp.judge.records.verdict import Comparison, Verdict
+from aisp_mcp.judge.records.workload import Workload
+from aisp_mcp.judge.verdict import workload as rule
+from aisp_mcp.judge.verdict.workload import Measured
+from aisp_mcp.runs import measure as runs
+from aisp_mcp.runs.workload import reading
+from aisp_mcp.runs.workload.reading import Read, Row
+from aisp_mcp.server.context import Context
+from aisp_mcp.store.records.run import Run
+from aisp_mcp.store.records.verdict_row import RunKind
+
+# What all regimes together may cost, in rounds of one pair at the same preset. Chosen: a dozen regimes, whose processes
+# take as long to start as their rounds, then cost less than three times as much as one.
+ROUNDS = 1.5
+LEAST_PALINDROMES, LEAST_REPLICATES = 3, 2  # one of each order; and what an interval needs
+
+
+MOST_AGAIN = 4  # regimes that are measured again; chosen: one that is shown slower is enough
+
+
+@dataclass(frozen=True)
+class Regimes:
+    """A workload as pairs that can be written: one plan and one request for each row."""
+
+    read: Read
+    requests: Sequence[Request]
+    plans: Sequence[Plan]
+
+
+def regimes(request: Request, workload: str) -> Regimes:
+    """Read everything that can be wrong. Raises as reading.read and pair.plan do."""
+    if request.make:
+        raise UsageError("BAD_WORKLOAD", "A workload makes the arguments of each call itself.", "Leave out --make.")
+    baseline, candidate = sources.pair(request.baseline, request.candidate)
+    arguments = inputs.read(request.inputs, "numpy" if baseline.uses_numpy else "torch")
+    named = list(inputs.sizes(arguments))
+    found = reading.read(workload, named, baseline.parameters, baseline.name or "run")
+    requests = [
+        replace(request, sizes=row.sizes) if row.sizes else replace(request, inputs=repr(row.label))
+        for row in found.rows
+    ]
+    plans = [
+        pair.plan(each) if row.sizes else pair.with_arguments(each, baseline, candidate, row.arguments)
+        for each, row in zip(requests, found.rows, strict=True)
+    ]
+    return Regimes(found, requests, plans)
+
+
+def measure(ctx: Context, chosen: Regimes, workload: str, options: Options) -> Run:
+    """Measure every regime, and judge the workload. A regime that matters and seems slower is measured again, with all
+    the preset's replicates: only new times, which its selection did not bias, are used.
+    """
+    device = next((plan.device for plan in chosen.plans if plan.device), options.device)
+    options = replace(options, device=device)
+    first = replace(options, preset=divided(options.preset, len(chosen.plans)))
+    pairs = [
+        _written(plan, row, options.folder / "regimes" / str(at))
+        for at, (plan, row) in enumerate(zip(chosen.plans, chosen.read.rows, strict=True))
+    ]
+    run = runs.measure(ctx, pairs, first, about=runs.About(RunKind.FUNCTIONS))
+    found = {each.target: each for each in run.comparisons}
+    if len(found) == len(pairs):
+        seemed = _judged(chosen, pairs, found, workload, options)
+        unsure = [pairs[at] for at in _seem_slower(chosen, seemed)]
+        if unsure:
+            ctx.progress(0, len(unsure), "measuring again where the candidate seems slower")
+            again = replace(first, preset=replace(first.preset, replicates=max(5, options.preset.replicates)))
+            more = runs.measure(ctx, unsure, again, about=runs.About(RunKind.FUNCTIONS, part_of=run.id))
+            found |= {each.target: each for each in more.comparisons}
+    disclosed = [
+        library.disclosed(found[each.target], request, plan)
+        for each, request, plan in zip(pairs, chosen.requests, chosen.plans, strict=True)
+        if each.target in found
+    ]
+    verdict = _judged(chosen, pairs, found, workload, options) if len(found) == len(pairs) else None
+    run = run.model_copy(update={"comparisons": disclosed, "workload": verdict})
+    ctx.store.save_run(run, ctx.job_id)
+    return run
+
+
+def _judged(
+    chosen: Regimes, pairs: Sequence[Pair], found: Mapping[str, Comparison], workload: str, options: Options
+) -> Workload:
+    measured = [_weighed(row, found[each.target]) for row, each in zip(chosen.read.rows, pairs, strict=True)]
+    verdict = rule.judge(workload, measured, chosen.read.step_share, options.margin)
+    return verdict.model_copy(update={"notes": list(chosen.read.notes)})
+
+
+def _seem_slower(chosen: Regimes, seemed: Workload) -> list[int]:
+    """Positions of the regimes that matter, whose ratio is below 1, and that are not decided; those that weigh most
+    come first, and at most MOST_AGAIN.
+    """
+    places = {row.label: at for at, row in enumerate(chosen.read.rows)}
+    launches = sum(row.launches for row in chosen.read.rows)
+    return [
+        places[each.label]
+        for each in seemed.regimes
+        if each.verdict == Verdict.INCONCLUSIVE and (each.ratio or 1.0) < 1.0 and rule.matters(each, launches)
+    ][:MOST_AGAIN]
+
+
+def divided(preset: Preset, regimes: int) -> Preset:
+    """The preset of each regime: its share of ROUNDS times the rounds of one pair."""
+    share = min(1.0, ROUNDS / regimes)
+    palindromes = max(LEAST_PALINDROMES, 3 * round(share * preset.palindromes / 3))
+    left = share * preset.palindromes * preset.replicates / palindromes
+    replicates = min(preset.replicates, max(LEAST_REPLICATES, round(left)))
+    return replace(preset, palindromes=palindromes, replicates=replicates, looks=())
+
+
+def _written(plan: Plan, row: Row, folder: Path) -> Pair:
+    folder.mkdir(parents=True, exist_ok=True)
+    written = pair.write(plan, folder)
+    return replace(written, target=f"{written.target}@{row.label.replace(' ', '')}")
+
+
+def _weighed(row: Row, comparison: Comparison) -> Measured:
+    """The regime with its time: as recorded, or launches times the baseline's time here."""
+    call_s = comparison.baseline.time_s if comparison.baseline else 1.0
+    return Measured(row.label, row.launches, row.recorded_s or row.launches * call_s, comparison)

@@ -1,0 +1,83 @@
+"""A gain on some values only is no gain on all of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from aisp_mcp.judge import compare
+from aisp_mcp.judge.evidence import Replicate
+from aisp_mcp.judge.records.measurement import Interval
+from aisp_mcp.judge.records.verdict import Comparison, Verdict
+from aisp_mcp.judge.verdict import values
+
+PLAIN = [1.0, 1.01, 0.25]  # the baseline, its repeat, and a candidate that is four times as fast
+
+
+def replicates(count: int, **kinds: list[float]) -> list[Replicate]:
+    return [Replicate(index, kinds={"plain": PLAIN, **kinds}) for index in range(count)]
+
+
+def judged(count: int, ratio: float = 4.0, **kinds: list[float]) -> Comparison:
+    faster = Comparison(target="t", candidate="c", verdict=Verdict.FASTER, sentence="faster: 4x", ratio=ratio,
+                        interval=Interval(low=3.9, high=4.1, level=0.95), margin=0.02, isolation="L2",
+                        replicates=count)  # fmt: skip
+    return values.on_all_kinds(faster, replicates(count, **kinds))
+
+
+@pytest.mark.parametrize("count", [1, 5])
+def test_a_gain_on_plain_values_only_is_undecided(count: int) -> None:
+    result = judged(count, spikes=[1.0, 1.0, 1.0], zeros=[1.0, 1.0, 0.25])
+    assert result.verdict is Verdict.INCONCLUSIVE
+    assert "4.00x on usual ones, 0.995x on values with outliers" in result.sentence
+    assert result.flags[0].evidence.keys() == {"plain", "spikes"}
+
+
+def test_the_gain_that_holds_on_all_kinds_is_reported() -> None:
+    result = judged(5, constant=[1.0, 1.0, 0.5])
+    assert (result.verdict, result.ratio) == (Verdict.FASTER, pytest.approx(2.0, rel=0.01))
+    assert result.interval
+    assert result.interval.low == pytest.approx(3.9 / 2, rel=0.01)
+    assert result.sentence.startswith("faster: 1.99x on all kinds of inputs")
+
+
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        {"spikes": [1.0, 1.0, 0.26]},  # a few per cent
+        {"spikes": [1.0, 1.6, 0.5]},  # a neighbour disturbed it
+        {"spikes": [4.0, 4.0, 1.0]},  # both are slower there
+        {"zeros": [1.0, 1.0, 0.01]},  # and quicker where it may
+        {},
+    ],
+)
+def test_noise_and_equal_changes_are_no_dependence(kinds: dict[str, list[float]]) -> None:
+    assert judged(5, **kinds).sentence == "faster: 4x"
+
+
+@pytest.mark.parametrize("kind", ["tiny", "huge", "beyond"])
+def test_what_the_contract_excludes_and_the_processor_decides_is_named_only(kind: str) -> None:
+    result = judged(5, **{kind: [1.0, 1.0, 2.0]})
+    assert (result.verdict, result.ratio) == (Verdict.FASTER, 4.0)
+    assert result.flags[0].code == "value_dependent"
+    assert "0.50x on" in result.sentence
+
+
+def test_one_replicate_that_disagrees_shows_noise() -> None:
+    runs = replicates(3, spikes=[1.0, 1.0, 1.0])
+    runs[1].kinds["spikes"] = PLAIN
+    assert values.worse_kinds(runs) == {}
+
+
+SORTS = "import torch\n\ndef f(x):\n    for _ in range({}):\n        x.sort()\n    return x.sort().values\n"
+BASE, SMALL_ONLY = SORTS.format("5"), SORTS.format("30 * int(x.abs().amax() > 2)")
+
+
+def test_a_branch_on_the_size_of_values_is_named(tmp_path: Path) -> None:
+    files = [tmp_path / "base.py", tmp_path / "small_only.py"]
+    for file, text in zip(files, (BASE, SMALL_ONLY), strict=True):
+        file.write_text(text)
+    result = compare(*map(str, files), inputs="x=uniform(-1,1,64,256)", preset="quick")
+    assert "value_dependent" in {flag.code for flag in result.flags}, result.sentence
+    assert "on values beyond the declared range" in result.sentence

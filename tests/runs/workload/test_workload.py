@@ -1,0 +1,224 @@
+"""A pair over a workload: the rule, the readers, and the whole way through the tool."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aisp_mcp.errors import AispError
+from aisp_mcp.judge.functions.sources import Parameters
+from aisp_mcp.judge.presets import PRESETS
+from aisp_mcp.judge.records.measurement import Interval
+from aisp_mcp.judge.records.verdict import Comparison, Verdict
+from aisp_mcp.judge.verdict import workload as rule
+from aisp_mcp.runs.workload import measuring, reading
+from aisp_mcp.server.context import Context
+
+
+def regime(
+    label: str, launches: float, seconds: float, ratio: float | None, half: float = 0.02, word: str = ""
+) -> rule.Measured:
+    """A regime with a ratio whose interval has that half-width, from three replicates."""
+    interval = ratio and Interval(low=ratio * math.exp(-half), high=ratio * math.exp(half), level=0.95)
+    shown = (ratio or 1) > math.exp(half), (ratio or 1) < math.exp(-half)
+    known = Verdict.FASTER if shown[0] else Verdict.SLOWER if shown[1] else Verdict.INCONCLUSIVE
+    compared = Comparison(target=label, candidate="", verdict=Verdict(word) if word else known, sentence="x: why",
+                          ratio=ratio, interval=interval or None, noise_floor=half / 2, isolation="L2",
+                          replicates=3)  # fmt: skip
+    return rule.Measured(label, launches, seconds, compared)
+
+
+def test_a_ratio_is_weighted_by_time_and_names_the_worst_regime() -> None:
+    judged = rule.judge("w", [regime("M=8192", 6, 3.0, 2.0), regime("M=64", 94, 1.0, 1.0)], 0.18)
+    assert judged.ratio == pytest.approx(4 / (3 / 2 + 1))
+    assert (judged.verdict, judged.passed, judged.worst) == ("faster", True, "M=64")
+    assert judged.step_ratio == pytest.approx(1 / (0.82 + 0.18 / 1.6))
+    assert "lowest at M=64: 1.000x, 25 % of the time" in judged.sentence
+    assert "18 % of the step: 1.072x of all of it at most" in judged.sentence
+    assert [each.label for each in judged.regimes] == ["M=8192", "M=64"]
+
+
+@pytest.mark.parametrize(
+    ("large", "small", "word"),
+    [
+        ((6, 8.0, 1.5), (94, 1.0, 0.9), "trade-off"),  # 11 % of the time, nearly all launches
+        ((6, 80.0, 1.5), (94, 1.0, 0.9), "trade-off"),  # 1 % of the time, but most launches
+        ((94, 80.0, 1.5), (6, 1.0, 0.9), "faster"),
+        ((6, 1.0, 1.5), (94, 8.0, 0.9), "slower"),
+        ((6, 8.0, 1.5), (94, 1.0, 1.0), "faster"),
+    ],
+)
+def test_no_workload_is_faster_in_which_a_regime_that_matters_is_slower(
+    large: tuple[float, float, float], small: tuple[float, float, float], word: str
+) -> None:
+    judged = rule.judge("w", [regime("M=8192", *large), regime("M=64", *small)], None)
+    assert judged.verdict == word
+    if word == "trade-off":
+        assert judged.passed is False
+        assert "slower at M=64: 0.90x" in judged.sentence or "slower at M=64: 0.900x" in judged.sentence
+
+
+def test_a_wrong_answer_in_one_regime_and_a_missing_ratio_decide() -> None:
+    good = regime("a", 1, 1.0, 2.0)
+    wrong = rule.judge("w", [good, regime("b", 1, 0.001, 3.0, word="incorrect")], None)
+    assert (wrong.verdict, wrong.passed, wrong.ratio) == ("incorrect", False, None)
+    assert wrong.sentence == "incorrect: at b, why"
+    assert rule.judge("w", [good, regime("b", 1, 1.0, None, word="inconclusive")], None).passed is None
+
+
+def test_many_noisy_regimes_give_a_narrow_interval_of_the_whole() -> None:
+    one = rule.judge("w", [regime("a", 1, 1.0, 1.1, half=0.2), regime("b", 1, 1e-9, 1.1)], None)
+    many = rule.judge("w", [regime(f"{at}", 1, 1.0, 1.1, half=0.2) for at in range(12)], None)
+    assert one.interval
+    assert many.interval
+    assert math.log(many.interval.high / many.interval.low) < math.log(one.interval.high / one.interval.low) / 5
+
+
+def test_a_dozen_regimes_have_fewer_rounds_each() -> None:
+    preset = PRESETS["default"]
+    rounds = [n * (p := measuring.divided(preset, n)).palindromes * p.replicates for n in (1, 2, 6, 12)]
+    assert rounds[0] == preset.palindromes * preset.replicates
+    assert max(rounds) <= 2 * rounds[0]
+
+
+# --- readers
+
+FUNCTION = Parameters(("x", "w"), required=frozenset({"x", "w"}))
+
+
+def read(path: Path, text: str, named: tuple[str, ...] = ("M", "K")) -> reading.Read:
+    path.write_text(text)
+    return reading.read(str(path), named, FUNCTION, "mm")
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("t.csv", "M,weight\n64,940\n8192,60\n"),
+        ("t.csv", "# decode first\nshape, launches\nM=64, 940\nM=8192, 60\n"),
+        ("t.csv", "shape,count\n64,900\n64,40\n8192,60\n"),
+        ("t.tsv", "M\tcalls\n64\t940\n8192\t60\n"),
+        ("t.json", '[{"M": 64, "weight": 940}, {"M": 8192, "weight": 60}]'),
+    ],
+)
+def test_tables_are_read(tmp_path: Path, name: str, text: str) -> None:
+    rows = read(tmp_path / name, text).rows
+    assert [(row.label, row.launches, row.sizes) for row in rows] == [
+        ("M=64", 940, {"M": 64}),
+        ("M=8192", 60, {"M": 8192}),
+    ]
+
+
+def test_workloads_of_flashinfer_trace_are_counted(tmp_path: Path) -> None:
+    lines = [{"definition": "gemm", "workload": {"axes": {"M": size}, "inputs": {}}} for size in (64, 64, 64, 512)]
+    rows = read(tmp_path / "w.jsonl", "\n".join(map(json.dumps, lines))).rows
+    assert [(row.label, row.launches) for row in rows] == [("M=64", 3), ("M=512", 1)]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("M,weight\n64,0\n128,1\n", "Row 1 of t.csv: its weight is 0, and must be above 0"),
+        ("M,weight\n64,3\n128,-1\n", "Row 2 of t.csv: its weight is -1"),
+        ("M,weight\n64,nan\n128,1\n", "Row 1 of t.csv: its weight is nan"),
+        ("M,weight\n64,3\n", "has 1 regime of mm"),
+        ("M,weight\n", "has 0 regime"),
+        ("B,weight\n64,3\n8,1\n", "there is no size 'B'; inputs names M, K"),
+        ("shape,weight\n64x2x3,3\n8,1\n", "'64x2x3' has 3 sizes, and inputs names 2"),
+        ("M\n64\n128\n", "it has no weight, launches, calls or count"),
+    ],
+)
+def test_tables_that_are_no_workload_are_named(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(AispError) as raised:
+        read(tmp_path / "t.csv", text)
+    assert raised.value.code == "BAD_WORKLOAD"
+    assert message in raised.value.message
+
+
+def operator(name: str, dims: list[list[int]], ts: float, strides: list[Any] | None = None) -> dict[str, Any]:
+    args = {"Input Dims": dims, "Input type": ["float"] * len(dims), "Concrete Inputs": [""] * len(dims),
+            "Input Strides": strides or [[size[-1], 1] for size in dims], "External id": int(ts)}  # fmt: skip
+    return {"ph": "X", "cat": "cpu_op", "name": name, "pid": 1, "tid": 1, "ts": ts, "dur": 10.0, "args": args}
+
+
+def trace(path: Path, events: list[dict[str, Any]]) -> str:
+    document = {"schemaVersion": 1, "traceEvents": events}
+    path.write_bytes(gzip.compress(json.dumps(document).encode()))
+    return str(path)
+
+
+def test_a_trace_gives_signatures_with_their_launches_strides_and_share(tmp_path: Path) -> None:
+    events = [operator("aten::mm", [[4, 8], [8, 8]], 100.0 * at) for at in range(3)]
+    events += [
+        operator("aten::mm", [[64, 8], [8, 8]], 300.0, [[8, 1], [1, 8]]),
+        operator("aten::relu", [[4, 8]], 390.0),
+    ]
+    found = reading.read(trace(tmp_path / "t.json.gz", events), [], FUNCTION, "mm")
+    assert [(row.label, row.launches) for row in found.rows] == [
+        ("[4, 8] [8, 8] float32", 3),
+        ("[64, 8] [8, 8] by [1, 8] float32", 1),
+    ]
+    assert found.step_share == pytest.approx(40 / 400)
+    drawn = next(iter(found.rows[1].arguments[1].draws.values()))
+    assert drawn.source == "rng.randn(8, 8).permute(1, 0)"
+
+
+@pytest.mark.parametrize(
+    ("suffix", "function", "code", "message"),
+    [
+        ("", "softmax", "NO_OPERATOR", "contains no operator 'softmax'"),
+        (":aten::relu", "mm", "BAD_WORKLOAD", "mm takes 2 arguments, and aten::relu has 1 tensors"),
+        (":aten::bmm", "mm", "NO_OPERATOR", "contains no operator 'aten::bmm'"),
+        ("", "mm", "BAD_WORKLOAD", "has 1 regime of mm"),
+    ],
+)
+def test_traces_that_are_no_workload_are_named(
+    tmp_path: Path, suffix: str, function: str, code: str, message: str
+) -> None:
+    events = [operator("aten::mm", [[4, 8], [8, 8]], 0.0), operator("aten::relu", [[4, 8]], 50.0)]
+    with pytest.raises(AispError) as raised:
+        reading.read(trace(tmp_path / "t.json.gz", events) + suffix, [], FUNCTION, function)
+    assert (raised.value.code, message in raised.value.message) == (code, True), raised.value.message
+
+
+def test_a_trace_without_shapes_and_a_missing_file_are_named(tmp_path: Path) -> None:
+    bare = [{**operator("aten::mm", [[4, 8], [8, 8]], 0.0), "args": {}}]
+    with pytest.raises(AispError, match="contains no shapes"):
+        reading.read(trace(tmp_path / "t.json.gz", bare), [], FUNCTION, "mm")
+    with pytest.raises(AispError, match="There is no workload"):
+        reading.read(str(tmp_path / "none.csv"), [], FUNCTION, "mm")
+
+
+SLOW = "def f(x):\n    return x.sort().values\n"
+# Right everywhere, quick for many rows only.
+LARGE_ONLY = """
+def f(x):
+    if x.shape[0] < 100:
+        for _ in range(6):
+            x.sort()
+    return x.sort().values
+"""
+
+
+@pytest.mark.slow
+def test_a_pair_that_loses_where_most_calls_are_is_no_gain(ctx: Context, tmp_path: Path) -> None:
+    from aisp_mcp.runs.tools import VerifyParams, aisp_verify_candidate
+
+    files = {name: tmp_path / f"{name}.py" for name in ("often", "large")}
+    files["often"].write_text(SLOW.replace("x.sort()", "(x.sort().values if x.shape[0] > 100 else x).sort()"))
+    files["large"].write_text(LARGE_ONLY)
+    table = tmp_path / "w.csv"
+    table.write_text("rows,launches\n8,94\n2048,6\n")
+    answer = aisp_verify_candidate(
+        VerifyParams(target=str(files["often"]), candidate=str(files["large"]), preset="quick",
+                     inputs="rows=8, x=randn(rows,64)", workload=str(table)), ctx,
+    )  # fmt: skip
+    assert answer.workload is not None
+    assert answer.workload.verdict not in ("faster", "same"), answer.workload.sentence
+    assert answer.passed is not True
+    assert answer.workload.worst == "rows=8"
