@@ -97,7 +97,9 @@ class QueueSettings(SettingsTable):
 class ClusterSettings(SettingsTable):
     """The executor of jobs, and the request to a cluster; command-line options of the same names take precedence."""
 
-    executor: str = _setting("AISP_EXECUTOR", "local", "What runs jobs: local, slurm or inprocess (for debugging).")
+    executor: str = _setting(
+        "AISP_EXECUTOR", "local", "What runs jobs: local, slurm, ssh://[user@]host[:port] or inprocess (for debugging)."
+    )
     nodes: int = _setting("AISP_NODES", 1, "Nodes of a Slurm job, over which ranks are spread.")
     gpus: int = _setting("AISP_GPUS", 0, "GPUs per node of a Slurm job; unset: none are requested.")
     partition: str = _setting("AISP_PARTITION", "", "Partition of a Slurm job; empty: the cluster's default.")
@@ -105,6 +107,7 @@ class ClusterSettings(SettingsTable):
     time: str = _setting(
         "AISP_TIME", "", "Time limit of a Slurm job: minutes, h:mm:ss or d-hh:mm:ss. Default: from the job's timeout_s."
     )
+    remote_python: str = _setting("AISP_REMOTE_PYTHON", "python3", "Python on the host of an ssh:// executor.")
     array: int = _setting("AISP_ARRAY", 0, "Candidates per task of a Slurm array of a suite; 0: one job for all.")
 
 

@@ -202,7 +202,7 @@ class JobRetention:
                 freed_bytes += size
         if not dry_run:
             for job_id in doomed:
-                self._remove(job_id)
+                self.remove_job(job_id)
         return Cleaned(
             jobs=len(doomed),
             freed_mb=round(freed_bytes / 1e6, 3),
@@ -211,8 +211,11 @@ class JobRetention:
             oldest_kept_at=oldest,
         )
 
-    def _remove(self, job_id: str) -> None:
-        """Remove the row last: if this is interrupted, the next clean-up finds the job again."""
+    def remove_job(self, job_id: str) -> None:
+        """Remove a job that has ended, with its folder and runs.
+
+        The row goes last: if this is interrupted, the next clean-up finds the job again.
+        """
         folder: Path = folder_of(self.db.home, job_id)
         shutil.rmtree(folder, ignore_errors=True)
         with self.db.transaction():

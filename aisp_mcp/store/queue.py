@@ -15,6 +15,7 @@ from aisp_mcp.store.connection import Database
 from aisp_mcp.store.records.job_state import JobState, check_transition
 
 SPAWN_AGAIN_S = 5.0  # a started supervisor that has not claimed its job by then is given up
+ELSEWHERE = "executor NOT IN ('local', 'inprocess', 'node')"  # jobs that another machine or a cluster runs
 SHARED = ""  # the resource of jobs without resources; they hold a claim on it while they are queued
 
 
@@ -56,7 +57,7 @@ class Queue:
         sharing = self.db.all("SELECT seq FROM claims WHERE resource = ? ORDER BY seq LIMIT ?", SHARED, free)
         seqs = sorted([*heads, *(row["seq"] for row in sharing)])
         marks = ", ".join("?" for _ in seqs)
-        sql = f"SELECT id FROM jobs WHERE seq IN ({marks}) AND state = 'queued' AND executor != 'slurm' ORDER BY seq"
+        sql = f"SELECT id FROM jobs WHERE seq IN ({marks}) AND state = 'queued' AND NOT ({ELSEWHERE}) ORDER BY seq"
         return [row["id"] for row in self.db.all(sql, *seqs)]
 
     def _leads(self, seq: int, first: Mapping[str, int]) -> bool:
@@ -125,7 +126,8 @@ class Queue:
         """
         columns = "id, run_dir, env, started_at, pid, pid_start, namespace"
         waits = "state = 'queued' AND executor = 'inprocess' AND pid IS NOT NULL"
-        return self.db.all(f"SELECT {columns} FROM jobs WHERE (state = 'running' AND executor != 'slurm') OR ({waits})")
+        runs = f"state = 'running' AND NOT ({ELSEWHERE})"
+        return self.db.all(f"SELECT {columns} FROM jobs WHERE ({runs}) OR ({waits})")
 
     def cancel_asked(self, job_id: str) -> bool:
         """True if this job is to be cancelled."""
