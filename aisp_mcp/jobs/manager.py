@@ -52,11 +52,13 @@ class Jobs:
         env: Mapping[str, str] | None = None,
         work: Callable[[Job], str] | None = None,
         job_id: str | None = None,
+        commits: Mapping[str, Any] | None = None,
     ) -> Job:
         """Queue a job and start it if it is its turn; returns at once. env: variables on top of this process's own.
 
         work: for the executor inprocess, which returns when the job has ended: runs it and returns its answer as JSON.
-        job_id: the id that it has where it comes from. Raises StoreError, in particular STORE_FULL, Refused QUEUE_FULL
+        job_id: the id that it has where it comes from. commits: the repository and the revisions that it compares.
+        Raises StoreError, in particular STORE_FULL, Refused QUEUE_FULL
         and UsageError BAD_EXECUTOR, BAD_PLACEMENT; then no job is created.
         """
         environ = {**os.environ, **self._settings_env(), **(env or {})}
@@ -64,7 +66,7 @@ class Jobs:
         job = self._job(tool, params, resources, timeout_s, principal, job_id)
         if is_elsewhere(executor):
             wanted = request(executor, environ, timeout_s, exclusive=bool(resources))
-            self._enter([self._of_cluster(job)], environ, executor, [wanted])
+            self._enter([self._of_cluster(job)], environ, executor, [{**wanted, **(commits or {})}])
         else:
             self._enter([job], environ, executor, [None])
         if executor == "inprocess" and work is not None:

@@ -58,11 +58,13 @@ Listed = Literal["lite", "default", "all"]
 class JobSpec:
     """This tool runs as a job. measures: it holds the measuring lock of the GPUs it uses, or of the CPU.
 
-    timeout_s is the default of the parameter of that name; at that time, the whole process tree is ended.
+    timeout_s is the default of the parameter of that name; at that time, the whole process tree is ended. here: the
+    reason why it cannot run on another machine.
     """
 
     timeout_s: float
     measures: bool = False
+    here: str = ""
 
 
 class JobParams(Params):

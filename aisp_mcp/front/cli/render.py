@@ -62,6 +62,8 @@ def answer(env: envelope.Envelope) -> None:
         _print(out, _ticket(env.job))
         return
     _print(out, render(terminal_text.escape_tree(env.result)))
+    if env.meta.host:
+        out.print(f"[dim]host[/]     {escape(terminal_text.escape(env.meta.host))}")
     if env.nonfinite:
         out.print(f"[yellow]not finite:[/] {escape(terminal_text.escape(', '.join(env.nonfinite)))}")
 

@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import stat
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -25,7 +26,7 @@ from aisp_mcp.jobs.executors.receiving import hash_of
 from aisp_mcp.system.command import ask
 
 MAX_FILES, MAX_BYTES = 20_000, 512_000_000
-_GIT_S = 20.0
+_GIT_S, _FETCH_S = 20.0, 300.0
 _SKIPPED = ("__pycache__", "node_modules")
 # Folders of a system: programs and devices that another machine has itself.
 _SYSTEM = tuple(map(Path, ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/opt", "/dev", "/proc", "/sys", "/etc", "/run")))
@@ -34,10 +35,11 @@ _WORDS = re.compile(r"[\s:=,;\"']+")
 
 @dataclass
 class Parcel:
-    """One folder. known: hashes of files by path, time and size, kept between parcels."""
+    """One folder. known: hashes of files by path, time and size, kept between parcels. all: hidden files, too."""
 
     root: Path
     known: dict[tuple[str, int, int], str] = field(default_factory=dict)
+    all: bool = False
 
     @cached_property
     def files(self) -> list[tuple[str, int, str]]:
@@ -54,7 +56,7 @@ class Parcel:
     def _present(self) -> list[tuple[str, os.stat_result]]:
         """The regular files, before any of them is read. Raises UsageError NOT_SENT."""
         found, size = [], 0
-        for name in sorted(_names(self.root)):
+        for name in sorted(_everything(self.root) if self.all else _names(self.root)):
             with contextlib.suppress(OSError):  # a link that leads nowhere, or a file that is gone
                 about = (self.root / name).stat()
                 if stat.S_ISREG(about.st_mode):
@@ -103,6 +105,36 @@ def roots(params: Mapping[str, Any], cwd: str, env: Mapping[str, str]) -> list[P
             found.add(Path(entry).resolve())
     outer = [root for root in found if not any(other in root.parents for other in found)]
     return sorted(root for root in outer if root != shipped and shipped not in root.parents)
+
+
+def repository(repo: Path, commits: Iterable[str], folder: Path) -> Path:
+    """A copy of a repository below a folder: its files as they are now, and of its history these commits only.
+
+    Raises UsageError NOT_SENT.
+    """
+    copy = folder / repo.name
+    wanted = sorted(set(commits))
+    # Else git serves only the tips of branches.
+    served = {
+        "GIT_CONFIG_COUNT": "1",
+        "GIT_CONFIG_KEY_0": "uploadpack.allowAnySHA1InWant",
+        "GIT_CONFIG_VALUE_0": "true",
+    }
+    steps = (
+        ["git", "init", "--quiet", str(copy)],
+        ["git", "-C", str(copy), "fetch", "--quiet", "--depth=1", "--no-tags", f"file://{repo}", *wanted],
+        *(["git", "-C", str(copy), "update-ref", f"refs/heads/{commit}", commit] for commit in wanted),
+    )
+    for words in steps:
+        done = ask(words, _FETCH_S, {**os.environ, **served})
+        if done.code != 0:
+            said = (done.err.strip().splitlines() or ["git failed"])[-1]
+            raise UsageError("NOT_SENT", f"The history of {repo} cannot be copied: {said[:200]}.", "git fsck")
+    for name, _ in Parcel(repo)._present():
+        target = copy / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(repo / name, target)
+    return copy
 
 
 def whole(params: Mapping[str, Any], cwd: str) -> dict[str, Any]:
@@ -185,6 +217,10 @@ def _names(root: Path) -> Iterable[str]:
     """Names of files below a folder: in a repository, those that git does not ignore; else without hidden folders."""
     listed = ask(["git", "-C", str(root), "ls-files", "-coz", "--exclude-standard"], _GIT_S)
     return set(filter(None, listed.out.split("\0"))) if listed.code == 0 and listed.out else _walked(root)
+
+
+def _everything(root: Path) -> Iterator[str]:
+    return (os.path.relpath(os.path.join(folder, name), root) for folder, _, names in os.walk(root) for name in names)
 
 
 def _walked(root: Path) -> Iterator[str]:

@@ -122,7 +122,7 @@ class Connection:
             self._write(chunk, timeout_s)
         answer = self._answer(timeout_s)
         if "error" in answer:
-            raise Unavailable(answer["error"], f"{self.url}: {answer['message']}", _HINTS.get(answer["error"]))
+            raise Unavailable(answer["error"], f"{self.url}: {answer['message']}", HINTS.get(answer["error"]))
         return answer
 
     def following(self, size: int) -> bytes:
@@ -192,7 +192,7 @@ class Connection:
         return LostError(f"{self.url}: {said}")
 
 
-_HINTS = {
+HINTS = {
     "HOST_FULL": "Free space there; what was sent lies in ~/.cache/aisp-host.",
     "HOST_LACKS": "Install it there, or name another Python with --remote-python; aisp doctor --executor shows all.",
     "HOST_PYTHON": "Name a Python of 3.11 or newer there with --remote-python, such as /home/me/venv/bin/python.",
@@ -245,9 +245,9 @@ class Ssh:
             self._drop(error)
             never = not sent.exists()
             if never and error.final:
-                raise Unavailable(error.code, str(error), _HINTS.get(error.code)) from error
+                raise Unavailable(error.code, str(error), HINTS.get(error.code)) from error
             if never and time.time() - row["created_at"] > UNREACHABLE_S:
-                raise Unavailable("SSH_UNREACHABLE", str(error), _HINTS["SSH_UNREACHABLE"]) from error
+                raise Unavailable("SSH_UNREACHABLE", str(error), HINTS["SSH_UNREACHABLE"]) from error
             return {row["id"]: Submission(None, self._said)}
         return {row["id"]: Submission(self.url, f"queued on {self._facts['node']}")}
 
@@ -344,16 +344,25 @@ class Ssh:
             self._said = str(error)
 
     def _submit(self, connection: Connection, row: Any, sent: Path) -> None:
-        env = json.loads(row["env"] or "{}")
+        env, request = json.loads(row["env"] or "{}"), json.loads(row["placement"])
         params = parcels.whole(json.loads(row["params"]), row["cwd"])
         folders = [parcels.package(), *parcels.roots(params, row["cwd"], env)]
         names = {str(folder): _send(connection, parcels.Parcel(folder, self._hashes)) for folder in folders}
+        if "repository" in request:
+            repo = Path(request["repository"])
+            with tempfile.TemporaryDirectory(prefix="aisp-sent-") as copies:
+                copy = parcels.repository(repo, request["commits"].values(), Path(copies))
+                names[str(repo)] = _send(connection, parcels.Parcel(copy, all=True))
+            params = {
+                name: request["commits"].get(value, value) if isinstance(value, str) else value
+                for name, value in params.items()
+            }
         job = {
             **{name: row[name] for name in ("id", "tool", "timeout_s", "principal")},
             "params": parcels.renamed(params, names),
             "cwd": _there(row["cwd"], names),
             "env": _environment(env, names, self.url),
-            "exclusive": json.loads(row["placement"])["exclusive"],
+            "exclusive": request["exclusive"],
         }
         handover.write(sent.parent, sent.name, names)  # before the job: from now on it may be there
         connection.call("submit", job=job)
@@ -368,7 +377,9 @@ class Ssh:
             (folder / log.NAME).write_text(seen["log"], "utf-8")
             self._logs[row["id"]] = seen["log_size"]
         if state is JobState.QUEUED:
-            return ExecutorState("waiting", state, f"waits on {node}: {_jobs(seen['position'])} first", self.url, node)
+            ahead_of_it = seen["position"]
+            message = f"waits on {node} for {_jobs(ahead_of_it)}" if ahead_of_it else f"starts on {node}"
+            return ExecutorState("waiting", state, message, self.url, node)
         handover.take_claim(folder, self.url)
         if seen["progress"]:
             handover.write(folder, handover.PROGRESS, json.loads(seen["progress"]))
@@ -403,14 +414,16 @@ class Ssh:
             run["body"] = json.dumps(parcels.renamed(json.loads(run["body"]), names))
         handover.write(folder, handover.ROWS, rows)
         if answer["envelope"]:
-            handover.write(folder, "envelope.json", parcels.renamed(json.loads(answer["envelope"]), names))
+            envelope = parcels.renamed(json.loads(answer["envelope"]), names)
+            envelope["meta"]["host"] = f"{self._facts['node']} ({self.url})"
+            handover.write(folder, "envelope.json", envelope)
 
 
 _SENT = "sent.json"  # in the run folder once a job may be on its host: where its folders are there
 
 
-def _jobs(count: int | None) -> str:
-    return "1 job" if count == 1 else f"{count or 0} jobs"
+def _jobs(count: int) -> str:
+    return "1 job" if count == 1 else f"{count} jobs"
 
 
 def _send(connection: Connection, parcel: parcels.Parcel) -> str:

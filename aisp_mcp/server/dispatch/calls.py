@@ -129,6 +129,7 @@ def _submit(request: _Request, params: JobParams, plan: Plan) -> Envelope | JobP
         principal=ctx.principal,
         env=ctx.job_env,
         work=lambda job: _run_in_process(tool, request.raw, ctx, job),
+        commits={name: plan.details[name] for name in ("repository", "commits") if name in plan.details},
     )
     return JobPending(ctx, job.id, params.wait_s)
 
@@ -198,6 +199,8 @@ def make_plan(tool: Tool, spec: JobSpec, params: JobParams, ctx: Context) -> Pla
     executor = chosen_executor({**os.environ, **ctx.job_env})
     if not is_elsewhere(executor):
         return _plan(tool, spec, params, ctx)
+    if spec.here:
+        raise UsageError("BAD_PLACEMENT", f"{tool.name} cannot run on {executor}: {spec.here}.", "--executor local")
     try:
         plan = _plan(tool, spec, params, ctx)
     except Unavailable:  # the other machine may have what this one lacks
