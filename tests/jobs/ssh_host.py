@@ -7,6 +7,7 @@ import os
 import shutil
 import socket
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 from job_helpers import until
@@ -22,23 +23,27 @@ def missing() -> str | None:
 
 
 class Host:
-    """This machine as another one: its own home folder, keys and port."""
+    """This machine as another one: its own home folder, keys and port. prefix: the command that starts it there."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(
+        self, folder: Path, address: str = "127.0.0.1", user: str | None = None, prefix: Sequence[str] = ()
+    ) -> None:
+        self.folder, self.address, self.prefix = folder, address, prefix
         self.there = folder / "there"  # HOME of what runs there
         self.there.mkdir(parents=True)
+        if user:
+            shutil.chown(self.there, user)
         with socket.socket() as listener:
             listener.bind(("127.0.0.1", 0))
             self.port = listener.getsockname()[1]
-        self.url = f"ssh://127.0.0.1:{self.port}"
+        self.url = f"ssh://{user}@{address}:{self.port}" if user else f"ssh://{address}:{self.port}"
         self._daemon: subprocess.Popen[bytes] | None = None
         for name in ("host_key", "user_key", "wrong_key"):
             words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name)]
             subprocess.run(words, check=True, stdin=subprocess.DEVNULL)
         (folder / "authorized_keys").write_text((folder / "user_key.pub").read_text())
         key = (folder / "host_key.pub").read_text()
-        (folder / "known_hosts").write_text(f"[127.0.0.1]:{self.port} {key}")
+        (folder / "known_hosts").write_text(f"[{address}]:{self.port} {key}")
         self.use_key("user_key")
         program = folder / "bin" / "ssh"
         program.parent.mkdir()
@@ -60,7 +65,7 @@ class Host:
         """Start sshd, which forks for each connection."""
         lines = {
             "Port": self.port,
-            "ListenAddress": "127.0.0.1",
+            "ListenAddress": self.address,
             "HostKey": self.folder / "host_key",
             "AuthorizedKeysFile": self.folder / "authorized_keys",
             "PidFile": "none",
@@ -75,7 +80,7 @@ class Host:
         if os.geteuid() == 0:
             Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)  # where it separates privileges
         with open(self.folder / "sshd.log", "ab") as out:
-            words = [SSHD, "-D", "-e", "-f", str(self.folder / "sshd_config")]
+            words = [*self.prefix, SSHD, "-D", "-e", "-f", str(self.folder / "sshd_config")]
             self._daemon = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
         until(self._listens, 10)
 
@@ -100,4 +105,4 @@ class Host:
 
     def _listens(self) -> bool:
         with socket.socket() as probe:
-            return probe.connect_ex(("127.0.0.1", self.port)) == 0
+            return probe.connect_ex((self.address, self.port)) == 0

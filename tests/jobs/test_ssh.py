@@ -112,6 +112,6 @@ def test_a_host_that_cannot_run_it_is_one_sentence(
     finally:
         host.use_key("user_key")
     assert job.reason is not None
-    assert job.reason.startswith(f"{code}: {host.url} did not take aisp_test_work: {host.url}: ")
+    assert job.reason.startswith(f"{code}: {host.url} did not take aisp_test_work: ")
     assert words in job.reason
     assert "\n" not in job.reason

@@ -75,6 +75,7 @@ class CallParams(Params):
     slurm: dict[str, Any] | None = Field(
         default=None, description="Run the job on Slurm: nodes, gpus, partition, account, time."
     )
+    executor: str | None = Field(default=None, description="Or on ssh://[user@]host.")
 
 
 class Called(Record):
@@ -89,4 +90,5 @@ def aisp_call_tool(p: CallParams, ctx: Context) -> Called | Call:
     """
     from aisp_mcp.jobs.executors.placement import slurm_variables
 
-    return Call(p.tool, p.args, {} if p.slurm is None else slurm_variables(p.slurm))
+    where = {} if p.executor is None else {"AISP_EXECUTOR": p.executor}
+    return Call(p.tool, p.args, where if p.slurm is None else slurm_variables(p.slurm))

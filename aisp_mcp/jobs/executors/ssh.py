@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import importlib.metadata
 import json
+import math
 import os
 import re
 import selectors
@@ -33,7 +34,7 @@ from aisp_mcp.store.records.job_state import JobState
 OPTIONS = ("-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10")
 ALIVE = ("-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3")
 ANSWER_S, START_S = 30.0, 60.0
-UNREACHABLE_S = 60.0  # a job that has never been sent is given up after this long without a connection
+UNREACHABLE_S = 60.0  # jobs that have never been sent are given up after this long without a connection
 AGAIN_S = (0.5, 1.0, 2.0, 5.0, 10.0)  # between attempts to connect
 _NOISE_BYTES = 256_000
 # Words of ssh after which another attempt may succeed.
@@ -225,7 +226,7 @@ class Ssh:
         self.url = self.title = url
         self._connection: Connection | None = None
         self._facts: dict[str, Any] = {}
-        self._failures, self._next, self._said = 0, 0.0, ""
+        self._failures, self._next, self._said, self._silent_since = 0, 0.0, "", math.inf
         self._python = ""
         self._hashes: dict[tuple[str, int, int], str] = {}
         self._logs: dict[str, int] = {}
@@ -245,10 +246,12 @@ class Ssh:
             self._drop(error)
             never = not sent.exists()
             if never and error.final:
-                raise Unavailable(error.code, str(error), HINTS.get(error.code)) from error
-            if never and time.time() - row["created_at"] > UNREACHABLE_S:
-                raise Unavailable("SSH_UNREACHABLE", str(error), HINTS["SSH_UNREACHABLE"]) from error
+                raise Unavailable(error.code, self._bare(error), HINTS.get(error.code)) from error
+            if never and time.monotonic() - self._silent_since > UNREACHABLE_S:
+                raise Unavailable("SSH_UNREACHABLE", self._bare(error), HINTS["SSH_UNREACHABLE"]) from error
             return {row["id"]: Submission(None, self._said)}
+        except Unavailable as error:
+            raise Unavailable(error.code, self._bare(error), error.hint) from error
         return {row["id"]: Submission(self.url, f"queued on {self._facts['node']}")}
 
     def poll(self, rows: list[Any]) -> dict[str, ExecutorState]:
@@ -305,6 +308,10 @@ class Ssh:
         finally:
             connection.close()
 
+    def _bare(self, error: Exception) -> str:
+        """The message without the host's name, for a sentence that begins with it."""
+        return str(error).removeprefix(f"{self.url}: ").removeprefix(f"{self.url} ")
+
     def _connected(self, row: Any) -> Connection:
         """The connection, made anew if there is none; not more often than AGAIN_S says."""
         python = json.loads(row["placement"])["python"]
@@ -330,11 +337,12 @@ class Ssh:
             connection.close()
             raise
         self._connection, self._python = connection, python
-        self._failures, self._said = 0, ""
+        self._failures, self._said, self._silent_since = 0, "", math.inf
         return connection
 
     def _drop(self, error: LostError) -> None:
         """Give the connection up, and wait before the next attempt."""
+        self._silent_since = min(self._silent_since, time.monotonic())
         if self._connection:
             self._connection.close()
             self._connection = None
@@ -389,9 +397,8 @@ class Ssh:
         began, ended = (None if seen[name] is None else seen[name] - ahead for name in ("started_at", "ended_at"))
         left = {"state": state, "exit_code": seen["exit_code"], "reason": seen["reason"], "node": node}
         handover.write(folder, handover.EXIT, {**left, "started_at": began or time.time(), "ended_at": ended})
-        return ExecutorState(
-            "ended", state.upper(), seen["reason"] or f"ended on {node}", self.url, node, seen["exit_code"]
-        )
+        said = (seen["reason"] or "ended").partition(": ")[2].removeprefix(f"{row['tool']} ").rstrip(".")
+        return ExecutorState("ended", state.upper(), f"{said} on {node}", self.url, node, seen["exit_code"])
 
     def _fetch(self, connection: Connection, row: Any) -> None:
         """Write what a job has left there to its run folder, with paths as they are here."""
