@@ -112,6 +112,17 @@ class ClusterSettings(SettingsTable):
 
 
 @dataclass(frozen=True)
+class PoolSettings(SettingsTable):
+    """The pool of `aisp serve-judge`; its options of the same names take precedence."""
+
+    workers: int = _setting("AISP_POOL_WORKERS", 0, "Submissions that a judge server works on at once; unset: no pool.")
+    queue: int = _setting("AISP_POOL_QUEUE", 1000, "Submissions that may wait; beyond it, the answer is 503.")
+    leases: Path | None = _setting(
+        "AISP_LEASES", None, "Folder of leases: a comparison waits there for its device. Unset: jobs hold devices."
+    )
+
+
+@dataclass(frozen=True)
 class SensorSettings(SettingsTable):
     """Sensors of the machine."""
 
@@ -147,7 +158,7 @@ class ToolSettings(SettingsTable):
     lite: bool = _setting("AISP_LITE", False, "List four tools only: find, call, wait and triage.")
 
 
-TABLES = (Settings, QueueSettings, ClusterSettings, SensorSettings, ToolSettings, LlmSettings)
+TABLES = (Settings, QueueSettings, ClusterSettings, PoolSettings, SensorSettings, ToolSettings, LlmSettings)
 
 
 def default_home() -> Path:
@@ -186,7 +197,7 @@ _WORDS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false":
 
 def _parse(env: str, kind: str, raw: str) -> Any:
     try:
-        if kind == "Path":
+        if kind in ("Path", "Path | None"):
             return Path(raw).expanduser()
         if kind.startswith("tuple[Path"):
             return tuple(Path(part).expanduser() for part in raw.split(os.pathsep) if part)

@@ -58,7 +58,7 @@ def main() -> int:
         os.environ.update(
             AISP_HOME=f"{folder}/home",
             AISP_TOOL_MODULES="job_tools",
-            PYTHONPATH=str(ROOT / "tests" / "jobs"),
+            PYTHONPATH=os.pathsep.join([str(ROOT / "tests" / "jobs"), str(ROOT)]),
             PATH=f"{folder}/ssh/bin{os.pathsep}{os.environ['PATH']}",
             AISP_REMOTE_PYTHON=options.python,
         )
@@ -151,7 +151,8 @@ def overhead(jobs: Jobs, host: Host, count: int = 15) -> dict[str, Any]:
 
 def cuts(jobs: Jobs, host: Host, options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Many jobs at once while connections end at random times; every job must run once and come back right."""
-    journal = folder / "ssh" / "there" / "journal"
+    journal = Path(tempfile.mkdtemp(prefix="aisp-", dir="/dev/shm")) / "journal"  # of the system: not sent
+    journal.parent.chmod(0o777)
     chance = random.Random(7)
     stop = threading.Event()
     states: Counter[str] = Counter()
@@ -160,7 +161,7 @@ def cuts(jobs: Jobs, host: Host, options: argparse.Namespace, folder: Path) -> d
 
     def cut() -> None:
         for number in range(options.cuts + options.drops):
-            if stop.wait(chance.uniform(0.2, 3.0)):
+            if stop.wait(chance.uniform(0.1, 2.0)):
                 return
             with Store(jobs.store.home) as store:
                 found = [job for job in store.jobs(list(ids)) if not job.state.terminal]
@@ -190,7 +191,7 @@ def cuts(jobs: Jobs, host: Host, options: argparse.Namespace, folder: Path) -> d
             if watcher:
                 tree.kill([watcher])
                 states["watcher killed"] += 1
-        time.sleep(0.3)
+        time.sleep(1.5)
     ended = [finished(jobs, job_id) for job_id in ids]
     stop.set()
     cutter.join()
@@ -233,7 +234,10 @@ def faults(jobs: Jobs, host: Host) -> dict[str, Any]:
     host.use_key("user_key")
     found["no such Python"] = reason(submit(jobs, host, env={"AISP_REMOTE_PYTHON": "/nowhere/python3"}))
     end_watcher(jobs, host)
-    for name, words in (("a Python without packages", "/usr/bin/python3"), ("an old Python", _older())):
+    for name, words in (
+        ("a Python without packages", "/usr/bin/python3"),
+        ("an old Python", None if host.user else _older()),
+    ):
         if words:
             found[name] = reason(submit(jobs, host, env={"AISP_REMOTE_PYTHON": words}))
             end_watcher(jobs, host)
@@ -253,12 +257,15 @@ def faults(jobs: Jobs, host: Host) -> dict[str, Any]:
         cache = host.there / ".cache"
         shutil.rmtree(cache, ignore_errors=True)
         cache.mkdir()
-        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m,mode=777", "tmpfs", str(cache)], check=True)
+        if host.user:
+            shutil.chown(cache, host.user)
+        there = ["nsenter", "-t", str(host.pid), "-m"]
+        subprocess.run([*there, "mount", "-t", "tmpfs", "-o", "size=2m,mode=777", "tmpfs", str(cache)], check=True)
         try:
             found["full disk there"] = reason(submit(jobs, host))
             end_watcher(jobs, host)
         finally:
-            subprocess.run(["umount", str(cache)], check=True)
+            subprocess.run([*there, "umount", str(cache)], check=True)
     skewed = host.there / "skewed-python"
     if shutil.which("faketime"):
         skewed.write_text(f'#!/bin/sh\nexec faketime -f +3600s {os.environ["AISP_REMOTE_PYTHON"]} "$@"\n')
@@ -275,10 +282,11 @@ def faults(jobs: Jobs, host: Host) -> dict[str, Any]:
 
 
 def _older() -> str | None:
-    versions = sorted(Path.home().glob(".pyenv/versions/3.[89]*/bin/python3")) + sorted(
-        Path.home().glob(".pyenv/versions/3.10*/bin/python3")
-    )
-    return str(versions[0]) if versions else None
+    """A Python before 3.11 on this machine."""
+    found = [
+        path for name in ("3.8", "3.9", "3.10") for path in Path.home().glob(f".pyenv/versions/{name}.*/bin/python3")
+    ]
+    return str(found[0]) if found else None
 
 
 def end_watcher(jobs: Jobs, host: Host) -> None:

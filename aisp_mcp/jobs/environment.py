@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import fields
 
-from aisp_mcp.settings import QueueSettings, Settings, ToolSettings
+from aisp_mcp.settings import PoolSettings, QueueSettings, Settings, ToolSettings
 
 _NAMES = frozenset(
     (
@@ -21,7 +21,11 @@ _NAMES = frozenset(
         *("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"),
         *("CUDA_CACHE_PATH", "HF_HOME", "TORCH_HOME", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"),
         *("TRACEPARENT", "TRACESTATE", "AISP_JOB_ASKABLE", "AISP_REACHED_AS", "SLURM_CONF"),
-        *(item.metadata["env"] for table in (Settings, QueueSettings, ToolSettings) for item in fields(table)),
+        *(
+            item.metadata["env"]
+            for table in (Settings, QueueSettings, PoolSettings, ToolSettings)
+            for item in fields(table)
+        ),
     )
 )
 

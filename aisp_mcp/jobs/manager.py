@@ -26,6 +26,7 @@ from aisp_mcp.process.python import search_path
 from aisp_mcp.settings import QueueSettings, Settings
 from aisp_mcp.store.database import Store
 from aisp_mcp.store.files import make_folder
+from aisp_mcp.store.jobs import Submission
 from aisp_mcp.store.records.job import Job, JobState
 
 LOOK_AFTER_S = 1.0  # seconds between a waiting reader's checks for a stalled queue
@@ -53,13 +54,14 @@ class Jobs:
         work: Callable[[Job], str] | None = None,
         job_id: str | None = None,
         commits: Mapping[str, Any] | None = None,
+        submission: Submission | None = None,
     ) -> Job:
         """Queue a job and start it if it is its turn; returns at once. env: variables on top of this process's own.
 
         work: for the executor inprocess, which returns when the job has ended: runs it and returns its answer as JSON.
         job_id: the id that it has where it comes from. commits: the repository and the revisions that it compares.
-        Raises StoreError, in particular STORE_FULL, Refused QUEUE_FULL
-        and UsageError BAD_EXECUTOR, BAD_PLACEMENT; then no job is created.
+        submission: what a client of a judge server said of it. Raises StoreError, in particular STORE_FULL, Refused
+        QUEUE_FULL and UsageError BAD_EXECUTOR, BAD_PLACEMENT; then no job is created.
         """
         environ = {**os.environ, **self._settings_env(), **(env or {})}
         executor = chosen_executor(environ)
@@ -68,7 +70,7 @@ class Jobs:
             wanted = request(executor, environ, timeout_s, exclusive=bool(resources))
             self._enter([self._of_cluster(job)], environ, executor, [{**wanted, **(commits or {})}])
         else:
-            self._enter([job], environ, executor, [None])
+            self._enter([job], environ, executor, [None], submission=submission)
         if executor == "inprocess" and work is not None:
             Inprocess(self.store, work, self._look_after).run(job, self.settings.parallel_jobs)
         return self.store.job(job.id)
@@ -144,6 +146,7 @@ class Jobs:
         executor: str,
         placements: Sequence[dict[str, Any] | None],
         array: dict[str, str] | None = None,
+        submission: Submission | None = None,
     ) -> None:
         """Make folders and rows of jobs, all or none, and start those that may run. array: run folders by task."""
         cwd = os.getcwd()
@@ -160,7 +163,7 @@ class Jobs:
             with self.store.db.transaction():
                 self._refuse_too_many(jobs[0].principal, len(jobs))
                 for job, placement_row in zip(jobs, placements, strict=True):
-                    self.store.insert_job(job, placement=placement_row, **common)
+                    self.store.insert_job(job, placement=placement_row, submission=submission, **common)
         except AispError:
             for job in jobs:
                 shutil.rmtree(job.run_dir, ignore_errors=True)

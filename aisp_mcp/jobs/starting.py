@@ -110,8 +110,8 @@ def reconcile(queue: Queue) -> int:
 
 
 def _take_over(queue: Queue, seen: Any) -> bool:
-    """End a job whose supervisor is gone: with the answer if the worker has written it, else as lost. Processes end
-    first, then the row.
+    """End a job whose supervisor is gone: with the answer if the worker has written it, else as lost, unless another
+    worker may try it. Processes end first, then the row.
     """
     if seen["namespace"] == tree.namespace():
         tree.sweep_marked(MARK, seen["id"])
@@ -135,6 +135,8 @@ def _end(queue: Queue, row: Any) -> None:
     answer = endings.answer_of(row)
     if answer is not None:
         queue.end(row["id"], endings.state_of(answer), reason=endings.sentence(answer), envelope=answer)
+        return
+    if queue.give_again(row["id"]):
         return
     message = f"{row['tool']} vanished: its supervisor (pid {row['pid']}) is gone and it left no answer."
     answer = endings.failure(row["tool"], row["id"], "LOST", message, row["started_at"])

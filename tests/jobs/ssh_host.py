@@ -28,7 +28,7 @@ class Host:
     def __init__(
         self, folder: Path, address: str = "127.0.0.1", user: str | None = None, prefix: Sequence[str] = ()
     ) -> None:
-        self.folder, self.address, self.prefix = folder, address, prefix
+        self.folder, self.address, self.user, self.prefix = folder, address, user, prefix
         self.there = folder / "there"  # HOME of what runs there
         self.there.mkdir(parents=True)
         if user:
@@ -83,6 +83,12 @@ class Host:
             words = [*self.prefix, SSHD, "-D", "-e", "-f", str(self.folder / "sshd_config")]
             self._daemon = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
         until(self._listens, 10)
+
+    @property
+    def pid(self) -> int:
+        """The daemon's."""
+        assert self._daemon
+        return self._daemon.pid
 
     def stop(self) -> None:
         """End the daemon and every connection."""

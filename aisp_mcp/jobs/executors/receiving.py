@@ -8,6 +8,7 @@ what follows. One answer follows each request, so nothing is ever read ahead.
 from __future__ import annotations
 
 import errno
+import glob
 import hashlib
 import importlib.metadata
 import json
@@ -44,19 +45,21 @@ class Shelf:
             os.makedirs(folder, mode=0o700, exist_ok=True)
 
     def tree(self, request: dict[str, Any], _: BinaryIO) -> dict[str, Any]:
-        """The path of a folder with this content; None if it is not here, or is no longer what was sent."""
-        holder = os.path.join(self.trees, request["digest"])
-        try:
-            with open(os.path.join(holder, "files.json"), encoding="utf-8") as file:
-                listed = json.load(file)
-        except (OSError, ValueError):
-            return {"path": None}
-        path = os.path.join(holder, listed["name"])
-        if any(hash_of(os.path.join(path, name)) != digest for name, _, digest in listed["files"]):
-            shutil.rmtree(holder, ignore_errors=True)
-            return {"path": None}
-        os.utime(holder)
-        return {"path": path}
+        """The path of a folder with this content; None if there is none, or none that still is what was sent.
+
+        One that a job has changed stays, because the job may be using it.
+        """
+        for holder in sorted(glob.glob(os.path.join(self.trees, f"{request['digest']}*"))):
+            try:
+                with open(os.path.join(holder, "files.json"), encoding="utf-8") as file:
+                    listed = json.load(file)
+            except (OSError, ValueError):
+                continue
+            path = os.path.join(holder, listed["name"])
+            if all(hash_of(os.path.join(path, name)) == digest for name, _, digest in listed["files"]):
+                os.utime(holder)
+                return {"path": path}
+        return {"path": None}
 
     def lacking(self, request: dict[str, Any], _: BinaryIO) -> dict[str, Any]:
         """The hashes of those that are not here."""
@@ -78,8 +81,7 @@ class Shelf:
         return {"changed": changed}
 
     def build(self, request: dict[str, Any], _: BinaryIO) -> dict[str, Any]:
-        """Make a folder of stored files; returns its path. Two connections may build the same one."""
-        holder = os.path.join(self.trees, request["digest"])
+        """Make a folder of stored files; returns its path."""
         made = tempfile.mkdtemp(prefix=".new-", dir=self.trees)
         try:
             for name, mode, digest in request["files"]:
@@ -91,11 +93,8 @@ class Shelf:
             os.makedirs(os.path.join(made, request["name"]), exist_ok=True)
             with open(os.path.join(made, "files.json"), "w", encoding="utf-8") as file:
                 json.dump({"name": request["name"], "files": request["files"]}, file)
-            try:
-                os.rename(made, holder)
-            except OSError as error:
-                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-                    raise
+            holder = os.path.join(self.trees, f"{request['digest']}-{os.path.basename(made)[5:]}")
+            os.rename(made, holder)
         finally:
             shutil.rmtree(made, ignore_errors=True)
         return {"path": os.path.join(holder, request["name"])}

@@ -190,7 +190,7 @@ class Connection:
             return LostError(f"{self.url}: {said}", final=not passing and bool(lines), code="SSH_REFUSED")
         if code in (126, 127) or "aisp needs Python" in said:
             return LostError(f"{self.url}: {said}", final=True, code="HOST_PYTHON")
-        return LostError(f"{self.url}: {said}")
+        return LostError(f"{self.url}: {said}", final=bool(lines), code="HOST_FAILED")
 
 
 HINTS = {

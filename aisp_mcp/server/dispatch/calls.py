@@ -125,10 +125,11 @@ def _submit(request: _Request, params: JobParams, plan: Plan) -> Envelope | JobP
         tool.name,
         params.model_dump(mode="json", exclude_unset=True, exclude={"wait_s", "dry_run", "confirm"}),
         timeout_s=plan.timeout_s,
-        resources=tuple(plan.resources),
+        resources=() if ctx.submission else tuple(plan.resources),  # a submission waits for its device when it measures
         principal=ctx.principal,
         env=ctx.job_env,
         work=lambda job: _run_in_process(tool, request.raw, ctx, job),
+        submission=ctx.submission,
         commits={name: plan.details[name] for name in ("repository", "commits") if name in plan.details},
     )
     return JobPending(ctx, job.id, params.wait_s)
