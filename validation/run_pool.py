@@ -2,7 +2,7 @@
 
     python validation/run_pool.py [--clients 20] [--each 5] [--workers 4] [--devices 2] [--kill 3] [--out FILE]
 
-Each submission prepares for 0.4 s, which other submissions may share, and holds its device for 0.3 s. Afterwards the
+Each submission prepares for 1 s, while others may measure, and holds its device for 2 s. Afterwards the
 same submissions hold the device from the beginning, as a lock around the whole job does. Some workers are killed. The
 windows are read from the leases' own records. Prints one JSON document.
 """
@@ -30,7 +30,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests" / "front")]
 import httpx2  # noqa: E402
 from http_support import Served  # noqa: E402
 
-PREPARE_S, MEASURE_S = 0.4, 0.3
+PREPARE_S, MEASURE_S = 1.0, 2.0
 
 
 def main() -> int:

@@ -160,13 +160,14 @@ def cuts(jobs: Jobs, host: Host, options: argparse.Namespace, folder: Path) -> d
     began = time.monotonic()
 
     def cut() -> None:
+        drops = options.drops
         for number in range(options.cuts + options.drops):
             if stop.wait(chance.uniform(0.1, 2.0)):
                 return
             with Store(jobs.store.home) as store:
                 found = [job for job in store.jobs(list(ids)) if not job.state.terminal]
             phase = "running" if any(job.state is JobState.RUNNING for job in found) else "queued" if found else "none"
-            if number < options.cuts:
+            if number % 8 != 5 or drops == 0:
                 waited = time.monotonic() + 30
                 while host.cut() == 0 and time.monotonic() < waited:
                     time.sleep(0.02)
@@ -176,6 +177,7 @@ def cuts(jobs: Jobs, host: Host, options: argparse.Namespace, folder: Path) -> d
                 time.sleep(25)
                 subprocess.run(["ip", "link", "set", LINK, "up"], check=True)
                 states[f"link down for 25 s, {phase}"] += 1
+                drops -= 1
 
     cutter = threading.Thread(target=cut)
     cutter.start()

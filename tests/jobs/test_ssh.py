@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import forks
 import pytest
 from job_helpers import finished, until
 from ssh_host import Host, missing
@@ -14,6 +16,7 @@ from ssh_host import Host, missing
 from aisp_mcp.jobs import starting
 from aisp_mcp.jobs.manager import Jobs
 from aisp_mcp.process import tree
+from aisp_mcp.process.python import module
 from aisp_mcp.store.records.job import Job, JobState
 
 pytestmark = [
@@ -115,3 +118,16 @@ def test_a_host_that_cannot_run_it_is_one_sentence(
     assert job.reason.startswith(f"{code}: {host.url} did not take aisp_test_work: ")
     assert words in job.reason
     assert "\n" not in job.reason
+
+
+@pytest.mark.parametrize(
+    ("python", "code", "found"), [(sys.executable, 0, "python"), ("/nowhere/python3", 1, "connection")]
+)
+def test_doctor_says_what_is_there_and_what_is_missing(
+    jobs: Jobs, host: Host, python: str, code: int, found: str
+) -> None:
+    words = module("aisp_mcp.front.cli.main", "doctor", "--executor", host.url, "--remote-python", python, "--json")
+    done = forks.run(words, capture_output=True, text=True, timeout=50)
+    findings = {finding["what"]: finding for finding in json.loads(done.stdout)}
+    assert (done.returncode, findings[found]["ok"]) == (code, code == 0)
+    assert python in findings[found]["message"]

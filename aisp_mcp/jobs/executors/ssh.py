@@ -34,7 +34,7 @@ from aisp_mcp.store.records.job_state import JobState
 OPTIONS = ("-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10")
 ALIVE = ("-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3")
 ANSWER_S, START_S = 30.0, 60.0
-UNREACHABLE_S = 60.0  # jobs that have never been sent are given up after this long without a connection
+UNREACHABLE_S, SILENT_S = 60.0, 1800.0  # unsent jobs are given up if a host never answered, or has fallen silent
 AGAIN_S = (0.5, 1.0, 2.0, 5.0, 10.0)  # between attempts to connect
 _NOISE_BYTES = 256_000
 # Words of ssh after which another attempt may succeed.
@@ -247,7 +247,8 @@ class Ssh:
             never = not sent.exists()
             if never and error.final:
                 raise Unavailable(error.code, self._bare(error), HINTS.get(error.code)) from error
-            if never and time.monotonic() - self._silent_since > UNREACHABLE_S:
+            patience = SILENT_S if self._facts else UNREACHABLE_S
+            if never and time.monotonic() - self._silent_since > patience:
                 raise Unavailable("SSH_UNREACHABLE", self._bare(error), HINTS["SSH_UNREACHABLE"]) from error
             return {row["id"]: Submission(None, self._said)}
         except Unavailable as error:
