@@ -68,6 +68,7 @@ class Meta(Record):
     duration_ms: float
     version: str
     at: str
+    host: str | None = Field(default=None, description="The machine it comes from, if another one.")
 
 
 class Envelope(Record):

@@ -97,7 +97,9 @@ class QueueSettings(SettingsTable):
 class ClusterSettings(SettingsTable):
     """The executor of jobs, and the request to a cluster; command-line options of the same names take precedence."""
 
-    executor: str = _setting("AISP_EXECUTOR", "local", "What runs jobs: local, slurm or inprocess (for debugging).")
+    executor: str = _setting(
+        "AISP_EXECUTOR", "local", "What runs jobs: local, slurm, ssh://[user@]host[:port] or inprocess (for debugging)."
+    )
     nodes: int = _setting("AISP_NODES", 1, "Nodes of a Slurm job, over which ranks are spread.")
     gpus: int = _setting("AISP_GPUS", 0, "GPUs per node of a Slurm job; unset: none are requested.")
     partition: str = _setting("AISP_PARTITION", "", "Partition of a Slurm job; empty: the cluster's default.")
@@ -105,7 +107,19 @@ class ClusterSettings(SettingsTable):
     time: str = _setting(
         "AISP_TIME", "", "Time limit of a Slurm job: minutes, h:mm:ss or d-hh:mm:ss. Default: from the job's timeout_s."
     )
+    remote_python: str = _setting("AISP_REMOTE_PYTHON", "python3", "Python on the host of an ssh:// executor.")
     array: int = _setting("AISP_ARRAY", 0, "Candidates per task of a Slurm array of a suite; 0: one job for all.")
+
+
+@dataclass(frozen=True)
+class PoolSettings(SettingsTable):
+    """The pool of `aisp serve-judge`; its options of the same names take precedence."""
+
+    workers: int = _setting("AISP_POOL_WORKERS", 0, "Submissions that a judge server works on at once; unset: no pool.")
+    queue: int = _setting("AISP_POOL_QUEUE", 1000, "Submissions that may wait; beyond it, the answer is 503.")
+    leases: Path | None = _setting(
+        "AISP_LEASES", None, "Folder of leases: a comparison waits there for its device. Unset: jobs hold devices."
+    )
 
 
 @dataclass(frozen=True)
@@ -144,7 +158,7 @@ class ToolSettings(SettingsTable):
     lite: bool = _setting("AISP_LITE", False, "List four tools only: find, call, wait and triage.")
 
 
-TABLES = (Settings, QueueSettings, ClusterSettings, SensorSettings, ToolSettings, LlmSettings)
+TABLES = (Settings, QueueSettings, ClusterSettings, PoolSettings, SensorSettings, ToolSettings, LlmSettings)
 
 
 def default_home() -> Path:
@@ -183,7 +197,7 @@ _WORDS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false":
 
 def _parse(env: str, kind: str, raw: str) -> Any:
     try:
-        if kind == "Path":
+        if kind in ("Path", "Path | None"):
             return Path(raw).expanduser()
         if kind.startswith("tuple[Path"):
             return tuple(Path(part).expanduser() for part in raw.split(os.pathsep) if part)

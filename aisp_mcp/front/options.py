@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from aisp_mcp.errors import UsageError
-from aisp_mcp.jobs.executors.placement import EXECUTORS
 from aisp_mcp.server.context import Context
+from aisp_mcp.server.registry import DESTINATIONS
 from aisp_mcp.settings import ClusterSettings, Settings, written
 
 SELECTION = {
@@ -23,8 +23,6 @@ SWITCHES = {
     "read-only": "offer only tools that read",
     "lite": "list four tools: find, call, wait and triage",
 }
-
-DESTINATIONS = ("to", "export_json", "export_markdown")  # arguments that name files to write
 
 _SHARED = {
     "bench_root": "folder of benchmarks; may be repeated (or AISP_BENCH_ROOT)",
@@ -49,12 +47,11 @@ def add_executor(parser: argparse.ArgumentParser, tool_arguments: Container[str]
     group = parser.add_argument_group("executor", "what runs the job")
     for item in fields(ClusterSettings):
         if item.name not in tool_arguments:
-            choices = EXECUTORS if item.name == "executor" else None
             help_text = f"{item.metadata['help'].partition('.')[0]} (or {item.metadata['env']})"
-            metavar = None if choices else "N" if item.type == "int" else "TEXT"
+            metavar = "N" if item.type == "int" else "TEXT"
             extra: dict[str, Any] = {"nargs": "?", "const": "1"} if item.name == "array" else {}
             group.add_argument(
-                f"--{item.name}", dest=f"_{item.name}", choices=choices, metavar=metavar, help=help_text, **extra
+                f"--{item.name.replace('_', '-')}", dest=f"_{item.name}", metavar=metavar, help=help_text, **extra
             )
 
 

@@ -39,7 +39,9 @@ def _estimate(p: GateParams, ctx: Context) -> Plan:
         return Plan(argv=[], timeout_s=p.timeout_s or 3600, resources=[], details={"runs": [run.id for run in stored]})
     repo = commits.repository(Path(p.repo or ".").expanduser())  # wrong names are refused before a job starts
     revisions = {name: commits.commit_of(repo, name) for name in (p.base, p.head) if name is not None}
-    return Plan(argv=[], timeout_s=p.timeout_s or 3600, resources=[], details={"commits": revisions})
+    return Plan(
+        argv=[], timeout_s=p.timeout_s or 3600, resources=[], details={"commits": revisions, "repository": str(repo)}
+    )
 
 
 @tool(

@@ -28,8 +28,10 @@ HINTS = {
 }
 
 
-def failure(tool: str, job_id: str, code: str, message: str, began: float | None) -> str:
-    """An error envelope as JSON. began: UTC seconds at which the job started, for its duration."""
+def failure(tool: str, job_id: str, code: str, message: str, began: float | None, hint: str | None = None) -> str:
+    """An error envelope as JSON. began: UTC seconds at which the job started, for its duration. hint: other than the
+    usual one of the code.
+    """
     now = time.time()
     at = datetime.fromtimestamp(now, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     step = {"tool": "aisp_job_status", "args": {"job_id": job_id}, "why": "state and the end of the log"}
@@ -37,7 +39,7 @@ def failure(tool: str, job_id: str, code: str, message: str, began: float | None
         {
             "tool": tool,
             "status": "error",
-            "error": {"code": code, "message": message, "hint": HINTS[code], "next_steps": [step]},
+            "error": {"code": code, "message": message, "hint": HINTS.get(code, hint), "next_steps": [step]},
             "meta": {"duration_ms": round((now - (began or now)) * 1000, 3), "version": __version__, "at": at},
         }
     )

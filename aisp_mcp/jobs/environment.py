@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import fields
 
-from aisp_mcp.settings import QueueSettings, Settings, ToolSettings
+from aisp_mcp.settings import PoolSettings, QueueSettings, Settings, ToolSettings
 
 _NAMES = frozenset(
     (
@@ -20,8 +20,12 @@ _NAMES = frozenset(
         *("NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES", "NCCL_NVLS_ENABLE"),
         *("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"),
         *("CUDA_CACHE_PATH", "HF_HOME", "TORCH_HOME", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"),
-        *("TRACEPARENT", "TRACESTATE", "AISP_JOB_ASKABLE", "SLURM_CONF"),
-        *(item.metadata["env"] for table in (Settings, QueueSettings, ToolSettings) for item in fields(table)),
+        *("TRACEPARENT", "TRACESTATE", "AISP_JOB_ASKABLE", "AISP_REACHED_AS", "SLURM_CONF"),
+        *(
+            item.metadata["env"]
+            for table in (Settings, QueueSettings, PoolSettings, ToolSettings)
+            for item in fields(table)
+        ),
     )
 )
 

@@ -16,15 +16,17 @@ from aisp_mcp.errors import AispError, Refused
 from aisp_mcp.jobs import endings, log, ready, starting
 from aisp_mcp.jobs.environment import remembered
 from aisp_mcp.jobs.executors import handover
+from aisp_mcp.jobs.executors.choice import elsewhere
 from aisp_mcp.jobs.executors.inprocess import Inprocess
 from aisp_mcp.jobs.executors.local import Local
-from aisp_mcp.jobs.executors.placement import chosen_executor, placement
-from aisp_mcp.jobs.executors.slurm import Slurm, rehearse
+from aisp_mcp.jobs.executors.placement import chosen_executor, is_elsewhere, placement, request
+from aisp_mcp.jobs.executors.slurm import rehearse
 from aisp_mcp.process import tree
 from aisp_mcp.process.python import search_path
 from aisp_mcp.settings import QueueSettings, Settings
 from aisp_mcp.store.database import Store
 from aisp_mcp.store.files import make_folder
+from aisp_mcp.store.jobs import Submission
 from aisp_mcp.store.records.job import Job, JobState
 
 LOOK_AFTER_S = 1.0  # seconds between a waiting reader's checks for a stalled queue
@@ -50,21 +52,25 @@ class Jobs:
         principal: str = "local",
         env: Mapping[str, str] | None = None,
         work: Callable[[Job], str] | None = None,
+        job_id: str | None = None,
+        commits: Mapping[str, Any] | None = None,
+        submission: Submission | None = None,
     ) -> Job:
         """Queue a job and start it if it is its turn; returns at once. env: variables on top of this process's own.
 
         work: for the executor inprocess, which returns when the job has ended: runs it and returns its answer as JSON.
-        Raises StoreError, in particular STORE_FULL, Refused QUEUE_FULL and UsageError BAD_EXECUTOR, BAD_PLACEMENT; then
-        no job is created.
+        job_id: the id that it has where it comes from. commits: the repository and the revisions that it compares.
+        submission: what a client of a judge server said of it. Raises StoreError, in particular STORE_FULL, Refused
+        QUEUE_FULL and UsageError BAD_EXECUTOR, BAD_PLACEMENT; then no job is created.
         """
         environ = {**os.environ, **self._settings_env(), **(env or {})}
         executor = chosen_executor(environ)
-        job = self._job(tool, params, resources, timeout_s, principal)
-        if executor == "slurm":
-            cluster_request = placement(environ, timeout_s, exclusive=bool(resources)).as_dict()
-            self._enter([self._of_cluster(job)], environ, executor, [cluster_request])
+        job = self._job(tool, params, resources, timeout_s, principal, job_id)
+        if is_elsewhere(executor):
+            wanted = request(executor, environ, timeout_s, exclusive=bool(resources))
+            self._enter([self._of_cluster(job)], environ, executor, [{**wanted, **(commits or {})}])
         else:
-            self._enter([job], environ, executor, [None])
+            self._enter([job], environ, executor, [None], submission=submission)
         if executor == "inprocess" and work is not None:
             Inprocess(self.store, work, self._look_after).run(job, self.settings.parallel_jobs)
         return self.store.job(job.id)
@@ -108,9 +114,15 @@ class Jobs:
             self._children.add(pid)
 
     def _job(
-        self, tool: str, params: dict[str, Any], resources: Sequence[str], timeout_s: float, principal: str
+        self,
+        tool: str,
+        params: dict[str, Any],
+        resources: Sequence[str],
+        timeout_s: float,
+        principal: str,
+        job_id: str | None = None,
     ) -> Job:
-        job_id = f"j_{secrets.token_urlsafe(16)}"
+        job_id = job_id or f"j_{secrets.token_urlsafe(16)}"
         return Job(
             id=job_id,
             tool=tool,
@@ -125,7 +137,7 @@ class Jobs:
 
     def _of_cluster(self, job: Job) -> Job:
         """The job without this machine's resources; it does not count among its jobs."""
-        return job.model_copy(update={"resources": (f"slurm:{job.id}",)})
+        return job.model_copy(update={"resources": (f"elsewhere:{job.id}",)})
 
     def _enter(
         self,
@@ -134,6 +146,7 @@ class Jobs:
         executor: str,
         placements: Sequence[dict[str, Any] | None],
         array: dict[str, str] | None = None,
+        submission: Submission | None = None,
     ) -> None:
         """Make folders and rows of jobs, all or none, and start those that may run. array: run folders by task."""
         cwd = os.getcwd()
@@ -142,20 +155,20 @@ class Jobs:
             for job in jobs:
                 make_folder(Path(job.run_dir))
                 if executor == "slurm":
-                    request = job.model_dump(mode="json", include={"id", "tool", "params", "timeout_s", "principal"})
-                    handover.write(Path(job.run_dir), handover.REQUEST, {**request, "cwd": cwd})
+                    facts = job.model_dump(mode="json", include={"id", "tool", "params", "timeout_s", "principal"})
+                    handover.write(Path(job.run_dir), handover.REQUEST, {**facts, "cwd": cwd})
             if array:
                 handover.write(Path(jobs[0].run_dir), handover.ARRAY, array)
             common: dict[str, Any] = {"executor": executor, "cwd": cwd, "python": sys.executable, "env": environment}
             with self.store.db.transaction():
                 self._refuse_too_many(jobs[0].principal, len(jobs))
                 for job, placement_row in zip(jobs, placements, strict=True):
-                    self.store.insert_job(job, placement=placement_row, **common)
+                    self.store.insert_job(job, placement=placement_row, submission=submission, **common)
         except AispError:
             for job in jobs:
                 shutil.rmtree(job.run_dir, ignore_errors=True)
             raise
-        self._start_ready(wake=executor == "slurm")
+        self._start_ready(wake=is_elsewhere(executor))
 
     def _refuse_too_many(self, principal: str, added: int) -> None:
         """Prevent one principal from filling the queue. Raises Refused QUEUE_FULL."""
@@ -191,7 +204,7 @@ class Jobs:
         """
         job = self.store.job(job_id)
         row = self.store.queue.row(job_id)
-        if row is not None and row["executor"] == "slurm":
+        if row is not None and is_elsewhere(row["executor"]):
             self.store.ask_cancel(job_id)
             self._start_ready(wake=True)
             return self.store.job(job_id)
@@ -218,18 +231,18 @@ class Jobs:
         row = self.store.queue.row(job_id)
         if row is None:
             return log.tail(Path(self.store.job(job_id).run_dir), limit)
-        return (Slurm() if row["executor"] == "slurm" else Local()).tail(row, limit)
+        return (elsewhere(row["executor"]) if is_elsewhere(row["executor"]) else Local()).tail(row, limit)
 
     def _settings_env(self) -> dict[str, str]:
         """The settings as variables, so that a worker sees the same ones as its server."""
         return {**self.settings.as_env(), "AISP_HOME": str(self.store.home)}
 
     def _start_ready(self, wake: bool = False) -> None:
-        """Start jobs that may run, and the watcher of cluster jobs. wake: make the watcher look at once."""
+        """Start jobs that may run, and watchers of those elsewhere. wake: make the watchers look at once."""
         started = starting.start_ready(self.store.queue, self.settings.parallel_jobs, self.store.home)
-        watcher = starting.ensure_watcher(self.store.db, self.store.home, wake)
+        watchers = starting.ensure_watchers(self.store.db, self.store.home, wake)
         with self._lock:
-            self._children.update([*started, *([watcher] if watcher else [])])
+            self._children.update([*started, *watchers])
             starting.reap(self._children)
 
     def _time_to_look(self) -> bool:

@@ -1,4 +1,4 @@
-"""Keep a queue going: start supervisors and the cluster's watcher, and clean up after supervisors that vanished.
+"""Keep a queue going: start supervisors and watchers, and clean up after supervisors that vanished.
 
 Any process that looks at jobs may call these at any time: starting twice is harmless, and ending twice impossible.
 """
@@ -6,6 +6,7 @@ Any process that looks at jobs may call these at any time: starting twice is har
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import shutil
@@ -20,7 +21,7 @@ from aisp_mcp.jobs import endings, ready
 from aisp_mcp.jobs.environment import passed_on
 from aisp_mcp.jobs.executors.local import MARK, Local, spawn, supervised
 from aisp_mcp.process import tree
-from aisp_mcp.store.cluster import ClusterQueue
+from aisp_mcp.store.cluster import executors_with_jobs
 from aisp_mcp.store.connection import Database
 from aisp_mcp.store.queue import Queue
 from aisp_mcp.store.records.job_state import JobState
@@ -60,30 +61,35 @@ def reap(pids: set[int]) -> None:
         pids.discard(pid)
 
 
-LOCK = "cluster.lock"  # held by the watcher; its pid and start time are in it
 WAKE = signal.SIGUSR1
 
 
-def ensure_watcher(db: Database, home: Path, wake: bool = False) -> int | None:
-    """Start a watcher if there are cluster jobs and no watcher lives; return its pid. wake: make a living one look.
+def ensure_watchers(db: Database, home: Path, wake: bool = False) -> list[int]:
+    """Start a watcher for each executor with jobs that has none; return their pids. wake: make living ones look.
 
     Starting two is harmless: the second finds the lock held and ends. Raises StoreError, OSError.
     """
-    if not ClusterQueue(db).any_active():
-        return None
-    pid = living_watcher(home)
-    if pid is not None:
-        if wake:
+    started = []
+    for executor in executors_with_jobs(db):
+        pid = living_watcher(home, executor)
+        if pid is None:
+            env = {**{name: value for name, value in os.environ.items() if name != MARK}, "AISP_HOME": str(home)}
+            words = ("aisp_mcp.jobs.watcher", executor)
+            started.append(spawn(sys.executable, words, env, home / "supervisor.log"))
+        elif wake:
             tree.kill([pid], WAKE)
-        return None
-    env = {name: value for name, value in os.environ.items() if name != MARK}
-    return spawn(sys.executable, ("aisp_mcp.jobs.watcher",), {**env, "AISP_HOME": str(home)}, home / "supervisor.log")
+    return started
 
 
-def living_watcher(home: Path) -> int | None:
-    """The pid of the living watcher; None if there is none."""
+def watcher_lock(home: Path, executor: str) -> Path:
+    """The file that the watcher of an executor holds; its pid and start time are in it."""
+    return home / f"watcher-{hashlib.sha256(executor.encode()).hexdigest()[:12]}.lock"
+
+
+def living_watcher(home: Path, executor: str) -> int | None:
+    """The pid of the living watcher of an executor; None if there is none."""
     try:
-        fields = (home / LOCK).read_text("ascii").split()
+        fields = watcher_lock(home, executor).read_text("ascii").split()
     except OSError:
         return None
     here = len(fields) == 3 and fields[2] == tree.namespace()
@@ -104,8 +110,8 @@ def reconcile(queue: Queue) -> int:
 
 
 def _take_over(queue: Queue, seen: Any) -> bool:
-    """End a job whose supervisor is gone: with the answer if the worker has written it, else as lost. Processes end
-    first, then the row.
+    """End a job whose supervisor is gone: with the answer if the worker has written it, else as lost, unless another
+    worker may try it. Processes end first, then the row.
     """
     if seen["namespace"] == tree.namespace():
         tree.sweep_marked(MARK, seen["id"])
@@ -129,6 +135,8 @@ def _end(queue: Queue, row: Any) -> None:
     answer = endings.answer_of(row)
     if answer is not None:
         queue.end(row["id"], endings.state_of(answer), reason=endings.sentence(answer), envelope=answer)
+        return
+    if queue.give_again(row["id"]):
         return
     message = f"{row['tool']} vanished: its supervisor (pid {row['pid']}) is gone and it left no answer."
     answer = endings.failure(row["tool"], row["id"], "LOST", message, row["started_at"])

@@ -1,8 +1,9 @@
-"""python -m aisp_mcp.jobs.watcher: submit, follow and end all cluster jobs of one store.
+"""python -m aisp_mcp.jobs.watcher EXECUTOR: submit, follow and end all jobs of one store that this executor runs.
 
-One process for all jobs, so that a cluster is queried once a second and not once per job. All its state is in the rows,
-the run folders and the cluster. If it is killed, the next process that looks at jobs starts it again. A job ends with
-the answer that its node left, or as Slurm reports its end if there is none.
+One process for all jobs, so that a cluster is queried once a second and not once per job; one per executor, so that one
+that does not answer holds up no other. All its state is in the rows, the run folders and the executor. If it is killed,
+the next process that looks at jobs starts it again. A job ends with the answer that its node left, or as the executor
+reports its end if there is none.
 """
 
 from __future__ import annotations
@@ -20,31 +21,31 @@ from typing import Any
 
 from aisp_mcp.errors import AispError, StoreError
 from aisp_mcp.jobs import endings
-from aisp_mcp.jobs.executors import handover, slurm
-from aisp_mcp.jobs.executors.base import ExecutorState
-from aisp_mcp.jobs.executors.slurm import Slurm
-from aisp_mcp.jobs.starting import LOCK, WAKE
+from aisp_mcp.jobs.executors import handover
+from aisp_mcp.jobs.executors.base import Executor, ExecutorState
+from aisp_mcp.jobs.executors.choice import elsewhere
+from aisp_mcp.jobs.starting import WAKE, watcher_lock
 from aisp_mcp.process import tree
 from aisp_mcp.store.cluster import ClusterQueue, take_rows
 from aisp_mcp.store.connection import Database
 from aisp_mcp.store.records.job_state import JobState
 
-TICK_S = 1.0
-CALM_AFTER_S, CALM_S = 60.0, 5.0  # without changes for a minute, Slurm is queried less often; files are still read
-SETTLE_S = 10.0  # search for a submission of unknown outcome this long before the next attempt
-GRACE_S = 20.0  # an answer may take this long to appear through a network file system
-FORGOTTEN_S = 60.0  # a job may be unknown to a responding cluster this long
+CALM_AFTER_S, CALM_S = 60.0, 5.0  # without changes for a minute, states are asked for less often; files are still read
+FORGOTTEN_S = 60.0  # a job may be unknown to a responding executor this long
 CANCEL_AGAIN_S = 5.0
 SUBMITTING_S = 1.0  # time for submissions in one round, so that the others' states stay fresh
 
 
 class Watcher:
-    """settle_s, grace_s: see SETTLE_S, GRACE_S."""
+    """name: of the executor in the rows. settle_s, grace_s: other than the executor's own."""
 
-    def __init__(self, db: Database, slurm: Slurm, settle_s: float = SETTLE_S, grace_s: float = GRACE_S) -> None:
-        self.cluster = ClusterQueue(db)
-        self.slurm = slurm
-        self.settle_s, self.grace_s = settle_s, grace_s
+    def __init__(
+        self, db: Database, name: str, executor: Executor, settle_s: float | None = None, grace_s: float | None = None
+    ) -> None:
+        self.cluster = ClusterQueue(db, name)
+        self.executor = executor
+        self.settle_s = executor.settle_s if settle_s is None else settle_s
+        self.grace_s = executor.grace_s if grace_s is None else grace_s
         self._since: dict[tuple[str, str], float] = {}
         self._changed = self._asked = time.monotonic()
         self._asked -= CALM_S
@@ -53,22 +54,24 @@ class Watcher:
         """Check all active jobs once. Returns True if any is left. Raises StoreError."""
         rows = [row for row in self.cluster.active() if not self._from_files(row)]
         known = [row for row in rows if row["spawns"]]  # the first submission does not wait for an answer about it
-        seen = self.slurm.poll(known) if known and self._due() else {}
+        seen = self.executor.poll(known) if known and self._due() else {}
         for row in rows:
+            if row["id"] in seen and self._from_files(row):
+                continue
             with contextlib.suppress(AispError):  # ended by another process meanwhile
                 self._follow(row, seen.get(row["id"]))
         self._submit_some()
         return self.cluster.any_active()
 
     def _due(self) -> bool:
-        """Return True if this round queries Slurm."""
+        """Return True if this round asks the executor."""
         now = time.monotonic()
         calm = now - self._changed > CALM_AFTER_S and now - self._asked < CALM_S
         self._asked = self._asked if calm else now
         return not calm
 
     def wake(self) -> None:
-        """Query Slurm in the next round: a job was submitted or cancelled."""
+        """Ask the executor in the next round: a job was submitted or cancelled."""
         self._changed = time.monotonic()
 
     def _from_files(self, row: Any) -> bool:
@@ -84,22 +87,28 @@ class Watcher:
             self.wake()
         left = handover.read(folder, handover.EXIT)
         if left and left["state"] in (JobState.SUCCEEDED, JobState.FAILED):
-            return take_answer(self.cluster, row["id"], left)
+            taken = take_answer(self.cluster, row["id"], left)
+            if taken:
+                self.executor.forget(row)
+            return taken
         progress = handover.read(folder, handover.PROGRESS)
         if progress:
             self._say(row, json.dumps(progress))
         return False
 
     def _follow(self, row: Any, seen: ExecutorState | None) -> None:
-        """Update one row to the state that Slurm reports."""
+        """Update one row to the state that the executor reports."""
         if row["cancel"] and self._cancel(row, seen):
             return
         if seen is None:
             return
+        if seen.phase == "silent":
+            self._say(row, json.dumps({"message": seen.message}))
+            return
         if seen.handle and seen.handle != row["handle"]:
             self.cluster.submitted(row["id"], seen.handle)
         for handle in seen.duplicates:
-            self.slurm.cancel_handle(handle)
+            self.executor.discard(handle)
         if seen.phase == "running" and row["state"] == JobState.QUEUED:
             self.cluster.start(row["id"], time.time())
             self.wake()
@@ -109,7 +118,8 @@ class Watcher:
         elif seen.phase == "running" and handover.read(Path(row["run_dir"]), handover.PROGRESS) is None:
             self._say(row, json.dumps({"message": seen.message}))
         if seen.phase in ("ended", "unknown") and self._waited(row, seen):
-            end_without_answer(self.cluster, row["id"], seen)
+            end_without_answer(self.cluster, row["id"], seen, self.executor.title)
+            self.executor.forget(row)
             self.wake()
 
     def _waited(self, row: Any, seen: ExecutorState) -> bool:
@@ -120,16 +130,17 @@ class Watcher:
         return self._age(row["id"], seen.phase) >= patience
 
     def _cancel(self, row: Any, seen: ExecutorState | None) -> bool:
-        """Pass on the request to end a job. Returns True if it has ended, because Slurm never had it."""
-        absent = seen is None and row["handle"] is None and time.time() - (row["spawned_at"] or 0) > self.settle_s
-        if not row["spawns"] or (absent and self.slurm.cancel(row)):
+        """Pass on the request to end a job. Returns True if it has ended, because the executor never had it."""
+        silent = seen is None or seen.phase in ("unknown", "silent")
+        absent = silent and row["handle"] is None and time.time() - (row["spawned_at"] or 0) > self.settle_s
+        if not row["spawns"] or (absent and self.executor.cancel(row)):
             message = f"{row['tool']} was cancelled before it was submitted."
             answer = endings.failure(row["tool"], row["id"], "CANCELLED", message, None)
             self.cluster.queue.end(row["id"], JobState.CANCELLED, reason=f"CANCELLED: {message}", envelope=answer)
             return True
         active = seen is None or seen.phase in ("waiting", "running")
-        if active and self._age(row["id"], "cancel") % CANCEL_AGAIN_S < TICK_S:
-            self.slurm.cancel(row)
+        if active and self._age(row["id"], "cancel") % CANCEL_AGAIN_S < self.executor.tick_s:
+            self.executor.cancel(row)
             self.wake()
         return False
 
@@ -139,7 +150,7 @@ class Watcher:
         together: dict[str, list[Any]] = {}  # rows by the name of their submission: tasks of an array share it
         for row in self.cluster.active():
             if not (row["handle"] or row["cancel"]):
-                together.setdefault(slurm.name_of(row), []).append(row)
+                together.setdefault(self.executor.submission_of(row), []).append(row)
         for rows in together.values():
             if time.monotonic() > until:
                 return
@@ -150,22 +161,21 @@ class Watcher:
         for row in rows:
             self.cluster.try_submit(row["id"])
         try:
-            submission = self.slurm.submit(rows[0], [array["index"] for array in map(slurm.array_of, rows) if array])
+            outcomes = self.executor.submit(rows)
         except (AispError, OSError) as error:
-            code = error.code if isinstance(error, AispError) else "NOT_STARTED"
+            code, hint = (error.code, error.hint) if isinstance(error, AispError) else ("NOT_STARTED", None)
             for row in rows:
-                self._refused(row, code, f"Slurm did not take {row['tool']}: {error}")
+                self._refused(row, code, f"{self.executor.title} did not take {row['tool']}: {error}", hint)
             return
         self.wake()
         for row in rows:
-            handle = submission and slurm.handle_of(row, submission)
-            if handle:
-                self.cluster.submitted(row["id"], handle)
-            message = f"Slurm job {handle}" if handle else "Slurm has not confirmed it yet"
-            self._say(row, json.dumps({"message": message}))
+            outcome = outcomes[row["id"]]
+            if outcome.handle:
+                self.cluster.submitted(row["id"], outcome.handle)
+            self._say(row, json.dumps({"message": outcome.message}))
 
-    def _refused(self, row: Any, code: str, message: str) -> None:
-        answer = endings.failure(row["tool"], row["id"], code, message, None)
+    def _refused(self, row: Any, code: str, message: str, hint: str | None) -> None:
+        answer = endings.failure(row["tool"], row["id"], code, message, None, hint)
         with contextlib.suppress(AispError):
             self.cluster.queue.end(row["id"], JobState.FAILED, reason=f"{code}: {message}"[:500], envelope=answer)
 
@@ -180,20 +190,20 @@ class Watcher:
 
 
 def main() -> int:
-    """Watch until no job is left. Returns 0 also if another watcher is running."""
+    """Watch until no job of this executor is left. Returns 0 also if another watcher is running."""
     os.chdir("/")
-    home = Path(os.environ["AISP_HOME"])
+    home, name = Path(os.environ["AISP_HOME"]), sys.argv[1]
     signals = _catch_signals()
     db = Database(home)
-    cluster = ClusterQueue(db)
+    cluster = ClusterQueue(db, name)
     while cluster.any_active():  # again after releasing the lock: a job may have arrived meanwhile
-        with open(home / LOCK, "a+", encoding="ascii") as lock:
+        with open(watcher_lock(home, name), "a+", encoding="ascii") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 return 0
             _sign(lock.fileno())
-            _watch(Watcher(db, Slurm()), signals)
+            _watch(Watcher(db, name, elsewhere(name)), signals)
             os.ftruncate(lock.fileno(), 0)
     return 0
 
@@ -205,16 +215,19 @@ def _sign(fd: int) -> None:
 
 
 def _watch(watcher: Watcher, signals: int) -> None:
+    executor, idle = watcher.executor, time.monotonic()
     with selectors.DefaultSelector() as selector:
         selector.register(signals, selectors.EVENT_READ)
         while True:
             try:
-                if not watcher.look():
+                if watcher.look():
+                    idle = time.monotonic()
+                elif time.monotonic() - idle >= executor.linger_s:
                     return
             except StoreError as error:
                 if error.code not in ("STORE_FULL", "STORE_BUSY"):
                     raise
-            if selector.select(TICK_S):
+            if selector.select(executor.tick_s):
                 os.read(signals, 4096)
                 watcher.wake()
 
@@ -228,8 +241,9 @@ def _catch_signals() -> int:
     return readable
 
 
-# Slurm's word → our code and state.
+# The executor's word → our code and state.
 _ENDINGS = {
+    "LOST": ("LOST", JobState.LOST),
     "CANCELLED": ("CANCELLED", JobState.CANCELLED),
     "TIMEOUT": ("TIMEOUT", JobState.FAILED),
     "DEADLINE": ("TIMEOUT", JobState.FAILED),
@@ -265,15 +279,15 @@ def take_answer(cluster: ClusterQueue, job_id: str, left: dict[str, Any]) -> boo
     return True
 
 
-def end_without_answer(cluster: ClusterQueue, job_id: str, seen: ExecutorState) -> None:
-    """End a job as Slurm reports its end. Raises AispError JOB_TRANSITION if it already has."""
+def end_without_answer(cluster: ClusterQueue, job_id: str, seen: ExecutorState, title: str) -> None:
+    """End a job as its executor, by its title, reports its end. Raises AispError JOB_TRANSITION if it already has."""
     row = cluster.queue.row(job_id)
     if row is None:
         return
     left = handover.read(Path(row["run_dir"]), handover.EXIT) or {}
     if seen.phase == "unknown":
         code, state = ("CANCELLED", JobState.CANCELLED) if row["cancel"] or left else ("LOST", JobState.LOST)
-        ending = f"Slurm no longer knows its job {seen.handle}, and it left no answer"
+        ending = f"{title} no longer knows its job {row['handle']}, and it left no answer"
     else:
         # Only its batch script was signalled: Slurm has seen an ordinary end.
         ordinary = left.get("state") == JobState.CANCELLED and seen.word in ("COMPLETED", "FAILED")

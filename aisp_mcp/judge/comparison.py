@@ -29,6 +29,7 @@ from aisp_mcp.judge.options import Nodes, Options
 from aisp_mcp.judge.pair import Pair
 from aisp_mcp.judge.parent import hints, opening
 from aisp_mcp.judge.parent.kernel_cache import Kernels, names_a_compiler
+from aisp_mcp.judge.parent.lease import Lease
 from aisp_mcp.judge.parent.opening import Opening, Request
 from aisp_mcp.judge.parent.processes import confined, placement, verifier_client
 from aisp_mcp.judge.parent.processes.cluster import nodes
@@ -149,9 +150,14 @@ def compare(pair: Pair, options: Options, report: Report = lambda *_: None) -> C
     """
     with ExitStack() as stack:
         try:
-            opened = _open(pair, _on_declared_device(pair, options), report, stack)
+            options = _on_declared_device(pair, options)
+            lease = Lease(options.leases, options.device)
+            stack.callback(lease.give)
+            if options.device == "cuda":
+                lease.take()  # its specification is opened on the device that others may be measuring
+            opened = _open(pair, options, report, stack)
             placed = _place(opened)
-            measured = _measure(placed, opened.given, report)
+            measured = _measure(placed, opened.given, report, lease)
             result = conclude(placed.session.terms(), measured.replicates, measured.flags)
             return _record(opened, placed, measured, result)
         except _Unmet as unmet:
@@ -368,10 +374,15 @@ def _ready_nodes(pair: Pair, where: placement.PlacementFactory, opened: OpenAnsw
 # --- measure
 
 
-def _measure(placed: _Placed, given: Pair, report: Report) -> _Measured:
+def _measure(placed: _Placed, given: Pair, report: Report, lease: Lease) -> _Measured:
     """Measure replicates until the preset ends or a finding does, and collect the flags that follow from neither."""
     session, options = placed.session, placed.session.options
-    replicates, flags = _replicates(placed, report)
+    lease.take()
+    try:
+        replicates, flags = _replicates(placed, report)
+    finally:
+        lease.give()
+    session.opened["facts"] |= lease.facts()
     raised = [flag.message for flag in flags if flag.code == RAISED]
     if raised and (missing := candidate_needs.told_by(raised[0], options.device)):
         raise _Unmet(missing, CANDIDATE_NEEDS)

@@ -81,7 +81,8 @@ class Options:
     both programs. nodes: over which the ranks of each program are spread. secret: from which
     the inputs are drawn that decide whether a program is correct. The same file gets the same inputs in every
     comparison with the same secret, and therefore the same result; without the secret, nobody can search for a program
-    that is correct on these inputs only. The default lasts as long as this process.
+    that is correct on these inputs only. The default lasts as long as this process. leases: folder of the devices'
+    leases, where several comparisons are prepared at once.
     """
 
     preset: Preset
@@ -97,6 +98,7 @@ class Options:
     variables: distributed.Variables = ()
     nodes: Nodes = Nodes()
     secret: bytes = field(default=_OF_THIS_PROCESS, repr=False)
+    leases: Path | None = None
 
     def of(self, target: str) -> Options:
         """The options for one target."""

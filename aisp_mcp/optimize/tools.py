@@ -12,6 +12,8 @@ from aisp_mcp.server.context import Context
 from aisp_mcp.server.registry import MIN, MS, READS, RUNS, WRITES, JobParams, JobSpec, Plan, tool
 from aisp_mcp.suites.records import BenchRoots
 
+_HERE = "the files of an optimisation lie on the machine where it was started"
+
 
 class StartParams(Params):
     target: str = Field(description="Such as ch07:row_sum.")
@@ -60,7 +62,7 @@ def _estimate_submit(p: SubmitParams, ctx: Context) -> Plan:
     cli="optimize submit",
     effect=RUNS,
     cost=MIN,
-    job=JobSpec(timeout_s=1800, measures=True),
+    job=JobSpec(timeout_s=1800, measures=True, here=_HERE),
     needs=("torch",),
     next=("aisp_optimize_board", "aisp_optimize_finish"),
     estimate=_estimate_submit,
@@ -94,7 +96,7 @@ class FinishParams(JobParams):
     cli="optimize finish",
     effect=RUNS,
     cost=MIN,
-    job=JobSpec(timeout_s=3600, measures=True),
+    job=JobSpec(timeout_s=3600, measures=True, here=_HERE),
     needs=("torch",),
     next=("aisp_verify_bundle", "aisp_optimize_board"),
     verdict=True,

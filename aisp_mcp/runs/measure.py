@@ -33,7 +33,7 @@ from aisp_mcp.machine.datasheets import load
 from aisp_mcp.profile import roofline
 from aisp_mcp.runs import commits
 from aisp_mcp.server.context import Context
-from aisp_mcp.settings import ClusterSettings, SensorSettings
+from aisp_mcp.settings import ClusterSettings, PoolSettings, SensorSettings
 from aisp_mcp.store import machine_secret
 from aisp_mcp.store.files import write_atomic
 from aisp_mcp.store.measurements import Ceiling
@@ -120,6 +120,7 @@ def options(
         nodes=_nodes(ClusterSettings.from_env()),
         policy=Policy(forbidden=tuple(forbidden)),
         secret=machine_secret.read(ctx.settings.home),
+        leases=PoolSettings.from_env().leases,
     )
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from aisp_mcp.jobs.manager import Jobs
     from aisp_mcp.jobs.questions import Question, Reply
     from aisp_mcp.store.database import Store
+    from aisp_mcp.store.jobs import Submission
 
 # The user who runs this program: the command line, and the server over standard input and output.
 LOCAL = "local"
@@ -37,7 +38,8 @@ class Context:
     the running job for its artifacts, None outside a job. allow_write: folders outside the artifact root that the user
     allowed with --allow-write. principal: the caller. job_env: variables for jobs on top of this process's own. tools:
     names of the tools that may be called here, None for all. root: the context that owns the store and the jobs, None
-    for this one. call_in_subprocess: runs a call in another process, if this one must stay responsive; else None.
+    for this one. submission: what a client of a judge server said of the job of this call. call_in_subprocess: runs a
+    call in another process, if this one must stay responsive; else None.
     """
 
     settings: Settings = field(default_factory=Settings.from_env)
@@ -50,6 +52,7 @@ class Context:
     clock: Callable[[], float] = time.time
     tools: frozenset[str] | None = None
     root: Context | None = None
+    submission: Submission | None = None
     call_in_subprocess: Callable[[str, dict[str, Any], Context], Envelope] | None = None
 
     def __post_init__(self) -> None:

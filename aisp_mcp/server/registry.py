@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from aisp_mcp.server.charts.answers import Chart
 
 
+DESTINATIONS = ("to", "export_json", "export_markdown")  # arguments that name files to write
+
+
 class Effect(StrEnum):
     """Effect of a call on the world. destroys: something that existed is gone; any: that of the tool it calls."""
 
@@ -55,11 +58,13 @@ Listed = Literal["lite", "default", "all"]
 class JobSpec:
     """This tool runs as a job. measures: it holds the measuring lock of the GPUs it uses, or of the CPU.
 
-    timeout_s is the default of the parameter of that name; at that time, the whole process tree is ended.
+    timeout_s is the default of the parameter of that name; at that time, the whole process tree is ended. here: the
+    reason why it cannot run on another machine.
     """
 
     timeout_s: float
     measures: bool = False
+    here: str = ""
 
 
 class JobParams(Params):

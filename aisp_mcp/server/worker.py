@@ -13,7 +13,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from aisp_mcp.envelope import Envelope
     from aisp_mcp.server.context import Context, ProgressFn
     from aisp_mcp.store.database import Store
+    from aisp_mcp.store.records.job import Job
 
 _PROGRESS_S = 0.1
 _PROGRESS_BURST = 10.0
@@ -58,10 +59,27 @@ def main() -> int:
     ctx.run_dir = Path(job.run_dir)
     ctx.principal = job.principal
     ctx.progress = throttled(ctx.store, args.job)
-    with job_span(args.tool, args.job):
+    with job_span(args.tool, args.job), _lease(args.tool, job):
         envelope = execute(args.tool, params, ctx)
     keep(ctx, args.job, envelope)
     return 0 if envelope.status == "ok" else 1
+
+
+@contextlib.contextmanager
+def _lease(tool: str, job: Job) -> Iterator[None]:
+    """On a judge server, the lease of the device for a job that measures without a comparison, which has its own."""
+    from aisp_mcp.judge.parent.lease import Lease
+    from aisp_mcp.server import registry
+    from aisp_mcp.settings import PoolSettings
+
+    measures = bool(job.resources) and not registry.get(tool).verdict
+    device = "cuda" if any(name.startswith("gpu:") for name in job.resources) else "cpu"
+    lease = Lease(PoolSettings.from_env().leases if measures else None, device)
+    lease.take()
+    try:
+        yield
+    finally:
+        lease.give()
 
 
 def _close_stdin() -> None:

@@ -1,4 +1,4 @@
-"""Jobs that a cluster runs, as their watcher sees them, and the rows that such a job brings back.
+"""Jobs that a cluster or another machine runs, as their watcher sees them, and the rows that such a job brings back.
 
 A job's node has its own store on a local disk, because SQLite's write-ahead log does not work over network file
 systems. Rows that it adds there (runs, measurements) are written to a file and imported here.
@@ -11,30 +11,37 @@ import time
 from typing import Any
 
 from aisp_mcp.store.connection import Database
-from aisp_mcp.store.queue import Queue
+from aisp_mcp.store.queue import ELSEWHERE, Queue
 from aisp_mcp.store.records.job_state import JobState
 
 _TAKEN = {
     "runs": ("id", "job_id", "created_at", "body"),
     "measurements": ("kind", "device", "value", "unit", "detail", "created_at"),
 }
-_ACTIVE = "state IN ('queued', 'running') AND executor = 'slurm'"
+_ACTIVE = "state IN ('queued', 'running')"
+
+
+def executors_with_jobs(db: Database) -> list[str]:
+    """The executors elsewhere that have active jobs. Raises StoreError."""
+    return [row["executor"] for row in db.all(f"SELECT DISTINCT executor FROM jobs WHERE {_ACTIVE} AND {ELSEWHERE}")]
 
 
 class ClusterQueue:
-    """The rows of active cluster jobs. All methods raise StoreError."""
+    """The rows of the active jobs of one executor elsewhere. All methods raise StoreError."""
 
-    def __init__(self, db: Database) -> None:
+    def __init__(self, db: Database, executor: str) -> None:
         self.db = db
+        self.executor = executor
         self.queue = Queue(db)
 
     def active(self) -> list[sqlite3.Row]:
         """Whole rows, oldest first."""
-        return self.db.all(f"SELECT * FROM jobs WHERE {_ACTIVE} ORDER BY seq")
+        return self.db.all(f"SELECT * FROM jobs WHERE {_ACTIVE} AND executor = ? ORDER BY seq", self.executor)
 
     def any_active(self) -> bool:
         """Return True while there is a job to watch."""
-        return self.db.first(f"SELECT 1 FROM jobs WHERE {_ACTIVE} LIMIT 1") is not None
+        sql = f"SELECT 1 FROM jobs WHERE {_ACTIVE} AND executor = ? LIMIT 1"
+        return self.db.first(sql, self.executor) is not None
 
     def try_submit(self, job_id: str) -> None:
         """Record, before the attempt, that the job is being submitted: from now on the cluster may know it."""

@@ -7,6 +7,7 @@ import shutil
 import sqlite3
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,15 @@ _SHOWN = (
 MAX_PAGE = 200
 
 
+@dataclass(frozen=True)
+class Submission:
+    """What a client of a judge server says of a job. digest: of its content; key: under which it is known."""
+
+    digest: str
+    key: str
+    priority: int = 0
+
+
 class JobsTable:
     """Part of the store. Every method raises StoreError."""
 
@@ -43,10 +53,11 @@ class JobsTable:
         env: dict[str, str],
         executor: str = "local",
         placement: dict[str, Any] | None = None,
+        submission: Submission | None = None,
     ) -> None:
         """Add a queued job. python, cwd, env: what to start it with.
 
-        placement: the request to a cluster.
+        placement: the request to a cluster. submission: what a client of a judge server said of it.
         """
         request = None if placement is None else json.dumps(placement)
         with self.db.transaction():
@@ -59,6 +70,35 @@ class JobsTable:
             if executor != "local":
                 sql = "UPDATE jobs SET executor = ?, placement = ? WHERE id = ?"
                 self.db.change(sql, executor, request, job.id)
+            if submission is not None:
+                sql = "UPDATE jobs SET priority = ?, submission = ?, key = ? WHERE id = ?"
+                self.db.change(sql, submission.priority, submission.digest, submission.key, job.id)
+
+    def submitted(self, principal: str, key: str) -> tuple[str, str] | None:
+        """The job that a principal submitted under a key, and the hash of its content."""
+        row = self.db.first("SELECT id, submission FROM jobs WHERE principal = ? AND key = ?", principal, key)
+        return None if row is None else (row["id"], row["submission"])
+
+    def free_key(self, job_id: str) -> None:
+        """Let the key of an ended job be used again."""
+        self.db.change("UPDATE jobs SET key = NULL WHERE id = ? AND ended_at IS NOT NULL", job_id)
+
+    def seconds_taken(self, tool: str | None = None) -> float | None:
+        """How long the last submissions of a tool, or of all, took on average from start to end; None if there was
+        none.
+        """
+        row = self.db.first(
+            "SELECT avg(ended_at - started_at) AS took FROM (SELECT ended_at, started_at FROM jobs WHERE "
+            "submission IS NOT NULL AND started_at IS NOT NULL AND ended_at IS NOT NULL AND (? IS NULL OR tool = ?) "
+            "ORDER BY seq DESC LIMIT 20)",
+            *(tool, tool),
+        )
+        return row["took"] if row else None
+
+    def count_waiting(self) -> int:
+        """Number of submissions that wait."""
+        row = self.db.first("SELECT count(*) FROM jobs WHERE state = 'queued' AND submission IS NOT NULL")
+        return int(row[0]) if row else 0
 
     def count_queued(self, principal: str) -> int:
         """Number of a principal's jobs that wait."""
@@ -202,7 +242,7 @@ class JobRetention:
                 freed_bytes += size
         if not dry_run:
             for job_id in doomed:
-                self._remove(job_id)
+                self.remove_job(job_id)
         return Cleaned(
             jobs=len(doomed),
             freed_mb=round(freed_bytes / 1e6, 3),
@@ -211,8 +251,11 @@ class JobRetention:
             oldest_kept_at=oldest,
         )
 
-    def _remove(self, job_id: str) -> None:
-        """Remove the row last: if this is interrupted, the next clean-up finds the job again."""
+    def remove_job(self, job_id: str) -> None:
+        """Remove a job that has ended, with its folder and runs.
+
+        The row goes last: if this is interrupted, the next clean-up finds the job again.
+        """
         folder: Path = folder_of(self.db.home, job_id)
         shutil.rmtree(folder, ignore_errors=True)
         with self.db.transaction():

@@ -15,6 +15,7 @@ from aisp_mcp.store.connection import Database
 from aisp_mcp.store.records.job_state import JobState, check_transition
 
 SPAWN_AGAIN_S = 5.0  # a started supervisor that has not claimed its job by then is given up
+ELSEWHERE = "executor NOT IN ('local', 'inprocess', 'node')"  # jobs that another machine or a cluster runs
 SHARED = ""  # the resource of jobs without resources; they hold a claim on it while they are queued
 
 
@@ -40,10 +41,22 @@ class Queue:
     def position(self, seq: int) -> int:
         """Number of jobs ahead of a queued one: active ones that share a resource, or queued ones for the slots."""
         resources = [row["resource"] for row in self.db.all("SELECT resource FROM claims WHERE seq = ?", seq)]
+        if resources == [SHARED]:
+            return self._position_among_equals(seq)
         counted = "*" if len(resources) == 1 else "DISTINCT seq"
         marks = ", ".join("?" for _ in resources)
         sql = f"SELECT count({counted}) AS ahead FROM claims WHERE resource IN ({marks}) AND seq < ?"
         row = self.db.first(sql, *resources, seq)
+        return int(row["ahead"]) if row else 0
+
+    def _position_among_equals(self, seq: int) -> int:
+        """The same for a job that waits for a slot: those of higher priority, and earlier ones of the same."""
+        row = self.db.first(
+            "SELECT count(*) AS ahead FROM claims JOIN jobs USING (seq), "
+            "(SELECT priority AS own FROM jobs WHERE seq = ?) "
+            "WHERE resource = ? AND (priority > own OR priority = own AND seq < ?)",
+            *(seq, SHARED, seq),
+        )
         return int(row["ahead"]) if row else 0
 
     def startable(self, slots: int) -> list[str]:
@@ -53,10 +66,13 @@ class Queue:
         heads = [seq for seq in set(first.values()) if self._leads(seq, first)]
         busy = self.db.first("SELECT count(*) FROM jobs WHERE state = 'running' AND resources = '[]'")
         free = max(slots - (busy[0] if busy else 0), 0)
-        sharing = self.db.all("SELECT seq FROM claims WHERE resource = ? ORDER BY seq LIMIT ?", SHARED, free)
+        sharing = self.db.all(
+            "SELECT seq FROM claims JOIN jobs USING (seq) WHERE resource = ? ORDER BY priority DESC, seq LIMIT ?",
+            *(SHARED, free),
+        )
         seqs = sorted([*heads, *(row["seq"] for row in sharing)])
         marks = ", ".join("?" for _ in seqs)
-        sql = f"SELECT id FROM jobs WHERE seq IN ({marks}) AND state = 'queued' AND executor != 'slurm' ORDER BY seq"
+        sql = f"SELECT id FROM jobs WHERE seq IN ({marks}) AND state = 'queued' AND NOT ({ELSEWHERE}) ORDER BY seq"
         return [row["id"] for row in self.db.all(sql, *seqs)]
 
     def _leads(self, seq: int, first: Mapping[str, int]) -> bool:
@@ -101,6 +117,21 @@ class Queue:
             self.move(job_id, JobState.RUNNING, started_at=time.time(), **owner)
             return self.row(job_id)
 
+    def give_again(self, job_id: str) -> bool:
+        """Queue a submission anew whose worker is lost. Return False for other jobs, and after the second worker.
+
+        Within a transaction.
+        """
+        again = self.db.change(
+            "UPDATE jobs SET state = 'queued', tries = tries + 1, started_at = NULL, spawned_at = NULL, spawns = 0, "
+            "pid = NULL, progress = NULL WHERE id = ? AND state = 'running' AND submission IS NOT NULL AND tries = 0 "
+            "AND cancel = 0",
+            job_id,
+        )
+        if again:
+            self.db.change("INSERT OR IGNORE INTO claims SELECT ?, seq FROM jobs WHERE id = ?", SHARED, job_id)
+        return bool(again)
+
     def end(self, job_id: str, state: JobState, **columns: Any) -> None:
         """Make a job terminal. Raises AispError JOB_TRANSITION if it already is."""
         with self.db.transaction():
@@ -125,7 +156,8 @@ class Queue:
         """
         columns = "id, run_dir, env, started_at, pid, pid_start, namespace"
         waits = "state = 'queued' AND executor = 'inprocess' AND pid IS NOT NULL"
-        return self.db.all(f"SELECT {columns} FROM jobs WHERE (state = 'running' AND executor != 'slurm') OR ({waits})")
+        runs = f"state = 'running' AND NOT ({ELSEWHERE})"
+        return self.db.all(f"SELECT {columns} FROM jobs WHERE ({runs}) OR ({waits})")
 
     def cancel_asked(self, job_id: str) -> bool:
         """True if this job is to be cancelled."""

@@ -303,6 +303,16 @@ UPDATE runs SET body = identified(id, body) WHERE json_extract(body, '$.kind') =
 UPDATE runs SET body = body;
 """
 
+# Submissions to a judge server. priority: higher ones first. submission: hash of the content; key: the client's own.
+# A submission whose worker is lost is given to another one; tries counts how often.
+_POOL = """
+ALTER TABLE jobs ADD COLUMN priority INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE jobs ADD COLUMN submission TEXT;
+ALTER TABLE jobs ADD COLUMN key TEXT;
+ALTER TABLE jobs ADD COLUMN tries INTEGER NOT NULL DEFAULT 0;
+CREATE UNIQUE INDEX jobs_submitted ON jobs (principal, key) WHERE key IS NOT NULL;
+"""
+
 MIGRATIONS: tuple[str, ...] = (
     _JOBS + _RUNS + _MEASUREMENTS,
     _COUNT_SPAWNS,
@@ -316,6 +326,7 @@ MIGRATIONS: tuple[str, ...] = (
     _IMPORTS,
     _KINDS,
     _IDENTITIES,
+    _POOL,
 )
 VERSION = len(MIGRATIONS)
 _FORGETS = MIGRATIONS.index(_FORGET_ENVIRONMENTS)

@@ -63,12 +63,18 @@ def manifest(root: Path = ROOT, deadline_s: float = 3.0) -> dict[str, Any]:
         },
         "settings": _settings(root),
         "limits": container.limits(root).model_dump(exclude={"throttled_periods", "throttled_s"}),
-        "cluster": slurm.allocation(),
+        "cluster": slurm.allocation() or _reached(),
         "surroundings": container.read(root).model_dump(exclude={"evidence"}),
         "variables": {name: redact(os.environ[name]) for name in VARIABLES if name in os.environ},
         "noise": memory.pressure(root).model_dump(),
         "neighbours": {gpu.uuid or str(gpu.index): len(gpu.activity.processes or []) for gpu in reading.gpus},
     }
+
+
+def _reached() -> dict[str, Any] | None:
+    """The name under which a job's submitter reached this machine, and its own; None for a job from here."""
+    host = os.environ.get("AISP_REACHED_AS")
+    return {"scheduler": "ssh", "host": host, "node": os.uname().nodename} if host else None
 
 
 def _host(root: Path) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import secrets
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -35,8 +35,9 @@ class Served:
         address: str = "127.0.0.1:0",
         env: dict[str, str] | None = None,
         popen: type[subprocess.Popen[str]] = forks.Popen,
+        command: Sequence[str] = ("aisp_mcp",),
     ) -> None:
-        argv = [sys.executable, "-m", "aisp_mcp", "--http", address, *options]
+        argv = [sys.executable, "-m", *command, "--http", address, *options]
         self.process = popen(
             argv, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env={**os.environ, **(env or {})}
         )

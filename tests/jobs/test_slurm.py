@@ -83,13 +83,13 @@ def test_a_job_succeeds_under_our_id_with_progress_log_and_one_submission(
     assert job.started_at is not None
     assert job.ended_at is not None
     assert cluster.named(job_id) == [handle(jobs, job_id)]
-    until(lambda: starting.living_watcher(jobs.store.home) is None)  # nothing is left to watch
+    until(lambda: starting.living_watcher(jobs.store.home, "slurm") is None)  # nothing is left to watch
 
 
 def test_submission_and_end_are_seen_soon(jobs: Jobs) -> None:
     gate, cold, waits, lags = jobs.store.home / "gate", [], [], []
     for _ in range(7):
-        until(lambda: starting.living_watcher(jobs.store.home) is None)
+        until(lambda: starting.living_watcher(jobs.store.home, "slurm") is None)
         began = time.monotonic()
         job_id = submit(jobs)
         until(lambda job_id=job_id: handle(jobs, job_id) != "None")
@@ -334,7 +334,7 @@ def test_killing_command_line_and_watcher_loses_nothing(jobs: Jobs, cluster: Clu
     running(jobs, job_id)
     caller.kill()
     caller.wait()
-    watcher = starting.living_watcher(jobs.store.home)
+    watcher = starting.living_watcher(jobs.store.home, "slurm")
     assert watcher is not None
     os.kill(watcher, signal.SIGKILL)
     until(lambda: tree.start_time(watcher) is None)

@@ -91,8 +91,8 @@ def ended(store: Store, job_id: str) -> tuple[JobState, str]:
 def test_no_job_is_submitted_twice_while_commands_fail(store: Store, commands: Path) -> None:
     count = 100
     ids = [enter(store, number) for number in range(count)]
-    watcher = Watcher(store.db, Slurm(), settle_s=0.05)
-    active = ClusterQueue(store.db).active
+    watcher = Watcher(store.db, "slurm", Slurm(), settle_s=0.05)
+    active = ClusterQueue(store.db, "slurm").active
 
     def all_known() -> bool:
         watcher.look()
@@ -112,8 +112,8 @@ def test_no_job_is_submitted_twice_while_commands_fail(store: Store, commands: P
 def test_a_second_submission_under_one_name_is_cancelled_and_does_nothing(store: Store, commands: Path) -> None:
     job_id = enter(store, 1, spawns=1, spawned_at=time.time())
     (commands / "queue").write_text(f"12|PENDING|Resources|N/A||aisp-{job_id}\n9|PENDING|Priority|N/A||aisp-{job_id}\n")
-    Watcher(store.db, Slurm()).look()
-    assert ClusterQueue(store.db).active()[0]["handle"] == "9"
+    Watcher(store.db, "slurm", Slurm()).look()
+    assert ClusterQueue(store.db, "slurm").active()[0]["handle"] == "9"
     assert (commands / "cancelled").read_text().split() == ["12"]
     folder = Path(store.job(job_id).run_dir)
     assert [handover.take_claim(folder, handle) for handle in ("9", "12", "9")] == [True, False, True]
@@ -148,14 +148,14 @@ def test_each_end_has_its_state_whoever_tells_it(
         (commands / "done.txt").write_text(f"JobId=70 JobState=COMPLETED\n{line}\n")
         config = f"JobCompLoc = {commands}/done.txt\nJobCompType = jobcomp/filetxt"
         put(commands, "scontrol", f"#!/bin/sh\n[ $2 = config ] && echo '{config}'\n")
-    Watcher(store.db, Slurm(), grace_s=0.0).look()
+    Watcher(store.db, "slurm", Slurm(), grace_s=0.0).look()
     assert ended(store, job_id) == (state, name)
 
 
 def test_a_controller_that_does_not_answer_ends_nothing(store: Store, commands: Path) -> None:
     job_id = enter(store, 1, handle="7", spawns=1, state="running", started_at=time.time())
     put(commands, "squeue", FAILS)
-    watcher = Watcher(store.db, Slurm(), grace_s=0.0)
+    watcher = Watcher(store.db, "slurm", Slurm(), grace_s=0.0)
     assert [watcher.look() for _ in range(3)] == [True] * 3
     assert store.job(job_id).state is JobState.RUNNING
 
@@ -168,7 +168,7 @@ def test_an_answer_counts_although_nobody_remembers_the_job(store: Store, comman
     made = {"measurements": [dict(kind="k", device="d", value=2.5, unit="u", detail="{}", created_at=1.0)]}
     handover.write(folder, handover.ROWS, made)
     put(commands, "squeue", FAILS)
-    watcher = Watcher(store.db, Slurm())
+    watcher = Watcher(store.db, "slurm", Slurm())
     assert watcher.look()  # it has started, and its end has not been written
     assert store.job(job_id).state is JobState.RUNNING
     handover.write(folder, handover.EXIT, {"state": "succeeded", "exit_code": 0, "started_at": 1.0})
@@ -179,7 +179,7 @@ def test_an_answer_counts_although_nobody_remembers_the_job(store: Store, comman
 
 def test_a_job_that_was_never_submitted_is_cancelled_without_slurm(store: Store, commands: Path) -> None:
     job_id = enter(store, 1, cancel=1)
-    Watcher(store.db, Slurm()).look()
+    Watcher(store.db, "slurm", Slurm()).look()
     assert ended(store, job_id) == (JobState.CANCELLED, "CANCELLED")
     assert (commands / "queue").read_text() == ""
 
@@ -188,7 +188,7 @@ def test_a_refusal_is_final_and_says_slurms_reason(store: Store, commands: Path)
     refusal = "sbatch: error: Batch job submission failed: Invalid partition name specified"
     put(commands, "sbatch", f"#!/bin/sh\necho '{refusal}' >&2\nexit 1\n")
     job_id = enter(store, 1)
-    Watcher(store.db, Slurm()).look()
+    Watcher(store.db, "slurm", Slurm()).look()
     assert ended(store, job_id) == (JobState.FAILED, "SLURM_REFUSED")
     assert "Invalid partition name specified" in (store.job(job_id).reason or "")
 

@@ -33,13 +33,13 @@ class Suggestions(Record):
 
 
 class SuggestParams(Params):
-    query: str = Field(min_length=1, max_length=500, description="What you want to know or do.")
+    query: str = Field(min_length=1, max_length=500, description="What you want to know.")
     limit: int = Field(default=3, ge=1, le=20)
 
 
 @tool(cli="suggest tools", effect=READS, cost=MS, next=("aisp_triage",), listed="lite")
 def aisp_suggest_tools(p: SuggestParams, ctx: Context) -> Suggestions:
-    """Find the tools that answer a question, each with its reason and ready arguments.
+    """Find tools that answer a question, each with its reason and ready arguments.
 
     The search covers names, commands, descriptions, arguments and results of the tools, and everyday words for what
     they answer; other words of the question have no effect. Arguments are filled in only if the question states them.
@@ -73,8 +73,9 @@ class CallParams(Params):
     tool: str
     args: dict[str, Any] = Field(default_factory=dict)
     slurm: dict[str, Any] | None = Field(
-        default=None, description="Run the job on Slurm: nodes, gpus, partition, account, time."
+        default=None, description="Slurm: nodes, gpus, partition, account, time."
     )
+    executor: str | None = Field(default=None, description="ssh://host")
 
 
 class Called(Record):
@@ -89,4 +90,5 @@ def aisp_call_tool(p: CallParams, ctx: Context) -> Called | Call:
     """
     from aisp_mcp.jobs.executors.placement import slurm_variables
 
-    return Call(p.tool, p.args, {} if p.slurm is None else slurm_variables(p.slurm))
+    where = {} if p.executor is None else {"AISP_EXECUTOR": p.executor}
+    return Call(p.tool, p.args, where if p.slurm is None else slurm_variables(p.slurm))

@@ -14,6 +14,7 @@ from aisp_mcp.server.catalog import Command
 HEAD = """usage: aisp GROUP VERB [options]
        aisp doctor [--client NAME]     check the server and the MCP clients on this machine
        aisp bench tui [--simple]       jobs, targets and verdicts on one screen
+       aisp serve-judge [--workers N]  judge submissions of many clients over HTTP
        aisp dashboard [export DIR]     web pages of runs, machine and jobs, or export them
        aisp --list [--json] | --version | --help
 
@@ -44,6 +45,10 @@ def _run(argv: list[str]) -> int:
         from aisp_mcp.front.doctor import command
 
         return command.run(argv[1:])
+    if argv[:1] == ["serve-judge"]:
+        from aisp_mcp.front.mcp import main as server
+
+        return server.serve_judge(argv[1:])
     if argv[:2] == ["bench", "tui"]:
         from aisp_mcp.front.tui import command as tui
 

@@ -66,6 +66,8 @@ def answer(env: envelope.Envelope, why: bool = False) -> None:
     if verdicts.is_run(result):
         result = verdicts.explained(result) if why else verdicts.brief(result)
     _print(out, render(result))
+    if env.meta.host:
+        out.print(f"[dim]host[/]     {escape(terminal_text.escape(env.meta.host))}")
     if env.nonfinite:
         out.print(f"[yellow]not finite:[/] {escape(terminal_text.escape(', '.join(env.nonfinite)))}")
 

@@ -42,12 +42,27 @@ class ConfigFinding:
 def run(argv: Sequence[str]) -> int:
     """Return 0 if the server starts and no configured entry is broken. Raises AispError."""
     options = _parser().parse_args(argv)
+    if options.executor:
+        return _executor(options)
     if options.client:
         return _configure(_client(options.client), options.dry_run)
     probed = probe(entry())
     findings = [finding for client in clients() for finding in check(client, probed)]
     (_print_json if options.json else _print_text)(probed, findings)
     return 0 if probed.ok and all(finding.state in ("ok", "missing") for finding in findings) else 1
+
+
+def _executor(options: argparse.Namespace) -> int:
+    """Check another machine: 0 if jobs that measure can run there, 1 if something is missing."""
+    from aisp_mcp.front.doctor.hosts import examine
+
+    findings = examine(options.executor, options.remote_python)
+    if options.json:
+        print(terminal_text.escape_json(json.dumps([vars(finding) for finding in findings])))
+    else:
+        for finding in findings:
+            print(terminal_text.escape(f"{'ok' if finding.ok else 'FAILED':8}{finding.what:12}{finding.message}"))
+    return 0 if all(finding.ok for finding in findings) else 1
 
 
 def check(client: McpClient, probed: ServerProbe) -> list[ConfigFinding]:
@@ -134,6 +149,10 @@ def _parser() -> argparse.ArgumentParser:
         "--client", metavar="NAME", help="write the server's entry into this client's file: " + _names()
     )
     parser.add_argument("--dry-run", action="store_true", help="with --client: show the difference, write nothing")
+    parser.add_argument("--executor", metavar="ssh://HOST", help="check a machine that jobs are sent to")
+    parser.add_argument(
+        "--remote-python", metavar="PATH", help="with --executor: the Python there (or AISP_REMOTE_PYTHON)"
+    )
     parser.add_argument("--json", action="store_true", help="print the findings as JSON")
     return parser
 

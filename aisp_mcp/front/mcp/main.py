@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import gc
 import logging
+import os
 import sys
 from collections.abc import Iterator, Sequence
 
@@ -16,7 +17,7 @@ from aisp_mcp.front.http.address import add_http
 from aisp_mcp.front.options import add_home, add_selection, add_shared, export_selection, open_context
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.dispatch import is_open, load_catalog, load_listed, select
-from aisp_mcp.settings import ToolSettings
+from aisp_mcp.settings import PoolSettings, ToolSettings
 
 # How long a thread may run Python code before another gets its turn. A call switches threads some fifteen times, and
 # while a tool computes, each switch takes about this long: with 0.5 ms, calls took up to 15 ms on sixteen cores.
@@ -31,6 +32,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         export_selection(options)
         ctx = open_context(options)
+        if PoolSettings.from_env().workers:
+            os.environ["AISP_LEASES"] = str(ctx.settings.home / "leases")  # of all its jobs
         chosen = ToolSettings.from_env()
         with _gc_paused():
             few = is_open(chosen) and not (options.list or options.http)
@@ -92,6 +95,25 @@ def _log_handler() -> logging.Handler:
 def _report(error: AispError) -> int:
     print(terminal_text.escape(f"aisp-mcp: {error.code}: {error.message} {error.hint or ''}"), file=sys.stderr)
     return 2
+
+
+def serve_judge(argv: Sequence[str]) -> int:
+    """Serve over HTTP, with a pool of workers for submissions. Does not return unless it cannot serve."""
+    parser = argparse.ArgumentParser(
+        prog="aisp serve-judge", description="Judge submissions of many clients, one at a time on each device."
+    )
+    parser.add_argument("--workers", type=int, default=2, metavar="N", help="submissions worked on at once (default 2)")
+    parser.add_argument("--queue", type=int, default=1000, metavar="N", help="submissions that may wait (default 1000)")
+    options, rest = parser.parse_known_args(argv)
+    if min(options.workers, options.queue) < 1:
+        parser.error("--workers and --queue are at least 1")
+    os.environ.update(
+        AISP_POOL_WORKERS=str(options.workers),
+        AISP_POOL_QUEUE=str(options.queue),
+        AISP_PARALLEL_JOBS=str(options.workers),
+    )
+    http = [] if any(word.partition("=")[0] == "--http" for word in rest) else ["--http", "127.0.0.1:8000"]
+    return main([*http, *rest])
 
 
 def _parser() -> argparse.ArgumentParser:

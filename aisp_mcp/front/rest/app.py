@@ -9,10 +9,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from aisp_mcp.front.rest import events, lists, tools
+from aisp_mcp.front.rest import events, lists, pool, tools
 from aisp_mcp.front.rest.answers import data_response, envelope_response
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.dispatch.envelopes import Stopwatch, failure
+from aisp_mcp.settings import PoolSettings
 
 ContextOf = Callable[[Request], Context]
 Read = Callable[[Request, Context], Any]
@@ -63,8 +64,18 @@ def routes(ctx: Context, context_of: ContextOf, writes: bool = True) -> list[Rou
         Route("/tools", listed, methods=["GET"]),
         Route("/tools/{name}", _with(tools.call, context_of, writes=writes), methods=["POST"]),
         Route("/analysis/{name}", _with(tools.analysis, context_of), methods=["GET"]),
+        *(_judge(context_of) if PoolSettings.from_env().workers else ()),
         Route("/events", _with(events.stream, context_of, feed=feed), methods=["GET"]),
         Route("/{rest:path}", unknown, methods=["GET", "POST", "PUT", "PATCH", "DELETE"]),
+    ]
+
+
+def _judge(context_of: ContextOf) -> list[Route]:
+    """The routes of a judge server."""
+    return [
+        Route("/judge", _with(pool.submit, context_of), methods=["POST"]),
+        Route("/judge", _with(pool.state, context_of), methods=["GET"]),
+        Route("/judge/{id}", _with(pool.ticket, context_of), methods=["GET"]),
     ]
 
 

@@ -13,6 +13,7 @@ from aisp_mcp.errors import UsageError
 from aisp_mcp.settings import ClusterSettings
 
 EXECUTORS = ("local", "slurm", "inprocess")
+_SSH = re.compile(r"ssh://(?:[\w.+-]+@)?(?:[\w][\w.-]*|\[[0-9a-fA-F:.]+\])(?::\d{1,5})?", re.ASCII)
 _NAME = re.compile(r"[\w.,-]{0,100}", re.ASCII)
 # As Slurm reads it: minutes, m:s, h:m:s, d-h, d-h:m, d-h:m:s.
 _TIME = re.compile(r"(?:(?P<days>\d+)-)?(?P<first>\d+)(?::(?P<second>\d+))?(?::(?P<third>\d+))?", re.ASCII)
@@ -37,13 +38,31 @@ class SlurmPlacement:
 def chosen_executor(environ: Mapping[str, str]) -> str:
     """The executor that the settings name. Raises UsageError BAD_EXECUTOR."""
     name = ClusterSettings.from_env(environ).executor
-    if name not in EXECUTORS:
-        raise UsageError("BAD_EXECUTOR", f"There is no executor {name[:40]!r}.", f"One of: {', '.join(EXECUTORS)}.")
+    if name not in EXECUTORS and not _SSH.fullmatch(name):
+        choices = f"One of: {', '.join(EXECUTORS)}, or ssh://[user@]host[:port]."
+        raise UsageError("BAD_EXECUTOR", f"There is no executor {name[:80]!r}.", choices)
     return name
 
 
+def is_elsewhere(executor: str) -> bool:
+    """Return True if jobs of this executor run on another machine."""
+    return executor not in ("local", "inprocess", "node")
+
+
+def request(executor: str, environ: Mapping[str, str], timeout_s: float, exclusive: bool) -> dict[str, Any]:
+    """What the settings ask of an executor elsewhere, as data for its row. Raises UsageError BAD_PLACEMENT."""
+    if executor == "slurm":
+        return placement(environ, timeout_s, exclusive).as_dict()
+    python = ClusterSettings.from_env(environ).remote_python
+    if "\n" in python or "\0" in python:
+        raise UsageError(
+            "BAD_PLACEMENT", f"{python[:80]!r} is not a path of an interpreter.", "--remote-python python3.12"
+        )
+    return {"python": python, "exclusive": exclusive}
+
+
 def placement(environ: Mapping[str, str], timeout_s: float, exclusive: bool) -> SlurmPlacement:
-    """The request that the settings describe. Raises UsageError BAD_PLACEMENT."""
+    """The request to Slurm that the settings describe. Raises UsageError BAD_PLACEMENT."""
     cluster = ClusterSettings.from_env(environ)
     for name, value in (("partition", cluster.partition), ("account", cluster.account)):
         if not _NAME.fullmatch(value):

@@ -19,12 +19,12 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from aisp_mcp.errors import Unavailable, UsageError
 from aisp_mcp.jobs import log
 from aisp_mcp.jobs.executors import handover
-from aisp_mcp.jobs.executors.base import ExecutorState
+from aisp_mcp.jobs.executors.base import ExecutorState, Submission
 from aisp_mcp.jobs.executors.placement import SlurmPlacement, read_minutes
 from aisp_mcp.process.python import module
 from aisp_mcp.system.command import ProgramAnswer, ask
@@ -42,17 +42,35 @@ _HERE_ONLY = {"TMPDIR", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "NVIDIA_VIS
 class Slurm:
     """One cluster, as the environment of this process names it."""
 
+    title = "Slurm"
+    tick_s: ClassVar[float] = 1.0
+    settle_s: ClassVar[float] = 10.0  # search for a submission of unknown outcome this long before the next attempt
+    grace_s: ClassVar[float] = 20.0  # through a network file system
+    linger_s: ClassVar[float] = 0.0
+
     def __init__(self) -> None:
         self._accounting = True
         self._completed: Path | None = None
         self._configured = False
 
-    def submit(self, row: Any, tasks: Sequence[int] = ()) -> str | None:
-        """Pass the job's script to sbatch, unless an earlier attempt succeeded; None: the outcome is unknown.
+    def submission_of(self, row: Any) -> str:
+        """The name in Slurm: all tasks of an array share it."""
+        return name_of(row)
 
-        tasks: indices, when the row is one of an array's; the id is then that of the array. Raises UsageError
-        SLURM_REFUSED and Unavailable NO_SLURM.
+    def submit(self, rows: Sequence[Any]) -> dict[str, Submission]:
+        """Pass a job's script, or that of an array, to sbatch, unless an earlier attempt succeeded.
+
+        Raises UsageError SLURM_REFUSED and Unavailable NO_SLURM.
         """
+        submission = self._submit(rows[0], [array["index"] for array in map(array_of, rows) if array])
+        handles = {row["id"]: submission and handle_of(row, submission) for row in rows}
+        return {
+            job_id: Submission(handle, f"Slurm job {handle}" if handle else "Slurm has not confirmed it yet")
+            for job_id, handle in handles.items()
+        }
+
+    def _submit(self, row: Any, tasks: Sequence[int]) -> str | None:
+        """Slurm's id of a submission; None: the outcome is unknown. tasks: indices in an array, whose id it then is."""
         if row["spawns"]:
             known, certain = self._find(row)
             if known or not certain:
@@ -85,9 +103,16 @@ class Slurm:
     def cancel(self, row: Any) -> bool:
         """Cancel by id, or by name while the id is unknown."""
         arguments = [row["handle"]] if row["handle"] else ["--name", name_of(row), "--user", _user()]
-        return self.cancel_handle(*arguments)
+        return self._scancel(*arguments)
 
-    def cancel_handle(self, *arguments: str) -> bool:
+    def discard(self, handle: str) -> None:
+        """Cancel a second submission by its id."""
+        self._scancel(handle)
+
+    def forget(self, row: Any) -> None:
+        """Nothing: its files are those of the run folder."""
+
+    def _scancel(self, *arguments: str) -> bool:
         """Run scancel. A job that has ended already counts as cancelled."""
         answer = ask(["scancel", *arguments], QUERY_S)
         return answer.code == 0 or "Invalid job id" in answer.err

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from aisp_mcp.envelope import Envelope
-from aisp_mcp.errors import AispError, Refused, Unavailable, UnknownTool
+from aisp_mcp.errors import AispError, Refused, Unavailable, UnknownTool, UsageError
 from aisp_mcp.process import python
 from aisp_mcp.records import Params
 from aisp_mcp.server import registry
@@ -24,7 +24,8 @@ from aisp_mcp.server.dispatch import arrays
 from aisp_mcp.server.dispatch.arguments import of_the_system, validate
 from aisp_mcp.server.dispatch.envelopes import Stopwatch, failure, internal, success
 from aisp_mcp.server.dispatch.pending import JobPending, Pending, WaitPending, follow
-from aisp_mcp.server.registry import Ask, Call, JobParams, JobSpec, Plan, ReadingParams, Tool, Wait
+from aisp_mcp.server.registry import DESTINATIONS, Ask, Call, JobParams, JobSpec, Plan, ReadingParams, Tool, Wait
+from aisp_mcp.settings import ClusterSettings
 from aisp_mcp.store.records.job import Job
 
 
@@ -124,10 +125,12 @@ def _submit(request: _Request, params: JobParams, plan: Plan) -> Envelope | JobP
         tool.name,
         params.model_dump(mode="json", exclude_unset=True, exclude={"wait_s", "dry_run", "confirm"}),
         timeout_s=plan.timeout_s,
-        resources=tuple(plan.resources),
+        resources=() if ctx.submission else tuple(plan.resources),  # a submission waits for its device when it measures
         principal=ctx.principal,
         env=ctx.job_env,
         work=lambda job: _run_in_process(tool, request.raw, ctx, job),
+        submission=ctx.submission,
+        commits={name: plan.details[name] for name in ("repository", "commits") if name in plan.details},
     )
     return JobPending(ctx, job.id, params.wait_s)
 
@@ -192,11 +195,19 @@ def _duration(seconds: float) -> str:
 
 def make_plan(tool: Tool, spec: JobSpec, params: JobParams, ctx: Context) -> Plan:
     """The tool's own estimate, completed. Raises what the estimate raises, as the run itself would."""
-    from aisp_mcp.jobs.executors.placement import chosen_executor
+    from aisp_mcp.jobs.executors.placement import chosen_executor, is_elsewhere
 
-    if chosen_executor({**os.environ, **ctx.job_env}) == "slurm":
-        return _cluster_plan(tool, spec, params, ctx)
-    return _plan(tool, spec, params, ctx)
+    executor = chosen_executor({**os.environ, **ctx.job_env})
+    if not is_elsewhere(executor):
+        return _plan(tool, spec, params, ctx)
+    if spec.here:
+        raise UsageError("BAD_PLACEMENT", f"{tool.name} cannot run on {executor}: {spec.here}.", "--executor local")
+    try:
+        plan = _plan(tool, spec, params, ctx)
+    except Unavailable:  # the other machine may have what this one lacks
+        timeout_s = params.timeout_s or spec.timeout_s
+        plan = Plan(argv=[], timeout_s=timeout_s, resources=default_resources(spec))
+    return _slurm_plan(plan, ctx) if executor == "slurm" else _ssh_plan(plan, params, ctx)
 
 
 def _plan(tool: Tool, spec: JobSpec, params: JobParams, ctx: Context) -> Plan:
@@ -208,24 +219,42 @@ def _plan(tool: Tool, spec: JobSpec, params: JobParams, ctx: Context) -> Plan:
     return plan.model_copy(update=own)
 
 
-def _cluster_plan(tool: Tool, spec: JobSpec, params: JobParams, ctx: Context) -> Plan:
-    """The plan of a job for Slurm, with its script. The node may have what this machine lacks.
-
-    Raises UsageError BEYOND_PARTITION, BAD_PLACEMENT and Unavailable NO_SLURM.
+def _slurm_plan(plan: Plan, ctx: Context) -> Plan:
+    """The plan of a job for Slurm, with its script. Raises UsageError BEYOND_PARTITION, BAD_PLACEMENT and Unavailable
+    NO_SLURM.
     """
     from aisp_mcp.jobs.executors import slurm
     from aisp_mcp.jobs.executors.placement import placement
 
-    try:
-        plan = _plan(tool, spec, params, ctx)
-    except Unavailable:
-        timeout_s = params.timeout_s or spec.timeout_s
-        plan = Plan(argv=[], timeout_s=timeout_s, resources=default_resources(spec))
     request = placement({**os.environ, **ctx.job_env}, plan.timeout_s, exclusive=bool(plan.resources))
     slurm.check_limits(request)
     text = slurm.script("JOB", str(ctx.settings.home / "runs" / "JOB"), sys.executable, request.as_dict())
     argv = ["sbatch", "--parsable", slurm.SCRIPT_NAME]
     return plan.model_copy(update={"argv": argv, "details": {**plan.details, "script": text}})
+
+
+def _ssh_plan(plan: Plan, params: JobParams, ctx: Context) -> Plan:
+    """The plan of a job for another machine, in a dry run with the folders that it is sent.
+
+    Raises UsageError BAD_PLACEMENT, NOT_SENT and Refused NOT_FOR_YOU.
+    """
+    from aisp_mcp.jobs.executors import parcels
+
+    host = ClusterSettings.from_env({**os.environ, **ctx.job_env}).executor
+    if ctx.sees is not None and host != ClusterSettings.from_env().executor:
+        hint = "Whoever runs the server chooses the machines that it reaches with its keys: AISP_EXECUTOR."
+        raise Refused("NOT_FOR_YOU", f"A call cannot send a job from this server to {host}.", hint)
+    given = params.model_dump(mode="json", exclude_unset=True)
+    named = [name for name in DESTINATIONS if given.get(name)]
+    if named:
+        message = f"{named[0]} names a file here, and {host} would write it there."
+        raise UsageError("BAD_PLACEMENT", message, "What a job writes comes back in its run folder; omit the argument.")
+    details = {**plan.details, "host": host}
+    if params.dry_run:
+        environ = {**os.environ, "AISP_BENCH_ROOT": os.pathsep.join(map(str, ctx.settings.bench_roots))}
+        folders = [parcels.package(), *parcels.roots(parcels.whole(given, os.getcwd()), os.getcwd(), environ)]
+        details["sent_once"] = [parcels.Parcel(folder).summary() for folder in folders]
+    return plan.model_copy(update={"argv": ["ssh", host], "details": details})
 
 
 def worker_argv(tool: Tool) -> list[str]:
