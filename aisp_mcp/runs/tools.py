@@ -57,7 +57,7 @@ class RunParams(LabelledParams, ChosenParams):
     resume: str | None = Field(default=None, description="An interrupted run to resume.")
     accept_regressions: bool = Field(default=False, description="Rewrite entries of expect.yaml that it contradicts.")
     evidence: bool = False
-    profile: Depth = Field(default="none", description="Untimed passes at the end.")
+    profile: Depth = Field(default="none", description="Untimed passes.")
     bench_root: BenchRoots = None
 
 
@@ -159,9 +159,7 @@ class VerifyParams(LabelledParams, ProblemParams):
     check: str | None = Field(default=None, max_length=4096, description="FILE.py:NAME(arguments, answer).")
     rtol: float | None = Field(default=None, ge=0, le=1)
     atol: float | None = Field(default=None, ge=0)
-    workload: str | None = Field(
-        default=None, max_length=4096, description="All shapes of a table shape,weight or TRACE[:OPERATOR]."
-    )
+    workload: str | None = Field(default=None, max_length=4096, description="Table shape,weight, or TRACE[:OPERATOR].")
     preset: PresetName = "default"
     replicates: int | None = Field(default=None, ge=1, le=50)
     margin: float | None = Field(default=None, ge=0, le=1)
