@@ -13,6 +13,13 @@ CLOCKS = {
     "with_host": "the parent's clock, host time included",
     "lower_bound": "the parent's clock, as a lower bound",
 }
+WORKLOAD_NEXT = {
+    "faster": "keep the candidate",
+    "same": "keep the simpler one",
+    "trade-off": "use the candidate in the regimes where it is faster, and the baseline in the others",
+    "inconclusive": "repeat it with --preset release, which measures more",
+    "slower": "keep the baseline",
+}
 _EXPLAIN = ("passed", "flags", "noise", "seconds")  # of a run
 _EXPLAIN_ROW = ("flags", "isolation", "clock", "at_least")
 
@@ -24,11 +31,32 @@ def is_run(result: Any) -> bool:
 
 def brief(result: Mapping[str, Any]) -> dict[str, Any]:
     """The answer without what explains it, and with the next step."""
+    if workload := result.get("workload"):
+        return _workload(result, workload)
     rows = [{name: part for name, part in row.items() if name not in _EXPLAIN_ROW} for row in result["rulings"]]
     shown = {name: part for name, part in result.items() if name not in _EXPLAIN}
     step = next_step(result)
     more = "add --why" if any(result.get(name) for name in ("flags", "noise")) else ""
     return {**shown, "rulings": rows, "next": step, "details": more}
+
+
+def _workload(result: Mapping[str, Any], workload: Mapping[str, Any]) -> dict[str, Any]:
+    """The verdict on the whole workload, and a line for each of its regimes."""
+    regimes = [
+        {
+            "regime": row["label"],
+            "launches": row["launches"],
+            "share of time": f"{row['share']:.1%}",
+            "verdict": row["verdict"],
+            "ratio": row["ratio"],
+            "interval": row["interval"] and [row["interval"]["low"], row["interval"]["high"]],
+        }
+        for row in workload["regimes"]
+    ]
+    of_step = {name: workload[name] for name in ("step_share", "step_ratio") if workload.get(name) is not None}
+    said = {"sentence": workload["sentence"], "run_id": result["run_id"], "regimes": regimes}
+    step = WORKLOAD_NEXT.get(workload["verdict"], "")
+    return {**said, **of_step, "notes": workload.get("notes"), "next": step, "details": "add --why"}
 
 
 def explained(result: Mapping[str, Any]) -> dict[str, Any]:

@@ -260,10 +260,11 @@ RULING: dict[str, Any] = {
 }
 
 
-def shown(capsys: pytest.CaptureFixture[str], why: bool, noise: list[str], **ruling: Any) -> str:
+def shown(capsys: pytest.CaptureFixture[str], why: bool, noise: list[str], workload: Any = None, **ruling: Any) -> str:
     """What a person reads of a run with one verdict."""
     said = {"clock_disagreement": "The clocks differ."}
     result = {"run_id": "r_1", "passed": None, "rulings": [{**RULING, **ruling}], "flags": said, "noise": noise}
+    result |= {"workload": workload} if workload else {}
     meta = {"duration_ms": 1.0, "version": "0", "at": "2026-11-29T00:00:00Z"}
     render.answer(Envelope(tool="aisp_verify_candidate", status="ok", result=result, meta=meta), why)
     return " ".join(capsys.readouterr().out.split())
@@ -275,6 +276,14 @@ def test_a_verdict_is_its_sentence_and_one_next_step(capsys: pytest.CaptureFixtu
     assert "next aisp triage names" in shown(capsys, False, ["Tasks waited for a CPU."])
     assert "--preset default" in shown(capsys, False, [], verdict="faster", sentence="faster", provisional=True)
     assert "next keep the candidate" in shown(capsys, False, [], verdict="faster", sentence="faster")
+
+
+def test_a_workload_opens_with_its_own_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    regime = {"label": "m=64", "launches": 94, "share": 0.3, "verdict": "slower", "ratio": 0.55, "interval": None}
+    workload = {"sentence": "slower: 0.8x over this workload", "verdict": "slower", "regimes": [regime]}
+    text = shown(capsys, False, [], workload)
+    assert text.startswith("slower: 0.8x over this workload run id r_1 next keep the baseline")
+    assert "m=64 94 30.0% slower 0.55×" in text
 
 
 def test_why_names_clocks_noise_and_what_was_flagged(capsys: pytest.CaptureFixture[str]) -> None:
