@@ -246,7 +246,6 @@ def test_functions_on_texts_are_judged_by_the_users_checker(pair: Path) -> None:
     assert faster.sentence.endswith("answers judged by your is_solution of checker.py")
     wrong = judged("wrong.py", check="checker.py:is_solution")
     assert (wrong.verdict, "is_solution of checker.py refused it" in wrong.sentence) == ("incorrect", True)
-    assert "the baseline has" in judged("wrong.py", rtol=1e-6).sentence
 
 
 @pytest.mark.torch

@@ -43,7 +43,8 @@ def errors_page() -> str:
         kinds = ", ".join(dict.fromkeys(entry.kind for entry in entries))
         modules = ", ".join(dict.fromkeys(f"`{entry.module}`" for entry in entries))
         message = entries[0].message.replace("|", "\\|")
-        lines.append(f"| `{code}` | {kinds} | {CLASSES[entries[0].kind].exit_code} | {message} | {modules} |")
+        exit_code = 5 if code in errors.CANNOT_DECIDE else CLASSES[entries[0].kind].exit_code
+        lines.append(f"| `{code}` | {kinds} | {exit_code} | {message} | {modules} |")
     return "\n".join(lines) + "\n"
 
 

@@ -120,7 +120,7 @@ NOISE: dict[str, Callable[[random.Random], float]] = {
 @pytest.mark.parametrize("kind", NOISE)
 def test_identical_candidates_are_not_kept_and_small_gains_are(kind: str) -> None:
     draw = random.Random(63)
-    copies = [answer for _ in range(2) for answer in simulated(200, 0.0, NOISE[kind], draw)]
+    copies = simulated(200, 0.0, NOISE[kind], draw)
     assert copies.count("keep") == 0
     assert copies.count("discard") >= 0.95 * len(copies)
     gains = simulated(50, math.log(1.02), NOISE[kind], draw)
@@ -268,8 +268,7 @@ def test_numbers_come_from_json_from_files_and_from_the_process(repo: Path, keep
     commit(repo, train=f"LOSS, SIZE = 1.5, 40\n{writes}")
     edit(repo, "1.5, 40", "1.0, 16")
     assert keep(*python, metric="eval.loss", output="out.json").gain == pytest.approx(0.5)
-    memory = keep(*python, metric="memory")
-    assert memory.outcome == "keep"
+    memory = keep(*python, metric="memory", runs=1)
     assert memory.before is not None
     assert memory.after is not None
     assert 20e6 < memory.before - memory.after < 30e6
