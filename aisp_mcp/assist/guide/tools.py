@@ -72,9 +72,7 @@ def aisp_suggest_tools(p: SuggestParams, ctx: Context) -> Suggestions:
 class CallParams(Params):
     tool: str
     args: dict[str, Any] = Field(default_factory=dict)
-    slurm: dict[str, Any] | None = Field(
-        default=None, description="Slurm: nodes, gpus, partition, account, time."
-    )
+    slurm: dict[str, Any] | None = Field(default=None, description="Slurm: nodes, gpus, partition, account, time.")
     executor: str | None = Field(default=None, description="ssh://host")
 
 
