@@ -198,6 +198,7 @@ def cuts(jobs: Jobs, host: Host, options: argparse.Namespace, folder: Path) -> d
     stop.set()
     cutter.join()
     begun = Counter(line.split()[1] for line in journal.read_text().splitlines() if line.startswith("begin"))
+    shutil.rmtree(journal.parent)
     right = [
         job.envelope is not None
         and job.envelope.get("result") is not None

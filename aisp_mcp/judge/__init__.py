@@ -22,6 +22,7 @@ __all__ = [
     "correctness",
     "distributed",
     "functions",
+    "lease",
     "library",
     "loading",
     "mutants",

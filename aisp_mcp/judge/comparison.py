@@ -24,12 +24,12 @@ from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.judge import candidate_needs, distributed, presets, source_facts
 from aisp_mcp.judge.audit_log import ChainLog
 from aisp_mcp.judge.evidence import Replicate
+from aisp_mcp.judge.lease import Lease
 from aisp_mcp.judge.native import build
 from aisp_mcp.judge.options import Nodes, Options
 from aisp_mcp.judge.pair import Pair
 from aisp_mcp.judge.parent import hints, opening
 from aisp_mcp.judge.parent.kernel_cache import Kernels, names_a_compiler
-from aisp_mcp.judge.parent.lease import Lease
 from aisp_mcp.judge.parent.opening import Opening, Request
 from aisp_mcp.judge.parent.processes import confined, placement, verifier_client
 from aisp_mcp.judge.parent.processes.cluster import nodes

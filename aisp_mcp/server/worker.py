@@ -68,7 +68,7 @@ def main() -> int:
 @contextlib.contextmanager
 def _lease(tool: str, job: Job) -> Iterator[None]:
     """On a judge server, the lease of the device for a job that measures without a comparison, which has its own."""
-    from aisp_mcp.judge.parent.lease import Lease
+    from aisp_mcp.judge.lease import Lease
     from aisp_mcp.server import registry
     from aisp_mcp.settings import PoolSettings
 

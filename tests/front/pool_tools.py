@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from aisp_mcp.judge.parent.lease import Lease
+from aisp_mcp.judge.lease import Lease
 from aisp_mcp.records import Record
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.registry import RUNS, JobParams, JobSpec, S, tool

@@ -71,7 +71,7 @@ def left_there(host: Host) -> list[Path]:
 
 
 def test_a_job_outlives_its_connection_and_comes_back_whole(jobs: Jobs, host: Host, tmp_path: Path) -> None:
-    gate, journal = tmp_path / "gate", tmp_path / "work" / "journal"
+    gate, journal = tmp_path / "gate", tmp_path / "sources" / "journal"
     journal.parent.mkdir()
     journal.touch()  # a file that exists here is sent, with its folder
     job_id = submit(jobs, gate=str(gate), journal=str(journal), label="kept")
@@ -80,7 +80,7 @@ def test_a_job_outlives_its_connection_and_comes_back_whole(jobs: Jobs, host: Ho
     gate.touch()
     job = finished(jobs, job_id)
     assert (job.state, job.exit_code, answer(job)["text"]) == (JobState.SUCCEEDED, 0, "kept")
-    (copy,) = host.there.glob(".cache/aisp-host/trees/*/work/journal")
+    (copy,) = host.there.glob(".cache/aisp-host/trees/*/sources/journal")
     assert [line.split()[0] for line in copy.read_text().splitlines()] == ["begin", "end"]  # it ran once
     until(lambda: not left_there(host))
     second = submit(jobs, "aisp_test_end", how="refuse")

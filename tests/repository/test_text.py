@@ -118,7 +118,7 @@ def commands() -> set[str]:
     """All commands, as a fresh process lists them."""
     listing = [sys.executable, "-m", "aisp_mcp", "--list", "--json"]
     tools = json.loads(subprocess.run(listing, cwd=ROOT, check=True, capture_output=True, text=True).stdout)
-    others = {"host uptime", "doctor", "dashboard", "bench utils", "bench tui"} | {
+    others = {"host uptime", "doctor", "dashboard", "serve-judge", "bench utils", "bench tui"} | {
         " ".join(words) for words in ALIASES
     }  # a recipe's; no tool; other words
     return {tool["cli"].removeprefix("aisp ") for tool in tools} | others

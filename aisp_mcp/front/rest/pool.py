@@ -1,7 +1,7 @@
 """Submissions to a judge server: files by text or tarball, a ticket, and a place in the queue.
 
 A submission is a job without a device of its own: workers take them by priority, and the judge holds the device only
-while it measures (judge/parent/lease.py). The same content under the same key is the same job.
+while it measures (judge/lease.py). The same content under the same key is the same job.
 """
 
 from __future__ import annotations

@@ -196,7 +196,7 @@ class Connection:
 HINTS = {
     "HOST_FULL": "Free space there; what was sent lies in ~/.cache/aisp-host.",
     "HOST_LACKS": "Install it there, or name another Python with --remote-python; aisp doctor --executor shows all.",
-    "HOST_PYTHON": "Name a Python of 3.11 or newer there with --remote-python, such as /home/me/venv/bin/python.",
+    "HOST_PYTHON": "Name a Python of 3.11 or newer there with --remote-python, such as aisp/bin/python.",
     "SSH_REFUSED": "`ssh` itself must connect without a question: try it by hand with -o BatchMode=yes.",
     "SSH_UNREACHABLE": "Try `ssh` by hand; the job was not sent.",
 }
