@@ -65,7 +65,9 @@ class Job:
 
 @dataclass(frozen=True)
 class Client:
-    """argv and env: the command for a job. arrivals_env: further variables if requests arrive at a rate. results: the file with single requests, below the job's folder."""
+    """argv and env: the command for a job. arrivals_env: further variables if requests arrive at a rate. results: the
+    file with single requests, below the job's folder.
+    """
 
     name: ClientName
     argv: Callable[[Job], list[str]]
