@@ -8,7 +8,7 @@ import random
 import shutil
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -65,13 +65,20 @@ class Job:
 
 @dataclass(frozen=True)
 class Client:
-    """argv and env: the command for a job. results: the file with single requests, below the job's folder."""
+    """argv and env: the command for a job. arrivals_env: further variables if requests arrive at a rate. results: the
+    file with single requests, below the job's folder.
+    """
 
     name: ClientName
     argv: Callable[[Job], list[str]]
     results: str
     read: Callable[[Source], list[Request]]
     env: Mapping[str, str]
+    arrivals_env: Mapping[str, str] = field(default_factory=dict)
+
+    def environment(self, load: Load) -> dict[str, str]:
+        """Variables for a run under this load, beyond those of this process."""
+        return {**self.env, **(self.arrivals_env if load.streams is None else {})}
 
 
 def prompts(count: int, words: int, seed: int) -> list[str]:
@@ -102,7 +109,7 @@ def run(client: Client, program: str, job: Job) -> list[Request]:
     """Send the job's requests and return the answered ones. Raises ProcessError CLIENT_FAILED or TIMEOUT."""
     job.folder.mkdir(parents=True, exist_ok=True)
     _write_inputs(client, job)
-    env = {**os.environ, **client.env}
+    env = {**os.environ, **client.environment(job.load)}
     done = process.run([program, *client.argv(job)], timeout_s=job.timeout_s, env=env, cwd=job.folder)
     (job.folder / "client.log").write_text(f"{done.stdout}\n{done.stderr}")
     path = job.folder / client.results
@@ -175,9 +182,11 @@ def _vllm_requests(source: Source) -> list[Request]:
 
 
 _OFFLINE = {"HF_HUB_OFFLINE": "1"}  # or a client would look for a model's tokenizer on the network
+# Each of several processes draws the same gaps from the seed (0.8.1), so that ten arrivals follow at equal distances.
+_ONE_PROCESS = {"GUIDELLM__MAX_WORKER_PROCESSES": "1"}
 # Ordered by start-up time.
 CLIENTS: tuple[Client, ...] = (
     Client("aiperf", _aiperf, "aiperf/profile_export.jsonl", aiperf.requests, {}),
-    Client("guidellm", _guidellm, "guidellm.json", _guidellm_requests, _OFFLINE),
+    Client("guidellm", _guidellm, "guidellm.json", _guidellm_requests, _OFFLINE, _ONE_PROCESS),
     Client("vllm", _vllm, "vllm.json", _vllm_requests, _OFFLINE),
 )

@@ -211,6 +211,12 @@ def test_each_client_is_called_with_the_job(client: Any, tmp_path: Path) -> None
             assert each in words or (each == "17" and client.name == "vllm")
 
 
+def test_one_process_of_guidellm_draws_arrivals_that_are_random() -> None:
+    guidellm = next(client for client in CLIENTS if client.name == "guidellm")
+    assert "GUIDELLM__MAX_WORKER_PROCESSES" not in guidellm.environment(Load(streams=8))
+    assert guidellm.environment(Load(rate=2.0))["GUIDELLM__MAX_WORKER_PROCESSES"] == "1"
+
+
 @pytest.mark.parametrize("text", ["0", "2.5", "-3", "x", "0/s", "8/m", "1e9"])
 def test_what_is_no_load_is_named(text: str) -> None:
     with pytest.raises(UsageError, match="is not a load"):
