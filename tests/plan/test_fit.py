@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import plan_support
 import pytest
 
 from aisp_mcp.server.context import Context
@@ -25,6 +26,28 @@ def test_a_model_that_fits_has_a_rate_a_command_and_its_least_number_of_gpus(ctx
     assert 5 < answer["tokens_per_s_alone"] < answer["tokens_per_s"]
     served = to_data(execute("aisp_inference_vllm", {"model": "Llama-3.3-70B", "gpu": "L40S", "gpus": 4}, ctx))
     assert answer["tokens_per_s"] == served["result"]["answer"]["rate"]["tokens_per_s"]
+
+
+def test_every_option_and_value_that_is_printed_exists_in_a_released_engine(ctx: Context) -> None:
+    known = plan_support.recorded("vllm-options")
+    questions: list[dict[str, Any]] = [
+        {"model": "llama-3.3-70b", "gpu": "H100-SXM", "gpus": 8, "weights": weights}
+        for weights in ("bf16", "fp8", "int4-awq", "int4-gptq", "int8-w8a8")
+    ]
+    questions += [
+        {"model": "deepseek-r1", "gpu": "H200-SXM", "gpus": 16},
+        {"model": "gpt-oss-120b", "gpu": "B200-SXM", "gpus": 4},
+        {"model": "qwen3-32b", "gpu": "L40S", "gpus": 8, "kv_dtype": "fp8", "prefix_hit": 0.5, "chunk": 2048},
+    ]
+    for question in questions:
+        answer = to_data(execute("aisp_inference_vllm", question, ctx))
+        assert answer["status"] == "ok", answer
+        serve, _, *words = answer["result"]["answer"]["command"].split()[1:]
+        assert (serve, len(words) > 2) == ("serve", True)
+        for name, _, value in (word.partition("=") for word in words):
+            # `--no-x` is the other half of a switch `--x`.
+            assert name in known["options"] or name.replace("--no-", "--") in known["options"], name
+            assert value in known["values"].get(name, [value]), f"{name}={value}"
 
 
 def test_a_model_that_does_not_fit_says_what_would(ctx: Context) -> None:
