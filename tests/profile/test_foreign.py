@@ -237,6 +237,9 @@ def _evented(*profiles):
         (_speedscope(("samples", [7])), "7 samples in 1 stack", "1 weights for 2 samples"),
         (_evented(_UNCLOSED), "5 s in 2 different stacks; largest self weights: b 60 %", "2 frames were"),
         (_evented(_CLOSED, _CROSSED), "2 s in 1 stack", "1 of 2 profiles are damaged"),
+        (_evented("O 1 0, C 2 0"), "1 s in 1 stack", "No frame is open for 83.3 % of the time that the file says"),
+        ("app  31 cycles:u: \n\t  55d0 work+0x10 (/bin/app)\n\n" * 2, "2 samples in 1 stack", ""),
+        ("app 31/32 250000 cpu-clock:ppp: \n\t 55d0 work (/bin/app)\n\n" * 2, "2 samples in 1 stack", ""),
     ],
 )
 def test_stacks_are_summed_in_one_unit_and_as_far_as_they_can_be(text, words, note, tmp_path):
@@ -290,6 +293,9 @@ def test_tables_of_samply_that_do_not_fit_are_refused_with_what_is_wrong(tmp_pat
         ("a.jfr", "FLR\x00", "jfrconv"),
         ("cpu.pprof", "\n\x04\x08\x01\x10\x02", "go tool pprof"),
         ("memray-app.bin", "memray\x00", "memray stats"),
+        ("memray-lz4.bin", '\x04"M\x18@@\x02?\x05memray', "memray stats"),
+        ("stats.json", '{"total_num_allocations": 2, "allocation_size_histogram": []}', "memray flamegraph"),
+        ("session.json", '{"start_time": 1.0, "sample_count": 3, "root_frame": {}}', "py-spy record"),
         ("flame.svg", '<?xml version="1.0"?>\n<svg>', "-f raw"),
         ("heap.json", '{"dhatFileVersion":2}', "dh_view"),
         ("gecko.json", '{"meta": {"abi": "x", "product": "Firefox"}}', "profiler.firefox.com"),

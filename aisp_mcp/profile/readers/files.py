@@ -154,11 +154,6 @@ def _text_kind(name: str, head: bytes, text: bytes) -> ProfileKind:
         return "nccl"
     if (refusal := foreign_refusal(name, head, first)) is not None:
         raise bad(*refusal)
-    if _untimed(text):
-        raise bad(
-            f"{name!r} is output of `perf script` without times.",
-            "Print them: `perf script -F comm,pid,tid,time,event,ip,sym`.",
-        )
     if text and b"\x00" not in head and (first.rstrip().rsplit(b" ", 1)[-1].isdigit() or is_perf(head)):
         return "stacks"
     raise bad(f"{name!r} is not a profile that can be read here.", READABLE)
@@ -233,16 +228,16 @@ READABLE = (
 )
 # `python  4012/4013 [002]  1234.567890:  10101010 cycles:u:`; the thread, the processor and the period may be missing.
 PERF_SAMPLE = re.compile(r"^(\S.*?)\s+(-?\d+)(?:/(-?\d+))?\s+(?:\[\d+\]\s+)?\d+\.\d+:\s*(.*)$")
-_PERF_UNTIMED = re.compile(r"^\S.*?\s+-?\d+(?:/-?\d+)?\s+(?:\[\d+\]\s+)?(?:\d+\s+)?[A-Za-z][\w:./=,-]*:\s*$")
+PERF_UNTIMED = re.compile(r"^(\S.*?)\s+(-?\d+)(?:/(-?\d+))?\s+(?:\[\d+\]\s+)?((?:\d+\s+)?[A-Za-z][\w:./=,-]*:\s*)$")
 _PERF_ADDRESS = re.compile(r"^\s+[0-9a-f]{4,}\s+\S")
 _PERF_COMMENT = re.compile(rb"^# (?:perf version|cmdline|captured on|=====)", re.M)
 
 
 def is_perf(head: bytes) -> bool:
-    """Return True if the first line that is not a comment is a sample as `perf script` prints it."""
+    """Return True if the first line that is not a comment is a sample of `perf script`, with or without its time."""
     lines = head.decode("utf-8", "replace").splitlines()
     first = next((line for line in lines if line.strip() and not line.startswith("#")), "")
-    return bool(PERF_SAMPLE.match(first)) or _PERF_COMMENT.search(head) is not None
+    return bool(PERF_SAMPLE.match(first)) or _PERF_COMMENT.search(head) is not None or _untimed(head)
 
 
 def _untimed(text: bytes) -> bool:
@@ -250,7 +245,7 @@ def _untimed(text: bytes) -> bool:
     lines = [line for line in text.decode("utf-8", "replace").splitlines() if not line.startswith("#")]
     pairs = pairwise(lines)
     return any(
-        _PERF_UNTIMED.match(line) and not PERF_SAMPLE.match(line) and _PERF_ADDRESS.match(after)
+        PERF_UNTIMED.match(line) and not PERF_SAMPLE.match(line) and _PERF_ADDRESS.match(after)
         for line, after in islice(pairs, 10)
     )
 
@@ -288,7 +283,7 @@ def foreign_refusal(name: str, head: bytes, first: bytes) -> tuple[str, str] | N
          "Look at it with `python -m pstats FILE`, or record with `py-spy record -f speedscope`."),
         (_PPROF.match(head) is not None or name.endswith((".pprof", ".pb.gz")), "a pprof profile",
          "Convert it to collapsed stacks: `go tool pprof -raw FILE | stackcollapse-go.pl`."),
-        (head.startswith(b"memray\x00"), "memray's own format",
+        (head.startswith((b"memray\x00", b"\x04\x22\x4d\x18")) and b"memray" in head[:32], "memray's own format",
          "`memray stats FILE` and `memray flamegraph FILE` show it."),
         (first.startswith((b"<?xml", b"<svg")) and b"<svg" in head, "a picture",
          "Give the stacks that it was drawn from: `py-spy record -f raw` or `-f speedscope` writes them."),
@@ -325,6 +320,10 @@ def foreign_json_refusal(text: bytes) -> tuple[str, str] | None:
         (b'"abi"' in text and b'"product"' in text and b'"meta"' in text,
          "The file is a profile of Firefox in its raw form, or an old one.",
          "Open it on profiler.firefox.com and save it again; that form is read here."),
+        (b'"root_frame"' in text and b'"sample_count"' in text, "The file is a session of pyinstrument.",
+         "Record with `py-spy record -f speedscope`, or open it with pyinstrument."),
+        (b'"total_num_allocations"' in text and b'"allocation_size_histogram"' in text,
+         "The file holds memray's statistics, which contain no stacks.", "`memray flamegraph FILE.bin` shows stacks."),
         (text.startswith(b'{"head"') and b'"callFrame"' in text, "The file is a heap profile of V8.",
          "It is JavaScript; open it in speedscope or the browser's developer tools."),
         (b'"pid"' in text and b'"schema"' in text and b"pytorch" in text.lower() and b'"nodes"' in text,

@@ -9,7 +9,7 @@ from typing import Any
 
 from aisp_mcp.errors import UsageError
 from aisp_mcp.profile.readers import firefox
-from aisp_mcp.profile.readers.files import PERF_SAMPLE, ProfileFile, bad, is_perf, read
+from aisp_mcp.profile.readers.files import PERF_SAMPLE, PERF_UNTIMED, ProfileFile, bad, is_perf, read
 from aisp_mcp.profile.readers.kineto import load_json, number
 from aisp_mcp.profile.readers.text import clean
 
@@ -22,6 +22,7 @@ _PERF_FRAME = re.compile(r"^\s+[0-9a-f]+\s+(.*?)(?:\s+\(([^()]*(?:\([^()]*\))?[^
 _TWO = re.compile(r"(.*\S) (\d{1,18})$", re.A)
 _PERF_EVENT = re.compile(r"(?:(\d{1,18})\s+)?(\S.*?)(?::[a-zA-Z]+)?:(?:\s|$)")  # period, event and modifiers
 _PERF_TIME = re.compile(r"(?:cpu[\w-]*/)?(?:cpu-)?cycles|cpu-clock|task-clock")
+_MOST_OPEN = 0.9  # of a profile's span; below it, the weights are not the program's whole time
 _OFFSET = re.compile(r"\+0x[0-9a-f]+$")
 _EVENTED_UNITS = {"nanoseconds": 1.0, "microseconds": 1e3, "milliseconds": 1e6, "seconds": 1e9}
 
@@ -88,7 +89,11 @@ def _perf(text: str, notes: list[str]) -> tuple[Stacks, str]:
             command = command or "[unknown]"  # the line that names the command can be hidden by a comment
             name = _OFFSET.sub("", frame[1])
             frames.append(clean(name if name != "[unknown]" else f"[unknown] {frame[2] or ''}".strip(), 512))
-        elif command is None and not line.startswith("#") and (sample := PERF_SAMPLE.match(line)):
+        elif (
+            command is None
+            and not line.startswith("#")
+            and (sample := PERF_SAMPLE.match(line) or PERF_UNTIMED.match(line))
+        ):
             command = clean(sample[1], 120)
             named = _PERF_EVENT.match(sample[4])
             event, period = (clean(named[2], 80), int(named[1]) if named[1] else None) if named else ("", None)
@@ -188,11 +193,13 @@ def _evented(profile: dict[str, Any], notes: list[str]) -> Iterator[tuple[list[i
     """Assign the time between two events as self time to the frames that are open then."""
     stack: list[int] = []
     last = number(profile["startValue"]) or 0.0
+    begin, end, covered = last, number(profile.get("endValue")) or last, 0.0
     for event in profile["events"]:
         now = number(event["at"])
         if now is None or now < last:
             raise ValueError("its events are not in order of time")
         if stack and now > last:
+            covered += now - last
             yield list(stack), now - last
         last = now
         if event["type"] == "O":
@@ -202,4 +209,8 @@ def _evented(profile: dict[str, Any], notes: list[str]) -> Iterator[tuple[list[i
     if stack:
         many = f"{len(stack):,} frames were" if len(stack) > 1 else "1 frame was"
         notes.append(f"{many} still open when the recording ended, and last until then.")
-        yield list(stack), max(0.0, (number(profile.get("endValue")) or last) - last)
+        covered += max(0.0, end - last)
+        yield list(stack), max(0.0, end - last)
+    if 0.0 < covered < _MOST_OPEN * (end - begin):
+        share = 100 * (1 - covered / (end - begin))
+        notes.append(f"No frame is open for {share:.3g} % of the time that the file says it covers.")
