@@ -10,7 +10,7 @@ from aisp_mcp.envelope import NextStep
 from aisp_mcp.records import Record
 
 GapCause = Literal["host", "host blocked", "kernel", "dependency", "other", "unknown"]
-ProfileKind = Literal["nsys", "kineto", "rocprof", "xplane", "ncu", "memory", "stacks", "flight", "nccl"]
+ProfileKind = Literal["nsys", "kineto", "rocprof", "xplane", "ncu", "memory", "stacks", "flight", "nccl", "tlparse"]
 Severity = Literal["high", "medium", "low"]
 
 

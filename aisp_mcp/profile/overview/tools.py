@@ -36,7 +36,7 @@ class ReadParams(ReadingParams):
         min_length=1,
         max_length=4096,
         description="nsys, Kineto, JAX, rocprofv3, ncu, memory, speedscope, stacks, perf script, NCCL log, flight "
-        "recorder dump; a folder of TensorBoard or of all ranks' dumps.",
+        "recorder dump; a folder: of TensorBoard, tlparse, or dumps of all ranks.",
     )
     limit: int = Field(default=10, ge=1, le=50, description="Most frames of a profile of stacks, or waits.")
 
@@ -52,6 +52,16 @@ def _hang(files: list[ProfileFile], path: Path, limit: int) -> Opening:
     )  # fmt: skip
 
 
+def _compiled(folder: Path, limit: int) -> Opening:
+    from aisp_mcp.profile.readers import tlparse
+
+    source, rows = tlparse.compilations(folder)
+    left = [f"Reader: {len(rows) - limit:,} further compilations are not listed."] if len(rows) > limit else []
+    return Opening(
+        source=source, opening=tlparse.opening(rows), diagnostics=left, frames=[row._asdict() for row in rows[:limit]]
+    )
+
+
 @tool(cli="profile read", effect=READS, cost=S, next=("aisp_profile_kernels", "aisp_profile_hta"))
 def aisp_profile_read(p: ReadParams, ctx: Context) -> Opening:
     """Read a profile of any kind: where the time went, in a few sentences whose numbers name their rows."""
@@ -60,8 +70,11 @@ def aisp_profile_read(p: ReadParams, ctx: Context) -> Opening:
     from aisp_mcp.profile.insights.engine import insights
     from aisp_mcp.profile.overview import words
     from aisp_mcp.profile.pictures import flame
+    from aisp_mcp.profile.readers import tlparse
     from aisp_mcp.profile.readers.files import kind_of, look
 
+    if tlparse.is_output(Path(p.profile).expanduser()):
+        return _compiled(Path(p.profile).expanduser(), p.limit)
     if (path := Path(p.profile).expanduser()).is_dir() and (files := hangs.in_folder(path)):
         return _hang(files, path, p.limit)
     file = look(p.profile)
