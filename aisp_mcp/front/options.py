@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from aisp_mcp.errors import UsageError
-from aisp_mcp.server.context import Context
-from aisp_mcp.server.registry import DESTINATIONS
+from aisp_mcp.server.context import DESTINATIONS, Context
 from aisp_mcp.settings import ClusterSettings, Settings, written
 
 SELECTION = {

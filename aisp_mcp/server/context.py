@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 # The user who runs this program: the command line, and the server over standard input and output.
 LOCAL = "local"
+DESTINATIONS = ("to", "export_json", "export_markdown")  # arguments that name files to write
 
 ProgressFn = Callable[[float, float | None, str | None], None]
 

@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from aisp_mcp.server.charts.answers import Chart
 
 
-DESTINATIONS = ("to", "export_json", "export_markdown")  # arguments that name files to write
-
-
 class Effect(StrEnum):
     """Effect of a call on the world. destroys: something that existed is gone; any: that of the tool it calls."""
 

@@ -20,7 +20,16 @@ from aisp_mcp.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 # Commands with parsers of their own, which the tests of those fronts cover.
-OWN = {("doctor",), ("dashboard",), ("--list",), ("--version",), ("--help",), ("bench", "tui"), ("GROUP", "VERB")}
+OWN = {
+    ("doctor",),
+    ("dashboard",),
+    ("serve-judge",),
+    ("--list",),
+    ("--version",),
+    ("--help",),
+    ("bench", "tui"),
+    ("GROUP", "VERB"),
+}
 _INLINE = re.compile(r"`([^`]+)`")
 _LINE = re.compile(r"^(?:    |\$ )?(aisp [a-z].*)$", re.MULTILINE)
 _END = re.compile(r".*(…|\.\.\.)|[|>&;<]")

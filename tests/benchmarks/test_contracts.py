@@ -40,7 +40,7 @@ def aisp(root: Path, line: str) -> dict[str, object]:
     env = {**os.environ, "AISP_HOME": str(root / "home")}
     env.pop("AISP_BENCH_ROOT", None)
     done = subprocess.run(argv, cwd=root, env=env, capture_output=True, text=True, check=False)
-    assert done.returncode in (0, 3), done.stdout[-500:] + done.stderr[-500:]
+    assert done.returncode in (0, 3, 4), done.stdout[-500:] + done.stderr[-500:]
     answer: dict[str, object] = json.loads(done.stdout)
     return answer
 

@@ -139,7 +139,7 @@ def test_a_specification_takes_along_what_it_shares(
     candidate = "from _common import halved\n\n\ndef run(a):\n    return halved(a.sum(dim=1))\n"
     code, answer = call(cli_here, "optimize", "submit", candidate, timeout=170)
     assert answer["result"]["row"]["verdict"] in ("faster", "inconclusive", "same", "slower"), answer
-    assert code in (0, 3)
+    assert code in (0, 3, 4)
 
 
 def test_what_cannot_be_begun_or_found_is_said(project: Path, ctx: Context, tmp_path: Path) -> None:

@@ -98,7 +98,7 @@ def test_a_class_is_judged_like_a_function_and_the_evidence_says_how(
     (session / "two.py").write_text("from pathlib import Path\nTEXT = Path('kernel.cu').read_text()\n")
     refused = cli_here("optimize", "submit", str(session / "two.py"), "--json")
     assert json.loads(refused.stdout)["error"]["code"] == "ONE_FILE"
-    assert cli_here("optimize", "finish", "--executor", "inprocess").returncode in (0, 3)
+    assert cli_here("optimize", "finish", "--executor", "inprocess").returncode in (0, 3, 4)
     bundle = next((home / "optimizations").glob("*/*.aisp.tar"))
     assert cli_here("verify-bundle", str(bundle)).returncode == 0
 

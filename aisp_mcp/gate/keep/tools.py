@@ -37,7 +37,7 @@ class KeepParams(JobParams):
 
 @tool(cli="keep", effect=RUNS, cost=MIN, job=JobSpec(timeout_s=86_400, measures=True), verdict=True)
 def aisp_keep(p: KeepParams, ctx: Context) -> Kept:
-    """Keep or discard a change of a loop: measure the working tree against the last commit."""
+    """Keep or discard a change: measure the working tree against the last commit."""
     from aisp_mcp.gate.keep import step
 
     fields = {name: getattr(p, name) for name in KeepParams.model_fields if name in step.Request.__dataclass_fields__}

@@ -1,4 +1,4 @@
 """Two functions judged on all the shapes of a workload, by the time that each shape takes there.
 
-`reading.py` reads workloads, `measuring.py` measures them; the rule is in judge/verdict/workload.py.
+`reading.py` reads workloads, `measuring.py` measures them; the rule is `aisp_mcp.judge.verdict.workload`.
 """

@@ -19,12 +19,12 @@ from aisp_mcp.errors import AispError, Refused, Unavailable, UnknownTool, UsageE
 from aisp_mcp.process import python
 from aisp_mcp.records import Params
 from aisp_mcp.server import registry
-from aisp_mcp.server.context import Context
+from aisp_mcp.server.context import DESTINATIONS, Context
 from aisp_mcp.server.dispatch import arrays
 from aisp_mcp.server.dispatch.arguments import of_the_system, validate
 from aisp_mcp.server.dispatch.envelopes import Stopwatch, failure, internal, success
 from aisp_mcp.server.dispatch.pending import JobPending, Pending, WaitPending, follow
-from aisp_mcp.server.registry import DESTINATIONS, Ask, Call, JobParams, JobSpec, Plan, ReadingParams, Tool, Wait
+from aisp_mcp.server.registry import Ask, Call, JobParams, JobSpec, Plan, ReadingParams, Tool, Wait
 from aisp_mcp.settings import ClusterSettings
 from aisp_mcp.store.records.job import Job
 

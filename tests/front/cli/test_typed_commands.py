@@ -20,7 +20,7 @@ MISREAD = ("UNKNOWN_COMMAND", "BAD_COMMAND_LINE", "INTERNAL", "Traceback")
 
 
 @pytest.fixture(autouse=True)
-def catalog(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def catalog(home: Path, demo_tools: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     load_catalog(Settings.from_env())
 
