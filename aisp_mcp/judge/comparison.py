@@ -398,12 +398,14 @@ def _replicates(placed: _Placed, report: Report) -> tuple[list[Replicate], list[
     session, method = placed.session, placed.method
     done: list[Replicate] = []
     label, total = session.pair.label, method.preset.replicates
+    begin = time.monotonic()
     running: Driver | None = None
     try:
         with started_replicates(session, method.strategy, method.sequence.starts_ready) as drivers:
             method.strategy.note_imports(session)
             for index, running in enumerate(drivers):
-                report(index, total, f"{label}: replicate {index + 1} of {total}")
+                left = _time_left(time.monotonic() - begin, index, total)
+                report(index, total, f"{label}: replicate {index + 1} of {total}{left}")
                 with placement.watching(session.placement.cpus):
                     done.append(method.sequence(running, method.strategy).run())
                 if is_settled(session.terms(), done):
@@ -415,6 +417,11 @@ def _replicates(placed: _Placed, report: Report) -> tuple[list[Replicate], list[
         return done, [flag]
     report(total, total, f"{label}: judging")
     return done, []
+
+
+def _time_left(elapsed_s: float, done: int, total: int) -> str:
+    """The time that the rest takes at the pace so far, as the end of a message; empty before the first replicate."""
+    return f", about {elapsed_s / done * (total - done):.0f} s left" if done else ""
 
 
 def _fatal_flag(session: Session, aborted: ComparisonAborted) -> Flag:

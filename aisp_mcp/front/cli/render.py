@@ -103,7 +103,7 @@ class TimeLeft(ProgressColumn):
         if not task.total:
             return Text("")
         left = task.time_remaining
-        return Text(f"{task.percentage:.0f} %" + (f", about {round(left)} s left" if left else ""), "dim")
+        return Text(f"{task.percentage:.0f} %" + (f", about {round(left)} s left in all" if left else ""), "dim")
 
 
 @contextlib.contextmanager
