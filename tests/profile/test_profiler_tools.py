@@ -335,6 +335,13 @@ def test_the_cost_of_a_long_recording_is_only_measured_on_request():
 class TestTorch:
     """torch.profiler itself, in a child, on whatever this machine has."""
 
+    def test_a_run_without_the_recorder_begins_with_the_recorders_imports(self, tmp_path):
+        pytest.importorskip("torch")
+        script, imported = tmp_path / "imported.py", tmp_path / "imported.txt"
+        script.write_text(f"import sys; open({str(imported)!r}, 'w').write(str('torch._dynamo' in sys.modules))")
+        record.torch(str(script), [], tmp_path, "off", sys.executable, 100)
+        assert imported.read_text() == "True"
+
     def test_a_training_step_on_this_machine(self, ctx, tmp_path):
         pytest.importorskip("torch")
         script = tmp_path / "train.py"

@@ -57,6 +57,9 @@ class TorchRecorder:
                 torch.cuda.memory._record_memory_history(max_entries=_MAX_HISTORY)
             if self.profiler is not None:
                 self.profiler.start()
+            # The profiler's start imports this for seconds. Without it, a script's first optimizer does, on this clock.
+            import torch._inductor.config
+
             self.state, self.begin = "on", time.perf_counter()
 
     def stop(self) -> None:
