@@ -83,7 +83,7 @@ class Menu:
             if progress.message and progress.message != last_message:
                 last_message = progress.message
                 message = terminal_text.escape(progress.message)
-                self._out.print(f"[{progress.done:g}/{progress.total or 0:g}] {message}", markup=False)
+                self._out.print(f"[{round(progress.done, 2):g}/{progress.total or 0:g}] {message}", markup=False)
 
         try:
             self._source.follow(job_id, show)
