@@ -154,7 +154,11 @@ class _ProgressLines:
         if progress.message and progress.message != self._last:
             self._last = progress.message
             total = f"/{progress.total:g}" if progress.total else ""
-            print(f"[{round(progress.done, 2):g}{total}] {terminal_text.escape(progress.message)}", file=sys.stderr, flush=True)
+            print(
+                f"[{round(progress.done, 2):g}{total}] {terminal_text.escape(progress.message)}",
+                file=sys.stderr,
+                flush=True,
+            )
 
 
 def _print(tool: Tool, answer: Envelope, why: bool) -> None:
