@@ -11,11 +11,13 @@ from aisp_mcp.judge.comparison import load_libraries
 from aisp_mcp.judge.options import Options
 from aisp_mcp.judge.pair import Pair
 from aisp_mcp.judge.records import Skip
+from aisp_mcp.runs import functions
 from aisp_mcp.runs import measure as runs
 from aisp_mcp.server.context import Context
 from aisp_mcp.store.records.run import Failure, Run
 from aisp_mcp.suites import selection
-from aisp_mcp.suites.adapters.adapt import AdaptRequest, adapt
+from aisp_mcp.suites.adapters import algotune, formats
+from aisp_mcp.suites.adapters.adapt import AdaptRequest, adapt, find
 from aisp_mcp.suites.adapters.records import Adapted, AdaptedProblem
 
 RULES = "problem"  # in a policy: the operators that the problem itself forbids
@@ -48,6 +50,10 @@ def measure(
 ) -> tuple[Run, list[Pair]]:
     """Adapt and measure. Raises as adapt."""
     load_libraries(options)  # while the problems are recorded
+    named, path = formats.split(request.source)
+    if (request.format or named or formats.recognised(str(path))) == algotune.NAME:
+        requests, failed = algotune.requests(find(request, request.candidates), options.folder / "tasks")
+        return functions.measure_all(ctx, requests, options, failed), []
     adapted = adapt(ctx, request, options.folder / "adapted")
     names = forbidden(options.policy.forbidden, adapted.problems)
     options = replace(options, policy=replace(options.policy, forbidden=names))

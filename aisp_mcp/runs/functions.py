@@ -6,16 +6,19 @@ Sizes are increased until calls are long enough for the parent's clock. Only num
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 
-from aisp_mcp.errors import BenchmarkError, Unavailable
+from aisp_mcp.errors import BenchmarkError, Unavailable, UsageError
 from aisp_mcp.judge import comparison as judge
 from aisp_mcp.judge import library
 from aisp_mcp.judge.functions import pair
 from aisp_mcp.judge.functions.pair import Plan, Request
 from aisp_mcp.judge.options import Options
+from aisp_mcp.judge.pair import Pair
 from aisp_mcp.judge.presets import PRESETS
+from aisp_mcp.judge.records import Skip
 from aisp_mcp.judge.records.verdict import Comparison, Flag
 from aisp_mcp.runs import measure as runs
 from aisp_mcp.server.context import Context
@@ -25,16 +28,62 @@ from aisp_mcp.store.records.verdict_row import RunKind
 
 def measure(ctx: Context, request: Request, options: Options) -> Run:
     """Write the pair into the run's folder and measure it. Raises as pair.plan, and Unavailable NO_GPU."""
+    return _measured(ctx, [_prepared(ctx, request, options)], options)
+
+
+def measure_all(
+    ctx: Context, requests: Sequence[Request], options: Options, broken: Sequence[Failure | Skip] = ()
+) -> Run:
+    """The same for several pairs in one run, each in a folder of its own; one that cannot be written is a failure."""
+    prepared, failed = list[_Prepared](), list[Failure | Skip](broken)
+    for index, request in enumerate(requests):
+        folder = options.folder / "pairs" / str(index)
+        folder.mkdir(parents=True)
+        try:
+            prepared.append(_prepared(ctx, request, replace(options, folder=folder)))
+        except (BenchmarkError, UsageError) as error:
+            label = f"{Path(request.baseline).stem}_{Path(request.candidate).stem}"
+            failed.append(Failure(target=label, code=error.code, message=error.message, hint=error.hint))
+    return _measured(ctx, prepared, options, failed)
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """A pair that is written and whose sizes the clock resolves. options: those of its comparison."""
+
+    request: Request
+    plan: Plan
+    written: Pair
+    flag: Flag | None
+    options: Options
+
+
+def _prepared(ctx: Context, request: Request, options: Options) -> _Prepared:
     plan = pair.plan(request)
     if plan.device == "cuda" and options.device == "cpu":
         raise Unavailable("NO_GPU", "The inputs ask for cuda, and this machine has no GPU.", "Leave out device=cuda.")
     options = replace(options, device=plan.device or options.device)
     request, flag = grown(ctx, request, options)
     plan = pair.plan(request)
+    return _Prepared(request, plan, pair.write(plan, options.folder), flag, _unseen(plan, options))
+
+
+def _measured(
+    ctx: Context, prepared: Sequence[_Prepared], options: Options, broken: Sequence[Failure | Skip] = ()
+) -> Run:
+    """The stored run of these pairs, which are for one device."""
+    hidden = dict.fromkeys(path for each in prepared for path in each.options.policy.hidden)
+    policy = replace(options.policy, hidden=tuple(hidden) or options.policy.hidden)
+    device = prepared[0].options.device if prepared else options.device
+    options = replace(options, device=device, policy=policy)
     about = runs.About(RunKind.FUNCTIONS)
-    written = pair.write(plan, options.folder)
-    run = runs.measure(ctx, [written], _unseen(plan, options), about=about)
-    disclosed = [_disclosed(comparison, request, plan, flag) for comparison in run.comparisons]
+    run = runs.measure(ctx, [each.written for each in prepared], options, broken=broken, about=about)
+    of = {(each.written.target, each.written.candidate): each for each in prepared}
+    disclosed = [
+        _disclosed(comparison, each.request, each.plan, each.flag)
+        for comparison in run.comparisons
+        for each in [of[comparison.target, comparison.candidate]]
+    ]
     run = run.model_copy(update={"comparisons": disclosed, "failed": [_hinted(failure) for failure in run.failed]})
     ctx.store.save_run(run, ctx.job_id)
     return run

@@ -15,7 +15,7 @@ from aisp_mcp.process.run import run
 from aisp_mcp.server.context import Context
 from aisp_mcp.store.records.run import Failure
 from aisp_mcp.suites import selection
-from aisp_mcp.suites.adapters import base, formats, writing
+from aisp_mcp.suites.adapters import algotune, base, formats, writing
 from aisp_mcp.suites.adapters.base import Problem, Recorded, TensorFacts
 from aisp_mcp.suites.adapters.recording.recorder import MARK
 from aisp_mcp.suites.adapters.records import Adapted, AdaptedInput, AdaptedProblem
@@ -67,10 +67,13 @@ def number_or_list(value: Any) -> int | float | list[int | float]:
 def adapt(ctx: Context, request: AdaptRequest, folder: Path) -> Adapted:
     """Write a pair of files for every problem.
 
-    Raises as formats.find, BenchmarkError if none can be recorded, and UsageError NO_INPUT.
+    Raises as formats.find, BenchmarkError if none can be recorded, and UsageError NO_INPUT, NO_PAIRS.
     """
     candidates, failed = _usable(request)
-    problems = _find(request, candidates)
+    problems = find(request, candidates)
+    if problems[0].format == algotune.NAME:
+        message = "AlgoTune tasks have no tensors that a pair of files could declare: they are measured as they are."
+        raise UsageError("NO_PAIRS", message, "aisp bench run --from algotune:PATH")
     done = []
     for at, problem in enumerate(problems):
         ctx.progress(at, len(problems), f"recording {problem.name}")
@@ -88,7 +91,8 @@ def adapt(ctx: Context, request: AdaptRequest, folder: Path) -> Adapted:
     return Adapted(format=problems[0].format, folder=str(folder), problems=done, failed=failed)
 
 
-def _find(request: AdaptRequest, candidates: Sequence[Path]) -> list[Problem]:
+def find(request: AdaptRequest, candidates: Sequence[Path]) -> list[Problem]:
+    """The problems at the request's path. Raises as formats.find, and UsageError NO_MODE."""
     named, path = formats.split(request.source)
     problems = formats.find(path, request.format or named, candidates, request.constants)
     return problems if request.mode == "constructed" else [_in_evaluation(problem) for problem in problems]
@@ -110,7 +114,7 @@ def _usable(request: AdaptRequest) -> tuple[list[Path], list[Failure]]:
     usable, failed = [], list[Failure]()
     for file in request.candidates if len(request.candidates) > 1 else ():
         try:
-            _find(request, [file])
+            find(request, [file])
             usable.append(file)
         except BenchmarkError as error:
             failed.append(Failure(target=file.name, code=error.code, message=error.message, hint=error.hint))

@@ -23,8 +23,8 @@ from aisp_mcp.suites.adapters.base import (
 )
 
 # Formats with distinctive names come first; two of them share a file only on purpose.
-NAMES = ("flashinfer", "gpumode", "kernelbench", "get_benchmark", "pytest_benchmark")
-DISTINCTIVE = NAMES[:4]  # files that nobody writes for other purposes
+NAMES = ("flashinfer", "gpumode", "kernelbench", "get_benchmark", "algotune", "pytest_benchmark")
+DISTINCTIVE = NAMES[:5]  # files that nobody writes for other purposes
 
 
 def load(name: str) -> Format:
@@ -80,7 +80,7 @@ def find(path: Path, name: str | None, candidates: Sequence[Path], constants: Co
     raise BenchmarkError(
         "UNKNOWN_FILES",
         f"{path.name!r} contains no problem of {'the format ' + name if name else 'a known format'}.",
-        known + "test functions with the fixture benchmark.",
+        known + "a class with generate_problem and is_solution; test functions with the fixture benchmark.",
     )
 
 

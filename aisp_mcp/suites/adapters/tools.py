@@ -11,7 +11,7 @@ from aisp_mcp.server.context import Context
 from aisp_mcp.server.registry import RUNS, JobParams, JobSpec, Plan, S, tool
 from aisp_mcp.suites.adapters.records import Adapted
 
-FormatName = Literal["kernelbench", "flashinfer", "gpumode", "get_benchmark", "pytest_benchmark"]
+FormatName = Literal["kernelbench", "flashinfer", "gpumode", "get_benchmark", "algotune", "pytest_benchmark"]
 Sizes = dict[str, float | list[float]]
 ToleranceName = Literal["own", "problem"]
 TOLERANCE = "The judge's, or as declared."
