@@ -52,13 +52,24 @@ def measure(
     load_libraries(options)  # while the problems are recorded
     named, path = formats.split(request.source)
     if (request.format or named or formats.recognised(str(path))) == algotune.NAME:
-        requests, failed = algotune.requests(find(request, request.candidates), options.folder / "tasks")
-        return functions.measure_all(ctx, requests, options, failed), []
+        return _of_functions(ctx, request, options, profile), []
     adapted = adapt(ctx, request, options.folder / "adapted")
     names = forbidden(options.policy.forbidden, adapted.problems)
     options = replace(options, policy=replace(options.policy, forbidden=names))
     adapted_pairs, broken = pairs(adapted)
     return runs.measure(ctx, adapted_pairs, options, profile, broken, about=about), adapted_pairs
+
+
+def _of_functions(ctx: Context, request: AdaptRequest, options: Options, profile: str) -> Run:
+    """Measure tasks that are functions of Python values. Raises UsageError NO_POLICY, NO_INPUT, NO_TOLERANCE."""
+    forbidden(options.policy.forbidden, [])
+    if request.recipe:
+        raise UsageError("NO_INPUT", "All inputs of an AlgoTune task are drawn by its own code.", "Leave out recipe.")
+    if request.tolerance != "own":
+        message = "An AlgoTune task declares no tolerance: its is_solution judges."
+        raise UsageError("NO_TOLERANCE", message, "Leave out the tolerance.")
+    requests, failed = algotune.requests(find(request, request.candidates), options.folder / "tasks")
+    return functions.measure_all(ctx, requests, options, failed, profile)
 
 
 def forbidden(names: Sequence[str], problems: Sequence[AdaptedProblem]) -> tuple[str, ...]:

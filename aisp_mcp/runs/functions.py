@@ -32,7 +32,11 @@ def measure(ctx: Context, request: Request, options: Options) -> Run:
 
 
 def measure_all(
-    ctx: Context, requests: Sequence[Request], options: Options, broken: Sequence[Failure | Skip] = ()
+    ctx: Context,
+    requests: Sequence[Request],
+    options: Options,
+    broken: Sequence[Failure | Skip] = (),
+    profile: str = "portable",
 ) -> Run:
     """The same for several pairs in one run, each in a folder of its own; one that cannot be written is a failure."""
     prepared, failed = list[_Prepared](), list[Failure | Skip](broken)
@@ -44,7 +48,7 @@ def measure_all(
         except (BenchmarkError, UsageError) as error:
             label = f"{Path(request.baseline).stem}_{Path(request.candidate).stem}"
             failed.append(Failure(target=label, code=error.code, message=error.message, hint=error.hint))
-    return _measured(ctx, prepared, options, failed)
+    return _measured(ctx, prepared, options, failed, profile)
 
 
 @dataclass(frozen=True)
@@ -69,7 +73,11 @@ def _prepared(ctx: Context, request: Request, options: Options) -> _Prepared:
 
 
 def _measured(
-    ctx: Context, prepared: Sequence[_Prepared], options: Options, broken: Sequence[Failure | Skip] = ()
+    ctx: Context,
+    prepared: Sequence[_Prepared],
+    options: Options,
+    broken: Sequence[Failure | Skip] = (),
+    profile: str = "portable",
 ) -> Run:
     """The stored run of these pairs, which are for one device."""
     hidden = dict.fromkeys(path for each in prepared for path in each.options.policy.hidden)
@@ -77,7 +85,7 @@ def _measured(
     device = prepared[0].options.device if prepared else options.device
     options = replace(options, device=device, policy=policy)
     about = runs.About(RunKind.FUNCTIONS)
-    run = runs.measure(ctx, [each.written for each in prepared], options, broken=broken, about=about)
+    run = runs.measure(ctx, [each.written for each in prepared], options, profile, broken, about=about)
     of = {(each.written.target, each.written.candidate): each for each in prepared}
     disclosed = [
         _disclosed(comparison, each.request, each.plan, each.flag)

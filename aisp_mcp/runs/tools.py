@@ -29,9 +29,7 @@ PresetName = Literal["quick", "default", "release"]
 
 class ChosenParams(JobParams):
     targets: list[str] = Field(default_factory=list, max_length=200, description="Such as ch07, ch07:row_sum_tiled.")
-    source: str | None = Field(
-        default=None, alias="from", description="Another suite's problem, such as kernelbench:PATH."
-    )
+    source: str | None = Field(default=None, alias="from", description="Problem, such as kernelbench:PATH.")
 
 
 class LabelledParams(JobParams):

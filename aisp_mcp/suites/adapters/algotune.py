@@ -154,10 +154,10 @@ def _published(root: Path | None) -> dict[str, int]:
 
 
 def _title(file: Path) -> str | None:
-    """The name of the task's class in a file, if there is one."""
+    """The name of the class of a task in a file; the base of all tasks is none."""
     tree = base.parse(file) if set(base.read_text(file).replace("(", " ").split()) >= METHODS else None
     for node in tree.body if tree else ():
-        if isinstance(node, ast.ClassDef) and _methods(node) >= METHODS:
+        if isinstance(node, ast.ClassDef) and node.bases and _methods(node) >= METHODS:
             return node.name
     return None
 

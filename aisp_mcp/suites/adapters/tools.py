@@ -28,7 +28,7 @@ def _own(ctx: Context) -> Path:
 class ProblemParams(JobParams):
     """Arguments for adapting another suite's problem."""
 
-    format: FormatName | None = Field(default=None, description="Another suite's. Default: recognised.")
+    format: FormatName | None = Field(default=None, description="Default: recognised.")
     set: Sizes = Field(default_factory=dict, description='Such as {"N": 256}.')
     recipe: list[str] = Field(default_factory=list, max_length=100, description=RECIPE)
     tolerance: ToleranceName = Field(default="own", description=TOLERANCE)

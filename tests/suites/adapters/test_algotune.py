@@ -65,6 +65,8 @@ def suite(tmp_path: Path) -> Path:
             folder.mkdir(parents=True)
             (folder / "solver.py").write_text(text)
             (folder / "helper.py").write_text(HELPER)
+    own = TASK.format(name="base", imports="").replace("Distinct(Task)", "Task")
+    (tmp_path / "AlgoTuneTasks" / "base.py").write_text(own)
     (tmp_path / "reports").mkdir()
     (tmp_path / "reports" / "generation.json").write_text('{"distinct": {"n": 50}}')
     return tmp_path
@@ -99,6 +101,21 @@ def test_solvers_are_judged_by_the_checker_of_their_task(cli_here: Any, suite: P
     assert verdicts["distinct:solve_right_1_5"] not in ("incorrect", "invalid"), answer
     assert [(row["target"], row["code"]) for row in answer["skipped"]] == [("algotune:absent", "NEEDS")]
     assert "no_such_package" in answer["skipped"][0]["missing"]
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("--tolerance", "problem"), "NO_TOLERANCE"),
+        (("--recipe", "*"), "NO_INPUT"),
+        (("--forbid", "problem"), "NO_POLICY"),
+    ],
+)
+def test_options_without_effect_are_refused(cli_here: Any, suite: Path, words: tuple[str, ...], code: str) -> None:
+    folder = suite / "AlgoTuneTasks" / "distinct"
+    solver = suite / "results" / "Wrong" / "distinct" / "solver.py"
+    done = cli_here("bench", "verify", str(folder), str(solver), *words, "--json")
+    assert json.loads(done.stdout)["error"]["code"] == code
 
 
 def test_a_folder_of_pairs_is_refused_with_the_other_command(cli_here: Any, suite: Path) -> None:
