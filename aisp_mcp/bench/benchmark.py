@@ -88,7 +88,7 @@ for _name in FORMATS:
 
 @dataclass(frozen=True)
 class Answers:
-    """How answers that are any Python values are judged. check: (file, function) of a checker of one's own, which gets
+    """The rule for answers that are any Python values. check: (file, function) of a checker of one's own, which gets
     the arguments and an answer, and returns whether it is right. rtol, atol: largest distance of floats from the
     baseline's, as in numpy.allclose; without them, what another order of operations explains.
     """

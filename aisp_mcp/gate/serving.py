@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import secrets
 import shlex
-import socket
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +15,7 @@ from typing import Any
 
 from aisp_mcp.errors import Unavailable, UsageError
 from aisp_mcp.gate.records import GateRow, Outcome
-from aisp_mcp.process import tree
+from aisp_mcp.process import sockets, tree
 from aisp_mcp.process.run import MARK
 from aisp_mcp.runs.commits import Checkout
 from aisp_mcp.runs.endpoint import judging, measuring, reporting, servers
@@ -96,7 +95,7 @@ def _row(verdict: ServerVerdict) -> GateRow:
 @contextmanager
 def _server(words: Sequence[str], folder: Path, log: Path) -> Iterator[Started]:
     """Start the command in a checkout, on a free port; end it and all that it started."""
-    port = _free_port()
+    port = sockets.free_port()
     argv = [word.replace(PORT, str(port)) for word in words]
     mark = secrets.token_hex(16)
     env = {
@@ -119,13 +118,6 @@ def _server(words: Sequence[str], folder: Path, log: Path) -> Iterator[Started]:
         process.kill()
         process.wait()
         tree.sweep_marked(MARK, mark)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _wait(server: Started) -> None:

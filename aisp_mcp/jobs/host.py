@@ -11,7 +11,6 @@ import os
 import re
 import sys
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -19,12 +18,13 @@ from typing import Any, BinaryIO
 from aisp_mcp.errors import AispError
 from aisp_mcp.jobs import log
 from aisp_mcp.jobs.executors import receiving
-from aisp_mcp.jobs.executors.receiving import CHUNK, Refusal
+from aisp_mcp.jobs.executors.receiving import Refusal
 from aisp_mcp.jobs.manager import Jobs
 from aisp_mcp.settings import Settings
 from aisp_mcp.store.cluster import rows_made
 from aisp_mcp.store.database import Store
 from aisp_mcp.store.schema import VERSION
+from aisp_mcp.system.gpu import nvml
 
 LOG_BYTES = 64_000  # of the end of a log, while the job runs
 KEEP_DAYS, KEEP_MB = 7.0, 4096.0  # answers that nobody has fetched
@@ -50,7 +50,7 @@ class Host:
                     self.jobs.submit(
                         job["tool"],
                         job["params"],
-                        resources=devices() if job["exclusive"] else (),
+                        resources=nvml.measuring_locks() if job["exclusive"] else (),
                         timeout_s=job["timeout_s"],
                         principal=job["principal"],
                         env={**job["env"], "AISP_EXECUTOR": "local"},
@@ -103,7 +103,7 @@ class Host:
             "folder": str(folder),
             "files": [[str(path.relative_to(folder)), size] for path, size in zip(files, sizes, strict=True)],
             "bytes": sum(sizes),
-            "payload": _contents(files, sizes),
+            "payload": receiving.contents(zip(map(str, files), sizes, strict=True)),
         }
 
     def forget(self, request: dict[str, Any], _: BinaryIO) -> dict[str, Any]:
@@ -112,13 +112,6 @@ class Host:
         if row is not None and row["ended_at"] is not None:
             self.store.remove_job(request["id"])
         return {}
-
-
-def devices() -> list[str]:
-    """What a job that measures holds here: every GPU, or the CPU if there is no GPU."""
-    from aisp_mcp.system.gpu.nvml import gpu_uuids
-
-    return [f"gpu:{uuid}" for uuid in gpu_uuids()] or ["cpu"]
 
 
 def _rows_of(store: Store, row: Any) -> dict[str, list[dict[str, Any]]]:
@@ -133,16 +126,6 @@ def _rows_of(store: Store, row: Any) -> dict[str, list[dict[str, Any]]]:
             if began <= value["created_at"] <= ended and value["device"] != "cpu"
         ],
     }
-
-
-def _contents(files: list[Path], sizes: list[int]) -> Iterator[bytes]:
-    """Exactly as many bytes as announced, even if a file has changed meanwhile."""
-    for path, size in zip(files, sizes, strict=True):
-        with open(path, "rb") as file:
-            while size:
-                chunk = file.read(min(size, CHUNK)) or bytes(min(size, CHUNK))
-                size -= len(chunk)
-                yield chunk
 
 
 def main() -> int:

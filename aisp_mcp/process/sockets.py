@@ -1,4 +1,4 @@
-"""Sockets with a name in a folder. The folder's path may be longer than the kernel accepts for a socket."""
+"""Sockets with a name in a folder, whose path may be longer than the kernel accepts for a socket; free ports."""
 
 from __future__ import annotations
 
@@ -21,6 +21,13 @@ def listening(path: Path) -> socket.socket:
     except OSError:
         listener.close()
         raise
+
+
+def free_port() -> int:
+    """A port of this machine's loopback that is free now."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port: int = probe.getsockname()[1]
+        return port
 
 
 def connected(path: Path, timeout_s: float | None = None) -> socket.socket | None:

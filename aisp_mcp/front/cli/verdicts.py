@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-WORST_FIRST = ("invalid", "incorrect", "slower", "inconclusive", "same", "faster")
+from aisp_mcp.judge.records.verdict import BEST_FIRST
+
 CLOCKS = {
     "worker": "the worker's clock, median of its calls; the parent's agrees",
     "worker_mean": "the worker's clock, mean of its calls; the parent's agrees",
@@ -78,9 +79,9 @@ def explained(result: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def next_step(result: Mapping[str, Any]) -> str:
-    """What to do about the worst verdict; empty if nothing was judged."""
+    """The next step after the worst verdict; empty if nothing was judged."""
     rows = result["rulings"]
-    worst = min(rows, key=lambda row: WORST_FIRST.index(row["verdict"]), default=None)
+    worst = max(rows, key=lambda row: BEST_FIRST.index(row["verdict"]), default=None)
     if worst is None:
         return ""
     run, verdict = result["run_id"], worst["verdict"]

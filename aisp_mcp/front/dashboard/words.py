@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-ORDER = ("faster", "same", "inconclusive", "slower", "incorrect", "invalid")
+from aisp_mcp.judge.records.verdict import BEST_FIRST
+
 _TITLES = {
     "aisp_run_benchmarks": "Benchmarks",
     "aisp_benchmark_gate": "Gate",
@@ -57,7 +58,8 @@ def count(number: int, noun: str) -> str:
 
 def ordered(counts: Mapping[str, int]) -> dict[str, int]:
     """Counts of verdicts from good to bad, without zeros."""
-    names = [*ORDER, *(name for name in counts if name not in ORDER)]
+    order = [verdict.value for verdict in BEST_FIRST]
+    names = [*order, *(name for name in counts if name not in order)]
     return {name: counts[name] for name in names if counts.get(name)}
 
 

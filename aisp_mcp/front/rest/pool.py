@@ -137,11 +137,7 @@ def read(request: Request, body: IO[bytes]) -> Submitted:
         query = request.query_params
         tool, key = query.get("tool", TOOL), query.get("key", "")
         try:
-            args, key, priority = (
-                json.loads(query.get("args", "{}")),
-                query.get("key", ""),
-                int(query.get("priority", 0)),
-            )
+            args, priority = json.loads(query.get("args", "{}")), int(query.get("priority", 0))
         except ValueError:
             raise _bad("args is not JSON, or priority not a number") from None
     if not isinstance(args, dict) or not args:

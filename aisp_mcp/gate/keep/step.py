@@ -55,12 +55,12 @@ class Request:
     run_timeout_s: float
 
     def what(self, where: Place) -> str:
-        """What is measured: runs with the same text can be compared with each other."""
+        """A hash of what is measured: runs with the same one can be compared with each other."""
         names = ("command", "metric", "build", "output", "share")
         return _digest({**{name: asdict(self)[name] for name in names}, "below": str(where.below)})
 
     def judged(self, where: Place) -> str:
-        """What is decided of it."""
+        """A hash of what is decided of it."""
         names = ("better", "require", "gain", "fixed")
         return _digest({**{name: asdict(self)[name] for name in names}, "what": self.what(where)})
 
@@ -71,7 +71,7 @@ class Broken(Exception):
 
 @dataclass(frozen=True)
 class Values:
-    """What one run gave: its metric, and the numbers that its conditions name."""
+    """Numbers of one run: its metric, and those that the conditions name."""
 
     metric: float
     required: dict[str, float]

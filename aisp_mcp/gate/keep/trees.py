@@ -19,7 +19,7 @@ STEP = re.compile(r"step-(\d+)")
 
 @dataclass(frozen=True)
 class Place:
-    """Where a loop works. folder: the user's working folder. repo: the repository around it; None without one."""
+    """The place of a loop. folder: the user's working folder. repo: the repository around it; None without one."""
 
     folder: Path
     repo: Path | None
@@ -47,7 +47,7 @@ def place(folder: Path) -> Place:
 
 
 def state_folder(where: Place, home: Path) -> Path:
-    """Where loops of a repository store their state: in its git directory, or without one in aisp's own folder."""
+    """The folder for the state of loops: in the repository's git directory, or without one aisp's own."""
     if where.repo is None:
         return home.absolute() / "keep"
     return where.repo / (git(where.repo, "rev-parse", "--git-common-dir") or ".git").strip() / "aisp-keep"

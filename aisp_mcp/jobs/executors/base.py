@@ -1,4 +1,4 @@
-"""What an executor elsewhere does for its watcher, and the state of a job as it reports it."""
+"""An executor elsewhere as its watcher uses it, and the state of a job as it reports it."""
 
 from __future__ import annotations
 

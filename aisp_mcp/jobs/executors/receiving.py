@@ -231,6 +231,16 @@ def reply(answer: dict[str, Any], target: BinaryIO, payload: Iterable[bytes] = (
     target.flush()
 
 
+def contents(files: Iterable[tuple[str, int]]) -> Iterator[bytes]:
+    """Files one after another, each by its path: exactly as many bytes as announced, even if one has changed."""
+    for path, size in files:
+        with open(path, "rb") as file:
+            while size:
+                chunk = file.read(min(size, CHUNK)) or bytes(min(size, CHUNK))
+                size -= len(chunk)
+                yield chunk
+
+
 def _exactly(source: BinaryIO, size: int) -> bytes:
     """Read that many bytes. Ends the process at the end of the connection: nothing half received counts."""
     data = source.read(size)

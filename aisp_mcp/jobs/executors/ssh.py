@@ -442,7 +442,8 @@ def _send(connection: Connection, parcel: parcels.Parcel) -> str:
     digests = sorted({digest for _, _, digest in parcel.files})
     for group in _groups(parcel.sizes(connection.call("lacking", digests=digests)["lacking"])):
         files = [(digest, size) for digest, size, _ in group]
-        changed = connection.call("put", _contents(group), files=files)["changed"]
+        contents = receiving.contents((str(path), size) for _, size, path in group)  # the other end compares the hashes
+        changed = connection.call("put", contents, files=files)["changed"]
         if changed:
             raise LostError(f"files of {parcel.root} changed while they were sent")
     built = connection.call("build", digest=parcel.digest, name=parcel.root.name, files=parcel.files)
@@ -460,16 +461,6 @@ def _groups(files: Sequence[tuple[str, int, Path]]) -> Iterator[list[tuple[str, 
             group, size = [], 0
     if group:
         yield group
-
-
-def _contents(files: Sequence[tuple[str, int, Path]]) -> Iterator[bytes]:
-    """Exactly as many bytes as announced; the other end compares the hashes."""
-    for _, size, path in files:
-        with open(path, "rb") as file:
-            while size:
-                chunk = file.read(min(size, receiving.CHUNK)) or bytes(min(size, receiving.CHUNK))
-                size -= len(chunk)
-                yield chunk
 
 
 def _there(path: str, names: Mapping[str, str]) -> str:

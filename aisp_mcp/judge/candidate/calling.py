@@ -22,8 +22,6 @@ from aisp_mcp.judge.protocol.module_loader import load_module, unusable
 _TO_ARRAY, _TO_LIST = torch.Tensor.numpy, torch.Tensor.tolist
 LISTS = {"seen": False, "demanded": False}  # whether a call has returned a list of floats, and whether all have to
 _INT64 = 1 << 63
-SCALARS = ("datetime", "decimal", "fractions", "pathlib", "uuid")  # modules whose values are compared by their repr
-
 
 VALUES: dict[str, Any] = {"capacity": 0, "plain": False}  # of the frames of outputs: their bytes, and is_plain()
 
@@ -256,7 +254,7 @@ class _Inner:
     def _of_a_library(self, value: Any) -> str:
         if _library(value) == "numpy":
             return self.canonical(value.tolist())
-        if _library(value) in SCALARS:
+        if _library(value) in values.SCALARS:
             return repr(value)
         if isinstance(value, range) or hasattr(value, "__next__"):
             return self.canonical(list(value))

@@ -24,6 +24,16 @@ class Verdict(StrEnum):
     INVALID = "invalid"
 
 
+BEST_FIRST = (
+    Verdict.FASTER,
+    Verdict.SAME,
+    Verdict.INCONCLUSIVE,
+    Verdict.SLOWER,
+    Verdict.INCORRECT,
+    Verdict.INVALID,
+)
+
+
 def all_passed(verdicts: Iterable[Verdict]) -> bool | None:
     """False if one must stop a pipeline, else None if nothing is decided: one is inconclusive, or there is none."""
     words = set(verdicts)

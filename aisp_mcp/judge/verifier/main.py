@@ -37,7 +37,7 @@ from aisp_mcp.judge.verifier.checks.tolerance import can_be_near
 from aisp_mcp.judge.verifier.frames import SHARE_OF_DEVICE, layout_of, leave_room, replicates_at_once, turn_bytes
 from aisp_mcp.judge.verifier.group import arena, group_facts, missing_devices, of_all_ranks
 from aisp_mcp.judge.verifier.handoff_gpu import SmallestKernel, await_answer, await_bandwidth
-from aisp_mcp.judge.verifier.inputs import files
+from aisp_mcp.judge.verifier.inputs import files, made
 from aisp_mcp.judge.verifier.inputs.bank import InputBank, RoundInputs, given_in_turn
 from aisp_mcp.judge.verifier.reference import ReferenceEvaluator, shared_memory
 from aisp_mcp.judge.verifier.requirements import (
@@ -109,8 +109,11 @@ class Verifier:
     def _open_calls(
         self, spec: Benchmark, bank: InputBank, seed: int, budget: int, round_s: float, files_at: dict[str, str]
     ) -> dict[str, Any]:
-        settling.settle(spec, lambda number: bank.inputs(seed + 7 + number, "plain"))
+        made.forget()
         inputs = bank.inputs(seed + 1, "plain")
+        if made.SEEN or spec.answers is not None:
+            settling.settle(spec, lambda number: bank.inputs(seed + 7 + number, "plain"))
+            inputs = bank.inputs(seed + 1, "plain")  # in frames of the settled sizes
         begin_bytes = begin_peak(self.device)
         output, seconds = bank.reference.first_calls(inputs, self.device)
         call_bytes = peak(self.device) - begin_bytes

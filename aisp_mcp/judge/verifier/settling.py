@@ -26,12 +26,8 @@ def settle(spec: Benchmark, draw: Callable[[int], dict[str, Any]]) -> None:
     """Fix the sizes of frames, and refuse a generator or a checker that cannot decide. Raises BenchmarkError
     MAKER_VARIES, CHECKER_ACCEPTS, CHECKER_REFUSES, CHECKER_RAISED.
     """
-    made.FRAMES.clear()
-    made.SEEN.clear()
-    first = draw(0)
-    if not made.SEEN and spec.answers is None:
-        return
-    _refuse_varying(first, draw(0))
+    made.forget()
+    _refuse_varying(draw(0), draw(0))
     cases, sizes, plain, end = [], [0], True, time.monotonic() + SECONDS
     for number in range(DRAWS):
         inputs = draw(number)
@@ -46,8 +42,7 @@ def settle(spec: Benchmark, draw: Callable[[int], dict[str, Any]]) -> None:
             break
     made.settle()
     if spec.answers is not None:
-        room = (made.ROOM * max(sizes) + made.LEAST_ROOM + written.HEAD + 63) // 64 * 64
-        sys.modules[CALLING].VALUES.update(capacity=room, plain=plain)
+        sys.modules[CALLING].VALUES.update(capacity=made.room_for(max(sizes)), plain=plain)
         if spec.answers.check is not None:
             try_out(values.checked(spec.answers), spec.answers.check[1], cases)
 

@@ -16,6 +16,7 @@ from typing import Any
 from aisp_mcp.errors import ProcessError, Unavailable, UsageError
 from aisp_mcp.machine.probes.probe_runner import rate
 from aisp_mcp.machine.probes.records import Placed, Probe
+from aisp_mcp.process import sockets
 from aisp_mcp.system.files import ROOT, names
 
 
@@ -78,8 +79,7 @@ def iperf3(host: str, seconds: float, timeout_s: float) -> list[float]:
 
 @contextlib.contextmanager
 def _iperf3_server(program: str) -> Iterator[int]:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
+    port = sockets.free_port()
     command = [program, "-s", "-1", "-B", "127.0.0.1", "-p", str(port), "--forceflush"]
     child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     try:
@@ -163,8 +163,7 @@ def rdma_loopback(device: str, timeout_s: float) -> list[float]:
 def _rdma_once(device: str, timeout_s: float) -> float:
     from aisp_mcp.process.run import run
 
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
+    port = sockets.free_port()
     argv = ["ib_write_bw", "-d", device, "-F", "--report_gbits", "-p", str(port)]
     server = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:

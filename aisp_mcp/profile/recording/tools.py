@@ -95,6 +95,7 @@ class NsysRecorded(Record):
 
 def _nsys_plan(p: NsysRecording, ctx: Context) -> Plan:
     from aisp_mcp.profile.recording import commands
+    from aisp_mcp.system.gpu import nvml
 
     _source(p, ctx)
     program = _program("nsys", ctx)
@@ -102,13 +103,7 @@ def _nsys_plan(p: NsysRecording, ctx: Context) -> Plan:
         return Plan(argv=[], timeout_s=p.timeout_s or 900, resources=[])
     command = p.command or ["python", "target.py"]
     argv = commands.nsys(program, command, Path("report.nsys-rep"), p.preset, p.capture)
-    return Plan(argv=[], timeout_s=p.timeout_s or 900, resources=_locks(), details={"profiler": argv})
-
-
-def _locks() -> list[str]:
-    from aisp_mcp.system.gpu.nvml import gpu_uuids
-
-    return [f"gpu:{uuid}" for uuid in gpu_uuids()] or ["cpu"]
+    return Plan(argv=[], timeout_s=p.timeout_s or 900, resources=nvml.measuring_locks(), details={"profiler": argv})
 
 
 @tool(
@@ -194,13 +189,14 @@ class NcuRecorded(Record):
 
 def _ncu_plan(p: NcuRecording, ctx: Context) -> Plan:
     from aisp_mcp.profile.recording import commands
+    from aisp_mcp.system.gpu import nvml
 
     _source(p, ctx)
     if p.profile is not None:
         return Plan(argv=[], timeout_s=p.timeout_s or 1800, resources=[])
     command = p.command or ["python", "target.py"]
     argv = commands.ncu(_program("ncu", ctx), command, Path("report.ncu-rep"), p.launches)
-    return Plan(argv=[], timeout_s=p.timeout_s or 1800, resources=_locks(), details={"profiler": argv})
+    return Plan(argv=[], timeout_s=p.timeout_s or 1800, resources=nvml.measuring_locks(), details={"profiler": argv})
 
 
 @tool(

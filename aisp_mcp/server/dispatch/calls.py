@@ -263,9 +263,9 @@ def worker_argv(tool: Tool) -> list[str]:
 
 
 def default_resources(spec: JobSpec) -> list[str]:
-    """The measuring locks of a job that names none: every GPU of this machine, or the CPU if there is no GPU."""
+    """The measuring locks of a job that names none."""
     if not spec.measures:
         return []
-    from aisp_mcp.system.gpu.nvml import gpu_uuids
+    from aisp_mcp.system.gpu import nvml
 
-    return [f"gpu:{uuid}" for uuid in gpu_uuids()] or ["cpu"]
+    return nvml.measuring_locks()

@@ -155,6 +155,11 @@ def versions(deadline_s: float = 2.0) -> tuple[str | None, str | None]:
     return driver_and_cuda
 
 
+def measuring_locks() -> list[str]:
+    """Names of what a job that measures holds: every GPU of this machine, or the CPU if there is no GPU."""
+    return [f"gpu:{uuid}" for uuid in gpu_uuids()] or ["cpu"]
+
+
 def gpu_uuids(deadline_s: float = 2.0) -> list[str]:
     """UUIDs of the GPUs in NVML's order; empty without a driver, a GPU or an answer in time."""
 

@@ -125,10 +125,8 @@ def _differences(expected: Any, found: Any, rtol: float | None, atol: float | No
             one, other = (dict(graph.nodes(data=True) if name == "nodes" else _edges(graph)) for graph in both)
             yield from _differences(one, other, rtol, atol, f"{at}.{name}" if at else name)
     elif hasattr(expected, "tocsr"):
-        apart = [
-            (part, getattr(expected, part), getattr(found, part)) for part in ("shape", "indptr", "indices", "data")
-        ]
-        for name, one, other in apart:
+        for name in ("shape", "indptr", "indices", "data"):
+            one, other = (getattr(matrix, name) for matrix in (expected, found))
             yield from _differences(one, other, rtol, atol, f"{at}.{name}" if at else name)
     elif expected != found:
         yield f"{_shown(found)}{where} is not {_shown(expected)}"
