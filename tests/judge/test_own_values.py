@@ -101,6 +101,8 @@ def test_values_of_libraries_are_read_and_compared() -> None:
     assert "0.75 at edges" in str(values.difference(decode(encode(graph)), decode(encode(same))))
     matrix = sparse.csr_matrix(numpy.eye(3))
     assert values.difference(decode(encode(matrix)), decode(encode(sparse.coo_matrix(matrix)))) is None
+    for form in (sparse.csc_matrix, sparse.coo_array):  # a checker may ask for the format that a task names
+        assert type(decode(encode(form(matrix)))) is form
     other = decode(encode(sparse.csr_matrix(2 * numpy.eye(3))))
     assert "elements at data differ" in str(values.difference(decode(encode(matrix)), other))
 

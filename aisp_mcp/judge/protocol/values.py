@@ -164,11 +164,12 @@ def _tensor(value: Any, buffers: list[bytes]) -> Any:
 
 
 def _sparse(value: Any, buffers: list[bytes]) -> Any:
-    """A sparse matrix as rows, columns and values in one order."""
+    """A sparse matrix as rows, columns and values in one order, with the format that it is to have again."""
     rows = value.tocsr().copy()
     rows.sum_duplicates()
     parts = (rows.indptr.astype("int64"), rows.indices.astype("int64"), rows.data)
-    return ["m", list(rows.shape), *(_array(part, buffers) for part in parts)]
+    kind = "array" if type(value).__name__.endswith("array") else "matrix"
+    return ["m", value.format, kind, list(rows.shape), *(_array(part, buffers) for part in parts)]
 
 
 def _graph(value: Any, buffers: list[bytes]) -> Any:
@@ -207,12 +208,12 @@ def _read_array(parts: list[Any], buffers: list[bytes]) -> Any:
 def _read_sparse(parts: list[Any], buffers: list[bytes]) -> Any:
     import scipy.sparse
 
-    shape, *arrays = parts
+    form, kind, shape, *arrays = parts
     indptr, indices, data = (_value(part, buffers) for part in arrays)
-    matrix = scipy.sparse.csr_matrix(tuple(shape))
+    matrix = {"array": scipy.sparse.csr_array, "matrix": scipy.sparse.csr_matrix}[kind](tuple(shape))
     matrix.indptr, matrix.indices, matrix.data = indptr, indices, data
     matrix.check_format(full_check=True)
-    return matrix
+    return matrix.asformat(form)
 
 
 def _read_graph(parts: list[Any], buffers: list[bytes]) -> Any:

@@ -99,6 +99,11 @@ def _differences(expected: Any, found: Any, rtol: float | None, atol: float | No
     elif _is_number(expected) and _is_number(found):
         if not _are_close(expected, found, rtol, atol):
             yield f"{found!r}{where} is not {expected!r}"
+    elif hasattr(expected, "tocsr") and hasattr(found, "tocsr"):  # in whichever format
+        one, other = expected.tocsr(), found.tocsr()
+        for name in ("shape", "indptr", "indices", "data"):
+            place = f"{at}.{name}" if at else name
+            yield from _differences(getattr(one, name), getattr(other, name), rtol, atol, place)
     elif _kind(expected) != _kind(found):
         yield f"{_shown(found)}{where} is a {_kind(found)}, the baseline's is a {_kind(expected)}"
     elif isinstance(expected, list | tuple) and _are_floats(expected) and _are_floats(found):
@@ -123,10 +128,6 @@ def _differences(expected: Any, found: Any, rtol: float | None, atol: float | No
         both = expected, found
         for name in ("nodes", "edges"):
             one, other = (dict(graph.nodes(data=True) if name == "nodes" else _edges(graph)) for graph in both)
-            yield from _differences(one, other, rtol, atol, f"{at}.{name}" if at else name)
-    elif hasattr(expected, "tocsr"):
-        for name in ("shape", "indptr", "indices", "data"):
-            one, other = (getattr(matrix, name) for matrix in (expected, found))
             yield from _differences(one, other, rtol, atol, f"{at}.{name}" if at else name)
     elif expected != found:
         yield f"{_shown(found)}{where} is not {_shown(expected)}"
