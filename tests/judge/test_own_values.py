@@ -84,7 +84,7 @@ VALUES: list[Any] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("value", VALUES, ids=lambda value: repr(value)[:20])
+@pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
 def test_values_are_read_as_they_were_written(value: Any) -> None:
     found = decode(encode(value))
     assert values.difference(value, found, 0.0, 0.0) is None
