@@ -197,8 +197,37 @@ def f(xs):
 """
 
 
-def test_work_done_while_arguments_are_made_gains_nothing(tmp_path: Path) -> None:
-    """Its own clock shows 200 times. In isolated calls, arguments are made within the handoff."""
-    comparison = judged(LOOP, EARLY, "xs=list(randint(0, 1000, 5000))", tmp_path)
+LATE = """
+import sys
+
+WAITING = []
+
+def total(xs):
+    total = 0
+    for x in xs:
+        total = (total * 31 + x) % 1000003
+    return total
+
+def f(xs):
+    around = sys._getframe(1).f_locals
+    if not around.get("is_late"):
+        return total(xs)
+    known = around["steps"].is_done.__func__.__globals__
+    real = known.setdefault("real", known["array"])
+
+    def array(code, values):
+        waiting, WAITING[:] = list(map(total, WAITING)), []
+        return real(code, waiting or values)
+
+    known["array"] = array
+    WAITING.append(xs)
+    return 0
+"""
+
+
+@pytest.mark.parametrize("source", [EARLY, LATE], ids=["arguments", "outputs"])
+def test_work_done_while_values_are_converted_gains_nothing(source: str, tmp_path: Path) -> None:
+    """Its own clock shows 200 times and more. What it takes longer than the baselines to convert counts as its time."""
+    comparison = judged(LOOP, source, "xs=list(randint(0, 1000, 5000))", tmp_path)
     assert comparison.ratio is not None
-    assert comparison.ratio < 5, comparison.sentence
+    assert comparison.ratio < 1.5, comparison.sentence

@@ -9,6 +9,7 @@ import pickle
 import sys
 from array import array
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -58,13 +59,13 @@ class Steps(NamedTuple):
             return [*map(torch.as_tensor, outputs)]
         return [*map(tensors, outputs)]
 
-    def is_quick(self, output: Any) -> bool:
-        """Return True for an output that needs no conversion but of its type: a number, an array or a tensor."""
-        if LISTS["demanded"]:
-            return False
-        if isinstance(output, torch.Tensor):
-            return bool(output.layout == torch.strided)
-        return isinstance(output, bool | int | float | complex) or _is_array(output)
+    def is_done(self, output: Any) -> bool:
+        """Return True for an output that holds no work that is still to do: a tensor, an array, or a value of Python's
+        own types. Its conversion is no part of a call's time; that of an array into a demanded list is.
+        """
+        if isinstance(output, torch.Tensor) or _is_array(output):
+            return not LISTS["demanded"] and getattr(output, "layout", torch.strided) == torch.strided
+        return values.is_plain(output)
 
 
 class ValueSteps(Steps):
@@ -87,8 +88,7 @@ class ValueSteps(Steps):
             raise unusable("BAD_OUTPUT", "The function returned a value of another type than in its first calls.")
         return [*map(self.tensors, outputs)]
 
-    def is_quick(self, output: Any) -> bool:
-        """Return True for an output of Python's own types: writing it down is then no part of its time, for both."""
+    def is_done(self, output: Any) -> bool:
         return bool(VALUES["plain"]) and values.is_plain(output)
 
 
@@ -173,10 +173,11 @@ def tensors(output: Any) -> Any:
         ):
             LISTS["seen"] = True
             return torch.frombuffer(array("d", output), dtype=torch.float64)
-        if all(map(_is_whole, output)):
+        if kinds == {int} and isinstance(output, list):
+            with suppress(OverflowError):
+                return {"hash": _digest(array("q", output).tobytes())}  # as a text takes ten times as long
+        elif all(map(_is_whole, output)):
             return tuple(map(tensors, output))
-        if kinds == {int} and isinstance(output, list) and max(map(abs, output)) < _INT64:
-            return {"hash": _digest(array("q", output).tobytes())}  # as a text takes ten times as long
     return _encoded(output)
 
 

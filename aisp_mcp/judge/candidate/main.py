@@ -10,13 +10,14 @@ block). A count of zero ends the process. Bits of a count request another kind o
 DUMMY     dummy calls, which show the cost of the rest of the loop; only baselines make them
 WARM      on a GPU, without flushes and events
 TRACE     on a GPU, under a profiler whose summary is left in the control block; on a CPU the names of imported modules
-NO_COPY   without copies: outputs stay where they are, and the control block says where (outputs.py); on a GPU inputs
-          lie in memory of the worker's own, which the control block named before
+NO_COPY   without copies: outputs stay where they are, and the control block says where (outputs.py), on a CPU perhaps
+          only after SETTLE; on a GPU inputs lie in memory of the worker's own, which the control block named before
 STORE     on a GPU, with NO_COPY: outputs are copied into the arena after all, because they overlap
 GATE      on a GPU, with calls that wait in the stream until the parent opens the gate: Q says that all of them wait
 ISOLATED  with inputs that come one call at a time (timing/cpu.py, verifier/handoff_gpu.py)
 TOUCH     no calls; only their memory is touched (outputs.py), or allocated again on a GPU (device_turns.py)
 CONVERT   no calls; the next round's inputs become the arguments of two functions, such as lists (outputs.py)
+SETTLE    no calls; the outputs of the last round become tensors, and the control block says where (outputs.py)
 """
 
 from __future__ import annotations
@@ -63,6 +64,7 @@ from aisp_mcp.judge.protocol.messages import (
     QUEUED,
     RAISED,
     READY,
+    SETTLE,
     SHARED,
     STORE,
     TOUCH,
@@ -332,6 +334,9 @@ class Worker:
             return
         if message & CONVERT:
             self.at_rest.convert(count, self.run)
+            return
+        if message & SETTLE:
+            self.at_rest.settle()
             return
         run = self.dummy(count) if message & DUMMY else self.run
         if message & TRACE:

@@ -13,7 +13,7 @@ import gc
 import time
 from array import array
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
@@ -25,6 +25,7 @@ from aisp_mcp.judge.protocol.shared_memory import (
     COPIED_NS,
     OWN_STRIDES,
     STRIDES,
+    UNSETTLED,
     Arena,
     ControlBlock,
 )
@@ -182,6 +183,16 @@ def _differs(tensor: Any, spec: TensorSpec) -> bool:
     return tensor.is_conj() or tensor.is_neg() or not has_strides(tensor, spec)
 
 
+def _lists_in(output: Any) -> Iterator[int]:
+    """Identities of the lists, dicts and sets that an output of Python's own types consists of."""
+    if isinstance(output, dict):
+        yield from (found for item in output.values() for found in _lists_in(item))
+    elif isinstance(output, list | tuple):
+        yield from (found for item in output for found in _lists_in(item))
+    if isinstance(output, list | dict | set):
+        yield id(output)
+
+
 RECENT = 4  # outputs
 # Memory for the outputs of so many more calls is touched: an allocator needs a dozen to find places for them.
 MORE_CALLS, MOST_BYTES = 16, 256 << 20
@@ -221,7 +232,10 @@ class HeldOutputs:
         self.addresses: list[int] = []
         self._inputs: list[dict[str, Any]] = []
         self._arguments: list[tuple[Any, ...]] = []  # of each call, for a program that has steps
-        self._is_converted, self._is_quick = False, True
+        self._has_arguments, self._are_done = False, True
+        self._steps: Any = None
+        self._late: list[Any] = []  # outputs of the last round, as the program returned them
+        self._alive, self._lists = list[Any](), set[int]()  # output of the last round of one call, and its lists
         self._numbers: Any = None  # outputs of the last round, if they are numbers
         self._expect()
         self.clear()
@@ -247,29 +261,62 @@ class HeldOutputs:
         return tensors[0] if len(tensors) == 1 else tensors
 
     def round_at_rest(self, count: int, run: Callable[..., Any]) -> None:
-        """Time `count` calls, each on new inputs, and record the addresses of their outputs.
+        """Time `count` calls, each on new inputs, and record the addresses of their outputs, or leave that to settle().
 
         What happens between two calls counts as time of the round, and only the rest of a gain is proven. So outputs of
-        a program that has met the contract are examined together.
+        a program that has met the contract are only kept.
         """
         clock, durations, outputs = time.perf_counter_ns, self._control.durations, list[Any]()
-        together = self._settled and not self._reuses and len(self._expected) == 1 and count > 1
-        if steps := getattr(run, "steps", None):
-            given = self._converted(count, run)
-            run, keep = (steps.function, self._keep_raw(steps)) if self._is_quick else (steps.whole, self.keep)
+        is_late, self.alone = self._settled and not self._reuses, count == 1
+        keep: Callable[[Any], None] = outputs.append if is_late else self.keep
+        self._steps = steps = getattr(run, "steps", None)
+        if steps is None:
+            given = [((), inputs) for inputs in self._given(count)]
         else:
-            given, keep = [((), inputs) for inputs in self._given(count)], self.keep
-        keep, self.alone = outputs.append if together else keep, count == 1
+            given, run = self._arguments_of(count, run), steps.function if self._are_done else steps.whole
+            if self._are_done and not is_late:
+                keep = self._keep_first
         for call, (args, kwargs) in enumerate(given):
             begin = clock()
             output = run(*args, **kwargs)
             end = clock()
             keep(output)
             durations[call] = end - begin
-        if together:
-            self._keep_all(steps.tensors_of_calls(outputs) if steps and self._is_quick else outputs)
+        self._late = outputs
+        self._show()
+
+    def _keep_first(self, output: Any) -> None:
+        """Keep one of the first outputs of a program that has steps."""
+        self._are_done = self._are_done and self._steps.is_done(output)
+        self.keep(self._steps.tensors(output))
+
+    def settle(self) -> None:
+        """Make tensors of the outputs of the last round, and record their addresses. The parent counts what this takes
+        a candidate longer than the baselines (Overhead.deferred_s).
+
+        A list that the program fills again in its next call has to become a tensor before that: rounds of one call
+        reveal it.
+        """
+        late, self._late, steps = self._late, [], self._steps
+        if steps and self._are_done:
+            outputs = steps.tensors_of_calls(late)
+            is_again = len(late) == 1 and not self._lists.isdisjoint(_lists_in(late[0]))
+            self._are_done = all(map(steps.is_done, late)) and not is_again
+            if len(late) == 1:
+                self._alive, self._lists = late, {*_lists_in(late[0])}
+        else:
+            outputs = late
+        if len(self._expected) == 1:
+            self._keep_all(outputs)
+        else:
+            for output in outputs:
+                self.keep(output)
+        self._show()
+
+    def _show(self) -> None:
+        """Tell where the outputs are, what copies have cost, and how many outputs are still to become tensors."""
         self._control.addresses[: len(self.addresses)] = array("q", self.addresses)
-        self._control.stats[COPIED_NS] = self.copied_ns
+        self._control.stats[COPIED_NS], self._control.stats[UNSETTLED] = self.copied_ns, len(self._late)
 
     def convert(self, count: int, run: Any) -> None:
         """Release the outputs of the previous round, and make the arguments of the next one's calls, unless the program
@@ -279,24 +326,15 @@ class HeldOutputs:
         self._arguments = []  # or both would need memory
         if hasattr(run, "steps"):
             self._arguments = [run.steps.arguments(**inputs) for inputs in self._given(count)]
-            self._is_converted = True
+            self._has_arguments = True
         gc.collect(0)  # or the round's own collection would visit all elements of lists
 
-    def _converted(self, count: int, run: Any) -> list[tuple[Any, ...]]:
+    def _arguments_of(self, count: int, run: Any) -> list[tuple[Any, ...]]:
         """The arguments of these calls, made now unless they are views, or convert() has made them for this round."""
-        if not self._is_converted or len(self._arguments) < count:
+        if not self._has_arguments or len(self._arguments) < count:
             self.convert(count, run)
-        self._is_converted = not run.steps.is_copied and not self._arena.layout.files
+        self._has_arguments = not run.steps.is_copied and not self._arena.layout.files
         return self._arguments[:count]
-
-    def _keep_raw(self, steps: Any) -> Callable[[Any], None]:
-        """Keep an output as the function returned it, and note whether later ones need a conversion that takes time."""
-
-        def keep(output: Any) -> None:
-            self._is_quick = self._is_quick and steps.is_quick(output)
-            self.keep(steps.tensors(output))
-
-        return keep
 
     def _given(self, count: int) -> list[dict[str, Any]]:
         """The inputs of these calls, which are the same objects in each round; paths are read anew."""

@@ -23,10 +23,11 @@ from aisp_mcp.judge.protocol.messages import DeviceAllocation
 # copies raised, how many of these rounds the device has ended. If inputs come one call at a time: for how many
 # calls they have arrived, for which one the worker waits (from 1), and for how many its turn on a device has come.
 # Then the ns that a round on a GPU took by the worker's own clock, from the command on; whether the verifier
-# has enqueued such a round; and the ns of a round without copies on a CPU that were spent on copies after all.
-COUNTERS = OPENED, CAN_WAIT, REFUSED, ENDED, HANDED_OVER, ANSWERED, SCHEDULED, ELAPSED_NS, ENQUEUED, COPIED_NS = range(
-    -1, -11, -1
-)
+# has enqueued such a round; the ns of a round without copies on a CPU that were spent on copies after all; and how many
+# of its outputs are still to become tensors.
+COUNTERS = (
+    OPENED, CAN_WAIT, REFUSED, ENDED, HANDED_OVER, ANSWERED, SCHEDULED, ELAPSED_NS, ENQUEUED, COPIED_NS, UNSETTLED
+) = range(-1, -12, -1)  # fmt: skip
 # After the bytes used and reserved on a device: whether outputs that have other strides than the contract's are copied
 # into them, or read as they are.
 STRIDES, COPIED_INTO_STRIDES, OWN_STRIDES = 2, 1, 2

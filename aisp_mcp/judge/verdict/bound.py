@@ -212,12 +212,19 @@ def ratios_of_isolated_calls(replicates: Sequence[Replicate], clock: str) -> lis
 def _parts(replicate: Replicate, ratio: stats.ReplicateRatio) -> tuple[float, float]:
     """Savings of a candidate's call as fractions of a baseline's: back to back, and isolated."""
     base, net = _base_s(replicate)
-    return -math.expm1(-ratio.log_ratio), (base - statistics.median(replicate.isolated[Role.CANDIDATE])) / net
+    return -math.expm1(-ratio.log_ratio), (base - _isolated_s(replicate, Role.CANDIDATE)) / net
+
+
+def _isolated_s(replicate: Replicate, role: Role) -> float:
+    """Seconds of the role's isolated call: the lower quartile of its rounds. Other programs can only make them longer,
+    and a call on its own cannot be shorter than the work that it does.
+    """
+    return sorted(replicate.isolated[role])[len(replicate.isolated[role]) // 4]
 
 
 def _base_s(replicate: Replicate) -> tuple[float, float]:
     """Seconds of a baseline's isolated call, with and without its handoff."""
-    base = math.sqrt(math.prod(statistics.median(replicate.isolated[role]) for role in BASELINES))
+    base = math.sqrt(math.prod(_isolated_s(replicate, role) for role in BASELINES))
     cost_s = replicate.overhead.fixed_s if replicate.handoff_s is None else replicate.handoff_s
     return base, max(base - cost_s, MIN_NET_SHARE * base)
 
@@ -229,7 +236,7 @@ def _unknown(replicate: Replicate, noise: float) -> float:
     """
     middle = [sorted(replicate.isolated[role]) for role in BASELINES]
     spread = max(math.log(rows[-(len(rows) // 4) - 1] / rows[len(rows) // 4]) / 2 for rows in middle)
-    first, repeat = (statistics.median(replicate.isolated[role]) for role in BASELINES)
+    first, repeat = (_isolated_s(replicate, role) for role in BASELINES)
     apart = abs(math.log(first / repeat))
     base, net = _base_s(replicate)  # the handoff may take longer than the call
     return CACHE_SHARE + HANDOFF_S / net + 2 * (max(apart, spread) * base / net + abs(noise))
@@ -255,7 +262,7 @@ def isolated_ratios(replicate: Replicate) -> list[tuple[float, float]]:
         return []
     base, net = _base_s(replicate)
     least = dict.fromkeys(BASELINES, MIN_NET_SHARE * net) | {Role.CANDIDATE: LEAST_NET_SHARE * net}
-    took = {role: max(statistics.median(replicate.isolated[role]) - base + net, least[role]) for role in Role}
+    took = {role: max(_isolated_s(replicate, role) - base + net, least[role]) for role in Role}
     return [estimates.ratio(took)]
 
 
@@ -265,9 +272,9 @@ def isolated_error(replicate: Replicate) -> float:
     """
     base, net = _base_s(replicate)
     parts = {role: _median_error(seconds) / net for role, seconds in replicate.isolated.items()}
-    candidate_s = max(statistics.median(replicate.isolated[Role.CANDIDATE]) - base + net, LEAST_NET_SHARE * net)
+    candidate_s = max(_isolated_s(replicate, Role.CANDIDATE) - base + net, LEAST_NET_SHARE * net)
     own = parts[Role.CANDIDATE] * net / candidate_s
-    first, repeat = (statistics.median(replicate.isolated[role]) for role in BASELINES)
+    first, repeat = (_isolated_s(replicate, role) for role in BASELINES)
     return math.sqrt(own**2 + sum(parts[role] ** 2 for role in BASELINES) / 4 + 0.75 * ((first - repeat) / net) ** 2)
 
 

@@ -488,7 +488,7 @@ def fit_overhead(rounds: Sequence[RoundCost]) -> Overhead:
 
     rounds: of one call, which show the fixed cost, and of several, which show the additional cost per call.
     """
-    beyond = [(max(elapsed - inside, 0.0), calls) for elapsed, inside, calls in rounds]
+    beyond = [(max(cost.elapsed_s - cost.inside_s, 0.0), cost.calls) for cost in rounds]
     single = [seconds for seconds, calls in beyond if calls == 1]
     fixed = statistics.median(single) if single else min((seconds for seconds, _ in beyond), default=0.0)
     more = [(seconds - fixed) / (calls - 1) for seconds, calls in beyond if calls > 1]

@@ -119,9 +119,8 @@ def _round(record: Mapping[str, Any], overhead: Overhead) -> Round:
     role, elapsed_s = Role(record["side"]), record["elapsed_s"]
     account = Account(**record["account"])
     if record["kind"] == "round":
-        timing = RoundTiming(
-            record["count"], elapsed_s, record["durations_ns"], account, record["copied_s"], record["late_s"]
-        )
+        rest = record["copied_s"], record["late_s"], record.get("aside_s", 0.0)
+        timing = RoundTiming(record["count"], elapsed_s, record["durations_ns"], account, *rest)
         return Round(role, net_s(role, timing, overhead), median_s(timing), timing)
     durations = [int(1e9 * elapsed_s)]
     if record["kind"] == "trace":
@@ -144,4 +143,5 @@ def median_s(timing: RoundTiming) -> float:
 def net_s(role: Role, timing: RoundTiming, overhead: Overhead) -> float:
     """Seconds per call on the parent's clock. Only a baseline's report of its own copies is believed."""
     copied_s = overhead.credited_s * timing.count if role is Role.CANDIDATE else timing.copied_s
-    return overhead.net(timing.running_s - copied_s, timing.count)
+    aside_s = overhead.aside_s if role is Role.CANDIDATE else 0.0
+    return overhead.net(timing.running_s - copied_s, timing.count) + aside_s

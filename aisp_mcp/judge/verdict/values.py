@@ -37,6 +37,11 @@ class _Kind:
     noise: float
 
 
+def looks_worse(seconds: Sequence[float], plain: Sequence[float]) -> bool:
+    """Return True if the candidate may gain less on a kind than on plain inputs. seconds: of each role, as in Role."""
+    return _log_ratio(plain) - _log_ratio(seconds) > WORSE
+
+
 def worse_kinds(replicates: Sequence[Replicate]) -> dict[str, float]:
     """Log-ratio less that on plain inputs, of the kinds on which the candidate's gain is smaller beyond noise."""
     found: dict[str, list[_Kind]] = {}

@@ -55,6 +55,7 @@ def test_outputs_of_all_calls_are_there_at_the_end(structure: str, reused: bool)
         outputs.clear()
         results = map(buffer.fill_ if reused else lambda call: torch.full((2, 3), float(call)), range(count))
         outputs.round_at_rest(count, map(wrap, results).__next__)
+        outputs.settle()
     assert [row[0] for row in values(outputs)] == [0.0, 1.0, 2.0, 3.0]
     places = [tensor.data_ptr() for tensors in outputs.outputs for tensor in tensors]
     assert outputs.addresses == places

@@ -7,6 +7,7 @@ The candidate's copies count as part of its time, while the baseline's report of
 
 from __future__ import annotations
 
+import itertools
 import os
 import statistics
 from collections import Counter
@@ -23,8 +24,9 @@ from aisp_mcp.judge.parent.timing.memory.imports import note_imports
 from aisp_mcp.judge.parent.timing.strategy import Strategy
 from aisp_mcp.judge.presets import round_count
 from aisp_mcp.judge.protocol.layout import Layout
-from aisp_mcp.judge.protocol.messages import CONVERT, DUMMY, ISOLATED, NO_COPY, TOUCH
+from aisp_mcp.judge.protocol.messages import CONVERT, DUMMY, ISOLATED, NO_COPY, SETTLE, TOUCH
 from aisp_mcp.judge.protocol.roles import BASELINES, Role
+from aisp_mcp.judge.protocol.shared_memory import UNSETTLED
 from aisp_mcp.judge.verdict.estimate import fit_overhead
 
 ROUND_S = 1e-3
@@ -35,6 +37,7 @@ MAX_ROUNDS, DISTURBED = 12, 0.02  # at most, with disturbed ones; disturbed from
 COMPARED = 4
 COPY_ROUNDS = 9  # of one call per role, for a candidate that returns one buffer again and again
 MOST_SETTLING, QUIET_ROUNDS, FEW_FAULTS = 8, 2, 32  # faults in a round
+ASIDE_S = 50e-6  # of a round of 6 ms, in which conversions may take longer by chance
 LARGE_FRAME = 64 << 10  # bytes of a call, for which it is worth drawing inputs of longer rounds
 STEADY_SHARE = 0.05  # of the faults of a call, where each call asks the kernel for memory
 SINGLE_ROUNDS = 4  # rounds of one call per role, if the verifier has no core of its own; the shortest counts
@@ -62,16 +65,19 @@ class CpuStrategy(Strategy):
 
     def run_round(self, driver: Driver, role: Role, count: int, bits: int = 0) -> RoundTiming:
         bits |= self.output_bits(driver)
+        aside_s = 0.0
         if bits & NO_COPY and driver.session.opened["converts"]:
-            driver.run_round(role, count, CONVERT)
-        return driver.run_round(role, count, bits)
+            aside_s += driver.run_round(role, count, CONVERT).running_s
+        timing = driver.run_round(role, count, bits)
+        if bits & NO_COPY and driver.workers[role].control.stats[UNSETTLED]:
+            aside_s += driver.run_round(role, count, SETTLE | NO_COPY).running_s
+        return replace(timing, aside_s=aside_s)
 
     def dummy_round(self, driver: Driver, role: Role, count: int) -> RoundCost | None:
         """Dummy round of one call if outputs stay in the worker: outputs of many calls would change the memory that its
         own calls get. Its timed rounds show the loop's remaining cost.
         """
-        bits = self.output_bits(driver)
-        return driver.run_round(role, 1 if bits else count, DUMMY | bits).cost
+        return self.run_round(driver, role, 1 if self.output_bits(driver) else count, DUMMY).cost
 
     def settle(self, driver: Driver, counts: dict[Role, int]) -> dict[Role, int]:
         """Touch memory, and run rounds that do not count until no process needs more.
@@ -135,10 +141,14 @@ class CpuStrategy(Strategy):
         driver.session.log.append("isolated", replicate=driver.result.index, **fields)
 
     def finish(self, driver: Driver, singles: Sequence[RoundCost], dummies: Sequence[RoundCost]) -> Overhead:
-        full = [
-            timed_round.timing.cost for timed_round in driver.result.rounds if timed_round.role is not Role.CANDIDATE
-        ]
-        overhead = fit_overhead([*singles, *dummies, *full])
+        of_role = dict[Role, list[RoundCost]]((role, []) for role in Role)
+        for timed_round in driver.result.rounds:
+            of_role[timed_round.role].append(timed_round.timing.cost)
+        full = [of_role[role] for role in BASELINES]
+        overhead = replace(
+            fit_overhead([*singles, *dummies, *itertools.chain(*full)]),
+            aside_s=work_aside_s(of_role[Role.CANDIDATE], full, singles),
+        )
         copied = [
             timed_round.timing.copied_s for timed_round in driver.result.rounds if timed_round.role is Role.CANDIDATE
         ]
@@ -160,6 +170,24 @@ class CpuStrategy(Strategy):
             driver.verify(Role.CANDIDATE, [0], timed=True)
         driver.session.log.append("copies", replicate=driver.result.index, seconds=seconds)
         return observed_copies_s(driver.result.rounds, overhead, seconds)
+
+
+def work_aside_s(
+    candidate: Sequence[RoundCost], baselines: Sequence[Sequence[RoundCost]], singles: Sequence[RoundCost]
+) -> float:
+    """Seconds per call that a candidate's values take longer to be converted than those of the baselines: work that it
+    does then instead of in its calls. singles: rounds of one call of the baselines. What the baselines themselves
+    differ by, and ASIDE_S of a round, may be chance.
+    """
+    rows = [RoundCost(cost.aside_s, 0.0, cost.calls) for cost in itertools.chain(singles, *baselines)]
+    usual = fit_overhead(rows)
+
+    def beyond_s(rounds: Sequence[RoundCost]) -> float:
+        return statistics.median((cost.aside_s - usual.fixed_s) / cost.calls - usual.per_call_s for cost in rounds)
+
+    chance_s = max(abs(beyond_s(rounds)) for rounds in baselines)
+    chance_s += ASIDE_S / statistics.median(cost.calls for cost in candidate)
+    return max(beyond_s(candidate) - chance_s, 0.0)
 
 
 def observed_copies_s(rounds: Sequence[Round], overhead: Overhead, single: Mapping[Role, Sequence[float]]) -> float:
