@@ -72,8 +72,8 @@ class Account:
 class RoundTiming:
     """One round as the parent measured it. elapsed_s: on the parent's raw monotonic clock. durations_ns: of each call,
     on the worker's own clock. copied_s: time between calls spent on copying outputs, as the worker reports it. late_s:
-    time that other programs took from the parent itself, at both ends of the round. aside_s: what it took before to
-    make arguments of inputs, and afterwards to make tensors of outputs, on the parent's clock.
+    time that other programs took from the parent itself, at both ends of the round. converted_s, settled_s: what it
+    took before to make arguments of inputs, and afterwards to make tensors of outputs, on the parent's clock.
     """
 
     count: int
@@ -82,7 +82,8 @@ class RoundTiming:
     account: Account
     copied_s: float = 0.0
     late_s: float = 0.0
-    aside_s: float = 0.0
+    converted_s: float = 0.0
+    settled_s: float = 0.0
 
     @property
     def running_s(self) -> float:
@@ -96,16 +97,20 @@ class RoundTiming:
     def cost(self) -> RoundCost:
         """The input of fit_overhead() from one round of a baseline."""
         elapsed_s = self.elapsed_s - self.late_s - self.copied_s
-        return RoundCost(elapsed_s, sum(self.durations_ns) / 1e9, self.count, self.aside_s)
+        return RoundCost(elapsed_s, sum(self.durations_ns) / 1e9, self.count)
+
+    @property
+    def aside(self) -> RoundCost:
+        """The same of the conversions before and after the round."""
+        return RoundCost(self.converted_s + self.settled_s, 0.0, self.count)
 
 
 class RoundCost(NamedTuple):
-    """Seconds of a whole round, and of the calls in it; and those that it took aside."""
+    """Seconds of a whole round, and of the calls in it."""
 
     elapsed_s: float
     inside_s: float
     calls: int
-    aside_s: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -227,6 +227,11 @@ def t_interval(values: Sequence[float], level: float = 0.95) -> MeanInterval:
     return MeanInterval(mean, mean - half, mean + half, level, 2.0 * t_tail(mean / error, n - 1), n)
 
 
+def median_error(values: Sequence[float]) -> float:
+    """Standard error of the median of a few values; 0 for a single one."""
+    return 1.25 * stdev(values) / math.sqrt(len(values)) if len(values) > 1 else 0.0
+
+
 def noise_floor(differences: Sequence[float], level: float = 0.95) -> Floor:
     """The largest difference that this run cannot distinguish from noise: sqrt(3/4) * t(n) * rms / sqrt(n), at least
     |mean|.

@@ -271,18 +271,11 @@ def isolated_error(replicate: Replicate) -> float:
     difference of the baselines, which shows how much processes differ.
     """
     base, net = _base_s(replicate)
-    parts = {role: _median_error(seconds) / net for role, seconds in replicate.isolated.items()}
+    parts = {role: stats.median_error(seconds) / net for role, seconds in replicate.isolated.items()}
     candidate_s = max(_isolated_s(replicate, Role.CANDIDATE) - base + net, LEAST_NET_SHARE * net)
     own = parts[Role.CANDIDATE] * net / candidate_s
     first, repeat = (_isolated_s(replicate, role) for role in BASELINES)
     return math.sqrt(own**2 + sum(parts[role] ** 2 for role in BASELINES) / 4 + 0.75 * ((first - repeat) / net) ** 2)
-
-
-def _median_error(seconds: Sequence[float]) -> float:
-    """Standard error of the median of a few values."""
-    if len(seconds) < 2:
-        return 0.0
-    return 1.25 * statistics.stdev(seconds) / math.sqrt(len(seconds))
 
 
 # --- batching on a GPU

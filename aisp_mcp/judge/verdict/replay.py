@@ -119,7 +119,8 @@ def _round(record: Mapping[str, Any], overhead: Overhead) -> Round:
     role, elapsed_s = Role(record["side"]), record["elapsed_s"]
     account = Account(**record["account"])
     if record["kind"] == "round":
-        rest = record["copied_s"], record["late_s"], record.get("aside_s", 0.0)
+        aside = record.get("converted_s", 0.0), record.get("settled_s", 0.0)
+        rest = record["copied_s"], record["late_s"], *aside
         timing = RoundTiming(record["count"], elapsed_s, record["durations_ns"], account, *rest)
         return Round(role, net_s(role, timing, overhead), median_s(timing), timing)
     durations = [int(1e9 * elapsed_s)]

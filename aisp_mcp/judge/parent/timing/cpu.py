@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from aisp_mcp.judge import statistics as stats
 from aisp_mcp.judge.evidence import Overhead, Round, RoundCost, RoundTiming
 from aisp_mcp.judge.parent.processes import process
 from aisp_mcp.judge.parent.processes.placement import EXTENSIONS, INDUCTOR
@@ -36,6 +37,7 @@ MAX_ROUNDS, DISTURBED = 12, 0.02  # at most, with disturbed ones; disturbed from
 # the rounds escapes in one of about a thousand replicates.
 COMPARED = 4
 COPY_ROUNDS = 9  # of one call per role, for a candidate that returns one buffer again and again
+CONVERT_ROUNDS = 3  # of each baseline, whose arguments are as many as the candidate's
 MOST_SETTLING, QUIET_ROUNDS, FEW_FAULTS = 8, 2, 32  # faults in a round
 ASIDE_S = 50e-6  # of a round of 6 ms, in which conversions may take longer by chance
 LARGE_FRAME = 64 << 10  # bytes of a call, for which it is worth drawing inputs of longer rounds
@@ -65,13 +67,14 @@ class CpuStrategy(Strategy):
 
     def run_round(self, driver: Driver, role: Role, count: int, bits: int = 0) -> RoundTiming:
         bits |= self.output_bits(driver)
-        aside_s = 0.0
-        if bits & NO_COPY and driver.session.opened["converts"]:
-            aside_s += driver.run_round(role, count, CONVERT).running_s
+        if not bits & NO_COPY:
+            return driver.run_round(role, count, bits)
+        converts, worker = driver.session.opened["converts"], driver.workers[role]
+        converted_s = driver.run_round(role, count, CONVERT).running_s if converts else 0.0
         timing = driver.run_round(role, count, bits)
-        if bits & NO_COPY and driver.workers[role].control.stats[UNSETTLED]:
-            aside_s += driver.run_round(role, count, SETTLE | NO_COPY).running_s
-        return replace(timing, aside_s=aside_s)
+        unsettled = worker.control.stats[UNSETTLED]
+        settled_s = driver.run_round(role, count, SETTLE | NO_COPY).running_s if unsettled else 0.0
+        return replace(timing, converted_s=converted_s, settled_s=settled_s)
 
     def dummy_round(self, driver: Driver, role: Role, count: int) -> RoundCost | None:
         """Dummy round of one call if outputs stay in the worker: outputs of many calls would change the memory that its
@@ -140,21 +143,32 @@ class CpuStrategy(Strategy):
         fields = {"seconds": driver.result.isolated, "handoff_s": driver.result.handoff_s}
         driver.session.log.append("isolated", replicate=driver.result.index, **fields)
 
-    def finish(self, driver: Driver, singles: Sequence[RoundCost], dummies: Sequence[RoundCost]) -> Overhead:
-        of_role = dict[Role, list[RoundCost]]((role, []) for role in Role)
+    def finish(self, driver: Driver, singles: Sequence[RoundTiming], dummies: Sequence[RoundCost]) -> Overhead:
+        of_role: dict[Role, list[RoundTiming]] = {role: [] for role in Role}
         for timed_round in driver.result.rounds:
-            of_role[timed_round.role].append(timed_round.timing.cost)
-        full = [of_role[role] for role in BASELINES]
-        overhead = replace(
-            fit_overhead([*singles, *dummies, *itertools.chain(*full)]),
-            aside_s=work_aside_s(of_role[Role.CANDIDATE], full, singles),
-        )
-        copied = [
-            timed_round.timing.copied_s for timed_round in driver.result.rounds if timed_round.role is Role.CANDIDATE
-        ]
-        if not self.output_bits(driver) or not any(copied):
+            of_role[timed_round.role].append(timed_round.timing)
+        candidate, baselines = of_role[Role.CANDIDATE], [of_role[role] for role in BASELINES]
+        overhead = fit_overhead([*(timing.cost for timing in itertools.chain(singles, *baselines)), *dummies])
+        aside_s = work_aside_s(candidate, baselines, singles)
+        if aside_s and driver.session.opened["converts"]:
+            aside_s = max(aside_s - self._of_many_s(driver, of_role), 0.0)
+        overhead = replace(overhead, aside_s=aside_s)
+        if not self.output_bits(driver) or not any(timing.copied_s for timing in candidate):
             return overhead
         return replace(overhead, credited_s=self._observed_copies_s(driver, overhead))
+
+    def _of_many_s(self, driver: Driver, of_role: Mapping[Role, Sequence[RoundTiming]]) -> float:
+        """Seconds that an argument of a baseline takes longer where it makes as many as the candidate does in a round:
+        lists of other calls have then left the caches.
+        """
+        count = round(statistics.median(timing.count for timing in of_role[Role.CANDIDATE]))
+        many = dict[Role, list[float]]((role, []) for role in BASELINES)
+        for _ in range(CONVERT_ROUNDS):
+            driver.fill(dict.fromkeys(BASELINES, count))
+            for role, seconds in many.items():
+                seconds.append(driver.run_round(role, count, CONVERT).running_s / count)
+        few = {role: [timing.converted_s / timing.count for timing in of_role[role]] for role in BASELINES}
+        return max(statistics.median(many[role]) - statistics.median(few[role]) for role in BASELINES)
 
     def _observed_copies_s(self, driver: Driver, overhead: Overhead) -> float:
         """Seconds per call that the candidate spends on copies in timed rounds, as observed by the parent.
@@ -173,21 +187,21 @@ class CpuStrategy(Strategy):
 
 
 def work_aside_s(
-    candidate: Sequence[RoundCost], baselines: Sequence[Sequence[RoundCost]], singles: Sequence[RoundCost]
+    candidate: Sequence[RoundTiming], baselines: Sequence[Sequence[RoundTiming]], singles: Sequence[RoundTiming]
 ) -> float:
     """Seconds per call that a candidate's values take longer to be converted than those of the baselines: work that it
-    does then instead of in its calls. singles: rounds of one call of the baselines. What the baselines themselves
-    differ by, and ASIDE_S of a round, may be chance.
+    does then instead of in its calls. singles: rounds of one call of the baselines. Twice the standard error of the
+    baselines' own, what they differ by, and ASIDE_S of a round may be chance.
     """
-    rows = [RoundCost(cost.aside_s, 0.0, cost.calls) for cost in itertools.chain(singles, *baselines)]
-    usual = fit_overhead(rows)
+    usual = fit_overhead([timing.aside for timing in itertools.chain(singles, *baselines)])
 
-    def beyond_s(rounds: Sequence[RoundCost]) -> float:
-        return statistics.median((cost.aside_s - usual.fixed_s) / cost.calls - usual.per_call_s for cost in rounds)
+    def beyond_s(rounds: Sequence[RoundTiming]) -> list[float]:
+        return [(timing.aside.elapsed_s - usual.fixed_s) / timing.count - usual.per_call_s for timing in rounds]
 
-    chance_s = max(abs(beyond_s(rounds)) for rounds in baselines)
-    chance_s += ASIDE_S / statistics.median(cost.calls for cost in candidate)
-    return max(beyond_s(candidate) - chance_s, 0.0)
+    known = [beyond_s(rounds) for rounds in baselines]
+    chance_s = max(abs(statistics.median(row)) + 2 * stats.median_error(row) for row in known)
+    chance_s += ASIDE_S / statistics.median(timing.count for timing in candidate)
+    return max(statistics.median(beyond_s(candidate)) - chance_s, 0.0)
 
 
 def observed_copies_s(rounds: Sequence[Round], overhead: Overhead, single: Mapping[Role, Sequence[float]]) -> float:

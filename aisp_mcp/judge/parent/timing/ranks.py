@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aisp_mcp.judge.evidence import Overhead, RoundCost
+from aisp_mcp.judge.evidence import Overhead, RoundCost, RoundTiming
 from aisp_mcp.judge.parent.session import Session
 from aisp_mcp.judge.parent.timing.cpu import CpuStrategy, rounds_of_one_call
 from aisp_mcp.judge.parent.timing.driver import Driver
@@ -39,11 +39,11 @@ class RankStrategy(CpuStrategy):
         """Outputs are copied: the parent does not read from several ranks."""
         return 0
 
-    def finish(self, driver: Driver, singles: Sequence[RoundCost], dummies: Sequence[RoundCost]) -> Overhead:
+    def finish(self, driver: Driver, singles: Sequence[RoundTiming], dummies: Sequence[RoundCost]) -> Overhead:
         full = [
             timed_round.timing.cost for timed_round in driver.result.rounds if timed_round.role is not Role.CANDIDATE
         ]
-        overhead = fit_overhead([*singles, *dummies, *full])
+        overhead = fit_overhead([*(single.cost for single in singles), *dummies, *full])
         copies_s = min(overhead.per_call_s, _copy_s(driver.session))  # dummy rounds of several processes vary widely
         return Overhead(overhead.fixed_s, copies_s)
 

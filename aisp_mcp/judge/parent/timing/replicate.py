@@ -147,7 +147,7 @@ class ReplicateRun:
             result.host_peak[role] = driver.guarded(role, worker.added_memory)
             result.stats[role] = list(worker.control.stats[: STRIDES + 1])
         result.overhead = overhead = strategy.finish(driver, singles, dummies)
-        fitted = {"singles": singles, "dummies": dummies, "fitted": vars(overhead)}
+        fitted = {"singles": [single.cost for single in singles], "dummies": dummies, "fitted": vars(overhead)}
         self.session.log.append("overhead", replicate=result.index, **fitted)
         result.rounds = [
             replace(timed_round, net_s=replay.net_s(timed_round.role, timed_round.timing, overhead))
@@ -169,13 +169,13 @@ class ReplicateRun:
             return rest
         return rest + sum(spec.nbytes for spec in self.driver.workers[role].control.layout.outputs)
 
-    def _pilot(self) -> list[RoundCost]:
+    def _pilot(self) -> list[RoundTiming]:
         """Run rounds of one call, never counted: they give the duration of a call and the overhead of an empty round.
 
         In between, the candidate runs one call on some kinds of adversarial inputs; on all kinds in one replicate,
         which is drawn at random.
         """
-        driver, singles = self.driver, list[RoundCost]()
+        driver, singles = self.driver, list[RoundTiming]()
         has_battery = not driver.result.index and self.options.protections.adversarial
         for turn, mode in enumerate([None, *self._pilot_modes()]):
             if mode:
@@ -188,7 +188,7 @@ class ReplicateRun:
                 timing = self.strategy.run_round(driver, role, 1)
                 driver.learn(role, timing)
                 if role is not Role.CANDIDATE and turn:
-                    singles.append(timing.cost)
+                    singles.append(timing)
                 compared = bool(turn) if role is Role.CANDIDATE and has_battery else role is Role.CANDIDATE or not turn
                 driver.verify(role, [0] if compared else [])
             if not turn and has_battery:
@@ -317,5 +317,6 @@ class ReplicateRun:
             account=vars(timing.account),
             copied_s=timing.copied_s,
             late_s=timing.late_s,
-            aside_s=timing.aside_s,
+            converted_s=timing.converted_s,
+            settled_s=timing.settled_s,
         )

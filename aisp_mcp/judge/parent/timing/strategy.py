@@ -47,7 +47,7 @@ class Strategy(ABC):
         """Time isolated warm calls before the timed rounds."""
 
     @abstractmethod
-    def finish(self, driver: Driver, singles: Sequence[RoundCost], dummies: Sequence[RoundCost]) -> Overhead:
+    def finish(self, driver: Driver, singles: Sequence[RoundTiming], dummies: Sequence[RoundCost]) -> Overhead:
         """Run the remaining measurements, and return the overhead of the timed rounds."""
 
     def note_imports(self, session: Session) -> None:

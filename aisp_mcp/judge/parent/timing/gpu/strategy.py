@@ -60,9 +60,9 @@ class GpuStrategy(Strategy):
     def measure_isolated_calls(self, driver: Driver) -> None:
         """Nothing to do: isolated calls are measured with the stream gate, after the timed rounds."""
 
-    def finish(self, driver: Driver, singles: Sequence[RoundCost], dummies: Sequence[RoundCost]) -> Overhead:
+    def finish(self, driver: Driver, singles: Sequence[RoundTiming], dummies: Sequence[RoundCost]) -> Overhead:
         schedule.measure(driver)
-        return fit_overhead([*singles, *dummies])
+        return fit_overhead([*(single.cost for single in singles), *dummies])
 
     @contextmanager
     def look_ahead(self, session: Session, batch: Sequence[Driver], last: Driver | None) -> Iterator[None]:
