@@ -29,7 +29,7 @@ def examine(executor: str, python: str | None) -> list[HostFinding]:
         raise UsageError(
             "NOT_A_HOST", f"{executor[:40]} is checked when a job is sent: --dry-run.", "ssh://[user@]host"
         )
-    from aisp_mcp.jobs.executors import ssh
+    from aisp_mcp.jobs.executors import sending, ssh
 
     try:
         facts = ssh.Ssh(executor).check(python or ClusterSettings.from_env(environ).remote_python)
@@ -37,8 +37,8 @@ def examine(executor: str, python: str | None) -> list[HostFinding]:
         return [HostFinding("connection", False, f"{error}. {ssh.HINTS.get(error.code, '')}".strip())]
     except Unavailable as error:
         return [HostFinding("connection", False, f"{error}. {error.hint or ''}".strip())]
-    packages, benches = facts["packages"], ssh.requirements("bench")
-    lacking = [name for name in ssh.requirements() if packages[name] is None]
+    packages, benches = facts["packages"], sending.requirements("bench")
+    lacking = [name for name in sending.requirements() if packages[name] is None]
     without = [name for name in benches if packages[name] is None]
     pip = f"{facts['executable']} -m pip install"
     shown = ", ".join(f"{name} {packages[name]}" for name in benches if packages[name])
