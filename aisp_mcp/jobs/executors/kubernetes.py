@@ -56,6 +56,7 @@ HINTS = {
     "KUBE_UNREACHABLE": "Try `kubectl get jobs`; the job was not sent.",
     "HOST_LACKS": "docs/kubernetes.md has the two lines of such an image.",
     "HOST_PYTHON": "Name another image, or a Python in it with --remote-python.",
+    "POD_LOST": "Call the tool again; `kubectl get events` shows who ended the pod.",
     "UNSCHEDULABLE": "Ask for less, name other nodes, or let it wait longer: AISP_KUBE_WAIT.",
 }
 
@@ -518,8 +519,8 @@ class Kubernetes:
         if its_pod is None:
             failed = _condition(job, "Failed")
             if failed:
-                message = f"its pod is gone: {failed.get('message') or failed.get('reason')}"
-                return ExecutorState("ended", "NODE_FAIL", message, handle)
+                said = failed.get("message") or failed.get("reason")
+                return self._refuse(row, handle, "", "POD_LOST", f"its pod is gone: {said}")
             return self._waits(row, request, handle, _why_no_pod(api, job, request))
         status, where = its_pod["status"], its_pod["spec"].get("nodeName") or ""
         container = its_pod["spec"]["containers"][0]["name"]
@@ -530,9 +531,13 @@ class Kubernetes:
             text = api.log(name, container, None)
             if self._took(row, request, handle, where, text):
                 return ExecutorState("ended", "COMPLETED", f"ended on {where}", handle, where)
-            word, message = _ending(status, state.get("terminated") or {}, where)
-            code = (state.get("terminated") or {}).get("exitCode")
-            return ExecutorState("ended", word, message, handle, where, code)
+            terminated = state.get("terminated") or {}
+            word, message = _ending(status, terminated, where)
+            if terminated.get("reason") in ("StartError", "ContainerCannotRun"):
+                return self._refuse(row, handle, where, "KUBE_NOT_STARTED", message)
+            if word == "POD_LOST":
+                return self._refuse(row, handle, where, word, message)
+            return ExecutorState("ended", word, message, handle, where, terminated.get("exitCode"))
         if "running" in state:
             self._read_log(row, api.log(name, container, _LOG_LINES), handle)
             return ExecutorState("running", "Running", f"runs on {where}", handle, where)
@@ -604,6 +609,9 @@ class Kubernetes:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_bytes(content)
         read = {name: json.loads(files[name]) for name in own if name in files}
+        if read.get(handover.EXIT, {}).get("state") == JobState.CANCELLED and not row["cancel"]:
+            self._refuse(row, handle, where, "POD_LOST", "its pod was told to end: deleted, drained or preempted")
+            return True
         envelope = read.get("envelope.json")
         if envelope and left:
             shown = ", ".join(left[:5]) + (f" and {len(left) - 5} more" if len(left) > 5 else "")
@@ -629,14 +637,88 @@ class Kubernetes:
                 handover.write(folder, handover.PROGRESS, json.loads(said[-1][len(pod.PROGRESS) :]))
 
 
+NEEDED = (
+    *(("batch", "jobs", verb) for verb in ("create", "get", "list", "delete")),
+    ("", "configmaps", "create"),
+    ("", "pods", "list"),
+    ("", "pods/log", "get"),
+)
+
+
+def check(request: Mapping[str, Any]) -> Iterator[tuple[str, bool, str]]:
+    """What a job needs in the cluster, for `aisp doctor`: name, whether it is there, and a sentence.
+
+    Raises Unavailable.
+    """
+    return _checked(Api(*_place(request)), request)
+
+
+def _checked(api: Api, request: Mapping[str, Any]) -> Iterator[tuple[str, bool, str]]:
+    began = time.monotonic()
+    try:
+        version = api.ask(api.version_api.get_code)["gitVersion"]
+    except (SilentError, RefusedError) as error:
+        yield "connection", False, f"{error}. {HINTS['KUBE_CONFIG']}"
+        return
+    where = f"namespace {request['namespace']}, context {request['context'] or 'of this pod'}"
+    took = 1e3 * (time.monotonic() - began)
+    yield "connection", True, f"{api.host}, {version}, {where}; answers in {took:.0f} ms"
+    try:
+        lacking = [f"{verb} {resource}" for group, resource, verb in NEEDED if not _may(api, group, resource, verb)]
+        yield "rights", not lacking, f"missing: {', '.join(lacking)}" if lacking else "all that aisp needs"
+        body = manifest(job_name(f"check {time.time()}"), "aisp_doctor", request, 1, "")
+        api.ask(api.batch.create_namespaced_job, api.namespace, body, dry_run="All")
+        yield "job", True, "the API server would accept it"
+    except (SilentError, RefusedError) as error:
+        yield "job", False, str(error)
+    yield from _nodes(api, request)
+    if request["queue"]:
+        yield _queue(api, request["queue"])
+
+
+def _may(api: Api, group: str, resource: str, verb: str) -> bool:
+    kind, _, below = resource.partition("/")
+    wanted = {"namespace": api.namespace, "verb": verb, "group": group, "resource": kind, "subresource": below}
+    review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview"}
+    answer = api.ask(api.rights.create_self_subject_access_review, {**review, "spec": {"resourceAttributes": wanted}})
+    return bool(answer["status"]["allowed"])
+
+
+def _nodes(api: Api, request: Mapping[str, Any]) -> Iterator[tuple[str, bool, str]]:
+    """Whether any node can have the labels and devices, where nodes may be listed at all."""
+    try:
+        selector = ",".join(f"{key}={value}" for key, value in request["node"].items())
+        nodes = api.ask(api.core.list_node, label_selector=selector).get("items") or ()
+    except (SilentError, RefusedError):
+        yield "nodes", True, "may not be listed by this user"
+        return
+    devices = {key: int(value) for key, value in request["resources"].items() if key not in _OWN_RESOURCES}
+    fitting = [
+        item
+        for item in nodes
+        if all(int(item["status"].get("allocatable", {}).get(key, 0)) >= count for key, count in devices.items())
+    ]
+    asked = ", ".join([*(f"{key}={value}" for key, value in request["node"].items()), *devices]) or "no conditions"
+    yield "nodes", bool(fitting), f"{len(fitting)} of {len(nodes)} fit: {asked}"
+
+
+def _queue(api: Api, name: str) -> tuple[str, bool, str]:
+    place = ("kueue.x-k8s.io", "v1beta1", api.namespace, "localqueues", name)
+    try:
+        api.ask(api.custom.get_namespaced_custom_object, *place)
+    except (SilentError, RefusedError) as error:
+        return "queue", False, f"{name}: {error}"
+    return "queue", True, f"{name} exists"
+
+
 _ERROR = "aisp-error "
 _NO_IMAGE = ("ImagePullBackOff", "ErrImagePull", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError")
 _NO_START = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError")
 _FINAL = (*_NO_START, "InvalidImageName", "ErrImageNeverPull")
 # Of a registry's answer; another attempt would have the same.
 _FINAL_PULL = ("not found", "denied", "nauthorized", "manifest unknown", "invalid reference")
-_WORDS = {"OOMKilled": "OUT_OF_MEMORY", "Evicted": "PREEMPTED", "Preempting": "PREEMPTED", "NodeLost": "NODE_FAIL"}
-_WORDS |= {"DeadlineExceeded": "TIMEOUT", "Shutdown": "NODE_FAIL", "Terminated": "NODE_FAIL"}
+_LOST = ("Evicted", "Preempting", "NodeLost", "NodeShutdown", "Shutdown", "Terminated", "UnexpectedAdmissionError")
+_WORDS = {"OOMKilled": "OUT_OF_MEMORY", "DeadlineExceeded": "TIMEOUT"} | dict.fromkeys(_LOST, "POD_LOST")
 
 
 def _place(request: Mapping[str, Any]) -> tuple[str, str, str]:
@@ -675,10 +757,8 @@ def _ending(status: dict[str, Any], terminated: dict[str, Any], where: str) -> t
     """Our word for the end of a pod that left no answer, and one sentence."""
     reasons = [status.get("reason") or "", terminated.get("reason") or ""]
     disrupted = _condition({"status": status}, "DisruptionTarget")
-    word = next((_WORDS[reason] for reason in reasons if reason in _WORDS), "NODE_FAIL" if disrupted else "")
+    word = next((_WORDS[reason] for reason in reasons if reason in _WORDS), "POD_LOST" if disrupted else "")
     said = status.get("message") or terminated.get("message") or (disrupted or {}).get("message") or ""
-    if terminated.get("reason") in ("StartError", "ContainerCannotRun"):
-        word = "FAILED"
     reason = next(filter(None, reasons), "ended without an answer")
     sentence = " ".join(f"pod {reason} on {where}{': ' if said else ''}{said}".split())[:400].rstrip(".")
     return word or ("COMPLETED" if terminated.get("exitCode") == 0 else "FAILED"), sentence
