@@ -172,7 +172,7 @@ class Cluster:
             self._processes[program] = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
 
 
-def _patiently(call: Any, patience_s: float = 90.0) -> Any:
+def _patiently(call: Any, patience_s: float = 300.0) -> Any:
     end = time.monotonic() + patience_s
     while True:
         try:

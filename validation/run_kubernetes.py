@@ -21,6 +21,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -64,20 +65,22 @@ def main() -> int:
         )
         with Store(Path(folder) / "home") as store:
             jobs = Jobs(store, Settings.from_env())
-            record = {
-                "server": cluster.version(),
-                "client": client.__package__ and __import__("kubernetes").__version__,
-                "overhead": overhead(jobs, options.pairs),
-                "faults": faults(jobs, cluster, node),
-                "interruptions": interruptions(jobs, cluster, node, options),
-            }
+            record: dict[str, Any] = {"server": cluster.version(), "client": version("kubernetes")}
+            record["faults"] = faults(jobs, cluster, node)
+            save(record, options.out)
+            record["interruptions"] = interruptions(jobs, cluster, node, options)
+            save(record, options.out)
+            record["overhead"] = overhead(jobs, options.pairs)
             end_watcher(jobs)
-    text = json.dumps(record, indent=1)
-    if options.out:
-        Path(options.out).write_text(text + "\n")
-    print(text)
+    save(record, options.out)
+    print(json.dumps(record, indent=1))
     found_wrong = record["interruptions"]
     return int(found_wrong["lost"] + found_wrong["wrong"] + found_wrong["ran_twice"] > 0)
+
+
+def save(record: dict[str, Any], out: str | None) -> None:
+    if out:
+        Path(out).write_text(json.dumps(record, indent=1) + "\n")
 
 
 def submit(jobs: Jobs, tool: str = "aisp_test_work", env: dict[str, str] | None = None, **params: Any) -> str:
