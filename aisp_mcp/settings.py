@@ -98,7 +98,9 @@ class ClusterSettings(SettingsTable):
     """The executor of jobs, and the request to a cluster; command-line options of the same names take precedence."""
 
     executor: str = _setting(
-        "AISP_EXECUTOR", "local", "What runs jobs: local, slurm, ssh://[user@]host[:port] or inprocess (for debugging)."
+        "AISP_EXECUTOR",
+        "local",
+        "What runs jobs: local, slurm, ssh://[user@]host[:port], kubernetes[://namespace], inprocess (to debug).",
     )
     nodes: int = _setting("AISP_NODES", 1, "Nodes of a Slurm job, over which ranks are spread.")
     gpus: int = _setting("AISP_GPUS", 0, "GPUs per node of a Slurm job; unset: none are requested.")
@@ -107,8 +109,29 @@ class ClusterSettings(SettingsTable):
     time: str = _setting(
         "AISP_TIME", "", "Time limit of a Slurm job: minutes, h:mm:ss or d-hh:mm:ss. Default: from the job's timeout_s."
     )
-    remote_python: str = _setting("AISP_REMOTE_PYTHON", "python3", "Python on the host of an ssh:// executor.")
+    remote_python: str = _setting("AISP_REMOTE_PYTHON", "python3", "Python on an ssh host, or in a Kubernetes image.")
     array: int = _setting("AISP_ARRAY", 0, "Candidates per task of a Slurm array of a suite; 0: one job for all.")
+
+
+@dataclass(frozen=True)
+class KubernetesSettings(SettingsTable):
+    """The request to Kubernetes; kubernetes://NAMESPACE?name=value takes precedence, by the names of these fields."""
+
+    context: str = _setting("AISP_KUBE_CONTEXT", "", "Context of the kubeconfig; empty: its current one.")
+    namespace: str = _setting("AISP_KUBE_NAMESPACE", "", "Namespace of Kubernetes Jobs; empty: the context's.")
+    image: str = _setting("AISP_KUBE_IMAGE", "", "Image with Python 3.11 or newer and the packages that aisp needs.")
+    resources: str = _setting(
+        "AISP_KUBE_RESOURCES",
+        "",
+        "Resources of the pod, as requests and limits: cpu=8,memory=32Gi,nvidia.com/gpu=1.",
+    )
+    node: str = _setting("AISP_KUBE_NODE", "", "Labels of the nodes that may run it: pool=h200,zone=a.")
+    queue: str = _setting("AISP_KUBE_QUEUE", "", "Kueue's LocalQueue that admits the Job; empty: none.")
+    exclusive: bool = _setting(
+        "AISP_KUBE_EXCLUSIVE", False, "1: only on a node without other pods, DaemonSets and kube-system aside."
+    )
+    pod: str = _setting("AISP_KUBE_POD", "", "Pod manifest that the pod is based on: tolerations, secrets, volumes.")
+    wait: int = _setting("AISP_KUBE_WAIT", 0, "Minutes that a Job may wait for a node; 0: without end.")
 
 
 @dataclass(frozen=True)

@@ -109,7 +109,7 @@ def _measured(served: Served, folder: Path, options: argparse.Namespace, in_all:
             time.sleep(chance.uniform(2, 5))
             lines = journal.read_text().splitlines() if journal.exists() else []
             for line in reversed(lines):
-                text, pid = line.split()
+                text, _, pid = line.split()
                 if text not in answers:
                     try:
                         os.kill(int(pid), signal.SIGKILL)

@@ -19,7 +19,7 @@ from aisp_mcp.jobs.executors import handover
 from aisp_mcp.jobs.executors.choice import elsewhere
 from aisp_mcp.jobs.executors.inprocess import Inprocess
 from aisp_mcp.jobs.executors.local import Local
-from aisp_mcp.jobs.executors.placement import chosen_executor, is_elsewhere, placement, request
+from aisp_mcp.jobs.executors.placement import chosen_executor, engine, is_elsewhere, placement, request
 from aisp_mcp.jobs.executors.slurm import rehearse
 from aisp_mcp.process import tree
 from aisp_mcp.process.python import search_path
@@ -68,7 +68,7 @@ class Jobs:
         job = self._job(tool, params, resources, timeout_s, principal, job_id)
         if is_elsewhere(executor):
             wanted = request(executor, environ, timeout_s, exclusive=bool(resources))
-            self._enter([self._of_cluster(job)], environ, executor, [{**wanted, **(commits or {})}])
+            self._enter([self._of_cluster(job)], environ, engine(executor), [{**wanted, **(commits or {})}])
         else:
             self._enter([job], environ, executor, [None], submission=submission)
         if executor == "inprocess" and work is not None:

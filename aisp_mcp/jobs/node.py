@@ -1,4 +1,4 @@
-"""python -m aisp_mcp.jobs.node FOLDER: run one job on a node of a cluster; the only command of its batch script.
+"""python -m aisp_mcp.jobs.node FOLDER: run one job on a node of a cluster, from a batch script or in a pod.
 
 The same supervisor as on any machine watches the worker, with its own store on a local disk. Everything that other
 processes must see goes into the run folder, which all nodes share.
@@ -22,6 +22,7 @@ from aisp_mcp.store.cluster import rows_made
 from aisp_mcp.store.database import Store
 from aisp_mcp.store.records.job import Job, JobState
 
+POD_JOB, POD_NODE = "AISP_POD_JOB", "AISP_POD_NODE"  # in a pod: the Job's name, and the node
 _SHARED = ("runs", "models", "profiles", "tools")  # folders of AISP_HOME on the shared file system
 
 
@@ -46,10 +47,10 @@ def main() -> int:
 
 
 def _location(folder: Path) -> tuple[Path, str]:
-    """Run folder and Slurm's id of this job, or of this task of an array."""
+    """Run folder and the cluster's id of this job, or of this task of an array."""
     task = os.environ.get("SLURM_ARRAY_TASK_ID")
     if task is None:
-        return folder, os.environ["SLURM_JOB_ID"]
+        return folder, os.environ.get(POD_JOB) or os.environ["SLURM_JOB_ID"]
     folders = handover.read(folder, handover.ARRAY) or {}
     return Path(folders.get(task, folder)), f"{os.environ['SLURM_ARRAY_JOB_ID']}_{task}"
 
@@ -69,7 +70,9 @@ def _run(folder: Path, home: Path, request: dict[str, Any]) -> int:
         assert row is not None
         handover.write(folder, handover.ROWS, rows_made(store.db))
         left = {name: row[name] for name in ("state", "exit_code", "reason", "started_at", "ended_at")}
-        handover.write(folder, handover.EXIT, {**left, "node": os.environ.get("SLURMD_NODENAME")})
+        handover.write(
+            folder, handover.EXIT, {**left, "node": os.environ.get(POD_NODE) or os.environ.get("SLURMD_NODENAME")}
+        )
     return int(left["state"] != JobState.SUCCEEDED)
 
 

@@ -247,6 +247,8 @@ def _end(queue: Queue, job_id: str, outcome: JobOutcome, oom: bool, stuck: list[
         return
     code = os.waitstatus_to_exitcode(outcome.status or 0)
     answer = None if outcome.cut else endings.answer_of(row)
+    if answer is None and not outcome.cut and code == -signal.SIGKILL and not oom and _given_again(queue, job_id):
+        return
     if answer is None:
         state = JobState.CANCELLED if outcome.cut == "CANCELLED" else JobState.FAILED
         name, message = _explain(row, outcome, code, oom)
@@ -259,6 +261,12 @@ def _end(queue: Queue, job_id: str, outcome: JobOutcome, oom: bool, stuck: list[
     with contextlib.suppress(OSError):
         (Path(row["run_dir"]) / "envelope.json").write_text(answer, "utf-8")
     queue.end(job_id, state, exit_code=code, reason=reason, envelope=answer)
+
+
+def _given_again(queue: Queue, job_id: str) -> bool:
+    """Queue a submission anew whose worker somebody has killed, once."""
+    with queue.db.transaction():
+        return queue.give_again(job_id)
 
 
 def _explain(row: Any, outcome: JobOutcome, code: int, oom: bool) -> tuple[str, str]:

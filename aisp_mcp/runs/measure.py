@@ -22,6 +22,7 @@ from typing import Any
 from aisp_mcp.bench import sizes
 from aisp_mcp.bench.sizes import Sizes
 from aisp_mcp.errors import AispError, BenchmarkError, UsageError
+from aisp_mcp.jobs.executors.local import MARK
 from aisp_mcp.judge import comparison as orchestrator
 from aisp_mcp.judge import distributed
 from aisp_mcp.judge.options import Nodes, Options, Policy
@@ -63,6 +64,11 @@ def preset(name: str, replicates: int | None) -> Preset:
     """The named preset, with another number of replicates if given."""
     known = PRESETS[name]
     return known if replicates is None else replace(known, replicates=replicates, looks=())
+
+
+def _supervisor() -> frozenset[int]:
+    """The supervisor of this job: what is left of a candidate that was ended becomes its child, not this process's."""
+    return frozenset({os.getppid()}) if MARK in os.environ else frozenset()
 
 
 def require_nodes(chosen: Sequence[Pair], settings: ClusterSettings) -> None:
@@ -151,7 +157,7 @@ def measure(
         failed=[row for row in broken if isinstance(row, Failure)],
         skipped=[row for row in broken if isinstance(row, Skip)],
     )
-    with sampler.Sampler() as watch:
+    with sampler.Sampler(own_pids=_supervisor()) as watch:
         for index, pair in enumerate(chosen):
             run = (before and _taken_over(run, before, pair, how)) or _add(
                 ctx, run, pair, how, _reporter(ctx, index, len(chosen))

@@ -74,7 +74,10 @@ def manifest(root: Path = ROOT, deadline_s: float = 3.0) -> dict[str, Any]:
 def _reached() -> dict[str, Any] | None:
     """The name under which a job's submitter reached this machine, and its own; None for a job from here."""
     host = os.environ.get("AISP_REACHED_AS")
-    return {"scheduler": "ssh", "host": host, "node": os.uname().nodename} if host else None
+    if not host:
+        return None
+    node = os.environ.get("AISP_POD_NODE") or os.uname().nodename
+    return {"scheduler": host.partition("://")[0], "host": host, "node": node}
 
 
 def _host(root: Path) -> dict[str, Any]:

@@ -146,7 +146,11 @@ class Sampler:
             if process.name is None:  # not visible in this pid namespace: may be ours or a neighbour's
                 g.unresolved.add(process.pid)
             elif not descends(process.pid, self._own, self._root):
-                g.foreign[process.pid] = process.name
+                ended = text(self._root, f"/proc/{process.pid}/stat") is None  # nobody can say whose it was
+                if ended:
+                    g.unresolved.add(process.pid)
+                else:
+                    g.foreign[process.pid] = process.name
 
 
 _STALLS = (("cpu", "some"), ("memory", "full"), ("io", "full"))

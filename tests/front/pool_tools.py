@@ -37,7 +37,7 @@ def aisp_pool_weigh(p: WeighParams, ctx: Context) -> Weighed:
     text = Path(p.candidate).read_text()
     if p.journal:
         with open(p.journal, "a") as file:
-            file.write(f"{text} {os.getppid()}\n")
+            file.write(f"{text} {os.getpid()} {os.getppid()}\n")
     lease = Lease(PoolSettings.from_env().leases, p.device)
     if p.in_all:
         lease.take()

@@ -19,7 +19,7 @@ from aisp_mcp.system.deadline import CallLane, Hung
 from aisp_mcp.system.gpu import nvml, smi
 from aisp_mcp.system.gpu.nvml import decode_reasons
 from aisp_mcp.system.manifest import manifest_difference
-from aisp_mcp.system.records import GpuReading, Problem
+from aisp_mcp.system.records import GpuProcess, GpuReading, Problem
 from aisp_mcp.system.sampler import flags
 
 TOPOLOGY = (
@@ -205,6 +205,17 @@ def test_a_quiet_machine_raises_no_flag() -> None:
     assert flags(calm) == []
     calm["gpus"][0]["sm_mhz"]["min"] = 900
     assert [flag["code"] for flag in flags(calm)] == ["GPU_CLOCK_VARIED"]
+
+
+def test_what_is_left_of_a_job_is_not_another_user(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The supervisor inherits processes whose parents were ended; one that is gone by now may have been anybody's."""
+    stats = {f"/proc/{pid}/stat": f"{pid} (python) S {parent} 1 1" for pid, parent in ((7, 1), (30, 7), (31, 1))}
+    root = plant(tmp_path, stats)
+    used = [GpuProcess(pid=pid, kind="compute", used_bytes=1, name="python") for pid in (30, 31, 32)]
+    monkeypatch.setattr(sampler, "processes", lambda _: used)
+    watch, series = sampler.Sampler(root=root, own_pids=frozenset({7})), sampler._GpuSeries("u")
+    watch._read_processes(None, series)  # type: ignore[arg-type]
+    assert (set(series.foreign), series.unresolved) == ({31}, {32})
 
 
 def test_descent_is_followed_to_the_root(tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ class CallParams(Params):
     tool: str
     args: dict[str, Any] = Field(default_factory=dict)
     slurm: dict[str, Any] | None = Field(default=None, description="nodes, gpus, partition, account, time.")
-    executor: str | None = Field(default=None, description="ssh://host")
+    executor: str | None = Field(default=None, description="ssh://host or kubernetes://namespace")
 
 
 class Called(Record):

@@ -149,7 +149,7 @@ def _parser() -> argparse.ArgumentParser:
         "--client", metavar="NAME", help="write the server's entry into this client's file: " + _names()
     )
     parser.add_argument("--dry-run", action="store_true", help="with --client: show the difference, write nothing")
-    parser.add_argument("--executor", metavar="ssh://HOST", help="check a machine that jobs are sent to")
+    parser.add_argument("--executor", metavar="NAME", help="check what jobs are sent to: ssh://HOST, kubernetes")
     parser.add_argument(
         "--remote-python", metavar="PATH", help="with --executor: the Python there (or AISP_REMOTE_PYTHON)"
     )

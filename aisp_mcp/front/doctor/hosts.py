@@ -1,16 +1,17 @@
-"""A machine that jobs are sent to through ssh: what it is, and what it lacks."""
+"""What jobs are sent to: a machine through ssh, or a cluster of Kubernetes; what it is, and what it lacks."""
 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from aisp_mcp.errors import Unavailable, UsageError
-from aisp_mcp.jobs.executors.placement import chosen_executor
+from aisp_mcp.jobs.executors.placement import chosen_executor, engine, kubernetes_settings
 from aisp_mcp.settings import ClusterSettings
 
 MIN_FREE_BYTES = 2_000_000_000
 MAX_SKEW_S = 5.0
+MINUTE_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -23,22 +24,43 @@ class HostFinding:
 
 
 def examine(executor: str, python: str | None) -> list[HostFinding]:
-    """Everything that a job needs on a host. Raises UsageError BAD_EXECUTOR, NOT_A_HOST."""
+    """Everything that a job needs there. Raises UsageError BAD_EXECUTOR, BAD_SETTING, NOT_A_HOST."""
     environ = {**os.environ, "AISP_EXECUTOR": executor}
-    if not chosen_executor(environ).startswith("ssh://"):
-        raise UsageError(
-            "NOT_A_HOST", f"{executor[:40]} is checked when a job is sent: --dry-run.", "ssh://[user@]host"
-        )
-    from aisp_mcp.jobs.executors import ssh
+    name = engine(chosen_executor(environ))
+    python = python or ClusterSettings.from_env(environ).remote_python
+    if name == "kubernetes":
+        return _examine_cluster(executor, python)
+    if name.startswith("ssh://"):
+        return _examine_host(executor, python)
+    hint = "ssh://[user@]host or kubernetes[://namespace]"
+    raise UsageError("NOT_A_HOST", f"{executor[:40]} is checked when a job is sent: --dry-run.", hint)
+
+
+def _examine_cluster(executor: str, python: str) -> list[HostFinding]:
+    from aisp_mcp.jobs.executors import kubernetes
+
+    settings = kubernetes_settings(executor, os.environ)
+    named = bool(settings.image)
+    image = HostFinding("image", named, settings.image or f"none is named. {kubernetes.HINTS['KUBE_IMAGE']}")
+    try:
+        request = kubernetes.wanted(replace(settings, image=settings.image or "none"), python, MINUTE_S)
+        found = kubernetes.check(request)
+    except (Unavailable, UsageError) as error:
+        return [HostFinding("settings", False, f"{error} {error.hint or ''}".strip()), image]
+    return [HostFinding(*row) for row in found] + [image]
+
+
+def _examine_host(executor: str, python: str) -> list[HostFinding]:
+    from aisp_mcp.jobs.executors import sending, ssh
 
     try:
-        facts = ssh.Ssh(executor).check(python or ClusterSettings.from_env(environ).remote_python)
+        facts = ssh.Ssh(executor).check(python)
     except ssh.LostError as error:
         return [HostFinding("connection", False, f"{error}. {ssh.HINTS.get(error.code, '')}".strip())]
     except Unavailable as error:
         return [HostFinding("connection", False, f"{error}. {error.hint or ''}".strip())]
-    packages, benches = facts["packages"], ssh.requirements("bench")
-    lacking = [name for name in ssh.requirements() if packages[name] is None]
+    packages, benches = facts["packages"], sending.requirements("bench")
+    lacking = [name for name in sending.requirements() if packages[name] is None]
     without = [name for name in benches if packages[name] is None]
     pip = f"{facts['executable']} -m pip install"
     shown = ", ".join(f"{name} {packages[name]}" for name in benches if packages[name])

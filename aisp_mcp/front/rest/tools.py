@@ -25,6 +25,7 @@ from aisp_mcp.server.registry import Effect, Tool
 
 MAX_BODY = 1 << 20
 ENVELOPE = {"$ref": "#/components/schemas/Envelope"}
+_EXECUTOR = {"name": "executor", "in": "query", "description": "What runs the job.", "schema": {"type": "string"}}
 
 
 def listed(ctx: Context) -> list[dict[str, Any]]:
@@ -36,6 +37,7 @@ def listed(ctx: Context) -> list[dict[str, Any]]:
 async def call(request: Request, ctx: Context, writes: bool) -> Response:
     """POST /api/tools/{name} with the arguments as a JSON object; wait_s and tickets work as over MCP.
 
+    ?executor=NAME runs the job there, as --executor does on the command line.
     writes: tools that do more than read are allowed.
     """
     name = request.path_params["name"]
@@ -44,9 +46,20 @@ async def call(request: Request, ctx: Context, writes: bool) -> Response:
         if not writes and tool.effect is not Effect.READS:
             raise Refused("READ_ONLY", f"This server is read-only; {tool.name} is not.", "Start it with --allow-run.")
         arguments = await _arguments(request)
+        own = _placed(request, ctx)
     except AispError as error:
         return envelope_response(request, failure(str(name)[:80], error, Stopwatch(ctx)), ctx)
-    return envelope_response(request, await run(tool.name, arguments, ctx), ctx)
+    return envelope_response(request, await run(tool.name, arguments, own), ctx)
+
+
+def _placed(request: Request, ctx: Context) -> Context:
+    """The context of a call that names the executor of its job: ?executor=. Raises UsageError BAD_EXECUTOR."""
+    executor = request.query_params.get("executor")
+    if executor is None:
+        return ctx
+    if executor == "inprocess":
+        raise UsageError("BAD_EXECUTOR", "A job cannot run inside this server.", "Omit executor, or name another one.")
+    return ctx.under(ctx.principal, {**ctx.job_env, "AISP_EXECUTOR": executor})
 
 
 async def run(name: str, arguments: dict[str, Any], ctx: Context) -> Envelope:
@@ -108,6 +121,7 @@ def _operation(tool: Tool, error: dict[str, Any]) -> dict[str, Any]:
         "operationId": tool.name,
         "summary": tool.summary,
         "tags": [tool.family],
+        **({"parameters": [_EXECUTOR]} if tool.job else {}),
         "requestBody": {"content": _json(dispatch.input_schema(tool))},
         "responses": {
             "200": {"description": "The envelope with the result.", "content": envelope},

@@ -8,12 +8,14 @@ import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 from aisp_mcp.errors import UsageError
-from aisp_mcp.settings import ClusterSettings
+from aisp_mcp.settings import ClusterSettings, KubernetesSettings
 
 EXECUTORS = ("local", "slurm", "inprocess")
 _SSH = re.compile(r"ssh://(?:[\w.+-]+@)?(?:[\w][\w.-]*|\[[0-9a-fA-F:.]+\])(?::\d{1,5})?", re.ASCII)
+_KUBERNETES = re.compile(r"kubernetes(?:://[a-z0-9-]{0,63}/?(?:\?[^\s#]*)?)?", re.ASCII)
 _NAME = re.compile(r"[\w.,-]{0,100}", re.ASCII)
 # As Slurm reads it: minutes, m:s, h:m:s, d-h, d-h:m, d-h:m:s.
 _TIME = re.compile(r"(?:(?P<days>\d+)-)?(?P<first>\d+)(?::(?P<second>\d+))?(?::(?P<third>\d+))?", re.ASCII)
@@ -38,8 +40,8 @@ class SlurmPlacement:
 def chosen_executor(environ: Mapping[str, str]) -> str:
     """The executor that the settings name. Raises UsageError BAD_EXECUTOR."""
     name = ClusterSettings.from_env(environ).executor
-    if name not in EXECUTORS and not _SSH.fullmatch(name):
-        choices = f"One of: {', '.join(EXECUTORS)}, or ssh://[user@]host[:port]."
+    if name not in EXECUTORS and not _SSH.fullmatch(name) and not _KUBERNETES.fullmatch(name):
+        choices = f"One of: {', '.join(EXECUTORS)}, ssh://[user@]host[:port] or kubernetes[://namespace]."
         raise UsageError("BAD_EXECUTOR", f"There is no executor {name[:80]!r}.", choices)
     return name
 
@@ -49,8 +51,29 @@ def is_elsewhere(executor: str) -> bool:
     return executor not in ("local", "inprocess", "node")
 
 
+def engine(executor: str) -> str:
+    """The name under which jobs are watched: what a URL asks of Kubernetes is in their request."""
+    return "kubernetes" if _KUBERNETES.fullmatch(executor) else executor
+
+
+def kubernetes_settings(executor: str, environ: Mapping[str, str]) -> KubernetesSettings:
+    """The settings of kubernetes[://NAMESPACE][?name=value&...]. Raises UsageError BAD_EXECUTOR, BAD_SETTING."""
+    names = {item.name: item.metadata["env"] for item in dataclasses.fields(KubernetesSettings)}
+    url = urlsplit(executor)
+    given = dict(parse_qsl(url.query, keep_blank_values=True))
+    unknown = sorted(given.keys() - names.keys())
+    if unknown:
+        raise UsageError("BAD_EXECUTOR", f"kubernetes:// has no {unknown[0][:40]!r}.", f"Known: {', '.join(names)}.")
+    if url.netloc:
+        given["namespace"] = url.netloc
+    return KubernetesSettings.from_env({**environ, **{names[name]: value for name, value in given.items()}})
+
+
 def request(executor: str, environ: Mapping[str, str], timeout_s: float, exclusive: bool) -> dict[str, Any]:
-    """What the settings ask of an executor elsewhere, as data for its row. Raises UsageError BAD_PLACEMENT."""
+    """What the settings ask of an executor elsewhere, as data for its row.
+
+    Raises UsageError BAD_PLACEMENT, and Unavailable if Kubernetes is not configured here.
+    """
     if executor == "slurm":
         return placement(environ, timeout_s, exclusive).as_dict()
     python = ClusterSettings.from_env(environ).remote_python
@@ -58,6 +81,10 @@ def request(executor: str, environ: Mapping[str, str], timeout_s: float, exclusi
         raise UsageError(
             "BAD_PLACEMENT", f"{python[:80]!r} is not a path of an interpreter.", "--remote-python python3.12"
         )
+    if engine(executor) == "kubernetes":
+        from aisp_mcp.jobs.executors.kubernetes import wanted
+
+        return wanted(kubernetes_settings(executor, environ), python, timeout_s)
     return {"python": python, "exclusive": exclusive}
 
 

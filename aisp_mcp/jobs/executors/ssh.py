@@ -8,27 +8,23 @@ so that submitting it again has no effect. In order: the connection, the executo
 from __future__ import annotations
 
 import contextlib
-import importlib.metadata
 import json
 import math
 import os
-import re
 import selectors
 import shlex
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, ClassVar
 
 from aisp_mcp.errors import AispError, Unavailable
 from aisp_mcp.jobs import log
-from aisp_mcp.jobs.executors import handover, parcels, receiving
+from aisp_mcp.jobs.executors import handover, parcels, receiving, sending
 from aisp_mcp.jobs.executors.base import ExecutorState, Submission
 from aisp_mcp.process import tree
-from aisp_mcp.settings import QueueSettings, Settings, ToolSettings
 from aisp_mcp.store.records.job_state import JobState
 
 OPTIONS = ("-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10")
@@ -49,17 +45,6 @@ _PASSING = (
     ),
 )
 _PYTHON = "import sys; sys.version_info >= (3, 11) or sys.exit('aisp needs Python 3.11, not ' + sys.version.split()[0])"
-# Variables that mean the same on every machine; the settings of tools and jobs are added to them.
-_PASSED = (
-    "OMP_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "TRACEPARENT",
-    "TRACESTATE",
-    "CUDA_MODULE_LOADING",
-)
-_OF_THIS_MACHINE = ("AISP_HOME", "AISP_ALLOW_WRITE", "AISP_BENCH_ROOT")
-REACHED_AS = "AISP_REACHED_AS"  # tells a job the name under which its machine was reached
 
 
 class LostError(Exception):
@@ -202,18 +187,6 @@ HINTS = {
 }
 
 
-def requirements(extra: str = "") -> list[str]:
-    """Names of the packages that this one needs, or that one of its extras adds."""
-    try:
-        lines = importlib.metadata.requires("aisp-mcp") or []
-    except importlib.metadata.PackageNotFoundError:
-        return []
-    wanted = [
-        line for line in lines if (f"extra == '{extra}'" in line.replace('"', "'") if extra else "extra ==" not in line)
-    ]
-    return [match[0] for line in wanted if (match := re.match(r"[\w.-]+", line))]
-
-
 class Ssh:
     """One host, named as ssh://[user@]host[:port]; host may be a name of the user's configuration."""
 
@@ -300,7 +273,7 @@ class Ssh:
 
     def check(self, python: str) -> dict[str, Any]:
         """What this host is and has; for `aisp doctor`. Raises LostError, Unavailable."""
-        names = [*requirements(), *requirements("bench")]
+        names = [*sending.requirements(), *sending.requirements("bench")]
         connection = Connection(self.url, python)
         try:
             began = time.monotonic()
@@ -325,7 +298,7 @@ class Ssh:
             raise LostError(self._said)
         connection = Connection(self.url, python)
         try:
-            needed = requirements()
+            needed = sending.requirements()
             self._facts = connection.call("facts", packages=needed)
             lacking = [name for name in needed if self._facts["packages"][name] is None]
             if lacking:
@@ -353,28 +326,10 @@ class Ssh:
             self._said = str(error)
 
     def _submit(self, connection: Connection, row: Any, sent: Path) -> None:
-        env, request = json.loads(row["env"] or "{}"), json.loads(row["placement"])
-        params = parcels.whole(json.loads(row["params"]), row["cwd"])
-        folders = [parcels.package(), *parcels.roots(params, row["cwd"], env)]
-        names = {str(folder): _send(connection, parcels.Parcel(folder, self._hashes)) for folder in folders}
-        if "repository" in request:
-            repo = Path(request["repository"])
-            with tempfile.TemporaryDirectory(prefix="aisp-sent-") as copies:
-                copy = parcels.repository(repo, request["commits"].values(), Path(copies))
-                names[str(repo)] = _send(connection, parcels.Parcel(copy, all=True))
-            params = {
-                name: request["commits"].get(value, value) if isinstance(value, str) else value
-                for name, value in params.items()
-            }
-        job = {
-            **{name: row[name] for name in ("id", "tool", "timeout_s", "principal")},
-            "params": parcels.renamed(params, names),
-            "cwd": _there(row["cwd"], names),
-            "env": _environment(env, names, self.url),
-            "exclusive": request["exclusive"],
-        }
+        with sending.folders(row, self._hashes) as parcels_by_path:
+            names = {path: _send(connection, parcel) for path, parcel in parcels_by_path.items()}
         handover.write(sent.parent, sent.name, names)  # before the job: from now on it may be there
-        connection.call("submit", job=job)
+        connection.call("submit", job=sending.job(row, names, self.url))
 
     def _seen(self, connection: Connection, row: Any, seen: dict[str, Any] | None, ahead: float) -> ExecutorState:
         """The state of one job, whose files are brought here. ahead: of its clock to ours, seconds."""
@@ -417,14 +372,8 @@ class Ssh:
                     chunk = connection.following(min(size, receiving.CHUNK))
                     size -= len(chunk)
                     file.write(chunk)
-        rows = answer["rows"]
-        for run in rows["runs"]:
-            run["body"] = json.dumps(parcels.renamed(json.loads(run["body"]), names))
-        handover.write(folder, handover.ROWS, rows)
-        if answer["envelope"]:
-            envelope = parcels.renamed(json.loads(answer["envelope"]), names)
-            envelope["meta"]["host"] = f"{self._facts['node']} ({self.url})"
-            handover.write(folder, "envelope.json", envelope)
+        host = f"{self._facts['node']} ({self.url})"
+        sending.take(folder, answer["rows"], answer["envelope"] and json.loads(answer["envelope"]), names, host)
 
 
 _SENT = "sent.json"  # in the run folder once a job may be on its host: where its folders are there
@@ -461,24 +410,3 @@ def _groups(files: Sequence[tuple[str, int, Path]]) -> Iterator[list[tuple[str, 
             group, size = [], 0
     if group:
         yield group
-
-
-def _there(path: str, names: Mapping[str, str]) -> str:
-    """A path as it is there; empty if nothing of it was sent."""
-    moved = str(parcels.renamed(path, names))
-    return "" if moved == path else moved
-
-
-def _environment(env: Mapping[str, str], names: Mapping[str, str], url: str) -> dict[str, str]:
-    """The variables of a job that mean something there, with paths as they are there."""
-    settings = [item.metadata["env"] for table in (Settings, QueueSettings, ToolSettings) for item in fields(table)]
-    passed = {name: env[name] for name in (*settings, *_PASSED) if name in env and name not in _OF_THIS_MACHINE}
-    roots = [_there(root, names) for root in env.get("AISP_BENCH_ROOT", "").split(os.pathsep)]
-    modules = [_there(entry, names) for entry in env.get("PYTHONPATH", "").split(os.pathsep)]
-    path = [os.path.dirname(names[str(parcels.package())]), *filter(None, modules)]
-    return {
-        **passed,
-        "AISP_BENCH_ROOT": os.pathsep.join(filter(None, roots)),
-        "PYTHONPATH": os.pathsep.join(path),
-        REACHED_AS: url,
-    }

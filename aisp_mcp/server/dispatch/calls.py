@@ -207,7 +207,7 @@ def make_plan(tool: Tool, spec: JobSpec, params: JobParams, ctx: Context) -> Pla
     except Unavailable:  # the other machine may have what this one lacks
         timeout_s = params.timeout_s or spec.timeout_s
         plan = Plan(argv=[], timeout_s=timeout_s, resources=default_resources(spec))
-    return _slurm_plan(plan, ctx) if executor == "slurm" else _ssh_plan(plan, params, ctx)
+    return _slurm_plan(plan, ctx) if executor == "slurm" else _sent_plan(tool, plan, params, ctx)
 
 
 def _plan(tool: Tool, spec: JobSpec, params: JobParams, ctx: Context) -> Plan:
@@ -233,14 +233,16 @@ def _slurm_plan(plan: Plan, ctx: Context) -> Plan:
     return plan.model_copy(update={"argv": argv, "details": {**plan.details, "script": text}})
 
 
-def _ssh_plan(plan: Plan, params: JobParams, ctx: Context) -> Plan:
-    """The plan of a job for another machine, in a dry run with the folders that it is sent.
+def _sent_plan(tool: Tool, plan: Plan, params: JobParams, ctx: Context) -> Plan:
+    """The plan of a job for a machine or cluster that shares no files, in a dry run with the folders that it is sent.
 
-    Raises UsageError BAD_PLACEMENT, NOT_SENT and Refused NOT_FOR_YOU.
+    Raises UsageError BAD_PLACEMENT, NOT_SENT, Unavailable and Refused NOT_FOR_YOU.
     """
     from aisp_mcp.jobs.executors import parcels
+    from aisp_mcp.jobs.executors.placement import engine, request
 
-    host = ClusterSettings.from_env({**os.environ, **ctx.job_env}).executor
+    environ = {**os.environ, **ctx.job_env}
+    host = ClusterSettings.from_env(environ).executor
     if ctx.sees is not None and host != ClusterSettings.from_env().executor:
         hint = "Whoever runs the server chooses the machines that it reaches with its keys: AISP_EXECUTOR."
         raise Refused("NOT_FOR_YOU", f"A call cannot send a job from this server to {host}.", hint)
@@ -250,11 +252,18 @@ def _ssh_plan(plan: Plan, params: JobParams, ctx: Context) -> Plan:
         message = f"{named[0]} names a file here, and {host} would write it there."
         raise UsageError("BAD_PLACEMENT", message, "What a job writes comes back in its run folder; omit the argument.")
     details = {**plan.details, "host": host}
+    argv = ["ssh", host]
+    if engine(host) == "kubernetes":
+        from aisp_mcp.jobs.executors import kubernetes
+
+        wanted = request(host, environ, plan.timeout_s, exclusive=bool(plan.resources))
+        details["manifest"] = kubernetes.manifest("aisp-JOB", tool.name, wanted, 1, "")
+        argv = ["kubectl", "create", "--namespace", wanted["namespace"], "--filename", "-"]
     if params.dry_run:
-        environ = {**os.environ, "AISP_BENCH_ROOT": os.pathsep.join(map(str, ctx.settings.bench_roots))}
-        folders = [parcels.package(), *parcels.roots(parcels.whole(given, os.getcwd()), os.getcwd(), environ)]
+        roots = {**os.environ, "AISP_BENCH_ROOT": os.pathsep.join(map(str, ctx.settings.bench_roots))}
+        folders = [parcels.package(), *parcels.roots(parcels.whole(given, os.getcwd()), os.getcwd(), roots)]
         details["sent_once"] = [parcels.Parcel(folder).summary() for folder in folders]
-    return plan.model_copy(update={"argv": ["ssh", host], "details": details})
+    return plan.model_copy(update={"argv": argv, "details": details})
 
 
 def worker_argv(tool: Tool) -> list[str]:

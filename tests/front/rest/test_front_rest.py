@@ -138,6 +138,20 @@ def test_bodies_that_are_no_arguments_are_refused(api: Api) -> None:
     assert api.web.post("/tools/aisp_nothing", json={}).status_code == 404
 
 
+@pytest.mark.parametrize(
+    ("executor", "code"),
+    [
+        ("inprocess", "BAD_EXECUTOR"),
+        ("nowhere", "BAD_EXECUTOR"),
+        ("a%0Ab", "BAD_EXECUTOR"),
+        ("ssh://gpubox", "NOT_FOR_YOU"),
+    ],
+)
+def test_a_call_names_where_its_job_runs(api: Api, executor: str, code: str) -> None:
+    answer = api.web.post(f"/tools/aisp_demo_count?executor={executor}", json={"steps": 1})
+    assert answer.json()["error"]["code"] == code
+
+
 def test_events_tell_of_jobs_and_of_what_was_missed(api: Api) -> None:
     events = []
     with api.web.stream("GET", "/events") as stream:

@@ -72,23 +72,26 @@ def test_submissions_wait_in_order_of_priority_and_are_judged_once(pool: Pool) -
     pool.gate.touch()
     answers = [pool.answer(response)["result"] for response in (first, low, high, mid)]
     assert [answer["text"] for answer in answers] == ["first", "low", "high", "mid"]
-    assert [text for text, _ in pool.started()] == ["first", "high", "mid", "low"]
+    assert [text for text, *_ in pool.started()] == ["first", "high", "mid", "low"]
     assert pool.submit("low", priority=-1).json()["result"]["text"] == "low"  # its answer, without a second judgement
     windows = sorted(answer["lease"]["windows"][0] for answer in answers)
     assert all(earlier[1] <= later[0] for earlier, later in itertools.pairwise(windows))
     assert len({answer["lease"]["worker"] for answer in answers}) == 4
 
 
-def test_a_lost_worker_is_replaced_once(pool: Pool) -> None:
+@pytest.mark.parametrize(("killed", "code"), [(1, "CRASHED"), (2, "LOST")])
+def test_a_lost_worker_is_replaced_once(pool: Pool, killed: int, code: str) -> None:
+    """killed: the worker process, or its supervisor."""
     response = pool.submit("fragile")
     for count in (1, 2):
         until(lambda count=count: len(pool.started()) == count)
-        os.kill(int(pool.started()[-1][1]), signal.SIGKILL)
+        os.kill(int(pool.started()[-1][killed]), signal.SIGKILL)
     answer = pool.answer(response)
-    assert answer["error"]["code"] == "LOST"
-    assert [text for text, _ in pool.started()] == ["fragile", "fragile"]
+    assert answer["error"]["code"] == code
+    assert [text for text, *_ in pool.started()] == ["fragile", "fragile"]
     pool.gate.touch()
-    assert pool.answer(pool.submit("fragile"))["result"]["text"] == "fragile"  # nothing was judged: a new attempt
+    if code == "LOST":  # nothing was judged: a new attempt
+        assert pool.answer(pool.submit("fragile"))["result"]["text"] == "fragile"
 
 
 def tarball(name: str, kind: bytes = tarfile.REGTYPE) -> bytes:
