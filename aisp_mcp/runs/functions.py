@@ -120,7 +120,7 @@ def _disclosed(comparison: Comparison, request: Request, plan: Plan, grown: Flag
 
 MAX_STEPS = 5  # steps; each doubles every named size
 MAX_CALL_S = 0.05  # of the baseline; its work may grow faster than its sizes
-LEAST_GROWTH = 1.1  # of that, when sizes double: a function that ignores them takes as long. Chosen
+LEAST_GROWTH = 1.25  # of that, when sizes double: a function that ignores them takes as long. Chosen
 MAX_ELEMENTS = 2**24  # of all inputs of one call
 UNRESOLVED = "clock_resolution_low"
 
