@@ -1,7 +1,7 @@
 """Judge honest alternatives of common operations many times: how many are accused, and whose verdict changes?
 
-python validation/run_honest.py [--machines 10] [--runs 10] [--plain 12] [--adversarial 3] [--family seen|unseen|wrong]
-    [--only NAME…] [--out FILE]
+python validation/run_honest.py [--machines 10] [--runs 10] [--plain 12] [--adversarial 3]
+    [--family seen|unseen|wrong|foreign|foreign-wrong] [--only NAME…] [--out FILE]
 
 A machine is a secret seed: it fixes the battery that decides. A run is the battery's decision and the fresh draws of
 the timed calls of a comparison. Nothing is timed.
@@ -25,6 +25,7 @@ os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 sys.path.insert(0, str(Path(__file__).parent))
 
 import torch
+from honest_foreign import FOREIGN, FOREIGN_WRONG, MISSING
 from honest_forms import FORMS
 from honest_operations import OPERATIONS
 from honest_points import POINTS
@@ -37,7 +38,13 @@ from aisp_mcp.judge.mutants.trial import Call, Trial
 from aisp_mcp.judge.protocol.draws.rng import battery_modes
 
 SEEN = OPERATIONS | FORMS | POINTS | TYPES
-FAMILIES = {"seen": SEEN, "unseen": UNSEEN, "wrong": UNSEEN_WRONG}
+FAMILIES = {
+    "seen": SEEN,
+    "unseen": UNSEEN,
+    "wrong": UNSEEN_WRONG,
+    "foreign": FOREIGN,
+    "foreign-wrong": FOREIGN_WRONG,
+}
 FRESH_PLAIN, FRESH_MODES = 12, 3  # calls of a run; --plain and --adversarial give others
 
 
@@ -110,7 +117,9 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--plain", type=int, default=FRESH_PLAIN)
     parser.add_argument("--adversarial", type=int, default=FRESH_MODES)
-    parser.add_argument("--family", choices=FAMILIES, default="seen", help="wrong: all are to be accused")
+    parser.add_argument(
+        "--family", choices=FAMILIES, default="seen", help="wrong, foreign-wrong: all are to be accused"
+    )
     parser.add_argument("--only", nargs="*")
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
@@ -132,6 +141,7 @@ def main() -> None:
         "torch": torch.__version__,
         "python": platform.python_version(),
         "seconds": round(time.monotonic() - begin, 1),
+        "packages_missing": MISSING,
         "machines": args.machines,
         "fresh_calls_of_a_run": {"plain": args.plain, "adversarial": args.adversarial},
         "alternatives": len(rows),

@@ -120,6 +120,7 @@ def _disclosed(comparison: Comparison, request: Request, plan: Plan, grown: Flag
 
 MAX_STEPS = 5  # steps; each doubles every named size
 MAX_CALL_S = 0.05  # of the baseline; its work may grow faster than its sizes
+LEAST_GROWTH = 1.25  # of that, when sizes double: a function that ignores them takes as long. Chosen
 MAX_ELEMENTS = 2**24  # of all inputs of one call
 UNRESOLVED = "clock_resolution_low"
 
@@ -129,12 +130,16 @@ def grown(ctx: Context, request: Request, options: Options) -> tuple[Request, Fl
     begin = pair.plan(request).sizes
     if not begin:
         return request, None
+    called_s = 0.0
     for step in range(MAX_STEPS + 1):
         sizes = _times(begin, 2**step)
         ctx.progress(0, 1, f"looking for sizes that the clock resolves: {_text(sizes)}")
         attempt = replace(request, sizes=sizes)
         comparison = _probe(attempt, options, step)
         resolved = comparison is not None and not any(flag.code == UNRESOLVED for flag in comparison.flags)
+        before_s, called_s = called_s, _called_s(comparison)
+        if step and called_s < LEAST_GROWTH * before_s:  # the calls do not depend on these sizes
+            return request, None
         if resolved or comparison is None or _ends(attempt, comparison, step):
             break
     if not step or comparison is None:
@@ -157,9 +162,13 @@ def _probe(request: Request, options: Options, step: int) -> Comparison | None:
 
 def _ends(request: Request, comparison: Comparison, step: int) -> bool:
     """Return True if the next step could take too much time or memory."""
-    called_s = comparison.baseline.time_s if comparison.baseline else 0.0
     larger = replace(request, sizes=_times(request.sizes, 2))
-    return step == MAX_STEPS or called_s > MAX_CALL_S / 4 or pair.plan(larger).elements > MAX_ELEMENTS
+    return step == MAX_STEPS or _called_s(comparison) > MAX_CALL_S / 4 or pair.plan(larger).elements > MAX_ELEMENTS
+
+
+def _called_s(comparison: Comparison | None) -> float:
+    """Seconds of a call of the baseline."""
+    return comparison.baseline.time_s if comparison and comparison.baseline else 0.0
 
 
 def _times(sizes: Mapping[str, int], factor: int) -> dict[str, int]:

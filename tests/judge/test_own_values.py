@@ -113,6 +113,11 @@ def test_records_scalars_and_iterators_are_compared_by_what_they_hold() -> None:
     assert values.difference(point, decode(encode(Point(1.5, "b")))) == "'b' at ['name'] is not 'a'"
     half = encode(fractions.Fraction(1, 2))
     assert values.difference(decode(half), decode(encode(fractions.Fraction(1, 3)))) is not None
+    sympy = pytest.importorskip("sympy")
+    assert decode(encode([sympy.Integer(3)])) == [3]
+    x = sympy.Symbol("x")
+    assert values.difference(decode(encode(x + 1)), decode(encode(1 + x))) is None
+    assert values.difference(decode(encode(x + 1)), decode(encode(x + 2))) is not None
     assert decode(encode(item for item in (1, 2))) == decode(encode(range(1, 3))) == [1, 2]
     with pytest.raises(UnknownValueError, match="function"):
         encode(encode)
@@ -128,6 +133,8 @@ def test_records_scalars_and_iterators_are_compared_by_what_they_hold() -> None:
         (1, True, "is a bool"),
         ([1.0, 1e-30], [1.0, 2e-30], ""),
         ([1.0, 2.0], [1.0, 2.0 + 1e-6], "differ, the first at [1]"),
+        ({"a": 1.0, "b": 0.0}, {"b": 1e-17, "a": 1.0}, ""),
+        ({"a": 1.0, "b": 0.0}, {"a": 1.0, "b": 1e-6}, "1e-06 at 'b' is not 0.0"),
         (1.0, 1.0 + 1e-12, ""),
         (math.nan, math.nan, ""),
         (numpy.ones(3), numpy.ones(4), "has the shape"),
@@ -248,6 +255,25 @@ def test_functions_on_texts_are_judged_by_the_users_checker(pair: Path) -> None:
     assert faster.sentence.endswith("answers judged by your is_solution of checker.py")
     wrong = judged("wrong.py", check="checker.py:is_solution")
     assert (wrong.verdict, "is_solution of checker.py refused it" in wrong.sentence) == ("incorrect", True)
+
+
+CENTRAL = """
+import networkx
+
+def central(G):
+    lengths = networkx.single_source_shortest_path_length
+    return {node: 1.0 / sum(lengths(G, node).values()) for node in G if G.degree(node)}
+"""
+
+
+@pytest.mark.torch
+def test_answers_about_graphs_may_have_other_keys_in_each_call(pair: Path) -> None:
+    pytest.importorskip("networkx")
+    (pair / "slow.py").write_text(CENTRAL)
+    (pair / "wrong.py").write_text(CENTRAL.replace("1.0 /", "(1.0 + 1e-6) /"))
+    found = compare("slow.py", "wrong.py", inputs="G=graph(60, 80)", preset="quick")
+    assert found.verdict == "incorrect"
+    assert "on plain inputs" in found.sentence
 
 
 @pytest.mark.torch

@@ -40,3 +40,27 @@ def test_the_sentence_names_both_sizes(home: Path, tmp_path: Path, monkeypatch: 
     run = functions.measure(ctx, request, Options(preset=PRESETS["quick"], folder=tmp_path, size="small", device="cpu"))
     assert run.kind is RunKind.FUNCTIONS
     assert run.comparisons[0].sentence == "faster: 2x; measured at n=256 because calls at n=64 are too short to time"
+
+
+def test_sizes_that_the_calls_ignore_stay_as_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried = list[dict[str, int]]()
+
+    def probed(request: Request, *_: Any) -> Comparison:
+        tried.append(dict(request.sizes))
+        low = Flag(code=functions.UNRESOLVED, severity="note", message="short")
+        facts = {"target": "slow:f", "candidate": "fast", "verdict": "inconclusive", "sentence": "inconclusive"}
+        measured = dict.fromkeys(("time_s", "p50_s", "p95_s", "parent_time_s"), 1e-5) | {
+            "processes": 1,
+            "rounds": 1,
+            "calls": 1,
+        }
+        return Comparison.model_validate(
+            {**facts, "isolation": "L1", "replicates": 1, "flags": [low], "baseline": measured}
+        )
+
+    monkeypatch.setattr(functions, "_probe", probed)
+    request = Request(SOURCE, SOURCE, "n=64, x=randn(n, n)")
+    ctx = Context(settings=Settings.from_env({"AISP_HOME": str(tmp_path)}))
+    options = Options(preset=PRESETS["quick"], folder=tmp_path, size="small", device="cpu")
+    assert functions.grown(ctx, request, options) == (request, None)
+    assert tried == [{"n": 64}, {"n": 128}]

@@ -11,6 +11,7 @@ from array import array
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
+from numbers import Integral
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -77,7 +78,9 @@ class ValueSteps(Steps):
         try:
             data = values.encode(output)
         except values.UnknownValueError as error:
-            raise unusable("BAD_OUTPUT", f"The function's answer cannot be compared: {error}.") from error
+            raise unusable(
+                "BAD_OUTPUT", f"The function's answer cannot be compared: {error}.", values.RETURN
+            ) from error
         return torch.frombuffer(values.framed(data, VALUES["capacity"] or len(data) + values.HEAD), dtype=torch.uint8)
 
     def whole(self, *args: Any, **kwargs: Any) -> Any:
@@ -255,9 +258,11 @@ class _Inner:
     def _of_a_library(self, value: Any) -> str:
         if _library(value) == "numpy":
             return self.canonical(value.tolist())
+        if isinstance(value, Integral):  # of a library for algebra
+            return repr(int(value))
         if _library(value) in values.SCALARS:
             return repr(value)
         if isinstance(value, range) or hasattr(value, "__next__"):
             return self.canonical(list(value))
         kind = type(value).__name__
-        raise unusable("BAD_OUTPUT", f"The function returned a {kind}, which cannot be compared.")
+        raise unusable("BAD_OUTPUT", f"The function returned a {kind}, which cannot be compared.", values.RETURN)

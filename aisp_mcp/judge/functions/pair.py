@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import math
 import shutil
 from collections.abc import Mapping, Sequence
@@ -97,7 +98,7 @@ class Request:
 @dataclass(frozen=True)
 class Plan:
     """A pair that can be written. device: the one that the inputs require, or empty for the machine's. make, check: the
-    user's own, which no candidate sees. has_values, rtol, atol: as in Request.
+    user's own, which no candidate sees. has_values: as in Request, or an input is a Python value. rtol, atol: as there.
     """
 
     baseline: Source
@@ -164,10 +165,12 @@ def with_arguments(request: Request, baseline: Source, candidate: Source, argume
         _call(source, baseline, arguments)  # raises if they do not match
     if not _draws(arguments):
         message = "No input is random: without new inputs, a candidate could return a cached answer."
-        raise UsageError("NO_INPUTS", message, _example(baseline))
-    if request.has_values and candidate.suffix != ".py":
+        raise UsageError("NO_INPUTS", message, _random_example(arguments) or _example(baseline))
+    # What a graph or a text leads to often has other keys or another length, and no tensor shows its arithmetic.
+    has_values = request.has_values or any(draw.form == "value" for draw in _draws(arguments).values())
+    if has_values and candidate.suffix != ".py":
         raise UsageError("BAD_CANDIDATE", f"{candidate.title} is compiled, and gets tensors alone.", "Use --inputs.")
-    device = "cpu" if request.has_values else _device(arguments)
+    device = "cpu" if has_values else _device(arguments)
     return Plan(
         baseline,
         candidate,
@@ -175,7 +178,7 @@ def with_arguments(request: Request, baseline: Source, candidate: Source, argume
         device,
         make=own.get("make"),
         check=own.get("check"),
-        has_values=request.has_values,
+        has_values=has_values,
         rtol=request.rtol,
         atol=request.atol,
     )
@@ -221,6 +224,22 @@ def _example(source: Source) -> str:
     example = ", ".join(f"{name}={form}" for name in names or ["x"])
     others = "randn(4096,64) for tensors" if source.is_plain else "randint(0,100,4096), rand(…)"
     return f'Describe them: --inputs "{example}". Also {others}, 3, True; see docs/functions.md.'
+
+
+def _random_example(arguments: Sequence[Argument]) -> str:
+    """The hint with a maker in place of each constant of the arguments, by its kind."""
+    makers_ = {str: "text(8)", int: "randint(0, 1000)", float: "uniform(0, 1)", list: "list(rand(1000))"}
+    shown = []
+    for argument in arguments:
+        try:
+            value = ast.literal_eval(argument.text)
+        except (ValueError, SyntaxError):  # a name of a size
+            value = argument.number
+        maker = makers_.get(type(value), argument.text)
+        shown.append(f"{argument.name}={maker}" if argument.name else maker)
+    if not shown:
+        return ""
+    return f'Draw them anew: --inputs "{", ".join(shown)}"; or write a generator, --make gen.py:make.'
 
 
 def write(chosen: Plan, folder: Path) -> Pair:

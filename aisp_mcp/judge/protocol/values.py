@@ -12,15 +12,24 @@ import math
 from array import array
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
+from numbers import Integral
 from types import SimpleNamespace
 from typing import Any
 
 HEAD = 8  # bytes that hold the length of what follows
 TOO_LARGE = (1 << 62) - 1  # in place of the length, if it does not fit
 PLAIN = (type(None), bool, int, float, complex, str, bytes)
-SCALARS = ("datetime", "decimal", "fractions", "pathlib", "uuid")  # modules whose values are compared by their repr
+SCALARS = (
+    "datetime",
+    "decimal",
+    "fractions",
+    "pathlib",
+    "sympy",
+    "uuid",
+)  # modules whose values are compared by their repr
 _KINDS = "biufcUS"  # of arrays
 _INT64 = 1 << 63
+RETURN = "Return its parts, as numbers, texts, lists, dicts or dataclasses."  # a hint
 
 
 class UnknownValueError(TypeError):
@@ -109,6 +118,8 @@ def _tree(value: Any, buffers: list[bytes]) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         named = ([field.name, _tree(getattr(value, field.name), buffers)] for field in fields(value))
         return ["r", kind.__name__, *named]
+    if isinstance(value, Integral):  # of a library for algebra
+        return _scalar(int(value))
     if library in SCALARS:
         return ["x", repr(value)]
     if isinstance(value, range | bytearray) or hasattr(value, "__next__"):

@@ -29,6 +29,7 @@ from aisp_mcp.judge.verifier.checks.tolerance import (
     same_bits,
 )
 from aisp_mcp.judge.verifier.inputs.bank import InputBank
+from aisp_mcp.judge.verifier.walks import is_real
 from aisp_mcp.system import cpu, software, topology
 
 TILES = {"amx": "amx_tile"}  # CPU features by their common names
@@ -39,6 +40,11 @@ ROUNDINGS = 16
 # Share of its size by which a baseline's output may change between calls on the same inputs: atomic additions change
 # roundings alone. Chosen.
 MOST_APART = 0.01
+# Share of its usual size by which roundings of constant inputs may move an output that can be judged there. Chosen:
+# they move normalised numbers by one and more, and a difference from a mean by some eps.
+MOST_MOVED = 0.01
+# Size of these roundings at least. Chosen: above the cutoffs of a rank, which are some hundreds of eps of float64.
+LEAST_NOISE = 2.0**-36
 # Draws of plain inputs before a single number is the same for all: one in 16 bits often is for two. Chosen.
 DRAWS = 8
 # Seconds of a baseline's call up to which it is tried on each kind of adversarial inputs before the comparison. Chosen.
@@ -145,9 +151,47 @@ def _without_answer(bank: InputBank, seed: int, output: Any, mode: str) -> str:
     except Exception as error:
         return f"the baseline raises there ({type(error).__name__}: {str(error)[:200]})"
     reject_varying_shapes(output, outputs)
+    if mode == "constant" and _is_left_to_rounding(bank, seed, output):
+        return "there rounding alone decides the baseline's output, or it is not finite"
     if mode in SIZES and not all(bool(components(tensor).isfinite().all()) for _, tensor in flatten(outputs)):
         return "the baseline's output is not finite there"
     return ""
+
+
+def _is_left_to_rounding(bank: InputBank, seed: int, output: Any) -> bool:
+    """Return True if the baseline has no number as an answer on constant inputs, or another one once these are off by
+    roundings: what is divided by their deviation. A reference of its author's own says what is right there. output: on
+    other inputs, for its usual size.
+    """
+    import torch
+
+    spec = bank.reference.spec
+    if kind_of(spec) is not Kind.ELEMENTS or type(spec).reference is not Benchmark.reference:
+        return False
+
+    def inputs() -> dict[str, Any]:
+        return bank.inputs(seed, "constant")
+
+    real = {name: value for name, value in inputs().items() if is_real(value)}
+    eps = min((torch.finfo(value.dtype).eps for value in real.values()), default=1.0)
+    axes = {name: range(value.ndim) for name, value in real.items()}
+    eps = min(max(eps, LEAST_NOISE), torch.finfo(torch.float32).eps)
+    moved = bank.reference.walked(inputs(), axes, eps, seed, straight=False)
+    every = (output, bank.reference.baseline(inputs()), bank.reference.both(inputs())[1], moved)
+    outputs = zip(*([components(tensor) for _, tensor in flatten(each)] for each in every), strict=True)
+    return any(_starts_from_rounding(*tensors) for tensors in outputs if tensors[0].is_floating_point())
+
+
+def _starts_from_rounding(usual: Any, once: Any, exact: Any, moved: Any) -> bool:
+    """Return True if the baseline's output on constant inputs has no number, or if roundings move it by much of its
+    usual size, or to or from NaN. exact, moved: in float64, without and with roundings.
+    """
+    if not usual.numel() or not bool(usual.isfinite().any()):
+        return False
+    if not bool(once.isfinite().any()) or not bool((exact.isfinite() == moved.isfinite()).all()):
+        return True
+    most, size = ((values.abs().nan_to_num(0.0, 0.0, 0.0)).max() for values in (exact - moved, usual))
+    return bool(most > MOST_MOVED * size)
 
 
 def reject_varying_shapes(one: Any, other: Any) -> None:
@@ -159,7 +203,7 @@ def reject_varying_shapes(one: Any, other: Any) -> None:
         raise BenchmarkError(
             "VARYING_SHAPE",
             f"The shape of the baseline's output depends on the values of its inputs: {different}.",
-            "In a comparison of two functions, return a list of integers or texts, which may have any length.",
+            "In a comparison of two functions, a tolerance such as --rtol 1e-9 compares answers of any form.",
         )
 
 
@@ -266,8 +310,15 @@ def rehearse(bank: InputBank, seed: int, other: Any, orders: OtherOrders, kinds:
     orders.note_coarse(shares)
     others = [tensor for _, tensor in flatten(other)]
     if shares and _passes(bank, others, own, truth, orders, "plain"):
+        is_exact = not any(tensor.is_floating_point() or tensor.is_complex() for tensor in own)
         del own, truth
         if all(_passes(bank, others, *baseline_and_truth(bank, seed, mode), orders, mode) for mode in kinds):
+            if is_exact:
+                raise BenchmarkError(
+                    "DEGENERATE",
+                    "The baseline gives the same output for most inputs.",
+                    "Make inputs that the output depends on, or return the answers to several in one call.",
+                )
             raise BenchmarkError(
                 "DEGENERATE",
                 "The tolerance is too loose to judge: the baseline's output for different inputs would also pass.",

@@ -51,7 +51,9 @@ def _encoded(answer: Any) -> bytes:
     try:
         return written.encode(answer)
     except written.UnknownValueError as error:
-        raise BenchmarkError("BAD_OUTPUT", f"The baseline's answer cannot be compared: {error}.") from error
+        raise BenchmarkError(
+            "BAD_OUTPUT", f"The baseline's answer cannot be compared: {error}.", written.RETURN
+        ) from error
 
 
 def _refuse_varying(one: dict[str, Any], other: dict[str, Any]) -> None:

@@ -193,3 +193,27 @@ def test_another_order_of_rounding_does_not_change_a_distribution() -> None:
     for keep in (0.75, 0.9):
         masks = [(torch.rand(x.shape) < keep).float() for _ in range(2)]
         assert DrawTests().failure(0, x * masks[0] / keep, x * (masks[1] / keep), x) is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"), [("another generator", None), ("a table of 256", "other values"), ("of 65536", "other values")]
+)
+def test_numbers_from_a_table_are_found_by_their_values(kind: str, words: str | None) -> None:
+    torch = pytest.importorskip("torch")
+    from aisp_mcp.judge.verifier.checks.distribution import DrawTests
+
+    draw = torch.Generator().manual_seed(5)
+    entries = {"a table of 256": 256, "of 65536": 65536}.get(kind, 0)
+    table = torch.special.ndtri((torch.arange(entries, dtype=torch.float64) + 0.5) / max(entries, 1)).float()
+    tests, messages = DrawTests(), list[str]()
+    for _ in range(5):
+        x = torch.randn(256, 512, generator=draw)
+        own = x + 0.1 * torch.randn(x.shape, generator=draw)
+        if entries:
+            noise = table[torch.randint(0, entries, x.shape, generator=draw)]
+        else:
+            uniform = torch.rand(2, *x.shape, generator=draw, dtype=torch.float64).clamp_min(1e-12)
+            noise = ((-2 * uniform[0].log()).sqrt() * torch.cos(2 * torch.pi * uniform[1])).float()
+        messages += filter(None, [tests.failure(0, x + 0.1 * noise, own, x)])
+    assert [words] * bool(words) == [word for word in ["other values"] if any(word in message for message in messages)]
+    assert bool(messages) is bool(words)

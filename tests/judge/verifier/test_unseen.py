@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Callable
 from typing import Any
 
@@ -49,7 +50,8 @@ def refusals(shape: tuple[int, ...], dtype: str, baseline: Function, candidate: 
             return tensors(baseline(given["x"].numpy()))
 
     trial = Trial(Pair())
-    modes = [*battery_modes(trial.layout.frame, 0.0), *["plain"] * 8]
+    battery = [mode for mode in battery_modes(trial.layout.frame, 0.0) if mode in ("plain", *trial.kinds)]
+    modes = [*battery, *["plain"] * 8]
     calls = [Call(100 * seed + at, mode, battery=True) for at, mode in enumerate(modes)]
     found = (trial.judge(2, lambda x: tensors(candidate(x.numpy())), call).failure for call in calls)
     return [message for message in found if message]
@@ -104,3 +106,55 @@ def test_only_axes_that_are_summed_over_have_such_roundings() -> None:
     assert axes(lambda x, y: (x + y).sum(0)) == {"x": [0], "y": [0]}
     assert axes(lambda x, y: x.numpy().cumsum(1)) == {"x": [1], "y": []}
     assert axes(lambda x, y: float(np.vdot(x.numpy(), y.numpy()))) == {"x": [0, 1], "y": [0, 1]}
+
+
+def scores(x: Any) -> Any:
+    return (x - x.mean()) / x.std()
+
+
+def listed_scores(x: Any) -> Any:
+    numbers = x.tolist()
+    mean, deviation = statistics.fmean(numbers), statistics.pstdev(numbers)
+    return np.array([(number - mean) / deviation for number in numbers])  # raises where all are equal
+
+
+def transformed(x: Any) -> Any:
+    places = np.arange(len(x))
+    answer = np.exp(-2j * np.pi * np.outer(places, places) / len(x)) @ x  # sines of large angles are off
+    return np.stack([answer.real, answer.imag])
+
+
+def quickly_transformed(x: Any) -> Any:
+    answer = np.fft.fft(x)
+    return np.stack([answer.real, answer.imag])
+
+
+def deviations(x: Any) -> Any:
+    return np.array([statistics.pstdev(column) for column in x.T.tolist()])  # exactly 0 where all are equal
+
+
+@pytest.mark.parametrize(
+    ("shape", "baseline", "candidate"),
+    [
+        pytest.param((500,), scores, listed_scores, id="what is divided by a deviation"),
+        pytest.param((500,), listed_scores, scores, id="the same the other way round"),
+        pytest.param((200, 4), deviations, lambda x: x.std(0), id="an exact zero and its rounding"),
+        pytest.param((256,), transformed, quickly_transformed, id="a table of sines that is less exact"),
+    ],
+)
+def test_roundings_that_the_baseline_hides_accuse_nobody(
+    shape: tuple[int, ...], baseline: Function, candidate: Function
+) -> None:
+    assert refusals(shape, "float64", baseline, candidate) == []
+
+
+@pytest.mark.parametrize(("function", "is_tried"), [(scores, False), (lambda x: x - x.mean(), True), (np.var, True)])
+def test_equal_numbers_are_tried_unless_rounding_alone_decides(function: Function, is_tried: bool) -> None:
+    class Pair(Benchmark):
+        def inputs(self, rng: Any) -> dict[str, Any]:
+            return {"x": rng.randn(100, dtype="float64")}
+
+        def run(self, **given: Any) -> Any:
+            return tensors(function(given["x"].numpy()))
+
+    assert ("constant" in Trial(Pair()).kinds) is is_tried

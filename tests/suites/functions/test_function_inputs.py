@@ -82,7 +82,9 @@ def test_functions_without_inputs_are_told_what_to_write(ctx: Context) -> None:
     assert code == "NO_INPUTS"
     assert '--inputs "x=list(rand(1000))"' in message  # the file imports neither numpy nor torch
     assert "randn(4096,64) for tensors" in message
-    assert refusal(ctx, inputs="x=3, k=4")[0] == "NO_INPUTS"
+    code, message = refusal(ctx, inputs="x='abc', k=4")
+    assert code == "NO_INPUTS"
+    assert '--inputs "x=text(8), k=randint(0, 1000)"; or write a generator' in message
 
 
 def test_the_choice_of_a_function(ctx: Context, tmp_path: Path) -> None:

@@ -37,6 +37,9 @@ MOST = 1 << 18  # elements compared per call; chosen: the tests find differences
 # Width of the bins of noise as a share of the largest value, and their offset in widths. Chosen: far wider than a
 # rounding of float32, and no round number at an edge (the golden section).
 GRAIN, OFFSET = 2.0**-14, 0.3819660
+# Bins from which on the chi-square test is made, and its limit in standard errors. Chosen: sums of so many terms are
+# nearly normal, where 8 have a chance of 1e-15; 100,000 numbers from a table of 65,536 are 40 off.
+LEAST_BINS, MOST_DISPERSED = 200, 8.0
 LEAST_ELEMENTS = 256  # fewer are not tested; chosen: the limit of the distance is 0.26 there
 
 # The following are chosen (commits e6c61974, 8543393f). They are safe since the baseline's draws are the control.
@@ -82,23 +85,51 @@ class DrawTests:
         noise, usual_noise = drawn - center, usual - center
         now = (noise, usual_noise, center)
         before, self.earlier[index] = self.earlier.get(index), now
-        once = _other_shape(noise, usual_noise) or _other_slope(*now) or _repeated(now, before)
+        once = _other_shape(noise, usual_noise) or _few_values(noise, usual_noise)
+        once = once or _other_slope(*now) or _repeated(now, before)
         return once or self.independence.setdefault(index, Independence()).failure(out, own, mean)
 
 
 def _other_shape(noise: Any, usual: Any) -> str | None:
     """Two-sample Kolmogorov-Smirnov test on binned noise, so that rounding in another order makes no difference."""
-    import torch
-
-    grain = max(float(noise.abs().max()), float(usual.abs().max())) * GRAIN or 1.0
-    steps = ((residual / grain + (OFFSET + 1 / GRAIN)).floor_().long() for residual in (noise, usual))
-    counts = (torch.bincount(step, minlength=int(2 / GRAIN) + 2).cumsum(0) for step in steps)
+    counts = (count.cumsum(0) for count in _binned(noise, usual))
     shares = [count.double() / count[-1] for count in counts]
     distance = float((shares[0] - shares[1]).abs().max())
     limit = math.sqrt(-math.log(0.5e-7) / noise.numel())  # asymptotic, two samples of equal size
     if distance <= limit:
         return None
     return f"its noise is not distributed like the baseline's: distance {distance:.3g}, allowed {limit:.3g}"
+
+
+def _few_values(noise: Any, usual: Any) -> str | None:
+    """Two-sample chi-square test on the same bins: numbers from a table leave most of them empty, and lack the tails.
+
+    Noise that differs between the halves of the baseline's draw depends on its place, and is not tested so.
+    """
+    half = len(usual) // 2
+    excess, bins = _dispersion(*_binned(noise, usual))
+    if bins < LEAST_BINS or excess <= MOST_DISPERSED or _dispersion(*_binned(usual[:half], usual[half:]))[0] > SIGMAS:
+        return None
+    return f"its noise has other values than the baseline's: {excess:.0f} standard errors, allowed {MOST_DISPERSED:g}"
+
+
+def _dispersion(one: Any, other: Any) -> tuple[float, int]:
+    """By how many standard errors the counts of two samples of equal size differ more than by chance, and the number of
+    bins that are not empty. Each (a - b)^2 / (a + b) is 1 in the mean, with a variance of 2 - 2 / (a + b).
+    """
+    both = one + other
+    one, other, both = (counts[both > 0].double() for counts in (one, other, both))
+    apart, spread = (one - other).square() / both, 2.0 - 2.0 / both
+    return float((apart - 1.0).sum()) / (math.sqrt(float(spread.sum())) or 1.0), len(both)
+
+
+def _binned(*noises: Any) -> list[Any]:
+    """How many elements of each noise are in each bin of all."""
+    import torch
+
+    grain = max(float(noise.abs().max()) for noise in noises) * GRAIN or 1.0
+    steps = ((noise / grain + (OFFSET + 1 / GRAIN)).floor_().long() for noise in noises)
+    return [torch.bincount(step, minlength=int(2 / GRAIN) + 2) for step in steps]
 
 
 def _other_slope(noise: Any, usual: Any, center: Any) -> str | None:

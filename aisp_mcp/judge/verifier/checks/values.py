@@ -122,6 +122,9 @@ def _differences(expected: Any, found: Any, rtol: float | None, atol: float | No
         for key in expected.keys() ^ found.keys():
             yield f"the key {key!r}{where} is only in {'the baseline' if key in expected else 'this answer'}"
             return
+        if _are_floats([*expected.values()]) and _are_floats([*found.values()]):
+            yield from _by_key(expected, found, rtol, atol, where)
+            return
         for key in expected:
             yield from _differences(expected[key], found[key], rtol, atol, f"{at}[{key!r}]")
     elif hasattr(expected, "adj"):
@@ -131,6 +134,25 @@ def _differences(expected: Any, found: Any, rtol: float | None, atol: float | No
             yield from _differences(one, other, rtol, atol, f"{at}.{name}" if at else name)
     elif expected != found:
         yield f"{_shown(found)}{where} is not {_shown(expected)}"
+
+
+def _by_key(
+    expected: dict[Any, float], found: dict[Any, float], rtol: float | None, atol: float | None, where: str
+) -> Iterator[str]:
+    """The differences of numbers by key, by the size of all of them."""
+    import numpy
+
+    one, other = (numpy.array([each[key] for key in expected], "float64") for each in (expected, found))
+    for _ in _arrays(one, other, rtol, atol, where):
+        key = max(expected, key=lambda key: _apart(expected[key], found[key]))
+        yield f"{found[key]!r}{where} at {key!r} is not {expected[key]!r}"
+
+
+def _apart(one: float, other: float) -> float:
+    if one == other or (one != one and other != other):
+        return 0.0
+    distance = abs(one - other)
+    return distance if math.isfinite(distance) else math.inf
 
 
 def _edges(graph: Any) -> Mapping[Any, Any]:

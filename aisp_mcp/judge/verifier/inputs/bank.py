@@ -204,6 +204,11 @@ class InputBank:
             for exact in self._reference(seed, mode)
         ]
 
+    def row_peaks(self, seed: int, mode: str) -> list[Any]:
+        """The largest size in the row of each element of a call's outputs; 0 where there is none that is finite."""
+        sizes = [exact.abs().nan_to_num(0.0, 0.0, 0.0) for exact in self._reference(seed, mode)]
+        return [size.amax(-1, keepdim=True).expand_as(size) if size.ndim and size.numel() else size for size in sizes]
+
     def in_order(self, seed: int, mode: str) -> list[Any]:
         """Errors of the elements of a call's outputs if sums add one term after the other in float32."""
         truth = self._reference(seed, mode)
