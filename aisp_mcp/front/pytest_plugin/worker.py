@@ -13,8 +13,7 @@ from typing import IO, Any
 import pytest
 
 from aisp_mcp.front.pytest_plugin.measured import MeasuredCall
-
-VARIABLE = "AISP_PYTEST_WORKER"  # two descriptors: commands in, messages out
+from aisp_mcp.gate.workloads.processes import VARIABLE
 
 
 def from_environment() -> PytestWorker | None:

@@ -8,7 +8,7 @@ import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from aisp_mcp.front.pytest_plugin.processes import MeasuredProcess
+from aisp_mcp.gate.workloads.processes import MeasuredProcess
 from aisp_mcp.judge import statistics as stats
 from aisp_mcp.judge.presets import Preset, Role
 
