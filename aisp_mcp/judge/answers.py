@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from aisp_mcp.judge.protocol import values
 from aisp_mcp.judge.verifier.checks.values import difference as difference_of_values
@@ -10,8 +11,16 @@ from aisp_mcp.judge.verifier.checks.values import difference as difference_of_va
 WRITER = Path(values.__file__)
 
 
-def difference(expected: bytes, found: bytes) -> str | None:
-    """How two results that WRITER wrote differ, floats apart that another order of operations explains. Raises
-    ValueError for other bytes.
+def written(value: Any) -> bytes | None:
+    """The value as bytes; None if it is of a type that cannot be compared."""
+    try:
+        return values.encode(value)
+    except (values.UnknownValueError, RecursionError):
+        return None
+
+
+def difference(expected: bytes, found: bytes, rtol: float | None = None, atol: float | None = None) -> str | None:
+    """How two results that were written down differ, or None. Floats may differ by a tolerance, or without one by what
+    another order of operations explains. Raises ValueError for other bytes.
     """
-    return difference_of_values(values.decode(expected), values.decode(found))
+    return difference_of_values(values.decode(expected), values.decode(found), rtol, atol)
