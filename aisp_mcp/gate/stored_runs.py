@@ -33,8 +33,8 @@ def runs(ctx: Context, base: str, head: str | None) -> tuple[Run, Run] | None:
 
 def _refuse_unkept(run: Run) -> None:
     """Refuse a run whose programs load files that were elsewhere. Raises UsageError NOTHING_KEPT."""
-    if run.kind is RunKind.GATE:
-        message = f"Run {run.id} is a gate itself: its programs load the files of two other states."
+    if run.kind in (RunKind.GATE, RunKind.COMMITS):
+        message = f"Run {run.id} compares two commits itself: its programs load the files of two other states."
         raise UsageError("NOTHING_KEPT", message, f"It compared {' with '.join(run.commits.values())}.")
     if run.kind is RunKind.FUNCTIONS:
         message = f"Run {run.id} compared two functions, which import what is around them in their project."

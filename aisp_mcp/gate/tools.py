@@ -15,16 +15,16 @@ from aisp_mcp.server.registry import MIN, RUNS, JobParams, JobSpec, Plan, tool
 class GateParams(JobParams):
     base: str = Field(max_length=200, description="Revision, such as origin/main; or a run, like head.")
     head: str | None = Field(default=None, max_length=200, description="Default: the working tree.")
-    targets: list[str] = Field(default_factory=lambda: ["*"], max_length=200, description="Default: all.")
-    repo: str | None = Field(default=None, description="Default: the working folder.")
+    targets: list[str] = Field(default_factory=lambda: ["*"], max_length=200)
+    repo: str | None = None
     roots: list[str] = Field(default_factory=lambda: ["benchmarks", "labs"], max_length=20)
     preset: Literal["quick", "default", "release"] = "default"
     margin: float | None = Field(default=None, ge=0, le=1, description="Smallest slowdown that fails.")
     could_not_judge: Policy = Field(default="warn", description="Hidden by noise.")
     strict: bool = Field(default=False, description="Fail if nothing could be judged.")
-    missing: Policy = Field(default="fail", description="Missing at the head.")
+    missing: Policy = "fail"
     serve: str | None = Field(default=None, max_length=4000, description="Instead: a server's command with {port}.")
-    usd_per_hour: float | None = Field(default=None, gt=0, description="Price of this machine.")
+    usd_per_hour: float | None = Field(default=None, gt=0)
 
 
 def _estimate(p: GateParams, ctx: Context) -> Plan:

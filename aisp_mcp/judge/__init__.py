@@ -14,6 +14,7 @@ As a library, it compares two functions:
 from typing import Any
 
 __all__ = [
+    "answers",
     "audit_log",
     "candidate",
     "candidate_needs",

@@ -36,6 +36,13 @@ def repository(start: Path) -> Path:
     return Path(done.strip())
 
 
+def repository_or_bare(start: Path) -> Path:
+    """The same; also a repository without a work tree, which has commits all the same."""
+    bare = git(start, "rev-parse", "--is-bare-repository", "--absolute-git-dir") or ""
+    is_bare, _, folder = bare.strip().partition("\n")
+    return Path(folder) if is_bare == "true" else repository(start)
+
+
 def commit_of(repo: Path, revision: str) -> str:
     """The full id of a commit. Raises NotFound NO_SUCH_REVISION."""
     commit = git(repo, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")

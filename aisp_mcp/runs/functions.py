@@ -28,7 +28,8 @@ from aisp_mcp.store.records.verdict_row import RunKind
 
 def measure(ctx: Context, request: Request, options: Options) -> Run:
     """Write the pair into the run's folder and measure it. Raises as pair.plan, and Unavailable NO_GPU."""
-    return _measured(ctx, [_prepared(ctx, request, options)], options)
+    options = _placed(request, options)
+    return _measured(ctx, _prepared(ctx, [(request, options)]), options)
 
 
 def measure_all(
@@ -38,17 +39,26 @@ def measure_all(
     broken: Sequence[Failure | Skip] = (),
     profile: str = "portable",
 ) -> Run:
-    """The same for several pairs in one run, each in a folder of its own; one that cannot be written is a failure."""
-    prepared, failed = list[_Prepared](), list[Failure | Skip](broken)
+    """The same for several pairs in one run, each in a folder of its own; one that cannot be written is a failure.
+
+    All candidates of a baseline get the same sizes: ratios at different ones say nothing about each other.
+    """
+    tasks, failed = dict[tuple[str, ...], list[_Placed]](), list[Failure | Skip](broken)
     for index, request in enumerate(requests):
         folder = options.folder / "pairs" / str(index)
         folder.mkdir(parents=True)
         try:
-            prepared.append(_prepared(ctx, request, replace(options, folder=folder)))
+            placed = request, _placed(request, replace(options, folder=folder))
         except (BenchmarkError, UsageError) as error:
             label = f"{Path(request.baseline).stem}_{Path(request.candidate).stem}"
             failed.append(Failure(target=label, code=error.code, message=error.message, hint=error.hint))
+            continue
+        tasks.setdefault((request.baseline, request.inputs, str(request.make)), []).append(placed)
+    prepared = [each for task in tasks.values() for each in _prepared(ctx, task)]
     return _measured(ctx, prepared, options, failed, profile)
+
+
+_Placed = tuple[Request, Options]
 
 
 @dataclass(frozen=True)
@@ -62,14 +72,21 @@ class _Prepared:
     options: Options
 
 
-def _prepared(ctx: Context, request: Request, options: Options) -> _Prepared:
+def _placed(request: Request, options: Options) -> Options:
+    """The options with the device of the request's inputs. Raises as measure."""
     plan = pair.plan(request)
     if plan.device == "cuda" and options.device == "cpu":
         raise Unavailable("NO_GPU", "The inputs ask for cuda, and this machine has no GPU.", "Leave out device=cuda.")
-    options = replace(options, device=plan.device or options.device)
-    request, flag = grown(ctx, request, options)
-    plan = pair.plan(request)
-    return _Prepared(request, plan, pair.write(plan, options.folder), flag, _unseen(plan, options))
+    return replace(options, device=plan.device or options.device)
+
+
+def _prepared(ctx: Context, task: Sequence[_Placed]) -> list[_Prepared]:
+    """The pairs of one baseline and its inputs, at the sizes that the shortest calls need."""
+    written = []
+    for (request, flag), (_, options) in zip(grown(ctx, task), task, strict=True):
+        plan = pair.plan(request)
+        written.append(_Prepared(request, plan, pair.write(plan, options.folder), flag, _unseen(plan, options)))
+    return written
 
 
 def _measured(
@@ -125,26 +142,46 @@ MAX_ELEMENTS = 2**24  # of all inputs of one call
 UNRESOLVED = "clock_resolution_low"
 
 
-def grown(ctx: Context, request: Request, options: Options) -> tuple[Request, Flag | None]:
-    """The request with sizes that the clock can resolve, and a flag if they differ from the given ones."""
-    begin = pair.plan(request).sizes
+def grown(ctx: Context, task: Sequence[_Placed]) -> list[tuple[Request, Flag | None]]:
+    """The requests with sizes that the clock can resolve for all, and flags if they differ from the given ones."""
+    begin = pair.plan(task[0][0]).sizes
     if not begin:
-        return request, None
+        return [(request, None) for request, _ in task]
+    step, resolved = 0, list[bool]()
+    for request, options in task:
+        step, is_resolved = _resolved(ctx, request, options, begin, step)
+        resolved.append(is_resolved)
+    if not step:
+        return [(request, None) for request, _ in task]
+    sizes = _times(begin, 2**step)
+    return [
+        (replace(request, sizes=sizes), _flag(begin, sizes, is_resolved))
+        for (request, _), is_resolved in zip(task, resolved, strict=True)
+    ]
+
+
+def _resolved(
+    ctx: Context, request: Request, options: Options, begin: Mapping[str, int], first: int
+) -> tuple[int, bool]:
+    """The number of doublings, from `first` on, after which the clock resolves this pair's calls, and whether it then
+    does; `first` if a probe gives no times, or if these do not depend on the sizes.
+    """
     called_s = 0.0
-    for step in range(MAX_STEPS + 1):
+    for step in range(first, MAX_STEPS + 1):
         sizes = _times(begin, 2**step)
         ctx.progress(0, 1, f"looking for sizes that the clock resolves: {_text(sizes)}")
         attempt = replace(request, sizes=sizes)
         comparison = _probe(attempt, options, step)
-        resolved = comparison is not None and not any(flag.code == UNRESOLVED for flag in comparison.flags)
+        if comparison is None:
+            return first, True
         before_s, called_s = called_s, _called_s(comparison)
-        if step and called_s < LEAST_GROWTH * before_s:  # the calls do not depend on these sizes
-            return request, None
-        if resolved or comparison is None or _ends(attempt, comparison, step):
+        if step > first and called_s < LEAST_GROWTH * before_s:  # the calls do not depend on these sizes
+            return first, False
+        if not any(flag.code == UNRESOLVED for flag in comparison.flags):
+            return step, True
+        if _ends(attempt, comparison, step):
             break
-    if not step or comparison is None:
-        return request, None
-    return attempt, _flag(begin, sizes, resolved)
+    return step, False
 
 
 def _probe(request: Request, options: Options, step: int) -> Comparison | None:

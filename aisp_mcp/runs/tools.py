@@ -55,7 +55,7 @@ class RunParams(LabelledParams, ChosenParams):
     resume: str | None = Field(default=None, description="An interrupted run to resume.")
     accept_regressions: bool = Field(default=False, description="Rewrite entries of expect.yaml that it contradicts.")
     evidence: bool = False
-    profile: Depth = Field(default="none", description="Untimed passes.")
+    profile: Depth = Field(default="none")
     bench_root: BenchRoots = None
 
 

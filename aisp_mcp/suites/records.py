@@ -14,7 +14,7 @@ def _listed(given: Any) -> Any:
     return [given] if isinstance(given, str) else given
 
 
-BenchRoots = Annotated[list[str] | None, BeforeValidator(_listed), Field(description="Suites.")]
+BenchRoots = Annotated[list[str] | None, BeforeValidator(_listed)]  # folders of suites
 
 
 class Variant(Record):

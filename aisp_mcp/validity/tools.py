@@ -27,8 +27,8 @@ SECONDS_PER_CASE = 6.0
 
 
 class SelftestParams(JobParams):
-    category: list[Category] = Field(default_factory=list, description="Default: all eleven.")
-    issue: list[int] = Field(default_factory=list, max_length=200, description="Numbers of issues; default all.")
+    category: list[Category] = Field(default_factory=list)
+    issue: list[int] = Field(default_factory=list, max_length=200, description="Numbers of issues.")
     kind: Literal["attack", "honest", "both"] = Field(default="attack", description="Attacks, or their honest twins.")
     device: Literal["auto", "cpu", "cuda"] = Field(
         default="auto", description="auto: CPU, and the GPU if there is one."

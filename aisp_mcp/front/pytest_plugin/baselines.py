@@ -19,8 +19,8 @@ from typing import Any
 from pydantic import Field, ValidationError
 
 from aisp_mcp.errors import BenchmarkError, NotFound, UsageError
-from aisp_mcp.front.pytest_plugin.rounds import BenchmarkReplicate
 from aisp_mcp.front.pytest_plugin.verdicts import NOT_JUDGED, BenchmarkRow
+from aisp_mcp.gate.workloads.rounds import BenchmarkReplicate
 from aisp_mcp.judge.presets import Role
 from aisp_mcp.judge.records.verdict import Verdict
 from aisp_mcp.judge.verdict.verdict import judge as judge_ratios

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from aisp_mcp.front.pytest_plugin.measured import Arguments, MeasuredCall
+from aisp_mcp.front.pytest_plugin.measured import Arguments, MeasuredCall, Own
 
 if TYPE_CHECKING:
     from aisp_mcp.front.pytest_plugin.worker import PytestWorker
@@ -39,6 +39,7 @@ class BenchmarkFixture:
     def __init__(self, node: pytest.Item, worker: PytestWorker | None) -> None:
         self._worker = worker
         self._used = False
+        self._own = Own.of(node)
         self.name, self.fullname = node.name, node.nodeid
         marker = node.get_closest_marker("benchmark")
         self.group: str | None = marker.kwargs.get("group") if marker else None
@@ -51,6 +52,10 @@ class BenchmarkFixture:
 
     def __call__(self, function_to_benchmark: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Call the function once, and again as often as it is measured; return its result."""
+        if self._own.make is not None:
+            if args or kwargs:
+                raise pytest.UsageError(f"{self.fullname}: the arguments are those that make() returns.")
+            return self._run(MeasuredCall(function_to_benchmark, setup=self._own.setup(self.fullname)))
         return self._run(MeasuredCall(function_to_benchmark, args, kwargs))
 
     def pedantic(
@@ -75,10 +80,10 @@ class BenchmarkFixture:
         if self._used:
             raise RuntimeError("The fixture was used already: a test can measure one call.")
         self._used = True
-        seconds, result = measured.timed(1)
+        seconds, result = measured.checked(self._own)
         self.stats = Stats(seconds)
         if self._worker is not None:
-            self._worker.serve(self.fullname, measured, seconds, result)
+            self._worker.serve(self.fullname, measured, self._own, seconds, result)
         return result
 
 

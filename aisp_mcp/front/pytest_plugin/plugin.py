@@ -44,6 +44,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """Register the fixtures and, in a measured process, the worker's hooks."""
     from aisp_mcp.front.pytest_plugin import fixture, worker
 
+    marker = "aisp(make=None, n=64, check=None, rtol=None, atol=None): arguments and answers of the measured function."
+    config.addinivalue_line("markers", marker)
     if config.pluginmanager.hasplugin("benchmark") and config.getoption("aisp"):
         # Since 5.0, pytest-benchmark ends the session if `benchmark` is not its own fixture.
         config.pluginmanager.unregister(name="benchmark")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
 import tempfile
@@ -15,12 +14,14 @@ from typing import Any
 import pytest
 
 from aisp_mcp.errors import AispError
-from aisp_mcp.front.pytest_plugin import baselines, rounds, verdicts
+from aisp_mcp.front.pytest_plugin import baselines, verdicts
 from aisp_mcp.front.pytest_plugin.measured import is_benchmark
-from aisp_mcp.front.pytest_plugin.processes import Command, MeasuredProcess
-from aisp_mcp.front.pytest_plugin.rounds import BenchmarkReplicate
 from aisp_mcp.front.pytest_plugin.verdicts import BenchmarkRow
 from aisp_mcp.gate import policy, strays
+from aisp_mcp.gate.workloads import processes as measured_processes
+from aisp_mcp.gate.workloads import rounds
+from aisp_mcp.gate.workloads.processes import Command, MeasuredProcess
+from aisp_mcp.gate.workloads.rounds import BenchmarkReplicate
 from aisp_mcp.judge.presets import PRESETS, Preset, Role
 from aisp_mcp.judge.verdict.verdict import MIN_MARGIN
 
@@ -84,7 +85,7 @@ def _plan(config: pytest.Config, names: Sequence[str], base: str | None, stack: 
     from aisp_mcp.runs import commits
 
     here, args = config.invocation_params.dir, _arguments(config)
-    cpus = _cpus()
+    cpus = measured_processes.cores()
     # `python -m pytest` finds the modules of the working folder, and so must the processes that it starts.
     has_folder = any(Path(entry or ".").resolve() == here.resolve() for entry in sys.path)
     own = Command(here, args, [here] if has_folder else [], cpus)
@@ -132,12 +133,6 @@ def _arguments(config: pytest.Config) -> list[str]:
             words.pop(0)
     off = [word for plugin, words in _OFF.items() if config.pluginmanager.hasplugin(plugin) for word in words]
     return [*remaining, *off]
-
-
-def _cpus() -> frozenset[int]:
-    """Cores of measured processes: all but the first, which is for this process and everything else."""
-    usable = sorted(os.sched_getaffinity(0))
-    return frozenset(usable[1:] or usable)
 
 
 def _replicates(config: pytest.Config, plan: SessionPlan, count: int, names: Sequence[str]) -> Measured:

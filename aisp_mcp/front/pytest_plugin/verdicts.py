@@ -6,8 +6,8 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from aisp_mcp.front.pytest_plugin.rounds import BenchmarkReplicate, MissingBenchmark
 from aisp_mcp.gate.policy import Look, judge_looks, log_look
+from aisp_mcp.gate.workloads.rounds import BenchmarkReplicate, MissingBenchmark
 from aisp_mcp.judge.presets import Role
 from aisp_mcp.judge.records.verdict import Verdict
 from aisp_mcp.judge.verdict.verdict import Judgement

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import os
@@ -12,9 +13,10 @@ from typing import IO, Any
 
 import pytest
 
-from aisp_mcp.front.pytest_plugin.measured import MeasuredCall
+from aisp_mcp.front.pytest_plugin.measured import MeasuredCall, Own
+from aisp_mcp.gate.workloads.processes import VARIABLE
 
-VARIABLE = "AISP_PYTEST_WORKER"  # two descriptors: commands in, messages out
+MAX_ANSWER = 10_000_000  # bytes
 
 
 def from_environment() -> PytestWorker | None:
@@ -54,9 +56,11 @@ class PytestWorker:
         config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
         items[:] = chosen
 
-    def serve(self, name: str, measured: MeasuredCall, seconds: float, result: Any) -> None:
+    def serve(self, name: str, measured: MeasuredCall, own: Own, seconds: float, result: Any) -> None:
         """Run rounds of calls until the parent has enough of them."""
-        command = self._ask(ready=name, seconds=seconds, digest=_digest(result), own_clock=measured.setup is not None)
+        facts = _written(result, own) if own.has_tolerance else {}
+        own_clock = measured.setup is not None
+        command = self._ask(ready=name, seconds=seconds, digest=_digest(result), own_clock=own_clock, **facts)
         while "calls" in command:
             elapsed, _ = measured.timed(command["calls"])
             command = self._ask(elapsed=elapsed)
@@ -74,6 +78,16 @@ class PytestWorker:
         """Report the files of the modules that this process has loaded: they must belong to its own tree."""
         files = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
         self._tell(files=sorted(file for file in files if isinstance(file, str)))
+
+
+def _written(result: Any, own: Own) -> dict[str, Any]:
+    """A result for a comparison within a tolerance; nothing if it is too large or cannot be written down."""
+    from aisp_mcp.judge import answers
+
+    data = answers.written(result)
+    if data is None or len(data) > MAX_ANSWER:
+        return {}
+    return {"answer": base64.b64encode(data).decode(), "rtol": own.rtol, "atol": own.atol}
 
 
 def _digest(result: Any) -> str | None:

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 class LimitParams(JobParams):
     """Limits of both programs."""
 
-    cores: int = Field(default=1, ge=1, le=1024, description="CPU cores for each command.")
-    memory_mb: float | None = Field(default=None, gt=0, description="Address space of each command.")
-    run_timeout_s: float = Field(default=60, gt=0, le=3600, description="Of one run.")
+    cores: int = Field(default=1, ge=1, le=1024, description="CPU cores.")
+    memory_mb: float | None = Field(default=None, gt=0, description="Address space.")
+    run_timeout_s: float = Field(default=60, gt=0, le=3600)
 
 
 class ScanParams(LimitParams):
@@ -33,22 +33,22 @@ class ScanParams(LimitParams):
         default_factory=list, max_length=4, description="NAME MIN MAX [STEP]: for {NAME} in both commands."
     )
     export_json: str | None = Field(default=None, max_length=4096, description="File, in hyperfine's format.")
-    export_markdown: str | None = Field(default=None, max_length=4096, description="File for a table.")
+    export_markdown: str | None = Field(default=None, max_length=4096)
 
 
 class CommandsParams(ScanParams):
-    baseline: str = Field(max_length=4000, description="Command line; {input}: folder of input files. No shell.")
-    candidate: str = Field(max_length=4000, description="Command line.")
+    baseline: str = Field(max_length=4000, description="{input}: folder of input files. No shell.")
+    candidate: str = Field(max_length=4000)
     make: str | None = Field(default=None, description="Program: make SEED FOLDER.")
     check: str | None = Field(default=None, description="Program: check INPUT EXPECTED FOUND; exit code 0 is right.")
     file: list[str] = Field(
         default_factory=list,
         max_length=100,
-        description="Further files for runs.",
+        description="Further files.",
     )
     preset: Literal["quick", "default", "release"] = Field(default="default", description="3, 7 or 15 replicates.")
-    runs: int | None = Field(default=None, ge=4, le=200, description="Timed runs of the candidate.")
-    warmup: int = Field(default=0, ge=0, le=50, description="Untimed rounds first.")
+    runs: int | None = Field(default=None, ge=4, le=200, description="Timed runs.")
+    warmup: int = Field(default=0, ge=0, le=50)
     margin: float | None = Field(default=None, ge=0, le=1)
 
 

@@ -24,7 +24,7 @@ class KeepParams(JobParams):
     against: str | None = Field(default=None, max_length=4096, description="Commit, folder or step-N.")
     gain: float = Field(default=0.02, gt=0, description="Least that counts.")
     budget: float = Field(default=0.01, gt=0, le=0.5, description="Chance of a false keep.")
-    runs: int = Field(default=40, ge=1, description="Most pairs.")
+    runs: int = Field(default=40, ge=1)
     share: list[str] = Field(default_factory=list, max_length=50, description="Ignored paths.")
     fixed: list[str] = Field(default_factory=list, max_length=50, description="Paths that may not change.")
     build: str | None = Field(default=None, max_length=4000, description="Shell line, run once.")

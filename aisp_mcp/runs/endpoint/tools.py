@@ -20,9 +20,9 @@ class LoadParams(JobParams):
         default_factory=list, max_length=20, description="8 at once, 2/s at random, 70% of the highest rate."
     )
     requests: int = Field(default=40, ge=5, le=100_000, description="Per repeat.")
-    repeats: int = Field(default=5, ge=1, le=50, description="Three runs each, with a candidate.")
+    repeats: int = Field(default=5, ge=1, le=50)
     output_tokens: int = Field(default=64, ge=2, le=100_000)
-    prompt_words: int = Field(default=100, ge=1, le=100_000, description="Of generated prompts, new in every run.")
+    prompt_words: int = Field(default=100, ge=1, le=100_000, description="Of generated prompts.")
     prompts: str | None = Field(default=None, max_length=4096, description="File instead: a prompt a line, or JSON.")
 
 

@@ -36,7 +36,8 @@ def escape(text: str) -> str:
 def subject(run: Run) -> str:
     """A sentence on the subject of the comparison, unless it is a target's candidates and its baseline; then empty."""
     if run.commits:
-        return f"Gate: commit {run.commits.get('base', '')} against {run.commits.get('head', '')}."
+        what = "Commits of a repository" if run.kind is RunKind.COMMITS else "Gate"
+        return f"{what}: commit {run.commits.get('base', '')} against {run.commits.get('head', '')}."
     return _SUBJECTS.get(run.kind, "")
 
 

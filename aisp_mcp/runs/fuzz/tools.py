@@ -13,9 +13,7 @@ from aisp_mcp.suites.records import BenchRoots
 class FuzzParams(JobParams):
     target: str = Field(description="Such as ch06:vector_add, or ch06:vector_add_cpp.")
     candidate: str | None = Field(default=None, max_length=200_000, description="Any file with run(), or its text.")
-    grid: list[str] = Field(
-        default_factory=list, max_length=20, description="Values by size, such as S=448,512. Default: the presets'."
-    )
+    grid: list[str] = Field(default_factory=list, max_length=20, description="Such as S=448,512.")
     boundaries: bool = Field(default=True, description="Also odd sizes, and one beyond the grid's ends.")
     strides: bool = Field(default=False, description="Also inputs with column-major strides.")
     bench_root: BenchRoots = None

@@ -15,14 +15,15 @@ class RunKind(StrEnum):
     """A target's candidates are compared only in `bench` runs; runs of other kinds are about something else.
 
     bench: the candidates of targets. verify: a caller's own candidate against a target's baseline. functions: two
-    functions of the caller's. gate: the same candidate at two commits, so its ratio is that of base to head. optimize:
-    candidates of an optimisation, which are not files of a suite.
+    functions of the caller's. gate: the same candidate at two commits, so its ratio is that of base to head. commits:
+    two commits on a workload. optimize: candidates of an optimisation, which are not files of a suite.
     """
 
     BENCH = "bench"
     VERIFY = "verify"
     FUNCTIONS = "functions"
     GATE = "gate"
+    COMMITS = "commits"
     OPTIMIZE = "optimize"
 
 

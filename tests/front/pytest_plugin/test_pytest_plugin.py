@@ -232,3 +232,46 @@ def test_work_that_moves_to_a_setup_counts(repository: Path) -> None:
     (repository / "test_thing.py").write_text(TESTS.replace(measured, moved))
     code, output = run(repository, "--aisp", "--aisp-base", "HEAD", "-k", "test_work")
     assert (code, " looks, " in output) == (1, True), output
+
+
+OWN = """
+import pytest
+import thing
+
+CALLS = []
+
+def make(seed, n):
+    CALLS.append(seed)
+    return seed % n
+
+def check(n, answer):
+    return answer == n * (n - 1) // 2 + EXTRA
+
+@pytest.mark.aisp(make=make, n=20000, check=check)
+def test_made(aisp_bench):
+    aisp_bench(thing.work)
+    assert len(set(CALLS)) == len(CALLS)
+
+@pytest.mark.aisp(rtol=1e-6)
+def test_close(aisp_bench):
+    aisp_bench(thing.mean, 3)
+"""
+
+
+def test_a_test_brings_its_own_generator_checker_and_tolerance(repository: Path) -> None:
+    (repository / "test_thing.py").write_text(OWN.replace("EXTRA", "0"))
+    source = repository / "src" / "thing.py"
+    source.write_text(FAST + "def mean(n):\n    return n / 3\n")
+    git(repository, "commit", "-qam", "with a generator")
+    source.write_text(FAST + "def mean(n):\n    return n / 3 + 1e-8\n")
+    code, output = run(repository, "--aisp", "--aisp-base", "HEAD")
+    assert seconds(output, "test_made")
+    assert "the result differs" not in output, output
+    (repository / "test_thing.py").write_text(OWN.replace("EXTRA", "1"))
+    code, output = run(repository)
+    assert code == 1
+    assert "check refuses the answer" in output
+    (repository / "test_thing.py").write_text(OWN.replace("n=20000", "size=20000"))
+    code, output = run(repository)
+    assert code != 0
+    assert "'size'" in output

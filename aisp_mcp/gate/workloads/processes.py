@@ -1,4 +1,7 @@
-"""The measured processes, as handled by the timing process."""
+"""Processes that serve rounds of calls, as handled by the process that owns the clock.
+
+Measured pytest sessions and the workloads of commits talk in the same lines of JSON.
+"""
 
 from __future__ import annotations
 
@@ -12,24 +15,28 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Self
 
-from aisp_mcp.front.pytest_plugin.worker import VARIABLE
+VARIABLE = "AISP_ROUNDS"  # two descriptors: commands in, messages out
 
 
 @dataclass(frozen=True)
 class Command:
-    """Command that starts a measured pytest. folder: the working folder; path: folders of modules that come first."""
+    """Command that starts a measured process. folder: the working folder; path: folders of modules that come first;
+    program: what gets the arguments; variables: of its environment, in addition to this process's.
+    """
 
     folder: Path
     args: Sequence[str]
     path: Sequence[Path] = ()
     cpus: frozenset[int] = frozenset()
+    program: Sequence[str] = (sys.executable, "-P", "-m", "pytest")
+    variables: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass
 class MeasuredProcess:
-    """One measured pytest. problem: why its current test cannot be measured; files: of its modules, at the end."""
+    """One measured process. problem: why a benchmark cannot be measured; files: of its modules, at the end."""
 
     process: subprocess.Popen[bytes]
     commands: int  # descriptor: undeliverable data must not wait in a buffer
@@ -39,13 +46,13 @@ class MeasuredProcess:
     files: list[str] = field(default_factory=list)
 
     @classmethod
-    def start(cls, command: Command) -> MeasuredProcess:
-        """Start the process; it stops and waits after collecting its tests."""
+    def start(cls, command: Command) -> Self:
+        """Start the process; it stops and waits after collecting its benchmarks."""
         commands_read, commands_write = os.pipe()
         messages_read, messages_write = os.pipe()
         output = tempfile.TemporaryFile()  # noqa: SIM115 (read until the process is closed)
         process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "pytest", *command.args],
+            [*command.program, *command.args],
             cwd=command.folder,
             env=_environment(command, f"{commands_read},{messages_write}"),
             pass_fds=(commands_read, messages_write),
@@ -122,6 +129,7 @@ class MeasuredProcess:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+        self.output.close()
 
     def tail(self) -> str:
         """The last line of the process's output."""
@@ -136,4 +144,11 @@ def _environment(command: Command, descriptors: str) -> Mapping[str, str]:
     environment = {
         name: value for name, value in os.environ.items() if name not in ("PYTEST_CURRENT_TEST", "PYTEST_ADDOPTS")
     }
-    return {**environment, "PYTHONPATH": os.pathsep.join(path), "PYTHONDONTWRITEBYTECODE": "1", VARIABLE: descriptors}
+    own = {"PYTHONPATH": os.pathsep.join(path), "PYTHONDONTWRITEBYTECODE": "1", VARIABLE: descriptors}
+    return {**environment, **own, **command.variables}
+
+
+def cores() -> frozenset[int]:
+    """Cores of measured processes: all but the first, which is for this process and everything else."""
+    usable = sorted(os.sched_getaffinity(0))
+    return frozenset(usable[1:] or usable)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import base64
 import math
 import random
 import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
-from aisp_mcp.front.pytest_plugin.processes import MeasuredProcess
+from aisp_mcp.gate.workloads.processes import MeasuredProcess
+from aisp_mcp.judge import answers
 from aisp_mcp.judge import statistics as stats
 from aisp_mcp.judge.presets import Preset, Role
 
@@ -36,21 +39,21 @@ def measure(processes: Mapping[Role, MeasuredProcess], name: str, preset: Preset
     """Times of one benchmark, or a text that says why there are none."""
     ready = {role: process.until_ready(name) for role, process in processes.items()}
     problems = [f"{role.label}: {processes[role].problem}" for role, message in ready.items() if message is None]
-    answers = {role: message for role, message in ready.items() if message is not None}
+    answered = {role: message for role, message in ready.items() if message is not None}
     try:
         if problems:
-            return (MissingBenchmark if [*answers] == [Role.BASELINE, Role.BASELINE_REPEAT] else str)(
+            return (MissingBenchmark if [*answered] == [Role.BASELINE, Role.BASELINE_REPEAT] else str)(
                 "; ".join(problems)
             )
         # Both must time themselves: a head that moved its work to a setup would have nothing to time.
-        own_clock = all(message["own_clock"] for message in answers.values())
-        rows = _rounds(processes, preset, max(message["seconds"] for message in answers.values()), own_clock)
+        own_clock = all(message["own_clock"] for message in answered.values())
+        rows = _rounds(processes, preset, max(message["seconds"] for message in answered.values()), own_clock)
     except EOFError as error:
         return str(error)
     finally:
-        for role in answers:
+        for role in answered:
             processes[role].finish(name)
-    return _reduced(rows, {role: message["digest"] for role, message in answers.items()})
+    return _reduced(rows, answered)
 
 
 def _rounds(
@@ -87,12 +90,21 @@ def _filling(process: MeasuredProcess, round_s: float, most: int, own_clock: boo
     return calls
 
 
-def _reduced(rows: list[tuple[Role, float]], digests: Mapping[Role, str | None]) -> BenchmarkReplicate | str:
+def _reduced(rows: list[tuple[Role, float]], ready: Mapping[Role, Mapping[str, Any]]) -> BenchmarkReplicate | str:
+    """ready: what each process said before its rounds."""
     try:
         reduced = stats.replicate_log_ratio(rows)
     except stats.UnusableError as error:
         return str(error)
-    seconds = {role: statistics.median(s for r, s in rows if r is role) for role in digests}
-    known = digests[Role.BASELINE] is not None and digests[Role.BASELINE] == digests[Role.BASELINE_REPEAT]
-    changed = known and digests[Role.CANDIDATE] != digests[Role.BASELINE]
+    seconds = {role: statistics.median(s for r, s in rows if r is role) for role in ready}
+    base, again, candidate = (ready[role] for role in Role)
+    changed = not _differ(base, again) and _differ(base, candidate) is True
     return BenchmarkReplicate(reduced.log_ratio, reduced.noise, seconds, changed)
+
+
+def _differ(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool | None:
+    """Return True if two processes had different results, beyond the test's tolerance; None if unknown."""
+    if "answer" in one and "answer" in other:
+        expected, found = (base64.b64decode(each["answer"]) for each in (one, other))
+        return answers.difference(expected, found, one["rtol"], one["atol"]) is not None
+    return None if one["digest"] is None else one["digest"] != other["digest"]
