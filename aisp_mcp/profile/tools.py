@@ -267,9 +267,9 @@ class FlameFile(Record):
 
 
 class FlameParams(ReadingParams):
-    profile: Path_ = Field(description="nsys SQLite, Kineto trace, speedscope or collapsed stacks.")
+    profile: Path_ = Field(description="nsys SQLite, Kineto, speedscope or stacks.")
     format: Literal["speedscope", "collapsed", "html"] = "html"
-    path: str | None = Field(default=None, description="Under an --allow-write folder. Default: the store.")
+    path: str | None = Field(default=None, description="Under an --allow-write folder.")
 
 
 @tool(cli="profile flame", effect=WRITES, cost=S, next=("aisp_profile_compare",))
@@ -308,7 +308,7 @@ class FlameDifference(Record):
 
 
 class CompareParams(PairParams):
-    path: str | None = Field(default=None, description="Under an --allow-write folder. Default: the store.")
+    path: str | None = Field(default=None, description="Under an --allow-write folder.")
 
 
 @tool(cli="profile compare", effect=WRITES, cost=S, next=("aisp_profile_kernels",))

@@ -27,7 +27,7 @@ class LoadParams(JobParams):
 
 
 class ServeBenchParams(LoadParams):
-    url: str = Field(max_length=2000, description="OpenAI-compatible server, such as http://127.0.0.1:8000.")
+    url: str = Field(max_length=2000, description="OpenAI-compatible, such as http://127.0.0.1:8000.")
     candidate: str | None = Field(default=None, max_length=2000, description="A second server, judged against it.")
     model: str | None = Field(default=None, max_length=300, description="Default: the only one served.")
     candidate_model: str | None = Field(default=None, max_length=300, description="Default: as model.")
