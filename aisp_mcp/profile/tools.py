@@ -36,9 +36,9 @@ WindowName = Literal["all", "steady"]
 
 
 class NsysParams(ReadingParams):
-    profile: Path_ = Field(description="nsys SQLite export (.sqlite, also .gz) or .nsys-rep.")
+    profile: Path_ = Field(description="nsys SQLite or .nsys-rep.")
     section: Section = "overview"
-    window: WindowName = Field(default="all", description="all: as `nsys stats`; steady: without warm-up.")
+    window: WindowName = Field(default="all", description="steady: without warm-up.")
     limit: Limit = 10
     offset: Offset = 0
 

@@ -30,7 +30,7 @@ PresetName = Literal["quick", "default", "release"]
 
 class ChosenParams(JobParams):
     targets: list[str] = Field(default_factory=list, max_length=200, description="Such as ch07, ch07:row_sum_tiled.")
-    source: str | None = Field(default=None, alias="from", description="Problem, such as kernelbench:PATH.")
+    source: str | None = Field(default=None, alias="from", description="Such as kernelbench:PATH.")
 
 
 class LabelledParams(JobParams):
@@ -48,13 +48,11 @@ class RunParams(LabelledParams, ChosenParams):
     size: list[str] = Field(
         default_factory=list,
         max_length=20,
-        description="Such as rows=1024, ch07:row_sum:rows=1024.",
+        description="Such as ch07:row_sum:rows=1024.",
     )
-    rank_env: list[str] = Field(
-        default_factory=list, max_length=20, description="Variables of ranks, such as NCCL_ALGO=Ring."
-    )
-    resume: str | None = Field(default=None, description="An interrupted run to resume.")
-    accept_regressions: bool = Field(default=False, description="Rewrite what it contradicts in expect.yaml.")
+    rank_env: list[str] = Field(default_factory=list, max_length=20, description="Such as NCCL_ALGO=Ring.")
+    resume: str | None = Field(default=None, description="An interrupted run.")
+    accept_regressions: bool = Field(default=False, description="Rewrite expect.yaml.")
     evidence: bool = False
     profile: Depth = Field(default="none", description="Untimed passes.")
     bench_root: BenchRoots = None
@@ -150,7 +148,7 @@ def aisp_run_benchmarks(p: RunParams, ctx: Context) -> Verdicts:
 class VerifyParams(LabelledParams, ProblemParams):
     target: str = Field(
         max_length=200_000,
-        description="Baseline: a target, FILE.py[:NAME], MODULE:NAME or source text.",
+        description="FILE.py[:NAME], MODULE:NAME, source text or a target.",
     )
     candidate: str = Field(max_length=200_000, description="The same, or .cpp or .cu.")
     inputs: str | None = Field(default=None, max_length=4000, description='Of two functions: "x=randn(4096,64), k=3".')
@@ -159,12 +157,13 @@ class VerifyParams(LabelledParams, ProblemParams):
     rtol: float | None = Field(default=None, ge=0, le=1)
     atol: float | None = Field(default=None, ge=0)
     workload: str | None = Field(default=None, max_length=4096, description="Table shape,weight, or TRACE[:OPERATOR].")
-    allow_slower: bool = Field(default=False, description="In some regime.")
-    program: str | None = Field(default=None, alias="in", max_length=4000, description="Command to judge it in.")
-    in_step: str | None = Field(default=None, max_length=4096, description="FILE.py:NAME.")
+    allow_slower: bool = False
+    program: str | None = Field(
+        default=None, alias="in", max_length=4000, description="Command or FILE.py:NAME to judge it in."
+    )
     replace: str | None = Field(default=None, max_length=400, description="MODULE:NAME, or env:NAME=OLD,NEW.")
-    metric: str = Field(default="time", max_length=1000, description="As aisp keep.")
-    better: Literal["lower", "higher"] = "lower"
+    metric: str | None = Field(default=None, max_length=1000, description="As aisp keep.")
+    better: Literal["lower", "higher"] | None = None
     preset: PresetName = "default"
     replicates: int | None = Field(default=None, ge=1, le=50)
     margin: float | None = Field(default=None, ge=0, le=1)
@@ -188,9 +187,9 @@ def _functions(p: VerifyParams, ctx: Context) -> Request | None:
     from aisp_mcp.judge.functions import pair, sources
     from aisp_mcp.suites import names
 
-    is_own = any(value is not None for value in (p.make, p.check, p.rtol, p.atol, p.workload, p.program, p.in_step))
+    is_own = any(value is not None for value in (p.make, p.check, p.rtol, p.atol, p.workload, p.program))
     if p.format and is_own:
-        message = "make, check, rtol, atol, workload, in and in_step are for two functions."
+        message = "make, check, rtol, atol, workload and in are for two functions."
         raise UsageError("NOT_FUNCTIONS", message, "Leave out the format.")
     if p.format:
         return None
@@ -209,13 +208,14 @@ def _in_program(p: VerifyParams) -> Task | None:
     """The program or step in which the pair is judged as well."""
     from aisp_mcp.runs.endtoend import measuring
 
-    if p.program is None and p.in_step is None:
-        if p.replace or p.metric != measuring.TIME:
-            message = "replace and metric say how a program is judged."
+    if p.program is None:
+        if p.replace or p.metric or p.better:
+            message = "replace, metric and better say how a program is judged."
             raise UsageError("BAD_PROGRAM", message, "Add --in 'python PROGRAM.py' or --in-step FILE.py:NAME.")
         return None
     replicates = p.replicates or measuring.REPLICATES[p.preset]
-    how = measuring.Request(p.program, p.in_step, p.replace, p.metric, p.better, replicates, p.timeout_s or 1800)
+    metric, better = p.metric or measuring.TIME, p.better or "lower"
+    how = measuring.Request(p.program, p.replace, metric, better, replicates, p.timeout_s or 1800)
     return measuring.prepared(how, p.target, p.candidate)
 
 

@@ -10,6 +10,7 @@ import json
 import math
 import os
 import random
+import re
 import shlex
 import shutil
 import statistics
@@ -38,18 +39,18 @@ from aisp_mcp.store.records.run import Run
 REPLICATES = {"quick": 3, "default": 5, "release": 10}
 VARIABLE = "env:"
 TIME = "time"
+_STEP = re.compile(r"\S+\.py:\w+")
 Side = Literal["baseline", "candidate"]
 Report = Callable[[float, float, str], None]
 
 
 @dataclass(frozen=True)
 class Request:
-    """A program or a step of the user's. replace: MODULE:NAME, env:NAME=BEFORE,AFTER, or empty for the baseline's own
-    place. step: FILE:NAME, instead of a command.
+    """A program of the user's: a command line, or a step as FILE.py:NAME. replace: MODULE:NAME, env:NAME=BEFORE,AFTER,
+    or None for the baseline's own place.
     """
 
-    command: str | None
-    step: str | None
+    program: str
     replace: str | None
     metric: str
     better: Literal["lower", "higher"]
@@ -94,15 +95,16 @@ class Seen(NamedTuple):
 
 def prepared(request: Request, target: str, candidate: str) -> Task:
     """Read everything that can be wrong. Raises UsageError BAD_PROGRAM, NO_PROGRAM, and as sources.pair."""
-    if bool(request.command) == bool(request.step):
-        raise UsageError("BAD_PROGRAM", "Both --in and --in-step are given.", "Give the program or its step.")
     baseline, other = sources.pair(target, candidate)
     if other.path is None or other.suffix != ".py":
         message = f"{other.title} is no Python file, so it cannot take the baseline's place in a program."
         raise UsageError("BAD_PROGRAM", message, "Give a FILE.py:NAME that calls it.")
-    argv, program = _command(request.command or "") if request.command else _step(request.step or "")
+    is_step = _STEP.fullmatch(request.program) is not None
+    if is_step and request.metric != TIME:
+        raise UsageError("BAD_METRIC", "A step is judged by its time.", "Leave out --metric, or give a command: --in.")
+    argv, program = _step(request.program) if is_step else _command(request.program)
     variable, module, name = _place(request.replace, baseline)
-    if request.command and not variable and baseline.path is not None and not module:
+    if not is_step and not variable and baseline.path is not None and not module:
         _refuse_main(argv, baseline)
     task = {
         "module": module, "last": (module or _stem(baseline)).rpartition(".")[2],
@@ -111,7 +113,7 @@ def prepared(request: Request, target: str, candidate: str) -> Task:
     place = f"{VARIABLE}{variable[0]}" if variable else f"{module or _stem(baseline)}:{name}"
     sign = 1 if request.better == "lower" else -1
     return Task(argv, Path.cwd(), place, program, task, None if variable else _function(other), variable,
-                metrics.metric(request.metric), sign, bool(request.step), request.replicates,
+                metrics.metric(request.metric), sign, is_step, request.replicates,
                 request.timeout_s)  # fmt: skip
 
 
@@ -123,7 +125,11 @@ def _command(line: str) -> tuple[list[str], str]:
     if not words:
         raise UsageError("NO_PROGRAM", f"{line[:80]!r} is not a command line: {why}.", "Such as 'python serve.py'.")
     if shutil.which(words[0]) is None:
-        raise NotFound("NO_SUCH_FILE", f"There is no program {words[0][:200]!r}.", "Name it with its path.")
+        raise NotFound(
+            "NO_SUCH_FILE",
+            f"There is no program {words[0][:200]!r}.",
+            "Such as 'python serve.py', or a step of it: serve.py:step.",
+        )
     return words, line
 
 

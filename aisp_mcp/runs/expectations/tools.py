@@ -55,7 +55,7 @@ def aisp_benchmark_expectations(p: ExpectationsParams, ctx: Context) -> Expectat
 class ProofParams(Params):
     run_id: str = Field(max_length=200)
     path: str | None = Field(default=None, description="Under an --allow-write folder.")
-    accept_regressions: bool = Field(default=False, description="Rewrite what it contradicts in expect.yaml.")
+    accept_regressions: bool = Field(default=False, description="Rewrite expect.yaml.")
     bench_root: BenchRoots = None
 
 

@@ -72,10 +72,10 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Start:
     """Write the files of a program, and run it once with the baseline."""
     monkeypatch.chdir(tmp_path)
 
-    def written(program: str = PROGRAM, fast: str = FAST, replace: str | None = None, **more: Any) -> Turns:
-        for name, text in {"ops.py": OPERATIONS, "fast.py": fast, "main.py": program}.items():
+    def written(main: str = PROGRAM, fast: str = FAST, replace: str | None = None, **more: Any) -> Turns:
+        for name, text in {"ops.py": OPERATIONS, "fast.py": fast, "main.py": main}.items():
             (tmp_path / name).write_text(text)
-        given: dict[str, Any] = {"command": "python3 main.py", "step": None, "metric": "cost"} | more
+        given: dict[str, Any] = {"program": "python3 main.py", "metric": "cost"} | more
         request = Request(**given, replace=replace, better="lower", replicates=2, timeout_s=20)
         return Turns(measuring.prepared(request, "ops.py:f", "fast.py:f"), tmp_path / "run", lambda *_: None)
 
@@ -113,7 +113,7 @@ def test_a_program_may_choose_by_a_variable(start: Start) -> None:
 
 def test_a_step_is_timed_and_its_share_is_known(start: Start) -> None:
     program = "from ops import f\ndef step():\n    f(sum(range(3000)))\n    f(1)\n"
-    found = verdict(start(program, command=None, step="main.py:step", metric="time"))
+    found = verdict(start(program, program="main.py:step", metric="time"))
     assert found.calls == 2
     assert 0 < (found.share or 0) < 1
     assert found.predicted is not None
@@ -123,18 +123,18 @@ def test_a_step_is_timed_and_its_share_is_known(start: Start) -> None:
 @pytest.mark.parametrize(
     ("more", "code", "message"),
     [
-        ({"program": "print('cost: 1')"}, "NEVER_CALLED", "python3 main.py never imports ops."),
-        ({"program": "import ops\nprint('cost: 1')"}, "NEVER_CALLED", "python3 main.py imports ops and never calls f."),
+        ({"main": "print('cost: 1')"}, "NEVER_CALLED", "python3 main.py never imports ops."),
+        ({"main": "import ops\nprint('cost: 1')"}, "NEVER_CALLED", "python3 main.py imports ops and never calls f."),
         ({"replace": "ops:nothing"}, "PROGRAM_FAILED", "ended with 1: AttributeError: ops has no nothing."),
-        ({"program": "import ops\nops.f(1)"}, "PROGRAM_FAILED", "gives no number: its output has no match for"),
-        ({"program": "import ops\nops.f(1)\nprint('cost: 0')"}, "PROGRAM_FAILED", "printed 0, and a ratio needs"),
+        ({"main": "import ops\nops.f(1)"}, "PROGRAM_FAILED", "gives no number: its output has no match for"),
+        ({"main": "import ops\nops.f(1)\nprint('cost: 0')"}, "PROGRAM_FAILED", "printed 0, and a ratio needs"),
         ({"replace": "ops.f"}, "BAD_REPLACE", "'ops.f' is no MODULE:NAME."),
         ({"replace": "env:KERNEL"}, "BAD_REPLACE", "names no variable with two values"),
-        ({"command": "python3 ops.py"}, "BAD_PROGRAM", "ops.py defines f itself, and never imports it."),
-        ({"command": "no-such-program"}, "NO_SUCH_FILE", "There is no program 'no-such-program'."),
-        ({"command": "'"}, "NO_PROGRAM", "is not a command line"),
-        ({"command": None, "step": "ops.py:f"}, "BAD_PROGRAM", "ops:f needs the arguments x"),
-        ({"step": "main.py:step"}, "BAD_PROGRAM", "Both --in and --in-step are given."),
+        ({"program": "python3 ops.py"}, "BAD_PROGRAM", "ops.py defines f itself, and never imports it."),
+        ({"program": "no-such-program"}, "NO_SUCH_FILE", "There is no program 'no-such-program'."),
+        ({"program": "'"}, "NO_PROGRAM", "is not a command line"),
+        ({"program": "ops.py:f", "metric": "time"}, "BAD_PROGRAM", "ops:f needs the arguments x"),
+        ({"program": "main.py:step"}, "BAD_METRIC", "A step is judged by its time."),
     ],
 )  # fmt: skip
 def test_what_cannot_be_judged_is_named(start: Start, more: dict[str, Any], code: str, message: str) -> None:
