@@ -1,6 +1,6 @@
 """Predict what planted kernels change in the steps of three small models, and measure it.
 
-    python validation/run_planted_steps.py [--steps 25] > planted-steps.json
+    python validation/run_planted_steps.py [--steps 25] [--kernels 10] > planted-steps.json
 
 Each model calls one operator at two sizes through a function of its own. The package's recorder captures the model on
 the CPU; each of ten other kernels for that operator is judged by `compare` at both recorded sizes, and the workload's
@@ -118,11 +118,11 @@ def kernel(body: str, baseline: str) -> str:
     return f"{HEAD}\n\n{own}def f(x):\n" + "".join(f"    {line.strip()}\n" for line in body.split(";"))
 
 
-def run(name: str, folder: Path, steps: int) -> dict[str, Any]:
+def run(name: str, folder: Path, steps: int, kernels: int) -> dict[str, Any]:
     """All kernels of one model."""
     operator, baseline, model, own = MODELS[name]
     files = {"model": model, "ops": kernel(baseline, ""), "recorded": RECORDED, "turns": TURNS}
-    bodies = [*own, *ANY]
+    bodies = [body for pair in zip(own, ANY, strict=True) for body in pair][:kernels]
     files |= {f"kernel{at}": kernel(body, baseline) for at, body in enumerate(bodies)}
     for stem, text in files.items():
         (folder / f"{stem}.py").write_text(text)
@@ -174,11 +174,12 @@ def main() -> int:
     """Print the record as JSON."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, default=25)
+    parser.add_argument("--kernels", type=int, default=10, help="of each model")
     options = parser.parse_args()
     begin, found = time.monotonic(), []
     for name in MODELS:
         with tempfile.TemporaryDirectory() as folder:
-            found.append(run(name, Path(folder), options.steps))
+            found.append(run(name, Path(folder), options.steps, options.kernels))
     rows = [row for each in found for row in each["kernels"]]
     record_of = {"summary": summary(rows), "seconds": round(time.monotonic() - begin), "models": found}
     json.dump(record_of, sys.stdout, indent=1)

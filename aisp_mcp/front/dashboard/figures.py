@@ -79,7 +79,7 @@ def of_program(pair: RatioRow, program: EndToEnd) -> Drawing:
     low, high = (program.interval.low, program.interval.high) if program.interval else (None, None)
     rows = [pair]
     if program.predicted is not None:
-        share = f", {numbers.percent(program.share)} of its time" if program.share is not None else ""
+        share = f" from {numbers.percent(program.share)}" if program.share is not None else ""
         rows.append(RatioRow(f"predicted{share}", "expected", program.predicted))
     rows.append(RatioRow(program.program, program.verdict, program.ratio, low, high, program.noise_floor))
     return ratios.draw(rows, "Ratio alone, predicted and in the program")

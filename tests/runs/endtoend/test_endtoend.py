@@ -10,11 +10,14 @@ from typing import Any
 import pytest
 
 from aisp_mcp.errors import AispError
+from aisp_mcp.front.cli import launch_flags
 from aisp_mcp.judge.records.endtoend import EndToEnd
+from aisp_mcp.judge.records.verdict import Comparison, Verdict
 from aisp_mcp.judge.verdict import endtoend as rule
 from aisp_mcp.judge.verdict.endtoend import Alone, Inside
 from aisp_mcp.runs.endtoend import measuring
 from aisp_mcp.runs.endtoend.measuring import Broken, Request, Turns
+from aisp_mcp.store.records.run import Run
 
 
 def inside(logs: list[float], half: float, share: float | None = 0.18) -> Inside:
@@ -49,6 +52,24 @@ def test_a_lost_gain_reads_as_one_sentence() -> None:
     found = rule.conclude(Alone("faster", 1.31), inside([math.log(0.97)] * 5, 0.001))
     assert found.sentence.startswith("slower: 1.31x alone, program 0.970x (0.9")
     assert found.sentence.endswith("; predicted 1.044x from 18 % of its time in 10 calls; the gain does not arrive")
+
+
+@pytest.mark.parametrize(
+    ("word", "program", "passed"),
+    [("faster", True, True), ("faster", False, False), ("faster", None, None), ("slower", True, False),
+     ("inconclusive", False, False), ("inconclusive", True, None)],
+)  # fmt: skip
+def test_a_run_passes_only_if_pair_and_program_do(word: str, program: bool | None, passed: bool | None) -> None:
+    pair = Comparison(target="t", candidate="", verdict=Verdict(word), sentence="", isolation="L2", replicates=3)
+    verdict = rule.failed(Alone(word, 2.0), "p", "m:f", "time", "why").model_copy(update={"passed": program})
+    run = Run(id="r", created_at=0, preset="quick", profile="portable", environment={}, comparisons=[pair])
+    assert run.model_copy(update={"program": verdict}).passed is passed
+
+
+def test_a_shell_may_call_the_option_of_a_step_by_its_own_name() -> None:
+    words = ["slow.py:f", "fast.py:f", "--in-step", "train.py:step", "--inputs", "--in-steps"]
+    assert launch_flags.of_a_pair(words) == [*words[:2], "--in", *words[3:]]
+    assert launch_flags.of_a_pair(["--in-step=train.py:step"]) == ["--in=train.py:step"]
 
 
 # Each call of the baseline costs two units, and one of the candidate's one; programs print their sum.
