@@ -5,7 +5,8 @@
 Each model calls one operator at two sizes through a function of its own. The package's recorder captures the model on
 the CPU; each of ten other kernels for that operator is judged by `compare` at both recorded sizes, and the workload's
 ratio and the operator's share of the step predict the step. Then every kernel takes the function's place, and the steps
-of all are timed in turns in one process, which uses nothing of the package.
+of all are timed in turns in one process, which uses nothing of the package. Its clock is the processor time of its only
+thread, which other work on the machine disturbs least.
 """
 
 from __future__ import annotations
@@ -103,7 +104,7 @@ times = [[] for _ in kernels]
 def timed(at):
     ops.f = kernels[at]
     model.step()  # caches that the kernel before has left are of no use to this one
-    begin = time.perf_counter(); model.step(); times[at].append(time.perf_counter() - begin)
+    begin = time.process_time(); model.step(); times[at].append(time.process_time() - begin)
 for turn in range(int(sys.argv[1])):
     order = range(len(kernels)) if turn % 2 else reversed(range(len(kernels)))
     for at in order:

@@ -62,6 +62,8 @@ def _values(repeat: Sequence[Sequence[Request]]) -> tuple[float, float] | None:
 
 def _sentence(at: float, ends: Sequence[float], rate: float, fewest: int, most: int) -> str:
     low, high = ends or (at, at)
+    if ends and low < (1 + NEAR) * fewest and high > (1 - NEAR) * most:
+        return f"the knee is not shown: its interval, {low:.3g}-{high:.3g}, covers all loads; add loads or repeats"
     if high > (1 - NEAR) * most:
         return f"no knee up to concurrency {most}: throughput still grows; measure a higher load"
     if low < (1 + NEAR) * fewest:

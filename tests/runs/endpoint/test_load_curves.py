@@ -57,6 +57,18 @@ def test_a_knee_beyond_the_loads_is_not_guessed() -> None:
     assert knee.knees(ONE, curve((4,), 1)) == []
 
 
+def test_an_interval_over_all_loads_shows_no_knee() -> None:
+    noisy = [
+        Runs(
+            Load(streams=at),
+            {BASELINE: [closed(at, 2, seconds) for seconds in (0.1, 0.4, 0.02)][:: 1 if at > 1 else -1]},
+        )
+        for at in (1, 4)
+    ]
+    (found,) = knee.knees(ONE, noisy)
+    assert found.sentence.startswith("the knee is not shown: its interval, ")
+
+
 def test_each_of_two_servers_has_its_own() -> None:
     both = curve((1, 4, 32), 8, (BASELINE, AGAIN))
     for runs, other in zip(both, curve((1, 4, 32), 2, (CANDIDATE,)), strict=True):
