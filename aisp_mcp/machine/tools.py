@@ -84,7 +84,7 @@ def aisp_status(p: NoParams, ctx: Context) -> StatusLine:
     next=("aisp_system_dependencies",),
 )
 def aisp_system_software(p: NoParams, ctx: Context) -> Software:
-    """List versions of Python, torch, CUDA, cuDNN, cuBLAS, NCCL, triton, profilers from metadata, importing nothing."""
+    """List versions of Python, torch, CUDA, cuDNN, cuBLAS, NCCL, triton, profilers, without importing them."""
     from aisp_mcp.system import software
     from aisp_mcp.system.gpu import nvml
 
@@ -194,7 +194,7 @@ class ContextReport(Record):
     listed="default",
 )
 def aisp_context_summary(p: NoParams, ctx: Context) -> ContextReport:
-    """Describe the machine in twenty lines: what an agent must know before it proposes anything."""
+    """Describe the machine in twenty lines, for an agent that begins."""
     from aisp_mcp.machine import facts
 
     return ContextReport(context=facts.summary(ctx, facts.look(ctx)))

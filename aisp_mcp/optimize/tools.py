@@ -19,7 +19,7 @@ class StartParams(Params):
     target: str = Field(description="Such as ch07:row_sum.")
     candidates: int = Field(default=20, ge=1, le=500)
     minutes: float = Field(default=60, gt=0, le=10_080)
-    patience: int = Field(default=8, ge=1, description="Candidates in a row without a gain that end it.")
+    patience: int = Field(default=8, ge=1, description="Candidates without a gain that end it.")
     preset: Literal["quick", "default", "release"] = "default"
     margin: float | None = Field(default=None, ge=0, le=1)
     workspace: str | None = Field(default=None, description="Empty folder. Default: a temporary one.")

@@ -36,9 +36,9 @@ WindowName = Literal["all", "steady"]
 
 
 class NsysParams(ReadingParams):
-    profile: Path_ = Field(description="nsys SQLite export (.sqlite, also .gz) or .nsys-rep.")
+    profile: Path_ = Field(description="nsys SQLite or .nsys-rep.")
     section: Section = "overview"
-    window: WindowName = Field(default="all", description="all: as `nsys stats`; steady: without warm-up.")
+    window: WindowName = Field(default="all", description="steady: without warm-up.")
     limit: Limit = 10
     offset: Offset = 0
 
@@ -267,9 +267,9 @@ class FlameFile(Record):
 
 
 class FlameParams(ReadingParams):
-    profile: Path_ = Field(description="nsys SQLite, Kineto trace, speedscope or collapsed stacks.")
+    profile: Path_ = Field(description="nsys SQLite, Kineto, speedscope or stacks.")
     format: Literal["speedscope", "collapsed", "html"] = "html"
-    path: str | None = Field(default=None, description="Under an --allow-write folder. Default: the store.")
+    path: str | None = Field(default=None, description="Under an --allow-write folder.")
 
 
 @tool(cli="profile flame", effect=WRITES, cost=S, next=("aisp_profile_compare",))
@@ -308,7 +308,7 @@ class FlameDifference(Record):
 
 
 class CompareParams(PairParams):
-    path: str | None = Field(default=None, description="Under an --allow-write folder. Default: the store.")
+    path: str | None = Field(default=None, description="Under an --allow-write folder.")
 
 
 @tool(cli="profile compare", effect=WRITES, cost=S, next=("aisp_profile_kernels",))

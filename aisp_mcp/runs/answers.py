@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from aisp_mcp.judge.records import Skip
+from aisp_mcp.judge.records.endtoend import EndToEnd
 from aisp_mcp.judge.records.verdict import Comparison
 from aisp_mcp.judge.records.workload import Workload
 from aisp_mcp.profile.recording.ran import Passes
@@ -45,6 +46,7 @@ class Verdicts(Record):
         description="Nothing failed, and nothing was slower, incorrect or invalid; null if something is inconclusive."
     )
     workload: Workload | None = Field(default=None, description="The verdict on all rulings together.")
+    program: EndToEnd | None = Field(default=None, description="The verdict inside the user's program.")
     rulings: list[JudgedCandidate]
     flags: dict[str, str] = Field(default_factory=dict, description="What each flag says, in its first verdict.")
     skipped: list[Skip]
@@ -82,6 +84,7 @@ def verdicts(run: Run, evidence: bool, profiles: Passes | None = None) -> Verdic
         run_id=run.id,
         passed=run.passed,
         workload=run.workload,
+        program=run.program,
         rulings=[in_brief(run, comparison) for comparison in run.comparisons],
         flags={flag.code: flag.message for comparison in run.comparisons[::-1] for flag in comparison.flags[::-1]},
         skipped=run.skipped,

@@ -22,6 +22,7 @@ from aisp_mcp.suites.records import BenchRoots
 if TYPE_CHECKING:
     from aisp_mcp.judge.functions.pair import Request
     from aisp_mcp.judge.options import Options
+    from aisp_mcp.runs.endtoend.measuring import Task
     from aisp_mcp.suites.adapters.adapt import AdaptRequest
 
 PresetName = Literal["quick", "default", "release"]
@@ -29,7 +30,7 @@ PresetName = Literal["quick", "default", "release"]
 
 class ChosenParams(JobParams):
     targets: list[str] = Field(default_factory=list, max_length=200, description="Such as ch07, ch07:row_sum_tiled.")
-    source: str | None = Field(default=None, alias="from", description="Problem, such as kernelbench:PATH.")
+    source: str | None = Field(default=None, alias="from", description="Such as kernelbench:PATH.")
 
 
 class LabelledParams(JobParams):
@@ -47,13 +48,11 @@ class RunParams(LabelledParams, ChosenParams):
     size: list[str] = Field(
         default_factory=list,
         max_length=20,
-        description="Such as rows=1024, ch07:row_sum:rows=1024.",
+        description="Such as ch07:row_sum:rows=1024.",
     )
-    rank_env: list[str] = Field(
-        default_factory=list, max_length=20, description="Variables of ranks, such as NCCL_ALGO=Ring."
-    )
-    resume: str | None = Field(default=None, description="An interrupted run to resume.")
-    accept_regressions: bool = Field(default=False, description="Rewrite entries of expect.yaml that it contradicts.")
+    rank_env: list[str] = Field(default_factory=list, max_length=20, description="Such as NCCL_ALGO=Ring.")
+    resume: str | None = Field(default=None, description="An interrupted run.")
+    accept_regressions: bool = Field(default=False, description="Rewrite expect.yaml.")
     evidence: bool = False
     profile: Depth = Field(default="none")
     bench_root: BenchRoots = None
@@ -149,7 +148,7 @@ def aisp_run_benchmarks(p: RunParams, ctx: Context) -> Verdicts:
 class VerifyParams(LabelledParams, ProblemParams):
     target: str = Field(
         max_length=200_000,
-        description="Baseline: a target, FILE.py[:NAME], MODULE:NAME or source text.",
+        description="FILE.py[:NAME], MODULE:NAME, source text or a target.",
     )
     candidate: str = Field(max_length=200_000, description="The same, or .cpp or .cu.")
     inputs: str | None = Field(default=None, max_length=4000, description='Of two functions: "x=randn(4096,64), k=3".')
@@ -158,6 +157,13 @@ class VerifyParams(LabelledParams, ProblemParams):
     rtol: float | None = Field(default=None, ge=0, le=1)
     atol: float | None = Field(default=None, ge=0)
     workload: str | None = Field(default=None, max_length=4096, description="Table shape,weight, or TRACE[:OPERATOR].")
+    allow_slower: bool = False
+    program: str | None = Field(
+        default=None, alias="in", max_length=4000, description="Command or FILE.py:NAME to judge it in."
+    )
+    replace: str | None = Field(default=None, max_length=400, description="MODULE:NAME, or env:NAME=OLD,NEW.")
+    metric: str | None = Field(default=None, max_length=1000, description="As aisp keep.")
+    better: Literal["lower", "higher"] | None = None
     preset: PresetName = "default"
     replicates: int | None = Field(default=None, ge=1, le=50)
     margin: float | None = Field(default=None, ge=0, le=1)
@@ -181,21 +187,36 @@ def _functions(p: VerifyParams, ctx: Context) -> Request | None:
     from aisp_mcp.judge.functions import pair, sources
     from aisp_mcp.suites import names
 
-    is_own = any(value is not None for value in (p.make, p.check, p.rtol, p.atol))
+    is_own = any(value is not None for value in (p.make, p.check, p.rtol, p.atol, p.workload, p.program))
     if p.format and is_own:
-        raise UsageError("NOT_FUNCTIONS", "make, check, rtol and atol are for two functions.", "Leave out the format.")
+        message = "make, check, rtol, atol, workload and in are for two functions."
+        raise UsageError("NOT_FUNCTIONS", message, "Leave out the format.")
     if p.format:
         return None
     if (
         p.inputs is None
         and not is_own
-        and p.workload is None
         and not (sources.is_function(p.target) and not names.exists(ctx.bench_roots(p.bench_root), p.target))
     ):
         return None
     return pair.Request(
         p.target, p.candidate, p.inputs or "", name=p.name, make=p.make, check=p.check, rtol=p.rtol, atol=p.atol
     )
+
+
+def _in_program(p: VerifyParams) -> Task | None:
+    """The program or step in which the pair is judged as well."""
+    from aisp_mcp.runs.endtoend import measuring
+
+    if p.program is None:
+        if p.replace or p.metric or p.better:
+            message = "replace, metric and better say how a program is judged."
+            raise UsageError("BAD_PROGRAM", message, "Add --in 'python PROGRAM.py' or --in-step FILE.py:NAME.")
+        return None
+    replicates = p.replicates or measuring.REPLICATES[p.preset]
+    metric, better = p.metric or measuring.TIME, p.better or "lower"
+    how = measuring.Request(p.program, p.replace, metric, better, replicates, p.timeout_s or 1800)
+    return measuring.prepared(how, p.target, p.candidate)
 
 
 def _estimate_verify(p: VerifyParams, ctx: Context) -> Plan:
@@ -216,8 +237,6 @@ def _estimate_verify(p: VerifyParams, ctx: Context) -> Plan:
     if p.workload and functions:
         found = regimes(functions, p.workload)
         details["regimes"] = [row.label for row in found.read.rows]
-    elif p.workload:
-        raise UsageError("BAD_WORKLOAD", "A workload needs two functions.", "Such as slow.py:f fast.py:f.")
     elif functions:
         plan = function_pairs.plan(functions)
         details["functions"] = [plan.target, plan.variant]
@@ -228,6 +247,8 @@ def _estimate_verify(p: VerifyParams, ctx: Context) -> Plan:
         target = names.one(ctx.bench_roots(p.bench_root), p.target)
         details["baseline"] = target.path
         seconds = comparison.estimate_s(Pair(target.name, Path(target.path), "", Path(target.path)), chosen)
+    if task := _in_program(p):
+        details["program"], details["place"] = task.program, task.place
     return Plan(argv=[], timeout_s=p.timeout_s or 1800, resources=[], estimate_s=seconds, details=details)
 
 
@@ -246,6 +267,7 @@ def _estimate_verify(p: VerifyParams, ctx: Context) -> Plan:
 def aisp_verify_candidate(p: VerifyParams, ctx: Context) -> Verdicts:
     """Judge your own variant against a baseline: faster, slower, same, inconclusive, incorrect or invalid."""
     from aisp_mcp.runs import adapted, functions, measure
+    from aisp_mcp.runs.endtoend import measuring as endtoend
     from aisp_mcp.runs.listing import labels
     from aisp_mcp.runs.workload import measuring
     from aisp_mcp.store.records.verdict_row import RunKind
@@ -254,9 +276,10 @@ def aisp_verify_candidate(p: VerifyParams, ctx: Context) -> Verdicts:
     p = _with_format(p, ctx)
     options = measure.options(ctx, measure.preset(p.preset, p.replicates), margin=p.margin, forbidden=p.forbid)
     roots, about = ctx.bench_roots(p.bench_root), measure.About(RunKind.VERIFY)
-    request = _functions(p, ctx)
+    request, task = _functions(p, ctx), _in_program(p)
+    turns = endtoend.Turns(task, options.folder / "program", ctx.progress) if task else None
     if request and p.workload:
-        run = measuring.measure(ctx, measuring.regimes(request, p.workload), p.workload, options)
+        run = measuring.measure(ctx, measuring.regimes(request, p.workload), p.workload, options, p.allow_slower)
     elif request:
         run = functions.measure(ctx, request, options)
     elif p.format:
@@ -265,6 +288,8 @@ def aisp_verify_candidate(p: VerifyParams, ctx: Context) -> Verdicts:
         pair = selection.candidate_pair(roots, p.target, p.candidate, options.folder)
         run = measure.measure(ctx, [pair], options, about=about)
     measure.require_some(run)
+    if turns:
+        run = endtoend.conclude(ctx, run, turns, p.margin)
     return verdicts(labels.labelled(ctx, run, p.name, p.tag), p.evidence)
 
 

@@ -70,7 +70,7 @@ def _into_repository(words: list[str]) -> list[str]:
 # By command: words that users of a shell may leave out or call differently.
 _TRANSLATIONS = {
     "bench run": launch_flags.translate,
-    "bench verify": launch_flags.checks_only,
+    "bench verify": launch_flags.of_a_pair,
     "profile ncu": launch_flags.counters_by_workload,
     "bench new": _into_working_folder,
     "gate init": _into_repository,

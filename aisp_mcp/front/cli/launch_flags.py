@@ -145,12 +145,12 @@ def counters_by_workload(words: Sequence[str]) -> list[str]:
     return list(words)
 
 
-def checks_only(words: Sequence[str]) -> list[str]:
-    """Refuse `bench verify --targets`, which elsewhere checks files without measuring them."""
+def of_a_pair(words: Sequence[str]) -> list[str]:
+    """Refuse `bench verify --targets`, which elsewhere checks files without measuring them. A step is a program too."""
     if any(word.partition("=")[0] == "--targets" for word in words):
         hint = "To check targets without measuring: aisp bench run --targets ch07 --dry-run."
         raise UsageError("NOT_AN_OPTION", "aisp bench verify judges one candidate of your own.", hint)
-    return list(words)
+    return [re.sub(r"^--in-step(?==|$)", "--in", word) for word in words]
 
 
 RUN_TIMEOUT_S = 1800.0  # of a run without another limit

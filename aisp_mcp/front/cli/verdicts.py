@@ -21,6 +21,11 @@ WORKLOAD_NEXT = {
     "inconclusive": "repeat it with --preset release, which measures more",
     "slower": "keep the baseline",
 }
+PROGRAM_NEXT = {
+    "does not arrive": "keep the baseline there, and compare the sizes of its calls with --inputs",
+    "too small": "look for a function that takes more of its time: aisp profile",
+    "not shown": "repeat it with more --replicates, or with --in-step, which times the step alone",
+}
 _EXPLAIN = ("passed", "flags", "noise", "seconds")  # of a run
 _EXPLAIN_ROW = ("flags", "isolation", "clock", "at_least")
 
@@ -36,7 +41,8 @@ def brief(result: Mapping[str, Any]) -> dict[str, Any]:
         return _workload(result, workload)
     rows = [{name: part for name, part in row.items() if name not in _EXPLAIN_ROW} for row in result["rulings"]]
     shown = {name: part for name, part in result.items() if name not in _EXPLAIN}
-    step = next_step(result)
+    program = result.get("program")
+    step = (program and PROGRAM_NEXT.get(program["arrival"])) or next_step(result)
     more = "add --why" if any(result.get(name) for name in ("flags", "noise")) else ""
     return {**shown, "rulings": rows, "next": step, "details": more}
 
@@ -56,8 +62,10 @@ def _workload(result: Mapping[str, Any], workload: Mapping[str, Any]) -> dict[st
     ]
     of_step = {name: workload[name] for name in ("step_share", "step_ratio") if workload.get(name) is not None}
     said = {"sentence": workload["sentence"], "run_id": result["run_id"], "regimes": regimes}
-    step = WORKLOAD_NEXT.get(workload["verdict"], "")
-    return {**said, **of_step, "notes": workload.get("notes"), "next": step, "details": "add --why"}
+    program = result.get("program")
+    step = (program and PROGRAM_NEXT.get(program["arrival"])) or WORKLOAD_NEXT.get(workload["verdict"], "")
+    inside = {"program": program} if program else {}
+    return {**said, **of_step, **inside, "notes": workload.get("notes"), "next": step, "details": "add --why"}
 
 
 def explained(result: Mapping[str, Any]) -> dict[str, Any]:

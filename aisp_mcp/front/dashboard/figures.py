@@ -8,12 +8,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 from aisp_mcp.front.dashboard.words import ordered
+from aisp_mcp.judge.records.endtoend import EndToEnd
 from aisp_mcp.judge.records.workload import Workload
 from aisp_mcp.runs.history import SHORT, Series, name
-from aisp_mcp.server.charts import bars, plane
+from aisp_mcp.server.charts import bars, plane, ratios
 from aisp_mcp.server.charts.bars import Bar
 from aisp_mcp.server.charts.drawing import Drawing, box, dot, line, to_decoration
 from aisp_mcp.server.charts.plane import Curve, IntervalBand, Scale, Spot
+from aisp_mcp.server.charts.ratios import RatioRow
 from aisp_mcp.server.text import numbers
 from aisp_mcp.store.measurements import Ceiling
 
@@ -70,6 +72,17 @@ def of_workload(workload: Workload) -> Drawing:
         value = f"{100 * regime.share:.2g} % of the time · {numbers.ratio(regime.ratio)}{ends} {regime.verdict}"
         rows.append(Bar(regime.label, regime.share, value, regime.verdict, regime.sentence))
     return bars.draw("Time of the workload by regime", rows, ("regime", "share, ratio [interval]"))
+
+
+def of_program(pair: RatioRow, program: EndToEnd) -> Drawing:
+    """The ratio of a pair alone, what that predicts for its user's program, and what the program did."""
+    low, high = (program.interval.low, program.interval.high) if program.interval else (None, None)
+    rows = [pair]
+    if program.predicted is not None:
+        share = f" from {numbers.percent(program.share)}" if program.share is not None else ""
+        rows.append(RatioRow(f"predicted{share}", "expected", program.predicted))
+    rows.append(RatioRow(program.program, program.verdict, program.ratio, low, high, program.noise_floor))
+    return ratios.draw(rows, "Ratio alone, predicted and in the program")
 
 
 def history(series: Series) -> Drawing | None:

@@ -30,7 +30,7 @@ class ScanParams(LimitParams):
     """Values of a parameter, and files to write."""
 
     parameter_scan: list[str] = Field(
-        default_factory=list, max_length=4, description="NAME MIN MAX [STEP]: for {NAME} in both commands."
+        default_factory=list, max_length=4, description="NAME MIN MAX [STEP]: for {NAME}."
     )
     export_json: str | None = Field(default=None, max_length=4096, description="File, in hyperfine's format.")
     export_markdown: str | None = Field(default=None, max_length=4096)
@@ -40,7 +40,7 @@ class CommandsParams(ScanParams):
     baseline: str = Field(max_length=4000, description="{input}: folder of input files. No shell.")
     candidate: str = Field(max_length=4000)
     make: str | None = Field(default=None, description="Program: make SEED FOLDER.")
-    check: str | None = Field(default=None, description="Program: check INPUT EXPECTED FOUND; exit code 0 is right.")
+    check: str | None = Field(default=None, description="check INPUT EXPECTED FOUND: exit code 0 is right.")
     file: list[str] = Field(
         default_factory=list,
         max_length=100,

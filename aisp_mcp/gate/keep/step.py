@@ -20,13 +20,14 @@ from pathlib import Path
 from typing import IO, Any, Literal
 
 from aisp_mcp.errors import UsageError
-from aisp_mcp.gate.keep import decide, loop, metric, runner, trees
+from aisp_mcp.gate.keep import decide, loop, runner, trees
 from aisp_mcp.gate.keep.loop import Loop, Step
-from aisp_mcp.gate.keep.metric import Metric, Rule, Unreadable
 from aisp_mcp.gate.keep.records import EXIT_CODES, Kept, Word
 from aisp_mcp.gate.keep.trees import Place
 from aisp_mcp.process import tree
 from aisp_mcp.process.run import MARK
+from aisp_mcp.runs import metric
+from aisp_mcp.runs.metric import Metric, Rule, Unreadable
 
 CALIBRATION = 8  # identical pairs that a call without any change measures
 REFRESHED = 4  # every so many steps, one more identical pair is measured

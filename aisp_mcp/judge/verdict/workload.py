@@ -38,8 +38,14 @@ class Measured:
     comparison: Comparison
 
 
-def judge(source: str, measured: Sequence[Measured], step_share: float | None, margin: float | None = None) -> Workload:
-    """The workload's verdict."""
+def judge(
+    source: str,
+    measured: Sequence[Measured],
+    step_share: float | None,
+    margin: float | None = None,
+    allow_slower: bool = False,
+) -> Workload:
+    """The workload's verdict. allow_slower: its user accepts a loss in some regime, which is still named."""
     total, launches = (sum(getattr(each, name) for each in measured) for name in ("seconds", "launches"))
     shares = [each.seconds / total for each in measured]
     order = sorted(range(len(measured)), key=lambda at: -shares[at])
@@ -59,7 +65,7 @@ def judge(source: str, measured: Sequence[Measured], step_share: float | None, m
     ratio = math.exp(numbers.estimate.mean)
     worst = min(regimes, key=lambda regime: regime.ratio or 0.0)
     slower = [each for each in regimes if each.verdict == Verdict.SLOWER and matters(each, launches)]
-    name = TRADE_OFF if verdict is Verdict.FASTER and slower else verdict.value
+    name = TRADE_OFF if verdict is Verdict.FASTER and slower and not allow_slower else verdict.value
     passed = {TRADE_OFF: False, Verdict.SLOWER.value: False, Verdict.INCONCLUSIVE.value: None}.get(name, True)
     bound = "at least " if any(each.comparison.at_least for each in measured) else ""
     low, high = math.exp(numbers.estimate.low), math.exp(numbers.estimate.high)

@@ -32,7 +32,7 @@ def require_gpus(reading: GpuReading) -> GpuReading:
 
 @tool(cli="gpu info", effect=READS, cost=S, needs=("gpu",), next=("aisp_gpu_power", "aisp_triage"), listed="default")
 def aisp_gpu_info(p: NoParams, ctx: Context) -> GpuReading:
-    """Report every GPU: memory, clocks, temperature, power, use, ECC, MIG, processes, why clocks are not higher."""
+    """Report every GPU: memory, clocks, temperature, power, use, ECC, MIG, processes, throttling."""
     from aisp_mcp.system.gpu import nvml
 
     return require_gpus(nvml.read())

@@ -78,9 +78,9 @@ def _subject(target: str | None, role: RoleName, bench_root: list[str] | None, c
 
 
 class NsysRecording(Recording):
-    preset: Literal["light", "full"] = Field(default="light", description="full adds OS runtime, libraries, sampling.")
+    preset: Literal["light", "full"] = Field(default="light", description="full adds OS runtime, sampling.")
     capture: str | None = Field(default=None, max_length=200, description="cudaProfilerApi, or an NVTX range.")
-    keep_report: bool = Field(default=False, description="Keep the .nsys-rep: it holds the environment.")
+    keep_report: bool = Field(default=False, description="It holds the environment.")
 
 
 class NsysRecorded(Record):
@@ -261,9 +261,7 @@ class ScriptParams(JobParams):
 
 
 class TorchRecording(ScriptParams):
-    script: str | None = Field(
-        default=None, max_length=4096, description="Python file; record_function('step') marks iterations."
-    )
+    script: str | None = Field(default=None, max_length=4096, description="Python file.")
     mode: Literal["full", "memory", "flops", "modules", "stacks"] = Field(
         default="full", description="stacks: by py-spy."
     )

@@ -15,6 +15,7 @@ from typing import Literal
 from aisp_mcp.errors import ProcessError, Unavailable
 from aisp_mcp.process import run as process
 from aisp_mcp.runs.endpoint.loads import Load
+from aisp_mcp.runs.endpoint.recorded import Recorded
 from aisp_mcp.runs.imports.readers import aiperf, guidellm, serving
 from aisp_mcp.runs.imports.readers.requests import Request
 from aisp_mcp.runs.imports.readers.source import Source
@@ -50,7 +51,8 @@ _TOKENIZER_CONFIG = {"tokenizer_class": "PreTrainedTokenizerFast", "unk_token": 
 @dataclass(frozen=True)
 class Job:
     """One run of a client. prompts: one per request, never sent before, so that no prefix cache contains them.
-    load: requests at once or arrivals per second; never a share. seed: of the arrivals.
+    load: requests at once or arrivals per second; never a share. seed: of the arrivals. recorded: of each
+    prompt, if the load is that of a trace.
     """
 
     url: str
@@ -61,6 +63,7 @@ class Job:
     folder: Path
     timeout_s: float
     seed: int = 0
+    recorded: tuple[Recorded, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -128,6 +131,12 @@ def _write_inputs(client: Client, job: Job) -> None:
     key = "text" if client.name == "aiperf" else "prompt"
     more = {"output_tokens": job.output_tokens} if client.name == "vllm" else {}
     lines = [json.dumps({key: prompt, **more}) for prompt in job.prompts]
+    if job.load.recorded:
+        rows = zip(job.prompts, job.recorded, strict=True)
+        lines = [
+            json.dumps({"timestamp": 1000 * row.at_s, "text_input": prompt, "output_length": row.output_tokens})
+            for prompt, row in rows
+        ]
     (job.folder / "prompts.jsonl").write_text("\n".join(lines) + "\n")
     tokenizer = job.folder / "tokenizer"
     tokenizer.mkdir(exist_ok=True)
@@ -150,12 +159,16 @@ def _guidellm(job: Job) -> list[str]:
 
 def _aiperf(job: Job) -> list[str]:
     streams, rate = job.load.streams, job.load.rate
-    load = ["--request-rate", f"{rate:g}"] if streams is None else ["--concurrency", str(streams)]
+    if job.load.recorded:
+        load = ["--fixed-schedule", "--custom-dataset-type", "mooncake_trace"]
+    else:
+        load = ["--request-rate", f"{rate:g}"] if streams is None else ["--concurrency", str(streams)]
+        load += ["--request-count", str(len(job.prompts)), "--custom-dataset-type", "single_turn",
+                 "--extra-inputs", f"max_tokens:{job.output_tokens}"]  # fmt: skip
     return [
         "profile", "-m", job.model, "--url", job.url, "--endpoint-type", "chat", "--streaming",
-        *load, "--random-seed", str(job.seed), "--request-count", str(len(job.prompts)),
-        "--input-file", str(job.folder / "prompts.jsonl"), "--custom-dataset-type", "single_turn",
-        "--extra-inputs", f"max_tokens:{job.output_tokens}", "--use-server-token-count",
+        *load, "--random-seed", str(job.seed), "--input-file", str(job.folder / "prompts.jsonl"),
+        "--use-server-token-count",
         "--tokenizer", str(job.folder / "tokenizer"), "--ui", "none", "--artifact-dir", str(job.folder / "aiperf"),
     ]  # fmt: skip
 

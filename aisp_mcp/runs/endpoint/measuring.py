@@ -21,9 +21,10 @@ from aisp_mcp.errors import ProcessError, Unavailable
 from aisp_mcp.judge import statistics as stats
 from aisp_mcp.judge.records.verdict import Flag, Verdict
 from aisp_mcp.judge.verdict.verdict import judge
-from aisp_mcp.runs.endpoint import clients, judging, servers
+from aisp_mcp.runs.endpoint import clients, judging, recorded, servers
 from aisp_mcp.runs.endpoint.clients import Client, Job
 from aisp_mcp.runs.endpoint.loads import Load
+from aisp_mcp.runs.endpoint.recorded import Recorded
 from aisp_mcp.runs.endpoint.records import Metric, MetricRatio, SelfTest, ServerFigures, ServerVerdict
 from aisp_mcp.runs.endpoint.servers import Server
 from aisp_mcp.runs.imports.readers.requests import Request
@@ -53,19 +54,24 @@ class Plan:
     folder: Path
     timeout_s: float
     prompts: tuple[str, ...] = ()
+    trace: tuple[Recorded, ...] = ()
 
     def send(self, server: Server, load: Load, label: str, seed: int) -> list[Request]:
         """One run of the client against a server, with new prompts."""
         sent, folder = self._prompts(load), self.folder / label
-        job = Job(server.url, server.model, load, self.output_tokens, sent, folder, self.timeout_s, seed)
+        rows = self.trace if load.recorded else ()
+        job = Job(server.url, server.model, load, self.output_tokens, sent, folder, self.timeout_s, seed, rows)
         return clients.run(self.client, self.program, job)
 
     def count(self, load: Load) -> int:
         """Requests of a run: at least two for each of those at once, or most of a run would be its end."""
-        return max(self.requests, 2 * (load.streams or 0))
+        return len(self.trace) if load.recorded else max(self.requests, 2 * (load.streams or 0))
 
     def _prompts(self, load: Load) -> list[str]:
         count = self.count(load)
+        if self.trace:  # one that is too short begins again with other texts
+            passes = (recorded.prompts(self.trace, secrets.randbits(48)) for _ in itertools.count())
+            return list(itertools.islice(itertools.chain.from_iterable(passes), count))
         if self.prompts:
             return list(itertools.islice(itertools.cycle(self.prompts), count))
         return clients.prompts(count, self.prompt_words, secrets.randbits(48))

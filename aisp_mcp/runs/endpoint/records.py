@@ -77,12 +77,23 @@ class ServerVerdict(Record):
     flags: list[Flag]
 
 
+class Knee(Record):
+    """Where a server's load curve bends. interval: 95 %, by t over repeats; empty for one repeat."""
+
+    url: str
+    concurrency: float = Field(description="The highest rate of answers times the latency under the lowest load.")
+    interval: list[float]
+    requests_per_s: float = Field(description="The highest rate of answers.")
+    sentence: str
+
+
 class ServeBench(Record):
     """Figures of one or two servers and, for two, the verdict."""
 
     sentence: str
     servers: list[ServerFigures] = Field(description="For each load the baseline, then the candidate.")
     pair: ServerVerdict | None
+    knees: list[Knee] = Field(default_factory=list, description="Of each server, from two loads of requests at once.")
     self_test: SelfTest
     load: Load
     definitions: str

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import secrets
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from aisp_mcp.errors import NotFound, UsageError
-from aisp_mcp.runs.endpoint import clients, loads
+from aisp_mcp.errors import NotFound, Unavailable, UsageError
+from aisp_mcp.runs.endpoint import clients, loads, recorded
 from aisp_mcp.runs.endpoint import servers as asked
+from aisp_mcp.runs.endpoint.loads import Load
 from aisp_mcp.runs.endpoint.measuring import AGAIN, BASELINE, CANDIDATE, Plan, Runs, figures
+from aisp_mcp.runs.endpoint.recorded import Recorded
 from aisp_mcp.runs.endpoint.records import ServerFigures, ServerVerdict
 from aisp_mcp.runs.endpoint.servers import Server
 from aisp_mcp.server.context import Context
@@ -37,17 +40,24 @@ def prepared(call: dict[str, Any], ctx: Context, timeout_s: float) -> tuple[Plan
         raise UsageError("NO_SLO", "Goodput needs a service level.", "Give slo_ttft_ms, slo_tpot_ms or both.")
     for each_server in servers:
         asked.require_answer(each_server.url, each_server.model, call["output_tokens"])
+    lines = _lines(call["prompts"]) if call["prompts"] else []
+    trace = recorded.read(lines, Path(call["prompts"]).name, call["requests"]) if _is_trace(lines) else []
+    under = (
+        loads.parse(call["loads"])
+        if call["loads"]
+        else loads.default(call["concurrency"], len(servers) > 1, bool(trace))
+    )
+    _require_arrivals(under, trace, client.name)
     plan = Plan(
         client=client,
         program=program,
-        loads=tuple(
-            loads.parse(call["loads"]) if call["loads"] else loads.default(call["concurrency"], len(servers) > 1)
-        ),
+        loads=tuple(under),
         **{key: call[key] for key in ("requests", "output_tokens", "prompt_words", "repeats")},
         slo_s=(_seconds(call["slo_ttft_ms"]), _seconds(call["slo_tpot_ms"])),
         folder=(ctx.run_dir or ctx.settings.home / "serving" / secrets.token_hex(8)).absolute(),
         timeout_s=call["timeout_s"] or timeout_s,
-        prompts=tuple(_file_prompts(call["prompts"])) if call["prompts"] else (),
+        prompts=() if trace else tuple(map(_prompt, lines)),
+        trace=tuple(trace),
     )
     return plan, servers
 
@@ -56,16 +66,32 @@ def _seconds(milliseconds: float | None) -> float | None:
     return None if milliseconds is None else milliseconds / 1000
 
 
-def _file_prompts(path: str) -> list[str]:
-    """Prompts of a file: JSON objects with prompt or text, or plain lines. Raises NotFound, UsageError."""
+def _lines(path: str) -> list[str]:
+    """Lines of a file of prompts or recorded requests. Raises NotFound, UsageError."""
     try:
         lines = Path(path).expanduser().read_text("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise NotFound("NO_SUCH_FILE", f"Cannot read prompts from {path[:200]!r}.", "One prompt a line.") from error
-    prompts = [_prompt(line) for line in lines if line.strip()]
-    if not prompts:
+    filled = [line for line in lines if line.strip()]
+    if not filled:
         raise UsageError("NO_PROMPTS", f"{path[:200]!r} contains no prompt.", "One prompt a line.")
-    return prompts
+    return filled
+
+
+def _is_trace(lines: Sequence[str]) -> bool:
+    return bool(lines) and recorded.is_trace(lines[0])
+
+
+def _require_arrivals(under: Sequence[Load], trace: Sequence[Recorded], client: str) -> None:
+    """A load of recorded arrivals needs a trace, and a client that sends at given times."""
+    if not any(load.recorded for load in under):
+        return
+    if not trace:
+        message = "The load trace needs the recorded requests."
+        raise UsageError("BAD_LOAD", message, f"Give them as --prompts FILE. {recorded.HINT}")
+    if client != "aiperf":
+        message = f"{client} cannot send requests at the times of a trace."
+        raise Unavailable("NOT_INSTALLED", message, "pip install aiperf, or name other loads: --loads 4 --loads 2/s.")
 
 
 def _prompt(line: str) -> str:
@@ -112,6 +138,9 @@ def notes(shown: list[ServerFigures], plan: Plan) -> list[str]:
         messages.append("One repeat has no interval.")
     if len(shown) in (2, 4) and shown[0].url != shown[1].url:
         messages.append("Fewer than three loads: a loss under another load would not be seen.")
+    if plan.trace:
+        share = f"{recorded.shared(plan.trace):.0%}".replace("%", " %")
+        messages.append(f"{len(plan.trace)} recorded requests; {share} of their blocks were in an earlier one.")
     if plan.prompts:
         messages.append("The same prompts are sent in every run: a prefix cache answers later runs faster.")
     return messages

@@ -17,17 +17,17 @@ class LoadParams(JobParams):
     client: Literal["auto", "guidellm", "aiperf", "vllm"] = "auto"
     concurrency: int = Field(default=4, ge=1, le=4096)
     loads: list[str] = Field(
-        default_factory=list, max_length=20, description="8 at once, 2/s at random, 70% of the highest rate."
+        default_factory=list, max_length=20, description="8 at once, 2/s at random, 70% of the highest, trace."
     )
     requests: int = Field(default=40, ge=5, le=100_000, description="Per repeat.")
     repeats: int = Field(default=5, ge=1, le=50)
     output_tokens: int = Field(default=64, ge=2, le=100_000)
     prompt_words: int = Field(default=100, ge=1, le=100_000, description="Of generated prompts.")
-    prompts: str | None = Field(default=None, max_length=4096, description="File instead: a prompt a line, or JSON.")
+    prompts: str | None = Field(default=None, max_length=4096, description="File: a prompt a line, JSON, or a trace.")
 
 
 class ServeBenchParams(LoadParams):
-    url: str = Field(max_length=2000, description="OpenAI-compatible server, such as http://127.0.0.1:8000.")
+    url: str = Field(max_length=2000, description="OpenAI-compatible, such as http://127.0.0.1:8000.")
     candidate: str | None = Field(default=None, max_length=2000, description="A second server, judged against it.")
     model: str | None = Field(default=None, max_length=300, description="Default: the only one served.")
     candidate_model: str | None = Field(default=None, max_length=300, description="Default: as model.")
@@ -58,6 +58,7 @@ def _estimate(p: ServeBenchParams, ctx: Context) -> Plan:
     next=("aisp_benchmark_import", "aisp_inference_vllm"),
     estimate=_estimate,
     verdict=True,
+    chart="loads",
 )
 def aisp_serve_bench(p: ServeBenchParams, ctx: Context) -> ServeBench:
     """Measure an OpenAI-compatible server with GuideLLM, AIPerf or vLLM's client; judge a second one against it.
@@ -65,7 +66,7 @@ def aisp_serve_bench(p: ServeBenchParams, ctx: Context) -> ServeBench:
     The client first measures a stub with known latencies. Two servers are measured in turns under at least three
     loads: better, worse, a trade-off with its figures, same or inconclusive. The texts of answers are not compared.
     """
-    from aisp_mcp.runs.endpoint import measuring, reporting
+    from aisp_mcp.runs.endpoint import knee, measuring, reporting
     from aisp_mcp.server.text.numbers import rounded
 
     plan, servers = reporting.prepared(p.model_dump(), ctx, _TIMEOUT_S)
@@ -76,6 +77,7 @@ def aisp_serve_bench(p: ServeBenchParams, ctx: Context) -> ServeBench:
     return rounded(
         ServeBench(
             sentence=reporting.sentence(shown, pair), servers=shown, pair=pair, self_test=trusted,
+            knees=knee.knees(servers, measured),
             load=Load(**p.model_dump(include={"requests", "output_tokens", "repeats"}),
                       concurrency=measured[0].load.streams, loads=[runs.load.label for runs in measured],
                       prompt_words=None if p.prompts else p.prompt_words),

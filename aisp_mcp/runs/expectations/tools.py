@@ -54,8 +54,8 @@ def aisp_benchmark_expectations(p: ExpectationsParams, ctx: Context) -> Expectat
 
 class ProofParams(Params):
     run_id: str = Field(max_length=200)
-    path: str | None = Field(default=None, description="Under an --allow-write folder. Default: the run's.")
-    accept_regressions: bool = Field(default=False, description="Rewrite entries of expect.yaml that it contradicts.")
+    path: str | None = Field(default=None, description="Under an --allow-write folder.")
+    accept_regressions: bool = Field(default=False, description="Rewrite expect.yaml.")
     bench_root: BenchRoots = None
 
 

@@ -26,7 +26,7 @@ class ExportParams(ReadingParams):
     run_id: str = Field(max_length=200)
     path: str | None = Field(default=None, description="Under an --allow-write folder.")
     format: Literal["csv", "json", "html", "pdf", "markdown", "junit", "badge", "comment"] = "csv"
-    samples: bool = Field(default=False, description="Also every timed call.")
+    samples: bool = Field(default=False, description="Every timed call.")
     inconclusive: Literal["skip", "fail"] = Field(default="skip", description="In JUnit and badge.")
 
 

@@ -61,9 +61,9 @@ def regimes(request: Request, workload: str) -> Regimes:
     return Regimes(found, requests, plans)
 
 
-def measure(ctx: Context, chosen: Regimes, workload: str, options: Options) -> Run:
+def measure(ctx: Context, chosen: Regimes, workload: str, options: Options, allow_slower: bool = False) -> Run:
     """Measure every regime, and judge the workload. A regime that matters and seems slower is measured again, with all
-    the preset's replicates: only new times, which its selection did not bias, are used.
+    the preset's replicates: only new times, which its selection did not bias, are used. allow_slower: as in rule.judge.
     """
     device = next((plan.device for plan in chosen.plans if plan.device), options.device)
     options = replace(options, device=device)
@@ -75,7 +75,7 @@ def measure(ctx: Context, chosen: Regimes, workload: str, options: Options) -> R
     run = runs.measure(ctx, pairs, first, about=runs.About(RunKind.FUNCTIONS))
     found = {each.target: each for each in run.comparisons}
     if len(found) == len(pairs):
-        seemed = _judged(chosen, pairs, found, workload, options)
+        seemed = _judged(chosen, pairs, found, workload, options, allow_slower)
         unsure = [pairs[at] for at in _seem_slower(chosen, seemed)]
         if unsure:
             ctx.progress(0, len(unsure), "measuring again where the candidate seems slower")
@@ -87,17 +87,22 @@ def measure(ctx: Context, chosen: Regimes, workload: str, options: Options) -> R
         for each, request, plan in zip(pairs, chosen.requests, chosen.plans, strict=True)
         if each.target in found
     ]
-    verdict = _judged(chosen, pairs, found, workload, options) if len(found) == len(pairs) else None
+    verdict = _judged(chosen, pairs, found, workload, options, allow_slower) if len(found) == len(pairs) else None
     run = run.model_copy(update={"comparisons": disclosed, "workload": verdict})
     ctx.store.save_run(run, ctx.job_id)
     return run
 
 
 def _judged(
-    chosen: Regimes, pairs: Sequence[Pair], found: Mapping[str, Comparison], workload: str, options: Options
+    chosen: Regimes,
+    pairs: Sequence[Pair],
+    found: Mapping[str, Comparison],
+    workload: str,
+    options: Options,
+    allow_slower: bool,
 ) -> Workload:
     measured = [_weighed(row, found[each.target]) for row, each in zip(chosen.read.rows, pairs, strict=True)]
-    verdict = rule.judge(workload, measured, chosen.read.step_share, options.margin)
+    verdict = rule.judge(workload, measured, chosen.read.step_share, options.margin, allow_slower)
     return verdict.model_copy(update={"notes": list(chosen.read.notes)})
 
 

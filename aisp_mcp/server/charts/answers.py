@@ -6,14 +6,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
-from aisp_mcp.server.charts import ratios, roofline, timeline
+from aisp_mcp.server.charts import plane, ratios, roofline, timeline
 from aisp_mcp.server.charts.drawing import Drawing
+from aisp_mcp.server.charts.plane import Curve, Scale, Spot
 from aisp_mcp.server.charts.ratios import RatioRow
 from aisp_mcp.server.charts.roofline import Roof, RooflinePoint, usable
 from aisp_mcp.server.charts.timeline import TimelineBar, TimelineLane, TimelineSpan
 from aisp_mcp.server.text import numbers
 
-Chart = Literal["verdicts", "changes", "roofline", "kernels", "timeline", "recording", "ranks"]
+Chart = Literal["verdicts", "changes", "roofline", "kernels", "timeline", "recording", "ranks", "loads"]
 Data = Mapping[str, Any]
 MOST_RATIOS, MOST_POINTS, MOST_BARS, MOST_SPANS = 40, 20, 16, 60
 
@@ -136,6 +137,47 @@ def _bar(data: Data, name: str) -> TimelineBar:
     return TimelineBar(name, (data.get("span_ns") or 0) * 1e-9, shares)
 
 
+def _loads(result: Data) -> list[Drawing]:
+    """Load curves of one or two servers: what each load gives, and how long its requests take. Numbers of requests at
+    once are joined in their order.
+    """
+    pair = result.get("pair") or {}
+    spots, curves = list[Spot](), dict[tuple[str, str], list[tuple[float, float]]]()
+    for row in _items(result, "servers"):
+        x, y = (_figures(row).get(name) for name in ("output tokens", "latency"))
+        if not x or not y or not x.get("value") or not y.get("value"):
+            continue
+        server, load = (_text(row, "url"), _text(row, "model")), _text(row, "load")
+        curve = curves.setdefault(server, [])
+        at = list(curves).index(server)
+        who = ("baseline", "candidate")[at % 2] if pair else "server"
+        if load.startswith("concurrency"):
+            curve.append((x["value"], y["value"]))
+        short = load.removeprefix("concurrency ")
+        text = f"{who}, {load}"
+        label = text if len(curve) == 1 else short
+        spots.append(Spot(x["value"], y["value"], ("c2", "c1")[at % 2], text, _pair(x), _pair(y), label=label))
+    if not spots:
+        return []
+    looks = zip(("c2", "c1"), curves.items(), strict=False)
+    paths = [Curve(f"roof {look}", curve, server[0]) for look, (server, curve) in looks]
+    axes = (
+        Scale("output tokens per second", lambda value: f"{value:.3g}"),
+        Scale("median latency", numbers.seconds, log=True),
+    )
+    sentence = _text(pair, "sentence") if pair else _text(result, "sentence")
+    return [plane.draw(f"Load curve: {sentence}", axes, spots, paths)]
+
+
+def _figures(server: Data) -> dict[str, Data]:
+    return {_text(row, "name"): row for row in _items(server, "metrics")}
+
+
+def _pair(metric: Data) -> tuple[float, float] | None:
+    ends = _list(metric, "interval")
+    return (ends[0], ends[1]) if len(ends) == 2 and ends[0] > 0 else None
+
+
 _DRAW: Mapping[str, Callable[[Data], list[Drawing]]] = {
     "verdicts": _verdicts,
     "changes": _changes,
@@ -144,6 +186,7 @@ _DRAW: Mapping[str, Callable[[Data], list[Drawing]]] = {
     "timeline": _timeline,
     "recording": _recording,
     "ranks": _ranks,
+    "loads": _loads,
 }
 
 

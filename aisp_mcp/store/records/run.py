@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
+from aisp_mcp.judge.records.endtoend import EndToEnd
 from aisp_mcp.judge.records.verdict import Comparison, Skip, all_passed
 from aisp_mcp.judge.records.workload import Workload
 from aisp_mcp.records import Record
@@ -34,6 +35,9 @@ class Run(Record):
     skipped: list[Skip] = Field(default_factory=list)
     failed: list[Failure] = Field(default_factory=list)
     workload: Workload | None = Field(default=None, description="The verdict on all comparisons together, if asked.")
+    program: EndToEnd | None = Field(
+        default=None, description="The verdict on the pair in its user's program, if asked."
+    )
     seconds: float = 0.0
     sources: dict[str, str] = Field(
         default_factory=dict, description="What was measured: SHA-256 by path in the run's folder."
@@ -73,6 +77,9 @@ class Run(Record):
     @property
     def passed(self) -> bool | None:
         """False after a failure or a verdict that must stop a pipeline, None if nothing was compared or decided."""
-        if self.workload is not None and not self.failed:
-            return self.workload.passed
-        return False if self.failed else all_passed(comparison.verdict for comparison in self.comparisons)
+        if self.failed:
+            return False
+        pair = all_passed(each.verdict for each in self.comparisons) if self.workload is None else self.workload.passed
+        if self.program is None or pair is False:
+            return pair
+        return self.program.passed if pair or self.program.passed is False else None

@@ -17,7 +17,7 @@ ToleranceName = Literal["own", "problem"]
 TOLERANCE = "The judge's, or as declared."
 ModeName = Literal["constructed", "eval"]
 MODE = "Of its modules."
-RECIPE = "Inputs the problem draws; * for all."
+RECIPE = "Inputs to draw; * for all."
 
 
 def _own(ctx: Context) -> Path:

@@ -63,6 +63,13 @@ def test_no_workload_is_faster_in_which_a_regime_that_matters_is_slower(
         assert "slower at M=64: 0.90x" in judged.sentence or "slower at M=64: 0.900x" in judged.sentence
 
 
+def test_a_slower_regime_may_be_accepted_and_is_still_named() -> None:
+    pair = [regime("M=8192", 6, 8.0, 1.5), regime("M=64", 94, 1.0, 0.9)]
+    judged = rule.judge("w", pair, None, allow_slower=True)
+    assert (judged.verdict, judged.passed) == ("faster", True)
+    assert "slower at M=64: 0.900x" in judged.sentence
+
+
 def test_a_wrong_answer_in_one_regime_and_a_missing_ratio_decide() -> None:
     good = regime("a", 1, 1.0, 2.0)
     wrong = rule.judge("w", [good, regime("b", 1, 0.001, 3.0, word="incorrect")], None)

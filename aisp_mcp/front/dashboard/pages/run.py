@@ -11,6 +11,8 @@ from aisp_mcp.front.dashboard.words import count, ordered, summed
 from aisp_mcp.judge.records.verdict import Comparison
 from aisp_mcp.runs.export import html
 from aisp_mcp.runs.history import SHORT
+from aisp_mcp.server.charts.drawing import Drawing
+from aisp_mcp.server.charts.ratios import RatioRow
 from aisp_mcp.server.text import numbers
 from aisp_mcp.store.records.run import Run
 from aisp_mcp.store.records.verdict_row import VerdictFilter
@@ -38,6 +40,7 @@ def build(request: PageRequest) -> dict[str, Any]:
         "chosen": verdict,
         "stack": figures.of_counts(counts) if len(run.comparisons) > 1 else None,
         "workload": figures.of_workload(run.workload) if run.workload else None,
+        "program": _program(run),
         "chart": html.of_comparisons(shown, run.preset) if shown else None,
         "evidence": [
             (comparison, html.figure_rows(comparison), run.is_provisional(comparison)) for comparison in shown
@@ -52,6 +55,8 @@ def build(request: PageRequest) -> dict[str, Any]:
 
 def _lead(run: Run, counts: dict[str, int]) -> str:
     """The verdicts of a run in one sentence, with its largest proven gain."""
+    if run.program is not None:
+        return run.program.sentence
     if run.workload is not None:
         return run.workload.sentence
     if len(run.comparisons) == 1 and not run.commits:
@@ -64,6 +69,16 @@ def _lead(run: Run, counts: dict[str, int]) -> str:
     best = max(faster, key=_lower_end, default=None)
     text = f"{count(len(run.comparisons), 'candidate')}: {summed(counts)}." if counts else "Nothing could be judged."
     return text if best is None else f"{text} Largest proven gain: {_sentence(best)}"
+
+
+def _program(run: Run) -> Drawing | None:
+    """The pair alone beside its user's program."""
+    if run.program is None:
+        return None
+    judged = run.workload or run.comparisons[0]
+    low, high = (judged.interval.low, judged.interval.high) if judged.interval else (None, None)
+    name = "workload alone" if run.workload else f"{run.comparisons[0].label} alone"
+    return figures.of_program(RatioRow(name, str(judged.verdict), judged.ratio, low, high), run.program)
 
 
 def _sentence(comparison: Comparison) -> str:

@@ -1,0 +1,191 @@
+"""Predict what planted kernels change in the steps of three small models, and measure it.
+
+    python validation/run_planted_steps.py [--steps 25] [--kernels 10] > planted-steps.json
+
+Each model calls one operator at two sizes through a function of its own. The package's recorder captures the model on
+the CPU; each of ten other kernels for that operator is judged by `compare` at both recorded sizes, and the workload's
+ratio and the operator's share of the step predict the step. Then every kernel takes the function's place, and the steps
+of all are timed in turns in one process, which uses nothing of the package. Its clock is the processor time of its only
+thread, which other work on the machine disturbs least.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from aisp_mcp.judge import compare
+from aisp_mcp.judge.functions import sources
+from aisp_mcp.judge.verdict import endtoend
+from aisp_mcp.judge.verdict import workload as rule
+from aisp_mcp.judge.verdict.workload import Measured
+from aisp_mcp.profile.recording import record
+from aisp_mcp.runs.workload import reading
+
+VISIBLE = 0.02  # smaller changes of a step have no sign that steps on a shared machine could show
+NEAR = 0.2
+
+# Per model: the operator, its function, ten other kernels, and the model around it.
+TRANSFORMER = """
+import torch, ops
+torch.manual_seed(0); torch.set_num_threads(1)
+D, H, T = 256, 4, 256
+W = {n: torch.randn(*s) / 16 for n, s in {"qkv": (D, 3 * D), "o": (D, D), "up": (D, 4 * D), "down": (4 * D, D)}.items()}
+x = torch.randn(T, D)
+def norm(y):
+    return (y - y.mean(-1, keepdim=True)) * torch.rsqrt(ops.f(y) + 1e-5)
+def step():
+    y = x
+    for _ in range(3):
+        q, k, v = (norm(y) @ W["qkv"]).view(T, 3, H, D // H).permute(1, 2, 0, 3)
+        y = y + torch.nn.functional.scaled_dot_product_attention(q, k, v).transpose(0, 1).reshape(T, D) @ W["o"]
+        y = y + norm(torch.relu(norm(y) @ W["up"])) @ W["down"]
+    return y
+"""
+CONVOLUTIONS = """
+import torch, ops
+torch.manual_seed(0); torch.set_num_threads(1)
+conv = torch.nn.functional.conv2d
+A, B, C = torch.randn(16, 3, 3, 3) / 5, torch.randn(32, 16, 3, 3) / 12, torch.randn(32, 32, 3, 3) / 17
+x = torch.randn(8, 3, 32, 32)
+def step():
+    y = conv(x, A, padding=1)
+    y = y / (1 + ops.f(y)).sqrt()
+    y = conv(y, B, padding=1, stride=2)
+    y = y / (1 + ops.f(y)).sqrt()
+    return conv(y, C, padding=1).mean((2, 3))
+"""
+PERCEPTRON = """
+import torch, ops
+torch.manual_seed(0); torch.set_num_threads(1)
+A, B, C = torch.randn(512, 1024) / 22, torch.randn(1024, 512) / 32, torch.randn(512, 10) / 22
+x = torch.randn(128, 512)
+def winners(y, k):
+    return y * (y >= ops.f(y)[:, -k:][:, :1])
+def step():
+    return winners(winners(x @ A, 128) @ B, 64) @ C
+"""
+ANY = ["B(x); return B(x)", "B(x); B(x); return B(x)", "return B(x.clone())",
+       "return torch.cat([B(part) for part in x.chunk(8)])", "return B(x.double()).float()"]  # fmt: skip
+MODELS: dict[str, tuple[str, str, str, list[str]]] = {
+    "transformer": ("aten::var", "return x.var(-1, unbiased=False, keepdim=True)", TRANSFORMER, [
+        "d = x - x.mean(-1, keepdim=True); return (d * d).mean(-1, keepdim=True)",
+        "return (x - x.mean(-1, keepdim=True)).square().mean(-1, keepdim=True)",
+        "return torch.from_numpy(np.var(x.numpy(), -1, keepdims=True))",
+        "return x.std(-1, unbiased=False, keepdim=True).square()",
+        "return torch.var_mean(x, -1, unbiased=False, keepdim=True)[0]",
+    ]),
+    "convolutions": ("aten::pow", "return x.pow(4)", CONVOLUTIONS, [
+        "return x * x * x * x", "y = x * x; return y * y", "return x.square().square()", "y = x * x; y *= y; return y",
+        "return x.pow(2).pow(2)",
+    ]),
+    "perceptron": ("aten::sort", "return x.sort(-1).values", PERCEPTRON, [
+        "return torch.from_numpy(np.sort(x.numpy(), -1))",
+        "return torch.from_numpy(np.sort(x.numpy(), -1, kind='stable'))",
+        "return x.topk(x.shape[-1], -1).values.flip(-1)", "return x.sort(-1, stable=True).values",
+        "return x.gather(-1, x.argsort(-1))",
+    ]),
+}  # fmt: skip
+HEAD = "import numpy as np\nimport torch\n"
+RECORDED = "import model\nfor _ in range(30):\n    model.step()\n"
+TURNS = """
+import json, sys, time
+import model, ops
+kernels = [__import__(name).f for name in sys.argv[2].split(",")]
+times = [[] for _ in kernels]
+def timed(at):
+    ops.f = kernels[at]
+    model.step()  # caches that the kernel before has left are of no use to this one
+    begin = time.process_time(); model.step(); times[at].append(time.process_time() - begin)
+for turn in range(int(sys.argv[1])):
+    order = range(len(kernels)) if turn % 2 else reversed(range(len(kernels)))
+    for at in order:
+        timed(at)
+print(json.dumps(times))
+"""
+
+
+def kernel(body: str, baseline: str) -> str:
+    """The file of a kernel, which may call the baseline as B."""
+    own = f"def B(x):\n    {baseline}\n\n\n" if "B(" in body else ""
+    return f"{HEAD}\n\n{own}def f(x):\n" + "".join(f"    {line.strip()}\n" for line in body.split(";"))
+
+
+def run(name: str, folder: Path, steps: int, kernels: int) -> dict[str, Any]:
+    """All kernels of one model."""
+    operator, baseline, model, own = MODELS[name]
+    files = {"model": model, "ops": kernel(baseline, ""), "recorded": RECORDED, "turns": TURNS}
+    bodies = [body for pair in zip(own, ANY, strict=True) for body in pair][:kernels]
+    files |= {f"kernel{at}": kernel(body, baseline) for at, body in enumerate(bodies)}
+    for stem, text in files.items():
+        (folder / f"{stem}.py").write_text(text)
+    (folder / "capture").mkdir()
+    trace, _ = record.torch(str(folder / "recorded.py"), [], folder / "capture", "full", sys.executable, 300.0)
+    function = sources.one(str(folder / "ops.py:f"))
+    read = reading.read(f"{trace}:{operator}", [], function.parameters, "f")
+    names = ",".join(["ops", *(f"kernel{at}" for at in range(len(bodies)))])
+    done = subprocess.run([sys.executable, "turns.py", str(steps), names], cwd=folder, capture_output=True, text=True,
+                          check=True)  # fmt: skip
+    medians = [statistics.median(times) for times in json.loads(done.stdout)]
+    rows = []
+    for at, body in enumerate(bodies):
+        row = {"model": name, "kernel": body, "measured": medians[0] / medians[at + 1]}
+        rows.append(row | predicted(folder, at, read))
+        print(rows[-1], file=sys.stderr, flush=True)
+    return {"model": name, "operator": operator, "share": read.step_share, "step_s": medians[0], "kernels": rows}
+
+
+def predicted(folder: Path, at: int, read: reading.Read) -> dict[str, Any]:
+    """The workload's ratio at the recorded sizes, and the step's by the operator's share."""
+    measured = []
+    for row in read.rows:
+        shape = row.label[1 : row.label.index("]")]
+        compared = compare(
+            str(folder / "ops.py:f"), str(folder / f"kernel{at}.py:f"), f"x=randn({shape})", preset="quick"
+        )
+        if compared.ratio is None:
+            return {"alone": None, "predicted": None, "said": compared.sentence}
+        measured.append(Measured(row.label, row.launches, row.recorded_s or 0.0, compared))
+    verdict = rule.judge("trace", measured, read.step_share)
+    return {"alone": verdict.ratio, "predicted": endtoend.predict(read.step_share, verdict.ratio)}
+
+
+def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """How often signs agree where a change is visible, and how near the predictions are."""
+    known = [row for row in rows if row["predicted"]]
+    pairs = [(math.log(row["predicted"]), math.log(row["measured"])) for row in known]
+    visible = [(a, b) for a, b in pairs if max(abs(a), abs(b)) >= VISIBLE]
+    return {
+        "kernels": len(rows), "judged": len(known), "visible": len(visible),
+        "sign_agrees": sum(a * b > 0 for a, b in visible),
+        "step_within_20_percent": sum(abs(math.expm1(a - b)) <= NEAR for a, b in pairs),
+        "change_within_20_percent": sum(abs(a - b) <= max(NEAR * abs(b), VISIBLE) for a, b in visible),
+    }  # fmt: skip
+
+
+def main() -> int:
+    """Print the record as JSON."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--steps", type=int, default=25)
+    parser.add_argument("--kernels", type=int, default=10, help="of each model")
+    options = parser.parse_args()
+    begin, found = time.monotonic(), []
+    for name in MODELS:
+        with tempfile.TemporaryDirectory() as folder:
+            found.append(run(name, Path(folder), options.steps, options.kernels))
+    rows = [row for each in found for row in each["kernels"]]
+    record_of = {"summary": summary(rows), "seconds": round(time.monotonic() - begin), "models": found}
+    json.dump(record_of, sys.stdout, indent=1)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
