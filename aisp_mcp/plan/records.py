@@ -96,10 +96,15 @@ class Curve(Record):
 
 
 class Network(Record):
-    """Between nodes: share of the adapters' rate, and the time that a collective takes more than inside a node."""
+    """Between nodes: share of the adapters' rate, and the time that a collective takes more than inside a node.
+
+    ramp_us, ramp_mb: as of a curve, of the all-reduce.
+    """
 
     share: float
     start_us: float
+    ramp_us: float
+    ramp_mb: float
 
 
 class CollectiveShares(Record):

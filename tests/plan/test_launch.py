@@ -166,8 +166,9 @@ def test_nccl_on_a_described_topology(cli_here: Any) -> None:
     words = ["--nodes", "4", "--fabric", "ib-400x8", "--nvlink", "900", "--sizes-mb", "1000", "--json"]
     answer = json.loads(cli_here("distributed", "nccl", *words).stdout)["result"]["answer"]
     rows = {row["collective"]: row for row in answer["times"]}
-    # 32 ranks: 2 x 31/32 of 1 GB over the slower of 76 to 96 % of 450 GB/s and 92 % of eight adapters of 50 GB/s.
-    assert rows["all_reduce"]["seconds"] == pytest.approx(2 * 31 / 32 * 1e9 / 368e9, rel=0.02)
+    # 32 ranks: 2 x 31/32 of 1 GB over the slower of 76 to 96 % of 450 GB/s and 92 % of eight adapters of 50 GB/s, after
+    # 130 us in which a collective between nodes starts and ramps up.
+    assert rows["all_reduce"]["seconds"] == pytest.approx(2 * 31 / 32 * 1e9 / 368e9 + 1.3e-4, rel=0.001)
     # Every pair of nodes meets at one adapter: 24 of 32 parts leave over 92 % of 50 GB/s.
     assert rows["all_to_all"]["seconds"] == pytest.approx(24 / 32 * 1e9 / 46e9, rel=0.02)
     assert rows["all_reduce"]["p10"] < rows["all_reduce"]["seconds"] < rows["all_reduce"]["p90"]

@@ -122,6 +122,15 @@ def test_experts_of_a_server_are_spread_over_nodes(ctx: Context) -> None:
     assert wide["step"]["links"] > 0
 
 
+def test_a_token_waits_for_122_all_reduces_between_nodes(ctx: Context) -> None:
+    """Four nodes of H200 were measured with 46 to 47 us for such a message (microsoft/mscclpp pull request 794)."""
+    one = {"gpus": 8, "gpu": "H200-SXM", "tensor": 8, "pipeline": 1, "concurrency": 1}
+    inside, over = (serve(ctx, **{**one, "gpus": n, "tensor": n})["rate"] for n in (8, 16))
+    assert over["layout"] == {"tensor": 16, "pipeline": 1, "data_attention": False}
+    assert over["step"]["launches"] - inside["step"]["launches"] == pytest.approx(122 * (46.5e-6 - 1e-5), rel=0.02)
+    assert over["tpot_s"] > inside["tpot_s"]
+
+
 def test_drafting_takes_time(ctx: Context) -> None:
     free, paid = (serve(ctx, draft=3, acceptance=0.8, draft_cost=cost)["rate"] for cost in (0.0, 0.1))
     assert paid["tpot_s"] > free["tpot_s"]

@@ -151,3 +151,16 @@ def test_a_stack_without_splits_names_those_that_have_them() -> None:
     task = distributed.Task(lookup.architecture("llama-3.1-8b"), lookup.gpu("H100"), 8, 8, 8192, 64, RECIPES["mixed"])
     with pytest.raises(UsageError, match="tensor needs another stack"):
         distributed.plan(task, {"tensor": 2}, "eager")
+
+
+def test_a_pipeline_of_405b_needs_what_torchtitan_published() -> None:
+    """512 H100, FSDP 8, TP8 x PP8, 32 sequences in 8 microbatches: 82.5 GiB with 1F1B, reserved."""
+    task = distributed.Task(
+        lookup.architecture("llama-3.1-405b"), lookup.gpu("H100"), 512, 8, 8192, 256, RECIPES["fp8"]
+    )
+    fixed: dict[str, int | str] = {"tensor": 8, "pipeline": 8, "context": 1, "zero": 3, "microbatch": 4}
+    held = distributed.plan(task, {**fixed, "recompute": "full"}, "torchtitan").answer.memory
+    assert held.peak_bytes / 2**30 == pytest.approx(82.5, rel=0.1)
+    sizes = {item.name: item.bytes for item in held.items}
+    boundary = 2 * 16384 * 4 * 8192 // 8  # 16-bit outputs of a microbatch, divided over the tensor ranks
+    assert sizes["between stages"] == (8 + 8) * boundary  # stage 0: gradients to receive, outputs in flight

@@ -240,6 +240,8 @@ def _evented(*profiles):
         (_evented("O 1 0, C 2 0"), "1 s in 1 stack", "No frame is open for 83.3 % of the time that the file says"),
         ("app  31 cycles:u: \n\t  55d0 work+0x10 (/bin/app)\n\n" * 2, "2 samples in 1 stack", ""),
         ("app 31/32 250000 cpu-clock:ppp: \n\t 55d0 work (/bin/app)\n\n" * 2, "2 samples in 1 stack", ""),
+        ("app 9 1.5: 7 cycles:\n\n\t 6e main (/x/app)\n\n" * 2, "2 samples in 1 stack; largest self weights: main", ""),
+        ("app 9 1.5: 7 cycles:\n\nlib 9 1.6: 7 cycles:\n\t 6e f (/x/app)\n", "2 samples in 2 different stacks", ""),
     ],
 )
 def test_stacks_are_summed_in_one_unit_and_as_far_as_they_can_be(text, words, note, tmp_path):
@@ -289,6 +291,9 @@ def test_tables_of_samply_that_do_not_fit_are_refused_with_what_is_wrong(tmp_pat
     ("name", "text", "way"),
     [
         ("perf.data", "PERFILE2h", "perf script"),
+        ("perf.data", "PERFFILEh", "perf script"),
+        ("mult.json", '{"benchmarks":[{"metadata":{"loops":64},"runs":[{"warmups":[[64,1e-6]]}]}]}', "compare-imports"),
+        ("profile.json", '{"alloc_samples": 17, "elapsed_time_sec": 3.5, "files": {}}', "scalene view"),
         ("perf.trace", "SIMPLEPERF\x00", "stackcollapse.py"),
         ("a.jfr", "FLR\x00", "jfrconv"),
         ("cpu.pprof", "\n\x04\x08\x01\x10\x02", "go tool pprof"),

@@ -281,6 +281,7 @@ REFUSED = [
     (json.dumps({"traceEvents": [{**PROCESS, "args": {"name": "app"}}]}).encode(), "no event with a duration"),
     (json.dumps({"traceEvents": [_event("gc", "minor", 3, 9)]}).encode(), "1 of 'gc'"),
     (["StringIds", "OSRT_API", "TARGET_INFO_GPU"], "an nsys export without CUDA and NVTX events; it has OSRT_API"),
+    (["StringIds", "META_DATA_EXPORT", "ENUM_NSYS_EVENT_TYPE", "SCHED_EVENTS"], "NVTX events; it has SCHED_EVENTS"),
     (["notes"], "none of nsys's tables"),
     (b'{"traceEvents": [{"ph": "X", "name": "D:\\q"}]}', "invalid escape character in string at byte 42"),
     (b'{"traceEvents": [{"ph": "X", "name": "a"},', "ends after 42 bytes, inside its list of events"),

@@ -65,7 +65,8 @@ def seconds(name: str, size: float, ranks: int, stride: int, fabric: Fabric) -> 
         )
     volume = size * FACTORS[name](ranks)
     within = curve.seconds(inside, volume, fabric.link) if inside > 1 else 0.0
-    return start + max(within, volume / (network * inside))
+    ramp = between.ramp_us * 1e-6 * volume / (volume + between.ramp_mb * 1e6) if name == "all_reduce" else 0.0
+    return start + ramp + max(within, volume / (network * inside))
 
 
 def _shares() -> CollectiveShares:

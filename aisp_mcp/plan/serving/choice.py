@@ -88,10 +88,10 @@ def layouts(served: Served, gpus: int, limits: CallerLimits) -> Iterator[Layout]
     tensors = [limits.tensor] if limits.tensor else [n for n in SIZES if arch.attention.heads % n == 0]
     for tensor in tensors:
         for pipeline in [limits.pipeline] if limits.pipeline else SIZES:
-            if tensor * pipeline > gpus or gpus % (tensor * pipeline) or tensor > NODE or pipeline > arch.layers:
+            if tensor * pipeline > gpus or gpus % (tensor * pipeline) or pipeline > arch.layers:
                 continue
             yield Layout(tensor=tensor, pipeline=pipeline)
-            if tensor > 1 and arch.mlp.experts:
+            if 1 < tensor <= NODE and arch.mlp.experts:
                 yield Layout(tensor=tensor, pipeline=pipeline, data_attention=True)
     if arch.mlp.experts and limits.pipeline in (None, 1):
         yield from (

@@ -7,8 +7,9 @@ import math
 from pydantic import Field
 
 from aisp_mcp.machine.datasheets.load import GpuFacts
-from aisp_mcp.plan import gemm, kv, parameters
+from aisp_mcp.plan import gemm, kv, lookup, parameters
 from aisp_mcp.plan.architecture import Architecture
+from aisp_mcp.plan.cluster import collectives
 from aisp_mcp.plan.data import tables
 from aisp_mcp.plan.records import Engine, EngineFactor, ServingShares, WeightFormat
 from aisp_mcp.plan.serving.workload import Lengths
@@ -20,6 +21,7 @@ PASSES_HIDDEN, PASSES_MLP = 5, 2  # reads and writes of a layer's activations ou
 NODE = 8  # GPUs connected by a link
 NETWORK = 50.0e9  # bytes/s per GPU between nodes: 400 Gb/s adapters
 DISPATCH = 3.0  # bytes per element to an expert and back: fp8 out, bf16 in
+REDUCE_S = 1.0e-5  # an engine's own all-reduce of few rows inside a node; between nodes it calls NCCL
 
 
 class Layout(Record):
@@ -238,8 +240,18 @@ def _links(served: Served, layout: Layout, rows: float, shares: ServingShares) -
         away = token * _nodes_reached(n, arch.mlp.experts.active) / (NETWORK * shares.network)
         layers = parameters.moe_layers(arch)
         return layers * max(size / rate, away), layers * shares.expert_layer_s * (2 if n > NODE else 1)
+    if n > lookup.link_domain(facts):
+        every, least = (_reduce_s(facts, size, n) for size in (rows * arch.hidden * ELEMENT, 0.0))
+        return 2 * arch.layers * (every - least), 2 * arch.layers * least
     size = 2.0 * rows * arch.hidden * ELEMENT * (n - 1) / n
-    return 2 * arch.layers * size / rate, 2 * arch.layers * 1e-5
+    return 2 * arch.layers * size / rate, 2 * arch.layers * REDUCE_S
+
+
+def _reduce_s(facts: GpuFacts, size: float, ranks: int) -> float:
+    """NCCL's all-reduce of `size` bytes over several nodes."""
+    link, kind = (facts.link.per_direction_bytes_s, facts.link.kind) if facts.link else (_pcie(facts), "pcie")
+    fabric = collectives.Fabric(link, NETWORK, lookup.link_domain(facts), collectives.kind_of(kind))
+    return collectives.seconds("all_reduce", size, ranks, 1, fabric)
 
 
 def _nodes_reached(gpus: int, active: int) -> float:

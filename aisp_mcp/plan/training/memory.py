@@ -179,6 +179,8 @@ def _parts(
     if recipe.keeps_gathered and layout.pipeline > 1 and stage.last:
         size = HALF * arch.vocab * _tokens(layout, seq) // layout.tensor * layout.microbatches
         items.append(Part(name="outputs", bytes=size, how="16-bit logits of all microbatches, until the step ends"))
+    if recipe.keeps_gathered and layout.pipeline > 1:
+        items.append(_between_stages(arch, layout, recipe, seq, stage))
     if workspace:
         items.append(Part(name="library workspaces", bytes=workspace, how="cuBLAS, one per thread that calls it"))
     return moment, items
@@ -227,7 +229,11 @@ def _layer_backward(arch: Architecture, layout: Layout, recipe: Recipe, seq: int
     experts = arch.mlp.experts
     width = experts.active * experts.ffn if experts else arch.mlp.width
     spare = recipe.activations * tokens * (2 * width + arch.hidden) // layout.tensor
-    items = [Part(name="backward temporaries", bytes=spare, how="two gradients of MLP width, one of the residual")]
+    how = "two gradients of MLP width, one of the residual"
+    if layout.tensor > 1 and recipe.sequence_parallel:  # and of the MLP's input, before the ranks add up their parts
+        spare += _gathered_inputs(arch, recipe, tokens, layout.tensor)
+        how += ", two of hidden width for all tokens"
+    items = [Part(name="backward temporaries", bytes=spare, how=how)]
     if layout.again:
         each = layer_activations(arch, layout, recipe, seq)
         items.append(Part(name="recomputed layer", bytes=each, how="one layer's activations again"))
@@ -235,6 +241,15 @@ def _layer_backward(arch: Architecture, layout: Layout, recipe: Recipe, seq: int
         each = layer_activations(arch, layout, recipe, seq) - _kept_per_layer(arch, layout, recipe, seq)
         items.append(Part(name="recomputed parts", bytes=each, how="of one layer again"))
     return items
+
+
+def _between_stages(arch: Architecture, layout: Layout, recipe: Recipe, seq: int, stage: Stage) -> Part:
+    """What PyTorch's pipelines hold of a stage's ends: buffers to receive in, and outputs until their backward pass."""
+    received = layout.microbatches * ((not stage.first) + (not stage.last))
+    sent = 0 if stage.last else in_flight(layout, stage.number)
+    each = recipe.activations * arch.hidden * _tokens(layout, seq) // layout.tensor
+    how = f"buffers for {received} inputs and gradients of microbatches, {sent:.3g} outputs"
+    return Part(name="between stages", bytes=_up((received + sent) * each), how=how)
 
 
 def _last_backward(
@@ -291,7 +306,8 @@ def _activations(arch: Architecture, recipe: Recipe, seq: int, tokens: int, tens
     out = a.heads * (a.latent.v_dim if a.latent else a.head_dim)
     latent = 2 * (a.latent.kv_rank + (a.latent.q_rank or 0)) if a.latent else 0
     norms = FP32 * 2 * 2  # mean and deviation of two norms
-    small = recipe.compute == "fp8"  # inputs of products are stored in 8 bits, and the activation is not stored at all
+    # Transformer Engine stores inputs of products in 8 bits, and the activation not at all; torchao stores 16 bits.
+    small = recipe.compute == "fp8" and not recipe.keeps_gathered
     # Two norm inputs, two norm outputs; two masks of a byte with dropout. Sequence parallelism splits them.
     streams = 2 * arch.hidden * (width + (1 if small else width)) + 2 * arch.hidden * recipe.dropout + norms
     heads = FP32 * a.heads * recipe.flash  # one log-sum-exp per head
@@ -362,6 +378,8 @@ def _loss(arch: Architecture, layout: Layout, recipe: Recipe, seq: int) -> list[
     """Final norm and cross entropy, on the last stage."""
     tokens = _tokens(layout, seq)
     norm = 2 * recipe.activations * arch.hidden * tokens // layout.tensor
+    if recipe.keeps_gathered and layout.tensor > 1:  # the head's input, of all tokens
+        norm += _gathered_inputs(arch, recipe, tokens, layout.tensor) // 2
     if recipe.fused_loss:
         logits = FP32 * arch.vocab * min(tokens, CHUNK) // layout.tensor
         return [Part(name="loss", bytes=logits + norm, how=f"logits of {CHUNK} tokens at a time, final norm")]

@@ -273,7 +273,7 @@ def is_nccl(head: bytes) -> bool:
 def foreign_refusal(name: str, head: bytes, first: bytes) -> tuple[str, str] | None:
     """(format, remedy) for a text or binary format that is known but not read."""
     rows = (
-        (head.startswith(b"PERFILE2"), "perf's own format",
+        (head.startswith((b"PERFILE2", b"PERFFILE")), "perf's own format",
          "Run `perf script -F comm,pid,tid,time,event,ip,sym -i FILE`; its output is read here."),
         (head.startswith(b"SIMPLEPERF"), "simpleperf's own format",
          "simpleperf's stackcollapse.py writes collapsed stacks, which are read here."),
@@ -324,6 +324,10 @@ def foreign_json_refusal(text: bytes) -> tuple[str, str] | None:
          "Record with `py-spy record -f speedscope`, or open it with pyinstrument."),
         (b'"total_num_allocations"' in text and b'"allocation_size_histogram"' in text,
          "The file holds memray's statistics, which contain no stacks.", "`memray flamegraph FILE.bin` shows stacks."),
+        (b'"benchmarks"' in text and b'"runs"' in text, "The file contains results of pyperf, which are not a profile.",
+         "`aisp bench compare-imports` compares two such files."),
+        (b'"alloc_samples"' in text and b'"elapsed_time_sec"' in text, "The file is a report of Scalene by lines.",
+         "`scalene view` shows it; for stacks, record with `py-spy record -f speedscope`."),
         (text.startswith(b'{"head"') and b'"callFrame"' in text, "The file is a heap profile of V8.",
          "It is JavaScript; open it in speedscope or the browser's developer tools."),
         (b'"pid"' in text and b'"schema"' in text and b"pytorch" in text.lower() and b'"nodes"' in text,

@@ -41,7 +41,7 @@ def read(path: str | Path | ProfileFile) -> Trace:
     file = path if isinstance(path, ProfileFile) else look(path)
     with open_database(file) as db:
         reader = _ExportReader(db)
-        if not any(name.startswith(_CUPTI) or name in ("NVTX_EVENTS", "META_DATA_EXPORT") for name in db.columns):
+        if not any(name.startswith(_CUPTI) or name == "NVTX_EVENTS" for name in db.columns):
             _refuse(file.path.name, sorted(db.columns))
         meta = {str(k): clean(v or "", 200) for k, v in db.rows("META_DATA_EXPORT", "name value")}
         trace = Trace(file.source("nsys", "Nsight Systems", meta.get("EXPORT_PRODUCT_VERSION")))
@@ -58,8 +58,9 @@ def _refuse(name: str, tables: list[str]) -> NoReturn:
     """Refuse a database that has neither CUDA nor NVTX, by its tables."""
     own = [table for table in tables if table.startswith(_OWN)]
     if "StringIds" in tables and own:
+        events = [table for table in own if not table.startswith("ENUM_")]
         raise bad(
-            f"{name!r} is an nsys export without CUDA and NVTX events; it has {', '.join(own[:8])}.",
+            f"{name!r} is an nsys export without CUDA and NVTX events; it has {', '.join((events or own)[:8])}.",
             "Record again with `nsys profile -t cuda,nvtx`, then export again.",
         )
     raise bad(

@@ -79,24 +79,35 @@ def _perf(text: str, notes: list[str]) -> tuple[Stacks, str]:
     by_event: dict[str, dict[int | None, Stacks]] = {}
     frames: list[str] = []
     command, event, period = None, "", None
-    for line in [*text.splitlines(), ""]:
+
+    def add() -> None:
+        if command is not None:
+            stacks = by_event.setdefault(event, {}).setdefault(period, defaultdict(int))
+            _add(stacks, (command, *reversed(frames[:_DEPTH])), 1)
+
+    bare = False  # an empty line follows the sample's own: its frames may follow that, as some versions write
+    for line in text.splitlines():
         if not line.strip():
-            if command is not None:
-                stacks = by_event.setdefault(event, {}).setdefault(period, defaultdict(int))
-                _add(stacks, (command, *reversed(frames[:_DEPTH])), 1)
+            bare = command is not None and not frames
+            if bare:
+                continue
+            add()
             command, event, period, frames = None, "", None, []
         elif frame := _PERF_FRAME.match(line):
             command = command or "[unknown]"  # the line that names the command can be hidden by a comment
             name = _OFFSET.sub("", frame[1])
             frames.append(clean(name if name != "[unknown]" else f"[unknown] {frame[2] or ''}".strip(), 512))
         elif (
-            command is None
+            (command is None or (bare and not frames))
             and not line.startswith("#")
             and (sample := PERF_SAMPLE.match(line) or PERF_UNTIMED.match(line))
         ):
+            add()
+            bare = False
             command = clean(sample[1], 120)
             named = _PERF_EVENT.match(sample[4])
             event, period = (clean(named[2], 80), int(named[1]) if named[1] else None) if named else ("", None)
+    add()
     if not by_event:
         raise bad(
             "The output of `perf script` contains no sample.", "Record with `perf record -g`, then `perf script`."
