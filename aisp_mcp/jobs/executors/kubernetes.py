@@ -196,7 +196,7 @@ def _template(name: str, request: Mapping[str, Any], parts: int, digest: str) ->
         "volumeMounts": [
             *first.get("volumeMounts", ()),
             {"name": "aisp-parts", "mountPath": f"{ROOT}/parts", "readOnly": True},
-            {"name": "aisp-work", "mountPath": f"{ROOT}/work"},
+            {"name": "aisp-work", "mountPath": f"{ROOT}/job"},
             {"name": "aisp-shm", "mountPath": "/dev/shm"},  # else 64 MB
         ],
     }

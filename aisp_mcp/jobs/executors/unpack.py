@@ -41,10 +41,10 @@ def main() -> None:
         refuse("HOST_LACKS", "the image lacks " + ", ".join(lacking) + ": pip install " + " ".join(lacking))
     try:
         with tarfile.open(fileobj=io.BytesIO(data), mode="r:gz") as archive:
-            archive.extractall(root + "/work", filter="tar")
+            archive.extractall(root + "/job", filter="tar")
     except OSError as error:
         refuse("HOST_FULL", "the pod cannot unpack the job: " + str(error.strerror or error))
-    os.environ["PYTHONPATH"] = root + "/work/0"
+    os.environ["PYTHONPATH"] = root + "/job/0"
     os.environ["PYTHONSAFEPATH"] = "1"
     os.execv(sys.executable, [sys.executable, "-P", "-m", "aisp_mcp.jobs.pod"])
 
