@@ -66,7 +66,7 @@ def terms(inputs: Mapping[str, Any], axes: Axes) -> int:
 
 def is_real(value: Any) -> bool:
     """Return True for a tensor of floating-point numbers."""
-    return not isinstance(value, str) and bool(value.is_floating_point() or value.is_complex())
+    return hasattr(value, "is_complex") and bool(value.is_floating_point() or value.is_complex())
 
 
 def _is_summed(run: Run, inputs: dict[str, Any], name: str, axis: int, usual: list[Any]) -> bool:
