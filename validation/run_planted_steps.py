@@ -90,7 +90,7 @@ MODELS: dict[str, tuple[str, str, str, list[str]]] = {
     "perceptron": ("aten::sort", "return x.sort(-1).values", PERCEPTRON, [
         "return torch.from_numpy(np.sort(x.numpy(), -1))",
         "return torch.from_numpy(np.sort(x.numpy(), -1, kind='stable'))",
-        "return x.topk(x.shape[-1], -1).values.flip(-1)", "return x.sort(-1, stable=True).values",
+        "return x.topk(x.shape[-1], -1).values.flip(-1)", "return torch.sort(x, dim=-1, stable=True).values",
         "return x.gather(-1, x.argsort(-1))",
     ]),
 }  # fmt: skip

@@ -16,9 +16,10 @@ import pytest
 
 from aisp_mcp.errors import AispError, StoreError, UsageError
 from aisp_mcp.front.cli import main as cli
-from aisp_mcp.gate.keep import decide, metric
+from aisp_mcp.gate.keep import decide
 from aisp_mcp.gate.keep.records import Kept
 from aisp_mcp.gate.keep.step import Request, step
+from aisp_mcp.runs import metric
 
 # Prints a loss with noise, as a shell script: these tests start it some hundred times.
 TRAIN = """
