@@ -505,10 +505,12 @@ class Kubernetes:
         states = {}
         for row in rows:
             name = job_name(row["id"])
+            if not row["handle"]:
+                continue  # submitted once more, since what it mounts may be missing
             if name in jobs:
                 mine = sorted(pods.get(name, ()), key=lambda item: str(item["metadata"]["creationTimestamp"]))
                 states[row["id"]] = self._seen(api, row, jobs[name], mine[0] if mine else None)
-            elif row["handle"]:
+            else:
                 states[row["id"]] = ExecutorState("unknown", message=f"{api.namespace} has no Job {name}")
         return states
 
