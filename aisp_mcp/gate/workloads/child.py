@@ -1,4 +1,4 @@
-"""Serve rounds of a workload's calls in the Python of one commit: `python -I child.py FILE ROLE FOLDER WRITER SOURCES`.
+"""Serve rounds of a workload's calls in the Python of one commit: `python -s child.py FILE ROLE FOLDER WRITER SOURCES`.
 
 A file of GSO has `run_test`; one of SWE-fficiency calls `timeit.repeat` with a setup; any other has `workload` and
 perhaps `setup`. What a setup precedes is timed in a fork, where nothing is left of earlier calls. Only the standard
@@ -282,6 +282,7 @@ def main(path: str, role: str, folder: str, writer: str, *sources: str) -> None:
     if not channel.ask(collected=[NAME]).get("select"):
         return
     sys.argv = [path]
+    sys.path.remove(os.path.dirname(os.path.abspath(__file__)))
     sys.path += [*sources, os.path.dirname(path)]  # last: the file may be beside the package of the working tree
     server = Server(channel, path, keeper(folder, role, writer))
     try:

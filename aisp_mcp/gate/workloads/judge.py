@@ -203,8 +203,10 @@ def _measured(
     replicates, about = list[BenchmarkReplicate](), dict[str, Any]()
     for number in range(preset.replicates):
         ctx.progress(4 + 6 * number / preset.replicates, 10, f"replicate {number + 1} of {preset.replicates}")
+        seed = str(secrets.randbelow(2**32))  # the order of sets can decide how long a call takes
         processes = {
-            role: WorkloadProcess.start(_command(role, both[role is Role.CANDIDATE], workload, work)) for role in Role
+            role: WorkloadProcess.start(_command(role, both[role is Role.CANDIDATE], workload, work, seed))
+            for role in Role
         }
         try:
             for role, process in processes.items():
@@ -235,7 +237,7 @@ def _not_measured(problem: str, request: CommitsRequest) -> Comparison:
     raise BenchmarkError("BASELINE_FAILED", f"The workload was not measured: {problem}", "Run it at the first commit.")
 
 
-def _command(role: Role, environment: Environment, workload: Path, work: Path) -> Command:
+def _command(role: Role, environment: Environment, workload: Path, work: Path, hash_seed: str) -> Command:
     folder = work / role
     folder.mkdir(exist_ok=True)
     args = [child.__file__, str(workload), role, str(work), str(answers.WRITER)]
@@ -243,8 +245,8 @@ def _command(role: Role, environment: Environment, workload: Path, work: Path) -
         folder,
         [*args, *(str(path) for path in environment.sources)],
         cpus=cores(),
-        program=(environment.python, "-I"),
-        variables=environment.variables,
+        program=(environment.python, "-s"),
+        variables={**environment.variables, "PYTHONPATH": "", "PYTHONHASHSEED": hash_seed},
     )
 
 

@@ -20,8 +20,8 @@ SLOW = "def work(n):\n    return [sum(range(i)) for i in range(n)]\n"
 FAST = "def work(n):\n    return [i * (i - 1) // 2 for i in range(n)]\n"
 WRONG = "def work(n):\n    return [i * (i + 1) // 2 for i in range(n)]\n"
 BROKEN = "def work(n):\n    return undefined\n"
-PLAIN = "import thing\n\ndef workload():\n    return thing.work(400)\n"
-ARGUMENT = "import thing\n\ndef setup():\n    return 400\n\ndef workload(n):\n    return thing.work(n)\n"
+PLAIN = "import thing\n\ndef workload():\n    return thing.work(1500)\n"
+ARGUMENT = "import thing\n\ndef setup():\n    return 1500\n\ndef workload(n):\n    return thing.work(n)\n"
 SWE = """
 import statistics
 import timeit
@@ -29,12 +29,12 @@ import thing
 
 def setup():
     global n
-    n = 400
+    n = 1500
 
 def workload():
     thing.work(n)
 
-runtimes = timeit.repeat(workload, number=5, repeat=10, setup=setup)
+runtimes = timeit.repeat(workload, number=2, repeat=10, setup=setup)
 print("Mean:", statistics.mean(runtimes))
 """
 GSO = """
@@ -44,7 +44,7 @@ import timeit
 import thing
 
 def setup():
-    return 400
+    return 1500
 
 def experiment(n):
     return thing.work(n)
