@@ -60,6 +60,23 @@ def trace(tmp_path: Path) -> Path:
     return path
 
 
+def test_an_operator_that_calls_another_overload_of_itself_is_one_call(tmp_path: Path) -> None:
+    inner = {**op("aten::add_", ADD, 1, 6.0), "ts": 2.0}
+    kernel = {"cat": "kernel", "dur": 4.0, "args": {"External id": 1}}
+    events = [
+        op("aten::add_", ADD, 0, 20.0),
+        inner,
+        op("aten::add_", {**ADD, "Input Dims": [[8], [8], []]}, 30),
+        kernel,
+    ]
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
+    found = [
+        (operator.dims[0], operator.calls, operator.device_us, operator.host_us) for operator in targets.read(path)
+    ]
+    assert found == [([32], 1, 4.0, 20.0), ([8], 1, 0.0, 10.0)]
+
+
 def ask(cli_here: Any, *words: str) -> dict[str, Any]:
     answer: dict[str, Any] = json.loads(cli_here("bench", "from-trace", *words, "--json").stdout)
     return answer

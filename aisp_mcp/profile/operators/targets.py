@@ -133,10 +133,10 @@ def operators(found: list[dict[str, Any]], name: str) -> list[Operator]:
     """Operators of a trace's events by device time, then by host time. Raises UsageError NO_SHAPES."""
     device = _device_times(found)
     known: dict[str, Operator] = {}
-    for event in found:
-        args = event.get("args")
-        if event.get("cat") == "cpu_op" and isinstance(args, dict) and "Input Dims" in args:
-            _add(known, event, args, device)
+    for event, inner in _calls(found):
+        args = event["args"]
+        device_us = sum(device.get(each["args"].get("External id"), 0.0) for each in (event, *inner))
+        _add(known, event, args, device_us)
     if not any(any(operator.dims) for operator in known.values()):
         raise UsageError(
             "NO_SHAPES",
@@ -144,6 +144,29 @@ def operators(found: list[dict[str, Any]], name: str) -> list[Operator]:
             "Record with record_shapes=True, or aisp profile torch with mode full.",
         )
     return sorted(known.values(), key=lambda operator: (-operator.device_us, -operator.host_us, operator.name))
+
+
+def _calls(found: list[dict[str, Any]]) -> list[tuple[dict[str, Any], list[dict[str, Any]]]]:
+    """Calls of operators with shapes, and those of the same name within each: an operator that calls another overload
+    of itself, as `aten::sort` does, is one call.
+    """
+    by_thread: dict[tuple[Any, Any], list[dict[str, Any]]] = defaultdict(list)
+    for event in found:
+        args = event.get("args")
+        if event.get("cat") == "cpu_op" and isinstance(args, dict) and "Input Dims" in args:
+            by_thread[str(event.get("pid")), str(event.get("tid"))].append(event)
+    calls: list[tuple[dict[str, Any], list[dict[str, Any]]]] = []
+    for events_of_one in by_thread.values():
+        events_of_one.sort(key=lambda event: (_number(event.get("ts")), -_number(event.get("dur"))))
+        outer: dict[str, tuple[float, list[dict[str, Any]]]] = {}  # by name: the end of a call, and those within
+        for event in events_of_one:
+            name, end = str(event.get("name")), _number(event.get("ts")) + _number(event.get("dur"))
+            if name in outer and end <= outer[name][0]:
+                outer[name][1].append(event)
+            else:
+                calls.append((event, []))
+                outer[name] = end, calls[-1][1]
+    return calls
 
 
 def whole_us(found: list[dict[str, Any]]) -> float:
@@ -166,7 +189,7 @@ def _device_times(found: list[dict[str, Any]]) -> dict[Any, float]:
     return times
 
 
-def _add(operators: dict[str, Operator], event: dict[str, Any], args: dict[str, Any], device: dict[Any, float]) -> None:
+def _add(operators: dict[str, Operator], event: dict[str, Any], args: dict[str, Any], device_us: float) -> None:
     name = str(event.get("name"))
     types, dims, strides, concrete = (args.get(field) for field in _FIELDS)
     if not isinstance(types, list) or not isinstance(dims, list) or len(types) != len(dims):
@@ -176,7 +199,7 @@ def _add(operators: dict[str, Operator], event: dict[str, Any], args: dict[str, 
     key = json.dumps([name, types, dims, strides, concrete])
     operator = operators.setdefault(key, Operator(name, types, dims, strides, [str(text) for text in concrete]))
     operator.calls += 1
-    operator.device_us += device.get(args.get("External id"), 0.0)
+    operator.device_us += device_us
     operator.host_us += _number(event.get("dur"))
 
 
