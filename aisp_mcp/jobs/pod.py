@@ -106,7 +106,7 @@ def read_answer(text: str) -> tuple[dict[str, bytes], list[str]] | None:
 
 def main() -> int:
     """Run the job to its end; returns its own exit code. SIGTERM, as at the removal of the pod, cancels it."""
-    root = Path(os.environ["AISP_POD"], "work")
+    root = Path(os.environ["AISP_POD"], "job")
     job = parcels.renamed(json.loads((root / "job.json").read_text("utf-8")), {ROOT: str(root)})
     folder = root / "home" / "runs" / job["id"]
     folder.mkdir(parents=True)

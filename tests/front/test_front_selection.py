@@ -74,7 +74,7 @@ def test_an_excluded_tool_cannot_be_called_by_a_detour(demo_tools: None) -> None
     ("options", "code", "word"),
     [
         ({"toolsets": "suits"}, "UNKNOWN_TOOLSET", "suites"),
-        ({"toolsets": "qqq"}, "UNKNOWN_TOOLSET", "validity."),
+        ({"toolsets": "qqq"}, "UNKNOWN_TOOLSET", "workloads."),
         ({"tools": "qqq"}, "UNKNOWN_TOOL", ", …"),
         ({"tools": "aisp_triag"}, "UNKNOWN_TOOL", "aisp_triage"),
         ({"exclude_tools": "aisp_triag"}, "UNKNOWN_TOOL", "aisp_triage"),

@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import forks
 import pytest
@@ -74,6 +75,7 @@ def said(jobs: Jobs, job_id: str, words: str) -> None:
     until(lambda: (p := jobs.get(job_id).progress) is not None and words in (p.message or ""), PATIENCE_S)
 
 
+@pytest.mark.slow
 def test_a_job_outlives_watcher_and_api_server_and_comes_back_whole(jobs: Jobs, server: Server, tmp_path: Path) -> None:
     gate, journal = tmp_path / "gate", tmp_path / "sources" / "journal"
     journal.parent.mkdir()
@@ -87,13 +89,14 @@ def test_a_job_outlives_watcher_and_api_server_and_comes_back_whole(jobs: Jobs, 
     server.down = False
     job = finished(jobs, job_id, PATIENCE_S)
     assert (job.state, job.exit_code, answer(job)["text"]) == (JobState.SUCCEEDED, 0, "kept")
-    (copy,) = server.folder.glob("*/aisp/work/*/sources/journal")
+    (copy,) = server.folder.glob("*/aisp/job/*/sources/journal")
     assert [line.split()[0] for line in copy.read_text().splitlines()] == ["begin", "end"]  # it ran once
     assert job.envelope is not None
     assert job.envelope["meta"]["host"] == f"node-a (kubernetes://{NAMESPACE} (here))"
     until(lambda: not any(server.kinds[kind] for kind in ("jobs", "configmaps", "pods")))
 
 
+@pytest.mark.slow
 def test_a_running_job_is_cancelled_there_with_all_it_started(jobs: Jobs, server: Server, tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     job_id = submit(jobs, "aisp_test_daemon", pids=str(pids))
@@ -130,20 +133,26 @@ QUOTA = Answer(
 )
 
 
+def slow(*values: object) -> Any:
+    return pytest.param(*values, marks=pytest.mark.slow)
+
+
 @pytest.mark.parametrize(
     ("fault", "env", "code", "words"),
     [
         ({"refused": {("POST", "jobs"): FORBIDDEN}}, {}, "KUBE_REFUSED", 'cannot create resource "jobs"'),
-        ({"refused": {("POST", "configmaps"): QUOTA}}, {}, "KUBE_REFUSED", "exceeded quota"),
-        ({}, {"AISP_KUBE_NAMESPACE": "nowhere"}, "KUBE_REFUSED", 'namespaces "nowhere" not found'),
-        (
+        slow({"refused": {("POST", "configmaps"): QUOTA}}, {}, "KUBE_REFUSED", "exceeded quota"),
+        slow({}, {"AISP_KUBE_NAMESPACE": "nowhere"}, "KUBE_REFUSED", 'namespaces "nowhere" not found'),
+        slow(
             {"pull": ("ErrImagePull", "failed to resolve reference registry/aisp:1: registry/aisp:1: not found")},
             {},
             "KUBE_IMAGE",
             "registry/aisp:1: not found",
         ),
-        ({"pull": ("CreateContainerConfigError", 'secret "s" not found')}, {}, "KUBE_NOT_STARTED", 'secret "s" not'),
-        ({}, {"AISP_REMOTE_PYTHON": "/nowhere/python3"}, "KUBE_NOT_STARTED", "/nowhere/python3"),
+        slow(
+            {"pull": ("CreateContainerConfigError", 'secret "s" not found')}, {}, "KUBE_NOT_STARTED", 'secret "s" not'
+        ),
+        slow({}, {"AISP_REMOTE_PYTHON": "/nowhere/python3"}, "KUBE_NOT_STARTED", "/nowhere/python3"),
     ],
 )
 def test_what_the_cluster_refuses_is_one_sentence(

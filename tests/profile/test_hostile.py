@@ -13,7 +13,7 @@ import oracle_tools
 import pytest
 from simulate import Sim, compute, memory_json, ncu_csv, nsys_db, step
 
-from aisp_mcp.errors import AispError
+from aisp_mcp.errors import AispError, UsageError
 from aisp_mcp.profile import load
 from aisp_mcp.profile.pictures import flame, flame_page
 from aisp_mcp.profile.readers import files, kineto, nsys, text
@@ -122,7 +122,7 @@ def test_odd_events_are_left_out_and_counted(tmp_path):
 _LIMITED = """
 import json, resource, sys
 resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30))
-from aisp_mcp.errors import AispError
+from aisp_mcp.errors import AispError, UsageError
 from aisp_mcp.profile import load
 from aisp_mcp.profile.pictures import flame
 for path in sys.argv[1:]:
@@ -251,7 +251,8 @@ class TestDatabase:
                 "(SELECT 0, 1 UNION ALL SELECT start + 1, start + 2 FROM r) SELECT * FROM r"
             )
         db.close()
-        assert len(self._read(path).gpu) == 0
+        with pytest.raises(UsageError, match="none of nsys's tables"):
+            self._read(path)
 
     def test_triggers_generated_columns_and_virtual_tables_do_nothing(self, tmp_path):
         path = nsys_db(tmp_path / "t.sqlite", [(0, 10, "k")])

@@ -129,8 +129,8 @@ def compare(repo: Path, ctx: Context, tmp_path: Path) -> Compare:
     ("text", "compared"),
     [
         pytest.param(PLAIN, "the returned value", id="plain"),
-        pytest.param(ARGUMENT, "the returned value", id="setup that returns"),
-        pytest.param(SWE, "nothing", id="SWE-fficiency"),
+        pytest.param(ARGUMENT, "the returned value", id="setup that returns", marks=pytest.mark.slow),
+        pytest.param(SWE, "nothing", id="SWE-fficiency", marks=pytest.mark.slow),
         pytest.param(GSO, "its own check_equivalence", id="GSO"),
     ],
 )
