@@ -32,11 +32,16 @@ def _without_numbers(content: bytes) -> bytes:
     return NUMBER.sub(b"nan", content) if b"\0" not in content else b"\xff" * len(content)
 
 
+def _half(content: bytes) -> bytes:
+    """The first half of the content; of a single number, its first digit, since its half may be close to it."""
+    return content[: len(content) // 2 if len(content.split()) > 1 else 1]
+
+
 # Outputs that no checker may accept, by what is wrong with them.
 SPOILED: dict[str, Callable[[bytes], bytes]] = {
     "whose files are empty": lambda _: b"",
     "with nan in place of each number": _without_numbers,
-    "whose files end in the middle": lambda content: content[: len(content) // 2],
+    "whose files end in the middle": _half,
 }
 
 

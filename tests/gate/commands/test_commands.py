@@ -207,6 +207,13 @@ def test_a_checker_that_accepts_nonsense_is_refused(lab: Lab, words: str) -> Non
     assert caught.value.code == "CHECKER_ACCEPTS"
 
 
+def test_a_number_whose_first_half_is_close_to_it_is_no_nonsense(lab: Lab) -> None:
+    read = "import sys\none, other = (float(open(folder + '/stdout').read()) for folder in sys.argv[2:4])\n"
+    check = lab.program("check.py", f"{read}sys.exit(not abs(one - other) <= 1e-3)")
+    number = "print(1000.0000000000001)"
+    assert lab.judge(number, number, check).verdict != "incorrect"
+
+
 def test_a_baseline_whose_output_varies_accuses_nobody(lab: Lab) -> None:
     clock = "import time; print(time.time_ns())"
     with pytest.raises(BenchmarkError, match="Two runs of the baseline on one input differ") as caught:
