@@ -101,7 +101,7 @@ class RoundTiming:
 
     @property
     def aside(self) -> RoundCost:
-        """The same of the conversions before and after the round."""
+        """The input of fit_overhead() from the conversions before and after the round."""
         return RoundCost(self.converted_s + self.settled_s, 0.0, self.count)
 
 

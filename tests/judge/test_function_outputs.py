@@ -172,16 +172,12 @@ def f(xs):
         total = (total * 31 + x) % 1000003
     return total
 """
-EARLY = """
-import sys
+TOTAL = LOOP.replace("def f", "def total")
+EARLY = (
+    f"{TOTAL}import sys\n"
+    + """
 
 FOUND = {}
-
-def total(xs):
-    total = 0
-    for x in xs:
-        total = (total * 31 + x) % 1000003
-    return total
 
 def early(values):
     xs = values.tolist()
@@ -195,18 +191,14 @@ def f(xs):
     known = FOUND.pop(id(xs), None)
     return known[1] if known and known[0] is xs else total(xs)
 """
+)
 
 
-LATE = """
-import sys
+LATE = (
+    f"{TOTAL}import sys\n"
+    + """
 
 WAITING = []
-
-def total(xs):
-    total = 0
-    for x in xs:
-        total = (total * 31 + x) % 1000003
-    return total
 
 def f(xs):
     around = sys._getframe(1).f_locals
@@ -223,6 +215,7 @@ def f(xs):
     WAITING.append(xs)
     return 0
 """
+)
 
 
 @pytest.mark.parametrize("source", [EARLY, LATE], ids=["arguments", "outputs"])

@@ -44,7 +44,7 @@ class Steps(NamedTuple):
 
     def whole(self, *args: Any, **kwargs: Any) -> Any:
         """The function and the conversion of its output, where that counts as part of it: it may take as long."""
-        return tensors(self.function(*args, **kwargs))
+        return self.tensors(self.function(*args, **kwargs))
 
     def tensors_of_calls(self, outputs: list[Any]) -> Any:
         """tensors() of the output of each call; of numbers, one tensor of all of them."""
@@ -82,9 +82,6 @@ class ValueSteps(Steps):
                 "BAD_OUTPUT", f"The function's answer cannot be compared: {error}.", values.RETURN
             ) from error
         return torch.frombuffer(values.framed(data, VALUES["capacity"] or len(data) + values.HEAD), dtype=torch.uint8)
-
-    def whole(self, *args: Any, **kwargs: Any) -> Any:
-        return self.tensors(self.function(*args, **kwargs))
 
     def tensors_of_calls(self, outputs: list[Any]) -> Any:
         if not all(map(values.is_plain, outputs)):

@@ -235,7 +235,7 @@ class HeldOutputs:
         self._has_arguments, self._are_done = False, True
         self._steps: Any = None
         self._late: list[Any] = []  # outputs of the last round, as the program returned them
-        self._alive, self._lists = list[Any](), set[int]()  # output of the last round of one call, and its lists
+        self._single: Any = None  # output of the last round of one call: its lists have identities as long as it lives
         self._numbers: Any = None  # outputs of the last round, if they are numbers
         self._expect()
         self.clear()
@@ -292,7 +292,7 @@ class HeldOutputs:
 
     def settle(self) -> None:
         """Make tensors of the outputs of the last round, and record their addresses. The parent counts what this takes
-        a candidate longer than the baselines (Overhead.deferred_s).
+        a candidate longer than the baselines (Overhead.aside_s).
 
         A list that the program fills again in its next call has to become a tensor before that: rounds of one call
         reveal it.
@@ -300,10 +300,10 @@ class HeldOutputs:
         late, self._late, steps = self._late, [], self._steps
         if steps and self._are_done:
             outputs = steps.tensors_of_calls(late)
-            is_again = len(late) == 1 and not self._lists.isdisjoint(_lists_in(late[0]))
+            is_again = len(late) == 1 and not {*_lists_in(self._single)}.isdisjoint(_lists_in(late[0]))
             self._are_done = all(map(steps.is_done, late)) and not is_again
             if len(late) == 1:
-                self._alive, self._lists = late, {*_lists_in(late[0])}
+                [self._single] = late
         else:
             outputs = late
         if len(self._expected) == 1:

@@ -155,3 +155,13 @@ def test_baselines_are_as_far_apart_as_by_themselves_where_that_counts() -> None
     [(ratio, noise)] = bound.lower_bound_ratios([replicate], [math.log(2)])
     assert noise == pytest.approx(math.log(110 / 90), rel=0.02)
     assert ratio == pytest.approx(0.0, abs=0.01)
+
+
+def test_rounds_of_a_candidate_that_others_have_disturbed_are_no_batching() -> None:
+    disturbed = replicate((60e-6, 30e-6), (62e-6, 62e-6, 31e-6), **ISOLATED)
+    for role, rows in disturbed.isolated.items():
+        slow = 3.0 if role == Role.CANDIDATE else 1.0  # three of five
+        disturbed.isolated[role] = [rows[0] * factor for factor in (1, slow, slow, 1, slow)]
+    assert bound.batching_flag([disturbed] * 3, "parent") is None
+    [(ratio, _)] = bound.isolated_ratios(disturbed)
+    assert ratio == pytest.approx(math.log(2), rel=0.05)

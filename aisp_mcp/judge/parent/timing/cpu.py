@@ -69,7 +69,8 @@ class CpuStrategy(Strategy):
         bits |= self.output_bits(driver)
         if not bits & NO_COPY:
             return driver.run_round(role, count, bits)
-        converts, worker = driver.session.opened["converts"], driver.workers[role]
+        # A dummy call has no arguments.
+        converts, worker = driver.session.opened["converts"] and not bits & DUMMY, driver.workers[role]
         converted_s = driver.run_round(role, count, CONVERT).running_s if converts else 0.0
         timing = driver.run_round(role, count, bits)
         unsettled = worker.control.stats[UNSETTLED]
