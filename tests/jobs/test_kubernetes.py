@@ -12,7 +12,7 @@ from typing import Any
 
 import forks
 import pytest
-from job_helpers import finished, until
+from job_helpers import answer, end_watcher, finished, submit, until
 from kubernetes_api import NAMESPACE, Answer, Server
 
 from aisp_mcp.errors import AispError
@@ -23,7 +23,7 @@ from aisp_mcp.jobs.manager import Jobs
 from aisp_mcp.jobs.watcher import Watcher
 from aisp_mcp.process import tree
 from aisp_mcp.process.python import module
-from aisp_mcp.store.records.job import Job, JobState
+from aisp_mcp.store.records.job import JobState
 
 pytest.importorskip("kubernetes")
 pytestmark = pytest.mark.timeout(300)
@@ -52,23 +52,7 @@ def jobs(jobs: Jobs, server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterato
         if not job.state.terminal:
             jobs.cancel(job.id)
             finished(jobs, job.id)
-    end_watcher(jobs)
-
-
-def end_watcher(jobs: Jobs) -> None:
-    watcher = starting.living_watcher(jobs.store.home, "kubernetes")
-    if watcher is not None:
-        tree.kill([watcher])
-        until(lambda: tree.start_time(watcher) is None)
-
-
-def submit(jobs: Jobs, tool: str = "aisp_test_work", timeout_s: float = 60, **params: object) -> str:
-    return jobs.submit(tool, params, timeout_s=timeout_s).id
-
-
-def answer(job: Job) -> dict[str, object]:
-    assert job.envelope is not None, job.reason
-    return dict(job.envelope["result"])
+    end_watcher(jobs, "kubernetes")
 
 
 def said(jobs: Jobs, job_id: str, words: str) -> None:
@@ -84,7 +68,7 @@ def test_a_job_outlives_watcher_and_api_server_and_comes_back_whole(jobs: Jobs, 
     said(jobs, job_id, "half way")
     server.down = True
     said(jobs, job_id, "unable to handle the request")
-    end_watcher(jobs)
+    end_watcher(jobs, "kubernetes")
     gate.touch()
     server.down = False
     job = finished(jobs, job_id, PATIENCE_S)
@@ -112,7 +96,7 @@ def test_an_attempt_after_one_that_was_cut_off_finds_its_job(jobs: Jobs, server:
     server.unschedulable = "0/1 nodes are available: 1 Insufficient nvidia.com/gpu."
     job_id = submit(jobs, label="once")
     said(jobs, job_id, "etcdserver: request timed out")
-    end_watcher(jobs)
+    end_watcher(jobs, "kubernetes")
     server.refused.clear()
     said(jobs, job_id, "waits for a node: 0/1 nodes are available: 1 Insufficient nvidia.com/gpu.")
     server.unschedulable = ""

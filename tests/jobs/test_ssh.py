@@ -10,14 +10,13 @@ from pathlib import Path
 
 import forks
 import pytest
-from job_helpers import finished, until
+from job_helpers import answer, end_watcher, finished, submit, until
 from ssh_host import Host, missing
 
-from aisp_mcp.jobs import starting
 from aisp_mcp.jobs.manager import Jobs
 from aisp_mcp.process import tree
 from aisp_mcp.process.python import module
-from aisp_mcp.store.records.job import Job, JobState
+from aisp_mcp.store.records.job import JobState
 
 pytestmark = [
     pytest.mark.timeout(120),
@@ -47,19 +46,7 @@ def jobs(jobs: Jobs, host: Host, monkeypatch: pytest.MonkeyPatch) -> Iterator[Jo
         if not job.state.terminal:
             jobs.cancel(job.id)
             finished(jobs, job.id)
-    watcher = starting.living_watcher(jobs.store.home, host.url)
-    if watcher is not None:
-        tree.kill([watcher])  # it stays a while for the next job
-        until(lambda: tree.start_time(watcher) is None)
-
-
-def submit(jobs: Jobs, tool: str = "aisp_test_work", timeout_s: float = 60, **params: object) -> str:
-    return jobs.submit(tool, params, timeout_s=timeout_s).id
-
-
-def answer(job: Job) -> dict[str, object]:
-    assert job.envelope is not None, job.reason
-    return dict(job.envelope["result"])
+    end_watcher(jobs, host.url)
 
 
 def half_way(jobs: Jobs, job_id: str) -> None:

@@ -278,7 +278,7 @@ _NAMES, _DATA = "sent.json", "sent.tar.gz"  # in the run folder: an attempt afte
 
 
 def _pack(row: Any, known: dict[tuple[str, int, int], str], request: Mapping[str, Any]) -> bytes:
-    """What is sent for a job: its folders and arguments. Raises UsageError NOT_SENT."""
+    """The archive that is sent for a job: its folders and arguments. Raises UsageError NOT_SENT."""
     folder = Path(row["run_dir"])
     if (folder / _DATA).exists():
         return (folder / _DATA).read_bytes()
@@ -393,7 +393,7 @@ class RefusedError(Exception):
 
 
 def _sentence(error: Any) -> str:
-    """What the server says, in one line."""
+    """The server's own words, in one line."""
     with contextlib.suppress(ValueError, TypeError, AttributeError, KeyError):
         return " ".join(str(json.loads(error.body)["message"]).split())[:400]
     return " ".join(f"{error.status} {error.reason}".split())[:400]
@@ -589,9 +589,9 @@ class Kubernetes:
     def _took(self, row: Any, request: Mapping[str, Any], handle: str, where: str, text: str) -> bool:
         """Write the answer in a pod's log to the run folder; False if there is none."""
         folder = Path(row["run_dir"])
-        errors = [line for line in text.splitlines() if line.startswith(_ERROR)]
+        errors = [line for line in text.splitlines() if line.startswith(unpack.ERROR)]
         if errors and pod.END not in text:
-            said = json.loads(errors[-1][len(_ERROR) :])
+            said = json.loads(errors[-1][len(unpack.ERROR) :])
             self._refuse(row, handle, where, said["code"], said["message"])
             return True
         answer = pod.read_answer(text)
@@ -648,7 +648,7 @@ NEEDED = (
 
 
 def check(request: Mapping[str, Any]) -> Iterator[tuple[str, bool, str]]:
-    """What a job needs in the cluster, for `aisp doctor`: name, whether it is there, and a sentence.
+    """Needs of a job in the cluster, for `aisp doctor`: name, whether it is there, and a sentence.
 
     Raises Unavailable.
     """
@@ -687,7 +687,7 @@ def _may(api: Api, group: str, resource: str, verb: str) -> bool:
 
 
 def _nodes(api: Api, request: Mapping[str, Any]) -> Iterator[tuple[str, bool, str]]:
-    """Whether any node can have the labels and devices, where nodes may be listed at all."""
+    """One need: whether any node can have the labels and devices, where nodes may be listed at all."""
     try:
         selector = ",".join(f"{key}={value}" for key, value in request["node"].items())
         nodes = api.ask(api.core.list_node, label_selector=selector).get("items") or ()
@@ -713,7 +713,6 @@ def _queue(api: Api, name: str) -> tuple[str, bool, str]:
     return "queue", True, f"{name} exists"
 
 
-_ERROR = "aisp-error "
 _NO_IMAGE = ("ImagePullBackOff", "ErrImagePull", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError")
 _NO_START = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError")
 _FINAL = (*_NO_START, "InvalidImageName", "ErrImageNeverPull")

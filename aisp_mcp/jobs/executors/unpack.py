@@ -11,10 +11,12 @@ import os
 import sys
 import tarfile
 
+ERROR = "aisp-error "  # begins the line with a reason
+
 
 def refuse(code: str, message: str) -> None:
     """End with a sentence for whoever sent the job."""
-    print("aisp-error " + json.dumps({"code": code, "message": message}))
+    print(ERROR + json.dumps({"code": code, "message": message}))
     sys.exit(1)
 
 
