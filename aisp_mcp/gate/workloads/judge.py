@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import secrets
 import shutil
 import statistics
@@ -22,6 +21,7 @@ from aisp_mcp.gate.workloads.environments import Environment
 from aisp_mcp.gate.workloads.processes import Command, MeasuredProcess, cores
 from aisp_mcp.gate.workloads.rounds import BenchmarkReplicate
 from aisp_mcp.judge import answers
+from aisp_mcp.judge import statistics as stats
 from aisp_mcp.judge.presets import PRESETS, Role
 from aisp_mcp.judge.records.measurement import Figures
 from aisp_mcp.judge.records.verdict import Comparison, Flag
@@ -251,7 +251,7 @@ def _command(role: Role, environment: Environment, workload: Path, work: Path, h
 
 
 def _different(work: Path) -> str | None:
-    """How the head's first result differs from the base's, if both could be written down."""
+    """The difference between the head's first result and the base's; None without one, or if it cannot be known."""
     files = {role: work / f"{role}.answer" for role in Role}
     if not all(path.is_file() for path in files.values()):
         return None
@@ -297,9 +297,8 @@ def _judged(replicates: Sequence[BenchmarkReplicate], about: dict[str, Any]) -> 
 
 
 def _figures(replicates: Sequence[BenchmarkReplicate], role: Role) -> Figures:
-    seconds = sorted(each.seconds[role] for each in replicates)
-    middle = statistics.median(seconds)
-    high = seconds[min(len(seconds) - 1, math.ceil(0.95 * len(seconds)))]
+    seconds = [each.seconds[role] for each in replicates]
+    middle, high, _ = stats.percentiles(seconds)
     return Figures(
         processes=len(seconds),
         rounds=len(seconds),

@@ -15,6 +15,7 @@ import random
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from aisp_mcp.errors import UsageError
@@ -78,12 +79,14 @@ def _row(line: str, number: int, name: str) -> Recorded:
 def prompts(rows: Sequence[Recorded], seed: int) -> Iterator[str]:
     """A text for each request, about as many words as it had tokens. seed: other texts for another one."""
     size = max((math.ceil(row.input_tokens / len(row.blocks)) for row in rows if row.blocks), default=1)
+
+    @cache
+    def words(block: int) -> list[str]:
+        return random.Random(f"{seed}-{block}").choices(_WORDS, k=size)
+
     for number, row in enumerate(rows):
-        words = list[str]()
-        for block in [*map(str, row.blocks)] or [f"own-{number}"]:
-            draw = random.Random(f"{seed}-{block}")
-            words += draw.choices(_WORDS, k=size if row.blocks else row.input_tokens)
-        yield " ".join(words[: row.input_tokens])
+        own = [] if row.blocks else random.Random(f"{seed}-own-{number}").choices(_WORDS, k=row.input_tokens)
+        yield " ".join([*itertools.chain.from_iterable(map(words, row.blocks)), *own][: row.input_tokens])
 
 
 def shared(rows: Sequence[Recorded]) -> float:
