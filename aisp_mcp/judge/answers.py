@@ -20,7 +20,7 @@ def written(value: Any) -> bytes | None:
 
 
 def difference(expected: bytes, found: bytes, rtol: float | None = None, atol: float | None = None) -> str | None:
-    """How two results that were written down differ, or None. Floats may differ by a tolerance, or without one by what
-    another order of operations explains. Raises ValueError for other bytes.
+    """The difference between two results that were written down, or None. Floats may differ by a tolerance, or without
+    one by what another order of operations explains. Raises ValueError for other bytes.
     """
     return difference_of_values(values.decode(expected), values.decode(found), rtol, atol)

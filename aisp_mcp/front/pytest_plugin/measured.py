@@ -25,7 +25,7 @@ Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 @dataclass(frozen=True)
 class Own:
-    """What the marker `aisp` gives a test: a generator of arguments, a checker of answers, and tolerances."""
+    """The arguments of a test's marker `aisp`: a generator of arguments, a checker of answers, and tolerances."""
 
     make: Callable[[int, int], Any] | None = None
     n: int = 64
@@ -48,7 +48,7 @@ class Own:
         return self.rtol is not None or self.atol is not None
 
     def setup(self, name: str) -> Callable[[], Arguments]:
-        """What makes the arguments of each call: new ones, which the same call has at both commits."""
+        """Return a maker of the arguments of each call: new ones, which the same call has at both commits."""
         draw = random.Random(name)
 
         def arguments() -> Arguments:

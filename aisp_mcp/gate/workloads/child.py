@@ -81,7 +81,7 @@ def timed(call: Callable[[], Any], number: int) -> tuple[float, Any]:
 
 
 class Workload:
-    """What is timed. prepare: runs before every `number` calls; None if nothing must."""
+    """A call that is timed. prepare: runs before every `number` calls; None if nothing must."""
 
     def __init__(self, call: Callable[[], Any], prepare: Callable[[], Any] | None, number: int) -> None:
         self.call, self.prepare, self.number = call, prepare, number
@@ -233,7 +233,7 @@ def run_gso(path: str, role: str, folder: str, server: Server) -> None:
 
 
 def keeper(folder: str, role: str, writer: str) -> Callable[[Any], dict[str, Any]]:
-    """What stores a result for the other process. writer: the file that defines how."""
+    """Return a function that stores a result for the other process. writer: the file that defines how."""
     spec = importlib.util.spec_from_file_location("aisp_values", writer)
     values = importlib.util.module_from_spec(spec)  # type: ignore[arg-type]
     sys.modules["aisp_values"] = values

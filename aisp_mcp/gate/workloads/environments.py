@@ -125,7 +125,7 @@ def _build(repo: Path, environment: Environment, python: str) -> None:
 
 
 def last_line(done: Completed) -> str:
-    """What a command said last, without the empty lines and advice that pip ends with."""
+    """The last words of a command, without the empty lines and advice that pip ends with."""
     lines = [line.strip() for line in (done.stdout + "\n" + done.stderr).splitlines()]
     told = [line for line in lines if line and not line.startswith(("note:", "hint:", "[notice]"))]
     if done.timed_out:

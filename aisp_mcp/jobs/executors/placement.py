@@ -70,7 +70,7 @@ def kubernetes_settings(executor: str, environ: Mapping[str, str]) -> Kubernetes
 
 
 def request(executor: str, environ: Mapping[str, str], timeout_s: float, exclusive: bool) -> dict[str, Any]:
-    """What the settings ask of an executor elsewhere, as data for its row.
+    """The request of the settings to an executor elsewhere, as data for its row.
 
     Raises UsageError BAD_PLACEMENT, and Unavailable if Kubernetes is not configured here.
     """

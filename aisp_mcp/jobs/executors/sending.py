@@ -46,7 +46,7 @@ def requirements(extra: str = "") -> list[str]:
 
 @contextlib.contextmanager
 def folders(row: Any, known: dict[tuple[str, int, int], str]) -> Iterator[dict[str, parcels.Parcel]]:
-    """What a job needs, by its path here; a copy of a repository exists while the context is open.
+    """Folders that a job needs, by their paths here; a copy of a repository exists while the context is open.
 
     known: as in Parcel. Raises UsageError NOT_SENT, OSError.
     """

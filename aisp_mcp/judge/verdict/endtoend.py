@@ -35,7 +35,7 @@ class Alone:
 
 @dataclass(frozen=True)
 class Inside:
-    """What was seen in the program. log_ratios, noise: per replicate, positive where the candidate is better. before,
+    """Measurements in the program. log_ratios, noise: per replicate, positive where the candidate is better. before,
     after: medians of the metric. share, calls, in_place: None if they are not known.
     """
 

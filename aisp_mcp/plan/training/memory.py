@@ -244,7 +244,7 @@ def _layer_backward(arch: Architecture, layout: Layout, recipe: Recipe, seq: int
 
 
 def _between_stages(arch: Architecture, layout: Layout, recipe: Recipe, seq: int, stage: Stage) -> Part:
-    """What PyTorch's pipelines hold of a stage's ends: buffers to receive in, and outputs until their backward pass."""
+    """Memory at the ends of a stage in PyTorch's pipelines: buffers to receive in, outputs until the backward pass."""
     received = layout.microbatches * ((not stage.first) + (not stage.last))
     sent = 0 if stage.last else in_flight(layout, stage.number)
     each = recipe.activations * arch.hidden * _tokens(layout, seq) // layout.tensor

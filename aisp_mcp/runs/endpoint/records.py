@@ -78,7 +78,7 @@ class ServerVerdict(Record):
 
 
 class Knee(Record):
-    """Where a server's load curve bends. interval: 95 %, by t over repeats; empty for one repeat."""
+    """The bend of a server's load curve. interval: 95 %, by t over repeats; empty for one repeat."""
 
     url: str
     concurrency: float = Field(description="The highest rate of answers times the latency under the lowest load.")

@@ -124,7 +124,7 @@ def _dispersion(one: Any, other: Any) -> tuple[float, int]:
 
 
 def _binned(*noises: Any) -> list[Any]:
-    """How many elements of each noise are in each bin of all."""
+    """The number of elements of each noise in each bin of all."""
     import torch
 
     grain = max(float(noise.abs().max()) for noise in noises) * GRAIN or 1.0
