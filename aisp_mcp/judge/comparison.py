@@ -288,7 +288,7 @@ def _request(
         "device": options.device,
         "protections": asdict(options.protections),
         "seed": options.battery_seed(pair.baseline),  # what it finds is the same every time
-        "budget": STRATEGIES[place].round_bytes,
+        "budget": STRATEGIES["cuda" if options.device == "cuda" else place].round_bytes,
         "round_s": for_kind(options.preset, place, round_trips_s=round_trips_s).round_s,
         "files_at": files_at,
         "cpus": sorted(os.sched_getaffinity(0)),

@@ -39,6 +39,9 @@ FOUND_SHARE, MISSED = 0.046, 0.001
 # Seconds of a round of several ranks, which begins and ends on several processes; and its length over several nodes, in
 # round trips, since it includes one. Chosen: a hundredth of a round is far below the 5 % that two clocks may differ by.
 RANKS_ROUND_S, ROUND_TRIPS = 0.02, 100
+# Calls of a round of several ranks, at most: new inputs took 1 ms per call (two H200), so the 270 calls of a candidate
+# that was 60 times as fast as its baseline took 18 of 46 s.
+RANKS_CALLS = 64
 # Cold starts per timed replicate: a start yields one number per process, a timed replicate the median of rounds.
 # COLD_MULTIPLE: of three, so that each role has each position equally often. Chosen.
 COLD_MORE, COLD_MULTIPLE = 2.4, 3
@@ -130,15 +133,14 @@ def for_kind(preset: Preset, place: Place, goal: str = "speed", round_trips_s: S
     | --- | --- |
     | speed of one process on a CPU | at most CPU_CALLS calls in a round |
     | one process on a GPU | fewer and longer rounds, at most GPU_CALLS calls, comparisons in the parent's own rounds |
-    | several ranks, on any device | rounds of RANKS_ROUND_S, and over nodes of ROUND_TRIPS round trips at least |
+    | several ranks, on any device | at most RANKS_CALLS calls in rounds of RANKS_ROUND_S, of ROUND_TRIPS round trips over nodes |
     | cold starts | COLD_MORE times as many replicates |
     """
     if place == "cpu" and goal == "speed":
         preset = replace(preset, max_calls=min(preset.max_calls, CPU_CALLS))
     elif place == "ranks":
-        preset = replace(
-            preset, round_s=max(RANKS_ROUND_S, *(ROUND_TRIPS * trip_s for trip_s in (0.0, *round_trips_s)))
-        )
+        round_s = max(RANKS_ROUND_S, *(ROUND_TRIPS * trip_s for trip_s in (0.0, *round_trips_s)))
+        preset = replace(preset, round_s=round_s, max_calls=min(preset.max_calls, RANKS_CALLS))
     elif place == "cuda":
         preset = preset.for_gpu()
     if goal == "cold":

@@ -21,7 +21,7 @@ from aisp_mcp.judge.evidence import Account, RoundTiming
 from aisp_mcp.judge.parent.processes.confined import Placement, WorkerGone, prefer
 from aisp_mcp.judge.parent.processes.process import Seen, WorkerProcess
 from aisp_mcp.judge.parent.timing.memory.accounting import Watch, inode
-from aisp_mcp.judge.protocol.clock import clock
+from aisp_mcp.judge.protocol.clock import clock, own_delay
 from aisp_mcp.judge.protocol.layout import Layout
 from aisp_mcp.judge.protocol.messages import SHARED
 from aisp_mcp.judge.protocol.shared_memory import ControlBlock
@@ -129,6 +129,7 @@ class WorkerGroup(WorkerProcess):
         """Return the parent's clock when the expected byte has arrived from every rank. Raises WorkerGone."""
         end, missing = time.monotonic() + deadline_s, {fd: number for number, fd in enumerate(self._answering)}
         while missing:
+            self._waiting_from = own_delay()
             polled = _polled(missing, max(end - time.monotonic(), 0.0))
             if not polled:
                 late = ", ".join(map(self._called, missing.values()))
