@@ -1,12 +1,13 @@
 """Predict what planted kernels change in the steps of three small models, and measure it.
 
-    python validation/run_planted_steps.py [--steps 25] [--kernels 10] > planted-steps.json
+    python validation/run_planted_steps.py [--steps 25] [--kernels 10] [--device cuda] > planted-steps.json
 
-Each model calls one operator at two sizes through a function of its own. The package's recorder captures the model on
-the CPU; each of ten other kernels for that operator is judged by `compare` at both recorded sizes, and the workload's
-ratio and the operator's share of the step predict the step. Then every kernel takes the function's place, and the steps
-of all are timed in turns in one process, which uses nothing of the package. Its clock is the processor time of its only
-thread, which other work on the machine disturbs least.
+Each model calls one operator at two sizes through a function of its own (on a GPU, where there is one model, at one).
+The package's recorder captures the model; each of ten other kernels for that operator is judged by `compare` at the
+recorded sizes, and the workload's ratio and the operator's share of the step predict the step. Then every kernel takes
+the function's place, and the steps of all are timed in turns in one process, which uses nothing of the package. Its
+clock is the processor time of its only thread, which other work on the machine disturbs least; on a GPU, the device's
+events around ten steps.
 """
 
 from __future__ import annotations
@@ -73,6 +74,24 @@ def winners(y, k):
 def step():
     return winners(winners(x @ A, 128) @ B, 64) @ C
 """
+DECODER = """
+import torch, ops
+torch.manual_seed(0); torch.set_default_device("cuda"); torch.set_float32_matmul_precision("high")
+D, H, T, N = 512, 4, 256, 256
+W = {n: torch.randn(*s) / 22 for n, s in {"qkv": (D, 3 * D), "o": (D, D), "up": (D, 4 * D), "down": (4 * D, D)}.items()}
+x = torch.randn(N * T, D)
+def norm(y):
+    return (y - y.mean(-1, keepdim=True)) * torch.rsqrt(ops.f(y) + 1e-5)
+@torch.inference_mode()
+def step():
+    y = x
+    for _ in range(2):
+        q, k, v = (norm(y) @ W["qkv"]).view(N, T, 3, H, D // H).permute(2, 0, 3, 1, 4)
+        seen = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        y = y + seen.transpose(1, 2).reshape(N * T, D) @ W["o"]
+        y = y + torch.relu(norm(y) @ W["up"]) @ W["down"]
+    return y
+"""
 ANY = ["B(x); return B(x)", "B(x); B(x); return B(x)", "return B(x.clone())",
        "return torch.cat([B(part) for part in x.chunk(8)])", "return B(x.double()).float()"]  # fmt: skip
 MODELS: dict[str, tuple[str, str, str, list[str]]] = {
@@ -94,6 +113,15 @@ MODELS: dict[str, tuple[str, str, str, list[str]]] = {
         "return x.gather(-1, x.argsort(-1))",
     ]),
 }  # fmt: skip
+ON_GPU: dict[str, tuple[str, str, str, list[str]]] = {
+    "decoder": ("aten::var", "return x.var(-1, unbiased=False, keepdim=True)", DECODER, [
+        "d = x - x.mean(-1, keepdim=True); return (d * d).mean(-1, keepdim=True)",
+        "return (x - x.mean(-1, keepdim=True)).square().mean(-1, keepdim=True)",
+        "return x.std(-1, unbiased=False, keepdim=True).square()",
+        "return torch.var_mean(x, -1, unbiased=False, keepdim=True)[0]",
+        "return torch.native_layer_norm(x, x.shape[-1:], None, None, 0.0)[2].pow(-2)",
+    ]),
+}  # fmt: skip
 HEAD = "import numpy as np\nimport torch\n"
 RECORDED = "import model\nfor _ in range(30):\n    model.step()\n"
 TURNS = """
@@ -101,10 +129,20 @@ import json, sys, time
 import model, ops
 kernels = [__import__(name).f for name in sys.argv[2].split(",")]
 times = [[] for _ in kernels]
+def on_cpu():
+    begin = time.process_time(); model.step()
+    return time.process_time() - begin
+def on_gpu():
+    import torch
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    begin.record()
+    for _ in range(10): model.step()
+    end.record(); end.synchronize()
+    return begin.elapsed_time(end) / 1e4
 def timed(at):
     ops.f = kernels[at]
     model.step()  # caches that the kernel before has left are of no use to this one
-    begin = time.process_time(); model.step(); times[at].append(time.process_time() - begin)
+    times[at].append((on_gpu if sys.argv[3] == "cuda" else on_cpu)())
 for turn in range(int(sys.argv[1])):
     order = range(len(kernels)) if turn % 2 else reversed(range(len(kernels)))
     for at in order:
@@ -121,7 +159,7 @@ def kernel(body: str, baseline: str) -> str:
 
 def run(name: str, folder: Path, steps: int, kernels: int) -> dict[str, Any]:
     """All kernels of one model."""
-    operator, baseline, model, own = MODELS[name]
+    operator, baseline, model, own = (MODELS | ON_GPU)[name]
     files = {"model": model, "ops": kernel(baseline, ""), "recorded": RECORDED, "turns": TURNS}
     bodies = [body for pair in zip(own, ANY, strict=True) for body in pair][:kernels]
     files |= {f"kernel{at}": kernel(body, baseline) for at, body in enumerate(bodies)}
@@ -132,8 +170,8 @@ def run(name: str, folder: Path, steps: int, kernels: int) -> dict[str, Any]:
     function = sources.one(str(folder / "ops.py:f"))
     read = reading.read(f"{trace}:{operator}", [], function.parameters, "f")
     names = ",".join(["ops", *(f"kernel{at}" for at in range(len(bodies)))])
-    done = subprocess.run([sys.executable, "turns.py", str(steps), names], cwd=folder, capture_output=True, text=True,
-                          check=True)  # fmt: skip
+    turns = [sys.executable, "turns.py", str(steps), names, "cuda" if name in ON_GPU else "cpu"]
+    done = subprocess.run(turns, cwd=folder, capture_output=True, text=True, check=True)
     medians = [statistics.median(times) for times in json.loads(done.stdout)]
     rows = []
     for at, body in enumerate(bodies):
@@ -176,9 +214,10 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, default=25)
     parser.add_argument("--kernels", type=int, default=10, help="of each model")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     options = parser.parse_args()
     begin, found = time.monotonic(), []
-    for name in MODELS:
+    for name in ON_GPU if options.device == "cuda" else MODELS:
         with tempfile.TemporaryDirectory() as folder:
             found.append(run(name, Path(folder), options.steps, options.kernels))
     rows = [row for each in found for row in each["kernels"]]
