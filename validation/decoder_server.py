@@ -2,9 +2,9 @@
 
     python validation/decoder_server.py --port 8000 [--slots 8] [--graph] [--layers 16] [--width 2048] [--device cuda]
 
-The weights are random and the tokens mean nothing; the work of a step is real: attention over the cache of each request,
-a new token for every request that is being answered, one forward pass for a new prompt. --graph replays the step as a
-CUDA graph. --slots: requests answered at once; others wait.
+The weights are random and the tokens mean nothing; the work of a step is real: attention over the cache of each
+request, a new token for every request that is being answered, one forward pass for a new prompt. --graph replays the
+step as a CUDA graph. --slots: requests answered at once; others wait.
 """
 
 from __future__ import annotations
