@@ -10,6 +10,7 @@ from pathlib import Path
 import oracle_tools
 import pytest
 
+from aisp_mcp.errors import NotFound
 from aisp_mcp.profile.digest import Section
 from aisp_mcp.profile.pictures import flame
 from aisp_mcp.profile.readers import nsys
@@ -98,6 +99,13 @@ def test_the_summary_names_the_problem_of_the_capture(ctx):
 )
 def test_refusals_say_what_to_do(tool, args, code, ctx):
     assert refused(ctx, tool, **args) == code
+
+
+def test_a_script_without_its_interpreter_is_told_what_to_write(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("print(1)\n")
+    with pytest.raises(NotFound) as refusal:
+        record.check_command([str(tmp_path / "train.py"), "--steps", "5"])
+    assert f"python {tmp_path / 'train.py'} --steps 5" in refusal.value.hint
 
 
 @pytest.mark.parametrize("name", ["nsys", "ncu"])

@@ -182,6 +182,11 @@ def _for_people(item: dict[str, Any]) -> dict[str, Any]:
     shown = {name: part for name, part in item.items() if part != ""}
     if isinstance(source := shown.get("source"), dict) and "sha256" in source:
         shown["source"] = " ".join(str(source[name]) for name in ("path", "tool", "version") if source.get(name))
+    if isinstance(summary := shown.get("summary"), dict) and "opening" in summary:
+        rest = {name: part for name, part in summary.items() if name != "opening"}
+        shown |= {"opening": summary["opening"], "summary": rest}
+    if "opening" in shown and isinstance(cost := shown.get("cost"), dict):  # whose sentence is the opening's first
+        shown["cost"] = {name: part for name, part in cost.items() if name not in ("sentence", "timed")}
     return shown
 
 

@@ -11,6 +11,7 @@ import gzip
 import json
 import os
 import re
+import shlex
 import shutil
 import sqlite3
 import tempfile
@@ -313,9 +314,10 @@ def check_command(command: Sequence[str]) -> None:
             "NO_COMMAND", "The command is empty.", "Give it as a list: ['python', 'train.py', '--steps', '5']."
         )
     if shutil.which(command[0]) is None:
-        raise NotFound(
-            "NO_PROGRAM", f"No program {command[0][:200]!r} can be executed.", "Give a full path or a name on the PATH."
-        )
+        hint = "Give a full path or a name on the PATH."
+        if command[0].endswith(".py") and Path(command[0]).is_file():
+            hint = f"Give its interpreter, too: python {shlex.join(command)[:200]}."
+        raise NotFound("NO_PROGRAM", f"No program {command[0][:200]!r} can be executed.", hint)
 
 
 def _compressed(path: Path) -> Path:

@@ -174,6 +174,15 @@ def test_texts_name_commands_and_paths_into_a_document_are_left_out() -> None:
     assert any(line.endswith("One thing.") for line in lines)
 
 
+def test_a_recording_opens_with_its_paragraph_and_says_what_it_cost_once() -> None:
+    cost = {"ratio": 1.4, "recorded_s": [1.4], "plain_s": [1.0], "timed": "the command,", "sentence": "It cost 1.4x."}
+    opening = [{"text": "It cost 1.4x.", "rows": ["cost.ratio"]}, {"text": "The GPU idled.", "rows": []}]
+    lines = drawn({"database": "r.sqlite", "cost": cost, "summary": {"opening": opening, "section": "overview"}}, 80)
+    assert lines[:2] == ["It cost 1.4x.", "The GPU idled."]
+    text = "\n".join(lines)
+    assert (text.count("It cost"), "the command," in text, "overview" in text) == (1, False, True)
+
+
 def test_a_measured_rate_is_one_cell_in_its_unit() -> None:
     rate = {"median": 4.2e12, "low": 4.1e12, "high": 4.3e12, "level": 0.95, "rounds": 12}
     spec = {"value": 4.8e12, "share": 0.875, "source": "datasheet"}

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from aisp_mcp.judge.presets import COLD_MORE, CPU_CALLS, GPU_CALLS, PRESETS, RANKS_ROUND_S, for_kind
+from aisp_mcp.judge.presets import COLD_MORE, CPU_CALLS, GPU_CALLS, PRESETS, RANKS_CALLS, RANKS_ROUND_S, for_kind
 
 
 @pytest.mark.parametrize(
@@ -16,9 +16,13 @@ from aisp_mcp.judge.presets import COLD_MORE, CPU_CALLS, GPU_CALLS, PRESETS, RAN
     [
         ({"place": "cpu"}, {"max_calls": CPU_CALLS}),
         ({"place": "cuda"}, {"round_s": 0.009, "palindromes": 3, "elsewhere": 6, "max_calls": GPU_CALLS}),
-        ({"place": "ranks"}, {"round_s": RANKS_ROUND_S}),
-        ({"place": "ranks", "round_trips_s": [50e-6, 100e-6]}, {"round_s": RANKS_ROUND_S}),
-        ({"place": "ranks", "round_trips_s": [50e-6, 1e-3]}, {"round_s": 0.1}),
+        ({"place": "ranks"}, {"round_s": RANKS_ROUND_S, "max_calls": RANKS_CALLS}),
+        ({"place": "ranks", "round_trips_s": [50e-6, 100e-6]}, {"round_s": RANKS_ROUND_S, "max_calls": RANKS_CALLS}),
+        ({"place": "ranks", "round_trips_s": [50e-6, 1e-3]}, {"round_s": 0.1, "max_calls": RANKS_CALLS}),
+        (
+            {"place": "ranks", "call_s": 0.1},
+            {"round_s": RANKS_ROUND_S, "max_calls": RANKS_CALLS, "palindromes": 3},
+        ),
         ({"place": "cpu", "goal": "energy"}, {}),
         ({"place": "cpu", "goal": "cold"}, {"replicates": 12}),
     ],

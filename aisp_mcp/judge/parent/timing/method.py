@@ -39,5 +39,5 @@ def chosen(place: Place, opened: OpenAnswer, preset: Preset, round_trips_s: Sequ
     kind = "serving" if "serving" in opened else opened["goal"]
     # An engine runs its own rounds on any device: there are no calls to prepare or trace.
     strategy = STRATEGIES["cpu" if kind == "serving" else place]()
-    adapted = for_kind(preset, place, kind, round_trips_s)
+    adapted = for_kind(preset, place, kind, round_trips_s, opened["call_s"])
     return Method(strategy, SEQUENCES.get(kind, ReplicateRun), adapted)
