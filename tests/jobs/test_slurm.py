@@ -244,7 +244,7 @@ def test_a_suite_is_an_array_and_a_second_call_submits_what_is_missing(
     assert (second["submitted"], second["kept"], second["arrays"]) == (2, 2, 1)
     assert [task["targets"] for task in second["tasks"][2:]] == [["ch01:total_b"], ["ch01:total_d"]]
     assert [task["state"] for task in second["tasks"][:2]] == ["succeeded"] * 2
-    assert isinstance(second["tasks"][0]["passed"], bool)
+    assert "passed" in second["tasks"][0]  # None if a loaded machine cannot decide
     for task in second["tasks"][2:]:
         assert finished(jobs, task["job_id"], 200).state is JobState.SUCCEEDED
     third = call()
@@ -262,7 +262,9 @@ def test_ranks_on_two_nodes_reduce_together(
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
 
     def cli(*words: str) -> dict[str, Any]:
-        line = module("aisp_mcp.front.cli.main", "cluster", "slurm", str(script), "--nodes", "2", *words, "--json")
+        line = module(
+            "aisp_mcp.front.cli.main", "cluster", "slurm", "--nodes", "2", *words, "--json", "--", str(script)
+        )
         done = subprocess.run(line, capture_output=True, text=True, cwd=tmp_path, timeout=250, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
         return dict(json.loads(done.stdout))
@@ -287,7 +289,7 @@ def test_a_pair_of_several_ranks_is_judged_over_two_nodes(jobs: Jobs, cluster: C
     words = ("--targets", "ch04:allreduce_buckets", "--executor", "slurm", "--nnodes", "2", "--preset", "quick")
     line = module("aisp_mcp.front.cli.main", "bench", "run", *words, "--evidence", "--json")
     done = subprocess.run(line, capture_output=True, text=True, cwd=tmp_path, timeout=450, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.returncode in (0, 4), done.stdout + done.stderr  # 4: a loaded machine cannot decide
     result = json.loads(done.stdout)["result"]
     for row in result["rulings"]:
         print(row["sentence"])

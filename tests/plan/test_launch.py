@@ -162,6 +162,12 @@ def test_a_leading_python_is_not_started_twice(cli_here: Any) -> None:
     assert launches[0]["text"] == "torchrun --standalone --nproc-per-node=1 -m package.train"
 
 
+def test_options_that_went_to_the_script_are_named(cli_here: Any) -> None:
+    done = cli_here("cluster", "slurm", "train.py", "--lr", "1", "--nodes", "2", "--gpus=4")
+    assert "train.py itself gets --nodes and --gpus=4" in done.stdout
+    assert "itself gets" not in cli_here("cluster", "slurm", "--nodes", "2", "--", "train.py", "--lr", "1").stdout
+
+
 def test_nccl_on_a_described_topology(cli_here: Any) -> None:
     words = ["--nodes", "4", "--fabric", "ib-400x8", "--nvlink", "900", "--sizes-mb", "1000", "--json"]
     answer = json.loads(cli_here("distributed", "nccl", *words).stdout)["result"]["answer"]

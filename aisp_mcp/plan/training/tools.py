@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from pydantic import Field
 
@@ -18,7 +18,7 @@ from aisp_mcp.server.registry import MIN, MS, READS, RUNS, Ask, Call, JobParams,
 _MEASURE_S = 300.0
 _CLUSTER_S = 3600.0
 
-
+Written = TypeVar("Written", LaunchPlan, SlurmScript)
 StackName = Literal["eager", "compiled", "torchtitan", "megatron", "nemo"]
 
 
@@ -178,7 +178,19 @@ def aisp_launch_plan(p: LaunchParams, ctx: Context) -> Planned[LaunchPlan]:
     from aisp_mcp.plan.cluster.launch import of_command
 
     job = of_command(p.command, p.nodes, p.gpus)
-    return advice.launch_plan(job, list(p.launchers))
+    return _with_options_after_the_script(p, advice.launch_plan(job, list(p.launchers)))
+
+
+def _with_options_after_the_script(p: LaunchParams | SlurmParams, planned: Planned[Written]) -> Planned[Written]:
+    """The plan, which opens its assumptions with words that the script gets although they are options of the command
+    line here.
+    """
+    own = {f"--{name}" for name in type(p).model_fields}
+    meant = [word for word in p.command[1:] if word.partition("=")[0] in own]
+    if not meant:
+        return planned
+    said = f"{p.command[0]} itself gets {' and '.join(meant)}: what comes after the script is the script's."
+    return planned.model_copy(update={"assumptions": [said, *planned.assumptions]})
 
 
 class SlurmParams(Params):
@@ -203,7 +215,8 @@ def aisp_cluster_slurm(p: SlurmParams, ctx: Context) -> Planned[SlurmScript] | A
 
     job = of_command(p.command, p.nodes, p.gpus)
     names = ("minutes", "partition", "account", "exclusive")
-    written = advice.slurm_script(job, BatchResources(**{name: getattr(p, name) for name in names}))
+    resources = BatchResources(**{name: getattr(p, name) for name in names})
+    written = _with_options_after_the_script(p, advice.slurm_script(job, resources))
     if not p.submit:
         return written
     options = {name: getattr(p, name) for name in ("nodes", "gpus", "partition", "account")}

@@ -153,7 +153,7 @@ def aisp_analyze_stacking(p: StackingParams, ctx: Context) -> Stacks:
     given = (p.a, p.b, p.both)
     named = (p.a, p.b, p.both) if p.a and p.b and p.both else None
     if any(given) and named is None:
-        raise UsageError("MISSING_ARGUMENT", "Name all of a, b and both, or none.", "Without names, all are looked up.")
+        raise UsageError("MISSING_VALUE", "Name all of a, b and both, or none.", "Without names, all are looked up.")
     measured_pairs, _ = stored.measured(ctx, p.run_id, p.runs)
     rows = stacking.stacks(measured_pairs, named)
     if not rows:
