@@ -287,7 +287,7 @@ def test_ranks_on_two_nodes_reduce_together(
 @pytest.mark.timeout(500)
 def test_a_pair_of_several_ranks_is_judged_over_two_nodes(jobs: Jobs, cluster: Cluster, tmp_path: Path) -> None:
     words = ("--targets", "ch04:allreduce_buckets", "--executor", "slurm", "--nnodes", "2", "--preset", "quick")
-    line = module("aisp_mcp.front.cli.main", "bench", "run", *words, "--evidence", "--json")
+    line = module("aisp_mcp.front.cli.main", "bench", "run", *words, "--json")
     done = subprocess.run(line, capture_output=True, text=True, cwd=tmp_path, timeout=450, check=False)
     assert done.returncode in (0, 4), done.stdout + done.stderr  # 4: a loaded machine cannot decide
     result = json.loads(done.stdout)["result"]
@@ -295,12 +295,14 @@ def test_a_pair_of_several_ranks_is_judged_over_two_nodes(jobs: Jobs, cluster: C
         print(row["sentence"])
         assert row["verdict"] in ("faster", "inconclusive", "same", "slower")
         assert "ranks_over_nodes" in row["flags"]
-    assert len(result["evidence"]) == 2
-    for comparison in result["evidence"]:
-        print(comparison["disclosed"]["other_nodes"], comparison["seconds"])
-        assert comparison["verification"].get("failure") is None
-        assert comparison["verification"]["checked"] > 0
-        assert [node["name"] for node in comparison["disclosed"]["other_nodes"]] == ["t2"]
+    comparisons = jobs.store.run(Run, result["run_id"], None).comparisons
+    assert len(comparisons) == 2
+    for comparison in comparisons:
+        print(comparison.disclosed["other_nodes"], comparison.seconds)
+        assert comparison.verification is not None
+        assert comparison.verification.failure is None
+        assert comparison.verification.checked > 0
+        assert [node["name"] for node in comparison.disclosed["other_nodes"]] == ["t2"]
     until(lambda: not cluster.ask("squeue", "-h"))  # no step is left behind
 
 
