@@ -191,7 +191,8 @@ def bands(rows: Sequence[Row]) -> dict[str, Any]:
     from aisp_mcp.plan.records import Ratio
 
     by_group: dict[str, Any] = {
-        name: tables.serving_shares().bands[name] for name in ("experts", "first_token")
+        name: tables.serving_shares().bands[name]
+        for name in ("experts", "engines", "filled", "nodes", "first_token_vllm", "first_token_sglang")
     }  # of other publications, see their bases
     for key, suffix in (("configuration", ""), ("gpu", "_uncalibrated")):
         residuals = left_out(rows, key)

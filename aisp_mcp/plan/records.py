@@ -223,13 +223,15 @@ class EngineFactor(Record):
 
 
 class FirstToken(Record):
-    """ttft = overhead_s + prefill x (1 + batched x (1 - 1 / c) + waiting x c) + steps x decode step + arrivals' wait.
+    """ttft = overhead_s + (polling_s + prefill x batched) o + prefill x (1 + waiting x c) + steps x decode step.
 
-    c: sequences in flight. A prompt waits for the step that runs, shares its prefill with prompts that came before it,
-    and is streamed; a benchmark that keeps c requests in flight starts with all of them at once.
+    c: sequences in flight; o: 1 - 1 / c. The wait of random arrivals comes on top. A prompt waits for the step that
+    runs, shares its prefill with prompts that came before it, and is streamed; a benchmark that keeps c requests in
+    flight starts with all of them at once.
     """
 
     overhead_s: float = Field(description="HTTP, tokenisation, scheduling, streaming.")
+    polling_s: float = Field(default=0.0, description="Until a busy scheduler looks for requests and sends tokens.")
     batched: float = Field(description="Prompts prefilled before or with it, where many are in flight.")
     waiting: float = Field(description="Prefills before it for each sequence in flight, on average over a benchmark.")
     steps: float = Field(description="Decode steps until a token is out: what is left of the running one, and its own.")
@@ -252,6 +254,9 @@ class ServingShares(Record):
     attention: float = Field(description="Of the bf16 peak, for attention.")
     link: float
     network: float = Field(description="Of the adapters between nodes.")
+    between_s: float = Field(
+        description="An engine's all-reduce over nodes beyond NCCL's own: ranks wait for each other."
+    )
     expert_launch_s: float = Field(description="Kernels of one layer of experts, however few rows they have.")
     expert_layer_s: float = Field(description="Dispatch and combine of one layer of experts over several GPUs.")
     pipeline_loss: float = Field(description="Extra time of a step with several stages.")
@@ -259,7 +264,7 @@ class ServingShares(Record):
     arrival_share: dict[str, float] = Field(
         description="Scenario to the share of the rate that remains under random arrivals."
     )
-    first_token: FirstToken
+    first_token: dict[str, FirstToken] = Field(description="By engine.")
     host: HostCost
     chunk_tokens: int
     most_sequences: int
@@ -329,10 +334,13 @@ class Technique(Record):
 
 
 class Engine(Record):
-    """Flags, weight formats and overheads of a serving engine."""
+    """How a serving engine is started and measured, its weight formats and overheads."""
 
-    flags: list[str]
-    flags_source: str
+    name: str
+    start: str = Field(description="Words before the options; {model} is replaced.")
+    measure: str = Field(description="Its benchmark of a running server.")
+    options: dict[str, str] = Field(description="What is set to the option, with {} for the value.")
+    source: str
     checked: str
     utilization: float
     block_tokens: int

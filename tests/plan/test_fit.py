@@ -28,8 +28,9 @@ def test_a_model_that_fits_has_a_rate_a_command_and_its_least_number_of_gpus(ctx
     assert answer["tokens_per_s"] == served["result"]["answer"]["rate"]["tokens_per_s"]
 
 
-def test_every_option_and_value_that_is_printed_exists_in_a_released_engine(ctx: Context) -> None:
-    known = plan_support.recorded("vllm-options")
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+def test_every_option_and_value_that_is_printed_exists_in_a_released_engine(ctx: Context, engine: str) -> None:
+    known = plan_support.recorded(f"{engine}-options")
     questions: list[dict[str, Any]] = [
         {"model": "llama-3.3-70b", "gpu": "H100-SXM", "gpus": 8, "weights": weights}
         for weights in ("bf16", "fp8", "int4-awq", "int4-gptq", "int8-w8a8")
@@ -40,14 +41,31 @@ def test_every_option_and_value_that_is_printed_exists_in_a_released_engine(ctx:
         {"model": "qwen3-32b", "gpu": "L40S", "gpus": 8, "kv_dtype": "fp8", "prefix_hit": 0.5, "chunk": 2048},
     ]
     for question in questions:
-        answer = to_data(execute("aisp_inference_vllm", question, ctx))
+        answer = to_data(execute("aisp_inference_vllm", {**question, "engine": engine}, ctx))
         assert answer["status"] == "ok", answer
-        serve, _, *words = answer["result"]["answer"]["command"].split()[1:]
-        assert (serve, len(words) > 2) == ("serve", True)
+        start, serve, _, *words = answer["result"]["answer"]["command"].split()
+        assert (start, serve, len(words) > 2) == (engine, "serve", True)
         for name, _, value in (word.partition("=") for word in words):
             # `--no-x` is the other half of a switch `--x`.
             assert name in known["options"] or name.replace("--no-", "--") in known["options"], name
             assert value in known["values"].get(name, [value]), f"{name}={value}"
+
+
+def test_attention_by_data_is_started_as_each_engine_does_it(ctx: Context) -> None:
+    """The plan was attention by data over eight GPUs, and the command split it into eight tensors."""
+    args = {"model": "deepseek-r1", "gpu": "H200", "gpus": 8, "concurrency": 256}
+    words = {}
+    for engine in ("vllm", "sglang"):
+        answer = to_data(execute("aisp_inference_vllm", {**args, "engine": engine}, ctx))["result"]["answer"]
+        assert answer["rate"]["layout"] == {"tensor": 8, "pipeline": 1, "data_attention": True}
+        words[engine] = answer["command"].split()
+    assert {"--tensor-parallel-size=1", "--data-parallel-size=8", "--max-num-seqs=32"} <= set(words["vllm"])
+    assert {"--tp-size=8", "--attn-dp-size=8", "--max-running-requests=256"} <= set(words["sglang"])
+
+
+def test_fp4_weights_are_served_where_the_gpu_multiplies_none(ctx: Context) -> None:
+    answer = fit(ctx, model="llama-3.3-70b", gpu="H200", weights="fp4")
+    assert (answer["fits"], answer["weights"]) == (True, "nvfp4-w16")
 
 
 def test_a_model_that_does_not_fit_says_what_would(ctx: Context) -> None:

@@ -125,17 +125,6 @@ def test_the_chosen_layout_uses_all_gpus_and_its_items_add_up(ctx: Context) -> N
     assert fixed["result"]["answer"]["best"]["layout"]["tensor"] == 8
 
 
-def test_every_printed_flag_of_vllm_is_a_documented_one(ctx: Context) -> None:
-    documented = set(tables.engine().flags)
-    for args in (
-        {"model": "mixtral-8x7b", "gpus": 8, "gpu": "H100-SXM", "weights": "fp8", "kv_dtype": "fp8"},
-        {"model": "llama-3.1-8b", "gpus": 4, "gpu": "H200-SXM", "goal": "latency"},
-    ):
-        command = ask(ctx, "aisp_inference_vllm", **args)["result"]["answer"]["command"].split()
-        assert command[:2] == ["vllm", "serve"]
-        assert {word.partition("=")[0] for word in command[3:]} <= documented
-
-
 def test_memory_of_a_server_by_hand(ctx: Context) -> None:
     args = {"model": "llama-3.1-8b", "gpu": "A100-SXM-80GB", "prompt": 1000, "output": 24}
     fit = ask(ctx, "aisp_inference_vllm", **args)["result"]["answer"]["fit"]

@@ -127,7 +127,9 @@ def test_a_token_waits_for_122_all_reduces_between_nodes(ctx: Context) -> None:
     one = {"gpus": 8, "gpu": "H200-SXM", "tensor": 8, "pipeline": 1, "concurrency": 1}
     inside, over = (serve(ctx, **{**one, "gpus": n, "tensor": n})["rate"] for n in (8, 16))
     assert over["layout"] == {"tensor": 16, "pipeline": 1, "data_attention": False}
-    assert over["step"]["launches"] - inside["step"]["launches"] == pytest.approx(122 * (46.5e-6 - 1e-5), rel=0.02)
+    assert over["step"]["launches"] - inside["step"]["launches"] == pytest.approx(
+        122 * (46.5e-6 + 53e-6 - 1e-5), rel=0.02
+    )
     assert over["tpot_s"] > inside["tpot_s"]
 
 
@@ -168,4 +170,4 @@ def test_rows_of_2026_beside_those_that_were_fitted(ctx: Context) -> None:
     assert errors["serving first token"] <= 0.25
     assert errors["serving time per token"] <= 0.12
     for row in found[::12]:
-        assert ask(row)["answer"] == pytest.approx(row["answer"], rel=0.01), row["what"]
+        assert ask(row).get("answer") == pytest.approx(row.get("answer"), rel=0.01), row["what"]

@@ -119,7 +119,7 @@ def test_the_price_of_a_provider(ctx: Context) -> None:
 @pytest.mark.parametrize(
     ("args", "code"),
     [
-        ({"weights": "fp4"}, "NO_PEAK"),
+        ({"weights": "fp8", "gpu": "A100-SXM-80GB"}, "NO_PEAK"),
         ({"weights": "int3"}, "NO_FORMAT"),
         ({"model": "llama-3.1-405b", "gpus": 1}, "DOES_NOT_FIT"),
         ({"tensor": 3}, "NO_LAYOUT"),
@@ -204,6 +204,25 @@ def test_first_tokens_lie_in_their_band_and_do_not_wait_for_the_last(ctx: Contex
     assert inside / len(errors) >= 0.8
     alone = {"concurrency": 1, "tensor": 8, "pipeline": 1}
     assert rate_of(ctx, output=8, **alone)["ttft_s"] == rate_of(ctx, output=800, **alone)["ttft_s"]
+
+
+def test_a_prompt_alone_starts_alike_and_one_of_many_later_with_sglang(ctx: Context) -> None:
+    """28 prompts alone were published, and what one of several waits depends on the scheduler."""
+    given = {"tensor": 8, "pipeline": 1}
+    alone, many = (
+        [rate_of(ctx, engine=engine, concurrency=count, **given)["ttft_s"] for engine in ("vllm", "sglang")]
+        for count in (1, 16)
+    )
+    assert alone[1] == pytest.approx(alone[0], rel=0.1)
+    assert many[1] > many[0] + 0.2
+
+
+def test_the_band_of_a_server_that_is_filled_is_wider_than_with_a_number_of_sequences(ctx: Context) -> None:
+    """Servers with default settings hold fewer sequences than fit: published rates were half of the predicted ones."""
+    bands = [ask(ctx, tensor=8, pipeline=1, **more) for more in ({}, {"concurrency": 64})]
+    low = [row["band"]["rate.tokens_per_s_per_gpu"]["p10"] for row in bands]
+    rates = [row["answer"]["rate"]["tokens_per_s_per_gpu"] for row in bands]
+    assert low[0] / rates[0] < low[1] / rates[1]
 
 
 @pytest.mark.parametrize(("phase", "rows", "most"), [("prefill", 12, 0.07), ("decode", 32, 0.12)])

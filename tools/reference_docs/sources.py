@@ -73,13 +73,18 @@ def fact_tables() -> dict[str, tuple[str, list[Mapping[str, Any]]]]:
         "model configurations": ("models.yaml", plan_document("models.yaml")["models"]),
         "effects of techniques": ("techniques.yaml", plan_document("techniques.yaml")["techniques"]),
         "weight formats": ("serving.yaml", serving["formats"]),
-        "vLLM flags": ("serving.yaml", [{"name": name, **_of(serving["flags"])} for name in serving["flags"]["names"]]),
+        "options of engines": (
+            "serving.yaml",
+            [row for engine in serving["engines"].values() for row in _options(engine)],
+        ),
         "list prices": (PRICES, list(price_rows())),
     }
 
 
-def _of(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {"source": row["source"], "checked": row["checked"]}
+def _options(engine: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [
+        {"name": name, "source": engine["source"], "checked": engine["checked"]} for name in engine["options"].values()
+    ]
 
 
 def name_of(row: Mapping[str, Any]) -> str:

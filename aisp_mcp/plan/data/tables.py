@@ -99,14 +99,13 @@ def prices() -> tuple[Price, ...]:
 
 
 @cache
-def engine() -> Engine:
-    """Flags, weight formats and overheads of vLLM."""
+def engine(name: str = "vllm") -> Engine:
+    """Options, weight formats and overheads of that engine."""
     raw = plan_document("serving.yaml")
     return Engine.model_validate(
         {
-            "flags": raw["flags"]["names"],
-            "flags_source": raw["flags"]["source"],
-            "checked": raw["flags"]["checked"],
+            "name": name,
+            **raw["engines"][name],
             "formats": [facts(row) for row in raw["formats"]],
             **{key: raw[key] for key in ("utilization", "block_tokens", "overhead_bytes", "per_layer_s", "published")},
         }

@@ -167,10 +167,11 @@ def _first_token(
     decoding = served.model_copy(update={"prefix_hit": 1.0})
     prompts = lengths.model_copy(update={"context": lengths.prompt})
     step = rate.step(decoding, layout, prompts, concurrency, shares, engine).total
-    fit = shares.first_token
+    fit = shares.first_token[engine.name]
     many = max(1.0, concurrency)
-    batched = fit.batched * (1 - 1 / many) + fit.waiting * many if limits.scenario == "offline" and many > 1 else 0.0
-    return fit.overhead_s + alone * (1 + batched) + fit.steps * step
+    others = 1 - 1 / many
+    batched = fit.batched * others + fit.waiting * many if limits.scenario == "offline" and many > 1 else 0.0
+    return fit.overhead_s + fit.polling_s * others + alone * (1 + batched) + fit.steps * step
 
 
 def _concurrency(

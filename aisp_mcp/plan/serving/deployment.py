@@ -67,6 +67,7 @@ class Wish:
     kv_dtype: str | None
     model: str
     decoding: Decoding
+    engine: str = "vllm"
     usd_per_gpu_hour: float | None = None
     price_source: Source | None = None
 
@@ -94,11 +95,12 @@ def plan(wish: Wish) -> Planned[ServingPlan]:
     Raises UsageError CONTEXT_LIMIT, DOES_NOT_FIT, LIMITS_MISSED, NO_FORMAT, NO_LAYOUT, Unavailable NO_PEAK.
     """
     lookup.require_context(wish.arch, wish.lengths.longest)
-    shares, engine = knowledge.serving_shares(), knowledge.engine()
+    shares, engine = knowledge.serving_shares(), knowledge.engine(wish.engine)
     if wish.decoding.chunk:
         shares = shares.model_copy(update={"chunk_tokens": wish.decoding.chunk})
     served, rates = _best(wish, shares, engine)
     best = min(rates, key=lambda row: row.tpot_s) if wish.goal == "latency" else rates[0]
+    name = shlex.quote(wish.model)
     setting = model.Setting(
         tensor=best.layout.gpus,
         weights=served.weights,
@@ -113,7 +115,7 @@ def plan(wish: Wish) -> Planned[ServingPlan]:
             rate=best,
             dominates=_dominates(best),
             usd_per_million_tokens=_cost(wish, best),
-            command=f"vllm serve {shlex.quote(wish.model)} {' '.join(_flags(wish, served, best, engine))}",
+            command=f"{engine.start.format(model=name)} {' '.join(_words(wish, served, best, engine))}",
             fit=model.fit(wish.arch, setting, wish.facts, engine),
             cache=kv.cache(wish.arch, wish.lengths.longest, 1, served.kv_dtype),
             alternatives=[row for row in rates if row is not best][:ALTERNATIVES],
@@ -126,7 +128,7 @@ def plan(wish: Wish) -> Planned[ServingPlan]:
             "Engines differ: the shares are those of tuned submissions; an untuned server is slower.",
         ],
         definitions=DEFINITIONS,
-        check_here=f"vllm bench serve --model {shlex.quote(wish.model)} --dataset-name random "
+        check_here=f"{engine.measure} --model {name} --dataset-name random "
         f"--random-input-len {round(wish.lengths.prompt)} --random-output-len {round(wish.lengths.output)} "
         f"--max-concurrency {best.concurrency * best.replicas}",
         sources=_sources(wish, shares, engine),
@@ -135,7 +137,7 @@ def plan(wish: Wish) -> Planned[ServingPlan]:
 
 def _sources(wish: Wish, shares: ServingShares, engine: Engine) -> list[Source]:
     all_sources = [*lookup.sources(wish.facts, wish.arch), *shares.sources]
-    all_sources.append(Source(what=engine.flags_source, as_of=engine.checked))
+    all_sources.append(Source(what=engine.source, as_of=engine.checked))
     return [*all_sources, *([wish.price_source] if wish.price_source else [])]
 
 
@@ -216,17 +218,32 @@ def _missed(wish: Wish, served: Served, possible: list[Rate], shares: ServingSha
     return "; ".join(missed) or f"all limits together: without them {most:,} sequences fit"
 
 
-def _flags(wish: Wish, served: Served, best: Rate, engine: Engine) -> list[str]:
-    setting = model.Setting(
-        tensor=best.layout.tensor,
-        weights=served.weights,
-        kv_dtype=served.kv_dtype,
-        prompt=max(1, wish.lengths.longest - 1),
-        output=1,
-    )
-    words = model.flags(wish.arch, setting, max(1, best.concurrency), engine, best.replicas)
-    words += ["--dtype=half"] * lookup.without_bf16(wish.facts)
-    return words + [f"--pipeline-parallel-size={best.layout.pipeline}"] * (best.layout.pipeline > 1)
+def _words(wish: Wish, served: Served, best: Rate, engine: Engine) -> list[str]:
+    """Options of the chosen layout; what an engine has no option for, it decides itself."""
+    layout, facts = best.layout, wish.facts
+    by_data = layout.tensor if layout.data_attention else 1
+    tensor, replicas = layout.tensor, best.replicas
+    sequences, memory = best.concurrency, engine.utilization
+    if "attention" not in engine.options:  # vLLM: every GPU is a replica of the attention, experts are shared
+        tensor, replicas, sequences = tensor // by_data, replicas * by_data, math.ceil(sequences / by_data)
+    else:  # SGLang's share holds weights and cache only
+        memory -= engine.overhead_bytes / model.memory_bytes(facts)
+    values = {
+        "tensor": tensor,
+        "longest": wish.lengths.longest,
+        "sequences": max(1, sequences),
+        "memory": memory,
+        "replicas": replicas if replicas > 1 else None,
+        "attention": by_data if by_data > 1 else None,
+        "experts": layout.tensor if wish.arch.mlp.experts is not None and layout.tensor > 1 else None,
+        # Engines read the format of a quantised checkpoint from its configuration.
+        "weights": served.weights.vllm if wish.arch.weights is None else None,
+        "fp8_cache": served.kv_dtype == "fp8" or None,
+        "fp16": lookup.without_bf16(facts) or None,
+        "pipeline": layout.pipeline if layout.pipeline > 1 else None,
+    }
+    options = engine.options
+    return [options[name].format(value) for name, value in values.items() if value is not None and name in options]
 
 
 def _cost(wish: Wish, best: Rate) -> float | None:
@@ -244,8 +261,16 @@ def _bands(wish: Wish, served: Served, best: Rate, shares: ServingShares) -> dic
     kind = wish.limits.scenario if exact else f"{wish.limits.scenario}_uncalibrated"
     ratio = shares.bands[kind]
     wide = shares.bands["experts" if wish.arch.mlp.experts else "engines"]  # engines differ more than submissions do
-    low, high = min(ratio.p10, wide.p10), max(ratio.p90, wide.p90)
-    ratio = Ratio(p10=low, p90=high, basis=f"{ratio.basis}; {wide.basis}")
+    layout, reach = best.layout, lookup.link_domain(wish.facts)
+    others = [wide]
+    others += [shares.bands["nodes"]] * (layout.tensor > reach and not layout.data_attention)
+    others += [shares.bands["filled"]] * (best.limit in ("cache", "engine") and wish.limits.scenario == "offline")
+    for other in others:
+        ratio = Ratio(
+            p10=min(ratio.p10, other.p10),
+            p90=max(ratio.p90, other.p90),
+            basis=f"{ratio.basis}; {other.basis}",
+        )
     text = f"{ratio.basis}; products calibrated on {basis}"
     spread = (1.0, 1.0) if exact else rate.product_spread(shares, wish.facts, served.weights.compute)
     if spread != (1.0, 1.0):
@@ -263,7 +288,7 @@ def _bands(wish: Wish, served: Served, best: Rate, shares: ServingShares) -> dic
     bands_by_name["rate.tpot_s"] = Band(
         p10=best.tpot_s * low, p90=best.tpot_s * high, unit="s", basis=f"inverse of the rate's; {text}"
     )
-    first = shares.bands["first_token"]
+    first = shares.bands[f"first_token_{wish.engine}"]
     bands_by_name["rate.ttft_s"] = Band(
         p10=best.ttft_s * first.p10, p90=best.ttft_s * first.p90, unit="s", basis=first.basis
     )

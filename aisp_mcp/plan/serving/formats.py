@@ -17,7 +17,12 @@ from aisp_mcp.plan.serving.rate import Layout, Served
 from aisp_mcp.plan.serving.workload import lengths
 from aisp_mcp.records import Record
 
-FAMILIES = {"fp4": ("nvfp4", "mxfp4"), "int4": ("int4-awq",), "int8": ("int8-w8a8",), "fp16": ("bf16",)}
+FAMILIES = {
+    "fp4": ("nvfp4", "mxfp4", "nvfp4-w16", "mxfp4-w16"),  # the last two where a GPU multiplies no FP4
+    "int4": ("int4-awq",),
+    "int8": ("int8-w8a8",),
+    "fp16": ("bf16",),
+}
 
 
 def weight_format(name: str) -> WeightFormat:

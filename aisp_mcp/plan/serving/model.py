@@ -89,18 +89,3 @@ def _copies(arch: Architecture, setting: Setting) -> int:
     """
     a = arch.attention
     return setting.tensor if a.latent else max(1, setting.tensor // a.kv_heads)
-
-
-def flags(arch: Architecture, setting: Setting, batch: int, engine: Engine, replicas: int = 1) -> list[str]:
-    """Words after `vllm serve MODEL`. Raises ValueError for a flag that is not documented."""
-    words = [f"--tensor-parallel-size={setting.tensor}", f"--max-model-len={setting.tokens}"]
-    words += [f"--max-num-seqs={batch}", f"--gpu-memory-utilization={engine.utilization:g}"]
-    words += [f"--data-parallel-size={replicas}"] * (replicas > 1)
-    words += ["--enable-expert-parallel"] * (arch.mlp.experts is not None and setting.tensor > 1)
-    # vLLM reads the format of a quantised checkpoint from its configuration.
-    words += [f"--quantization={setting.weights.vllm}"] * (setting.weights.vllm is not None and arch.weights is None)
-    words += [f"--kv-cache-dtype={setting.kv_dtype}"] * (setting.kv_dtype == "fp8")
-    unknown = [word for word in words if word.partition("=")[0] not in engine.flags]
-    if unknown:
-        raise ValueError(f"not documented: {', '.join(unknown)}")
-    return words

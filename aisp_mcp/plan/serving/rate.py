@@ -166,7 +166,8 @@ def prefill_s(served: Served, layout: Layout, lengths: Lengths, shares: ServingS
     attend *= lengths.prompt_squared / lengths.prompt**2 / layout.tensor / _attention_rate(served.facts, shares)
     links, latency = _links(served, layout, rows, shares)
     spent = _products(served, layout, rows, shares) + _head(served, layout, 1, shares) + attend + links + latency
-    return spent + _activations(served, layout, rows, shares) + served.arch.layers * engine.per_layer_s
+    spent += _activations(served, layout, rows, shares) + served.arch.layers * engine.per_layer_s
+    return spent * (1 + shares.expert_loss) if served.arch.mlp.experts else spent
 
 
 def _products(served: Served, layout: Layout, rows: float, shares: ServingShares) -> float:
@@ -241,7 +242,7 @@ def _links(served: Served, layout: Layout, rows: float, shares: ServingShares) -
         layers = parameters.moe_layers(arch)
         return layers * max(size / rate, away), layers * shares.expert_layer_s * (2 if n > NODE else 1)
     if n > lookup.link_domain(facts):
-        every, least = (_reduce_s(facts, size, n) for size in (rows * arch.hidden * ELEMENT, 0.0))
+        every, least = (_reduce_s(facts, size, n) + shares.between_s for size in (rows * arch.hidden * ELEMENT, 0.0))
         return 2 * arch.layers * (every - least), 2 * arch.layers * least
     size = 2.0 * rows * arch.hidden * ELEMENT * (n - 1) / n
     return 2 * arch.layers * size / rate, 2 * arch.layers * REDUCE_S

@@ -45,6 +45,7 @@ class LayoutParams(Params):
     draft: int = Field(default=0, ge=0, le=16)
     acceptance: float = Field(default=0.7, ge=0, lt=1)
     draft_cost: float = Field(default=0.0, ge=0, le=10)
+    engine: Literal["vllm", "sglang"] = "vllm"
 
 
 class VllmParams(LayoutParams, WorkloadParams):
@@ -78,6 +79,7 @@ def wish(p: VllmParams, ctx: Context) -> Wish:
         kv_dtype=p.kv_dtype,
         model=arch.checkpoint or p.model,
         decoding=Decoding(p.prefix_hit, p.draft, p.acceptance, p.draft_cost, p.chunk),
+        engine=p.engine,
         usd_per_gpu_hour=usd,
         price_source=source,
     )
