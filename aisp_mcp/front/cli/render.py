@@ -12,7 +12,7 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.markup import escape
 from rich.padding import Padding
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeElapsedColumn
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from aisp_mcp import envelope
@@ -24,6 +24,8 @@ from aisp_mcp.server.dispatch import Show
 from aisp_mcp.server.registry import Tool
 
 _SENTENCES = ("sentence", "line")  # fields that are a record's own sentence
+SAYS_TIME = "s left"  # in a message that tells the time left itself
+BAR = 16  # columns of a progress bar: the message beside it needs the rest of the line
 FEW = 3  # rows whose sentences are read rather than a table
 # Parts of a row that its sentence contains, or that say how it was measured, which --json and --evidence show.
 _SAID = (
@@ -102,16 +104,22 @@ class TimeLeft(ProgressColumn):
     def render(self, task: Task) -> Text:
         if not task.total:
             return Text("")
-        left = task.time_remaining
+        left = None if SAYS_TIME in task.description else task.time_remaining
         return Text(f"{task.percentage:.0f} %" + (f", about {round(left)} s left in all" if left else ""), "dim")
 
 
 @contextlib.contextmanager
 def bar() -> Iterator[Show]:
     """Show a progress bar on standard error."""
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeLeft())
+    one_line = Column(no_wrap=True, overflow="ellipsis")
+    columns = (
+        TextColumn("{task.description}", table_column=one_line),
+        BarColumn(BAR),
+        TimeElapsedColumn(),
+        TimeLeft(Column(no_wrap=True)),
+    )
     with Progress(*columns, console=console(stderr=True), transient=True) as progress:
-        task = progress.add_task("waits for its turn", total=None)
+        task = progress.add_task("starting", total=None)
 
         def show(current: envelope.Progress) -> None:
             progress.update(

@@ -211,8 +211,7 @@ def _chosen(source: Source, other: Source) -> Source:
 def _only(source: Source, other: Source) -> str:
     """The function that needs no name. Raises UsageError AMBIGUOUS_FUNCTION, NotFound NO_FUNCTION."""
     if not source.public:
-        hint = "Give a file with a function in it, or a class with __call__."
-        raise NotFound("NO_FUNCTION", f"{source.title} defines no function.", hint)
+        raise _without_function(source, other)
     if len(source.public) == 1:
         return source.public[0]
     names = {other.name} if other.name else {*other.public}
@@ -223,9 +222,27 @@ def _only(source: Source, other: Source) -> str:
         return shared[0]
     if ENTRY in source.public:
         return ENTRY
-    where = str(source.path.name) if source.path else "the text"
-    hint = f"Name one of them: {', '.join(f'{where}:{name}' for name in source.public[:8])}."
+    where, named = _named(source)
+    if set(source.public) <= {*_imported_names(ast.parse(source.text))}:
+        raise _without_function(source, other, f"; it imports {len(source.public)}", f", or name one of {named}")
+    hint = f"Name one of them: {named}."
     raise UsageError("AMBIGUOUS_FUNCTION", f"{where} defines {len(source.public)} functions.", hint)
+
+
+def _without_function(source: Source, other: Source, has: str = "", instead: str = "") -> NotFound:
+    """The error for a file without a function of its own: the form of the other file's function is the one to write."""
+    nodes = ast.parse(other.text).body if other.suffix == ".py" and other is not source else []
+    known = {node.name: node for node in nodes if isinstance(node, ast.FunctionDef)}
+    names = [name for name in (other.name, *other.public) if name in known]
+    form = f"def {names[0]}({ast.unparse(known[names[0]].args)}): …" if names else "def run(x): …"
+    hint = f"Put the code into a function that returns its result, `{form}`{instead}."
+    return NotFound("NO_FUNCTION", f"{_named(source)[0]} defines no function{has}.", hint)
+
+
+def _named(source: Source) -> tuple[str, str]:
+    """The source for a message, and its public names with it."""
+    where = source.path.name if source.path else "the text"
+    return where, ", ".join(f"{where}:{name}" for name in source.public[:8])
 
 
 def _parameters(args: ast.arguments, of_instance: bool = False) -> Parameters:
