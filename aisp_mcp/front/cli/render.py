@@ -26,6 +26,7 @@ from aisp_mcp.server.registry import Tool
 _SENTENCES = ("sentence", "line")  # fields that are a record's own sentence
 SAYS_TIME = "s left"  # in a message that tells the time left itself
 BAR = 16  # columns of a progress bar: the message beside it needs the rest of the line
+SUBJECT = 28  # characters of the subject of a message there
 FEW = 3  # rows whose sentences are read rather than a table
 # Parts of a row that its sentence contains, or that say how it was measured, which --json and --evidence show.
 _SAID = (
@@ -126,10 +127,16 @@ def bar() -> Iterator[Show]:
                 task,
                 completed=current.done,
                 total=current.total,
-                description=escape(terminal_text.escape(current.message or "running")),
+                description=escape(_told(terminal_text.escape(current.message or "running"))),
             )
 
         yield show
+
+
+def _told(message: str) -> str:
+    """The message with a long subject cut short: what is being done must fit beside the bar."""
+    subject, colon, what = message.partition(": ")
+    return f"{subject[: SUBJECT - 1]}…: {what}" if colon and len(subject) > SUBJECT else message
 
 
 def render(item: Any, name: str = "") -> RenderableType:
@@ -272,6 +279,7 @@ class Rows:
                 return
             yield from (text for text, row in zip(sentences, rows, strict=True) if not _is_settled(row))
         names = [name for name in _names(rows) if all(_is_cell(row.get(name)) for row in rows)]
+        names.sort(key=lambda name: name.endswith("_at"))  # when comes after what, which a narrow terminal must show
         widths = _widths(names, rows, options.max_width)
         if not widths or (len(widths) == 1 and any(isinstance(part, dict) for row in rows for part in row.values())):
             yield from (_record(row) for row in rows)

@@ -25,12 +25,15 @@ _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*(:[A-Za-z_]\w*)?")
 
 @dataclass(frozen=True)
 class Parameters:
-    """Parameters of a function. positional: in order; required: those without a default; open: it takes any name."""
+    """Parameters of a function. positional: in order; required: those without a default; open: it takes any name;
+    annotations: as they are written.
+    """
 
     positional: tuple[str, ...]
     keyword: tuple[str, ...] = ()
     required: frozenset[str] = frozenset()
     open: bool = False
+    annotations: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -252,7 +255,9 @@ def _parameters(args: ast.arguments, of_instance: bool = False) -> Parameters:
     required = positional[: len(positional) - len(args.defaults)]
     required += [name for name, default in zip(keyword, args.kw_defaults, strict=True) if default is None]
     is_open = args.kwarg is not None or args.vararg is not None
-    return Parameters(tuple(positional), tuple(keyword), frozenset(required), is_open)
+    every = (*args.posonlyargs, *args.args, *args.kwonlyargs)
+    written = {arg.arg: ast.unparse(arg.annotation) for arg in every if arg.annotation is not None}
+    return Parameters(tuple(positional), tuple(keyword), frozenset(required), is_open, written)
 
 
 def _imported(node: ast.AST) -> list[str]:
