@@ -89,12 +89,14 @@ def open_context(options: argparse.Namespace) -> Context:
         roots = [str(_folder(text, "--bench-root")) for text in options.bench_root]
         os.environ["AISP_BENCH_ROOT"] = os.pathsep.join(roots)
     folders = [str(_folder(text, "--allow-write")) for text in getattr(options, "allow_write", None) or ()]
-    typed = [path for name in DESTINATIONS if isinstance(path := getattr(options, name, None), str)]
-    folders += [str(Path(path).expanduser().absolute()) for path in typed]  # typing a destination permits writing to it
-    if folders:
-        os.environ["AISP_ALLOW_WRITE"] = os.pathsep.join(folders)
     if getattr(options, "artifacts_dir", None):
         os.environ["AISP_HOME"] = str(Path(options.artifacts_dir).expanduser().absolute())
+    # Typing a destination permits writing to it, unless it is a file of the store itself.
+    named = [path for name in DESTINATIONS if isinstance(path := getattr(options, name, None), str)]
+    typed, home = [Path(path).expanduser().absolute() for path in named], Settings.from_env().home.resolve()
+    folders += [str(path) for path in typed if home not in (path.resolve(), path.resolve().parent)]
+    if folders:
+        os.environ["AISP_ALLOW_WRITE"] = os.pathsep.join(folders)
     export_executor(options)
     settings = Settings.from_env()
     os.environ["AISP_BENCH_ROOT"] = written(tuple(root.absolute() for root in settings.bench_roots))

@@ -36,6 +36,7 @@ from aisp_mcp.judge.parent.processes.cluster import nodes
 from aisp_mcp.judge.parent.processes.confined import Placement
 from aisp_mcp.judge.parent.processes.forked import loaded_in
 from aisp_mcp.judge.parent.session import ComparisonAborted, PhaseTimer, Session
+from aisp_mcp.judge.parent.telling import Report, Telling
 from aisp_mcp.judge.parent.timing.driver import Driver
 from aisp_mcp.judge.parent.timing.method import STRATEGIES, Method, chosen
 from aisp_mcp.judge.parent.timing.replicate import started_replicates
@@ -54,7 +55,6 @@ from aisp_mcp.process import isolation
 __all__ = ["Options", "Pair", "Report", "compare", "loaded_in"]
 
 RAISED = "incorrect_raised"
-Report = Callable[[float, float, str], None]
 
 
 def load_libraries(options: Options) -> None:
@@ -104,7 +104,7 @@ class _Unmet(Exception):
 class _Opened:
     """A specification that a verifier has opened. given: the pair before its candidate was compiled; sources: hashes of
     its files by then; built: facts of the build. where: folders, level and nodes of its processes. leave: begins the
-    opening of the next comparison. ends: actions after a success.
+    opening of the next comparison. ends: actions after a success. telling: what is told about it.
     """
 
     given: Pair
@@ -123,6 +123,7 @@ class _Opened:
     kernels: Kernels | None
     leave: Callable[[], None]
     ends: list[Callable[[], None]]
+    telling: Telling
 
 
 @dataclass(frozen=True)
@@ -157,7 +158,7 @@ def compare(pair: Pair, options: Options, report: Report = lambda *_: None) -> C
                 lease.take()  # its specification is opened on the device that others may be measuring
             opened = _open(pair, options, report, stack)
             placed = _place(opened)
-            measured = _measure(placed, opened.given, report, lease)
+            measured = _measure(placed, opened.given, lease)
             result = conclude(placed.session.terms(), measured.replicates, measured.flags)
             return _record(opened, placed, measured, result)
         except _Unmet as unmet:
@@ -194,7 +195,8 @@ def _open(given: Pair, options: Options, report: Report, stack: ExitStack) -> _O
     temporary = stack.enter_context(tempfile.TemporaryDirectory(prefix="aisp-", ignore_cleanup_errors=True))
     where = _placements(Path(temporary).resolve(), options, ranks // options.nodes.count)
     files_at = {"warm": stack.enter_context(_in_memory()), "cold": str(where.root / "files")}
-    report(0, options.preset.replicates, f"{pair.label}: preparing")
+    telling = Telling(pair.label, options.preset.replicates, report)
+    telling.prepare("loading what the programs import")
     with timer.phase("load"):
         relays = nodes.started(options.nodes)
     request = _request(
@@ -211,6 +213,7 @@ def _open(given: Pair, options: Options, report: Report, stack: ExitStack) -> _O
         if ranks == 1 and level in isolation.NAMESPACES and (options.device == "cuda" or names_a_compiler(pair)):
             kernels = Kernels(pair, options, where, opening.placement, STRATEGIES[place].caches)
             stack.callback(kernels.close)
+        telling.prepare("drawing inputs, and computing what the baseline answers")
         answer = opening.answer(request)
     return _Opened(
         given=given,
@@ -229,6 +232,7 @@ def _open(given: Pair, options: Options, report: Report, stack: ExitStack) -> _O
         kernels=kernels,
         leave=leave,
         ends=ends,
+        telling=telling,
     )
 
 
@@ -353,6 +357,7 @@ def _place(opened: _Opened) -> _Placed:
         opened.log,
         draw,
         opened.timer,
+        opened.telling,
         thorough,
         kernels=opened.kernels,
     )
@@ -374,12 +379,12 @@ def _ready_nodes(pair: Pair, where: placement.PlacementFactory, opened: OpenAnsw
 # --- measure
 
 
-def _measure(placed: _Placed, given: Pair, report: Report, lease: Lease) -> _Measured:
+def _measure(placed: _Placed, given: Pair, lease: Lease) -> _Measured:
     """Measure replicates until the preset ends or a finding does, and collect the flags that follow from neither."""
     session, options = placed.session, placed.session.options
     lease.take()
     try:
-        replicates, flags = _replicates(placed, report)
+        replicates, flags = _replicates(placed)
     finally:
         lease.give()
     session.opened["facts"] |= lease.facts()
@@ -393,19 +398,17 @@ def _measure(placed: _Placed, given: Pair, report: Report, lease: Lease) -> _Mea
     return _Measured(replicates, [*flags, *hints.hints(given.path)])
 
 
-def _replicates(placed: _Placed, report: Report) -> tuple[list[Replicate], list[Flag]]:
+def _replicates(placed: _Placed) -> tuple[list[Replicate], list[Flag]]:
     """Measure all replicates, or stop at the finding that ends the comparison."""
     session, method = placed.session, placed.method
     done: list[Replicate] = []
-    label, total = session.pair.label, method.preset.replicates
-    begin = time.monotonic()
+    session.telling.begin(method.preset.replicates)
     running: Driver | None = None
     try:
         with started_replicates(session, method.strategy, method.sequence.starts_ready) as drivers:
             method.strategy.note_imports(session)
             for index, running in enumerate(drivers):
-                left = _time_left(time.monotonic() - begin, index, total)
-                report(index, total, f"{label}: replicate {index + 1} of {total}{left}")
+                session.telling.replicate(index)
                 with placement.watching(session.placement.cpus):
                     done.append(method.sequence(running, method.strategy).run())
                 if is_settled(session.terms(), done):
@@ -415,13 +418,8 @@ def _replicates(placed: _Placed, report: Report) -> tuple[list[Replicate], list[
         if running and not any(running.result is replicate for replicate in done):
             done.append(running.result)
         return done, [flag]
-    report(total, total, f"{label}: judging")
+    session.telling.judging()
     return done, []
-
-
-def _time_left(elapsed_s: float, done: int, total: int) -> str:
-    """The time that the rest takes at the pace so far, as the end of a message; empty before the first replicate."""
-    return f", about {elapsed_s / done * (total - done):.0f} s left" if done else ""
 
 
 def _fatal_flag(session: Session, aborted: ComparisonAborted) -> Flag:

@@ -246,7 +246,7 @@ def aisp_ai_status(p: NoParams, ctx: Context) -> AiStatus:
 class BundleParams(Params):
     """Target of the file."""
 
-    dir: str = Field(description="New folder.")
+    to: str = Field(description="New folder.")
     hide_hostnames: bool = False
 
 
@@ -264,4 +264,4 @@ def aisp_info_bundle(p: BundleParams, ctx: Context) -> Bundle:
 
     from aisp_mcp.machine import facts
 
-    return Bundle(**facts.bundle(ctx, Path(p.dir), p.hide_hostnames))
+    return Bundle(**facts.bundle(ctx, Path(p.to), p.hide_hostnames))

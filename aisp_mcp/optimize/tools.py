@@ -89,7 +89,7 @@ def aisp_optimize_board(p: BoardParams, ctx: Context) -> Board:
 
 class FinishParams(JobParams):
     session: str | None = None
-    path: str | None = Field(default=None, description="Default: in the store.")
+    to: str | None = Field(default=None, description="Default: in the store.")
 
 
 @tool(
@@ -107,5 +107,5 @@ def aisp_optimize_finish(p: FinishParams, ctx: Context) -> Finished:
     from aisp_mcp.optimize.bundle import bundles
 
     board = sessions.finish(ctx, sessions.named(ctx, p.session))
-    bundle = bundles.of_optimization(ctx, board.session, p.path)
+    bundle = bundles.of_optimization(ctx, board.session, p.to)
     return Finished(passed=board.best is not None, board=board, bundle=bundle)

@@ -269,7 +269,7 @@ class FlameFile(Record):
 class FlameParams(ReadingParams):
     profile: Path_ = Field(description="nsys SQLite, Kineto, speedscope or stacks.")
     format: Literal["speedscope", "collapsed", "html"] = "html"
-    path: str | None = Field(default=None, description="Under an --allow-write folder.")
+    to: str | None = Field(default=None, description="Under an --allow-write folder.")
 
 
 @tool(cli="profile flame", effect=WRITES, cost=S, next=("aisp_profile_compare",))
@@ -286,7 +286,7 @@ def aisp_profile_flame(p: FlameParams, ctx: Context) -> FlameFile:
             flame_page.to_html(weights, unit, name) if p.format == "html" else flame.to_speedscope(weights, unit, name)
         )
     suffix = {"html": "html", "speedscope": "speedscope.json", "collapsed": "folded"}[p.format]
-    written = _write(ctx, p.path, f"flame.{suffix}", text)
+    written = _write(ctx, p.to, f"flame.{suffix}", text)
     return FlameFile(file=written, stacks=len(weights), total=sum(weights.values()), unit=unit)
 
 
@@ -308,7 +308,7 @@ class FlameDifference(Record):
 
 
 class CompareParams(PairParams):
-    path: str | None = Field(default=None, description="Under an --allow-write folder.")
+    to: str | None = Field(default=None, description="Under an --allow-write folder.")
 
 
 @tool(cli="profile compare", effect=WRITES, cost=S, next=("aisp_profile_kernels",))
@@ -322,7 +322,7 @@ def aisp_profile_compare(p: CompareParams, ctx: Context) -> FlameDifference:
     compared = compare.compare(*(summarize.profile(trace, "steady") for trace in traces))
     page = flame_page.difference(traces, "Change of time, after against before")
     return FlameDifference(
-        difference=digest.difference(compared, p.limit, p.offset), file=_write(ctx, p.path, "difference.html", page)
+        difference=digest.difference(compared, p.limit, p.offset), file=_write(ctx, p.to, "difference.html", page)
     )
 
 

@@ -63,7 +63,7 @@ def in_brief(run: Run, judged: Comparison) -> JudgedCandidate:
     return JudgedCandidate(
         provisional=run.is_provisional(judged),
         at_least=judged.at_least,
-        target=judged.label,
+        target=judged.known_as,
         verdict=judged.verdict,
         sentence=judged.sentence,
         ratio=judged.ratio,

@@ -14,6 +14,7 @@ from aisp_mcp.judge.evidence import Account, Round, RoundTiming
 from aisp_mcp.judge.options import ALL
 from aisp_mcp.judge.parent.processes.confined import WorkerGone
 from aisp_mcp.judge.parent.session import PhaseTimer, Session
+from aisp_mcp.judge.parent.telling import Telling
 from aisp_mcp.judge.parent.timing.driver import Driver
 from aisp_mcp.judge.protocol.draws.rng import MODES
 from aisp_mcp.judge.protocol.layout import Layout, TensorSpec
@@ -178,8 +179,9 @@ def trial(verifier: Verifier, tight: bool = False, **candidate: Any) -> Driver:
         "facts": {"input_kinds": MODES[1:]},
     }
     places: Any = SimpleNamespace()
+    told = Telling("t", 1, lambda *_: None)
     pair = SimpleNamespace(baseline=Path(__file__))
-    fixed: Any = (pair, options, opened, places, verifier, [], log, random.Random(1), PhaseTimer())
+    fixed: Any = (pair, options, opened, places, verifier, [], log, random.Random(1), PhaseTimer(), told)
     driver = Driver(Session(*fixed), 0)
     driver.call_s, driver.claimed_s = dict.fromkeys(Role, TIMED), dict.fromkeys(Role, CALL)
     workers: Any = {

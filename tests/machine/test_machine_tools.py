@@ -130,10 +130,10 @@ def test_disks_outside_the_roots_are_refused(ctx: Context, tmp_path: Path) -> No
 
 
 def test_a_bundle_is_written_once_and_only_where_allowed(ctx: Context, tmp_path: Path) -> None:
-    assert call("aisp_info_bundle", ctx, dir=str(tmp_path / "x"))["error"]["code"] == "OUTSIDE_ROOTS"
+    assert call("aisp_info_bundle", ctx, to=str(tmp_path / "x"))["error"]["code"] == "OUTSIDE_ROOTS"
     folder = str(ctx.settings.home / "bundle")
-    assert set(call("aisp_info_bundle", ctx, dir=folder)["result"]["files"]) >= {"README.md", "machine.json"}
-    assert call("aisp_info_bundle", ctx, dir=folder)["error"]["code"] == "ALREADY_EXISTS"
+    assert set(call("aisp_info_bundle", ctx, to=folder)["result"]["files"]) >= {"README.md", "machine.json"}
+    assert call("aisp_info_bundle", ctx, to=folder)["error"]["code"] == "ALREADY_EXISTS"
 
 
 def test_network_needs_a_host_only_when_it_leaves(ctx: Context) -> None:

@@ -69,7 +69,7 @@ ctx = Context()
 load_catalog(ctx.settings)
 for name in sys.argv[2:]:
     print(execute(name, {}, ctx).model_dump_json())
-print(execute("aisp_info_bundle", {"dir": sys.argv[1]}, ctx).model_dump_json())
+print(execute("aisp_info_bundle", {"to": sys.argv[1]}, ctx).model_dump_json())
 print(manifest())
 """
 

@@ -150,7 +150,7 @@ BAD: list[tuple[str, dict[str, Any], str, str]] = [
     ("aisp_cluster_slurm", {"command": ["train.py"], "minutes": 0}, "INVALID_ARGUMENT", "minutes"),
     ("aisp_cluster_slurm", {"command": ["train.py"], "partition": "a b; rm"}, "INVALID_ARGUMENT", "partition"),
     ("aisp_optimize_roi", {"calls_per_day": 0.0, "effort_usd": 1.0}, "INVALID_ARGUMENT", "calls_per_day"),
-    ("aisp_bench_cost", {"top": 0}, "INVALID_ARGUMENT", "top"),
+    ("aisp_bench_cost", {"limit": 0}, "INVALID_ARGUMENT", "limit"),
     ("aisp_optimize_techniques", {"goal": "fame"}, "INVALID_ARGUMENT", "goal"),
     ("aisp_recommend", {"gpu": "H9000"}, "UNKNOWN_GPU", "H9000"),
 ]

@@ -410,7 +410,9 @@ class TestTorch:
         pytest.importorskip("torch")
         script = tmp_path / "bad.py"
         script.write_text("raise RuntimeError('no such luck')")
-        assert refused(ctx, "aisp_profile_torch", script=str(script)) == "RAISED"
+        error = execute("aisp_profile_torch", {"script": str(script)}, ctx).error
+        assert error.code == "RAISED"
+        assert error.hint == "Line 1 of bad.py raised it."
 
     def test_a_script_that_exits_says_with_which_code(self, ctx, tmp_path):
         pytest.importorskip("torch")

@@ -9,7 +9,7 @@ from reference_docs import pages as reference
 
 from aisp_mcp.server import registry
 from aisp_mcp.server.dispatch import load_catalog
-from aisp_mcp.server.dispatch.arguments import FORMER
+from aisp_mcp.server.dispatch.arguments import OTHER_NAMES, renamed
 from aisp_mcp.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -48,8 +48,12 @@ def test_the_pages_do_not_depend_on_where_they_are_written(pages: dict[str, str]
     assert str(Path.home()) not in text
 
 
-# Where a former name means something else, and so stays an argument of its own.
+# Where another name means something else, and so is an argument of its own.
 OWN_MEANING = {
+    ("context", "aisp_distributed_plan"),  # a degree of parallelism
+    ("dir", "aisp_hw_disk"),  # the folder that is measured
+    ("path", "aisp_benchmark_adapt"),  # what is read
+    ("path", "aisp_verify_bundle"),
     ("a", "aisp_analyze_stacking"),  # two variants, neither of which is the baseline
     ("b", "aisp_analyze_stacking"),
     ("question", "aisp_calculate"),  # a formula's name
@@ -58,6 +62,27 @@ OWN_MEANING = {
 
 def test_one_name_for_one_thing() -> None:
     load_catalog(Settings.from_env({}))
-    found = {(old, tool.name) for tool in registry.tools() for old in FORMER if old in tool.params.model_fields}
-    unit_in_name = {"output", "replicates"}  # new names of what one tool calls otherwise
-    assert {pair for pair in found if pair[0] not in unit_in_name} == OWN_MEANING
+    found = {(old, tool.name) for tool in registry.tools() for old in OTHER_NAMES if old in tool.params.model_fields}
+    # Each of these is what some tool calls it itself, and the others understand.
+    own = {"output", "output_tokens", "replicates", "dtype", "precision"}
+    assert {pair for pair in found if pair[0] not in own} == OWN_MEANING
+
+
+@pytest.mark.parametrize(
+    ("tool", "given", "understood"),
+    [
+        ("aisp_benchmark_export", {"path": "x.md"}, {"to": "x.md"}),
+        ("aisp_optimize_finish", {"folder": "x.tar"}, {"to": "x.tar"}),
+        ("aisp_recommend", {"top": 3}, {"limit": 3}),
+        ("aisp_job_status", {"job": "j_1"}, {"job_id": "j_1"}),
+        ("aisp_inference_kv_cache", {"context_tokens": 8192, "precision": "fp8"}, {"tokens": 8192, "dtype": "fp8"}),
+        ("aisp_distributed_measure", {"dtype": "bf16", "context": 128}, {"precision": "bf16", "seq": 128}),
+        ("aisp_distributed_plan", {"context": 2}, {"context": 2}),
+        ("aisp_fit", {"prompt_tokens": 100, "output_tokens": 10}, {"prompt": 100, "output": 10}),
+    ],
+)
+def test_other_words_for_an_argument_are_understood(
+    tool: str, given: dict[str, object], understood: dict[str, object]
+) -> None:
+    load_catalog(Settings.from_env({}))
+    assert renamed(registry.get(tool), given) == understood

@@ -19,7 +19,7 @@ class HubParams(JobParams):
     include: list[str] = Field(default_factory=list, max_length=50, description="Patterns of files, such as *.json.")
     max_mb: float = Field(default=0, ge=0, description="A larger download is refused, with its size.")
     revision: str | None = Field(default=None, max_length=100)
-    dir: str | None = Field(default=None, description="Folder that gets models/. Default: AISP_HOME.")
+    to: str | None = Field(default=None, description="Folder that gets models/. Default: AISP_HOME.")
 
 
 @tool(
@@ -42,5 +42,5 @@ def aisp_hf(p: HubParams, ctx: Context) -> HubAnswer:
         raise UsageError("NO_QUERY", f"action={p.action} needs a query.", "query: words to search, or ORG/NAME.")
     if p.action != "download":
         return client.listed(p.query if p.action == "search" else None, p.limit)
-    folder = files.destination(p.dir, ctx.settings.home / "models", ctx.allow_write)
+    folder = files.destination(p.to, ctx.settings.home / "models", ctx.allow_write)
     return client.download(p.query or "", folder, p.include, p.revision, p.max_mb)

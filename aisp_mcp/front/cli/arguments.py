@@ -14,7 +14,7 @@ from aisp_mcp.errors import UsageError
 from aisp_mcp.front.cli.commands import command_line, flag, positionals
 from aisp_mcp.front.options import add_executor, add_home, add_shared
 from aisp_mcp.server.dispatch import SHARED_HELP, input_schema
-from aisp_mcp.server.dispatch.arguments import former_names
+from aisp_mcp.server.dispatch.arguments import other_names
 from aisp_mcp.server.registry import Tool
 
 _SINGLE_VALUE = {"bench_root"}  # one value per flag, so that positional arguments may follow
@@ -47,7 +47,7 @@ def tool_parser(tool: Tool) -> Parser:
     positional_names = positionals(tool)
     if positional_names:
         parser.add_argument("_words", nargs="*", metavar=positional_names[0].upper(), help=argparse.SUPPRESS)
-    former = {new: [flag(old) for old in olds] for new, olds in _by_new_name(tool).items()}
+    former = {new: [flag(old) for old in olds] for new, olds in _by_own_name(tool).items()}
     for name, schema in properties.items():
         _add_option(parser, name, schema, name in required, former.get(name, []))
     parser.add_argument("--json", action="store_true", dest="_json", help="print the answer as JSON, as over MCP")
@@ -246,10 +246,10 @@ def _guess(text: str) -> Any:
         return text
 
 
-def _by_new_name(tool: Tool) -> dict[str, list[str]]:
-    """Former names of the tool's arguments by their current names."""
+def _by_own_name(tool: Tool) -> dict[str, list[str]]:
+    """Other names of the tool's arguments by the tool's own."""
     options: dict[str, list[str]] = {}
-    for old, new in former_names(tool).items():
+    for old, new in other_names(tool).items():
         options.setdefault(new, []).append(old)
     return options
 

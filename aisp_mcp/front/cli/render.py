@@ -12,7 +12,7 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.markup import escape
 from rich.padding import Padding
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeElapsedColumn
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from aisp_mcp import envelope
@@ -24,6 +24,9 @@ from aisp_mcp.server.dispatch import Show
 from aisp_mcp.server.registry import Tool
 
 _SENTENCES = ("sentence", "line")  # fields that are a record's own sentence
+SAYS_TIME = "s left"  # in a message that tells the time left itself
+BAR = 16  # columns of a progress bar: the message beside it needs the rest of the line
+SUBJECT = 28  # characters of the subject of a message there
 FEW = 3  # rows whose sentences are read rather than a table
 # Parts of a row that its sentence contains, or that say how it was measured, which --json and --evidence show.
 _SAID = (
@@ -102,26 +105,38 @@ class TimeLeft(ProgressColumn):
     def render(self, task: Task) -> Text:
         if not task.total:
             return Text("")
-        left = task.time_remaining
+        left = None if SAYS_TIME in task.description else task.time_remaining
         return Text(f"{task.percentage:.0f} %" + (f", about {round(left)} s left in all" if left else ""), "dim")
 
 
 @contextlib.contextmanager
 def bar() -> Iterator[Show]:
     """Show a progress bar on standard error."""
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeLeft())
+    one_line = Column(no_wrap=True, overflow="ellipsis")
+    columns = (
+        TextColumn("{task.description}", table_column=one_line),
+        BarColumn(BAR),
+        TimeElapsedColumn(),
+        TimeLeft(Column(no_wrap=True)),
+    )
     with Progress(*columns, console=console(stderr=True), transient=True) as progress:
-        task = progress.add_task("waits for its turn", total=None)
+        task = progress.add_task("starting", total=None)
 
         def show(current: envelope.Progress) -> None:
             progress.update(
                 task,
                 completed=current.done,
                 total=current.total,
-                description=escape(terminal_text.escape(current.message or "running")),
+                description=escape(_told(terminal_text.escape(current.message or "running"))),
             )
 
         yield show
+
+
+def _told(message: str) -> str:
+    """The message with a long subject cut short: what is being done must fit beside the bar."""
+    subject, colon, what = message.partition(": ")
+    return f"{subject[: SUBJECT - 1]}…: {what}" if colon and len(subject) > SUBJECT else message
 
 
 def render(item: Any, name: str = "") -> RenderableType:
@@ -269,6 +284,7 @@ class Rows:
                 return
             yield from (text for text, row in zip(sentences, rows, strict=True) if not _is_settled(row))
         names = [name for name in _names(rows) if all(_is_cell(row.get(name)) for row in rows)]
+        names.sort(key=lambda name: name.endswith("_at"))  # when comes after what, which a narrow terminal must show
         widths = _widths(names, rows, options.max_width)
         if not widths or (len(widths) == 1 and any(isinstance(part, dict) for row in rows for part in row.values())):
             yield from (_record(row) for row in rows)

@@ -89,7 +89,8 @@ def history(series: Series) -> Drawing | None:
     """Ratios of one target over time or commits, with the levels between steps and the noise floor as a band."""
     if not series.rulings:
         return None
-    marked = {len(series.rulings) - 1: series.rulings[-1].ratio, **{begin: level for begin, _, level in series.levels}}
+    steps = {begin: level for begin, _, level in series.levels if begin}
+    marked = {len(series.rulings) - 1: series.rulings[-1].ratio, **steps}
     spots = [
         Spot(
             x,

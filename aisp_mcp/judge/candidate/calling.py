@@ -106,7 +106,9 @@ def function(path: str, name: str, folders: tuple[str, ...] = (), module: str = 
     if inspect.isclass(attribute) and any("__call__" in vars(base) for base in attribute.__mro__):
         attribute = attribute()
     if not callable(attribute):
-        raise unusable("NO_FUNCTION", f"{stem} has no function {name!r}.")
+        is_what = f": that name is a {type(attribute).__name__}" if hasattr(loaded, name) else ""
+        hint = "Put the code into a function that returns its result, and name it: FILE:FUNCTION."
+        raise unusable("NO_FUNCTION", f"{stem} has no function {name!r}{is_what}.", hint)
     result: Callable[..., Any] = attribute
     return result
 

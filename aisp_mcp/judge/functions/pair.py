@@ -207,6 +207,10 @@ def _made(request: Request) -> list[Argument]:
     return [n, Argument(None, "made", {"made": draw})]
 
 
+# By Python's type of an argument: what draws such values.
+MAKERS = {str: "text(8)", int: "randint(0, 1000)", float: "uniform(0, 1)", list: "list(rand(1000))"}
+
+
 def missing_inputs(baseline: Source) -> UsageError:
     """The error for functions without inputs, with an example that names the function's own parameters."""
     names = ", ".join(baseline.parameters.positional) if baseline.parameters else ""
@@ -220,22 +224,23 @@ def _example(source: Source) -> str:
         if source.parameters
         else []
     )
-    form = "list(rand(1000))" if source.is_plain else "randn(4096,64)"
-    example = ", ".join(f"{name}={form}" for name in names or ["x"])
+    form = MAKERS[list] if source.is_plain else "randn(4096,64)"
+    annotated = source.parameters.annotations if source.parameters else {}
+    by_type = {kind.__name__: maker for kind, maker in MAKERS.items()}
+    example = ", ".join(f"{name}={by_type.get(annotated.get(name, ''), form)}" for name in names or ["x"])
     others = "randn(4096,64) for tensors" if source.is_plain else "randint(0,100,4096), rand(…)"
     return f'Describe them: --inputs "{example}". Also {others}, 3, True; see docs/functions.md.'
 
 
 def _random_example(arguments: Sequence[Argument]) -> str:
     """The hint with a maker in place of each constant of the arguments, by its kind."""
-    makers_ = {str: "text(8)", int: "randint(0, 1000)", float: "uniform(0, 1)", list: "list(rand(1000))"}
     shown = []
     for argument in arguments:
         try:
             value = ast.literal_eval(argument.text)
         except (ValueError, SyntaxError):  # a name of a size
             value = argument.number
-        maker = makers_.get(type(value), argument.text)
+        maker = MAKERS.get(type(value), argument.text)
         shown.append(f"{argument.name}={maker}" if argument.name else maker)
     if not shown:
         return ""

@@ -25,12 +25,15 @@ _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*(:[A-Za-z_]\w*)?")
 
 @dataclass(frozen=True)
 class Parameters:
-    """Parameters of a function. positional: in order; required: those without a default; open: it takes any name."""
+    """Parameters of a function. positional: in order; required: those without a default; open: it takes any name;
+    annotations: as they are written.
+    """
 
     positional: tuple[str, ...]
     keyword: tuple[str, ...] = ()
     required: frozenset[str] = frozenset()
     open: bool = False
+    annotations: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -211,8 +214,7 @@ def _chosen(source: Source, other: Source) -> Source:
 def _only(source: Source, other: Source) -> str:
     """The function that needs no name. Raises UsageError AMBIGUOUS_FUNCTION, NotFound NO_FUNCTION."""
     if not source.public:
-        hint = "Give a file with a function in it, or a class with __call__."
-        raise NotFound("NO_FUNCTION", f"{source.title} defines no function.", hint)
+        raise _without_function(source, other)
     if len(source.public) == 1:
         return source.public[0]
     names = {other.name} if other.name else {*other.public}
@@ -223,9 +225,27 @@ def _only(source: Source, other: Source) -> str:
         return shared[0]
     if ENTRY in source.public:
         return ENTRY
-    where = str(source.path.name) if source.path else "the text"
-    hint = f"Name one of them: {', '.join(f'{where}:{name}' for name in source.public[:8])}."
+    where, named = _named(source)
+    if set(source.public) <= {*_imported_names(ast.parse(source.text))}:
+        raise _without_function(source, other, f"; it imports {len(source.public)}", f", or name one of {named}")
+    hint = f"Name one of them: {named}."
     raise UsageError("AMBIGUOUS_FUNCTION", f"{where} defines {len(source.public)} functions.", hint)
+
+
+def _without_function(source: Source, other: Source, has: str = "", instead: str = "") -> NotFound:
+    """The error for a file without a function of its own: the form of the other file's function is the one to write."""
+    nodes = ast.parse(other.text).body if other.suffix == ".py" and other is not source else []
+    known = {node.name: node for node in nodes if isinstance(node, ast.FunctionDef)}
+    names = [name for name in (other.name, *other.public) if name in known]
+    form = f"def {names[0]}({ast.unparse(known[names[0]].args)}): …" if names else "def run(x): …"
+    hint = f"Put the code into a function that returns its result, `{form}`{instead}."
+    return NotFound("NO_FUNCTION", f"{_named(source)[0]} defines no function{has}.", hint)
+
+
+def _named(source: Source) -> tuple[str, str]:
+    """The source for a message, and its public names with it."""
+    where = source.path.name if source.path else "the text"
+    return where, ", ".join(f"{where}:{name}" for name in source.public[:8])
 
 
 def _parameters(args: ast.arguments, of_instance: bool = False) -> Parameters:
@@ -235,7 +255,9 @@ def _parameters(args: ast.arguments, of_instance: bool = False) -> Parameters:
     required = positional[: len(positional) - len(args.defaults)]
     required += [name for name, default in zip(keyword, args.kw_defaults, strict=True) if default is None]
     is_open = args.kwarg is not None or args.vararg is not None
-    return Parameters(tuple(positional), tuple(keyword), frozenset(required), is_open)
+    every = (*args.posonlyargs, *args.args, *args.kwonlyargs)
+    written = {arg.arg: ast.unparse(arg.annotation) for arg in every if arg.annotation is not None}
+    return Parameters(tuple(positional), tuple(keyword), frozenset(required), is_open, written)
 
 
 def _imported(node: ast.AST) -> list[str]:

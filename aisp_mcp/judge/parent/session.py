@@ -19,6 +19,7 @@ from aisp_mcp.judge.pair import Pair
 from aisp_mcp.judge.parent.kernel_cache import Kernels
 from aisp_mcp.judge.parent.processes.placement import PlacementFactory
 from aisp_mcp.judge.parent.processes.verifier_client import VerifierProcess
+from aisp_mcp.judge.parent.telling import Telling
 from aisp_mcp.judge.parent.timing.gpu.mode import Modes
 from aisp_mcp.judge.protocol.layout import FILE, HOST
 from aisp_mcp.judge.protocol.messages import CheckAnswer, MapAnswer, MapRequest, OpenAnswer, StageRequest
@@ -64,6 +65,7 @@ class Session:
     log: ChainLog
     random: random.Random
     timer: PhaseTimer
+    telling: Telling
     thorough: int = 0
     modes: Modes = field(default_factory=Modes)
     imports: Imports = field(default_factory=Imports)

@@ -139,6 +139,18 @@ class Comparison(Record):
         """Name that selects the candidate: `ch07:row_sum_tiled`."""
         return f"{self.target}_{self.candidate}" if self.candidate else self.target
 
+    @property
+    def known_as(self) -> str:
+        """The label, of one's own functions with the digest by which their history is kept."""
+        known_by = self.disclosed.get("identity")
+        return "_".join(filter(None, (known_by, self.candidate))) if known_by else self.label
+
+    @property
+    def title(self) -> str:
+        """The pair in words."""
+        target = self.disclosed.get("identity") or self.target
+        return f"{self.candidate} against {target}" if self.candidate else f"{target}, optimised"
+
 
 CANDIDATE_NEEDS = "CANDIDATE_NEEDS"
 

@@ -14,7 +14,7 @@ from aisp_mcp.server.registry import READS, WRITES, ReadingParams, S, tool
 
 class BundleParams(Params):
     run_id: str | None = Field(default=None, description="Or an ended optimisation. Default: newest run.")
-    path: str | None = Field(default=None, description="Default: in the store.")
+    to: str | None = Field(default=None, description="Default: in the store.")
 
 
 @tool(cli="bench bundle", effect=WRITES, cost=S, next=("aisp_verify_bundle",))
@@ -26,7 +26,7 @@ def aisp_bench_bundle(p: BundleParams, ctx: Context) -> Bundle:
 
     run = p.run_id or stored.runs(ctx, None, 1, ANY_KIND)[0].id
     write = bundles.of_optimization if run.startswith("o_") else bundles.of_run
-    return write(ctx, run, p.path)
+    return write(ctx, run, p.to)
 
 
 class VerifyBundleParams(ReadingParams):

@@ -43,7 +43,7 @@ def aisp_cost_estimate(p: CostParams, ctx: Context) -> Planned[Cost]:
 
 class BenchCostParams(Params):
     gpu: str | None = Field(default=None, description="Runs on this GPU; H100 means every variant.")
-    top: Count = 10
+    limit: Count = 10
     usd_per_hour: Positive | None = None
 
 
@@ -52,14 +52,14 @@ def aisp_bench_cost(p: BenchCostParams, ctx: Context) -> Planned[Savings]:
     """Compute the cost per million calls of stored comparisons and each candidate's savings."""
     from aisp_mcp.plan.savings import estimates
 
-    return estimates.cost_table(ctx, p.gpu, p.usd_per_hour, p.top)
+    return estimates.cost_table(ctx, p.gpu, p.usd_per_hour, p.limit)
 
 
 class RoiParams(Params):
     calls_per_day: Positive
     effort_usd: Positive
     usd_per_hour: Positive | None = None
-    top: Count = 10
+    limit: Count = 10
 
 
 @tool(cli="optimize roi", effect=READS, cost=MS, next=("aisp_bench_cost",))
@@ -67,7 +67,7 @@ def aisp_optimize_roi(p: RoiParams, ctx: Context) -> Planned[Roi]:
     """Compute the days until measured gains pay for their effort; from stored comparisons only."""
     from aisp_mcp.plan.savings import estimates
 
-    return estimates.roi(ctx, p.calls_per_day, p.effort_usd, p.usd_per_hour, p.top)
+    return estimates.roi(ctx, p.calls_per_day, p.effort_usd, p.usd_per_hour, p.limit)
 
 
 class TechniquesParams(Params):
@@ -88,7 +88,7 @@ class RecommendParams(Params):
     workload: Workload = "training"
     gpu: str | None = None
     gpus: Count = 1
-    top: Count = 5
+    limit: Count = 5
 
 
 @tool(cli="recommend", effect=READS, cost=MS, next=("aisp_run_benchmarks", "aisp_optimize_techniques"))
@@ -102,4 +102,4 @@ def aisp_recommend(p: RecommendParams, ctx: Context) -> Planned[Recommendation]:
         facts = lookup.gpu(p.gpu)
     except Unavailable:  # no GPU here and none named: techniques that need one are excluded for that reason
         facts = None
-    return estimates.recommend(ctx, p.goal, p.workload, facts, p.gpus, p.top)
+    return estimates.recommend(ctx, p.goal, p.workload, facts, p.gpus, p.limit)

@@ -16,7 +16,7 @@ class FromTraceParams(JobParams):
     profile: str = Field(max_length=4096, description="Kineto trace with shapes (record_shapes=True).")
     to: str | None = Field(default=None, max_length=4096, description="Folder for the targets. Default: the run's.")
     op: str = Field(default="aten::*", max_length=200, description="Operator or pattern, such as aten::mm.")
-    top: int = Field(default=5, ge=1, le=200, description="Most signatures, by device time.")
+    limit: int = Field(default=5, ge=1, le=200, description="Most signatures, by device time.")
 
 
 def _estimate_trace(p: FromTraceParams, _: Context) -> Plan:
@@ -47,6 +47,6 @@ def aisp_benchmark_from_trace(p: FromTraceParams, ctx: Context) -> Traced:
     return targets.targets(
         p.profile,
         p.op,
-        p.top,
+        p.limit,
         files.folder(p.to, (ctx.run_dir or ctx.settings.home / "runs" / "direct") / "traced", ctx.allow_write),
     )

@@ -217,7 +217,7 @@ def torch(
         raise _nothing("torch.profiler", done, "The child died before it could write the trace.", "CRASHED")
     facts: dict[str, Any] = json.loads(report.read_text("utf-8"))
     if facts.get("error"):
-        raise ProcessError("RAISED", f"The script failed: {clean(facts['error'], 300)}", _last(done))
+        raise ProcessError("RAISED", f"The script failed: {clean(facts['error'], 300)}", _where(path, done))
     return folder if mode == "off" else _compressed(folder / "trace.json"), facts
 
 
@@ -354,6 +354,12 @@ def _keep_output(done: Completed, folder: Path) -> None:
 
 def _nothing(what: str, done: Completed, hint: str, code: str = "NOTHING_RECORDED") -> ProcessError:
     return ProcessError(code, f"{what} wrote nothing (exit code {done.returncode}). {_last(done)}", hint)
+
+
+def _where(script: Path, done: Completed) -> str:
+    """The line of the script that raised, else the last line of the output."""
+    lines = re.findall(rf'File "{re.escape(str(script.resolve()))}", line (\d+)', f"{done.stdout}\n{done.stderr}")
+    return f"Line {lines[-1]} of {script.name} raised it." if lines else _last(done)
 
 
 def _last(done: Completed) -> str:

@@ -157,7 +157,8 @@ def _nsys_cost(p: NsysRecording, subject: Subject | None, program: str, folder: 
 
 
 def _first(spent: RecordingCost | None) -> list[Statement]:
-    return [spent.statement] if spent is not None else []
+    """A measured cost comes before what it distorts; that it was not measured is said below."""
+    return [spent.statement] if spent is not None and spent.ratio is not None else []
 
 
 def _left(p: JobParams, default: float) -> float:
@@ -314,8 +315,11 @@ def aisp_profile_torch(p: TorchRecording, ctx: Context) -> TorchRecorded:
         opening = [*_first(spent), *words.of_stacks(weights, unit, notes, "stacks")]
         hot = flame.hottest(weights, unit, 15)
         return TorchRecorded(opening=opening, trace=str(path), ran=ran, cost=spent, stacks=hot)
+    ctx.progress(0, 3, f"recording {subject.label if subject else p.script}, and adding up its operators")
     (trace, facts), ran = _traced(p, subject, folder, p.mode)
+    ctx.progress(1, 3, "reading the trace")
     profile = load.load(trace, "steady")
+    ctx.progress(2, 3, "measuring what the recording costs")
     spent = _traced_cost(p, subject, folder, p.mode, facts)
     found = _facts(p.mode, profile, facts, folder)
     found["opening"] = [*_first(spent), *found["opening"]]

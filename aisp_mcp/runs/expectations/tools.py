@@ -54,7 +54,7 @@ def aisp_benchmark_expectations(p: ExpectationsParams, ctx: Context) -> Expectat
 
 class ProofParams(Params):
     run_id: str = Field(max_length=200)
-    path: str | None = Field(default=None, description="Under an --allow-write folder.")
+    to: str | None = Field(default=None, description="Under an --allow-write folder.")
     accept_regressions: bool = Field(default=False, description="Rewrite expect.yaml.")
     bench_root: BenchRoots = None
 
@@ -77,7 +77,7 @@ def aisp_benchmark_proof(p: ProofParams, ctx: Context) -> Proof:
 
     run = ctx.store.run(Run, p.run_id, ctx.sees)
     grades, rewritten = accepting.graded(ctx, run, p.bench_root, p.accept_regressions)
-    path = files.destination(p.path, ctx.store.run_dir(run.id) / "proof_of_benefit.csv", ctx.allow_write)
+    path = files.destination(p.to, ctx.store.run_dir(run.id) / "proof_of_benefit.csv", ctx.allow_write)
     return Proof(
         file=files.write(path, tables.proof_csv(run, grades)),
         counts=Counter[str](grade.mark for grade in grades),

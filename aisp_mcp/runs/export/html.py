@@ -10,7 +10,7 @@ from typing import Any
 from aisp_mcp import __version__
 from aisp_mcp.judge.records.measurement import Figures
 from aisp_mcp.judge.records.verdict import Comparison, Verdict
-from aisp_mcp.runs.export.markdown import environment_rows, subject
+from aisp_mcp.runs.export.markdown import environment_rows, noise, subject
 from aisp_mcp.server.charts import drawing, ratios
 from aisp_mcp.server.charts.drawing import Drawing
 from aisp_mcp.server.charts.ratios import RatioRow
@@ -57,13 +57,6 @@ def _view(run: Run) -> dict[str, Any]:
         "noise": noise(run),
         "subject": subject(run),
     }
-
-
-def noise(run: Run) -> list[str]:
-    """Disturbances of the machine during the measurement, shown at the top."""
-    during = run.environment.get("during")
-    flags = during.get("flags") if isinstance(during, dict) else None
-    return [str(flag["message"]) for flag in flags or [] if isinstance(flag, dict) and "message" in flag]
 
 
 def figure_rows(comparison: Comparison) -> list[tuple[str, str, str]]:

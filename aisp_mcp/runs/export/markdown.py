@@ -41,10 +41,20 @@ def subject(run: Run) -> str:
     return _SUBJECTS.get(run.kind, "")
 
 
+def noise(run: Run) -> list[str]:
+    """Disturbances of the machine during the measurement, shown at the top."""
+    during = run.environment.get("during")
+    flags = during.get("flags") if isinstance(during, dict) else None
+    return [str(flag["message"]) for flag in flags or [] if isinstance(flag, dict) and "message" in flag]
+
+
 def _head(run: Run) -> str:
-    about = f"{numbers.moment(run.created_at)}, preset {escape(run.preset)}, profile {escape(run.profile)}"
+    about = f"run {escape(run.id)}, {numbers.moment(run.created_at)}, preset {escape(run.preset)}"
+    about += f", profile {escape(run.profile)}"
     kind = f"{subject(run)} " if subject(run) else ""
-    return f"# Benchmark run {escape(run.id)}\n\n{kind}{about}, {numbers.seconds(run.seconds)}."
+    return f"# {escape(run.title)}\n\n{kind}{about}, {numbers.seconds(run.seconds)}." + "".join(
+        f"\n\nDisturbed: {escape(message)}" for message in noise(run)
+    )
 
 
 def _table(run: Run) -> str:
@@ -117,8 +127,9 @@ LONGEST = 400
 
 
 def environment_rows(environment: dict[str, Any]) -> list[tuple[str, str]]:
-    """A manifest as (dotted name, value) in its own order, without unreadable values."""
-    return [(name, _say(value)) for name, value in _flat(environment, "") if value not in (None, "", [], {})]
+    """A manifest as (dotted name, value) in its own order, without unreadable values, and without what `noise` says."""
+    rows = [row for row in _flat(environment, "") if not row[0].startswith("during.flags[")]
+    return [(name, _say(value)) for name, value in rows if value not in (None, "", [], {})]
 
 
 def _flat(value: Any, name: str) -> list[tuple[str, Any]]:

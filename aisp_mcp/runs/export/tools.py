@@ -24,7 +24,7 @@ _NAMES = {"csv": "results", "json": "results", "html": "report", "pdf": "report"
 
 class ExportParams(ReadingParams):
     run_id: str = Field(max_length=200)
-    path: str | None = Field(default=None, description="Under an --allow-write folder.")
+    to: str | None = Field(default=None, description="Under an --allow-write folder.")
     format: Literal["csv", "json", "html", "pdf", "markdown", "junit", "badge", "comment"] = "csv"
     samples: bool = Field(default=False, description="Every timed call.")
     inconclusive: Literal["skip", "fail"] = Field(default="skip", description="In JUnit and badge.")
@@ -69,7 +69,7 @@ def _write(run: Run, p: ExportParams, ctx: Context, data: bytes) -> Written:
     from aisp_mcp.server import files
 
     name = f"{_NAMES.get(p.format, p.format)}.{_SUFFIX.get(p.format, p.format)}"
-    return files.write(files.destination(p.path, ctx.store.run_dir(run.id) / name, ctx.allow_write), data)
+    return files.write(files.destination(p.to, ctx.store.run_dir(run.id) / name, ctx.allow_write), data)
 
 
 def _data(run: Run, p: ExportParams, raw_samples: list[Sample] | None) -> bytes:

@@ -20,7 +20,7 @@ def line(run: Run) -> RunLine:
     counts = Counter(_word(run, comparison) for comparison in run.comparisons)
     counts += Counter(skipped=len(run.skipped), failed=len(run.failed))
     unmeasured = [*(failure.target for failure in run.failed), *(skip.target for skip in run.skipped)]
-    names = [comparison.label for comparison in run.comparisons] or unmeasured
+    names = [comparison.known_as for comparison in run.comparisons] or unmeasured
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     commits = f"{run.commits['base'][:10]}..{run.commits['head'][:12]}: " if run.commits else ""
     return RunLine(
@@ -63,5 +63,5 @@ def page(
 def _matches(run: Run, tag: str | None, query: str | None) -> bool:
     if tag is not None and tag not in run.tags:
         return False
-    texts = [run.name, run.note, *(comparison.label for comparison in run.comparisons)]
+    texts = [run.name, run.note, *(comparison.known_as for comparison in run.comparisons)]
     return query is None or any(query.casefold() in text.casefold() for text in texts)

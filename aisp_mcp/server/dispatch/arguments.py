@@ -17,12 +17,17 @@ from aisp_mcp.errors import AispError, UsageError
 from aisp_mcp.records import Params
 from aisp_mcp.server.registry import JobParams, Tool
 
-# Former names of arguments, which still work unless they mean something else.
-FORMER = {
-    **{"run": "run_id", "question": "query", "concept": "query", "filter": "query", "label": "name"},
-    **{"a": "baseline", "b": "candidate", "baseline_run": "baseline", "candidate_run": "candidate"},
-    **{"report": "profile", "trace": "profile", "n": "workers", "replicates": "repeats"},
-    **{"sequence": "seq", "internode_gb_s": "network_gb_s", "measured_step_s": "step_s", "output": "output_tokens"},
+# Other names of arguments, which work unless they mean something else: each stands for the first of these that a tool
+# has.
+OTHER_NAMES = {
+    **{"run": ("run_id",), "question": ("query",), "concept": ("query",), "filter": ("query",), "label": ("name",)},
+    **{"a": ("baseline",), "b": ("candidate",), "baseline_run": ("baseline",), "candidate_run": ("candidate",)},
+    **{"report": ("profile",), "trace": ("profile",), "n": ("workers",), "replicates": ("repeats",)},
+    **{"path": ("to",), "dir": ("to",), "folder": ("to",), "top": ("limit",)},
+    **{"sequence": ("seq",), "context": ("tokens", "seq"), "context_tokens": ("tokens", "seq", "prompt")},
+    **{"prompt_tokens": ("prompt",), "output_tokens": ("output",), "output": ("output_tokens",)},
+    **{"dtype": ("precision", "dtypes", "weights"), "precision": ("dtype", "dtypes", "weights")},
+    **{"internode_gb_s": ("network_gb_s",), "measured_step_s": ("step_s",), "job": ("job_id",)},
 }
 MAX_SAID = 5
 MAX_ECHO = 60
@@ -49,15 +54,16 @@ def validate(tool: Tool, raw: Any) -> Params:
 
 
 def renamed(tool: Tool, raw: dict[str, Any]) -> dict[str, Any]:
-    """The arguments with former names replaced by current ones, if the tool has no argument of the former name."""
-    known = former_names(tool)
+    """The arguments under the names that the tool has for them."""
+    known = other_names(tool)
     return {new if (new := known.get(name, name)) not in raw else name: value for name, value in raw.items()}
 
 
-def former_names(tool: Tool) -> dict[str, str]:
-    """Former names of this tool's arguments, with their current names."""
+def other_names(tool: Tool) -> dict[str, str]:
+    """Other names of this tool's arguments, with the tool's own."""
     fields = _fields(tool)
-    return {old: new for old, new in FORMER.items() if old not in fields and new in fields}
+    first = {old: next((new for new in named if new in fields), "") for old, named in OTHER_NAMES.items()}
+    return {old: new for old, new in first.items() if new and old not in fields}
 
 
 def _fields(tool: Tool) -> dict[str, FieldInfo]:

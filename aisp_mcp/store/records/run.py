@@ -57,6 +57,13 @@ class Run(Record):
         return is_provisional(self.preset, comparison.replicates, comparison.verdict)
 
     @property
+    def title(self) -> str:
+        """The pair that was judged, or how many candidates were."""
+        if len(self.comparisons) == 1:
+            return self.comparisons[0].title
+        return f"Run of {len(self.comparisons)} candidates" if self.comparisons else "Run without a verdict"
+
+    @property
     def commits(self) -> dict[str, str]:
         """Base and head of a gate's run; empty for others."""
         ids: dict[str, str] = self.environment.get("commits") or {}

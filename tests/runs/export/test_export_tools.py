@@ -21,6 +21,7 @@ from aisp_mcp.runs.export import pdf, tables
 from aisp_mcp.server import registry
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.dispatch import execute
+from aisp_mcp.settings import Settings
 from aisp_mcp.store.database import Store
 from aisp_mcp.store.records.run import Run
 
@@ -109,7 +110,6 @@ def test_samples_lie_beside_the_results(cli_here: Any, stored: Run) -> None:
     [
         (["report", "r_none"], "UNKNOWN_RUN"),
         (["export", "../../etc"], "UNKNOWN_RUN"),
-        (["export", "r_test", "--path", "/tmp/elsewhere.csv"], "OUTSIDE_ROOTS"),
         (["export", "r_test", "--format", "markdown", "--samples"], "NO_SAMPLES_IN_FORMAT"),
     ],
 )
@@ -120,21 +120,29 @@ def test_refusals(cli_here: Any, stored: Run, args: list[str], code: str) -> Non
 
 
 def test_the_store_itself_cannot_be_overwritten(cli_here: Any, home: Path, stored: Run) -> None:
-    done = cli_here("bench", "export", "r_test", "--path", str(home / "aisp.db"), "--json")
+    done = cli_here("bench", "export", "r_test", "--to", str(home / "aisp.db"), "--json")
     assert answer(done)["error"]["code"] == "OUTSIDE_ROOTS"  # type: ignore[index]
 
 
+def test_a_file_that_is_typed_may_be_written(cli_here: Any, tmp_path: Path, stored: Run) -> None:
+    assert cli_here("bench", "export", "r_test", "--to", str(tmp_path / "x.csv")).returncode == 0
+    assert (tmp_path / "x.csv").read_text().startswith("run_id,")
+
+
 def test_an_opened_folder_may_be_written_but_not_left(
-    cli_here: Any, tmp_path: Path, stored: Run, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, stored: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened = tmp_path / "opened"
     opened.mkdir()
     (opened / "way_out").symlink_to(tmp_path)
     monkeypatch.setenv("AISP_ALLOW_WRITE", str(opened))
-    assert cli_here("bench", "export", "r_test", "--path", str(opened / "x.csv")).returncode == 0
+    ctx = Context(settings=Settings.from_env())
+    written = execute("aisp_benchmark_export", {"run_id": "r_test", "to": str(opened / "x.csv")}, ctx)
+    assert written.error is None
     assert (opened / "x.csv").read_text().startswith("run_id,")
-    done = cli_here("bench", "export", "r_test", "--path", str(opened / "way_out" / "x.csv"), "--json")
-    assert answer(done)["error"]["code"] == "OUTSIDE_ROOTS"  # type: ignore[index]
+    left = execute("aisp_benchmark_export", {"run_id": "r_test", "to": str(opened / "way_out" / "x.csv")}, ctx)
+    assert left.error is not None
+    assert left.error.code == "OUTSIDE_ROOTS"
     assert not (tmp_path / "x.csv").exists()
 
 

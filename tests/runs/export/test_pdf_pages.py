@@ -42,7 +42,7 @@ def poppler(*argv: str | Path) -> str:
 
 def test_every_fold_is_open_and_no_word_is_drawn_twice(printed: Path) -> None:
     text = poppler("pdftotext", "-layout", printed, "-")
-    assert "Benchmark run r_test" in text
+    assert "Run of 4 candidates" in text
     assert text.count("median of calls") == 3  # inside the folds, one per measured pair
     assert "fact59" in text
     assert len(re.findall(r"2[.0]*×\s+faster", text)) == 1  # a halo behind the chart's words would be a second copy

@@ -102,6 +102,29 @@ def test_the_choice_of_a_function(ctx: Context, tmp_path: Path) -> None:
     assert refusal(ctx, str(tmp_path / "none.py"), str(one), **names)[0] == "NO_FUNCTION"
 
 
+def test_an_example_of_inputs_follows_the_annotations(ctx: Context, tmp_path: Path) -> None:
+    words = tmp_path / "words.py"
+    words.write_text("def shared(first: str, least: int, weights: list, rest):\n    return 0\n")
+    code, message = refusal(ctx, str(words), str(words))
+    assert code == "NO_INPUTS"
+    example = "first=text(8), least=randint(0, 1000), weights=list(rand(1000)), rest=list(rand(1000))"
+    assert f'--inputs "{example}"' in message
+
+
+def test_a_file_without_a_function_is_told_what_to_write(ctx: Context, tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text("def nearest(points, k=2):\n    return points\n")
+    (tmp_path / "imports.py").write_text("from math import ceil, floor, sqrt\n")
+    (tmp_path / "script.py").write_text("import sys\nprint(sys.argv)\n")
+    code, message = refusal(ctx, str(tmp_path / "slow.py"), str(tmp_path / "imports.py"), inputs="points=randn(4)")
+    assert code == "NO_FUNCTION"
+    assert "imports.py defines no function; it imports 3." in message
+    assert "`def nearest(points, k=2): …`, or name one of imports.py:ceil, imports.py:floor" in message
+    code, message = refusal(ctx, str(tmp_path / "slow.py"), str(tmp_path / "script.py"), inputs="points=randn(4)")
+    assert code == "NO_FUNCTION"
+    assert "script.py defines no function." in message
+    assert "`def nearest(points, k=2): …`." in message
+
+
 def test_sizes_have_names_and_can_be_replaced() -> None:
     by_name = inputs.read("n=64, m=2*n, x=randn(n, m), k=n", replaced={"n": 128})
     assert inputs.sizes(by_name) == {"n": 128, "m": 256}

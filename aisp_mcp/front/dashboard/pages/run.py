@@ -9,7 +9,7 @@ from aisp_mcp.front.dashboard import figures
 from aisp_mcp.front.dashboard.request import PageRequest
 from aisp_mcp.front.dashboard.words import count, ordered, summed
 from aisp_mcp.judge.records.verdict import Comparison
-from aisp_mcp.runs.export import html
+from aisp_mcp.runs.export import html, markdown
 from aisp_mcp.runs.history import SHORT
 from aisp_mcp.server.charts.drawing import Drawing
 from aisp_mcp.server.charts.ratios import RatioRow
@@ -31,9 +31,8 @@ def build(request: PageRequest) -> dict[str, Any]:
     text = request.word("part", "1")
     page = min(max(int(text) if text.isdecimal() and len(text) < 6 else 1, 1), pages)
     shown = chosen[PAGE * (page - 1) : PAGE * page]
-    several = f"Run of {count(len(run.comparisons), 'candidate')}"
     return {
-        "title": run.comparisons[0].label if len(run.comparisons) == 1 else several,
+        "title": run.title,
         "lead": _lead(run, counts),
         "run": run,
         "counts": counts,
@@ -47,7 +46,7 @@ def build(request: PageRequest) -> dict[str, Any]:
         ],
         "number": page,
         "pages": pages,
-        "noise": html.noise(run),
+        "noise": markdown.noise(run),
         "before": before,
         "folder": request.ctx.store.run_dir(run.id),
     }

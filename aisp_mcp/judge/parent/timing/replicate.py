@@ -129,8 +129,10 @@ class ReplicateRun:
     def run(self) -> Replicate:
         """Warm up, measure, verify."""
         driver, strategy, preset = self.driver, self.strategy, self.options.preset
+        telling = self.session.telling
         driver.wait_ready()
         singles = self._pilot()
+        telling.step("warming up")
         self._warm_up()
         for role, worker in driver.workers.items():
             rest, sampling = self._rest(role), self.session.opened["goal"] == "memory"
@@ -139,8 +141,11 @@ class ReplicateRun:
             strategy.measure_isolated_calls(driver)
         hidden = self.random.randrange(ROUNDS_PER_PALINDROME * preset.palindromes)
         comparisons = preset.comparisons_per_round(self.random)
-        halves = zip(self._half_palindromes(), comparisons, strict=True)
-        costs = [self._half_palindrome(half, hidden, number) for half, number in halves]
+        halves = list(zip(self._half_palindromes(), comparisons, strict=True))
+        costs = list[RoundCost | None]()
+        for done, (half, number) in enumerate(halves):
+            telling.step("timing both", done / len(halves))
+            costs.append(self._half_palindrome(half, hidden, number))
         dummies = [cost for cost in costs if cost]
         result = driver.result
         for role, worker in driver.workers.items():
@@ -178,6 +183,7 @@ class ReplicateRun:
         driver, singles = self.driver, list[RoundTiming]()
         has_battery = not driver.result.index and self.options.protections.adversarial
         for turn, mode in enumerate([None, *self._pilot_modes()]):
+            self.session.telling.step("checking the candidate's outputs")
             if mode:
                 driver.fill({Role.CANDIDATE: 1}, mode)
                 self.strategy.run_round(driver, Role.CANDIDATE, 1)
@@ -199,6 +205,7 @@ class ReplicateRun:
         """Run the candidate on the inputs that decide whether it is correct, regardless of fresh inputs."""
         draw, opened = random.Random(self.session.battery), self.session.opened
         for mode in battery_modes(Layout.from_json(opened["layout"]).frame, opened["call_s"]):
+            self.session.telling.step("checking the candidate's outputs on unusual inputs")
             seed = draw.getrandbits(48)
             if mode != "plain" and mode not in self.session.adversarial:
                 continue
