@@ -97,7 +97,49 @@ JUDGED |= {
         "x=uniform(-0.001, 0.001, 500)",
     ),
 }
+LEVELS = "from enum import Enum\n\nclass Level(Enum):\n    LOW = 0\n    HIGH = 1\n\n"
+NET = (
+    "import torch\nfrom torch import nn\n\nclass Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+    "        self.first, self.last = nn.Linear(32, 16), nn.Linear(16, 4)\n\n    def forward(self, x):\n        {}\n"
+)
+JUDGED |= {
+    "a number of more than 64 bits": (
+        "def f(values):\n    product = 1\n    for value in values:\n        product *= value\n    return product\n",
+        "import math\n\ndef f(values):\n    return math.prod(values)\n",
+        "values=list(randint(1, 1000, 50))",
+    ),
+    "members of an enumeration": (
+        f"{LEVELS}def f(values):\n    return [Level.HIGH if value > 5 else Level.LOW for value in values]\n",
+        f"{LEVELS}def f(values):\n    return [Level(int(value > 5)) for value in values]\n",
+        "values=list(randint(0, 10, 100))",
+    ),
+    "a module with weights of its own": (
+        NET.format("return self.last(torch.relu(self.first(x)))"),
+        NET.format("return torch.addmm(self.last.bias, self.first(x).relu(), self.last.weight.t())"),
+        "x=torch.randn(64, 32)",
+    ),
+    "a few answers of a text, equal for many": (
+        "def f(text):\n    return 'GATTA' in text\n",
+        "def f(text):\n    return text.find('GATTA') >= 0\n",
+        "text=text(600, 'ACGT')",
+    ),
+    "missing values": (
+        "import numpy as np\n\ndef f(x):\n    return np.nanmean(x, axis=0)\n",
+        "import numpy as np\n\ndef f(x):\n    known = x == x\n    return np.where(known, x, 0).sum(0) / known.sum(0)\n",
+        "x=np.randn(500, 16)",
+    ),
+}
 WRONG = {
+    "no missing values": ("def f(x):\n    return x.mean(axis=0)\n", JUDGED["missing values"]),
+    "another member": (
+        f"{LEVELS}def f(values):\n    return [Level(int(value > 4)) for value in values]\n",
+        JUDGED["members of an enumeration"],
+    ),
+    "a number of 64 bits": (
+        "def f(values):\n    product = 1\n    for value in values:\n        product = product * value % 2**64\n"
+        "    return product\n",
+        JUDGED["a number of more than 64 bits"],
+    ),
     "another order": (
         "def f(values):\n    return [*dict.fromkeys(values)][::-1]\n",
         JUDGED["a list whose length depends on values"],
