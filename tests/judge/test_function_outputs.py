@@ -100,7 +100,7 @@ JUDGED |= {
 LEVELS = "from enum import Enum\n\nclass Level(Enum):\n    LOW = 0\n    HIGH = 1\n\n"
 NET = (
     "import torch\nfrom torch import nn\n\nclass Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
-    "        self.first, self.last = nn.Linear(32, 16), nn.Linear(16, 4)\n\n    def forward(self, x):\n        {}\n"
+    "        self.first, self.last = nn.Conv1d(4, 4, 3), nn.Linear(30, 4)\n\n    def forward(self, x):\n        {}\n"
 )
 JUDGED |= {
     "a number of more than 64 bits": (
@@ -115,7 +115,12 @@ JUDGED |= {
     ),
     "a module with weights of its own": (
         NET.format("return self.last(torch.relu(self.first(x)))"),
-        NET.format("return torch.addmm(self.last.bias, self.first(x).relu(), self.last.weight.t())"),
+        NET.format("return self.first(x).relu() @ self.last.weight.t() + self.last.bias"),
+        "x=torch.randn(16, 4, 32)",
+    ),
+    "weights beside a function": (
+        "import torch\n\ntorch.manual_seed(1)\nW = torch.randn(32, 8)\n\ndef f(x):\n    return x @ W\n",
+        "import torch\n\ntorch.manual_seed(1)\nW = torch.randn(32, 8)\n\ndef f(x):\n    return torch.mm(x, W)\n",
         "x=torch.randn(64, 32)",
     ),
     "a few answers of a text, equal for many": (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import importlib
 import inspect
@@ -18,6 +19,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from aisp_mcp.judge.candidate.adapted import unwatched
 from aisp_mcp.judge.protocol import values
 from aisp_mcp.judge.protocol.module_loader import load_module, unusable
 
@@ -25,6 +27,7 @@ from aisp_mcp.judge.protocol.module_loader import load_module, unusable
 _TO_ARRAY, _TO_LIST = torch.Tensor.numpy, torch.Tensor.tolist
 LISTS = {"seen": False, "demanded": False}  # whether a call has returned a list of floats, and whether all have to
 _INT64 = 1 << 63
+_WIDE = dict[Callable[..., Any], Callable[..., Any]]()  # copies of modules in float64
 _SEED = 1  # any, and the same for baseline and candidate
 
 VALUES: dict[str, Any] = {"capacity": 0, "plain": False}  # of the frames of outputs: their bytes, and is_plain()
@@ -112,6 +115,16 @@ def function(path: str, name: str, folders: tuple[str, ...] = (), module: str = 
         raise unusable("NO_FUNCTION", f"{stem} has no function {name!r}.")
     result: Callable[..., Any] = attribute
     return result
+
+
+def in_default_type(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function; a module as a copy in float64 while that is torch's default type, as it is for references."""
+    if not isinstance(function, torch.nn.Module) or torch.get_default_dtype() != torch.float64:
+        return function
+    if function not in _WIDE:
+        with unwatched():
+            _WIDE[function] = copy.deepcopy(function).double()
+    return _WIDE[function]
 
 
 def arguments(*args: Any, **kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:

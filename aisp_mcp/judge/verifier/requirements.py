@@ -246,7 +246,8 @@ def reject_changing_results(one: Any, other: Any) -> None:
             "NOT_DETERMINISTIC",
             "The baseline's result changes from call to call on the same inputs: it draws its own random numbers, or "
             "keeps a state.",
-            "Pass a seed as an input, seed=randint(0, 1000000), or declare the tolerance stochastic.",
+            "Pass a seed as an input, seed=randint(0, 1000000), declare the tolerance stochastic, or end a module's "
+            "training mode: self.eval() in its __init__.",
         )
 
 
