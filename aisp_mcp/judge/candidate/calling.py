@@ -28,6 +28,7 @@ _TO_ARRAY, _TO_LIST = torch.Tensor.numpy, torch.Tensor.tolist
 LISTS = {"seen": False, "demanded": False}  # whether a call has returned a list of floats, and whether all have to
 _INT64 = 1 << 63
 _WIDE = dict[Callable[..., Any], Callable[..., Any]]()  # copies of modules in float64
+_LONG = "Return its text; or give a tolerance such as --rtol 1e-9, which compares answers of any form."  # a hint
 _SEED = 1  # any, and the same for baseline and candidate
 
 VALUES: dict[str, Any] = {"capacity": 0, "plain": False}  # of the frames of outputs: their bytes, and is_plain()
@@ -169,7 +170,9 @@ def tensors(output: Any) -> Any:
         output = output.tolist()
     if isinstance(output, torch.Tensor):
         return output if output.layout == torch.strided else output.to_dense()
-    if isinstance(output, bool | float | complex) or (isinstance(output, int) and -_INT64 <= output < _INT64):
+    if isinstance(output, bool | int | float | complex):
+        if isinstance(output, int) and not -_INT64 <= output < _INT64:
+            raise unusable("BAD_OUTPUT", "The function returned an integer of more than 64 bits.", _LONG)
         return torch.tensor(output, dtype=torch.float64 if isinstance(output, float) else None)
     library = _library(output)
     if _is_array(output):
