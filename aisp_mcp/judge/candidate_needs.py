@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 from aisp_mcp.judge.protocol.failed_builds import EXTENSION
-from aisp_mcp.judge.protocol.messages import NO_PARAMETERS
+from aisp_mcp.judge.protocol.messages import NEVER_RANDOM, NO_PARAMETERS, STILL_RANDOM
 
 CUDA, NVCC = "cuda", "nvcc"  # needs other than names of packages
 GPU_PACKAGES = ("triton", "tilelang", "cutlass", "helion", "thunderkittens", "cupy")  # compile only for GPUs
@@ -28,6 +28,10 @@ NO_DEVICE = (
     "No CUDA GPUs are available",
     "Found no NVIDIA driver on your system",
 )
+_RANDOMNESS = {
+    NEVER_RANDOM: "as constructed, in training mode, the problem's calls are random and the candidate's never vary",
+    STILL_RANDOM: "calls of both are random as constructed, and the candidate's are with dropout layers off as well",
+}
 DECLARED = "REQUIRES"  # in a file that runs another one, a tuple of needs that its own imports do not show
 
 
@@ -122,6 +126,9 @@ def told_by(message: str, device: str) -> str | None:
     if NO_PARAMETERS in message:
         differences = message.partition(NO_PARAMETERS)[2].lstrip(": ").rstrip(".")
         return f"parameters with the baseline's names and shapes, or drawn like them: {differences}"
+    for begin, why in _RANDOMNESS.items():
+        if begin in message:
+            return f"--mode eval: {why}"
     if read_only := READ_ONLY.search(message):
         return f"a writable folder {read_only[1]}; below TMPDIR and TORCH_EXTENSIONS_DIR it can write"
     if compiler := NO_COMPILER.search(message):

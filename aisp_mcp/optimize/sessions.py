@@ -144,7 +144,7 @@ def submit(ctx: Context, session: str, candidate: str) -> Judged:
     with _open(ctx, session) as (log, started, submissions, finished):
         refuse_over(boards.board(started, submissions, ctx.clock(), finished))
         _, text = _texts(candidate, _folder(ctx, session) / SPEC / started.baseline)
-        code = workspaces.fingerprint(text.decode("utf-8", "replace"))
+        code = workspaces.fingerprint(workspaces.as_read(text))
         _refuse_duplicate(submissions, code)
         number = len(submissions) + 1
         path = _folder(ctx, session) / CANDIDATES / f"{number:03d}.py"

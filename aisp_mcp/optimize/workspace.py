@@ -10,6 +10,8 @@ import ast
 import hashlib
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from importlib.util import decode_source
 from pathlib import Path
 
 import aisp_mcp
@@ -135,9 +137,17 @@ def fingerprint(text: str) -> str:
     return hashlib.sha256(form.encode("utf-8", "replace")).hexdigest()
 
 
+def as_read(source: bytes) -> str:
+    """The text of a module as Python reads it: a declared encoding may turn a comment into code."""
+    try:
+        return decode_source(source)
+    except (SyntaxError, UnicodeDecodeError):
+        return source.decode("utf-8", "replace")
+
+
 def known(target: Target, earlier: Iterable[tuple[str, Path]]) -> dict[str, str]:
     """Fingerprints of the target's own candidates and of earlier ones, with their names."""
-    return {fingerprint(text): name for name, text in _texts([*_variants(target), *earlier])}
+    return {fingerprint(as_read(source)): name for name, source in _sources([*_variants(target), *earlier])}
 
 
 def _variants(target: Target) -> Iterator[tuple[str, Path]]:
@@ -145,9 +155,7 @@ def _variants(target: Target) -> Iterator[tuple[str, Path]]:
         yield Path(variant.path).name, Path(variant.path)
 
 
-def _texts(files: Iterable[tuple[str, Path]]) -> Iterator[tuple[str, str]]:
+def _sources(files: Iterable[tuple[str, Path]]) -> Iterator[tuple[str, bytes]]:
     for name, path in files:
-        try:
-            yield name, path.read_text("utf-8")
-        except (OSError, UnicodeDecodeError):
-            continue
+        with suppress(OSError):
+            yield name, path.read_bytes()

@@ -97,7 +97,44 @@ JUDGED |= {
         "x=uniform(-0.001, 0.001, 500)",
     ),
 }
+LEVELS = "from enum import Enum\n\nclass Level(Enum):\n    LOW = 0\n    HIGH = 1\n\n"
+NET = (
+    "import torch\nfrom torch import nn\n\nclass Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+    "        self.first, self.last = nn.Conv1d(4, 4, 3), nn.Linear(30, 4)\n\n    def forward(self, x):\n        {}\n"
+)
+JUDGED |= {
+    "members of an enumeration": (
+        f"{LEVELS}def f(values):\n    return [Level.HIGH if value > 5 else Level.LOW for value in values]\n",
+        f"{LEVELS}def f(values):\n    return [Level(int(value > 5)) for value in values]\n",
+        "values=list(randint(0, 10, 100))",
+    ),
+    "a module with weights of its own": (
+        NET.format("return self.last(torch.relu(self.first(x)))"),
+        NET.format("return self.first(x).relu() @ self.last.weight.t() + self.last.bias"),
+        "x=torch.randn(16, 4, 32)",
+    ),
+    "weights beside a function": (
+        "import torch\n\ntorch.manual_seed(1)\nW = torch.randn(32, 8)\n\ndef f(x):\n    return x @ W\n",
+        "import torch\n\ntorch.manual_seed(1)\nW = torch.randn(32, 8)\n\ndef f(x):\n    return torch.mm(x, W)\n",
+        "x=torch.randn(64, 32)",
+    ),
+    "a few answers of a text, equal for many": (
+        "def f(text):\n    return 'GATTA' in text\n",
+        "def f(text):\n    return text.find('GATTA') >= 0\n",
+        "text=text(600, 'ACGT')",
+    ),
+    "missing values": (
+        "import numpy as np\n\ndef f(x):\n    return np.nanmean(x, axis=0)\n",
+        "import numpy as np\n\ndef f(x):\n    known = x == x\n    return np.where(known, x, 0).sum(0) / known.sum(0)\n",
+        "x=np.randn(500, 16)",
+    ),
+}
 WRONG = {
+    "no missing values": ("def f(x):\n    return x.mean(axis=0)\n", JUDGED["missing values"]),
+    "another member": (
+        f"{LEVELS}def f(values):\n    return [Level(int(value > 4)) for value in values]\n",
+        JUDGED["members of an enumeration"],
+    ),
     "another order": (
         "def f(values):\n    return [*dict.fromkeys(values)][::-1]\n",
         JUDGED["a list whose length depends on values"],
@@ -163,6 +200,14 @@ def test_what_cannot_be_compared_is_named(tmp_path: Path) -> None:
     text = "import threading\n\ndef f(values):\n    return threading.Lock()\n"
     with pytest.raises(BenchmarkError, match="returned a lock, which cannot be compared"):
         judged(text, text, "values=list(randint(0, 9, 9))", tmp_path)
+
+
+def test_an_integer_that_no_tensor_holds_is_named(tmp_path: Path) -> None:
+    text = "import math\n\ndef f(values):\n    return math.prod(values)\n"
+    with pytest.raises(BenchmarkError, match="an integer of more than 64 bits") as caught:
+        judged(text, text, "values=list(randint(2, 1000, 50))", tmp_path)
+    assert caught.value.code == "BAD_OUTPUT"
+    assert "--rtol" in str(caught.value.hint)
 
 
 LOOP = """

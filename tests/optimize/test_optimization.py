@@ -15,7 +15,7 @@ import anyio
 import psutil
 import pytest
 
-from aisp_mcp.optimize.workspace import fingerprint
+from aisp_mcp.optimize.workspace import as_read, fingerprint
 from aisp_mcp.process import isolation
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.dispatch import execute
@@ -78,6 +78,12 @@ def walled_project(project: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The same with the isolation that this machine has."""
     monkeypatch.delenv("AISP_ISOLATION")
     return project
+
+
+def read_known(ctx: Context, session: str) -> dict[str, str]:
+    """Names of known solutions by fingerprint, as a session's log has them."""
+    log = ctx.settings.home / "optimizations" / session / "log.jsonl"
+    return dict(json.loads(log.read_text().splitlines()[0])["known"])
 
 
 def serving(warm: Path) -> list[psutil.Process]:
@@ -275,6 +281,15 @@ def test_comments_and_import_aliases_make_no_new_code() -> None:
     ):
         assert fingerprint(same) == fingerprint(plain)
     assert fingerprint(plain.replace("torch.add", "torch.sub")) != fingerprint(plain)
+
+
+def test_a_known_solution_in_another_encoding_is_a_copy(project: Path, ctx: Context) -> None:
+    session = execute("aisp_optimize_start", {"target": "ch01:rows"}, ctx).result["session"]
+    lines = ("", *SOLUTION.partition("\n\n\n")[2].splitlines(), "")
+    known = read_known(ctx, session)
+    assert fingerprint(as_read(("# coding: utf-7\n# " + "+AAo-".join(lines)).encode())) in known
+    assert fingerprint(as_read(SOLUTION.encode())) in known
+    assert fingerprint(as_read(b"# coding: nonsense\ndef run(a):\n    return a\n")) not in known
 
 
 def test_processes_that_wait_for_submissions_outlive_the_server_that_started_them(

@@ -50,6 +50,15 @@ def test_hints_are_not_verdicts(tmp_path: Path) -> None:
     )
 
 
+def test_code_in_a_comment_of_another_encoding_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "optimized_x.py"
+    path.write_text("# coding: utf-7\n# nothing+AAo-import ctypes+AAo-\n")
+    (flag,) = hints.hints(path)
+    assert "calls native code" in flag.message
+    path.write_text("# coding: nonsense\nimport ctypes\n")
+    assert hints.hints(path) == []
+
+
 def test_most_attacks_leave_a_trace_and_most_twins_do_not() -> None:
     """Useful as hints: the attacks on the judge's own process are pointed at; of the twins a quarter at most."""
     about_the_judge = [case for case in corpus.cases(kind="attack") if "sys._getframe" in case.candidate]

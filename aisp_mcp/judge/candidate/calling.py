@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import importlib
 import inspect
@@ -11,12 +12,14 @@ from array import array
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
+from enum import Enum
 from numbers import Integral
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 
+from aisp_mcp.judge.candidate.adapted import unwatched
 from aisp_mcp.judge.protocol import values
 from aisp_mcp.judge.protocol.module_loader import load_module, unusable
 
@@ -24,6 +27,9 @@ from aisp_mcp.judge.protocol.module_loader import load_module, unusable
 _TO_ARRAY, _TO_LIST = torch.Tensor.numpy, torch.Tensor.tolist
 LISTS = {"seen": False, "demanded": False}  # whether a call has returned a list of floats, and whether all have to
 _INT64 = 1 << 63
+_WIDE = dict[Callable[..., Any], Callable[..., Any]]()  # copies of modules in float64
+_LONG = "Return its text; or give a tolerance such as --rtol 1e-9, which compares answers of any form."  # a hint
+_SEED = 1  # any, and the same for baseline and candidate
 
 VALUES: dict[str, Any] = {"capacity": 0, "plain": False}  # of the frames of outputs: their bytes, and is_plain()
 
@@ -94,7 +100,7 @@ class ValueSteps(Steps):
 
 def function(path: str, name: str, folders: tuple[str, ...] = (), module: str = "") -> Callable[..., Any]:
     """The function of that name in the file, or in the named module of the package. Of a class whose instances can be
-    called, an instance that is made without arguments.
+    called, an instance that is made without arguments, and under one seed.
 
     folders: searched first by what the file imports. Raises BenchmarkError NO_FUNCTION, and whatever the file raises.
     """
@@ -104,6 +110,7 @@ def function(path: str, name: str, folders: tuple[str, ...] = (), module: str = 
     loaded = importlib.import_module(module) if module else load_module(Path(path), f"aisp_function_{stem}")
     attribute = getattr(loaded, name, None)
     if inspect.isclass(attribute) and any("__call__" in vars(base) for base in attribute.__mro__):
+        torch.manual_seed(_SEED)  # or the weights of a module would be others in each process
         attribute = attribute()
     if not callable(attribute):
         is_what = f": that name is a {type(attribute).__name__}" if hasattr(loaded, name) else ""
@@ -111,6 +118,16 @@ def function(path: str, name: str, folders: tuple[str, ...] = (), module: str = 
         raise unusable("NO_FUNCTION", f"{stem} has no function {name!r}{is_what}.", hint)
     result: Callable[..., Any] = attribute
     return result
+
+
+def in_default_type(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function; a module as a copy in float64 while that is torch's default type, as it is for references."""
+    if not isinstance(function, torch.nn.Module) or torch.get_default_dtype() != torch.float64:
+        return function
+    if function not in _WIDE:
+        with unwatched():
+            _WIDE[function] = copy.deepcopy(function).double()
+    return _WIDE[function]
 
 
 def arguments(*args: Any, **kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -156,6 +173,8 @@ def tensors(output: Any) -> Any:
     if isinstance(output, torch.Tensor):
         return output if output.layout == torch.strided else output.to_dense()
     if isinstance(output, bool | int | float | complex):
+        if isinstance(output, int) and not -_INT64 <= output < _INT64:
+            raise unusable("BAD_OUTPUT", "The function returned an integer of more than 64 bits.", _LONG)
         return torch.tensor(output, dtype=torch.float64 if isinstance(output, float) else None)
     library = _library(output)
     if _is_array(output):
@@ -252,6 +271,8 @@ class _Inner:
             return f"s({','.join(sorted(map(_exact, value)))})"
         if is_dataclass(value) and not isinstance(value, type):
             return f"r({','.join(self.canonical(getattr(value, field.name)) for field in fields(value))})"
+        if isinstance(value, Enum):
+            return repr(values.member(value))
         return self._of_a_library(value)
 
     def _of_a_library(self, value: Any) -> str:

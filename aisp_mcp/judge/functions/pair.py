@@ -294,7 +294,7 @@ def _calls(chosen: Plan, source: Source) -> dict[str, object]:
     passed = "" if chosen.make else ", ".join(_call(source, chosen.baseline, chosen.arguments))
     steps = "ValueSteps" if chosen.has_values else "Steps"
     converted = sorted({name for name in CONVERSIONS if f"{name}(" in passed})
-    uses = {"function", steps, "answered" if chosen.has_values else "tensors", *converted}
+    uses = {"function", steps, *(["answered"] if chosen.has_values else ["tensors", "in_default_type"]), *converted}
     uses.add("made_arguments" if chosen.make else "arguments")
     given = ", ".join(f"{name}={name}" for name in draws)
     return {
@@ -303,7 +303,9 @@ def _calls(chosen: Plan, source: Source) -> dict[str, object]:
         "arguments": "made_arguments(made)" if chosen.make else f"arguments({passed})",
         "steps": steps,
         "is_copied": chosen.is_copied,
-        "returned": f"answered(_steps, {given})" if chosen.has_values else f"tensors(_function({passed}))",
+        "returned": f"answered(_steps, {given})"
+        if chosen.has_values
+        else f"tensors(in_default_type(_function)({passed}))",
     }
 
 

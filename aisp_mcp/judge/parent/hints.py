@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
+import tokenize
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -102,9 +103,10 @@ def find_native(source: str) -> dict[str, list[int]]:
 def hints(path: Path) -> list[Flag]:
     """One flag of the lowest severity, if there are any hints."""
     try:
-        with path.open(encoding="utf-8") as file:
+        # As Python reads it: a declared encoding may turn a comment into code.
+        with tokenize.open(path) if path.suffix == ".py" else path.open(encoding="utf-8") as file:
             hints_by_kind = (find if path.suffix == ".py" else find_native)(file.read(MAX_CHARACTERS))
-    except (OSError, UnicodeDecodeError):
+    except (OSError, SyntaxError, UnicodeDecodeError):
         return []
     if not hints_by_kind:
         return []

@@ -9,6 +9,9 @@ from __future__ import annotations
 from typing import Any, NotRequired, TypedDict
 
 NO_PARAMETERS = "The candidate's parameters do not match the baseline's"  # begins an adapter's error
+# As do these, of a candidate beside a problem whose calls are random in the mode that it is constructed in.
+NEVER_RANDOM = "As constructed, the candidate's calls never vary"
+STILL_RANDOM = "The candidate's calls vary in the mode that is judged"
 DeviceAllocation = tuple[int, int, str]  # address in its own process, bytes, CUDA IPC handle in hexadecimal
 
 

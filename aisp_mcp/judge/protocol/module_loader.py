@@ -24,7 +24,7 @@ from aisp_mcp.judge.protocol.layout import FILE, HOST, PATH_BYTES, TensorSpec, d
 BASELINE, CANDIDATE, COMMON = "aisp_baseline", "aisp_candidate", "_common"  # names of the modules
 PROBLEM_FILES = ("problem.py", "reference.py", "task.py", "utils.py")  # of adapted problems
 # Folders of the standard library, of installed packages and of this one.
-_LIBRARIES = tuple(
+LIBRARIES = tuple(
     {f"{path}/" for path in (*map(sysconfig.get_path, ("stdlib", "purelib", "platlib")), *aisp_mcp.__path__)}
 )
 # Files that mark a project's top folder, and the number of levels to search upwards for them.
@@ -42,7 +42,7 @@ def users_line(error: BaseException) -> str:
     """File and line of the innermost call in the user's own code, such as `fast.py:3`; empty if there is none."""
     frames = traceback.walk_tb(error.__traceback__)
     own = [(Path(frame.f_code.co_filename), line) for frame, line in frames]
-    own = [(path, line) for path, line in own if path.suffix == ".py" and not str(path).startswith(_LIBRARIES)]
+    own = [(path, line) for path, line in own if path.suffix == ".py" and not str(path).startswith(LIBRARIES)]
     return f"{own[-1][0].name}:{own[-1][1]}" if own else ""
 
 

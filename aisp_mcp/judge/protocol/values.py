@@ -12,6 +12,7 @@ import math
 from array import array
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
+from enum import Enum
 from numbers import Integral
 from types import SimpleNamespace
 from typing import Any
@@ -93,6 +94,11 @@ def _library(value: Any) -> str:
     return type(value).__module__.partition(".")[0]
 
 
+def member(value: Enum) -> str:
+    """The name of a member of an enumeration, which two files may define alike."""
+    return f"{type(value).__name__}.{value.name}"
+
+
 def _tree(value: Any, buffers: list[bytes]) -> Any:
     """The value as JSON, in which lists begin with a letter for their kind."""
     kind = type(value)
@@ -100,6 +106,8 @@ def _tree(value: Any, buffers: list[bytes]) -> Any:
         return value
     if isinstance(value, bool | float | int | complex | str | bytes):
         return _scalar(value)
+    if isinstance(value, Enum):
+        return ["x", member(value)]
     library = _library(value)
     if library == "numpy":
         return _array(value, buffers)

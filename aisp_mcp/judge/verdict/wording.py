@@ -121,6 +121,7 @@ KINDS = {
     "exact": "small integers",
     "spikes": "values with outliers",
     "zeros": "mostly zeros",
+    "missing": "missing values (NaN)",
     "tiny": "tiny values",
     "constant": "equal values",
     "thousands": "values in the thousands",

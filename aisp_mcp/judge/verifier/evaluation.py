@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import cache
 from typing import Any
@@ -102,12 +102,25 @@ def _mode(change: Change | None) -> Any:
         given = (kwargs or {}).items()
         options = {name: wide.get(value, value) if type(value) is dtype else value for name, value in given}
         args = tuple(wide.get(arg, arg) if type(arg) is dtype else arg for arg in args)
-        if change is None:
-            return func(*args, **options)
-        if smaller := decomposition(func):
-            with mode:
-                return smaller(*args, **options)
-        return change(func, args, options)
+        smaller = decomposition(func) if change is not None else None
+
+        def computed(args: tuple[Any, ...]) -> Any:
+            if change is None:
+                return func(*args, **options)
+            if smaller:
+                with mode:
+                    return smaller(*args, **options)
+            return change(func, args, options)
+
+        try:
+            return computed(args)
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError:  # wide inputs beside narrow tensors that the program holds, such as weights
+            wider = tuple(_widened(arg, wide) for arg in args)
+            if all(one is other for one, other in zip(args, wider, strict=True)):
+                raise
+            return computed(wider)
 
     # The library wraps a mode's function at its first call, to hide it from its compiler, and imports the whole
     # compiler for that: 3 s per comparison. A function that is already wrapped is used as it is.
@@ -117,6 +130,12 @@ def _mode(change: Change | None) -> Any:
         __torch_dispatch__ = dispatch
 
     return Widened()
+
+
+def _widened(value: Any, wide: Mapping[Any, Any]) -> Any:
+    """The value itself, or in its wider type if it is a tensor of a narrow one."""
+    dtype = getattr(value, "dtype", None)
+    return value.to(wide[dtype]) if dtype in wide and hasattr(value, "to") else value
 
 
 def _is_view(func: Any) -> bool:

@@ -5,17 +5,21 @@ Runs in the verifier, where torch may be imported.
 
 from __future__ import annotations
 
+import ast
 import ctypes.util
+import inspect
+import re
 from collections.abc import Iterator, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from aisp_mcp.bench import Benchmark, Needs
 from aisp_mcp.bench.sizes import settable
 from aisp_mcp.errors import AispError, BenchmarkError
 from aisp_mcp.judge.native import build
-from aisp_mcp.judge.protocol.draws.rng import MODES, SIZES
-from aisp_mcp.judge.protocol.module_loader import flatten
+from aisp_mcp.judge.protocol.draws.rng import MISSING, MODES, SIZES
+from aisp_mcp.judge.protocol.module_loader import LIBRARIES, flatten
 from aisp_mcp.judge.verifier.checks import quality
 from aisp_mcp.judge.verifier.checks.distribution import LEAST_ELEMENTS
 from aisp_mcp.judge.verifier.checks.kinds import Kind, kind_of
@@ -34,6 +38,7 @@ from aisp_mcp.system import cpu, software, topology
 
 TILES = {"amx": "amx_tile"}  # CPU features by their common names
 MIN_SM = {"fp8": 89, "fp4": 100}  # lowest compute capability whose tensor cores multiply these types
+NAN = re.compile(r"(is_?)?nan\w*|is_?finite|is_?null|(is|not|fill|drop)_?na|(fill|drop)_?nulls?", re.IGNORECASE)
 # Times eps of the largest element: outputs for different inputs that differ by no more do not depend on them. Chosen:
 # several roundings of a result, and far below the effect of any input that shows.
 ROUNDINGS = 16
@@ -126,10 +131,34 @@ def kinds_with_an_answer(bank: InputBank, seed: int, output: Any) -> tuple[list[
         untested["larger"] = f"{', '.join(bounded)} {'has' if len(bounded) == 1 else 'have'} a declared range"
     if not large:
         return kinds, untested
+    if _names_nan(bank.reference.spec):
+        if why := why_not(MISSING):
+            untested[MISSING] = why
+        else:
+            kinds.append(MISSING)
     if why := why_not("thousands"):
         return kinds, {**untested, "thousands": why}
     largest = next((mode for mode in ("huge", "large") if not why_not(mode)), None)
     return [*kinds, "thousands", *([largest] if largest else [])], untested
+
+
+def _names_nan(spec: Benchmark) -> bool:
+    """Return True if the specification's file, or that of a function which it calls, names NaN: what it does then is
+    meant, where the order of a comparison with NaN is chance elsewhere.
+    """
+    own = [value for value in vars(type(spec)).values() if inspect.isfunction(value)]
+    called = [each.__globals__.get(name) for each in own for name in each.__code__.co_names]
+    files = {each.__code__.co_filename for each in (*own, *called) if inspect.isfunction(each)}
+    return any(_mentions_nan(Path(file)) for file in files if not file.startswith(LIBRARIES))
+
+
+def _mentions_nan(path: Path) -> bool:
+    try:
+        tree = ast.parse(path.read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return False
+    names = (getattr(node, "attr", getattr(node, "id", "")) for node in ast.walk(tree))
+    return any(NAN.fullmatch(str(name)) for name in names)
 
 
 def _floats(bank: InputBank, seed: int) -> tuple[list[str], list[str]]:
@@ -153,7 +182,9 @@ def _without_answer(bank: InputBank, seed: int, output: Any, mode: str) -> str:
     reject_varying_shapes(output, outputs)
     if mode == "constant" and _is_left_to_rounding(bank, seed, output):
         return "there rounding alone decides the baseline's output, or it is not finite"
-    if mode in SIZES and not all(bool(components(tensor).isfinite().all()) for _, tensor in flatten(outputs)):
+    if mode in (*SIZES, MISSING) and not all(
+        bool(components(tensor).isfinite().all()) for _, tensor in flatten(outputs)
+    ):
         return "the baseline's output is not finite there"
     return ""
 
@@ -215,7 +246,8 @@ def reject_changing_results(one: Any, other: Any) -> None:
             "NOT_DETERMINISTIC",
             "The baseline's result changes from call to call on the same inputs: it draws its own random numbers, or "
             "keeps a state.",
-            "Pass a seed as an input, seed=randint(0, 1000000), or declare the tolerance stochastic.",
+            "Pass a seed as an input, seed=randint(0, 1000000), declare the tolerance stochastic, or end a module's "
+            "training mode: self.eval() in its __init__.",
         )
 
 
@@ -233,7 +265,7 @@ def reject_degenerate(bank: InputBank, seed: int, output: Any, kinds: Sequence[s
     """
     is_exact = not any(tensor.is_floating_point() or tensor.is_complex() for _, tensor in flatten(output))
     is_single = sum(tensor.numel() for _, tensor in flatten(output)) == 1
-    draws = [("plain", seed + further) for further in range(DRAWS if is_single else 1)]
+    draws = [("plain", seed + further) for further in range(DRAWS if is_single or is_exact else 1)]
     for mode, drawn in [*draws, *((kind, seed) for kind in kinds if is_exact)]:
         other = bank.reference.baseline(bank.inputs(drawn, mode))
         reject_varying_shapes(output, other)

@@ -207,6 +207,7 @@ def figures(plan: Plan, server: Server, load: Load, repeats: list[list[Request]]
     everything = [request for requests in answered for request in requests]
     if not everything:
         raise Unavailable("NO_ANSWERS", f"{server.url} answered no request.", "See client.log in the job's folder.")
+    texts = [request.characters for request in everything if request.characters is not None]
     rows = [_row(plan, load, requests) for requests in answered]
     names = [name for name in rows[0] if all(name in row for row in rows)]
     return ServerFigures(
@@ -215,6 +216,7 @@ def figures(plan: Plan, server: Server, load: Load, repeats: list[list[Request]]
         load=load.label,
         metrics=[_metric(name, [row[name] for row in rows]) for name in names],
         output_tokens=sum(request.output_tokens for request in everything) / len(everything),
+        output_characters=sum(texts) / len(texts) if texts else None,
         requests=len(everything),
         failed=plan.count(load) * len(repeats) - len(everything),
     )
@@ -269,6 +271,9 @@ def _metric(title: str, values: list[float]) -> Metric:
 
 
 TOKEN_SLACK = 0.02  # a different number of tokens in an answer is different work
+# Share of the baseline's characters an answer, below which a server does not send the tokens that it counts. Chosen:
+# means over sampled answers of one model differ by far less.
+LEAST_TEXT = 0.5
 # Chosen: one comparison in a hundred calls servers that fail equally often different.
 FAILURE_ALPHA = 0.01
 
@@ -352,9 +357,17 @@ def _failures(baseline: ServerFigures, candidate: ServerFigures, alpha: float) -
 
 
 def _different_work(baseline: ServerFigures, candidate: ServerFigures) -> list[Flag]:
-    """A reason why two servers cannot be compared: answers of different length."""
-    if abs(candidate.output_tokens / baseline.output_tokens - 1) <= TOKEN_SLACK:
-        return []
-    tokens = f"{candidate.output_tokens:.4g} tokens, the baseline's {baseline.output_tokens:.4g}"
-    message = f"At {candidate.load} the candidate's mean answer has {tokens}."
-    return [Flag(code="incorrect_tokens", severity="fatal", message=message)]
+    """Reasons why two servers cannot be compared: answers of other lengths, by their own count or by their text."""
+    sides, flags = (candidate, baseline), list[Flag]()
+    own, usual = (side.output_tokens for side in sides)
+    if abs(own / usual - 1) > TOKEN_SLACK:
+        message = f"At {candidate.load} the candidate's mean answer has {own:.4g} tokens, the baseline's {usual:.4g}."
+        flags.append(Flag(code="incorrect_tokens", severity="fatal", message=message))
+    own_text, usual_text = (side.output_characters for side in sides)
+    if own_text is not None and usual_text and own_text < LEAST_TEXT * usual_text:
+        message = (
+            f"At {candidate.load} the candidate counts {own:.4g} tokens an answer and sends {own_text:.4g} characters, "
+            f"the baseline {usual:.4g} tokens in {usual_text:.4g}."
+        )
+        flags.append(Flag(code="incorrect_text", severity="fatal", message=message))
+    return flags

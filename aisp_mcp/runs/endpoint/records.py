@@ -47,6 +47,9 @@ class ServerFigures(Record):
     load: str = ""
     metrics: list[Metric]
     output_tokens: float = Field(description="Mean tokens of an answer, as the server counted them.")
+    output_characters: float | None = Field(
+        default=None, description="Mean length of its text, if the client keeps it."
+    )
     requests: int
     failed: int
 

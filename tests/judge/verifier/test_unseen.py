@@ -32,6 +32,16 @@ def loop_of_columns(x: Any) -> Any:
     return np.array([np.sum(x[:, at] ** 2) for at in range(x.shape[1])])
 
 
+def windows(x: Any) -> Any:
+    return np.lib.stride_tricks.sliding_window_view(x, 20).sum(1)
+
+
+def running(x: Any) -> Any:
+    """The same from differences of one running sum."""
+    sums = np.concatenate([[0.0], np.cumsum(x)])
+    return sums[20:] - sums[:-20]
+
+
 def single(function: Function) -> Function:
     return lambda x: np.float64(function(x.astype(np.float32)))
 
@@ -62,6 +72,7 @@ def refusals(shape: tuple[int, ...], dtype: str, baseline: Function, candidate: 
     [
         pytest.param(VECTOR, "float64", loop_of_squares, lambda x: np.dot(x, x), id="a loop and a dot product"),
         pytest.param(VECTOR, "float64", lambda x: math.fsum(x), lambda x: np.cumsum(x)[-1], id="exact and in order"),
+        pytest.param((2000,), "float64", windows, running, id="windows and differences of a running sum"),
         pytest.param(TALL, "float64", loop_of_columns, lambda x: (x**2).sum(0), id="columns one by one and at once"),
         pytest.param(TALL, "float64", loop_of_columns, lambda x: np.einsum("ij,ij->j", x, x), id="columns by einsum"),
         pytest.param(
@@ -83,6 +94,7 @@ def test_any_honest_order_of_a_sum_passes(
         pytest.param(VECTOR, loop_of_squares, lambda x: np.dot(x, x) * (1 + 1e-9), id="a billionth too much"),
         pytest.param(VECTOR, loop_of_squares, lambda x: np.dot(x[1:], x[1:]), id="the first element left out"),
         pytest.param(TALL, loop_of_columns, lambda x: (x[:-1] ** 2).sum(0), id="the last row left out"),
+        pytest.param((2000,), windows, lambda x: windows(x) * (1 + 1e-10), id="a little too much in each window"),
         pytest.param(VECTOR, np.sort, single(np.sort), id="sorted in float32"),
         pytest.param(TALL, lambda x: x.max(1), single(lambda x: x.max(1)), id="maxima in float32"),
         pytest.param(TALL, np.exp, single(np.exp), id="a function of single elements in float32"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from dataclasses import replace
@@ -19,6 +20,7 @@ from aisp_mcp.runs.endpoint.loads import Load
 from aisp_mcp.runs.endpoint.records import MetricRatio, SelfTest
 from aisp_mcp.runs.endpoint.servers import Server
 from aisp_mcp.runs.imports.readers.requests import Request
+from aisp_mcp.runs.imports.readers.source import Source
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.dispatch import execute
 
@@ -126,6 +128,34 @@ def test_shorter_answers_and_failures_are_no_gain() -> None:
     judged = compared(served(64, 1.0), served(64, 0.5, count=30))
     assert (judged.verdict, judged.passed) == ("worse", False)
     assert "failed 30 of 120 requests instead of 0 of 240" in judged.sentence
+
+
+def with_text(repeats: list[list[Request]], characters: int) -> list[list[Request]]:
+    return [[replace(each, characters=characters) for each in requests] for requests in repeats]
+
+
+def test_tokens_that_are_counted_and_not_sent_are_no_gain() -> None:
+    baseline, quick = with_text(served(64, 1.0), 300), served(64, 0.3)
+    judged = compared(baseline, with_text(quick, 6))
+    assert (judged.verdict, judged.flags[0].code) == ("incorrect", "incorrect_text")
+    assert "counts 64 tokens an answer and sends 6 characters, the baseline 64 tokens in 300" in judged.sentence
+    assert compared(baseline, with_text(quick, 250)).verdict == "better"
+    assert compared(baseline, quick).verdict == "better"  # a client that keeps no texts
+
+
+def test_the_length_of_texts_is_read_where_a_client_keeps_them() -> None:
+    texts = {
+        "guidellm": {"benchmarks": [{"requests": {"successful": [{
+            "time_to_first_token_ms": 5.0, "request_latency": 1.0, "output_tokens": 3, "output": " a b c",
+            "reasoning_output": "hm"}]}}]},
+        "vllm": {"ttfts": [0.1], "itls": [[0.1, 0.1]], "output_lens": [3], "generated_texts": [" a b c"]},
+    }  # fmt: skip
+    read = {
+        client.name: client.read(Source(Path("x.json"), json.dumps(texts[client.name])))[0].characters
+        for client in CLIENTS
+        if client.name in texts
+    }
+    assert read == {"guidellm": 8, "vllm": 6}
 
 
 def test_a_single_failed_request_decides_nothing() -> None:

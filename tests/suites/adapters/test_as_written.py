@@ -242,9 +242,37 @@ def test_dropout_is_evaluated(tmp_path: Path, forward: str, init: str, mode: str
     text = kernelbench.problem("Dropout.", forward, "torch.randn(N, N)", init, "[N]")
     (problem,) = found(support.write(tmp_path / "in", {"drop": text}))
     recorded = record(problem, tmp_path / "out")
-    assert recorded.settings == {"mode": mode}
+    assert recorded.settings == {"mode": mode, "random": True}
     assert "evaluation mode" in recorded.notes[0]
     assert f"'mode': '{mode}'" in writing.files(problem, recorded)["baseline_drop.py"]
+
+
+@pytest.mark.parametrize(
+    ("forward", "told"),
+    [
+        ("nn.functional.relu(self.drop(x))", None),
+        ("nn.functional.relu(x)", "the candidate's never vary"),
+        ("nn.functional.dropout(nn.functional.relu(x), 0.5, self.training)", "with dropout layers off as well"),
+    ],
+)
+def test_a_candidate_that_is_random_elsewhere_asks_for_evaluation_mode(
+    tmp_path: Path, forward: str, told: str | None
+) -> None:
+    init = "        self.drop = nn.Dropout(0.5)"
+    text = kernelbench.problem("Dropout.", "return self.drop(nn.functional.relu(x))", "torch.randn(N, N)", init, "[N]")
+    own = kernelbench.candidate(f"return {forward}", init)
+    support.write(tmp_path / "out", {"problem": text, "own": own})
+    arguments, example = [Slot("x")], {"x": torch.randn(8, 8)}
+    candidate = kernelbench_format.Candidate(tmp_path / "out", "own.py", arguments, mode="no_dropout", random=True)
+    if told is None:
+        assert "module" in candidate.prepare({}, example)
+        return
+    with pytest.raises(BenchmarkError) as refused:
+        candidate.prepare({}, example)
+    missing = candidate_needs.told_by(refused.value.message, "cpu")
+    assert missing
+    assert missing.startswith("--mode eval: ")
+    assert told in missing
 
 
 def test_a_problem_that_cannot_fit_is_refused_by_its_size(tmp_path: Path, recorded_here: None) -> None:

@@ -18,11 +18,13 @@ from aisp_mcp.judge.candidate.adapted import Constants
 from aisp_mcp.judge.candidate.formats import first_values
 from aisp_mcp.judge.candidate.formats.first_values import NewModule, loaded, under_one_seed
 from aisp_mcp.judge.candidate.seeding import handed_out, noted
-from aisp_mcp.judge.protocol.module_loader import unusable
+from aisp_mcp.judge.protocol.messages import NEVER_RANDOM, STILL_RANDOM
+from aisp_mcp.judge.protocol.module_loader import flatten, unusable
 
 PROBLEM = "problem.py"
 DRAWN = "drawn_in_forward"
 TRAINING = "batch norms are in training mode, as constructed; --mode eval measures after eval()"  # a note
+_DRAWS = 3  # calls that are compared; by chance, two may draw the same
 _KEPT = 4  # modules with their own static tensors: the verifier's, in both precisions
 
 
@@ -32,7 +34,7 @@ class Reference(adapted.Reference):
     mode: "constructed" leaves modules in their initial mode, "no_dropout" ends the training mode of dropout layers
     only, "eval" that of the whole module. drawn: tensors that forward() draws are inputs. given: values of parameters
     of get_inputs and Model. alike: modules are made under one seed, so that what they draw and do not register is the
-    same everywhere.
+    same everywhere. random: calls are in the initial mode, which is why there is another one.
     """
 
     def __init__(
@@ -44,9 +46,10 @@ class Reference(adapted.Reference):
         drawn: bool = False,
         given: Mapping[str, Any] | None = None,
         alike: bool = False,
+        random: bool = False,
     ) -> None:
         super().__init__(folder, arguments)
-        self.given = given or {}
+        self.given, self.random = given or {}, random
         self.mode, self.drawn, self.alike, self._first = mode, drawn, alike, mode
         self._has_tables: bool | None = None  # until a module is made
         self._normalises_in_training = False
@@ -108,7 +111,8 @@ class Reference(adapted.Reference):
             return None
         self._modules, self._pattern = [], self._made_alike() if self.alike else None
         self._inputs.cache_clear()
-        chosen = {"alike": self.alike, "drawn": self.drawn}
+        self.random = self.mode != self._first
+        chosen = {"alike": self.alike, "drawn": self.drawn, "random": self.random}
         return {"mode": self.mode, **{name: value for name, value in chosen.items() if value}}
 
     def _made_alike(self) -> Any:
@@ -122,7 +126,7 @@ class Reference(adapted.Reference):
         """Disclose modes that change the outputs or that the problem does not set itself, and inputs that it draws."""
         what = {"no_dropout": "dropout layers are", "eval": "the module is"}.get(self.mode)
         notes = [f"{what} in evaluation mode, because calls in training mode are random"]
-        notes = notes if what and self.mode != self._first else []
+        notes = notes if what and self.random else []
         if self._normalises_in_training:
             notes.append(TRAINING)
         if self.alike:
@@ -240,6 +244,7 @@ class Candidate:
     """ModelNew, or a solution's Model: made with the problem's arguments, given the harness's parameters by name.
 
     kind: the class, or its name in the file. function: instead, one that the problem's Model is to call as `fn`.
+    random: the problem's calls as constructed are, and `mode` is the first in which they are not.
     """
 
     def __init__(
@@ -254,20 +259,54 @@ class Candidate:
         given: Mapping[str, Any] | None = None,
         alike: bool = False,
         function: str | Callable[..., Any] | None = None,
+        random: bool = False,
     ) -> None:
         self.reference = Reference(folder, constants, arguments, mode, drawn, given)
-        self._arguments, self._drawn, self._alike = arguments, drawn, alike
+        self._arguments, self._drawn, self._alike, self._random = arguments, drawn, alike, random
         own: Any = function or kind
         own = _loaded(folder, file, own, constants or {}) if isinstance(own, str) else own
         self.kind = self.reference.problem.Model if function else own
         self._more = {"fn": own} if function else {}
 
     def prepare(self, params: dict[str, Any], example: dict[str, Any]) -> dict[str, Any]:
-        """Make the module, which replaces its parameters."""
+        """Make the module, which replaces its parameters. Raises BenchmarkError OTHER_RANDOMNESS."""
+        if self._random:
+            self._refuse_other_randomness(params, example)
+        return {"module": self._made(params, example)}
+
+    def _made(self, params: dict[str, Any], example: dict[str, Any]) -> Any:
         device = str(next(iter({**example, **params}.values())).device)
         baseline, own = (partial(self.reference.make, kind) for kind in (self.reference.problem.Model, self.kind))
         new = first_values.make(baseline, own, params, device, self.kind, self._alike)
-        return {"module": loaded(new, params, {**example, **params} or example)}
+        return loaded(new, params, {**example, **params} or example)
+
+    def _refuse_other_randomness(self, params: dict[str, Any], example: dict[str, Any]) -> None:
+        """Refuse a module that never varies as constructed, where the problem's does, or that varies in the mode that
+        is judged, where the problem's does not: it is right in evaluation mode at most, for which the user can ask.
+        """
+        judged = self.reference.mode
+        if self._varies(params, example):
+            raise unusable("OTHER_RANDOMNESS", f"{STILL_RANDOM}: mode {judged}")
+        self.reference.mode = "constructed"
+        try:
+            varies = self._varies(params, example)
+        finally:
+            self.reference.mode = judged
+        if not varies:
+            raise unusable("OTHER_RANDOMNESS", f"{NEVER_RANDOM}: mode {judged}")
+
+    def _varies(self, params: dict[str, Any], example: dict[str, Any]) -> bool:
+        """Return True if calls of a new module on equal inputs differ."""
+        import torch
+
+        module, outputs = self._made(params, example), list[list[Any]]()
+        for seed in range(_DRAWS):
+            torch.manual_seed(seed)
+            inputs = {name: tensor.clone() for name, tensor in example.items()}
+            outputs.append([tensor.clone() for _, tensor in flatten(self.run(module, **inputs))])
+        first = outputs[0]
+        pairs = (pair for each in outputs[1:] for pair in zip(first, each, strict=True))
+        return not all(torch.allclose(one, other, equal_nan=True) for one, other in pairs)
 
     def run(self, module: Any, **tensors: Any) -> Any:
         """Call the module with these inputs."""

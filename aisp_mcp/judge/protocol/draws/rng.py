@@ -26,6 +26,8 @@ MODES = ("plain", "exact", "spikes", "zeros", "tiny", "constant")
 # large ones do not. In float64, in which outputs are compared, none is huge.
 SIZES = {"huge": 0.52, "large": 0.4, "thousands": 0.25}
 THOUSANDS = 1e4
+# Inputs with some NaN, for a baseline that names NaN and whose output is finite all the same.
+MISSING = "missing"
 # Values this many times as large as declared: on these, programs are timed and not compared.
 BEYOND, BEYOND_TIMES = "beyond", 1000.0
 # Calls that decide whether a program is correct come in cycles of all kinds of inputs: this many cycles up to this many
@@ -38,7 +40,7 @@ Range = tuple[float, float]
 def battery_modes(call_bytes: int, call_s: float) -> list[str]:
     """Kinds of inputs of the calls that decide whether a program is correct, in order."""
     share = min(1.0, BATTERY_BYTES / max(call_bytes, 1), BATTERY_S / max(call_s, 1e-9))
-    return ["plain", *MODES, *SIZES] * max(1, round(share * BATTERY_CYCLES))
+    return [*(["plain", *MODES, *SIZES] * max(1, round(share * BATTERY_CYCLES))), MISSING]
 
 
 class CallRng:
@@ -223,6 +225,13 @@ def _constant(values: Any, draw: random.Random) -> Any:
     return values.new_full(values.shape, draw.uniform(0.25, 2.0) * draw.choice((-1, 1)))
 
 
+def _missing(values: Any, draw: random.Random) -> Any:
+    """One in seven, eleven or thirteen is NaN: widths of rows are seldom a multiple, so no column is."""
+    flat, step = values.flatten(), draw.choice((7, 11, 13))
+    flat[draw.randrange(step) :: step] = math.nan
+    return flat.view(values.shape)
+
+
 def _sorted(values: Any, draw: random.Random) -> Any:
     ordered = values.flatten().sort(descending=draw.random() < 0.5).values
     return ordered.view(values.shape)
@@ -271,5 +280,6 @@ _ADVERSARIAL: dict[str, Callable[[Any, random.Random], Any]] = {
     "zeros": _zeros,
     "tiny": _tiny,
     "constant": _constant,
+    MISSING: _missing,
     BEYOND: _plain,
 }

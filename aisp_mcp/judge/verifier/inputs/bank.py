@@ -100,7 +100,7 @@ class InputBank:
     There are two banks, so that two replicates can start concurrently. compared: workers whose output on plain inputs
     was compared with the reference. near: True while outputs are so close to the baseline's that they need no
     reference. spread: the standard deviation of the baseline's loss on held-out data, if quality is the contract.
-    axes: that a program without torch sums over, once they are known.
+    axes: that a program without torch sums over, once they are known. unseen: whether it is one.
     known: the truth of one call that all three workers compute. ahead: by seed, the baseline's outputs on inputs that
     no worker has seen yet. hidden: those in the current round. host: names of the inputs that stay in host memory on a
     GPU. usual: the largest element of each output on plain inputs, and on those of the battery. left: the right content
@@ -119,6 +119,7 @@ class InputBank:
     left: dict[str, tuple[Any, Any]] = field(default_factory=dict)
     spread: float | None = None
     axes: Axes | None = None
+    unseen: bool | None = None
     usual: dict[tuple[str, bool], float] = field(default_factory=dict)
 
     def inputs(self, seed: int, mode: str) -> dict[str, Any]:
@@ -166,9 +167,14 @@ class InputBank:
         inputs that are tried.
         """
         if self.axes is None:
-            is_seen = self.reference.is_seen(self.inputs(seed, "plain"))
-            self.axes = {} if is_seen else self.reference.summed_axes(self.inputs(seed, "plain"))
+            self.axes = self.reference.summed_axes(self.inputs(seed, "plain")) if self.is_unseen(seed) else {}
         return any(self.axes.values())
+
+    def is_unseen(self, seed: int) -> bool:
+        """Return True if torch does not see the program compute. seed: of inputs that are tried."""
+        if self.unseen is None:
+            self.unseen = not self.reference.is_seen(self.inputs(seed, "plain"))
+        return self.unseen
 
     def walked(self, seed: int, mode: str, eps: float, draws: Sequence[int], *, straight: bool = False) -> list[Any]:
         """The distances by which the roundings of these sums move each element of a call's outputs. draws: their

@@ -85,7 +85,9 @@ def _request(row: dict[str, Any]) -> Request | None:
     tokens = number(row.get("output_tokens"))
     if ttft is None or latency is None or not tokens:
         return None
-    return Request(ttft / 1000, latency, int(tokens), number(row.get("request_start_time") or row.get("start_time")))
+    begin = number(row.get("request_start_time") or row.get("start_time"))
+    texts = [text for key in ("output", "reasoning_output") if isinstance(text := row.get(key), str)]
+    return Request(ttft / 1000, latency, int(tokens), begin, sum(map(len, texts)) if texts else None)
 
 
 def _mean(benchmark: dict[str, Any], key: str) -> float | None:

@@ -82,11 +82,13 @@ def requests(row: Row) -> list[Request]:
         return []
     errors = row.get("errors") or [""] * len(row["ttfts"])
     begins = row.get("start_times") or [None] * len(row["ttfts"])
+    texts = row.get("generated_texts") or [None] * len(row["ttfts"])
     all_requests = []
-    for ttft, itls, tokens, error, begin in zip(*columns, errors, begins, strict=False):
+    for ttft, itls, tokens, error, begin, text in zip(*columns, errors, begins, texts, strict=False):
         if not error and (first := number(ttft)) and isinstance(itls, list) and number(tokens):
             latency = first + sum(x for itl in itls if (x := number(itl)) is not None)
-            all_requests.append(Request(first, latency, int(tokens), number(begin)))
+            characters = len(text) if isinstance(text, str) else None
+            all_requests.append(Request(first, latency, int(tokens), number(begin), characters))
     return all_requests
 
 
