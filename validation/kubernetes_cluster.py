@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import json
+import random
 import re
 import shutil
 import socket
@@ -43,9 +44,11 @@ ROLE = [
 
 
 def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
+    """A free port, below those of connections: one of them could have it while a server restarts."""
+    while True:
+        with socket.socket() as listener, contextlib.suppress(OSError):
+            listener.bind(("127.0.0.1", port := random.randrange(20_000, 32_000)))
+            return port
 
 
 class Cluster:
@@ -55,6 +58,7 @@ class Cluster:
         self.folder, self.programs = folder, programs
         self.etcd_port, self.port = free_port(), free_port()
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.ended: list[str] = []  # last words of API servers that ended by themselves
         key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
         pem = key.private_bytes(
             serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
@@ -134,7 +138,16 @@ class Cluster:
             "--kubelet-preferred-address-types=InternalIP",
         )
         self._run("kube-apiserver", words)
-        _patiently(lambda: client.VersionApi(self.api()).get_code())
+        _patiently(lambda: self._answers(words))
+
+    def _answers(self, words: tuple[str, ...]) -> None:
+        """Raise if the API server does not answer yet. It ends if etcd takes 20 s to answer, as on a busy machine, and
+        is then started again, as a kubelet does.
+        """
+        if self._processes["kube-apiserver"].poll() is not None:
+            self.ended.append((self.folder / "kube-apiserver.log").read_text().splitlines()[-1])
+            self._run("kube-apiserver", words)
+        client.VersionApi(self.api()).get_code()
 
     def stop_api(self) -> None:
         process = self._processes.pop("kube-apiserver")

@@ -13,8 +13,10 @@ import contextlib
 import http.client
 import json
 import os
+import sqlite3
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -46,6 +48,10 @@ def main() -> int:
         )
         words = ("--workers", str(options.workers), "--queue", str(options.queue))
         served = Served(command=("aisp_mcp.front.cli.main", "serve-judge", *words))
+        said = list[str]()
+        assert served.process.stderr
+        reader = threading.Thread(target=said.extend, args=(served.process.stderr,))  # a full pipe would hold it up
+        reader.start()
         try:
             record = {
                 "one gigabyte, announced": huge(served, announced=True),
@@ -53,8 +59,16 @@ def main() -> int:
                 "a name with a newline": named(served, "a\nb.py"),
                 "at once": asyncio.run(flood(served, options.submissions)),
             }
+            status = Path(f"/proc/{served.process.pid}/status").read_text()
+            record["server"] = {
+                "peak_mb": int(status.partition("VmHWM:")[2].split()[0]) // 1000,
+                "judged": judged(Path(folder) / "home"),
+            }
         finally:
-            served.stop()
+            served.process.terminate()
+            reader.join()
+            served.process.wait()
+        record["server"]["log"] = Counter(line.rstrip() for line in said).most_common(20)
     text = json.dumps(record, indent=1)
     if options.out:
         Path(options.out).write_text(text + "\n")
@@ -67,25 +81,38 @@ def body(text: str, name: str = "c.py") -> dict[str, Any]:
     return {"tool": "aisp_pool_weigh", "files": {name: text}, "args": {"candidate": name}}
 
 
+def judged(home: Path) -> dict[str, int]:
+    """Jobs in the store, those begun more than once, and submissions that have more than one job."""
+    with contextlib.closing(sqlite3.connect(home / "aisp.db")) as db:
+        rows = db.execute("SELECT params, spawns FROM jobs").fetchall()
+    return {
+        "jobs": len(rows),
+        "begun_twice": sum(spawns > 1 for _, spawns in rows),
+        "submissions_with_two_jobs": len(rows) - len({params for params, _ in rows}),
+    }
+
+
 async def flood(served: Served, count: int) -> dict[str, Any]:
     """All at once; then every ticket is followed to its result."""
     answers, tickets, problems = Counter[str](), list[str](), Counter[str]()
     headers = {"Authorization": f"Bearer {served.token}"}
-    limits = httpx2.Limits(max_connections=None, max_keepalive_connections=100)
     base = f"http://127.0.0.1:{served.port}/api"
-    async with httpx2.AsyncClient(base_url=base, headers=headers, timeout=PATIENCE_S, limits=limits) as web:
+    async with httpx2.AsyncClient(base_url=base, headers=headers, timeout=PATIENCE_S) as web:
 
         async def one(number: int) -> None:
             try:
-                answer = await web.post("/judge", json=body(f"n{number}"))
-            except httpx2.HTTPError as error:
-                problems[type(error).__name__] += 1
+                status, head, text = await posted(served, body(f"n{number}"))
+            except (OSError, ValueError) as error:
+                problems[f"{type(error).__name__}: {error}"] += 1
                 return
-            told = answer.json()
+            retry = " with Retry-After" if "retry-after:" in head else ""
+            if "application/json" not in head:
+                answers[f"{status} {text[:80]!r}{retry}"] += 1
+                return
+            told = json.loads(text)
             code = (told.get("error") or {}).get("code", told["status"])
-            retry = " with Retry-After" if "retry-after" in answer.headers else ""
-            answers[f"{answer.status_code} {code}{retry}"] += 1
-            if answer.status_code == 202:
+            answers[f"{status} {code}{retry}"] += 1
+            if status == 202:
                 tickets.append(told["job"]["job_id"])
 
         began = time.monotonic()
@@ -108,6 +135,22 @@ async def flood(served: Served, count: int) -> dict[str, Any]:
         "results": dict(results),
         "tickets_without_result": len(tickets),
     }
+
+
+async def posted(served: Served, content: dict[str, Any]) -> tuple[int, str, str]:
+    """Status, head in lower case and body of one submission; a pool of connections would send them one by one."""
+    data = json.dumps(content).encode()
+    reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+    try:
+        head = f"POST /api/judge HTTP/1.1\r\nHost: 127.0.0.1:{served.port}\r\nAuthorization: Bearer {served.token}\r\n"
+        about = f"Content-Type: application/json\r\nContent-Length: {len(data)}\r\nConnection: close\r\n\r\n"
+        writer.write((head + about).encode() + data)
+        answer, _, text = (await reader.read()).decode().partition("\r\n\r\n")
+        if not answer:
+            raise ValueError("closed without an answer")
+        return int(answer.split()[1]), answer.lower(), text
+    finally:
+        writer.close()
 
 
 def huge(served: Served, announced: bool) -> dict[str, Any]:

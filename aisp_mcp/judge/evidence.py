@@ -73,7 +73,9 @@ class RoundTiming:
     """One round as the parent measured it. elapsed_s: on the parent's raw monotonic clock. durations_ns: of each call,
     on the worker's own clock. copied_s: time between calls spent on copying outputs, as the worker reports it. late_s:
     time that other programs took from the parent itself, at both ends of the round. converted_s, settled_s: what it
-    took before to make arguments of inputs, and afterwards to make tensors of outputs, on the parent's clock.
+    took before to make arguments of inputs, and afterwards to make tensors of outputs, on the parent's clock. apart_ns:
+    of several ranks, how much longer the slowest one took for each call than the fastest one, on their own clocks; in
+    a log, the median alone.
     """
 
     count: int
@@ -84,6 +86,7 @@ class RoundTiming:
     late_s: float = 0.0
     converted_s: float = 0.0
     settled_s: float = 0.0
+    apart_ns: list[int] = field(default_factory=list)
 
     @property
     def running_s(self) -> float:

@@ -15,8 +15,9 @@ import pytest
 from job_helpers import answer, end_watcher, finished, submit, until
 from kubernetes_api import NAMESPACE, Answer, Server
 
-from aisp_mcp.errors import AispError
+from aisp_mcp.errors import AispError, Unavailable
 from aisp_mcp.jobs import pod, starting
+from aisp_mcp.jobs.executors import kubernetes
 from aisp_mcp.jobs.executors.kubernetes import Kubernetes, manifest, wanted
 from aisp_mcp.jobs.executors.placement import kubernetes_settings
 from aisp_mcp.jobs.manager import Jobs
@@ -124,8 +125,8 @@ def slow(*values: object) -> Any:
 @pytest.mark.parametrize(
     ("fault", "env", "code", "words"),
     [
-        ({"refused": {("POST", "jobs"): FORBIDDEN}}, {}, "KUBE_REFUSED", 'cannot create resource "jobs"'),
-        slow({"refused": {("POST", "configmaps"): QUOTA}}, {}, "KUBE_REFUSED", "exceeded quota"),
+        slow({"refused": {("POST", "jobs"): FORBIDDEN}}, {}, "KUBE_REFUSED", 'cannot create resource "jobs"'),
+        ({"refused": {("POST", "configmaps"): QUOTA}}, {}, "KUBE_REFUSED", "exceeded quota"),
         slow({}, {"AISP_KUBE_NAMESPACE": "nowhere"}, "KUBE_REFUSED", 'namespaces "nowhere" not found'),
         slow(
             {"pull": ("ErrImagePull", "failed to resolve reference registry/aisp:1: registry/aisp:1: not found")},
@@ -158,6 +159,27 @@ def test_what_the_cluster_refuses_is_one_sentence(
     assert words in job.reason
     assert "\n" not in job.reason
     until(lambda: not server.kinds["jobs"])
+
+
+def test_a_server_that_knows_no_roles_yet_is_asked_again(
+    jobs: Jobs, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(starting, "ensure_watchers", lambda *_: [])  # looked at by hand: no second passes
+    job_id = submit(jobs)
+    rows = [dict(jobs.store.queue.row(job_id) or {})]
+    executor = Kubernetes()
+    server.refused["POST", "jobs"] = FORBIDDEN
+    outcome = executor.submit(rows)[job_id]
+    assert (outcome.handle, "cannot create resource" in outcome.message) == (None, True)
+    monkeypatch.setattr(kubernetes, "FORBIDDEN_S", 0.0)
+    with pytest.raises(Unavailable, match="cannot create resource"):
+        executor.submit(rows)
+    server.refused.clear()
+    assert executor.submit(rows)[job_id].handle
+    executor.forget(rows[0])
+    monkeypatch.undo()
+    monkeypatch.setenv("AISP_HOME", str(jobs.store.home))
+    jobs.store.queue.end(job_id, JobState.FAILED, reason="of no interest")
 
 
 def test_a_job_waits_for_a_node_as_long_as_it_may(jobs: Jobs, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:

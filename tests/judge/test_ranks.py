@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from aisp_mcp.judge.presets import PRESETS
 from aisp_mcp.judge.protocol.layout import Layout, TensorSpec
 from aisp_mcp.judge.records import Skip
 from aisp_mcp.judge.records.verdict import Comparison
+from aisp_mcp.judge.verdict.replay import replay
 from aisp_mcp.validity import issues
 
 TWO_RANKS = issues.baseline("two_ranks")
@@ -40,7 +42,10 @@ import torch
 first, wrong = run, (os.environ.get("NCCL_ALGO"), torch.get_num_threads()) != ("Ring", 1)
 
 def run(share):
-    return first(share) + wrong
+    total = first(share) + wrong
+    for _ in range(8 * dist.get_rank()):  # the other rank is done long before
+        torch.mm(share, share)
+    return total
 """
 )
 TWICE = (
@@ -125,6 +130,11 @@ def test_ranks_are_measured_verified_and_disclosed(tmp_path: Path, monkeypatch: 
     timed = [line for line in rounds if line.get("kind") == "round" or "elapsed_s" in line]
     assert all(line["elapsed_s"] >= max(line["durations_ns"]) / 1e9 for line in timed)
     assert {line["late_s"] for line in timed} == {0.0}
+    apart = {line["side"]: line["apart_ns"] for line in timed}
+    assert 0 <= apart["baseline"] < apart["candidate"]
+    said = comparison.disclosed["ranks_apart"]
+    assert re.fullmatch(r"the ranks of a call were \S+ µs apart, those of the candidate \S+ µs", said)
+    assert replay(rounds).disclosed["ranks_apart"] == said
 
 
 @pytest.mark.parametrize(

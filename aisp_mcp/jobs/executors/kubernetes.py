@@ -39,6 +39,7 @@ PART_BYTES, MAX_PARTS = 900_000, 16  # an object may have 1 MiB
 KEEP_S = 7 * 86_400  # a Job whose answer nobody has fetched
 START_S = 600  # beyond the time-out of the job: pull the image, unpack
 UNREACHABLE_S = 60.0
+FORBIDDEN_S = 8.0  # an API server that has just started knows no roles yet, and forbids everything
 TIMEOUTS_S = (5.0, 30.0)
 _PULL_S = 300.0  # a registry may be down for a while
 _LOG_LINES = 400
@@ -412,6 +413,7 @@ class Kubernetes:
         self._apis: dict[tuple[str, str, str], Api] = {}
         self._hashes: dict[tuple[str, int, int], str] = {}
         self._silent_since: float | None = None
+        self._forbidden_since: dict[str, float] = {}
 
     def submission_of(self, row: Any) -> str:
         """Each job is submitted by itself."""
@@ -443,6 +445,9 @@ class Kubernetes:
                 raise Unavailable("KUBE_UNREACHABLE", str(error), HINTS["KUBE_UNREACHABLE"]) from error
             return {row["id"]: Submission(None, str(error))}
         except RefusedError as error:
+            since = self._forbidden_since.setdefault(row["id"], time.monotonic())
+            if error.status == 403 and " cannot " in str(error) and time.monotonic() - since < FORBIDDEN_S:
+                return {row["id"]: Submission(None, str(error))}
             raise Unavailable("KUBE_REFUSED", str(error), HINTS["KUBE_REFUSED"]) from error
         self._silent_since = None
         return {row["id"]: Submission(f"{api.namespace}/{name}", f"Job {name} in {api.namespace}")}

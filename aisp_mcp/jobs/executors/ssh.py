@@ -56,7 +56,7 @@ class LostError(Exception):
 
 
 class Connection:
-    """A process of ssh, and the one that it starts there. Raises LostError and Unavailable."""
+    """A process of ssh, and the one that it starts there; call ready() first. Raises LostError and Unavailable."""
 
     def __init__(self, url: str, python: str) -> None:
         self.url = url
@@ -85,10 +85,13 @@ class Connection:
         self._read = bytearray()
         try:
             self._write(source, START_S)
-            self._answer(START_S)
         except BaseException:
             self.close()
             raise
+
+    def ready(self) -> None:
+        """Wait until the host is logged in to and Python runs there: most of a second, in which others may work."""
+        self._answer(START_S)
 
     def close(self) -> None:
         """End ssh; jobs there go on."""
@@ -193,7 +196,7 @@ class Ssh:
     tick_s: ClassVar[float] = 0.2
     settle_s: ClassVar[float] = 0.5
     grace_s: ClassVar[float] = 0.0
-    linger_s: ClassVar[float] = 20.0
+    linger_s: ClassVar[float] = 120.0  # between two jobs of somebody who thinks
 
     def __init__(self, url: str) -> None:
         self.url = self.title = url
@@ -276,6 +279,7 @@ class Ssh:
         names = [*sending.requirements(), *sending.requirements("bench")]
         connection = Connection(self.url, python)
         try:
+            connection.ready()
             began = time.monotonic()
             facts = connection.call("facts", packages=names)
             return {**facts, "ahead_s": facts["clock"] - time.time(), "answer_s": time.monotonic() - began}
@@ -298,13 +302,15 @@ class Ssh:
             raise LostError(self._said)
         connection = Connection(self.url, python)
         try:
+            parcel = parcels.Parcel(parcels.package(), self._hashes)
+            _ = parcel.digest  # read while ssh connects
+            connection.ready()
             needed = sending.requirements()
             self._facts = connection.call("facts", packages=needed)
             lacking = [name for name in needed if self._facts["packages"][name] is None]
             if lacking:
                 command = f"{self._facts['executable']} -m pip install {' '.join(lacking)}"
                 raise LostError(f"{self.url} lacks {', '.join(lacking)}: {command}", final=True, code="HOST_LACKS")
-            parcel = parcels.Parcel(parcels.package(), self._hashes)
             folder = _send(connection, parcel)
             connection.call("start", folder=os.path.dirname(folder), timeout_s=START_S)
         except BaseException:

@@ -89,7 +89,7 @@ def _concluded(terms: Terms, replicates: list[Replicate], comparison_flags: list
         "isolation": terms.isolation,
         "replicates": len(replicates),
         "verification": figures.verification(replicates, terms.opened, failure),
-        "disclosed": terms.opened["facts"],
+        "disclosed": {**terms.opened["facts"], **figures.between_ranks(replicates)},
         "phases": {name: round(seconds, 3) for name, seconds in sorted(terms.phases.items())},
     }
     if failure is not None:

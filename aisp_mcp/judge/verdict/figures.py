@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from statistics import median_low
 
 from aisp_mcp.judge import statistics as stats
 from aisp_mcp.judge.evidence import LARGE, TIES, Replicate, merge_measures
@@ -11,7 +12,7 @@ from aisp_mcp.judge.presets import undetected_share
 from aisp_mcp.judge.protocol.messages import OpenAnswer
 from aisp_mcp.judge.protocol.roles import BASELINES, Role
 from aisp_mcp.judge.records.measurement import Figures, Memory, Verification
-from aisp_mcp.judge.verdict import estimate
+from aisp_mcp.judge.verdict import estimate, wording
 
 PAGE = 4096
 ROLES: dict[str, tuple[Role, ...]] = {"baseline": BASELINES, "optimized": (Role.CANDIDATE,)}  # by field of a Comparison
@@ -31,6 +32,25 @@ def memory_ratios(replicates: Sequence[Replicate]) -> list[tuple[float, float]]:
         first, repeat = (logs[role] for role in BASELINES)
         log_ratios.append(((first + repeat) / 2 - logs[Role.CANDIDATE], first - repeat))
     return log_ratios
+
+
+def between_ranks(replicates: Sequence[Replicate]) -> dict[str, str]:
+    """How far the ranks of a call were apart, in words: the median over rounds of each round's median. Empty for
+    programs of one process.
+    """
+    aparts = {
+        name: [
+            median_low(row.timing.apart_ns)
+            for replicate in replicates
+            for row in replicate.rounds
+            if row.role in roles and row.timing.apart_ns
+        ]
+        for name, roles in ROLES.items()
+    }
+    if not all(aparts.values()):
+        return {}
+    of_baseline, of_candidate = (median_low(apart) / 1000 for apart in aparts.values())
+    return {"ranks_apart": wording.ranks_apart(of_baseline, of_candidate)}
 
 
 def of_program(

@@ -121,7 +121,8 @@ def _round(record: Mapping[str, Any], overhead: Overhead) -> Round:
     if record["kind"] == "round":
         aside = record.get("converted_s", 0.0), record.get("settled_s", 0.0)
         rest = record["copied_s"], record["late_s"], *aside
-        timing = RoundTiming(record["count"], elapsed_s, record["durations_ns"], account, *rest)
+        apart = [record["apart_ns"]] if "apart_ns" in record else []
+        timing = RoundTiming(record["count"], elapsed_s, record["durations_ns"], account, *rest, apart)
         return Round(role, net_s(role, timing, overhead), median_s(timing), timing)
     durations = [int(1e9 * elapsed_s)]
     if record["kind"] == "trace":

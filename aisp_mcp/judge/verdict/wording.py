@@ -346,3 +346,8 @@ def ranks_over_nodes(count: int, others: str) -> str:
         f"Ranks of baseline and candidate ran on {count} nodes and shared their network: a candidate could use services"
         f" on it and disturb the baseline. Reports of the harness's own process on {others} were trusted."
     )
+
+
+def ranks_apart(baseline_us: float, candidate_us: float) -> str:
+    """How much longer the slowest rank took for a call than the fastest one."""
+    return f"the ranks of a call were {baseline_us:.3g} µs apart, those of the candidate {candidate_us:.3g} µs"

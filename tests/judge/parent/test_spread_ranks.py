@@ -103,6 +103,7 @@ class TestOverTwoNodes:
         [note] = [flag for flag in comparison.flags if flag.code == "ranks_over_nodes"]
         assert (note.severity, note.evidence) == ("note", {"nodes": 2, "others": "far"})
         assert comparison.disclosed["link"] == "network between nodes"
+        assert "µs apart" in comparison.disclosed["ranks_apart"]
         [far] = comparison.disclosed["other_nodes"]
         assert (far["name"], far["cpus"], 0 < far["round_trip_s"] < 1) == ("far", 1, True)
         assert not {flag.code for flag in comparison.flags if flag.severity == "fatal"}

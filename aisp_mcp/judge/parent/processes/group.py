@@ -12,7 +12,7 @@ import os
 import select
 import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -153,12 +153,17 @@ class WorkerGroup(WorkerProcess):
 
     def _durations_ns(self, count: int) -> list[int]:
         """For each call, the longest duration over all ranks."""
-        return [max(of_call) for of_call in zip(*(control.durations[:count] for control in self.controls), strict=True)]
+        return [max(of_call) for of_call in self._of_calls(count)]
+
+    def _of_calls(self, count: int) -> Iterator[tuple[int, ...]]:
+        """For each call, the durations of the ranks."""
+        return zip(*(control.durations[:count] for control in self.controls), strict=True)
 
     def _ended(self, count: int, elapsed_s: float, ran_s: float, before: Account) -> RoundTiming:
         timing = super()._ended(count, elapsed_s, ran_s, before)
         account = replace(timing.account, processes=timing.account.processes - len(self.controls) + 1)
-        return replace(timing, account=account)
+        apart = [max(of_call) - min(of_call) for of_call in self._of_calls(count)]
+        return replace(timing, account=account, apart_ns=apart)
 
     def close(self) -> None:
         """End the whole tree. A second call does nothing."""

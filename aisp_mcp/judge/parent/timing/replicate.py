@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from statistics import median_low
 from typing import ClassVar
 
 from aisp_mcp.judge.evidence import Replicate, Round, RoundCost, RoundTiming, SecondsByRole
@@ -326,4 +327,5 @@ class ReplicateRun:
             late_s=timing.late_s,
             converted_s=timing.converted_s,
             settled_s=timing.settled_s,
+            **({"apart_ns": median_low(timing.apart_ns)} if timing.apart_ns else {}),
         )

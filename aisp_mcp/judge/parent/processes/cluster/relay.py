@@ -166,7 +166,8 @@ class Relay:
             timing = group.run_round(count, deadline_s, bits)
             frames = [bytes(part) for part in group.mirror.parts(count)] if not bits & DUMMY else []
             group.refuse_work_outside()  # an output changed after the end does not belong to the round
-        return {"durations_ns": timing.durations_ns, "account": vars(timing.account)}, frames
+        times = {"durations_ns": timing.durations_ns, "apart_ns": timing.apart_ns}
+        return {**times, "account": vars(timing.account)}, frames
 
     def on_close(self, worker_id: int) -> None:
         self._groups.pop(worker_id).close()

@@ -13,6 +13,7 @@ import socket
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from operator import sub
 from typing import Any
 
 from aisp_mcp.errors import Unavailable
@@ -110,9 +111,12 @@ class SpreadGroup(WorkerGroup):
             answer, data = node.collect(ANSWER_S)
             if not self._round["bits"] & DUMMY:
                 mirror.fill(data, count)
-            durations = [max(pair) for pair in zip(timing.durations_ns, answer["durations_ns"], strict=True)]
+            slowest = timing.durations_ns, answer["durations_ns"]
+            fastest = (map(sub, *pair) for pair in zip(slowest, (timing.apart_ns, answer["apart_ns"]), strict=True))
+            durations = [*map(max, *slowest)]
+            apart = [*map(sub, durations, map(min, *fastest))]
             account = _sum(timing.account, Account(**answer["account"]))
-            timing = replace(timing, durations_ns=durations, account=account)
+            timing = replace(timing, durations_ns=durations, account=account, apart_ns=apart)
         return timing
 
     def close(self) -> None:
