@@ -248,11 +248,13 @@ def host_line(s: Snapshot) -> str:
 
 
 def summary_line(s: Snapshot, findings: list[Finding]) -> str:
-    """`No GPU; torch 2.13.0+cpu; 0 critical, 1 warning, 4 notes.`"""
+    """`No usable GPU; torch 2.13.0+cpu; findings: 0 critical, 1 warning, 4 notes.`"""
     counts = {kind: sum(f.severity == kind for f in findings) for kind in ("critical", "warning", "note")}
     cards = f"{len(s.gpus.gpus)} GPU(s), driver {s.gpus.driver}" if s.gpus.gpus else "No usable GPU"
     torch = s.software.packages.get("torch")
-    words = ", ".join(f"{count} {kind}" for kind, count in counts.items())
+    words = ", ".join(
+        f"{count} {kind}" if kind == "critical" or count == 1 else f"{count} {kind}s" for kind, count in counts.items()
+    )
     return f"{cards}; torch {torch or 'not installed'}; findings: {words}."
 
 

@@ -11,11 +11,13 @@ from typing import Any
 
 import pytest
 
+from aisp_mcp.machine import facts
 from aisp_mcp.server import registry
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.dispatch import load_catalog
 from aisp_mcp.server.dispatch.calls import execute
 from aisp_mcp.settings import Settings
+from aisp_mcp.system.records import Finding
 
 READERS = [
     "aisp_triage",
@@ -108,6 +110,13 @@ def test_every_finding_of_triage_leads_somewhere(ctx: Context) -> None:
         assert finding["severity"] in ("critical", "warning", "note")
         assert finding["message"]
         registry.get(finding["next"]["tool"])
+
+
+@pytest.mark.parametrize(("number", "words"), [(0, "0 notes"), (1, "1 note"), (4, "4 notes")])
+def test_the_summary_counts_findings_in_the_plural(ctx: Context, number: int, words: str) -> None:
+    state = facts.look(ctx)
+    notes = [Finding(severity="note", code="ANY", message="Good to know.")] * number
+    assert facts.summary_line(state, notes).endswith(f"findings: 0 critical, 0 warnings, {words}.")
 
 
 def test_unknown_cards_are_not_guessed(ctx: Context) -> None:

@@ -95,6 +95,8 @@ def test_pages_say_what_is_stored(shown: Dashboard) -> None:
             assert words in unescape(run), words
         assert "Levels: 2.40×" in web.get("/history?target=ch07:row_sum_ones").text
         assert "The level does not change" in web.get("/history?target=ch07:row_sum_tiled").text
+        leaderboards = web.get("/analysis?section=leaderboards").text
+        assert re.search(r"A candidate is proven faster for \d+ of (1 target|\d+ targets)\.", leaderboards)
         assert "synergy" in web.get("/analysis?section=stacking").text
         assert "NVIDIA H200" in web.get("/profile?id=j_000000000000000000nsys").text
         assert "Roofline" in web.get("/profile?id=j_0000000000000000000ncu").text

@@ -57,7 +57,7 @@ def _proven(boards: dict[str, list[dict[str, Any]]]) -> str:
     """The number of targets with a faster candidate: ratios of different targets say nothing about each other."""
     rows = [row for board in boards.values() for row in board]
     faster = sum(row["verdict"] == "faster" for row in rows)
-    return f"{faster} of {count(len(rows), 'target')} have a candidate that is proven faster." if rows else ""
+    return f"A candidate is proven faster for {faster} of {count(len(rows), 'target')}." if rows else ""
 
 
 def _lead(section: str, answer: ToolAnswer | None) -> str:
