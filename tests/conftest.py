@@ -74,6 +74,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "home"
     monkeypatch.setenv("AISP_HOME", str(folder))
     monkeypatch.setenv("AISP_TOOL_MODULES", "front_tools")
+    monkeypatch.setenv("AISP_STAY_LOADED", "0")  # no test's processes outlive it
     monkeypatch.setattr(os, "posix_spawn", forks.spawning(forks.SUPERVISOR, forks.STANDBY))
     return folder
 
