@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-from collections.abc import Iterator
+import subprocess
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import psutil
 import pytest
-from conftest import Cli
 
 from aisp_mcp.jobs.ready import FOLDER, WARM
 from aisp_mcp.process import isolation
@@ -22,6 +22,7 @@ pytestmark = [
     pytest.mark.timeout(180),
     pytest.mark.skipif(isolation.probe().level not in isolation.NAMESPACES, reason="no namespaces here"),
 ]
+Cli = Callable[..., "subprocess.CompletedProcess[str]"]
 SLOW = "def f(s):\n    return sum(c in 'aeiou' for c in s)\n"
 WRONG = "def f(s):\n    return s.count('a')\n"
 SEES = "import os\ndef f(s):\n    os.environ['LEFT'] = 'behind'\n    return sum(s.count(c) for c in 'aeiou')\n"
