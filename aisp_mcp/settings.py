@@ -55,6 +55,9 @@ class Settings(SettingsTable):
     keep_days: float = _setting("AISP_KEEP_DAYS", 30.0, "Age at which finished jobs may be cleaned.")
     keep_mb: int = _setting("AISP_KEEP_MB", 4096, "Size of all artifacts above which the oldest may be cleaned.")
     parallel_jobs: int = _setting("AISP_PARALLEL_JOBS", 4, "Maximum number of concurrent jobs that do not measure.")
+    stay_loaded: bool = _setting(
+        "AISP_STAY_LOADED", False, "1: keep libraries loaded for 5 minutes after a job that judges."
+    )
     tool_modules: str = _setting(
         "AISP_TOOL_MODULES", "", "Your own tool modules, comma separated; imported like the shipped ones."
     )

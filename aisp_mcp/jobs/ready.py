@@ -20,6 +20,8 @@ from aisp_mcp.jobs.executors.local import MARK
 from aisp_mcp.process import python, sockets, tree
 
 FOLDER = "standby"  # in the store
+WARM = "warm"  # in the store: processes that have loaded libraries, and what jobs have asked for
+IDLE_S = 300.0  # how long they wait for another job
 SEND_S = 1.0
 _NO_JOB = "-" * 24  # as long as any job's id, so that a fork can be marked with one
 # Variables that may differ from job to job, and those that a shell changes from command to command.
@@ -29,7 +31,8 @@ _OF_ONE_JOB = frozenset((MARK, "TRACEPARENT", "TRACESTATE", "AISP_JOB_ASKABLE", 
 def keep(home: Path, env: Mapping[str, str], words: Sequence[str], folder: Path, seconds: float) -> int:
     """Start one for jobs with these variables; return its pid. It listens at once, and loads in the background.
 
-    words: the tool and the modules to load. It ends after that time, or when the folder is removed. Raises OSError.
+    words: the tool and the modules to load. It ends when no job has come for that long, or the folder is removed.
+    Raises OSError.
     """
     at = home / FOLDER
     at.mkdir(mode=0o700, exist_ok=True)
@@ -39,6 +42,30 @@ def keep(home: Path, env: Mapping[str, str], words: Sequence[str], folder: Path,
         actions: list[tuple[Any, ...]] = [(os.POSIX_SPAWN_DUP2, listener.fileno(), 0)]
         actions += [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (1, 2)]
         return os.posix_spawn(argv[0], argv, {**env, MARK: _NO_JOB}, file_actions=actions, setsid=True)
+
+
+def ask(home: Path, job: str, tool: str) -> None:
+    """Have the supervisor of this process's job keep a process that has loaded what this one has."""
+    ours = [name for name in sys.modules if name.startswith("aisp_mcp.") and name != "aisp_mcp.server.worker"]
+    with suppress(OSError):
+        (home / WARM).mkdir(mode=0o700, exist_ok=True)
+        (home / WARM / job).write_text(json.dumps([tool, *sorted(ours)]))
+
+
+def keep_asked_for(home: Path, job: str) -> None:
+    """Keep the processes that this job has asked for: one for jobs, and those with libraries that it has missed."""
+    folder = home / WARM
+    with suppress(OSError):
+        words = json.loads((folder / job).read_text())
+        (folder / job).unlink()
+        (home / FOLDER).mkdir(mode=0o700, exist_ok=True)
+        ours = _name(sys.executable, os.environ) + "."
+        if not any(name.startswith(ours) for name in os.listdir(home / FOLDER)):
+            keep(home, os.environ, words, folder, IDLE_S)
+        if any(folder.glob("*.asked")):
+            from aisp_mcp.judge.parent.processes import forked
+
+            forked.start_asked_for(folder, IDLE_S)
 
 
 def fork_supervisor(home: Path, row: Any, env: Mapping[str, str], log_file: Path) -> bool:

@@ -31,16 +31,18 @@ LOOK_S = 1.0  # seconds between checks that it is still needed
 def main() -> None:
     """Load, then fork for each request until it is no longer needed. Standard input is the socket that listens."""
     path, folder, seconds, tool, *modules = sys.argv[1:]
-    listener, end_s = socket.socket(fileno=0), time.monotonic() + float(seconds)
+    listener = socket.socket(fileno=0)
     os.chdir("/")
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     try:
         importlib.import_module("aisp_mcp.server.worker").load(tool, modules)
         gc.collect()
         gc.freeze()  # a collection in a fork would write to every object and so copy every page
+        end_s = time.monotonic() + float(seconds)
         while time.monotonic() < end_s and os.path.exists(folder) and os.path.exists(path):
             if select.select([listener], [], [], LOOK_S)[0]:
                 _accept(listener)
+                end_s = time.monotonic() + float(seconds)
     finally:
         with suppress(OSError):
             os.unlink(path)

@@ -24,6 +24,7 @@ from aisp_mcp.errors import AispError, StoreError
 from aisp_mcp.jobs import endings
 from aisp_mcp.jobs.executors import handover
 from aisp_mcp.jobs.log import JobLog
+from aisp_mcp.jobs.ready import keep_asked_for
 from aisp_mcp.jobs.starting import scratch_of, start_ready
 from aisp_mcp.process import tree
 from aisp_mcp.process.python import module
@@ -54,15 +55,17 @@ def main(loaded: Run | None = None) -> int:
     """Claim and run one job. loaded: as in supervise(). Returns 0 also if there was nothing to do."""
     os.chdir("/")
     home = Path(os.environ["AISP_HOME"])
-    supervise(sys.argv[1], home, int(os.environ.get("AISP_PARALLEL_JOBS") or 4), loaded)
+    supervise(sys.argv[1], home, int(os.environ.get("AISP_PARALLEL_JOBS") or 4), loaded, keep_asked_for)
     return 0
 
 
-def supervise(job_id: str, home: Path, slots: int, loaded: Run | None = None) -> None:
+def supervise(
+    job_id: str, home: Path, slots: int, loaded: Run | None = None, leave: Callable[[Path, str], None] | None = None
+) -> None:
     """Claim a job of the store in home and run it to its end, in this process; do nothing if it is not its turn.
 
     loaded: the worker's function, which its fork runs, in a process that has loaded it (standby.py); without it, the
-    worker is a new interpreter.
+    worker is a new interpreter. leave: starts what is to outlive the job, before anybody can read its answer.
     """
     tree.prctl(tree.PR_SET_CHILD_SUBREAPER, 1)
     signals = _catch_signals()
@@ -72,7 +75,7 @@ def supervise(job_id: str, home: Path, slots: int, loaded: Run | None = None) ->
     database.close()  # SQLite's state must not be open in a fork that opens the same file
     if row is None:
         return
-    queue = _run(home, row, signals, loaded)
+    queue = _run(home, row, signals, loaded, leave)
     start_ready(queue, slots, home)
 
 
@@ -86,7 +89,7 @@ def _catch_signals() -> int:
     return readable
 
 
-def _run(home: Path, row: Any, signals: int, loaded: Run | None) -> Queue:
+def _run(home: Path, row: Any, signals: int, loaded: Run | None, leave: Callable[[Path, str], None] | None) -> Queue:
     folder = Path(row["run_dir"])
     log = JobLog(folder, int(os.environ.get("AISP_JOB_LOG_BYTES") or 1_000_000))
     kills = tree.oom_kills()
@@ -97,6 +100,8 @@ def _run(home: Path, row: Any, signals: int, loaded: Run | None) -> Queue:
     log.close()
     os.close(output)
     shutil.rmtree(scratch_of(row), ignore_errors=True)
+    if leave:
+        leave(home, row["id"])
     _write_ending(queue, row["id"], outcome, tree.oom_kills() > kills, stuck)
     return queue
 

@@ -13,7 +13,7 @@ import random
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -34,7 +34,7 @@ from aisp_mcp.judge.parent.opening import Opening, Request
 from aisp_mcp.judge.parent.processes import confined, placement, verifier_client
 from aisp_mcp.judge.parent.processes.cluster import nodes
 from aisp_mcp.judge.parent.processes.confined import Placement
-from aisp_mcp.judge.parent.processes.forked import loaded_in
+from aisp_mcp.judge.parent.processes.forked import kept_folder, loaded_in
 from aisp_mcp.judge.parent.session import ComparisonAborted, PhaseTimer, Session
 from aisp_mcp.judge.parent.telling import Report, Telling
 from aisp_mcp.judge.parent.timing.driver import Driver
@@ -71,8 +71,8 @@ def keep_libraries_loaded(options: Options, folder: Path, seconds: float, baseli
     """Start fork servers for comparisons that other processes make within forked.loaded_in(folder). baseline: of all
     of them.
 
-    They end after that time, or when the folder is removed. Returns False below L2, where none is started because
-    candidates could reach them.
+    They end when none came for that long, or the folder is removed. Returns False below L2, where none is started
+    because candidates could reach them.
     """
     level = placement.usable_level(options.isolation, options.device)
     if level not in isolation.NAMESPACES:
@@ -152,6 +152,7 @@ def compare(pair: Pair, options: Options, report: Report = lambda *_: None) -> C
     with ExitStack() as stack:
         try:
             options = _on_declared_device(pair, options)
+            stack.enter_context(_stays_loaded(options))
             lease = Lease(options.leases, options.device)
             stack.callback(lease.give)
             if options.device == "cuda":
@@ -166,6 +167,14 @@ def compare(pair: Pair, options: Options, report: Report = lambda *_: None) -> C
 
 
 # --- open
+
+
+def _stays_loaded(options: Options) -> AbstractContextManager[None]:
+    """Use the processes in the options' folder, unless the caller has others, or candidates could reach them."""
+    level = placement.usable_level(options.isolation, options.device)
+    if options.warm is None or kept_folder() or level not in isolation.NAMESPACES:
+        return nullcontext()
+    return loaded_in(options.warm, asks=options.protections.clean_environment)
 
 
 def _on_declared_device(pair: Pair, options: Options) -> Options:

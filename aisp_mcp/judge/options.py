@@ -82,7 +82,8 @@ class Options:
     the inputs are drawn that decide whether a program is correct. The same file gets the same inputs in every
     comparison with the same secret, and therefore the same result; without the secret, nobody can search for a program
     that is correct on these inputs only. The default lasts as long as this process. leases: folder of the devices'
-    leases, where several comparisons are prepared at once.
+    leases, where several comparisons are prepared at once. warm: folder of processes whose libraries stay loaded for
+    later comparisons, or are to be (forked.start_asked_for).
     """
 
     preset: Preset
@@ -99,6 +100,7 @@ class Options:
     nodes: Nodes = Nodes()
     secret: bytes = field(default=_OF_THIS_PROCESS, repr=False)
     leases: Path | None = None
+    warm: Path | None = None
 
     def of(self, target: str) -> Options:
         """The options for one target."""

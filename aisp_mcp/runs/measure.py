@@ -23,6 +23,7 @@ from aisp_mcp.bench import sizes
 from aisp_mcp.bench.sizes import Sizes
 from aisp_mcp.errors import AispError, BenchmarkError, UsageError
 from aisp_mcp.jobs.executors.local import MARK
+from aisp_mcp.jobs.ready import WARM
 from aisp_mcp.judge import comparison as orchestrator
 from aisp_mcp.judge import distributed
 from aisp_mcp.judge.options import Nodes, Options, Policy
@@ -127,7 +128,17 @@ def options(
         policy=Policy(forbidden=tuple(forbidden)),
         secret=machine_secret.read(ctx.settings.home),
         leases=PoolSettings.from_env().leases,
+        warm=_warm(ctx),
     )
+
+
+def _warm(ctx: Context) -> Path | None:
+    """Where the supervisor of this job keeps libraries loaded for the next one."""
+    if not ctx.settings.stay_loaded or MARK not in os.environ:
+        return None
+    folder = ctx.settings.home / WARM
+    folder.mkdir(mode=0o700, exist_ok=True)
+    return folder
 
 
 def measure(

@@ -206,13 +206,13 @@ def _functions(p: VerifyParams, ctx: Context) -> Request | None:
 
 def _in_program(p: VerifyParams) -> Task | None:
     """The program or step in which the pair is judged as well."""
-    from aisp_mcp.runs.endtoend import measuring
-
     if p.program is None:
         if p.replace or p.metric or p.better:
             message = "replace, metric and better say how a program is judged."
             raise UsageError("BAD_PROGRAM", message, "Add --in 'python PROGRAM.py' or --in-step FILE.py:NAME.")
         return None
+    from aisp_mcp.runs.endtoend import measuring
+
     replicates = p.replicates or measuring.REPLICATES[p.preset]
     metric, better = p.metric or measuring.TIME, p.better or "lower"
     how = measuring.Request(p.program, p.replace, metric, better, replicates, p.timeout_s or 1800)
@@ -220,36 +220,45 @@ def _in_program(p: VerifyParams) -> Task | None:
 
 
 def _estimate_verify(p: VerifyParams, ctx: Context) -> Plan:
-    from aisp_mcp.judge import comparison
-    from aisp_mcp.judge.functions import pair as function_pairs
-    from aisp_mcp.judge.pair import Pair
-    from aisp_mcp.runs import measure
+    # Each kind imports what it needs: a loop's every step begins with this.
     from aisp_mcp.runs.listing import labels
-    from aisp_mcp.runs.workload.measuring import regimes
-    from aisp_mcp.suites import names, selection
-    from aisp_mcp.suites.adapters import formats
 
     p = _with_format(p, ctx)
-    chosen, details = measure.preset(p.preset, p.replicates), dict[str, Any]()
+    details = dict[str, Any]()
     seconds = None
     labels.require_valid(p.name, p.tag)
     functions = _functions(p, ctx)
     if p.workload and functions:
-        found = regimes(functions, p.workload)
-        details["regimes"] = [row.label for row in found.read.rows]
+        from aisp_mcp.runs.workload.measuring import regimes
+
+        details["regimes"] = [row.label for row in regimes(functions, p.workload).read.rows]
     elif functions:
+        from aisp_mcp.judge.functions import pair as function_pairs
+
         plan = function_pairs.plan(functions)
         details["functions"] = [plan.target, plan.variant]
     elif p.format:
+        from aisp_mcp.suites.adapters import formats
+
         formats.require_readable(formats.split(p.target)[1])
     else:  # wrong names are refused before a job starts
-        selection.require_candidate(p.candidate)
-        target = names.one(ctx.bench_roots(p.bench_root), p.target)
-        details["baseline"] = target.path
-        seconds = comparison.estimate_s(Pair(target.name, Path(target.path), "", Path(target.path)), chosen)
+        seconds, details["baseline"] = _estimate_pair(p, ctx)
     if task := _in_program(p):
         details["program"], details["place"] = task.program, task.place
     return Plan(argv=[], timeout_s=p.timeout_s or 1800, resources=[], estimate_s=seconds, details=details)
+
+
+def _estimate_pair(p: VerifyParams, ctx: Context) -> tuple[float, str]:
+    """Upper estimate of the seconds for a candidate of a suite's target, and the target's path."""
+    from aisp_mcp.judge import comparison
+    from aisp_mcp.judge.pair import Pair
+    from aisp_mcp.runs import measure
+    from aisp_mcp.suites import names, selection
+
+    selection.require_candidate(p.candidate)
+    target = names.one(ctx.bench_roots(p.bench_root), p.target)
+    chosen = measure.preset(p.preset, p.replicates)
+    return comparison.estimate_s(Pair(target.name, Path(target.path), "", Path(target.path)), chosen), target.path
 
 
 @tool(

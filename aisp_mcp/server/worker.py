@@ -47,7 +47,9 @@ def main() -> int:
     params = json.load(sys.stdin)
     _close_stdin()
 
+    from aisp_mcp.jobs import ready
     from aisp_mcp.jobs.tracing import job_span
+    from aisp_mcp.server import registry
     from aisp_mcp.server.context import Context
     from aisp_mcp.server.dispatch import execute, load_tool
     from aisp_mcp.settings import Settings
@@ -61,6 +63,8 @@ def main() -> int:
     ctx.progress = throttled(ctx.store, args.job)
     with job_span(args.tool, args.job), _lease(args.tool, job):
         envelope = execute(args.tool, params, ctx)
+    if settings.stay_loaded and registry.get(args.tool).verdict:
+        ready.ask(args.home, args.job, args.tool)
     keep(ctx, args.job, envelope)
     return 0 if envelope.status == "ok" else 1
 

@@ -1,8 +1,9 @@
 """Processes with their libraries loaded: python -m aisp_mcp.judge.candidate.forks FD SEALED CPUS MODULE...
 
-With FD:NAME:SECONDS instead of FD, the socket listens under that name in its working folder for that long, or until
-the name is removed. Each caller that connects is served by a fork of it, which is the process described here.
-Such a fork can be handed on to the next caller, with the processes that it has started and descriptors for them.
+With FD:NAME:SECONDS instead of FD, the socket listens under that name in its working folder until nobody has connected
+for that long, or the name is removed. Each caller that connects is served by a fork of it, which is the process
+described here. Such a fork can be handed on to the next caller, with the processes that it has started and descriptors
+for them.
 
 Loading torch takes one and a half seconds of processor time, and a comparison needs a dozen fresh processes. This
 process loads it and the MODULEs once, and others if it is asked to, runs no program, and forks for each request. The
@@ -163,16 +164,17 @@ def _introduce(channel: socket.socket) -> None:
 def _listen(listener: socket.socket, name: str, seconds: float) -> None:
     """Fork for each caller of this user, with a handle to end the fork."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    end_s = time.monotonic() + seconds
-    while channel := _next_caller(listener, name, end_s):
+    while channel := _next_caller(listener, name, time.monotonic() + seconds):
         if os.fork() == 0:
             os.setsid()
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             listener.close()
             _introduce(channel)
-            _answer(channel, end_s)
+            _answer(channel, time.monotonic() + seconds)
             os._exit(0)
         channel.close()
+    with suppress(OSError):
+        os.unlink(name)  # callers start their own, as those who have just connected do
 
 
 def _serve(channel: socket.socket, request: dict[str, Any], fds: list[int]) -> None:

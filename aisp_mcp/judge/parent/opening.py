@@ -139,7 +139,7 @@ class Request:
             own = replace(self, placement=placement, fields={**self.fields, "files_at": files_at})
             name = self.name
             listener = stack.enter_context(sockets.listening(folder / name))
-            forks = ForkServer(channel)
+            forks = ForkServer(None, channel)
             with aside(where.cpus):
                 begun = own.begun(forks)
             stack.callback(begun.verifier.leave)
@@ -166,7 +166,7 @@ def _taken(path: Path, placement: Placement) -> Opening | None:
     if channel is None:
         path.unlink(missing_ok=True)  # its server has ended
         return None
-    forks = ForkServer(channel)
+    forks = ForkServer(None, channel)
     try:
         process, (folder,), (asks, answers, *fds) = forks.handed_on()
     except (OSError, Unsealed):

@@ -122,7 +122,7 @@ def _round(record: Mapping[str, Any], overhead: Overhead) -> Round:
         aside = record.get("converted_s", 0.0), record.get("settled_s", 0.0)
         rest = record["copied_s"], record["late_s"], *aside
         apart = [record["apart_ns"]] if "apart_ns" in record else []
-        timing = RoundTiming(record["count"], elapsed_s, record["durations_ns"], account, *rest, apart)
+        timing = RoundTiming(record["count"], elapsed_s, record["durations_ns"], account, *rest, apart_ns=apart)
         return Round(role, net_s(role, timing, overhead), median_s(timing), timing)
     durations = [int(1e9 * elapsed_s)]
     if record["kind"] == "trace":

@@ -88,6 +88,7 @@ def logged(replicates: list[Replicate], terms: Terms, opened: dict[str, Any]) ->
     for replicate in replicates:
         for row in replicate.rounds:
             timing = {**asdict(row.timing), "account": asdict(row.timing.account)}
+            del timing["apart_ns"]  # of several ranks
             records.append({"kind": "round", "replicate": replicate.index, "side": row.role, **timing})
     records += [{"kind": kind, **fields} for kind, fields in replay.records(terms, replicates, [], {})]
     records.append({"kind": "verdict", "disclosed": {}, "seconds": 0.0})

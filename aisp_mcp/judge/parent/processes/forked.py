@@ -10,6 +10,7 @@ judged program runs in a fork of that one.
 from __future__ import annotations
 
 import atexit
+import fcntl
 import hashlib
 import importlib.util
 import json
@@ -33,12 +34,14 @@ from aisp_mcp.judge.protocol import fork_requests
 from aisp_mcp.process import python, sockets
 from aisp_mcp.process.isolation import NAMESPACES, Level
 
+ASKED = ".asked"  # end of the name of a file that describes a missing server
 ANSWER_S = 120.0  # for loading libraries; for any answer: a candidate at L1 can stop the server
 
 _servers: dict[str, ForkServer] = {}
 _lock = threading.Lock()
 _folder: Path | None = None  # of servers that listen
 _is_followed: Callable[[], bool] | None = None
+_asks = False  # whether to ask for servers that are missing there
 
 
 @atexit.register
@@ -56,23 +59,35 @@ def server(libraries: Libraries) -> ForkServer:
     with _lock:
         running = _servers.get(key)
         if running is None or not (running.alive or running.unsealed):
-            running = _servers[key] = ForkServer(_connection(libraries) or libraries)
+            running = _servers[key] = ForkServer(libraries, _connection(libraries))
         return running
 
 
 @contextmanager
-def loaded_in(folder: Path, is_followed: Callable[[], bool] | None = None) -> Iterator[None]:
+def loaded_in(folder: Path, is_followed: Callable[[], bool] | None = None, asks: bool = False) -> Iterator[None]:
     """Use the servers that an earlier process has started in the folder, if they match.
 
     is_followed: asked at the end of a comparison; True if another process will soon compare a candidate with the same
-    specification, and nothing else is to be measured before.
+    specification, and nothing else is to be measured before. asks: for servers that are missing, which
+    start_asked_for() then starts for later processes.
     """
-    global _folder, _is_followed
-    _folder, _is_followed = folder, is_followed
+    global _folder, _is_followed, _asks
+    before = _folder, _is_followed, _asks
+    _folder, _is_followed, _asks = folder, is_followed, asks
     try:
         yield
     finally:
-        _folder = _is_followed = None
+        _folder, _is_followed, _asks = before
+
+
+def start_asked_for(folder: Path, seconds: float) -> None:
+    """Start the servers that comparisons have missed in the folder (Libraries.keep_loaded)."""
+    for path in folder.glob(f"*{ASKED}"):
+        with suppress(OSError, ValueError):  # another process starts it, or has been interrupted while it asked
+            env, modules, sealed, cpus = json.loads(path.read_text())
+            path.unlink()
+            libraries = Libraries(tuple(map(tuple, env)), tuple(modules), sealed, tuple(cpus))
+            libraries.keep_loaded(folder, seconds)
 
 
 def kept_folder(for_next: bool = False) -> Path | None:
@@ -81,7 +96,10 @@ def kept_folder(for_next: bool = False) -> Path | None:
 
 
 def _connection(libraries: Libraries) -> socket.socket | None:
-    return libraries.connected(_folder) if _folder else None
+    channel = libraries.connected(_folder) if _folder else None
+    if _folder and _asks and channel is None:
+        libraries.ask_for(_folder)
+    return channel
 
 
 class Unsealed(Exception):
@@ -93,17 +111,23 @@ class ForkServer:
     libraries, or one at the other end of a connection, which is not a child of this one.
     """
 
-    def __init__(self, source: Libraries | socket.socket) -> None:
+    def __init__(self, libraries: Libraries | None, channel: socket.socket | None = None) -> None:
+        """channel: to a server that listens. libraries: of a server to start without it, or where it ends unasked."""
         self._lock, self._loaded, self.unsealed = threading.Lock(), False, False
         self._process: subprocess.Popen[bytes] | None = None
         self._handle: int | None = None  # of a server that is not a child, once it has answered
         self._errors: IO[bytes] | None = None  # of a child, until it has loaded
-        if isinstance(source, socket.socket):
-            self._channel = source
-            return
+        self._libraries = libraries
+        if channel:
+            self._channel = channel
+        else:
+            self._start()
+
+    def _start(self) -> None:
+        assert self._libraries
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed later)
         self._channel, other = socket.socketpair()
-        self._process = source.started(str(other.fileno()), pass_fds=[other.fileno()], stderr=self._errors)
+        self._process = self._libraries.started(str(other.fileno()), [other.fileno()], stderr=self._errors)
         other.close()
 
     def close(self) -> None:
@@ -201,9 +225,12 @@ class ForkServer:
 
     def _await_loaded(self) -> None:
         if not (self._loaded or self.unsealed):
-            reply, handles = b"", list[int]()
-            with suppress(ConnectionResetError):  # it ended before it read what load() had sent
-                reply, handles, _, _ = socket.recv_fds(self._channel, 1, 1)
+            reply, handles = self._greeting()
+            if not reply and self._process is None and self._libraries:  # it has just ended: nobody came for long
+                self._channel.close()
+                self._start()
+                self._channel.settimeout(ANSWER_S)
+                reply, handles = self._greeting()
             if not reply:
                 code = self._process.wait() if self._process else "an unknown status"
                 raise OSError(f"it ended with {code} while it loaded libraries{self._last_words()}")
@@ -212,6 +239,13 @@ class ForkServer:
             self._close_errors()
         if self.unsealed:
             raise Unsealed
+
+    def _greeting(self) -> tuple[bytes, list[int]]:
+        """Its state and a handle, once it has loaded; nothing if it has ended."""
+        with suppress(ConnectionResetError):  # it ended before it read what load() had sent
+            reply, handles, _, _ = socket.recv_fds(self._channel, 1, 1)
+            return reply, handles
+        return b"", []
 
     def _close_errors(self) -> None:
         if self._errors:
@@ -334,18 +368,42 @@ class Libraries:
         )
 
     def keep_loaded(self, folder: Path, seconds: float, also: Sequence[str] = ()) -> None:
-        """Start a server that listens in the folder for that long, or until its socket is removed. Callers that connect
-        before it has loaded wait for that. also: modules that most of them will ask for, if they can be imported.
+        """Start a server that listens in the folder until nobody has connected for that long, or its socket is removed;
+        do nothing if there is one. Callers that connect before it has loaded wait for that. also: modules that most of
+        them will ask for, if they can be imported.
         """
         env = {**dict(self.env), OF_A_JOB: ""}  # an MCP server that ends leaves marked processes alone
         _kept[:] = [process for process in _kept if process.poll() is None]
-        with sockets.listening(folder / self.name) as listener:
-            where = f"{listener.fileno()}:{self.name}:{seconds:g}"
-            _kept.append(self.started(where, [listener.fileno()], also, cwd=folder, env=env))
+        with _locked(folder):
+            if running := self.connected(folder):
+                running.close()
+                return
+            (folder / self.name).unlink(missing_ok=True)  # of one that was killed
+            with sockets.listening(folder / self.name) as listener:
+                where = f"{listener.fileno()}:{self.name}:{seconds:g}"
+                _kept.append(self.started(where, [listener.fileno()], also, cwd=folder, env=env))
+
+    def ask_for(self, folder: Path) -> None:
+        """Ask whoever calls start_asked_for() for such a server."""
+        partial = folder / f"{self.name}.{os.getpid()}"
+        with suppress(OSError), os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
+            json.dump([self.env, self.modules, self.sealed, self.cpus], file)
+            partial.rename(folder / f"{self.name}{ASKED}")
 
     def connected(self, folder: Path) -> socket.socket | None:
         """A connection to such a server; None if none listens."""
         return sockets.connected(folder / self.name)
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Hold the folder's lock, so that no two processes replace a socket."""
+    lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
 
 
 @cache
