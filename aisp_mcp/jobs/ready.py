@@ -63,9 +63,9 @@ def keep_asked_for(home: Path, job: str) -> None:
         if not any(name.startswith(ours) for name in os.listdir(home / FOLDER)):
             keep(home, os.environ, words, folder, IDLE_S)
         if any(folder.glob("*.asked")):
-            from aisp_mcp.judge.parent.processes import forked
+            from aisp_mcp.judge import warm
 
-            forked.start_asked_for(folder, IDLE_S)
+            warm.start_asked_for(folder, IDLE_S)
 
 
 def fork_supervisor(home: Path, row: Any, env: Mapping[str, str], log_file: Path) -> bool:

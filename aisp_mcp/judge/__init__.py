@@ -37,6 +37,7 @@ __all__ = [
     "source_facts",
     "statistics",
     "verdict",
+    "warm",
 ]
 
 

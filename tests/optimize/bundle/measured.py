@@ -52,6 +52,7 @@ def measure(pair: Pair, folder: Path, ratios: Sequence[float]) -> Comparison:
     for one in replicates:
         for turn, row in enumerate(one.rounds):
             record = {**vars(row.timing), "account": vars(row.timing.account)}
+            del record["apart_ns"]  # of several ranks
             log.append("round", replicate=one.index, turn=turn, side=row.role, **record)
     terms = Terms(pair, PRESETS["default"], ALL, OPENED, "L3", 1, None, {"measure": 1.0})  # type: ignore[arg-type]
     comparison = conclude(terms, replicates, [])
