@@ -171,8 +171,9 @@ def compare(pair: Pair, options: Options, report: Report = lambda *_: None) -> C
 
 def _stays_loaded(options: Options) -> AbstractContextManager[None]:
     """Use the processes in the options' folder, unless the caller has others, or candidates could reach them."""
-    level = placement.usable_level(options.isolation, options.device)
-    if options.warm is None or kept_folder() or level not in isolation.NAMESPACES:
+    if options.warm is None or kept_folder():
+        return nullcontext()
+    if placement.usable_level(options.isolation, options.device) not in isolation.NAMESPACES:
         return nullcontext()
     return loaded_in(options.warm, asks=options.protections.clean_environment)
 

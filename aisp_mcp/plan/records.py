@@ -334,7 +334,7 @@ class Technique(Record):
 
 
 class Engine(Record):
-    """How a serving engine is started and measured, its weight formats and overheads."""
+    """A serving engine: its commands and options, weight formats and overheads."""
 
     name: str
     start: str = Field(description="Words before the options; {model} is replaced.")

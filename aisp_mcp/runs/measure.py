@@ -133,7 +133,7 @@ def options(
 
 
 def _warm(ctx: Context) -> Path | None:
-    """Where the supervisor of this job keeps libraries loaded for the next one."""
+    """The folder in which the supervisor of this job keeps libraries loaded for the next one."""
     if not ctx.settings.stay_loaded or MARK not in os.environ:
         return None
     folder = ctx.settings.home / WARM

@@ -1,4 +1,4 @@
-"""What a comparison tells while it runs: each step as it begins, and the time left once its pace is known."""
+"""Messages of a running comparison: each step as it begins, and the time left once its pace is known."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def memory_ratios(replicates: Sequence[Replicate]) -> list[tuple[float, float]]:
 
 
 def between_ranks(replicates: Sequence[Replicate]) -> dict[str, str]:
-    """How far the ranks of a call were apart, in words: the median over rounds of each round's median. Empty for
+    """The distance between the ranks of a call, in words: the median over rounds of each round's median. Empty for
     programs of one process.
     """
     aparts = {

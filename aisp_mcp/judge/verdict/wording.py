@@ -349,5 +349,5 @@ def ranks_over_nodes(count: int, others: str) -> str:
 
 
 def ranks_apart(baseline_us: float, candidate_us: float) -> str:
-    """How much longer the slowest rank took for a call than the fastest one."""
+    """The time by which the slowest rank took longer for a call than the fastest one."""
     return f"the ranks of a call were {baseline_us:.3g} µs apart, those of the candidate {candidate_us:.3g} µs"
