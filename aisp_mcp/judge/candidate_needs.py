@@ -22,6 +22,9 @@ NO_PACKAGE = re.compile(r"ModuleNotFoundError: No module named '(\w+)[\w.]*'")
 NO_HEADER = re.compile(r"fatal error: ([\w./+-]+): No such file or directory")  # of an extension
 NO_COMPILER = re.compile(r"([\w./+-]*\bnvcc): (?:not found|No such file or directory)")
 READ_ONLY = re.compile(r"OSError: \[Errno 30\][^']*'([^'\n]+)'")
+OTHER_TARGET = re.compile(  # of ptxas and nvcc
+    r"'[\w.:]{1,80}'[^\n]{0,80}? (?:not supported on|requires) \.target[^\n;]{0,60}|Unsupported gpu architecture '\w+'"
+)
 NO_KERNEL_IMAGE = "no kernel image is available for execution on the device"  # that need CUDA
 NO_DEVICE = (
     "Torch not compiled with CUDA enabled",
@@ -121,6 +124,8 @@ def told_by(message: str, device: str) -> str | None:
     """The missing need that a candidate's exception reveals, in words; None for any other exception."""
     if NO_KERNEL_IMAGE in message:
         return "a GPU of the architecture it was compiled for"
+    if target := OTHER_TARGET.search(message):
+        return f"a GPU, or a compiler, of another architecture: {target[0].strip()}"
     if device == "cpu" and any(words in message for words in NO_DEVICE):
         return "a CUDA device, which the candidate uses"
     if NO_PARAMETERS in message:

@@ -125,9 +125,18 @@ def test_keyrings_that_outlive_a_process_are_out_of_reach(tmp_path: Path) -> Non
     assert "-1 Function not implemented" in judge(tmp_path, candidate).sentence
 
 
-def test_a_candidate_compiled_for_another_gpu_is_a_skip(tmp_path: Path) -> None:
-    """As CUDA says it, when a kernel for sm_120 is launched on sm_90."""
-    text = "CUDA error: no kernel image is available for execution on the device"
+@pytest.mark.parametrize(
+    "text",
+    [
+        "CUDA error: no kernel image is available for execution on the device",
+        "Error building extension 'k': ptxas k.ptx, line 5; error   : Instruction 'tcgen05.fence' not supported on .target"
+        " 'sm_90'; the compiler's output: FAILED",
+        "nvcc fatal   : Unsupported gpu architecture 'sm_190'",
+    ],
+    ids=["driver", "ptxas", "nvcc"],
+)
+def test_a_candidate_for_another_gpu_is_a_skip(tmp_path: Path, text: str) -> None:
+    """As CUDA says it, when a kernel for sm_120 is launched on sm_90; and as its compilers do."""
     pair = write_pair(tmp_path, f"def run(a, b):\n    raise RuntimeError({text!r})\n")
     comparison = compare(pair, Options(LEAST, "small", "cpu", tmp_path))
     assert isinstance(comparison, Skip)

@@ -59,6 +59,7 @@ COMPILER_NAMES = {
 }
 MAX_FILES, MAX_BYTES = 4096, 256 << 20  # of a program's kernels; beyond this, none are copied
 GROUP = "__grp__"  # Triton's files, which name others by absolute paths
+BUILD, PRIVATE = "build.ninja", ("HOME", "TMPDIR", "XDG_CACHE_HOME")  # torch's, in the folder of an extension
 TUNED = ".autotune.json"
 
 
@@ -164,6 +165,7 @@ class Kernels:
 def copy(source: Placement, target: Placement, names: Sequence[str], tuned: bool = False) -> int:
     """Copy the kernels from one process's folder into another's, and return the number of files. Only regular files are
     copied, and none if they are too large or unreadable. names: of the caches. tuned: include tuning results.
+    Extensions in a folder of their own, below HOME for example, are copied too.
     """
     with suppress(OSError):
         new_files = list(islice(_files(source.folder, names, tuned), MAX_FILES + 1))
@@ -175,11 +177,13 @@ def copy(source: Placement, target: Placement, names: Sequence[str], tuned: bool
 
 
 def _files(folder: Path, names: Sequence[str], tuned: bool) -> Iterator[Path]:
-    """A process's kernel files. Raises OSError."""
-    for name in names:
+    """A process's kernel files: all below its caches, and extensions that it built elsewhere. Raises OSError."""
+    for name in (*names, *PRIVATE):
         if (folder / name.lower()).is_symlink():
             continue
         for inside, _, files in os.walk(folder / name.lower()):
+            if name in PRIVATE and BUILD not in files:
+                continue
             for path in (Path(inside, file) for file in files):
                 if stat.S_ISREG(path.lstat().st_mode) and (tuned or not path.name.endswith(TUNED)):
                     yield path

@@ -45,10 +45,20 @@ COMPILES = """
         os.symlink("/etc/hostname", one / "link")
         os.symlink("/etc", one / "folder")
         os.mkfifo(one / "pipe")
+        own = Path(os.environ["HOME"]) / ".cache" / "extension"
+        own.mkdir(parents=True)
+        (own / "build.ninja").touch()
+        (own / "extension.so").write_bytes(b"machine code")
         (Path(os.environ["HOME"]) / "notes").write_text("to my other processes")
         return a @ b
 """
-HANDED = ["cuda_cache_path/4/e65b", "triton_cache_dir/KEY/__grp__product.json", "triton_cache_dir/KEY/product.cubin"]
+HANDED = [
+    "cuda_cache_path/4/e65b",
+    "home/.cache/extension/build.ninja",
+    "home/.cache/extension/extension.so",
+    "triton_cache_dir/KEY/__grp__product.json",
+    "triton_cache_dir/KEY/product.cubin",
+]
 
 
 def made(folder: Path, candidate: str, level: Level = "L1") -> tuple[Kernels, dict[int, Any]]:
@@ -86,9 +96,9 @@ def test_a_program_compiles_once_and_all_its_processes_have_it(tmp_path: Path, l
     assert files(workers[Role.CANDIDATE]) == HANDED
     assert files(workers[Role.BASELINE]) == files(workers[Role.BASELINE_REPEAT]) == ["cuda_cache_path/of the baseline"]
     place = workers[Role.CANDIDATE].placement
-    [named] = json.loads((place.folder / HANDED[1]).read_text())["child_paths"].values()
-    assert named == str(place.seen / HANDED[2])
-    assert (place.folder / HANDED[2]).read_bytes() == b"a kernel"
+    [named] = json.loads((place.folder / HANDED[3]).read_text())["child_paths"].values()
+    assert named == str(place.seen / HANDED[4])
+    assert (place.folder / HANDED[4]).read_bytes() == b"a kernel"
     assert {place.env[name] for name in KERNELS} == {str(place.seen / name.lower()) for name in KERNELS}
     assert (place.seen == workers[Role.BASELINE].placement.seen) == (level != "L1")
 
