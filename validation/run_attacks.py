@@ -5,6 +5,7 @@ python validation/run_attacks.py [NAME...] [--seconds 540] [--device cuda] [--ou
 With two GPUs the cases that need two run as well (record them as results/2xh200-attacks.json):
 python validation/run_attacks.py half_on_another_device counts_the_devices another_device_selected \\
     the_declared_device_by_name --out results/2xh200-attacks.json
+Cases that are named run on --device, also those for a CPU: attacks on ranks then meet NCCL.
 The exit code is 1 when an attack got through, a run was lost or an honest twin was accused.
 """
 
@@ -17,6 +18,7 @@ import tempfile
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +37,8 @@ def main() -> int:
     parser.add_argument("--loaded", action="store_true", help="copy the processes of all cases from the same two")
     parser.add_argument("--out", type=Path, help="all rows as a file, with where they come from")
     options = parser.parse_args()
-    chosen = [corpus.named(name) for name in options.names] or corpus.cases(device=options.device)
+    named = [replace(corpus.named(name), device=options.device) for name in options.names]
+    chosen = named or corpus.cases(device=options.device)
     return judged(chosen, options)
 
 

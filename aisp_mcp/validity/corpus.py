@@ -1,6 +1,6 @@
 """All cases, run against the real harness and judged.
 
-python -m aisp_mcp.validity.corpus NAME FOLDER PRESET LEVEL [TURN [LOADED]]: one case, as run_apart() starts it.
+python -m aisp_mcp.validity.corpus NAME DEVICE FOLDER PRESET LEVEL [TURN [LOADED]]: one case, as run_apart() starts it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -123,7 +123,7 @@ def run_apart(
     loaded: folder of processes that have loaded their libraries (comparison.keep_libraries_loaded).
     """
     level = usable_level("auto", case.device)  # determined once: on a GPU, each level starts the driver
-    words = [case.name, str(folder), preset.name, level, str(turn or ""), str(loaded or "")]
+    words = [case.name, case.device, str(folder), preset.name, level, str(turn or ""), str(loaded or "")]
     argv = [sys.executable, "-P", "-m", MODULE, *words]
     begin = time.monotonic()
     try:
@@ -235,9 +235,10 @@ def keep(path: Path | None, document: dict[str, Any]) -> None:
 
 def main() -> None:
     """Run one case and print its outcome as JSON."""
-    name, folder, preset, level, turn, loaded = (*sys.argv[1:], "", "")[:6]
+    name, device, folder, preset, level, turn, loaded = (*sys.argv[1:], "", "")[:7]
     with loaded_in(Path(loaded)) if loaded else nullcontext():
-        outcome = run(named(name), Path(folder), PRESETS[preset], level, Path(turn) if turn else None)
+        case = replace(named(name), device=device)
+        outcome = run(case, Path(folder), PRESETS[preset], level, Path(turn) if turn else None)
     print(json.dumps(asdict(outcome)))
 
 
