@@ -79,3 +79,28 @@ def test_a_model_that_does_not_fit_says_what_would(ctx: Context) -> None:
 def test_a_gpu_without_fp8_products_holds_weights_of_8_bits(ctx: Context, model: str, gpu: str, gpus: int) -> None:
     answer = fit(ctx, model=model, gpu=gpu, gpus=gpus)
     assert (answer["fits"], answer["weights"]) == (True, "fp8-w16")
+
+
+@pytest.mark.parametrize("gpu", ["H100-SXM", "B200-SXM", "MI300X", "L40S", "A100-SXM-80GB"])
+def test_formats_servers_and_fits_are_one_model(ctx: Context, gpu: str) -> None:
+    """A 70B on two H100: formats compared with a 16-bit cache on other numbers of GPUs than the server had."""
+    args: dict[str, Any] = {"gpu": gpu, "prompt": 2048, "output": 512}
+    for model in ("llama-3.1-70b", "qwen3-8b", "deepseek-r1", "gpt-oss-120b", "qwen3-32b", "mixtral-8x7b"):
+        answer = to_data(execute("aisp_inference_quantization", {**args, "model": model}, ctx))["result"]["answer"]
+        asked = {**args, "model": model, "gpus": answer["gpus"]}
+        plan = to_data(execute("aisp_inference_vllm", asked, ctx))["result"]["answer"]
+        assert plan["weights"] == answer["chosen"]
+        assert f" {answer['chosen']}, " in answer["headline"]
+        assert fit(ctx, **asked)["weights"] == answer["chosen"]
+        for row in (*answer["formats"][:2], answer["formats"][-1]):
+            served = to_data(execute("aisp_inference_vllm", {**asked, "weights": row["name"]}, ctx))
+            if row["tokens_per_s_per_gpu"] is None:
+                assert served["error"]["code"] == "DOES_NOT_FIT"
+                assert row["least_gpus"] is None or row["least_gpus"] > answer["gpus"]
+                continue
+            rate = served["result"]["answer"]["rate"]
+            assert (row["tokens_per_s_per_gpu"], row["concurrency"]) == (
+                rate["tokens_per_s_per_gpu"],
+                rate["concurrency"] * rate["replicas"],
+            )
+            assert row["least_gpus"] <= answer["gpus"]

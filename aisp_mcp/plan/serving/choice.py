@@ -14,6 +14,7 @@ from aisp_mcp.plan.serving.workload import Lengths, Scenario
 from aisp_mcp.records import Record
 
 SIZES = (1, 2, 4, 8, 16)
+MOST_GPUS = 64  # of which the least number is sought
 MISSED = math.log(100)  # of the 99th percentile
 
 
@@ -73,13 +74,31 @@ def _of(
     for layout in layouts(served, gpus, limits):
         if layout.gpus > most_gpus:
             continue
-        budget = limits.cache_bytes or model.cache_budget(served, layout, engine)
         # Engines that admit more sequences than the cache can complete must preempt some of them.
-        whole = budget / rate.cache_bytes(served, layout, lengths.longest)
+        whole = _room(served, layout, lengths, limits, engine)
         if whole >= 1:
             row = _rate(served, gpus, layout, whole, lengths, limits, shares, engine)
             rows += [row] if row else []
     return sorted(rows, key=lambda row: -row.tokens_per_s)
+
+
+def _room(served: Served, layout: Layout, lengths: Lengths, limits: CallerLimits, engine: Engine) -> float:
+    """Whole sequences of the longest length that a replica's cache holds; below 1 if the model does not fit."""
+    budget = limits.cache_bytes or model.cache_budget(served, layout, engine)
+    return budget / model.sequence_bytes(served, layout, lengths.longest, engine)
+
+
+def least(served: Served, lengths: Lengths, limits: CallerLimits, engine: Engine) -> int | None:
+    """The least power of two of GPUs on which a layout holds the model and a sequence; None above MOST_GPUS."""
+    sizes = (2**power for power in range(MOST_GPUS.bit_length()))
+    return next(
+        (
+            gpus
+            for gpus in sizes
+            if any(_room(served, layout, lengths, limits, engine) >= 1 for layout in layouts(served, gpus, limits))
+        ),
+        None,
+    )
 
 
 def layouts(served: Served, gpus: int, limits: CallerLimits) -> Iterator[Layout]:

@@ -9,8 +9,8 @@ from pydantic import Field
 from aisp_mcp.plan.records import Count, Planned, Positive, Size, Tokens
 from aisp_mcp.plan.serving.deployment import ServingPlan
 from aisp_mcp.plan.serving.fits import FitAnswer
-from aisp_mcp.plan.serving.formats import Formats
 from aisp_mcp.plan.serving.kv_cache import KvAnswer
+from aisp_mcp.plan.serving.quantization import Formats
 from aisp_mcp.plan.serving.wishes import VllmParams
 from aisp_mcp.records import Params
 from aisp_mcp.server.context import Context
@@ -53,18 +53,20 @@ def aisp_fit(p: FitParams, ctx: Context) -> Planned[FitAnswer]:
 class QuantizationParams(Params):
     model: str | None = None
     architecture: dict[str, Any] | None = None
+    gpus: Count | None = Field(default=None, description="Default: the least that serve it.")
     gpu: str | None = None
-    tokens: Tokens = 4096
+    prompt: Tokens = 1024
+    output: Tokens = 256
+    concurrency: Count | None = None
 
 
 @tool(cli="inference quantization", effect=READS, cost=MS, next=("aisp_inference_vllm", "aisp_hw_tc"))
 def aisp_inference_quantization(p: QuantizationParams, ctx: Context) -> Planned[Formats]:
     """Compare weight formats this GPU multiplies natively: memory, predicted speed, accuracy risk."""
-    from aisp_mcp.plan import lookup
-    from aisp_mcp.plan.serving import formats
+    from aisp_mcp.plan.serving import quantization, wishes
 
-    arch = lookup.architecture(p.model, p.architecture)
-    return formats.formats(arch, lookup.gpu(p.gpu), p.tokens)
+    asked = p.model_dump(exclude={"model", "gpus"})
+    return quantization.compare(wishes.wish(wishes.VllmParams(model=p.model or "", **asked), ctx), p.gpus)
 
 
 class KvParams(Params):
