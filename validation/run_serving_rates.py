@@ -98,10 +98,8 @@ def ask(row: Row, shares: Any) -> Answer | str:
     answer = to_data(envelope)["result"]
     band = answer["band"]["rate.tokens_per_s_per_gpu"]
     # A submission has the fastest layout; a plan takes stages only where they gain more than its band.
-    chosen, *others = (
-        row["tokens_per_s_per_gpu"] for row in (answer["answer"]["rate"], *answer["answer"]["alternatives"])
-    )
-    fastest = max(chosen, *others)
+    rates = [row["tokens_per_s_per_gpu"] for row in (answer["answer"]["rate"], *answer["answer"]["alternatives"])]
+    fastest, chosen = max(rates), rates[0]
     return Answer(fastest, band["p10"] * fastest / chosen, band["p90"] * fastest / chosen)
 
 

@@ -37,6 +37,7 @@ def test_every_option_and_value_that_is_printed_exists_in_a_released_engine(ctx:
     ]
     questions += [
         {"model": "deepseek-r1", "gpu": "H200-SXM", "gpus": 16},
+        {"model": "llama-3.1-405b", "gpu": "H100-SXM", "gpus": 16, "weights": "bf16"},
         {"model": "gpt-oss-120b", "gpu": "B200-SXM", "gpus": 4},
         {"model": "qwen3-32b", "gpu": "L40S", "gpus": 8, "kv_dtype": "fp8", "prefix_hit": 0.5, "chunk": 2048},
     ]
@@ -49,6 +50,38 @@ def test_every_option_and_value_that_is_printed_exists_in_a_released_engine(ctx:
             # `--no-x` is the other half of a switch `--x`.
             assert name in known["options"] or name.replace("--no-", "--") in known["options"], name
             assert value in known["values"].get(name, [value]), f"{name}={value}"
+
+
+def test_a_replica_over_nodes_is_started_so_that_the_engine_finds_them(ctx: Context) -> None:
+    """vLLM refuses more GPUs than a node has unless told how to reach the others; SGLang waits for them."""
+    args = {"model": "llama-3.1-405b", "gpu": "H100-SXM", "gpus": 16, "weights": "bf16"}
+    answers = [execute("aisp_inference_vllm", {**args, "engine": name}, ctx) for name in ("vllm", "sglang")]
+    vllm, sglang = (to_data(answer)["result"]["answer"]["command"].split() for answer in answers)
+    assert {"--tensor-parallel-size=8", "--pipeline-parallel-size=2", "--distributed-executor-backend=ray"} <= set(vllm)
+    assert {"--nnodes=2", "--node-rank=$NODE_RANK", "--dist-init-addr=$HEAD_NODE:20000"} <= set(sglang)
+    one = to_data(execute("aisp_inference_vllm", {**args, "gpus": 8, "weights": "fp8"}, ctx))["result"]["answer"]
+    assert "ray" not in one["command"]
+
+
+def test_one_command_starts_no_more_replicas_than_engines_take_together(ctx: Context) -> None:
+    """SGLang refuses --dp-size with --attn-dp-size, and over nodes; vLLM would share the experts of all replicas."""
+    args = {"model": "deepseek-r1", "gpu": "H200-SXM", "gpus": 16, "weights": "fp8", "tensor": 8, "pipeline": 1}
+    for engine in ("vllm", "sglang"):
+        planned = to_data(execute("aisp_inference_vllm", {**args, "engine": engine}, ctx))["result"]
+        rate, command = planned["answer"]["rate"], planned["answer"]["command"]
+        assert (rate["replicas"], rate["layout"]["data_attention"]) == (2, True)
+        assert "--data-parallel-size=8" in command or ("--attn-dp-size=8" in command and "--dp-size" not in command)
+        assert "nnodes" not in command
+        assert any("one of 2 servers, each on 8 GPUs" in text for text in planned["assumptions"])
+    dense = {"model": "llama-3.1-8b", "gpu": "H100-SXM", "gpus": 64, "engine": "sglang"}
+    assert "--dp-size=8" in to_data(execute("aisp_inference_vllm", dense, ctx))["result"]["answer"]["command"]
+
+
+def test_formats_are_those_that_engines_serve_on_the_gpu(ctx: Context) -> None:
+    """A V100 was offered weights of 8 bits, which vLLM serves from compute capability 7.5 on."""
+    assert fit(ctx, model="llama-3.1-8b", gpu="V100")["weights"] == "bf16"
+    names = [row["name"] for row in fit(ctx, model="qwen3-32b", gpu="V100")["formats"]]
+    assert names == ["bf16", "int4-gptq"]
 
 
 def test_attention_by_data_is_started_as_each_engine_does_it(ctx: Context) -> None:

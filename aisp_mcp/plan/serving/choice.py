@@ -30,9 +30,9 @@ class CallerLimits(Record):
     batch: int | None = Field(default=None, description="Per replica.")
     cache_bytes: int | None = None
 
-    def engine(self, shares: ServingShares, gpus: int) -> float:
-        """Sequences that the engine of a replica of that many GPUs runs at once: each node has a scheduler."""
-        return float(shares.most_sequences * max(1, gpus // NODE))
+    def engine(self, shares: ServingShares, layout: Layout) -> float:
+        """Sequences that a replica runs at once: with attention by data, each GPU has a scheduler, else each node."""
+        return float(shares.most_sequences * (layout.tensor if layout.data_attention else max(1, layout.gpus // NODE)))
 
 
 class Rate(Record):
@@ -143,7 +143,7 @@ def _rate(
     def at(concurrency: float) -> Step:
         return rate.step(served, layout, lengths, concurrency, shares, engine)
 
-    concurrency, limit = _concurrency(most, layout.gpus, limits, shares, at, served.accepted, replicas)
+    concurrency, limit = _concurrency(most, layout, limits, shares, at, served.accepted, replicas)
     if concurrency is None:
         return None
     now = at(concurrency)
@@ -190,12 +190,12 @@ def _first_token(
     many = max(1.0, concurrency)
     others = 1 - 1 / many
     batched = fit.batched * others + fit.waiting * many if limits.scenario == "offline" and many > 1 else 0.0
-    return fit.overhead_s + fit.polling_s * others + alone * (1 + batched) + fit.steps * step
+    return fit.overhead_s + (fit.polling_s + fit.steps * step) * others + alone * (1 + batched)
 
 
 def _concurrency(
     most: float,
-    gpus: int,
+    layout: Layout,
     limits: CallerLimits,
     shares: ServingShares,
     at: Callable[[float], Step],
@@ -203,7 +203,8 @@ def _concurrency(
     replicas: int,
 ) -> tuple[float | None, str]:
     """Largest number of sequences in flight, and its limiting factor; None if even one misses the time per token."""
-    bound, limit = (most, "cache") if most < limits.engine(shares, gpus) else (limits.engine(shares, gpus), "engine")
+    engine = limits.engine(shares, layout)
+    bound, limit = (most, "cache") if most < engine else (engine, "engine")
     fixed = limits.batch or (limits.concurrency / replicas if limits.concurrency else None)
     if fixed is not None:
         if fixed > most:

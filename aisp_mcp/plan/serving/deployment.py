@@ -229,12 +229,23 @@ def _missed(wish: Wish, served: Served, possible: list[Rate], shares: ServingSha
     return "; ".join(missed) or f"all limits together: without them {most:,} sequences fit"
 
 
+def _servers(wish: Wish, best: Rate) -> tuple[int, int]:
+    """Replicas of one server, which are those of one host, and the hosts over which a replica is spread.
+
+    With attention by data a server has one replica: engines spread the experts over all GPUs that they are given.
+    """
+    host, layout = lookup.host_gpus(wish.facts), best.layout
+    if layout.data_attention or layout.gpus > host:
+        return 1, -(-layout.gpus // host)
+    return min(best.replicas, host // layout.gpus), 1
+
+
 def _words(wish: Wish, served: Served, best: Rate, engine: Engine) -> list[str]:
     """Options of the chosen layout; what an engine has no option for, it decides itself."""
     layout, facts = best.layout, wish.facts
     by_data = layout.tensor if layout.data_attention else 1
-    tensor, replicas = layout.tensor, best.replicas
-    sequences, memory = best.concurrency, engine.utilization
+    replicas, hosts = _servers(wish, best)
+    tensor, sequences, memory = layout.tensor, best.concurrency, engine.utilization
     if "attention" not in engine.options:  # vLLM: every GPU is a replica of the attention, experts are shared
         tensor, replicas, sequences = tensor // by_data, replicas * by_data, math.ceil(sequences / by_data)
     else:  # SGLang's share holds weights and cache only
@@ -252,6 +263,7 @@ def _words(wish: Wish, served: Served, best: Rate, engine: Engine) -> list[str]:
         "fp8_cache": served.kv_dtype == "fp8" or None,
         "fp16": lookup.without_bf16(facts) or None,
         "pipeline": layout.pipeline if layout.pipeline > 1 else None,
+        "attention_nodes" if layout.data_attention else "nodes": hosts if hosts > 1 else None,
     }
     options = engine.options
     return [options[name].format(value) for name, value in values.items() if value is not None and name in options]
@@ -358,6 +370,7 @@ def _assumptions(wish: Wish, served: Served, best: Rate, engine: Engine) -> list
         f"Margin: {margin:.1f} GiB of each GPU stay free ({1 - engine.utilization:.0%}), "
         f"{engine.overhead_bytes / model.GIB:g} GiB hold activations, graphs and workspaces.",
         "Attention by data, experts over all GPUs of the replica." if best.layout.data_attention else None,
+        *_start(wish, best),
         f"{wish.decoding.prefix_hit:.0%} of prompt tokens are found in the prefix cache."
         if wish.decoding.prefix_hit
         else None,
@@ -366,6 +379,19 @@ def _assumptions(wish: Wish, served: Served, best: Rate, engine: Engine) -> list
         if wish.decoding.draft
         else None,
     )
+
+
+def _start(wish: Wish, best: Rate) -> list[str]:
+    """Where the command is given, if not once on one host."""
+    replicas, hosts = _servers(wish, best)
+    servers, said = best.replicas // replicas, []
+    if servers > 1:
+        gpus = replicas * best.layout.gpus
+        said.append(f"The command starts one of {servers} servers, each on {gpus} GPUs, behind a load balancer.")
+    if hosts > 1:
+        how = "on each, with its NODE_RANK" if wish.engine == "sglang" else "on one, of a Ray cluster of them"
+        said.append(f"A server takes {hosts} nodes of {lookup.host_gpus(wish.facts)} GPUs: give it {how}.")
+    return said
 
 
 def _other_checkpoint(arch: Architecture, weights: WeightFormat) -> str | None:

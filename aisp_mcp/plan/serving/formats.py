@@ -7,6 +7,7 @@ from aisp_mcp.machine.datasheets.load import GpuFacts
 from aisp_mcp.plan.architecture import Architecture
 from aisp_mcp.plan.data import tables as knowledge
 from aisp_mcp.plan.records import WeightFormat
+from aisp_mcp.plan.savings.techniques import capable
 
 FAMILIES = {
     "fp4": ("nvfp4", "mxfp4", "nvfp4-w16", "mxfp4-w16"),  # the last two where a GPU multiplies no FP4
@@ -26,8 +27,9 @@ def weight_format(name: str) -> WeightFormat:
 
 
 def runs_on(weights: WeightFormat, facts: GpuFacts) -> bool:
-    """Return True if the GPU's table has a rate for the product, and the format is one of its vendor's."""
-    return weights.compute in facts.peak and weights.vendor in (None, facts.vendor)
+    """Return True if the GPU's table has a rate for the product, and engines serve the format on it."""
+    new = facts.compute_capability is None or capable(facts.compute_capability, weights.needs)
+    return weights.compute in facts.peak and weights.vendor in (None, facts.vendor) and new
 
 
 def preferred(arch: Architecture, facts: GpuFacts, name: str | None) -> list[WeightFormat]:

@@ -82,11 +82,9 @@ def listed(wish: Wish) -> tuple[list[Format], list[Excluded]]:
             rows.append(_row(wish, weights))
         else:
             have = ", ".join(wish.facts.peak)
-            because = (
-                f"needs a GPU of {weights.vendor}"
-                if weights.compute in wish.facts.peak
-                else f"needs a rate for {weights.compute}; {wish.facts.sku} has {have}"
-            )
+            because = f"needs a rate for {weights.compute}; {wish.facts.sku} has {have}"
+            if weights.compute in wish.facts.peak:
+                because = f"needs compute capability {weights.needs} of {weights.vendor or 'either vendor'}"
             out.append(Excluded(name=weights.name, because=because))
     return rows, out
 
