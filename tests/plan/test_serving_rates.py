@@ -144,7 +144,7 @@ def test_the_price_of_a_provider(ctx: Context) -> None:
 @pytest.mark.parametrize(
     ("args", "code"),
     [
-        ({"weights": "fp8", "gpu": "A100-SXM-80GB"}, "NO_PEAK"),
+        ({"weights": "fp8", "gpu": "V100"}, "NO_PEAK"),
         ({"weights": "int3"}, "NO_FORMAT"),
         ({"model": "llama-3.1-405b", "gpus": 1}, "DOES_NOT_FIT"),
         ({"tensor": 3}, "NO_LAYOUT"),

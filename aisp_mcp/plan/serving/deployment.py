@@ -336,7 +336,8 @@ def _headline(wish: Wish, served: Served, best: Rate, bands: dict[str, Band]) ->
     return (
         f"{wish.arch.name}, {served.weights.name}, {parts} x {best.replicas} replicas on {wish.gpus} {wish.facts.sku}: "
         f"{best.tokens_per_s_per_gpu:,.0f} tokens/s/GPU ({band.p10:,.0f}-{band.p90:,.0f}), "
-        f"TTFT {best.ttft_s:.2g} s, {best.tpot_s * 1e3:.3g} ms per token"
+        f"TTFT {best.ttft_s:.2g} s"
+        + (f", {best.tpot_s * 1e3:.3g} ms per token" if wish.lengths.output > 1 else "")
         + (f", USD {cost:.2f} per million tokens." if cost is not None else ".")
     )
 

@@ -98,7 +98,8 @@ def _needs(wish: Wish) -> list[FormatNeed]:
     return [
         FormatNeed(name=row.name, weight_bytes=row.weight_bytes, gpus=row.least_gpus, ready=row.ready, risk=row.risk)
         for row in quantization.listed(wish)[0]
-        if wish.weights in (None, row.name) or row.name in formats.FAMILIES.get(wish.weights or "", ())
+        if wish.weights is None
+        or {row.name, row.name.removesuffix("-w16")} & {wish.weights, *formats.FAMILIES.get(wish.weights, ())}
     ]
 
 

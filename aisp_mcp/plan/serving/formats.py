@@ -10,7 +10,7 @@ from aisp_mcp.plan.records import WeightFormat
 from aisp_mcp.plan.savings.techniques import capable
 
 FAMILIES = {
-    "fp4": ("nvfp4", "mxfp4", "nvfp4-w16", "mxfp4-w16"),  # the last two where a GPU multiplies no FP4
+    "fp4": ("nvfp4", "mxfp4"),
     "int4": ("int4-awq",),
     "int8": ("int8-w8a8",),
     "fp16": ("bf16",),
@@ -40,14 +40,17 @@ def preferred(arch: Architecture, facts: GpuFacts, name: str | None) -> list[Wei
     Raises UsageError NO_FORMAT, Unavailable NO_PEAK if the GPU runs none of them.
     """
     published = checkpoint_formats(arch)
-    names = FAMILIES.get(name, (name,)) if name else (published or ("bf16", "fp8", "fp8-w16"))
+    names = FAMILIES.get(name, (name,)) if name else (published or ("bf16", "fp8"))
     rows = [weight_format(item) for item in names]
+    listed = {row.name: row for row in knowledge.engine().formats}
+    rows += [listed[f"{item}-w16"] for item in names if f"{item}-w16" in listed and f"{item}-w16" not in names]
     native = {row.name for row in rows if runs_on(row, facts)}
     fits = [row for row in rows if row.name in native and row.name.removesuffix("-w16") not in native - {row.name}]
     if not fits:
         raise Unavailable(
             "NO_PEAK",
-            f"{facts.sku} has no hardware rate for {', '.join(row.name for row in rows)} in the table of GPU facts.",
+            f"{facts.sku} has no hardware rate for {', '.join(row.name for row in rows)} in the table of GPU facts, or "
+            "engines serve it on newer GPUs only.",
             f"It has: {', '.join(facts.peak)}.",
         )
     return fits
