@@ -84,6 +84,14 @@ def test_formats_are_those_that_engines_serve_on_the_gpu(ctx: Context) -> None:
     assert names == ["bf16", "int4-gptq"]
 
 
+def test_tensors_divide_the_heads_of_keys_too(ctx: Context) -> None:
+    """Phi-4 has 40 heads and 10 of keys: vLLM stops at four tensors, which were planned."""
+    words = to_data(execute("aisp_inference_vllm", {"model": "phi-4", "gpu": "A10", "gpus": 4}, ctx))["result"]
+    assert "--tensor-parallel-size=2" in words["answer"]["command"]
+    args = {"model": "phi-4", "gpu": "A10", "gpus": 4, "tensor": 4}
+    assert to_data(execute("aisp_inference_vllm", args, ctx))["error"]["code"] == "NO_LAYOUT"
+
+
 def test_attention_by_data_is_started_as_each_engine_does_it(ctx: Context) -> None:
     """The plan was attention by data over eight GPUs, and the command split it into eight tensors."""
     args = {"model": "deepseek-r1", "gpu": "H200", "gpus": 8, "concurrency": 256}

@@ -80,6 +80,12 @@ def test_a_name_of_another_size_than_its_configuration_is_noted(tmp_path: Path) 
         assert noted == any("Its name says 2.7B parameters" in text for text in arch.assumed)
 
 
+def test_a_model_without_published_weights_has_no_repository(ctx: Context) -> None:
+    for name, said in (("palm-540b", True), ("llama-3.1-8b", False)):
+        answer = execute("aisp_inference_vllm", {"model": name, "gpus": 64, "gpu": "B200-SXM"}, ctx).result
+        assert said == any("is no known repository: name the one" in text for text in answer["assumptions"])
+
+
 def test_every_alias_leads_to_a_listed_model_and_shadows_none() -> None:
     assert {alias.model for alias in tables.aliases().values()} <= set(tables.models())
     assert not set(tables.aliases()) & set(tables.models())

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 from pydantic import Field
 
+from aisp_mcp.plan.architecture import Architecture
 from aisp_mcp.plan.records import Engine, ServingShares
 from aisp_mcp.plan.serving import model, rate
 from aisp_mcp.plan.serving.rate import NODE, Layout, Served, Step
@@ -104,7 +105,8 @@ def least(served: Served, lengths: Lengths, limits: CallerLimits, engine: Engine
 def layouts(served: Served, gpus: int, limits: CallerLimits) -> Iterator[Layout]:
     """Sizes of tensor and pipeline parallelism whose replicas fill the GPUs; with experts, attention also by data."""
     arch = served.arch
-    tensors = [limits.tensor] if limits.tensor else [n for n in SIZES if arch.attention.heads % n == 0]
+    tensors = [limits.tensor] if limits.tensor else SIZES
+    tensors = [n for n in tensors if _divides(arch, n)]
     for tensor in tensors:
         for pipeline in [limits.pipeline] if limits.pipeline else SIZES:
             if tensor * pipeline > gpus or gpus % (tensor * pipeline) or pipeline > arch.layers:
@@ -118,6 +120,13 @@ def layouts(served: Served, gpus: int, limits: CallerLimits) -> Iterator[Layout]
             for size in _spread(arch.mlp.experts.count, gpus)
             if limits.tensor in (None, size)
         )
+
+
+def _divides(arch: Architecture, tensor: int) -> bool:
+    """Engines give every rank as many query heads, and as many key-value heads or a copy of one."""
+    a = arch.attention
+    even = a.latent is not None or a.kv_heads % tensor == 0 or tensor % a.kv_heads == 0
+    return a.heads % tensor == 0 and even
 
 
 def _spread(experts: int, gpus: int) -> list[int]:

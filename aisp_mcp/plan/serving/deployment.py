@@ -186,7 +186,7 @@ def _refused(wish: Wish, served: Served, shares: ServingShares, engine: Engine) 
         return UsageError(
             "NO_LAYOUT",
             f"Tensor {wish.limits.tensor or 'of any size'} and pipeline {wish.limits.pipeline or 'of any size'} do not "
-            f"divide {wish.gpus} GPUs and {wish.arch.attention.heads} heads.",
+            f"divide {wish.gpus} GPUs, {wish.arch.attention.heads} heads and {wish.arch.attention.kv_heads} of keys.",
             "Leave one of them out: every layout is then tried.",
         )
     possible = choice.rates(served, wish.gpus, wish.lengths, free, shares, engine)
@@ -360,6 +360,7 @@ def _assumptions(wish: Wish, served: Served, best: Rate, engine: Engine) -> list
     return lookup.first(
         *wish.arch.assumed,
         _other_checkpoint(wish.arch, served.weights),
+        None if wish.arch.checkpoint else f"{wish.model} is no known repository: name the one that has the weights.",
         f"{wish.facts.sku} has no bf16: 16-bit products are fp16." if lookup.without_bf16(wish.facts) else None,
         f"{limits.scenario}: mean prompt {lengths.prompt:.0f} and output {lengths.output:.0f} tokens, longest "
         f"request {lengths.longest}.",
