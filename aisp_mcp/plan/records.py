@@ -252,6 +252,7 @@ class ServingShares(Record):
     expert_loss: float = Field(description="Extra time of a step with routed experts: small products, uneven load.")
     bandwidth: float
     attention: float = Field(description="Of the bf16 peak, for attention.")
+    narrow_attention: float = Field(description="Of that, with heads of up to 64.")
     link: float
     network: float = Field(description="Of the adapters between nodes.")
     between_s: float = Field(
