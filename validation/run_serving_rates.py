@@ -97,7 +97,10 @@ def ask(row: Row, shares: Any) -> Answer | str:
         return str(to_data(envelope)["error"]["code"])
     answer = to_data(envelope)["result"]
     band = answer["band"]["rate.tokens_per_s_per_gpu"]
-    return Answer(answer["answer"]["rate"]["tokens_per_s_per_gpu"], band["p10"], band["p90"])
+    # A submission has the fastest layout; a plan takes stages only where they gain more than its band.
+    rates = [row["tokens_per_s_per_gpu"] for row in (answer["answer"]["rate"], *answer["answer"]["alternatives"])]
+    fastest, chosen = max(rates), rates[0]
+    return Answer(fastest, band["p10"] * fastest / chosen, band["p90"] * fastest / chosen)
 
 
 def medians(rows: Iterable[Row]) -> list[Row]:

@@ -91,7 +91,7 @@ class Part(Record):
     """Weights beside the decoder's layers, such as a vision tower or learned positions. No text token uses them."""
 
     name: str
-    parameters: Count
+    parameters: Annotated[int, Field(ge=0, le=1000 * MOST)]
 
 
 class Architecture(Record):

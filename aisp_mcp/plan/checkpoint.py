@@ -23,6 +23,33 @@ _METHODS = {
     "auto-round": "int4-gptq",
 }
 
+# Words at the end of a repository's name that say how its weights are quantised, and those that say more about it.
+_QUANTISED = {
+    "fp8": "fp8", "nvfp4": "nvfp4", "fp4": "nvfp4", "mxfp4": "mxfp4", "awq": "int4-awq", "gptq": "int4-gptq",
+    "int4": "int4-gptq", "w4a16": "int4-gptq", "quantized.w4a16": "int4-gptq", "int8": "int8-w8a8",
+    "w8a8": "int8-w8a8", "quantized.w8a8": "int8-w8a8",
+}  # fmt: skip
+_MORE = {"dynamic", "static", "block", "pertensor", "g128", "4bit", "marlin", "v2"}
+_DATED = re.compile(r"-(\d{4}|thinking|reasoning|exp|preview)$", re.IGNORECASE)
+
+
+def quantised(name: str) -> tuple[str, str | None]:
+    """A repository's name without the words of quantisation at its end, and its format: Qwen3-32B-FP8 is in fp8."""
+    words, found = re.split(r"[-:]", name), set()
+    while len(words) > 1 and (word := words[-1].lower()) in _QUANTISED.keys() | _MORE:
+        found |= {_QUANTISED[word]} if word in _QUANTISED else set()
+        words.pop()
+    if not found:
+        return name, None
+    return name[: len("-".join(words))], "int4-awq" if "int4-awq" in found else found.pop()
+
+
+def undated(name: str) -> str:
+    """The name without a date of release and words such as -thinking at its end."""
+    while (shorter := _DATED.sub("", name)) != name:
+        name = shorter
+    return name
+
 
 def parsed(file: Path) -> dict[str, Any]:
     """The JSON object in a file of a model's folder. Raises UsageError BAD_CONFIG."""

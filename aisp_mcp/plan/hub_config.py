@@ -17,6 +17,10 @@ _LAYER_NORMS = {
 }  # fmt: skip
 _PLAIN = _LAYER_NORMS - {"stablelm", "phimoe"}
 _ENCODERS = {"bert", "roberta", "xlm-roberta", "vit", "siglip_vision_model", "clip_vision_model", "dinov2"}
+_UNGATED = {
+    "arcee", "apertus", "mpt", "nemotron", "persimmon", "gpt_neo", "gpt_neox_japanese", "biogpt", "xglm", "jais2",
+}  # fmt: skip
+_RECURRENT_ONLY = {"mamba", "mamba2", "falcon_mamba", "rwkv", "xlstm"}
 _BIASED = {"gpt2", "gpt_neox", "opt", "phi", "bloom"} | _ENCODERS
 _BIASED_INPUTS = {"qwen2", "qwen2_moe", "qwen2_vl", "qwen2_5_vl", "glm4", "glm", "glm4_moe"}
 _ONE_NORM = {"cohere", "cohere2", "phi", "gptj", "codegen"}
@@ -73,6 +77,8 @@ def _fields(whole: Config, name: str) -> dict[str, Any]:
     if whole.get("is_encoder_decoder"):
         raise UsageError("BAD_CONFIG", "The configuration is of an encoder and a decoder.", "Plans are of decoders.")
     kind, said = str(text.get("model_type") or whole.get("model_type") or ""), []
+    if kind in _RECURRENT_ONLY:
+        raise UsageError("BAD_CONFIG", f"A model of type '{kind}' has no attention.", "Plans need a decoder with some.")
     if kind not in _KNOWN:
         said.append(f"Layers of model_type '{kind[:60]}' are read from its fields, otherwise as Llama's.")
     named = text.get("layers_block_type")
@@ -323,13 +329,17 @@ def _compressed(config: Config, kinds: Sequence[str], hidden: int, heads: int, w
 
 def _mlp(config: Config, kind: str, kinds: Sequence[str], hidden: int, said: list[str]) -> dict[str, Any]:
     gated = not (
-        kind in _PLAIN | _ENCODERS | {"arcee", "apertus", "mpt", "nemotron"}
-        or config.get("mlp_hidden_act") == "relu2"
+        kind in _PLAIN | _ENCODERS | _UNGATED
+        or (_first(config, "mlp_hidden_act", "hidden_act") in ("relu2", "xielu") and kind != "bitnet")
         or "n_embd" in config
     )
     count = _first(config, "num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")
+    count = None if config.get("is_moe") is False else count
     width = _first(config, "intermediate_size_mlp" if count else "", "dense_intermediate_size", "intermediate_size",
                    "n_inner", "ffn_dim", "ffn_hidden_size", "hidden_dim")  # fmt: skip
+    if isinstance(width, list) and width:
+        said.append("Layers differ in MLP width: planned with the mean.")
+        width = round(sum(width) / len(width))
     values: dict[str, Any] = {"gated": gated, "layers": len(kinds)}
     values["bias"] = bool(config.get("mlp_bias", config.get("use_bias", kind in _BIASED | {"gptj", "codegen"})))
     blocks = config.get("block_configs")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,14 @@ from pydantic import ValidationError
 from aisp_mcp.errors import Unavailable, UsageError
 from aisp_mcp.machine.datasheets import load
 from aisp_mcp.machine.datasheets.load import GpuFacts, cite
-from aisp_mcp.plan import hub_config
+from aisp_mcp.plan import hub_config, parameters
 from aisp_mcp.plan.architecture import Architecture
 from aisp_mcp.plan.data import tables
 from aisp_mcp.plan.records import Band, Calibration, Source
 from aisp_mcp.system.gpu import nvml
 
+_SIZE = re.compile(r"(?<![a-z0-9.])(\d+(?:\.\d+)?)b(?![a-z0-9])")  # 30b in qwen3-30b-a3b
+_OFF = 1.3
 NO_BF16 = "fp16: this GPU has no bf16"
 
 
@@ -32,7 +35,7 @@ def architecture(name: str | None, described: Mapping[str, Any] | None = None) -
     if not name:
         raise UsageError("NO_MODEL", "Neither model nor architecture is given.", "Such as model llama-3.1-8b.")
     if name.endswith(".json") or name.startswith((".", "/", "~")):
-        return _described(hub_config.read(Path(name).expanduser()))
+        return _sized(_described(hub_config.read(Path(name).expanduser())))
     known = tables.model(name)
     if known is None:
         near = ", ".join(tables.similar_models(name))
@@ -42,6 +45,18 @@ def architecture(name: str | None, described: Mapping[str, Any] | None = None) -
             f"Listed: {near}. Any other: give a path to its config.json, or describe it with architecture.",
         )
     return known
+
+
+def _sized(arch: Architecture) -> Architecture:
+    """The architecture, with a note if its parameters are not as many as its folder's name says."""
+    stated = _SIZE.search(arch.name.lower())
+    total = parameters.total(arch) / 1e9
+    if stated is None or 1 / _OFF < total / float(stated[1]) < _OFF:
+        return arch
+    said = (
+        f"Its name says {stated[1]}B parameters, its configuration was read as {total:.3g}B: parts of it are not known."
+    )
+    return arch.model_copy(update={"assumed": [*arch.assumed, said]})
 
 
 def require_context(arch: Architecture, tokens: int, stretch: int = 1) -> None:
@@ -101,6 +116,11 @@ def without_bf16(facts: GpuFacts) -> bool:
 def link_domain(facts: GpuFacts) -> int:
     """GPUs that reach each other without the network: 72 in a rack of Grace Blackwell, else the usual 8 of a node."""
     return 72 if any("nvl72" in name for name in facts.names) else 8
+
+
+def host_gpus(facts: GpuFacts) -> int:
+    """GPUs of one operating system: 4 in a tray of such a rack, else the usual 8."""
+    return 4 if link_domain(facts) > 8 else 8
 
 
 def calibration(facts: GpuFacts) -> Calibration | None:

@@ -223,7 +223,7 @@ class EngineFactor(Record):
 
 
 class FirstToken(Record):
-    """ttft = overhead_s + (polling_s + prefill x batched) o + prefill x (1 + waiting x c) + steps x decode step.
+    """ttft = overhead_s + (polling_s + steps x decode step + prefill x batched) o + prefill x (1 + waiting x c).
 
     c: sequences in flight; o: 1 - 1 / c. The wait of random arrivals comes on top. A prompt waits for the step that
     runs, shares its prefill with prompts that came before it, and is streamed; a benchmark that keeps c requests in
@@ -231,7 +231,7 @@ class FirstToken(Record):
     """
 
     overhead_s: float = Field(description="HTTP, tokenisation, scheduling, streaming.")
-    polling_s: float = Field(default=0.0, description="Until a busy scheduler looks for requests and sends tokens.")
+    polling_s: float = Field(default=0.0, description="A busy server takes longer, however short the prompt.")
     batched: float = Field(description="Prompts prefilled before or with it, where many are in flight.")
     waiting: float = Field(description="Prefills before it for each sequence in flight, on average over a benchmark.")
     steps: float = Field(description="Decode steps until a token is out: what is left of the running one, and its own.")
@@ -252,6 +252,7 @@ class ServingShares(Record):
     expert_loss: float = Field(description="Extra time of a step with routed experts: small products, uneven load.")
     bandwidth: float
     attention: float = Field(description="Of the bf16 peak, for attention.")
+    narrow_attention: float = Field(description="Of that, with heads of up to 64.")
     link: float
     network: float = Field(description="Of the adapters between nodes.")
     between_s: float = Field(
@@ -279,6 +280,7 @@ class Alias(Record):
 
     model: str
     hub: str | None = None
+    context: int | None = Field(default=None, description="Longest sequence, where it differs.")
 
 
 class Price(Record):
@@ -362,3 +364,4 @@ Gpus = Annotated[int, Field(ge=1, le=65_536, json_schema_extra=_unsaid)]
 Rank = Annotated[int, Field(ge=1, le=4096, json_schema_extra=_unsaid)]
 Billions = Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False, json_schema_extra=_unsaid)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False, json_schema_extra=_unsaid)]
+UsdPerHour = Annotated[float, Field(gt=0, le=1e4, allow_inf_nan=False, json_schema_extra=_unsaid)]

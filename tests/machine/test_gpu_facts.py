@@ -10,7 +10,7 @@ from aisp_mcp.machine.datasheets import load
 
 ROWS = {row.sku: row for row in load.gpus()}
 # SM or CU counts that no source confirmed: without them there is no closed form, and the row says so.
-WITHOUT_FORMULA = {"GB200", "GB300", "H20"}
+WITHOUT_FORMULA = {"B100-SXM", "GB200", "GB300", "H20"}
 
 
 @pytest.mark.parametrize("sku", sorted(ROWS))
@@ -147,7 +147,9 @@ def test_capabilities_cover_every_nvidia_row() -> None:
         ("H200 NVL", "H200-NVL"), ("MI350X", "MI350X"), ("MI250X", "MI250X"), ("RTX 6000 Ada", "RTX-6000-Ada"),
         ("RTX PRO 6000", "RTX-PRO-6000-Server"), ("GB10", "GB10"), ("4090", "RTX-4090"), ("A100-40GB", "A100-SXM-40GB"),
         ("nvidia-h100-80gb", "H100-SXM"), ("H100", "H100-SXM"), ("A100 PCIe", "A100-PCIe-80GB"), ("A6000", "RTX-A6000"),
-        ("GH200", "GH200-96GB"), ("H200 MIG 1g.18gb", None), ("RTX 4090 D", None), ("H100-96GB", None), ("gb", None),
+        ("GH200", "GH200-96GB"), ("GH200 480GB", "GH200-96GB"), ("HGX B200", "B200-SXM"), ("B100", "B100-SXM"),
+        ("A100-PCIE-40GB", "A100-PCIe-40GB"), ("V100S", "V100S-PCIe-32GB"), ("MI350", "MI350X"), ("MI250", "MI250"),
+        ("Rubin", None), ("H200 MIG 1g.18gb", None), ("RTX 4090 D", None), ("H100-96GB", None), ("gb", None),
     ],
 )  # fmt: skip
 def test_names_as_people_type_them(name: str, sku: str | None) -> None:

@@ -124,7 +124,7 @@ BAD: list[tuple[str, dict[str, Any], str, str]] = [
     ("aisp_inference_vllm", {**SERVE, "spread": NAN}, "INVALID_ARGUMENT", "finite"),
     ("aisp_inference_vllm", {**SERVE, "lengths": "10:-1"}, "BAD_LENGTHS", "10:-1"),
     ("aisp_inference_vllm", {**SERVE, "weights": "int1"}, "NO_FORMAT", "int1"),
-    ("aisp_inference_vllm", {**SERVE, "gpu": "A100-SXM-80GB", "weights": "fp8"}, "NO_PEAK", "fp8"),
+    ("aisp_inference_vllm", {**SERVE, "gpu": "V100", "weights": "fp8"}, "NO_PEAK", "fp8"),
     ("aisp_inference_vllm", {**SERVE, "ttft_s": 1.0}, "OFFLINE_LIMITS", "offline"),
     ("aisp_inference_vllm", {**SERVE, "batch": 1, "concurrency": 1}, "TWO_BATCHES", "concurrency"),
     ("aisp_inference_vllm", {**SERVE, "tensor": 3}, "NO_LAYOUT", "Tensor 3"),

@@ -53,6 +53,24 @@ def test_published_and_hand_made_answers(
     assert ask(ctx, question, *values, **more)["value"] == pytest.approx(expected, rel=0.02)
 
 
+@pytest.mark.parametrize(
+    ("model", "mfu", "hfu"),
+    [("parameters=22e9 layers=48 hidden=6144", 0.415, 0.437), ("parameters=175e9 layers=96 hidden=12288", 0.514, 0.528),
+     ("parameters=530e9 layers=105 hidden=20480", 0.560, 0.570)],
+)  # fmt: skip
+def test_recomputed_scores_give_the_published_hardware_utilisation(
+    ctx: Context, model: str, mfu: float, hfu: float
+) -> None:
+    """Korthikanti et al. 2022 (arXiv 2205.05198), table 5, with the whole score matrix counted."""
+    answer = ask(ctx, "mfu", *model.split(), "seq=2048", "causal=1", "tflops=1", "peak_tflops=1", "recompute_scores=1")
+    share = next(line["value"] for line in answer["steps"] if line["name"] == "hfu")
+    assert share * mfu == pytest.approx(hfu, rel=0.003)
+
+
+def test_speculation_without_a_cost_of_drafting_says_what_it_may_cost(ctx: Context) -> None:
+    assert ask(ctx, "speculative", "accept=0.8", "draft=3")["value"] == pytest.approx((2.952 - 1) / 3)
+
+
 def test_each_value_is_what_its_printed_numbers_give(ctx: Context) -> None:
     answer = ask(ctx, "mfu", "tokens_per_s=53336", "gpus=8", "seq=8192", gpu="H100-SXM", model="llama-3.1-8b")
     assert len(answer["steps"]) == 3

@@ -40,6 +40,52 @@ def test_commands_and_headlines_name_the_model_that_was_asked(
     assert (layers is not None) == any(f"has the layers of {layers}" in text for text in answer["assumptions"])
 
 
+@pytest.mark.parametrize(
+    ("name", "layers", "weights", "served"),
+    [
+        ("Qwen/Qwen3-32B-FP8", "qwen3-32b", "fp8", "Qwen/Qwen3-32B-FP8"),
+        ("nvidia/DeepSeek-V3.1-NVFP4", "deepseek-v3", "nvfp4", "nvidia/DeepSeek-V3.1-NVFP4"),
+        ("Qwen/Qwen2.5-7B-Instruct-GPTQ-Int4", "qwen2.5-7b", "int4-gptq", "Qwen/Qwen2.5-7B-Instruct-GPTQ-Int4"),
+        ("hugging-quants/Meta-Llama-3.1-70B-Instruct-AWQ-INT4", "llama-3.1-70b", "int4-awq", None),
+        ("RedHatAI/Meta-Llama-3.1-70B-Instruct-FP8-dynamic", "llama-3.1-70b", "fp8", None),
+        ("Qwen/Qwen3-30B-A3B-Thinking-2507", "qwen3-30b-a3b", None, "Qwen/Qwen3-30B-A3B-Thinking-2507"),
+        ("llama3.1:8b", "llama-3.1-8b", None, "meta-llama/Llama-3.1-8B"),
+        ("gemma3:27b", "gemma-3-27b", None, "google/gemma-3-27b-it"),
+        ("gpt2", "gpt2", None, "openai-community/gpt2"),  # not the largest one of its paper
+    ],
+)
+def test_repositories_of_quantised_weights_and_names_without_hyphens_are_known(
+    name: str, layers: str, weights: str | None, served: str | None
+) -> None:
+    arch = lookup.architecture(name)
+    assert (arch.listed, arch.weights, arch.checkpoint) == (layers, weights, served or name)
+
+
+def test_a_later_release_takes_its_own_context_and_is_said_to_be_borrowed() -> None:
+    assert lookup.architecture("Qwen/Qwen3-4B-Instruct-2507").context == 262144
+    unknown = lookup.architecture("Qwen/Qwen3-14B-Thinking-2511")
+    assert unknown.context is None  # longer than that of the release whose layers it has, perhaps
+    assert "with the layers of qwen3-14b, to which its name points: check them." in unknown.assumed[-1]
+    for name in ("deepseek-r1:70b", "Qwen3-8B-GGUF", "mistral"):  # another model, another format, several models
+        with pytest.raises(UsageError):
+            lookup.architecture(name)
+
+
+def test_a_name_of_another_size_than_its_configuration_is_noted(tmp_path: Path) -> None:
+    """Zamba2 was planned with 2.9 times its parameters, and nothing said so."""
+    for name, noted in (("Zamba2-2.7B", True), ("Llama-3.1-70B-Instruct", False), ("my-model", False)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.json").write_text(json.dumps(LLAMA))
+        arch = lookup.architecture(str(tmp_path / name))
+        assert noted == any("Its name says 2.7B parameters" in text for text in arch.assumed)
+
+
+def test_a_model_without_published_weights_has_no_repository(ctx: Context) -> None:
+    for name, said in (("palm-540b", True), ("llama-3.1-8b", False)):
+        answer = execute("aisp_inference_vllm", {"model": name, "gpus": 64, "gpu": "B200-SXM"}, ctx).result
+        assert said == any("is no known repository: name the one" in text for text in answer["assumptions"])
+
+
 def test_every_alias_leads_to_a_listed_model_and_shadows_none() -> None:
     assert {alias.model for alias in tables.aliases().values()} <= set(tables.models())
     assert not set(tables.aliases()) & set(tables.models())
@@ -105,6 +151,26 @@ def test_a_configuration_by_path_has_the_published_total(tmp_path: Path, config:
     assert kv.cache(arch, 1024, 1, "bf16").total_bytes > 0
 
 
+@pytest.mark.parametrize(
+    ("config", "total"),
+    [  # parameters of the class of transformers 5.24.0 with these defaults
+        ({"model_type": "nanochat", "hidden_size": 768, "intermediate_size": 8192, "num_attention_heads": 6,
+          "num_hidden_layers": 12, "vocab_size": 50304, "hidden_act": "relu2"}, 256_573_440),
+        ({"model_type": "doge", "hidden_size": 1024, "intermediate_size": 2048, "num_attention_heads": 8,
+          "num_hidden_layers": 32, "vocab_size": 32768, "is_moe": False, "num_experts": 16384,
+          "num_experts_per_tok": 64}, 403_055_872),
+        ({"model_type": "gemma3n_text", "hidden_size": 2048, "intermediate_size": [16384] * 35, "head_dim": 256,
+          "num_attention_heads": 8, "num_key_value_heads": 2, "num_hidden_layers": 35, "vocab_size": 262400,
+          "vocab_size_per_layer_input": 262144, "hidden_size_per_layer_input": 256, "tie_word_embeddings": True},
+         6_835_235_568),
+    ],
+    ids=lambda value: value["model_type"] if isinstance(value, dict) else "",
+)  # fmt: skip
+def test_kinds_of_2026_have_the_parameters_of_their_class(tmp_path: Path, config: dict[str, Any], total: int) -> None:
+    """Ungated activations, experts that are switched off, widths by layer, embeddings of more than 1e9 parameters."""
+    assert parameters.total(described(tmp_path, config)) == pytest.approx(total, rel=0.002)
+
+
 def test_an_encoder_has_memory(tmp_path: Path) -> None:
     bert = {"model_type": "bert", "hidden_size": 768, "intermediate_size": 3072, "num_attention_heads": 12,
             "num_hidden_layers": 12, "vocab_size": 30522, "max_position_embeddings": 512}  # fmt: skip
@@ -138,7 +204,7 @@ def test_a_folder_is_served_as_it_is_quantised(ctx: Context, tmp_path: Path, fou
     ("text", "reason"),
     [
         ("{", "cannot be read"), ("[]", "not a JSON object"), ("{}", "num_hidden_layers"),
-        (json.dumps({"model_type": "mamba", "num_hidden_layers": 4, "hidden_size": 64}), "num_attention_heads"),
+        (json.dumps({"model_type": "mamba", "num_hidden_layers": 4, "hidden_size": 64}), "no attention"),
         (json.dumps({**LLAMA, "is_encoder_decoder": True}), "encoder"),
         (json.dumps({**LLAMA, "num_hidden_layers": -1}), "layers"),
         (json.dumps({**LLAMA, "num_attention_heads": 0}), "heads"),

@@ -35,7 +35,7 @@ def refusal(ctx: Context, **args: Any) -> str:
 
 
 def test_llama_2_70b_on_eight_h100_reaches_the_published_rate(ctx: Context) -> None:
-    answer = ask(ctx)
+    answer = ask(ctx, tensor=1, pipeline=2)  # as submitted
     band = answer["band"]["rate.tokens_per_s_per_gpu"]
     assert band["p10"] <= 3900 <= band["p90"]
     assert abs(answer["answer"]["rate"]["tokens_per_s_per_gpu"] / 3900 - 1) < 0.2
@@ -70,14 +70,39 @@ def test_prompts_are_paid_for_and_prefix_hits_are_not(ctx: Context) -> None:
     assert long["tokens_per_s"] < hit["tokens_per_s"] < short["tokens_per_s"]
 
 
-def test_fixed_sizes_are_kept_and_the_free_choice_is_the_fastest(ctx: Context) -> None:
+def test_fixed_sizes_are_kept_and_the_free_choice_is_the_fastest_without_stages(ctx: Context) -> None:
     free = rate_of(ctx)
     for tensor in (2, 4, 8):
-        fixed = rate_of(ctx, tensor=tensor)
+        fixed = rate_of(ctx, tensor=tensor, pipeline=1)
         assert fixed["layout"]["tensor"] == tensor
         assert fixed["tokens_per_s"] <= free["tokens_per_s"]
     assert rate_of(ctx, tensor=4, batch=64)["concurrency"] == 64
     assert rate_of(ctx, tensor=4, pipeline=1, concurrency=64)["concurrency"] == 32
+
+
+@pytest.mark.parametrize(
+    ("model", "gpu", "gpus", "weights", "stages"),
+    [
+        ("llama-3.1-405b", "GB300", 72, "fp4", 1),  # planned 1.09 times as fast over eight stages
+        ("llama-2-70b", "H100-SXM", 8, "fp8", 1),  # 1.13 over two
+        ("llama-3.1-70b", "A100-SXM-80GB", 8, "bf16", 1),
+        ("llama-3.1-405b", "H100-SXM", 16, "bf16", 2),  # fits no node; not four of half as many tensors
+        ("llama-3.1-70b", "L40S", 4, "fp8", 2),  # over PCIe they gain more than the band
+    ],
+)
+def test_stages_are_chosen_where_they_gain_more_than_the_band(
+    ctx: Context, model: str, gpu: str, gpus: int, weights: str, stages: int
+) -> None:
+    args = {"model": model, "gpu": gpu, "gpus": gpus, "weights": weights, "prompt": 1024, "output": 512}
+    answer = ask(ctx, **args)
+    best, band = answer["answer"]["rate"], answer["band"]["rate.tokens_per_s_per_gpu"]
+    assert best["layout"]["pipeline"] == stages
+    upper = band["p90"] / best["tokens_per_s_per_gpu"]
+    for other in answer["answer"]["alternatives"]:
+        faster = other["tokens_per_s"] > best["tokens_per_s"] * upper * 1.001
+        assert not faster, other
+        if other["layout"]["pipeline"] <= stages:
+            assert other["tokens_per_s"] <= best["tokens_per_s"]
 
 
 def test_tighter_limits_cost_throughput_and_are_met(ctx: Context) -> None:
@@ -119,7 +144,7 @@ def test_the_price_of_a_provider(ctx: Context) -> None:
 @pytest.mark.parametrize(
     ("args", "code"),
     [
-        ({"weights": "fp8", "gpu": "A100-SXM-80GB"}, "NO_PEAK"),
+        ({"weights": "fp8", "gpu": "V100"}, "NO_PEAK"),
         ({"weights": "int3"}, "NO_FORMAT"),
         ({"model": "llama-3.1-405b", "gpus": 1}, "DOES_NOT_FIT"),
         ({"tensor": 3}, "NO_LAYOUT"),
@@ -214,7 +239,7 @@ def test_a_prompt_alone_starts_alike_and_one_of_many_later_with_sglang(ctx: Cont
         for count in (1, 16)
     )
     assert alone[1] == pytest.approx(alone[0], rel=0.1)
-    assert many[1] > many[0] + 0.2
+    assert many[1] > many[0] + 0.15
 
 
 def test_the_band_of_a_server_that_is_filled_is_wider_than_with_a_number_of_sequences(ctx: Context) -> None:

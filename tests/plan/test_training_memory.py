@@ -43,7 +43,7 @@ def states_of_all_gpus(arch: Architecture, layout: Layout, recipe: Recipe) -> in
     return sum(each * item.bytes for stage in rows for item in stage.items if item.name in STATES)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(models(), st.sampled_from([1, 2, 8, 16, 24, 32]), st.sampled_from(["mixed", "bf16", "fp32"]))
 def test_no_layout_keeps_less_than_the_model(arch: Architecture, gpus: int, precision: str) -> None:
     recipe = RECIPES[precision]

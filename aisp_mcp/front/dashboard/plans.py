@@ -80,19 +80,19 @@ def _memory(items: Sequence[Data], limit: float | None) -> Drawing | None:
 
 
 def _formats(formats: Sequence[Data]) -> Drawing | None:
-    """Predicted speed of weight formats against the first one's."""
-    speeds = [(str(row.get("name")), float(row.get("speedup_batch_1") or 0.0), row) for row in formats]
+    """Predicted speed of weight formats."""
+    speeds = [(str(row.get("name")), float(row.get("tokens_per_s_per_gpu") or 0.0), row) for row in formats]
     largest = max((speed for _, speed, _ in speeds), default=0.0)
     rows = [
         Bar(
             name,
             speed / largest,
-            f"{numbers.ratio(speed)} · {numbers.size(row.get('weight_bytes'))} on {row.get('gpus')} GPUs",
+            f"{speed:,.0f} · {numbers.size(row.get('weight_bytes'))} on {row.get('least_gpus')} GPUs",
             text=f"{name}: {row.get('risk')}",
         )
         for name, speed, row in speeds[:MOST]
     ]
-    return bars.draw("Predicted speed at batch 1, and weights", rows, ("format", "speed")) if largest else None
+    return bars.draw("Predicted tokens/s/GPU, and weights", rows, ("format", "speed")) if largest else None
 
 
 def techniques(rows: Sequence[Data]) -> list[Drawing]:

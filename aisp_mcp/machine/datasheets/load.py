@@ -166,24 +166,29 @@ def named(name: str) -> GpuFacts | None:
     one with the most memory. Any other word must be in the name of the card: "H100 MIG 1g" has no row.
     """
     words = _words(name)
-    size = next((word for word in words if re.fullmatch(r"\d+gb", word)), None)
-    family = words - {size}
+    family = _without_size(words)
+    size = next(iter(words - family), None)
     cards = []
     for row in gpus():
         spelled = [_words(alias) for alias in (*row.names, row.sku)]
         if size is None or round(row.memory.sold_gb) == int(size[:-2]):
             cards += [row] * any(family and family <= alias - {size} for alias in spelled)
-    whole = [row for row in cards if any(_words(alias) - {size} == family for alias in (*row.names, row.sku))]
+    whole = [row for row in cards if any(_without_size(_words(alias)) == family for alias in (*row.names, row.sku))]
     boards = whole or [row for row in cards if row.form.upper().startswith("SXM")] or (cards if len(cards) == 1 else [])
-    return gpu(name) or max(boards, key=lambda row: row.memory.sold_gb, default=None)
+    return gpu(name) or gpu(f"nvidia {name}") or max(boards, key=lambda row: row.memory.sold_gb, default=None)
 
 
 def _words(name: str) -> frozenset[str]:
-    """Words of a name without the vendor's, and with SXM4 and SXM5 as SXM."""
+    """Words of a name without the vendor's; SXM4 and SXM5 are SXM, and an MI350 is the MI350X."""
     plain = re.sub(r"[-_/]", " ", normal(name))
     plain = re.sub(r"\brtx(\d{4})\b", r"rtx \1", re.sub(r"(\d) gb\b", r"\1gb", plain))
-    drop = {"nvidia", "amd", "instinct", "tesla", "geforce", "rtx", "gpu", "hbm3", "hbm2e", "generation"}
-    return frozenset(re.sub(r"^sxm\d$", "sxm", word) for word in plain.split() if word not in drop)
+    drop = {"nvidia", "amd", "instinct", "tesla", "geforce", "rtx", "gpu", "hbm3", "hbm2e", "generation", "hgx"}
+    words = (word for word in plain.split() if word not in drop)
+    return frozenset(re.sub(r"^(mi3\d\d)$", r"\1x", re.sub(r"^sxm\d$", "sxm", word)) for word in words)
+
+
+def _without_size(words: frozenset[str]) -> frozenset[str]:
+    return frozenset(word for word in words if not re.fullmatch(r"\d+gb", word))
 
 
 def similar(name: str, limit: int = 5) -> list[str]:

@@ -36,15 +36,52 @@ def models() -> dict[str, Architecture]:
 
 @lru_cache(maxsize=64)
 def model(name: str) -> Architecture | None:
-    """The architecture with that name, alias or Hub repository, under the name asked; None for any other."""
+    """The architecture with that name, alias or Hub repository, under the name asked; None for any other.
+
+    Also of a repository with its weights quantised, a later release, and names without hyphens such as llama3.1:8b.
+    """
+    known = _listed(name)
+    if known is not None:
+        return known
+    plain_name, weights = checkpoint.quantised(name)
+    same = _listed(plain_name)
+    row = same or _listed(checkpoint.undated(plain_name))
+    if row is None:
+        return None
+    said = f"{name} is planned with the layers of {row.listed}, to which its name points: check them."
+    if "/" not in name:
+        said += f" The command names {row.checkpoint}: name the repository that you mean."
+    more: dict[str, Any] = {
+        "name": normal(name).replace(" ", "-").rpartition("/")[2],
+        "checkpoint": name if "/" in name else row.checkpoint,
+        "assumed": [*row.assumed, said],
+        "context": row.context if same else None,  # later releases take longer sequences
+    }
+    return row.model_copy(update=more | ({"weights": weights} if weights else {}))
+
+
+def _listed(name: str) -> Architecture | None:
     plain_name, short = normal(name), checkpoint.tail(name)
+    if short not in aliases():
+        short = _squashed().get(_squash(short), short)
     alias = aliases().get(short)
     key = alias.model if alias else short
     for row in models().values():
         hub = _hub(row)
         if plain_name in (row.name, normal(hub or "")) or key == row.name:
-            return _asked(row, name, (alias.hub if alias else None) or hub)
+            found = _asked(row, name, (alias.hub if alias else None) or hub)
+            return found.model_copy(update={"context": alias.context}) if alias and alias.context else found
     return None
+
+
+def _squash(name: str) -> str:
+    return re.sub(r"[^a-z0-9.]", "", name)
+
+
+@cache
+def _squashed() -> dict[str, str]:
+    """Names and aliases by their letters, digits and points."""
+    return {_squash(name): name for name in (*aliases(), *models())}
 
 
 def _asked(row: Architecture, asked: str, hub: str | None) -> Architecture:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 from pydantic import Field
 
+from aisp_mcp.plan.architecture import Architecture
 from aisp_mcp.plan.records import Engine, ServingShares
 from aisp_mcp.plan.serving import model, rate
 from aisp_mcp.plan.serving.rate import NODE, Layout, Served, Step
@@ -14,6 +15,7 @@ from aisp_mcp.plan.serving.workload import Lengths, Scenario
 from aisp_mcp.records import Record
 
 SIZES = (1, 2, 4, 8, 16)
+MOST_GPUS = 64  # of which the least number is sought
 MISSED = math.log(100)  # of the 99th percentile
 
 
@@ -29,9 +31,9 @@ class CallerLimits(Record):
     batch: int | None = Field(default=None, description="Per replica.")
     cache_bytes: int | None = None
 
-    def engine(self, shares: ServingShares, gpus: int) -> float:
-        """Sequences that the engine of a replica of that many GPUs runs at once: each node has a scheduler."""
-        return float(shares.most_sequences * max(1, gpus // NODE))
+    def engine(self, shares: ServingShares, layout: Layout) -> float:
+        """Sequences that a replica runs at once: with attention by data, each GPU has a scheduler, else each node."""
+        return float(shares.most_sequences * (layout.tensor if layout.data_attention else max(1, layout.gpus // NODE)))
 
 
 class Rate(Record):
@@ -73,19 +75,38 @@ def _of(
     for layout in layouts(served, gpus, limits):
         if layout.gpus > most_gpus:
             continue
-        budget = limits.cache_bytes or model.cache_budget(served, layout, engine)
         # Engines that admit more sequences than the cache can complete must preempt some of them.
-        whole = budget / rate.cache_bytes(served, layout, lengths.longest)
+        whole = _room(served, layout, lengths, limits, engine)
         if whole >= 1:
             row = _rate(served, gpus, layout, whole, lengths, limits, shares, engine)
             rows += [row] if row else []
     return sorted(rows, key=lambda row: -row.tokens_per_s)
 
 
+def _room(served: Served, layout: Layout, lengths: Lengths, limits: CallerLimits, engine: Engine) -> float:
+    """Whole sequences of the longest length that a replica's cache holds; below 1 if the model does not fit."""
+    budget = limits.cache_bytes or model.cache_budget(served, layout, engine)
+    return budget / model.sequence_bytes(served, layout, lengths.longest, engine)
+
+
+def least(served: Served, lengths: Lengths, limits: CallerLimits, engine: Engine) -> int | None:
+    """The least power of two of GPUs on which a layout holds the model and a sequence; None above MOST_GPUS."""
+    sizes = (2**power for power in range(MOST_GPUS.bit_length()))
+    return next(
+        (
+            gpus
+            for gpus in sizes
+            if any(_room(served, layout, lengths, limits, engine) >= 1 for layout in layouts(served, gpus, limits))
+        ),
+        None,
+    )
+
+
 def layouts(served: Served, gpus: int, limits: CallerLimits) -> Iterator[Layout]:
     """Sizes of tensor and pipeline parallelism whose replicas fill the GPUs; with experts, attention also by data."""
     arch = served.arch
-    tensors = [limits.tensor] if limits.tensor else [n for n in SIZES if arch.attention.heads % n == 0]
+    tensors = [limits.tensor] if limits.tensor else SIZES
+    tensors = [n for n in tensors if _divides(arch, n)]
     for tensor in tensors:
         for pipeline in [limits.pipeline] if limits.pipeline else SIZES:
             if tensor * pipeline > gpus or gpus % (tensor * pipeline) or pipeline > arch.layers:
@@ -99,6 +120,13 @@ def layouts(served: Served, gpus: int, limits: CallerLimits) -> Iterator[Layout]
             for size in _spread(arch.mlp.experts.count, gpus)
             if limits.tensor in (None, size)
         )
+
+
+def _divides(arch: Architecture, tensor: int) -> bool:
+    """Engines give every rank as many query heads, and as many key-value heads or a copy of one."""
+    a = arch.attention
+    even = a.latent is not None or a.kv_heads % tensor == 0 or tensor % a.kv_heads == 0
+    return a.heads % tensor == 0 and even
 
 
 def _spread(experts: int, gpus: int) -> list[int]:
@@ -124,7 +152,7 @@ def _rate(
     def at(concurrency: float) -> Step:
         return rate.step(served, layout, lengths, concurrency, shares, engine)
 
-    concurrency, limit = _concurrency(most, layout.gpus, limits, shares, at, served.accepted, replicas)
+    concurrency, limit = _concurrency(most, layout, limits, shares, at, served.accepted, replicas)
     if concurrency is None:
         return None
     now = at(concurrency)
@@ -171,12 +199,12 @@ def _first_token(
     many = max(1.0, concurrency)
     others = 1 - 1 / many
     batched = fit.batched * others + fit.waiting * many if limits.scenario == "offline" and many > 1 else 0.0
-    return fit.overhead_s + fit.polling_s * others + alone * (1 + batched) + fit.steps * step
+    return fit.overhead_s + (fit.polling_s + fit.steps * step) * others + alone * (1 + batched)
 
 
 def _concurrency(
     most: float,
-    gpus: int,
+    layout: Layout,
     limits: CallerLimits,
     shares: ServingShares,
     at: Callable[[float], Step],
@@ -184,7 +212,8 @@ def _concurrency(
     replicas: int,
 ) -> tuple[float | None, str]:
     """Largest number of sequences in flight, and its limiting factor; None if even one misses the time per token."""
-    bound, limit = (most, "cache") if most < limits.engine(shares, gpus) else (limits.engine(shares, gpus), "engine")
+    engine = limits.engine(shares, layout)
+    bound, limit = (most, "cache") if most < engine else (engine, "engine")
     fixed = limits.batch or (limits.concurrency / replicas if limits.concurrency else None)
     if fixed is not None:
         if fixed > most:

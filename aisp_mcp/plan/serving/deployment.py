@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pydantic import Field
 
@@ -76,6 +76,7 @@ class ServingPlan(Record):
     """The chosen layout: the headline, then its rates and memory, and the next best layouts."""
 
     headline: str
+    weights: str = Field(description="Format that was chosen.")
     rate: Rate
     dominates: str = Field(description="Largest part of the time of a step, and what would change the plan.")
     usd_per_million_tokens: float | None = Field(
@@ -92,6 +93,8 @@ class ServingPlan(Record):
 def plan(wish: Wish) -> Planned[ServingPlan]:
     """The fastest layout that fits and meets the limits; for the goal latency, the one with the shortest token time.
 
+    Stages are chosen where they gain more than the band, or the model does not fit without.
+
     Raises UsageError CONTEXT_LIMIT, DOES_NOT_FIT, LIMITS_MISSED, NO_FORMAT, NO_LAYOUT, Unavailable NO_PEAK.
     """
     lookup.require_context(wish.arch, wish.lengths.longest)
@@ -99,24 +102,18 @@ def plan(wish: Wish) -> Planned[ServingPlan]:
     if wish.decoding.chunk:
         shares = shares.model_copy(update={"chunk_tokens": wish.decoding.chunk})
     served, rates = _best(wish, shares, engine)
-    best = min(rates, key=lambda row: row.tpot_s) if wish.goal == "latency" else rates[0]
+    best = min(rates, key=lambda row: row.tpot_s) if wish.goal == "latency" else _simplest(wish, served, rates, shares)
     name = shlex.quote(wish.model)
-    setting = model.Setting(
-        tensor=best.layout.gpus,
-        weights=served.weights,
-        kv_dtype=served.kv_dtype,
-        prompt=max(1, wish.lengths.longest - round(wish.lengths.output)),
-        output=max(1, min(round(wish.lengths.output), wish.lengths.longest - 1)),
-    )
     bands = _bands(wish, served, best, shares)
     return Planned[ServingPlan](
         answer=ServingPlan(
             headline=_headline(wish, served, best, bands),
+            weights=served.weights.name,
             rate=best,
             dominates=_dominates(best),
             usd_per_million_tokens=_cost(wish, best),
             command=f"{engine.start.format(model=name)} {' '.join(_words(wish, served, best, engine))}",
-            fit=model.fit(wish.arch, setting, wish.facts, engine),
+            fit=model.fit(served, best.layout, wish.lengths.longest, engine),
             cache=kv.cache(wish.arch, wish.lengths.longest, 1, served.kv_dtype),
             alternatives=[row for row in rates if row is not best][:ALTERNATIVES],
             disaggregated=split(served, best, wish.lengths, shares, engine),
@@ -135,6 +132,19 @@ def plan(wish: Wish) -> Planned[ServingPlan]:
     )
 
 
+def alone(wish: Wish, served: ServingPlan) -> Rate:
+    """The same layout and format with one sequence at a time."""
+    layout = served.rate.layout
+    limits = CallerLimits(scenario="offline", tensor=layout.tensor, pipeline=layout.pipeline, batch=1)
+    return plan(replace(wish, limits=limits, weights=served.weights)).answer.rate
+
+
+def _simplest(wish: Wish, served: Served, rates: list[Rate], shares: ServingShares) -> Rate:
+    """The fastest of those with the fewest stages that the fastest of all does not beat by more than its band."""
+    least = rates[0].tokens_per_s / _ratio(wish, served, rates[0], shares).p90
+    return min((row for row in rates if row.tokens_per_s >= least), key=lambda row: row.layout.pipeline)
+
+
 def _sources(wish: Wish, shares: ServingShares, engine: Engine) -> list[Source]:
     all_sources = [*lookup.sources(wish.facts, wish.arch), *shares.sources]
     all_sources.append(Source(what=engine.source, as_of=engine.checked))
@@ -145,7 +155,7 @@ def _best(wish: Wish, shares: ServingShares, engine: Engine) -> tuple[Served, li
     """Rates in the first weight format that fits."""
     names, tried = formats.preferred(wish.arch, wish.facts, wish.weights), []
     for weights in names:
-        served = _served(wish, weights)
+        served = serve(wish, weights)
         rates = choice.rates(served, wish.gpus, wish.lengths, wish.limits, shares, engine)
         if rates:
             return served, rates
@@ -153,7 +163,8 @@ def _best(wish: Wish, shares: ServingShares, engine: Engine) -> tuple[Served, li
     raise _refused(wish, tried[-1], shares, engine)
 
 
-def _served(wish: Wish, weights: WeightFormat) -> Served:
+def serve(wish: Wish, weights: WeightFormat) -> Served:
+    """The wished model in that format. Raises Unavailable NO_PEAK."""
     lookup.require_dtype(wish.facts, [weights.compute, "bf16"])
     small = weights.compute in ("fp8", "fp4") and "fp8" in wish.facts.peak
     return Served(
@@ -175,7 +186,7 @@ def _refused(wish: Wish, served: Served, shares: ServingShares, engine: Engine) 
         return UsageError(
             "NO_LAYOUT",
             f"Tensor {wish.limits.tensor or 'of any size'} and pipeline {wish.limits.pipeline or 'of any size'} do not "
-            f"divide {wish.gpus} GPUs and {wish.arch.attention.heads} heads.",
+            f"divide {wish.gpus} GPUs, {wish.arch.attention.heads} heads and {wish.arch.attention.kv_heads} of keys.",
             "Leave one of them out: every layout is then tried.",
         )
     possible = choice.rates(served, wish.gpus, wish.lengths, free, shares, engine)
@@ -218,12 +229,23 @@ def _missed(wish: Wish, served: Served, possible: list[Rate], shares: ServingSha
     return "; ".join(missed) or f"all limits together: without them {most:,} sequences fit"
 
 
+def _servers(wish: Wish, best: Rate) -> tuple[int, int]:
+    """Replicas of one server, which are those of one host, and the hosts over which a replica is spread.
+
+    With attention by data a server has one replica: engines spread the experts over all GPUs that they are given.
+    """
+    host, layout = lookup.host_gpus(wish.facts), best.layout
+    if layout.data_attention or layout.gpus > host:
+        return 1, -(-layout.gpus // host)
+    return min(best.replicas, host // layout.gpus), 1
+
+
 def _words(wish: Wish, served: Served, best: Rate, engine: Engine) -> list[str]:
     """Options of the chosen layout; what an engine has no option for, it decides itself."""
     layout, facts = best.layout, wish.facts
     by_data = layout.tensor if layout.data_attention else 1
-    tensor, replicas = layout.tensor, best.replicas
-    sequences, memory = best.concurrency, engine.utilization
+    replicas, hosts = _servers(wish, best)
+    tensor, sequences, memory = layout.tensor, best.concurrency, engine.utilization
     if "attention" not in engine.options:  # vLLM: every GPU is a replica of the attention, experts are shared
         tensor, replicas, sequences = tensor // by_data, replicas * by_data, math.ceil(sequences / by_data)
     else:  # SGLang's share holds weights and cache only
@@ -241,6 +263,7 @@ def _words(wish: Wish, served: Served, best: Rate, engine: Engine) -> list[str]:
         "fp8_cache": served.kv_dtype == "fp8" or None,
         "fp16": lookup.without_bf16(facts) or None,
         "pipeline": layout.pipeline if layout.pipeline > 1 else None,
+        "attention_nodes" if layout.data_attention else "nodes": hosts if hosts > 1 else None,
     }
     options = engine.options
     return [options[name].format(value) for name, value in values.items() if value is not None and name in options]
@@ -252,30 +275,31 @@ def _cost(wish: Wish, best: Rate) -> float | None:
     return wish.usd_per_gpu_hour / 3600.0 / best.tokens_per_s_per_gpu * 1e6
 
 
-def _bands(wish: Wish, served: Served, best: Rate, shares: ServingShares) -> dict[str, Band]:
-    """Rate from held-out configurations, time per token from the inverse of its residuals, first token from its own."""
+def _ratio(wish: Wish, served: Served, best: Rate, shares: ServingShares) -> Ratio:
+    """Published over predicted rate, of configurations like this one that were left out."""
     _, basis = rate.product_share(shares, wish.facts, served.weights.compute)
     exact = any(
         row.architecture == wish.facts.architecture and served.weights.compute in row.dtypes for row in shares.factors
     )
     kind = wish.limits.scenario if exact else f"{wish.limits.scenario}_uncalibrated"
-    ratio = shares.bands[kind]
-    wide = shares.bands["experts" if wish.arch.mlp.experts else "engines"]  # engines differ more than submissions do
     layout, reach = best.layout, lookup.link_domain(wish.facts)
-    others = [wide]
-    others += [shares.bands["nodes"]] * (layout.tensor > reach and not layout.data_attention)
-    others += [shares.bands["filled"]] * (best.limit in ("cache", "engine") and wish.limits.scenario == "offline")
-    for other in others:
-        ratio = Ratio(
-            p10=min(ratio.p10, other.p10),
-            p90=max(ratio.p90, other.p90),
-            basis=f"{ratio.basis}; {other.basis}",
-        )
-    text = f"{ratio.basis}; products calibrated on {basis}"
+    # Engines differ more than submissions do.
+    rows = [shares.bands[kind], shares.bands["experts" if wish.arch.mlp.experts else "engines"]]
+    rows += [shares.bands["nodes"]] * (layout.tensor > reach and not layout.data_attention)
+    rows += [shares.bands["filled"]] * (best.limit in ("cache", "engine") and wish.limits.scenario == "offline")
+    low, high = min(row.p10 for row in rows), max(row.p90 for row in rows)
+    text = "; ".join(row.basis for row in rows) + f"; products calibrated on {basis}"
     spread = (1.0, 1.0) if exact else rate.product_spread(shares, wish.facts, served.weights.compute)
     if spread != (1.0, 1.0):
         text += "; widened by the spread of matrix products, because none of this GPU is listed"
-        ratio = ratio.model_copy(update={"p10": _both(ratio.p10, spread[0]), "p90": _both(ratio.p90, spread[1])})
+        low, high = _both(low, spread[0]), _both(high, spread[1])
+    return Ratio(p10=low, p90=high, basis=text)
+
+
+def _bands(wish: Wish, served: Served, best: Rate, shares: ServingShares) -> dict[str, Band]:
+    """Rate from held-out configurations, time per token from the inverse of its residuals, first token from its own."""
+    ratio = _ratio(wish, served, best, shares)
+    text = ratio.basis
     unit = "tokens/s"
     bands_by_name = {
         name: Band(p10=value * ratio.p10, p90=value * ratio.p90, unit=unit, basis=text)
@@ -312,7 +336,8 @@ def _headline(wish: Wish, served: Served, best: Rate, bands: dict[str, Band]) ->
     return (
         f"{wish.arch.name}, {served.weights.name}, {parts} x {best.replicas} replicas on {wish.gpus} {wish.facts.sku}: "
         f"{best.tokens_per_s_per_gpu:,.0f} tokens/s/GPU ({band.p10:,.0f}-{band.p90:,.0f}), "
-        f"TTFT {best.ttft_s:.2g} s, {best.tpot_s * 1e3:.3g} ms per token"
+        f"TTFT {best.ttft_s:.2g} s"
+        + (f", {best.tpot_s * 1e3:.3g} ms per token" if wish.lengths.output > 1 else "")
         + (f", USD {cost:.2f} per million tokens." if cost is not None else ".")
     )
 
@@ -335,6 +360,7 @@ def _assumptions(wish: Wish, served: Served, best: Rate, engine: Engine) -> list
     return lookup.first(
         *wish.arch.assumed,
         _other_checkpoint(wish.arch, served.weights),
+        None if wish.arch.checkpoint else f"{wish.model} is no known repository: name the one that has the weights.",
         f"{wish.facts.sku} has no bf16: 16-bit products are fp16." if lookup.without_bf16(wish.facts) else None,
         f"{limits.scenario}: mean prompt {lengths.prompt:.0f} and output {lengths.output:.0f} tokens, longest "
         f"request {lengths.longest}.",
@@ -346,6 +372,7 @@ def _assumptions(wish: Wish, served: Served, best: Rate, engine: Engine) -> list
         f"Margin: {margin:.1f} GiB of each GPU stay free ({1 - engine.utilization:.0%}), "
         f"{engine.overhead_bytes / model.GIB:g} GiB hold activations, graphs and workspaces.",
         "Attention by data, experts over all GPUs of the replica." if best.layout.data_attention else None,
+        *_start(wish, best),
         f"{wish.decoding.prefix_hit:.0%} of prompt tokens are found in the prefix cache."
         if wish.decoding.prefix_hit
         else None,
@@ -354,6 +381,19 @@ def _assumptions(wish: Wish, served: Served, best: Rate, engine: Engine) -> list
         if wish.decoding.draft
         else None,
     )
+
+
+def _start(wish: Wish, best: Rate) -> list[str]:
+    """Where the command is given, if not once on one host."""
+    replicas, hosts = _servers(wish, best)
+    servers, said = best.replicas // replicas, []
+    if servers > 1:
+        gpus = replicas * best.layout.gpus
+        said.append(f"The command starts one of {servers} servers, each on {gpus} GPUs, behind a load balancer.")
+    if hosts > 1:
+        how = "on each, with its NODE_RANK" if wish.engine == "sglang" else "on one, of a Ray cluster of them"
+        said.append(f"A server takes {hosts} nodes of {lookup.host_gpus(wish.facts)} GPUs: give it {how}.")
+    return said
 
 
 def _other_checkpoint(arch: Architecture, weights: WeightFormat) -> str | None:

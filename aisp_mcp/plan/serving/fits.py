@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from pydantic import Field
 
 from aisp_mcp.errors import UsageError
 from aisp_mcp.plan import lookup
-from aisp_mcp.plan.architecture import Architecture
 from aisp_mcp.plan.data import tables as knowledge
 from aisp_mcp.plan.records import Band, Planned
-from aisp_mcp.plan.serving import deployment, formats, model
-from aisp_mcp.plan.serving.choice import CallerLimits, Rate
+from aisp_mcp.plan.serving import deployment, formats, model, quantization
 from aisp_mcp.plan.serving.deployment import ServingPlan, Wish
-from aisp_mcp.plan.serving.formats import Format
 from aisp_mcp.plan.serving.model import GIB
 from aisp_mcp.records import Record
 
@@ -26,7 +21,7 @@ class FormatNeed(Record):
 
     name: str
     weight_bytes: int
-    gpus: int
+    gpus: int | None = Field(description="Empty above 64.")
     ready: bool = Field(description="The published checkpoint can be served so; others need a checkpoint of their own.")
     risk: str
 
@@ -50,26 +45,28 @@ def fit(wish: Wish) -> Planned[FitAnswer]:
 
     Raises UsageError CONTEXT_LIMIT, NO_FORMAT, Unavailable NO_PEAK.
     """
-    compared = formats.formats(wish.arch, wish.facts, wish.lengths.longest)
-    needs = _needs(wish, compared.answer.formats)
-    least = min((need.gpus for need in needs if need.ready), default=None)
-    plan = _planned(wish, needs)
+    needs = _needs(wish)
+    least = min((need.gpus for need in needs if need.ready and need.gpus), default=None)
+    plan = _planned(wish)
     if plan is None:
         return Planned[FitAnswer](
             answer=FitAnswer(headline=_refusal(wish, needs), fits=False, gpus_needed=least, formats=needs),
-            assumptions=compared.assumptions,
+            assumptions=[
+                *wish.arch.assumed,
+                f"Sequences of {wish.lengths.longest:,} tokens; embedding and head stay in 16 bits.",
+            ],
             band={},
-            not_modelled=compared.not_modelled,
+            not_modelled=["Accuracy on your task: risk is what the source reports for its models."],
             definitions={},
-            check_here=compared.check_here,
+            check_here="aisp hw tc --dtypes bf16 fp8 int8",
             sources=lookup.sources(wish.facts, wish.arch),
         )
     served, rate = plan.answer, plan.answer.rate
-    alone, band = 1 / _alone(wish, served).tpot_s, plan.band[f"rate.{RATE}"]
+    alone, band = 1 / deployment.alone(wish, served).tpot_s, plan.band[f"rate.{RATE}"]
     answer = FitAnswer(
         headline=_headline(wish, served, band, alone, least),
         fits=True,
-        weights=_weights(served),
+        weights=served.weights,
         gpus_needed=least,
         sequences=rate.concurrency * rate.replicas,
         tokens_per_s=rate.tokens_per_s,
@@ -88,54 +85,29 @@ def fit(wish: Wish) -> Planned[FitAnswer]:
     )
 
 
-def _planned(wish: Wish, needs: list[FormatNeed]) -> Planned[ServingPlan] | None:
-    """The plan in the first format that fits: the planner's own order, then the other ready ones, widest first."""
-    ready = sorted((need for need in needs if need.ready), key=lambda need: -need.weight_bytes)
-    for weights in [wish.weights, *(need.name for need in ready if wish.weights is None)]:
-        try:
-            return deployment.plan(replace(wish, weights=weights))
-        except UsageError as error:
-            if error.code != "DOES_NOT_FIT":
-                raise
+def _planned(wish: Wish) -> Planned[ServingPlan] | None:
+    try:
+        return deployment.plan(wish)
+    except UsageError as error:
+        if error.code != "DOES_NOT_FIT":
+            raise
     return None
 
 
-def _needs(wish: Wish, rows: list[Format]) -> list[FormatNeed]:
-    published = _published(wish.arch)
+def _needs(wish: Wish) -> list[FormatNeed]:
     return [
-        FormatNeed(
-            name=row.name,
-            weight_bytes=row.weight_bytes,
-            gpus=row.gpus,
-            ready=row.name in published,
-            risk=row.risk,
-        )
-        for row in rows
-        if wish.weights in (None, row.name) or row.name in formats.FAMILIES.get(wish.weights or "", ())
+        FormatNeed(name=row.name, weight_bytes=row.weight_bytes, gpus=row.least_gpus, ready=row.ready, risk=row.risk)
+        for row in quantization.listed(wish)[0]
+        if wish.weights is None
+        or {row.name, row.name.removesuffix("-w16")} & {wish.weights, *formats.FAMILIES.get(wish.weights, ())}
     ]
-
-
-def _published(arch: Architecture) -> list[str]:
-    """Formats in which an engine serves the published weights; fp8 is made of 16 bits when it starts."""
-    return formats.checkpoint_formats(arch) or [row.name for row in knowledge.engine().formats if not row.checkpoint]
-
-
-def _weights(served: ServingPlan) -> str:
-    return served.fit.items[0].how.partition(",")[0]
-
-
-def _alone(wish: Wish, served: ServingPlan) -> Rate:
-    """The same layout and format with one sequence at a time."""
-    layout = served.rate.layout
-    limits = CallerLimits(scenario="offline", tensor=layout.tensor, pipeline=layout.pipeline, batch=1)
-    return deployment.plan(replace(wish, limits=limits, weights=_weights(served))).answer.rate
 
 
 def _headline(wish: Wish, served: ServingPlan, band: Band, alone: float, least: int | None) -> str:
     rate = served.rate
     fewer = f" {least} would hold it." if least is not None and least < wish.gpus else ""
     return (
-        f"Yes: {wish.arch.name} fits on {wish.gpus} x {wish.facts.sku} in {_weights(served)}, with room for "
+        f"Yes: {wish.arch.name} fits on {wish.gpus} x {wish.facts.sku} in {served.weights}, with room for "
         f"{rate.concurrency * rate.replicas:,} requests of {wish.lengths.longest:,} tokens at once. Predicted: "
         f"{rate.tokens_per_s:,.0f} output tokens/s in all ({band.p10:,.0f}-{band.p90:,.0f}), {alone:,.0f} for a "
         f"single request.{fewer}"
@@ -147,8 +119,9 @@ def _refusal(wish: Wish, needs: list[FormatNeed]) -> str:
     text = f"No: {wish.arch.name} does not fit on {wish.gpus} x {wish.facts.sku}, of which {usable:.0f} GiB are usable"
     if ready := [need for need in needs if need.ready]:
         best = min(ready, key=lambda need: need.weight_bytes)
-        text += f"; its weights take {best.weight_bytes / GIB:.0f} GiB in {best.name}, and {best.gpus} GPUs hold them"
-    if others := [need for need in needs if not need.ready and need.gpus <= wish.gpus]:
+        text += f"; its weights take {best.weight_bytes / GIB:.0f} GiB in {best.name}, and "
+        text += f"{best.gpus} GPUs hold them" if best.gpus else "64 GPUs do not hold them"
+    if others := [need for need in needs if not need.ready and need.gpus and need.gpus <= wish.gpus]:
         best = max(others, key=lambda need: need.weight_bytes)
         text += f". A checkpoint in {best.name} ({best.weight_bytes / GIB:.0f} GiB) would fit here: {best.risk}"
     return text + "."

@@ -5,28 +5,13 @@ from __future__ import annotations
 from pydantic import Field
 
 from aisp_mcp.machine.datasheets.load import GpuFacts
-from aisp_mcp.plan import kv, parameters
+from aisp_mcp.plan import parameters
 from aisp_mcp.plan.architecture import Architecture
 from aisp_mcp.plan.records import Engine, Item, WeightFormat
-from aisp_mcp.plan.serving.rate import Layout, Served
+from aisp_mcp.plan.serving.rate import Layout, Served, cache_bytes
 from aisp_mcp.records import Record
 
 GIB = 1 << 30
-
-
-class Setting(Record):
-    """One way to serve: GPUs of one replica, formats, lengths."""
-
-    tensor: int
-    weights: WeightFormat
-    kv_dtype: str
-    prompt: int
-    output: int
-
-    @property
-    def tokens(self) -> int:
-        """Length of a finished sequence."""
-        return self.prompt + self.output
 
 
 class Fit(Record):
@@ -49,23 +34,26 @@ def weight_bytes(arch: Architecture, weights: WeightFormat) -> int:
     return int((parameters.total(arch) - tables) * weights.bytes + tables * 2)
 
 
-def fit(arch: Architecture, setting: Setting, facts: GpuFacts, engine: Engine) -> Fit:
-    """Itemise the memory of one replica."""
-    usable = int(memory_bytes(facts) * engine.utilization) * setting.tensor
-    weights = weight_bytes(arch, setting.weights)
-    overhead = engine.overhead_bytes * setting.tensor
-    budget = usable - weights - overhead
-    sequence = kv.sequence_bytes(arch, _blocks(setting.tokens, engine.block_tokens), setting.kv_dtype) * _copies(
-        arch, setting
-    )
+def fit(served: Served, layout: Layout, tokens: int, engine: Engine) -> Fit:
+    """Itemise the memory of one replica for sequences of `tokens`."""
+    budget = cache_budget(served, layout, engine)
+    overhead = engine.overhead_bytes * layout.gpus
+    weights = int(memory_bytes(served.facts) * engine.utilization) * layout.gpus - overhead - budget
+    copied = "; all but experts on every GPU" if layout.data_attention else ""
+    sequence = int(sequence_bytes(served, layout, tokens, engine))
     items = [
-        Item(name="weights", bytes=weights, how=f"{setting.weights.name}, embedding and head in 16 bit"),
-        Item(name="engine", bytes=overhead, how=f"allowance per GPU x {setting.tensor}"),
+        Item(name="weights", bytes=weights, how=f"{served.weights.name}, embedding and head in 16 bit{copied}"),
+        Item(name="engine", bytes=overhead, how=f"allowance per GPU x {layout.gpus}"),
         Item(name="cache", bytes=max(budget, 0), how=f"what is left of {engine.utilization:.0%} of device memory"),
     ]
     return Fit(
         items=items, cache_budget_bytes=budget, kv_bytes_per_sequence=sequence, concurrency=max(0, budget // sequence)
     )
+
+
+def sequence_bytes(served: Served, layout: Layout, tokens: int, engine: Engine) -> float:
+    """Cache of one sequence in whole blocks, over all GPUs of the replica, including copies."""
+    return cache_bytes(served, layout, -(-tokens // engine.block_tokens) * engine.block_tokens)
 
 
 def cache_budget(served: Served, layout: Layout, engine: Engine) -> int:
@@ -76,16 +64,3 @@ def cache_budget(served: Served, layout: Layout, engine: Engine) -> int:
         dense = (parameters.total(served.arch) - parameters.routed(served.arch)) * served.weights.bytes
         weights += int(dense * (layout.tensor - 1))
     return usable - weights - engine.overhead_bytes * layout.gpus
-
-
-def _blocks(tokens: int, block: int) -> int:
-    """Tokens rounded up to whole cache blocks."""
-    return -(-tokens // block) * block
-
-
-def _copies(arch: Architecture, setting: Setting) -> int:
-    """Copies of the key-value cache: latent attention, and ranks beyond the number of key-value heads, have
-    replicas.
-    """
-    a = arch.attention
-    return setting.tensor if a.latent else max(1, setting.tensor // a.kv_heads)

@@ -18,6 +18,7 @@ from aisp_mcp.records import Record
 SHARPNESS = 6.0
 ELEMENT = 2.0  # bytes of an activation between kernels
 PASSES_HIDDEN, PASSES_MLP = 5, 2  # reads and writes of a layer's activations outside products; engines fuse the rest
+NARROW = 64  # size of a head
 NODE = 8  # GPUs connected by a link
 NETWORK = 50.0e9  # bytes/s per GPU between nodes: 400 Gb/s adapters
 DISPATCH = 3.0  # bytes per element to an expert and back: fp8 out, bf16 in
@@ -163,7 +164,7 @@ def prefill_s(served: Served, layout: Layout, lengths: Lengths, shares: ServingS
     """Time from a prompt's arrival at an idle replica to its first token."""
     rows = max(1.0, lengths.prompt * (1 - served.prefix_hit))
     attend = parameters.attention_flops(served.arch, math.ceil(lengths.prompt)) * (1 - served.prefix_hit)
-    attend *= lengths.prompt_squared / lengths.prompt**2 / layout.tensor / _attention_rate(served.facts, shares)
+    attend *= lengths.prompt_squared / lengths.prompt**2 / layout.tensor / _attention_rate(served, shares)
     links, latency = _links(served, layout, rows, shares)
     spent = _products(served, layout, rows, shares) + _head(served, layout, 1, shares) + attend + links + latency
     spent += _activations(served, layout, rows, shares) + served.arch.layers * engine.per_layer_s
@@ -203,8 +204,11 @@ def _head(served: Served, layout: Layout, rows: float, shares: ServingShares) ->
     return max(work, 2.0 * size / (served.facts.memory.bandwidth_bytes_s * shares.bandwidth))
 
 
-def _attention_rate(facts: GpuFacts, shares: ServingShares) -> float:
-    return facts.peak["bf16"].dense * gemm.TERA * shares.attention
+def _attention_rate(served: Served, shares: ServingShares) -> float:
+    """FLOP/s of attention's products: narrow heads have fewer of them for each exponential."""
+    a = served.arch.attention
+    share = shares.narrow_attention if a.latent is None and a.head_dim <= NARROW else 1.0
+    return served.facts.peak["bf16"].dense * gemm.TERA * shares.attention * share
 
 
 def _attention(served: Served, layout: Layout, lengths: Lengths, sequences: float, shares: ServingShares) -> float:
@@ -214,7 +218,7 @@ def _attention(served: Served, layout: Layout, lengths: Lengths, sequences: floa
     memory = read / (served.facts.memory.bandwidth_bytes_s * shares.bandwidth)
     width = 2 * a.latent.kv_rank + a.latent.rope_dim if a.latent else 2 * a.head_dim
     flops = 2.0 * a.heads * width * a.layers * lengths.context * (1 + served.drafted) * sequences / layout.tensor
-    rate = _attention_rate(served.facts, shares)
+    rate = _attention_rate(served, shares)
     causal = parameters.attention_flops(arch, math.ceil(lengths.prompt)) * lengths.prompt_squared / lengths.prompt**2
     prompts = sequences / lengths.output * served.accepted * (1 - served.prefix_hit)
     return max(memory, flops / rate) + prompts * causal / layout.tensor / rate

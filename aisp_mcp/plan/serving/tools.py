@@ -9,8 +9,8 @@ from pydantic import Field
 from aisp_mcp.plan.records import Count, Planned, Positive, Size, Tokens
 from aisp_mcp.plan.serving.deployment import ServingPlan
 from aisp_mcp.plan.serving.fits import FitAnswer
-from aisp_mcp.plan.serving.formats import Formats
 from aisp_mcp.plan.serving.kv_cache import KvAnswer
+from aisp_mcp.plan.serving.quantization import Formats
 from aisp_mcp.plan.serving.wishes import VllmParams
 from aisp_mcp.records import Params
 from aisp_mcp.server.context import Context
@@ -21,7 +21,7 @@ KvDtype = Literal["bf16", "fp16", "fp32", "fp8", "int8", "nvfp4"]
 
 @tool(cli="inference vllm", effect=READS, cost=MS, next=("aisp_inference_quantization", "aisp_cost_estimate"))
 def aisp_inference_vllm(p: VllmParams, ctx: Context) -> Planned[ServingPlan]:
-    """Plan a server: fastest layout within latency limits, end-to-end tokens/s, TTFT, cache, cost, flags."""
+    """Plan a server: layout within latency limits, tokens/s, TTFT, cache, cost, command."""
     from aisp_mcp.plan import own
     from aisp_mcp.plan.serving import deployment, wishes
 
@@ -34,7 +34,7 @@ def aisp_inference_vllm(p: VllmParams, ctx: Context) -> Planned[ServingPlan]:
 
 
 class FitParams(Params):
-    model: str = Field(description="Name, or a config.json.")
+    model: str
     gpus: Count = 1
     gpu: str | None = None
     weights: str | None = None
@@ -53,18 +53,19 @@ def aisp_fit(p: FitParams, ctx: Context) -> Planned[FitAnswer]:
 class QuantizationParams(Params):
     model: str | None = None
     architecture: dict[str, Any] | None = None
+    gpus: Count | None = None
     gpu: str | None = None
-    tokens: Tokens = 4096
+    prompt: Tokens = 1024
+    output: Tokens = 256
 
 
 @tool(cli="inference quantization", effect=READS, cost=MS, next=("aisp_inference_vllm", "aisp_hw_tc"))
 def aisp_inference_quantization(p: QuantizationParams, ctx: Context) -> Planned[Formats]:
-    """Compare weight formats this GPU multiplies natively: memory, predicted speed, accuracy risk."""
-    from aisp_mcp.plan import lookup
-    from aisp_mcp.plan.serving import formats
+    """Compare weight formats on a GPU: memory, predicted speed, accuracy risk."""
+    from aisp_mcp.plan.serving import quantization, wishes
 
-    arch = lookup.architecture(p.model, p.architecture)
-    return formats.formats(arch, lookup.gpu(p.gpu), p.tokens)
+    asked = p.model_dump(exclude={"model", "gpus"})
+    return quantization.compare(wishes.wish(wishes.VllmParams(model=p.model or "", **asked), ctx), p.gpus)
 
 
 class KvParams(Params):
@@ -84,7 +85,7 @@ class KvParams(Params):
 
 @tool(cli="inference kv-cache", effect=READS, cost=MS, next=("aisp_inference_vllm",))
 def aisp_inference_kv_cache(p: KvParams, ctx: Context) -> Planned[KvAnswer]:
-    """Count the bytes of a KV cache exactly: GQA, MQA, MLA, sliding window, hybrid, quantised."""
+    """Count the bytes of a KV cache exactly: GQA, MLA, sliding window, hybrid, quantised."""
     from aisp_mcp.errors import UsageError
     from aisp_mcp.plan import lookup
     from aisp_mcp.plan.serving import kv_cache

@@ -9,7 +9,7 @@ from pydantic import Field
 from aisp_mcp.errors import UsageError
 from aisp_mcp.plan import kv, lookup
 from aisp_mcp.plan.architecture import Architecture
-from aisp_mcp.plan.records import Count, Positive, Source, Tokens
+from aisp_mcp.plan.records import Count, Positive, Source, Tokens, UsdPerHour
 from aisp_mcp.plan.savings import estimates
 from aisp_mcp.plan.serving.choice import CallerLimits
 from aisp_mcp.plan.serving.deployment import Decoding, Wish
@@ -41,7 +41,7 @@ class LayoutParams(Params):
     pipeline: Count | None = None
     concurrency: Count | None = Field(default=None, description="All replicas.")
     batch: Count | None = Field(default=None, description="Per replica.")
-    cache_tokens: Count | None = Field(default=None, description="Cache per replica; default: what fits.")
+    cache_tokens: Count | None = Field(default=None, description="Cache per replica.")
     draft: int = Field(default=0, ge=0, le=16)
     acceptance: float = Field(default=0.7, ge=0, lt=1)
     draft_cost: float = Field(default=0.0, ge=0, le=10)
@@ -56,7 +56,7 @@ class VllmParams(LayoutParams, WorkloadParams):
     gpus: Count = 1
     gpu: str | None = None
     goal: Literal["throughput", "latency"] = "throughput"
-    usd_per_gpu_hour: Positive | None = None
+    usd_per_gpu_hour: UsdPerHour | None = None
     provider: str | None = None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from pydantic import Field
 
@@ -95,9 +96,14 @@ def default_stack(task: Task, fixed: Mapping[str, int | str]) -> str:
 
 
 def _with_stack(task: Task, name: str) -> Task:
-    stack = calibration.stack(name)
-    recipe = task.recipe.model_copy(update={"logits": stack.logit_bytes, "keeps_gathered": stack.keeps_gathered})
-    return replace(task, stack=name, recipe=recipe)
+    return replace(task, stack=name, recipe=_recipe(task.recipe, name))
+
+
+@lru_cache(maxsize=64)
+def _recipe(recipe: Recipe, stack: str) -> Recipe:
+    """The recipe as the stack stores it; the same object for the same question, which searches look figures up by."""
+    row = calibration.stack(stack)
+    return recipe.model_copy(update={"logits": row.logit_bytes, "keeps_gathered": row.keeps_gathered})
 
 
 def _eager(task: Task, fixed: dict[str, int | str]) -> Planned[DistributedPlan]:
@@ -112,15 +118,15 @@ def _eager(task: Task, fixed: dict[str, int | str]) -> Planned[DistributedPlan]:
     if not planned.answer.best.fits or task.gpus == 1 or planned.answer.best.step is None:
         return planned
     try:
-        other = _planned(tuned, fixed).answer.best
+        other = _planned(tuned, fixed, 1).answer.best
     except UsageError:
         return planned
     others = [*planned.answer.alternatives, *([other] if other.fits else [])]
     return planned.model_copy(update={"answer": planned.answer.model_copy(update={"alternatives": others})})
 
 
-def _planned(task: Task, fixed: dict[str, int | str]) -> Planned[DistributedPlan]:
-    """The best layout with one stack."""
+def _planned(task: Task, fixed: dict[str, int | str], most: int = ALTERNATIVES + 1) -> Planned[DistributedPlan]:
+    """The best layout with one stack, and `most` - 1 others."""
     if not calibration.stack(task.stack).splits:
         wrong = next((name for name in SPLITS if int(fixed.get(name, 1)) > 1), None)
         if wrong:
@@ -136,7 +142,7 @@ def _planned(task: Task, fixed: dict[str, int | str]) -> Planned[DistributedPlan
     if not layouts:
         raise UsageError("NO_LAYOUT", *layout.excluded_reason(task.arch, task.gpus, task.per_node, task.batch, fixed))
     job = step_job(task)
-    ranked = search(task, layouts, modes, job)
+    ranked = search(task, layouts, modes, job, most)
     if ranked[0].fits:
         ranked = _with_fsdp(_simplest(ranked, task, layouts, modes, job), task, layouts, modes, job)
     best = ranked[0]
@@ -160,7 +166,7 @@ def _simplest(
     longest = _seconds(ranked[0]) * band.of(task.arch.mlp.experts is not None).p90
     for kinds in range(_kinds(ranked[0].layout)):
         some = [item for item in layouts if _kinds(item) == kinds]
-        found = search(task, some, modes, job)[:1] if some else []
+        found = search(task, some, modes, job, 1) if some else []
         if found and found[0].fits and _seconds(found[0]) <= longest:
             return [found[0], *(row for row in ranked if _key(row.layout) != _key(found[0].layout))]
     return ranked
@@ -171,21 +177,23 @@ def _kinds(item: Layout) -> int:
     return (item.tensor > 1) + (item.pipeline > 1) + (item.context > 1)
 
 
-def search(task: Task, layouts: Sequence[Layout], modes: Sequence[str], job: step.StepJob | None) -> list[Choice]:
-    """The best layout that fits, then the best of other splits; if none fits, the smallest one.
+def search(
+    task: Task, layouts: Sequence[Layout], modes: Sequence[str], job: step.StepJob | None, most: int = ALTERNATIVES + 1
+) -> list[Choice]:
+    """The best layout that fits, then the best of other splits, `most` in all; if none fits, the smallest one.
 
     layouts: with the first of the modes of recomputation, which is the fastest. They are taken in the order of a bound
     of their time, and the search ends when no other can be among the answers.
     """
     if job is None:
-        return _without_times(task, layouts, modes)
+        return _without_times(task, layouts, modes)[:most]
     limit, partial = _limit(task.facts), len(modes) > 1
     some = [item for item in layouts if memory.least(task.arch, item, task.recipe) <= limit]
     bounds = [step.least(job, item) for item in some]
     found: dict[tuple[int, int, int, int], Choice] = {}
     for at in sorted(range(len(some)), key=bounds.__getitem__):
         split = _key(some[at])
-        last = _last(found)
+        last = _last(found, most)
         if bounds[at] > last:
             break
         if split in found:
@@ -202,7 +210,7 @@ def search(task: Task, layouts: Sequence[Layout], modes: Sequence[str], job: ste
                     break
     if not found:
         return [choose(task, _smallest(task, layouts, modes), job, partial)]
-    return sorted(found.values(), key=merit)[: ALTERNATIVES + 1]
+    return sorted(found.values(), key=merit)[:most]
 
 
 def _without_times(task: Task, layouts: Sequence[Layout], modes: Sequence[str]) -> list[Choice]:
@@ -234,7 +242,7 @@ def _with_fsdp(
     plain = [item for item in layouts if _is_fsdp(item)]
     if not plain or any(_is_fsdp(choice.layout) for choice in ranked):
         return ranked
-    return [*ranked, *(choice for choice in search(task, plain, modes, job)[:1] if choice.fits)]
+    return [*ranked, *(choice for choice in search(task, plain, modes, job, 1) if choice.fits)]
 
 
 def _is_fsdp(item: Layout) -> bool:
@@ -265,10 +273,10 @@ def _smallest(task: Task, layouts: Sequence[Layout], modes: Sequence[str]) -> La
     return best
 
 
-def _last(found: Mapping[tuple[int, int, int, int], Choice]) -> float:
+def _last(found: Mapping[tuple[int, int, int, int], Choice], most: int) -> float:
     """Seconds of the slowest split that would be shown."""
     times = sorted(_seconds(choice) for choice in found.values())
-    return times[ALTERNATIVES] if len(times) > ALTERNATIVES else math.inf
+    return times[most - 1] if len(times) >= most else math.inf
 
 
 def _seconds(choice: Choice) -> float:
@@ -292,8 +300,7 @@ def choose(task: Task, item: Layout, job: step.StepJob | None, partial: bool = T
     """
     peak, limit = _peak(task, item), _limit(task.facts)
     if partial and item.recompute == "full" and peak <= limit:
-        item = _least_recomputed(task, item, peak, limit)
-        peak = _peak(task, item)
+        item, peak = _least_recomputed(task, item, peak, limit)
     fits = peak <= limit
     return Choice.model_construct(
         layout=item, peak_bytes=peak, fits=fits, step=step.time(job, item) if job else None, stack=task.stack
@@ -304,16 +311,16 @@ def _peak(task: Task, item: Layout) -> int:
     return memory.peak(task.arch, item, task.recipe, task.seq, calibration.shares(task.stack).workspace_bytes)
 
 
-def _least_recomputed(task: Task, item: Layout, whole: int, limit: int) -> Layout:
-    """The layout with the fewest recomputed layers per stage that fits. whole: bytes when all are recomputed."""
+def _least_recomputed(task: Task, item: Layout, whole: int, limit: int) -> tuple[Layout, int]:
+    """The layout that fits with the fewest recomputed layers per stage, and its peak. whole: when all run twice."""
     layers = most_layers(task.arch, item)
     stored = _peak(task, item.model_copy(update={"recomputed": 0.0}))
     share = max(0.0, (stored - limit) / max(1, stored - whole))
     for count in range(math.ceil(share * layers), layers):
         fewer = item.model_copy(update={"recomputed": count / layers})
-        if _peak(task, fewer) <= limit:
-            return fewer
-    return item
+        if (peak := _peak(task, fewer)) <= limit:
+            return fewer, peak
+    return item, whole
 
 
 def _device(facts: GpuFacts) -> float:

@@ -42,6 +42,10 @@ class Recipe(Record):
         """Bytes of an activation."""
         return 4 if self.compute == "fp32" else 2
 
+    def __hash__(self) -> int:
+        """Of a few fields, so that searches look figures up quickly; equality compares all of them."""
+        return hash((self.name, self.optimizer, self.keeps_gathered, self.logits.whole, self.logits.split))
+
 
 RECIPES = {
     "mixed": Recipe(name="mixed", weights=2, gradients=2, optimizer=12, compute="bf16"),
