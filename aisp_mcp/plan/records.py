@@ -141,10 +141,6 @@ class TrainingShares(Record):
     )
     attention: float = Field(description="Share of the bf16 peak that attention reaches.")
     activation_passes: float = Field(description="Passes over stored activations, where kernels are fused.")
-    unfused_passes: float = Field(
-        default=0.0,
-        description="Forward passes over what unfused kernels move, backward included; instead of the above.",
-    )
     cast_passes: float = Field(default=0.0, description="More of them in 8 and 4 bits without experts: scales, casts.")
     loss_passes: float
     exposed: float = Field(default=1.0, description="Share of the experts' dispatch that no product hides.")
@@ -186,6 +182,10 @@ class Stack(Record):
     keeps_gathered: bool = Field(
         default=False,
         description="Gathered inputs are kept for the backward pass, and outputs of a pipeline until the step ends.",
+    )
+    unfused: bool = Field(default=False, description="PyTorch runs the operators of transformers one by one.")
+    torch_weights: bool = Field(
+        default=False, description="Mixed precision is PyTorch's: fp32 weights and gradients, cast where they are used."
     )
     shares: TrainingShares
     steps: list[TrainingBand]

@@ -129,8 +129,8 @@ def test_keyrings_that_outlive_a_process_are_out_of_reach(tmp_path: Path) -> Non
     "text",
     [
         "CUDA error: no kernel image is available for execution on the device",
-        "Error building extension 'k': ptxas k.ptx, line 5; error   : Instruction 'tcgen05.fence' not supported on .target"
-        " 'sm_90'; the compiler's output: FAILED",
+        "Error building extension 'k': ptxas k.ptx, line 5; error   : Instruction 'tcgen05.fence' not supported on"
+        " .target 'sm_90'; the compiler's output: FAILED",
         "nvcc fatal   : Unsupported gpu architecture 'sm_190'",
     ],
     ids=["driver", "ptxas", "nvcc"],

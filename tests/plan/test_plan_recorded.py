@@ -8,14 +8,15 @@ from typing import Any
 import plan_support
 import pytest
 
-from aisp_mcp.plan import gemm, parameters
+from aisp_mcp.plan import gemm, lookup, parameters
 from aisp_mcp.plan.architecture import Architecture, Attention, Mlp
 from aisp_mcp.plan.cluster import collectives, nccl
 from aisp_mcp.plan.data import tables
 from aisp_mcp.plan.records import Calibration, Ratio
 from aisp_mcp.plan.training import calibration as training
-from aisp_mcp.plan.training import measure, memory, step
+from aisp_mcp.plan.training import distributed, measure, memory, step
 from aisp_mcp.plan.training.layout import Layout
+from aisp_mcp.plan.training.recipe import RECIPES
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.dispatch import execute, to_data
 
@@ -166,6 +167,27 @@ def _step_band() -> Ratio:
 
 def test_steps_on_one_gpu_that_chose_no_constant() -> None:
     assert mape(steps_of_the_synthetic_transformer()) <= 0.12
+
+
+def test_steps_of_transformers_that_chose_no_constant() -> None:
+    rows = [row for row in plan_support.recorded("h200-model-steps")["rows"] if row["stack"] == "eager"]
+    times, peaks_found, band = [], [], training.band(H200, "bf16", "eager")
+    assert band is not None
+    for row in rows:
+        recipe, zero = RECIPES[row["precision"]], 3 * (row["gpus"] > 1)
+        task = distributed.Task(
+            lookup.architecture(row["model"]), H200, row["gpus"], 8, row["seq"], row["batch"] * row["gpus"], recipe
+        )
+        fixed = {"zero": zero, "microbatch": row["batch"], "recompute": row["recompute"]}
+        best = distributed.plan(task, fixed, "eager").answer.best
+        assert best.step is not None
+        times.append(row["seconds"] / best.step.total_s)
+        peaks_found.append(row["peak_bytes"] / best.peak_bytes)
+    assert len(rows) == 13
+    assert mape(times) <= 0.06
+    assert inside(times, band.step) == 1
+    assert mape(peaks_found) <= 0.015
+    assert inside(peaks_found, training.memory_ratio("eager")) == 1
 
 
 def test_published_training_rows_zero_shot() -> None:

@@ -103,7 +103,8 @@ def _with_stack(task: Task, name: str) -> Task:
 def _recipe(recipe: Recipe, stack: str) -> Recipe:
     """The recipe as the stack stores it; the same object for the same question, which searches look figures up by."""
     row = calibration.stack(stack)
-    return recipe.model_copy(update={"logits": row.logit_bytes, "keeps_gathered": row.keeps_gathered})
+    names = ("keeps_gathered", "unfused", "torch_weights")
+    return recipe.model_copy(update={"logits": row.logit_bytes, **{name: getattr(row, name) for name in names}})
 
 
 def _eager(task: Task, fixed: dict[str, int | str]) -> Planned[DistributedPlan]:

@@ -20,6 +20,7 @@ from pydantic import Field
 from aisp_mcp.plan import parameters
 from aisp_mcp.plan.architecture import Architecture
 from aisp_mcp.plan.records import Item
+from aisp_mcp.plan.training import unfused
 from aisp_mcp.plan.training.layout import Layout, stage_layers
 from aisp_mcp.plan.training.recipe import RECIPES, Recipe, trainable_share
 from aisp_mcp.records import Record
@@ -117,10 +118,11 @@ def least_stored(arch: Architecture, layout: Layout, recipe: Recipe, seq: int) -
 def _states_of(parts: tuple[float, float], layout: Layout, recipe: Recipe, trained: float) -> int:
     """Weights, optimizer and gradients of (whole, sharded) parameters."""
     whole, sharded = parts
-    size = (sharded if layout.zero >= 3 else whole) * recipe.weights
+    weights, gradients = _held(layout, recipe)
+    size = (sharded if layout.zero >= 3 else whole) * weights
     size += 0 if recipe.offload else (sharded if layout.zero >= 1 else whole) * recipe.optimizer * trained
-    if layout.microbatches > 1 or layout.gpus > 1:
-        size += (sharded if layout.zero >= 2 else whole) * recipe.gradients * trained
+    if _keeps_gradients(layout, recipe):
+        size += (sharded if layout.zero >= 2 else whole) * gradients * trained
     return int(size)
 
 
@@ -156,9 +158,8 @@ def _parts(
     # Routed experts are already divided over the expert ranks: only their copies remain to be sharded.
     sharded = rest / layout.shards + experts / max(1, layout.shards * layout.tensor // layout.expert_split)
     held = sharded if layout.zero >= 2 else rest + experts
-    gradients = Part(
-        name="gradients", bytes=_up(held * trained * recipe.gradients), how=f"{recipe.gradients} bytes per parameter"
-    )
+    each = _held(layout, recipe)[1]
+    gradients = Part(name="gradients", bytes=_up(held * trained * each), how=f"{each} bytes per parameter")
     activations = _stored(arch, layout, recipe, seq, stage)
     loss = _loss(arch, layout, recipe, seq) if stage.last else []
     moments = {
@@ -167,8 +168,7 @@ def _parts(
         "backward of the first layer": _last_backward(arch, layout, recipe, seq, stage, gradients),
         "optimizer step": [gradients],
     }
-    # Gradients of earlier microbatches are always present; so are the buckets in which several GPUs reduce them.
-    if layout.microbatches > 1 or layout.gpus > 1:
+    if _keeps_gradients(layout, recipe):
         moments = {name: [gradients, *(i for i in items if i.name != "gradients")] for name, items in moments.items()}
     moment, items = max(moments.items(), key=lambda entry: sum(i.bytes for i in entry[1]))
     items = [*_states(rest + experts, sharded, layout, recipe, trained), *_gathered(arch, layout, recipe), *items]
@@ -204,13 +204,25 @@ def _local(stage: Stage, layout: Layout) -> tuple[float, float]:
     return stage.rest / layout.tensor, stage.experts / layout.expert_split
 
 
+def _held(layout: Layout, recipe: Recipe) -> tuple[float, int]:
+    """Bytes per parameter of weights beside the optimizer's, and of gradients. FSDP keeps no copy in 16 bits."""
+    without = recipe.wide_weights and layout.zero >= 3 and not recipe.offload
+    return (0, FP32) if without else (recipe.weights, recipe.gradients)
+
+
+def _keeps_gradients(layout: Layout, recipe: Recipe) -> bool:
+    """Gradients are present all the time: those of earlier microbatches, or the buckets in which GPUs reduce them."""
+    return layout.microbatches > 1 or (layout.gpus > 1 and not (recipe.torch_weights and layout.zero >= 3))
+
+
 def _states(parameters: float, sharded: float, layout: Layout, recipe: Recipe, trained: float) -> list[Part]:
-    weights = _up((sharded if layout.zero >= 3 else parameters) * recipe.weights)
+    each = _held(layout, recipe)[0]
+    weights = _up((sharded if layout.zero >= 3 else parameters) * each)
     moments = _up((sharded if layout.zero >= 1 else parameters) * recipe.optimizer * trained)
     shard = f", sharded over {layout.shards} GPUs (ZeRO-{layout.zero})" if layout.zero else ""
     suffix = ", in host memory" if recipe.offload else ""
     return [
-        Part(name="weights", bytes=weights, how=f"{recipe.weights:.4g} bytes x {_up(parameters)} parameters"),
+        Part(name="weights", bytes=weights, how=f"{each:.4g} bytes x {_up(parameters)} parameters"),
         Part(
             name="optimizer",
             bytes=0 if recipe.offload else moments,
@@ -290,7 +302,9 @@ def _gathered(arch: Architecture, layout: Layout, recipe: Recipe) -> list[Part]:
 
 def layer_activations(arch: Architecture, layout: Layout, recipe: Recipe, seq: int) -> int:
     """Bytes that one layer stores for its backward pass when nothing is recomputed."""
-    return _activations(arch, recipe, seq, _tokens(layout, seq), layout.tensor)
+    tokens = _tokens(layout, seq)
+    kept = _activations(arch, recipe, seq, tokens, layout.tensor)
+    return kept + (unfused.stored(arch, recipe.autocasts(layout.zero)) * tokens if recipe.unfused else 0)
 
 
 def _gathered_inputs(arch: Architecture, recipe: Recipe, tokens: int, tensor: int) -> int:
@@ -327,7 +341,8 @@ def _scores(arch: Architecture, recipe: Recipe, seq: int, tokens: int, tensor: i
 
 def _kept_per_layer(arch: Architecture, layout: Layout, recipe: Recipe, seq: int) -> int:
     every = layer_activations(arch, layout, recipe, seq)
-    start = recipe.activations * arch.hidden * _tokens(layout, seq) // layout.tensor
+    width = FP32 if recipe.unfused and recipe.autocasts(layout.zero) else recipe.activations
+    start = width * arch.hidden * _tokens(layout, seq) // layout.tensor
     if layout.recompute == "selective":
         every = (
             start + _products(arch, layout, recipe, seq)

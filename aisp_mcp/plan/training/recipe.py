@@ -35,12 +35,28 @@ class Recipe(Record):
     reshard: bool = Field(default=True, description="FSDP frees gathered weights after the forward pass.")
     offload: bool = Field(default=False, description="Optimizer state in host memory.")
     logits: LogitBytes = LogitBytes(whole=12, split=8)
-    keeps_gathered: bool = Field(default=False, description="As of the stack.")
+    keeps_gathered: bool = Field(default=False, description="As of the stack; so are the two below.")
+    unfused: bool = False
+    torch_weights: bool = False
 
     @property
     def activations(self) -> int:
         """Bytes of an activation."""
         return 4 if self.compute == "fp32" else 2
+
+    @property
+    def wide_weights(self) -> bool:
+        """Weights and gradients are fp32 and cast to 16 bits where they are used: PyTorch's own mixed precision."""
+        return self.torch_weights and self.name == "mixed" and self.lora_rank is None
+
+    @property
+    def clips(self) -> bool:
+        """The gradient's norm is limited in passes of its own, as the trainer of transformers does by default."""
+        return self.torch_weights
+
+    def autocasts(self, zero: int) -> bool:
+        """Products are cast one by one, and what lies between them stays fp32; FSDP casts whole layers instead."""
+        return self.wide_weights and zero < 3
 
     def __hash__(self) -> int:
         """Of a few fields, so that searches look figures up quickly; equality compares all of them."""

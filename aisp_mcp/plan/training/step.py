@@ -14,7 +14,7 @@ from aisp_mcp.plan.cluster import collectives
 from aisp_mcp.plan.cluster.collectives import Fabric
 from aisp_mcp.plan.gemm import TERA
 from aisp_mcp.plan.records import TrainingShares
-from aisp_mcp.plan.training import memory
+from aisp_mcp.plan.training import memory, unfused
 from aisp_mcp.plan.training.layout import Layout, most_layers
 from aisp_mcp.plan.training.recipe import Recipe, trainable_share
 from aisp_mcp.records import Record
@@ -22,8 +22,6 @@ from aisp_mcp.records import Record
 BACKWARD_SHARE = 2 / 3  # of the compute that can overlap with gradient communication
 SELECTED = 0.5  # of the forward products that selective recomputation repeats under flash attention
 RECOMPUTED = 1.4  # activation traffic of a checkpointed layer relative to a stored one
-# Bytes per element of unfused kernels, in 16 bits with the norm in 32: see unfused_bytes().
-NORM_BYTES, ROTARY_BYTES, GATE_BYTES, SUM_BYTES = 32, 18, 10, 6
 HALF = 2  # bytes: activations and gathered weights are sent in 16 bits
 
 
@@ -156,29 +154,18 @@ def _traffic(job: StepJob, layout: Layout) -> float:
     logits = memory.FP32 * tokens * arch.vocab / layout.tensor / layout.pipeline
     bandwidth = job.facts.memory.bandwidth_bytes_s
     seconds = shares.loss_passes * logits / bandwidth
-    if shares.unfused_passes:
-        moved = layers * tokens * unfused_bytes(arch) / layout.tensor * (shares.unfused_passes + again)
+    if job.recipe.unfused:
+        moved = layers * tokens * unfused.moved(arch, job.recipe.autocasts(layout.zero), again) / layout.tensor
         seconds += moved / (bandwidth * shares.bandwidth)
     else:
         stored = layers * memory.layer_activations(arch, layout, job.recipe, job.seq)
         small = job.recipe.compute in ("fp8", "fp4") and arch.mlp.experts is None
         passes = shares.activation_passes + (shares.cast_passes if small else 0.0)
         seconds += passes * stored * (1 + (RECOMPUTED - 1) * again) / bandwidth
+    if job.recipe.wide_weights:
+        cast = memory.local_parameters(arch, layout) * trainable_share(arch, job.recipe)
+        seconds += cast * unfused.CASTS.passes(again) / (bandwidth * shares.bandwidth)
     return seconds * layout.microbatches
-
-
-@lru_cache(maxsize=parameters.KEPT)
-def unfused_bytes(arch: Architecture) -> int:
-    """Bytes that unfused kernels read and write per token and layer forward: norms, rotary positions, gates, sums.
-
-    As transformers computes them in 16 bits: a norm upcasts, squares, averages, scales, casts back and multiplies by
-    its weights; rotary positions turn halves, multiply twice and add; the gate is activated and multiplied.
-    """
-    a, experts = arch.attention, arch.mlp.experts
-    heads = (a.heads + a.kv_heads) * a.head_dim
-    width = experts.active * experts.ffn if experts else arch.mlp.width
-    norms = NORM_BYTES * (arch.norms * arch.hidden + heads * a.qk_norm)
-    return norms + ROTARY_BYTES * heads + GATE_BYTES * width + SUM_BYTES * 2 * arch.hidden
 
 
 def _update(job: StepJob, layout: Layout) -> float:
@@ -186,6 +173,8 @@ def _update(job: StepJob, layout: Layout) -> float:
     recipe, local_count = job.recipe, memory.local_parameters(job.arch, layout) * trainable_share(job.arch, job.recipe)
     local_count /= layout.shards if layout.zero else 1
     moved = local_count * (2 * (recipe.weights + recipe.optimizer) + recipe.gradients)
+    if recipe.clips:
+        moved += local_count * unfused.CLIP_PASSES * (memory.FP32 if recipe.wide_weights else recipe.gradients)
     seconds = moved / (job.facts.memory.bandwidth_bytes_s * job.shares.bandwidth)
     if recipe.offload:
         seconds = max(seconds, local_count * (recipe.gradients + recipe.weights) / _host_rate(job.facts))
