@@ -2,13 +2,15 @@
 
     python validation/count_operators.py
 
-One line per model and kind of precision: bytes per token for each element of the residual stream (h), of the MLP (w)
-and of queries and keys (qk), forward and backward, and stored for the backward pass. Products, attention, embedding
-and loss are left out; operands that are broadcast count once. The planner's table is aisp_mcp/plan/training/unfused.py.
+Models in 16 bits, in fp32 with autocast, and in fp32 throughout: bytes per token for each element of the residual
+stream (h), of the MLP (w) and of queries and keys (qk), forward and backward, and stored for the backward pass.
+Products, attention, embedding and loss are left out; operands that are broadcast count once. The planner's table is
+aisp_mcp/plan/training/unfused.py.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from contextlib import nullcontext
 from typing import Any, NamedTuple
@@ -71,9 +73,9 @@ def model(family: str, shape: Shape, layers: int) -> Any:
     return transformers.AutoModelForCausalLM.from_config(config).train()
 
 
-def counted(family: str, shape: Shape, layers: int, tokens: int, autocast: bool) -> Counter[str]:
+def counted(family: str, shape: Shape, layers: int, tokens: int, precision: str) -> Counter[str]:
     """Bytes of one step by pass, and those stored for the backward pass."""
-    made = model(family, shape, layers).to(torch.float32 if autocast else torch.bfloat16)
+    made = model(family, shape, layers).to(torch.bfloat16 if precision == "16 bits" else torch.float32)
     weights = {weight.untyped_storage().data_ptr() for weight in made.parameters()}
     kept: dict[int, torch.UntypedStorage] = {}
 
@@ -85,38 +87,38 @@ def counted(family: str, shape: Shape, layers: int, tokens: int, autocast: bool)
 
     ids, counting = torch.randint(VOCABULARY, (1, tokens)), Counting()
     with counting, torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        with torch.autocast("cpu", torch.bfloat16) if autocast else nullcontext():
+        with torch.autocast("cpu", torch.bfloat16) if precision == "autocast" else nullcontext():
             loss = made(input_ids=ids, labels=ids).loss
         counting.phase = "backward"
         loss.backward()
     return Counter({**counting.moved, "stored": sum(storage.nbytes() for storage in kept.values())})
 
 
-def per_token(family: str, shape: Shape, autocast: bool) -> dict[str, float]:
+def per_token(family: str, shape: Shape, precision: str) -> dict[str, float]:
     """Bytes per token and layer: what more tokens and more layers add, so that weights do not count."""
     added = [
-        {name: counted(family, shape, layers, tokens, autocast)[name] for name in ("forward", "backward", "stored")}
+        {name: counted(family, shape, layers, tokens, precision)[name] for name in ("forward", "backward", "stored")}
         for layers in (FEW, MORE)
         for tokens in (TOKENS, 2 * TOKENS)
     ]
     few, few_long, more, more_long = added
-    return {name: (more_long[name] - more[name] - few_long[name] + few[name]) / TOKENS / (MORE - FEW) for name in few}
+    names = ("forward", "backward", "stored")
+    return {name: (more_long[name] - more[name] - few_long[name] + few[name]) / TOKENS / (MORE - FEW) for name in names}
 
 
 def main() -> None:
-    """Print the bytes per element of each family, with and without autocast."""
+    """Print the bytes per element of each family and precision."""
     base = Shape()
-    for family in ("llama", "qwen3", "opt"):
-        for autocast in (False, True):
-            start = per_token(family, base, autocast)
-            wider = {"h": (base._replace(hidden=512), 256), "w": (base._replace(width=1024), 512)}
-            if family != "opt":
-                wider["qk"] = base._replace(heads=16), 10 * base.head
-            print(f"{family} {'autocast' if autocast else '16 bits'}")
-            for letter, (shape, elements) in wider.items():
-                found = per_token(family, shape, autocast)
-                each = ", ".join(f"{name} {(found[name] - start[name]) / elements:.1f}" for name in start)
-                print(f"  per {letter}: {each}")
+    for family, precision in itertools.product(("llama", "qwen3", "opt"), ("16 bits", "autocast", "fp32")):
+        start = per_token(family, base, precision)
+        wider = {"h": (base._replace(hidden=512), 256), "w": (base._replace(width=1024), 512)}
+        if family != "opt":
+            wider["qk"] = base._replace(heads=16), 10 * base.head
+        print(f"{family}, {precision}")
+        for letter, (shape, elements) in wider.items():
+            found = per_token(family, shape, precision)
+            each = ", ".join(f"{name} {(found[name] - start[name]) / elements:.1f}" for name in start)
+            print(f"  per {letter}: {each}", flush=True)
 
 
 if __name__ == "__main__":

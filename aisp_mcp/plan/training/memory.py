@@ -304,7 +304,7 @@ def layer_activations(arch: Architecture, layout: Layout, recipe: Recipe, seq: i
     """Bytes that one layer stores for its backward pass when nothing is recomputed."""
     tokens = _tokens(layout, seq)
     kept = _activations(arch, recipe, seq, tokens, layout.tensor)
-    return kept + (unfused.stored(arch, recipe.autocasts(layout.zero)) * tokens if recipe.unfused else 0)
+    return kept + (unfused.stored(arch, recipe.operators(layout.zero)) * tokens if recipe.unfused else 0)
 
 
 def _gathered_inputs(arch: Architecture, recipe: Recipe, tokens: int, tensor: int) -> int:
@@ -341,7 +341,7 @@ def _scores(arch: Architecture, recipe: Recipe, seq: int, tokens: int, tensor: i
 
 def _kept_per_layer(arch: Architecture, layout: Layout, recipe: Recipe, seq: int) -> int:
     every = layer_activations(arch, layout, recipe, seq)
-    width = FP32 if recipe.unfused and recipe.autocasts(layout.zero) else recipe.activations
+    width = FP32 if recipe.unfused and recipe.operators(layout.zero) == "autocast" else recipe.activations
     start = width * arch.hidden * _tokens(layout, seq) // layout.tensor
     if layout.recompute == "selective":
         every = (

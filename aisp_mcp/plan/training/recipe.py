@@ -10,6 +10,7 @@ from pydantic import Field
 from aisp_mcp.plan import parameters
 from aisp_mcp.plan.architecture import Architecture
 from aisp_mcp.plan.records import LogitBytes
+from aisp_mcp.plan.training.unfused import Precision
 from aisp_mcp.records import Record
 
 Optimizer = Literal["adam", "adam8bit", "adafactor", "muon", "sgd"]
@@ -54,9 +55,11 @@ class Recipe(Record):
         """The gradient's norm is limited in passes of its own, as the trainer of transformers does by default."""
         return self.torch_weights
 
-    def autocasts(self, zero: int) -> bool:
-        """Products are cast one by one, and what lies between them stays fp32; FSDP casts whole layers instead."""
-        return self.wide_weights and zero < 3
+    def operators(self, zero: int) -> Precision:
+        """Precision between products. Autocast casts each product's operands; FSDP casts a layer's weights instead."""
+        if self.compute == "fp32":
+            return "fp32"
+        return "autocast" if self.wide_weights and zero < 3 else "16 bits"
 
     def __hash__(self) -> int:
         """Of a few fields, so that searches look figures up quickly; equality compares all of them."""

@@ -155,7 +155,7 @@ def _traffic(job: StepJob, layout: Layout) -> float:
     bandwidth = job.facts.memory.bandwidth_bytes_s
     seconds = shares.loss_passes * logits / bandwidth
     if job.recipe.unfused:
-        moved = layers * tokens * unfused.moved(arch, job.recipe.autocasts(layout.zero), again) / layout.tensor
+        moved = layers * tokens * unfused.moved(arch, job.recipe.operators(layout.zero), again) / layout.tensor
         seconds += moved / (bandwidth * shares.bandwidth)
     else:
         stored = layers * memory.layer_activations(arch, layout, job.recipe, job.seq)
