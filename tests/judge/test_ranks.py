@@ -187,6 +187,18 @@ def test_a_rank_that_raises_ends_the_comparison(tmp_path: Path) -> None:
 
 @NO_CORES
 @pytest.mark.torch
+def test_a_rank_is_not_waited_for_long_after_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel of NCCL waits for ever for a rank that skips its collective. About one processor second."""
+    monkeypatch.setattr(group, "LAST_RANK_S", 0.5)
+    waits = "import threading\nimport torch.distributed as dist\n\ndef run(share):\n    if not dist.get_rank():\n"
+    waits += "        threading.Event().wait()\n    return share\n"
+    comparison = judge(tmp_path, waits, TWO_RANKS)
+    assert comparison.verdict == "invalid"
+    assert "no answer of rank 0 within" in comparison.flags[0].message
+
+
+@NO_CORES
+@pytest.mark.torch
 def test_a_number_that_is_no_literal_is_refused(tmp_path: Path) -> None:
     pair = write_pair(tmp_path, HONEST, TWO_RANKS.replace("ranks = 2\n", "ranks = 1 + 2\n"))
     with pytest.raises(BenchmarkError) as refused:

@@ -23,10 +23,11 @@ from aisp_mcp.judge.parent.processes.process import Seen, WorkerProcess
 from aisp_mcp.judge.parent.timing.memory.accounting import Watch, inode
 from aisp_mcp.judge.protocol.clock import clock, own_delay
 from aisp_mcp.judge.protocol.layout import Layout
-from aisp_mcp.judge.protocol.messages import SHARED
+from aisp_mcp.judge.protocol.messages import DONE, SHARED
 from aisp_mcp.judge.protocol.shared_memory import ControlBlock
 
 COLLECTIVE_S = 30.0  # a rank waits this long for the others before its collective raises
+LAST_RANK_S = 2 * COLLECTIVE_S  # after the first rank has ended its calls: NCCL's kernels do not give up by themselves
 
 
 class Share(NamedTuple):
@@ -127,15 +128,18 @@ class WorkerGroup(WorkerProcess):
 
     def _await(self, expected: bytes, deadline_s: float, seen: Seen | None = None) -> float:
         """Return the parent's clock when the expected byte has arrived from every rank. Raises WorkerGone."""
-        end, missing = time.monotonic() + deadline_s, {fd: number for number, fd in enumerate(self._answering)}
+        begin, missing = time.monotonic(), {fd: number for number, fd in enumerate(self._answering)}
+        end = begin + deadline_s
         while missing:
             self._waiting_from = own_delay()
             polled = _polled(missing, max(end - time.monotonic(), 0.0))
             if not polled:
                 late = ", ".join(map(self._called, missing.values()))
-                raise WorkerGone("hang", f"{self.name}: no answer of {late} within {deadline_s:.1f} s")
+                raise WorkerGone("hang", f"{self.name}: no answer of {late} within {end - begin:.1f} s")
             for fd in polled:
                 self._expect(expected, missing.pop(fd))
+            if expected == DONE:
+                end = min(end, time.monotonic() + LAST_RANK_S)
         return seen() if seen else clock()
 
     def _called(self, number: int) -> str:
