@@ -172,6 +172,7 @@ def phases(jobs: Jobs, host: Host, folder: Path) -> dict[str, Any]:
     lock.write_text(f"{os.getpid()} {tree.start_time(os.getpid())} {tree.namespace()}")
     changing, journal = folder / "phases" / "data", Path(tempfile.mkdtemp(prefix="aisp-", dir="/dev/shm")) / "journal"
     changing.parent.mkdir()
+    journal.parent.chmod(0o777)
     left: list[tuple[str, str, str]] = []  # who ends, at which request and point
     call, failed, tried = ssh.Connection.call, list[str](), 0
 
@@ -203,7 +204,7 @@ def phases(jobs: Jobs, host: Host, folder: Path) -> dict[str, Any]:
                 executor._connection.close()
                 executor = ssh.Ssh(host.url)
             changing.write_bytes(os.urandom(3_000_000))
-            journal.write_text("")
+            journal.unlink(missing_ok=True)
             left[:] = [case]
             job_id = submit(jobs, host, journal=str(journal), label="right", seconds=0.2, gate=str(changing))
             watcher = Watcher(jobs.store.db, host.url, executor)
@@ -216,7 +217,7 @@ def phases(jobs: Jobs, host: Host, folder: Path) -> dict[str, Any]:
                     watcher = Watcher(jobs.store.db, host.url, executor)
                 time.sleep(0.05)
             job, tried = jobs.get(job_id), tried + 1
-            begun = journal.read_text().count("begin")
+            begun = journal.read_text().count("begin") if journal.exists() else 0
             if left or begun != 1 or job.envelope is None or job.envelope["result"]["text"] != "right":
                 failed.append(f"{' '.join(case)}: {job.state.value}, began {begun} times")
         if executor._connection:
