@@ -1,9 +1,9 @@
 """The web server that all our applications run on. Does not import the protocol library.
 
 It limits connections, and the rest wait in the kernel's queue until one ends. A connection is idle until the head of a
-request is complete, and again once its response has been sent. If all are taken, the one idle longest gives way, but
-not before YIELD_S: a client that has just connected is about to send. So a client that opens thousands of connections
-and sends nothing loses its own, and thousands that send at once are all answered.
+request is complete, and again once its response has been sent. If all are taken, those idle for YIELD_S give way, no
+earlier: a client that has just connected is about to send. So a client that opens thousands of connections and sends
+nothing loses its own, and thousands that send at once are all answered.
 """
 
 from __future__ import annotations
@@ -115,7 +115,8 @@ class Bounded:
 
 def most_connections() -> int:
     """Connections that are open at once: half of the files that this process may open is left to everything else."""
-    return min(CONNECTIONS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return CONNECTIONS if files == resource.RLIM_INFINITY else min(CONNECTIONS, files // 2)
 
 
 def configured(app: ASGIApp) -> uvicorn.Config:
