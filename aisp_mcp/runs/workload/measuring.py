@@ -24,8 +24,8 @@ from aisp_mcp.server.context import Context
 from aisp_mcp.store.records.run import Run
 from aisp_mcp.store.records.verdict_row import RunKind
 
-# What all regimes together may cost, in rounds of one pair at the same preset. Chosen: a dozen regimes, whose processes
-# take as long to start as their rounds, then cost less than three times as much as one.
+# What all regimes together may cost, in rounds of one pair at the same preset. Chosen: each starts its own processes,
+# which takes longer than its rounds, so that a dozen cost about four times as much as one.
 ROUNDS = 1.5
 LEAST_PALINDROMES, LEAST_REPLICATES = 3, 2  # one of each order; and what an interval needs
 
