@@ -121,8 +121,11 @@ async def flood(served: Served, count: int) -> dict[str, Any]:
         results = Counter[str]()
         while tickets and time.monotonic() - began < PATIENCE_S:
             for ticket in list(tickets):
-                told = (await web.get(f"/judge/{ticket}")).json()
-                if told["status"] not in ("queued", "running"):
+                answer = await web.get(f"/judge/{ticket}")
+                if answer.status_code in (429, 503):
+                    await asyncio.sleep(float(answer.headers["Retry-After"]))
+                    continue
+                if (told := answer.json())["status"] not in ("queued", "running"):
                     results[told["status"]] += 1
                     tickets.remove(ticket)
             await asyncio.sleep(0.5)

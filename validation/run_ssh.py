@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import json
 import os
 import random
@@ -22,9 +23,10 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests" / "jobs"), str(Path(__file__).parent)]
@@ -33,7 +35,9 @@ import scrub  # noqa: E402
 from ssh_host import Host  # noqa: E402
 
 from aisp_mcp.jobs import starting  # noqa: E402
+from aisp_mcp.jobs.executors import ssh  # noqa: E402
 from aisp_mcp.jobs.manager import Jobs  # noqa: E402
+from aisp_mcp.jobs.watcher import Watcher  # noqa: E402
 from aisp_mcp.process import tree  # noqa: E402
 from aisp_mcp.settings import Settings  # noqa: E402
 from aisp_mcp.store.database import Store  # noqa: E402
@@ -69,6 +73,7 @@ def main() -> int:
                 record = {
                     "overhead": overhead(jobs, host),
                     "cuts": cuts(jobs, host, options, Path(folder)),
+                    "phases": phases(jobs, host, Path(folder)),
                     "faults": faults(jobs, host),
                 }
             finally:
@@ -77,7 +82,8 @@ def main() -> int:
     if options.out:
         Path(options.out).write_text(text + "\n")
     print(text)
-    return int(record["cuts"]["lost"] + record["cuts"]["ran_twice"] + record["cuts"]["wrong"] > 0)
+    wrong = [record["cuts"][name] for name in ("lost", "ran_twice", "wrong")]
+    return int(sum(wrong) + len(record["phases"]["failed"]) > 0)
 
 
 @contextlib.contextmanager
@@ -147,6 +153,78 @@ def overhead(jobs: Jobs, host: Host, count: int = 15) -> dict[str, Any]:
         "beyond_max_s": round(max(beyond), 3),
         "pairs": count,
     }
+
+
+REQUESTS = ("facts", "tree", "lacking", "put", "build", "start", "submit", "poll", "fetch", "forget")
+
+
+class Killed(BaseException):
+    """Ends a watcher as a signal does."""
+
+
+def phases(jobs: Jobs, host: Host, folder: Path) -> dict[str, Any]:
+    """The connection ends, or the watcher, at each request before it is sent, before its answer, and before what
+    follows that; each time a job must run once and come back right. This process is the watcher.
+    """
+    end_watcher(jobs, host)
+    signal.signal(starting.WAKE, signal.SIG_IGN)
+    lock = starting.watcher_lock(jobs.store.home, host.url)
+    lock.write_text(f"{os.getpid()} {tree.start_time(os.getpid())} {tree.namespace()}")
+    changing, journal = folder / "phases" / "data", Path(tempfile.mkdtemp(prefix="aisp-", dir="/dev/shm")) / "journal"
+    changing.parent.mkdir()
+    journal.parent.chmod(0o777)
+    left: list[tuple[str, str, str]] = []  # who ends, at which request and point
+    call, failed, tried = ssh.Connection.call, list[str](), 0
+
+    def end(connection: ssh.Connection) -> None:
+        tree.kill([connection._ssh.pid])
+        if left.pop()[0] == "watcher":
+            raise Killed
+
+    def ending_call(self: ssh.Connection, op: str, payload: Iterable[bytes] = (), **rest: Any) -> dict[str, Any]:
+        point = left[0][2] if left and left[0][1] == op else ""
+        if point == "before":
+            end(self)
+        if point == "sent":
+            timeout_s = rest.pop("timeout_s", ssh.ANSWER_S)
+            for chunk in (json.dumps({"op": op, **rest}).encode() + b"\n", *payload):
+                self._write(chunk, timeout_s)
+            time.sleep(0.1)
+            end(self)
+            return self._answer(timeout_s)
+        answer = call(self, op, payload, **rest)
+        if point == "answered":
+            end(self)
+        return answer
+
+    with mock.patch.object(ssh.Connection, "call", ending_call):
+        executor = ssh.Ssh(host.url)
+        for case in itertools.product(("connection", "watcher"), REQUESTS, ("before", "sent", "answered")):
+            if case[1] in ("facts", "start") and executor._connection:
+                executor._connection.close()
+                executor = ssh.Ssh(host.url)
+            changing.write_bytes(os.urandom(3_000_000))
+            journal.unlink(missing_ok=True)
+            left[:] = [case]
+            job_id = submit(jobs, host, journal=str(journal), label="right", seconds=0.2, gate=str(changing))
+            watcher = Watcher(jobs.store.db, host.url, executor)
+            limit = time.monotonic() + 60
+            while (left or not jobs.get(job_id).state.terminal) and time.monotonic() < limit:
+                try:
+                    watcher.look()
+                except Killed:
+                    executor = ssh.Ssh(host.url)
+                    watcher = Watcher(jobs.store.db, host.url, executor)
+                time.sleep(0.05)
+            job, tried = jobs.get(job_id), tried + 1
+            begun = journal.read_text().count("begin") if journal.exists() else 0
+            if left or begun != 1 or job.envelope is None or job.envelope["result"]["text"] != "right":
+                failed.append(f"{' '.join(case)}: {job.state.value}, began {begun} times")
+        if executor._connection:
+            executor._connection.close()
+    lock.write_text("")
+    shutil.rmtree(journal.parent)
+    return {"tried": tried, "failed": failed}
 
 
 def cuts(jobs: Jobs, host: Host, options: argparse.Namespace, folder: Path) -> dict[str, Any]:
@@ -256,28 +334,39 @@ def faults(jobs: Jobs, host: Host) -> dict[str, Any]:
             os.kill(pid, signal.SIGKILL)
     found["its supervisor is killed"] = reason(job_id)
     end_watcher(jobs, host)
+    with tempfile.TemporaryDirectory(prefix="aisp-sent-") as sent:
+        (gate := Path(sent) / "gate").touch()
+        (odd := Path(sent) / "a\nb").touch()
+        found["a file whose name has a newline"] = reason(submit(jobs, host, gate=str(gate)))
+        with odd.open("wb") as file:
+            file.truncate(10**9)
+        found["1 GB to send"] = reason(submit(jobs, host, gate=str(gate)))
+    end_watcher(jobs, host)
     if os.geteuid() == 0:
-        cache = host.there / ".cache"
-        shutil.rmtree(cache, ignore_errors=True)
-        cache.mkdir()
-        if host.user:
-            shutil.chown(cache, host.user)
-        there = ["nsenter", "-t", str(host.pid), "-m"]
-        subprocess.run([*there, "mount", "-t", "tmpfs", "-o", "size=2m,mode=777", "tmpfs", str(cache)], check=True)
-        try:
-            found["full disk there"] = reason(submit(jobs, host))
-            end_watcher(jobs, host)
-        finally:
-            subprocess.run([*there, "umount", str(cache)], check=True)
-    skewed = host.there / "skewed-python"
-    if shutil.which("faketime"):
-        skewed.write_text(f'#!/bin/sh\nexec faketime -f +3600s {os.environ["AISP_REMOTE_PYTHON"]} "$@"\n')
+        for name, full, size in (("disk", ".cache", "2m"), ("disk of the jobs", ".local", "64k")):
+            folder = host.there / full
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+            if host.user:
+                shutil.chown(folder, host.user)
+            there = ["nsenter", "-t", str(host.pid), "-m"]
+            words = ["mount", "-t", "tmpfs", "-o", f"size={size},mode=777", "tmpfs", str(folder)]
+            subprocess.run([*there, *words], check=True)
+            try:
+                found[f"full {name} there"] = reason(submit(jobs, host))
+                end_watcher(jobs, host)
+            finally:
+                subprocess.run([*there, "umount", "-l", str(folder)], check=True)
+    for name, offset in (("ahead", "+3600s"), ("behind", "-3600s")):
+        if not shutil.which("faketime"):
+            break
+        skewed = host.there / "skewed-python"
+        skewed.write_text(f'#!/bin/sh\nexec faketime -f {offset} {os.environ["AISP_REMOTE_PYTHON"]} "$@"\n')
         skewed.chmod(0o755)
         job = finished(jobs, submit(jobs, host, env={"AISP_REMOTE_PYTHON": str(skewed)}))
         late = abs((job.started_at or 0) - time.time())
-        found["a clock an hour ahead"] = (
-            f"{job.state.value}: {job.reason or 'ok'}; its start is right within {late:.0f} s"
-        )
+        said = f"{job.state.value}: {job.reason or 'ok'}; its start is right within {late:.0f} s"
+        found[f"a clock an hour {name}"] = said
         end_watcher(jobs, host)
     host.stop()
     found["nobody listens"] = reason(submit(jobs, host))

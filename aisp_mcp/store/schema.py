@@ -351,7 +351,8 @@ def migrate(connection: sqlite3.Connection, home: Path) -> None:
                 connection.execute(f"PRAGMA user_version = {version + 1}")
             connection.execute("COMMIT")
         except BaseException:
-            connection.execute("ROLLBACK")
+            with contextlib.suppress(sqlite3.Error):  # a full disk has already rolled back
+                connection.execute("ROLLBACK")
             raise
     if version > VERSION:
         raise StoreError(

@@ -240,6 +240,11 @@ def test_a_full_disk_refuses_new_jobs_and_keeps_running_ones(
         with pytest.raises(StoreError) as caught:
             submit_many(jobs)  # the first rows may still fit into pages that are there
         assert caught.value.code == "STORE_FULL"
+        os.truncate(ballast, ballast.stat().st_size - 100_000)  # too little for the tables of another store
+        with pytest.raises(StoreError) as caught:
+            Store(small_disk / "other")
+        assert caught.value.code == "STORE_FULL"
+        fill(small_disk)
         gate.touch()
         ended = finished(jobs, job.id)
         assert ended.state is JobState.SUCCEEDED  # thanks to the reserve

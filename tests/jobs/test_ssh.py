@@ -53,6 +53,14 @@ def half_way(jobs: Jobs, job_id: str) -> None:
     until(lambda: (p := jobs.get(job_id).progress) is not None and p.message == "half way")
 
 
+def cut_once(host: Host) -> None:
+    """Let the next ssh end as one does whose connection is cut after the log-in."""
+    program = host.folder / "bin" / "ssh"
+    usual, cut = program.read_text(), "echo 'Connection to 127.0.0.1 closed by remote host.' >&2; exit 255"
+    program.with_suffix(".usual").write_text(usual)
+    program.write_text(f"#!/bin/sh\nmv $0.usual $0; chmod 700 $0; {cut}\n")
+
+
 def left_there(host: Host) -> list[Path]:
     return list(host.there.glob(".local/aisp/host-*/runs/*"))
 
@@ -61,6 +69,7 @@ def test_a_job_outlives_its_connection_and_comes_back_whole(jobs: Jobs, host: Ho
     gate, journal = tmp_path / "gate", tmp_path / "sources" / "journal"
     journal.parent.mkdir()
     journal.touch()  # a file that exists here is sent, with its folder
+    cut_once(host)
     job_id = submit(jobs, gate=str(gate), journal=str(journal), label="kept")
     half_way(jobs, job_id)
     assert host.cut() == 1

@@ -15,7 +15,7 @@ from pathlib import Path
 from aisp_mcp.errors import Refused, UsageError
 
 PATH = "/mcp"
-BACKLOG = 128
+BACKLOG = 4096  # connections that the kernel completes before they are accepted; Linux's own limit
 LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
 
 

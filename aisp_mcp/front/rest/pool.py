@@ -38,6 +38,7 @@ from aisp_mcp.store.records.job import Job, JobState
 TOOL = "aisp_verify_candidate"
 MAX_BODY, MAX_UNPACKED, MAX_FILES = 32 << 20, 128 << 20, 2000
 FULL = ("POOL_FULL", "QUEUE_FULL")
+NO_ROOM = ("DISK_FULL", "STORE_FULL")  # errors of this machine, not of a submission
 RETRY_S = 5  # before any submission has shown how long one takes
 PRIORITIES = range(-10, 11)
 _KEY = re.compile(r"[\w.:/@-]{0,200}", re.ASCII)
@@ -221,7 +222,8 @@ def _known(key: str, digest: str, ctx: Context) -> Job | None:
         message = f"The key {key[:80]!r} stands for another submission, {job_id}."
         raise Refused("KEY_REUSED", message, "Choose another key for other content.")
     job = ctx.store.job(job_id)
-    if job.state in (JobState.CANCELLED, JobState.LOST):  # nothing was judged: the same again is a new attempt
+    no_room = (job.reason or "").partition(":")[0] in NO_ROOM
+    if no_room or job.state in (JobState.CANCELLED, JobState.LOST):  # not judged: the same again is a new attempt
         ctx.store.free_key(job_id)
         return None
     return job

@@ -35,14 +35,9 @@ AGAIN_S = (0.5, 1.0, 2.0, 5.0, 10.0)  # between attempts to connect
 _NOISE_BYTES = 256_000
 # Words of ssh after which another attempt may succeed.
 _PASSING = (
-    *("Connection refused", "Connection reset", "Connection closed", "timed out", "Broken pipe", "No route to host"),
-    *(
-        "Network is unreachable",
-        "Temporary failure",
-        "kex_exchange_identification",
-        "lost connection",
-        "not responding",
-    ),
+    *("Connection refused", "Connection reset", "Connection closed", "closed by remote host", "timed out"),
+    *("Broken pipe", "No route to host", "Network is unreachable", "Temporary failure"),
+    *("kex_exchange_identification", "lost connection", "not responding"),
 )
 _PYTHON = "import sys; sys.version_info >= (3, 11) or sys.exit('aisp needs Python 3.11, not ' + sys.version.split()[0])"
 

@@ -62,6 +62,9 @@ def judge(
                         interval=None, worst=stopped.label, regimes=regimes, step_share=step_share)  # fmt: skip
     numbers = _numbers(measured, shares, margin)
     verdict, reason = word(numbers)
+    doubtful = None if allow_slower else _doubtful(measured, regimes, launches)
+    if verdict is Verdict.FASTER and doubtful:
+        verdict, reason = Verdict.INCONCLUSIVE, f"one process pair cannot show that it is not slower at {doubtful}"
     ratio = math.exp(numbers.estimate.mean)
     worst = min(regimes, key=lambda regime: regime.ratio or 0.0)
     slower = [each for each in regimes if each.verdict == Verdict.SLOWER and matters(each, launches)]
@@ -82,6 +85,21 @@ def judge(
         interval=Interval(low=low, high=high, level=numbers.estimate.level), worst=worst.label, regimes=regimes,
         step_share=step_share, step_ratio=step_ratio,
     )  # fmt: skip
+
+
+def _doubtful(measured: Sequence[Measured], regimes: Sequence[Regime], launches: float) -> str | None:
+    """The regime that matters and lost more than its noise in a single process pair, which cannot show it slower."""
+    single = {
+        each.label: each.comparison
+        for each in measured
+        if each.comparison.replicates == 1 and each.comparison.verdict is Verdict.INCONCLUSIVE
+    }
+    lost = [
+        each
+        for each in regimes
+        if each.label in single and (each.ratio or 1) * (1 + (single[each.label].noise_floor or 0)) < 1
+    ]
+    return next((each.label for each in lost if matters(each, launches)), None)
 
 
 def matters(regime: Regime, launches: float) -> bool:

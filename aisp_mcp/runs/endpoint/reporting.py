@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-from aisp_mcp.errors import NotFound, Unavailable, UsageError
+from aisp_mcp.errors import Unavailable, UsageError
 from aisp_mcp.runs.endpoint import clients, loads, recorded
 from aisp_mcp.runs.endpoint import servers as asked
 from aisp_mcp.runs.endpoint.loads import Load
@@ -40,8 +38,7 @@ def prepared(call: dict[str, Any], ctx: Context, timeout_s: float) -> tuple[Plan
         raise UsageError("NO_SLO", "Goodput needs a service level.", "Give slo_ttft_ms, slo_tpot_ms or both.")
     for each_server in servers:
         asked.require_answer(each_server.url, each_server.model, call["output_tokens"])
-    lines = _lines(call["prompts"]) if call["prompts"] else []
-    trace = recorded.read(lines, Path(call["prompts"]).name, call["requests"]) if _is_trace(lines) else []
+    prompts, trace = recorded.read_file(call["prompts"], call["requests"]) if call["prompts"] else ([], [])
     under = (
         loads.parse(call["loads"])
         if call["loads"]
@@ -56,7 +53,7 @@ def prepared(call: dict[str, Any], ctx: Context, timeout_s: float) -> tuple[Plan
         slo_s=(_seconds(call["slo_ttft_ms"]), _seconds(call["slo_tpot_ms"])),
         folder=(ctx.run_dir or ctx.settings.home / "serving" / secrets.token_hex(8)).absolute(),
         timeout_s=call["timeout_s"] or timeout_s,
-        prompts=() if trace else tuple(map(_prompt, lines)),
+        prompts=tuple(prompts),
         trace=tuple(trace),
     )
     return plan, servers
@@ -64,22 +61,6 @@ def prepared(call: dict[str, Any], ctx: Context, timeout_s: float) -> tuple[Plan
 
 def _seconds(milliseconds: float | None) -> float | None:
     return None if milliseconds is None else milliseconds / 1000
-
-
-def _lines(path: str) -> list[str]:
-    """Lines of a file of prompts or recorded requests. Raises NotFound, UsageError."""
-    try:
-        lines = Path(path).expanduser().read_text("utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise NotFound("NO_SUCH_FILE", f"Cannot read prompts from {path[:200]!r}.", "One prompt a line.") from error
-    filled = [line for line in lines if line.strip()]
-    if not filled:
-        raise UsageError("NO_PROMPTS", f"{path[:200]!r} contains no prompt.", "One prompt a line.")
-    return filled
-
-
-def _is_trace(lines: Sequence[str]) -> bool:
-    return bool(lines) and recorded.is_trace(lines[0])
 
 
 def _require_arrivals(under: Sequence[Load], trace: Sequence[Recorded], client: str) -> None:
@@ -92,14 +73,6 @@ def _require_arrivals(under: Sequence[Load], trace: Sequence[Recorded], client: 
     if client != "aiperf":
         message = f"{client} cannot send requests at the times of a trace."
         raise Unavailable("NOT_INSTALLED", message, "pip install aiperf, or name other loads: --loads 4 --loads 2/s.")
-
-
-def _prompt(line: str) -> str:
-    try:
-        row = json.loads(line)
-    except ValueError:
-        return line
-    return str(row.get("prompt") or row.get("text") or line) if isinstance(row, dict) else line
 
 
 def all_figures(plan: Plan, servers: list[Server], measured: list[Runs]) -> list[ServerFigures]:
@@ -140,7 +113,9 @@ def notes(shown: list[ServerFigures], plan: Plan) -> list[str]:
         messages.append("Fewer than three loads: a loss under another load would not be seen.")
     if plan.trace:
         share = f"{recorded.shared(plan.trace):.0%}".replace("%", " %")
-        messages.append(f"{len(plan.trace)} recorded requests; {share} of their blocks were in an earlier one.")
+        known = any(row.blocks for row in plan.trace)
+        shared = f"{share} of their blocks were in an earlier one" if known else "what they share was not recorded"
+        messages.append(f"{len(plan.trace)} recorded requests; {shared}.")
     if plan.prompts:
         messages.append("The same prompts are sent in every run: a prefix cache answers later runs faster.")
     return messages

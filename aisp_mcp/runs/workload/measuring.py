@@ -24,13 +24,10 @@ from aisp_mcp.server.context import Context
 from aisp_mcp.store.records.run import Run
 from aisp_mcp.store.records.verdict_row import RunKind
 
-# What all regimes together may cost, in rounds of one pair at the same preset. Chosen: a dozen regimes, whose processes
-# take as long to start as their rounds, then cost less than three times as much as one.
+# What all regimes together may cost, in rounds of one pair at the same preset. Chosen: each starts its own processes,
+# which takes longer than its rounds, so that a dozen cost about four times as much as one.
 ROUNDS = 1.5
 LEAST_PALINDROMES, LEAST_REPLICATES = 3, 2  # one of each order; and what an interval needs
-
-
-MOST_AGAIN = 4  # regimes that are measured again; chosen: one that is shown slower is enough
 
 
 @dataclass(frozen=True)
@@ -62,8 +59,9 @@ def regimes(request: Request, workload: str) -> Regimes:
 
 
 def measure(ctx: Context, chosen: Regimes, workload: str, options: Options, allow_slower: bool = False) -> Run:
-    """Measure every regime, and judge the workload. A regime that matters and seems slower is measured again, with all
-    the preset's replicates: only new times, which its selection did not bias, are used. allow_slower: as in rule.judge.
+    """Measure every regime, and judge the workload. The regime that matters and seems to lose most is measured again,
+    with all the preset's replicates: only new times, which its selection did not bias, are used. allow_slower: as in
+    rule.judge.
     """
     device = next((plan.device for plan in chosen.plans if plan.device), options.device)
     options = replace(options, device=device)
@@ -76,10 +74,11 @@ def measure(ctx: Context, chosen: Regimes, workload: str, options: Options, allo
     found = {each.target: each for each in run.comparisons}
     if len(found) == len(pairs):
         seemed = _judged(chosen, pairs, found, workload, options, allow_slower)
-        unsure = [pairs[at] for at in _seem_slower(chosen, seemed)]
-        if unsure:
-            ctx.progress(0, len(unsure), "measuring again where the candidate seems slower")
-            again = replace(first, preset=replace(first.preset, replicates=max(5, options.preset.replicates)))
+        label = seems_slower(seemed)
+        if label is not None and options.preset.replicates > first.preset.replicates:
+            ctx.progress(0, 1, "measuring again where the candidate seems slower")
+            unsure = [each for each, row in zip(pairs, chosen.read.rows, strict=True) if row.label == label]
+            again = replace(first, preset=replace(first.preset, replicates=options.preset.replicates))
             more = runs.measure(ctx, unsure, again, about=runs.About(RunKind.FUNCTIONS, part_of=run.id))
             found |= {each.target: each for each in more.comparisons}
     disclosed = [
@@ -106,17 +105,17 @@ def _judged(
     return verdict.model_copy(update={"notes": list(chosen.read.notes)})
 
 
-def _seem_slower(chosen: Regimes, seemed: Workload) -> list[int]:
-    """Positions of the regimes that matter, whose ratio is below 1, and that are not decided; those that weigh most
-    come first, and at most MOST_AGAIN.
+def seems_slower(seemed: Workload) -> str | None:
+    """The label of the regime that matters, is not decided, and seems to lose most of the workload's time. One that is
+    then shown slower is enough.
     """
-    places = {row.label: at for at, row in enumerate(chosen.read.rows)}
-    launches = sum(row.launches for row in chosen.read.rows)
-    return [
-        places[each.label]
+    launches = sum(each.launches for each in seemed.regimes)
+    lost = {
+        each.label: each.share * (1 / each.ratio - 1)
         for each in seemed.regimes
-        if each.verdict == Verdict.INCONCLUSIVE and (each.ratio or 1.0) < 1.0 and rule.matters(each, launches)
-    ][:MOST_AGAIN]
+        if each.verdict == Verdict.INCONCLUSIVE and each.ratio and each.ratio < 1 and rule.matters(each, launches)
+    }
+    return max(lost, key=lambda label: lost[label], default=None)
 
 
 def divided(preset: Preset, regimes: int) -> Preset:

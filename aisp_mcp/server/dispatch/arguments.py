@@ -245,7 +245,9 @@ def explain(errors: Sequence[Any]) -> list[ArgumentProblem]:
 
 
 def of_the_system(error: OSError) -> AispError | None:
-    """An OSError about one of the caller's paths as an AispError; None for any other."""
+    """An OSError about a full disk or one of the caller's paths as an AispError; None for any other."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT) and error.filename is None:  # of a write
+        return AispError("DISK_FULL", f"A file could not be written: {os.strerror(error.errno)}.", "Free space there.")
     if error.errno not in _ABOUT_A_PATH or error.filename is None:
         return None
     reason = f"{os.strerror(error.errno)}: {_bounded(str(error.filename), 200)!r}."

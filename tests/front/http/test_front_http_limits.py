@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import itertools
 import json
 import resource
 import socket
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from anyio import Event, create_task_group, wait_all_tasks_blocked
 from http_support import Served, token_file
 
 from aisp_mcp.front.http import app, limits, web
@@ -75,36 +77,65 @@ def nothing(_: Served) -> str:
     return ""
 
 
-@pytest.mark.parametrize("sent", [half_a_head, half_a_body, nothing])
+@pytest.mark.parametrize("sent", [(nothing, half_a_head), (half_a_body,)])
 def test_half_requests_of_strangers_lock_nobody_out(
     served: Served, tokens: tuple[Path, dict[str, str]], sent: Any
 ) -> None:
     with contextlib.ExitStack() as stack:
-        wires = [stack.enter_context(socket.create_connection(("127.0.0.1", served.port), 20)) for _ in range(300)]
-        for half_open in wires:
+        wires = connected(served, stack, web.CONNECTIONS + 50)
+        for half_open, text in zip(wires, itertools.cycle(sent), strict=False):
             with contextlib.suppress(ConnectionError):
-                half_open.sendall(sent(served).encode())
-        assert [status_of(served, bearer(tokens[1]["bob"])) for _ in range(5)] == [200] * 5
-        if sent is not half_a_body:
-            assert sum(is_open(wire) for wire in wires) <= web.MAX_IDLE
+                half_open.sendall(text(served).encode())
+        assert [served.post(bearer(tokens[1]["bob"]))[0] for _ in range(5)] == [200] * 5
+        if nothing in sent:  # the first ones had to give way
+            assert (first := answered(wires[0])).status == 503
+            assert int(first.headers["Retry-After"]) > 0
 
 
-def status_of(served: Served, headers: dict[str, str], tries: int = 3) -> int:
-    """Status of a request; one whose connection was closed to make room, before it was read, is sent again."""
-    for _ in range(tries - 1):
-        with contextlib.suppress(ConnectionError):
-            return int(served.post(headers)[0])
-    return int(served.post(headers)[0])
+def test_all_who_connect_before_they_send_are_answered(served: Served, tokens: tuple[Path, dict[str, str]]) -> None:
+    text = served.written({**bearer(tokens[1]["alice"])}).encode()
+    with contextlib.ExitStack() as stack:
+        wires = connected(served, stack, 300)
+        for wire in wires:
+            wire.sendall(text)
+        told = [answered(wire) for wire in wires]
+    assert {answer.status for answer in told} <= {200, 429}
+    assert all(int(answer.headers["Retry-After"]) > 0 for answer in told if answer.status == 429)
 
 
-def is_open(connection: socket.socket) -> bool:
-    connection.setblocking(False)
-    try:
-        return connection.recv(1) != b""
-    except BlockingIOError:
-        return True
-    except ConnectionError:
-        return False
+def connected(served: Served, stack: contextlib.ExitStack, count: int) -> list[socket.socket]:
+    return [stack.enter_context(socket.create_connection(("127.0.0.1", served.port), 20)) for _ in range(count)]
+
+
+def answered(wire: socket.socket) -> http.client.HTTPResponse:
+    answer = http.client.HTTPResponse(wire)
+    answer.begin()
+    return answer
+
+
+@pytest.mark.anyio
+async def test_a_request_beyond_those_being_answered_is_told_when_to_come_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(web, "CONNECTIONS", 8)
+    told: list[Any] = []
+    leave = Event()
+
+    async def inner(scope: Any, receive: Any, send: Any) -> None:
+        await leave.wait()
+
+    async def send(message: Any) -> None:
+        told.append(message)
+
+    app: Any = web.configured(inner).app
+    async with create_task_group() as tasks:
+        for _ in range(8):
+            tasks.start_soon(app, {"type": "http"}, None, send)
+        await wait_all_tasks_blocked()
+        leave.set()
+    assert told[0]["status"] == 503
+    assert (b"retry-after", b"1") in told[0]["headers"]
+    assert [message["type"] for message in told] == ["http.response.start", "http.response.body"]
 
 
 def test_a_stranger_is_refused_before_the_body_is_there(served: Served) -> None:
@@ -131,7 +162,6 @@ def test_an_answered_connection_takes_the_next_request(served: Served, tokens: t
 
 @pytest.mark.anyio
 async def test_requests_that_stay_open_are_counted_by_principal() -> None:
-    from anyio import Event, create_task_group
     from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
     from mcp.server.auth.provider import AccessToken
 

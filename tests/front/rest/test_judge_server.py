@@ -77,6 +77,10 @@ def test_submissions_wait_in_order_of_priority_and_are_judged_once(pool: Pool) -
     windows = sorted(answer["lease"]["windows"][0] for answer in answers)
     assert all(earlier[1] <= later[0] for earlier, later in itertools.pairwise(windows))
     assert len({answer["lease"]["worker"] for answer in answers}) == 4
+    pool.journal = Path("/dev/full")  # what the job writes finds no room: not judged, so the same is a new attempt
+    for _ in range(2):
+        late = pool.submit("late")
+        assert (late.status_code, pool.answer(late)["error"]["code"]) == (202, "DISK_FULL")
 
 
 @pytest.mark.parametrize(("killed", "code"), [(1, "CRASHED"), (2, "LOST")])

@@ -123,6 +123,101 @@ def test_what_is_no_recorded_request_is_named(row: Any, message: str) -> None:
     assert message in raised.value.message
 
 
+AZURE = """TIMESTAMP,ContextTokens,GeneratedTokens
+2023-11-16 18:17:03.9799600,4808,10
+2023-11-16 18:17:04.0319600,3180,8
+"""
+AZURE_2024 = """TIMESTAMP,ContextTokens,GeneratedTokens
+2024-05-10 00:00:00.009930+00:00,2162,5
+2024-05-10 00:00:00.017335+00:00,2399,6
+"""
+BURSTGPT = """Timestamp,Session ID,Elapsed time,Model,Request tokens,Response tokens,Total tokens,Log Type
+5,1,0.5,ChatGPT,472,18,490,Conversation log
+45,2,0.0,ChatGPT,1087,0,1087,API log
+118,3,2.5,GPT-4,417,276,693,Conversation log
+"""
+BAILIAN = """\
+{"chat_id": 159, "timestamp": 61.114, "input_length": 48, "output_length": 9, "turn": 1, "hash_ids": [7, 8, 9]}
+{"chat_id": 160, "timestamp": 62.5, "input_length": 64, "output_length": 8, "turn": 2, "hash_ids": [7, 8, 9, 4]}
+"""
+AGENT = {
+    "id": "t", "block_size": 64, "hash_id_scope": "local",
+    "requests": [
+        {"t": 0.0, "type": "s", "in": 150, "out": 22, "hash_ids": [1, 2]},
+        {"t": 30.0, "type": "subagent", "agent_id": "a", "requests": [
+            {"t": 2.0, "type": "n", "in": 130, "out": 5, "hash_ids": [1, 3]},
+            {"t": 9.0, "type": "n", "in": 130, "out": 0, "hash_ids": [1, 3]}]},
+        {"t": 31.0, "type": "n", "in": 200, "out": 7, "hash_ids": [1, 2, 5]}],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "requests", "shared"),
+    [
+        ("code.csv", AZURE, [(0, 4808, 10), (0.052, 3180, 8)], 0),
+        ("week.csv", AZURE_2024, [(0, 2162, 5), (0.007, 2399, 6)], 0),
+        ("BurstGPT_1.csv", BURSTGPT, [(0, 472, 18), (113, 417, 276)], 0),
+        ("coder.jsonl", BAILIAN, [(0, 48, 9), (1.386, 64, 8)], 3 / 7),
+        ("trace_0001.json", json.dumps(AGENT), [(0, 150, 22), (31, 200, 7), (32, 130, 5)], 3 / 7),
+        ("trace_0001.json", json.dumps(AGENT, indent=1), [(0, 150, 22), (31, 200, 7), (32, 130, 5)], 3 / 7),
+    ],
+)
+def test_published_traces_are_read(
+    tmp_path: Path, name: str, text: str, requests: list[tuple[float, int, int]], shared: float
+) -> None:
+    (tmp_path / name).write_text(text)
+    prompts, rows = recorded.read_file(str(tmp_path / name), 10)
+    assert prompts == []
+    assert [(round(row.at_s, 3), row.input_tokens, row.output_tokens) for row in rows] == requests
+    assert recorded.shared(rows) == pytest.approx(shared)
+    assert [len(text.split()) for text in recorded.prompts(rows, 1)] == [row.input_tokens for row in rows]
+
+
+SHAREGPT = [
+    {
+        "id": "x_0",
+        "conversations": [{"from": "human", "value": "Why?\nNow?"}, {"from": "gpt", "value": "So."}],
+    },
+    {"id": "x_1", "conversations": [{"from": "human", "value": "never answered"}]},
+]
+
+
+@pytest.mark.parametrize(
+    ("text", "prompts"),
+    [
+        ("one\n\n42\n[INST] three\n", ["one", "42", "[INST] three"]),
+        ('{"prompt": "a"}\n{"text": "b"}\n', ["a", "b"]),
+        ('{"prompt": "a", "output_tokens": 9}', ["a"]),
+        (json.dumps(SHAREGPT, indent=2), ["Why?\nNow?"]),
+        (json.dumps(SHAREGPT[0]) + "\n", ["Why?\nNow?"]),
+    ],
+)
+def test_prompts_are_lines_and_texts_of_json(tmp_path: Path, text: str, prompts: list[str]) -> None:
+    (tmp_path / "p").write_text(text)
+    assert recorded.read_file(str(tmp_path / "p"), 10) == (prompts, [])
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("p.csv", "version https://git-lfs.github.com/spec/v1\noid sha256:4b\n", "its columns are version https"),
+        ("p.csv", "TIMESTAMP,NumImages,ContextTokens,GeneratedTokens\n2025-01-01,1,5,6\n", "NumImages"),
+        ("p.csv", AZURE + "2023-11-16,many,8\n", "Line 4 of p.csv is no recorded request: invalid literal"),
+        ("p.jsonl", '{"session_id": "s", "turns": [{"text": "a"}]}', "Row 1 of p.jsonl is no prompt"),
+        ("p.json", '{"data": [{"payloads": []}]}', "Row 1 of p.json is no prompt: it has data."),
+        ("p.json", "[1, 2]", "Row 1 of p.json is no prompt: it is no object."),
+        ("p.json", '{"requests": [{"t": 0, "in": 5, "out": 6}]}', "Request 1 of p.json is no recorded request"),
+        ("p.txt", "\n \n", "p.txt contains no prompt."),
+    ],
+)  # fmt: skip
+def test_other_files_are_refused_with_those_that_are_read(tmp_path: Path, name: str, text: str, message: str) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(AispError) as raised:
+        recorded.read_file(str(tmp_path / name), 10)
+    assert message in raised.value.message
+    assert "BurstGPT" in (raised.value.hint or "")
+
+
 def plan(trace: list[recorded.Recorded]) -> Plan:
     return Plan(CLIENTS[0], "", (Load(recorded=True),), 4, 64, 5, 1, (None, None), Path(), 1.0, trace=tuple(trace))
 

@@ -21,15 +21,21 @@ from aisp_mcp.server.context import Context
 
 
 def regime(
-    label: str, launches: float, seconds: float, ratio: float | None, half: float = 0.02, word: str = ""
+    label: str,
+    launches: float,
+    seconds: float,
+    ratio: float | None,
+    half: float = 0.02,
+    word: str = "",
+    replicates: int = 3,
 ) -> rule.Measured:
-    """A regime with a ratio whose interval has that half-width, from three replicates."""
+    """A regime with a ratio whose interval has that half-width."""
     interval = ratio and Interval(low=ratio * math.exp(-half), high=ratio * math.exp(half), level=0.95)
     shown = (ratio or 1) > math.exp(half), (ratio or 1) < math.exp(-half)
     known = Verdict.FASTER if shown[0] else Verdict.SLOWER if shown[1] else Verdict.INCONCLUSIVE
     compared = Comparison(target=label, candidate="", verdict=Verdict(word) if word else known, sentence="x: why",
                           ratio=ratio, interval=interval or None, noise_floor=half / 2, isolation="L2",
-                          replicates=3)  # fmt: skip
+                          replicates=replicates)  # fmt: skip
     return rule.Measured(label, launches, seconds, compared)
 
 
@@ -68,6 +74,25 @@ def test_a_slower_regime_may_be_accepted_and_is_still_named() -> None:
     judged = rule.judge("w", pair, None, allow_slower=True)
     assert (judged.verdict, judged.passed) == ("faster", True)
     assert "slower at M=64: 0.900x" in judged.sentence
+
+
+@pytest.mark.parametrize(("small", "word"), [(0.8, "inconclusive"), (0.995, "faster")])
+def test_one_process_pair_calls_nothing_faster_that_seems_slower_somewhere(small: float, word: str) -> None:
+    pair = [
+        regime("M=8192", 6, 9.0, 9.0, word="faster", replicates=1),
+        regime("M=64", 94, 0.5, small, word="inconclusive", replicates=1),
+    ]
+    judged = rule.judge("w", pair, None)
+    assert judged.verdict == word
+    assert ("cannot show that it is not slower at M=64" in judged.sentence) == (word == "inconclusive")
+    assert rule.judge("w", pair, None, allow_slower=True).verdict == "faster"
+
+
+def test_the_regime_that_loses_most_is_measured_again() -> None:
+    noise = [regime(f"M={at}", 1, 10.0, 0.99, half=0.1) for at in range(9)]
+    seemed = rule.judge("w", [*noise, regime("M=64", 1, 6.0, 0.8, half=0.3), regime("M=1", 1, 1.0, 0.1, half=9)], None)
+    assert measuring.seems_slower(seemed) == "M=64"
+    assert measuring.seems_slower(rule.judge("w", [regime("a", 1, 1.0, 1.1), regime("b", 1, 1.0, 0.5)], None)) is None
 
 
 def test_a_wrong_answer_in_one_regime_and_a_missing_ratio_decide() -> None:
