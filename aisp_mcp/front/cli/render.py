@@ -31,7 +31,7 @@ FEW = 3  # rows whose sentences are read rather than a table
 # Parts of a row that its sentence contains, or that say how it was measured, which --json and --evidence show.
 _SAID = (
     *("target", "candidate", "verdict", "outcome", "provisional", "ratio", "interval", "low", "high", "noise_floor"),
-    *("time_s", "clock", "of_peak", "headroom", "isolation", "at_least", "goal", "level"),
+    *("time_s", "verified", "clock", "of_peak", "headroom", "isolation", "at_least", "goal", "level"),
 )
 MAX_COLUMNS, MAX_CELL, GAP, MIN_VALUE, HASH = 12, 240, 2, 12, 12
 STYLES = {
