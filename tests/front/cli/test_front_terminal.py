@@ -164,6 +164,21 @@ def test_a_few_verdicts_are_sentences_and_flags_are_words() -> None:
     assert not any(word in "\n".join(text) for word in ("isolation", "rulings", "note", "worker"))
     many = drawn({"rulings": [ROW, ROW, ROW, slower]}, 100)
     assert many[0] == "ch07:b slower: 0.5x", "a table has the numbers of the others"
+    hint = {**ROW, "provisional": True, "verified": [90, 342]}
+    many = drawn({"rulings": [hint, hint, hint, slower]}, 160)
+    assert [line for line in many if "faster: 2.00x" in line] == [], "nor are they listed and in the table"
+    assert "90 of 342" in "\n".join(many)
+
+
+def test_metrics_have_units_and_what_explains_them_comes_last() -> None:
+    metric = {"metric": "time_s", "baseline": 0.05641, "candidate": 0.0006888, "improvement": 81.9}
+    lines = drawn({"more": 0, "definition": "Above 1 is better.", "metrics": [metric], "without": ["energy_j"]}, 120)
+    text = "\n".join(lines)
+    for words in ("56.41 ms", "688.8 µs", "81.90×"):
+        assert words in text
+    assert "time_s" not in text
+    assert (lines[-1], "more" in text) == ("Above 1 is better.", False)
+    assert drawn({"concept": "roofline", "definition": "Two ceilings.", "helps": "Fusion."}, 80)[0] == "Two ceilings."
 
 
 def test_texts_name_commands_and_paths_into_a_document_are_left_out() -> None:
