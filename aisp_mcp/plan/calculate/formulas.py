@@ -241,10 +241,9 @@ def _number(name: str, known: Mapping[str, float]) -> str:
 
 def _missing(question: FormulaQuestion, known: Mapping[str, float]) -> tuple[str, str]:
     """Missing inputs of the steps towards an answer."""
-    absent = {step: [name for name in names(step.formula) if name not in known] for step in question.steps}
-    lacking = [f"{step.name} = {step.formula} lacks {', '.join(values)}"
-               for step, values in absent.items() if values and step.name not in known]  # fmt: skip
-    return f"Too few values: {'; '.join(lacking)[:400]}.", "Give them as values, or a model or gpu that has them."
+    lacking = [f"{step.name} = {step.formula} lacks {', '.join(n for n in names(step.formula) if n not in known)}"
+               for step in question.steps if step.name not in known]  # fmt: skip
+    return f"Too few values: {'; '.join(lacking[:4])}.", "Give them as values, or a model or gpu that has them."
 
 
 def headline(question: FormulaQuestion, lines: list[Line]) -> Line:
