@@ -125,6 +125,9 @@ def measured(row: Mapping[str, Any]) -> dict[str, Any]:
     texts: dict[str, Any] = {}
     for name, item in row.items():
         write = in_unit if unit else partial(number, name)
+        of_value = unit and _are_numbers([row.get("value")]) and name in ("value", "interval", "repeats")
+        if of_value and _are_numbers(amounts := item if isinstance(item, list) else [item]):
+            texts[name] = ", ".join(map(write, amounts))
         if not isinstance(item, Mapping):
             continue
         if set(item) >= {"median", "low", "high"} and _are_numbers(item[key] for key in ("median", "low", "high")):

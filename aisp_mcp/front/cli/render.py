@@ -177,7 +177,7 @@ def _record(item: dict[str, Any]) -> RenderableType:
     grid.add_column(overflow="fold")
     grid.add_column(overflow="fold", min_width=min(longest, MIN_VALUE))
     below: list[RenderableType] = []
-    explained = rest.pop("definition", None)
+    explained = rest.pop("definition", None) or rest.pop("definitions", None)
     for name, part in rest.items():
         if _is_hidden(part) or name == "next_cursor":
             continue

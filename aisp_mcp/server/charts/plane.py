@@ -94,17 +94,20 @@ def draw(
         shapes += [line(path.look, at_x(a), at_y(b), at_x(c), at_y(d), path.text) for (a, b), (c, d) in ends]
     for spot in spots:
         shapes += _spot(spot, at_x, at_y)
-    labels = [(at_x(spot.x), _label_height(spot, at_y), spot.label) for spot in spots if spot.label]
+    title_end = left + LABEL_CHAR * len(down.title)
+    labels = [(at_x(spot.x), _label_height(spot, at_x, at_y, title_end), spot.label) for spot in spots if spot.label]
     shapes += _labels(labels, left)
     about = f"{title}: {len(spots)} points, {down.title} over {across.title}."
     rows = [(spot.text, across.say(spot.x), down.say(spot.y), _ends(spot, axes)) for spot in spots]
     return Drawing(title, about, BOTTOM + FOOT, shapes, ("point", across.title, down.title, "interval"), rows)
 
 
-def _label_height(spot: Spot, at_y: Position) -> float:
-    """Above the point and its interval, or below, where the axis' title would be covered."""
+def _label_height(spot: Spot, at_x: Position, at_y: Position, title_end: float) -> float:
+    """Above the point and its interval, or below, where it would cover the title of the axis."""
     ends = [at_y(value) for value in (spot.y, *(spot.y_ends or ()))]
-    return min(ends) - LABEL_RISE if min(ends) - LABEL_RISE > TOP + LABEL_RISE else max(ends) + 2 * LABEL_RISE
+    above = min(ends) - LABEL_RISE
+    start = at_x(spot.x) - LABEL_CHAR * min(len(spot.label), LABEL_CHARS) / 2
+    return max(ends) + 2 * LABEL_RISE if above < TOP + LABEL_RISE and start < title_end else above
 
 
 def _labels(labels: Sequence[tuple[float, float, str]], left: float) -> list[Shape]:

@@ -207,6 +207,9 @@ def test_a_measured_rate_is_one_cell_in_its_unit() -> None:
     assert "87.5 % of 4.8 TB/s, datasheet" in text
     assert "2 µs [1 µs, 3 µs]" in text
     assert "unit" not in text
+    served = {"name": "ttft", "unit": "s", "value": 0.05559, "interval": [0.03656, 0.07461], "repeats": [0.05, 0.06]}
+    text = "\n".join(drawn([served, served], 120))
+    assert "55.59 ms  36.56 ms, 74.61 ms  50 ms, 60 ms" in text
 
 
 def test_without_a_terminal_no_line_ends_in_blanks(cli: Cli) -> None:
