@@ -93,7 +93,7 @@ def row(comparison: dict[str, Any]) -> list[str]:
     floor = comparison.get("noise_floor")
     noise = "–" if floor is None else f"±{floor:.1%}"
     style = STYLES.get(comparison["verdict"], "bold red")
-    checked = next((part for part in comparison["sentence"].split(", ") if "verified" in part), "–").split(";")[0]
+    checked = "{} of {} timed calls verified".format(*comparison["verified"]) if comparison["verified"] else "–"
     return [
         comparison["target"],
         f"[{style}]{comparison['verdict']}[/]",

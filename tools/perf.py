@@ -46,6 +46,19 @@ def aisp_perf_nap(p: JobParams, ctx: Context) -> Nap:
     return Nap(slept_s={JOB_S})
 """
 
+# The smallest server of the protocol's library.
+ONE_TOOL = """
+from mcp.server.mcpserver import MCPServer
+
+server = MCPServer("one tool")
+
+@server.tool()
+def hello(name: str) -> str:
+    return "hello " + name
+
+server.run()
+"""
+
 
 class Figure(NamedTuple):
     """One measured value. samples: all of them, in the figure's unit, in the order they were taken."""
@@ -64,13 +77,13 @@ class Figure(NamedTuple):
 class Server:
     """The real server as a child process, spoken to in one protocol era."""
 
-    def __init__(self, era: str, home: Path, **environment: str) -> None:
+    def __init__(self, era: str, home: Path, command: Sequence[str] = COMMAND, **environment: str) -> None:
         self.era = era
         self.skipped: list[dict[str, Any]] = []  # answers to other requests, met while waiting for one
         self._ids = itertools.count(1)
         self.started = time.perf_counter()
         self.process = subprocess.Popen(
-            COMMAND,
+            command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -153,6 +166,28 @@ def start_up(home: Path, repeats: int) -> Iterator[Figure]:
                 megabytes.append(psutil.Process(server.process.pid).memory_info().rss / 2**20)
         yield Figure(f"spawn to first tools/list answer, {era}", statistics.median(seconds), "s", 0.9, seconds)
         yield Figure(f"resident memory after it, {era}", statistics.median(megabytes), "MiB", 85, megabytes)
+
+
+def beside_another(home: Path, repeats: int) -> Iterator[Figure]:
+    """Processor time from the start to the first tools/list answer, relative to a server of one tool, in pairs."""
+    script = home / "one_tool.py"
+    script.write_text(ONE_TOOL)
+    other = [sys.executable, str(script)]
+    ratios = []
+    for turn in range(repeats):
+        order = (COMMAND, other) if turn % 2 else (other, COMMAND)
+        seconds = {tuple(command): processor_seconds(command, home) for command in order}
+        ratios.append(seconds[tuple(COMMAND)] / seconds[tuple(other)])
+    yield Figure("start beside a server of one tool", statistics.median(ratios), "x", 1.25, ratios)
+
+
+def processor_seconds(command: Sequence[str], home: Path) -> float:
+    """Processor time of a fresh server when it has answered tools/list."""
+    with Server(ERAS[0], home, command) as server:
+        server.handshake()
+        server.request("tools/list")
+        times = psutil.Process(server.process.pid).cpu_times()
+        return times.user + times.system
 
 
 def command_line(home: Path, repeats: int) -> Iterator[Figure]:
@@ -249,6 +284,7 @@ def main() -> int:
         home = Path(folder)
         parts = (
             start_up(home, options.repeats),
+            beside_another(home, options.repeats),
             command_line(home, options.repeats),
             latency(home, options.calls),
             job_price(home, options.repeats),

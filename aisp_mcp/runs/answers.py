@@ -24,6 +24,7 @@ class Brief(Record):
     interval: list[float]
     noise_floor: float | None
     time_s: list[float]
+    verified: list[int] = Field(description="Timed calls that were compared with the reference, and all of them.")
     clock: str | None
     of_peak: float | None = Field(description="Candidate's share of this machine's best measured rate.")
     headroom: float | None = Field(description="Speedup that is left up to that rate; null where no ceiling is known.")
@@ -70,6 +71,7 @@ def in_brief(run: Run, judged: Comparison) -> JudgedCandidate:
         interval=[judged.interval.low, judged.interval.high] if judged.interval else [],
         noise_floor=judged.noise_floor,
         time_s=[program.time_s for program in (judged.baseline, judged.optimized) if program],
+        verified=[seen.checked, seen.calls] if (seen := judged.verification) else [],
         clock=judged.clocks.used if judged.clocks else None,
         of_peak=judged.peak.share if judged.peak else None,
         headroom=judged.peak.headroom if judged.peak else None,

@@ -40,14 +40,16 @@ def leaderboards(rows: Sequence[VerdictRow], limit: int = 20) -> dict[str, list[
 
 def _by_target(rows: Sequence[VerdictRow]) -> dict[tuple[str, str, str], list[VerdictRow]]:
     """(target, device, goal) → its candidates by the lower end of their interval, each with its newest verdict."""
-    newest: dict[tuple[str, str], VerdictRow] = {}
-    for row in sorted(filter(counts_as_evidence, rows), key=lambda row: row.seq):
-        if row.ratio is not None:
-            newest[row.target, row.device or "unknown"] = row
     groups: dict[tuple[str, str, str], list[VerdictRow]] = defaultdict(list)
-    for row in sorted(newest.values(), key=_lower_end, reverse=True):
+    for row in sorted(_newest(row for row in rows if row.ratio is not None), key=_lower_end, reverse=True):
         groups[row.benchmark or row.target, row.device or "unknown", row.goal].append(row)
     return groups
+
+
+def _newest(rows: Iterable[VerdictRow]) -> list[VerdictRow]:
+    """The newest verdict of each candidate on each device, whatever its preset, that counts as evidence."""
+    counted = sorted(filter(counts_as_evidence, rows), key=lambda row: row.seq)
+    return list({(row.target, row.device or "unknown"): row for row in counted}.values())
 
 
 def _by_ceiling(entry: dict[str, Any]) -> tuple[float, str]:
@@ -62,8 +64,8 @@ def tradeoffs(rows: Iterable[VerdictRow]) -> list[dict[str, Any]]:
             "memory_ratio": row.baseline_bytes / row.candidate_bytes,
             "time_ratio": row.baseline_s / row.candidate_s,
         }
-        for row in rows
-        if counts_as_evidence(row) and row.baseline_bytes and row.candidate_bytes and row.baseline_s and row.candidate_s
+        for row in _newest(rows)
+        if row.baseline_bytes and row.candidate_bytes and row.baseline_s and row.candidate_s
     ]
 
 

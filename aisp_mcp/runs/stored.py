@@ -72,7 +72,7 @@ def shares(ctx: Context, all_runs: Sequence[Run]) -> dict[tuple[str, str], float
 
 def programs(comparison: Comparison) -> list[tuple[str, Figures]]:
     """Both programs of a comparison that have times, by name."""
-    named = [(f"{comparison.target} {BASELINE}", comparison.baseline), (comparison.label, comparison.optimized)]
+    named = [(f"{comparison.identity} {BASELINE}", comparison.baseline), (comparison.known_as, comparison.optimized)]
     return [(name, figures) for name, figures in named if figures is not None]
 
 

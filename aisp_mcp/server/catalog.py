@@ -1,11 +1,12 @@
-"""The shipped tools as their source text states them: a list of commands needs no import of a feature."""
+"""The shipped tools without an import of a feature: their source text, and the generated list that a model sees."""
 
 from __future__ import annotations
 
 import functools
+import json
 import re
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import aisp_mcp
 
@@ -18,6 +19,24 @@ class Command(NamedTuple):
 
     cli: str
     summary: str
+
+
+class ListedTool(NamedTuple):
+    """A tool of the default list. listed: the smallest set that lists it; entry: what tools/list says of it."""
+
+    family: str
+    name: str
+    listed: str
+    entry: dict[str, Any]
+
+
+@functools.cache
+def listed_tools() -> list[ListedTool]:
+    """The shipped tools of the default list by family and name, from listed.json, which tools/gen.py writes.
+
+    Importing the families and building their schemas would be a third of a server's start.
+    """
+    return [ListedTool(**row) for row in json.loads(Path(__file__).with_name("listed.json").read_bytes())]
 
 
 @functools.cache

@@ -249,6 +249,11 @@ def is_loaded(name: str) -> bool:
     return name in _TOOLS or name in _ALIASES
 
 
+def is_complete() -> bool:
+    """Return True if no tool remains to be loaded."""
+    return _load is None
+
+
 def loaded() -> list[Tool]:
     """The tools that are already registered, by family and name."""
     return sorted(_TOOLS.values(), key=lambda t: (t.family, t.name))

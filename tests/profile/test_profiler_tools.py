@@ -14,7 +14,7 @@ from aisp_mcp.errors import NotFound
 from aisp_mcp.profile.digest import Section
 from aisp_mcp.profile.pictures import flame
 from aisp_mcp.profile.readers import nsys
-from aisp_mcp.profile.recording import commands, cost, find, record
+from aisp_mcp.profile.recording import commands, cost, find, record, torch_child
 from aisp_mcp.runs import profiles
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.dispatch import execute, load_catalog
@@ -378,6 +378,25 @@ class TestTorch:
         assert memory["memory"][0]["peak_bytes"] >= 32 * 256 * 4
         assert memory["memory"][0]["end_bytes"] >= 0
         assert any("train.py" in frame for row in memory["memory"][0]["at_peak"] for frame in row["stack"])
+
+    def test_the_operators_of_a_host_are_torchs_own_sums(self, tmp_path):
+        torch = pytest.importorskip("torch")
+        recorder = torch_child.TorchRecorder("full", cuda=False)
+        recorder.start()
+        weights = torch.ones(64, 64, requires_grad=True)
+        optimizer = torch.optim.Adam([weights])
+        (torch.ones(8, 64) @ weights).relu().sum().backward()
+        optimizer.step()
+        recorder.stop()
+        trace = tmp_path / "trace.json"
+        recorder.profiler.export_chrome_trace(str(trace))
+        told = {row["name"]: row for row in torch_child._operators(recorder.profiler, trace)}
+        read = {row["name"]: row for row in torch_child._host_operators(recorder.profiler, trace)}
+        assert read.keys() == told.keys()
+        for name, row in read.items():
+            for field, amount in row.items():
+                expected = told[name][field]
+                assert amount == (pytest.approx(expected, abs=0.01) if field.endswith("_us") else expected), name
 
     def test_modules_and_stacks_have_content(self, ctx, tmp_path):
         pytest.importorskip("torch")

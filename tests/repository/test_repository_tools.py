@@ -86,3 +86,18 @@ def test_continuous_integration_runs_the_test_command_and_nothing_else(root: Pat
     lines = [line for line in script.read_text().splitlines() if line and not line.startswith("#")]
     assert lines == ["set -euo pipefail", 'cd "$(dirname "$0")/.."', "make test"]
     subprocess.run(["bash", "-n", script], check=True)
+
+
+def test_the_demonstration_shows_how_many_calls_were_verified_whatever_the_sentence_says(load_tool: LoadTool) -> None:
+    judged = {
+        "target": "ch01:a",
+        "verdict": "faster",
+        "sentence": "faster: 1.59x on all kinds of inputs; the gain depends on the values",
+        "ratio": 1.59,
+        "interval": [1.5, 1.7],
+        "verified": [90, 342],
+        "isolation": "L3",
+    }
+    demo = load_tool("demo")
+    assert "90 of 342 timed calls verified" in demo.row(judged)
+    assert "–" in demo.row({**judged, "verified": []})

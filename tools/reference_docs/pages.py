@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Sequence
 
 from aisp_mcp.front.mcp.schemas import describe
+from aisp_mcp.front.mcp.server import entry, standard_parts
 from aisp_mcp.server import registry
 from aisp_mcp.server.dispatch import load_catalog
 from aisp_mcp.server.registry import Tool
@@ -31,9 +33,21 @@ def pages() -> dict[str, str]:
         "docs/errors.md": f"{MARKER}\n\n{errors_page()}",
         "docs/sources.md": f"{MARKER}\n\n{sources_page()}",
         "server.json": server_json(),
+        "aisp_mcp/server/listed.json": listed_tools(tools),
         "docs/validity.md": f"{MARKER}\n\n{validity_page()}",
     }
     return {**pages, **{f"{SNAPSHOTS}/{tool.name}.json": snapshot(tool) for tool in tools}}
+
+
+def listed_tools(tools: Sequence[Tool]) -> str:
+    """The default list as a server sends it, so that its start imports none of the tools."""
+    parts = standard_parts()
+    rows = [
+        {"family": tool.family, "name": tool.name, "listed": tool.listed, "entry": entry(tool, parts)}
+        for tool in tools
+        if tool.listed != "all"
+    ]
+    return "[\n" + ",\n".join(json.dumps(row, ensure_ascii=False) for row in rows) + "\n]\n"
 
 
 def snapshot(tool: Tool) -> str:

@@ -14,7 +14,7 @@ from aisp_mcp.assist.guide.suggest import subject_words
 _SECTIONS = (
     ("Measure it here", re.compile(
         r"\bhow\b.{0,40}\b(measure|benchmark|time|see|know|check|find|tell|detect|profile|compare)\b"
-        r"|\bwhich (tool|command)\b|\bwhy\b.{0,60}\b(slow\w*|long)\b", re.IGNORECASE)),
+        r"|\bwhich (tool|command)\b|\bwhy\b.{0,60}\b(my|our)\b.{0,60}\b(slow\w*|long)\b", re.IGNORECASE)),
     ("What helps", re.compile(
         r"\b(fix|reduce|avoid|improve|prevent|speed up|help|optimi[sz]e|tune|hide|lower|faster|should i|best|"
         r"how (do|can|to)|increase|get rid)\b", re.IGNORECASE)),
@@ -30,8 +30,8 @@ def opening(question: str, passages: Sequence[Passage]) -> list[Sentence]:
     if concept is None:
         return [Sentence(text=_best(question, first.text), cites=[first.number])]
     section = next((name for name, asked in _SECTIONS if asked.search(question)), "")
-    text = _beginning(question, concept.sections.get(section) or concept.definition)
-    return [Sentence(text=text, cites=[first.number])]
+    texts = _beginning(question, concept.sections.get(section) or concept.definition)
+    return [Sentence(text=text, cites=[first.number]) for text in texts]
 
 
 def _best(question: str, text: str) -> str:
@@ -43,10 +43,9 @@ def _best(question: str, text: str) -> str:
     )
 
 
-def _beginning(question: str, body: str) -> str:
-    """The text's first sentence, with the second if that says more of what was asked."""
-    first, *others = _sentences(body)
-    return f"{first} {others[0]}" if others and _best(question, body) != first else first
+def _beginning(question: str, body: str) -> list[str]:
+    """The text's first sentence, and the one that says most of what was asked."""
+    return list(dict.fromkeys([next(_sentences(body)), _best(question, body)]))
 
 
 def _sentences(text: str) -> Iterator[str]:

@@ -1,4 +1,6 @@
-"""Questions about numbers that a planner computes: does a model fit, how fast is it, how large is its cache."""
+"""Questions about numbers that a planner computes: does a model fit, how fast is it, how large is its cache, and what
+does training it take.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +18,16 @@ OF_SIZE = {
     "7b": "llama-2-7b", "8b": "llama-3.1-8b", "13b": "llama-2-13b", "32b": "qwen3-32b", "70b": "llama-3.1-70b",
     "72b": "qwen2.5-72b", "405b": "llama-3.1-405b",
 }  # fmt: skip
-TOOLS = ("aisp_fit", "aisp_inference_kv_cache")
+TOOLS = ("aisp_fit", "aisp_inference_kv_cache", "aisp_distributed_plan")
+# Training is planned on this GPU where none is named.
+TRAINED_ON = "H200-SXM"
 _COUNTS = {"a": 1, "one": 1, "single": 1, "two": 2, "three": 3, "four": 4, "eight": 8, "sixteen": 16}
 _ASKS = re.compile(
-    r"\b(fits?|run|serve|host|enough|tokens?|tok/s|tps|throughput|how (fast|many|much)|vram|memory)\b", re.IGNORECASE
+    r"\b(fits?|can (i|we)|run|serve|host|enough|tokens?|tok/s|tps|throughput|how (fast|many|much)|vram|memory)\b",
+    re.IGNORECASE,
 )
 _CACHE = re.compile(r"\bkv[ -]?cache\b", re.IGNORECASE)
+_TRAINS = re.compile(r"\b(pre-?)?train(ing|ed)?\b|\bfine-?\s?tun\w+", re.IGNORECASE)
 _TOKENS = re.compile(r"\b(\d[\d,.]*)\s*(k?)[ -]*(tokens|context)\b|\bcontext (?:of )?(\d[\d,.]*)(k?)\b", re.IGNORECASE)
 
 
@@ -33,13 +39,15 @@ def computed(question: str, ctx: Context) -> Passage | None:
     for model in _models(question):
         if _CACHE.search(question) and (tokens := _tokens(question)):
             tool, args = TOOLS[1], {"model": model, "tokens": tokens}
-        elif gpu is not None:
-            tool, args = TOOLS[0], {"model": model, "gpu": gpu[0], "gpus": _gpus(question, gpu)}
+        elif gpu is not None or _TRAINS.search(question):
+            tool = TOOLS[2] if _TRAINS.search(question) else TOOLS[0]
+            named = {"gpu": gpu[0], "gpus": _gpus(question, gpu)} if gpu else {"gpu": TRAINED_ON, "gpus": 1}
+            args = {"model": model, **named}
         else:
             return None
         answer = to_data(execute(tool, args, ctx))
-        if answer["status"] == "ok":
-            text = answer["result"]["answer"]["headline"]
+        if answer["status"] == "ok" or answer["error"]["code"] == "DOES_NOT_FIT":
+            text = answer["result"]["answer"]["headline"] if answer["status"] == "ok" else answer["error"]["message"]
             taken = re.search(r"\d+(\.\d+)?b\b", question, re.IGNORECASE)
             if taken and model == OF_SIZE.get(taken[0].lower()) and model not in question.lower():
                 text = f"A model of {taken[0].upper()} is planned as {model}. {text}"

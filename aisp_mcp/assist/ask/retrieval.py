@@ -32,7 +32,7 @@ METHOD_WEIGHT = 3.0
 # A question that has every word of a title is about it.
 NAMED = 2.0
 # Share of the question's subject that a passage contains: of that of the best one, and of all.
-NEARLY, LEAST_SHARE = 0.6, 0.35
+NEARLY, LEAST_SHARE = 0.6, 0.5
 _LOCK = threading.Lock()
 
 Row = tuple[Kind, str, str, str, str]  # kind, source, title, keywords, text
@@ -212,7 +212,8 @@ _MINE = re.compile(
     r"\b(my|our|last|latest|recent|previous|stored|yesterday\S*|today\S*)\s+(\w+\s+)?"
     r"(runs?|verdicts?|results?|measurements?|comparisons?)\b"
     r"|\bwhat (did|have) (i|we)\b[^.?]{0,30}\b(run|measure|benchmark|judge)"
-    r"|\b(runs?|verdicts?|results?)\b[^.?]{0,30}\b(on this machine|so far|stored)\b",
+    r"|\b(runs?|verdicts?|results?)\b[^.?]{0,30}\b(on this machine|so far|stored)\b"
+    r"|\b(i|we) (have |just )?(measured|judged|benchmarked|verified)\b|\b(did|was|is|has|got)\b.*[a-z]\w*:[a-z_]\w*",
     re.IGNORECASE,
 )
 _HOW = re.compile(

@@ -56,7 +56,8 @@ _COST = re.compile(
     re.I,
 )
 GPU_NAME = re.compile(
-    r"\b(([rg]tx|tesla)[ -]?)?([abhltv]\d{2,3}s?|[lt]4s?|mi\d{3}x?|gb\d{3}|[1-5]0[5-9]0)(ti)?\b", re.IGNORECASE
+    r"\b(([rg]tx|tesla)[ -]?)?([abhltv]\d{2,3}s?|[lt]4s?|mi\d{3}x?|gb\d{3}|[1-5]0[5-9]0)([ -]?(ti|super))?\b",
+    re.IGNORECASE,
 )
 # Sizes of models and names of GPUs count as those words; bare numbers do not count.
 _NAMES = (

@@ -20,6 +20,7 @@ from aisp_mcp.server.registry import Tool
 _SINGLE_VALUE = {"bench_root"}  # one value per flag, so that positional arguments may follow
 _UNITS = {"gb", "mb", "kb", "ms", "s", "b"}
 _METAVARS = {"integer": "N", "number": "X", "string": "TEXT", "object": "NAME=VALUE"}
+QUESTION = "query"  # name of the argument that is a question in words
 
 
 class Parser(argparse.ArgumentParser):
@@ -192,7 +193,10 @@ def _take_pairs(raw: dict[str, Any], schema: dict[str, Any], words: Sequence[str
 def _assign_positionals(
     tool: Tool, raw: dict[str, Any], schema: dict[str, Any], words: Sequence[str], literal: Sequence[str]
 ) -> None:
-    """Assign positional words to the arguments that take them, in order; a list takes all remaining words."""
+    """Assign positional words to the arguments that take them, in order.
+
+    A list takes all remaining words, and so does a question that is not in quotes.
+    """
     unset = [name for name in positionals(tool) if name not in raw]
     remaining = list(words)
     for name in unset:
@@ -200,6 +204,9 @@ def _assign_positionals(
             break
         if schema[name].get("type") == "array":
             raw[name] = [*convert(remaining, schema[name]), *literal] if remaining else list(literal)
+            remaining, literal = [], []
+        elif name == QUESTION and unset == [QUESTION]:
+            raw[name] = " ".join([*remaining, *literal])
             remaining, literal = [], []
         else:
             raw[name] = convert(remaining.pop(0) if remaining else literal[0], schema[name])

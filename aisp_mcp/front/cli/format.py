@@ -65,13 +65,15 @@ _UNITS: dict[str, Callable[[float], str]] = {
 _PER_SECOND = ("bytes_per_s", "flop_per_s", "flops_per_s")  # alone, such a name is also its label
 # Names that do not end in their unit.
 _NAMED: dict[str, Callable[[float], str]] = {
-    **dict.fromkeys(("ratio", "speedup"), numbers.ratio),
+    **dict.fromkeys(("ratio", "speedup", "improvement"), numbers.ratio),
     "seconds_per_call": numbers.seconds,
     **dict.fromkeys(("bandwidth", "busbw"), _rate("B/s")),
     **dict.fromkeys(_FRACTIONS, lambda item: f"{100 * item:.3g} %"),
     **dict.fromkeys(("device_peak_allocated", "device_peak_reserved", "device_used", "growth"), _size),
     **dict.fromkeys(("cpu_some", "io_some", "io_full", "memory_some", "memory_full"), _plain("%")),
 }
+PROGRAMS = ("baseline", "candidate")  # whose cells beside a metric's name are in its unit
+METRICS = ("without", "metrics")  # lists of metrics' names
 _LONGEST_FIRST = sorted(_UNITS, key=len, reverse=True)
 
 
@@ -115,7 +117,7 @@ def value(name: str, item: Any) -> str:
 def measured(row: Mapping[str, Any]) -> dict[str, Any]:
     """Replace measured rates by their median and interval in the row's unit, and references by shares.
 
-    A provisional verdict is hollow, and a ratio that is a lower bound says so.
+    A provisional verdict is hollow, a ratio that is a lower bound says so, and a metric's values have its unit.
     """
     row = _qualified(row)
     unit = str(row.get("unit") or "")
@@ -123,6 +125,9 @@ def measured(row: Mapping[str, Any]) -> dict[str, Any]:
     texts: dict[str, Any] = {}
     for name, item in row.items():
         write = in_unit if unit else partial(number, name)
+        of_value = unit and _are_numbers([row.get("value")]) and name in ("value", "interval", "repeats")
+        if of_value and _are_numbers(amounts := item if isinstance(item, list) else [item]):
+            texts[name] = ", ".join(map(write, amounts))
         if not isinstance(item, Mapping):
             continue
         if set(item) >= {"median", "low", "high"} and _are_numbers(item[key] for key in ("median", "low", "high")):
@@ -138,6 +143,14 @@ def _qualified(row: Mapping[str, Any]) -> Mapping[str, Any]:
     cells = dict(row)
     if isinstance(cells.get("provisional"), bool) and isinstance(cells.get("verdict"), str):
         cells["verdict"] = numbers.verdict(cells["verdict"], cells.pop("provisional"))
+    if isinstance(counts := cells.get("verified"), list) and len(counts) == 2:
+        cells["verified"] = f"{counts[0]} of {counts[1]}"
+    if isinstance(metric := cells.get("metric"), str) and (unit_of(metric) or metric in _NAMED):
+        values = {name: item for name, item in cells.items() if name in PROGRAMS and isinstance(item, int | float)}
+        cells |= {"metric": label(metric), **{name: number(metric, item) for name, item in values.items()}}
+    for name in METRICS:
+        if isinstance(names := cells.get(name), list) and all(isinstance(part, str) for part in names):
+            cells[name] = [label(part) for part in names]
     for end in ("", "_before", "_after"):
         if isinstance(cells.get(f"at_least{end}"), bool):
             bound, ratio = cells.pop(f"at_least{end}"), cells.get(f"ratio{end}")

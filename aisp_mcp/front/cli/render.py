@@ -31,7 +31,7 @@ FEW = 3  # rows whose sentences are read rather than a table
 # Parts of a row that its sentence contains, or that say how it was measured, which --json and --evidence show.
 _SAID = (
     *("target", "candidate", "verdict", "outcome", "provisional", "ratio", "interval", "low", "high", "noise_floor"),
-    *("time_s", "clock", "of_peak", "headroom", "isolation", "at_least", "goal", "level"),
+    *("time_s", "verified", "clock", "of_peak", "headroom", "isolation", "at_least", "goal", "level"),
 )
 MAX_COLUMNS, MAX_CELL, GAP, MIN_VALUE, HASH = 12, 240, 2, 12, 12
 STYLES = {
@@ -68,6 +68,8 @@ def answer(env: envelope.Envelope, why: bool = False) -> None:
     result = terminal_text.escape_tree(env.result)
     if verdicts.is_run(result):
         result = verdicts.explained(result) if why else verdicts.brief(result)
+    elif verdicts.is_step(result) and not why:
+        result = {name: part for name, part in result.items() if name not in verdicts.IN_STEP}
     _print(out, render(result))
     if env.meta.host:
         out.print(f"[dim]host[/]     {escape(terminal_text.escape(env.meta.host))}")
@@ -161,6 +163,8 @@ def _record(item: dict[str, Any]) -> RenderableType:
         said := next((name for name in (*_SENTENCES, *list(item)[:1]) if _opens(name, item.get(name))), None)
     ) is not None:
         parts.append(Text(in_words_of_shell(rest.pop(said)), style=STYLES.get(str(item.get("verdict")), "bold")))
+    if "concept" in rest and isinstance(rest.get("definition"), str):  # it is the answer
+        parts.append(Text(in_words_of_shell(rest.pop("definition")), style="bold"))
     if isinstance(opening := rest.get("opening"), list) and all(_is_statement(part) for part in opening):
         parts.append(Text(in_words_of_shell("\n".join(part["text"] for part in rest.pop("opening")))))
     if _is_cited(answered := rest.get("answer")):
@@ -173,6 +177,7 @@ def _record(item: dict[str, Any]) -> RenderableType:
     grid.add_column(overflow="fold")
     grid.add_column(overflow="fold", min_width=min(longest, MIN_VALUE))
     below: list[RenderableType] = []
+    explained = rest.pop("definition", None) or rest.pop("definitions", None)
     for name, part in rest.items():
         if _is_hidden(part) or name == "next_cursor":
             continue
@@ -187,6 +192,7 @@ def _record(item: dict[str, Any]) -> RenderableType:
         return Text(
             "\n".join(f"{label(name)}: none" for name, part in item.items() if part in ([], {})) or "nothing", "dim"
         )
+    below += [Text(explained, style="dim")] if isinstance(explained, str) else []
     more = item.get("next_cursor")
     below += [Text(f"More: the same command with --cursor {more}", style="dim")] if more else []
     return Group(*parts, *below)
@@ -194,7 +200,7 @@ def _record(item: dict[str, Any]) -> RenderableType:
 
 def _for_people(item: dict[str, Any]) -> dict[str, Any]:
     """The record without what only programs need: an empty text, paths into a document, a source's digest."""
-    shown = {name: part for name, part in item.items() if part != ""}
+    shown = {name: part for name, part in item.items() if part != "" and (name, part) != ("more", 0)}
     if isinstance(source := shown.get("source"), dict) and "sha256" in source:
         shown["source"] = " ".join(str(source[name]) for name in ("path", "tool", "version") if source.get(name))
     if isinstance(summary := shown.get("summary"), dict) and "opening" in summary:
@@ -273,6 +279,7 @@ class Rows:
         self._rows = rows
 
     def __rich_console__(self, _: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        settled = [_is_settled(row) for row in self._rows]
         rows = [measured(_abbreviated(row)) for row in self._rows]
         if all(isinstance(row.get("sentence"), str) for row in rows):
             sentences = [_sentence(row) for row in rows]
@@ -282,7 +289,7 @@ class Rows:
                 said = _SAID if len(rows) > 1 else (*_SAID, "flags")
                 yield from (detail for row in rows if (detail := _rest(row, said)))
                 return
-            yield from (text for text, row in zip(sentences, rows, strict=True) if not _is_settled(row))
+            yield from (text for text, done in zip(sentences, settled, strict=True) if not done)
         names = [name for name in _names(rows) if all(_is_cell(row.get(name)) for row in rows)]
         names.sort(key=lambda name: name.endswith("_at"))  # when comes after what, which a narrow terminal must show
         widths = _widths(names, rows, options.max_width)

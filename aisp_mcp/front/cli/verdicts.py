@@ -26,6 +26,8 @@ PROGRAM_NEXT = {
     "too small": "look for a function that takes more of its time: aisp profile",
     "not shown": "repeat it with more --replicates, or with --in-step, which times the step alone",
 }
+# Figures of a step of a loop that its sentence contains.
+IN_STEP = ("outcome", "exit_code", "gain", "low", "high", "pairs", "more_runs", "noise", "before", "after", "require")
 _EXPLAIN = ("passed", "flags", "noise", "seconds")  # of a run
 _EXPLAIN_ROW = ("flags", "isolation", "clock", "at_least")
 
@@ -33,6 +35,11 @@ _EXPLAIN_ROW = ("flags", "isolation", "clock", "at_least")
 def is_run(result: Any) -> bool:
     """Return True for the answer of a tool that judged candidates of a run."""
     return isinstance(result, Mapping) and {"run_id", "rulings"} <= set(result)
+
+
+def is_step(result: Any) -> bool:
+    """Return True for the answer of a step of a loop."""
+    return isinstance(result, Mapping) and {"outcome", "exit_code", "sentence", "incumbent"} <= set(result)
 
 
 def brief(result: Mapping[str, Any]) -> dict[str, Any]:

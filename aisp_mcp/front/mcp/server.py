@@ -43,7 +43,7 @@ from aisp_mcp.front.mcp.parts.tasks import Tasks
 from aisp_mcp.front.mcp.schemas import describe
 from aisp_mcp.jobs import tracing
 from aisp_mcp.jobs.questions import ASKABLE
-from aisp_mcp.server import dispatch
+from aisp_mcp.server import catalog, dispatch, registry
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.registry import Tool
 from aisp_mcp.settings import ToolSettings
@@ -80,6 +80,7 @@ class Handlers:
         self.selection = dispatch.select(ToolSettings.from_env())
         self.ctx = replace(ctx, tools=self.selection.names)
         self.parts = standard_parts() if parts is None else parts
+        self._is_standard = parts is None
         self.tasks = any(isinstance(part, tasks.Tasks) for part in self.parts)
         self.active = 0
         self._principal_of = principal_of
@@ -99,12 +100,11 @@ class Handlers:
 
     @cached_property
     def _listing(self) -> types.ListToolsResult:
-        return types.ListToolsResult.model_validate({"tools": [self._entry(tool) for tool in self.selection.listed]})
-
-    def _entry(self, tool: Tool) -> dict[str, Any]:
-        entry = describe(tool)
-        meta = {**entry.get("_meta", {}), **dict(chain(*(part.tool_meta(tool).items() for part in self.parts)))}
-        return {**entry, "_meta": meta} if meta else entry
+        ready: dict[str, dict[str, Any]] = {}
+        if self._is_standard and not registry.is_complete():
+            ready = {tool.name: tool.entry for tool in catalog.listed_tools()}
+        entries = [ready.get(name) or entry(registry.get(name), self.parts) for name in self.selection.listed]
+        return types.ListToolsResult.model_validate({"tools": entries})
 
     def caller(self, request: Request) -> Caller:
         """Return the request's caller with a context for their principal."""
@@ -119,8 +119,9 @@ class Handlers:
     async def list_tools(self, _: Request, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
         """List all tools on one page, in a fixed order."""
         one_page(params)
+        listing = self._listing
         self.served.set()
-        return self._listing
+        return listing
 
     async def call_tool(self, request: Request, params: types.CallToolRequestParams) -> Reply:
         """Run one tool. Cancelling the call does not stop a job that it started."""
@@ -169,6 +170,13 @@ class Handlers:
             return tool_result(answer, caller.ctx)
 
         return await anyio.to_thread.run_sync(start, abandon_on_cancel=True, limiter=self._call_limit)
+
+
+def entry(tool: Tool, parts: Sequence[Part]) -> dict[str, Any]:
+    """The tool's entry in tools/list of a server with these parts."""
+    described = describe(tool)
+    meta = {**described.get("_meta", {}), **dict(chain(*(part.tool_meta(tool).items() for part in parts)))}
+    return {**described, "_meta": meta} if meta else described
 
 
 class ProgressReporter:

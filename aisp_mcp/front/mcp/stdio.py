@@ -6,6 +6,7 @@ Malformed lines, which the protocol library drops, are answered with an error.
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import logging
 import signal
@@ -23,6 +24,7 @@ from pydantic import ValidationError
 from aisp_mcp.front.mcp.server import Handlers, build_server
 from aisp_mcp.front.shutdown import exit_now, wait_for_parent_exit
 from aisp_mcp.jobs import tracing
+from aisp_mcp.server import registry
 from aisp_mcp.server.context import Context
 
 log = logging.getLogger("aisp")
@@ -53,6 +55,7 @@ async def _serve(handlers: Handlers) -> None:
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_end_on_signal)
         tasks.start_soon(_end_with_parent)
+        tasks.start_soon(_load_listed, handlers)
         tasks.start_soon(reconcile, handlers)
         async with stdio_server() as (read_stream, write_stream):
             stream: Any = PatientStream(read_stream, write_stream, handlers)
@@ -73,6 +76,21 @@ async def _end_with_parent() -> None:
     """End the process when its parent, the client, has exited."""
     await wait_for_parent_exit()
     exit_now(0)
+
+
+async def _load_listed(handlers: Handlers) -> None:
+    """Import the listed tools once the first answer has left, so that the first call need not wait for it."""
+    await handlers.served.wait()
+    await anyio.sleep(SETTLE_S)
+
+    def work() -> None:
+        gc.disable()
+        for name in handlers.selection.listed:
+            registry.get(name)
+        gc.freeze()
+        gc.enable()
+
+    await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
 
 
 async def reconcile(handlers: Handlers) -> None:

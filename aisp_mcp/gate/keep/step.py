@@ -353,9 +353,9 @@ class _Judging:
         mean, lowest, highest = (_gain(value, in_logs) for value in (statistics.fmean(differences), low, high))
         before, after = (statistics.median(values) for values in zip(*step.pairs, strict=True))
         is_exact = self.state.repeats(self.what) is not None
-        size = f"{abs(mean or 0) * 100:.2g} % {'worse' if mean and mean < 0 else 'better'}"
+        size, ends = _sizes(statistics.fmean(differences), low, high, in_logs)
         if lowest is not None and highest is not None and not is_exact:
-            size += f" (95 % interval {_signed(lowest)} to {_signed(highest)} %)"
+            size += f" (95 % interval {ends})"
         change = f"{_name(request.metric)} {_shown(request.metric, before)} → {_shown(request.metric, after)}"
         sentence = f"{change}, {size}, in {len(differences)} pairs of runs"
         if outcome == "discard":
@@ -447,12 +447,23 @@ def _gain(difference: float, in_logs: bool) -> float | None:
     return math.expm1(difference) if in_logs else difference
 
 
+def _sizes(mean: float, low: float, high: float, in_logs: bool) -> tuple[str, str]:
+    """A difference and its interval in words: per cent, or times from twofold on."""
+    word = "worse" if mean < 0 else "better"
+    if in_logs and abs(mean) > math.log(2) and math.isfinite(low) and math.isfinite(high) and low * high > 0:
+        ends = sorted(math.exp(abs(end)) for end in (low, high))
+        return f"{math.exp(abs(mean)):.3g} times {word}", " to ".join(f"{end:.3g}" for end in ends)
+    gains = [_gain(value, in_logs) or 0.0 for value in (mean, low, high)]
+    return f"{_percent(abs(gains[0]))} {word}", f"{_signed(gains[1])} to {_signed(gains[2])} %"
+
+
 def _usual(known: Sequence[float]) -> float | None:
     return math.sqrt(statistics.fmean(value * value for value in known)) if known else None
 
 
 def _percent(value: float | None) -> str:
-    return f"{100 * (value or 0):.2g} %"
+    share = 100 * (value or 0.0)
+    return f"{share:.0f} %" if share >= 99.5 else f"{share:.2g} %"
 
 
 def _name(text: str) -> str:
@@ -462,7 +473,7 @@ def _name(text: str) -> str:
 
 
 def _signed(value: float) -> str:
-    return f"{100 * value:+.2g}"
+    return f"{'-' if value < 0 else '+'}{_percent(abs(value)).removesuffix(' %')}"
 
 
 def _shown(name: str, value: float) -> str:

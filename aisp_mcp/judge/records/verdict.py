@@ -140,16 +140,19 @@ class Comparison(Record):
         return f"{self.target}_{self.candidate}" if self.candidate else self.target
 
     @property
+    def identity(self) -> str:
+        """The target, of one's own functions with the digest by which their history is kept."""
+        return str(self.disclosed.get("identity") or self.target)
+
+    @property
     def known_as(self) -> str:
-        """The label, of one's own functions with the digest by which their history is kept."""
-        known_by = self.disclosed.get("identity")
-        return "_".join(filter(None, (known_by, self.candidate))) if known_by else self.label
+        """The label, with the target's identity."""
+        return f"{self.identity}_{self.candidate}" if self.candidate else self.identity
 
     @property
     def title(self) -> str:
         """The pair in words."""
-        target = self.disclosed.get("identity") or self.target
-        return f"{self.candidate} against {target}" if self.candidate else f"{target}, optimised"
+        return f"{self.candidate} against {self.identity}" if self.candidate else f"{self.identity}, optimised"
 
 
 CANDIDATE_NEEDS = "CANDIDATE_NEEDS"

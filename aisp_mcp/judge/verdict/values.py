@@ -84,7 +84,8 @@ def on_all_kinds(result: Comparison, replicates: Sequence[Replicate]) -> Compari
     ratio, interval = min(deciding.values()), result.interval
     holds = ratio > 1 + (result.margin or 0.0)
     verdict = Verdict.FASTER if holds else Verdict.INCONCLUSIVE
-    update |= {"verdict": verdict, "ratio": ratio, "sentence": wording.on_all_kinds(verdict, ratio, message)}
+    sentence = wording.on_all_kinds(verdict, ratio, message, result.verification)
+    update |= {"verdict": verdict, "ratio": ratio, "sentence": sentence}
     if interval:
         share = ratio / result.ratio
         update["interval"] = Interval(low=interval.low * share, high=interval.high * share, level=interval.level)

@@ -68,12 +68,14 @@ def sentence(
         text += f", {reason}"
     if margin > 0.0 and verdict not in (Verdict.FASTER, Verdict.SLOWER):
         text += f", margin {format_percent(margin)}"
-    text += f", noise floor {format_percent(noise_floor)}"
-    if verification is not None:
-        text += f", {verification.checked} of {verification.calls} timed calls verified"
+    text += f", noise floor {format_percent(noise_floor)}{_verified(verification)}"
     if single:
         text += "; one process pair only, more replicates are needed to confirm it"
     return text
+
+
+def _verified(verification: Verification | None) -> str:
+    return f", {verification.checked} of {verification.calls} timed calls verified" if verification else ""
 
 
 def short_sentence(verdict: Verdict, message: str) -> str:
@@ -138,9 +140,9 @@ def gain_depends_on_values(plain: float, ratios: Mapping[str, float]) -> str:
     return f"The gain depends on the values of the inputs: {format_ratio(math.log(plain))}x on usual ones, {listed}."
 
 
-def on_all_kinds(verdict: Verdict, ratio: float, message: str) -> str:
+def on_all_kinds(verdict: Verdict, ratio: float, message: str, verification: Verification | None) -> str:
     """The sentence of a gain that is smaller on some kinds of inputs than on plain ones."""
-    amount = f"{format_ratio(math.log(ratio))}x on all kinds of inputs"
+    amount = f"{format_ratio(math.log(ratio))}x on all kinds of inputs{_verified(verification)}"
     return f"{verdict.value}: {amount}; {as_clause(message)}"
 
 

@@ -243,7 +243,7 @@ def _missing(question: FormulaQuestion, known: Mapping[str, float]) -> tuple[str
     """Missing inputs of the steps towards an answer."""
     lacking = [f"{step.name} = {step.formula} lacks {', '.join(n for n in names(step.formula) if n not in known)}"
                for step in question.steps if step.name not in known]  # fmt: skip
-    return f"Too few values: {'; '.join(lacking)[:400]}.", "Give them as values, or a model or gpu that has them."
+    return f"Too few values: {'; '.join(lacking[:4])}.", "Give them as values, or a model or gpu that has them."
 
 
 def headline(question: FormulaQuestion, lines: list[Line]) -> Line:

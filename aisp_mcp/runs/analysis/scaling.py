@@ -60,7 +60,9 @@ def over_workers(label: str, points: Sequence[tuple[float, float]]) -> Scaling:
 def over_sizes(label: str, points: Sequence[tuple[float, float]]) -> Scaling:
     """Fit points (elements, seconds). Raises ValueError with fewer than 2 different sizes."""
     fit = power(sorted(points))
-    sentence = f"time grows as size^{fit.parameters['exponent']:.3g}, RMS error {100 * fit.rms_error:.2g} %"
+    of_two = len({size for size, _ in points}) == 2
+    error = "through two sizes; a third would test it" if of_two else f"RMS error {100 * fit.rms_error:.2g} %"
+    sentence = f"time grows as size^{fit.parameters['exponent']:.3g}, {error}"
     return Scaling(label=label, over="size", points=sorted(points), fits=[fit], best=fit.law, sentence=sentence)
 
 
@@ -117,7 +119,11 @@ def of_runs(ctx: Context, run_id: str | None, limit: int, target: str | None) ->
     for run in stored.runs(ctx, run_id, limit):
         for comparison in run.comparisons:
             size = stored.elements(comparison)
-            if size is None or comparison.verdict in BROKEN or target not in (None, comparison.target):
+            if (
+                size is None
+                or comparison.verdict in BROKEN
+                or target not in (None, comparison.target, comparison.identity)
+            ):
                 continue
             for name, figures in stored.programs(comparison):
                 # Newest first: an older measurement of the same size is ignored.

@@ -81,7 +81,9 @@ def aisp_analyze_pareto(p: ParetoParams, ctx: Context) -> Fronts:
     from aisp_mcp.server.text.numbers import rounded
 
     measured_pairs, left_out = stored.measured(ctx, p.run_id, p.runs)
-    rows = [row for row in variants.variants(measured_pairs) if p.target in (None, row.target)]
+    rows = [
+        row for row in variants.variants(measured_pairs) if p.target in (None, row.target, row.target.partition("@")[0])
+    ]
     if not rows:
         raise stored.nothing(f"No stored run contains {p.target!r}.")
     fronts = pareto.fronts(rows, p.metrics)

@@ -70,15 +70,15 @@ def pairs(
     for run in runs:
         where = machine(run)
         for comparison in run.comparisons:
-            key = (where, comparison.target, comparison.label)
+            key = (where, comparison.identity, comparison.known_as)
             if key in by_key:
                 continue
             if comparison.verdict in BROKEN:
-                left_out.append(f"{comparison.label} is {comparison.verdict.value} in {run.id}")
+                left_out.append(f"{comparison.known_as} is {comparison.verdict.value} in {run.id}")
             elif comparison.baseline is None or comparison.optimized is None:
-                left_out.append(f"{comparison.label} has no times in {run.id}")
+                left_out.append(f"{comparison.known_as} has no times in {run.id}")
             elif not provisional and run.is_provisional(comparison):
-                left_out.append(f"{comparison.label} is provisional in {run.id}: measure it with preset default")
+                left_out.append(f"{comparison.known_as} is provisional in {run.id}: measure it with preset default")
             else:
                 by_key[key] = _pair(run, comparison, where, ceilings or {}, energies or {})
     return list(by_key.values()), left_out
@@ -107,7 +107,7 @@ def machine(run: Run) -> str:
 def _pair(run: Run, comparison: Comparison, where: str, ceilings: Extras, energies: Energies) -> MeasuredPair:
     def variant(data: Figures, name: str, verdict: str, width: tuple[float, float]) -> Variant:
         return Variant(
-            target=comparison.target,
+            target=comparison.identity,
             name=name,
             machine=where,
             run=run.id,
@@ -124,12 +124,12 @@ def _pair(run: Run, comparison: Comparison, where: str, ceilings: Extras, energi
     assert comparison.optimized is not None
     floor = comparison.noise_floor or 0.0
     return MeasuredPair(
-        target=comparison.target,
-        name=comparison.label,
+        target=comparison.identity,
+        name=comparison.known_as,
         baseline=variant(
-            comparison.baseline, f"{comparison.target} {BASELINE}", BASELINE, (1 / (1 + floor), 1 + floor)
+            comparison.baseline, f"{comparison.identity} {BASELINE}", BASELINE, (1 / (1 + floor), 1 + floor)
         ),
-        candidate=variant(comparison.optimized, comparison.label, comparison.verdict.value, _width(comparison)),
+        candidate=variant(comparison.optimized, comparison.known_as, comparison.verdict.value, _width(comparison)),
         ratio=comparison.ratio,
         ratio_low=comparison.interval.low if comparison.interval else None,
         ratio_high=comparison.interval.high if comparison.interval else None,

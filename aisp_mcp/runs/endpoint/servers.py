@@ -88,6 +88,9 @@ def _ask(url: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
             document = json.loads(reply.read(_MOST))
     except urllib.error.HTTPError as error:
         raise Unavailable("UNREACHABLE", f"{url} answered {error.code} {error.reason}.", _HINT) from error
+    except json.JSONDecodeError as error:
+        text = f"{url} answered with something else than JSON, though no stream was asked for."
+        raise Unavailable("UNREACHABLE", text, _HINT) from error
     except (OSError, ValueError) as error:
         raise Unavailable("UNREACHABLE", f"{url} did not answer: {error}.", _HINT) from error
     return document if isinstance(document, dict) else {}

@@ -94,25 +94,30 @@ def draw(
         shapes += [line(path.look, at_x(a), at_y(b), at_x(c), at_y(d), path.text) for (a, b), (c, d) in ends]
     for spot in spots:
         shapes += _spot(spot, at_x, at_y)
-    labels = [
-        (at_x(spot.x), at_y(max((spot.y, *(spot.y_ends or ())))) - LABEL_RISE, spot.label)
-        for spot in spots
-        if spot.label
-    ]
-    shapes += _labels(labels)
+    title_end = left + LABEL_CHAR * len(down.title)
+    labels = [(at_x(spot.x), _label_height(spot, at_x, at_y, title_end), spot.label) for spot in spots if spot.label]
+    shapes += _labels(labels, left)
     about = f"{title}: {len(spots)} points, {down.title} over {across.title}."
     rows = [(spot.text, across.say(spot.x), down.say(spot.y), _ends(spot, axes)) for spot in spots]
     return Drawing(title, about, BOTTOM + FOOT, shapes, ("point", across.title, down.title, "interval"), rows)
 
 
-def _labels(labels: Sequence[tuple[float, float, str]]) -> list[Shape]:
-    """The labels that cover no earlier one, above their points; a narrow page shows none (see chart.css)."""
+def _label_height(spot: Spot, at_x: Position, at_y: Position, title_end: float) -> float:
+    """Above the point and its interval, or below, where it would cover the title of the axis."""
+    ends = [at_y(value) for value in (spot.y, *(spot.y_ends or ()))]
+    above = min(ends) - LABEL_RISE
+    start = at_x(spot.x) - LABEL_CHAR * min(len(spot.label), LABEL_CHARS) / 2
+    return max(ends) + 2 * LABEL_RISE if above < TOP + LABEL_RISE and start < title_end else above
+
+
+def _labels(labels: Sequence[tuple[float, float, str]], left: float) -> list[Shape]:
+    """The labels that cover no earlier one, right of the axis; a narrow page shows none (see chart.css)."""
     placed: list[tuple[float, float, float]] = []
     shapes = []
     for at, y, text in labels:
         brief = short(text, LABEL_CHARS)
         wide = LABEL_CHAR * len(brief)
-        start = min(max(at - wide / 2, 0.0), 100 - wide)
+        start = min(max(at - wide / 2, left), 100 - wide)
         end = start + wide
         if all(abs(y - other) >= 15 or end <= a or start >= b for a, b, other in placed):
             placed.append((start, end, y))

@@ -27,13 +27,10 @@ def load_catalog(settings: Settings) -> None:
 
 
 def load_listed(settings: Settings) -> None:
-    """Register the tools that a server lists by default and the user's modules; load the others on demand.
+    """Register the user's modules; load a shipped tool when it is called, since the generated list describes it.
 
     All families together would cost a server a quarter of a second before its first answer. Raises like load_catalog.
     """
-    for module, source in catalog.sources().items():
-        if any(f'listed="{word}"' in source for word in ("lite", "default")):
-            importlib.import_module(module)
     for name in extra_modules(settings):
         _import_extra(name)
     registry.load_others(lambda name: load_tool(name, settings) if name else load_catalog(settings))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from aisp_mcp.envelope import Envelope
 from aisp_mcp.errors import UsageError
-from aisp_mcp.server import registry
+from aisp_mcp.server import catalog, registry
 from aisp_mcp.server.dispatch.loading import SHIPPED
 from aisp_mcp.server.registry import Effect, Tool
 from aisp_mcp.settings import ToolSettings
@@ -23,9 +23,9 @@ SHOWN = 60  # known names in a hint: every toolset, or the first tools
 
 @dataclass(frozen=True)
 class Selection:
-    """listed: the tools of tools/list, in the registry's order. chosen: those that may be called, None for all."""
+    """listed: names of tools/list, in the registry's order. chosen: tools that may be called, None for all."""
 
-    listed: tuple[Tool, ...]
+    listed: tuple[str, ...]
     chosen: tuple[Tool, ...] | None
 
     @property
@@ -44,23 +44,33 @@ def select(options: ToolSettings) -> Selection:
 
     Raises UsageError UNKNOWN_TOOLSET, UNKNOWN_TOOL or NO_TOOLS.
     """
-    if is_open(options):  # unlisted tools are loaded when they are called
-        named = _named(options, registry.loaded())
-        return Selection(tuple(tool for tool in registry.loaded() if tool.name in named), None)
+    if is_open(options) and not registry.is_complete():  # a tool is loaded when it is called
+        return Selection(_generated_list(options), None)
     everything = registry.tools()
     excluded = {registry.get(name).name for name in _checked_tools(options.exclude_tools)}
     usable = [tool for tool in everything if tool.name not in excluded and _may_run(tool, options.read_only)]
     named = _named(options, everything)
-    listed = tuple(tool for tool in usable if tool.name in named)
+    listed = [tool for tool in usable if tool.name in named]
     if not listed:
         raise UsageError("NO_TOOLS", "These options leave no tool to offer.", "Leave one of them out.")
+    names = tuple(tool.name for tool in listed)
+    if is_open(options):
+        return Selection(names, None)
     reaches_all = any(tool.effect is Effect.ANY for tool in listed)
-    return Selection(listed, tuple(usable) if reaches_all else listed)
+    return Selection(names, tuple(usable if reaches_all else listed))
 
 
 def is_open(options: ToolSettings) -> bool:
     """Return True if these settings exclude no tool: the default or small list, from which all can be reached."""
     return not (options.toolsets or options.tools or options.exclude_tools or options.read_only)
+
+
+def _generated_list(options: ToolSettings) -> tuple[str, ...]:
+    """The names of the default or small list, without importing a shipped tool."""
+    own = [tool for tool in registry.loaded() if not tool.fn.__module__.startswith(SHIPPED)]
+    tools: list[catalog.ListedTool | Tool] = [*catalog.listed_tools(), *own]
+    chosen = [tool for tool in tools if tool.listed == "lite"] if options.lite else tools
+    return tuple(tool.name for tool in sorted(chosen, key=lambda tool: (tool.family, tool.name)))
 
 
 def reachable(envelope: Envelope, allowed: frozenset[str] | None) -> Envelope:

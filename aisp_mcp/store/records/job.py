@@ -12,7 +12,7 @@ from aisp_mcp.store.records.job_state import JobState, check_transition
 
 # Arguments that name the subject of a job, in order of interest to a reader.
 SUBJECTS = (
-    *("name", "targets", "target", "from", "path", "baseline", "candidate", "command", "script", "base", "head"),
+    *("name", "targets", "target", "from", "path", "url", "baseline", "candidate", "command", "script", "base", "head"),
     *("traces", "profile", "report", "model", "types", "size", "collectives", "dir", "query", "question"),
 )
 MAX_SUBJECT = 100

@@ -164,6 +164,21 @@ def test_a_few_verdicts_are_sentences_and_flags_are_words() -> None:
     assert not any(word in "\n".join(text) for word in ("isolation", "rulings", "note", "worker"))
     many = drawn({"rulings": [ROW, ROW, ROW, slower]}, 100)
     assert many[0] == "ch07:b slower: 0.5x", "a table has the numbers of the others"
+    hint = {**ROW, "provisional": True, "verified": [90, 342]}
+    many = drawn({"rulings": [hint, hint, hint, slower]}, 160)
+    assert [line for line in many if "faster: 2.00x" in line] == [], "nor are they listed and in the table"
+    assert "90 of 342" in "\n".join(many)
+
+
+def test_metrics_have_units_and_what_explains_them_comes_last() -> None:
+    metric = {"metric": "time_s", "baseline": 0.05641, "candidate": 0.0006888, "improvement": 81.9}
+    lines = drawn({"more": 0, "definition": "Above 1 is better.", "metrics": [metric], "without": ["energy_j"]}, 120)
+    text = "\n".join(lines)
+    for words in ("56.41 ms", "688.8 µs", "81.90×"):
+        assert words in text
+    assert "time_s" not in text
+    assert (lines[-1], "more" in text) == ("Above 1 is better.", False)
+    assert drawn({"concept": "roofline", "definition": "Two ceilings.", "helps": "Fusion."}, 80)[0] == "Two ceilings."
 
 
 def test_texts_name_commands_and_paths_into_a_document_are_left_out() -> None:
@@ -192,6 +207,9 @@ def test_a_measured_rate_is_one_cell_in_its_unit() -> None:
     assert "87.5 % of 4.8 TB/s, datasheet" in text
     assert "2 µs [1 µs, 3 µs]" in text
     assert "unit" not in text
+    served = {"name": "ttft", "unit": "s", "value": 0.05559, "interval": [0.03656, 0.07461], "repeats": [0.05, 0.06]}
+    text = "\n".join(drawn([served, served], 120))
+    assert "55.59 ms  36.56 ms, 74.61 ms  50 ms, 60 ms" in text
 
 
 def test_without_a_terminal_no_line_ends_in_blanks(cli: Cli) -> None:

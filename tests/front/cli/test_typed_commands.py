@@ -51,6 +51,8 @@ def test_every_typed_command_is_answered_or_says_what_to_type(capfd: pytest.Capt
         ("aisp_profile_torch", "train.py --args --batch 4", {"script": "train.py", "args": ["--batch", "4"]}),
         ("aisp_profile_torch", "--script t.py --args --batch 4", {"script": "t.py", "args": ["--batch", "4"]}),
         ("aisp_profile_torch", "--target ch07:row_sum --mode flops", {"target": "ch07:row_sum", "mode": "flops"}),
+        ("aisp_ask", "why is my kernel slow", {"query": "why is my kernel slow"}),
+        ("aisp_explain", "bank conflict", {"query": "bank conflict"}),
         ("aisp_profile_nsys", "-- python a.py --x", {"command": ["python", "a.py", "--x"]}),
     ],
 )

@@ -89,6 +89,8 @@ def test_every_page_answers_under_the_policy_and_within_its_weight(shown: Dashbo
 def test_pages_say_what_is_stored(shown: Dashboard) -> None:
     with shown.client() as web:
         home, run = web.get("/").text, web.get("/run?id=r_0000000000000000000019").text
+        number = re.compile(r'class="lead">(\d+ verdicts: [^.]*)\.')
+        assert number.findall(home)[0] == number.findall(web.get("/verdicts").text)[0]
         assert "ch07:row_sum_ones" in home.partition("Regressions")[2].partition("Latest verdicts")[0]
         assert "ch07:row_sum_tiled" not in home.partition("Regressions")[2].partition("Latest verdicts")[0]
         for words in ("400 of 400 calls compared with float64", "parent clock used", "2 %", "start 1.5 s", "L2"):

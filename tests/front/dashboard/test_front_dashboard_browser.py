@@ -35,6 +35,10 @@ PAGES = (
     "/planners?tool=aisp_distributed_plan&model=llama-3.1-70b&gpus=64&gpu=H100-SXM",
 )
 
+# The names of the tables that show only a part of their columns.
+CUT = """[...document.querySelectorAll(".wide:has(table)")].filter(e => e.scrollWidth > e.clientWidth + 1)
+    .map(e => e.getAttribute("aria-label"))"""
+
 
 @pytest.fixture
 def dashboard(home: Path) -> Iterator[Dashboard]:
@@ -95,6 +99,11 @@ def test_a_narrow_screen_needs_no_sideways_scrolling(browser: Any, dashboard: Da
         watched.page.goto(dashboard.origin + path)
         wide = watched.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
         assert wide <= 1, path
+        assert watched.page.evaluate(CUT) == [], path
+    watched.page.set_viewport_size({"width": 1366, "height": 900})
+    for path in ("/", "/verdicts", "/targets", "/jobs", "/analysis"):
+        watched.page.goto(dashboard.origin + path)
+        assert watched.page.evaluate(CUT) == [], path
 
 
 @pytest.mark.parametrize(("scheme", "back"), [("light", "rgb(255, 255, 255)"), ("dark", "rgb(20, 23, 27)")])

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from aisp_mcp.front.dashboard import figures
+from aisp_mcp.runs import leaderboards
 from aisp_mcp.runs.history import Axis, history
 from aisp_mcp.server.charts import ratios
 from aisp_mcp.server.charts.drawing import Drawing
@@ -15,6 +16,7 @@ from aisp_mcp.server.charts.ratios import RatioRow
 from aisp_mcp.store.records.verdict_row import VerdictRow
 
 AT = 1.79e9
+TIMES = {"baseline_s": 2.0, "candidate_s": 1.0}
 NARROW_PX, CHAR_PX = 360, 6.7  # of a tick at 12 pixels
 
 
@@ -39,6 +41,29 @@ def ticks(results: Drawing) -> list[tuple[str, float, str]]:
     return [
         (one.text, x, str(one.attributes.get("text-anchor", "start"))) for one, x in zip(marks, places, strict=True)
     ]
+
+
+def test_a_label_covers_neither_its_axis_nor_the_title() -> None:
+    name = "slow:nearest@e6d54b_fast"
+    rows = [
+        {"target": name, "verdict": "faster", "ratio": ratio, "memory_ratio": memory, "low": None, "high": None}
+        for ratio, memory in ((2.0, 1.8), (80.0, 1.3))
+    ]
+    drawing = figures.tradeoffs(rows)
+    assert drawing
+    texts = [shape for shape in drawing.shapes if shape.tag == "text"]
+    [title] = [shape for shape in texts if shape.text == "memory ratio"]
+    first = next(shape for shape in texts if shape.text == name)
+    assert float(str(first.attributes["x"]).removesuffix("%")) >= float(str(title.attributes["x"]).removesuffix("%"))
+    assert float(first.attributes["y"]) > float(title.attributes["y"]) + 12
+
+
+def test_a_candidate_measured_at_two_presets_is_one_point() -> None:
+    rows = [
+        row.model_copy(update={"preset": preset, "baseline_bytes": 2, "candidate_bytes": 1} | TIMES)
+        for preset, row in zip(("release", "default"), rulings([2.0, 2.1]), strict=True)
+    ]
+    assert [row["preset"] for row in leaderboards.tradeoffs(rows)] == ["release"]
 
 
 @pytest.mark.parametrize("values", [[2.0], [0.5, 20_000.0], [1.0, 1.001], [130.0, 180.0, 250.0]])

@@ -24,7 +24,7 @@ async def test_both_eras_serve_the_same_catalogue(connect: Connect, era: str, ov
     async with connect(era, over) as client:
         assert client.protocol_version == {"legacy": "2025-11-25", "auto": "2026-07-28"}[era]
         listed = (await client.list_tools()).tools
-        assert [tool.name for tool in listed] == [tool.name for tool in select(ToolSettings()).listed]
+        assert [tool.name for tool in listed] == list(select(ToolSettings()).listed)
         result = await client.call_tool("aisp_demo_echo", {"count": 2})
         assert result.is_error is False
         assert result.structured_content["result"]["said"]["count"] == 2

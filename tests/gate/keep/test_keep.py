@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -144,6 +145,9 @@ def test_a_better_candidate_is_kept_and_a_worse_one_is_not(repo: Path, keep: Cal
     assert kept.sentence.startswith("keep: val_loss 2")
     edit(repo, "1900", "2100")
     assert keep().outcome == "discard"
+    edit(repo, "2100", "99000")
+    assert re.search(r", \d\d(\.\d)? times worse \(95 % interval \d+(\.\d+)? to ", keep().sentence)
+    edit(repo, "99000", "2100")
     assert keep(better="higher").outcome == "keep"
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from aisp_mcp.judge import compare
 from aisp_mcp.judge.evidence import Replicate
-from aisp_mcp.judge.records.measurement import Interval
+from aisp_mcp.judge.records.measurement import Interval, Verification
 from aisp_mcp.judge.records.verdict import Comparison, Verdict
 from aisp_mcp.judge.verdict import values
 
@@ -23,6 +23,7 @@ def replicates(count: int, **kinds: list[float]) -> list[Replicate]:
 def faster(count: int) -> Comparison:
     return Comparison(target="t", candidate="c", verdict=Verdict.FASTER, sentence="faster: 4x", ratio=4.0,
                       interval=Interval(low=3.9, high=4.1, level=0.95), margin=0.02, isolation="L2",
+                      verification=Verification(calls=90, checked=45, undetected_share=0.1, oracle="exact"),
                       replicates=count)  # fmt: skip
 
 
@@ -43,7 +44,7 @@ def test_the_gain_that_holds_on_all_kinds_is_reported() -> None:
     assert (result.verdict, result.ratio) == (Verdict.FASTER, pytest.approx(2.0, rel=0.01))
     assert result.interval
     assert result.interval.low == pytest.approx(3.9 / 2, rel=0.01)
-    assert result.sentence.startswith("faster: 1.99x on all kinds of inputs")
+    assert result.sentence.startswith("faster: 1.99x on all kinds of inputs, 45 of 90 timed calls verified; the gain")
 
 
 @pytest.mark.parametrize(

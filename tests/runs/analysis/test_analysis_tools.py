@@ -73,6 +73,19 @@ def test_combinations_and_frontier_of_a_run(stored: Context) -> None:
     assert [point["name"] for point in front["points"] if point["frontier"]] == ["ch01:a_x_y"]
 
 
+def test_functions_of_one_name_are_not_compared_with_each_other(ctx: Context, tmp_path: Path) -> None:
+    for number, (digest, size) in enumerate((("aaaaaa", 1000), ("bbbbbb", 250))):
+        own = pair("x", 2.0, base_s=4e-3, log=log_of(tmp_path, digest, [size, 64]))
+        own = own.model_copy(update={"disclosed": {**own.disclosed, "identity": f"slow:f@{digest}"}})
+        ctx.store.save_run(run_of(own, run_id=f"r_{number}", gpu=GPU), None)
+    fronts = call(ctx, "aisp_analyze_pareto")["fronts"]
+    assert {front["target"] for front in fronts} == {"slow:f@aaaaaa", "slow:f@bbbbbb"}
+    assert len(call(ctx, "aisp_analyze_pareto", target="slow:f")["fronts"]) == 2
+    answer = dispatch.execute("aisp_analyze_scaling", {}, ctx)
+    assert answer.error is not None
+    assert answer.error.code == "NO_SWEEP", "two functions are not two sizes of one"
+
+
 def test_limits_and_a_call_without_any(stored: Context) -> None:
     result = call(stored, "aisp_analyze_whatif", latency_ms=4)
     assert [row["name"] for row in result["meets"]] == ["ch01:a_x_y"]
@@ -85,6 +98,7 @@ def test_limits_and_a_call_without_any(stored: Context) -> None:
 def test_time_over_sizes_of_stored_runs(stored: Context) -> None:
     answer = {row["label"]: row for row in call(stored, "aisp_analyze_scaling")["scalings"]}
     assert set(answer) == {"ch01:a baseline on NVIDIA H200", "ch01:a_x on NVIDIA H200"}
+    assert answer["ch01:a_x on NVIDIA H200"]["sentence"].endswith("through two sizes; a third would test it")
     fit = answer["ch01:a_x on NVIDIA H200"]["fits"][0]
     assert fit["parameters"]["exponent"] == pytest.approx(1.0)
 

@@ -78,3 +78,4 @@ def test_a_job_says_what_it_works_on() -> None:
     assert run.subject == "ch01 ch02"
     texts = Job(tool="aisp_verify_candidate", params={"target": "a\nb", "candidate": "c.py"}, **facts)
     assert texts.subject == "(source text) c.py"
+    assert Job(tool="aisp_serve_bench", params={"url": "http://a"}, **facts).subject == "http://a"

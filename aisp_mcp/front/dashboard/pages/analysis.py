@@ -65,6 +65,12 @@ def _lead(section: str, answer: ToolAnswer | None) -> str:
     result = (answer.result if answer else None) or {}
     if section == "recommendations":
         return plans.lead("aisp_recommend", result)
+    if section == "whatif" and answer is None:
+        return "Set at least one limit."
+    if section == "pareto" and result.get("fronts"):
+        points = [point for front in result["fronts"] for point in front["points"]]
+        front = sum(point["frontier"] for point in points)
+        return f"{front} of {count(len(points), 'program')} {'is' if front == 1 else 'are'} dominated by no other."
     rows = next((value for value in result.values() if isinstance(value, list) and value), [])
     texts = [result.get(name) for name in ("headline", "summary", "sentence")]
     texts += [row.get("sentence") for row in rows[:1] if isinstance(row, dict)]

@@ -13,16 +13,16 @@ from aisp_mcp.front.dashboard.words import count, ordered, summed
 from aisp_mcp.runs.changes.worse import comparable
 from aisp_mcp.server.charts import answers
 from aisp_mcp.server.text import numbers
-from aisp_mcp.store.records.verdict_row import ANY_KIND, OF_TARGETS, VerdictFilter, VerdictRow
+from aisp_mcp.store.records.verdict_row import ANY_KIND, OF_TARGETS, RunKind, VerdictFilter, VerdictRow
 
 
 def build(request: PageRequest) -> dict[str, Any]:
-    """?before=&after=, runs, by default the newest two of one kind that share a target; ?target= of the
+    """?before=&after=, runs, by default the newest two of one kind that share a target, or none; ?target= of the
     flame graphs.
     """
     rows, _ = request.ctx.store.list_verdicts(VerdictFilter(kinds=ANY_KIND), 400, None, request.ctx.sees)
     recent = _recent(rows)
-    newest = comparable(rows) or (*reversed([*recent][:2]), "", "")
+    newest = comparable(rows) or ("", "")
     before, after = request.word("before") or newest[0], request.word("after") or newest[1]
     both = bool(before and after)
     answer = request.tool("aisp_benchmark_compare_runs", baseline=before, candidate=after) if both else None
@@ -30,10 +30,11 @@ def build(request: PageRequest) -> dict[str, Any]:
     profiled = profiles.of_runs(request.ctx, before, after) if result else {}
     target = request.word("target") if request.word("target") in profiled else next(iter(profiled), "")
     return {
-        "lead": _lead(result) if result else "",
+        "lead": _lead(result) if result else "" if both or len(recent) < 2 else "No two stored runs share a target.",
         "before": before,
         "after": after,
         "recent": recent,
+        "suite": next((row.target for row in rows if row.kind is RunKind.BENCH), ""),
         "answer": answer,
         "drawings": answers.draw("changes", result) if result else [],
         "profiled": profiled,

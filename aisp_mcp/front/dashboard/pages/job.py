@@ -60,6 +60,9 @@ def _outcome(job: Job, result: dict[str, Any]) -> str:
     if is_gate(result):
         return gate_lead(result)
     verdicts = [str(row.get("verdict")) for row in result.get("rulings") or [] if isinstance(row, dict)]
+    if len(verdicts) == 1:
+        sentence = str(result["rulings"][0].get("sentence"))
+        return f"{sentence[:1].upper()}{sentence[1:]}."
     if verdicts:
         return f"{summed(ordered({name: verdicts.count(name) for name in verdicts})).capitalize()}."
     summary = result.get("summary")
@@ -100,6 +103,7 @@ def gate_lead(result: Data) -> str:
     outcomes = Counter(str(row["outcome"]).replace("_", " ") for row in result["rows"])
     text = listed(f"{number} {name}" for name, number in outcomes.items())
     state = "passes" if result["passed"] else "does not pass"
+    head = f"The {head}" if " " in head else head
     return f"{head} against {base} {state}: of {count(len(result['rows']), 'benchmark')}, {text}."
 
 

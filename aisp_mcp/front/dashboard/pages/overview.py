@@ -9,7 +9,7 @@ from aisp_mcp.front.dashboard.request import PageRequest
 from aisp_mcp.front.dashboard.words import count, summed
 from aisp_mcp.runs.changes.worse import worse
 from aisp_mcp.store.records.job import Job, JobState
-from aisp_mcp.store.records.verdict_row import VerdictFilter
+from aisp_mcp.store.records.verdict_row import ANY_KIND, VerdictFilter
 
 SHOWN, EXAMINED = 12, 1000
 
@@ -19,13 +19,14 @@ def build(request: PageRequest) -> dict[str, Any]:
     rows, _ = ctx.store.list_verdicts(VerdictFilter(), EXAMINED, None, ctx.sees)
     falls = worse(ctx, rows)
     active = [job for state in (JobState.RUNNING, JobState.QUEUED) for job in ctx.store.list_jobs(state, limit=20)[0]]
-    counts = ctx.store.count_verdicts(VerdictFilter(), ctx.sees)
+    latest, _ = ctx.store.list_verdicts(VerdictFilter(kinds=ANY_KIND), SHOWN, None, ctx.sees)
+    counts = ctx.store.count_verdicts(VerdictFilter(kinds=ANY_KIND), ctx.sees)
     proven = [fall for fall in falls if fall.proven]
     return {
         "lead": _lead(counts, len(proven), active),
         "machine": request.tool("aisp_status"),
         "active": active,
-        "rows": rows[:SHOWN],
+        "rows": latest,
         "drawing": figures.of_counts(counts),
         "counts": counts,
         "worse": [(fall.now, fall.then) for fall in proven],

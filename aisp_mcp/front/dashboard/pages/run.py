@@ -81,10 +81,10 @@ def _program(run: Run) -> Drawing | None:
 
 
 def _sentence(comparison: Comparison) -> str:
-    name = f"{comparison.target}{'_' if comparison.candidate else ''}{comparison.candidate}"
     interval = comparison.interval
     ends = f" [{numbers.ratio(interval.low)}, {numbers.ratio(interval.high)}]" if interval else ""
-    return f"{name} is {comparison.decided.value}, {numbers.ratio(comparison.ratio, comparison.at_least)}{ends}."
+    ratio = numbers.ratio(comparison.ratio, comparison.at_least)
+    return f"{comparison.known_as} is {comparison.decided.value}, {ratio}{ends}."
 
 
 def _lower_end(comparison: Comparison) -> float:
