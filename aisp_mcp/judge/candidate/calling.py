@@ -135,6 +135,17 @@ def arguments(*args: Any, **kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any
     return args, kwargs
 
 
+def with_values(run: Callable[..., Any], is_made: bool) -> Callable[..., Any]:
+    """The `run` of a pair whose answers are any Python values. is_made: a generator makes its arguments."""
+    steps = ValueSteps(made_arguments if is_made else arguments, run, is_made)
+
+    def answer(**inputs: Any) -> Any:
+        return answered(steps, **inputs)
+
+    answer.steps = steps  # type: ignore[attr-defined]
+    return answer
+
+
 def answered(steps: Steps, **inputs: Any) -> Any:
     """The output of a call on these inputs, as tensors."""
     args, kwargs = steps.arguments(**inputs)

@@ -17,6 +17,7 @@ from numbers import Integral
 from types import SimpleNamespace
 from typing import Any
 
+MADE_N = 64  # the size that a generator gets unless its user names one
 HEAD = 8  # bytes that hold the length of what follows
 TOO_LARGE = (1 << 62) - 1  # in place of the length, if it does not fit
 PLAIN = (type(None), bool, int, float, complex, str, bytes)
