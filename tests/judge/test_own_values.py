@@ -108,6 +108,17 @@ def test_values_of_libraries_are_read_and_compared() -> None:
     assert "elements at data differ" in str(values.difference(decode(encode(matrix)), other))
 
 
+def test_series_and_frames_are_compared_by_columns_and_labels() -> None:
+    pandas = pytest.importorskip("pandas")
+    means = pandas.Series([1.5, 2.5], index=["a", "b"])
+    assert values.difference(decode(encode(means)), decode(encode(means + 1e-15))) is None
+    assert "'c' at ['labels'][1]" in str(
+        values.difference(decode(encode(means)), decode(encode(means.rename({"b": "c"}))))
+    )
+    frame = pandas.DataFrame({"x": [1, 2], "y": [0.5, 1.5]})
+    assert "at ['y'] differ" in str(values.difference(decode(encode(frame)), decode(encode(frame.assign(y=1.0)))))
+
+
 def test_records_scalars_and_iterators_are_compared_by_what_they_hold() -> None:
     point = decode(encode(Point(1.5, "a")))
     assert (point.x, point.name) == (1.5, "a")

@@ -119,7 +119,7 @@ class Worker:
         if rules["values"]:
             calling = importlib.import_module(CALLING)
             calling.VALUES.update(rules["values"])
-            if not hasattr(self.run, "steps"):  # of a pair that names a generator, a checker or a tolerance
+            if not isinstance(getattr(self.run, "steps", None), calling.ValueSteps):
                 self.run = calling.with_values(self.run, rules["made"])
         del example  # a large one leaves no memory for others
         if self.cuda:

@@ -104,7 +104,16 @@ class Verifier:
         bank = self._bank(0, seed)
         if isinstance(spec, ServingBenchmark):
             return self._open_serving(spec, bank, seed + 1)
-        return self._open_calls(spec, bank, seed, budget, round_s, files_at or {})
+        fields = seed, budget, round_s, files_at or {}
+        try:
+            return self._open_calls(spec, bank, *fields)
+        except BenchmarkError as error:
+            if error.code != "VARYING_SHAPE" or device != "cpu" or not hasattr(spec.run, "steps"):
+                raise
+        # Results of two functions whose shape depends on the values of the inputs are compared as Python's values are.
+        spec.answers = Answers()  # type: ignore[misc]
+        spec.run = sys.modules[CALLING].with_values(spec.run, False)  # type: ignore[method-assign]
+        return self._open_calls(spec, self._bank(0, seed), *fields)
 
     def _open_calls(
         self, spec: Benchmark, bank: InputBank, seed: int, budget: int, round_s: float, files_at: dict[str, str]
