@@ -216,7 +216,7 @@ def tensors(output: Any) -> Any:
         return output if output.layout == torch.strided else output.to_dense()
     if isinstance(output, bool | int | float | complex):
         if isinstance(output, int) and not -_INT64 <= output < _INT64:
-            raise unusable("BAD_OUTPUT", "The function returned an integer of more than 64 bits.", _LONG)
+            raise unusable("LARGE_INTEGER", "The function returned an integer of more than 64 bits.", _LONG)
         return torch.tensor(output, dtype=torch.float64 if isinstance(output, float) else None)
     library = _library(output)
     if _is_array(output):

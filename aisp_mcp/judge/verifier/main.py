@@ -54,6 +54,7 @@ from aisp_mcp.judge.verifier.serving import ServingTruth
 # Of answers computed ahead for all replicates that start together
 # (docs/decisions/0024-compute-reference-answers-ahead.md).
 AHEAD_BYTES = 4 << 30
+OF_ANY_FORM = ("VARYING_SHAPE", "LARGE_INTEGER")  # errors about outputs that tensors cannot hold and frames can
 _WITHOUT_MEMORY = "Inputs, outputs and their float64 reference do not fit into memory at this size: {}"
 _SMALLER = "Choose a smaller size (--size NAME=VALUE). Checking takes over fifteen times the memory of one call."
 
@@ -108,9 +109,9 @@ class Verifier:
         try:
             return self._open_calls(spec, bank, *fields)
         except BenchmarkError as error:
-            if error.code != "VARYING_SHAPE" or device != "cpu" or not hasattr(spec.run, "steps"):
+            if error.code not in OF_ANY_FORM or device != "cpu" or not hasattr(spec.run, "steps"):
                 raise
-        # Results of two functions whose shape depends on the values of the inputs are compared as Python's values are.
+        # Results of two functions that fit into no tensor of one shape are compared as Python's values are.
         spec.answers = Answers()  # type: ignore[misc]
         spec.run = sys.modules[CALLING].with_values(spec.run, False)  # type: ignore[method-assign]
         return self._open_calls(spec, self._bank(0, seed), *fields)
