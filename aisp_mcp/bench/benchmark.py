@@ -201,17 +201,19 @@ class Rng(Protocol):
 class Benchmark:
     """The specification of one workload; `run` is the baseline.
 
-    answers: how outputs that hold any Python values are judged; pairs of functions use it. sizes: attribute values per
-    size preset; the harness picks small on a CPU and default on a GPU. goal: the metric
-    that decides. cold, caches: for goal "cold", see docs/cold-start.md: time counts from loading the program, or from
-    starting the process, until the first answer; compile caches are empty, or full with the results of an earlier
-    process. in_place: names of inputs that run may change; the content that the baseline leaves there is also an
-    output, unless it returns these inputs, or they are `scratch`. layout: "values" compares values, shape and dtype,
-    and a candidate that returns other strides is timed with the copy into the baseline's; "any" times no copy, unless
-    there are gaps or overlaps; "strict" requires the baseline's strides. shares_inputs: whether an output may be (part
-    of) an input instead of separate memory; if the baseline's own outputs are, this is allowed without a declaration.
-    threads: the number of cores that baseline and candidate each get; 0 for all measured cores. On a machine with fewer
-    cores, the benchmark is skipped.
+    make, check: `file.py:function`, in the baseline's folder, of a generator of a call's arguments (instead of
+    `inputs`; it gets a seed and the attribute `n`, or 64) and of a checker of answers. rtol, atol: for floats in
+    answers. With any of the four, arguments and answers are any Python values, on a CPU: see docs/functions.md.
+    answers: the rule that follows from them. sizes: attribute values per size preset; the harness picks small on a CPU
+    and default on a GPU. goal: the metric that decides. cold, caches: for goal "cold", see docs/cold-start.md: time
+    counts from loading the program, or from starting the process, until the first answer; compile caches are empty, or
+    full with the results of an earlier process. in_place: names of inputs that run may change; the content that the
+    baseline leaves there is also an output, unless it returns these inputs, or they are `scratch`. layout: "values"
+    compares values, shape and dtype, and a candidate that returns other strides is timed with the copy into the
+    baseline's; "any" times no copy, unless there are gaps or overlaps; "strict" requires the baseline's strides.
+    shares_inputs: whether an output may be (part of) an input instead of separate memory; if the baseline's own outputs
+    are, this is allowed without a declaration. threads: the number of cores that baseline and candidate each get; 0 for
+    all measured cores. On a machine with fewer cores, the benchmark is skipped.
     """
 
     goal: ClassVar[Goal] = "speed"
@@ -219,6 +221,10 @@ class Benchmark:
     caches: ClassVar[Caches] = "empty"
     sizes: ClassVar[Mapping[Size, Mapping[str, Any]]] = {}
     tolerance: ClassVar[Tolerance] = Tolerance()
+    make: ClassVar[str | None] = None
+    check: ClassVar[str | None] = None
+    rtol: ClassVar[float | None] = None
+    atol: ClassVar[float | None] = None
     answers: ClassVar[Answers | None] = None
     needs: ClassVar[Needs] = Needs()
     in_place: ClassVar[tuple[str, ...]] = ()

@@ -65,5 +65,5 @@ def settable(benchmark: Any) -> dict[str, Number]:
         for name, value in own.items()
         if isinstance(value, int | float | str)
         and not name.startswith("_")
-        and name not in ("goal", "cold", "caches", "layout")
+        and name not in ("goal", "cold", "caches", "layout", "make", "check", "rtol", "atol")
     }

@@ -43,7 +43,7 @@ from aisp_mcp.judge.parent.timing.replicate import started_replicates
 from aisp_mcp.judge.presets import Place, Preset, for_kind
 from aisp_mcp.judge.protocol.layout import FILE
 from aisp_mcp.judge.protocol.messages import OpenAnswer
-from aisp_mcp.judge.protocol.module_loader import common_of, project_folders
+from aisp_mcp.judge.protocol.module_loader import common_of, own_files, project_folders
 from aisp_mcp.judge.protocol.roles import Role
 from aisp_mcp.judge.records import CANDIDATE_NEEDS, Skip
 from aisp_mcp.judge.records.verdict import Comparison, Flag
@@ -151,7 +151,7 @@ def compare(pair: Pair, options: Options, report: Report = lambda *_: None) -> C
     """
     with ExitStack() as stack:
         try:
-            options = _on_declared_device(pair, options)
+            options = _as_declared(pair, options)
             stack.enter_context(_stays_loaded(options))
             lease = Lease(options.leases, options.device)
             stack.callback(lease.give)
@@ -178,8 +178,12 @@ def _stays_loaded(options: Options) -> AbstractContextManager[None]:
     return loaded_in(options.warm, asks=options.protections.clean_environment)
 
 
-def _on_declared_device(pair: Pair, options: Options) -> Options:
-    """The options with the device that the specification asks for, if it does, and that device's sizes."""
+def _as_declared(pair: Pair, options: Options) -> Options:
+    """The options with the device that the specification asks for, if it does, and that device's sizes; its generator
+    and its checker are hidden.
+    """
+    hidden = (*options.policy.hidden, *own_files(pair.baseline))
+    options = replace(options, policy=replace(options.policy, hidden=hidden))
     needs = source_facts.read(pair.baseline.read_bytes(), pair.baseline.suffix, baseline=True).needs
     if options.device == "cpu" or needs.get("device") != "cpu":
         return options

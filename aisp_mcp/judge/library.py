@@ -72,23 +72,12 @@ def disclosed(result: Comparison, request: Request, plan: Plan) -> Comparison:
     inputs = ", ".join([*(repr(source.text) for source in (plan.make, plan.check) if source), request.inputs])
     known_by = identity.of_target(plan.target, function, inputs, request.name)
     facts = {"inputs": request.inputs, "baseline_function": function, "identity": known_by}
-    judged = {"judged_by": by} if (by := judged_by(plan)) else {}
-    update: dict[str, Any] = {"disclosed": {**result.disclosed, **facts, **sizes, **judged}}
-    if by:
-        update["sentence"] = f"{result.sentence}; {by}"
+    update: dict[str, Any] = {"disclosed": {**result.disclosed, **facts, **sizes}}
     if plan.fixed:
         message = f"The candidate may know these inputs, which are the same in every call: {', '.join(plan.fixed)}."
         flag = Flag(code="inputs_not_fresh", severity="warn", message=message, evidence={"inputs": plan.fixed})
         update["flags"] = [*result.flags, flag]
     return result.model_copy(update=update)
-
-
-def judged_by(plan: Plan) -> str:
-    """What the user chose to judge answers by, in words; empty if nothing was chosen."""
-    if plan.check is not None and plan.check.path is not None:
-        return f"answers judged by your {plan.check.name} of {plan.check.path.name}"
-    given = [f"{name} {value:g}" for name, value in (("rtol", plan.rtol), ("atol", plan.atol)) if value is not None]
-    return f"floats compared within your {' and '.join(given)}" if given else ""
 
 
 @cache

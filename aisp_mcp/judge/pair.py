@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from aisp_mcp.judge.native import build
-from aisp_mcp.judge.protocol.module_loader import problem_folder, source_text
+from aisp_mcp.judge.protocol.module_loader import own_files, problem_folder, source_text
 
 SOURCE_FOLDERS = ("baseline_source", "candidate_source")  # copies of the files of two functions, next to their pair
 LARGEST = 1 << 20  # bytes of a source: a package may contain data
@@ -49,6 +49,7 @@ class Pair:
         functions = [file for role in SOURCE_FOLDERS for file in _files(self.baseline.with_name(role)).values()]
         for path in (*self._problem_files(), *functions):
             shared[str(folder / path.relative_to(self.baseline.parent))] = path
+        shared |= {str(folder / path.name): path for path in own_files(self.baseline)}
         return {str(folder / "baseline.py"): self.baseline, str(folder / "candidate.py"): self.path, **shared}
 
     def sources(self) -> dict[str, str]:

@@ -82,6 +82,8 @@ def _specification(tree: ast.Module, summary: str) -> Facts:
         return Facts(summary, problem="defines no subclass of Benchmark")
     goal, needs = _inherited(line, "goal"), _needs(_inherited(line, "needs"))
     literal = goal.value if isinstance(goal, ast.Constant) and isinstance(goal.value, str) else "speed"
+    if any(getattr(_inherited(line, name), "value", None) is not None for name in ("make", "check", "rtol", "atol")):
+        needs = {"device": "cpu", **needs}
     if any(DISTRIBUTED in (node.name, *map(_last_name, node.bases)) for node in line):
         ranks = _inherited(line, "ranks")
         given = ranks.value if isinstance(ranks, ast.Constant) and isinstance(ranks.value, int) else RANKS

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy
 import pytest
+from harness_support import judge
 
 from aisp_mcp.bench import Answers
 from aisp_mcp.errors import BenchmarkError, UsageError
@@ -105,6 +106,17 @@ def test_values_of_libraries_are_read_and_compared() -> None:
         assert type(decode(encode(form(matrix)))) is form
     other = decode(encode(sparse.csr_matrix(2 * numpy.eye(3))))
     assert "elements at data differ" in str(values.difference(decode(encode(matrix)), other))
+
+
+def test_series_and_frames_are_compared_by_columns_and_labels() -> None:
+    pandas = pytest.importorskip("pandas")
+    means = pandas.Series([1.5, 2.5], index=["a", "b"])
+    assert values.difference(decode(encode(means)), decode(encode(means + 1e-15))) is None
+    assert "'c' at ['labels'][1]" in str(
+        values.difference(decode(encode(means)), decode(encode(means.rename({"b": "c"}))))
+    )
+    frame = pandas.DataFrame({"x": [1, 2], "y": [0.5, 1.5]})
+    assert "at ['y'] differ" in str(values.difference(decode(encode(frame)), decode(encode(frame.assign(y=1.0)))))
 
 
 def test_records_scalars_and_iterators_are_compared_by_what_they_hold() -> None:
@@ -253,8 +265,53 @@ def test_functions_on_texts_are_judged_by_the_users_checker(pair: Path) -> None:
     assert faster.verdict not in ("incorrect", "invalid")
     assert faster.ratio > 1
     assert faster.sentence.endswith("answers judged by your is_solution of checker.py")
-    wrong = judged("wrong.py", check="checker.py:is_solution")
+
+
+CLASS = """
+    from aisp_mcp.bench import Benchmark
+    from slow import distinct
+
+    class Distinct(Benchmark):
+        make = "generator.py:make"
+        check = "checker.py:{}"
+        n = 200
+        def run(self, items):
+            return distinct(items)
+"""
+NORMS = """
+    import math
+    from aisp_mcp.bench import Benchmark
+
+    class Norms(Benchmark):
+        {} = {}
+        def inputs(self, rng):
+            return {{"x": rng.randn(20, 4, dtype="float64")}}
+        def run(self, x):
+            return [math.sqrt(sum(v * v for v in row)) for row in x.tolist()]
+"""
+
+
+@pytest.mark.torch
+def test_a_pairs_class_takes_the_same_names(pair: Path) -> None:
+    run = f"\ndef run(items):\n    return distinct(items)\n{SPY.replace('{folders}', repr([str(pair)]))}"
+    (pair / "pyproject.toml").touch()  # both programs may import the project's modules
+    wrong = judge(pair, WRONG.replace("distinct(", "run("), CLASS.format("is_solution"))
     assert (wrong.verdict, "is_solution of checker.py refused it" in wrong.sentence) == ("incorrect", True)
+    assert wrong.disclosed["judged_by"] == "answers judged by your is_solution of checker.py"
+    spied = judge(pair, run, CLASS.format("is_solution"))
+    assert wrong.isolation == "L1" or "found []" in spied.sentence
+    for name, code in (("lax", "CHECKER_ACCEPTS"), ("gone", "OWN_FILE")):
+        with pytest.raises(BenchmarkError) as refused:
+            judge(pair, FAST, CLASS.format(name))
+        assert refused.value.code == code
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(("name", "value", "is_close"), [("rtol", 1e-4, True), ("atol", 1e-12, False)])
+def test_a_pairs_class_takes_a_tolerance(tmp_path: Path, name: str, value: float, is_close: bool) -> None:
+    found = judge(tmp_path, "def run(x):\n    return x.float().norm(dim=1).tolist()\n", NORMS.format(name, value))
+    assert (found.verdict != "incorrect") == is_close
+    assert found.sentence.endswith(f"floats compared within your {name} {value:g}")
 
 
 CENTRAL = """

@@ -19,6 +19,7 @@ SLOW_CALL_S, LONG_CALL_S = 0.05, 1.0  # longer calls get three palindromes; even
 MAX_CALLS = 1_000_000
 LONGEST_ROUND_S = 0.2  # of a head that is much slower than the base
 ROUND_S = 0.01  # the pipe costs a round about 50 µs
+MUCH_FASTER = 4  # a head's round may be that much shorter before it gets more calls
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ def measure(processes: Mapping[Role, MeasuredProcess], name: str, preset: Preset
             )
         # Both must time themselves: a head that moved its work to a setup would have nothing to time.
         own_clock = all(message["own_clock"] for message in answered.values())
-        rows = _rounds(processes, preset, max(message["seconds"] for message in answered.values()), own_clock)
+        rows = _rounds(processes, preset, answered, own_clock)
     except EOFError as error:
         return str(error)
     finally:
@@ -57,16 +58,20 @@ def measure(processes: Mapping[Role, MeasuredProcess], name: str, preset: Preset
 
 
 def _rounds(
-    processes: Mapping[Role, MeasuredProcess], preset: Preset, first_s: float, own_clock: bool
+    processes: Mapping[Role, MeasuredProcess], preset: Preset, ready: Mapping[Role, Mapping[str, Any]], own_clock: bool
 ) -> list[tuple[Role, float]]:
-    """(role, seconds per call) of all rounds. The number of calls is the same for all processes."""
-    calls = _calls(processes, first_s, own_clock)
-    for process in processes.values() if first_s < LONG_CALL_S else ():
-        process.round(calls, own_clock)  # warm-up
+    """(role, seconds per call) of all rounds. ready: what each process said before them."""
+    first_s, head_s = max(message["seconds"] for message in ready.values()), ready[Role.CANDIDATE]["seconds"]
+    calls = dict.fromkeys(Role, _calls(processes, first_s, own_clock))
+    # Calls that a setup precedes are handed over one by one.
+    if head_s < LONG_CALL_S and not ready[Role.CANDIDATE].get("units"):
+        calls[Role.CANDIDATE] = _of_head(processes[Role.CANDIDATE], calls[Role.CANDIDATE], own_clock)
+    for role, process in processes.items() if first_s < LONG_CALL_S else ():
+        process.round(calls[role], own_clock)  # warm-up
     palindromes = 1 if first_s > LONG_CALL_S else 3 if first_s > SLOW_CALL_S else preset.palindromes
     chosen = replace(preset, palindromes=palindromes)
     order = [role for half in chosen.half_palindromes(random.Random()) for role in half]
-    return [(role, processes[role].round(calls, own_clock) / calls) for role in order]
+    return [(role, processes[role].round(calls[role], own_clock) / calls[role]) for role in order]
 
 
 def _calls(processes: Mapping[Role, MeasuredProcess], first_s: float, own_clock: bool) -> int:
@@ -77,11 +82,18 @@ def _calls(processes: Mapping[Role, MeasuredProcess], first_s: float, own_clock:
     return _filling(processes[Role.CANDIDATE], LONGEST_ROUND_S, calls, own_clock)
 
 
-def _filling(process: MeasuredProcess, round_s: float, most: int, own_clock: bool) -> int:
-    """Number of calls that take this long, at most `most`; the first call, which loads code and fills caches, does not
-    count.
+def _of_head(head: MeasuredProcess, calls: int, own_clock: bool) -> int:
+    """Calls of a head's rounds: as many as of the base's, or enough to fill a round of a much faster head. Of a round
+    of one short call, the pipe and cold caches would be most of the time.
     """
-    calls = 1
+    seconds = min(head.round(calls, own_clock) for _ in range(2))
+    return _filling(head, ROUND_S, MAX_CALLS, own_clock, calls) if MUCH_FASTER * seconds < ROUND_S else calls
+
+
+def _filling(process: MeasuredProcess, round_s: float, most: int, own_clock: bool, calls: int = 1) -> int:
+    """Number of calls that take this long, from `calls` to `most`; the first call, which loads code and fills caches,
+    does not count.
+    """
     while calls < most:
         seconds = process.round(calls, own_clock)
         if seconds >= round_s:

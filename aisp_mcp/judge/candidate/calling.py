@@ -15,6 +15,7 @@ from dataclasses import fields, is_dataclass
 from enum import Enum
 from numbers import Integral
 from pathlib import Path
+from types import FunctionType
 from typing import Any, NamedTuple
 
 import torch
@@ -82,7 +83,7 @@ class ValueSteps(Steps):
 
     def tensors(self, output: Any) -> Any:
         try:
-            data = values.encode(output)
+            data = values.encode(output.tolist() if self._becomes_list(output) else output)
         except values.UnknownValueError as error:
             raise unusable(
                 "BAD_OUTPUT", f"The function's answer cannot be compared: {error}.", values.RETURN
@@ -95,7 +96,11 @@ class ValueSteps(Steps):
         return [*map(self.tensors, outputs)]
 
     def is_done(self, output: Any) -> bool:
-        return bool(VALUES["plain"]) and values.is_plain(output)
+        return bool(VALUES["plain"]) and values.is_plain(output) and not self._becomes_list(output)
+
+    @staticmethod
+    def _becomes_list(output: Any) -> bool:
+        return LISTS["demanded"] and _is_array(output)
 
 
 def function(path: str, name: str, folders: tuple[str, ...] = (), module: str = "") -> Callable[..., Any]:
@@ -121,18 +126,55 @@ def function(path: str, name: str, folders: tuple[str, ...] = (), module: str = 
 
 
 def in_default_type(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function; a module as a copy in float64 while that is torch's default type, as it is for references."""
-    if not isinstance(function, torch.nn.Module) or torch.get_default_dtype() != torch.float64:
+    """The function; while float64 is torch's default type, as it is for references, a module as a copy in float64, or
+    a function with such copies of its file's modules.
+    """
+    if torch.get_default_dtype() != torch.float64:
         return function
     if function not in _WIDE:
         with unwatched():
-            _WIDE[function] = copy.deepcopy(function).double()
+            _WIDE[function] = _wide(function)
     return _WIDE[function]
+
+
+def _wide(function: Callable[..., Any]) -> Callable[..., Any]:
+    if isinstance(function, torch.nn.Module):
+        wide: Callable[..., Any] = copy.deepcopy(function).double()
+        return wide
+    inner = inspect.unwrap(function)
+    names = getattr(inner, "__globals__", {})
+    modules = {name: value for name, value in names.items() if isinstance(value, torch.nn.Module)}
+    if not modules:
+        return function
+    own = {**names, **{name: module.double() for name, module in copy.deepcopy(modules).items()}}
+
+    def seeing_them(each: FunctionType) -> FunctionType:
+        made = FunctionType(each.__code__, own, each.__name__, each.__defaults__, each.__closure__)
+        made.__kwdefaults__ = each.__kwdefaults__
+        return made
+
+    for name, value in names.items():  # functions of the file that this one may call
+        each = inspect.unwrap(value) if callable(value) else value
+        if inspect.isfunction(each) and each.__globals__ is names:
+            own[name] = seeing_them(each)
+    return seeing_them(inner)
 
 
 def arguments(*args: Any, **kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The arguments of a call."""
     return args, kwargs
+
+
+def with_values(run: Callable[..., Any], is_made: bool) -> Callable[..., Any]:
+    """The `run` of a pair whose answers are any Python values. is_made: a generator makes its arguments."""
+    own = getattr(run, "steps", None)
+    steps = ValueSteps(*own) if own else ValueSteps(made_arguments if is_made else arguments, run, is_made)
+
+    def answer(**inputs: Any) -> Any:
+        return answered(steps, **inputs)
+
+    answer.steps = steps  # type: ignore[attr-defined]
+    return answer
 
 
 def answered(steps: Steps, **inputs: Any) -> Any:
@@ -174,7 +216,7 @@ def tensors(output: Any) -> Any:
         return output if output.layout == torch.strided else output.to_dense()
     if isinstance(output, bool | int | float | complex):
         if isinstance(output, int) and not -_INT64 <= output < _INT64:
-            raise unusable("BAD_OUTPUT", "The function returned an integer of more than 64 bits.", _LONG)
+            raise unusable("LARGE_INTEGER", "The function returned an integer of more than 64 bits.", _LONG)
         return torch.tensor(output, dtype=torch.float64 if isinstance(output, float) else None)
     library = _library(output)
     if _is_array(output):

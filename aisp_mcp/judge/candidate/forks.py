@@ -81,6 +81,7 @@ def _refuse(channel: socket.socket, name: str) -> None:
 
 
 def _load(cpus: str, words: list[str]) -> None:
+    gc.disable()  # collections while modules are loaded find little, and take a quarter of the time
     end = words.index(OPTIONAL)
     modules, also = words[:end], words[end + 1 :]
     if cpus:
@@ -101,7 +102,7 @@ def _import(modules: Sequence[str]) -> None:
 
 def _prepare_to_fork() -> None:
     _end_nvml()
-    gc.collect()
+    gc.enable()
     gc.freeze()  # a collection in a fork would write to every object and so copy every page
 
 

@@ -23,6 +23,7 @@ SETTLE    no calls; the outputs of the last round become tensors, and the contro
 from __future__ import annotations
 
 import gc
+import importlib
 import json
 import os
 import struct
@@ -115,8 +116,11 @@ class Worker:
         self.run = entry(setup, self.arena.params(), example)
         if rules["lists"] and CALLING in sys.modules:
             sys.modules[CALLING].LISTS["demanded"] = True
-        if rules["values"] and CALLING in sys.modules:
-            sys.modules[CALLING].VALUES.update(rules["values"])
+        if rules["values"]:
+            calling = importlib.import_module(CALLING)
+            calling.VALUES.update(rules["values"])
+            if not isinstance(getattr(self.run, "steps", None), calling.ValueSteps):
+                self.run = calling.with_values(self.run, rules["made"])
         del example  # a large one leaves no memory for others
         if self.cuda:
             give_back(self.layout)  # or a small tensor that is kept would keep all of its memory

@@ -16,8 +16,8 @@ from aisp_mcp.judge.functions.inputs import Argument
 from aisp_mcp.judge.functions.makers import Draw
 from aisp_mcp.judge.functions.sources import Source
 from aisp_mcp.judge.pair import Pair
+from aisp_mcp.judge.protocol.values import MADE_N
 
-MADE_N = 64  # the size that a generator gets unless its user names one; it grows until the clock resolves the calls
 HOST = ("array", "list", "value")  # forms of inputs in host memory
 OWN = "own"  # folder of the user's generator and checker
 CONVERSIONS = ("as_array", "as_list", "as_value")

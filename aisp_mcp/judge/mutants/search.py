@@ -184,6 +184,8 @@ def _answer(path: Path, size: str, seconds: float, most: int) -> dict[str, Any]:
         if isinstance(spec, ServingBenchmark | DistributedBenchmark):
             words = "engines" if isinstance(spec, ServingBenchmark) else "several ranks"
             return {"skipped": f"mutants of {words} are not made"}
+        if spec.answers is not None:
+            return {"skipped": "mutants of programs that return any Python values are not made"}
         if missing := missing_needs(spec.needs, 1, len(os.sched_getaffinity(0))):
             return {"skipped": ", ".join(missing)}
         return results(spec, seconds, most)

@@ -32,7 +32,7 @@ from aisp_mcp.judge.parent.processes.forked import ForkServer, Unsealed
 from aisp_mcp.judge.parent.processes.placement import PlacementFactory, aside
 from aisp_mcp.judge.parent.processes.verifier_client import VerifierProcess
 from aisp_mcp.judge.protocol.messages import OpenAnswer
-from aisp_mcp.judge.protocol.module_loader import common_of, problem_files, source_text
+from aisp_mcp.judge.protocol.module_loader import common_of, own_files, problem_files, source_text
 from aisp_mcp.process import sockets
 
 SUFFIX = ".opening"
@@ -108,8 +108,8 @@ class Request:
         """Name of the socket at which a verifier with this request waits."""
         fields = {name: value for name, value in self.fields.items() if name not in UNNAMED}
         baseline = Path(fields["path"])
-        files = [path for path in (baseline, common_of(baseline), *problem_files(baseline)) if path.is_file()]
-        texts = [hashlib.sha256(path.read_bytes()).hexdigest() for path in files]
+        files = baseline, common_of(baseline), *problem_files(baseline), *own_files(baseline)
+        texts = [hashlib.sha256(path.read_bytes()).hexdigest() for path in files if path.is_file()]
         libraries = verifier_client.libraries(self.placement).name
         facts = [fields, texts, libraries, self.modules, self.workers, self.file_bytes]
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:24] + SUFFIX

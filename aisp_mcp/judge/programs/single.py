@@ -71,7 +71,10 @@ def prepared(
 
     Raises BenchmarkError NEEDS if this machine does not meet the benchmark's needs.
     """
-    spec = load_spec(Path(baseline), size)
+    from aisp_mcp.judge.candidate.calling import with_values  # this module and the next import torch
+    from aisp_mcp.judge.verifier.inputs.made import drawn
+
+    spec = drawn(load_spec(Path(baseline), size))
     if isinstance(spec, DistributedBenchmark):
         hint = "Profile it: aisp bench run --targets T --profile minimal."
         raise BenchmarkError("RANKS", "The energy of several ranks is not measured: each has a device.", hint)
@@ -87,7 +90,10 @@ def prepared(
     inputs = [stored(spec.inputs(CallRng(device, seed + 1)))]
     most = fit(device, inputs[0])
     inputs += [stored(spec.inputs(CallRng(device, seed + at))) for at in range(2, min(calls, most) + 1)]
-    return torch, spec, entry(setup, params, copied(inputs[0])), inputs
+    run = entry(setup, params, copied(inputs[0]))
+    if spec.answers is not None and not hasattr(run, "steps"):
+        run = with_values(run, spec.make is not None)
+    return torch, spec, run, inputs
 
 
 def setup_of(baseline: str, candidate: str | None, size: str) -> dict[str, Any]:

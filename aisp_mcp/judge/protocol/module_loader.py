@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.abc
 import importlib.util
+import re
 import sys
 import sysconfig
 import traceback
@@ -17,11 +18,13 @@ from types import ModuleType
 from typing import Any
 
 import aisp_mcp
-from aisp_mcp.bench import Benchmark, File, Folder, Host, sizes
+from aisp_mcp.bench import Answers, Benchmark, DistributedBenchmark, File, Folder, Host, sizes
 from aisp_mcp.judge.protocol import failed_builds
 from aisp_mcp.judge.protocol.layout import FILE, HOST, PATH_BYTES, TensorSpec, dense_strides, is_dense
+from aisp_mcp.judge.protocol.messages import CALLING
 
 BASELINE, CANDIDATE, COMMON = "aisp_baseline", "aisp_candidate", "_common"  # names of the modules
+_OWN = re.compile(r"^\s+(?:make|check)\b[^=\n]*=\s*[\"']([^\"'\n]+\.py):\w+[\"']", re.MULTILINE)
 PROBLEM_FILES = ("problem.py", "reference.py", "task.py", "utils.py")  # of adapted problems
 # Folders of the standard library, of installed packages and of this one.
 LIBRARIES = tuple(
@@ -129,6 +132,12 @@ def problem_files(baseline: Path) -> list[Path]:
     return [folder / name for name in PROBLEM_FILES if (folder / name).is_file()] + sorted(folder.glob("*.json"))
 
 
+def own_files(baseline: Path) -> list[Path]:
+    """The files of the generator and the checker that a specification's class names."""
+    names = dict.fromkeys(_OWN.findall(source_text(baseline)))
+    return [path for name in names if (path := baseline.parent / name).is_file()]
+
+
 def load_candidate(path: Path, common: Path | None = None, bytecode: str | None = None) -> Any:
     """A candidate's module, or an equivalent that wraps its compiled library. Raises like load_module.
 
@@ -185,7 +194,33 @@ def load_spec(path: Path, size: str, bytecode: str | None = None) -> Benchmark:
     benchmark, chosen = classes[0](), sizes.read(size)
     apply_size(benchmark, benchmark.sizes.get(chosen.preset, {}))  # type: ignore[call-overload]
     replace_sizes(benchmark, chosen)
+    if any(own is not None for own in (benchmark.make, benchmark.check, benchmark.rtol, benchmark.atol)):
+        take_values(benchmark, path)
     return benchmark
+
+
+def take_values(benchmark: Benchmark, path: Path) -> None:
+    """Let the answers of a specification that names a generator, a checker or a tolerance be any Python values. Raises
+    BenchmarkError OWN_FILE, BAD_CONTRACT.
+    """
+    if benchmark.goal != "speed" or isinstance(benchmark, DistributedBenchmark):
+        raise unusable("BAD_CONTRACT", "make, check, rtol and atol are for the speed of one process.")
+    if benchmark.make is not None:
+        benchmark.make = own_function(path, "make", benchmark.make)  # type: ignore[misc]
+    check = None if benchmark.check is None else own_function(path, "check", benchmark.check)
+    benchmark.answers = Answers(check and tuple(check.rsplit(":", 1)), benchmark.rtol, benchmark.atol)  # type: ignore
+    calling = importlib.import_module(CALLING)
+    benchmark.run = calling.with_values(benchmark.run, benchmark.make is not None)  # type: ignore[method-assign]
+
+
+def own_function(baseline: Path, option: str, text: str) -> str:
+    """The generator or checker of a specification, with the whole path of its file. Raises BenchmarkError OWN_FILE."""
+    name, _, function = text.rpartition(":")
+    file = baseline.parent / name
+    if not function.isidentifier() or not name.endswith(".py") or not file.is_file():
+        hint = f'Such as {option} = "{option}.py:{option}", of a file beside {baseline.name}.'
+        raise unusable("OWN_FILE", f"{option} = {text!r} names no function of a Python file.", hint)
+    return f"{file}:{function}"
 
 
 def replace_sizes(benchmark: Benchmark, chosen: sizes.Sizes) -> None:

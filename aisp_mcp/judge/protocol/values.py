@@ -17,6 +17,7 @@ from numbers import Integral
 from types import SimpleNamespace
 from typing import Any
 
+MADE_N = 64  # the size that a generator gets unless its user names one
 HEAD = 8  # bytes that hold the length of what follows
 TOO_LARGE = (1 << 62) - 1  # in place of the length, if it does not fit
 PLAIN = (type(None), bool, int, float, complex, str, bytes)
@@ -113,6 +114,8 @@ def _tree(value: Any, buffers: list[bytes]) -> Any:
         return _array(value, buffers)
     if library == "torch":
         return _tensor(value, buffers)
+    if library in ("pandas", "polars") and hasattr(value, "to_numpy"):
+        return _table(value, buffers)
     if library == "scipy" and hasattr(value, "tocsr"):
         return _sparse(value, buffers)
     if library == "networkx" and hasattr(value, "adj"):
@@ -180,6 +183,14 @@ def _tensor(value: Any, buffers: list[bytes]) -> Any:
     if str(value.dtype) == "torch.bfloat16":
         value = value.float()
     return _array(value.resolve_conj().resolve_neg().numpy(), buffers)
+
+
+def _table(value: Any, buffers: list[bytes]) -> Any:
+    """A series or a frame as a dict of its columns, and of its labels if they say more than the position."""
+    columns = {str(name): value[name] for name in value.columns} if hasattr(value, "columns") else {"values": value}
+    if type(labels := getattr(value, "index", None)).__module__.startswith("pandas") and not hasattr(labels, "step"):
+        columns["labels"] = labels
+    return ["d", *([name, _array(column.to_numpy(), buffers)] for name, column in columns.items())]
 
 
 def _sparse(value: Any, buffers: list[bytes]) -> Any:

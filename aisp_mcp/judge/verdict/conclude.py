@@ -62,14 +62,15 @@ def is_settled(terms: Terms, replicates: list[Replicate]) -> bool:
 def conclude(terms: Terms, replicates: list[Replicate], comparison_flags: list[Flag]) -> Comparison:
     """Statistics and verdict over the replicates. comparison_flags: flags so far; a fatal one decides the verdict.
 
-    The sentence also says whether the candidate's output has other strides than the baseline's, and which of its
-    extensions were not built.
+    The sentence also says whether the candidate's output has other strides than the baseline's, which of its extensions
+    were not built, and what the user chose to judge answers by.
     """
     usable = [replace(replicate, device=estimates.with_usable_seconds(replicate.device)) for replicate in replicates]
     found = _concluded(terms, usable, comparison_flags)
     strides = [wording.STRIDES_CLAUSES[flag.code] for flag in found.flags if flag.code in wording.STRIDES_CLAUSES]
     unbuilt = [f"; {wording.as_clause(flag.message)}" for flag in found.flags if flag.code == NOT_BUILT]
-    return found.model_copy(update={"sentence": "".join([found.sentence, *strides[:1], *unbuilt])})
+    chosen = [f"; {by}"] if (by := terms.opened["facts"].get("judged_by")) else []
+    return found.model_copy(update={"sentence": "".join([found.sentence, *strides[:1], *unbuilt, *chosen])})
 
 
 def level(preset: Preset, replicates: int) -> float:

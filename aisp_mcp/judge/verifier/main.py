@@ -16,9 +16,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from aisp_mcp.bench import Benchmark, ServingBenchmark
+from aisp_mcp.bench import Answers, Benchmark, ServingBenchmark
 from aisp_mcp.bench.sizes import settable
-from aisp_mcp.errors import AispError
+from aisp_mcp.errors import AispError, BenchmarkError
 from aisp_mcp.judge.options import Protections
 from aisp_mcp.judge.protocol.clock import clock
 from aisp_mcp.judge.protocol.cuda_ipc import MappedMemory, Staged
@@ -54,6 +54,7 @@ from aisp_mcp.judge.verifier.serving import ServingTruth
 # Of answers computed ahead for all replicates that start together
 # (docs/decisions/0024-compute-reference-answers-ahead.md).
 AHEAD_BYTES = 4 << 30
+OF_ANY_FORM = ("VARYING_SHAPE", "LARGE_INTEGER")  # errors about outputs that tensors cannot hold and frames can
 _WITHOUT_MEMORY = "Inputs, outputs and their float64 reference do not fit into memory at this size: {}"
 _SMALLER = "Choose a smaller size (--size NAME=VALUE). Checking takes over fifteen times the memory of one call."
 
@@ -96,7 +97,7 @@ class Verifier:
         # It runs on the cores that are not measured; more threads than cores would wait for each other.
         torch.set_num_threads(len(os.sched_getaffinity(0)))
         drawing.use_cores(cpus)
-        spec = of_all_ranks(load_spec(Path(path), size), ranks)
+        spec = of_all_ranks(made.drawn(load_spec(Path(path), size)), ranks)
         if missing := missing_needs(spec.needs, spec.threads, len(cpus)) + missing_devices(ranks, device):
             return {"missing": missing}
         self.smallest = SmallestKernel(device)
@@ -104,11 +105,22 @@ class Verifier:
         bank = self._bank(0, seed)
         if isinstance(spec, ServingBenchmark):
             return self._open_serving(spec, bank, seed + 1)
-        return self._open_calls(spec, bank, seed, budget, round_s, files_at or {})
+        fields = seed, budget, round_s, files_at or {}
+        try:
+            return self._open_calls(spec, bank, *fields)
+        except BenchmarkError as error:
+            if error.code not in OF_ANY_FORM or device != "cpu" or not hasattr(spec.run, "steps"):
+                raise
+        # Results of two functions that fit into no tensor of one shape are compared as Python's values are.
+        spec.answers = Answers()  # type: ignore[misc]
+        spec.run = sys.modules[CALLING].with_values(spec.run, False)  # type: ignore[method-assign]
+        return self._open_calls(spec, self._bank(0, seed), *fields)
 
     def _open_calls(
         self, spec: Benchmark, bank: InputBank, seed: int, budget: int, round_s: float, files_at: dict[str, str]
     ) -> dict[str, Any]:
+        if spec.answers is not None and bank.reference.params:
+            raise BenchmarkError("BAD_CONTRACT", "With make, check, rtol or atol, params() must be empty.")
         made.forget()
         inputs = bank.inputs(seed + 1, "plain")
         if made.SEEN or spec.answers is not None:
@@ -167,6 +179,7 @@ class Verifier:
                 "shares_outputs": shares_outputs,
                 "lists": CALLING in sys.modules and sys.modules[CALLING].LISTS["seen"],
                 "values": sys.modules[CALLING].VALUES if spec.answers else None,
+                "made": spec.make is not None,
             },
             "facts": {**facts(self.device, spec), **group_facts(self.ranks, self.device)},
         }
@@ -438,7 +451,18 @@ def facts(device: str, spec: Benchmark) -> dict[str, Any]:
         versions |= {"compared": "quality", "quality": asdict(checked.quality)}
     elif spec.tolerance.format:
         versions |= {"compared": spec.tolerance.format}
-    return versions
+    return versions | ({"judged_by": by} if spec.answers and (by := judged_by(spec.answers)) else {})
+
+
+def judged_by(answers: Answers) -> str:
+    """What the user chose to judge answers by, in words; empty if nothing was chosen."""
+    if answers.check is not None:
+        path, name = answers.check
+        return f"answers judged by your {name} of {Path(path).name}"
+    given = [
+        f"{name} {value:g}" for name, value in (("rtol", answers.rtol), ("atol", answers.atol)) if value is not None
+    ]
+    return f"floats compared within your {' and '.join(given)}" if given else ""
 
 
 def work(spec: Benchmark) -> dict[str, Any]:

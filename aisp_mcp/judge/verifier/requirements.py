@@ -234,7 +234,7 @@ def reject_varying_shapes(one: Any, other: Any) -> None:
         raise BenchmarkError(
             "VARYING_SHAPE",
             f"The shape of the baseline's output depends on the values of its inputs: {different}.",
-            "In a comparison of two functions, a tolerance such as --rtol 1e-9 compares answers of any form.",
+            "Compare it as two functions on a CPU, whose results may have any shape: aisp bench verify A B --inputs …",
         )
 
 

@@ -47,6 +47,7 @@ class Driver:
         self._at_rest = set[Role]()  # roles whose last round left its outputs in the worker's own memory
         self._asked = False
         self._unfilled: dict[str, Any] = {}  # request for inputs that are written just before each round
+        self._mode = "plain"  # kind of the last inputs
 
     def number(self, role: Role) -> int:
         """Number of the role's worker at the verifier, among those of the replicates that have memory at a time."""
@@ -160,7 +161,8 @@ class Driver:
         except WorkerGone as gone:
             gone.reject_lack_of_memory(role.label, self.workers[role].oom_kills)
             prefix = "baseline" if role is not Role.CANDIDATE else "incorrect" if gone.code == "raised" else "candidate"
-            message = f"{gone.message}: {gone.text[:300]}" if gone.text else gone.message
+            where = f" on {self._mode} inputs" if gone.code == "raised" and self._mode != "plain" else ""
+            message = f"{gone.message}{where}: {gone.text[:300]}" if gone.text else gone.message
             raise ComparisonAborted(f"{prefix}_{gone.code}", message, self._evidence(role)) from gone
 
     def run_round(
@@ -235,6 +237,7 @@ class Driver:
         fixed = battery is not None
         seed = self.session.new_seed() if battery is None else battery
         request = {"seed": seed, "mode": mode, "sample": sample, "battery": fixed}
+        self._mode = mode
         if self.session.is_tight:
             self._unfilled = request
         else:

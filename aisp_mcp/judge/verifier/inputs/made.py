@@ -11,8 +11,9 @@ from typing import Any
 
 import torch
 
+from aisp_mcp.bench import Benchmark
 from aisp_mcp.errors import BenchmarkError
-from aisp_mcp.judge.protocol.values import HEAD, framed
+from aisp_mcp.judge.protocol.values import HEAD, MADE_N, framed
 from aisp_mcp.judge.verifier.checks import values
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -55,6 +56,15 @@ def settle() -> None:
 def room_for(most: int) -> int:
     """Bytes of a frame for values of which the largest of a few draws takes that many."""
     return (ROOM * most + LEAST_ROOM + HEAD + 63) // 64 * 64
+
+
+def drawn(spec: Benchmark) -> Benchmark:
+    """The specification, whose inputs its own generator makes if it names one."""
+    if spec.make is not None:
+        path, name = spec.make.rsplit(":", 1)
+        n = int(getattr(spec, "n", MADE_N))
+        spec.inputs = lambda rng: {"made": frame("made", call(path, name, rng.seed(), n))}  # type: ignore[method-assign]
+    return spec
 
 
 def call(path: str, name: str, seed: int, n: int) -> Any:
