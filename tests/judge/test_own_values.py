@@ -152,6 +152,7 @@ def test_records_scalars_and_iterators_are_compared_by_what_they_hold() -> None:
         (numpy.ones(3), numpy.ones(4), "has the shape"),
         (numpy.ones(3), numpy.float32(1) * numpy.ones(3, "float32") * numpy.float32(1 + 1e-6), "differ"),
         (numpy.ones(3, int), numpy.ones(3), "is of float64"),
+        (numpy.array([]), numpy.array([], int), ""),
     ],
 )
 def test_only_floats_may_differ_by_rounding(expected: Any, found: Any, words: str) -> None:
