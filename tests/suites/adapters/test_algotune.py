@@ -98,7 +98,7 @@ def test_solvers_are_judged_by_the_checker_of_their_task(cli_here: Any, suite: P
     done = cli_here("bench", "run", "--from", source, "--preset", "quick", "--size", "n=300", "--json")
     answer = json.loads(done.stdout)["result"]
     verdicts = {re.sub("@[0-9a-f]{6}", "", row["target"]): row["verdict"] for row in answer["rulings"]}
-    assert verdicts.pop("distinct:solve_wrong") == "incorrect"
+    assert verdicts.pop("distinct:solve_wrong", answer) == "incorrect"
     assert verdicts["distinct:solve_right_1_5"] not in ("incorrect", "invalid"), answer
     assert [(row["target"], row["code"]) for row in answer["skipped"]] == [("algotune:absent", "NEEDS")]
     assert "no_such_package" in answer["skipped"][0]["missing"]

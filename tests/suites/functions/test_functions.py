@@ -181,12 +181,3 @@ def test_an_unknown_target_points_to_functions_of_ones_own(cli_here: Any) -> Non
     done = cli_here("bench", "run", "--targets", "ch07:row_sun", "--dry-run")
     assert done.returncode == 1
     assert "aisp bench verify slow.py fast.py --inputs 'x=randn(4096,64)'" in done.stderr
-
-
-@pytest.mark.torch
-def test_a_function_with_a_varying_number_of_results_learns_the_rule(ctx: Context) -> None:
-    source = "import numpy as np\n\ndef first_ones(items):\n    return np.array(items[: 10 + items[0]])\n"
-    args = {"target": source, "candidate": source, "inputs": "items=list(randint(0, 500, 2000))", "preset": "quick"}
-    error = execute("aisp_verify_candidate", args, ctx).error
-    assert error is not None
-    assert "The shape of the baseline's output depends on the values of its inputs" in error.message
