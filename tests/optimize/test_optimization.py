@@ -174,7 +174,7 @@ def test_what_cannot_be_begun_or_found_is_said(project: Path, ctx: Context, tmp_
 def test_libraries_stay_loaded_until_the_session_ends(walled_project: Path, ctx: Context, home: Path) -> None:
     session = execute("aisp_optimize_start", {"target": "ch01:rows"}, ctx).result["session"]
     (warm,) = home.rglob("warm")
-    assert len(processes := serving(warm)) == 2
+    assert len(processes := serving(warm)) >= 2
     execute("aisp_optimize_finish", {"session": session}, ctx)
     assert not warm.exists()
     assert psutil.wait_procs(processes, timeout=30)[1] == []
