@@ -61,7 +61,7 @@ JUDGED = {
         "x=torch.randn(32, 256)",
     ),
     "a class that is called": (
-        "class Scaled:\n    def __init__(self, factor=1.3):\n        self.factor = factor\n\n"
+        "from dataclasses import dataclass\n\n@dataclass\nclass Scaled:\n    factor: float = 1.3\n\n"
         "    def __call__(self, x):\n        return x * self.factor\n",
         "class Scaled:\n    def __call__(self, x):\n        return 1.3 * x\n",
         "x=torch.randn(64)",

@@ -9,7 +9,7 @@ import inspect
 import pickle
 import sys
 from array import array
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from enum import Enum
@@ -129,7 +129,7 @@ def in_default_type(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function; while float64 is torch's default type, as it is for references, a module as a copy in float64, or
     a function with such copies of its file's modules.
     """
-    if torch.get_default_dtype() != torch.float64:
+    if torch.get_default_dtype() != torch.float64 or not isinstance(function, Hashable):  # an instance of a dataclass
         return function
     if function not in _WIDE:
         with unwatched():

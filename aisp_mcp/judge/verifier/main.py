@@ -455,7 +455,7 @@ def facts(device: str, spec: Benchmark) -> dict[str, Any]:
 
 
 def judged_by(answers: Answers) -> str:
-    """What the user chose to judge answers by, in words; empty if nothing was chosen."""
+    """The checker or the tolerances that the user chose, in words; empty without them."""
     if answers.check is not None:
         path, name = answers.check
         return f"answers judged by your {name} of {Path(path).name}"

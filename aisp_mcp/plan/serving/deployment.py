@@ -384,7 +384,7 @@ def _assumptions(wish: Wish, served: Served, best: Rate, engine: Engine) -> list
 
 
 def _start(wish: Wish, best: Rate) -> list[str]:
-    """Where the command is given, if not once on one host."""
+    """Sentences on the hosts and servers of the command, if it is not given once on one host."""
     replicas, hosts = _servers(wish, best)
     servers, said = best.replicas // replicas, []
     if servers > 1:

@@ -50,11 +50,6 @@ class Recipe(Record):
         """Weights and gradients are fp32 and cast to 16 bits where they are used: PyTorch's own mixed precision."""
         return self.torch_weights and self.name == "mixed" and self.lora_rank is None
 
-    @property
-    def clips(self) -> bool:
-        """The gradient's norm is limited in passes of its own, as the trainer of transformers does by default."""
-        return self.torch_weights
-
     def operators(self, zero: int) -> Precision:
         """Precision between products. Autocast casts each product's operands; FSDP casts a layer's weights instead."""
         if self.compute == "fp32":

@@ -173,7 +173,7 @@ def _update(job: StepJob, layout: Layout) -> float:
     recipe, local_count = job.recipe, memory.local_parameters(job.arch, layout) * trainable_share(job.arch, job.recipe)
     local_count /= layout.shards if layout.zero else 1
     moved = local_count * (2 * (recipe.weights + recipe.optimizer) + recipe.gradients)
-    if recipe.clips:
+    if recipe.torch_weights:  # the trainer of transformers limits the gradient's norm in passes of its own
         moved += local_count * unfused.CLIP_PASSES * (memory.FP32 if recipe.wide_weights else recipe.gradients)
     seconds = moved / (job.facts.memory.bandwidth_bytes_s * job.shares.bandwidth)
     if recipe.offload:
