@@ -7,8 +7,8 @@ import os
 import random
 import shutil
 import sys
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -37,6 +37,7 @@ _WORDS = [
     "server",
     "model",
 ]
+_STREAMS_PER_PROCESS = 32  # of GuideLLM
 # Servers report token counts; clients that require a tokenizer get one with a single token.
 _TOKENIZER = {
     "version": "1.0", "truncation": None, "padding": None, "normalizer": None, "post_processor": None, "decoder": None,
@@ -68,20 +69,15 @@ class Job:
 
 @dataclass(frozen=True)
 class Client:
-    """argv and env: the command for a job. arrivals_env: further variables if requests arrive at a rate. results: the
-    file with single requests, below the job's folder.
+    """argv: the command for a job. environment: variables for a run under a load, beyond those of this process.
+    results: the file with single requests, below the job's folder.
     """
 
     name: ClientName
     argv: Callable[[Job], list[str]]
     results: str
     read: Callable[[Source], list[Request]]
-    env: Mapping[str, str]
-    arrivals_env: Mapping[str, str] = field(default_factory=dict)
-
-    def environment(self, load: Load) -> dict[str, str]:
-        """Variables for a run under this load, beyond those of this process."""
-        return {**self.env, **(self.arrivals_env if load.streams is None else {})}
+    environment: Callable[[Load], dict[str, str]]
 
 
 def prompts(count: int, words: int, seed: int) -> list[str]:
@@ -194,12 +190,21 @@ def _vllm_requests(source: Source) -> list[Request]:
     return [request for row in source.objects for request in serving.requests(row)]
 
 
-_OFFLINE = {"HF_HUB_OFFLINE": "1"}  # or a client would look for a model's tokenizer on the network
-# Each of several processes draws the same gaps from the seed (0.8.1), so that ten arrivals follow at equal distances.
-_ONE_PROCESS = {"GUIDELLM__MAX_WORKER_PROCESSES": "1"}
+def _offline(_: Load) -> dict[str, str]:
+    return {"HF_HUB_OFFLINE": "1"}  # or a client would look for a model's tokenizer on the network
+
+
+def _few_processes(load: Load) -> dict[str, str]:
+    """By default GuideLLM 0.8.1 starts ten processes, which takes most of a short run's time and delays first tokens
+    on few cores. With arrivals at a rate there is one, since each of several draws the same gaps from the seed.
+    """
+    processes = 1 if load.streams is None else -(-load.streams // _STREAMS_PER_PROCESS)
+    return {**_offline(load), "GUIDELLM__MAX_WORKER_PROCESSES": str(min(10, processes))}
+
+
 # Ordered by start-up time.
 CLIENTS: tuple[Client, ...] = (
-    Client("aiperf", _aiperf, "aiperf/profile_export.jsonl", aiperf.requests, {}),
-    Client("guidellm", _guidellm, "guidellm.json", _guidellm_requests, _OFFLINE, _ONE_PROCESS),
-    Client("vllm", _vllm, "vllm.json", _vllm_requests, _OFFLINE),
+    Client("aiperf", _aiperf, "aiperf/profile_export.jsonl", aiperf.requests, lambda _: {}),
+    Client("guidellm", _guidellm, "guidellm.json", _guidellm_requests, _few_processes),
+    Client("vllm", _vllm, "vllm.json", _vllm_requests, _offline),
 )

@@ -241,10 +241,10 @@ def test_each_client_is_called_with_the_job(client: Any, tmp_path: Path) -> None
             assert each in words or (each == "17" and client.name == "vllm")
 
 
-def test_one_process_of_guidellm_draws_arrivals_that_are_random() -> None:
+def test_guidellm_gets_as_many_processes_as_its_load_needs() -> None:
     guidellm = next(client for client in CLIENTS if client.name == "guidellm")
-    assert "GUIDELLM__MAX_WORKER_PROCESSES" not in guidellm.environment(Load(streams=8))
-    assert guidellm.environment(Load(rate=2.0))["GUIDELLM__MAX_WORKER_PROCESSES"] == "1"
+    for load, processes in ((Load(rate=200.0), "1"), (Load(streams=8), "1"), (Load(streams=256), "8")):
+        assert guidellm.environment(load)["GUIDELLM__MAX_WORKER_PROCESSES"] == processes
 
 
 @pytest.mark.parametrize("text", ["0", "2.5", "-3", "x", "0/s", "8/m", "1e9"])
