@@ -80,7 +80,7 @@ def unknown_run(run_id: str) -> NotFound:
     """The error for a run that is not in the store."""
     return NotFound(
         "UNKNOWN_RUN",
-        f"No run has the id {run_id[:80]!r}.",
+        "No run is stored yet." if run_id == "last" else f"No run has the id or the name {run_id[:80]!r}.",
         "aisp_job_list names the jobs; a run has the id of the job that made it, from its first verdict on.",
         [("aisp_job_list", {"tool": "aisp_run_benchmarks"})],
     )

@@ -67,12 +67,15 @@ class Expected(Record):
     informational: str | None = Field(default=None, max_length=300, description="Why it is not graded.")
 
 
-class Expectation(Expected):
-    """An entry with its origin: candidate as chapter:name, class of device, file."""
-
+class _Subject(Record):
     candidate: str
     device: str
-    path: str
+
+
+class Expectation(Expected, _Subject):
+    """An entry with its candidate, as chapter:name, and class of device. path: its file, for who rewrites it."""
+
+    path: str = Field(exclude=True)
 
 
 class Grade(Record):

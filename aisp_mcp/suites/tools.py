@@ -43,6 +43,7 @@ class TargetPage(Record):
     total: matches on all pages.
     """
 
+    sentence: str
     total: int
     targets: list[TargetLine]
     next_cursor: str | None = None
@@ -77,7 +78,15 @@ def _page(targets: list[Target], cursor: str | None, here: Here) -> TargetPage:
     begin = 0 if cursor is None else names.index(cursor) + 1
     shown = targets[begin : begin + PAGE]
     more = shown[-1].name if begin + PAGE < len(targets) else None
-    return TargetPage(total=len(targets), targets=[_line(target, here) for target in shown], next_cursor=more)
+    lines = [_line(target, here) for target in shown]
+    return TargetPage(sentence=_sentence(targets, here), total=len(targets), targets=lines, next_cursor=more)
+
+
+def _sentence(targets: list[Target], here: Here) -> str:
+    able = [target.name for target in targets if here.runs(target) == "yes"]
+    if not able:
+        return f"None of {len(targets)} targets runs here." if targets else "No target matches."
+    return f"{len(able)} of {len(targets)} targets run here: aisp bench run {able[0]} measures one."
 
 
 @tool(

@@ -48,6 +48,7 @@ async def test_a_filter_finds_words_and_a_chapter_narrows(connect: Any, root: Pa
         "result"
     ]
     assert [target["name"] for target in page["targets"]] == ["ch1:t17"]
+    assert page["sentence"] == "1 of 1 targets run here: aisp bench run ch1:t17 measures one."
     assert page["targets"][0]["variants"] == ["ch1:t17_fast"]
 
 

@@ -43,7 +43,7 @@ def aisp_benchmark_compare_runs(p: CompareParams, ctx: Context) -> RunComparison
 
 
 class TriageParams(Params):
-    run_id: str = Field(max_length=200)
+    run_id: str = Field(default="last", max_length=200)
     against: str | None = Field(default=None, max_length=200, description="An earlier run.")
 
 

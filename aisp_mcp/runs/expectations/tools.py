@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 
 from pydantic import Field
 
@@ -26,6 +27,7 @@ class ExpectationsParams(Params):
 class Expectations(Record):
     """Matching entries; with a run, its grades instead."""
 
+    sentence: str
     entries: list[Expectation]
     grades: list[Grade]
     counts: dict[str, int] = Field(description="Candidates by mark, or entries by direction.")
@@ -43,13 +45,20 @@ def aisp_benchmark_expectations(p: ExpectationsParams, ctx: Context) -> Expectat
     if p.run_id is not None:
         grades = expectations.grade(ctx.store.run(Run, p.run_id, ctx.sees), entries)
         counts = Counter[str](grade.mark for grade in grades)
-        return Expectations(entries=[], grades=grades, counts=counts, unclaimed=unclaimed)
+        sentence = f"Of {len(grades)} verdicts: {_counted(counts)}."
+        return Expectations(sentence=sentence, entries=[], grades=grades, counts=counts, unclaimed=unclaimed)
     if p.hardware is not None:
         entries = list(expectations.fitting(entries, expectations.named(p.hardware)).values())
     if p.min_speedup is not None:
         entries = [entry for entry in entries if entry.range and entry.range[0] >= p.min_speedup]
     counts = Counter[str](entry.direction for entry in entries)
-    return Expectations(entries=entries, grades=[], counts=counts, unclaimed=unclaimed)
+    candidates = len({entry.candidate for entry in entries})
+    sentence = f"Of {len(entries)} entries for {candidates} candidates: {_counted(counts)}."
+    return Expectations(sentence=sentence, entries=entries, grades=[], counts=counts, unclaimed=unclaimed)
+
+
+def _counted(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in counts.items()) or "none"
 
 
 class ProofParams(Params):
@@ -94,6 +103,7 @@ class CoverageParams(Params):
 class Coverage(Record):
     """One row per candidate, and counts by chapter."""
 
+    sentence: str
     candidates: list[Covered]
     chapters: dict[str, int]
     without_expectation: int
@@ -109,9 +119,13 @@ def aisp_benchmark_coverage(p: CoverageParams, ctx: Context) -> Coverage:
     counts: dict[str, int] = {}
     for row in rows:
         counts[row.chapter] = counts.get(row.chapter, 0) + 1
+    silent = sum(not row.expected_on for row in rows)
+    unmeasured = sum(not row.verdicts for row in rows)
     return Coverage(
+        sentence=f"{len(rows)} candidates in {len(counts)} chapters: {silent} without an expectation, {unmeasured} "
+        "without a verdict.",
         candidates=rows,
         chapters=counts,
-        without_expectation=sum(not row.expected_on for row in rows),
-        without_verdict=sum(not row.verdicts for row in rows),
+        without_expectation=silent,
+        without_verdict=unmeasured,
     )

@@ -57,7 +57,16 @@ def page(
         matching += [(line(run), seq) for run, seq in block if kind in (None, run.kind) and _matches(run, tag, query)]
     shown = matching[:limit]
     more = str(shown[-1][1]) if len(matching) > limit else None
-    return RunPage(runs=[row for row, _ in shown], next_cursor=more)
+    narrowed = cursor is not None or not (tag is None and query is None and kind is None)
+    sentence = _sentence(len(shown), narrowed, more is not None)
+    return RunPage(sentence=sentence, runs=[row for row, _ in shown], next_cursor=more)
+
+
+def _sentence(count: int, narrowed: bool, more: bool) -> str:
+    if not count:
+        return "No stored run matches." if narrowed else "No run is stored yet: aisp bench run ch01 stores one."
+    runs = f"{count} run{'s' if count > 1 else ''}"
+    return f"{runs}, newest first; {'older ones follow' if more else 'there are no others that match'}."
 
 
 def _matches(run: Run, tag: str | None, query: str | None) -> bool:

@@ -24,5 +24,6 @@ class RunLine(Record):
 class RunPage(Record):
     """Runs, newest first. next_cursor: pass it as cursor to read on; null at the end."""
 
+    sentence: str
     runs: list[RunLine]
     next_cursor: str | None = None

@@ -40,7 +40,16 @@ def test_runs_are_listed_in_pages(ctx: Context) -> None:
     page = ask(ctx, "aisp_benchmark_runs", limit=2)
     assert ids(page) == ["r_2", "r_1"]
     assert ids(ask(ctx, "aisp_benchmark_runs", cursor=page["next_cursor"])) == ["r_0"]
+    assert page["sentence"] == "2 runs, newest first; older ones follow."
+    assert ask(ctx, "aisp_benchmark_runs", tag="none")["sentence"] == "No stored run matches."
     assert ask(ctx, "aisp_benchmark_runs", cursor="x") == "BAD_CURSOR"
+
+
+def test_an_empty_store_says_what_stores_a_run(tmp_path: Path) -> None:
+    context = Context(settings=Settings(home=tmp_path, bench_roots=(tmp_path,)))
+    load_catalog(context.settings)
+    assert "aisp bench run" in ask(context, "aisp_benchmark_runs")["sentence"]
+    assert execute("aisp_benchmark_triage", {}, context).error.message == "No run is stored yet."  # type: ignore[union-attr]
 
 
 def test_names_and_tags_stay_with_a_run(ctx: Context) -> None:
