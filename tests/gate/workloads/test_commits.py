@@ -181,8 +181,9 @@ def test_a_commit_is_built_once_for_each_build_command(compare: Compare, repo: P
     kept = [[each["kept"] for each in one.disclosed["environments"]] for one in (first, again)]
     assert kept == [[False, False], [True, True]]
     assert git(repo, "worktree", "list").count("\n") == 0
+    pip = "error: subprocess-exited\n  ERROR: no such tool\n  [end of output]\nerror: subprocess-exited-with-error"
     with pytest.raises(AispError, match="no such tool") as raised:
-        compare("slow", "fast", PLAIN, build="echo error: no such tool; exit 1", python=str(python))
+        compare("slow", "fast", PLAIN, build=f"echo '{pip}'; exit 1", python=str(python))
     assert raised.value.code == "BUILD_FAILED"
 
 
