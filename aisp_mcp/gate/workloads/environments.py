@@ -19,6 +19,7 @@ BUILD_S, TESTS_S = 3600.0, 3600.0
 DEFAULT_BUILD = "pip install -e ."
 OLDEST = (3, 10)  # that the processes of workloads run in
 _PROJECTS = ("pyproject.toml", "setup.py")
+_SUMMARIES = ("note:", "hint:", "[notice]", "error: subprocess-exited", "error: command")  # not the reason itself
 _OTHERS = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "PIP_TARGET", "PIP_PREFIX")
 
 
@@ -125,9 +126,9 @@ def _build(repo: Path, environment: Environment, python: str) -> None:
 
 
 def last_line(done: Completed) -> str:
-    """The last words of a command, without the empty lines and advice that pip ends with."""
-    lines = [line.strip() for line in (done.stdout + "\n" + done.stderr).splitlines()]
-    told = [line for line in lines if line and not line.startswith(("note:", "hint:", "[notice]"))]
+    """The last words of a command, without the empty lines, summary and advice that pip ends with."""
+    text, _, _ = (done.stdout + "\n" + done.stderr).partition("[end of output]")  # of what pip has run itself
+    told = [line for line in map(str.strip, text.splitlines()) if line and not line.startswith(_SUMMARIES)]
     if done.timed_out:
         return "it took too long"
     errors = [line for line in told if "error" in line.casefold()]

@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Self
 
+from aisp_mcp.judge import placement
+
 VARIABLE = "AISP_ROUNDS"  # two descriptors: commands in, messages out
 
 
@@ -66,6 +68,7 @@ class MeasuredProcess:
         if command.cpus:
             with contextlib.suppress(OSError):
                 os.sched_setaffinity(process.pid, command.cpus)
+        placement.prefer([process.pid])
         return cls(process, commands_write, os.fdopen(messages_read, "r"), output)
 
     def send(self, **message: Any) -> None:
