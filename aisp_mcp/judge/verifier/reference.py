@@ -16,11 +16,12 @@ from aisp_mcp.errors import AispError
 from aisp_mcp.judge.protocol.device_turns import synchronize
 from aisp_mcp.judge.protocol.module_loader import flatten, mapped
 from aisp_mcp.judge.verifier import evaluation, walks
-from aisp_mcp.judge.verifier.checks import formats
+from aisp_mcp.judge.verifier.checks import formats, values
 from aisp_mcp.judge.verifier.checks.kinds import Kind, kind_of
 from aisp_mcp.judge.verifier.checks.pieces import pieces
 from aisp_mcp.judge.verifier.checks.tolerance import components, same_bits
 from aisp_mcp.judge.verifier.evaluation import evaluate, evaluate_in_order, evaluate_jittered
+from aisp_mcp.judge.verifier.inputs import made
 from aisp_mcp.judge.verifier.inputs.files import copied_inputs, is_file, opened
 
 # Bytes of a result; of larger ones, no more than two are held at a time. Chosen: three of them are 3 GiB at most.
@@ -205,7 +206,14 @@ class ReferenceEvaluator:
         """The axes of each input that the outputs sum over. Consumes the inputs."""
         with opened(inputs) as given:
             wide = _widen_and_release(given, inputs)
-            return walks.summed_axes(lambda wide: evaluate(lambda: self.spec.reference(**wide, **self.wide)), wide)
+            return walks.summed_axes(lambda wide: self._floats(evaluate(lambda: self._reference(wide))), wide)
+
+    def _reference(self, wide: dict[str, Any]) -> Any:
+        return self.spec.reference(**wide, **self.wide)
+
+    def _floats(self, output: Any) -> Any:
+        """The output; of one that is any Python value, its floats as tensors."""
+        return values.numbers(output, output) if kind_of(self.spec) is Kind.VALUES else output
 
     def walked(self, inputs: dict[str, Any], axes: walks.Axes, eps: float, seed: int, *, straight: bool) -> Any:
         """The reference's output with inputs off by the roundings of sums along these axes (see walks.py). Consumes the
@@ -217,7 +225,9 @@ class ReferenceEvaluator:
             wide, draw = _widen_and_release(given, inputs), torch.Generator().manual_seed(seed)
             for name, summed in axes.items():
                 wide[name] = walks.walked(wide[name], summed, eps, draw, straight=straight)
-            return evaluate(lambda: self.spec.reference(**wide, **self.wide))
+            for name in made.SEEN.keys() & wide.keys() if not straight else ():
+                wide[name] = made.walked(wide[name], eps, seed)
+            return evaluate(lambda: self._reference(wide))
 
     def in_order(self, inputs: dict[str, Any]) -> Any:
         """The reference's output with sums in float32 that add one term after the other. Uses up the inputs."""
