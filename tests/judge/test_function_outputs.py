@@ -104,6 +104,10 @@ NET = (
     "import torch\nfrom torch import nn\n\nclass Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
     "        self.first, self.last = nn.Conv1d(4, 4, 3), nn.Linear(30, 4)\n\n    def forward(self, x):\n        {}\n"
 )
+DOUBLED = (
+    "import functools\n\ndef doubled(function):\n    @functools.wraps(function)\n    def inner(x):\n"
+    "        return 2 * function(x)\n    return inner\n\n"
+)
 BESIDE = (
     "import torch\n\ntorch.manual_seed(1)\nW = torch.randn(30, 8)\n"
     "conv = torch.nn.Sequential(torch.nn.Conv1d(4, 4, 3), torch.nn.BatchNorm1d(4)).eval()\n\n"
@@ -120,8 +124,9 @@ JUDGED |= {
         "x=torch.randn(16, 4, 32)",
     ),
     "weights and a module beside a function": (
-        BESIDE + "def inner(x):\n    return conv(x)\n\n@torch.no_grad()\ndef f(x):\n    return inner(x) @ W\n",
-        BESIDE + "def f(x):\n    return torch.matmul(conv(x), W).detach()\n",
+        BESIDE + DOUBLED + "@doubled\ndef inner(x):\n    return conv(x)\n\n"
+        "@torch.no_grad()\n@doubled\ndef f(x):\n    return inner(x) @ W\n",
+        BESIDE + "def f(x):\n    return torch.matmul(conv(x), 4 * W).detach()\n",
         "x=torch.randn(16, 4, 32)",
     ),
     "moments of groups": (
