@@ -28,6 +28,7 @@ LISTS = {"seen": False, "demanded": False}  # whether a call has returned a list
 _INT64 = 1 << 63
 _WIDE = dict[Callable[..., Any], Callable[..., Any]]()  # with modules in float64
 _LONG = "Return its text; or give a tolerance such as --rtol 1e-9, which compares answers of any form."  # a hint
+MODULES = {"widened": True}  # whether a reference gets modules in float64
 _SEED = 1  # any, and the same for baseline and candidate
 
 VALUES: dict[str, Any] = {"capacity": 0, "plain": False}  # of the frames of outputs: their bytes, and is_plain()
@@ -127,12 +128,19 @@ def in_default_type(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function; while float64 is torch's default type, as it is for references, with the modules that it is or that
     its file holds in float64. What a program has computed from them before, it keeps.
     """
-    if torch.get_default_dtype() != torch.float64 or not isinstance(function, Hashable):  # an instance of a dataclass
+    is_reference = torch.get_default_dtype() == torch.float64 and MODULES["widened"]
+    if not is_reference or not isinstance(function, Hashable):  # an instance of a dataclass
         return function
     if function not in _WIDE:
         with unwatched():
             _WIDE[function] = _wide(function)
     return _WIDE[function]
+
+
+def keep_modules_narrow() -> None:
+    """Let operations widen the tensors of modules instead: copies in float64 do not fit into memory."""
+    MODULES["widened"] = False
+    _WIDE.clear()
 
 
 class _Beside(torch.nn.Module):  # type: ignore[misc, unused-ignore]
