@@ -1,10 +1,11 @@
 """Judge honest alternatives of common operations many times: how many are accused, and whose verdict changes?
 
 python validation/run_honest.py [--machines 10] [--runs 10] [--plain 12] [--adversarial 3]
-    [--family seen|unseen|wrong|foreign|foreign-wrong] [--only NAME…] [--out FILE]
+    [--family seen|unseen|wrong|foreign|foreign-wrong] [--values] [--only NAME…] [--out FILE]
 
 A machine is a secret seed: it fixes the battery that decides. A run is the battery's decision and the fresh draws of
-the timed calls of a comparison. Nothing is timed.
+the timed calls of a comparison. Nothing is timed. --values:
+as results of any form, which no tensors of fixed shapes hold.
 """
 
 from __future__ import annotations
@@ -29,13 +30,14 @@ from honest_foreign import FOREIGN, FOREIGN_WRONG, MISSING
 from honest_forms import FORMS
 from honest_operations import OPERATIONS
 from honest_points import POINTS
-from honest_programs import Operation
+from honest_programs import Operation, Program
 from honest_types import TYPES
 from honest_unseen import UNSEEN, UNSEEN_WRONG
 
-from aisp_mcp.bench import Benchmark
+from aisp_mcp.bench import Answers, Benchmark
+from aisp_mcp.judge.candidate import calling
 from aisp_mcp.judge.mutants.trial import Call, Trial
-from aisp_mcp.judge.protocol.draws.rng import battery_modes
+from aisp_mcp.judge.protocol.draws.rng import CallRng, battery_modes
 
 SEEN = OPERATIONS | FORMS | POINTS | TYPES
 FAMILIES = {
@@ -48,12 +50,24 @@ FAMILIES = {
 FRESH_PLAIN, FRESH_MODES = 12, 3  # calls of a run; --plain and --adversarial give others
 
 
-def benchmark(operation: Operation) -> Benchmark:
+def as_values(operation: Operation) -> Operation:
+    """The operation with frames of Python values as results."""
+    inputs, run, others = operation
+
+    def framed(program: Program) -> Program:
+        steps = calling.ValueSteps(calling.arguments, program, is_copied=False)
+        return lambda *given: steps.whole(*given)
+
+    return inputs, framed(run), {name: framed(program) for name, program in others.items()}
+
+
+def benchmark(operation: Operation, *, has_values: bool = False) -> Benchmark:
     """The operation as a specification."""
     inputs, run, _ = operation
     body = {
         "inputs": lambda self, rng: inputs(rng),
         "run": lambda self, **tensors: run(*tensors.values()),
+        "answers": Answers() if has_values else None,
     }
     made: Benchmark = type("Operation", (Benchmark,), body)()
     return made
@@ -71,11 +85,17 @@ def fresh(draw: random.Random, kinds: list[str], plain: int, adversarial: int) -
     return [Call(draw.getrandbits(48), mode) for mode in modes]
 
 
-def judged(operation: Operation, machine: int, runs: int, plain: int, adversarial: int) -> dict[str, Any]:
+def judged(
+    operation: Operation, machine: int, runs: int, plain: int, adversarial: int, *, has_values: bool = False
+) -> dict[str, Any]:
     """By alternative: the message by which the battery refused it or None, the runs whose fresh calls did, the worst
     error, and the first message of these.
     """
-    trial, draw = Trial(benchmark(operation)), random.Random(machine)
+    calling.VALUES.update(capacity=0)
+    if has_values:
+        operation = as_values(operation)
+        calling.VALUES.update(capacity=2 * len(operation[1](*operation[0](CallRng("cpu", machine)).values())))
+    trial, draw = Trial(benchmark(operation, has_values=has_values)), random.Random(machine)
     found: dict[str, Any] = {}
     decided, others = battery(trial, draw), [fresh(draw, trial.kinds, plain, adversarial) for _ in range(runs)]
     for number, calls in enumerate([decided, *others]):
@@ -120,6 +140,7 @@ def main() -> None:
     parser.add_argument(
         "--family", choices=FAMILIES, default="seen", help="wrong, foreign-wrong: all are to be accused"
     )
+    parser.add_argument("--values", action="store_true", help="compare results as any Python values")
     parser.add_argument("--only", nargs="*")
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
@@ -129,7 +150,9 @@ def main() -> None:
     for name in args.only or operations:
         alternatives: dict[str, list[dict[str, Any]]] = {}
         for machine in range(args.machines):
-            for words, about in judged(operations[name], machine, args.runs, args.plain, args.adversarial).items():
+            for words, about in judged(
+                operations[name], machine, args.runs, args.plain, args.adversarial, has_values=args.values
+            ).items():
                 alternatives.setdefault(words, []).append(about)
         for row in record(name, alternatives, args.runs):
             rows.append(row)

@@ -108,7 +108,8 @@ class Options:
 
     def battery_seed(self, baseline: Path) -> int:
         """The seed for a specification at this size. It is the same for every candidate, so editing a comment does not
-        redraw the inputs.
+        redraw the inputs, and in every folder: that of a run has another name each time.
         """
-        about = hashlib.sha256(baseline.read_bytes()).digest() + f"\0{self.size}\0{self.device}".encode()
+        text = baseline.read_bytes().replace(os.fsencode(baseline.parent.parent), b"")
+        about = hashlib.sha256(text).digest() + f"\0{self.size}\0{self.device}".encode()
         return int.from_bytes(hashlib.sha256(self.secret + about).digest()[:6])

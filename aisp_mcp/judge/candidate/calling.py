@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import importlib
 import inspect
@@ -15,7 +14,6 @@ from dataclasses import fields, is_dataclass
 from enum import Enum
 from numbers import Integral
 from pathlib import Path
-from types import FunctionType
 from typing import Any, NamedTuple
 
 import torch
@@ -28,8 +26,9 @@ from aisp_mcp.judge.protocol.module_loader import load_module, unusable
 _TO_ARRAY, _TO_LIST = torch.Tensor.numpy, torch.Tensor.tolist
 LISTS = {"seen": False, "demanded": False}  # whether a call has returned a list of floats, and whether all have to
 _INT64 = 1 << 63
-_WIDE = dict[Callable[..., Any], Callable[..., Any]]()  # copies of modules in float64
+_WIDE = dict[Callable[..., Any], Callable[..., Any]]()  # with modules in float64
 _LONG = "Return its text; or give a tolerance such as --rtol 1e-9, which compares answers of any form."  # a hint
+MODULES = {"widened": True}  # whether a reference gets modules in float64
 _SEED = 1  # any, and the same for baseline and candidate
 
 VALUES: dict[str, Any] = {"capacity": 0, "plain": False}  # of the frames of outputs: their bytes, and is_plain()
@@ -126,10 +125,11 @@ def function(path: str, name: str, folders: tuple[str, ...] = (), module: str = 
 
 
 def in_default_type(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function; while float64 is torch's default type, as it is for references, a module as a copy in float64, or
-    a function with such copies of its file's modules.
+    """The function; while float64 is torch's default type, as it is for references, with the modules that it is or that
+    its file holds in float64. What a program has computed from them before, it keeps.
     """
-    if torch.get_default_dtype() != torch.float64 or not isinstance(function, Hashable):  # an instance of a dataclass
+    is_reference = torch.get_default_dtype() == torch.float64 and MODULES["widened"]
+    if not is_reference or not isinstance(function, Hashable):  # an instance of a dataclass
         return function
     if function not in _WIDE:
         with unwatched():
@@ -137,27 +137,34 @@ def in_default_type(function: Callable[..., Any]) -> Callable[..., Any]:
     return _WIDE[function]
 
 
+def keep_modules_narrow() -> None:
+    """Let operations widen the tensors of modules instead: copies in float64 do not fit into memory."""
+    MODULES["widened"] = False
+    _WIDE.clear()
+
+
+class _Beside(torch.nn.Module):  # type: ignore[misc, unused-ignore]
+    """A function and the modules that it may call, as one module."""
+
+    def __init__(self, function: Callable[..., Any], modules: list[torch.nn.Module]) -> None:
+        super().__init__()
+        self.modules_of_file, self.forward = torch.nn.ModuleList(modules), function
+
+
 def _wide(function: Callable[..., Any]) -> Callable[..., Any]:
-    if isinstance(function, torch.nn.Module):
-        wide: Callable[..., Any] = copy.deepcopy(function).double()
-        return wide
-    inner = inspect.unwrap(function)
-    names = getattr(inner, "__globals__", {})
-    modules = {name: value for name, value in names.items() if isinstance(value, torch.nn.Module)}
-    if not modules:
+    names = getattr(inspect.unwrap(function), "__globals__", {})
+    modules = [value for value in names.values() if isinstance(value, torch.nn.Module)]
+    whole = function if isinstance(function, torch.nn.Module) else _Beside(function, modules)
+    tensors = {**dict(whole.named_parameters()), **dict(whole.named_buffers())}
+    if not tensors:
         return function
-    own = {**names, **{name: module.double() for name, module in copy.deepcopy(modules).items()}}
-
-    def seeing_them(each: FunctionType) -> FunctionType:
-        made = FunctionType(each.__code__, own, each.__name__, each.__defaults__, each.__closure__)
-        made.__kwdefaults__ = each.__kwdefaults__
-        return made
-
-    for name, value in names.items():  # functions of the file that this one may call
-        each = inspect.unwrap(value) if callable(value) else value
-        if inspect.isfunction(each) and each.__globals__ is names:
-            own[name] = seeing_them(each)
-    return seeing_them(inner)
+    wide = {
+        name: tensor.detach().to(torch.float64 if tensor.is_floating_point() else tensor.dtype, copy=True)
+        for name, tensor in tensors.items()
+    }
+    for name, tensor in wide.items():
+        tensor.requires_grad_(tensors[name].requires_grad)
+    return lambda *args, **kwargs: torch.func.functional_call(whole, wide, args, kwargs)
 
 
 def arguments(*args: Any, **kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:

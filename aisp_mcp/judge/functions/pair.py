@@ -272,7 +272,7 @@ def _baseline_text(chosen: Plan, chapter: Path) -> str:
     values = [label for label, draw in draws.items() if draw.form == "value"]
     on_host = chosen.device == "" and any(draw.device == "cpu" for draw in draws.values())
     return _BASELINE.format(
-        summary=f"{chosen.target} against {chosen.candidate.title}:{chosen.candidate.name}.",
+        summary=f"{chosen.target}.",  # no candidate: its inputs depend on this text
         api=", ".join(["Answers", "Benchmark"] if chosen.has_values else ["Benchmark", *(["Host"] if on_host else [])]),
         answers=_answers_text(chosen, own.get("check")),
         verifier="        from aisp_mcp.judge.verifier.inputs import made\n\n" if values else "",

@@ -21,11 +21,12 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from typing import Any
 
 from aisp_mcp.errors import BenchmarkError
+from aisp_mcp.judge.protocol.shared_memory import NO_DEVICE_MEMORY, UNDESCRIBED
 from aisp_mcp.judge.verifier.checks.pieces import pieces
 
 NARROW = ("float32", "float16", "bfloat16")  # 8-bit types stay: they are a contract's quantisation
@@ -70,9 +71,9 @@ def evaluate(program: Callable[[], Any], change: Change | None = None) -> Any:
         stack.enter_context(_mode(change))
         try:
             return program()
-        except torch.OutOfMemoryError:  # a RuntimeError too, but the program is not at fault
-            raise
         except (RuntimeError, TypeError, NotImplementedError) as error:
+            if is_out_of_memory(error):  # the program is not at fault
+                raise
             raise BenchmarkError(
                 "NO_FLOAT64",
                 f"The reference cannot be computed in float64: {type(error).__name__}: {str(error)[:300]}",
@@ -89,8 +90,7 @@ def _mode(change: Change | None) -> Any:
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode
 
-    wide: dict[Any, Any] = {getattr(torch, name): torch.float64 for name in NARROW}
-    wide |= {torch.complex64: torch.complex128, torch.complex32: torch.complex128}
+    wide = _types()
     is_view, from_file, dtype = cache(_is_view), torch.ops.aten.from_file.default, torch.dtype
 
     def dispatch(mode: Any, func: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -114,9 +114,9 @@ def _mode(change: Change | None) -> Any:
 
         try:
             return computed(args)
-        except torch.OutOfMemoryError:
-            raise
-        except RuntimeError:  # wide inputs beside narrow tensors that the program holds, such as weights
+        except RuntimeError as error:  # wide inputs beside narrow tensors that the program holds, such as weights
+            if is_out_of_memory(error):
+                raise
             wider = tuple(_widened(arg, wide) for arg in args)
             if all(one is other for one, other in zip(args, wider, strict=True)):
                 raise
@@ -130,6 +130,56 @@ def _mode(change: Change | None) -> Any:
         __torch_dispatch__ = dispatch
 
     return Widened()
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """True for out-of-memory errors: torch raises OutOfMemoryError on a device and a plain RuntimeError on the host."""
+    words = ("can't allocate memory", "not enough memory", NO_DEVICE_MEMORY, UNDESCRIBED)
+    return (
+        isinstance(error, MemoryError)
+        or type(error).__name__ == "OutOfMemoryError"
+        or any(word in str(error) for word in words)
+    )
+
+
+def _types() -> dict[Any, Any]:
+    """The wide type of each narrow one."""
+    import torch
+
+    wide: dict[Any, Any] = {getattr(torch, name): torch.float64 for name in NARROW}
+    return wide | {torch.complex64: torch.complex128, torch.complex32: torch.complex128}
+
+
+def widened(value: Any) -> Any:
+    """The value itself, or in float64 if it is a tensor of a narrower floating-point type."""
+    return _widened(value, _types())
+
+
+@contextmanager
+def widening_operands() -> Iterator[None]:
+    """Give each operation of a program that it is around its operands in float64, and free these copies after it.
+
+    Views stay narrow, so of weights only those that an operation uses are copied. Enter evaluate() first.
+    """
+    import torch
+    from torch.utils._python_dispatch import TorchDispatchMode
+    from torch.utils._pytree import tree_map
+
+    wide = _types()
+
+    def dispatch(_: Any, func: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if _is_view(func):
+            return func(*args, **(kwargs or {}))
+        for arg, about in zip(args, func._schema.arguments, strict=False):
+            if about.alias_info and about.alias_info.is_write and getattr(arg, "dtype", None) in wide:
+                raise torch.OutOfMemoryError("the reference changes a tensor that cannot be copied to float64")
+        args, kwargs = tree_map(lambda value: _widened(value, wide), (args, kwargs or {}))
+        return func(*args, **kwargs)
+
+    dispatch.__dict__["__dynamo_disable"] = dispatch  # as below
+    mode = type("ByOperation", (TorchDispatchMode,), {"__torch_dispatch__": dispatch})()
+    with mode:
+        yield
 
 
 def _widened(value: Any, wide: Mapping[Any, Any]) -> Any:

@@ -28,12 +28,13 @@ from aisp_mcp.judge.protocol.draws.rng import MODES, CallRng
 from aisp_mcp.judge.protocol.messages import CALLING, CheckAnswer, DeviceAllocation, PlannedRequest
 from aisp_mcp.judge.protocol.module_loader import load_spec
 from aisp_mcp.judge.protocol.roles import replicate_of
-from aisp_mcp.judge.protocol.shared_memory import NO_DEVICE_MEMORY, UNDESCRIBED, Arena, ControlBlock, Gate
+from aisp_mcp.judge.protocol.shared_memory import Arena, ControlBlock, Gate
 from aisp_mcp.judge.verifier import handoff_cpu, handoff_gpu, settling
 from aisp_mcp.judge.verifier.checks import quality
 from aisp_mcp.judge.verifier.checks.kinds import Kind, kind_of
 from aisp_mcp.judge.verifier.checks.round_checker import POISON, RoundChecker
 from aisp_mcp.judge.verifier.checks.tolerance import can_be_near
+from aisp_mcp.judge.verifier.evaluation import is_out_of_memory
 from aisp_mcp.judge.verifier.frames import SHARE_OF_DEVICE, layout_of, leave_room, replicates_at_once, turn_bytes
 from aisp_mcp.judge.verifier.group import arena, group_facts, missing_devices, of_all_ranks
 from aisp_mcp.judge.verifier.handoff_gpu import SmallestKernel, await_answer, await_bandwidth
@@ -512,7 +513,7 @@ def _answer(call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         return {"error": {"code": error.code, "message": error.message, "hint": error.hint}}
     except Exception as error:
         traceback.print_exc()
-        if _is_out_of_memory(error):
+        if is_out_of_memory(error):
             return {
                 "error": {"code": "NO_MEMORY", "message": _WITHOUT_MEMORY.format(_first_line(error)), "hint": _SMALLER}
             }
@@ -520,16 +521,6 @@ def _answer(call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         message = f"{type(error).__name__}: {error} at {Path(frame.filename).name}:{frame.lineno}"
         answer = {"code": "RAISED", "message": message[:500], "hint": "The baseline file or its inputs raised."}
         return {"error": answer}
-
-
-def _is_out_of_memory(error: Exception) -> bool:
-    """True for out-of-memory errors: torch raises OutOfMemoryError on a device and a plain RuntimeError on the host."""
-    words = ("can't allocate memory", "not enough memory", NO_DEVICE_MEMORY, UNDESCRIBED)
-    return (
-        isinstance(error, MemoryError)
-        or type(error).__name__ == "OutOfMemoryError"
-        or any(word in str(error) for word in words)
-    )
 
 
 def _first_line(error: Exception) -> str:

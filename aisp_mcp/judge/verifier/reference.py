@@ -7,6 +7,7 @@ as a CUDA graph (Replayed).
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -14,13 +15,15 @@ from typing import Any
 from aisp_mcp.bench import Benchmark
 from aisp_mcp.errors import AispError
 from aisp_mcp.judge.protocol.device_turns import synchronize
+from aisp_mcp.judge.protocol.messages import CALLING
 from aisp_mcp.judge.protocol.module_loader import flatten, mapped
 from aisp_mcp.judge.verifier import evaluation, walks
-from aisp_mcp.judge.verifier.checks import formats
+from aisp_mcp.judge.verifier.checks import formats, values
 from aisp_mcp.judge.verifier.checks.kinds import Kind, kind_of
 from aisp_mcp.judge.verifier.checks.pieces import pieces
 from aisp_mcp.judge.verifier.checks.tolerance import components, same_bits
-from aisp_mcp.judge.verifier.evaluation import evaluate, evaluate_in_order, evaluate_jittered
+from aisp_mcp.judge.verifier.evaluation import evaluate, evaluate_in_order, evaluate_jittered, widening_operands
+from aisp_mcp.judge.verifier.inputs import made
 from aisp_mcp.judge.verifier.inputs.files import copied_inputs, is_file, opened
 
 # Bytes of a result; of larger ones, no more than two are held at a time. Chosen: three of them are 3 GiB at most.
@@ -60,12 +63,12 @@ def _wide(tensor: Any) -> Any:
     return tensor.double() if tensor.is_floating_point() and tensor.itemsize < 8 else tensor.clone()
 
 
-def _widen_and_release(given: dict[str, Any], inputs: dict[str, Any]) -> dict[str, Any]:
-    """The opened inputs in float64; the originals are released, since large ones leave too little memory."""
-    wide = widen(given)
-    given.clear()
-    inputs.clear()
-    return wide
+def _called(spec: Benchmark, tensors: dict[str, Any], in_parts: bool) -> Any:
+    """The reference's output. in_parts: its operations widen what they get."""
+    if not in_parts:
+        return spec.reference(**tensors)
+    with widening_operands():
+        return mapped(spec.reference(**tensors), evaluation.widened)
 
 
 def disturb(tensors: Iterable[Any], seed: int, low: float, high: float) -> None:
@@ -85,20 +88,52 @@ def disturb(tensors: Iterable[Any], seed: int, low: float, high: float) -> None:
 class ReferenceEvaluator:
     """The specification with its static tensors, in their own types and in float64.
 
-    reuses_memory: the baseline's calls return the same memory again, so that each result is copied.
+    reuses_memory: the baseline's calls return the same memory again, so that each result is copied. in_parts: float64
+    copies of inputs and static tensors do not fit into memory, so each operation of the reference gets its own.
     """
 
     def __init__(self, spec: Benchmark, params: dict[str, Any], reuses_memory: bool = False) -> None:
         self.spec = spec
         self.params = params
-        self.wide = static = widen(params)
-        is_function = not (spec.in_place or spec.tolerance.stochastic)
+        self.in_parts = False
+        self._is_function = not (spec.in_place or spec.tolerance.stochastic)
         # Neither refers to this object: in a cycle, gigabytes would stay until the next garbage collection.
-        self._run = Replayed(lambda given: spec.run(**given, **params), is_function)
-        self._truth = Replayed(lambda wide: evaluate(lambda: spec.reference(**wide, **static)), is_function)
+        self._run = Replayed(lambda given: spec.run(**given, **params), self._is_function)
+        try:
+            self.wide = widen(params)
+        except Exception as error:
+            if not evaluation.is_out_of_memory(error):
+                raise
+            self.in_parts = True
+        self._prepare()
         self.reuses_memory = reuses_memory
         self.left: dict[str, tuple[Any, Any]] = {}  # see both()
         self.convolves = True  # until in_tf32() has found no convolution
+
+    def _prepare(self) -> None:
+        """Prepare the reference, with static tensors in float64 or in parts."""
+        spec, in_parts = self.spec, self.in_parts
+        if in_parts:
+            self.wide = self.params
+            if CALLING in sys.modules:
+                sys.modules[CALLING].keep_modules_narrow()
+        static, may_replay = self.wide, self._is_function and not in_parts  # a graph keeps all that it computes
+        self._truth = Replayed(lambda wide: evaluate(lambda: _called(spec, wide | static, in_parts)), may_replay)
+
+    def _reference(self, tensors: dict[str, Any]) -> Any:
+        return _called(self.spec, tensors, self.in_parts)
+
+    def _widened(self, tensors: dict[str, Any]) -> dict[str, Any]:
+        """widen(), but for tensors that an operation widens."""
+        kept = tensors.keys() - {*self.spec.in_place} if self.in_parts else set()
+        return {name: tensor if name in kept else _wide(tensor) for name, tensor in tensors.items()}
+
+    def _widen_and_release(self, given: dict[str, Any], inputs: dict[str, Any]) -> dict[str, Any]:
+        """The opened inputs, widened; the originals are released, since large ones leave too little memory."""
+        wide = self._widened(given)
+        given.clear()
+        inputs.clear()
+        return wide
 
     @property
     def reuses_memory(self) -> bool:
@@ -152,13 +187,25 @@ class ReferenceEvaluator:
         """
         state = {name: inputs[name].clone() for name in self._state_names()}
         with opened(inputs) as given:
-            wide = widen(given)
-            reference = self._truth(wide)
+            reference, wide = self._truth_of(given)
             truth = {name: wide[name] for name in state}
             wide.clear()  # before the baseline needs memory
             output = self._run(given)
             self.left = self._left(state, given, output, truth)
             return output, reference
+
+    def _truth_of(self, given: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        """The float64 output, and the inputs as it leaves them."""
+        try:
+            wide = self._widened(given)
+            return self._truth(wide), wide
+        except Exception as error:
+            if self.in_parts or not evaluation.is_out_of_memory(error):
+                raise
+        wide = {}
+        self.in_parts = True
+        self._prepare()
+        return self._truth_of(given)
 
     def _state_names(self) -> list[str]:
         """Names of the inputs whose content may be part of the answer, if elements are compared at all."""
@@ -191,21 +238,26 @@ class ReferenceEvaluator:
         evaluate_jittered(). Consumes the inputs.
         """
         with opened(inputs) as given:
-            wide, params = _widen_and_release(given, inputs), widen(self.params)
-            disturb([*wide.values(), *params.values()], seed, -eps / 2, eps / 2)
-            return evaluate_jittered(lambda: self.spec.reference(**wide, **params), eps, most_terms, seed)
+            wide, params = self._widen_and_release(given, inputs), self._widened(self.params)
+            disturb([*wide.values(), *(() if self.in_parts else params.values())], seed, -eps / 2, eps / 2)
+            return evaluate_jittered(lambda: self._reference(wide | params), eps, most_terms, seed)
 
     def is_seen(self, inputs: dict[str, Any]) -> bool:
         """Return True if torch sees the reference compute. Consumes the inputs."""
         with opened(inputs) as given:
-            wide = _widen_and_release(given, inputs) | self.wide
-            return evaluation.computes(lambda: self.spec.reference(**wide))
+            wide = self._widen_and_release(given, inputs) | self.wide
+            return evaluation.computes(lambda: self._reference(wide))
 
     def summed_axes(self, inputs: dict[str, Any]) -> walks.Axes:
         """The axes of each input that the outputs sum over. Consumes the inputs."""
         with opened(inputs) as given:
-            wide = _widen_and_release(given, inputs)
-            return walks.summed_axes(lambda wide: evaluate(lambda: self.spec.reference(**wide, **self.wide)), wide)
+            wide = self._widen_and_release(given, inputs)
+            run = lambda wide: self._floats(evaluate(lambda: self._reference(wide | self.wide)))  # noqa: E731
+            return walks.summed_axes(run, wide)
+
+    def _floats(self, output: Any) -> Any:
+        """The output; of one that is any Python value, its floats as tensors."""
+        return values.numbers(output, output) if kind_of(self.spec) is Kind.VALUES else output
 
     def walked(self, inputs: dict[str, Any], axes: walks.Axes, eps: float, seed: int, *, straight: bool) -> Any:
         """The reference's output with inputs off by the roundings of sums along these axes (see walks.py). Consumes the
@@ -214,22 +266,24 @@ class ReferenceEvaluator:
         import torch
 
         with opened(inputs) as given:
-            wide, draw = _widen_and_release(given, inputs), torch.Generator().manual_seed(seed)
+            wide, draw = self._widen_and_release(given, inputs), torch.Generator().manual_seed(seed)
             for name, summed in axes.items():
                 wide[name] = walks.walked(wide[name], summed, eps, draw, straight=straight)
-            return evaluate(lambda: self.spec.reference(**wide, **self.wide))
+            for name in made.SEEN.keys() & wide.keys() if not straight else ():
+                wide[name] = made.walked(wide[name], eps, seed)
+            return evaluate(lambda: self._reference(wide | self.wide))
 
     def in_order(self, inputs: dict[str, Any]) -> Any:
         """The reference's output with sums in float32 that add one term after the other. Uses up the inputs."""
         with opened(inputs) as given:
-            wide = _widen_and_release(given, inputs) | widen(self.params)
-            return evaluate_in_order(lambda: self.spec.reference(**wide))
+            wide = self._widen_and_release(given, inputs) | self._widened(self.params)
+            return evaluate_in_order(lambda: self._reference(wide))
 
     def in_tf32(self, inputs: dict[str, Any], narrowed: Callable[[Any], Any]) -> Any:
         """The reference's output with the operands of convolutions in TF32 (see evaluation.py). Consumes the inputs."""
         with opened(inputs) as given:
-            wide = _widen_and_release(given, inputs) | self.wide
-            output, self.convolves = evaluation.evaluate_in_tf32(lambda: self.spec.reference(**wide), narrowed)
+            wide = self._widen_and_release(given, inputs) | self.wide
+            output, self.convolves = evaluation.evaluate_in_tf32(lambda: self._reference(wide), narrowed)
             return output
 
     def strained(self, inputs: dict[str, Any], share: float) -> Any:
@@ -238,18 +292,18 @@ class ReferenceEvaluator:
         Where numbers cancel, the result differs by far more. Consumes the inputs.
         """
         with opened(inputs) as given:
-            wide = _widen_and_release(given, inputs) | self.wide
+            wide = self._widen_and_release(given, inputs) | self.wide
             sign = 1.0
             for name, value in wide.items():
                 if not isinstance(value, str) and (value.is_floating_point() or value.is_complex()):
                     wide[name], sign = value * (1.0 + sign * share), -sign
-            return evaluate(lambda: self.spec.reference(**wide))
+            return evaluate(lambda: self._reference(wide))
 
     def rounded(self, inputs: dict[str, Any]) -> Any:
         """The reference's output with operands rounded to the format of the contract (see formats.py)."""
         params = self.params | formats.rounded_operands(self.params, inputs, self.spec.tolerance)
-        wide = widen({name: params.pop(name, value) for name, value in inputs.items()} | params)
-        return evaluate(lambda: self.spec.reference(**wide))
+        wide = self._widened({name: params.pop(name, value) for name, value in inputs.items()} | params)
+        return evaluate(lambda: self._reference(wide))
 
 
 def shared_memory(reference: ReferenceEvaluator, inputs: dict[str, Any]) -> tuple[bool, bool]:

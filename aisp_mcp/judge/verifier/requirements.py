@@ -18,10 +18,9 @@ from aisp_mcp.bench import Answers, Benchmark, Needs
 from aisp_mcp.bench.sizes import settable
 from aisp_mcp.errors import AispError, BenchmarkError
 from aisp_mcp.judge.native import build
-from aisp_mcp.judge.protocol import values as written
 from aisp_mcp.judge.protocol.draws.rng import MISSING, MODES, SIZES
 from aisp_mcp.judge.protocol.module_loader import LIBRARIES, flatten
-from aisp_mcp.judge.verifier.checks import quality, values
+from aisp_mcp.judge.verifier.checks import quality
 from aisp_mcp.judge.verifier.checks.distribution import LEAST_ELEMENTS
 from aisp_mcp.judge.verifier.checks.kinds import Kind, kind_of
 from aisp_mcp.judge.verifier.checks.other_orders import OtherOrders
@@ -198,9 +197,8 @@ def _is_left_to_rounding(bank: InputBank, seed: int, output: Any) -> bool:
     import torch
 
     spec = bank.reference.spec
-    if spec.answers == Answers():
-        return _values_start_from_rounding(bank, seed)
-    if kind_of(spec) is not Kind.ELEMENTS or type(spec).reference is not Benchmark.reference:
+    is_compared = kind_of(spec) is Kind.ELEMENTS or spec.answers == Answers()
+    if not is_compared or type(spec).reference is not Benchmark.reference:
         return False
 
     def inputs() -> dict[str, Any]:
@@ -211,25 +209,14 @@ def _is_left_to_rounding(bank: InputBank, seed: int, output: Any) -> bool:
     axes = {name: range(value.ndim) for name, value in real.items()}
     eps = min(max(eps, LEAST_NOISE), torch.finfo(torch.float32).eps)
     moved = bank.reference.walked(inputs(), axes, eps, seed, straight=False)
-    every = (output, bank.reference.baseline(inputs()), bank.reference.both(inputs())[1], moved)
-    outputs = zip(*([components(tensor) for _, tensor in flatten(each)] for each in every), strict=True)
-    return any(_starts_from_rounding(*tensors) for tensors in outputs if tensors[0].is_floating_point())
-
-
-def _values_start_from_rounding(bank: InputBank, seed: int) -> bool:
-    """Return True if floats among Python values are others where elements of constant inputs are off by a rounding."""
-    import torch
-
-    inputs, generator = bank.inputs(seed, "constant"), torch.Generator().manual_seed(seed)
-    moved = dict(inputs)
-    for name, value in inputs.items():
-        if is_real(value):
-            chosen = torch.rand(value.shape, generator=generator) < 0.5
-            moved[name] = torch.where(chosen, value.nextafter(value.new_tensor(torch.inf)), value)
-    frames = [flatten(bank.reference.baseline(each))[0][1] for each in (inputs, moved)]
-    once, again = (written.decode(written.unframed(frame.numpy().tobytes()) or b"") for frame in frames)
-    differs = values.difference(once, again) is not None
-    return differs and values.difference(once, again, 0.0, torch.inf) is None  # nothing but floats
+    own, exact = bank.reference.both(inputs())
+    once, exact, moved = (bank.numbers(each, own) for each in (own, exact, moved))
+    usual = bank.numbers(output, output)
+    return any(
+        _starts_from_rounding(usual.get(at, value), value, exact[at], moved[at])
+        for at, value in once.items()
+        if value.is_floating_point()
+    )
 
 
 def _starts_from_rounding(usual: Any, once: Any, exact: Any, moved: Any) -> bool:
@@ -363,7 +350,8 @@ def rehearse(bank: InputBank, seed: int, other: Any, orders: OtherOrders, kinds:
     if shares and _passes(bank, others, own, truth, orders, "plain"):
         is_exact = not any(tensor.is_floating_point() or tensor.is_complex() for tensor in own)
         del own, truth
-        if all(_passes(bank, others, *baseline_and_truth(bank, seed, mode), orders, mode) for mode in kinds):
+        draws = [(mode, seed) for mode in kinds] + [("plain", seed + DRAWS + more) for more in range(DRAWS * is_exact)]
+        if all(_passes(bank, others, *baseline_and_truth(bank, at, mode), orders, mode) for mode, at in draws):
             if is_exact:
                 raise BenchmarkError(
                     "DEGENERATE",

@@ -12,6 +12,7 @@ torch = pytest.importorskip("torch")
 
 from aisp_mcp.bench import Benchmark, Tolerance  # noqa: E402
 from aisp_mcp.bench.training import TrainingBenchmark, train  # noqa: E402
+from aisp_mcp.judge.functions import pair  # noqa: E402
 from aisp_mcp.judge.mutants.trial import Call, Trial  # noqa: E402
 from aisp_mcp.judge.options import Options  # noqa: E402
 from aisp_mcp.judge.presets import PRESETS  # noqa: E402
@@ -299,6 +300,18 @@ def test_a_battery_is_the_same_for_the_same_files(tmp_path: Path) -> None:
     file.write_text("two")
     assert seed != options.battery_seed(file)
     assert (tmp_path / "home" / "battery-secret").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_battery_of_two_functions_is_the_same_in_every_run(tmp_path: Path) -> None:
+    options = Options(PRESETS["quick"], "small", "cpu", tmp_path)
+    for name in ("slow", "fast", "faster"):
+        (tmp_path / f"{name}.py").write_text("def f(xs):\n    return sorted(xs)\n")
+    seeds = set()
+    for number, (candidate, n) in enumerate((("fast", 9), ("fast", 9), ("faster", 9), ("fast", 18))):
+        files = (str(tmp_path / f"{name}.py") for name in ("slow", candidate))
+        plan = pair.plan(pair.Request(*files, f"xs=list(randint(0, 9, {n}))"))
+        seeds.add(options.battery_seed(pair.write(plan, tmp_path / f"run{number}").baseline))
+    assert len(seeds) == 2
 
 
 def test_noise_passes_operations_that_are_not_arithmetic() -> None:

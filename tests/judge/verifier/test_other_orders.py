@@ -130,13 +130,15 @@ def test_tensor_cores_may_ignore_the_last_bits(
     """A program that tunes itself may get either algorithm."""
     monkeypatch.setattr(evaluation, "allows_tf32", lambda device: True)
     spec, seed = Coherent(), 1
-    bank, orders = InputBank("cpu", ReferenceEvaluator(spec, {})), OtherOrders(["float32"], spec.tolerance.error_ratio)
+    bank, orders = InputBank("cpu", ReferenceEvaluator(spec, {})), OtherOrders(spec.tolerance.error_ratio)
     wide = {name: value.double() for name, value in bank.inputs(seed, "plain").items()}
     out = evaluation.evaluate_in_tf32(lambda: spec.run(**wide), narrowed)[0].float()
     base, ref = bank.both(seed, "plain", bank.inputs(seed, "plain"))
     call: Any = SimpleNamespace(bank=bank, seed=seed, mode="plain", round=SimpleNamespace(battery=True, worker_id=2))
     found = compare(out, base, ref, spec.tolerance)
-    again = orders.explained(call, 0, 1.0, found, lambda error: compare(out, base, ref, spec.tolerance, allowed=error))
+    again = orders.explained(
+        call, 0, base, 1.0, found, lambda error: compare(out, base, ref, spec.tolerance, allowed=error)
+    )
     assert (again[1] is None) == accepted, again
 
 
@@ -170,14 +172,16 @@ def test_a_convolution_may_use_tf32_where_it_is_allowed(
     monkeypatch.setattr(evaluation, "allows_tf32", lambda device: allowed)
     bank, orders = (
         InputBank("cpu", ReferenceEvaluator(spec := kind(), {})),
-        OtherOrders(["float32"], spec.tolerance.error_ratio),
+        OtherOrders(spec.tolerance.error_ratio),
     )
     out = spec.run(**{name: narrowed(value).float() for name, value in bank.inputs(7, "plain").items()})
     base, ref = bank.both(7, "plain", bank.inputs(7, "plain"))
     call: Any = SimpleNamespace(bank=bank, seed=7, mode="plain", round=SimpleNamespace(battery=True, worker_id=2))
     found = compare(out, base, ref, spec.tolerance)
     assert found[1] is not None
-    again = orders.explained(call, 0, 1.0, found, lambda error: compare(out, base, ref, spec.tolerance, allowed=error))
+    again = orders.explained(
+        call, 0, base, 1.0, found, lambda error: compare(out, base, ref, spec.tolerance, allowed=error)
+    )
     assert (again[1] is None) == accepted, again
 
 
@@ -213,19 +217,19 @@ def explained(orders: OtherOrders, bank: Counted, error: float, battery: bool = 
     filled = SimpleNamespace(battery=battery, worker_id=2)
     call: Any = SimpleNamespace(bank=bank, seed=1, mode="plain", round=filled)
     compared = lambda allowed: (error / float(1 + allowed.mean()), None)  # noqa: E731
-    return orders.explained(call, 0, 1.0, (error, None), compared)[0]
+    return orders.explained(call, 0, torch.zeros(1), 1.0, (error, None), compared)[0]
 
 
 @pytest.mark.parametrize(("elements", "evaluations"), [(1 << 10, 2), (16, 5)], ids=["many", "few"])
 def test_an_error_far_beyond_the_limit_costs_two_references(elements: int, evaluations: int) -> None:
     """For a few elements, a single draw may be small by chance."""
     bank = Counted(1.0, elements)
-    assert explained(OtherOrders(["float32"], 24.0), bank, 1e4) > 24.0
+    assert explained(OtherOrders(24.0), bank, 1e4) > 24.0
     assert bank.evaluations == evaluations
 
 
 def test_errors_that_were_explained_are_rarely_explained_again() -> None:
-    orders, bank = OtherOrders(["float32"], 24.0), Counted(1.0, 1 << 10)
+    orders, bank = OtherOrders(24.0), Counted(1.0, 1 << 10)
     for _ in range(3):
         assert explained(orders, bank, 60.0) <= 12.0
     assert bank.evaluations == 3
@@ -249,7 +253,7 @@ def test_an_output_with_narrow_operands_leaves_less_to_explain(
     bank: Any = SimpleNamespace(reference=SimpleNamespace(convolves=False))
     ref = torch.randn(1 << 12, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     base = (ref * (1.0 + own_error)).float()
-    orders = OtherOrders(["float32"], 24.0)
+    orders = OtherOrders(24.0)
     orders.note_coarse([own_error])
     assert orders.may_explain(bank, 0, ratio, base, ref) == may_explain
     assert orders.may_explain(bank, 0, ratio, base[:16], ref[:16])  # so few may be close by chance
@@ -261,6 +265,6 @@ def test_tf32_may_explain_more_than_an_order(monkeypatch: pytest.MonkeyPatch, co
     monkeypatch.setattr(evaluation, "allows_tf32", lambda device: allowed)
     bank: Any = SimpleNamespace(device="cuda", reference=SimpleNamespace(convolves=convolves))
     ref = torch.randn(1 << 12, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-    orders = OtherOrders(["float32"], 24.0)
+    orders = OtherOrders(24.0)
     assert orders.may_explain(bank, 0, 32_500.0, ref.float(), ref) == (convolves and allowed)
     assert not orders.may_explain(bank, 0, 1e6, ref.float(), ref)

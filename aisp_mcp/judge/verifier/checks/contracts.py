@@ -12,14 +12,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from aisp_mcp.bench import Benchmark
+from aisp_mcp.bench import Answers, Benchmark
 from aisp_mcp.bench.training import TrainingBenchmark
 from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.judge.evidence import LARGE, TIES, TINY, merge_measures
 from aisp_mcp.judge.protocol.draws.rng import SIZES
 from aisp_mcp.judge.protocol.layout import Layout, TensorSpec
 from aisp_mcp.judge.protocol.module_loader import flatten
-from aisp_mcp.judge.protocol.values import decode, unframed
 from aisp_mcp.judge.verifier.checks import formats, values
 from aisp_mcp.judge.verifier.checks.distribution import DrawTests
 from aisp_mcp.judge.verifier.checks.kinds import Kind, kind_of
@@ -148,42 +147,6 @@ class FormatContract(Contract):
         return CallCheck(worst, measures=reported)
 
 
-class ValuesContract(Contract):
-    """Any Python values, which a frame of bytes holds: equal to the baseline's, or right for the user's checker."""
-
-    def __init__(self, spec: Benchmark, layout: Layout, orders: OtherOrders) -> None:
-        super().__init__(spec, layout, orders)
-        assert spec.answers is not None
-        self._check = values.checked(spec.answers)
-
-    def near(self, call: CheckedCall, baseline: Tensors) -> bool:
-        return all(same_bits(out, own) for out, own in zip(call.outputs, baseline, strict=True))
-
-    def compare(self, call: CheckedCall, expected: ExpectedOutputs) -> CallCheck:
-        failure = None
-        if not self.near(call, expected.baseline):
-            failure = self._failure(call, expected.baseline[0])
-        if failure:
-            return CallCheck(math.inf, "incorrect_output", f"on {call.mode} inputs: {failure}")
-        if call.is_plain:
-            call.bank.compared.add(call.round.worker_id)
-        return CallCheck()
-
-    def _failure(self, call: CheckedCall, baseline: Any) -> str | None:
-        data = unframed(call.outputs[0].numpy().tobytes())
-        if data is None:
-            return f"the answer takes more than {call.outputs[0].numel()} bytes"
-        try:
-            found = decode(data)
-        except ValueError as error:
-            return f"the answer cannot be read: {error}"
-        expected = decode(unframed(baseline.numpy().tobytes()) or b"")
-        try:
-            return self._check(values.given(self._spec, call.inputs()), expected, found)
-        except BenchmarkError as error:  # the checker raised, which it did for no answer of the baseline
-            return error.message
-
-
 @dataclass(frozen=True)
 class _OutputRule:
     """The rule for one output. near: as Contract.near()."""
@@ -279,19 +242,25 @@ class ElementsContract(Contract):
     def _compare_approximately(self, index: int, call: CheckedCall, tensors: Triple) -> Comparison:
         return self._comparison(index, call, tensors)()
 
-    def _compare_errors(self, index: int, call: CheckedCall, tensors: Triple) -> Comparison:
-        """Compare errors with the baseline's own, and those near the limit with those of other orders, too."""
-        compared, limit = self._comparison(index, call, tensors), self._spec.tolerance.error_ratio
+    def _compare_errors(self, index: int, call: CheckedCall, tensors: Triple, name: str | None = None) -> Comparison:
+        """Compare errors with the baseline's own, and those near the limit with those of other orders, too. name: of
+        the output, if it is not the contract's.
+        """
+        compared, limit = self._comparison(index, call, tensors, name), self._spec.tolerance.error_ratio
         found = compared()
         is_finite = found[0] < math.inf or bool(components(tensors[0]).isfinite().all())  # of a truth that is 0
         is_near_limit = limit / EDGE < found[0] and is_finite
         if is_near_limit and self._orders.may_explain(call.bank, index, found[0], tensors[1], tensors[2]):
-            return self._orders.explained(call, index, self._slack(call, index, tensors[0]), found, compared)
+            slack = self._slack(call, index, tensors[0])
+            return self._orders.explained(call, index, tensors[1], slack, found, compared)
         return found
 
-    def _comparison(self, index: int, call: CheckedCall, tensors: Triple) -> Callable[..., Comparison]:
+    def _comparison(
+        self, index: int, call: CheckedCall, tensors: Triple, name: str | None = None
+    ) -> Callable[..., Comparison]:
         """compare() of one output; its argument is an allowed error of each element."""
-        usual = self._usual(call, self._outputs[index].name, tensors[2]) if tensors[2].numel() else 0.0
+        name = self._outputs[index].name if name is None else name
+        usual = self._usual(call, name, tensors[2]) if tensors[2].numel() else 0.0
         return partial(compare, *tensors, self._spec.tolerance, self._slack(call, index, tensors[0]), usual)
 
     def _slack(self, call: CheckedCall, index: int, out: Any) -> float:
@@ -382,6 +351,61 @@ class ElementsContract(Contract):
                     ratio, "incorrect_output", f"{message}. If it is not a result, declare it in `scratch`"
                 )
         return None
+
+
+class ValuesContract(ElementsContract):
+    """Any Python values, which a frame of bytes holds: right for the user's checker or tolerance, or else equal to the
+    baseline's but for floats, whose errors are compared as those of tensors are.
+    """
+
+    def __init__(self, spec: Benchmark, layout: Layout, orders: OtherOrders) -> None:
+        super().__init__(spec, layout, orders)
+        assert spec.answers is not None
+        self._check = None if spec.answers == Answers() else values.checked(spec.answers)
+
+    def near(self, call: CheckedCall, baseline: Tensors) -> bool:
+        return all(same_bits(out, own) for out, own in zip(call.outputs, baseline, strict=True))
+
+    def compare(self, call: CheckedCall, expected: ExpectedOutputs) -> CallCheck:
+        own = values.read(expected.baseline[0])
+        try:
+            found = values.read(call.outputs[0])
+        except ValueError as error:
+            return self._refused(call, f"the answer cannot be read: {error}")
+        outcome = self._checked(call, own, found) if self._check else self._compared(call, own, found, expected)
+        if call.is_plain and not outcome.failure:
+            call.bank.compared.add(call.round.worker_id)
+        return outcome
+
+    def _refused(self, call: CheckedCall, message: str, ratio: float = math.inf) -> CallCheck:
+        return CallCheck(ratio, "incorrect_output", f"on {call.mode} inputs: {message}")
+
+    def _checked(self, call: CheckedCall, own: Any, found: Any) -> CallCheck:
+        assert self._check is not None
+        try:
+            failure = self._check(values.given(self._spec, call.inputs()), own, found)
+        except BenchmarkError as error:  # the checker raised, which it did for no answer of the baseline
+            failure = error.message
+        return self._refused(call, failure) if failure else CallCheck()
+
+    def _compared(self, call: CheckedCall, own: Any, found: Any, expected: ExpectedOutputs) -> CallCheck:
+        places = values.floats(own, found)
+        if isinstance(places, str):
+            return self._refused(call, places)
+        truths = values.numbers(expected.reference[0], expected.baseline[0])
+        indices = {at: index for index, at in enumerate(truths)}
+        worst, edges = 0.0, list[tuple[float, str]]()
+        for at, place in places.items():
+            if at not in truths:  # an integer of the baseline, or a float among its integers
+                if message := values.apart(place):
+                    return self._refused(call, message)
+                continue
+            out, base = (values.as_tensor(array) for array in (place.found, place.expected))
+            ratio, failure = self._compare_errors(indices[at], call, (out.to(base.dtype), base, truths[at]), at)
+            worst = max(worst, ratio)
+            if failure := self._beyond_edge(call, at, ratio, failure, edges):
+                return self._refused(call, f"{at}: {failure}" if at else failure, ratio)
+        return CallCheck(worst, edge=max(edges, default=None))
 
 
 def _are_moved(out: Any, base: Any) -> bool:

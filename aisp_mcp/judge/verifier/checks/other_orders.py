@@ -135,11 +135,11 @@ class OtherOrders:
     An output is coarse if the baseline computes a part of it in a narrow type, such as TF32. Roundings in float32, for
     which adversarial inputs need much slack, are far below its errors.
 
-    dtypes: of the outputs. limit: of an error, in units of the baseline's own.
+    limit: of an error, in units of the baseline's own.
     """
 
-    def __init__(self, dtypes: Sequence[str], limit: float) -> None:
-        self._dtypes, self._limit = dtypes, limit
+    def __init__(self, limit: float) -> None:
+        self._limit = limit
         self._coarse = set[int]()
         # Of errors that were explained, by worker, output and kind of inputs.
         self._ratios: defaultdict[tuple[int, int, str], list[float]] = defaultdict(list)
@@ -164,7 +164,7 @@ class OtherOrders:
         """
         import torch
 
-        usual = BEYOND_TF32 if _may_use_tf32(bank, self._dtypes[index]) else BEYOND
+        usual = BEYOND_TF32 if _may_use_tf32(bank, _name(base)) else BEYOND
         beyond = BEYOND_COARSE if index in self._coarse else usual
         if ratio <= beyond * self._limit or ref.numel() < MANY:
             return True
@@ -174,18 +174,19 @@ class OtherOrders:
         self,
         call: CheckedCall,
         index: int,
+        base: Any,
         slack: float,
         found: tuple[float, str | None],
         compared: Callable[[Any], tuple[float, str | None]],
     ) -> tuple[float, str | None]:
-        """Return (ratio, failure) of an output if errors of other orders are allowed. found: without them. compared():
-        with an allowed error of each element.
+        """Return (ratio, failure) of an output if errors of other orders are allowed. base: the baseline's output.
+        found: without them. compared(): with an allowed error of each element.
         """
         known, (ratio, _), limit = self._ratios[call.round.worker_id, index, call.mode], found, self._limit
         is_known = len(known) >= ENOUGH and ratio <= max(known) and random.random() > AGAIN
         if is_known and not call.round.battery:
             return limit / EDGE, None
-        for allowed, larger in other_orders(call.bank, call.seed, call.mode, self._dtypes[index], slack):
+        for allowed, larger in other_orders(call.bank, call.seed, call.mode, _name(base), slack):
             found = compared(allowed[index])
             if found[0] <= limit / EDGE:
                 known.append(ratio)
@@ -193,3 +194,7 @@ class OtherOrders:
             if found[0] > larger * EDGE * limit:  # further evaluations could only allow more, but not enough
                 break
         return found
+
+
+def _name(tensor: Any) -> str:
+    return str(tensor.dtype).removeprefix("torch.")

@@ -48,7 +48,7 @@ class RoundChecker:
         self._spec, self._layout, self._protections = spec, layout, protections
         self._arenas, self._rounds, self._last_only = arenas, rounds, last_only
         self._files = files or InputFiles({})
-        self.orders = OtherOrders([output.dtype for output in layout.outputs], spec.tolerance.error_ratio)
+        self.orders = OtherOrders(spec.tolerance.error_ratio)
         self._contract = contract_of(spec, layout, self.orders)
         self._is_decided = False  # True once the battery has been checked
         self._plain_calls = Counter[int]()  # on plain inputs, by worker

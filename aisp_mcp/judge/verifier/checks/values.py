@@ -4,22 +4,30 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
-import math
+import re
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from aisp_mcp.bench import Answers, Benchmark
 from aisp_mcp.errors import BenchmarkError
-from aisp_mcp.judge.protocol.values import Record
+from aisp_mcp.judge.protocol.module_loader import flatten
+from aisp_mcp.judge.protocol.values import Record, decode, unframed
 
-# Distance of two floats as a share of the larger of their size and, in an array, the array's: another order of
-# operations leaves less, and float32 in place of float64 a hundred times as much.
-CLOSE = {"f8": 1e-9, "f4": 1e-4, "f2": 1e-2}
 OWN = "aisp_own_"  # begins the names of the modules of the user's generator and checker
+POSITION = re.compile(r"\[\d+\]")  # in a list
 Check = Callable[[Any, Any, Any], str | None]
+
+
+class Floats(NamedTuple):
+    """Two floats, or arrays of them, at one place of two values. keys: of a dict, to which they belong."""
+
+    at: str
+    expected: Any
+    found: Any
+    keys: tuple[Any, ...] = ()
 
 
 def checked(answers: Answers) -> Check:
@@ -86,73 +94,106 @@ def own(path: str, name: str) -> Check:
 
 
 def difference(expected: Any, found: Any, rtol: float | None = None, atol: float | None = None) -> str | None:
-    """The first difference in words, or None. Only floats may differ: by atol + rtol times the expected value, or
-    without either by little more than the order of operations explains.
+    """The first difference in words, or None. Only floats may differ: by atol + rtol times the expected value."""
+    for place in _compared(expected, found, ""):
+        if isinstance(place, str):
+            return place
+        if message := apart(place, rtol or 0.0, atol or 0.0):
+            return message
+    return None
+
+
+def floats(expected: Any, found: Any) -> dict[str, Floats] | str:
+    """The floats of two values, by place: those of each array and list, and together those that have the same place in
+    the items of a list. If the values differ in anything else, the first difference in words.
     """
-    return next(_differences(expected, found, rtol, atol, ""), None)
+    places, single = dict[str, Floats](), dict[str, list[tuple[Any, Any]]]()
+    for place in _compared(expected, found, ""):
+        if isinstance(place, str):
+            return place
+        if _is_array(place.expected):
+            places[place.at] = place
+        else:
+            single.setdefault(POSITION.sub("[…]", place.at), []).append((place.expected, place.found))
+    return places | {at: Floats(at, *map(_as_array, zip(*pairs, strict=True))) for at, pairs in single.items()}
 
 
-def _differences(expected: Any, found: Any, rtol: float | None, atol: float | None, at: str) -> Iterator[str]:
+def read(frame: Any) -> Any:
+    """The value that a frame of bytes holds. Raises ValueError."""
+    data = unframed(frame.numpy().tobytes())
+    if data is None:
+        raise ValueError(f"it takes more than {frame.numel()} bytes")
+    return decode(data)
+
+
+def numbers(output: Any, own: Any) -> dict[str, Any]:
+    """The floats of a baseline's output on moved inputs as tensors, by their places in its own output, whose
+    floats they are where the outputs differ in anything else. Both are frames of one tensor.
+    """
+    output, own = (flatten(each)[0][1] for each in (output, own))
+    mine = read(own)
+    places = floats(mine, mine)
+    assert not isinstance(places, str)
+    try:
+        found = floats(mine, read(output))
+    except ValueError:
+        found = ""
+    moved = {} if isinstance(found, str) else found
+    return {at: as_tensor(moved.get(at, place).found) for at, place in places.items()}
+
+
+def as_tensor(array: Any) -> Any:
+    """The array as a tensor; floats of more than 64 bits in 64."""
+    import torch
+
+    if array.dtype.name.startswith(("longdouble", "float128", "clongdouble", "complex256")):
+        array = array.astype("complex128" if array.dtype.kind == "c" else "float64")
+    return torch.from_numpy(array)
+
+
+def _compared(expected: Any, found: Any, at: str) -> Iterator[str | Floats]:
+    """Differences in words, and pairs of floats or of arrays of them."""
     where = f" at {at}" if at else ""
     if _is_array(expected) or _is_array(found):
-        yield from _arrays(expected, found, rtol, atol, where)
+        yield from _arrays(expected, found, at, where)
     elif _is_number(expected) and _is_number(found):
-        if not _are_close(expected, found, rtol, atol):
+        if not (isinstance(expected, int) and isinstance(found, int)):
+            yield Floats(at, expected, found)
+        elif expected != found:
             yield f"{found!r}{where} is not {expected!r}"
     elif hasattr(expected, "tocsr") and hasattr(found, "tocsr"):  # in whichever format
         one, other = expected.tocsr(), found.tocsr()
         for name in ("shape", "indptr", "indices", "data"):
-            place = f"{at}.{name}" if at else name
-            yield from _differences(getattr(one, name), getattr(other, name), rtol, atol, place)
+            yield from _compared(getattr(one, name), getattr(other, name), f"{at}.{name}" if at else name)
     elif _kind(expected) != _kind(found):
         yield f"{_shown(found)}{where} is a {_kind(found)}, the baseline's is a {_kind(expected)}"
-    elif isinstance(expected, list | tuple) and _are_floats(expected) and _are_floats(found):
-        import numpy
-
-        yield from _arrays(numpy.array(expected, "float64"), numpy.array(found, "float64"), rtol, atol, where)
     elif isinstance(expected, list | tuple):
         if len(expected) != len(found):
             yield f"{len(found)} items{where}, the baseline has {len(expected)}"
-            return
-        for index, pair in enumerate(zip(expected, found, strict=True)):
-            yield from _differences(*pair, rtol, atol, f"{at}[{index}]")
+        elif _are_floats(expected) and _are_floats(found):
+            yield Floats(at, _as_array(expected), _as_array(found))
+        else:
+            for index, pair in enumerate(zip(expected, found, strict=True)):
+                yield from _compared(*pair, f"{at}[{index}]")
     elif isinstance(expected, Record):
-        yield from _differences(vars(expected), vars(found), rtol, atol, at)
+        yield from _compared(vars(expected), vars(found), at)
     elif isinstance(expected, dict):
         for key in expected.keys() ^ found.keys():
             yield f"the key {key!r}{where} is only in {'the baseline' if key in expected else 'this answer'}"
             return
+        found = {key: found[key] for key in expected}
         if _are_floats([*expected.values()]) and _are_floats([*found.values()]):
-            yield from _by_key(expected, found, rtol, atol, where)
+            yield Floats(at, _as_array(expected.values()), _as_array(found.values()), tuple(expected))
             return
         for key in expected:
-            yield from _differences(expected[key], found[key], rtol, atol, f"{at}[{key!r}]")
+            yield from _compared(expected[key], found[key], f"{at}[{key!r}]")
     elif hasattr(expected, "adj"):
         both = expected, found
         for name in ("nodes", "edges"):
             one, other = (dict(graph.nodes(data=True) if name == "nodes" else _edges(graph)) for graph in both)
-            yield from _differences(one, other, rtol, atol, f"{at}.{name}" if at else name)
+            yield from _compared(one, other, f"{at}.{name}" if at else name)
     elif expected != found:
         yield f"{_shown(found)}{where} is not {_shown(expected)}"
-
-
-def _by_key(
-    expected: dict[Any, float], found: dict[Any, float], rtol: float | None, atol: float | None, where: str
-) -> Iterator[str]:
-    """The differences of numbers by key, by the size of all of them."""
-    import numpy
-
-    one, other = (numpy.array([each[key] for key in expected], "float64") for each in (expected, found))
-    for _ in _arrays(one, other, rtol, atol, where):
-        key = max(expected, key=lambda key: _apart(expected[key], found[key]))
-        yield f"{found[key]!r}{where} at {key!r} is not {expected[key]!r}"
-
-
-def _apart(one: float, other: float) -> float:
-    if one == other or (one != one and other != other):
-        return 0.0
-    distance = abs(one - other)
-    return distance if math.isfinite(distance) else math.inf
 
 
 def _edges(graph: Any) -> Mapping[Any, Any]:
@@ -189,19 +230,14 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
-def _are_close(expected: complex, found: complex, rtol: float | None, atol: float | None) -> bool:
-    if isinstance(expected, int) and isinstance(found, int):
-        return expected == found
-    if expected == found or (expected != expected and found != found):
-        return True
-    if not (math.isfinite(abs(expected)) and math.isfinite(abs(found))):
-        return False
-    if rtol is None and atol is None:
-        return abs(expected - found) <= CLOSE["f8"] * max(abs(expected), abs(found))
-    return abs(expected - found) <= (atol or 0.0) + (rtol or 0.0) * abs(expected)
+def _as_array(values: Iterable[Any]) -> Any:
+    import numpy
+
+    numbers = [*values]
+    return numbers and numpy.array(numbers, "complex128" if complex in {*map(type, numbers)} else "float64")
 
 
-def _arrays(expected: Any, found: Any, rtol: float | None, atol: float | None, where: str) -> Iterator[str]:
+def _arrays(expected: Any, found: Any, at: str, where: str) -> Iterator[str | Floats]:
     import numpy
 
     if not (_is_array(expected) and _is_array(found)):
@@ -210,28 +246,34 @@ def _arrays(expected: Any, found: Any, rtol: float | None, atol: float | None, w
         yield f"an array{where} has the shape {found.shape}, the baseline's {expected.shape}"
     elif not expected.size:  # of no elements, the type is often chance, as of numpy.array([])
         return
-    elif expected.dtype.kind not in "fc" or found.dtype.kind not in "fc":
-        if expected.dtype.kind != found.dtype.kind:
-            yield f"an array{where} is of {found.dtype}, the baseline's of {expected.dtype}"
-        elif not numpy.array_equal(expected, found):
-            yield f"{int((expected != found).sum())} of {expected.size} elements of an array{where} differ"
-    else:
-        wide = [
-            value.astype("complex128" if "c" in (expected.dtype.kind, found.dtype.kind) else "float64")
-            for value in (expected, found)
-        ]
-        same = (wide[0] == wide[1]) | (numpy.isnan(wide[0]) & numpy.isnan(wide[1]))
-        apart = numpy.where(same, 0.0, numpy.abs(wide[1] - wide[0]))
-        sizes = numpy.where(numpy.isfinite(wide[0]), numpy.abs(wide[0]), 0.0)
-        if rtol is None and atol is None:
-            part = expected.dtype.itemsize // (2 if expected.dtype.kind == "c" else 1)
-            allowed = CLOSE.get(f"f{part}", CLOSE["f8"]) * max(float(sizes.max()), 0.0) + 0.0 * sizes
-        else:
-            allowed = (atol or 0.0) + (rtol or 0.0) * sizes
-        wrong = ~(apart <= allowed)
-        if wrong.any():
-            first = tuple(int(index) for index in numpy.argwhere(wrong)[0])
-            yield (
-                f"{int(wrong.sum())} of {expected.size} elements{where} differ, the first at {list(first)}: "
-                f"{found[first]!s} is not {expected[first]!s}"
-            )
+    elif expected.dtype.kind in "fc" and found.dtype.kind in "fc":
+        yield Floats(at, expected, found)
+    elif expected.dtype.kind != found.dtype.kind:
+        yield f"an array{where} is of {found.dtype}, the baseline's of {expected.dtype}"
+    elif not numpy.array_equal(expected, found):
+        yield f"{int((expected != found).sum())} of {expected.size} elements of an array{where} differ"
+
+
+def apart(place: Floats, rtol: float = 0.0, atol: float = 0.0) -> str | None:
+    """The difference of floats that are further apart than allowed, or None."""
+    import numpy
+
+    where = f" at {place.at}" if place.at else ""
+    wide = [numpy.asarray(values, "complex128") for values in (place.expected, place.found)]
+    same = (wide[0] == wide[1]) | (numpy.isnan(wide[0]) & numpy.isnan(wide[1]))
+    sizes = numpy.where(numpy.isfinite(wide[0]), numpy.abs(wide[0]), 0.0)
+    with numpy.errstate(invalid="ignore"):  # of infinite numbers
+        distances = numpy.where(same, 0.0, numpy.abs(wide[1] - wide[0]))
+    wrong = ~(distances <= atol + rtol * sizes)
+    if not wrong.any():
+        return None
+    if not wrong.ndim:
+        return f"{place.found!r}{where} is not {place.expected!r}"
+    first = tuple(int(index) for index in numpy.argwhere(wrong)[0])
+    found, expected = (values[first] for values in (place.found, place.expected))
+    if place.keys:
+        return f"{found}{where} at {place.keys[first[0]]!r} is not {expected}"
+    return (
+        f"{int(wrong.sum())} of {wrong.size} elements{where} differ, the first at {list(first)}: "
+        f"{found} is not {expected}"
+    )

@@ -11,10 +11,12 @@ from aisp_mcp.bench import Host
 from aisp_mcp.judge.protocol.draws.rng import CallRng
 from aisp_mcp.judge.protocol.module_loader import flatten
 from aisp_mcp.judge.protocol.shared_memory import Arena
+from aisp_mcp.judge.verifier.checks import values
 from aisp_mcp.judge.verifier.checks.distribution import DrawTests
 from aisp_mcp.judge.verifier.checks.kinds import Kind, kind_of
 from aisp_mcp.judge.verifier.checks.pieces import pieces
 from aisp_mcp.judge.verifier.checks.tolerance import components, distance_type
+from aisp_mcp.judge.verifier.inputs import made
 from aisp_mcp.judge.verifier.inputs.files import copied_inputs
 from aisp_mcp.judge.verifier.reference import ReferenceEvaluator
 from aisp_mcp.judge.verifier.walks import MOST_STRAIGHT, Axes, terms
@@ -33,13 +35,13 @@ def _size(value: Any) -> int:
     return int(getattr(value, "nbytes", KEPT_BYTES + 1))  # files are not kept
 
 
-def _largest(truth: list[Any], evaluations: Iterable[list[tuple[str, Any]]]) -> list[Any]:
+def _largest(truth: list[Any], evaluations: Iterable[list[Any]]) -> list[Any]:
     """The largest distance of the evaluations from the truth, element by element; of gigabytes, in float32."""
     largest = [exact.new_zeros(exact.shape, dtype=distance_type(exact)) for exact in truth]
     for output in evaluations:
-        for distance, (_, tensor), exact in zip(largest, output, truth, strict=True):
+        for distance, tensor, exact in zip(largest, output, truth, strict=True):
             if distance.is_floating_point():
-                for largest_part, part, exact_part in pieces(distance, components(tensor), exact):
+                for largest_part, part, exact_part in pieces(distance, tensor, exact):
                     apart = (part.to(exact.dtype) - exact_part).abs_().nan_to_num_(0.0, 0.0, 0.0)
                     largest_part.copy_(largest_part.maximum(apart))
     return largest
@@ -159,7 +161,7 @@ class InputBank:
         truth = self._reference(seed, mode)
         for draw in range(DRAWS):  # none of the outputs is named: a generator would keep it while it waits
             yield _largest(
-                truth, [flatten(self.reference.jittered(self.inputs(seed, mode), eps, most_terms, seed + draw))]
+                truth, [self._moved(self.reference.jittered(self.inputs(seed, mode), eps, most_terms, seed + draw))]
             )
 
     def sums_unseen(self, seed: int) -> bool:
@@ -168,7 +170,7 @@ class InputBank:
         """
         if self.axes is None:
             self.axes = self.reference.summed_axes(self.inputs(seed, "plain")) if self.is_unseen(seed) else {}
-        return any(self.axes.values())
+        return any(self.axes.values()) or bool(made.SEEN)
 
     def is_unseen(self, seed: int) -> bool:
         """Return True if torch does not see the program compute. seed: of inputs that are tried."""
@@ -182,7 +184,7 @@ class InputBank:
         """
         axes, truth = self.axes or {}, self._reference(seed, mode)
         outputs = (
-            flatten(self.reference.walked(self.inputs(seed, mode), axes, eps, seed + draw, straight=straight))
+            self._moved(self.reference.walked(self.inputs(seed, mode), axes, eps, seed + draw, straight=straight))
             for draw in draws
         )
         return _largest(truth, outputs)
@@ -218,12 +220,12 @@ class InputBank:
     def in_order(self, seed: int, mode: str) -> list[Any]:
         """Errors of the elements of a call's outputs if sums add one term after the other in float32."""
         truth = self._reference(seed, mode)
-        return _largest(truth, [flatten(self.reference.in_order(self.inputs(seed, mode)))])
+        return _largest(truth, [self._moved(self.reference.in_order(self.inputs(seed, mode)))])
 
     def in_tf32(self, seed: int, mode: str, narrowed: Callable[[Any], Any]) -> list[Any]:
         """Errors of these elements if convolutions get their operands in TF32 (see evaluation.py)."""
         truth = self._reference(seed, mode)
-        return _largest(truth, [flatten(self.reference.in_tf32(self.inputs(seed, mode), narrowed))])
+        return _largest(truth, [self._moved(self.reference.in_tf32(self.inputs(seed, mode), narrowed))])
 
     def cancelled(self, seed: int, mode: str) -> list[Any]:
         """Errors of these elements for inputs that are off as a whole by the root of a rounding, where cancellation
@@ -231,7 +233,9 @@ class InputBank:
         """
         truth = self._reference(seed, mode)
         shares = (STRAIN, -STRAIN)
-        apart = _largest(truth, (flatten(self.reference.strained(self.inputs(seed, mode), share)) for share in shares))
+        apart = _largest(
+            truth, (self._moved(self.reference.strained(self.inputs(seed, mode), share)) for share in shares)
+        )
         return [
             far.where(far > CANCELS * STRAIN * exact.abs(), 0.0) if far.is_floating_point() else far
             for far, exact in zip(apart, truth, strict=True)
@@ -239,7 +243,20 @@ class InputBank:
 
     def _reference(self, seed: int, mode: str) -> list[Any]:
         outputs = self.truth(seed, mode) or self.both(seed, mode, self.inputs(seed, mode))
-        return [components(tensor) for _, tensor in flatten(outputs[1])]
+        return [*self.numbers(outputs[1], outputs[0]).values()]
+
+    def _moved(self, output: Any) -> list[Any]:
+        """numbers() of the reference's output for the known call with other roundings."""
+        assert self.known is not None
+        return [*self.numbers(output, self.known[1][0]).values()]
+
+    def numbers(self, output: Any, own: Any) -> dict[str, Any]:
+        """Real tensors of the numbers in an output, by name; of Python values, of the floats, by their places in the
+        baseline's own output.
+        """
+        is_value = kind_of(self.reference.spec) is Kind.VALUES
+        named = values.numbers(output, own) if is_value else dict(flatten(output))
+        return {name: components(tensor) for name, tensor in named.items()}
 
     def baseline(self, inputs: dict[str, Any]) -> list[Any]:
         """The baseline's outputs on these inputs, which are consumed."""

@@ -13,7 +13,7 @@ import torch
 
 from aisp_mcp.bench import Benchmark
 from aisp_mcp.errors import BenchmarkError
-from aisp_mcp.judge.protocol.values import HEAD, MADE_N, framed
+from aisp_mcp.judge.protocol.values import HEAD, MADE_N, framed, unframed
 from aisp_mcp.judge.verifier.checks import values
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -40,6 +40,40 @@ def frame(label: str, value: Any) -> torch.Tensor:
         message = f"The generator made {len(data)} bytes of {label} for one seed and at most {room // ROOM} for others."
         raise BenchmarkError("MADE_LARGER", message, "Let the size of the arguments depend less on the seed.")
     return torch.frombuffer(framed(data, room), dtype=torch.uint8)
+
+
+def walked(values: torch.Tensor, eps: float, seed: int) -> torch.Tensor:
+    """The frame of the same value with its floats off by a random walk of roundings, as those of a sum of all of them
+    are (see walks.py).
+    """
+    import numpy
+
+    value, draw, known = pickle.loads(unframed(values.numpy().tobytes()) or b""), numpy.random.default_rng(seed), {}
+    off = 1.0
+
+    def moved(item: Any) -> Any:
+        nonlocal off
+        if type(item) is float:
+            off += eps * draw.uniform(-0.5, 0.5)
+            return item * off
+        if type(item) is tuple:
+            return tuple(map(moved, item))
+        if id(item) in known:  # as an edge of a graph is, from both of its ends
+            return item
+        known[id(item)] = item
+        if isinstance(item, numpy.ndarray) and item.dtype.kind in "fc":
+            walk = 1.0 + numpy.cumsum(draw.uniform(-0.5, 0.5, item.size)).reshape(item.shape) * eps
+            item *= walk.astype(item.real.dtype)
+        elif isinstance(item, list):
+            item[:] = map(moved, item)
+        elif isinstance(item, dict):
+            item.update({key: moved(each) for key, each in item.items()})
+        elif hasattr(item, "__dict__"):
+            moved(vars(item))
+        return item
+
+    value = moved(value)
+    return torch.frombuffer(framed(pickle.dumps(value, protocol=5), len(values)), dtype=torch.uint8)
 
 
 def forget() -> None:
