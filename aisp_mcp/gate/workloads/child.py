@@ -1,8 +1,9 @@
 """Serve rounds of a workload's calls in the Python of one commit: `python -s child.py FILE ROLE FOLDER WRITER SOURCES`.
 
 A file of GSO has `run_test`; one of SWE-fficiency calls `timeit.repeat` with a setup; any other has `workload` and
-perhaps `setup`. What a setup precedes is timed in a fork, where nothing is left of earlier calls. Only the standard
-library of Python 3.10 or later is needed.
+perhaps `setup`. What a setup precedes is timed in a fork, where nothing is left of earlier calls. The fork gets copies
+of the memory that a call writes to before it is timed: otherwise the kernel makes them during the call. Only the
+standard library of Python 3.10 or later is needed.
 """
 
 from __future__ import annotations
@@ -15,10 +16,12 @@ import json
 import os
 import runpy
 import sys
+import tempfile
 import textwrap
 import time
 import timeit
 import traceback
+from array import array
 from collections.abc import Callable
 from typing import Any
 
@@ -26,6 +29,9 @@ BASELINE = "baseline"
 NAME = "workload"
 DEFAULT_NUMBER: int = timeit.default_number  # type: ignore[attr-defined]
 TIMING = ("timeit.timeit", "timeit.repeat")
+PAGE = os.sysconf("SC_PAGE_SIZE")
+PRESENT_HERE_ALONE = 1 << 63 | 1 << 56  # bits of /proc/PID/pagemap
+MADV_POPULATE_WRITE = 23  # from Linux 5.14 on
 
 
 class BadWorkload(Exception):
@@ -80,6 +86,41 @@ def timed(call: Callable[[], Any], number: int) -> tuple[float, Any]:
             gc.enable()
 
 
+def own_memory() -> list[list[int]]:
+    """Ranges of memory, [address, bytes], that this process has written to since its fork; none if the kernel does not
+    tell.
+    """
+    ranges: list[list[int]] = []
+    try:
+        with open("/proc/self/maps", encoding="utf-8") as maps, open("/proc/self/pagemap", "rb") as pagemap:
+            for place, access in (line.split()[:2] for line in maps):
+                begin, end = (int(address, 16) for address in place.split("-"))
+                if access != "rw-p":
+                    continue
+                pagemap.seek(begin // PAGE * 8)
+                for number, entry in enumerate(array("Q", pagemap.read((end - begin) // PAGE * 8))):
+                    if entry & PRESENT_HERE_ALONE == PRESENT_HERE_ALONE:
+                        address = begin + number * PAGE
+                        if ranges and sum(ranges[-1]) == address:
+                            ranges[-1][1] += PAGE
+                        else:
+                            ranges.append([address, PAGE])
+    except (OSError, ValueError):
+        return []
+    return ranges
+
+
+def copy_memory(ranges: list[list[int]]) -> None:
+    """Copy these ranges, as far as they exist, from the process that this one was forked from."""
+    if not ranges:
+        return
+    import ctypes  # not in every Python
+
+    madvise = ctypes.CDLL(None).madvise
+    for address, size in ranges:
+        madvise(ctypes.c_void_p(address), ctypes.c_size_t(size), MADV_POPULATE_WRITE)
+
+
 class Workload:
     """A call that is timed. prepare: runs before every `number` calls; None if nothing must."""
 
@@ -92,6 +133,8 @@ class Server:
 
     def __init__(self, channel: Channel, path: str, keep: Callable[[Any], dict[str, Any]]) -> None:
         self.channel, self.path, self.keep = channel, path, keep
+        self._written = list[list[int]]()  # memory, by a first call
+        self._told = tempfile.TemporaryFile()  # noqa: SIM115 (a first call's fork writes it)
 
     def serve(self, workload: Workload) -> None:
         """Calls in this process, or, if each has a setup, in forks."""
@@ -115,7 +158,11 @@ class Server:
     def called(self, workload: Workload, is_first: bool) -> tuple[float, Any]:
         """Seconds of what is timed, and its result; but for the first time, when the other process says so."""
         if is_first:
-            return timed(workload.call, workload.number)
+            answer = timed(workload.call, workload.number)
+            self._told.write(json.dumps(own_memory()).encode())
+            self._told.flush()
+            return answer
+        copy_memory(self._written)
         self.channel.ask(prepared=True)
         seconds, result = timed(workload.call, workload.number)
         self.channel.ask(elapsed=seconds)
@@ -124,6 +171,8 @@ class Server:
     def serve_forks(self, unit: Callable[[bool], Any]) -> None:
         """Run each unit in a fork of its own, so that nothing is kept from one to the next."""
         done, command = self._forked(unit, True), dict[str, Any]()
+        self._told.seek(0)
+        self._written = json.loads(self._told.read() or "[]")
         while done:
             command = self.channel.ask(settled=True) if command else self.channel.next()
             if command.get("end"):
