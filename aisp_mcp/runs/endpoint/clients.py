@@ -196,11 +196,10 @@ def _offline(_: Load) -> dict[str, str]:
 
 def _few_processes(load: Load) -> dict[str, str]:
     """By default GuideLLM 0.8.1 starts ten processes, which takes most of a short run's time and delays first tokens
-    on few cores. With arrivals at a rate there is one, since each of several draws the same gaps from the seed. torch,
-    which transformers imports if it may, is not needed to read a tokenizer.
+    on few cores. With arrivals at a rate there is one, since each of several draws the same gaps from the seed.
     """
     processes = 1 if load.streams is None else -(-load.streams // _STREAMS_PER_PROCESS)
-    return {**_offline(load), "USE_TORCH": "0", "GUIDELLM__MAX_WORKER_PROCESSES": str(min(10, processes))}
+    return {**_offline(load), "GUIDELLM__MAX_WORKER_PROCESSES": str(min(10, processes))}
 
 
 # Ordered by start-up time.
