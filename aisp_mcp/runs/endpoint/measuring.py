@@ -12,6 +12,7 @@ import random
 import secrets
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -89,6 +90,10 @@ class Runs:
     def add(self, role: str, requests: list[Request]) -> None:
         self.by_role.setdefault(role, []).append(requests)
 
+    @property
+    def repeats(self) -> int:
+        return len(self.by_role[BASELINE])
+
 
 def self_test(plan: Plan) -> SelfTest:
     """The client against a stub with known latencies, repeated if necessary. Raises Unavailable CLIENT_UNTRUSTED."""
@@ -137,30 +142,34 @@ def stub(ttft_s: float, itl_s: float, tokens: int, slots: int = 4096, neighbour:
 
 
 def measure(
-    plan: Plan, pair: list[Server], report: Callable[[float, float, str], None] = lambda *_: None
+    plan: Plan,
+    pair: list[Server],
+    report: Callable[[float, float, str], None] = lambda *_: None,
+    until_s: float = math.inf,
 ) -> list[Runs]:
     """All repeats under all loads. With two servers, each repeat is baseline, candidate and baseline again, in random
-    order, with the same arrivals. Raises Unavailable SERVER_DIED.
+    order, with the same arrivals. until_s: of time.monotonic(); a later repeat that would end after it is left out.
+    Raises Unavailable SERVER_DIED.
     """
     roles = (
         {BASELINE: pair[0]}
         if len(pair) == 1
         else dict(zip((BASELINE, CANDIDATE, AGAIN), (pair[0], pair[1], pair[0]), strict=True))
     )
-    measured, done, total = list[Runs](), 0, plan.repeats * len(roles) * len(plan.loads)
-    draw = random.SystemRandom()
-    for known in (True, False):  # a share of the highest rate is known after the other loads
-        highest = max((requests_per_s(runs) for runs in measured), default=0.0)
-        group = [Runs(load.at(highest)) for load in plan.loads if (load.share is None) is known]
-        for repeat in range(plan.repeats):
-            seed = draw.randrange(2**31)
-            for runs in draw.sample(group, len(group)):
-                for role in draw.sample(list(roles), len(roles)):
-                    report(done, total, f"repeat {repeat + 1} of {plan.repeats}, {runs.load.label}: {role}")
-                    label = f"{repeat}-{runs.load.label.replace(' ', '-').replace('/', '-per-')}-{role}"
-                    runs.add(role, _sent(plan, roles[role], runs.load, label, seed))
-                    done += 1
-        measured += group
+    measured, done, total = [Runs(load) for load in plan.loads], 0, plan.repeats * len(roles) * len(plan.loads)
+    draw, began = random.SystemRandom(), time.monotonic()
+    for repeat in range(plan.repeats):
+        if repeat and began + (time.monotonic() - began) * (repeat + 1) / repeat > until_s:
+            break
+        seed = draw.randrange(2**31)
+        for runs in sorted(draw.sample(measured, len(measured)), key=lambda runs: runs.load.share is not None):
+            # A share of the highest rate is known after the first repeat of the other loads.
+            runs.load = runs.load.at(max(map(requests_per_s, measured)))
+            for role in draw.sample(list(roles), len(roles)):
+                report(done, total, f"repeat {repeat + 1} of {plan.repeats}, {runs.load.label}: {role}")
+                label = f"{repeat}-{runs.load.label.replace(' ', '-').replace('/', '-per-')}-{role}"
+                runs.add(role, _sent(plan, roles[role], runs.load, label, seed))
+                done += 1
     report(total, total, "done")
     return measured
 
@@ -186,8 +195,9 @@ def _sent(plan: Plan, server: Server, load: Load, label: str, seed: int) -> list
 
 
 def requests_per_s(runs: Runs) -> float:
-    """The baseline's median rate of answers; 0 if the client gives no times."""
-    rates = [len(requests) / seconds for requests in runs.by_role[BASELINE] if (seconds := duration(requests))]
+    """The baseline's median rate of answers; 0 if the client gives no times, and before the first run."""
+    repeats = runs.by_role.get(BASELINE, [])
+    rates = [len(requests) / seconds for requests in repeats if (seconds := duration(requests))]
     return stats.quantile(rates, 0.5) if rates else 0.0
 
 

@@ -103,11 +103,13 @@ def _stated(value: float, interval: list[float]) -> str:
     return f"{1000 * value:.3g}{bounds} ms"
 
 
-def notes(shown: list[ServerFigures], plan: Plan) -> list[str]:
+def notes(shown: list[ServerFigures], plan: Plan, measured: Sequence[Runs]) -> list[str]:
     """Limits of these figures."""
     failing = [server for server in shown if server.failed]
     messages = [f"{each.failed} requests to {each.url} did not succeed at {each.load}." for each in failing]
-    if plan.repeats < 2:
+    if (repeats := measured[0].repeats) < plan.repeats:
+        messages.append(f"{repeats} of {plan.repeats} repeats: the next would have ended after the time limit.")
+    if repeats < 2:
         messages.append("One repeat has no interval.")
     if len(shown) in (2, 4) and shown[0].url != shown[1].url:
         messages.append("Fewer than three loads: a loss under another load would not be seen.")

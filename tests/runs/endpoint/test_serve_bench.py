@@ -259,10 +259,13 @@ def test_a_server_against_itself_is_refused_and_one_that_dies_is_named(ctx: Cont
     with measuring.stub(0.01, 0.001, 8) as url:
         assert measure(ctx, url=url, candidate=url.replace("127.0.0.1", "localhost"))["error"] == "SAME_SERVER"
         assert measure(ctx, url=url, goal="goodput")["error"] == "NO_SLO"
-        plan = measuring.Plan(*clients.find("guidellm"), (Load(streams=2),), 6, 8, 5, 1, (None, None),
+        plan = measuring.Plan(*clients.find("guidellm"), (Load(streams=2), Load(share=0.7)), 6, 8, 5, 2, (None, None),
                               ctx.settings.home, 60.0)  # fmt: skip
         server = Server(url, "aisp-stub")
-        assert measuring.measure(plan, [server])
+        measured = measuring.measure(plan, [server])
+        assert [runs.repeats for runs in measured] == [2, 2]
+        assert (measured[1].load.rate or 0) > 0
+        assert [runs.repeats for runs in measuring.measure(plan, [server], until_s=0.0)] == [1, 1]
     with pytest.raises(Unavailable, match=r"stopped answering at concurrency 2") as raised:
         measuring.measure(plan, [server])
     assert raised.value.code == "SERVER_DIED"
