@@ -407,7 +407,7 @@ def _measure(placed: _Placed, given: Pair, lease: Lease) -> _Measured:
         raise _Unmet(missing, CANDIDATE_NEEDS)
     flags = [hints.flag(flag) for flag in flags]
     flags += session.kernels.unbuilt() if session.kernels and not raised else []
-    flags += hints.notes(options.policy.forbidden, flags)
+    flags += hints.notes(options.policy.forbidden, flags, options.policy.rules)
     flags += [*distributed.note(options.variables), *nodes.note(session.placement.relays)]
     return _Measured(replicates, [*flags, *hints.hints(given.path)])
 
@@ -455,7 +455,8 @@ def _record(opened: _Opened, placed: _Placed, measured: _Measured, result: Compa
     for kind, fields in replay.records(placed.session.terms(), measured.replicates, measured.flags, opened.sources):
         log.append(kind, **fields)
     disclosed = {"size": options.size, **({"build": opened.built} if opened.built else {}), **_common(opened.pair)}
-    disclosed |= {"forbidden": list(options.policy.forbidden)} if options.policy.forbidden else {}
+    if forbidden := [*options.policy.forbidden, *options.policy.rules]:
+        disclosed["forbidden"] = forbidden
     seconds = time.monotonic() - opened.begin
     log.append("verdict", verdict=result.verdict, ratio=result.ratio, disclosed=disclosed, seconds=seconds)
     where = {"log_path": str(log.path), "log_sha256": log.head, "seconds": seconds}

@@ -35,10 +35,13 @@ class Nodes:
 
 @dataclass(frozen=True)
 class Policy:
-    """Limits of candidates. hidden: folders that no worker may read, from L2 on. forbidden: operators."""
+    """Limits of candidates. hidden: folders that no worker may read, from L2 on. forbidden: operators. rules: names
+    that a problem forbids; those that are no operators, such as texts, have no effect.
+    """
 
     hidden: tuple[Path, ...] = ()
     forbidden: tuple[str, ...] = ()
+    rules: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from aisp_mcp.errors import UsageError
 from aisp_mcp.judge.comparison import load_libraries
-from aisp_mcp.judge.options import Options
+from aisp_mcp.judge.options import Options, Policy
 from aisp_mcp.judge.pair import Pair
 from aisp_mcp.judge.records import Skip
 from aisp_mcp.runs import functions
@@ -54,15 +54,14 @@ def measure(
     if (request.format or named or formats.recognised(str(path))) == algotune.NAME:
         return _of_functions(ctx, request, options, profile), []
     adapted = adapt(ctx, request, options.folder / "adapted")
-    names = forbidden(options.policy.forbidden, adapted.problems)
-    options = replace(options, policy=replace(options.policy, forbidden=names))
+    options = replace(options, policy=with_rules(options.policy, adapted.problems))
     adapted_pairs, broken = pairs(adapted)
     return runs.measure(ctx, adapted_pairs, options, profile, broken, about=about), adapted_pairs
 
 
 def _of_functions(ctx: Context, request: AdaptRequest, options: Options, profile: str) -> Run:
     """Measure tasks that are functions of Python values. Raises UsageError NO_POLICY, NO_INPUT, NO_TOLERANCE."""
-    forbidden(options.policy.forbidden, [])
+    with_rules(options.policy, [])
     if request.recipe:
         raise UsageError("NO_INPUT", "All inputs of an AlgoTune task are drawn by its own code.", "Leave out recipe.")
     if request.tolerance != "own":
@@ -72,15 +71,15 @@ def _of_functions(ctx: Context, request: AdaptRequest, options: Options, profile
     return functions.measure_all(ctx, requests, options, failed, profile)
 
 
-def forbidden(names: Sequence[str], problems: Sequence[AdaptedProblem]) -> tuple[str, ...]:
-    """The operators of a policy, in which `problem` stands for those that the problems themselves forbid.
+def with_rules(policy: Policy, problems: Sequence[AdaptedProblem]) -> Policy:
+    """The policy, in which `problem` stands for what the problems themselves forbid.
 
-    Raises UsageError NO_POLICY if they forbid none, or different ones.
+    Raises UsageError NO_POLICY if they forbid nothing, or not the same.
     """
-    if RULES not in names:
-        return tuple(names)
+    if RULES not in policy.forbidden:
+        return policy
     rules = {tuple(problem.forbidden) for problem in problems}
     if len(rules) != 1 or not (own := rules.pop()):
         message = "The problems forbid no operators, or not the same ones."
         raise UsageError("NO_POLICY", message, f"Name operators in place of {RULES!r}.")
-    return tuple(dict.fromkeys([*(name for name in names if name != RULES), *own]))
+    return replace(policy, forbidden=tuple(name for name in policy.forbidden if name != RULES), rules=own)

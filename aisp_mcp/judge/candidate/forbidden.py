@@ -12,6 +12,7 @@ import importlib
 import importlib.util
 import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, NoReturn
 
 from aisp_mcp.judge.protocol.forbidden import CALLED, NEEDED, UNKNOWN
@@ -24,11 +25,16 @@ class ForbiddenOperatorError(RuntimeError):
     """A forbidden operator was called, or a name does not exist."""
 
 
-def forbid(names: Sequence[str]) -> None:
-    """Remove these operators. Raises ForbiddenOperatorError for a name that does not exist."""
+def forbid(names: Sequence[str], rules: Sequence[str] = ()) -> None:
+    """Remove these operators, and those among the rules of a problem, which may also be texts that its suite looks for.
+    Raises ForbiddenOperatorError for a name that does not exist.
+    """
     for name in names:
         if not _forbid_operator(name) and not _forbid_attribute(name):
             raise ForbiddenOperatorError(f"{UNKNOWN}{name}")
+    for name in rules:
+        with suppress(ForbiddenOperatorError):
+            _forbid_operator(name) or _forbid_attribute(name)
 
 
 def _forbid_operator(name: str) -> bool:

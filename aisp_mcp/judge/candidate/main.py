@@ -398,7 +398,7 @@ def serve(kind: type[Worker], cmd: int, done: int, control_fd: int, arena_fd: in
     setup = json.loads(read_exactly(cmd, struct.unpack("<I", read_exactly(cmd, 4))[0]))
     control = ControlBlock(control_fd, Layout.from_json(setup["layout"]))
     try:
-        forbid(setup.get("forbidden", ()))
+        forbid(setup.get("forbidden", ()), setup.get("rules", ()))
         if setup["layout"]["ring"]:
             worker: Worker | ServingWorker = ServingWorker(setup, control_fd, arena_fd)
         else:

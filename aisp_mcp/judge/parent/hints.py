@@ -21,12 +21,13 @@ from aisp_mcp.judge.verdict import wording
 CODE = "forbidden_operator"
 
 
-def notes(names: Sequence[str], so_far: Sequence[Flag]) -> list[Flag]:
-    """The policy that a candidate complied with, if any."""
-    if not names or any(each.severity == "fatal" for each in so_far):
+def notes(names: Sequence[str], so_far: Sequence[Flag], rules: Sequence[str] = ()) -> list[Flag]:
+    """The policy that a candidate complied with, if any. rules: of the problem."""
+    every = [*names, *rules]
+    if not every or any(each.severity == "fatal" for each in so_far):
         return []
-    message = wording.policy_kept(names)
-    return [Flag(code="policy", severity="note", message=message, evidence={"forbidden": list(names)})]
+    message = wording.policy_kept(names, rules)
+    return [Flag(code="policy", severity="note", message=message, evidence={"forbidden": every})]
 
 
 def flag(original: Flag) -> Flag:

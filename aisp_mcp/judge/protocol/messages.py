@@ -85,7 +85,8 @@ class Program(TypedDict):
 class WorkerSetup(Program):
     """Line of JSON that a worker reads before it prepares itself. output_rules: as in OpenAnswer; "contract": outputs
     must meet it. ipc: handle of its arena on a GPU, else empty; a list for several ranks. bytecode: folder for the
-    bytecode of the program's own file, if a cold start is measured. forbidden: operators that a policy forbids.
+    bytecode of the program's own file, if a cold start is measured. forbidden: operators that a policy forbids; rules:
+    names that a problem forbids, of which some may be no operators.
     """
 
     size: str
@@ -99,6 +100,7 @@ class WorkerSetup(Program):
     ipc: NotRequired[str | list[str]]
     bytecode: NotRequired[str]
     forbidden: NotRequired[list[str]]
+    rules: NotRequired[list[str]]
 
 
 class CheckAnswer(TypedDict):

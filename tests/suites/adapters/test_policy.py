@@ -13,6 +13,7 @@ import foreign_kernelbench as kernelbench
 import pytest
 
 from aisp_mcp.errors import UsageError
+from aisp_mcp.judge.options import Policy
 from aisp_mcp.judge.parent import hints
 from aisp_mcp.judge.protocol.forbidden import CALLED, UNKNOWN
 from aisp_mcp.judge.records.verdict import Flag
@@ -43,7 +44,7 @@ calls = {
     "decompose": lambda: torch.ops.aten.matmul.default.decompose(a, a),
 }
 def refused(names):
-    forbid(names)
+    forbid(names[:1], names[1:]) if "import triton" in names else forbid(names)
     for each in gc.get_objects():
         if isinstance(each, torch.library.Library) and each.ns == "aten":
             each._destroy()
@@ -73,12 +74,21 @@ OPERATORS = (
     "absent.gemm",
 )
 NO_OPERATORS = ("torch.nonsense", "torch.clone")
+RULES = (
+    "torch.mm",
+    "chunk_kda",
+    "import triton",
+    "@triton.jit",
+    "torch.clone",
+    "fla.ops.kda",
+    "F.softmax",
+)  # of a problem
 
 
 @pytest.fixture(scope="module")
 def refused() -> dict[tuple[str, ...], dict[str, str]]:
     """What calls of a program are told, by the operators that it must not call; each in a fork of one process."""
-    forbidden: list[tuple[str, ...]] = [OPERATORS, *((name,) for name in NO_OPERATORS)]
+    forbidden: list[tuple[str, ...]] = [OPERATORS, RULES, *((name,) for name in NO_OPERATORS)]
     argv = [sys.executable, "-c", PROGRAM, json.dumps(forbidden)]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=True)
     return dict(zip(forbidden, map(json.loads, done.stdout.splitlines()), strict=True))
@@ -89,6 +99,16 @@ def test_operators_are_refused_whoever_calls_them(refused: dict[tuple[str, ...],
     words = dict(refused[OPERATORS])
     assert [words.pop(name) for name in ("method", "module", "norm")]
     assert words == {"@": matmul, "linear": matmul, "out": f"{CALLED}aten::mm", "decompose": matmul}
+
+
+def test_rules_of_a_problem_that_are_no_operators_have_no_effect(
+    refused: dict[tuple[str, ...], dict[str, str]],
+) -> None:
+    assert {name: words for name, words in refused[RULES].items() if name != "module"} == {
+        **dict.fromkeys(("@", "out", "decompose"), f"{CALLED}torch.mm"),
+        **dict.fromkeys(("linear",), f"{CALLED}torch.mm"),
+        "method": f"{CALLED}F.softmax",
+    }
 
 
 @pytest.mark.parametrize("name", NO_OPERATORS)
@@ -113,6 +133,9 @@ def test_a_verdict_names_the_forbidden_operator(cli_here: Any, tmp_path: Path) -
 def test_a_policy_that_was_complied_with_is_a_note() -> None:
     [note] = hints.notes(["torch.sort"], [])
     assert (note.code, note.severity) == ("policy", "note")
+    assert note.message == "Forbidden here, and not called by the candidate: torch.sort."
+    [note] = hints.notes([], [], ["import triton"])
+    assert note.message.startswith("Forbidden by the problem: import triton; the candidate called none")
     assert hints.notes([], []) == []
     assert hints.notes(["torch.sort"], [Flag(code="a", severity="fatal", message="")]) == []
 
@@ -126,7 +149,8 @@ def test_a_problems_own_rules_are_a_policy(tmp_path: Path) -> None:
     facts = AdaptedProblem(
         target="a:b", variants=[], files=[], inputs=[], disclosed=[], forbidden=list(problem.forbidden)
     )
-    assert adapted.forbidden(["aten::mm", "problem"], [facts]) == ("aten::mm", "torch.nn.functional.linear")
-    assert adapted.forbidden(["aten::mm"], []) == ("aten::mm",)
+    named = Policy(forbidden=("aten::mm", "problem"))
+    assert adapted.with_rules(named, [facts]) == Policy(forbidden=("aten::mm",), rules=problem.forbidden)
+    assert adapted.with_rules(Policy(forbidden=("aten::mm",)), []).forbidden == ("aten::mm",)
     with pytest.raises(UsageError, match="forbid no operators"):
-        adapted.forbidden(["problem"], [facts.model_copy(update={"forbidden": []})])
+        adapted.with_rules(named, [facts.model_copy(update={"forbidden": []})])

@@ -96,6 +96,7 @@ class Driver:
                 imports=session.imports.of(role),
                 freeze=options.protections.freeze,
                 forbidden=list(options.policy.forbidden) if role is Role.CANDIDATE else [],
+                rules=list(options.policy.rules) if role is Role.CANDIDATE else [],
             )
         return self._setups[role]
 
