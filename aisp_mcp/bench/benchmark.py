@@ -90,12 +90,14 @@ for _name in FORMATS:
 class Answers:
     """The rule for answers that are any Python values. check: (file, function) of a checker of one's own, which gets
     the arguments and an answer, and returns whether it is right. rtol, atol: largest distance of floats from the
-    baseline's, as in numpy.allclose; without them, what another order of operations explains.
+    baseline's, as in numpy.allclose; without them, what another order of operations explains. refuses_nan: an answer
+    with NaN is wrong where the baseline's has none, before the checker gets it.
     """
 
     check: tuple[str, str] | None = None
     rtol: float | None = None
     atol: float | None = None
+    refuses_nan: bool = False
 
 
 @dataclass(frozen=True)

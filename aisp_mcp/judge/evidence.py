@@ -237,6 +237,9 @@ class Replicate(Checks):
 # Ends of names of measures that are no errors: positions in this output pointed to equal elements; it was wrong or
 # imprecise on large inputs; counts in it had moved on tiny inputs.
 TIES, LARGE, TINY = " ties", " large", " tiny"
+# Names of measures of answers that are Python values: 0 if all numbers are of float32, and not the baseline's; the
+# largest difference as a share of the largest value.
+NOT_SINGLE, APART = "not_single", "apart"
 
 
 def merge_measures(worst: dict[str, float], more: Mapping[str, float]) -> None:

@@ -6,7 +6,7 @@ import fractions
 import math
 import pickle
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,10 @@ from harness_support import judge
 from aisp_mcp.bench import Answers
 from aisp_mcp.errors import BenchmarkError, UsageError
 from aisp_mcp.judge import compare
+from aisp_mcp.judge.evidence import APART, NOT_SINGLE
 from aisp_mcp.judge.protocol.values import UnknownValueError, decode, encode, framed, is_plain, unframed
 from aisp_mcp.judge.verifier import settling
-from aisp_mcp.judge.verifier.checks import values
+from aisp_mcp.judge.verifier.checks import precision, values
 from aisp_mcp.judge.verifier.inputs import made
 
 SLOW = """
@@ -237,12 +238,6 @@ CASES = [([3, 1, 2], [1.1, 2.2, 3.3]), ([5, 4], [4.4, 5.5]), ([9, 8, 7], [7.7, 8
         (lambda answer, expected: True, "accepts None"),
         (lambda answer, expected: answer is not None, "accepts an empty answer: [] in place of [1.1, 2.2, 3.3]"),
         (lambda answer, expected: len(answer) == len(expected), "accepts zeros"),
-        (
-            lambda answer, expected: (
-                bool(answer) and not any(abs(a - b) > 1 for a, b in zip(answer, expected, strict=True))
-            ),
-            "NaN",
-        ),
         (lambda answer, expected: bool(answer) and sorted(answer) == answer and answer[0] > 0, "to other inputs"),
         (lambda answer, expected: numpy.allclose(answer, expected, rtol=0.01), "rounded to half"),
         (lambda answer, expected: numpy.allclose(answer, expected, rtol=1e-6), ""),
@@ -256,12 +251,57 @@ def test_a_checker_that_accepts_nonsense_is_refused(check: Callable[[Any, Any], 
             raise BenchmarkError("CHECKER_RAISED", "it raised") from error
 
     if not words:
-        return settling.try_out(judged, "check", CASES)
+        assert not settling.try_out(judged, "check", CASES)
+        return
     with pytest.raises(BenchmarkError, match="so it cannot decide") as refused:
         settling.try_out(judged, "check", CASES)
     assert words.partition(":")[0] in refused.value.message
     assert words.partition(": ")[2] in refused.value.message
-    return None
+
+
+def test_a_checker_that_accepts_nan_alone_gets_none(tmp_path: Path) -> None:
+    body = "return bool(found) and not max(abs(a - b) for a, b in zip(found, expected)) > 1e-6"
+    (tmp_path / "near.py").write_text(f"def near(expected, found):\n    {body}\n")
+    cases = [(answer, answer) for _, answer in CASES]
+    answers = Answers((str(tmp_path / "near.py"), "near"))
+    assert settling.try_out(values.checked(answers), "near", cases)
+    check, expected = values.checked(replace(answers, refuses_nan=True)), cases[0][1]
+    assert [check(expected, expected, [*expected[:2], last]) is None for last in (3.3, 3.4, math.nan)] == [
+        True,
+        False,
+        False,
+    ]
+    assert check(expected, [math.nan], expected) is None  # where the baseline has some, the checker decides
+    for value in (math.nan, {"a": [1, (2.0, math.nan)]}, numpy.array([1, math.nan]), [numpy.array([[1j, math.nan]])]):
+        assert (values.has_nan(value), values.has_nan(str(value))) == (True, False)
+
+
+X = numpy.random.default_rng(3).standard_normal(40)
+SINGLE = X.astype("float32")
+
+
+@pytest.mark.parametrize(
+    ("expected", "found", "is_single"),
+    [
+        ({"a": X.tolist(), "b": 1}, {"a": SINGLE.tolist(), "b": 1}, True),
+        ([X[:20], [X[20:] * 1j]], [SINGLE[:20], [SINGLE[20:] * numpy.complex64(1j)]], True),
+        (float(X[0]), float(SINGLE[0]), True),
+        (X, X * (1 + 1e-15), False),
+        (X, numpy.append(SINGLE[1:], X[0]), False),  # one of them is not
+        (SINGLE.astype("float64"), SINGLE, False),  # nor are the baseline's more precise
+        ([0.1 + 0.2, 1 - 1e-12, 7.0], [0.25, 1.0, 7.0], False),  # exact numbers rather than rounded ones
+        ([123456.00000001], [123456.0], False),
+        (["a", 3], ["a", 3], False),
+    ],
+)
+def test_answers_of_single_precision_are_recognised(expected: Any, found: Any, is_single: bool) -> None:
+    assert (precision.measures(expected, found).get(NOT_SINGLE, 1.0) == 0.0) == is_single
+
+
+def test_the_distance_of_answers_is_a_share_of_the_largest() -> None:
+    found = precision.measures([X, {"b": 1.0, "a": 2.0}], [X + 1e-7 * X.max(), {"a": 2.0, "b": 1.0}])
+    assert 0.3e-7 < found[APART] < 1.1e-7
+    assert APART not in precision.measures([X], [X[1:]])
 
 
 def test_a_checker_must_accept_the_baseline() -> None:
@@ -335,7 +375,8 @@ def test_a_pairs_class_takes_the_same_names(pair: Path) -> None:
 def test_a_pairs_class_takes_a_tolerance(tmp_path: Path, name: str, value: float, is_close: bool) -> None:
     found = judge(tmp_path, "def run(x):\n    return x.float().norm(dim=1).tolist()\n", NORMS.format(name, value))
     assert (found.verdict != "incorrect") == is_close
-    assert found.sentence.endswith(f"floats compared within your {name} {value:g}")
+    assert f"; floats compared within your {name} {value:g}" in found.sentence
+    assert ("; all numbers of its answers are of float32, and the baseline's are not" in found.sentence) == is_close
 
 
 CENTRAL = """

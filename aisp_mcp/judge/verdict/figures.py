@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from statistics import median_low
 
 from aisp_mcp.judge import statistics as stats
-from aisp_mcp.judge.evidence import LARGE, TIES, Replicate, merge_measures
+from aisp_mcp.judge.evidence import LARGE, NOT_SINGLE, TIES, Replicate, merge_measures
 from aisp_mcp.judge.presets import undetected_share
 from aisp_mcp.judge.protocol.messages import OpenAnswer
 from aisp_mcp.judge.protocol.roles import BASELINES, Role
@@ -120,6 +120,6 @@ def verification(replicates: Sequence[Replicate], opened: OpenAnswer, failure: s
         max_error_ratio=max((replicate.worst_ratio for replicate in replicates), default=None),
         allowed_error_ratio=opened["error_ratio"],
         oracle=opened["oracle"],
-        measures={name: value for name, value in measures.items() if not name.endswith((TIES, LARGE))},
+        measures={name: value for name, value in measures.items() if not name.endswith((TIES, LARGE, NOT_SINGLE))},
         failure=failure,
     )

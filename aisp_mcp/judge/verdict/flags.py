@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from aisp_mcp.judge import statistics as stats
-from aisp_mcp.judge.evidence import LARGE, TIES, TINY, Replicate, RoundTiming
+from aisp_mcp.judge.evidence import APART, LARGE, NOT_SINGLE, TIES, TINY, Replicate, RoundTiming
 from aisp_mcp.judge.protocol.roles import BASELINES, Role
 from aisp_mcp.judge.protocol.shared_memory import COPIED_INTO_STRIDES, OWN_STRIDES, STRIDES
 from aisp_mcp.judge.records.verdict import Flag
@@ -24,6 +24,9 @@ HOST_MATTERS = 1.05
 # by accident so many of the delayed rounds are the candidate's. With it, another process that delays 10 to 20 % of all
 # rounds has fewer than one in 10,000 honest programs accused, instead of 2 to 4 % with a count of three rounds.
 LATE_SHARE, LATE_ELSEWHERE, LATE_CHANCE = 0.2, 0.25, 1e-3
+# Largest difference of accepted answers, as a share of their largest value, that is named as a lower precision. Below,
+# another order of operations explains it; above, answers differ, as those of a task with several right ones do.
+FEWER_DIGITS = 1e-9, 1e-3
 # A worker bound to its cores cannot use more of their time than other programs left: share and seconds of tolerance. In
 # two thousand rounds of honest programs on two cores, quiet and loaded, none used more than 0.994 of that.
 CORES_SLACK, CORES_SLACK_S = 1.01, 0.002
@@ -42,6 +45,7 @@ def account_flags(replicates: Sequence[Replicate], cores: int) -> list[Flag]:
     if children > 1:
         flags.append(_flag("child_process", "warn", wording.OTHER_PROCESSES, {"processes": children}))
     flags += _edge_flags(replicates) + _tie_flags(replicates) + _size_flags(replicates) + device_flags(replicates)
+    flags += _precision_flags(replicates)
     if any(timing.copied_s for timing in timings):
         flags.append(_flag("parent_overcounts", "note", wording.COPIED_BEFORE_OVERWRITTEN, {}))
     major = sum(timing.account.major_faults for timing in timings)
@@ -78,6 +82,18 @@ def _size_flags(replicates: Sequence[Replicate]) -> list[Flag]:
     if names := _measured(replicates, TINY):
         flags.append(_flag("tiny_inputs", "warn", wording.tiny_inputs(names), {"outputs": names}))
     return flags
+
+
+def _precision_flags(replicates: Sequence[Replicate]) -> list[Flag]:
+    """That answers which a checker or a tolerance accepted are of a lower precision than the baseline's."""
+    if any(replicate.measures.get(NOT_SINGLE) == 0 for replicate in replicates) and not any(
+        replicate.measures.get(NOT_SINGLE) for replicate in replicates
+    ):
+        return [_flag(wording.SINGLE, "warn", wording.SINGLE_PRECISION, {})]
+    apart = max((replicate.measures.get(APART, 0.0) for replicate in replicates), default=0.0)
+    if not FEWER_DIGITS[0] < apart < FEWER_DIGITS[1]:
+        return []
+    return [_flag(wording.FEWER, "note", wording.fewer_digits(apart), {"apart": apart})]
 
 
 def _measured(replicates: Sequence[Replicate], end: str) -> list[str]:

@@ -246,6 +246,14 @@ def ties(outputs: Sequence[str]) -> str:
     return f"{', '.join(outputs)}: where inputs are equal, other positions than the baseline's were accepted."
 
 
+PRECISION = SINGLE, FEWER = "single_precision", "fewer_digits"
+SINGLE_PRECISION = "All numbers of its answers are of float32, and the baseline's are not."
+
+
+def fewer_digits(apart: float) -> str:
+    return f"Its answers agree with the baseline's to {-math.log10(apart):.0f} digits."
+
+
 def large_inputs(outputs: Sequence[str]) -> str:
     return f"{', '.join(outputs)}: wrong or imprecise for large inputs, where the baseline is right."
 
@@ -326,8 +334,10 @@ def wrong_behind_the_gate(failure: str) -> str:
 # --- flags that the parent sets
 
 
-def policy_kept(names: Sequence[str]) -> str:
-    return f"Forbidden here, and not called by the candidate: {', '.join(names)}."
+def policy_kept(names: Sequence[str], rules: Sequence[str]) -> str:
+    kept = f"Forbidden here, and not called by the candidate: {', '.join(names)}. " if names else ""
+    those = "the candidate called none that is an operator, and other names are not looked for"
+    return f"{kept}Forbidden by the problem: {', '.join(rules)}; {those}." if rules else kept.rstrip()
 
 
 def forbidden_call(name: str) -> str:

@@ -459,7 +459,8 @@ def judged_by(answers: Answers) -> str:
     """The checker or the tolerances that the user chose, in words; empty without them."""
     if answers.check is not None:
         path, name = answers.check
-        return f"answers judged by your {name} of {Path(path).name}"
+        also = ", which accepts NaN, and NaN refused" if answers.refuses_nan else ""
+        return f"answers judged by your {name} of {Path(path).name}{also}"
     given = [
         f"{name} {value:g}" for name, value in (("rtol", answers.rtol), ("atol", answers.atol)) if value is not None
     ]

@@ -9,6 +9,7 @@ import math
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from aisp_mcp.bench import Benchmark
@@ -19,6 +20,7 @@ from aisp_mcp.judge.verifier.checks import values
 from aisp_mcp.judge.verifier.inputs import made
 
 DRAWS, TRIED, SECONDS = 8, 3, 2.0  # draws at most, those that a checker is tried on, and time for them
+NAN = "NaN"
 NOTHING = object()  # nonsense that cannot be made of an answer
 
 
@@ -44,7 +46,8 @@ def settle(spec: Benchmark, draw: Callable[[int], dict[str, Any]]) -> None:
     if spec.answers is not None:
         sys.modules[CALLING].VALUES.update(capacity=made.room_for(max(sizes)), plain=plain)
         if spec.answers.check is not None:
-            try_out(values.checked(spec.answers), spec.answers.check[1], cases)
+            accepts_nan = try_out(values.checked(spec.answers), spec.answers.check[1], cases)
+            spec.answers = replace(spec.answers, refuses_nan=accepts_nan)  # type: ignore[misc]
 
 
 def _encoded(answer: Any) -> bytes:
@@ -72,10 +75,11 @@ def _refuse_varying(one: dict[str, Any], other: dict[str, Any]) -> None:
             raise BenchmarkError("MAKER_VARIES", message, "Draw everything from random.Random(seed), or numpy's.")
 
 
-def try_out(check: values.Check, name: str, cases: list[tuple[Any, Any]]) -> None:
+def try_out(check: values.Check, name: str, cases: list[tuple[Any, Any]]) -> bool:
     """Refuse a checker that refuses the baseline's answers, or that accepts nonsense on all inputs that it was tried
-    on. cases: arguments and answers.
+    on. cases: arguments and answers. Returns True for one that accepts NaN: `if error > limit: return False` does.
     """
+    accepts_nan = False
     for arguments, answer in cases:
         if refused := check(arguments, answer, answer):
             message = f"The checker refuses the baseline's own answer: {refused}."
@@ -90,10 +94,13 @@ def try_out(check: values.Check, name: str, cases: list[tuple[Any, Any]]) -> Non
             tried += 1
             if _accepts(check, arguments, answer, wrong):
                 accepted.append((wrong, answer))
-        if tried and len(accepted) == tried:
+        if tried and len(accepted) == tried and words == NAN:
+            accepts_nan = True
+        elif tried and len(accepted) == tried:
             wrong, answer = (_shown(value) for value in accepted[0])
             message = f"{name} accepts {words}, so it cannot decide: {wrong} in place of {answer}."
             raise BenchmarkError("CHECKER_ACCEPTS", message, "Let it return False for everything that is not right.")
+    return accepts_nan
 
 
 def _accepts(check: values.Check, arguments: Any, answer: Any, wrong: Any) -> bool:
@@ -159,7 +166,7 @@ NONSENSE: dict[str, Callable[[Any, Any], Any]] = {
     "None": lambda *_: None,
     "an empty answer": _empty,
     "zeros": _zeros,
-    "NaN": _nan,
+    NAN: _nan,
     "the answer to other inputs": lambda _, other: other,
     "the answer rounded to half precision": _half,
 }

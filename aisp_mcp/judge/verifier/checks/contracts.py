@@ -19,7 +19,7 @@ from aisp_mcp.judge.evidence import LARGE, TIES, TINY, merge_measures
 from aisp_mcp.judge.protocol.draws.rng import SIZES
 from aisp_mcp.judge.protocol.layout import Layout, TensorSpec
 from aisp_mcp.judge.protocol.module_loader import flatten
-from aisp_mcp.judge.verifier.checks import formats, values
+from aisp_mcp.judge.verifier.checks import formats, precision, values
 from aisp_mcp.judge.verifier.checks.distribution import DrawTests
 from aisp_mcp.judge.verifier.checks.kinds import Kind, kind_of
 from aisp_mcp.judge.verifier.checks.other_orders import EDGE, OtherOrders
@@ -386,7 +386,9 @@ class ValuesContract(ElementsContract):
             failure = self._check(values.given(self._spec, call.inputs()), own, found)
         except BenchmarkError as error:  # the checker raised, which it did for no answer of the baseline
             failure = error.message
-        return self._refused(call, failure) if failure else CallCheck()
+        if failure:
+            return self._refused(call, failure)
+        return CallCheck(measures=precision.measures(own, found) if call.is_plain else {})
 
     def _compared(self, call: CheckedCall, own: Any, found: Any, expected: ExpectedOutputs) -> CallCheck:
         places = values.floats(own, found)

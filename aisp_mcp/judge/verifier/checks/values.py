@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
+import operator
 import re
 import sys
 import traceback
@@ -33,8 +34,39 @@ class Floats(NamedTuple):
 def checked(answers: Answers) -> Check:
     """The comparison that a specification asks for: of (arguments, expected, found), a message or None."""
     if answers.check is not None:
-        return own(*answers.check)
+        check = own(*answers.check)
+        return _without_nan(check) if answers.refuses_nan else check
     return lambda _, expected, found: difference(expected, found, answers.rtol, answers.atol)
+
+
+def _without_nan(check: Check) -> Check:
+    """The checker, which gets no answer with a NaN where the baseline's has none."""
+
+    def checked(arguments: Any, expected: Any, found: Any) -> str | None:
+        if has_nan(found) and not has_nan(expected):
+            return "it has NaN where the baseline's answer has none"
+        return check(arguments, expected, found)
+
+    return checked
+
+
+def has_nan(value: Any) -> bool:
+    """Return True if one of the numbers in a value is NaN."""
+    import numpy
+
+    if isinstance(value, Record):
+        value = vars(value)
+    if hasattr(value, "tocsr"):
+        value = value.tocsr().data
+    if _is_array(value):
+        return value.dtype.kind in "fc" and bool(numpy.isnan(value).any())
+    if isinstance(value, dict):
+        value = [*value.values()]
+    if isinstance(value, list | tuple | set):
+        if set(map(type, value)) <= {float, int, complex, bool}:
+            return any(map(operator.ne, value, value))
+        return any(map(has_nan, value))
+    return isinstance(value, float | complex) and value != value
 
 
 def given(spec: Benchmark, inputs: dict[str, Any]) -> Any:
