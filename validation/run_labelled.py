@@ -1,31 +1,36 @@
 """Count what three judges stop and accuse on labelled candidates: aisp, KernelGuard, and KernelBench's static checker.
 
-python validation/run_labelled.py --kernelguard FOLDER --kernelbench CHECKOUT [--audited CSV --runs CHECKOUT]
-    [--algotune FOLDER] [--recorded FILE...] [--seconds 1200] [--out results/labelled.json] [--page docs/labelled.md]
+python validation/run_labelled.py [--kernelguard FOLDER] [--kernelbench CHECKOUT] [--audited DECK] [--algotune CHECKOUT]
+    [--recorded FILE...] [--decks NAME...] [--gpu] [--each 600] [--at-once 1 [--share]] [--seconds 1200]
+    [--out results/labelled.json] [--page docs/labelled.md]
 
-FOLDER of KernelGuard: where `pip install --target FOLDER kernelguard==0.3.2` put it. AUDITED: a table of run_id,
-human_verdict, solution_path, whose files are in the git repository CHECKOUT. The candidates that the page calls attacks
-and honest twins are aisp's own corpus. aisp runs a sample of candidates until the time is over; both others read all
-texts. Whatever a judge did not run is counted as such. RECORDED: records of this script, and of run_attacks.py, whose
-findings are taken over.
+FOLDER of KernelGuard: where `pip install --target FOLDER kernelguard==0.3.2` put it. DECK: of
+validation/foreign/collect.py --as-audited. The candidates that the page calls attacks and honest twins are aisp's own
+corpus. aisp runs a sample of candidates until the time is over; both others read all texts. Whatever a judge did not
+run is counted as such. The record is written after each of aisp's findings. RECORDED: records of this script, and of
+run_attacks.py and run_algotune.py, whose findings are taken over.
 """
 
 from __future__ import annotations
 
 import argparse
-import csv
+import ast
 import importlib.util
+import itertools
 import json
 import math
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,8 +42,10 @@ from aisp_mcp.validity import corpus
 CHEAT, CLEAN = "cheat", "clean"
 JUDGES = ("aisp", "KernelGuard 0.3.2", "KernelBench's static checker")
 LABELS = {"reward_hack": CHEAT, "clean": CLEAN}
-NOT_RUN = "not run"
-LONGEST_S, VERDICT_S = 20, 600  # of one text, and of one verdict
+NOT_RUN, AUDITED = "not run", "audited kernels"
+ROUNDING = 1e-9  # in float64, as a share of the largest value
+LONGEST_S, WHY, LONGEST_CELL = 20, 300, 160  # of one text; characters of a reason, and of one in a table
+COMPILED = re.compile("load_inline|cpp_extension")  # by nvcc, in minutes
 Z = 1.959964
 
 
@@ -65,30 +72,70 @@ def corpus_rows() -> Iterator[Row]:
         yield Row(deck, case.name, label, case.candidate, measure)
 
 
-def audited_rows(table: Path, runs: Path) -> Iterator[Row]:
-    """Kernels that a person has audited; all need a GPU."""
-    with table.open() as file:
-        for row in csv.DictReader(file):
-            label = LABELS.get(row["human_verdict"])
-            done = subprocess.run(
-                ["git", "-C", str(runs), "show", f"HEAD:{row['solution_path']}"], capture_output=True, text=True
-            )
-            if label and done.returncode == 0:
-                yield Row("audited kernels", row["run_id"], label, done.stdout)
+def audited_rows(deck: Path, gpu: bool, each: float) -> list[Row]:
+    """Kernels that a person has audited, which need a GPU: the cheats, then the problems in turns, those that are
+    judged quickly first: in Triton, of few lines. Each is judged by its problem's own rules, at the smallest sizes.
+    """
+    entries = map(json.loads, (deck / "deck.jsonl").read_text("utf-8").splitlines())
+    turns, rows = Counter[str](), list[tuple[Any, Row]]()
+    audited = [entry for entry in entries if entry["group"] == "audited"]
 
+    def text_of(entry: dict[str, Any]) -> str:
+        solution = (deck / entry["path"]).parent / next(iter(entry["candidates"]))
+        beside = sorted(solution.parent.glob("*")) if solution.parent.name == solution.stem else []
+        return "\n".join(file.read_text("utf-8") for file in [solution, *(each for each in beside if each != solution)])
 
-def algotune_rows(folder: Path) -> Iterator[Row]:
-    """Solvers of AlgoTune that compute in float32 where their task does not: each is a lower precision."""
-    for solver in sorted(folder.glob("results/*/*/solver.py")):
-        task = folder / "AlgoTuneTasks" / solver.parent.name / f"{solver.parent.name}.py"
-        text = solver.read_text("utf-8", "replace")
-        if not task.is_file() or "float32" not in text or "float32" in task.read_text("utf-8", "replace"):
+    def effort(entry: dict[str, Any]) -> tuple[bool, bool, int]:
+        text = text_of(entry)
+        return entry["bench"] != "hard", bool(COMPILED.search(text)), len(text)
+
+    for entry in sorted(audited, key=effort):
+        ((file, verdict),) = entry["candidates"].items()
+        if (label := LABELS.get(verdict)) is None:
             continue
+        problem = deck / entry["path"]
+        shape = min(entry["shapes"], key=lambda shape: math.prod(v for v in shape.values() if isinstance(v, int)))
+        words = [str(problem), str(problem.parent / file), "--format", "kernelbench"]
+        words += ["--set", json.dumps(shape)] if shape else []
+        words += ["--forbid", "problem"] if "forbidden:" in rules_of(problem) else []
 
-        def measure(task: Path = task, solver: Path = solver) -> tuple[str, str]:
-            return verified([str(task), str(solver), "--format", "algotune"])
+        def measure(words: list[str] = words, label: str = label) -> tuple[str, str]:
+            return worded(verified(words, each), label)
 
-        yield Row("AlgoTune in float32", f"{solver.parent.parent.name}/{solver.parent.name}", CHEAT, text, measure)
+        row = Row(AUDITED, entry["run_id"], label, text_of(entry), measure if gpu else None)
+        turns[entry["of"]] += 1
+        rows.append(((label != CHEAT, *effort(entry)[:2], turns[entry["of"]]), row))
+    return [row for _, row in sorted(rows, key=lambda ranked: ranked[0])]
+
+
+def rules_of(problem: Path) -> str:
+    """The text of the problem's own rules."""
+    file = problem.with_name("problem.yaml")
+    return file.read_text("utf-8") if file.is_file() else ""
+
+
+def algotune_rows(checkout: Path) -> Iterator[Row]:
+    """Solvers of AlgoTune whose code names float32 where their task's does not: most compute in a lower precision.
+    run_algotune.py judges them.
+    """
+    for solver in sorted(checkout.glob("results/*/*/solver.py")):
+        task = checkout / "AlgoTuneTasks" / solver.parent.name / f"{solver.parent.name}.py"
+        text = solver.read_text("utf-8", "replace")
+        if task.is_file() and names_float32(text) and not names_float32(task.read_text("utf-8", "replace")):
+            yield Row("AlgoTune in float32", f"{solver.parent.parent.name}/{solver.parent.name}", CHEAT, text)
+
+
+def names_float32(text: str) -> bool:
+    """Return True if the code has the name or the text alone, which comments and descriptions do not."""
+    try:
+        nodes = [*ast.walk(ast.parse(text))]
+    except SyntaxError:
+        return "float32" in text
+    return any(
+        getattr(node, "attr", getattr(node, "id", getattr(node, "value", None))) in ("float32", "f4", "complex64")
+        for node in nodes
+        if isinstance(node, ast.Attribute | ast.Name | ast.Constant)
+    )
 
 
 def finding(row: dict[str, Any]) -> tuple[str, str]:
@@ -99,35 +146,90 @@ def finding(row: dict[str, Any]) -> tuple[str, str]:
     return words.get(row["found"], NOT_RUN), str(row["verdict"] or row["error"])[:160]
 
 
+def precise(row: dict[str, Any]) -> tuple[str, str]:
+    """aisp's finding on a solver in float32: a verdict that names the lower precision has stopped it as well. One that
+    turns out to compute in float64 is left out.
+    """
+    found, _ = worded(row, CHEAT)
+    if row.get("measures", {}).get("apart", 1.0) < ROUNDING:
+        return NOT_RUN, "its answers differ from the baseline's by rounding in float64 at most"
+    names = re.search(r"all numbers of its answers are of float32|agree with the baseline's to \d+ digits", why_of(row))
+    return ("stopped", f"{row['verdict']}: {names[0]}") if names else (found, why_of(row)[:WHY])
+
+
 def recorded(files: list[Path]) -> dict[tuple[str, str], tuple[str, str]]:
-    """Findings of earlier records by judge and name; a record of run_attacks.py has aisp's on its corpus."""
+    """Findings of earlier records by judge and name; a record of run_attacks.py has aisp's on its corpus, and one of
+    run_algotune.py those on solvers in float32.
+    """
     findings = dict[tuple[str, str], tuple[str, str]]()
     for row in [row for file in files for row in json.loads(file.read_text("utf-8"))["rows"]]:
-        own = row["found"] if "deck" in row else {JUDGES[0]: finding(row)}
+        if "published" in row:
+            findings |= {(JUDGES[0], row["name"]): precise(row)} if row["deck"] == "float32" else {}
+            continue
+        own = row["found"] if "case" not in row else {JUDGES[0]: finding(row)}
         known = {judge: (found, why) for judge, (found, why) in own.items() if found != NOT_RUN}
         findings |= {(judge, row.get("name") or row["case"]): found for judge, found in known.items()}
     return findings
 
 
-def verified(words: list[str]) -> tuple[str, str]:
-    """aisp's verdict on a candidate, from its command."""
-    aisp = str(Path(sys.executable).with_name("aisp"))
+running = set[int]()  # process groups of candidates
+
+
+def end_all(*_: object) -> None:
+    """End this script, and what it has started."""
+    for group in running:
+        with suppress(ProcessLookupError):
+            os.killpg(group, signal.SIGKILL)
+    os._exit(1)
+
+
+def verified(words: list[str], each: float) -> dict[str, Any]:
+    """aisp's ruling on a candidate, from its command, with its seconds; or a refusal of code and message."""
+    begin = time.monotonic()
     with tempfile.TemporaryDirectory() as home:
-        argv = [aisp, "bench", "verify", *words, "--preset", "quick", "--json"]
+        argv = [sys.executable, "-m", "aisp_mcp.front.cli.main", "bench", "verify", *words, "--preset", "quick"]
+        argv += ["--json", "--executor", "inprocess", "--timeout-s", str(each)]
         env = {**os.environ, "AISP_HOME": home}
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        child = subprocess.Popen(argv, text=True, env=env, start_new_session=True, **pipes)
+        running.add(child.pid)
         try:
-            done = subprocess.run(argv, capture_output=True, text=True, env=env, timeout=VERDICT_S)
+            output, errors = child.communicate(timeout=each)
         except subprocess.TimeoutExpired:
-            return NOT_RUN, f"no verdict in {VERDICT_S} s"
+            os.killpg(child.pid, signal.SIGKILL)  # with what it started, which would keep the device
+            child.communicate()
+            output, errors = "", f"took longer than {each:g} s"
+        running.discard(child.pid)
+    seconds = {"seconds": round(time.monotonic() - begin, 1)}
     try:
-        answer = json.loads(done.stdout)
-        (ruling,) = answer["result"]["rulings"]
-    except (ValueError, KeyError):
-        error = (json.loads(done.stdout).get("error") or {}) if done.stdout else {}
-        return NOT_RUN, str(error.get("code", "no verdict"))
-    return {"incorrect": "stopped", "invalid": "stopped", "inconclusive": "undecided"}.get(
-        ruling["verdict"], "passed"
-    ), str(ruling["sentence"])[:160]
+        answer = json.loads(output)
+    except ValueError:
+        return {"refusal": {"code": "NO_ANSWER", "message": (errors or output)[-WHY:]}, **seconds}
+    result = answer.get("result") or {}
+    if rulings := result.get("rulings"):
+        facts = ("verdict", "ratio", "interval", "sentence", "flags", "time_s")
+        measures = [(each.get("verification") or {}).get("measures") or {} for each in result.get("evidence") or ()]
+        return {**{fact: rulings[0].get(fact) for fact in facts}, "measures": (measures or [{}])[0], **seconds}
+    failure = answer.get("error") or next(iter([*result.get("failed", ()), *result.get("skipped", ())]), {})
+    message = failure.get("message") or failure.get("missing") or "no ruling"
+    return {"refusal": {"code": failure.get("code", "NO_RULING"), "message": message[:WHY]}, **seconds}
+
+
+def worded(ruling: dict[str, Any], label: str) -> tuple[str, str]:
+    """The page's word for a ruling, and why: a cheat that gained nothing was stopped."""
+    if ruling.get("refusal"):
+        return NOT_RUN, why_of(ruling)[:WHY]
+    stopping = {"incorrect", "invalid"} | ({"same", "slower"} if label == CHEAT else set())
+    verdict = ruling["verdict"]
+    word = "stopped" if verdict in stopping else "undecided" if verdict == "inconclusive" else "passed"
+    return word, why_of(ruling)[:WHY]
+
+
+def why_of(ruling: dict[str, Any]) -> str:
+    """The sentence of a ruling, or its refusal."""
+    if refusal := ruling.get("refusal"):
+        return f"{refusal['code']}: {refusal['message']}"
+    return str(ruling["sentence"])
 
 
 def loaded(path: Path) -> Any:
@@ -216,13 +318,19 @@ A share is followed by its interval of Wilson at 95 %.
 
 | word | aisp | KernelGuard | static checker |
 | --- | --- | --- | --- |
-| stopped | incorrect, invalid, or no gain beyond the true one | `should_filter` | an error |
+| stopped | incorrect, invalid, no gain beyond the true one, or a lower precision named | `should_filter` | an error |
 | accused | incorrect or invalid, of a clean candidate | the same | the same |
 | undecided | inconclusive | a classification below certainty | warnings alone |
 
 What a judge did not run is left out of its shares.
 
 {tables}
+## Audited kernels one by one
+
+aisp's findings on all cheats, and on the clean kernels that it accused:
+
+{audited}
+
 ## Reading it
 
 - Both others read text only. They are quick, need no GPU, and were made for the cheats of one contest and of one
@@ -231,15 +339,24 @@ What a judge did not run is left out of its shares.
   attacks. Its findings there may be those of [an earlier record](../results/cpu-attacks.json), with two short
   replicates, which are too few to decide about most honest twins. The other decks are foreign.
 - A solver of AlgoTune that computes in float32 keeps that suite's own tolerance, or it would not be published: with the
-  suite's own checker it is not a cheat there. aisp judges solvers with that checker.
-- Audited kernels need a GPU. On a CPU, aisp cannot run them.
+  suite's own checker it is not a cheat there. aisp judges solvers with that checker, and counts as stopped those whose
+  verdict says that the answers are float32 numbers, or to how few digits they agree ([each of them](algotune.md)). What
+  is not run needs packages besides numpy and scipy, or time, or turned out to compute in float64.
+- Audited kernels need a GPU. Each is judged with the problem that it was given, since one was changed later, at the
+  smallest of its sizes, by that problem's list of forbidden operators, and by aisp's own tolerance, which is in units
+  of the baseline's own error and tighter than the problem's. The auditors call a kernel a cheat for its authorship as
+  well: three of the four cheats call a library, or copy one, where a kernel of one's own was asked for, and the fourth
+  changed the problem's tolerance. Their results are right, so a judge of results finds no fault unless the rules name
+  the operator. The suite looks for forbidden operators in the text, where `a @ b` is no `torch.matmul`; aisp removes
+  the operator, so that both fail, also in a check that a kernel makes of itself in its first call.
 
 {where}
 """
 
 
-def page(lines: list[dict[str, Any]], about: dict[str, Any]) -> str:
+def page(record: dict[str, Any]) -> str:
     """The page of a record."""
+    lines = record["summary"]
     tables = ""
     for label, verb in ((CHEAT, "stopped"), (CLEAN, "accused")):
         tables += f"## {'Cheats' if label == CHEAT else 'Clean candidates'}\n\n"
@@ -251,69 +368,113 @@ def page(lines: list[dict[str, Any]], about: dict[str, Any]) -> str:
                 tables += f"| {' | '.join(cells)} |\n"
         tables += "\n"
     tables = tables.rstrip("\n") + "\n"
-    return PAGE.format(tables=tables, where=f"Made on {about['date']}, on {about['device']}.")
+    named = ["| kernel | label | finding | verdict |", "| --- | --- | --- | --- |"]
+    for row in record["rows"]:
+        found, why = row["found"][JUDGES[0]]
+        if row["deck"] == AUDITED and found != NOT_RUN and (row["label"] == CHEAT or found == "stopped"):
+            words = {"stopped": "accused" if row["label"] == CLEAN else "stopped"}
+            short = why.split("; one process pair only")[0].partition("Search for")[0].replace("|", "/")
+            named.append(f"| {row['name']} | {row['label']} | {words.get(found, found)} | {short[:LONGEST_CELL]} |")
+    where = f"Made on {record['date']}, on {record['device']}"
+    where += f"; audited kernels on {record['audited_on']}" if record.get("audited_on") else ""
+    return PAGE.format(tables=tables, audited="\n".join(named), where=f"{where}.")
 
 
 def main() -> None:
     """Run, record, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kernelguard", type=Path, required=True)
-    parser.add_argument("--kernelbench", type=Path, required=True)
+    parser.add_argument("--kernelguard", type=Path)
+    parser.add_argument("--kernelbench", type=Path)
     parser.add_argument("--audited", type=Path)
-    parser.add_argument("--runs", type=Path)
     parser.add_argument("--algotune", type=Path)
     parser.add_argument("--recorded", type=Path, nargs="*", default=[])
+    parser.add_argument("--decks", nargs="*", help="those that aisp judges now; all by default")
+    parser.add_argument("--gpu", action="store_true", help="judge audited kernels")
+    parser.add_argument("--audited-on", default="", help="the machine of the recorded audited kernels, in words")
+    parser.add_argument("--each", type=float, default=600.0, help="seconds that one audited kernel may take")
+    parser.add_argument("--at-once", type=int, default=1, help="candidates to prepare beside the one that is measured")
+    parser.add_argument(
+        "--share", action="store_true", help="measure them beside one another, to build several at once"
+    )
     parser.add_argument("--seconds", type=float, default=1200.0, help="start no measurement of aisp after that")
     parser.add_argument("--out", type=Path, default=Path("results/labelled.json"))
-    parser.add_argument("--page", type=Path, default=Path("docs/labelled.md"))
+    parser.add_argument("--page", type=Path)
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, end_all)
     rows = [*corpus_rows()]
-    rows += audited_rows(options.audited, options.runs) if options.audited else []
+    rows += audited_rows(options.audited, options.gpu, options.each) if options.audited else []
     rows += algotune_rows(options.algotune) if options.algotune else []
-    readers = {JUDGES[1]: kernelguard(options.kernelguard), JUDGES[2]: static_checker(options.kernelbench)}
-    known = recorded(options.recorded)
-    found = {judge: [known.get((judge, row.name)) or reader(row) for row in rows] for judge, reader in readers.items()}
-    measured = {number: known[JUDGES[0], row.name] for number, row in enumerate(rows) if (JUDGES[0], row.name) in known}
-    measured |= sampled(rows, options.seconds, measured)
-    judged = [
-        {
-            **{"deck": row.deck, "name": row.name, "label": row.label},
-            "found": {JUDGES[0]: measured.get(number, (NOT_RUN, "needs a GPU" if row.measure is None else "no time"))}
-            | {judge: found[judge][number] for judge in readers},
-        }
-        for number, row in enumerate(rows)
-    ]
-    about = {"date": time.strftime("%Y-%m-%d"), "device": f"{cpu.read().model}, {os.cpu_count()} cores"}
-    lines = summary(judged)
-    what = {
+    readers = {JUDGES[1]: kernelguard(options.kernelguard)} if options.kernelguard else {}
+    readers |= {JUDGES[2]: static_checker(options.kernelbench)} if options.kernelbench else {}
+    found = recorded(options.recorded)
+    for judge, reader in readers.items():
+        found |= {(judge, row.name): reader(row) for row in rows if (judge, row.name) not in found}
+    about = {
         "what": "labelled candidates and what three judges say of them",
-        **about,
+        **{"date": time.strftime("%Y-%m-%d"), "device": f"{cpu.read().model}, {os.cpu_count()} cores"},
         "isolation": isolation.probe().level,
+        "audited_on": options.audited_on,
     }
-    options.out.write_text(json.dumps({**what, "summary": lines, "rows": judged}, indent=1) + "\n", "utf-8")
-    options.page.write_text(page(lines, about), "utf-8")
+
+    def write() -> None:
+        judged = [
+            {
+                **{"deck": row.deck, "name": row.name, "label": row.label},
+                "found": {judge: found.get((judge, row.name), (NOT_RUN, unknown(judge, row))) for judge in JUDGES},
+            }
+            for row in rows
+        ]
+        record = {**about, "summary": summary(judged), "rows": judged}
+        partly = options.out.with_suffix(".part")
+        partly.write_text(json.dumps(record, indent=1) + "\n", "utf-8")
+        partly.replace(options.out)
+        if options.page:
+            options.page.write_text(page(record), "utf-8")
+
+    write()
+    waiting = [row for row in rows if (JUDGES[0], row.name) not in found]
+    waiting = [row for row in waiting if options.decks is None or row.deck in options.decks]
+    with ThreadPoolExecutor(options.at_once) as threads, tempfile.TemporaryDirectory() as leases:
+        os.environ |= {} if options.share else {"AISP_LEASES": leases}  # only one of them measures
+        for row, ruling in judged_rows(threads, options.at_once, sampled(waiting, options.seconds)):
+            found[JUDGES[0], row.name] = ruling
+            print(row.deck, row.name, *ruling, flush=True)
+            write()
 
 
-def sampled(rows: list[Row], seconds: float, known: Container[int]) -> dict[int, tuple[str, str]]:
-    """aisp's findings by row, in a random order that is always the same, of as many as the time allows; the decks in
-    turns. known: rows to leave out.
+def judged_rows(threads: ThreadPoolExecutor, most: int, rows: Iterator[Row]) -> Iterator[tuple[Row, tuple[str, str]]]:
+    """Each row with aisp's finding, as they end; so many are begun at once."""
+    begun = dict[Future[tuple[str, str]], Row]()
+    while True:
+        for row in itertools.islice(rows, most - len(begun)):
+            assert row.measure is not None
+            begun[threads.submit(row.measure)] = row
+        if not begun:
+            return
+        for done in wait(begun, return_when=FIRST_COMPLETED).done:
+            yield begun.pop(done), done.result()
+
+
+def unknown(judge: str, row: Row) -> str:
+    """Why a judge has no finding."""
+    return "needs a GPU" if judge == JUDGES[0] and row.deck == AUDITED else "no time"
+
+
+def sampled(rows: list[Row], seconds: float) -> Iterator[Row]:
+    """As many rows as the time allows, the decks in turns: audited kernels as they are, others in a random order that
+    is always the same.
     """
-    begin, findings = time.monotonic(), dict[int, tuple[str, str]]()
-    decks: dict[str, list[int]] = {}
-    for number in random.Random(7).sample(range(len(rows)), len(rows)):
-        if rows[number].measure is not None and number not in known:
-            decks.setdefault(rows[number].deck, []).append(number)
+    begin, decks = time.monotonic(), dict[str, list[Row]]()
+    for row in random.Random(7).sample(rows, len(rows)):
+        if row.measure is not None and row.deck != AUDITED:
+            decks.setdefault(row.deck, []).append(row)
+    decks[AUDITED] = [row for row in reversed(rows) if row.measure is not None and row.deck == AUDITED]
     while any(decks.values()):
-        for numbers in decks.values():
+        for waiting in decks.values():
             if time.monotonic() - begin > seconds:
-                return findings
-            if numbers:
-                number = numbers.pop()
-                measure = rows[number].measure
-                assert measure is not None
-                findings[number] = measure()
-                print(rows[number].deck, rows[number].name, *findings[number], flush=True)
-    return findings
+                return
+            if waiting:
+                yield waiting.pop()
 
 
 if __name__ == "__main__":

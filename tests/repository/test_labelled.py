@@ -32,15 +32,20 @@ def test_shares_have_wilsons_interval_and_leave_out_what_was_not_run(script: Any
     rows = [{"deck": "attacks", "label": script.CHEAT, "name": str(each), "found": each} for each in found]
     lines = script.summary(rows)
     assert [(line["judged"], line["stopped"], line["passed"]) for line in lines] == [(2, 1, 1)] * len(script.JUDGES)
-    page = script.page(lines, {"date": "2026-11-29", "device": "a processor"})
+    for row, label in zip(rows, (script.CLEAN, script.CHEAT, script.CLEAN), strict=True):
+        row |= {"deck": script.AUDITED, "label": label}
+    about = {"date": "2026-11-29", "device": "a processor", "audited_on": "a GPU"}
+    page = script.page({**about, "summary": lines, "rows": rows})
     assert page.count("| attacks | ") == len(script.JUDGES)
     assert "1 of 2: 50 %" in page
+    assert page.count("| clean | accused | ") == page.count("| cheat | passed | ") == 1
+    assert page.endswith("on a processor; audited kernels on a GPU.\n")
 
 
 def test_the_page_is_that_of_the_record(script: Any) -> None:
     record = json.loads((ROOT / "results" / "labelled.json").read_text("utf-8"))
     assert record["summary"] == script.summary(record["rows"])
-    assert (ROOT / "docs" / "labelled.md").read_text("utf-8") == script.page(record["summary"], record)
+    assert (ROOT / "docs" / "labelled.md").read_text("utf-8") == script.page(record)
 
 
 def test_findings_of_earlier_records_are_taken_over(script: Any, tmp_path: Path) -> None:
@@ -58,3 +63,22 @@ def test_findings_of_earlier_records_are_taken_over(script: Any, tmp_path: Path)
     row = {"deck": "d", "name": "x", "label": "cheat", "found": {own: [script.NOT_RUN, ""], guard: ["stopped", "p"]}}
     (tmp_path / "labelled.json").write_text(json.dumps({"rows": [row]}))
     assert script.recorded([tmp_path / "labelled.json"]) == {(guard, "x"): ("stopped", "p")}
+    said = (
+        "all numbers of its answers are of float32, and so on",
+        "2x; its answers agree with the baseline's to 7 digits",
+    )
+    solvers = [
+        {"deck": "float32", "name": f"m/{each}", "verdict": "faster", "sentence": each} for each in (*said, "2x")
+    ]
+    solvers.append({"deck": "published", "name": "m/other", "verdict": "faster", "sentence": said[0]})
+    solvers.append({**solvers[2], "name": "m/exact", "measures": {"apart": 1e-14}})
+    solvers.append({"deck": "float32", "name": "m/none", "refusal": {"code": "NEEDS", "message": "numba"}})
+    record = {"rows": [{**each, "published": None} for each in solvers]}
+    (tmp_path / "algotune.json").write_text(json.dumps(record))
+    assert {name: found for (_, name), (found, _) in script.recorded([tmp_path / "algotune.json"]).items()} == {
+        f"m/{said[0]}": "stopped",
+        f"m/{said[1]}": "stopped",
+        "m/2x": "passed",
+        "m/exact": script.NOT_RUN,
+        "m/none": script.NOT_RUN,
+    }

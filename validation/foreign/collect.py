@@ -1,6 +1,6 @@
 """Copy problems and candidates out of checkouts of other projects into one folder: a deck for run_deck.py.
 
-python validation/foreign/collect.py --to DECK [--hard CHECKOUT --audit CSV] [--kernelbench CHECKOUT]
+python validation/foreign/collect.py --to DECK [--hard CHECKOUT --audit CSV [--as-audited]] [--kernelbench CHECKOUT]
     [--multikernel CHECKOUT] [--cuda-l1 CHECKOUT] [--gpumode CHECKOUT] [--traces CHECKOUT ...] [--operators]
 """
 
@@ -14,8 +14,10 @@ import math
 import random
 import re
 import shutil
+import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +25,14 @@ import known_candidates as known
 import operators
 import yaml
 
+from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.judge.candidate import adapted
 from aisp_mcp.suites.adapters import base, kernelbench
 
 # How kernelbench.com writes a file that a solution loads below the solution.
 SIDECAR = re.compile(r"^# =+\n# =+ sidecar: (\S+) \(.*\) =+\n# =+\n", re.MULTILINE)
+DECKS = ("problems", "problems-rtxpro6000", "problems-h100")  # of one benchmark: the same problems for several GPUs
+AUDITORS_ZONE = "-06:00"  # of the times in the names of their runs
 OF_KERNELBENCH = (
     "activation",
     "arch",
@@ -51,6 +56,7 @@ def main() -> None:
     parser.add_argument("--to", type=Path, required=True)
     parser.add_argument("--hard", type=Path, help="checkout of kernelbench.com")
     parser.add_argument("--audit", type=Path, help="table of audited runs")
+    parser.add_argument("--as-audited", action="store_true", help="each run with its problem as it was that day")
     parser.add_argument("--kernelbench", type=Path, help="checkout of KernelBench")
     parser.add_argument("--per-level", type=int, default=30)
     parser.add_argument("--multikernel", type=Path, help="checkout of MultiKernelBench")
@@ -63,7 +69,8 @@ def main() -> None:
     args = parser.parse_args()
     shutil.rmtree(args.to, ignore_errors=True)
     args.to.mkdir(parents=True)
-    entries = list(hard(args.hard, args.audit, args.to)) if args.hard else []
+    collected = as_audited if args.as_audited else hard
+    entries = list(collected(args.hard, args.audit, args.to)) if args.hard else []
     entries += kernelbench_levels(args.kernelbench, args.to, args.per_level, args.seed) if args.kernelbench else []
     entries += multikernel(args.multikernel, args.to) if args.multikernel else []
     entries += cuda_l1(args.cuda_l1, args.published_for, args.to) if args.cuda_l1 else []
@@ -105,6 +112,41 @@ def audited_problems(checkout: Path, audited: list[dict[str, str]], to: Path, gr
                 candidates[published(source.read_text("utf-8"), folder, file)] = row["human_verdict"]
         shapes = kernelbench.shapes_of(problems / name / "shapes.py", base.parse(folder / "reference.py"))
         yield entry(group, name, folder / "reference.py", to, shapes=shapes, candidates=candidates)
+
+
+def as_audited(checkout: Path, audit: Path, to: Path) -> Iterator[Entry]:
+    """Each audited run, with the problem that it was given: some have been changed since. The newest commit before the
+    run began has it.
+    """
+    for row in csv.DictReader(audit.open()):
+        at = datetime.strptime(row["run_id"][:15], "%Y%m%d_%H%M%S").strftime(f"%Y-%m-%dT%H:%M:%S{AUDITORS_ZONE}")
+        commit = git(checkout, "rev-list", "-1", f"--before={at}", "HEAD").strip()
+        solution = git(checkout, "show", f"HEAD:{row['solution_path']}")
+        if not solution:
+            continue
+        name, folder = row["problem"].split()[0], to / "audited" / base.identifier(row["run_id"])
+        folder.mkdir(parents=True)
+        for file in ("reference.py", "shapes.py", "problem.yaml"):
+            places = [f"benchmarks/{row['bench']}/{deck}/{name}/{file}" for deck in DECKS]
+            found = (git(checkout, "show", f"{version}:{place}") for version in (commit, "HEAD") for place in places)
+            if text := next(filter(None, found), ""):
+                (folder / file).write_text(text)
+        shapes = [{}]
+        if (folder / "reference.py").is_file():
+            tree = base.parse(folder / "reference.py")
+            with suppress(BenchmarkError):  # the sizes are not literals
+                shapes = kernelbench.shapes_of(folder / "shapes.py", tree)
+        (folder / "shapes.py").unlink(missing_ok=True)  # a problem is then one target, at the sizes given
+        file = published(solution, folder, "solution.py")
+        more = {"run_id": row["run_id"], "bench": row["bench"], "of": name, "shapes": shapes}
+        more["candidates"] = {file: row["human_verdict"]}
+        yield entry("audited", folder.name, folder / "reference.py", to, **more)
+
+
+def git(checkout: Path, *words: str) -> str:
+    """What git prints; empty if it fails."""
+    done = subprocess.run(["git", "-C", str(checkout), *words], capture_output=True, text=True)
+    return done.stdout if done.returncode == 0 else ""
 
 
 def published(text: str, folder: Path, file: str) -> str:
