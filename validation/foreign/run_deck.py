@@ -177,7 +177,7 @@ def apart(args: argparse.Namespace, problem: dict[str, Any]) -> list[Row]:
     rows = []
     for row, file in zip(blank(problem), problem["candidates"], strict=True):
         words = ["verify", "--target", args.deck / problem["path"], "--format", problem["format"], "--evidence"]
-        words += ["--candidate", args.deck / Path(problem["path"]).with_name(file), "--set", json.dumps(row["shape"])]
+        words += ["--candidate", args.deck / Path(problem["path"]).parent / file, "--set", json.dumps(row["shape"])]
         words += ["--preset", args.preset, "--tolerance", args.tolerance, "--timeout-s", args.each, "--mode", args.mode]
         begin = time.monotonic()
         answer = bench(args, words, args.each + 30)
@@ -329,7 +329,7 @@ def files(args: argparse.Namespace, problem: dict[str, Any], row: Row) -> tuple[
     """Paths of the problem and of the row's candidate."""
     path = args.deck / problem["path"]
     file = next(file for file in problem["candidates"] if Path(file).stem == row["name"])
-    return path, path.with_name(file)
+    return path, path.parent / file
 
 
 def bench(args: argparse.Namespace, words: list[Any], seconds: float) -> dict[str, Any]:
