@@ -40,6 +40,8 @@ def register_task(name):
     return lambda task: task
 '''
 _TASK = """
+import random as _random
+import sys as _sys
 
 _task = {title}()
 
@@ -49,7 +51,11 @@ def solve(problem):
 
 
 def make(seed, n):
-    return (_task.generate_problem(n, random_seed=seed % 2**32),)
+    seed %= 2**32
+    _random.seed(seed)  # some tasks draw from the global state as well, or their libraries do
+    if "numpy" in _sys.modules:
+        _sys.modules["numpy"].random.seed(seed)
+    return (_task.generate_problem(n, random_seed=seed),)
 
 
 def is_solution(problem, solution):

@@ -26,7 +26,9 @@ class Distinct(Task):
 
     def generate_problem(self, n: int, random_seed: int = 1):
         draw = random.Random(random_seed)
-        return ([draw.randrange(self.limit * n) for _ in range(8 * n)], n)
+        items = [draw.randrange(self.limit * n) for _ in range(8 * n)]
+        random.shuffle(items)  # from the global state
+        return (items, n)
 
     def solve(self, problem):
         found = []
