@@ -198,7 +198,7 @@ def page(record: dict[str, Any]) -> str:
     """The page of a record."""
     rows, suite = record["rows"], record["suite"]
     published = [row for row in rows if row["deck"] == "published"]
-    machines = dict.fromkeys(row["device"] for row in published)
+    machines = dict.fromkeys(map(machine, published))
     precise = [row for row in rows if row["deck"] == "float32"]
     judged = sorted((row for row in precise if row.get("verdict")), key=lambda row: str(row["name"]))
     text = [row for row in judged if not named(row)]
@@ -207,7 +207,7 @@ def page(record: dict[str, Any]) -> str:
         gain=GAIN,
         **{name: suite[name] for name in ("tasks", "solvers", "usable")},
         missing=", ".join(f"{name} ({count})" for name, count in suite["missing"].items()),
-        signs="\n".join(signs(machine, [row for row in published if row["device"] == machine]) for machine in machines),
+        signs="\n".join(signs(each, [row for row in published if machine(row) == each]) for each in machines),
         contrary=contrary(published),
         refused=reasons(published),
         share=f"{100 * min((row['share'] for row in precise), default=1.0):.0f} %",
@@ -227,13 +227,18 @@ def other(rows: list[dict[str, Any]]) -> str:
     return f"The answers of {exact} others {words}. " if exact else ""
 
 
-def signs(machine: str, rows: list[dict[str, Any]]) -> str:
+def machine(row: dict[str, Any]) -> str:
+    """Where a row was measured, and the share of the published n."""
+    return f"{row['device']}, at {100 * row['share']:.0f} % of n"
+
+
+def signs(where: str, rows: list[dict[str, Any]]) -> str:
     """The line of a machine."""
     verdicts = Counter(row["verdict"] for row in rows if row.get("verdict"))
     right = sum(verdicts.values()) - verdicts["incorrect"] - verdicts["invalid"]
     other = verdicts["same"] + verdicts["slower"]
     agreed = run_labelled.share(verdicts["faster"], verdicts["faster"] + other)
-    cells = [machine, sum(verdicts.values()), right, verdicts["faster"], other, verdicts["inconclusive"], agreed]
+    cells = [where, sum(verdicts.values()), right, verdicts["faster"], other, verdicts["inconclusive"], agreed]
     return f"| {' | '.join(map(str, cells))} |"
 
 
