@@ -349,6 +349,9 @@ aisp's findings on all cheats, and on the clean kernels that it accused:
   changed the problem's tolerance. Their results are right, so a judge of results finds no fault unless the rules name
   the operator. The suite looks for forbidden operators in the text, where `a @ b` is no `torch.matmul`; aisp removes
   the operator, so that both fail, also in a check that a kernel makes of itself in its first call.
+- Run without a judge on the same card: the accused 07_w4a16_gemm ends in the same illegal access. The KDA kernel of
+  gpt-5.6-sol multiplies in fp8: on its problem's own inputs the root mean square of its error is 7 % of that of the
+  output. The problem allows an error of 0.05, and the largest output is 0.012, so zeros would be accepted as well.
 
 {where}
 """
