@@ -52,7 +52,7 @@ class RoundInputs:
     """One filled round of one worker: enough to make its inputs again. staged: its inputs and outputs may be outside
     the worker's arena. hidden: by call, the seeds of calls with known answers. drawn: by call, inputs that are kept for
     a check, which uses them up; shared by all workers. in_turns: workers get the same inputs one after another, so
-    `drawn` is kept for all of them.
+    `drawn` is kept for all of them. kept_bytes: of `drawn`, when the round was filled.
     """
 
     worker_id: int
@@ -64,6 +64,7 @@ class RoundInputs:
     battery: bool = False
     drawn: dict[int, dict[str, Any]] = field(default_factory=dict)
     in_turns: bool = False
+    kept_bytes: int = 0
 
     def at(self, call: int) -> int:
         """The seed of that call's inputs."""
@@ -136,10 +137,11 @@ class InputBank:
         if call in drawn:  # the worker before this one got them
             return drawn[call]
         inputs = self.inputs(filled.at(call), filled.mode)
-        kept = (tensor for named in (*drawn.values(), inputs) for tensor in named.values())
-        is_small = self.device == "cpu" and (not sample or call in sample) and sum(map(_size, kept)) <= KEPT_BYTES
-        if filled.in_turns or is_small:
+        size = sum(map(_size, inputs.values()))
+        may_be_compared = self.device == "cpu" and (not sample or call in sample)
+        if filled.in_turns or (may_be_compared and filled.kept_bytes + size <= KEPT_BYTES):
             drawn[call] = inputs
+            filled.kept_bytes += size
         return inputs
 
     def both(self, seed: int, mode: str, inputs: dict[str, Any]) -> tuple[Any, Any]:
