@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from aisp_mcp.judge import statistics as stats
 from aisp_mcp.judge.records.measurement import Interval
@@ -25,6 +25,7 @@ TRADE_OFF = "trade-off"
 # Share of the time, and of the launches, from which a regime matters. Chosen: below a twentieth of the time no regime
 # costs the workload more than a few per cent; most launches are what its users wait for, however short each is.
 MATTERS, MOST = 0.05, 0.5
+NO_GAIN_IS_PROVEN = "no gain is proven by the parent's clock, and bounds show no loss"
 _UNUSABLE = (Verdict.INVALID, Verdict.INCORRECT)
 
 
@@ -62,6 +63,8 @@ def judge(
                         interval=None, worst=stopped.label, regimes=regimes, step_share=step_share)  # fmt: skip
     numbers = _numbers(measured, shares, margin)
     verdict, reason = word(numbers)
+    if any(each.comparison.at_least for each in measured) and _bounds_decide(verdict, measured, shares, margin):
+        verdict, reason = Verdict.INCONCLUSIVE, NO_GAIN_IS_PROVEN
     doubtful = None if allow_slower else _doubtful(measured, regimes, launches)
     if verdict is Verdict.FASTER and doubtful:
         verdict, reason = Verdict.INCONCLUSIVE, f"one process pair cannot show that it is not slower at {doubtful}"
@@ -85,6 +88,22 @@ def judge(
         interval=Interval(low=low, high=high, level=numbers.estimate.level), worst=worst.label, regimes=regimes,
         step_share=step_share, step_ratio=step_ratio,
     )  # fmt: skip
+
+
+def _bounds_decide(
+    verdict: Verdict, measured: Sequence[Measured], shares: Sequence[float], margin: float | None
+) -> bool:
+    """Return True if lower bounds of gains would prove a loss or sameness, as they never do (verdict.without_loss)."""
+    if verdict is not Verdict.SLOWER:
+        return verdict is Verdict.SAME
+    at_best = {"ratio": 1.0, "interval": None}
+    without = [
+        replace(each, comparison=each.comparison.model_copy(update=at_best))
+        if each.comparison.at_least and (each.comparison.ratio or 1.0) < 1
+        else each
+        for each in measured
+    ]
+    return word(_numbers(without, shares, margin))[0] is not Verdict.SLOWER
 
 
 def _doubtful(measured: Sequence[Measured], regimes: Sequence[Regime], launches: float) -> str | None:

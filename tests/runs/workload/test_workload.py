@@ -13,7 +13,7 @@ import pytest
 from aisp_mcp.errors import AispError
 from aisp_mcp.judge.functions.sources import Parameters
 from aisp_mcp.judge.presets import PRESETS
-from aisp_mcp.judge.records.measurement import Interval
+from aisp_mcp.judge.records.measurement import Clocks, Interval
 from aisp_mcp.judge.records.verdict import Comparison, Verdict
 from aisp_mcp.judge.verdict import workload as rule
 from aisp_mcp.runs.workload import measuring, reading
@@ -28,14 +28,20 @@ def regime(
     half: float = 0.02,
     word: str = "",
     replicates: int = 3,
+    worker: float | None = None,
 ) -> rule.Measured:
-    """A regime with a ratio whose interval has that half-width."""
+    """A regime with a ratio whose interval has that half-width. worker: the ratio by the worker's clock, of which the
+    parent's proves only this one.
+    """
     interval = ratio and Interval(low=ratio * math.exp(-half), high=ratio * math.exp(half), level=0.95)
     shown = (ratio or 1) > math.exp(half), (ratio or 1) < math.exp(-half)
     known = Verdict.FASTER if shown[0] else Verdict.SLOWER if shown[1] else Verdict.INCONCLUSIVE
     compared = Comparison(target=label, candidate="", verdict=Verdict(word) if word else known, sentence="x: why",
                           ratio=ratio, interval=interval or None, noise_floor=half / 2, isolation="L2",
                           replicates=replicates)  # fmt: skip
+    if worker:
+        bound = Clocks(used="lower_bound", ratio_parent=worker, ratio_worker=worker, delta=0.1)
+        compared = compared.model_copy(update={"clocks": bound})
     return rule.Measured(label, launches, seconds, compared)
 
 
@@ -74,6 +80,19 @@ def test_a_slower_regime_may_be_accepted_and_is_still_named() -> None:
     judged = rule.judge("w", pair, None, allow_slower=True)
     assert (judged.verdict, judged.passed) == ("faster", True)
     assert "slower at M=64: 0.900x" in judged.sentence
+
+
+def test_bounds_of_gains_prove_no_loss_of_a_workload() -> None:
+    """On a busy machine, the parent's clock proved 0.3x of candidates that were ten times as fast."""
+    bound = regime("M=64", 9, 9.0, 0.3, word="inconclusive", worker=10.0)
+    judged = rule.judge("w", [bound, regime("M=8192", 1, 1.0, 1.0)], None)
+    assert (judged.verdict, judged.passed) == ("inconclusive", None)
+    assert judged.sentence.startswith("inconclusive: at least 0.32x over this workload")
+    assert "no gain is proven" in judged.sentence
+    lost = rule.judge("w", [bound, regime("M=8192", 9, 9.0, 0.5)], None)
+    assert lost.verdict == "slower"
+    same = [regime("M=64", 9, 9.0, 1.0, half=0.001, worker=1.5), regime("M=8192", 1, 1.0, 1.0, half=0.001)]
+    assert rule.judge("w", same, None).verdict == "inconclusive"
 
 
 @pytest.mark.parametrize(("small", "word"), [(0.8, "inconclusive"), (0.995, "faster")])
