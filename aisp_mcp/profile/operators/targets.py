@@ -169,14 +169,21 @@ def _calls(found: list[dict[str, Any]]) -> list[tuple[dict[str, Any], list[dict[
     return calls
 
 
-def whole_us(found: list[dict[str, Any]]) -> float:
-    """Microseconds of the recorded work: of all device activity; without a device, from the first operator's begin to
-    the last one's end.
+SEVERAL_STEPS = 8  # calls from which on they are taken for periodic; fewer may be all of one step. Chosen
+
+
+def whole_us(found: list[dict[str, Any]], name: str) -> float:
+    """Microseconds of the recorded work that this operator is a part of: of all device activity; without a device, from
+    the first operator's begin to the last one's end. Of a repeated operator, as much as passes between its calls, times
+    their number: what a program does before the first one, such as making its weights, belongs to no step.
     """
     device = sum(_device_times(found).values())
     spans = [(_number(event.get("ts")), _number(event.get("dur"))) for event in found if event.get("cat") == "cpu_op"]
     if device or not spans:
         return device
+    calls = [_number(event.get("ts")) for event, _ in _calls(found) if event.get("name") == name]
+    if len(calls) >= SEVERAL_STEPS:
+        return (max(calls) - min(calls)) * len(calls) / (len(calls) - 1)
     return max(begin + length for begin, length in spans) - min(begin for begin, _ in spans)
 
 

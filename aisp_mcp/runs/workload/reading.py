@@ -21,7 +21,7 @@ from aisp_mcp.profile.operators.targets import Operator
 
 WEIGHTS = ("weight", "launches", "calls", "count")
 MOST = 24  # regimes that are measured; chosen: those of a model take more than 99 % of an operator's time
-EXAMPLE = "A table has the header M,K,weight or shape,weight, with the sizes that inputs names and their launches."
+EXAMPLE = "A table has the header M,K,weight or shape,weight: sizes that inputs names, and launches; no other numbers."
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,11 @@ def read(text: str, named: Sequence[str], parameters: Parameters | None, functio
     """
     path, operator = _file(text)
     if path.suffix in (".csv", ".tsv", ".jsonl") or _is_table(path):
-        found = Read(_table(path, named))
+        found = _table(path, named)
+    elif path.suffix in (".txt", ".md"):
+        raise UsageError(
+            "BAD_WORKLOAD", f"{path.name} is neither a table, as .csv, .tsv or .json, nor a trace.", EXAMPLE
+        )
     else:
         found = _trace(path, operator, parameters, function)
     if len(found.rows) < 2:
@@ -73,45 +77,51 @@ def _file(text: str) -> tuple[Path, str | None]:
 
 
 def _is_table(path: Path) -> bool:
-    """Return True for JSON that is a list, as tables are and traces seldom."""
+    """Return True for JSON that is a list, as tables are and traces seldom, or names a weight."""
     if path.suffix != ".json":
         return False
-    with path.open(encoding="utf-8", errors="replace") as file:
-        return file.read(64).lstrip().startswith("[") and "ph" not in file.read(1000)
+    with path.open(encoding="utf-8-sig", errors="replace") as file:
+        head = file.read(1000).lstrip()
+    names_weight = any(f'"{name}"' in head for name in WEIGHTS)
+    return '"traceEvents"' not in head and '"ph"' not in head and (head.startswith("[") or names_weight)
 
 
 # --- tables
 
 
-def _table(path: Path, named: Sequence[str]) -> list[Row]:
-    """Rows by their sizes; the launches of equal sizes are added."""
-    launches = Counter[tuple[tuple[str, int], ...]]()
+def _table(path: Path, named: Sequence[str]) -> Read:
+    """Rows by their sizes; the launches of equal sizes are added. Columns of words are left out, and noted."""
+    launches, words = Counter[tuple[tuple[str, int], ...]](), dict[str, None]()
     for at, row in enumerate(_rows(path), 1):
         try:
-            sizes, weight = _sized(row, named)
+            sizes, weight = _sized(row, named, words)
         except (TypeError, ValueError) as error:
             raise UsageError("BAD_WORKLOAD", f"Row {at} of {path.name}: {error}.", EXAMPLE) from None
         launches[tuple(sizes.items())] += weight  # type: ignore[assignment]
-    return [Row(", ".join(f"{name}={value}" for name, value in key), weight, None, dict(key))
+    rows = [Row(", ".join(f"{name}={value}" for name, value in key), weight, None, dict(key))
             for key, weight in launches.items()]  # fmt: skip
+    return Read(rows, [f"The table's {' and '.join(words)} decides nothing: it is no size."] if words else ())
 
 
 def _rows(path: Path) -> list[dict[str, Any]]:
-    text = path.read_text("utf-8", "replace")
+    text = path.read_text("utf-8-sig", "replace")
     try:
         if path.suffix == ".jsonl":
             return [json.loads(line) for line in text.splitlines() if line.strip()]
         if path.suffix == ".json":
-            found: list[dict[str, Any]] = json.loads(text)
-            return found
+            found = json.loads(text)
+            inner = [value for value in found.values() if isinstance(value, list)] if isinstance(found, dict) else []
+            rows: list[dict[str, Any]] = inner[0] if len(inner) == 1 else found
+            return rows
     except ValueError as error:
         raise UsageError("BAD_WORKLOAD", f"{path.name} is not JSON: {error}.", EXAMPLE) from None
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
-    return list(csv.DictReader(lines, delimiter="\t" if path.suffix == ".tsv" else ",", skipinitialspace=True))
+    delimiter = max("\t;,", key=lines[0].count) if lines else ","
+    return list(csv.DictReader(lines, delimiter=delimiter, skipinitialspace=True))
 
 
-def _sized(row: Any, named: Sequence[str]) -> tuple[dict[str, int], float]:
-    """Sizes and launches of one row. Raises ValueError."""
+def _sized(row: Any, named: Sequence[str], words: dict[str, None]) -> tuple[dict[str, int], float]:
+    """Sizes and launches of one row. words: gets the names of columns that hold words. Raises ValueError."""
     if not isinstance(row, dict):
         raise ValueError("it is not an object")
     inner = row.get("workload", row)
@@ -121,18 +131,44 @@ def _sized(row: Any, named: Sequence[str]) -> tuple[dict[str, int], float]:
         column = next((name for name in WEIGHTS if name in row), None)
         if column is None:
             raise ValueError(f"it has no {', '.join(WEIGHTS[:-1])} or {WEIGHTS[-1]}")
-        weight = float(row[column])
-        cells = {name: value for name, value in row.items() if name not in WEIGHTS and value not in (None, "")}
+        weight = _number(row[column], column)
+        cells = {
+            _named(name, named): value for name, value in row.items() if name not in WEIGHTS and value not in (None, "")
+        }
     if not (math.isfinite(weight) and weight > 0):
         raise ValueError(f"its weight is {weight:g}, and must be above 0")
     if "shape" in cells:
         cells.update(_shape(str(cells.pop("shape")), named))
+    texts = [name for name, value in cells.items() if name not in named and re.search(r"[^\W\d_]", str(value))]
+    words.update(dict.fromkeys(texts))
+    cells = {name: value for name, value in cells.items() if name not in texts}
     if unknown := [name for name in cells if name not in named]:
         known = f"names {', '.join(named)}" if named else "names no sizes: such as M=64, x=randn(M,128)"
         raise ValueError(f"there is no size {unknown[0]!r}; inputs {known}")
     if not cells:
         raise ValueError("it names no size")
-    return {name: int(value) for name, value in cells.items()}, weight
+    return {name: _size(value, name) for name, value in cells.items()}, weight
+
+
+def _named(name: str, named: Sequence[str]) -> str:
+    """The size that a column stands for, which may be written in other letters."""
+    alike = [each for each in named if each.lower() == name.strip().lower()]
+    return alike[0] if name not in named and len(alike) == 1 else name
+
+
+def _number(value: Any, name: str) -> float:
+    """A number as tables write it: 1,024 or 94%."""
+    try:
+        return float(value.strip().rstrip("%").replace(",", "") if isinstance(value, str) else value)
+    except (TypeError, ValueError):
+        raise ValueError(f"its {name} is {value!r}, and must be a number") from None
+
+
+def _size(value: Any, name: str) -> int:
+    number = _number(value, name)
+    if not (number >= 1 and number.is_integer()):
+        raise ValueError(f"its {name} is {number:g}, and must be an integer from 1 on")
+    return int(number)
 
 
 def _shape(text: str, named: Sequence[str]) -> dict[str, str]:
@@ -151,14 +187,12 @@ def _shape(text: str, named: Sequence[str]) -> dict[str, str]:
 def _trace(path: Path, operator: str | None, parameters: Parameters | None, function: str) -> Read:
     events = targets.events(path)
     known = targets.operators(events, path.name)
-    names = Counter[str]()
-    for each in known:
-        names[each.name] += each.calls
-    wanted = operator or next((name for name in names if name.rpartition("::")[2] == function), None)
+    names = list(dict.fromkeys(each.name for each in known))  # those that take most time first
+    wanted = next((name for name in names if (operator or function) in (name, name.rpartition("::")[2])), None)
     chosen = [each for each in known if each.name == wanted]
     if not chosen:
-        message = f"{path.name} contains no operator {wanted or function!r}."
-        most = ", ".join(name for name, _ in names.most_common(8))
+        message = f"{path.name} contains no operator {operator or function!r}."
+        most = ", ".join(names[:8])
         raise NotFound("NO_OPERATOR", message, f"Name one as {path.name}:OPERATOR. Among others: {most}.")
     fitting = [(each, arguments) for each in chosen if (arguments := _arguments(each, parameters))]
     if not fitting:
@@ -174,20 +208,22 @@ def _trace(path: Path, operator: str | None, parameters: Parameters | None, func
     notes = []
     if left := len(chosen) - len(rows[:MOST]):
         notes.append(f"{left} signatures are not measured: {100 * rest / whole:.2g} % of the operator's time.")
-    step_us = targets.whole_us(events)
+    step_us = targets.whole_us(events, chosen[0].name)
     return Read(rows[:MOST], notes, min(1.0, (whole - rest) / step_us) if step_us else None)
 
 
 def _arguments(operator: Operator, parameters: Parameters | None) -> list[Argument]:
-    """The function's arguments in a call of this operator: its tensors, or all its arguments if it takes more. Empty
-    if they do not fit.
+    """The function's arguments in a call of this operator: its tensors; or if it takes more, all its arguments, or as
+    many of the first ones as it takes, with all tensors among them. Empty if they do not fit.
     """
     every = [_argument(operator, at) for at in range(len(operator.types))]
     tensors = [argument for argument in every if argument and argument.draws]
     if parameters is None or _takes(parameters, len(tensors)):
         return tensors
-    whole = [argument for argument in every if argument]
-    return whole if len(whole) == len(every) and _takes(parameters, len(whole)) else []
+    first = every if parameters.open else every[: len(parameters.positional)]
+    given = [argument for argument in first if argument]
+    fits = len(given) == len(first) and _takes(parameters, len(first)) and all(tensor in given for tensor in tensors)
+    return given if fits else []
 
 
 def _takes(parameters: Parameters, count: int) -> bool:

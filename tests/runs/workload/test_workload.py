@@ -155,6 +155,9 @@ def read(path: Path, text: str, named: tuple[str, ...] = ("M", "K")) -> reading.
         ("t.csv", "shape,count\n64,900\n64,40\n8192,60\n"),
         ("t.tsv", "M\tcalls\n64\t940\n8192\t60\n"),
         ("t.json", '[{"M": 64, "weight": 940}, {"M": 8192, "weight": 60}]'),
+        ("t.json", '{"gemm": [{"M": 64, "weight": 940}, {"M": 8192, "weight": 60}]}'),
+        ("t.csv", "\ufeffm;calls\n64.0;940\n8192;60\n"),
+        ("t.csv", 'layer,M,weight\nqkv,64,"940"\nup,8192,60 %\n'),
     ],
 )
 def test_tables_are_read(tmp_path: Path, name: str, text: str) -> None:
@@ -182,6 +185,9 @@ def test_workloads_of_flashinfer_trace_are_counted(tmp_path: Path) -> None:
         ("B,weight\n64,3\n8,1\n", "there is no size 'B'; inputs names M, K"),
         ("shape,weight\n64x2x3,3\n8,1\n", "'64x2x3' has 3 sizes, and inputs names 2"),
         ("M\n64\n128\n", "it has no weight, launches, calls or count"),
+        ("M,weight\n0,3\n128,1\n", "its M is 0, and must be an integer from 1 on"),
+        ("M,weight\n64\n128,1\n", "its weight is None, and must be a number"),
+        ("M,time_us,weight\n64,13.5,2\n128,20,1\n", "there is no size 'time_us'; inputs names M, K"),
     ],
 )
 def test_tables_that_are_no_workload_are_named(tmp_path: Path, text: str, message: str) -> None:
@@ -217,6 +223,34 @@ def test_a_trace_gives_signatures_with_their_launches_strides_and_share(tmp_path
     assert found.step_share == pytest.approx(40 / 400)
     drawn = next(iter(found.rows[1].arguments[1].draws.values()))
     assert drawn.source == "rng.randn(8, 8).permute(1, 0)"
+
+
+def test_a_function_may_take_the_first_arguments_of_an_operator(tmp_path: Path) -> None:
+    """As torch.nn.functional.layer_norm does: the operator has one argument more."""
+    args = {"Input Dims": [[4, 8], [], [8], [8], [], []], "Concrete Inputs": ["", "[8]", "", "", "1e-05", "True"],
+            "Input type": ["float", "ScalarList", "float", "float", "Scalar", "Scalar"]}  # fmt: skip
+    events = [operator("aten::layer_norm", [[4, 8]], 0.0), operator("aten::layer_norm", [[4, 8]], 50.0)]
+    events[0]["args"] |= {**args, "Input Strides": [[8, 1], [], [1], [1], [], []]}
+    larger = {**args, "Input Dims": [[64, 8], *args["Input Dims"][1:]]}
+    events[1]["args"] |= {**larger, "Input Strides": [[8, 1], [], [1], [1], [], []]}
+    five = Parameters(("x", "shape", "weight", "bias", "eps"), required=frozenset({"x", "shape", "weight", "bias"}))
+    path = trace(tmp_path / "t.json.gz", events)
+    for name in ("layer_norm", "aten::layer_norm"):
+        rows = reading.read(f"{path}:{name}", [], five, "norm").rows
+        assert [argument.text for argument in rows[0].arguments] == ["input_0", "[8]", "input_2", "input_3", "1e-05"]
+    with pytest.raises(AispError, match="norm takes 2 arguments"):
+        reading.read(f"{path}:layer_norm", [], Parameters(("x", "shape"), required=frozenset()), "norm")
+
+
+def test_what_a_program_does_before_its_steps_is_no_part_of_them(tmp_path: Path) -> None:
+    """Weights are made for a millisecond; then ten steps of 100 µs call the operator twice, for 10 µs each."""
+    events = [{**operator("aten::normal_", [[8, 8]], 0.0), "dur": 1000.0}]
+    for step in range(10):
+        begin = 1000.0 + 100.0 * step
+        events += [operator("aten::mm", [[4, 8], [8, 8]], begin), operator("aten::mm", [[64, 8], [8, 8]], begin + 50.0)]
+    events.append(operator("aten::relu", [[4, 8]], 1990.0))
+    found = reading.read(trace(tmp_path / "t.json.gz", events), [], FUNCTION, "mm")
+    assert found.step_share == pytest.approx(0.2)
 
 
 @pytest.mark.parametrize(
