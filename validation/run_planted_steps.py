@@ -5,9 +5,9 @@
 Each model calls one operator at two sizes through a function of its own (on a GPU there is one model).
 The package's recorder captures the model; each of ten other kernels for that operator is judged by `compare` at the
 recorded sizes, and the workload's ratio and the operator's share of the step predict the step. Then every kernel takes
-the function's place, and the steps of all are timed in turns in one process, which uses nothing of the package. Its
-clock is the processor time of its only thread, which other work on the machine disturbs least; on a GPU, the device's
-events around ten steps.
+the function's place: in one process, which uses nothing of the package, a step with each is timed beside one with the
+function, in both orders. The median of these ratios is what was measured. The clock is the processor time of the only
+thread, which other work on the machine disturbs least; on a GPU, the device's events around ten steps.
 """
 
 from __future__ import annotations
@@ -124,12 +124,19 @@ ON_GPU: dict[str, tuple[str, str, str, list[str]]] = {
     ]),
 }  # fmt: skip
 HEAD = "import numpy as np\nimport torch\n"
-RECORDED = "import model\nfor _ in range(30):\n    model.step()\n"
+# Long enough that others on the machine interrupt the operator no more often than the rest of the step.
+RECORDED = """
+import time
+import model
+begin = time.monotonic()
+while time.monotonic() < begin + 3:
+    model.step()
+"""
 TURNS = """
 import json, sys, time
 import model, ops
 kernels = [__import__(name).f for name in sys.argv[2].split(",")]
-times = [[] for _ in kernels]
+ratios, seconds = [[] for _ in kernels], []
 def on_cpu():
     begin = time.process_time(); model.step()
     return time.process_time() - begin
@@ -143,12 +150,13 @@ def on_gpu():
 def timed(at):
     ops.f = kernels[at]
     model.step()  # caches that the kernel before has left are of no use to this one
-    times[at].append((on_gpu if sys.argv[3] == "cuda" else on_cpu)())
+    return (on_gpu if sys.argv[3] == "cuda" else on_cpu)()
 for turn in range(int(sys.argv[1])):
-    order = range(len(kernels)) if turn % 2 else reversed(range(len(kernels)))
-    for at in order:
-        timed(at)
-print(json.dumps(times))
+    for at in range(1, len(kernels)):
+        pair = {which: timed(which) for which in ((0, at) if turn % 2 else (at, 0))}
+        ratios[at].append(pair[0] / pair[at])
+        seconds.append(pair[0])
+print(json.dumps([seconds, *ratios[1:]]))
 """
 
 
@@ -173,17 +181,19 @@ def run(name: str, folder: Path, steps: int, kernels: int) -> dict[str, Any]:
     names = ",".join(["ops", *(f"kernel{at}" for at in range(len(bodies)))])
     turns = [sys.executable, "turns.py", str(steps), names, "cuda" if name in ON_GPU else "cpu"]
     done = subprocess.run(turns, cwd=folder, capture_output=True, text=True, check=True)
-    medians = [statistics.median(times) for times in json.loads(done.stdout)]
+    step_s, *measured = (statistics.median(values) for values in json.loads(done.stdout))
     rows = []
     for at, body in enumerate(bodies):
-        row = {"model": name, "kernel": body, "measured": medians[0] / medians[at + 1]}
+        row = {"model": name, "kernel": body, "measured": measured[at]}
         rows.append(row | predicted(folder, at, read))
         print(rows[-1], file=sys.stderr, flush=True)
-    return {"model": name, "operator": operator, "share": read.step_share, "step_s": medians[0], "kernels": rows}
+    return {"model": name, "operator": operator, "share": read.step_share, "step_s": step_s, "kernels": rows}
 
 
 def predicted(folder: Path, at: int, read: reading.Read) -> dict[str, Any]:
-    """The workload's ratio at the recorded sizes, and the step's by the operator's share."""
+    """The workload's ratio at the recorded sizes, and the step's by the operator's share. Where the parent's clock
+    proves only a bound, which predicts nothing, the worker's own clock is believed: it is that of an honest kernel.
+    """
     measured = []
     for row in read.rows:
         shape = row.label[1 : row.label.index("]")]
@@ -192,6 +202,8 @@ def predicted(folder: Path, at: int, read: reading.Read) -> dict[str, Any]:
         )
         if compared.ratio is None:
             return {"alone": None, "predicted": None, "said": compared.sentence}
+        if compared.at_least and compared.clocks:
+            compared = compared.model_copy(update={"ratio": compared.clocks.ratio_worker})
         measured.append(Measured(row.label, row.launches, row.recorded_s or 0.0, compared))
     verdict = rule.judge("trace", measured, read.step_share)
     return {"alone": verdict.ratio, "predicted": endtoend.predict(read.step_share, verdict.ratio)}
