@@ -54,6 +54,7 @@ class Preset:
     Nine palindromes are three of each order: their median survives a disturbed round, and no role has a better position
     than another. looks: numbers of replicates after which the run may stop early; the last one is the full number.
     elsewhere: minimum number of compared calls per replicate in other counted rounds. max_calls: of a round.
+    isolated_rounds: of isolated calls per replicate and role, on a CPU; their lower quartile counts.
     """
 
     name: str
@@ -63,6 +64,7 @@ class Preset:
     looks: tuple[int, ...] = ()
     elsewhere: int = 0
     max_calls: int = sys.maxsize
+    isolated_rounds: int = 5
 
     @property
     def first_look(self) -> int:

@@ -53,7 +53,8 @@ class Imports:
 class Session:
     """State that all replicates of a comparison share. modes: of the baseline (False) and of the candidate (True).
     thorough: index of the replicate whose candidate sees all kinds of adversarial inputs. kernels: on a GPU only.
-    fds: a pair for each rank of each worker.
+    fds: a pair for each rank of each worker. as_quick_kinds: of inputs, on which a replicate gained as much as on plain
+    ones.
     """
 
     pair: Pair
@@ -70,6 +71,7 @@ class Session:
     modes: Modes = field(default_factory=Modes)
     imports: Imports = field(default_factory=Imports)
     kernels: Kernels | None = None
+    as_quick_kinds: set[str] = field(default_factory=set)
 
     @property
     def is_tight(self) -> bool:

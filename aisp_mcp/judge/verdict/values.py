@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
@@ -29,34 +28,36 @@ NAMED_ONLY = ("tiny", "huge", BEYOND)
 CODE = "value_dependent"
 
 
-@dataclass(frozen=True)
-class _Kind:
-    """One replicate on one kind: the log-ratio less that on plain inputs, and the noise of both."""
-
-    change: float
-    noise: float
-
-
 def looks_worse(seconds: Sequence[float], plain: Sequence[float]) -> bool:
-    """Return True if the candidate may gain less on a kind than on plain inputs. seconds: of each role, as in Role."""
-    return _log_ratio(plain) - _log_ratio(seconds) > WORSE
+    """Return True if the candidate may gain less on a kind than on plain inputs, or if the baselines differ so much
+    that these rounds do not show it. seconds: of each role, as in Role.
+    """
+    return -_change(seconds, plain) > WORSE - _noise(seconds)
+
+
+def is_worse(seconds: Sequence[float], plain: Sequence[float], least: float = WORSE) -> bool:
+    """Return True if one replicate shows that the candidate gains less on a kind than on plain inputs, beyond noise.
+    least: by how much.
+    """
+    return -_change(seconds, plain) > least + NOISE * max(_noise(seconds), _noise(plain))
 
 
 def worse_kinds(replicates: Sequence[Replicate]) -> dict[str, float]:
-    """Log-ratio less that on plain inputs, of the kinds on which the candidate's gain is smaller beyond noise."""
-    found: dict[str, list[_Kind]] = {}
+    """Log-ratio less that on plain inputs, of the kinds on which every replicate that has timed them is worse."""
+    found: dict[str, list[tuple[Sequence[float], Sequence[float]]]] = {}
     for replicate in replicates:
-        plain = replicate.kinds.get("plain")
-        for name, seconds in replicate.kinds.items() if plain else ():
-            if plain and name != "plain":
-                change = _log_ratio(seconds) - _log_ratio(plain)
-                found.setdefault(name, []).append(_Kind(change, max(_noise(seconds), _noise(plain))))
-    worse = {}
-    for name, kinds in found.items():
-        least = WORSE if len(kinds) > 1 else WORSE_ALONE
-        if all(-kind.change > least + NOISE * kind.noise for kind in kinds):
-            worse[name] = fmean(kind.change for kind in kinds)
-    return worse
+        for name, seconds in replicate.kinds.items():
+            if name != "plain":
+                found.setdefault(name, []).append((seconds, replicate.kinds["plain"]))
+    return {
+        name: fmean(_change(*each) for each in timed)
+        for name, timed in found.items()
+        if all(is_worse(*each, WORSE if len(timed) > 1 else WORSE_ALONE) for each in timed)
+    }
+
+
+def _change(seconds: Sequence[float], plain: Sequence[float]) -> float:
+    return _log_ratio(seconds) - _log_ratio(plain)
 
 
 def _log_ratio(seconds: Sequence[float]) -> float:

@@ -24,10 +24,11 @@ from aisp_mcp.server.context import Context
 from aisp_mcp.store.records.run import Run
 from aisp_mcp.store.records.verdict_row import RunKind
 
-# What all regimes together may cost, in rounds of one pair at the same preset. Chosen: each starts its own processes,
-# which takes longer than its rounds, so that a dozen cost about four times as much as one.
+# What all regimes together may cost, in rounds of one pair at the same preset. Chosen: each has its own processes and
+# checks, which take longer than its rounds, so that a dozen cost less than three times as much as one.
 ROUNDS = 1.5
-LEAST_PALINDROMES, LEAST_REPLICATES = 3, 2  # one of each order; and what an interval needs
+# One of each order; what an interval needs; and rounds of isolated calls, of which the shortest counts.
+LEAST_PALINDROMES, LEAST_REPLICATES, LEAST_ISOLATED = 3, 2, 3
 
 
 @dataclass(frozen=True)
@@ -124,7 +125,8 @@ def divided(preset: Preset, regimes: int) -> Preset:
     palindromes = max(LEAST_PALINDROMES, 3 * round(share * preset.palindromes / 3))
     left = share * preset.palindromes * preset.replicates / palindromes
     replicates = min(preset.replicates, max(LEAST_REPLICATES, round(left)))
-    return replace(preset, palindromes=palindromes, replicates=replicates, looks=())
+    isolated = LEAST_ISOLATED if palindromes < preset.palindromes else preset.isolated_rounds
+    return replace(preset, palindromes=palindromes, replicates=replicates, looks=(), isolated_rounds=isolated)
 
 
 def _written(plan: Plan, row: Row, folder: Path) -> Pair:

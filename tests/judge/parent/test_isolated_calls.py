@@ -10,7 +10,6 @@ import pytest
 from harness_support import HONEST, judge
 
 from aisp_mcp.judge.parent.processes.placement import measuring_cpus, spare_cpus
-from aisp_mcp.judge.parent.timing.cpu import ROUNDS
 from aisp_mcp.judge.presets import Preset
 from aisp_mcp.judge.protocol.roles import Role
 from aisp_mcp.validity import issues
@@ -34,7 +33,9 @@ def test_each_side_is_measured_so_and_the_log_says_what_was_found(tmp_path: Path
     assert comparison.log_path is not None
     rows = [json.loads(line) for line in Path(comparison.log_path).read_text().splitlines()]
     [alone] = [row for row in rows if row["kind"] == "isolated"]
-    assert {role: len(seconds) for role, seconds in alone["seconds"].items()} == dict.fromkeys(Role, ROUNDS)
+    assert {role: len(seconds) for role, seconds in alone["seconds"].items()} == dict.fromkeys(
+        Role, SEVERAL_CALLS.isolated_rounds
+    )
     least = [min(seconds) for seconds in alone["seconds"].values()]
     assert 0 < alone["handoff_s"] < min(least)
     assert max(least) < 5 * min(least)

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import random
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from aisp_mcp.judge import compare
 from aisp_mcp.judge.evidence import Replicate
+from aisp_mcp.judge.parent.timing.replicate import ReplicateRun
+from aisp_mcp.judge.protocol.roles import Role
 from aisp_mcp.judge.records.measurement import Interval, Verification
 from aisp_mcp.judge.records.verdict import Comparison, Verdict
 from aisp_mcp.judge.verdict import values
@@ -73,6 +79,35 @@ def test_one_replicate_that_disagrees_shows_noise() -> None:
     runs = replicates(3, spikes=[1.0, 1.0, 1.0])
     runs[1].kinds["spikes"] = PLAIN
     assert values.worse_kinds(runs) == {}
+
+
+def test_kinds_are_timed_again_where_they_look_worse_or_the_baselines_differ() -> None:
+    assert not values.looks_worse([1.0, 1.0, 0.26], PLAIN)
+    assert values.looks_worse([1.0, 1.0, 0.28], PLAIN)
+    assert values.looks_worse([1.0, 1.2, 0.26], PLAIN)
+
+
+def test_later_replicates_leave_out_the_kinds_on_which_one_gained_as_much() -> None:
+    """In a stand-in for the processes, only values with outliers take the candidate as long as the baseline."""
+    filled: list[str] = []
+    session = SimpleNamespace(
+        adversarial=["spikes", "zeros"], opened={"goal": "speed", "facts": {}}, as_quick_kinds=set(),
+        random=random.Random(1), options=SimpleNamespace(device="cpu"),
+    )  # fmt: skip
+
+    def run_round(driver: Any, role: Role, count: int) -> SimpleNamespace:
+        is_quick = role is Role.CANDIDATE and filled[-1] != "spikes"
+        return SimpleNamespace(running_s=count * (0.25e-3 if is_quick else 1e-3), count=count)
+
+    runs = [Replicate(index) for index in range(2)]
+    for result in runs:
+        driver: Any = SimpleNamespace(
+            session=session, result=result, call_s=dict.fromkeys(Role, 1e-3), most_calls=lambda _: 8,
+            fill=lambda _, mode: filled.append(mode),
+        )  # fmt: skip
+        ReplicateRun(driver, cast(Any, SimpleNamespace(run_round=run_round))).time_kinds()
+    assert [*Counter(filled).items()] == [("plain", 12), ("spikes", 12), ("zeros", 1)]
+    assert values.worse_kinds(runs).keys() == {"spikes"}
 
 
 SORTS = "import torch\n\ndef f(x):\n    for _ in range({}):\n        x.sort()\n    return x.sort().values\n"

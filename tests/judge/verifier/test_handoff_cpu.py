@@ -16,7 +16,7 @@ torch = pytest.importorskip("torch")
 
 from aisp_mcp.judge.evidence import Account, RoundTiming  # noqa: E402
 from aisp_mcp.judge.parent.timing import cpu  # noqa: E402
-from aisp_mcp.judge.presets import sample_calls  # noqa: E402
+from aisp_mcp.judge.presets import Preset, sample_calls  # noqa: E402
 from aisp_mcp.judge.protocol.clock import clock  # noqa: E402
 from aisp_mcp.judge.protocol.layout import Layout, TensorSpec  # noqa: E402
 from aisp_mcp.judge.protocol.roles import Role  # noqa: E402
@@ -24,8 +24,8 @@ from aisp_mcp.judge.protocol.shared_memory import ANSWERED, HANDED_OVER, Arena  
 from aisp_mcp.judge.verifier import handoff_cpu  # noqa: E402
 
 X, OUT = (TensorSpec(name, "float32", (8,), (1,), 4) for name in ("x", "out"))
-LAYOUT = Layout((), (X,), (OUT,), 4)
-COUNT = 4
+COUNT = 12
+LAYOUT = Layout((), (X,), (OUT,), COUNT)
 
 
 class Numbers(dict[int, int]):
@@ -65,9 +65,11 @@ def test_each_call_has_its_inputs_when_its_number_comes_and_its_outputs_are_take
     numbers = Numbers(work)
     control: Any = SimpleNamespace(stats=numbers)
     held, seconds, _ = handoff_cpu.run(staged, arena, control, COUNT, 60.0)
-    assert [row[call:] for call, row in enumerate(seen)] == [[call + 1.0] + [0.0] * (3 - call) for call in range(COUNT)]
-    assert [float(held.outputs(call)[0][0]) for call in range(COUNT)] == [2.0, 4.0, 6.0, 8.0]
-    assert [float(held.inputs(call)["x"][0]) for call in range(COUNT)] == [1.0, 2.0, 3.0, 4.0]
+    assert [row[call:] for call, row in enumerate(seen)] == [
+        [call + 1.0] + [0.0] * (COUNT - 1 - call) for call in range(COUNT)
+    ]
+    assert [float(held.outputs(call)[0][0]) for call in range(COUNT)] == [2.0 * call + 2.0 for call in range(COUNT)]
+    assert [float(held.inputs(call)["x"][0]) for call in range(COUNT)] == [call + 1.0 for call in range(COUNT)]
     assert len(seconds) == COUNT
 
 
@@ -114,12 +116,12 @@ def test_nobody_waits_for_a_worker_beyond_the_deadline() -> None:
 
 
 @pytest.mark.parametrize(
-    ("delayed_s", "verifier_s", "turns"),
-    [(0.0, 0.0, cpu.ROUNDS), (5e-4, 0.0, cpu.MAX_ROUNDS), (0.0, 5e-4, cpu.MAX_ROUNDS)],
-    ids=["quiet", "a neighbour of the worker all along", "a neighbour of the verifier"],
+    ("rounds", "delayed_s", "verifier_s", "turns"),
+    [(5, 0.0, 0.0, 5), (3, 0.0, 0.0, 3), (5, 5e-4, 0.0, 12), (3, 0.0, 5e-4, 7)],
+    ids=["quiet", "quiet and few", "a neighbour of the worker all along", "a neighbour of the verifier"],
 )
-def test_so_many_calls_are_compared_that_faking_half_of_half_the_rounds_is_found(
-    delayed_s: float, verifier_s: float, turns: int
+def test_so_many_calls_are_compared_that_faking_half_of_the_rounds_that_count_is_found(
+    rounds: int, delayed_s: float, verifier_s: float, turns: int
 ) -> None:
     """Rounds that others disturbed are measured again, as long as there are rounds left; all of them are compared."""
     requests: list[tuple[int, int]] = []
@@ -130,7 +132,12 @@ def test_so_many_calls_are_compared_that_faking_half_of_half_the_rounds_is_found
     answer = {"seconds": [2e-6] * COUNT, "delayed_s": verifier_s}
     verifier = SimpleNamespace(post=lambda *_, **__: None, collect=lambda _: answer)
     session = SimpleNamespace(
-        stage=lambda _: None, new_seed=lambda: 1, random=draw, verifier=verifier, phase=lambda _: nullcontext()
+        stage=lambda _: None,
+        new_seed=lambda: 1,
+        random=draw,
+        verifier=verifier,
+        phase=lambda _: nullcontext(),
+        options=SimpleNamespace(preset=Preset("some", 1, 0.001, isolated_rounds=rounds)),
     )
     driver: Any = SimpleNamespace(
         session=session,
@@ -144,7 +151,7 @@ def test_so_many_calls_are_compared_that_faking_half_of_half_the_rounds_is_found
         verify=lambda side, sample: requests.append((side, len(sample))),
     )
     seconds, cost_s = cpu.isolated_calls(driver)
-    assert seconds == {role: [2e-6] * cpu.ROUNDS for role in Role}
+    assert seconds == {role: [2e-6] * rounds for role in Role}
     assert cost_s == pytest.approx(1e-6)
     expected = Counter(requests)
     [compared] = {number for side, number in requests if side == Role.CANDIDATE}
@@ -154,4 +161,4 @@ def test_so_many_calls_are_compared_that_faking_half_of_half_the_rounds_is_found
         (Role.CANDIDATE, compared): turns,
     }
     unseen = 0.5**compared
-    assert unseen ** (cpu.ROUNDS // 2 + 1) < 1e-3
+    assert unseen ** (rounds // 4 + 1) < 1e-3  # the lower quartile of the rounds counts

@@ -8,6 +8,7 @@ The candidate's copies count as part of its time, while the baseline's report of
 from __future__ import annotations
 
 import itertools
+import math
 import os
 import statistics
 from collections import Counter
@@ -30,12 +31,11 @@ from aisp_mcp.judge.protocol.roles import BASELINES, Role
 from aisp_mcp.judge.protocol.shared_memory import UNSETTLED
 from aisp_mcp.judge.verdict.estimate import fit_overhead
 
-ROUND_S = 1e-3
-ROUNDS, MIN_CALLS = 5, 3  # of isolated calls, per role; the median counts
-MAX_ROUNDS, DISTURBED = 12, 0.02  # at most, with disturbed ones; disturbed from this share of a round on
-# Randomly compared calls of each such round of the candidate. A candidate that fakes half of the calls in half of
-# the rounds escapes in one of about a thousand replicates.
-COMPARED = 4
+ROUND_S, MIN_CALLS = 1e-3, 3  # of isolated calls
+MOST_ROUNDS, DISTURBED = 2.5, 0.02  # times the preset's, with disturbed ones; disturbed from this share of a round on
+# Randomly compared isolated calls in the candidate's rounds up to the lower quartile, which counts. A candidate that
+# fakes half of the calls there escapes in one of a thousand replicates.
+COMPARED = 10
 COPY_ROUNDS = 9  # of one call per role, for a candidate that returns one buffer again and again
 CONVERT_ROUNDS = 3  # of each baseline, whose arguments are as many as the candidate's
 MOST_SETTLING, QUIET_ROUNDS, FEW_FAULTS = 8, 2, 32  # faults in a round
@@ -242,14 +242,15 @@ def isolated_calls(driver: Driver) -> tuple[dict[Role, list[float]], float]:
     costs = list[float]()
     all_seconds = dict[Role, list[float]]((role, []) for role in Role)
     session = driver.session
-    for left in reversed(range(MAX_ROUNDS)):
+    wanted = session.options.preset.isolated_rounds
+    for left in reversed(range(int(MOST_ROUNDS * wanted))):
         counts = {role: _count(driver, role) for role in Role}
         numbered = {driver.number(role): count for role, count in counts.items()}
         session.stage({"counts": numbered, "seed": session.new_seed(), "sample": []})
         order = session.random.sample(list(Role), len(Role))
         rounds = {role: _round(driver, role, counts[role]) for role in order}
-        _verify(driver, counts)
-        needed = ROUNDS - len(all_seconds[Role.CANDIDATE])
+        _verify(driver, counts, math.ceil(COMPARED / (wanted // 4 + 1)))
+        needed = wanted - len(all_seconds[Role.CANDIDATE])
         if left >= needed and _are_disturbed([*rounds.values()]):
             continue
         for role, (seconds, timing, _) in rounds.items():
@@ -269,10 +270,12 @@ def _are_disturbed(rounds: Sequence[tuple[list[float], RoundTiming, float]]) -> 
     return lost_s > DISTURBED * sum(timing.elapsed_s for _, timing, _ in rounds)
 
 
-def _verify(driver: Driver, counts: dict[Role, int]) -> None:
-    """Compare after all roles have run, since outputs may be compared with a baseline's."""
+def _verify(driver: Driver, counts: dict[Role, int], compared: int) -> None:
+    """Compare after all roles have run, since outputs may be compared with a baseline's. compared: calls of the
+    candidate.
+    """
     for role, count in counts.items():
-        driver.verify(role, driver.sample(count, COMPARED) if role is Role.CANDIDATE else [])
+        driver.verify(role, driver.sample(count, compared) if role is Role.CANDIDATE else [])
 
 
 def _count(driver: Driver, role: Role) -> int:

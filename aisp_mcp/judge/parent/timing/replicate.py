@@ -9,14 +9,14 @@ from __future__ import annotations
 import itertools
 import math
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from statistics import median_low
 from typing import ClassVar
 
-from aisp_mcp.judge.evidence import Replicate, Round, RoundCost, RoundTiming, SecondsByRole
+from aisp_mcp.judge.evidence import Replicate, Round, RoundCost, RoundTiming
 from aisp_mcp.judge.options import Options
 from aisp_mcp.judge.parent.processes.placement import spare_cpus
 from aisp_mcp.judge.parent.session import ComparisonAborted, Session
@@ -104,7 +104,8 @@ def _end(driver: Driver | None, strategy: Strategy, traced: bool) -> None:
 # Rounds on each kind of inputs are this part of a timed one. Seconds of a call up to which they are run, in the first
 # replicate and in every one. Chosen: they take about a twentieth of a verdict's time.
 KINDS_SHARE, KINDS_FIRST_CALL_S, KINDS_CALL_S = 4, 0.05, 0.003
-KINDS_AGAIN = 2  # more times for plain inputs, with which others are compared, and for a kind that looks worse
+# Times for plain inputs, with which others are compared, and for a kind that looks worse; once if it does not.
+KINDS_TIMES = 6
 SOME_MODES = 2  # kinds of adversarial inputs that a candidate sees in most replicates, besides its hidden round
 
 
@@ -160,7 +161,7 @@ class ReplicateRun:
             for timed_round in result.rounds
         ]
         if type(self) is ReplicateRun:
-            self._time_kinds()
+            self.time_kinds()
         return result
 
     def _half_palindromes(self) -> list[list[tuple[int, Role]]]:
@@ -279,9 +280,10 @@ class ReplicateRun:
         self.strategy.run_round(driver, Role.CANDIDATE, count)
         driver.verify(Role.CANDIDATE, driver.sample(count, 3))
 
-    def _time_kinds(self) -> None:
+    def time_kinds(self) -> None:
         """Time all roles on each kind of inputs, in turns on the same inputs: a gain may depend on their values. What
-        lies beyond a declared range comes last, since functions may raise there.
+        lies beyond a declared range comes last, since functions may raise there. A kind on which one replicate gains as
+        much as on plain ones is left out in later ones: worse is what is worse in all.
         """
         driver, session = self.driver, self.session
         call_s = max(driver.call_s.values())
@@ -289,29 +291,31 @@ class ReplicateRun:
         if self.options.device != "cpu" or session.opened["goal"] != "speed" or not session.adversarial or not is_short:
             return
         is_bounded = "larger" in session.opened["facts"].get("inputs_not_tested", {})
-        kinds = driver.result.kinds
-        for mode in ["plain", *session.adversarial, *([BEYOND] if is_bounded else [])]:
-            seconds = dict.fromkeys(Role, math.inf)
+        known, kinds = session.as_quick_kinds, driver.result.kinds
+        modes = [mode for mode in [*session.adversarial, *([BEYOND] if is_bounded else [])] if mode not in known]
+        for mode in ["plain", *modes] if modes else ():
             try:
-                self._time_kind(mode, seconds)
-                for _ in range(KINDS_AGAIN):  # other programs may have disturbed the first rounds
-                    if mode == "plain" or values.looks_worse([*seconds.values()], kinds["plain"]):
-                        self._time_kind(mode, seconds)
+                kinds[mode] = self._time_kind(mode, kinds.get("plain"))
             except ComparisonAborted:
                 if mode != BEYOND:
                     raise
-                return
-            kinds[mode] = [*seconds.values()]
+                known.add(mode)
+        known |= {mode for mode in kinds if not values.is_worse(kinds[mode], kinds["plain"])}
 
-    def _time_kind(self, mode: str, seconds: SecondsByRole) -> None:
-        """Run two rounds of each role on one kind of inputs, and lower the seconds per call to the shortest."""
-        driver = self.driver
-        for order in (list(Role), list(Role)[::-1]):
+    def _time_kind(self, mode: str, plain: Sequence[float] | None) -> list[float]:
+        """The shortest seconds per call of each role in a few rounds on one kind of inputs. The candidate runs first,
+        and last, and so on: what goes before it may favour it.
+        """
+        driver, seconds = self.driver, dict.fromkeys(Role, math.inf)
+        for number in range(KINDS_TIMES):
             counts = {role: max(1, driver.most_calls(role) // KINDS_SHARE) for role in Role}
             driver.fill(counts, mode)
-            for role in order:
+            for role in list(Role) if number % 2 else list(Role)[::-1]:
                 timing = self.strategy.run_round(driver, role, counts[role])
                 seconds[role] = min(timing.running_s / timing.count, seconds[role])
+            if plain and not values.looks_worse([*seconds.values()], plain):
+                break
+        return [*seconds.values()]
 
     def _record(self, number: int, role: Role, timing: RoundTiming) -> None:
         self.session.log.append(
