@@ -181,13 +181,20 @@ def run(name: str, folder: Path, steps: int, kernels: int) -> dict[str, Any]:
     names = ",".join(["ops", *(f"kernel{at}" for at in range(len(bodies)))])
     turns = [sys.executable, "turns.py", str(steps), names, "cuda" if name in ON_GPU else "cpu"]
     done = subprocess.run(turns, cwd=folder, capture_output=True, text=True, check=True)
-    step_s, *measured = (statistics.median(values) for values in json.loads(done.stdout))
+    seconds, *ratios = json.loads(done.stdout)
     rows = []
     for at, body in enumerate(bodies):
-        row = {"model": name, "kernel": body, "measured": measured[at]}
+        row = {"model": name, "kernel": body, "measured": statistics.median(ratios[at])}
+        row["measured_interval"] = middle(ratios[at])
         rows.append(row | predicted(folder, at, read))
         print(rows[-1], file=sys.stderr, flush=True)
-    return {"model": name, "operator": operator, "share": read.step_share, "step_s": step_s, "kernels": rows}
+    return {
+        "model": name,
+        "operator": operator,
+        "share": read.step_share,
+        "step_s": statistics.median(seconds),
+        "kernels": rows,
+    }
 
 
 def predicted(folder: Path, at: int, read: reading.Read) -> dict[str, Any]:
@@ -206,17 +213,40 @@ def predicted(folder: Path, at: int, read: reading.Read) -> dict[str, Any]:
             compared = compared.model_copy(update={"ratio": compared.clocks.ratio_worker})
         measured.append(Measured(row.label, row.launches, row.recorded_s or 0.0, compared))
     verdict = rule.judge("trace", measured, read.step_share)
-    return {"alone": verdict.ratio, "predicted": endtoend.predict(read.step_share, verdict.ratio)}
+    sides = (verdict.interval.low, verdict.interval.high) if verdict.interval else (None, None)
+    return {
+        "alone": verdict.ratio,
+        "predicted": endtoend.predict(read.step_share, verdict.ratio),
+        "predicted_interval": [endtoend.predict(read.step_share, side) for side in sides],
+    }
+
+
+def middle(ratios: list[float]) -> list[float]:
+    """The 95 % interval of the median, by its order statistics (the normal approximation of the binomial)."""
+    count, ordered = len(ratios), sorted(ratios)
+    below = max(math.floor(count / 2 - 0.98 * math.sqrt(count)), 0)
+    return [ordered[below], ordered[count - 1 - below]]
+
+
+def is_shown(interval: list[float | None]) -> bool:
+    """Return True if the interval excludes 1."""
+    low, high = interval
+    return low is not None and high is not None and not low <= 1 <= high
 
 
 def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """How often signs agree where a change is visible, and how near the predictions are."""
+    """How often signs agree where a change is visible, and where both intervals exclude 1, and how near the predictions
+    are.
+    """
     known = [row for row in rows if row["predicted"]]
+    shown = [row for row in known if is_shown(row["measured_interval"]) and is_shown(row["predicted_interval"])]
     pairs = [(math.log(row["predicted"]), math.log(row["measured"])) for row in known]
     visible = [(a, b) for a, b in pairs if max(abs(a), abs(b)) >= VISIBLE]
     return {
         "kernels": len(rows), "judged": len(known), "visible": len(visible),
         "sign_agrees": sum(a * b > 0 for a, b in visible),
+        "both_shown": len(shown),
+        "shown_sign_agrees": sum((row["predicted"] > 1) == (row["measured"] > 1) for row in shown),
         "step_within_20_percent": sum(abs(math.expm1(a - b)) <= NEAR for a, b in pairs),
         "change_within_20_percent": sum(abs(a - b) <= max(NEAR * abs(b), VISIBLE) for a, b in visible),
     }  # fmt: skip
