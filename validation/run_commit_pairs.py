@@ -6,7 +6,7 @@ python validation/run_commit_pairs.py validation/commit_pairs.toml --mirror FOLD
 FOLDER has bare clones, OWNER+NAME each or OWNER+NAME/repo. Workloads of SWE-fficiency come from its own repository
 there, or from files NAME.py that --workloads names. A record that exists is continued. The truth is the least processor
 time of the workload at each commit, of several fresh processes, in the environments that aisp built. --beside compares
-the verdicts with those of a record of another machine.
+the verdicts with those of a record of another machine; `--only none` only prints that.
 """
 
 from __future__ import annotations
@@ -241,7 +241,6 @@ def main() -> None:
     with concurrent.futures.ThreadPoolExecutor(options.at_once) as pool:
         for future in [pool.submit(one, pair) for pair in pairs]:
             future.result()
-    store()
     print(json.dumps(summary(rows, beside), ensure_ascii=False))
 
 
