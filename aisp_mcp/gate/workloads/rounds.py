@@ -6,6 +6,7 @@ import base64
 import math
 import random
 import statistics
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,6 +20,7 @@ SLOW_CALL_S, LONG_CALL_S = 0.05, 1.0  # longer calls get three palindromes; even
 MAX_CALLS = 1_000_000
 LONGEST_ROUND_S = 0.2  # of a head that is much slower than the base, or of a call that is tried twice
 ROUND_S = 0.01  # the pipe costs a round about 50 µs
+UNITS_S = 0.1  # of a round, with all setups
 MUCH_FASTER = 4  # a head's round may be that much shorter before it gets more calls
 
 
@@ -65,7 +67,8 @@ def _rounds(
     call_s, units = max(message["seconds"] for message in ready.values()), ready[Role.CANDIDATE].get("units")
     if call_s >= ROUND_S and not units:
         call_s = _later_call_s(processes, own_clock)
-    calls = dict.fromkeys(Role, _calls(processes, call_s, own_clock))
+    most = _most_units(processes[Role.BASELINE], own_clock) if units and call_s < ROUND_S else MAX_CALLS
+    calls = dict.fromkeys(Role, _calls(processes, call_s, own_clock, most))
     # Calls that a setup precedes are handed over one by one.
     if min(call_s, ready[Role.CANDIDATE]["seconds"]) < LONG_CALL_S and not units:
         calls[Role.CANDIDATE] = _of_head(processes[Role.CANDIDATE], calls[Role.CANDIDATE], own_clock)
@@ -90,11 +93,21 @@ def _later_call_s(processes: Mapping[Role, MeasuredProcess], own_clock: bool) ->
     return longest_s
 
 
-def _calls(processes: Mapping[Role, MeasuredProcess], call_s: float, own_clock: bool) -> int:
+def _most_units(process: MeasuredProcess, own_clock: bool) -> int:
+    """Calls of a round if each needs a setup and a fork, which take time as well."""
+    spent_s = math.inf
+    for _ in range(2):
+        begin = time.perf_counter()
+        process.round(1, own_clock)
+        spent_s = min(spent_s, time.perf_counter() - begin)
+    return max(1, int(UNITS_S / spent_s))
+
+
+def _calls(processes: Mapping[Role, MeasuredProcess], call_s: float, own_clock: bool, most: int) -> int:
     """Calls that fill a round of the base; fewer if a round of a much slower head would take too long."""
     if call_s >= ROUND_S:
         return 1
-    calls = _filling(processes[Role.BASELINE], ROUND_S, MAX_CALLS, own_clock)
+    calls = _filling(processes[Role.BASELINE], ROUND_S, most, own_clock)
     return _filling(processes[Role.CANDIDATE], LONGEST_ROUND_S, calls, own_clock)
 
 

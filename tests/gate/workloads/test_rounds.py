@@ -50,6 +50,20 @@ def test_a_round_of_a_much_faster_head_has_more_calls(base_s: float, head_s: flo
         assert measured.log_ratio == pytest.approx(math.log(base_s / head_s), abs=0.06)
 
 
+def test_a_round_of_calls_with_setups_ends_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Forking(Known):
+        now = 0.0
+
+        def round(self, calls: int, own_clock: bool) -> float:
+            Forking.now += calls * 7e-3
+            return super().round(calls, own_clock)
+
+    monkeypatch.setattr(rounds, "time", type("", (), {"perf_counter": staticmethod(lambda: Forking.now)}))
+    processes: dict[Role, Any] = {role: Forking(2e-4, True) for role in Role}
+    assert isinstance(rounds.measure(processes, "known", PRESETS["quick"]), rounds.BenchmarkReplicate)
+    assert all(1 < process.calls[-1] <= rounds.UNITS_S / 7e-3 for process in processes.values())
+
+
 @pytest.mark.parametrize("first_s", [0.0, 0.06, 2.5])
 @pytest.mark.parametrize("held_up", [0, 1])
 def test_neither_a_slow_first_call_nor_a_wait_for_a_core_shortens_the_rounds(first_s: float, held_up: int) -> None:
