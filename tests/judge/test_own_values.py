@@ -17,6 +17,7 @@ from harness_support import judge
 from aisp_mcp.bench import Answers
 from aisp_mcp.errors import BenchmarkError, UsageError
 from aisp_mcp.judge import compare
+from aisp_mcp.judge.candidate import calling
 from aisp_mcp.judge.evidence import APART, NOT_SINGLE
 from aisp_mcp.judge.protocol.values import UnknownValueError, decode, encode, framed, is_plain, unframed
 from aisp_mcp.judge.verifier import settling
@@ -202,6 +203,21 @@ def test_other_bytes_are_refused(data: bytes) -> None:
 def test_frames_have_one_size_and_say_when_a_value_does_not_fit() -> None:
     assert unframed(bytes(framed(b"abc", 64))) == b"abc"
     assert unframed(bytes(framed(b"abc" * 64, 64))) is None
+    for first in (b"a longer one", b"abc" * 64):
+        for data in (b"abc", b"abc" * 64):
+            assert framed(data, 64, framed(first, 64)) == framed(data, 64)
+
+
+def test_large_frames_get_memory_that_no_output_uses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(calling.VALUES, "capacity", 2 << 20)
+    steps = calling.ValueSteps(lambda: ((), {}), lambda: None, False)
+    kept, other = (steps.tensors(numpy.full(9, value)) for value in (1.0, 2.0))
+    places = {kept.data_ptr(), other.data_ptr()}
+    del other
+    again = steps.tensors(numpy.full(9, 3.0))
+    assert {kept.data_ptr(), again.data_ptr()} == places
+    assert values.read(kept)[0] == 1.0
+    assert values.read(again)[0] == 3.0
 
 
 def test_only_values_without_work_left_are_plain() -> None:

@@ -31,6 +31,8 @@ _LONG = "Return its text; or give a tolerance such as --rtol 1e-9, which compare
 MODULES = {"widened": True}  # whether a reference gets modules in float64
 _SEED = 1  # any, and the same for baseline and candidate
 
+_FRAMES: list[bytearray] = []  # large ones that have been made
+
 VALUES: dict[str, Any] = {"capacity": 0, "plain": False}  # of the frames of outputs: their bytes, and is_plain()
 
 
@@ -87,7 +89,7 @@ class ValueSteps(Steps):
             raise unusable(
                 "BAD_OUTPUT", f"The function's answer cannot be compared: {error}.", values.RETURN
             ) from error
-        return torch.frombuffer(values.framed(data, VALUES["capacity"] or len(data) + values.HEAD), dtype=torch.uint8)
+        return torch.frombuffer(_frame(data), dtype=torch.uint8)
 
     def tensors_of_calls(self, outputs: list[Any]) -> Any:
         if not all(map(values.is_plain, outputs)):
@@ -100,6 +102,21 @@ class ValueSteps(Steps):
     @staticmethod
     def _becomes_list(output: Any) -> bool:
         return LISTS["demanded"] and _is_array(output)
+
+
+def _frame(data: bytes) -> bytearray:
+    """The bytes in a frame: a large one in memory that no output uses any more. New memory beyond what glibc keeps
+    comes from the kernel page by page: 25 of 35 ms for an answer of 32 MB, and by chance only in some processes.
+    """
+    capacity = VALUES["capacity"] or len(data) + values.HEAD
+    if capacity < values.LARGE:
+        return values.framed(data, capacity)
+    alone = sys.getrefcount(object()) + 1  # references of a frame that only the list holds
+    free = (at for at in range(len(_FRAMES)) if sys.getrefcount(_FRAMES[at]) == alone and len(_FRAMES[at]) == capacity)
+    if (at := next(free, None)) is not None:
+        return values.framed(data, capacity, _FRAMES[at])
+    _FRAMES.append(values.framed(data, capacity))
+    return _FRAMES[-1]
 
 
 def function(path: str, name: str, folders: tuple[str, ...] = (), module: str = "") -> Callable[..., Any]:

@@ -19,6 +19,7 @@ from typing import Any
 
 MADE_N = 64  # the size that a generator gets unless its user names one
 HEAD = 8  # bytes that hold the length of what follows
+LARGE = 1 << 20  # bytes of a frame whose memory is worth keeping
 TOO_LARGE = (1 << 62) - 1  # in place of the length, if it does not fit
 PLAIN = (type(None), bool, int, float, complex, str, bytes)
 SCALARS = (
@@ -75,13 +76,19 @@ def is_plain(value: Any) -> bool:
     return _library(value) == "numpy" and kind.__name__ == "ndarray" and value.dtype.kind in _KINDS
 
 
-def framed(data: bytes, capacity: int) -> bytearray:
-    """The bytes with their length before them and zeros after them, or a mark that they do not fit."""
-    frame = bytearray(capacity)
-    fits = len(data) + HEAD <= capacity
+def framed(data: bytes, capacity: int, frame: bytearray | None = None) -> bytearray:
+    """The bytes with their length before them and zeros after them, or a mark that they do not fit. frame: to write
+    into, of that capacity and with a frame in it.
+    """
+    if frame is None:
+        frame = bytearray(capacity)
+    end, fits = HEAD + len(data), HEAD + len(data) <= capacity
+    used = min(HEAD + int.from_bytes(frame[:HEAD], "little"), capacity)
     frame[:HEAD] = (len(data) if fits else TOO_LARGE).to_bytes(HEAD, "little")
     if fits:
-        frame[HEAD : HEAD + len(data)] = data
+        frame[HEAD:end] = data
+    start = end if fits else HEAD
+    frame[start:used] = bytes(max(used - start, 0))
     return frame
 
 
