@@ -51,7 +51,7 @@ MOST_MOVED = 0.01
 # Size of these roundings at least. Chosen: above the cutoffs of a rank, which are some hundreds of eps of float64.
 LEAST_NOISE = 2.0**-36
 # Draws of plain inputs before a single number is the same for all: one in 16 bits often is for two. Chosen.
-DRAWS = 8
+DRAWS = 16
 # Seconds of a baseline's call up to which it is tried on each kind of adversarial inputs before the comparison. Chosen.
 TRIED_S = 0.2
 # Root-mean-square error of a baseline as a share of its output's own, above which rounding decides the output. Chosen

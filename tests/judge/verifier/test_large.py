@@ -47,9 +47,9 @@ def test_the_same_is_found(as_large: Any, error: float) -> None:
 
 def test_distances_of_other_orders_are_the_same(as_large: Any) -> None:
     out, _, ref = outputs(1e-5)
-    [whole] = bank._largest([ref], [[("out", out)]])
+    [whole] = bank._largest([ref], [[out]])
     as_large()
-    [in_pieces] = bank._largest([ref], [[("out", out)]])
+    [in_pieces] = bank._largest([ref], [[out]])
     assert (whole.dtype, in_pieces.dtype) == (torch.float64, torch.float32)
     assert torch.allclose(in_pieces.double(), whole, rtol=1e-6, atol=0.0)
 

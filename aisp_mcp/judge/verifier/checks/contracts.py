@@ -272,14 +272,14 @@ class ElementsContract(Contract):
 
     def _usual(self, call: CheckedCall, name: str, reference: Any) -> float:
         """Size of elements whose rounding is forgiven in an output of constant inputs, which cancel, and of large ones,
-        which saturate; 0 for other inputs.
+        which saturate; 0 for other inputs. In programs that torch does not see, walks show what cancels.
 
         It is that of plain calls; in the battery only of its own, so that its answer does not depend on fresh inputs.
         """
         known, key = call.bank.usual, (name, call.round.battery)
         if call.is_plain:
             known[key] = max(known.get(key, 0.0), float(components(reference).abs().amax()))
-        if call.mode != "constant" and call.mode not in SIZES:
+        if call.mode not in SIZES and (call.mode != "constant" or call.bank.is_unseen(call.seed)):
             return 0.0
         usual = max(known.get(key, 0.0), known.get((name, True), 0.0))
         return usual if math.isfinite(usual) else 0.0
