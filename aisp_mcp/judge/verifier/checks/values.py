@@ -136,18 +136,31 @@ def difference(expected: Any, found: Any, rtol: float | None = None, atol: float
 
 
 def floats(expected: Any, found: Any) -> dict[str, Floats] | str:
-    """The floats of two values, by place: those of each array and list, and together those that have the same place in
-    the items of a list. If the values differ in anything else, the first difference in words.
+    """The floats of two values, by place. Those that have the same place in the items of a list are one array: numbers
+    its elements, and arrays of one kind its rows. If the values differ in anything else, the first difference in words.
     """
-    places, single = dict[str, Floats](), dict[str, list[tuple[Any, Any]]]()
+    import numpy
+
+    numbers, arrays = dict[str, list[tuple[Any, Any]]](), dict[str, list[Floats]]()
     for place in _compared(expected, found, ""):
         if isinstance(place, str):
             return place
-        if _is_array(place.expected):
-            places[place.at] = place
+        at = POSITION.sub("[…]", place.at)
+        if not _is_array(place.expected):
+            numbers.setdefault(at, []).append((place.expected, place.found))
         else:
-            single.setdefault(POSITION.sub("[…]", place.at), []).append((place.expected, place.found))
-    return places | {at: Floats(at, *map(_as_array, zip(*pairs, strict=True))) for at, pairs in single.items()}
+            kind = place.expected
+            arrays.setdefault(f"{at} of {'x'.join(map(str, kind.shape)) or 1} {kind.dtype}", []).append(place)
+    places = {at: Floats(at, *map(_as_array, zip(*pairs, strict=True))) for at, pairs in numbers.items()}
+    for at, [first, *more] in arrays.items():
+        if more:
+            rows = [first, *more]
+            places[at] = Floats(
+                at, numpy.stack([each.expected for each in rows]), numpy.stack([each.found for each in rows])
+            )
+        else:
+            places[first.at] = first
+    return places
 
 
 def read(frame: Any) -> Any:
