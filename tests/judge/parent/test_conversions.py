@@ -63,12 +63,13 @@ def test_a_kind_of_inputs_that_looks_slower_is_timed_again(disturbed: int, ratio
             call_s *= 4 if slow <= disturbed else 1
         return RoundTiming(count, count * call_s, [1] * count, Account())
 
-    session = SimpleNamespace(opened={"goal": "speed", "facts": {}}, adversarial=["zeros", "spikes"])
+    kinds = {"adversarial": ["zeros", "spikes"], "as_quick_kinds": set[str]()}
+    session = SimpleNamespace(opened={"goal": "speed", "facts": {}}, **kinds)
     calls = {"call_s": dict.fromkeys(Role, CALL_S), "most_calls": lambda _: 40, "fill": fill}
     run = object.__new__(ReplicateRun)
     run.driver = SimpleNamespace(session=session, result=Replicate(0), **calls)  # type: ignore[assignment]
     run.strategy, run.session = SimpleNamespace(run_round=run_round), session  # type: ignore[assignment]
     run.options = SimpleNamespace(device="cpu")  # type: ignore[assignment]
-    run._time_kinds()
+    run.time_kinds()
     found = {name: row[0] / row[2] for name, row in run.driver.result.kinds.items()}
     assert found == pytest.approx({"plain": 2.0, "zeros": ratio, "spikes": 2.0})
