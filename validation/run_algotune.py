@@ -39,6 +39,7 @@ import run_labelled
 from aisp_mcp.judge.records import Skip
 from aisp_mcp.suites.adapters import algotune
 from aisp_mcp.system import cpu
+from aisp_mcp.validity import corpus
 
 PACKAGES = {"numpy", "scipy", "AlgoTuneTasks", *sys.stdlib_module_names}
 LONGEST = 160  # characters of a verdict in a table
@@ -221,14 +222,14 @@ def page(record: dict[str, Any]) -> str:
 
 
 def other(rows: list[dict[str, Any]]) -> str:
-    """What the answers are whose precision is not named."""
+    """A sentence on the answers whose precision is not named; empty if none is exact."""
     exact = sum(row.get("measures", {}).get("apart", 1.0) < run_labelled.ROUNDING for row in rows)
     words = "differ from the baseline's by rounding in float64 at most: float32 is in code that is not reached"
     return f"The answers of {exact} others {words}. " if exact else ""
 
 
 def machine(row: dict[str, Any]) -> str:
-    """Where a row was measured, and the share of the published n."""
+    """The machine of a row, and the share of the published n."""
     return f"{row['device']}, at {100 * row['share']:.0f} % of n"
 
 
@@ -243,7 +244,7 @@ def signs(where: str, rows: list[dict[str, Any]]) -> str:
 
 
 def contrary(rows: list[dict[str, Any]]) -> str:
-    """What was said of those that are not faster here, if any."""
+    """The table of those that are not faster here; empty without any."""
     others = [row for row in rows if row.get("verdict") not in (None, "faster")]
     lines = []
     for row in others:
@@ -254,7 +255,7 @@ def contrary(rows: list[dict[str, Any]]) -> str:
 
 
 def reasons(rows: list[dict[str, Any]]) -> str:
-    """How many were refused for which reason."""
+    """Numbers of refused solvers by reason."""
     counts = Counter(
         REASONS.get(row["refusal"]["code"], row["refusal"]["code"]) for row in rows if not row.get("verdict")
     )
@@ -262,7 +263,7 @@ def reasons(rows: list[dict[str, Any]]) -> str:
 
 
 def named(row: dict[str, Any]) -> str:
-    """What the verdict's sentence names: a lower precision, or that the answers are wrong."""
+    """The precision that the verdict's sentence names, or its words on wrong answers; empty if it names nothing."""
     if row["verdict"] in ("incorrect", "invalid"):
         return cut(row["sentence"])
     digits = re.search(r"agree with the baseline's to (\d+) digits", row["sentence"])
@@ -313,11 +314,6 @@ def main() -> None:
             found["plain"] = plain(each, n)
         return {**row, "published": each.published, **found}
 
-    def write() -> None:
-        partly = options.out.with_suffix(".part")
-        partly.write_text(json.dumps({**about, "rows": rows}, indent=1) + "\n", "utf-8")
-        partly.replace(options.out)
-
     with ThreadPoolExecutor(options.at_once, initializer=lambda: os.sched_setaffinity(0, free.get())) as threads:
         begun = set[Future[dict[str, Any]]]()
         waiting = takewhile_time(chosen, time.monotonic() + options.seconds)
@@ -330,8 +326,8 @@ def main() -> None:
                 rows.append(row)
                 why = row.get("sentence") or row["refusal"]
                 print(row["name"], row["published"], row.get("ratio"), row["seconds"], why, flush=True)
-            write()
-    write()
+            corpus.keep(options.out, {**about, "rows": rows})
+    corpus.keep(options.out, {**about, "rows": rows})
     if options.page:
         options.page.write_text(page({**about, "rows": rows}), "utf-8")
 

@@ -4,8 +4,8 @@ python validation/run_honest.py [--machines 10] [--runs 10] [--plain 12] [--adve
     [--family seen|unseen|wrong|foreign|foreign-wrong] [--values] [--only NAME…] [--out FILE]
 
 A machine is a secret seed: it fixes the battery that decides. A run is the battery's decision and the fresh draws of
-the timed calls of a comparison. Nothing is timed. --values:
-as results of any form, which no tensors of fixed shapes hold.
+the timed calls of a comparison. Nothing is timed. --values: as results of any form, which no tensors of fixed shapes
+hold.
 """
 
 from __future__ import annotations

@@ -428,9 +428,7 @@ def main() -> None:
             for row in rows
         ]
         record = {**about, "summary": summary(judged), "rows": judged}
-        partly = options.out.with_suffix(".part")
-        partly.write_text(json.dumps(record, indent=1) + "\n", "utf-8")
-        partly.replace(options.out)
+        corpus.keep(options.out, record)
         if options.page:
             options.page.write_text(page(record), "utf-8")
 

@@ -235,8 +235,8 @@ def is_shown(interval: list[float | None]) -> bool:
 
 
 def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """How often signs agree where a change is visible, and where both intervals exclude 1, and how near the predictions
-    are.
+    """Numbers of kernels whose signs agree, where a change is visible and where both intervals exclude 1, and whose
+    predictions are near.
     """
     known = [row for row in rows if row["predicted"]]
     shown = [row for row in known if is_shown(row["measured_interval"]) and is_shown(row["predicted_interval"])]

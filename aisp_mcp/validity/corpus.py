@@ -228,9 +228,11 @@ def recorded(rows: list[dict[str, Any]], device: str, preset: str) -> dict[str, 
 
 
 def keep(path: Path | None, document: dict[str, Any]) -> None:
-    """Write the rows so far, if a path is given: a time limit may end the run."""
+    """Write the rows so far, if a path is given: a time limit may end the run, also while it writes."""
     if path:
-        path.write_text(json.dumps(document, indent=1) + "\n", "utf-8")
+        partly = path.with_suffix(".part")
+        partly.write_text(json.dumps(document, indent=1) + "\n", "utf-8")
+        partly.replace(path)
 
 
 def main() -> None:

@@ -144,7 +144,7 @@ def as_audited(checkout: Path, audit: Path, to: Path) -> Iterator[Entry]:
 
 
 def git(checkout: Path, *words: str) -> str:
-    """What git prints; empty if it fails."""
+    """The output of git; empty if it fails."""
     done = subprocess.run(["git", "-C", str(checkout), *words], capture_output=True, text=True)
     return done.stdout if done.returncode == 0 else ""
 

@@ -17,7 +17,7 @@ BITS = 16  # a number with fewer is as likely exact, such as 0.5, as it is round
 
 
 def measures(expected: Any, found: Any) -> dict[str, float]:
-    """How an accepted answer differs: NOT_SINGLE is 0 if all its numbers are of float32 and the baseline's are not;
+    """Measures of an accepted answer: NOT_SINGLE is 0 if all its numbers are of float32 and the baseline's are not;
     APART is the largest difference as a share of the largest value of its array, if both have the same shapes.
     """
     own, others = [*_numbers(expected)], [*_numbers(found)]
