@@ -1,8 +1,8 @@
 """The last step of every answer: limit its size, list what was omitted, and say where the full answer is.
 
 There are two levels. At the first, every item of an outer list stays, and texts and inner lists get shorter. If that is
-not enough, rows become compact (nested parts are dropped), and as many rows stay as fit. If nothing fits, only the
-outcome stays.
+not enough, rows become compact (nested parts are dropped), and as many rows stay as fit. Texts outside lists, such as
+the answer's sentence, keep what the first level leaves of them. If nothing fits, only the outcome stays.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from aisp_mcp.settings import Settings
 FLOOR, CEILING = 1_500, 32_000  # characters
 ANSWERS_KEPT = 200
 MAX_NOTES = 12
-SHORTEST_TEXT, LONGEST_TEXT = 300, CEILING  # of the first level
+SHORTEST_TEXT, LONGEST_TEXT = 500, CEILING  # of the first level
 DEPTHS = (100, 4, 2)  # of the second level, from the mildest
 
 
@@ -114,7 +114,7 @@ def _cut(envelope: Envelope, limits: AnswerLimits, how_to_get: str) -> Envelope:
 
 def _value(value: Any, limits: AnswerLimits, path: str, notes: Notes, depth: int = 0, in_list: bool = False) -> Any:
     if isinstance(value, str):
-        return _text(value, limits.text, path, notes)
+        return _text(value, limits.text if in_list else max(limits.text, SHORTEST_TEXT), path, notes)
     if isinstance(value, dict | list) and value and depth >= limits.depth:
         notes.add(path, f"{len(value)} entries left out")
         return type(value)()

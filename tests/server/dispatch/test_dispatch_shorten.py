@@ -88,6 +88,14 @@ def test_rows_stay_when_their_particulars_must_go(tmp_path: Path) -> None:
     assert envelope.truncated.what == ["result.rows[*].baseline: left out (and 29 like it)"]
 
 
+def test_the_sentence_of_an_answer_stays_whole_when_its_rows_get_compact(tmp_path: Path) -> None:
+    sentence = "better for latency: " + "latency 3.02x at concurrency 2, " * 12
+    rows = [{"name": f"row {i}", "sentence": "faster " * 40, "parts": ["x" * 200] * 9} for i in range(30)]
+    envelope = dispatch.shorten(answer({"sentence": sentence, "rows": rows}), limits(tmp_path, characters=4000))
+    assert envelope.result["sentence"] == sentence
+    assert len(envelope.result["rows"][0]["sentence"]) < len("faster " * 40)
+
+
 def test_as_many_items_stay_as_fit(tmp_path: Path) -> None:
     rows = [{"name": "n" * 100, "more": "m" * 100} for _ in range(1000)]
     envelope = dispatch.shorten(answer(rows), limits(tmp_path, items=1000))
