@@ -1,13 +1,13 @@
 """Judge published solvers of AlgoTune, beside their published speed-ups.
 
 python validation/run_algotune.py CHECKOUT --out results/cpu-algotune.json [--deck published|float32] [--seconds 1200]
-    [--each 600] [--at-once 1 --cores 3] [--share 1] [--recorded FILE...] [--page docs/algotune.md]
+    [--each 600] [--at-once 1 --cores 3] [--share 1] [--preset quick] [--recorded FILE...] [--page docs/algotune.md]
 
 CHECKOUT: of oripress/AlgoTune, with AlgoTuneTasks, results and reports. Candidates and tasks are those that import
 numpy and scipy alone. published: candidates with a published speed-up of at least 1.2, one of each task, then a second
 one of each, in the order of hashes of their names. float32: candidates whose code names float32 where their task's does
-not. Each is judged by `bench verify --format algotune --preset quick` at the n that the suite publishes, or a share of
-it, and as many of them as the time allows. A call goes on with what an earlier one left in OUT, which is written after
+not. Each is judged by `bench verify --format algotune` at the n that the suite publishes, or a share of it, and as many
+of them as the time allows. A call goes on with what an earlier one left in OUT, which is written after
 every candidate; RECORDED are records of other machines, whose rows are taken over. With --at-once, each candidate has
 that many cores to itself. The page is written in the end.
 """
@@ -36,6 +36,7 @@ from typing import Any
 
 import run_labelled
 
+from aisp_mcp.judge.presets import PRESETS
 from aisp_mcp.judge.records import Skip
 from aisp_mcp.suites.adapters import algotune
 from aisp_mcp.system import cpu
@@ -152,8 +153,8 @@ def source(file: Path) -> str:
 PAGE = """# Published solvers of AlgoTune, judged
 
 [AlgoTune](adapters.md#algotune) publishes solvers of language models with their speed-ups.
-`validation/run_algotune.py` judges a sample of them by `aisp bench verify --format algotune --preset quick`, with the
-suite's own checkers, and wrote this page and [the record](../results/cpu-algotune.json), which has every row.
+`validation/run_algotune.py` judges a sample of them by `aisp bench verify --format algotune`, with the suite's own
+checkers, and wrote this page and [the record](../results/cpu-algotune.json), which has every row.
 Candidates and tasks are those that import numpy and scipy alone. A share is followed by its interval of Wilson at 95 %.
 
 Of the suite's {tasks} tasks, with {solvers} solvers, {usable} could be judged with the packages of the machine that
@@ -229,8 +230,8 @@ def other(rows: list[dict[str, Any]]) -> str:
 
 
 def machine(row: dict[str, Any]) -> str:
-    """The machine of a row, and the share of the published n."""
-    return f"{row['device']}, at {100 * row['share']:.0f} % of n"
+    """The machine of a row, the preset, and the share of the published n."""
+    return f"{row['device']}, `{row.get('preset', 'quick')}`, at {100 * row['share']:.0f} % of n"
 
 
 def signs(where: str, rows: list[dict[str, Any]]) -> str:
@@ -287,6 +288,7 @@ def main() -> None:
     parser.add_argument("--at-once", type=int, default=1)
     parser.add_argument("--cores", type=int, default=0, help="of each candidate; all by default")
     parser.add_argument("--share", type=float, default=1.0, help="of the n that the suite publishes")
+    parser.add_argument("--preset", choices=sorted(PRESETS), default="quick")
     parser.add_argument("--recorded", type=Path, nargs="*", default=[])
     parser.add_argument("--page", type=Path)
     options = parser.parse_args()
@@ -309,7 +311,8 @@ def main() -> None:
         n = max(1, round(options.share * sizes[each.task.stem]["n"]))
         words = [str(each.task), str(each.solver), "--format", "algotune", "--set", f"n={n}", "--evidence"]
         row = {"deck": options.deck, "name": each.name, "n": n, "share": options.share, "device": device}
-        found = run_labelled.verified(words, options.each)
+        row["preset"] = options.preset
+        found = run_labelled.verified(words, options.each, options.preset)
         if found.get("verdict") not in (None, "faster", "incorrect", "invalid"):
             found["plain"] = plain(each, n)
         return {**row, "published": each.published, **found}

@@ -183,11 +183,11 @@ def end_all(*_: object) -> None:
     os._exit(1)
 
 
-def verified(words: list[str], each: float) -> dict[str, Any]:
+def verified(words: list[str], each: float, preset: str = "quick") -> dict[str, Any]:
     """aisp's ruling on a candidate, from its command, with its seconds; or a refusal of code and message."""
     begin = time.monotonic()
     with tempfile.TemporaryDirectory() as home:
-        argv = [sys.executable, "-m", "aisp_mcp.front.cli.main", "bench", "verify", *words, "--preset", "quick"]
+        argv = [sys.executable, "-m", "aisp_mcp.front.cli.main", "bench", "verify", *words, "--preset", preset]
         argv += ["--json", "--executor", "inprocess", "--timeout-s", str(each)]
         env = {**os.environ, "AISP_HOME": home}
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
