@@ -26,7 +26,7 @@ _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*(:[A-Za-z_]\w*)?")
 @dataclass(frozen=True)
 class Parameters:
     """Parameters of a function. positional: in order; required: those without a default; open: it takes any name;
-    annotations: as they are written.
+    annotations, defaults: as they are written.
     """
 
     positional: tuple[str, ...]
@@ -34,6 +34,7 @@ class Parameters:
     required: frozenset[str] = frozenset()
     open: bool = False
     annotations: dict[str, str] = field(default_factory=dict)
+    defaults: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -257,7 +258,10 @@ def _parameters(args: ast.arguments, of_instance: bool = False) -> Parameters:
     is_open = args.kwarg is not None or args.vararg is not None
     every = (*args.posonlyargs, *args.args, *args.kwonlyargs)
     written = {arg.arg: ast.unparse(arg.annotation) for arg in every if arg.annotation is not None}
-    return Parameters(tuple(positional), tuple(keyword), frozenset(required), is_open, written)
+    given = [*zip(reversed(positional), reversed(args.defaults), strict=False)]
+    given += [(name, default) for name, default in zip(keyword, args.kw_defaults, strict=True) if default is not None]
+    defaults = {name: ast.unparse(default) for name, default in given}
+    return Parameters(tuple(positional), tuple(keyword), frozenset(required), is_open, written, defaults)
 
 
 def _imported(node: ast.AST) -> list[str]:

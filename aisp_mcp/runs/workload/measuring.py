@@ -21,7 +21,7 @@ from aisp_mcp.runs import measure as runs
 from aisp_mcp.runs.workload import reading
 from aisp_mcp.runs.workload.reading import Read, Row
 from aisp_mcp.server.context import Context
-from aisp_mcp.store.records.run import Run
+from aisp_mcp.store.records.run import Failure, Run
 from aisp_mcp.store.records.verdict_row import RunKind
 
 # What all regimes together may cost, in rounds of one pair at the same preset. Chosen: each has its own processes and
@@ -72,6 +72,8 @@ def measure(ctx: Context, chosen: Regimes, workload: str, options: Options, allo
         for at, (plan, row) in enumerate(zip(chosen.plans, chosen.read.rows, strict=True))
     ]
     run = runs.measure(ctx, pairs, first, about=runs.About(RunKind.FUNCTIONS))
+    orders = {each.target: row.order for each, row in zip(pairs, chosen.read.rows, strict=True)}
+    run = run.model_copy(update={"failed": [explained(failure, orders) for failure in run.failed]})
     found = {each.target: each for each in run.comparisons}
     if len(found) == len(pairs):
         seemed = _judged(chosen, pairs, found, workload, options, allow_slower)
@@ -133,6 +135,12 @@ def _written(plan: Plan, row: Row, folder: Path) -> Pair:
     folder.mkdir(parents=True, exist_ok=True)
     written = pair.write(plan, folder)
     return replace(written, target=f"{written.target}@{row.label.replace(' ', '')}")
+
+
+def explained(failure: Failure, orders: Mapping[str, str]) -> Failure:
+    """The failure, and how the function got its arguments, if that may be the reason. orders: Row.order by target."""
+    order = next((order for target, order in orders.items() if failure.target.startswith(target)), "")
+    return failure.model_copy(update={"message": f"{failure.message}. {order}"}) if order else failure
 
 
 def _weighed(row: Row, comparison: Comparison) -> Measured:

@@ -14,20 +14,21 @@ from typing import Any
 
 from aisp_mcp.errors import NotFound, UsageError
 from aisp_mcp.judge.functions.inputs import Argument
-from aisp_mcp.judge.functions.makers import Draw, Number
 from aisp_mcp.judge.functions.sources import Parameters
 from aisp_mcp.profile.operators import aten, targets
 from aisp_mcp.profile.operators.targets import Operator
+from aisp_mcp.runs.workload import binding
 
 WEIGHTS = ("weight", "launches", "calls", "count")
 MOST = 24  # regimes that are measured; chosen: those of a model take more than 99 % of an operator's time
+MAX_DEFINITION_BYTES = 2**20
 EXAMPLE = "A table has the header M,K,weight or shape,weight: sizes that inputs names, and launches; no other numbers."
 
 
 @dataclass(frozen=True)
 class Row:
     """One regime to measure. recorded_s: of all its launches; None if a table gives only launches. sizes: of named
-    numbers. arguments: of a recorded call, instead.
+    numbers. arguments: of a recorded call, instead. order: which of them were given by their order, as in Binding.
     """
 
     label: str
@@ -35,6 +36,7 @@ class Row:
     recorded_s: float | None = None
     sizes: Mapping[str, int] | None = None
     arguments: Sequence[Argument] = ()
+    order: str = ""
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,7 @@ def read(text: str, named: Sequence[str], parameters: Parameters | None, functio
     Raises NotFound NO_SUCH_FILE, UsageError BAD_WORKLOAD, and as targets.read does.
     """
     path, operator = _file(text)
+    _reject_definition(path)
     if path.suffix in (".csv", ".tsv", ".jsonl") or _is_table(path):
         found = _table(path, named)
     elif path.suffix in (".txt", ".md"):
@@ -74,6 +77,19 @@ def _file(text: str) -> tuple[Path, str | None]:
         if path.is_file():
             return path, text[end + 1 :] or None
     raise NotFound("NO_SUCH_FILE", f"There is no workload at {text[:200]!r}.", "A trace, a table, or FILE:OPERATOR.")
+
+
+def _reject_definition(path: Path) -> None:
+    """Raise UsageError BAD_WORKLOAD for a definition of FlashInfer-Trace."""
+    if path.suffix != ".json" or path.stat().st_size > MAX_DEFINITION_BYTES:
+        return
+    try:
+        found = json.loads(path.read_text("utf-8-sig", "replace"))
+    except ValueError:
+        return
+    if isinstance(found, dict) and {"axes", "inputs", "outputs"} <= found.keys():
+        message = f"{path.name} is a definition of FlashInfer-Trace: it leaves sizes open, and counts no calls."
+        raise UsageError("BAD_WORKLOAD", message, f"Give its workloads, the JSON lines of {path.stem}.jsonl.")
 
 
 def _is_table(path: Path) -> bool:
@@ -194,8 +210,11 @@ def _trace(path: Path, operator: str | None, parameters: Parameters | None, func
         message = f"{path.name} contains no operator {operator or function!r}."
         most = ", ".join(names[:8])
         raise NotFound("NO_OPERATOR", message, f"Name one as {path.name}:OPERATOR. Among others: {most}.")
-    fitting = [(each, arguments) for each in chosen if (arguments := _arguments(each, parameters))]
+    fitting = [(each, bound) for each in chosen if (bound := binding.bind(each, parameters)).arguments]
     if not fitting:
+        if any(kind.endswith("List") and kind != "ScalarList" for kind in chosen[0].types):
+            message = f"{chosen[0].name} takes a list of tensors, whose types {path.name} does not contain."
+            raise UsageError("BAD_WORKLOAD", message, f"Write its sizes into a table. {EXAMPLE}")
         count = len(parameters.positional) if parameters else 0
         tensors = sum(kind in aten.DTYPES for kind in chosen[0].types)
         message = f"{function} takes {count} arguments, and {chosen[0].name} has {tensors} tensors in {path.name}."
@@ -203,47 +222,16 @@ def _trace(path: Path, operator: str | None, parameters: Parameters | None, func
     times = {id(each): (each.device_us or each.host_us) for each, _ in fitting}
     fitting.sort(key=lambda pair: -times[id(pair[0])])
     total, whole = sum(times.values()), sum(each.device_us or each.host_us for each in chosen)
-    rows = [Row(_label(each), each.calls, times[id(each)] * 1e-6, None, arguments) for each, arguments in fitting]
+    rows = [
+        Row(_label(each), each.calls, times[id(each)] * 1e-6, None, bound.arguments, bound.order)
+        for each, bound in fitting
+    ]
     rest = sum(row.recorded_s or 0.0 for row in rows[MOST:]) * 1e6 + whole - total
     notes = []
     if left := len(chosen) - len(rows[:MOST]):
         notes.append(f"{left} signatures are not measured: {100 * rest / whole:.2g} % of the operator's time.")
     step_us = targets.whole_us(events, chosen[0].name)
     return Read(rows[:MOST], notes, min(1.0, (whole - rest) / step_us) if step_us else None)
-
-
-def _arguments(operator: Operator, parameters: Parameters | None) -> list[Argument]:
-    """The function's arguments in a call of this operator: its tensors; or if it takes more, all its arguments, or as
-    many of the first ones as it takes, with all tensors among them. Empty if they do not fit.
-    """
-    every = [_argument(operator, at) for at in range(len(operator.types))]
-    tensors = [argument for argument in every if argument and argument.draws]
-    if parameters is None or _takes(parameters, len(tensors)):
-        return tensors
-    first = every if parameters.open else every[: len(parameters.positional)]
-    given = [argument for argument in first if argument]
-    fits = len(given) == len(first) and _takes(parameters, len(first)) and all(tensor in given for tensor in tensors)
-    return given if fits else []
-
-
-def _takes(parameters: Parameters, count: int) -> bool:
-    required = [name for name in parameters.positional if name in parameters.required]
-    return len(required) <= count and (count <= len(parameters.positional) or parameters.open)
-
-
-def _argument(operator: Operator, at: int) -> Argument | None:
-    kind, dims = operator.types[at], operator.dims[at]
-    if kind in aten.DTYPES:
-        if not all(isinstance(size, int) and size > 0 for size in dims):
-            return None
-        label = f"input_{at}"
-        draw = Draw(aten.draw(vars(operator), at), "tensor", tuple(Number(size, str(size)) for size in dims),
-                    integer=not aten.DTYPES[kind].startswith(("float", "bfloat")))  # fmt: skip
-        return Argument(None, label, {label: draw})
-    try:
-        return Argument(None, aten.value("", kind, operator.concrete[at]))
-    except aten.NoTarget:
-        return None
 
 
 def _label(operator: Operator) -> str:

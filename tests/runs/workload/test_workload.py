@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from aisp_mcp.errors import AispError
+from aisp_mcp.judge.functions import sources
 from aisp_mcp.judge.functions.sources import Parameters
 from aisp_mcp.judge.presets import PRESETS
 from aisp_mcp.judge.records.measurement import Clocks, Interval
@@ -18,6 +19,7 @@ from aisp_mcp.judge.records.verdict import Comparison, Verdict
 from aisp_mcp.judge.verdict import workload as rule
 from aisp_mcp.runs.workload import measuring, reading
 from aisp_mcp.server.context import Context
+from aisp_mcp.store.records.run import Failure
 
 
 def regime(
@@ -174,6 +176,16 @@ def test_workloads_of_flashinfer_trace_are_counted(tmp_path: Path) -> None:
     assert [(row.label, row.launches) for row in rows] == [("M=64", 3), ("M=512", 1)]
 
 
+def test_a_definition_of_flashinfer_trace_is_named(tmp_path: Path) -> None:
+    tensor = {"shape": ["M", "H"], "dtype": "bfloat16"}
+    definition = {"name": "rmsnorm", "axes": {"M": {"type": "var"}, "H": {"type": "const", "value": 4096}},
+                  "inputs": {"x": tensor, "weight": {"shape": ["H"], "dtype": "bfloat16"}},
+                  "outputs": {"y": tensor}, "reference": "def run(x, weight): ..."}  # fmt: skip
+    with pytest.raises(AispError, match=r"rmsnorm\.json is a definition of FlashInfer-Trace") as raised:
+        read(tmp_path / "rmsnorm.json", json.dumps(definition))
+    assert raised.value.hint == "Give its workloads, the JSON lines of rmsnorm.jsonl."
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -199,7 +211,8 @@ def test_tables_that_are_no_workload_are_named(tmp_path: Path, text: str, messag
 
 def operator(name: str, dims: list[list[int]], ts: float, strides: list[Any] | None = None) -> dict[str, Any]:
     args = {"Input Dims": dims, "Input type": ["float"] * len(dims), "Concrete Inputs": [""] * len(dims),
-            "Input Strides": strides or [[size[-1], 1] for size in dims], "External id": int(ts)}  # fmt: skip
+            "Input Strides": strides or [[*size[1:], 1][: len(size)] for size in dims],
+            "External id": int(ts)}  # fmt: skip
     return {"ph": "X", "cat": "cpu_op", "name": name, "pid": 1, "tid": 1, "ts": ts, "dur": 10.0, "args": args}
 
 
@@ -240,6 +253,97 @@ def test_a_function_may_take_the_first_arguments_of_an_operator(tmp_path: Path) 
         assert [argument.text for argument in rows[0].arguments] == ["input_0", "[8]", "input_2", "input_3", "1e-05"]
     with pytest.raises(AispError, match="norm takes 2 arguments"):
         reading.read(f"{path}:layer_norm", [], Parameters(("x", "shape"), required=frozenset()), "norm")
+
+
+# As torch.profiler of PyTorch 2.13 records them: types and concrete values ("" of a tensor), by the operator's name.
+RECORDED = {
+    "layer_norm": [("float", [4, 128]), "[128]", ("float", [128]), ("float", [128]), "1.0000000000000001e-05", "True"],
+    "embedding": [("float", [1000, 64]), ("long int", [4, 32]), "-1", "False", "False"],
+    "addmm": [("float", [32]), ("float", [8, 16]), ("float", [16, 32]), "1", "1"],
+    "batch_norm": [("float", [8, 16, 4, 4]), *[("float", [16])] * 4, "False", "0.10000000000000001", "1e-05", "True"],
+    "scaled_dot_product_attention":
+        [*[("float", [2, 4, 16, 8])] * 3, ("float", [16, 16]), "0.", "False", None, "False"],
+    "conv2d": [("float", [2, 3, 16, 16]), ("float", [8, 3, 3, 3]), ("float", [8]), *["[1, 1]"] * 3, "1"],
+    "index_select": [("float", [100, 64]), "0", ("long int", [32])],
+    "cross_entropy_loss": [("float", [16, 10]), ("long int", [16]), None, "1", "-100", "0."],
+}  # fmt: skip
+
+
+def recorded(path: Path, name: str) -> str:
+    """A trace of two calls of the operator, the second with a larger first tensor."""
+    events = []
+    for at in range(2):
+        tensors = [each if isinstance(each, tuple) else None for each in RECORDED[name]]
+        dims = [list(each[1]) if each else [] for each in tensors]
+        next(each for each in dims if each)[0] *= at + 1
+        event = operator(f"aten::{name}", dims, 100.0 * at)
+        kinds = ["" if each is None else "ScalarList" if each[0] == "[" else "Scalar" for each in RECORDED[name]
+                 if not isinstance(each, tuple)]  # fmt: skip
+        event["args"] |= {
+            "Input type": [each[0] if each else kinds.pop(0) for each in tensors],
+            "Concrete Inputs": [each if isinstance(each, str) else "" for each in RECORDED[name]],
+            "Input Strides": [[math.prod(each[place + 1 :]) for place in range(len(each))] for each in dims],
+        }
+        events.append(event)
+    return f"{trace(path / 't.json.gz', events)}:{name}"
+
+
+def given(path: Path, name: str, parameters: str) -> str:
+    """The call of a function with these parameters, as the larger regime makes it."""
+    file = path / "f.py"
+    file.write_text(f"def f({parameters}):\n    return 0\n")
+    read_parameters = sources.one(f"{file}:f").parameters
+    row = reading.read(recorded(path, name), [], read_parameters, "f").rows[0]
+    return ", ".join(f"{argument.name}={argument.text}" if argument.name else argument.text
+                     for argument in row.arguments)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "call"),
+    [
+        ("layer_norm", "input, normalized_shape, weight=None, bias=None, eps=1e-5",
+         "input=input_0, normalized_shape=[128], weight=input_2, bias=input_3, eps=1e-05"),
+        ("layer_norm", "x, w, b, epsilon=1e-6", "input_0, input_2, input_3"),
+        ("layer_norm", "weight, bias, x", "weight=input_2, bias=input_3, x=input_0"),
+        ("layer_norm", "x: Tensor, size: list[int], w: Tensor = None, b: Tensor = None",
+         "input_0, [128], input_2, input_3"),
+        ("embedding", "input, weight, max_norm=None", "input_1, weight=input_0"),
+        ("addmm", "input, mat1, mat2, *, beta=1, alpha=1",
+         "input=input_0, mat1=input_1, mat2=input_2, beta=1, alpha=1"),
+        ("batch_norm", "x, running_mean, running_var, weight=None, bias=None, training=False",
+         "input_0, running_mean=input_3, running_var=input_4, weight=input_1, bias=input_2, training=False"),
+        ("scaled_dot_product_attention", "attn_mask, query, key, value, scale=None",
+         "attn_mask=input_3, query=input_0, key=input_1, value=input_2, scale=None"),
+        ("conv2d", "input, weight, bias=None, stride=1, padding=0",
+         "input=input_0, weight=input_1, bias=input_2, stride=[1, 1], padding=[1, 1]"),
+        ("index_select", "x, d, index", "input_0, 0, index=input_2"),
+        ("cross_entropy_loss", "input, target, reduction='mean'", "input=input_0, target=input_1"),
+    ],
+)  # fmt: skip
+def test_arguments_of_real_operators_are_given_by_name_or_order(
+    tmp_path: Path, name: str, parameters: str, call: str
+) -> None:
+    assert given(tmp_path, name, parameters) == call
+
+
+def test_arguments_that_a_trace_cannot_tell_are_asked_for(tmp_path: Path) -> None:
+    with pytest.raises(AispError, match="is x, shape, w, b cannot be told from the trace") as raised:
+        given(tmp_path, "layer_norm", "x, shape, w=None, b=None")
+    assert raised.value.hint
+    assert "input, normalized_shape, weight, bias" in raised.value.hint
+    lists = {"Input type": ["TensorList", "Scalar"], "Concrete Inputs": ["", "1"]}
+    cat = operator("aten::cat", [[4, 8], []], 0.0)
+    cat["args"] |= lists
+    with pytest.raises(AispError, match="takes a list of tensors"):
+        reading.read(trace(tmp_path / "t.json.gz", [cat]), [], FUNCTION, "cat")
+
+
+def test_a_failure_says_how_arguments_were_ordered(tmp_path: Path) -> None:
+    two = Parameters(("ids", "table"), required=frozenset({"ids", "table"}))
+    row = reading.read(recorded(tmp_path, "embedding"), [], two, "f").rows[0]
+    failure = Failure(target="f:f@[8]_same", code="BASELINE_RAISED", message="IndexError: indices must be long")
+    told = measuring.explained(failure, {"f:f@[4]": "", "f:f@[8]": row.order}).message
+    assert "long. By the order of aten::embedding, ids is weight, table is indices" in told
 
 
 def test_what_a_program_does_before_its_steps_is_no_part_of_them(tmp_path: Path) -> None:
