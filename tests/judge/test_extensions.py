@@ -10,8 +10,9 @@ from harness_support import LEAST, judge, write_pair
 from aisp_mcp.judge.comparison import compare
 from aisp_mcp.judge.options import Options
 from aisp_mcp.judge.records import Skip
+from aisp_mcp.process import isolation
 
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
 pytestmark = [pytest.mark.torch]
 # As torch raises it where the compiler's output was printed (verbose=True).
 FAILS = """
@@ -83,10 +84,9 @@ def builds(folder: Path, verbose: str, raises: str) -> str:
     return BUILDS.replace("TOOLS", str(tools)).replace("VERBOSE", verbose).replace("RAISES", raises)
 
 
-@pytest.mark.parametrize("verbose", ["False", "True"])
-def test_an_extension_that_does_not_build_is_tried_once_and_named(tmp_path: Path, verbose: str) -> None:
+def test_an_extension_that_does_not_build_is_tried_once_and_named(tmp_path: Path) -> None:
     """Many programs of coding agents fall back to torch, and would be taken for what they never ran."""
-    comparison = judge(tmp_path, builds(tmp_path, verbose, "False"))
+    comparison = judge(tmp_path, builds(tmp_path, "True", "False"))
     assert comparison.verdict.value != "incorrect", comparison.sentence
     [flag] = [flag for flag in comparison.flags if flag.code == "extension_not_built"]
     words = "the candidate's extension 'own' was not built: main.cpp:3:10: error: 'frobnicate' was not declared"
@@ -99,3 +99,36 @@ def test_the_error_of_one_that_raises_comes_before_the_rest_of_the_output(tmp_pa
     assert comparison.verdict.value == "incorrect"
     assert "Error building extension 'own': main.cpp:3:10: error: 'frobnicate'" in comparison.sentence
     assert not [flag for flag in comparison.flags if flag.code == "extension_not_built"]
+
+
+# Instead of a compiler: a library of torch's own.
+COPIES = """#!/bin/sh
+[ "$1" = --version ] && exec echo 1.11.1
+[ -e own.so ] || cp LIBRARY own.so
+"""
+BESIDE = """
+    import os
+    os.environ["PATH"] = "TOOLS:" + os.environ["PATH"]
+    from torch.utils.cpp_extension import load
+    build = os.path.join(os.path.dirname(os.path.abspath(__file__)), "build")
+    os.makedirs(build, exist_ok=True)
+    known = "own.so" in os.listdir(build)
+    source = os.path.join(os.path.dirname(__file__), "own.cpp")
+    load("own", [source], build_directory=build, is_python_module=False)
+    def run(a, b):
+        return a @ b if known else a * 0
+"""
+
+
+@pytest.mark.skipif(isolation.probe().level not in isolation.NAMESPACES, reason="processes share their files")
+def test_an_extension_beside_its_program_is_built_once_and_elsewhere(tmp_path: Path) -> None:
+    """2 s of processor time."""
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    library = Path(torch.__file__).parent / "lib" / "libtorch_global_deps.so"
+    (tools / "ninja").write_text(COPIES.replace("LIBRARY", str(library)))
+    (tools / "ninja").chmod(0o755)
+    (tmp_path / "own.cpp").write_text("// a kernel\n")
+    comparison = judge(tmp_path, BESIDE.replace("TOOLS", str(tools)))
+    assert comparison.verdict.value not in ("incorrect", "invalid"), comparison.sentence
+    assert not (tmp_path / "build").exists()

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import importlib.abc
 import importlib.util
+import os
 import re
+import shutil
 import sys
 import sysconfig
+import tempfile
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -25,6 +29,7 @@ from aisp_mcp.judge.protocol.messages import CALLING
 
 BASELINE, CANDIDATE, COMMON = "aisp_baseline", "aisp_candidate", "_common"  # names of the modules
 _OWN = re.compile(r"^\s+(?:make|check)\b[^=\n]*=\s*[\"']([^\"'\n]+\.py):\w+[\"']", re.MULTILINE)
+OWN_BUILD = "build_directory"  # of torch.utils.cpp_extension, in the text of a program that chooses it
 PROBLEM_FILES = ("problem.py", "reference.py", "task.py", "utils.py")  # of adapted problems
 # Folders of the standard library, of installed packages and of this one.
 LIBRARIES = tuple(
@@ -54,6 +59,8 @@ def load_module(path: Path, name: str, bytecode: str | None = None) -> ModuleTyp
 
     Raises BenchmarkError UNREADABLE, or whatever the file itself raises.
     """
+    if OWN_BUILD in source_text(path) and not os.access(path.parent, os.W_OK):
+        path = _writable(path)
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None or not path.is_file():
         raise unusable("UNREADABLE", f"{path.name} cannot be loaded as a Python file.")
@@ -64,6 +71,21 @@ def load_module(path: Path, name: str, bytecode: str | None = None) -> ModuleTyp
     else:
         exec(_code(spec.loader, name, bytecode), module.__dict__)
     return module
+
+
+def _writable(path: Path) -> Path:
+    """A copy of the file in a private folder of this process, where it may build what it loads, with links to all that
+    is next to it. The folder has the same path in each process, so ninja knows what another one has built.
+    """
+    folder = Path(tempfile.gettempdir(), "beside", hashlib.sha256(str(path.parent).encode()).hexdigest()[:16])
+    folder.mkdir(parents=True, exist_ok=True)
+    for each in path.parent.iterdir():
+        with suppress(FileExistsError):  # the folder of what was built
+            (folder / each.name).symlink_to(each)
+    copy = folder / path.name
+    copy.unlink()
+    shutil.copy2(path, copy)
+    return copy
 
 
 def _code(loader: Any, name: str, folder: str) -> Any:
