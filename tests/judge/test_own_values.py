@@ -88,6 +88,14 @@ VALUES: list[Any] = [
 ]  # fmt: skip
 
 
+def test_arrays_that_torch_has_no_view_of_are_copied() -> None:
+    """A reversed one is what `x[::-1]` returns."""
+    array = numpy.arange(6.0).reshape(2, 3)[:, ::-1]
+    assert calling.tensors(array).tolist() == array.tolist()
+    steps = calling.Steps(lambda: ((), {}), lambda: None, False)
+    assert [each.tolist() for each in steps.tensors_of_calls([array, array])] == [array.tolist()] * 2
+
+
 @pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
 def test_values_are_read_as_they_were_written(value: Any) -> None:
     found = decode(encode(value))

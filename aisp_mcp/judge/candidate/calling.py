@@ -65,7 +65,7 @@ class Steps(NamedTuple):
         if kinds == {int} and max(map(abs, outputs)) < _INT64:
             return torch.frombuffer(array("q", outputs), dtype=torch.int64)
         if len(kinds) == 1 and _is_array(outputs[0]) and outputs[0].ndim:
-            return [*map(torch.as_tensor, outputs)]
+            return [*map(_from_array, outputs)]
         return [*map(tensors, outputs)]
 
     def is_done(self, output: Any) -> bool:
@@ -244,7 +244,7 @@ def tensors(output: Any) -> Any:
         return torch.tensor(output, dtype=torch.float64 if isinstance(output, float) else None)
     library = _library(output)
     if _is_array(output):
-        return torch.as_tensor(output)
+        return _from_array(output)
     if library in ("pandas", "polars"):
         return _columns(output)
     if library == "scipy" and hasattr(output, "toarray"):
@@ -275,6 +275,14 @@ def _library(value: Any) -> str:
 def _is_array(value: Any) -> bool:
     """Return True for an array or a scalar of numpy that holds numbers."""
     return _library(value) == "numpy" and value.dtype.kind in "biufc"
+
+
+def _from_array(output: Any) -> torch.Tensor:
+    """The array as a tensor; a copy of one that torch has no view of, such as a reversed one."""
+    try:
+        return torch.as_tensor(output)
+    except ValueError:
+        return torch.as_tensor(output.copy())
 
 
 def _is_whole(value: Any) -> bool:
