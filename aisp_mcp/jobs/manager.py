@@ -52,6 +52,7 @@ class Jobs:
         principal: str = "local",
         env: Mapping[str, str] | None = None,
         work: Callable[[Job], str] | None = None,
+        tell: Callable[[Job], object] = lambda _: None,
         job_id: str | None = None,
         commits: Mapping[str, Any] | None = None,
         submission: Submission | None = None,
@@ -59,9 +60,9 @@ class Jobs:
         """Queue a job and start it if it is its turn; returns at once. env: variables on top of this process's own.
 
         work: for the executor inprocess, which returns when the job has ended: runs it and returns its answer as JSON.
-        job_id: the id that it has where it comes from. commits: the repository and the revisions that it compares.
-        submission: what a client of a judge server said of it. Raises StoreError, in particular STORE_FULL, Refused
-        QUEUE_FULL and UsageError BAD_EXECUTOR, BAD_PLACEMENT; then no job is created.
+        tell: is given that job while it waits. job_id: the id that it has where it comes from. commits: the repository
+        and the revisions that it compares. submission: what a client of a judge server said of it. Raises StoreError,
+        in particular STORE_FULL, Refused QUEUE_FULL and UsageError BAD_EXECUTOR, BAD_PLACEMENT; then no job is created.
         """
         environ = {**os.environ, **self._settings_env(), **(env or {})}
         executor = chosen_executor(environ)
@@ -72,7 +73,7 @@ class Jobs:
         else:
             self._enter([job], environ, executor, [None], submission=submission)
         if executor == "inprocess" and work is not None:
-            Inprocess(self.store, work, self._look_after).run(job, self.settings.parallel_jobs)
+            Inprocess(self.store, work, tell, self._look_after).run(job, self.settings.parallel_jobs)
         return self.store.job(job.id)
 
     def submit_array(

@@ -6,6 +6,7 @@ import json
 import os
 import stat
 import subprocess
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,8 +20,9 @@ from aisp_mcp.jobs.manager import Jobs
 from aisp_mcp.process.python import module
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.dispatch import load_catalog, start
+from aisp_mcp.server.dispatch.pending import in_queue
 from aisp_mcp.settings import Settings
-from aisp_mcp.store.records.job import JobState
+from aisp_mcp.store.records.job import Job, JobState
 from aisp_mcp.system import slurm
 from aisp_mcp.system.manifest import manifest_difference
 
@@ -42,6 +44,34 @@ def test_inprocess_returns_when_the_job_has_ended(jobs: Jobs, monkeypatch: pytes
     answer = endings.failure("aisp_test_end", "j", "CRASHED", "it fell", None)
     job = jobs.submit("aisp_test_end", {}, timeout_s=5, work=lambda _: answer)
     assert (job.state, job.reason) == (JobState.FAILED, "CRASHED: it fell")
+
+
+def test_inprocess_keeps_a_limit_that_the_call_names(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AISP_EXECUTOR", "inprocess")
+
+    def work(_: Job) -> str:
+        threading.Event().wait(40)
+        return endings.failure("aisp_test_end", "j", "CRASHED", "nothing ended it", None)
+
+    job = jobs.submit("aisp_test_end", {"timeout_s": 0.05}, timeout_s=0.05, work=work)
+    assert (job.state, job.reason) == (JobState.FAILED, "TIMEOUT: aisp_test_end took longer than 0.05 s.")
+
+
+def test_inprocess_tells_what_a_job_waits_for(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AISP_EXECUTOR", "inprocess")
+    told = []
+
+    def tell(job: Job) -> None:
+        waits = in_queue(job)
+        told.append(waits and waits.message)
+        jobs.cancel(job.id)
+
+    def work(_: Job) -> str:
+        jobs.submit("aisp_test_end", {}, timeout_s=5, resources=["cpu"], work=lambda _: "", tell=tell)
+        return endings.failure("aisp_test_end", "j", "CRASHED", "it fell", None)
+
+    jobs.submit("aisp_test_end", {}, timeout_s=5, resources=["cpu"], work=work)
+    assert told == ["queued to measure on the CPU: one job is ahead"]
 
 
 def test_an_unknown_executor_is_refused(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -87,7 +87,9 @@ def _compared(tool: Tool, raw: dict[str, Any], ctx: Context, options: Namespace)
 
 def _call(tool: Tool, raw: dict[str, Any], ctx: Context, options: Namespace) -> Envelope:
     # Typing a command confirms a job; a tool that asks for confirmation itself still asks.
-    answer = dispatch.start(tool.name, raw, ctx, confirmed=tool.job is not None)
+    with _progress(quiet=options._json or tool.job is None) as show:
+        ctx.progress = lambda done, total, message: show(Progress(done=done, total=total, message=message))
+        answer = dispatch.start(tool.name, raw, ctx, confirmed=tool.job is not None)
     if isinstance(answer, Envelope):
         return answer
     has_limit = TIME_LIMITS & raw.keys() if tool.job is None else "wait_s" in raw

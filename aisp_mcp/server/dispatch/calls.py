@@ -23,7 +23,7 @@ from aisp_mcp.server.context import DESTINATIONS, Context
 from aisp_mcp.server.dispatch import arrays
 from aisp_mcp.server.dispatch.arguments import of_the_system, validate
 from aisp_mcp.server.dispatch.envelopes import Stopwatch, failure, internal, success
-from aisp_mcp.server.dispatch.pending import JobPending, Pending, WaitPending, follow
+from aisp_mcp.server.dispatch.pending import JobPending, Pending, WaitPending, follow, in_queue
 from aisp_mcp.server.registry import Ask, Call, JobParams, JobSpec, Plan, ReadingParams, Tool, Wait
 from aisp_mcp.settings import ClusterSettings
 from aisp_mcp.store.records.job import Job
@@ -129,6 +129,7 @@ def _submit(request: _Request, params: JobParams, plan: Plan) -> Envelope | JobP
         principal=ctx.principal,
         env=ctx.job_env,
         work=lambda job: _run_in_process(tool, request.raw, ctx, job),
+        tell=lambda job: _tell(job, ctx),
         submission=ctx.submission,
         commits={name: plan.details[name] for name in ("repository", "commits") if name in plan.details},
     )
@@ -147,6 +148,12 @@ def _run(request: _Request, params: Params) -> Envelope | WaitPending | Call:
     if isinstance(result, Ask):
         return success(tool.name, result.result, watch).model_copy(update={"confirm": result.question})
     return success(tool.name, result, watch)
+
+
+def _tell(job: Job, ctx: Context) -> None:
+    """Show what a job waits for that will run in this process."""
+    if waits := in_queue(job):
+        ctx.progress(waits.done, waits.total, waits.message)
 
 
 def _run_in_process(tool: Tool, raw: dict[str, Any], ctx: Context, job: Job) -> str:

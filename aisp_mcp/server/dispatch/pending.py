@@ -50,12 +50,14 @@ def pauses() -> Iterator[float]:
         pause = min(LAST_PAUSE_S, pause * 1.4)
 
 
-def _in_queue(job: Job) -> Progress | None:
+def in_queue(job: Job) -> Progress | None:
     """What a queued job waits for; None if no job is ahead of it."""
     if job.state is not JobState.QUEUED or not job.position:
         return None
     ahead = "one job is" if job.position == 1 else f"{job.position} jobs are"
-    return Progress(done=0, message=f"queued: {ahead} ahead")
+    gpus = sum(name.startswith("gpu:") for name in job.resources)
+    device = "the CPU" if "cpu" in job.resources else "the GPU" if gpus == 1 else f"{gpus} GPUs" if gpus else ""
+    return Progress(done=0, message=f"queued{f' to measure on {device}' if device else ''}: {ahead} ahead")
 
 
 @dataclass
@@ -74,7 +76,7 @@ class JobPending:
     def progress(self) -> Progress | None:
         if self._seen is None:
             return None
-        return bounded(self._seen.progress or _in_queue(self._seen))
+        return bounded(self._seen.progress or in_queue(self._seen))
 
     def seen(self) -> Sequence[Job]:
         return [self._seen] if self._seen else []
