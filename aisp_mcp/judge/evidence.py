@@ -215,8 +215,9 @@ class Replicate(Checks):
     in each of them (timing/cpu.py); None if these are whole rounds of one call. metric: value per role of a goal other
     than time per call (verdict/conclude.py), the smaller the better; empty for other goals. idle_w: power of the idle
     device before and after the calls whose energy was counted. kinds: by kind of inputs, plain ones among them,
-    seconds per call of each role, in the order of Role (verdict/values.py). ended_rounds: on a GPU, rounds of each
-    role, timed or not, after whose end the device was probed.
+    seconds per call of the baseline, of its repeat, and of the candidate in its first and its last rounds
+    (verdict/values.py). ended_rounds: on a GPU, rounds of each role, timed or not, after whose end the device was
+    probed.
     """
 
     index: int

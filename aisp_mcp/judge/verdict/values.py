@@ -21,7 +21,9 @@ from aisp_mcp.judge.verdict import wording
 # Log-ratios by which a kind must be worse than plain inputs, in every replicate, and in a single one. Chosen: rounds on
 # a kind are few and short, and programs whose work does not depend on values differed by less.
 WORSE, WORSE_ALONE = math.log(1.1), math.log(1.3)
-NOISE = 2.0  # times the difference of the two baselines on the same inputs, in addition
+# Times the difference of the two baselines on the same inputs, or that of the candidate between its first and its last
+# rounds, in addition. Calls of a much faster candidate fill a round that is hardly longer than its start and end.
+NOISE = 2.0
 # Kinds that are named and decide nothing: arithmetic on subnormal and infinite numbers depends on the processor's modes
 # more than on the program, and what lies beyond a declared range is no part of the contract.
 NAMED_ONLY = ("tiny", "huge", BEYOND)
@@ -30,9 +32,10 @@ CODE = "value_dependent"
 
 def looks_worse(seconds: Sequence[float], plain: Sequence[float]) -> bool:
     """Return True if the candidate may gain less on a kind than on plain inputs, or if the baselines differ so much
-    that these rounds do not show it. seconds: of each role, as in Role.
+    that these rounds do not show it. seconds: of the baseline, its repeat, and the candidate in rounds that followed
+    each other.
     """
-    return -_change(seconds, plain) > WORSE - _noise(seconds)
+    return -_change(seconds, plain) > WORSE - _apart(seconds[:2])
 
 
 def is_worse(seconds: Sequence[float], plain: Sequence[float], least: float = WORSE) -> bool:
@@ -61,13 +64,16 @@ def _change(seconds: Sequence[float], plain: Sequence[float]) -> float:
 
 
 def _log_ratio(seconds: Sequence[float]) -> float:
-    """seconds: of the baseline, its repeat and the candidate, as in Role."""
-    first, repeat, candidate = map(math.log, seconds)
-    return (first + repeat) / 2 - candidate
+    first, repeat, *candidate = map(math.log, seconds)
+    return (first + repeat) / 2 - min(candidate)
 
 
 def _noise(seconds: Sequence[float]) -> float:
-    return abs(math.log(seconds[0] / seconds[1]))
+    return max(_apart(seconds[:2]), _apart(seconds[2:]))
+
+
+def _apart(seconds: Sequence[float]) -> float:
+    return math.log(max(seconds) / min(seconds))
 
 
 def on_all_kinds(result: Comparison, replicates: Sequence[Replicate]) -> Comparison:

@@ -58,6 +58,7 @@ def test_the_gain_that_holds_on_all_kinds_is_reported() -> None:
     [
         {"spikes": [1.0, 1.0, 0.26]},  # a few per cent
         {"spikes": [1.0, 1.6, 0.5]},  # a neighbour disturbed it
+        {"spikes": [1.0, 1.0, 0.36, 0.46]},  # or the candidate alone, whose rounds are short
         {"spikes": [4.0, 4.0, 1.0]},  # both are slower there
         {"zeros": [1.0, 1.0, 0.01]},  # and quicker where it may
         {},
@@ -85,6 +86,7 @@ def test_kinds_are_timed_again_where_they_look_worse_or_the_baselines_differ() -
     assert not values.looks_worse([1.0, 1.0, 0.26], PLAIN)
     assert values.looks_worse([1.0, 1.0, 0.28], PLAIN)
     assert values.looks_worse([1.0, 1.2, 0.26], PLAIN)
+    assert not values.looks_worse([1.0, 1.0, 0.4, 0.26], PLAIN)
 
 
 def test_later_replicates_leave_out_the_kinds_on_which_one_gained_as_much() -> None:
@@ -107,6 +109,7 @@ def test_later_replicates_leave_out_the_kinds_on_which_one_gained_as_much() -> N
         )  # fmt: skip
         ReplicateRun(driver, cast(Any, SimpleNamespace(run_round=run_round))).time_kinds()
     assert [*Counter(filled).items()] == [("plain", 12), ("spikes", 12), ("zeros", 1)]
+    assert [len(runs[0].kinds[name]) for name in ("plain", "spikes", "zeros")] == [4, 4, 3]
     assert values.worse_kinds(runs).keys() == {"spikes"}
 
 
