@@ -42,7 +42,7 @@ from aisp_mcp.judge.verifier.inputs import files, made
 from aisp_mcp.judge.verifier.inputs.bank import InputBank, RoundInputs, given_in_turn
 from aisp_mcp.judge.verifier.reference import ReferenceEvaluator, shared_memory
 from aisp_mcp.judge.verifier.requirements import (
-    TRIED_S,
+    is_tried,
     kinds_with_an_answer,
     missing_needs,
     rehearse,
@@ -128,7 +128,7 @@ class Verifier:
             settling.settle(spec, lambda number: bank.inputs(seed + 7 + number, "plain"))
             inputs = bank.inputs(seed + 1, "plain")  # in frames of the settled sizes
         begin_bytes = begin_peak(self.device)
-        output, seconds = bank.reference.first_calls(inputs, self.device)
+        output, seconds, processor_s = bank.reference.first_calls(inputs, self.device)
         call_bytes = peak(self.device) - begin_bytes
         self.layout = layout_of(bank, inputs, output, seconds, budget, round_s)
         self.turn_bytes = turn_bytes(self.layout, call_bytes)
@@ -136,10 +136,11 @@ class Verifier:
             return {"missing": missing}
         del inputs  # large ones would leave too little memory
         self.files = files.InputFiles(files_at)
-        if not spec.tolerance.stochastic and seconds <= TRIED_S:
+        tried = is_tried(seconds, processor_s)
+        if not spec.tolerance.stochastic and tried:
             reject_changing_results(output, bank.reference.baseline(bank.inputs(seed + 1, "plain")))
         kinds, untested = list(MODES[1:]), dict[str, str]()
-        if self.protections.adversarial and seconds <= TRIED_S:
+        if self.protections.adversarial and tried:
             kinds, untested = kinds_with_an_answer(bank, seed + 6, output)
         is_constant = reject_degenerate(bank, seed + 2, output, kinds)
         reject_untestable(bank, seed + 5, output)

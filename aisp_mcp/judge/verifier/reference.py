@@ -148,18 +148,20 @@ class ReferenceEvaluator:
         with opened(inputs) as given:
             return self._kept(self.spec.run(**copied_inputs(given), **self.params))
 
-    def first_calls(self, inputs: dict[str, Any], device: str) -> tuple[Any, float]:
-        """The output of three calls of the baseline, and the shorter time of the last two in seconds.
+    def first_calls(self, inputs: dict[str, Any], device: str) -> tuple[Any, float, float]:
+        """The output of three calls of the baseline, the shorter time of the last two in seconds, and its processors'
+        time, which on a GPU is that time.
 
         If they return the same memory, as a program with an output buffer of its own does, reuses_memory is set.
         """
-        results, times, taken = [], list[float](), set[int]()
+        results, times, busy, taken = [], list[float](), list[float](), set[int]()
         for _ in range(3):
             synchronize(device)
-            begin = time.perf_counter()
+            begin, busy_before = time.perf_counter(), time.process_time()
             results.append(self.baseline(inputs))
             synchronize(device)
             times.append(time.perf_counter() - begin)
+            busy.append(time.process_time() - busy_before if device == "cpu" else times[-1])
             # Read now: torch.compile's graphs raise an error for a result that a later call has overwritten.
             memory = _addresses(results[-1])
             self.reuses_memory = self.reuses_memory or not taken.isdisjoint(memory)
@@ -167,7 +169,7 @@ class ReferenceEvaluator:
                 del results[:-1]
                 taken.clear()
             taken.update(memory)  # of the results that are held, so that the allocator does not use it again
-        return self._kept(results[-1]), min(times[1:])
+        return self._kept(results[-1]), min(times[1:]), min(busy[1:])
 
     def _kept(self, output: Any) -> Any:
         """The output, in memory that no later call overwrites."""

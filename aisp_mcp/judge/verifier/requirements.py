@@ -10,6 +10,7 @@ import ctypes.util
 import inspect
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -52,8 +53,11 @@ MOST_MOVED = 0.01
 LEAST_NOISE = 2.0**-36
 # Draws of plain inputs before a single number is the same for all: one in 16 bits often is for two. Chosen.
 DRAWS = 16
-# Seconds of a baseline's call up to which it is tried on each kind of adversarial inputs before the comparison. Chosen.
-TRIED_S = 0.2
+# Seconds of a baseline's call up to which it is tried on each kind of adversarial inputs before the comparison; on a
+# busy machine, where one of 25 ms may take as long, of its processors' time. Chosen.
+TRIED_S, BUSY_TRIED_S = 0.2, 2.0
+# Draws of constant inputs until the baseline has a number as an answer: their sign is drawn. Chosen.
+CONSTANTS = 6
 # Root-mean-square error of a baseline as a share of its output's own, above which rounding decides the output. Chosen
 # (commit 72116c3b): an error of `error_ratio` times 0.3 is seven times the output.
 MOST_ERROR = 0.3
@@ -114,6 +118,13 @@ def _missing_device(gpus: int, sm: int, memory_gb: float) -> list[str]:
     if free < memory_gb:
         lacks.append(f"{memory_gb:g} GiB of free device memory, found {free:.1f}")
     return lacks
+
+
+def is_tried(seconds: float, processor_s: float) -> bool:
+    """Return True if a baseline is quick enough to be tried on each kind of inputs. processor_s: of its call, or as
+    many seconds as it took where the work is another device's.
+    """
+    return seconds <= TRIED_S or (seconds <= BUSY_TRIED_S and processor_s <= TRIED_S)
 
 
 def kinds_with_an_answer(bank: InputBank, seed: int, output: Any) -> tuple[list[str], dict[str, str]]:
@@ -180,13 +191,25 @@ def _without_answer(bank: InputBank, seed: int, output: Any, mode: str) -> str:
     except Exception as error:
         return f"the baseline raises there ({type(error).__name__}: {str(error)[:200]})"
     reject_varying_shapes(output, outputs)
-    if mode == "constant" and _is_left_to_rounding(bank, seed, output):
+    if mode == "constant" and _is_left_to_rounding(bank, _with_a_number(bank, seed), output):
         return "there rounding alone decides the baseline's output, or it is not finite"
     if mode in (*SIZES, MISSING) and not all(
         bool(components(tensor).isfinite().all()) for _, tensor in flatten(outputs)
     ):
         return "the baseline's output is not finite there"
     return ""
+
+
+def _with_a_number(bank: InputBank, seed: int) -> int:
+    """The first seed from this one on whose constant inputs have a number as an answer, as only those above 0 may have
+    of a function that selects; this one if none of a few has.
+    """
+    for each in range(seed, seed + CONSTANTS):
+        with suppress(Exception):  # of the baseline
+            output = bank.reference.baseline(bank.inputs(each, "constant"))
+            if any(bool(components(tensor).isfinite().any()) for _, tensor in flatten(output)):
+                return each
+    return seed
 
 
 def _is_left_to_rounding(bank: InputBank, seed: int, output: Any) -> bool:
