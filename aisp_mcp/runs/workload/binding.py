@@ -118,13 +118,16 @@ def _literal(text: str) -> object:
 
 
 def _written(bound: Mapping[str, Recorded], by_order: Mapping[str, Recorded], known: Parameters) -> list[Argument]:
-    """Arguments by name; those at the function's begin that were found by their order, by position."""
+    """Arguments by name; those at the function's begin that were found by their order, by position. A value that is the
+    parameter's default is left out: a candidate may lack that parameter.
+    """
     written, by_position = list[Argument](), True
     for name in (*known.positional, *known.keyword):
         by_position = by_position and name in by_order
-        one = by_order.get(name) or bound.get(name)
-        if one and one.given:
-            written.append(one.given if by_position else replace(one.given, name=name))
+        given = one.given if (one := by_order.get(name) or bound.get(name)) else None
+        is_default = given and name in known.defaults and _literal(given.text) == _literal(known.defaults[name])
+        if given and not (is_default and name in bound):
+            written.append(given if by_position else replace(given, name=name))
     return written
 
 
