@@ -14,7 +14,7 @@ from aisp_mcp.judge.parent.timing.driver import Driver
 from aisp_mcp.judge.parent.timing.gpu import round as gpu_round
 from aisp_mcp.judge.parent.timing.gpu import schedule as gpu_rounds
 from aisp_mcp.judge.parent.timing.gpu import turns as gpu_series
-from aisp_mcp.judge.parent.timing.gpu.mode import MIN_CALLS, GateFails, Modes
+from aisp_mcp.judge.parent.timing.gpu.mode import MIN_CALLS, Mode, Modes
 from aisp_mcp.judge.parent.timing.gpu.round import DeviceMemory, GpuRound
 from aisp_mcp.judge.parent.timing.replicate import SOME_MODES, ReplicateRun
 from aisp_mcp.judge.presets import PRESETS, Preset, samples
@@ -90,7 +90,7 @@ def test_how_many_calls_make_a_round_is_known_from_the_replicate_before() -> Non
     rounds = [asked_for(submission, Role.BASELINE, GATE) for submission in (first, second)]
     assert [len(counts) for counts in rounds] == [gpu_rounds.ROUNDS + 1, gpu_rounds.ROUNDS]
     assert rounds[0][0] * CALL < gpu_series.MIN_S <= min(rounds[1]) * CALL
-    first.session.modes.change(Role.CANDIDATE, GateFails("it waits for its device"))
+    first.session.modes.change(Role.CANDIDATE, Mode().without_gate("it waits for its device"))
     assert first.session.modes.candidate.call_s is None  # with the host it takes longer
 
 

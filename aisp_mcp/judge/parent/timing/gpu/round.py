@@ -14,17 +14,7 @@ from aisp_mcp.judge.evidence import RoundTiming
 from aisp_mcp.judge.parent.processes.confined import WorkerGone
 from aisp_mcp.judge.parent.processes.process import WorkerProcess
 from aisp_mcp.judge.parent.timing.driver import Driver
-from aisp_mcp.judge.parent.timing.gpu.mode import (
-    DeviceBusy,
-    Event,
-    GateFails,
-    MissesGate,
-    Mode,
-    Modes,
-    NeedsCopies,
-    OutputsUnreadable,
-    Stalls,
-)
+from aisp_mcp.judge.parent.timing.gpu.mode import Mode, Modes
 from aisp_mcp.judge.presets import GPU_ROUNDS, MIN_COMPARED_PER_GPU_ROUND
 from aisp_mcp.judge.protocol.messages import (
     GATE,
@@ -97,9 +87,9 @@ class GpuRound:
         """The program's mode, which may change during the round."""
         return self.modes.of(self.role)
 
-    def note(self, event: Event) -> None:
-        """Change the program's mode by what this round shows."""
-        self.modes.change(self.role, event)
+    @mode.setter
+    def mode(self, mode: Mode) -> None:
+        self.modes.change(self.role, mode)
 
     @property
     def worker(self) -> WorkerProcess:
@@ -172,7 +162,7 @@ class GpuRound:
                 staged.callback(session.verifier.collect, "stage")
             timing = self.run(0, write_inputs)
         if timing is None and not refused:
-            self.note(Stalls() if self.isolated else MissesGate(self.count))
+            self.mode = self.mode.stalls() if self.isolated else self.mode.missed_gate(self.count)
         return timing
 
     def run_ungated(self, flags: int = 0) -> RoundTiming | None:
@@ -197,7 +187,7 @@ class GpuRound:
             raise WorkerGone("hang", f"{self.worker.name} answered, but its device does not finish")
         moved = direct and before != self.addresses()
         if timing is not None and (self.refused() or moved):
-            self.note(DeviceBusy(moved=moved, isolated=self.isolated))
+            self.mode = self.mode.on_busy_device(moved=moved, isolated=self.isolated)
             return None
         return timing
 
@@ -268,9 +258,9 @@ class GpuRound:
             return True
         self.memory.mapped.pop(self.role, None)
         if mapped["own"]:
-            self.note(OutputsUnreadable(wording.OUTPUTS_UNREADABLE, self.isolated))
+            self.mode = self.mode.with_unreadable(wording.OUTPUTS_UNREADABLE, self.isolated)
         else:
-            self.note(NeedsCopies(wording.INPUTS_UNWRITABLE))
+            self.mode = self.mode.with_copies(wording.INPUTS_UNWRITABLE)
         return False
 
     def write_inputs(self) -> bool:
@@ -290,7 +280,7 @@ class GpuRound:
 
     def _discard(self) -> bool:
         """Count a round on a device that was not idle. Return True if there have been too many to discard this one."""
-        self.note(DeviceBusy(gated=self.gated))
+        self.mode = self.mode.on_busy_device(gated=self.gated)
         return self.mode.discarded > MAX_DISCARDED
 
     def refused(self) -> bool:
@@ -299,7 +289,7 @@ class GpuRound:
         """
         was_refused = not self.mode.copies and bool(self.worker.control.stats[REFUSED])
         if was_refused:
-            self.note(NeedsCopies(wording.INPUTS_AT_ONE_ADDRESS))
+            self.mode = self.mode.with_copies(wording.INPUTS_AT_ONE_ADDRESS)
         return was_refused
 
     # --- the verifier's part
@@ -360,9 +350,9 @@ class GpuRound:
             self.checked = answer["checked"]
             return True
         if not self.mode.copies:
-            self.note(NeedsCopies(wording.wrong_without_copies(answer["failure"])))
+            self.mode = self.mode.with_copies(wording.wrong_without_copies(answer["failure"]))
         elif self.gated:
-            self.note(GateFails(wording.wrong_behind_the_gate(answer["failure"])))
+            self.mode = self.mode.without_gate(wording.wrong_behind_the_gate(answer["failure"]))
         else:
             self.driver.abort(self.role, answer)
         return False

@@ -30,7 +30,7 @@ from functools import partial
 from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.judge.evidence import SecondsByRole
 from aisp_mcp.judge.parent.timing.driver import Driver
-from aisp_mcp.judge.parent.timing.gpu.mode import Mode, Modes, NeedsCopies, ReplicateBegins
+from aisp_mcp.judge.parent.timing.gpu.mode import Mode, Modes
 from aisp_mcp.judge.parent.timing.gpu.round import NOTHING_MAPPED, DeviceMemory, GpuRound
 from aisp_mcp.judge.parent.timing.gpu.turns import ROUND_S, Series, stage_request, warm_up
 from aisp_mcp.judge.presets import GPU_ROUNDS, round_count
@@ -55,7 +55,7 @@ def measure(driver: Driver) -> None:
     session, device, memory = driver.session, driver.result.device, DeviceMemory(driver)
     counts = {role: _calls(driver, role) for role in Role}
     for role in (Role.BASELINE, Role.CANDIDATE):
-        session.modes.change(role, ReplicateBegins(session.on_host))
+        session.modes.change(role, session.modes.of(role).in_replicate(session.on_host))
     try:
         for role, count in counts.items():
             if (
@@ -120,7 +120,7 @@ def _many_and_isolated(
     while True:
         many, worker_s = Series(memory, counts, gated, EACH).measure()
         if gated and _is_faster_with_copies(memory, counts, many[Role.CANDIDATE]):
-            session.modes.change(Role.CANDIDATE, NeedsCopies(wording.PREPARES_ANEW))
+            session.modes.change(Role.CANDIDATE, session.modes.candidate.with_copies(wording.PREPARES_ANEW))
             continue
         modes = session.modes.decisive
         may_isolate = session.options.protections.isolated_calls and not session.on_host

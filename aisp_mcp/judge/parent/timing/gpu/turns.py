@@ -5,20 +5,12 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import NamedTuple
 
 from aisp_mcp.judge.evidence import MIN_NET_SHARE, SecondsByRole
-from aisp_mcp.judge.parent.timing.gpu.mode import (
-    MIN_CALLS,
-    CallTimed,
-    DeviceBusy,
-    GateFails,
-    Mode,
-    Modes,
-    NeedsCopies,
-)
+from aisp_mcp.judge.parent.timing.gpu.mode import MIN_CALLS, Mode, Modes
 from aisp_mcp.judge.parent.timing.gpu.round import DeviceMemory, GpuRound
 from aisp_mcp.judge.protocol.messages import DUMMY, WARM, StageRequest
 from aisp_mcp.judge.protocol.roles import BASELINES, Role
@@ -98,7 +90,7 @@ class Series:
         """The role's next round, gated if the rules of a series allow it."""
         driver, modes = self.memory.driver, self.memory.driver.session.modes
         if modes.of(role).gated and not driver.workers[role].control.stats[CAN_WAIT]:
-            modes.change(role, GateFails(wording.NO_GATE))
+            modes.change(role, modes.of(role).without_gate(wording.NO_GATE))
         mode, count = modes.of(role), self.counts[role]
         gated = self.gated and mode.gated and modes.baseline.gated and (modes.candidate.gated or not self.isolated)
         # Isolated calls take more room in the stream.
@@ -129,7 +121,7 @@ class Series:
         """Give the role as many calls as fill a round, and warm up that many."""
         role = gpu_round.role
         self.counts[role] = min(math.ceil(ROUND_S / call_s), gpu_round.capacity)
-        gpu_round.note(CallTimed(call_s))
+        gpu_round.mode = replace(gpu_round.mode, call_s=call_s)
         warm_up(GpuRound(self.memory, role, gpu_round.modes, False, self.counts[role]))
 
     def _count(self, gpu_round: GpuRound, seconds: BothClocks) -> None:
@@ -152,7 +144,7 @@ def warm_up(gpu_round: GpuRound) -> None:
     if gpu_round.mode.copies:
         return
     if not worker.control.read_allocations():
-        gpu_round.note(NeedsCopies(wording.NO_ROOM_FOR_INPUTS))
+        gpu_round.mode = gpu_round.mode.with_copies(wording.NO_ROOM_FOR_INPUTS)
         return
     driver.guarded(gpu_round.role, gpu_round.announce)
     gpu_round.refused()
@@ -202,7 +194,7 @@ def _seconds(gpu_round: GpuRound, overhead_s: BothClocks) -> BothClocks | None:
     if gpu_round.compared and not gpu_round.outputs_right():
         return None
     if not gpu_round.compared and driver.is_busy(gpu_round.probe_s) and gpu_round.mode.discarded <= MAX_DISCARDED:
-        gpu_round.note(DeviceBusy())  # it contained another process's work
+        gpu_round.mode = gpu_round.mode.on_busy_device()  # it contained another process's work
         return None
     if gpu_round.isolated:
         fields = {"side": gpu_round.role, "gated": gpu_round.gated, "seconds": gpu_round.seconds}
@@ -218,5 +210,5 @@ def _is_too_short(gpu_round: GpuRound, net_s: float) -> bool:
     if net_s >= MIN_S or gpu_round.count >= gpu_round.capacity:
         return False
     if gpu_round.count >= gpu_round.mode.max_calls and gpu_round.compared:
-        gpu_round.note(GateFails(wording.FEW_CALLS_FIT))
+        gpu_round.mode = gpu_round.mode.without_gate(wording.FEW_CALLS_FIT)
     return gpu_round.count < gpu_round.mode.max_calls or gpu_round.compared
