@@ -1,6 +1,6 @@
 """One comparison, in the trusted parent, which owns clock, seeds, log and verdict and never imports a candidate.
 
-To follow one on a CPU, read compare() below and then parent/opening; parent/timing/{method,replicate,driver,cpu};
+To follow one on a CPU, read compare() below and then parent/opening; parent/timing/{replicate,driver,cpu};
 parent/processes/process, which has the parent's clock; candidate/main, the untrusted side; verifier/main and its
 checks; and verdict/.
 """
@@ -37,9 +37,15 @@ from aisp_mcp.judge.parent.processes.confined import Placement
 from aisp_mcp.judge.parent.processes.forked import kept_folder, loaded_in
 from aisp_mcp.judge.parent.session import ComparisonAborted, PhaseTimer, Session
 from aisp_mcp.judge.parent.telling import Report, Telling
+from aisp_mcp.judge.parent.timing.cold import ColdRun
+from aisp_mcp.judge.parent.timing.cpu import CpuStrategy
 from aisp_mcp.judge.parent.timing.driver import Driver
-from aisp_mcp.judge.parent.timing.method import STRATEGIES, Method, chosen
-from aisp_mcp.judge.parent.timing.replicate import started_replicates
+from aisp_mcp.judge.parent.timing.energy import EnergyRun
+from aisp_mcp.judge.parent.timing.gpu.strategy import GpuStrategy
+from aisp_mcp.judge.parent.timing.ranks import RankStrategy
+from aisp_mcp.judge.parent.timing.replicate import ReplicateRun, started_replicates
+from aisp_mcp.judge.parent.timing.serving import ServingRun
+from aisp_mcp.judge.parent.timing.strategy import Strategy
 from aisp_mcp.judge.presets import Place, Preset, for_kind
 from aisp_mcp.judge.protocol.layout import FILE
 from aisp_mcp.judge.protocol.messages import OpenAnswer
@@ -55,6 +61,10 @@ from aisp_mcp.process import isolation
 __all__ = ["Options", "Pair", "Report", "compare", "loaded_in"]
 
 RAISED = "incorrect_raised"
+# The steps that differ between places, and the sequence of one replicate by the benchmark's goal or kind; the others
+# time calls.
+STRATEGIES: dict[Place, type[Strategy]] = {"cpu": CpuStrategy, "cuda": GpuStrategy, "ranks": RankStrategy}
+SEQUENCES: dict[str, type[ReplicateRun]] = {"cold": ColdRun, "energy": EnergyRun, "serving": ServingRun}
 
 
 def load_libraries(options: Options) -> None:
@@ -131,7 +141,8 @@ class _Placed:
     """Processes have their cores, and the way of measuring is decided."""
 
     session: Session
-    method: Method
+    strategy: Strategy
+    sequence: type[ReplicateRun]
 
 
 @dataclass(frozen=True)
@@ -349,21 +360,26 @@ def _place(opened: _Opened) -> _Placed:
     answer, options, where, ranks = opened.answer, opened.options, opened.where, opened.ranks
     if "missing" in answer:
         raise _Unmet(", ".join(answer["missing"]))
-    method = chosen(opened.place, answer, options.preset, [node.round_trip_s for node in where.relays])
+    kind = "serving" if "serving" in answer else answer["goal"]
+    sequence = SEQUENCES.get(kind, ReplicateRun)
+    # An engine runs its own rounds on any device: there are no calls to prepare or trace.
+    strategy = STRATEGIES["cpu" if kind == "serving" else opened.place]()
+    round_trips_s = [node.round_trip_s for node in where.relays]
+    preset = for_kind(options.preset, opened.place, kind, round_trips_s, answer["call_s"])
     unmeasured = distributed.unmeasured(answer["goal"], ranks, options.device, options.nodes.count)
-    if lacking := unmeasured or method.sequence.lacks(answer, options, where.level):
+    if lacking := unmeasured or sequence.lacks(answer, options, where.level):
         raise _Unmet(lacking)
     cpus = placement.worker_cpus(answer["workers"]["threads"], where.ranks)
     where = replace(where, lean=answer["goal"] == "memory", cpus=cpus, variables=options.variables)
     _ready_nodes(opened.pair, where, answer)
     opened.log.append("open", target=opened.pair.label, preset=options.preset.name, opened=answer)
     draw = random.Random(os.urandom(32))
-    thorough = draw.randrange(method.preset.first_look)
+    thorough = draw.randrange(preset.first_look)
     if ranks == 1 and not any(spec["kind"] == FILE for spec in answer["layout"]["inputs"]):
         opened.ends.append(opened.leave)
     session = Session(
         opened.pair,
-        replace(options, preset=method.preset),
+        replace(options, preset=preset),
         answer,
         where,
         opened.opening.verifier,
@@ -375,7 +391,7 @@ def _place(opened: _Opened) -> _Placed:
         thorough,
         kernels=opened.kernels,
     )
-    return _Placed(session, method)
+    return _Placed(session, strategy, sequence)
 
 
 def _ready_nodes(pair: Pair, where: placement.PlacementFactory, opened: OpenAnswer) -> None:
@@ -414,17 +430,17 @@ def _measure(placed: _Placed, given: Pair, lease: Lease) -> _Measured:
 
 def _replicates(placed: _Placed) -> tuple[list[Replicate], list[Flag]]:
     """Measure all replicates, or stop at the finding that ends the comparison."""
-    session, method = placed.session, placed.method
+    session, strategy, sequence = placed.session, placed.strategy, placed.sequence
     done: list[Replicate] = []
-    session.telling.begin(method.preset.replicates)
+    session.telling.begin(session.options.preset.replicates)
     running: Driver | None = None
     try:
-        with started_replicates(session, method.strategy, method.sequence.starts_ready) as drivers:
-            method.strategy.note_imports(session)
+        with started_replicates(session, strategy, sequence.starts_ready) as drivers:
+            strategy.note_imports(session)
             for index, running in enumerate(drivers):
                 session.telling.replicate(index)
                 with placement.watching(session.placement.cpus):
-                    done.append(method.sequence(running, method.strategy).run())
+                    done.append(sequence(running, strategy).run())
                 if is_settled(session.terms(), done):
                     break
     except ComparisonAborted as aborted:

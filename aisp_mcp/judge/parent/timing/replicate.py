@@ -112,7 +112,7 @@ SOME_MODES = 2  # kinds of adversarial inputs that a candidate sees in most repl
 class ReplicateRun:
     """One replicate on a device. Worker errors and wrong outputs raise ComparisonAborted.
 
-    A goal with its own metric has a subclass in method.SEQUENCES, which puts one value per role into
+    A goal with its own metric has a subclass in comparison.SEQUENCES, which puts one value per role into
     Replicate.metric. starts_ready: processes are started and prepared before run().
     """
 
@@ -321,18 +321,7 @@ class ReplicateRun:
         return measured
 
     def _record(self, number: int, role: Role, timing: RoundTiming) -> None:
-        self.session.log.append(
-            "round",
-            replicate=self.driver.result.index,
-            turn=number,
-            side=role,
-            count=timing.count,
-            elapsed_s=timing.elapsed_s,
-            durations_ns=timing.durations_ns,
-            account=vars(timing.account),
-            copied_s=timing.copied_s,
-            late_s=timing.late_s,
-            converted_s=timing.converted_s,
-            settled_s=timing.settled_s,
-            **({"apart_ns": median_low(timing.apart_ns)} if timing.apart_ns else {}),
-        )
+        apart = {"apart_ns": median_low(timing.apart_ns)} if timing.apart_ns else {}
+        fields = {name: value for name, value in vars(timing).items() if name != "apart_ns"} | apart
+        fields["account"] = vars(timing.account)
+        self.session.log.append("round", replicate=self.driver.result.index, turn=number, side=role, **fields)
