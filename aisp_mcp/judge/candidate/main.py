@@ -35,7 +35,6 @@ from functools import cached_property
 from typing import Any
 
 from aisp_mcp.judge.candidate import dummy
-from aisp_mcp.judge.candidate.channel import await_inputs, read_exactly, write_error
 from aisp_mcp.judge.candidate.cupti import traced
 from aisp_mcp.judge.candidate.forbidden import forbid
 from aisp_mcp.judge.candidate.outputs import (
@@ -72,7 +71,7 @@ from aisp_mcp.judge.protocol.messages import (
     TRACE,
     WARM,
 )
-from aisp_mcp.judge.protocol.module_loader import copied, entry, flatten, import_all, imported_by
+from aisp_mcp.judge.protocol.module_loader import copied, entry, flatten, import_all, imported_by, users_line
 from aisp_mcp.judge.protocol.shared_memory import (
     ANSWERED,
     CAN_WAIT,
@@ -382,6 +381,35 @@ class Worker:
         if self.kept is not None or not is_mapped:
             self.held = []  # nobody reads a baseline's
             give_back(self.layout)
+
+
+def read_exactly(fd: int, count: int) -> bytes:
+    """Read exactly that many bytes; return none if the pipe ends earlier."""
+    data = b""
+    while len(data) < count:
+        piece = os.read(fd, count - len(data))
+        if not piece:
+            return b""
+        data += piece
+    return data
+
+
+def await_inputs(stats: Any, count: int) -> Iterator[int]:
+    """Yield the number of each call once its inputs have arrived (see handoff_cpu.py)."""
+    for call in range(count):
+        stats[ANSWERED] = call + 1
+        while stats[HANDED_OVER] <= call:
+            pass
+        yield call
+    stats[ANSWERED] = count + 1
+
+
+def write_error(control: ControlBlock) -> None:
+    """Write the error where the parent can show it. It is evidence only, and not trusted."""
+    kind, error, _ = sys.exc_info()
+    line = users_line(error) if error else ""
+    where = f" at {line}" if line else ""
+    control.write_text(f"{kind.__name__ if kind else 'Error'}: {error}{where}"[: TEXT // 2])
 
 
 def main() -> None:

@@ -176,7 +176,7 @@ def widening_operands() -> Iterator[None]:
         args, kwargs = tree_map(lambda value: _widened(value, wide), (args, kwargs or {}))
         return func(*args, **kwargs)
 
-    dispatch.__dict__["__dynamo_disable"] = dispatch  # as below
+    dispatch.__dict__["__dynamo_disable"] = dispatch  # as above
     mode = type("ByOperation", (TorchDispatchMode,), {"__torch_dispatch__": dispatch})()
     with mode:
         yield
@@ -201,7 +201,21 @@ def evaluate_jittered(program: Callable[[], Any], eps: float, most_terms: float,
     """evaluate() with the results of all operations off by half an eps at random. most_terms: the number of terms that
     a sum is assumed to add one by one. Raises BenchmarkError NO_FLOAT64.
     """
-    return evaluate(program, _noisy(eps, most_terms, seed))
+    noise = Noise(seed)
+
+    def noisy(func: Any, args: Any, kwargs: Any) -> Any:
+        name = func.overloadpacket.__name__
+        size, result = rounded_size(name, args, kwargs), func(*args, **kwargs)
+        if not name.startswith(("_to_copy", "set_", "resize")):
+            given = _tensors(args)
+            for value in _results(func, given, result):
+                length = min(terms_per_element(name, value, given), most_terms)
+                sizes = size if size is not None and size.shape == value.shape else value
+                for part, sized in pieces(value, sizes):
+                    _disturb(part, noise.like(part), eps * max(1.0, ORDERED * math.sqrt(length)), sized)
+        return result
+
+    return evaluate(program, noisy)
 
 
 def computes(program: Callable[[], Any]) -> bool:
@@ -229,25 +243,6 @@ def evaluate_in_order(program: Callable[[], Any]) -> Any:
         return result if error is None else result.add_(error.view(result.shape))
 
     return evaluate(program, ordered)
-
-
-def _noisy(eps: float, most_terms: float, seed: int) -> Callable[[Any, Any, Any], Any]:
-    """A function that adds noise to the results of floating-point operations."""
-    noise = Noise(seed)
-
-    def noisy(func: Any, args: Any, kwargs: Any) -> Any:
-        name = func.overloadpacket.__name__
-        size, result = rounded_size(name, args, kwargs), func(*args, **kwargs)
-        if not name.startswith(("_to_copy", "set_", "resize")):
-            given = _tensors(args)
-            for value in _results(func, given, result):
-                length = min(terms_per_element(name, value, given), most_terms)
-                sizes = size if size is not None and size.shape == value.shape else value
-                for part, sized in pieces(value, sizes):
-                    _disturb(part, noise.like(part), eps * max(1.0, ORDERED * math.sqrt(length)), sized)
-        return result
-
-    return noisy
 
 
 class Noise:

@@ -106,10 +106,6 @@ class Reference(adapted.Reference):
             self.start()
         return {name: tensor.detach().clone() for name, tensor in self._parameters().items()}
 
-    def learnt(self) -> frozenset[str]:
-        """Return nothing: these classes set their values deliberately."""
-        return frozenset()
-
     def notes(self) -> tuple[str, ...]:
         """Attributes that the payload does not name."""
         known = {*self.attributes.values(), self.output}

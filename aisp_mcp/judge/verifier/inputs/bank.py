@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from aisp_mcp.bench import Host
@@ -35,7 +36,7 @@ def _size(value: Any) -> int:
     return int(getattr(value, "nbytes", KEPT_BYTES + 1))  # files are not kept
 
 
-def _largest(truth: list[Any], evaluations: Iterable[list[Any]]) -> list[Any]:
+def _largest(truth: list[Any], evaluations: Iterable[Iterable[Any]]) -> list[Any]:
     """The largest distance of the evaluations from the truth, element by element; of gigabytes, in float32."""
     largest = [exact.new_zeros(exact.shape, dtype=distance_type(exact)) for exact in truth]
     for output in evaluations:
@@ -160,11 +161,9 @@ class InputBank:
         """The distances by which different rounding moves each element of a call's outputs, for a few noisy
         evaluations of the reference (see evaluation.py).
         """
-        truth = self._reference(seed, mode)
-        for draw in range(DRAWS):  # none of the outputs is named: a generator would keep it while it waits
-            yield _largest(
-                truth, [self._moved(self.reference.jittered(self.inputs(seed, mode), eps, most_terms, seed + draw))]
-            )
+        for draw in range(DRAWS):
+            jittered = partial(self.reference.jittered, eps=eps, most_terms=most_terms, seed=seed + draw)
+            yield self._distances(seed, mode, jittered)
 
     def sums_unseen(self, seed: int) -> bool:
         """Return True if the program sums over axes of its inputs and torch does not see how (see walks.py). seed: of
@@ -184,12 +183,8 @@ class InputBank:
         """The distances by which the roundings of these sums move each element of a call's outputs. draws: their
         numbers. straight: of one sign.
         """
-        axes, truth = self.axes or {}, self._reference(seed, mode)
-        outputs = (
-            self._moved(self.reference.walked(self.inputs(seed, mode), axes, eps, seed + draw, straight=straight))
-            for draw in draws
-        )
-        return _largest(truth, outputs)
+        walked = partial(self.reference.walked, axes=self.axes or {}, eps=eps, straight=straight)
+        return self._distances(seed, mode, *(partial(walked, seed=seed + draw) for draw in draws))
 
     def straight(self, seed: int, mode: str, eps: float) -> list[Any]:
         """The same for roundings of one sign. Where the output hardly depends on how its inputs are scaled, as a
@@ -221,36 +216,36 @@ class InputBank:
 
     def in_order(self, seed: int, mode: str) -> list[Any]:
         """Errors of the elements of a call's outputs if sums add one term after the other in float32."""
-        truth = self._reference(seed, mode)
-        return _largest(truth, [self._moved(self.reference.in_order(self.inputs(seed, mode)))])
+        return self._distances(seed, mode, self.reference.in_order)
 
     def in_tf32(self, seed: int, mode: str, narrowed: Callable[[Any], Any]) -> list[Any]:
         """Errors of these elements if convolutions get their operands in TF32 (see evaluation.py)."""
-        truth = self._reference(seed, mode)
-        return _largest(truth, [self._moved(self.reference.in_tf32(self.inputs(seed, mode), narrowed))])
+        return self._distances(seed, mode, partial(self.reference.in_tf32, narrowed=narrowed))
 
     def cancelled(self, seed: int, mode: str) -> list[Any]:
         """Errors of these elements for inputs that are off as a whole by the root of a rounding, where cancellation
         amplifies it by more than CANCELS; zero elsewhere.
         """
-        truth = self._reference(seed, mode)
-        shares = (STRAIN, -STRAIN)
-        apart = _largest(
-            truth, (self._moved(self.reference.strained(self.inputs(seed, mode), share)) for share in shares)
-        )
+        strained = (partial(self.reference.strained, share=share) for share in (STRAIN, -STRAIN))
+        apart = self._distances(seed, mode, *strained)
         return [
             far.where(far > CANCELS * STRAIN * exact.abs(), 0.0) if far.is_floating_point() else far
-            for far, exact in zip(apart, truth, strict=True)
+            for far, exact in zip(apart, self._reference(seed, mode), strict=True)
         ]
 
     def _reference(self, seed: int, mode: str) -> list[Any]:
         outputs = self.truth(seed, mode) or self.both(seed, mode, self.inputs(seed, mode))
         return [*self.numbers(outputs[1], outputs[0]).values()]
 
-    def _moved(self, output: Any) -> list[Any]:
-        """numbers() of the reference's output for the known call with other roundings."""
+    def _distances(self, seed: int, mode: str, *evaluations: Callable[[dict[str, Any]], Any]) -> list[Any]:
+        """The largest distances of these evaluations from the reference, by output and element. Each consumes inputs of
+        its own.
+        """
+        truth = self._reference(seed, mode)
         assert self.known is not None
-        return [*self.numbers(output, self.known[1][0]).values()]
+        own = self.known[1][0]
+        outputs = (self.numbers(evaluated(self.inputs(seed, mode)), own).values() for evaluated in evaluations)
+        return _largest(truth, outputs)
 
     def numbers(self, output: Any, own: Any) -> dict[str, Any]:
         """Real tensors of the numbers in an output, by name; of Python values, of the floats, by their places in the
