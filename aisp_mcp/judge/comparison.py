@@ -30,7 +30,7 @@ from aisp_mcp.judge.options import Nodes, Options
 from aisp_mcp.judge.pair import Pair
 from aisp_mcp.judge.parent import hints, opening
 from aisp_mcp.judge.parent.kernel_cache import Kernels, names_a_compiler
-from aisp_mcp.judge.parent.opening import Opening, Request
+from aisp_mcp.judge.parent.opening import Request
 from aisp_mcp.judge.parent.processes import confined, placement, verifier_client
 from aisp_mcp.judge.parent.processes.cluster import nodes
 from aisp_mcp.judge.parent.processes.confined import Placement
@@ -113,27 +113,18 @@ class _Unmet(Exception):
 @dataclass(frozen=True)
 class _Opened:
     """A specification that a verifier has opened. given: the pair before its candidate was compiled; sources: hashes of
-    its files by then; built: facts of the build. where: folders, level and nodes of its processes. leave: begins the
-    opening of the next comparison. ends: actions after a success. telling: what is told about it.
+    its files by then; built: facts of the build. leave: begins the opening of the next comparison. ends: actions after
+    a success.
     """
 
-    given: Pair
-    pair: Pair
-    options: Options
+    session: Session
     place: Place
-    ranks: int
+    begin: float
+    given: Pair
     sources: dict[str, str]
     built: dict[str, Any]
-    begin: float
-    log: ChainLog
-    timer: PhaseTimer
-    opening: Opening
-    answer: OpenAnswer
-    where: placement.PlacementFactory
-    kernels: Kernels | None
     leave: Callable[[], None]
     ends: list[Callable[[], None]]
-    telling: Telling
 
 
 @dataclass(frozen=True)
@@ -229,36 +220,20 @@ def _open(given: Pair, options: Options, report: Report, stack: ExitStack) -> _O
     )
     with timer.phase("load"), placement.aside(where.cpus):
         level = _load_workers(pair, where, request, relays, options)
-        opening = request.left() or request.begun()
-    stack.callback(opening.close)
+        begun = request.left() or request.begun()
+    stack.callback(begun.close)
     leave = partial(request.leave, where)
     with timer.phase("open"):
         where = replace(where, level=level, relays=relays)
         kernels = None
         if ranks == 1 and level in isolation.NAMESPACES and (options.device == "cuda" or names_a_compiler(pair)):
-            kernels = Kernels(pair, options, where, opening.placement, STRATEGIES[place].caches)
+            kernels = Kernels(pair, options, where, begun.placement, STRATEGIES[place].caches)
             stack.callback(kernels.close)
         telling.prepare("drawing inputs, and computing what the baseline answers")
-        answer = opening.answer(request)
-    return _Opened(
-        given=given,
-        pair=pair,
-        options=options,
-        place=place,
-        ranks=ranks,
-        sources=sources,
-        built=built,
-        begin=begin,
-        log=log,
-        timer=timer,
-        opening=opening,
-        answer=answer,
-        where=where,
-        kernels=kernels,
-        leave=leave,
-        ends=ends,
-        telling=telling,
-    )
+        answer = begun.answer(request)
+    draw, process = random.Random(os.urandom(32)), (begun.verifier, begun.fds)
+    session = Session(pair, options, answer, where, *process, log, draw, timer, telling, kernels=kernels)
+    return _Opened(session, place, begin, given, sources, built, leave, ends)
 
 
 def _lacks(pair: Pair, options: Options) -> str | None:
@@ -357,7 +332,8 @@ def _open_nodes(where: placement.PlacementFactory, workers: int = 0, threads: in
 
 def _place(opened: _Opened) -> _Placed:
     """Decide how to measure, and on which cores."""
-    answer, options, where, ranks = opened.answer, opened.options, opened.where, opened.ranks
+    session = opened.session
+    answer, options, where = session.opened, session.options, session.placement
     if "missing" in answer:
         raise _Unmet(", ".join(answer["missing"]))
     kind = "serving" if "serving" in answer else answer["goal"]
@@ -366,31 +342,17 @@ def _place(opened: _Opened) -> _Placed:
     strategy = STRATEGIES["cpu" if kind == "serving" else opened.place]()
     round_trips_s = [node.round_trip_s for node in where.relays]
     preset = for_kind(options.preset, opened.place, kind, round_trips_s, answer["call_s"])
-    unmeasured = distributed.unmeasured(answer["goal"], ranks, options.device, options.nodes.count)
+    unmeasured = distributed.unmeasured(answer["goal"], session.ranks, options.device, options.nodes.count)
     if lacking := unmeasured or sequence.lacks(answer, options, where.level):
         raise _Unmet(lacking)
     cpus = placement.worker_cpus(answer["workers"]["threads"], where.ranks)
     where = replace(where, lean=answer["goal"] == "memory", cpus=cpus, variables=options.variables)
-    _ready_nodes(opened.pair, where, answer)
-    opened.log.append("open", target=opened.pair.label, preset=options.preset.name, opened=answer)
-    draw = random.Random(os.urandom(32))
-    thorough = draw.randrange(preset.first_look)
-    if ranks == 1 and not any(spec["kind"] == FILE for spec in answer["layout"]["inputs"]):
+    _ready_nodes(session.pair, where, answer)
+    session.log.append("open", target=session.pair.label, preset=options.preset.name, opened=answer)
+    if session.ranks == 1 and not any(spec["kind"] == FILE for spec in answer["layout"]["inputs"]):
         opened.ends.append(opened.leave)
-    session = Session(
-        opened.pair,
-        replace(options, preset=preset),
-        answer,
-        where,
-        opened.opening.verifier,
-        opened.opening.fds,
-        opened.log,
-        draw,
-        opened.timer,
-        opened.telling,
-        thorough,
-        kernels=opened.kernels,
-    )
+    thorough = session.random.randrange(preset.first_look)
+    session = replace(session, options=replace(options, preset=preset), placement=where, thorough=thorough)
     return _Placed(session, strategy, sequence)
 
 
@@ -467,10 +429,10 @@ def _fatal_flag(session: Session, aborted: ComparisonAborted) -> Flag:
 
 def _record(opened: _Opened, placed: _Placed, measured: _Measured, result: Comparison) -> Comparison:
     """Write what the verdict follows from into the log, and the log's place into the verdict."""
-    log, options = opened.log, opened.options
+    log, pair, options = placed.session.log, placed.session.pair, placed.session.options
     for kind, fields in replay.records(placed.session.terms(), measured.replicates, measured.flags, opened.sources):
         log.append(kind, **fields)
-    disclosed = {"size": options.size, **({"build": opened.built} if opened.built else {}), **_common(opened.pair)}
+    disclosed = {"size": options.size, **({"build": opened.built} if opened.built else {}), **_common(pair)}
     if forbidden := [*options.policy.forbidden, *options.policy.rules]:
         disclosed["forbidden"] = forbidden
     seconds = time.monotonic() - opened.begin

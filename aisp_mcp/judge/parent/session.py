@@ -51,10 +51,9 @@ class Imports:
 
 @dataclass(frozen=True)
 class Session:
-    """State that all replicates of a comparison share. modes: of the baseline (False) and of the candidate (True).
-    thorough: index of the replicate whose candidate sees all kinds of adversarial inputs. kernels: on a GPU only.
-    fds: a pair for each rank of each worker. as_quick_kinds: of inputs, on which a replicate gained as much as on plain
-    ones.
+    """State that all replicates of a comparison share. fds: a pair for each rank of each worker. thorough: index of the
+    replicate whose candidate sees all kinds of adversarial inputs. kernels: None where a program compiles none.
+    as_quick_kinds: of inputs, on which a replicate gained as much as on plain ones.
     """
 
     pair: Pair
