@@ -104,6 +104,16 @@ def test_values_are_read_as_they_were_written(value: Any) -> None:
         assert (type(found), found) == (type(value), value)
 
 
+def test_integers_that_no_float_and_no_text_holds_are_compared() -> None:
+    large, larger = [0.5, 10**400], [0.5, 10**5000]
+    for value in (large, larger, {"a": 1.5, "b": 10**400}, 10**5000):
+        assert values.difference(value, value, 1e-9, 0.0) is None
+    assert "at [1] is not 1000" in str(values.difference(large, [0.5, 10**400 + 1]))
+    assert values.difference(10**5000, 10**5000 + 1) is not None
+    assert precision.measures(larger, larger)[APART] == 0.0
+    assert calling.tensors(larger)["floats"].tolist() == [0.5]
+
+
 def test_values_of_libraries_are_read_and_compared() -> None:
     networkx, sparse = pytest.importorskip("networkx"), pytest.importorskip("scipy.sparse")
     graph = networkx.Graph([(1, 2, {"w": 0.5}), ("a", 2)])

@@ -258,8 +258,12 @@ def tensors(output: Any) -> Any:
             and any(issubclass(kind, float) for kind in kinds)
             and all(issubclass(kind, float | int) for kind in kinds)
         ):
+            try:
+                floats = array("d", output)
+            except OverflowError:  # of an integer that is too large
+                return _encoded(output)
             LISTS["seen"] = True
-            return torch.frombuffer(array("d", output), dtype=torch.float64)
+            return torch.frombuffer(floats, dtype=torch.float64)
         if kinds == {int} and isinstance(output, list):
             with suppress(OverflowError):
                 return {"hash": _digest(array("q", output).tobytes())}  # as a text takes ten times as long
@@ -334,8 +338,10 @@ class _Inner:
             return "a"
         if isinstance(value, str):
             return repr(str(value))  # numpy's own texts look different
-        if value is None or isinstance(value, bool | int | bytes):
+        if value is None or isinstance(value, bool | bytes):
             return repr(value)
+        if isinstance(value, int):
+            return hex(value)  # Python shows no decimal digits of the largest
         if isinstance(value, list | tuple):
             return f"{'l' if isinstance(value, list) else 't'}({','.join(map(self.canonical, value))})"
         if isinstance(value, Mapping):
@@ -353,7 +359,7 @@ class _Inner:
         if _library(value) == "numpy":
             return self.canonical(value.tolist())
         if isinstance(value, Integral):  # of a library for algebra
-            return repr(int(value))
+            return hex(int(value))
         if _library(value) in values.SCALARS:
             return repr(value)
         if isinstance(value, range) or hasattr(value, "__next__"):

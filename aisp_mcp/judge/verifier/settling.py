@@ -97,7 +97,7 @@ def try_out(check: values.Check, name: str, cases: list[tuple[Any, Any]]) -> boo
         if tried and len(accepted) == tried and words == NAN:
             accepts_nan = True
         elif tried and len(accepted) == tried:
-            wrong, answer = (_shown(value) for value in accepted[0])
+            wrong, answer = (values.shown(value, 60) for value in accepted[0])
             message = f"{name} accepts {words}, so it cannot decide: {wrong} in place of {answer}."
             raise BenchmarkError("CHECKER_ACCEPTS", message, "Let it return False for everything that is not right.")
     return accepts_nan
@@ -108,11 +108,6 @@ def _accepts(check: values.Check, arguments: Any, answer: Any, wrong: Any) -> bo
         return check(arguments, answer, wrong) is None
     except BenchmarkError:  # it raised, which refuses
         return False
-
-
-def _shown(value: Any) -> str:
-    text = " ".join(repr(value).split())
-    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def _mapped(value: Any, number: Callable[[float], Any], array: Callable[[Any], Any]) -> Any:

@@ -12,6 +12,7 @@ from typing import Any
 
 from aisp_mcp.judge.evidence import APART, NOT_SINGLE
 from aisp_mcp.judge.protocol.values import Record
+from aisp_mcp.judge.verifier.checks.values import LARGEST
 
 BITS = 16  # a number with fewer is as likely exact, such as 0.5, as it is rounded
 
@@ -47,7 +48,8 @@ def _numbers(value: Any) -> Iterator[Any]:
             yield from _numbers(value[key])
     elif isinstance(value, list | tuple):
         kinds = set(map(type, value))
-        if kinds & {float, complex} and kinds <= {float, complex, int}:
+        is_large = any(type(item) is int and abs(item) >= LARGEST for item in value)
+        if kinds & {float, complex} and kinds <= {float, complex, int} and not is_large:
             yield numpy.array(value, "complex128" if complex in kinds else "float64").view("float64")
         else:
             for item in value:

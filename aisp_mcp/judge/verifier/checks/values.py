@@ -19,6 +19,7 @@ from aisp_mcp.judge.protocol.values import Record, decode, unframed
 
 OWN = "aisp_own_"  # begins the names of the modules of the user's generator and checker
 POSITION = re.compile(r"\[\d+\]")  # in a list
+LARGEST = 1 << 1023  # of integers that are compared with floats: larger ones may have no float64
 Check = Callable[[Any, Any, Any], str | None]
 
 
@@ -205,13 +206,13 @@ def _compared(expected: Any, found: Any, at: str) -> Iterator[str | Floats]:
         if not (isinstance(expected, int) and isinstance(found, int)):
             yield Floats(at, expected, found)
         elif expected != found:
-            yield f"{found!r}{where} is not {expected!r}"
+            yield f"{shown(found)}{where} is not {shown(expected)}"
     elif hasattr(expected, "tocsr") and hasattr(found, "tocsr"):  # in whichever format
         one, other = expected.tocsr(), found.tocsr()
         for name in ("shape", "indptr", "indices", "data"):
             yield from _compared(getattr(one, name), getattr(other, name), f"{at}.{name}" if at else name)
     elif _kind(expected) != _kind(found):
-        yield f"{_shown(found)}{where} is a {_kind(found)}, the baseline's is a {_kind(expected)}"
+        yield f"{shown(found)}{where} is a {_kind(found)}, the baseline's is a {_kind(expected)}"
     elif isinstance(expected, list | tuple):
         if len(expected) != len(found):
             yield f"{len(found)} items{where}, the baseline has {len(expected)}"
@@ -238,7 +239,7 @@ def _compared(expected: Any, found: Any, at: str) -> Iterator[str | Floats]:
             one, other = (dict(graph.nodes(data=True) if name == "nodes" else _edges(graph)) for graph in both)
             yield from _compared(one, other, f"{at}.{name}" if at else name)
     elif expected != found:
-        yield f"{_shown(found)}{where} is not {_shown(expected)}"
+        yield f"{shown(found)}{where} is not {shown(expected)}"
 
 
 def _edges(graph: Any) -> Mapping[Any, Any]:
@@ -255,24 +256,28 @@ def _is_array(value: Any) -> bool:
 
 def _are_floats(values: Any) -> bool:
     """Return True for numbers that are compared by the size of all of them."""
-    return (
-        bool(values)
-        and any(type(item) is float for item in values)
-        and all(type(item) in (int, float) for item in values)
+    return any(type(item) is float for item in values) and all(
+        type(item) is float or (type(item) is int and abs(item) < LARGEST) for item in values
     )
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float | complex) and not isinstance(value, bool)
+    if isinstance(value, int):
+        return not isinstance(value, bool) and abs(value) < LARGEST
+    return isinstance(value, float | complex)
 
 
 def _kind(value: Any) -> str:
     return vars(value)["__kind__"] if isinstance(value, Record) else type(value).__name__
 
 
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:77]}..."
+def shown(value: Any, most: int = 80) -> str:
+    """The value in a message, cut to so many characters."""
+    try:
+        text = " ".join(repr(value).split())
+    except ValueError:  # of integers with too many digits
+        return f"{type(value).__name__} of more digits than Python shows"
+    return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
 def _as_array(values: Iterable[Any]) -> Any:
@@ -286,7 +291,7 @@ def _arrays(expected: Any, found: Any, at: str, where: str) -> Iterator[str | Fl
     import numpy
 
     if not (_is_array(expected) and _is_array(found)):
-        yield f"{_shown(found)}{where} is a {_kind(found)}, the baseline's is a {_kind(expected)}"
+        yield f"{shown(found)}{where} is a {_kind(found)}, the baseline's is a {_kind(expected)}"
     elif expected.shape != found.shape:
         yield f"an array{where} has the shape {found.shape}, the baseline's {expected.shape}"
     elif not expected.size:  # of no elements, the type is often chance, as of numpy.array([])
