@@ -275,8 +275,9 @@ def shown(value: Any, most: int = 80) -> str:
     """The value in a message, cut to so many characters."""
     try:
         text = " ".join(repr(value).split())
-    except ValueError:  # of integers with too many digits
-        return f"{type(value).__name__} of more digits than Python shows"
+    except ValueError:  # Python shows no integer of so many digits
+        size = f"of {value.bit_length()} bits" if isinstance(value, int) else "with a very large integer"
+        return f"{type(value).__name__} {size}"
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
