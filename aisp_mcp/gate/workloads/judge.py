@@ -281,13 +281,7 @@ def _judged(replicates: Sequence[BenchmarkReplicate], about: dict[str, Any]) -> 
     ratios, noise = [each.log_ratio for each in replicates], [each.noise for each in replicates]
     outcome = judge_ratios(ratios, noise, flags=flags)
     return _comparison(
-        verdict=outcome.verdict,
-        sentence=outcome.sentence,
-        ratio=outcome.ratio,
-        interval=outcome.interval,
-        margin=outcome.margin,
-        noise_floor=outcome.noise_floor,
-        p_value=outcome.p_value,
+        **outcome.fields(),
         replicates=len(replicates),
         baseline=_figures(replicates, Role.BASELINE),
         optimized=_figures(replicates, Role.CANDIDATE),

@@ -176,7 +176,8 @@ class Verifier:
             "error_ratio": spec.tolerance.error_ratio,
             "in_place": list(spec.in_place),
             "output_rules": {
-                **layout_rules(spec, self.ranks),
+                "layout_strict": spec.layout == "strict",
+                "layout_any": spec.layout == "any" and self.ranks == 1,  # ranks copy theirs into the baseline's strides
                 "shares_inputs": shares_inputs,
                 "shares_outputs": shares_outputs,
                 "lists": CALLING in sys.modules and sys.modules[CALLING].LISTS["seen"],
@@ -472,11 +473,6 @@ def work(spec: Benchmark) -> dict[str, Any]:
     """Work of one call, and the name of its items."""
     declared = spec.work()
     return {"work": {"flops": declared.flops, "bytes": declared.bytes, "items": declared.items}, "unit": declared.unit}
-
-
-def layout_rules(spec: Benchmark, ranks: int) -> dict[str, bool]:
-    """Rules for the strides of outputs. Ranks copy theirs into the baseline's strides."""
-    return {"layout_strict": spec.layout == "strict", "layout_any": spec.layout == "any" and ranks == 1}
 
 
 def oracle(spec: Benchmark) -> str:

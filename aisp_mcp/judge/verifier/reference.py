@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from aisp_mcp.bench import Benchmark
@@ -128,12 +129,14 @@ class ReferenceEvaluator:
         kept = tensors.keys() - {*self.spec.in_place} if self.in_parts else set()
         return {name: tensor if name in kept else _wide(tensor) for name, tensor in tensors.items()}
 
-    def _widen_and_release(self, given: dict[str, Any], inputs: dict[str, Any]) -> dict[str, Any]:
+    @contextmanager
+    def _opened_wide(self, inputs: dict[str, Any]) -> Iterator[dict[str, Any]]:
         """The opened inputs, widened; the originals are released, since large ones leave too little memory."""
-        wide = self._widened(given)
-        given.clear()
-        inputs.clear()
-        return wide
+        with opened(inputs) as given:
+            wide = self._widened(given)
+            given.clear()
+            inputs.clear()
+            yield wide
 
     @property
     def reuses_memory(self) -> bool:
@@ -239,21 +242,19 @@ class ReferenceEvaluator:
         element. Its distance from the reference shows how far intermediate rounding can grow. most_terms: see
         evaluate_jittered(). Consumes the inputs.
         """
-        with opened(inputs) as given:
-            wide, params = self._widen_and_release(given, inputs), self._widened(self.params)
+        with self._opened_wide(inputs) as wide:
+            params = self._widened(self.params)
             disturb([*wide.values(), *(() if self.in_parts else params.values())], seed, -eps / 2, eps / 2)
             return evaluate_jittered(lambda: self._reference(wide | params), eps, most_terms, seed)
 
     def is_seen(self, inputs: dict[str, Any]) -> bool:
         """Return True if torch sees the reference compute. Consumes the inputs."""
-        with opened(inputs) as given:
-            wide = self._widen_and_release(given, inputs) | self.wide
-            return evaluation.computes(lambda: self._reference(wide))
+        with self._opened_wide(inputs) as wide:
+            return evaluation.computes(lambda: self._reference(wide | self.wide))
 
     def summed_axes(self, inputs: dict[str, Any]) -> walks.Axes:
         """The axes of each input that the outputs sum over. Consumes the inputs."""
-        with opened(inputs) as given:
-            wide = self._widen_and_release(given, inputs)
+        with self._opened_wide(inputs) as wide:
             run = lambda wide: self._floats(evaluate(lambda: self._reference(wide | self.wide)))  # noqa: E731
             return walks.summed_axes(run, wide)
 
@@ -267,8 +268,8 @@ class ReferenceEvaluator:
         """
         import torch
 
-        with opened(inputs) as given:
-            wide, draw = self._widen_and_release(given, inputs), torch.Generator().manual_seed(seed)
+        with self._opened_wide(inputs) as wide:
+            draw = torch.Generator().manual_seed(seed)
             for name, summed in axes.items():
                 wide[name] = walks.walked(wide[name], summed, eps, draw, straight=straight)
             for name in made.SEEN.keys() & wide.keys() if not straight else ():
@@ -277,15 +278,14 @@ class ReferenceEvaluator:
 
     def in_order(self, inputs: dict[str, Any]) -> Any:
         """The reference's output with sums in float32 that add one term after the other. Uses up the inputs."""
-        with opened(inputs) as given:
-            wide = self._widen_and_release(given, inputs) | self._widened(self.params)
-            return evaluate_in_order(lambda: self._reference(wide))
+        with self._opened_wide(inputs) as wide:
+            params = self._widened(self.params)
+            return evaluate_in_order(lambda: self._reference(wide | params))
 
     def in_tf32(self, inputs: dict[str, Any], narrowed: Callable[[Any], Any]) -> Any:
         """The reference's output with the operands of convolutions in TF32 (see evaluation.py). Consumes the inputs."""
-        with opened(inputs) as given:
-            wide = self._widen_and_release(given, inputs) | self.wide
-            output, self.convolves = evaluation.evaluate_in_tf32(lambda: self._reference(wide), narrowed)
+        with self._opened_wide(inputs) as wide:
+            output, self.convolves = evaluation.evaluate_in_tf32(lambda: self._reference(wide | self.wide), narrowed)
             return output
 
     def strained(self, inputs: dict[str, Any], share: float) -> Any:
@@ -293,8 +293,8 @@ class ReferenceEvaluator:
 
         Where numbers cancel, the result differs by far more. Consumes the inputs.
         """
-        with opened(inputs) as given:
-            wide = self._widen_and_release(given, inputs) | self.wide
+        with self._opened_wide(inputs) as wide:
+            wide |= self.wide
             sign = 1.0
             for name, value in wide.items():
                 if not isinstance(value, str) and (value.is_floating_point() or value.is_complex()):

@@ -64,7 +64,7 @@ def other_orders(
     """
     allowed: list[Any] = []
     for errors, factor in _evaluations(bank, seed, mode, dtype, slack):
-        allowed = _larger(allowed, errors) if allowed else errors
+        allowed = [one.maximum(other) for one, other in zip(allowed, errors, strict=True)] if allowed else errors
         enough = min(error.numel() for error in allowed) >= MANY
         yield allowed, factor if enough else math.inf
 
@@ -110,10 +110,6 @@ def _may_use_tf32(bank: InputBank, dtype: str) -> bool:
 
 def _in_tf32(bank: InputBank, seed: int, mode: str, narrowed: Callable[[Any], Any], allowed: float) -> list[Any]:
     return [error * allowed for error in bank.in_tf32(seed, mode, narrowed)]
-
-
-def _larger(one: list[Any], other: list[Any]) -> list[Any]:
-    return [left.maximum(right) for left, right in zip(one, other, strict=True)]
 
 
 def _eps(dtype: str, is_plain: bool) -> float:

@@ -65,14 +65,9 @@ def _apart(expected: Any, found: Any) -> float:
 
 
 def _are_single(arrays: list[Any]) -> bool:
-    return all(_keeps(each, each.astype("float32")) for each in arrays)
-
-
-def _keeps(wide: Any, narrow: Any) -> bool:
-    """Return True if every number has stayed what it was."""
     import numpy
 
-    return bool(numpy.array_equal(wide, narrow, equal_nan=True))
+    return all(numpy.array_equal(each, each.astype("float32"), equal_nan=True) for each in arrays)
 
 
 def _are_rounded(arrays: list[Any]) -> bool:
