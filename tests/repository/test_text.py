@@ -25,6 +25,8 @@ BLOCK = re.compile(r"^(`{3,}).*?^\1$", re.DOTALL | re.MULTILINE)
 CODE = re.compile(r"^```.*?^```|^ {4}.*?$|`[^`\n]+`", re.DOTALL | re.MULTILINE)
 COMMAND = re.compile(r"(?:^ *|`|\$ )aisp ([a-z][a-z0-9-]*(?: [a-z][a-z0-9-]*)?)", re.MULTILINE)
 PACKAGE = re.compile(r"^\| (`[^|]+) \|", re.MULTILINE)
+TABLE = re.compile(r"(?:^\|.*\n){2,}", re.MULTILINE)
+CELL = re.compile(r"(?<!\\)\|")
 MAKE = re.compile(r"`?make ([a-z]+)")
 FLAG = re.compile(r'(?:Flag\(code=|_flag\(|Ended\(\s*)"(\w+)"|"(incorrect_\w+)"')
 # Dense peaks and bandwidths as they circulate: TFLOP/s of A100, H100/H200, B200, RTX; TB/s of their memories.
@@ -87,6 +89,16 @@ def test_links_to_headings_resolve(pages: list[Path]) -> None:
     pairs = {(page.parent / file if file else page, name) for page in pages for file, name in links(page) if name}
     assert len(pairs) > 50
     assert [(page, name) for page, name in pairs if page.suffix == ".md" and name not in headings(page)] == []
+
+
+def test_each_row_of_a_table_has_the_cells_of_its_head(pages: list[Path]) -> None:
+    """One that has fewer or more, or follows an empty line, is shown as text."""
+    for page in pages:
+        for table in TABLE.findall(BLOCK.sub("", page.read_text("utf-8"))):
+            head, line, *rows = table.splitlines()
+            assert not line.strip("|-: "), f"{page.name}: {head}"
+            cells = len(CELL.findall(line))
+            assert [row for row in (head, *rows) if len(CELL.findall(row)) != cells] == [], page.name
 
 
 def test_the_index_leads_to_every_page() -> None:

@@ -42,7 +42,7 @@ def errors_page() -> str:
     for code, entries in sorted(by_code.items()):
         kinds = ", ".join(dict.fromkeys(entry.kind for entry in entries))
         modules = ", ".join(dict.fromkeys(f"`{entry.module}`" for entry in entries))
-        message = entries[0].message.replace("|", "\\|")
+        message = entries[0].message.replace("|", "\\|").replace("\n", " ")
         exit_code = 5 if code in errors.CANNOT_DECIDE else CLASSES[entries[0].kind].exit_code
         lines.append(f"| `{code}` | {kinds} | {exit_code} | {message} | {modules} |")
     return "\n".join(lines) + "\n"

@@ -63,7 +63,8 @@ def settings_page() -> str:
     lines += ["| variable | type | default | what it does |", "| --- | --- | --- | --- |"]
     for item in (field for table in TABLES for field in dataclasses.fields(table)):
         default = "" if item.default in (None, "") else f"`{item.default}`"
-        lines.append(f"| `{item.metadata['env']}` | {item.type} | {default} | {_cell(item.metadata['help'])} |")
+        cells = f"`{item.metadata['env']}`", _cell(str(item.type)), default, _cell(item.metadata["help"])
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
 
