@@ -57,15 +57,8 @@ class Account:
 
     def since(self, earlier: Account) -> Account:
         """Growth of the counters since an earlier reading; threads and processes as they are now."""
-        return Account(
-            self.cpu_s - earlier.cpu_s,
-            self.minor_faults - earlier.minor_faults,
-            self.major_faults - earlier.major_faults,
-            self.threads,
-            self.processes,
-            self.delayed_s - earlier.delayed_s,
-            self.first_s - earlier.first_s,
-        )
+        grown = {name: value - getattr(earlier, name) for name, value in vars(self).items()}
+        return Account(**{**grown, "threads": self.threads, "processes": self.processes})
 
 
 @dataclass(frozen=True)

@@ -146,12 +146,6 @@ def sources(facts: GpuFacts | None, arch: Architecture | None, row: Calibration 
     return [*all_sources, *(row.sources if row else [])]
 
 
-def no_times(facts: GpuFacts) -> str:
-    """Reason why a plan for this GPU has no times."""
-    known = sorted({name for row in tables.calibrations() for name in row.architectures})
-    return f"Times: {facts.architecture} has no calibration, only {' and '.join(known)} have."
-
-
 def bands(all_bands: Mapping[str, Band | None]) -> dict[str, Band]:
     """The bands that are not None."""
     return {name: item for name, item in all_bands.items() if item is not None}

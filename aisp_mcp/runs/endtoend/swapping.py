@@ -23,7 +23,7 @@ from types import ModuleType
 from typing import Any
 
 VARIABLE = "AISP_SWAP"  # the JSON file that says what to do
-CALLS, SECONDS, NESTED = 0, 1, 2  # places in a file of counts
+CALLS, SECONDS = 0, 1  # places in a file of counts
 
 
 class Counts:
