@@ -28,9 +28,19 @@ from aisp_mcp.process import tree
 pytestmark = [pytest.mark.torch]
 
 
-def test_an_honest_candidate_leaves_its_evidence(tmp_path: Path) -> None:
-    comparison = judge(tmp_path, HONEST)
-    assert comparison.verdict.value in ("inconclusive", "faster", "slower")
+@pytest.fixture(scope="module")
+def honest(tmp_path_factory: pytest.TempPathFactory) -> Comparison:
+    """An honest candidate that floods its output when it is loaded, judged with a margin of the user's own."""
+    folder = tmp_path_factory.mktemp("honest")
+    pair = write_pair(folder, "import os\nfor _ in range(800):\n    os.write(1, b'x' * 65536)\n" + HONEST)
+    comparison = compare(pair, Options(Preset("places", 1, 0.001, 6), "small", "cpu", folder, margin=100.0))
+    assert isinstance(comparison, Comparison)
+    return comparison
+
+
+def test_an_honest_candidate_leaves_its_evidence(honest: Comparison) -> None:
+    comparison = honest
+    assert (comparison.margin, comparison.verdict.value in ("same", "inconclusive")) == (100.0, True)
     assert comparison.verification is not None
     assert comparison.verification.checked > 0
     assert comparison.verification.failure is None
@@ -52,18 +62,6 @@ def test_work_that_is_left_out_shows_as_speed_that_is_real(tmp_path: Path) -> No
     assert [flag.code for flag in comparison.flags] == ["incorrect_output"]
 
 
-def test_slower_is_said_of_twice_the_work(tmp_path: Path) -> None:
-    slow = """
-        def run(a, b):
-            for _ in range(7):
-                a @ b
-            return a @ b
-    """
-    comparison = judge(tmp_path, slow, preset=Preset("one", 1, 0.01, 3))
-    assert comparison.ratio is not None
-    assert comparison.ratio < 0.5
-
-
 def test_a_planned_look_ends_a_run_that_is_decided(tmp_path: Path) -> None:
     """Both sides sleep: twelve times as long is a difference that no load hides."""
     sleeping = PRODUCT.replace("return a @ b", "time.sleep(0.005)\n            return a @ b")
@@ -73,14 +71,6 @@ def test_a_planned_look_ends_a_run_that_is_decided(tmp_path: Path) -> None:
     assert (comparison.verdict, comparison.replicates) == ("slower", 4)
     assert comparison.interval is not None
     assert comparison.interval.level > 0.95  # what an early look costs
-
-
-def test_a_margin_of_the_users_own_decides_what_counts(tmp_path: Path) -> None:
-    pair = write_pair(tmp_path, "def run(a, b):\n    for _ in range(15):\n        a @ b\n    return a @ b\n")
-    comparison = compare(pair, Options(LEAST, "small", "cpu", tmp_path, margin=100.0))
-    assert isinstance(comparison, Comparison)
-    assert comparison.margin == 100.0
-    assert comparison.verdict in ("same", "inconclusive")
 
 
 @pytest.mark.parametrize(
@@ -200,11 +190,6 @@ def test_a_child_process_that_stays_is_reported_and_ended(tmp_path: Path) -> Non
     assert {process.pid for process in psutil.Process().children(recursive=True)} == before
 
 
-def test_a_flood_of_output_changes_nothing(tmp_path: Path) -> None:
-    flood = "import os\nfor _ in range(800):\n    os.write(1, b'x' * 65536)\n" + HONEST
-    assert judge(tmp_path, flood).verification is not None
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(240)  # a first call may compile, so it is given two minutes
 def test_a_candidate_that_hangs_is_ended_in_time(tmp_path: Path) -> None:
@@ -288,11 +273,8 @@ def test_a_size_of_zero_is_named(tmp_path: Path, where: str) -> None:
     assert caught.value.hint == "Set n above 0."
 
 
-def test_a_changed_log_is_noticed(tmp_path: Path) -> None:
-    comparison = judge(tmp_path, HONEST)
-    assert comparison.log_path is not None
-    path = Path(comparison.log_path)
-    lines = path.read_text().splitlines()
+def test_a_changed_log_is_noticed(tmp_path: Path, honest: Comparison) -> None:
+    path, lines = tmp_path / "log.jsonl", Path(str(honest.log_path)).read_text().splitlines()
     record = json.loads(lines[2])
     record["elapsed_s"] = 1e-9
     path.write_text("\n".join([*lines[:2], json.dumps(record, separators=(",", ":")), *lines[3:]]) + "\n")
@@ -388,10 +370,9 @@ def test_workers_have_the_measured_cores_and_everybody_else_the_rest(tmp_path: P
     assert comparison.verdict not in ("incorrect", "invalid"), comparison.sentence
 
 
-def test_each_side_has_each_place_and_follows_each_other_equally_often(tmp_path: Path) -> None:
+def test_each_side_has_each_place_and_follows_each_other_equally_often(honest: Comparison) -> None:
     """The first round after a pause is some per cent slower: a program that never has it would seem faster."""
-    comparison = judge(tmp_path, HONEST, preset=Preset("places", 1, 0.001, 6))
-    lines = [json.loads(line) for line in Path(str(comparison.log_path)).read_text().splitlines()]
+    lines = [json.loads(line) for line in Path(str(honest.log_path)).read_text().splitlines()]
     sides = [line["side"] for line in lines if line["kind"] == "round"]
     assert len(sides) == 36
     for index in range(6):
