@@ -123,16 +123,25 @@ class Fuzzer:
         worker_placement = self._placements.make(f"worker-{number}")
         setup = self._setup(candidate, size, opened, worker_placement)
         worker = group.start("candidate", dict(setup), self._of(number), worker_placement)
+        findings = Found()
         try:
             worker_id = worker_number(number, Role.CANDIDATE)
             setup["ipc"] = self._verifier.ask("attach", worker_id=worker_id)["ipc"]
             self._verifier.ask("params", worker_ids=[worker_id], seed=self._seed())
             worker.prepare(dict(setup))
+            worker.ready(START_S)
             if "serving" in opened:
-                return self._traces(worker, worker_id)
-            return self._rounds(worker, worker_id, opened["facts"]["input_kinds"])
+                self._traces(worker, worker_id, findings)
+            else:
+                self._rounds(worker, worker_id, opened["facts"]["input_kinds"], findings)
+        except WorkerGone as gone:
+            gone.reject_lack_of_memory(worker.name, worker.oom_kills)
+            findings.errors.append(_sentence(gone))
+        except WrongEmissionError as error:
+            findings.errors.append(str(error))
         finally:
             worker.close()
+        return findings
 
     def _setup(self, candidate: Path, size: Sizes, opened: dict[str, Any], worker_placement: Placement) -> WorkerSetup:
         return WorkerSetup(
@@ -149,43 +158,27 @@ class Fuzzer:
             freeze=True,
         )
 
-    def _rounds(self, worker: WorkerProcess, worker_id: int, kinds: Sequence[str]) -> Found:
-        findings = Found()
-        try:
-            worker.ready(START_S)
-            for mode in ("plain", *kinds, "plain"):  # again, because a program may keep what it was given first
-                if mode in findings.modes and findings.errors:
-                    break
-                self._verifier.ask("fill", counts={worker_id: 1}, seed=self._seed(), mode=mode, sample=[0])
-                self._call(worker, worker_id)
-                answer = self._verifier.ask("check", worker_id=worker_id, sample=[0])
-                findings.modes += [mode] if mode not in findings.modes else []
-                findings.worst = max(findings.worst, answer["ratio"] or 0.0)
-                if answer["failure"]:
-                    findings.errors.append(f"{mode}: {answer['failure']}")
-        except WorkerGone as gone:
-            gone.reject_lack_of_memory(worker.name, worker.oom_kills)
-            findings.errors.append(_sentence(gone))
-        return findings
+    def _rounds(self, worker: WorkerProcess, worker_id: int, kinds: Sequence[str], findings: Found) -> None:
+        for mode in ("plain", *kinds, "plain"):  # again, because a program may keep what it was given first
+            if mode in findings.modes and findings.errors:
+                break
+            self._verifier.ask("fill", counts={worker_id: 1}, seed=self._seed(), mode=mode, sample=[0])
+            self._call(worker, worker_id)
+            answer = self._verifier.ask("check", worker_id=worker_id, sample=[0])
+            findings.modes += [mode] if mode not in findings.modes else []
+            findings.worst = max(findings.worst, answer["ratio"] or 0.0)
+            if answer["failure"]:
+                findings.errors.append(f"{mode}: {answer['failure']}")
 
-    def _traces(self, worker: WorkerProcess, worker_id: int) -> Found:
-        """Findings on an engine that gets all requests at once, then one by one."""
-        findings = Found()
-        try:
-            worker.ready(START_S)
-            for mode, together in (("at once", True), ("one by one", False)):
-                requests = self._verifier.ask("draw_trace", seed=self._seed())["requests"]
-                delivery = Delivery(TokenRing(worker.control), requests, [0.0] * len(requests) if together else None)
-                worker.served_round(len(requests), CALL_S, delivery.look, RESOLUTION_S)
-                findings.modes.append(mode)
-                if failure := delivery.missing() or self._token_failure(worker_id, requests, delivery, findings):
-                    findings.errors.append(f"{mode}: {failure}")
-        except WorkerGone as gone:
-            gone.reject_lack_of_memory(worker.name, worker.oom_kills)
-            findings.errors.append(_sentence(gone))
-        except WrongEmissionError as error:
-            findings.errors.append(str(error))
-        return findings
+    def _traces(self, worker: WorkerProcess, worker_id: int, findings: Found) -> None:
+        """Give an engine all requests at once, then one by one."""
+        for mode, together in (("at once", True), ("one by one", False)):
+            requests = self._verifier.ask("draw_trace", seed=self._seed())["requests"]
+            delivery = Delivery(TokenRing(worker.control), requests, [0.0] * len(requests) if together else None)
+            worker.served_round(len(requests), CALL_S, delivery.look, RESOLUTION_S)
+            findings.modes.append(mode)
+            if failure := delivery.missing() or self._token_failure(worker_id, requests, delivery, findings):
+                findings.errors.append(f"{mode}: {failure}")
 
     def _token_failure(self, worker_id: int, requests: Any, delivery: Delivery, findings: Found) -> str | None:
         """The first wrong token of a trace, in words; records the worst error in findings."""

@@ -140,8 +140,8 @@ def changes(name: str) -> list[tuple[str, Change]]:
     """(kind, change) for a function's name."""
     kinds: list[tuple[str, Change]] = []
     if name in REDUCTIONS | NORMS | SOFTMAXES | PRODUCTS | {"cross_entropy"}:
-        kinds += [(f"sample 1 of {k}", partial(_sampled, k)) for k in SAMPLED]
-        kinds += [("skip a block", _without_end), ("lower precision", _narrow)]
+        kinds += [(f"sample 1 of {k}", partial(_reduced, standing=partial(_sample, k=k))) for k in SAMPLED]
+        kinds += [("skip a block", partial(_reduced, standing=_without_block)), ("lower precision", _narrow)]
     if name in TERMS:
         kinds += [("drop a term", partial(_operand, 0)), ("drop a term", partial(_operand, 1))]
     if name in STEPS:
@@ -182,14 +182,6 @@ def _without_block(count: int) -> list[int]:
         raise Inapplicable
     used = count - count // BLOCK
     return [index if index < used else index - used for index in range(count)]
-
-
-def _sampled(k: int, call: TorchCall) -> Any:
-    return _reduced(call, partial(_sample, k=k))
-
-
-def _without_end(call: TorchCall) -> Any:
-    return _reduced(call, _without_block)
 
 
 def _reduced(call: TorchCall, standing: Callable[[int], list[int]]) -> Any:
