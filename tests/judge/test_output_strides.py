@@ -10,11 +10,10 @@ from harness_support import PRODUCT, judge
 pytestmark = [pytest.mark.torch]
 
 
-@pytest.mark.parametrize(("strides", "copied"), [("", False), (".mT.contiguous().mT", True)])
-def test_a_verdict_says_that_outputs_are_copied_into_other_strides(tmp_path: Path, strides: str, copied: bool) -> None:
-    comparison = judge(tmp_path, f"def run(a, b):\n    return (a @ b){strides}\n")
-    assert ("strides_copied" in {flag.code for flag in comparison.flags}) == copied
-    assert comparison.sentence.endswith("copy of its output into the baseline's strides") == copied
+def test_a_verdict_says_that_outputs_are_copied_into_other_strides(tmp_path: Path) -> None:
+    comparison = judge(tmp_path, "def run(a, b):\n    return (a @ b).mT.contiguous().mT\n")
+    assert "strides_copied" in {flag.code for flag in comparison.flags}
+    assert comparison.sentence.endswith("copy of its output into the baseline's strides")
 
 
 @pytest.mark.parametrize(

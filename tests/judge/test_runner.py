@@ -50,6 +50,7 @@ def test_an_honest_candidate_leaves_its_evidence(honest: Comparison) -> None:
     assert comparison.baseline is not None
     assert comparison.baseline.processes == 2
     assert comparison.baseline.flops_per_s == pytest.approx(2 * 128**3 / comparison.baseline.time_s)
+    assert "strides" not in comparison.sentence + "".join(flag.code for flag in comparison.flags)
     assert comparison.log_path is not None
     assert check_chain(Path(comparison.log_path)) == comparison.log_sha256
 

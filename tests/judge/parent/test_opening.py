@@ -24,7 +24,6 @@ pytestmark = [
     pytest.mark.timeout(180),
     pytest.mark.skipif(isolation.probe().level not in isolation.NAMESPACES, reason="no namespaces here"),
 ]
-SLOWER = "def run(a, b):\n    return (a @ b) + 0\n"
 WRONG = "def run(a, b):\n    return a @ b + 1\n"
 FROM_FILE = """
     import torch
@@ -102,14 +101,14 @@ def follower(tmp_path: Path, kept: Path) -> Follower:
 
 
 def test_each_comparison_takes_the_verifier_that_was_left_to_it(follower: Follower) -> None:
-    assert follower.compare(HONEST) not in ("incorrect", "invalid")
+    assert follower.compare(WRONG) == "incorrect"
     assert follower.seen == set()
     left = follower.left()
-    assert follower.compare(WRONG) == "incorrect"
+    assert follower.compare(HONEST) not in ("incorrect", "invalid")
     assert follower.seen == {left.pid}
     last = follower.left()
     assert last != left  # no verifier compares two candidates
-    assert follower.compare(SLOWER, followed=False) not in ("incorrect", "invalid")
+    assert follower.compare(WRONG, followed=False) == "incorrect"
     assert follower.seen == {last.pid}
     assert follower.verifiers() == set()
     assert len(list(follower.kept.iterdir())) == 2  # the sockets of the two that keep libraries loaded
@@ -117,7 +116,7 @@ def test_each_comparison_takes_the_verifier_that_was_left_to_it(follower: Follow
 
 @pytest.mark.slow
 def test_one_that_opened_another_size_is_ended(follower: Follower) -> None:
-    follower.compare(HONEST)
+    follower.compare(WRONG)
     left = follower.left()
     assert follower.compare(HONEST, Sizes("small", {"n": 96}).text(), followed=False) != "incorrect"
     assert follower.seen == set()
@@ -126,13 +125,13 @@ def test_one_that_opened_another_size_is_ended(follower: Follower) -> None:
 
 @pytest.mark.slow
 def test_one_of_a_changed_specification_is_ended(follower: Follower) -> None:
-    follower.compare(HONEST)
+    follower.compare(WRONG)
     assert follower.compare(HONEST, baseline=PRODUCT.replace("a @ b", "a @ b + 1")) == "incorrect"
     assert follower.seen == set()
 
 
 def test_a_killed_one_is_not_missed(follower: Follower) -> None:
-    follower.compare(HONEST)
+    follower.compare(WRONG)
     left = follower.left()
     left.kill()
     until(lambda: left.status() == psutil.STATUS_ZOMBIE)  # until its server asks for its exit code

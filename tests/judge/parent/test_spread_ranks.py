@@ -96,7 +96,19 @@ class TestOverTwoNodes:
     pytestmark = spread
 
     def test_an_honest_pair_is_judged_and_what_that_rests_on_is_said(self, tmp_path: Path) -> None:
-        comparison = judge(tmp_path, HONEST)
+        """A candidate in another folder has the common file of the baseline on each node."""
+        suite, elsewhere = tmp_path / "suite", tmp_path / "elsewhere"
+        suite.mkdir()
+        elsewhere.mkdir()
+        shared = "from _common import reduced\n"
+        (suite / "_common.py").write_text(
+            "import torch.distributed as dist\ndef reduced(share):\n    dist.all_reduce(share)\n    return share\n"
+        )
+        pair = write_pair(suite, shared + RANKS + "work = lambda rank, share: reduced(share)\n", shared + TWO_RANKS)
+        pair = replace(pair, path=pair.path.rename(elsewhere / "mine.py"))
+        comparison = compare(pair, Options(LEAST, "small", "cpu", tmp_path, nodes=TWO_NODES))
+        assert isinstance(comparison, Comparison)
+        assert comparison.disclosed["common_sha256"]
         assert comparison.verification is not None
         assert (comparison.verification.failure, comparison.verification.checked > 0) == (None, True)
         assert comparison.verdict.value in ("inconclusive", "faster", "slower", "same")
@@ -119,21 +131,6 @@ class TestOverTwoNodes:
         assert comparison.verdict.value in ("incorrect", "invalid")
         waiting = [node for kept in nodes._kept.values() for node in kept if node.pending]
         assert [node.process.poll() for node in waiting if node.process.poll() is None] == []
-
-    def test_a_candidate_elsewhere_has_the_common_file_of_the_baseline(self, tmp_path: Path) -> None:
-        suite, elsewhere = tmp_path / "suite", tmp_path / "elsewhere"
-        suite.mkdir()
-        elsewhere.mkdir()
-        shared = "from _common import reduced\n"
-        (suite / "_common.py").write_text(
-            "import torch.distributed as dist\ndef reduced(share):\n    dist.all_reduce(share)\n    return share\n"
-        )
-        pair = write_pair(suite, shared + RANKS + "work = lambda rank, share: reduced(share)\n", shared + TWO_RANKS)
-        pair = replace(pair, path=pair.path.rename(elsewhere / "mine.py"))
-        comparison = compare(pair, Options(LEAST, "small", "cpu", tmp_path, nodes=TWO_NODES))
-        assert isinstance(comparison, Comparison)
-        assert not [flag for flag in comparison.flags if flag.severity == "fatal"], comparison.flags
-        assert comparison.disclosed["common_sha256"]
 
     @pytest.mark.slow
     def test_eight_more_collectives_are_slower_as_on_one_node(self, tmp_path: Path) -> None:
