@@ -116,7 +116,6 @@ class Checkouts:
 
     @property
     def both(self) -> tuple[Checkout, Checkout]:
-        """The base's and the head's."""
         return self.base, self.head
 
 

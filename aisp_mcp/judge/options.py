@@ -106,7 +106,6 @@ class Options:
     warm: Path | None = None
 
     def of(self, target: str) -> Options:
-        """The options for one target."""
         return replace(self, size=dict(self.own_sizes).get(target, self.size))
 
     def battery_seed(self, baseline: Path) -> int:

@@ -147,7 +147,6 @@ def sources(facts: GpuFacts | None, arch: Architecture | None, row: Calibration 
 
 
 def bands(all_bands: Mapping[str, Band | None]) -> dict[str, Band]:
-    """The bands that are not None."""
     return {name: item for name, item in all_bands.items() if item is not None}
 
 

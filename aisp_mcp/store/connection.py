@@ -129,7 +129,6 @@ class Database:
 
 
 def full(home: Path) -> StoreError:
-    """The error of a full disk."""
     return StoreError(
         "STORE_FULL",
         f"No space is left on the disk that holds {home}.",

@@ -38,7 +38,6 @@ def names(root: Path, path: str) -> list[str]:
 
 
 def exists(root: Path, path: str) -> bool:
-    """Return True if root/path exists."""
     try:
         return (root / path.lstrip("/")).exists()
     except OSError:

@@ -142,7 +142,6 @@ def _told(message: str) -> str:
 
 
 def render(item: Any, name: str = "") -> RenderableType:
-    """Render a JSON value."""
     if isinstance(item, dict):
         return Rows([{"name": key, **row} for key, row in item.items()]) if _is_table(item) else _record(item)
     if isinstance(item, list):

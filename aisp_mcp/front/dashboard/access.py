@@ -72,7 +72,6 @@ class Guard:
         self._access = access
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """ASGI."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return

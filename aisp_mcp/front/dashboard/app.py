@@ -75,7 +75,6 @@ async def _login(request: Request, access: Access) -> Response:
 
 
 async def _save_settings(request: Request, access: Access) -> Response:
-    """POST /settings: save the settings as cookies."""
     form = await forms.read(request, access)
     if form is None:
         return PlainTextResponse(forms.FOREIGN, 403)

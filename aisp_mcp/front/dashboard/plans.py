@@ -80,7 +80,6 @@ def _memory(items: Sequence[Data], limit: float | None) -> Drawing | None:
 
 
 def _formats(formats: Sequence[Data]) -> Drawing | None:
-    """Predicted speed of weight formats."""
     speeds = [(str(row.get("name")), float(row.get("tokens_per_s_per_gpu") or 0.0), row) for row in formats]
     largest = max((speed for _, speed, _ in speeds), default=0.0)
     rows = [

@@ -52,7 +52,6 @@ class PageRequest:
 
 
 def answer_from(tool: str, envelope: Envelope) -> ToolAnswer:
-    """Return the result or the error of an envelope."""
     data = dispatch.to_data(envelope)
     if envelope.error is not None:
         return ToolAnswer(tool, error=data["error"])

@@ -29,7 +29,6 @@ def page_response(page: site.SitePage, request: PageRequest, csrf: str) -> Respo
 
 
 def error_response(page: site.SitePage, request: PageRequest, envelope: Envelope) -> Response:
-    """Return an envelope's error as a page."""
     error = answer_from(page.name, envelope).error or {}
     return HTMLResponse(site.render_error(page, request, ServedLinks(), error), status_of(envelope))
 

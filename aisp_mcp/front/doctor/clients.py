@@ -121,7 +121,6 @@ class ConfigChange:
         return self.before is None or self.before.decode() != self.after
 
     def difference(self) -> str:
-        """Return a unified diff."""
         old = (self.before or b"").decode().splitlines()
         lines = difflib.unified_diff(old, self.after.splitlines(), str(self.path), str(self.path), lineterm="")
         return "\n".join(lines)

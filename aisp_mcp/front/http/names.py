@@ -17,7 +17,6 @@ class NameCheck:
         self._hosts, self._origins = frozenset(hosts), frozenset(origins)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """ASGI."""
         refusal = self._refusal(Headers(scope=scope)) if scope["type"] == "http" else None
         await (refusal or self.app)(scope, receive, send)
 

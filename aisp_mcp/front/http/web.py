@@ -101,7 +101,6 @@ class Bounded:
         self._running = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """ASGI."""
         if scope["type"] == "http" and self._running >= self._most:
             refused = PlainTextResponse(BUSY, 503, {"Retry-After": str(RETRY_S), "Connection": "close"})
             await refused(scope, receive, send)

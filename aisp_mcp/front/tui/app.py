@@ -119,8 +119,6 @@ class Tui(App[None]):
             self.notify(terminal_text.escape(message), severity="error", markup=False)
 
     async def _read(self, read: Callable[[ListSource], T]) -> T:
-        """Read from the source in a thread."""
-
         def work() -> T:
             with self._opening:
                 self._source = self._source or self._open()

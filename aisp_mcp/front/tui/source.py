@@ -139,7 +139,6 @@ class ListSource:
         return dispatch.follow("aisp_run_benchmarks", dispatch.JobPending(self._ctx, job_id, 0), self._ctx, None, show)
 
     def cancel(self, job_id: str) -> str:
-        """Cancel a job, and return its state."""
         return str(self._result("aisp_job_cancel", {"job_id": job_id})["state"])
 
     def _start(self, tool: str, arguments: dict[str, Any]) -> Envelope | dispatch.Pending:

@@ -71,7 +71,6 @@ class RowList(DataTable[Text]):
         return False
 
     def select(self, key: str) -> None:
-        """Move the cursor to a row."""
         keys = [row.key for row in self._rows]
         if key in keys:
             self.move_cursor(row=keys.index(key))

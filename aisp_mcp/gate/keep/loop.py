@@ -69,13 +69,11 @@ class Loop:
         return next((step for step in self.steps if (step.incumbent, step.candidate, step.key) == wanted), None)
 
     def begin(self, incumbent: str, candidate: str, key: str, what: str, known: list[float]) -> Step:
-        """A new step."""
         known = known[-decide.REMEMBERED :]
         self.write("step", incumbent=incumbent, candidate=candidate, key=key, what=what, known=known)
         return self.steps[-1]
 
     def write(self, kind: str, **record: Any) -> None:
-        """Append a record."""
         self._log.append(kind, **record)
         self._apply({"kind": kind, **record})
 

@@ -43,7 +43,6 @@ class Local:
         return True
 
     def tail(self, row: Any, limit: int) -> str:
-        """The end of its log."""
         return log.tail(Path(row["run_dir"]), limit)
 
 

@@ -128,7 +128,6 @@ class Worker:
 
     @cached_property
     def inputs(self) -> list[dict[str, Any]]:
-        """Inputs of each call."""
         return [self.arena.inputs(call) for call in range(self.layout.capacity)]
 
     @property

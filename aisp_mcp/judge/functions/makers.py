@@ -100,7 +100,6 @@ class _Call:
         return sizes
 
     def dtype(self, default: str) -> str:
-        """The type's torch name."""
         name = _OTHER_NAMES.get(self.options.get("dtype", default), self.options.get("dtype", default))
         self.options.pop("dtype", None)
         if name not in DTYPES:

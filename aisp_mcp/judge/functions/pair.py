@@ -113,12 +113,10 @@ class Plan:
 
     @property
     def target(self) -> str:
-        """The name of the pair's target."""
         return f"{self.baseline.title}:{self.baseline.name or 'run'}"
 
     @property
     def variant(self) -> str:
-        """The candidate's name."""
         name, title = self.candidate.name, self.candidate.title
         return title if name == self.baseline.name or not name else name
 

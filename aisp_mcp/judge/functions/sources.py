@@ -195,7 +195,6 @@ def _imported_names(tree: ast.Module) -> list[str]:
 
 
 def _chosen(source: Source, other: Source) -> Source:
-    """The source with its function's name and parameters."""
     if source.suffix != ".py":
         return source
     name = source.name or _only(source, other)

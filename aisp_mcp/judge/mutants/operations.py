@@ -46,7 +46,6 @@ class TorchCall:
         return self.args[0] if self.args else self.kwargs.get("input")
 
     def argument(self, position: int, name: str, default: Any = None) -> Any:
-        """An argument by position or by name."""
         return self.args[position] if len(self.args) > position else self.kwargs.get(name, default)
 
 

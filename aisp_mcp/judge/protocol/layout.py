@@ -88,7 +88,6 @@ class RingShape:
 
     @property
     def words(self) -> int:
-        """Words of the ring."""
         return self.slots_end + 2 * self.capacity
 
 

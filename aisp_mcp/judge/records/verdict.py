@@ -116,7 +116,6 @@ class Comparison(Record):
     seconds: float = Field(default=0.0, description="Wall time this comparison took.")
 
     def __str__(self) -> str:
-        """The sentence."""
         return self.sentence
 
     @property

@@ -337,7 +337,6 @@ class Replayed:
         self._result: Any = None
 
     def __call__(self, tensors: dict[str, Any]) -> Any:
-        """The function's result."""
         if not self._may_replay or not all(getattr(tensor, "is_cuda", False) for tensor in tensors.values()):
             return self._function(tensors)
         if sum(tensor.nbytes for tensor in tensors.values()) > MOST_BYTES:

@@ -164,7 +164,6 @@ class Bound(Record):
 
 @cache
 def questions() -> dict[str, FormulaQuestion]:
-    """Name to question."""
     rows = tables.plan_document("formulas.yaml")["questions"]
     return {name: FormulaQuestion.model_validate(row) for name, row in rows.items()}
 
@@ -247,6 +246,5 @@ def _missing(question: FormulaQuestion, known: Mapping[str, float]) -> tuple[str
 
 
 def headline(question: FormulaQuestion, lines: list[Line]) -> Line:
-    """The line that answers the question."""
     by_name = {line.name: line for line in lines}
     return next(by_name[name] for name in question.answer if name in by_name)

@@ -23,7 +23,6 @@ def plan_document(name: str) -> Any:
 
 
 def price_rows() -> list[dict[str, str]]:
-    """Rows of the price list as text."""
     text = (resources.files(PACKAGE) / PRICES).read_text("utf-8")
     return list(csv.DictReader(line for line in text.splitlines() if not line.startswith("#")))
 

@@ -14,7 +14,6 @@ TUNED = "megatron"
 
 @cache
 def stack(name: str = TUNED) -> Stack:
-    """The stack of that name."""
     rows = TrainingCalibration.model_validate(tables.plan_document("training.yaml")).stacks
     return next(row for row in rows if row.name == name)
 

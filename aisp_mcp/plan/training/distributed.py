@@ -262,7 +262,6 @@ def _in_mode(item: Layout, mode: str) -> Layout:
 
 
 def _smallest(task: Task, layouts: Sequence[Layout], modes: Sequence[str]) -> Layout:
-    """The layout with the least peak."""
     bounds = [memory.least(task.arch, item, task.recipe) for item in layouts]
     best, least = layouts[0], math.inf
     for at in sorted(range(len(layouts)), key=bounds.__getitem__):

@@ -143,7 +143,6 @@ def _widest(
 def on_stage(
     arch: Architecture, layout: Layout, recipe: Recipe, seq: int, stage: Stage, workspace: int = 0
 ) -> TrainingMemory:
-    """Memory of a GPU of that stage."""
     moment, parts = _parts(arch, layout, recipe, seq, stage, workspace)
     items = [Item(**part._asdict()) for part in parts if part.bytes]
     return TrainingMemory(peak_bytes=sum(item.bytes for item in items), moment=moment, stage=stage.number, items=items)

@@ -75,7 +75,6 @@ class Columns(Sequence[Event], Generic[Event, Fact]):
         self.fact.extend(fact)
 
     def append(self, event: Event) -> None:
-        """Append one event."""
         raise NotImplementedError
 
     def take(self, where: Sequence[int] | slice) -> Self:

@@ -16,7 +16,6 @@ MOST = 2000  # runs to search for one page
 
 
 def line(run: Run) -> RunLine:
-    """A run in a line."""
     counts = Counter(_word(run, comparison) for comparison in run.comparisons)
     counts += Counter(skipped=len(run.skipped), failed=len(run.failed))
     unmeasured = [*(failure.target for failure in run.failed), *(skip.target for skip in run.skipped)]

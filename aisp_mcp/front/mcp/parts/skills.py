@@ -50,7 +50,6 @@ class Skills(Part):
         )
 
     async def list_skills(self, _: Request, params: types.PaginatedRequestParams | None) -> HandlerResult:
-        """List all skills on one page."""
         one_page(params)
         installed = await anyio.to_thread.run_sync(skills)
         return {"skills": [_manifest(skill) for skill in installed], **CACHE}

@@ -45,7 +45,6 @@ class Reference(adapted.Reference):
         return [adapted.dissect(arguments[name], name, tensors) for name in self.inputs]
 
     def run(self, **tensors: Any) -> Any:
-        """Call the reference."""
         return self.module.run(*adapted.build(self.arguments, tensors))
 
 
@@ -83,7 +82,6 @@ class Candidate:
         return params
 
     def run(self, **tensors: Any) -> Any:
-        """Call the solution."""
         given = adapted.build(self.arguments, tensors)
         if self.outputs is None:
             return self.function(*given)

@@ -144,7 +144,6 @@ class Reference(adapted.Reference):
             adapted.set_state(module, own)
 
     def call(self, **inputs: Any) -> Any:
-        """One call on these inputs."""
         import torch
 
         with torch.no_grad():

@@ -69,7 +69,6 @@ class Reference(adapted.Reference):
         return (f"memory for the output, new in every call: {', '.join(self.buffers)}",) if self.buffers else ()
 
     def run(self, **tensors: Any) -> Any:
-        """Call ref_kernel."""
         output = self.module.ref_kernel(adapted.build(self.arguments, tensors))
         return _as_buffer(output, self.buffers, tensors)
 
@@ -117,7 +116,6 @@ class Candidate:
         return params
 
     def run(self, **tensors: Any) -> Any:
-        """Call custom_kernel."""
         return _as_buffer(self.function(adapted.build(self.arguments, tensors)), self.buffers, tensors)
 
 

@@ -61,7 +61,6 @@ class Driver:
             self.launch(role)
 
     def launch(self, role: Role) -> None:
-        """Start one process."""
         first = self.number(role) * self.session.ranks
         fds = self.session.fds[first : first + self.session.ranks]
         fresh = self.session.opened["cold"].get("from") == "process"
@@ -80,7 +79,6 @@ class Driver:
         return self._placements[role]
 
     def setup(self, role: Role) -> WorkerSetup:
-        """Set-up of the role's worker."""
         session, options = self.session, self.session.options
         if role not in self._setups:
             self._setups[role] = WorkerSetup(

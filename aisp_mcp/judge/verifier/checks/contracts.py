@@ -224,7 +224,6 @@ class ElementsContract(Contract):
         return compare_steps(*tensors, self._spec.tolerance, self._slack(call, index, tensors[0]))
 
     def _compare_positions(self, index: int, call: CheckedCall, tensors: Triple) -> Comparison:
-        """Compare the values that the positions point to."""
         tolerance = self._spec.tolerance
         source, dim = tolerance.indices[self._outputs[index].name]
         values = call.inputs()[source]

@@ -32,7 +32,6 @@ class Source:
 
     @cached_property
     def document(self) -> Any:
-        """The text as one JSON value."""
         if self.text.lstrip()[:1] not in ("{", "["):
             return self._after_log
         try:
