@@ -32,7 +32,6 @@ class JobLog:
             self.size += os.write(self._fd, data)
 
     def close(self) -> None:
-        """Close the file."""
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None

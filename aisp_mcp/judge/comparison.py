@@ -357,7 +357,6 @@ def _place(opened: _Opened) -> _Placed:
 
 
 def _ready_nodes(pair: Pair, where: placement.PlacementFactory, opened: OpenAnswer) -> None:
-    """Prepare the other nodes for their ranks."""
     if where.relays and opened["workers"]["files_at"]:
         raise _Unmet("one node: inputs that are files")
     nodes.require_same_files(where.relays, [pair.baseline, pair.path, common_of(pair.baseline)])

@@ -81,7 +81,6 @@ def ceilings(ctx: Context, machine: Snapshot) -> dict[str, str]:
 
 
 def full(ctx: Context, machine: Snapshot) -> dict[str, Any]:
-    """All records."""
     return {
         "findings": [finding.model_dump(exclude_none=True) for finding in all_findings(machine)],
         "gpus": machine.gpus.model_dump(),
@@ -96,7 +95,6 @@ def full(ctx: Context, machine: Snapshot) -> dict[str, Any]:
 
 
 def host(machine: Snapshot) -> dict[str, Any]:
-    """The facts of the host."""
     return {
         "cpu": machine.cpu.model_dump(),
         "numa": [node.model_dump() for node in machine.numa],

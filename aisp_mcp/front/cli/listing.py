@@ -29,7 +29,6 @@ def entry(tool: Tool) -> dict[str, Any]:
 
 
 def as_json() -> str:
-    """Return the catalogue as JSON."""
     return json.dumps([entry(tool) for tool in registry.tools()], indent=1, ensure_ascii=False)
 
 

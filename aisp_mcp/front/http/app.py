@@ -93,7 +93,6 @@ def build_app(server: Server[Any], rules: AccessRules, ctx: Context) -> Starlett
 
 
 def _context_of(ctx: Context, request: Request) -> Context:
-    """Return the context of a REST request's principal."""
     return ctx.under(request.user.access_token.client_id)
 
 

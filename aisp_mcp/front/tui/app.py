@@ -181,7 +181,6 @@ class Tui(App[None]):
             self._select(tab.removesuffix("s"), opened.selected)
 
     def action_show(self, tab: str) -> None:
-        """Open a tab."""
         self.query_one(TabbedContent).active = tab
 
     def action_help(self) -> None:

@@ -35,7 +35,6 @@ class Menu:
         }
 
     def machine(self) -> None:
-        """Print the machine line."""
         self._out.print(self._source.machine())
 
     def _jobs(self, _: str) -> None:

@@ -40,7 +40,6 @@ class Environment:
 
     @property
     def python(self) -> str:
-        """The environment's Python."""
         return str(self.folder / "venv" / "bin" / "python")
 
     @property

@@ -148,7 +148,6 @@ class Reference:
         return ()
 
     def run(self, **tensors: Any) -> Any:
-        """The baseline."""
         raise NotImplementedError
 
     def recipe(self, rng: Any) -> dict[str, Any]:

@@ -185,7 +185,6 @@ def _wide(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def arguments(*args: Any, **kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments of a call."""
     return args, kwargs
 
 

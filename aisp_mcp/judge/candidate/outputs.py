@@ -286,7 +286,6 @@ class HeldOutputs:
         self._show()
 
     def _keep_first(self, output: Any) -> None:
-        """Keep one of the first outputs of a program that has steps."""
         self._are_done = self._are_done and self._steps.is_done(output)
         self.keep(self._steps.tensors(output))
 

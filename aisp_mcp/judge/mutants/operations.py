@@ -42,7 +42,6 @@ class TorchCall:
 
     @property
     def first(self) -> Any:
-        """The first argument."""
         return self.args[0] if self.args else self.kwargs.get("input")
 
     def argument(self, position: int, name: str, default: Any = None) -> Any:

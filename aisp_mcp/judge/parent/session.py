@@ -151,7 +151,6 @@ class Session:
         return self.random.getrandbits(48) if replicate else self.battery
 
     def new_seed(self) -> int:
-        """Seed of a round's inputs."""
         return self.random.getrandbits(48) if self.options.protections.fresh_inputs else 1
 
 

@@ -32,7 +32,6 @@ def worker_number(replicate: int, role: Role) -> int:
 
 
 def replicate_of(worker: int) -> int:
-    """The replicate of the worker with that number."""
     return worker // len(Role)
 
 

@@ -390,7 +390,6 @@ def rehearse(bank: InputBank, seed: int, other: Any, orders: OtherOrders, kinds:
 
 
 def baseline_and_truth(bank: InputBank, seed: int, mode: str) -> tuple[list[Any], list[Any]]:
-    """Outputs of the baseline and of its reference."""
     baseline, reference = bank.reference.both(bank.inputs(seed, mode))
     return [tensor for _, tensor in flatten(baseline)], [tensor for _, tensor in flatten(reference)]
 

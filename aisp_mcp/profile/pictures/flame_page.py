@@ -124,7 +124,6 @@ class Box:
 
 
 def build(after: StackWeights, before: StackWeights | None = None) -> FrameNode:
-    """The root of the tree of all stacks."""
     root = FrameNode()
     for stacks, is_after in ((before or {}, False), (after, True)):
         for stack, weight in stacks.items():

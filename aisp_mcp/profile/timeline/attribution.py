@@ -205,7 +205,6 @@ def replays(trace: Trace) -> list[ReplayStat]:
 
 
 def _by_thread(trace: Trace) -> dict[int, LaunchColumns]:
-    """The calls that launched something, by thread."""
     launches = trace.gpu.launches
     assert launches is not None
     threads = [fact.thread for fact in trace.api.facts]

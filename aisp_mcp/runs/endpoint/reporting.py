@@ -86,7 +86,6 @@ def all_figures(plan: Plan, servers: list[Server], measured: list[Runs]) -> list
 
 
 def sentence(shown: list[ServerFigures], pair: ServerVerdict | None) -> str:
-    """The answer in one sentence."""
     if pair is not None:
         return f"{shown[1].url} against {shown[0].url}: {pair.sentence}"
     values = {metric.name: metric for metric in shown[0].metrics}
@@ -104,7 +103,6 @@ def _stated(value: float, interval: list[float]) -> str:
 
 
 def notes(shown: list[ServerFigures], plan: Plan, measured: Sequence[Runs]) -> list[str]:
-    """Limits of these figures."""
     failing = [server for server in shown if server.failed]
     messages = [f"{each.failed} requests to {each.url} did not succeed at {each.load}." for each in failing]
     if (repeats := measured[0].repeats) < plan.repeats:

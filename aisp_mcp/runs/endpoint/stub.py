@@ -72,7 +72,6 @@ def _event(fields: dict[str, Any], chat: bool) -> str:
 
 
 def application(latencies: Latencies) -> Any:
-    """The server as an ASGI application."""
     from starlette.applications import Starlette
     from starlette.requests import Request
     from starlette.responses import JSONResponse, Response, StreamingResponse

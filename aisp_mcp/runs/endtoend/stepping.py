@@ -21,7 +21,6 @@ FEWEST, MOST = 5, 200
 
 
 def main() -> None:
-    """Run the steps."""
     file, name, wanted, answer = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), sys.argv[4]
     sys.path[0] = str(file.parent)
     step = getattr(importlib.import_module(file.stem), name)

@@ -23,7 +23,6 @@ WORDS = {
 
 
 def to_badge(rows: Sequence[Row], label: str = "aisp") -> bytes:
-    """The SVG file."""
     return _draw(visible(label).replace("\n", " ")[:40], message(rows), colour(rows)).encode()
 
 

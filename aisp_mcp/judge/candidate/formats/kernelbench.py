@@ -154,7 +154,6 @@ class Reference(adapted.Reference):
         return frozenset(statistics).union(name for name, _ in module.named_parameters())
 
     def run(self, **tensors: Any) -> Any:
-        """Call Model with these inputs and static tensors."""
         import torch
 
         with torch.no_grad():
@@ -309,7 +308,6 @@ class Candidate:
         return not all(torch.allclose(one, other, equal_nan=True) for one, other in pairs)
 
     def run(self, module: Any, **tensors: Any) -> Any:
-        """Call the module with these inputs."""
         import torch
 
         with torch.no_grad():

@@ -167,7 +167,6 @@ class Confined:
                 return self._started(argv, inherited, stdin)
 
     def kill(self) -> None:
-        """Kill the whole tree."""
         if self.output.closed:
             return
         proc.send(proc.tree(self.process.pid), signal.SIGKILL)

@@ -91,7 +91,6 @@ class WorkerGroup(WorkerProcess):
         self.memory = Watch(frozenset(inode(fd) for pair in fds for fd in pair), placement.folder)
 
     def prepare(self, setup: dict[str, Any]) -> None:
-        """Send each rank its setup."""
         cpus = shares(self.placement.cpus, len(self.controls))
         threads = int(self.placement.env["OMP_NUM_THREADS"])  # one per core, or the caller's number
         first, ranks, meets = self.share

@@ -41,7 +41,6 @@ def tree(pid: int) -> list[int]:
 
 
 def tasks(pids: list[int]) -> list[int]:
-    """The threads of these processes."""
     threads = []
     for pid in pids:
         with suppress(OSError):

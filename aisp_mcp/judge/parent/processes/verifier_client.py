@@ -19,7 +19,6 @@ MODULE = "aisp_mcp.judge.verifier.main"
 
 
 def fork_server(placement: Placement) -> ForkServer:
-    """The fork server for verifiers."""
     return server(libraries(placement))
 
 
@@ -107,7 +106,6 @@ class VerifierProcess:
         return self._asks.fileno(), self._answers.fileno()
 
     def close(self) -> None:
-        """End the verifier."""
         self.process.kill()
         self.process.wait()
         self.leave()

@@ -213,7 +213,6 @@ class Driver:
         return most_calls(call_s, preset.round_s, most)
 
     def most_calls_of_all(self) -> dict[Role, int]:
-        """most_calls() of every role."""
         return {role: self.most_calls(role) for role in Role}
 
     def count(self, role: Role) -> int:
@@ -221,7 +220,6 @@ class Driver:
         return draw_count(self.most_calls(role), self.session.random)
 
     def counts(self) -> dict[Role, int]:
-        """count() of every role."""
         return {role: self.count(role) for role in Role}
 
     # --- inputs and outputs

@@ -41,7 +41,6 @@ class Window:
     cpu_s: float = 0.0
 
     def add(self, timing: RoundTiming, first: energy.EnergyReading, last: energy.EnergyReading) -> None:
-        """Add one round."""
         self.calls += timing.count
         self.ran_s += timing.elapsed_s
         self.joules += last.joules - first.joules

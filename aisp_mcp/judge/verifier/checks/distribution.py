@@ -192,7 +192,6 @@ class _Pasts:
     hashes: list[deque[Any]] = field(default_factory=lambda: [deque(maxlen=4 * PAST) for _ in range(2)])
 
     def blocks_of(self, size: int) -> deque[list[Any]]:
-        """Those of that length."""
         return self.blocks.setdefault(size, deque(maxlen=PAST if size <= BLOCK else PAST // 4))
 
 

@@ -68,7 +68,6 @@ class RoundInputs:
     kept_bytes: int = 0
 
     def at(self, call: int) -> int:
-        """The seed of that call's inputs."""
         return self.hidden.get(call, self.seed + call)
 
     def kept(self, call: int, consumed: bool) -> dict[str, Any] | None:

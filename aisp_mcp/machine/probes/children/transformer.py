@@ -110,7 +110,6 @@ class _Run:
 
 
 def _layer(torch: Any, params: dict[str, Any], where: dict[str, Any]) -> Any:
-    """One decoder layer."""
     nn, functional = torch.nn, torch.nn.functional
     hidden, ffn, width = params["hidden"], params["ffn"], params["head_dim"]
     heads, kv_heads = params["heads"], params["kv_heads"]

@@ -121,7 +121,6 @@ class Node:
         return message, data
 
     def lost(self, why: str) -> Unavailable:
-        """The error for a node that cannot continue."""
         end = os.fstat(self._output).st_size
         output = os.pread(self._output, 300, max(end - 300, 0)).decode("utf-8", "replace").strip()
         message = f"The relay on node {self.name} cannot continue: {why}." + (
