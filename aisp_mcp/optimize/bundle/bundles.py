@@ -116,9 +116,8 @@ def verify(path: Path, key: str | None) -> BundleReport:
     """
     expected_key = re.sub(r"[\s:]", "", key).lower() if key is not None else None
     if expected_key is not None and not re.fullmatch(r"[0-9a-f]{64}", expected_key):
-        raise UsageError(
-            "BAD_KEY", "A fingerprint has 64 hexadecimal digits.", "It was shown when the bundle was written."
-        )
+        hint = "You saw the key's fingerprint when the bundle was written."
+        raise UsageError("BAD_KEY", "A fingerprint has 64 hexadecimal digits.", hint)
     manifest, contents = archive.unpack(_read(path))
     name = signing.fingerprint(bytes.fromhex(manifest["key"]))
     if expected_key not in (None, name):

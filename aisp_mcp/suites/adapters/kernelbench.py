@@ -148,9 +148,8 @@ def _entry(candidate: Path, parts: Found) -> dict[str, str]:
     if parts.shaped and {"Model", "ModelNew"} <= classes:
         raise BenchmarkError(
             "AMBIGUOUS",
-            f"{candidate.name} defines two classes: Model, which a solution.py is judged by, and ModelNew, which a "
-            "KernelBench candidate is.",
-            "Rename the class that is not to be judged.",
+            f"{candidate.name} defines both Model and ModelNew, and either could be the candidate.",
+            "Keep the one you want judged, and rename the other.",
         )
     entries = {"ModelNew": "kind", "Model": "kind"}
     if replaced := default_function(parts.tree):

@@ -103,7 +103,7 @@ def help_of(baseline: Path) -> str:
 def with_run(text: str, baseline: Path) -> str:
     """The text of a candidate with run(), if it has the form of the suite that the specification was adapted from.
 
-    Raises UsageError AMBIGUOUS for one that also defines the functions by which the judge calls a candidate.
+    Raises UsageError AMBIGUOUS for one that also defines a name that the judge uses to call a candidate.
     """
     try:
         tree = ast.parse(text)
@@ -119,7 +119,7 @@ def with_run(text: str, baseline: Path) -> str:
     if entry is None or settings is None:
         return text
     if taken := sorted(names & {*ENTRIES, "prepare"} - {entry}):
-        message = f"The candidate defines {entry} and {taken[0]}, by which the judge calls it."
+        message = f"The candidate defines both {entry} and {taken[0]}, and the judge uses the name {taken[0]} itself."
         raise UsageError("AMBIGUOUS", message, f"Rename {taken[0]}, or leave out {entry}.")
     footer = _FOOTER.format(
         declared=DECLARED,

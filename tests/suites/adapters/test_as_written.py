@@ -152,7 +152,7 @@ def test_positions_and_the_problems_tolerance_are_declared(tmp_path: Path) -> No
 
 def test_a_solution_with_both_classes_is_ambiguous(tmp_path: Path) -> None:
     both = SOLUTION + SOLUTION.replace("Model(", "ModelNew(")
-    with pytest.raises(BenchmarkError, match="defines two classes: Model") as caught:
+    with pytest.raises(BenchmarkError, match="defines both Model and ModelNew") as caught:
         found(hard(tmp_path, both))
     assert caught.value.code == "AMBIGUOUS"
 

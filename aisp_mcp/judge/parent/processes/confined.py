@@ -203,12 +203,12 @@ class WorkerGone(Exception):
         self.code, self.message, self.text = code, message, text
 
     def reject_lack_of_memory(self, label: str, kills: int) -> None:
-        """Raise BenchmarkError NO_MEMORY if memory ran out, some of which the comparison itself uses.
+        """Raise BenchmarkError NO_MEMORY if memory ran out: the comparison itself uses part of it.
 
         label: of the program. kills: tree.oom_kills() before the worker started.
         """
         if self.code == "raised" and ON_DEVICE.search(self.text):
-            message = f"The {label} ran out of device memory, some of which the comparison itself uses."
+            message = f"The {label} ran out of GPU memory (aisp itself uses part of it)."
         elif KILLED.search(f"{self.message} {self.text}") and tree.oom_kills() > kills:
             message = f"Memory ran out, and the system ended the {label}: workers are the first to be ended."
         else:
