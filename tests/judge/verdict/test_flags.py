@@ -7,7 +7,7 @@ import pytest
 from aisp_mcp.judge.candidate.cupti import summarise
 from aisp_mcp.judge.evidence import Account, DeviceEvidence, Replicate, Round, RoundTiming
 from aisp_mcp.judge.protocol.roles import Role
-from aisp_mcp.judge.verdict.flags import account_flags, late_flags
+from aisp_mcp.judge.verdict.flags import account_flags, device_flags, late_flags
 
 TIMING = RoundTiming(1, 1e-3, [1_000_000], Account())
 
@@ -34,6 +34,12 @@ def test_few_late_rounds_of_a_short_run_are_no_evidence(rounds_each: int, late: 
     rounds = [Round(role, 1e-3, 1e-3, TIMING) for role in [*Role] * rounds_each]
     device = DeviceEvidence(late_rounds={Role.CANDIDATE: late})
     assert [flag.severity for flag in late_flags([Replicate(0, rounds=rounds, device=device)])] == [severity]
+
+
+def test_a_busy_device_is_told_in_a_sentence() -> None:
+    [flag] = device_flags([Replicate(0, device=DeviceEvidence(busy_probes_s=[0.01, 0.02]))])
+    assert (flag.code, flag.evidence) == ("device_busy", {"rounds": 2, "probe_s": 0.02})
+    assert flag.message == "The GPU was busy before rounds although all workers were stopped."
 
 
 def test_rounds_that_are_not_timed_count_as_well() -> None:

@@ -77,7 +77,7 @@ def measure(driver: Driver) -> None:
     mode, busy = session.modes.candidate, list[str]()
     device.discarded_rounds = mode.discarded
     if mode.discarded > MAX_DISCARDED:
-        busy = [wording.DEVICE_BUSY]
+        busy = [wording.DEVICE_RARELY_IDLE]
     observed = _observes_copies(driver) and bool(device.isolated)
     device.copying = mode.copies or bool(mode.stored)
     reasons = [*mode.reasons, *busy, *([mode.stored] if mode.stored and not observed else [])]
