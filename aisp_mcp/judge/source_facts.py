@@ -145,7 +145,7 @@ def _needs(node: ast.expr | None) -> dict[str, int | float | str]:
     needs: dict[str, int | float | str] = {}
     if not isinstance(node, ast.Call):
         return needs
-    named = list(zip([field.name for field in fields(Needs)], node.args, strict=False))
+    named = list(zip([need.name for need in fields(Needs)], node.args, strict=False))
     for name, expression in named + [(k.arg or "", k.value) for k in node.keywords]:
         try:
             value = ast.literal_eval(expression)

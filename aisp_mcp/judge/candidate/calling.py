@@ -217,14 +217,14 @@ def as_value(frame: torch.Tensor) -> Any:
     return pickle.loads(values.unframed(_TO_ARRAY(frame).tobytes()) or b"")
 
 
-def as_array(values: torch.Tensor) -> Any:
+def as_array(tensor: torch.Tensor) -> Any:
     """The tensor as an array of numpy, in the same memory."""
-    return _TO_ARRAY(values)
+    return _TO_ARRAY(tensor)
 
 
-def as_list(values: torch.Tensor) -> Any:
+def as_list(tensor: torch.Tensor) -> Any:
     """The tensor as a list of Python's numbers, nested by its dimensions."""
-    return _TO_LIST(values)
+    return _TO_LIST(tensor)
 
 
 def tensors(output: Any) -> Any:
@@ -307,7 +307,7 @@ def _encoded(output: Any) -> dict[str, Any]:
     encoded = {"hash": _digest(text.encode("utf-8", "surrogatepass"))}
     if inner.floats:
         encoded["floats"] = torch.tensor(inner.floats, dtype=torch.float64)
-    return encoded | {f"array_{at}": array for at, array in enumerate(inner.arrays)}
+    return encoded | {f"array_{at}": found for at, found in enumerate(inner.arrays)}
 
 
 def _digest(content: bytes) -> torch.Tensor:

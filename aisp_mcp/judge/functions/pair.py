@@ -343,10 +343,10 @@ def _drawn(label: str, draw: Draw, on_host: bool, make: str) -> str:
 def _candidate_text(chosen: Plan, chapter: Path) -> str:
     source = chosen.candidate
     compiles = compilers(source.text)
-    neighbours = {path.stem for path in source.path.parent.iterdir()} if source.path else set[str]()
+    own_modules = {path.stem for path in source.path.parent.iterdir()} if source.path else set[str]()
     return _CANDIDATE.format(
         summary=f"{source.title}:{source.name}.{compiles}",
-        requires=f"{DECLARED} = {requirements(source.text, neighbours)!r}",
+        requires=f"{DECLARED} = {requirements(source.text, own_modules)!r}",
         load=_load(source, chapter, "candidate"),
         **_calls(chosen, source),
     )

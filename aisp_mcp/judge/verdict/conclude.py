@@ -255,8 +255,8 @@ def _has_metric(replicates: Sequence[Replicate]) -> bool:
 def _over_processes(replicates: Sequence[Replicate], roles: Sequence[Role], goal: str) -> Metric:
     """Median over the processes of these roles."""
     name, unit = METRICS[goal]
-    values = [replicate.metric[role] for replicate in replicates for role in roles if role in replicate.metric]
-    return Metric(name=name, unit=unit, value=stats.quantile(values, 0.5))
+    found = [replicate.metric[role] for replicate in replicates for role in roles if role in replicate.metric]
+    return Metric(name=name, unit=unit, value=stats.quantile(found, 0.5))
 
 
 def _below_idle(replicates: Sequence[Replicate]) -> Flag | None:

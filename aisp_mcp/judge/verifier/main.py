@@ -324,11 +324,11 @@ class Verifier:
 
     def write_staged(self, worker_id: int, own: bool) -> dict[str, Any]:
         """Write the staged inputs to where the calls expect them, and probe. own: in the worker's own memory."""
-        arena = self.mapped[worker_id].own if own else self.arenas[worker_id]
+        memory = self.mapped[worker_id].own if own else self.arenas[worker_id]
         assert self.staged is not None
-        assert arena is not None
+        assert memory is not None
         self._restore(worker_id)
-        self.staged.write(arena, self.rounds[worker_id].count)
+        self.staged.write(memory, self.rounds[worker_id].count)
         synchronize(self.device)
         await_bandwidth(self.layout)
         return self.probe(worker_id)
@@ -398,14 +398,14 @@ class Verifier:
         worker.
         """
         await_answer(self.controls[worker_id], **watched)
-        arena, mapped = self.arenas[worker_id], self.mapped[worker_id] if own else None
-        arena = arena.outputs_alone() if self._is_shared else arena
-        used = arena.layout.params_bytes + self.rounds[worker_id].count * arena.layout.frame
+        memory, mapped = self.arenas[worker_id], self.mapped[worker_id] if own else None
+        memory = memory.outputs_alone() if self._is_shared else memory
+        used = memory.layout.params_bytes + self.rounds[worker_id].count * memory.layout.frame
 
         def copy() -> None:
             if mapped:
                 mapped.copy()
-            self.snapshots[worker_id] = Arena(arena.flat[:used].clone(), arena.layout)
+            self.snapshots[worker_id] = Arena(memory.flat[:used].clone(), memory.layout)
 
         seconds = self.smallest.run(copy)
         if mapped:

@@ -226,11 +226,11 @@ class ElementsContract(Contract):
     def _compare_positions(self, index: int, call: CheckedCall, tensors: Triple) -> Comparison:
         tolerance = self._spec.tolerance
         source, dim = tolerance.indices[self._outputs[index].name]
-        values = call.inputs()[source]
-        wide = values.double() if values.is_floating_point() else values
-        baseline, reference = values_at(tensors[1], values, dim), values_at(tensors[2], wide, dim)
+        given = call.inputs()[source]
+        wide = given.double() if given.is_floating_point() else given
+        baseline, reference = values_at(tensors[1], given, dim), values_at(tensors[2], wide, dim)
         try:
-            out = values_at(tensors[0], values, dim)
+            out = values_at(tensors[0], given, dim)
         except WrongPositionError as wrong:
             return math.inf, str(wrong)
         return compare(out, baseline, reference, tolerance, self._slack(call, index, tensors[0]))
@@ -438,15 +438,15 @@ def contract_of(spec: Benchmark, layout: Layout, orders: OtherOrders) -> Contrac
     return CHECKERS[kind_of(spec)](spec, layout, orders)
 
 
-def _squares(values: Any, truth: Any) -> tuple[float, float]:
-    apart = (values.double() - truth).nan_to_num(0.0, 0.0, 0.0)
+def _squares(out: Any, truth: Any) -> tuple[float, float]:
+    apart = (out.double() - truth).nan_to_num(0.0, 0.0, 0.0)
     return float(apart.square().sum()), float(truth.double().nan_to_num(0.0, 0.0, 0.0).square().sum())
 
 
 def _pooled(squares: Mapping[int, tuple[float, float]]) -> float:
     """The root-mean-square error of several calls as a share of their root mean square."""
-    errors, values = (sum(parts) for parts in zip(*squares.values(), strict=True)) if squares else (0.0, 1.0)
-    return math.sqrt(errors / max(values, 1e-300))
+    errors, sizes = (sum(parts) for parts in zip(*squares.values(), strict=True)) if squares else (0.0, 1.0)
+    return math.sqrt(errors / max(sizes, 1e-300))
 
 
 class WrongPositionError(Exception):

@@ -42,13 +42,13 @@ def frame(label: str, value: Any) -> torch.Tensor:
     return torch.frombuffer(framed(data, room), dtype=torch.uint8)
 
 
-def walked(values: torch.Tensor, eps: float, seed: int) -> torch.Tensor:
+def walked(held: torch.Tensor, eps: float, seed: int) -> torch.Tensor:
     """The frame of the same value with its floats off by a random walk of roundings, as those of a sum of all of them
     are (see walks.py).
     """
     import numpy
 
-    value, draw, known = pickle.loads(unframed(values.numpy().tobytes()) or b""), numpy.random.default_rng(seed), {}
+    value, draw, known = pickle.loads(unframed(held.numpy().tobytes()) or b""), numpy.random.default_rng(seed), {}
     off = 1.0
 
     def moved(item: Any) -> Any:
@@ -73,7 +73,7 @@ def walked(values: torch.Tensor, eps: float, seed: int) -> torch.Tensor:
         return item
 
     value = moved(value)
-    return torch.frombuffer(framed(pickle.dumps(value, protocol=5), len(values)), dtype=torch.uint8)
+    return torch.frombuffer(framed(pickle.dumps(value, protocol=5), len(held)), dtype=torch.uint8)
 
 
 def forget() -> None:
