@@ -30,9 +30,26 @@ pytestmark = [pytest.mark.torch]
 
 @pytest.fixture(scope="module")
 def honest(tmp_path_factory: pytest.TempPathFactory) -> Comparison:
-    """An honest candidate that floods its output when it is loaded, judged with a margin of the user's own."""
-    folder = tmp_path_factory.mktemp("honest")
-    pair = write_pair(folder, "import os\nfor _ in range(800):\n    os.write(1, b'x' * 65536)\n" + HONEST)
+    """An honest candidate that floods its output when it is loaded, judged with a margin of the user's own. It and the
+    reference, which the verifier alone computes, look where they run.
+    """
+    folder, measured = tmp_path_factory.mktemp("honest"), set(measuring_cpus())
+    rest = os.sched_getaffinity(0) - measured or measured
+    aside = f"""
+        def reference(self, a, b):
+            import os
+            assert os.sched_getaffinity(0) == {rest}
+            return a @ b
+    """
+    candidate = f"""
+        import os
+        for _ in range(800):
+            os.write(1, b"x" * 65536)
+        def run(a, b):
+            assert os.sched_getaffinity(0) == {measured}
+            return a @ b
+    """
+    pair = write_pair(folder, candidate, textwrap.dedent(PRODUCT) + textwrap.indent(textwrap.dedent(aside), "    "))
     comparison = compare(pair, Options(Preset("places", 1, 0.001, 6), "small", "cpu", folder, margin=100.0))
     assert isinstance(comparison, Comparison)
     return comparison
@@ -343,32 +360,6 @@ def test_sides_of_one_program_get_as_many_calls(tmp_path: Path) -> None:
     counts = {line["side"]: line["count"] for line in lines if line["kind"] == "round"}
     both = [counts[role] for role in BASELINES]
     assert min(both) >= 0.85 * max(both), counts
-
-
-def test_workers_have_the_measured_cores_and_everybody_else_the_rest(tmp_path: Path) -> None:
-    measured = set(measuring_cpus())
-    rest = os.sched_getaffinity(0) - measured or measured
-    aside = f"""
-        \"\"\"A copy whose reference, which the verifier alone computes, looks where it runs.\"\"\"
-        import os
-        from aisp_mcp.bench import Benchmark
-        class Aside(Benchmark):
-            def inputs(self, rng):
-                return {{"x": rng.randn(64)}}
-            def run(self, x):
-                return x.clone()
-            def reference(self, x):
-                assert os.sched_getaffinity(0) == {rest}
-                return x
-    """
-    candidate = f"""
-        import os
-        def run(x):
-            assert os.sched_getaffinity(0) == {measured}
-            return x.clone()
-    """
-    comparison = judge(tmp_path, candidate, aside)
-    assert comparison.verdict not in ("incorrect", "invalid"), comparison.sentence
 
 
 def test_each_side_has_each_place_and_follows_each_other_equally_often(honest: Comparison) -> None:
