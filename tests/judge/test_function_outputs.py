@@ -12,7 +12,7 @@ from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.judge.comparison import compare
 from aisp_mcp.judge.functions import pair
 from aisp_mcp.judge.functions.pair import Request
-from aisp_mcp.judge.options import Options
+from aisp_mcp.judge.options import ALL, Options, Protections
 from aisp_mcp.judge.presets import Preset
 from aisp_mcp.judge.records.verdict import Comparison, Verdict
 
@@ -199,9 +199,12 @@ WRONG = {
 }
 
 
-def judged(baseline: str, candidate: str, inputs: str, folder: Path, preset: Preset = LEAST) -> Comparison:
+def judged(
+    baseline: str, candidate: str, inputs: str, folder: Path, preset: Preset = LEAST, protections: Protections = ALL
+) -> Comparison:
     plan = pair.plan(Request(baseline, candidate, inputs))
-    comparison = compare(pair.write(plan, folder), Options(preset, "small", "cpu", folder))
+    options = Options(preset, "small", "cpu", folder, protections=protections)
+    comparison = compare(pair.write(plan, folder), options)
     assert isinstance(comparison, Comparison)
     return comparison
 
@@ -306,6 +309,7 @@ def f(xs):
 def test_work_done_while_values_are_converted_gains_nothing(source: str, tmp_path: Path) -> None:
     """Its own clock shows 200 times and more. What it takes longer than the baselines to convert counts as its time."""
     several = replace(LEAST, replicates=5, palindromes=3)  # of one pair of processes, the ratio is chance
-    comparison = judged(LOOP, source, "xs=list(randint(0, 1000, 5000))", tmp_path, several)
+    on_plain_inputs = replace(ALL, adversarial=False)
+    comparison = judged(LOOP, source, "xs=list(randint(0, 1000, 5000))", tmp_path, several, on_plain_inputs)
     assert comparison.ratio is not None
     assert comparison.ratio < 1.5, comparison.sentence
