@@ -56,7 +56,7 @@ def test_inconclusive_verdicts_have_no_sign_and_refusals_a_reason(script: Any) -
     suite = {"tasks": 3, "solvers": 9, "usable": 1, "missing": {"cvxpy": 2}}
     page = script.page({"rows": rows, "suite": suite})
     assert "what they import: cvxpy (2)." in page
-    assert "| a processor, at 100 % of n | 5 | 4 | 2 | 1 | 1 | 2 of 3: 67 %" in page
+    assert "| a processor, `quick`, at 100 % of n | 5 | 4 | 2 | 1 | 1 | 2 of 3: 67 %" in page
     assert "1 (the checker accepts wrong answers)" in page
     assert "| m/a | 2.0 | faster | float32 |" in page
     assert "| m/b | 2.0 | faster | agree with the baseline's to 7 digits |" in page
