@@ -4,8 +4,10 @@ python validation/run_function_ratios.py OUT.json [--preset default] [--part 1/4
 
 Both functions repeat one operation, P and Q times, of torch, numpy or plain Python, on an array or a list. 60 pairs:
 candidates of 3 µs to 5 ms, ratios of 1.02 to 5. The truth is the ratio of the two medians by torch.utils.benchmark on
-inputs that change from call to call, measured before and after the verdict, with the worker's allocator. Where these
-two differ by more than 3 %, the truth is not known that well, and the pair is counted apart.
+inputs that change from call to call, with the worker's allocator: the mean of the logarithm over five processes, three
+before the verdict and two after it, with its own 95 % interval. A pair whose truth is known to more than 3 % either way
+is counted apart. An interval holds the truth if ratio and truth differ by at most the root of the sum of the squares of
+the interval's width on that side and the truth's.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ import torch
 
 from aisp_mcp.errors import AispError
 from aisp_mcp.judge import compare, placement
+from aisp_mcp.judge import statistics as stats
 from aisp_mcp.judge.presets import PRESETS
 from aisp_mcp.validity import corpus
 
@@ -49,6 +52,7 @@ PAIRS = 60
 # A few inputs in turn would be learned: `sorted` of the same twelve short lists is up to twice as fast as of new ones.
 SETS_BYTES, LEAST_SETS, MOST_SETS = 8 << 20, 12, 512
 CERTAIN = 0.03
+BEFORE, AFTER, TURNS = 3, 2, 5  # processes of the truth, and turns of both functions in each
 ALLOCATOR = {  # as workers have it
     "MALLOC_TRIM_THRESHOLD_": str(1 << 40),
     "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
@@ -59,7 +63,7 @@ TIMED = """
 import importlib.util, itertools, json, sys, torch
 from torch.utils.benchmark import Timer
 torch.set_num_threads(1)
-paths, make, count = json.load(sys.stdin)
+paths, make, count, turns = json.load(sys.stdin)
 sets = [eval(make) for _ in range(count)]
 runs = []
 for path in paths:
@@ -68,7 +72,7 @@ for path in paths:
     spec.loader.exec_module(module)
     runs.append(module.f)
 seconds = [[] for _ in runs]
-for turn in range(10):
+for turn in range(turns):
     for place in (range(len(runs)) if turn % 2 else reversed(range(len(runs)))):
         timer = Timer("f(next(turn))", globals={"f": runs[place], "turn": itertools.cycle(sets)})
         seconds[place].append(timer.blocked_autorange(min_run_time=0.05).median)
@@ -101,9 +105,9 @@ class Case(NamedTuple):
         return [str(path) for path in paths]
 
     def seconds(self, paths: Iterable[str], cpu: int) -> list[float]:
-        """Seconds of a call of each file."""
+        """Seconds of a call of each file in a process of its own."""
         sets = min(max(SETS_BYTES // (8 * self.n), LEAST_SETS), MOST_SETS)
-        request = json.dumps([list(paths), OPERATIONS[self.name][3].format(n=self.n), sets])
+        request = json.dumps([list(paths), OPERATIONS[self.name][3].format(n=self.n), sets, TURNS])
         done = subprocess.run(
             ["taskset", "-c", str(cpu), sys.executable, "-c", TIMED],
             input=request, capture_output=True, text=True, check=True, env=os.environ | ALLOCATOR,
@@ -141,35 +145,42 @@ def judged(case: Case, preset: str, cpu: int, logs: Path | None) -> dict[str, An
     """One comparison as a row, with the truth before and after it. logs: folder for its log of raw measurements."""
     with tempfile.TemporaryDirectory() as folder:
         paths = case.write(Path(folder))
-        before, load, begin = case.seconds(paths, cpu), os.getloadavg()[0], time.monotonic()
+        known = [case.seconds(paths, cpu) for _ in range(BEFORE)]
+        load, begin = os.getloadavg()[0], time.monotonic()
         row: dict[str, Any] = {"name": case.label, "load": load}
         try:
             result = compare(f"{paths[0]}:f", f"{paths[1]}:f", inputs=case.inputs, preset=preset, folder=logs)
         except AispError as error:
             return row | {"error": f"{error.code}: {error.message}"}
         row["seconds"] = time.monotonic() - begin
-        both = [before, case.seconds(paths, cpu)]
-    row["call_s"] = math.sqrt(math.prod(fast for _, fast in both))
-    row["truth"] = math.sqrt(math.prod(slow / fast for slow, fast in both))
-    row["truths"] = [slow / fast for slow, fast in both]
+        known += [case.seconds(paths, cpu) for _ in range(AFTER)]
+    row["call_s"] = statistics.median(fast for _, fast in known)
+    row["truths"] = [slow / fast for slow, fast in known]
+    truth = stats.t_interval([math.log(ratio) for ratio in row["truths"]])
+    row["truth"], row["truth_error"] = math.exp(truth.mean), truth.half_width
     data = result.model_dump(mode="json")
     row["log"] = str(result.log_path) if logs else None
     keep = ("verdict", "ratio", "interval", "noise_floor", "clocks", "sentence", "phases")
     return row | {key: data.get(key) for key in keep} | {"flags": [flag["code"] for flag in data.get("flags", [])]}
 
 
+def holds(row: dict[str, Any]) -> bool:
+    """Return True if the interval holds the truth within what the truth itself is known to."""
+    above = row["truth"] > row["ratio"]
+    width = math.log(row["interval"]["high" if above else "low"] / row["ratio"])
+    return abs(math.log(row["truth"] / row["ratio"])) <= math.hypot(width, row["truth_error"])
+
+
 def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """How near the ratios are, how often intervals contain the truth, and the seconds of a verdict."""
     judged_rows = [row for row in rows if row.get("ratio")]
-    done = [row for row in judged_rows if max(row["truths"]) <= (1 + CERTAIN) * min(row["truths"])]
+    done = [row for row in judged_rows if row["truth_error"] <= CERTAIN]
     document: dict[str, Any] = {"rows": len(rows), "errors": len(rows) - len(judged_rows)}
     document["truth not certain"] = len(judged_rows) - len(done)
     for label, least_s, most_s, allowed in (("from 20 µs", 18e-6, 1.0, 0.03), ("3 to 20 µs", 0.0, 18e-6, 0.10)):
         chosen = [row for row in done if least_s <= row["call_s"] < most_s]
         apart = [abs(math.log(row["ratio"] / row["truth"])) for row in chosen]
-        held = [
-            row["interval"]["low"] <= row["truth"] <= row["interval"]["high"] for row in chosen if row.get("interval")
-        ]
+        held = [holds(row) for row in chosen if row.get("interval") and row["clocks"]["used"] != "lower_bound"]
         document[label] = {
             "rows": len(chosen),
             f"within {allowed:.0%}": sum(one <= math.log1p(allowed) for one in apart),
@@ -194,14 +205,16 @@ def main() -> None:
     parser.add_argument("--logs", type=Path, help="folder for the logs of raw measurements")
     options = parser.parse_args()
     begin, cpu = time.monotonic(), max(placement.measuring_cpus())
+    if options.logs:
+        options.logs.mkdir(parents=True, exist_ok=True)
     part, parts = map(int, options.part.split("/"))
     rows = list[dict[str, Any]]()
     for case in cases()[part - 1 :: parts]:
         if time.monotonic() - begin > options.seconds or (options.only and case.name not in options.only):
             continue
         rows.append(judged(case, options.preset, cpu, options.logs))
-        shown = ("name", "load", "call_s", "truth", "verdict", "ratio", "interval", "clocks", "flags", "seconds")
-        print(json.dumps({key: rows[-1][key] for key in (*shown, "error") if key in rows[-1]}), flush=True)
+        hidden = ("truths", "sentence", "phases", "noise_floor", "log")
+        print(json.dumps({key: value for key, value in rows[-1].items() if key not in hidden}), flush=True)
         what = "pairs of functions whose true ratio is known, on a CPU"
         corpus.keep(
             options.out, corpus.recorded(rows, "cpu", options.preset) | {"what": what, "summary": summary(rows)}
