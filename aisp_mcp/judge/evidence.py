@@ -66,9 +66,9 @@ class RoundTiming:
     """One round as the parent measured it. elapsed_s: on the parent's raw monotonic clock. durations_ns: of each call,
     on the worker's own clock. copied_s: time between calls spent on copying outputs, as the worker reports it. late_s:
     time that other programs took from the parent itself, at both ends of the round. converted_s, settled_s: what it
-    took before to make arguments of inputs, and afterwards to make tensors of outputs, on the parent's clock. apart_ns:
-    of several ranks, how much longer the slowest one took for each call than the fastest one, on their own clocks; in
-    a log, the median alone.
+    took before to make `converted` arguments of inputs, and afterwards to make tensors of outputs, on the parent's
+    clock. apart_ns: of several ranks, how much longer the slowest one took for each call than the fastest one, on their
+    own clocks; in a log, the median alone.
     """
 
     count: int
@@ -79,6 +79,7 @@ class RoundTiming:
     late_s: float = 0.0
     converted_s: float = 0.0
     settled_s: float = 0.0
+    converted: int = 0
     apart_ns: list[int] = field(default_factory=list)
 
     @property
@@ -96,9 +97,9 @@ class RoundTiming:
         return RoundCost(elapsed_s, sum(self.durations_ns) / 1e9, self.count)
 
     @property
-    def aside(self) -> RoundCost:
-        """The input of fit_overhead() from the conversions before and after the round."""
-        return RoundCost(self.converted_s + self.settled_s, 0.0, self.count)
+    def settling(self) -> RoundCost:
+        """The input of fit_overhead() from the conversion of outputs after the round."""
+        return RoundCost(self.settled_s, 0.0, self.count)
 
 
 class RoundCost(NamedTuple):
@@ -125,14 +126,14 @@ class Round:
 class Overhead:
     """Seconds that a CPU round takes beyond its calls: once (resume, pipe, wake-up), and per call (the loop, and copies
     of outputs if the parent cannot read them). credited_s: the excess of the candidate's timed rounds over its calls,
-    by the parent's clock, because it copies outputs that it returns repeatedly in one buffer. aside_s: seconds of each
-    of the candidate's calls that it spent before or after its rounds, while values were converted.
+    by the parent's clock, because it copies outputs that it returns repeatedly in one buffer. settling_s: what the
+    message costs with which outputs are converted after a round.
     """
 
     fixed_s: float
     per_call_s: float
     credited_s: float = 0.0
-    aside_s: float = 0.0
+    settling_s: float = 0.0
 
     def net(self, running_s: float, count: int) -> float:
         """Seconds per call on the parent's clock, without overhead."""
@@ -204,11 +205,12 @@ class Replicate(Checks):
     """Result of three fresh processes.
 
     host_peak: bytes that calls added to the prepared process at their worst, as the kernel counts. isolated: seconds of
-    isolated calls per role, from some rounds; empty if all rounds are of one call. handoff_s: the handoff cost included
-    in each of them (timing/cpu.py); None if these are whole rounds of one call. metric: value per role of a goal other
-    than time per call (verdict/conclude.py), the smaller the better; empty for other goals. idle_w: power of the idle
-    device before and after the calls whose energy was counted. kinds: by kind of inputs, plain ones among them,
-    seconds per call of the baseline, of its repeat, and of the candidate in its first and its last rounds
+    isolated calls per role, from some rounds; empty if all rounds are of one call. handoffs_s: what isolated calls took
+    beyond these seconds in each of the rounds, for handing over and converting values (timing/cpu.py); empty if these
+    are whole rounds of one call. metric: value per role of a goal other than time per call (verdict/conclude.py), the
+    smaller the better; empty for other goals. idle_w: power of the idle device before and after the calls whose energy
+    was counted. kinds: by kind of inputs, plain ones among them, seconds per call of the baseline, of its repeat, and
+    of the candidate in its first and its last rounds
     (verdict/values.py). ended_rounds: on a GPU, rounds of each role, timed or not, after whose end the device was
     probed.
     """
@@ -219,7 +221,7 @@ class Replicate(Checks):
     prepare_s: SecondsByRole = field(default_factory=dict)
     host_peak: dict[Role, int] = field(default_factory=dict)
     isolated: dict[Role, list[float]] = field(default_factory=dict)
-    handoff_s: float | None = None
+    handoffs_s: dict[Role, list[float]] = field(default_factory=dict)
     stats: dict[Role, list[int]] = field(default_factory=dict)
     device: DeviceEvidence = field(default_factory=DeviceEvidence)
     metric: ValuesByRole = field(default_factory=dict)

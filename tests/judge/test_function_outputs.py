@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -250,6 +251,25 @@ def test_what_cannot_be_compared_is_named(tmp_path: Path) -> None:
     text = "import threading\n\ndef f(values):\n    return threading.Lock()\n"
     with pytest.raises(BenchmarkError, match="returned a lock, which cannot be compared"):
         judged(text, text, "values=list(randint(0, 9, 9))", tmp_path)
+
+
+def test_in_some_rounds_all_make_as_many_arguments(tmp_path: Path) -> None:
+    """A faster candidate makes arguments of more calls; only equal numbers can be compared. One second of processor
+    time.
+    """
+    slow, fast = (f"def f(xs):\n    for _ in range({n}):\n        y = sorted(xs)\n    return y\n" for n in (5, 1))
+    preset = Preset("some", 1, 0.002, 3)
+    comparison = judged(slow, fast, "xs=list(randint(0, 1000, 500))", tmp_path, preset)
+    assert comparison.log_path is not None
+    rows = [json.loads(line) for line in Path(comparison.log_path).read_text().splitlines()]
+    rounds = [row for row in rows if row["kind"] == "round"]
+    halves = [{row["side"]: row for row in rounds[begin : begin + 3]} for begin in range(0, len(rounds), 3)]
+    made = [{row["converted"] for row in half.values()} for half in halves]
+    assert sum(len(numbers) == 1 for numbers in made) == 3
+    for half, numbers in zip(halves, made, strict=True):
+        assert half["candidate"]["count"] == half["candidate"]["converted"]
+        assert half["baseline"]["count"] < half["candidate"]["count"]
+        assert half["baseline"]["converted"] == (half["candidate" if len(numbers) == 1 else "baseline"]["count"])
 
 
 LOOP = """

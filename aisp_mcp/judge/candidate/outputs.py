@@ -291,7 +291,7 @@ class HeldOutputs:
 
     def settle(self) -> None:
         """Make tensors of the outputs of the last round, and record their addresses. The parent counts what this takes
-        a candidate longer than the baselines (Overhead.aside_s).
+        a candidate longer than the baselines (verdict/aside.py).
 
         A list that the program fills again in its next call has to become a tensor before that: rounds of one call
         reveal it.

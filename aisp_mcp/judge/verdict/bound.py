@@ -14,6 +14,7 @@ functions are pure.
 from __future__ import annotations
 
 import math
+import operator
 import statistics
 from collections.abc import Sequence
 from dataclasses import replace
@@ -172,7 +173,7 @@ def batching_flag(replicates: Sequence[Replicate], clock: str) -> Flag | None:
     replicates = [replicate for replicate in replicates if replicate.isolated]
     if not replicates:
         return None
-    if all(replicate.handoff_s is not None for replicate in replicates):
+    if all(replicate.handoffs_s for replicate in replicates):
         return _by_isolated_calls(replicates, clock)
     rows = [_saved_s(replicate, clock) for replicate in replicates]
     among, isolated, scatter = (statistics.median(row[column] for row in rows) for column in range(3))
@@ -190,7 +191,8 @@ def _by_isolated_calls(replicates: Sequence[Replicate], clock: str) -> Flag | No
     """Judge by the mean, as the ratio does: a candidate that batches only in some processes raises it."""
     measured = list(zip(replicates, estimates.log_ratios(replicates, clock), strict=True))
     saved = [_parts(replicate, ratio) for replicate, ratio in measured]
-    unknown = [_unknown(replicate, ratio.noise) for replicate, ratio in measured]
+    apart = math.sqrt(statistics.fmean(_apart(replicate) ** 2 for replicate in replicates))
+    unknown = [_unknown(replicate, ratio.noise, apart) for replicate, ratio in measured]
     beyond = [batching_gain(*parts, most) for parts, most in zip(saved, unknown, strict=True)]
     if statistics.fmean(beyond) <= CACHE_SHARE:
         return None
@@ -204,7 +206,7 @@ def ratios_of_isolated_calls(replicates: Sequence[Replicate], clock: str) -> lis
     ratios = []
     for replicate, ratio in zip(replicates, estimates.log_ratios(replicates, clock), strict=True):
         among = -math.expm1(-ratio.log_ratio)
-        saved = min(among, max(_parts(replicate, ratio)[1], 0.0)) if replicate.isolated else among
+        saved = min(among, _parts(replicate, ratio)[1]) if replicate.isolated else among
         ratios.append((-math.log1p(-saved), ratio.noise))
     return ratios
 
@@ -217,29 +219,50 @@ def _parts(replicate: Replicate, ratio: stats.ReplicateRatio) -> tuple[float, fl
 
 def _isolated_s(replicate: Replicate, role: Role) -> float:
     """Seconds of the role's isolated call: the lower quartile of its rounds. Other programs can only make them longer,
-    and a call on its own cannot be shorter than the work that it does.
+    and a call on its own cannot be shorter than the work that it does. A candidate's handoff beyond the baselines' is
+    part of its call: a bent clock only moves time there.
     """
-    return sorted(replicate.isolated[role])[len(replicate.isolated[role]) // 4]
+    own_s, beyond_s = _quartile(replicate.isolated[role]), replicate.handoffs_s
+    if role is not Role.CANDIDATE or not beyond_s:
+        return own_s
+    usual_s = statistics.fmean(_quartile(beyond_s[baseline]) for baseline in BASELINES)
+    return own_s + max(_quartile(beyond_s[role]) - usual_s, 0.0)
+
+
+def _quartile(seconds: Sequence[float]) -> float:
+    return sorted(seconds)[len(seconds) // 4]
+
+
+def _whole_s(replicate: Replicate, role: Role) -> list[float]:
+    """Seconds of the role's isolated call in each round, with its handoff."""
+    own, beyond = replicate.isolated[role], replicate.handoffs_s.get(role)
+    return [*map(operator.add, own, beyond)] if beyond else own
 
 
 def _base_s(replicate: Replicate) -> tuple[float, float]:
-    """Seconds of a baseline's isolated call, with and without its handoff."""
+    """Seconds of a baseline's isolated call, as measured, and without the cost of a round if it is a whole one."""
     base = math.sqrt(math.prod(_isolated_s(replicate, role) for role in BASELINES))
-    cost_s = replicate.overhead.fixed_s if replicate.handoff_s is None else replicate.handoff_s
+    cost_s = 0.0 if replicate.handoffs_s else replicate.overhead.fixed_s
     return base, max(base - cost_s, MIN_NET_SHARE * base)
 
 
-def _unknown(replicate: Replicate, noise: float) -> float:
+def _apart(replicate: Replicate) -> float:
+    """Difference of the baselines' isolated calls, logarithmic."""
+    first, repeat = (_isolated_s(replicate, role) for role in BASELINES)
+    return math.log(first / repeat)
+
+
+def _unknown(replicate: Replicate, noise: float, apart: float) -> float:
     """Possible difference of both parts without batching: twice the difference of the baselines in either kind of
     rounds, or of their isolated rounds, plus CACHE_SHARE and HANDOFF_S. A candidate gains nothing by making its own
-    times vary. noise: of back-to-back calls, logarithmic.
+    times vary. noise: of back-to-back calls, logarithmic. apart: of isolated ones, over all replicates: of a program's
+    processes, some are a seventh slower in them, and in one replicate that may be the candidate's alone.
     """
-    middle = [sorted(replicate.isolated[role]) for role in BASELINES]
-    spread = max(math.log(rows[-(len(rows) // 4) - 1] / rows[len(rows) // 4]) / 2 for rows in middle)
-    first, repeat = (_isolated_s(replicate, role) for role in BASELINES)
-    apart = abs(math.log(first / repeat))
-    base, net = _base_s(replicate)  # the handoff may take longer than the call
-    return CACHE_SHARE + HANDOFF_S / net + 2 * (max(apart, spread) * base / net + abs(noise))
+    _, net = _base_s(replicate)
+    rows = [sorted(_whole_s(replicate, role)) for role in BASELINES]
+    spread_s = max(row[-(len(row) // 4) - 1] - row[len(row) // 4] for row in rows) / 2
+    apart_s = abs(_quartile(rows[0]) - _quartile(rows[1]))
+    return CACHE_SHARE + HANDOFF_S / net + 2 * (max(apart, apart_s / net, spread_s / net) + abs(noise))
 
 
 def _saved_s(replicate: Replicate, clock: str) -> tuple[float, float, float]:
@@ -271,10 +294,10 @@ def isolated_error(replicate: Replicate) -> float:
     difference of the baselines, which shows how much processes differ.
     """
     base, net = _base_s(replicate)
-    parts = {role: stats.median_error(seconds) / net for role, seconds in replicate.isolated.items()}
+    parts = {role: stats.median_error(_whole_s(replicate, role)) / net for role in replicate.isolated}
     candidate_s = max(_isolated_s(replicate, Role.CANDIDATE) - base + net, LEAST_NET_SHARE * net)
     own = parts[Role.CANDIDATE] * net / candidate_s
-    first, repeat = (_isolated_s(replicate, role) for role in BASELINES)
+    first, repeat = (_quartile(_whole_s(replicate, role)) for role in BASELINES)
     return math.sqrt(own**2 + sum(parts[role] ** 2 for role in BASELINES) / 4 + 0.75 * ((first - repeat) / net) ** 2)
 
 

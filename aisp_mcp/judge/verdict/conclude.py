@@ -20,7 +20,7 @@ from aisp_mcp.judge.protocol.messages import OpenAnswer
 from aisp_mcp.judge.protocol.roles import BASELINES, Role
 from aisp_mcp.judge.records.measurement import Metric
 from aisp_mcp.judge.records.verdict import Comparison, Flag, Verdict
-from aisp_mcp.judge.verdict import bound, figures, flags, serving, values, verdict, wording
+from aisp_mcp.judge.verdict import aside, bound, figures, flags, serving, values, verdict, wording
 from aisp_mcp.judge.verdict import estimate as estimates
 from aisp_mcp.judge.verdict.estimate import Estimate, Ratios
 from aisp_mcp.judge.verdict.verdict import Judgement
@@ -66,7 +66,7 @@ def conclude(terms: Terms, replicates: list[Replicate], comparison_flags: list[F
     were not built, what the user chose to judge answers by, and whether these are of a lower precision.
     """
     usable = [replace(replicate, device=estimates.with_usable_seconds(replicate.device)) for replicate in replicates]
-    found = _concluded(terms, usable, comparison_flags)
+    found = _concluded(terms, aside.counted(usable), comparison_flags)
     strides = [wording.STRIDES_CLAUSES[flag.code] for flag in found.flags if flag.code in wording.STRIDES_CLAUSES]
     unbuilt = [f"; {wording.as_clause(flag.message)}" for flag in found.flags if flag.code == NOT_BUILT]
     precision = [f"; {wording.as_clause(flag.message)}" for flag in found.flags if flag.code in wording.PRECISION]

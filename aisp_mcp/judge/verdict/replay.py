@@ -120,7 +120,7 @@ def _round(record: Mapping[str, Any], overhead: Overhead) -> Round:
     account = Account(**record["account"])
     if record["kind"] == "round":
         aside = record.get("converted_s", 0.0), record.get("settled_s", 0.0)
-        rest = record["copied_s"], record["late_s"], *aside
+        rest = record["copied_s"], record["late_s"], *aside, record.get("converted", 0)
         apart = [record["apart_ns"]] if "apart_ns" in record else []
         timing = RoundTiming(record["count"], elapsed_s, record["durations_ns"], account, *rest, apart_ns=apart)
         return Round(role, net_s(role, timing, overhead), median_s(timing), timing)
@@ -145,5 +145,4 @@ def median_s(timing: RoundTiming) -> float:
 def net_s(role: Role, timing: RoundTiming, overhead: Overhead) -> float:
     """Seconds per call on the parent's clock. Only a baseline's report of its own copies is believed."""
     copied_s = overhead.credited_s * timing.count if role is Role.CANDIDATE else timing.copied_s
-    aside_s = overhead.aside_s if role is Role.CANDIDATE else 0.0
-    return overhead.net(timing.running_s - copied_s, timing.count) + aside_s
+    return overhead.net(timing.running_s - copied_s, timing.count)

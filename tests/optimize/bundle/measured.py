@@ -39,8 +39,9 @@ def replicate(index: int, ratio: float) -> Replicate:
     timings = [(role, timing(seconds[role])) for _ in range(ROUNDS) for role in (*Role, *reversed(Role))]
     rounds = [Round(role, replay.net_s(role, one, overhead), replay.median_s(one), one) for role, one in timings]
     isolated = {role: [value] * 5 for role, value in seconds.items()}
+    handoffs_s = {role: [1e-6] * 5 for role in Role}
     return Replicate(
-        index, checked=30, rounds=rounds, overhead=overhead, isolated=isolated, handoff_s=0.0, worst_ratio=0.5
+        index, checked=30, rounds=rounds, overhead=overhead, isolated=isolated, handoffs_s=handoffs_s, worst_ratio=0.5
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import operator
 import os
 import statistics
 from collections import Counter
@@ -16,7 +17,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from aisp_mcp.judge import statistics as stats
 from aisp_mcp.judge.evidence import Overhead, Round, RoundCost, RoundTiming
 from aisp_mcp.judge.parent.processes import process
 from aisp_mcp.judge.parent.processes.placement import EXTENSIONS, INDUCTOR
@@ -37,9 +37,7 @@ MOST_ROUNDS, DISTURBED = 2.5, 0.02  # times the preset's, with disturbed ones; d
 # fakes half of the calls there escapes in one of a thousand replicates.
 COMPARED = 10
 COPY_ROUNDS = 9  # of one call per role, for a candidate that returns one buffer again and again
-CONVERT_ROUNDS = 3  # of each baseline, whose arguments are as many as the candidate's
 MOST_SETTLING, QUIET_ROUNDS, FEW_FAULTS = 8, 2, 32  # faults in a round
-ASIDE_S = 50e-6  # of a round of 6 ms, in which conversions may take longer by chance
 LARGE_FRAME = 64 << 10  # bytes of a call, for which it is worth drawing inputs of longer rounds
 STEADY_SHARE = 0.05  # of the faults of a call, where each call asks the kernel for memory
 SINGLE_ROUNDS = 4  # rounds of one call per role, if the verifier has no core of its own; the shortest counts
@@ -71,11 +69,12 @@ class CpuStrategy(Strategy):
             return driver.run_round(role, count, bits)
         # A dummy call has no arguments.
         converts, worker = driver.session.opened["converts"] and not bits & DUMMY, driver.workers[role]
-        converted_s = driver.run_round(role, count, CONVERT).running_s if converts else 0.0
+        converted = max(driver.filled.get(role, 0), count) if converts else 0
+        converted_s = driver.run_round(role, converted, CONVERT).running_s if converts else 0.0
         timing = driver.run_round(role, count, bits)
         unsettled = worker.control.stats[UNSETTLED]
         settled_s = driver.run_round(role, count, SETTLE | NO_COPY).running_s if unsettled else 0.0
-        return replace(timing, converted_s=converted_s, settled_s=settled_s)
+        return replace(timing, converted_s=converted_s, settled_s=settled_s, converted=converted)
 
     def dummy_round(self, driver: Driver, role: Role, count: int) -> RoundCost | None:
         """Dummy round of one call if outputs stay in the worker: outputs of many calls would change the memory that its
@@ -101,7 +100,7 @@ class CpuStrategy(Strategy):
                 most = max(counts.values())
                 touched.update(self._touch(driver, most))
             if session.opened["in_place"] or (grows and is_longer):
-                driver.fill(counts)
+                driver.fill(driver.as_many(counts))
             rounds = {role: self.run_round(driver, role, count) for role, count in counts.items()}
             for role, timing in rounds.items():
                 driver.learn(role, timing)
@@ -138,10 +137,10 @@ class CpuStrategy(Strategy):
 
     def measure_isolated_calls(self, driver: Driver) -> None:
         if verifier_has_a_core(driver):
-            driver.result.isolated, driver.result.handoff_s = isolated_calls(driver)
+            driver.result.isolated, driver.result.handoffs_s = isolated_calls(driver)
         else:
             driver.result.isolated = rounds_of_one_call(driver)
-        fields = {"seconds": driver.result.isolated, "handoff_s": driver.result.handoff_s}
+        fields = {"seconds": driver.result.isolated, "handoffs_s": driver.result.handoffs_s}
         driver.session.log.append("isolated", replicate=driver.result.index, **fields)
 
     def finish(self, driver: Driver, singles: Sequence[RoundTiming], dummies: Sequence[RoundCost]) -> Overhead:
@@ -150,26 +149,11 @@ class CpuStrategy(Strategy):
             of_role[timed_round.role].append(timed_round.timing)
         candidate, baselines = of_role[Role.CANDIDATE], [of_role[role] for role in BASELINES]
         overhead = fit_overhead([*(timing.cost for timing in itertools.chain(singles, *baselines)), *dummies])
-        aside_s = work_aside_s(candidate, baselines, singles)
-        if aside_s and driver.session.opened["converts"]:
-            aside_s = max(aside_s - self._of_many_s(driver, of_role), 0.0)
-        overhead = replace(overhead, aside_s=aside_s)
+        settling = fit_overhead([timing.settling for timing in itertools.chain(singles, *baselines)])
+        overhead = replace(overhead, settling_s=settling.fixed_s)
         if not self.output_bits(driver) or not any(timing.copied_s for timing in candidate):
             return overhead
         return replace(overhead, credited_s=self._observed_copies_s(driver, overhead))
-
-    def _of_many_s(self, driver: Driver, of_role: Mapping[Role, Sequence[RoundTiming]]) -> float:
-        """Seconds that an argument of a baseline takes longer where it makes as many as the candidate does in a round:
-        lists of other calls have then left the caches.
-        """
-        count = round(statistics.median(timing.count for timing in of_role[Role.CANDIDATE]))
-        many = dict[Role, list[float]]((role, []) for role in BASELINES)
-        for _ in range(CONVERT_ROUNDS):
-            driver.fill(dict.fromkeys(BASELINES, count))
-            for role, seconds in many.items():
-                seconds.append(driver.run_round(role, count, CONVERT).running_s / count)
-        few = {role: [timing.converted_s / timing.count for timing in of_role[role]] for role in BASELINES}
-        return max(statistics.median(many[role]) - statistics.median(few[role]) for role in BASELINES)
 
     def _observed_copies_s(self, driver: Driver, overhead: Overhead) -> float:
         """Seconds per call that the candidate spends on copies in timed rounds, as observed by the parent.
@@ -185,24 +169,6 @@ class CpuStrategy(Strategy):
             driver.verify(Role.CANDIDATE, [0], timed=True)
         driver.session.log.append("copies", replicate=driver.result.index, seconds=seconds)
         return observed_copies_s(driver.result.rounds, overhead, seconds)
-
-
-def work_aside_s(
-    candidate: Sequence[RoundTiming], baselines: Sequence[Sequence[RoundTiming]], singles: Sequence[RoundTiming]
-) -> float:
-    """Seconds per call that a candidate's values take longer to be converted than those of the baselines: work that it
-    does then instead of in its calls. singles: rounds of one call of the baselines. Twice the standard error of the
-    baselines' own, what they differ by, and ASIDE_S of a round may be chance.
-    """
-    usual = fit_overhead([timing.aside for timing in itertools.chain(singles, *baselines)])
-
-    def beyond_s(rounds: Sequence[RoundTiming]) -> list[float]:
-        return [(timing.aside.elapsed_s - usual.fixed_s) / timing.count - usual.per_call_s for timing in rounds]
-
-    known = [beyond_s(rounds) for rounds in baselines]
-    chance_s = max(abs(statistics.median(row)) + 2 * stats.median_error(row) for row in known)
-    chance_s += ASIDE_S / statistics.median(timing.count for timing in candidate)
-    return max(statistics.median(beyond_s(candidate)) - chance_s, 0.0)
 
 
 def observed_copies_s(rounds: Sequence[Round], overhead: Overhead, single: Mapping[Role, Sequence[float]]) -> float:
@@ -233,14 +199,15 @@ def verifier_has_a_core(driver: Driver) -> bool:
     return not os.sched_getaffinity(0) & driver.session.placement.cpus
 
 
-def isolated_calls(driver: Driver) -> tuple[dict[Role, list[float]], float]:
-    """Median seconds of an isolated call in each of some rounds, per role, and the handoff's cost per call.
+def isolated_calls(driver: Driver) -> tuple[dict[Role, list[float]], dict[Role, list[float]]]:
+    """Median seconds of an isolated call on the role's own clock, and what it took beyond that on the verifier's, in
+    each of some rounds, per role.
 
-    The cost is the excess of the baselines' calls over their own clocks: handing over inputs and storing outputs. It is
-    part of every role's isolated calls. Raises ComparisonAborted.
+    The verifier's clock also counts what is not the function: handing over inputs, making arguments of them and storing
+    outputs, which may take ten times as long as the call. What this takes a candidate longer than the baselines counts
+    against it (verdict/bound.py), so its own clock cannot hide anything. Raises ComparisonAborted.
     """
-    costs = list[float]()
-    all_seconds = dict[Role, list[float]]((role, []) for role in Role)
+    all_seconds, beyond = (dict[Role, list[float]]((role, []) for role in Role) for _ in range(2))
     session = driver.session
     wanted = session.options.preset.isolated_rounds
     for left in reversed(range(int(MOST_ROUNDS * wanted))):
@@ -254,14 +221,12 @@ def isolated_calls(driver: Driver) -> tuple[dict[Role, list[float]], float]:
         if left >= needed and _are_disturbed([*rounds.values()]):
             continue
         for role, (seconds, timing, _) in rounds.items():
-            all_seconds[role].append(statistics.median(seconds))
-            if role is not Role.CANDIDATE:
-                costs += (
-                    parent_s - own_ns / 1e9 for parent_s, own_ns in zip(seconds, timing.durations_ns, strict=True)
-                )
+            own = [own_ns / 1e9 for own_ns in timing.durations_ns]
+            all_seconds[role].append(statistics.median(own))
+            beyond[role].append(statistics.median(map(operator.sub, seconds, own)))
         if needed == 1:
             break
-    return all_seconds, max(statistics.median(costs), 0.0)
+    return all_seconds, beyond
 
 
 def _are_disturbed(rounds: Sequence[tuple[list[float], RoundTiming, float]]) -> bool:

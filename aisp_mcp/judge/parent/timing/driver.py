@@ -40,6 +40,7 @@ class Driver:
         self.workers: dict[Role, WorkerProcess] = {}
         self.call_s: SecondsByRole = {}  # on the parent's clock, including the overhead of a round
         self.claimed_s: SecondsByRole = {}  # on the worker's own clock
+        self.filled: dict[Role, int] = {}  # inputs of the next round of each role
         self._setups: dict[Role, WorkerSetup] = {}
         self._placements: dict[Role, Placement] = {}
         self.rehearsal: Driver | None = None  # ended processes of the rehearsal of a cold start
@@ -224,6 +225,12 @@ class Driver:
 
     # --- inputs and outputs
 
+    def as_many(self, counts: dict[Role, int]) -> dict[Role, int]:
+        """As many inputs for each role, where arguments are made of them, so that this can be compared: a faster
+        candidate has more calls, and arguments of many calls take longer each.
+        """
+        return dict.fromkeys(counts, max(counts.values())) if self.session.opened["converts"] else counts
+
     def fill(
         self, counts: dict[Role, int], mode: str = "plain", sample: Sequence[int] = (), battery: int | None = None
     ) -> None:
@@ -231,6 +238,7 @@ class Driver:
         same memory. sample: calls to compare. battery: the seed of inputs that decide whether a program is correct;
         None for fresh ones.
         """
+        self.filled = counts
         fixed = battery is not None
         seed = self.session.new_seed() if battery is None else battery
         request = {"seed": seed, "mode": mode, "sample": sample, "battery": fixed}
