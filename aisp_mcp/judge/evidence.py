@@ -210,9 +210,9 @@ class Replicate(Checks):
     are whole rounds of one call. metric: value per role of a goal other than time per call (verdict/conclude.py), the
     smaller the better; empty for other goals. idle_w: power of the idle device before and after the calls whose energy
     was counted. kinds: by kind of inputs, plain ones among them, seconds per call of the baseline, of its repeat, and
-    of the candidate in its first and its last rounds
-    (verdict/values.py). ended_rounds: on a GPU, rounds of each role, timed or not, after whose end the device was
-    probed.
+    of the candidate in its first and its last rounds (verdict/values.py). ended_rounds: on a GPU, rounds of each role,
+    timed or not, after whose end the device was probed. dropped_s: on a CPU, seconds of the median call on each
+    worker's own clock, in rounds whose outputs were released after each call.
     """
 
     index: int
@@ -228,6 +228,7 @@ class Replicate(Checks):
     idle_w: tuple[float, ...] = ()
     ended_rounds: dict[Role, int] = field(default_factory=dict)
     kinds: dict[str, list[float]] = field(default_factory=dict)
+    dropped_s: dict[Role, list[float]] = field(default_factory=dict)
 
 
 # Ends of names of measures that are no errors: positions in this output pointed to equal elements; it was wrong or

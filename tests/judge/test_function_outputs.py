@@ -15,6 +15,7 @@ from aisp_mcp.judge.functions import pair
 from aisp_mcp.judge.functions.pair import Request
 from aisp_mcp.judge.options import ALL, Options, Protections
 from aisp_mcp.judge.presets import Preset
+from aisp_mcp.judge.protocol.roles import Role
 from aisp_mcp.judge.records.verdict import Comparison, Verdict
 
 pytestmark = pytest.mark.torch
@@ -253,7 +254,7 @@ def test_what_cannot_be_compared_is_named(tmp_path: Path) -> None:
         judged(text, text, "values=list(randint(0, 9, 9))", tmp_path)
 
 
-def test_in_some_rounds_all_make_as_many_arguments(tmp_path: Path) -> None:
+def test_in_some_rounds_all_make_as_many_arguments_and_in_some_drop_what_they_return(tmp_path: Path) -> None:
     """A faster candidate makes arguments of more calls; only equal numbers can be compared. One second of processor
     time.
     """
@@ -270,6 +271,8 @@ def test_in_some_rounds_all_make_as_many_arguments(tmp_path: Path) -> None:
         assert half["candidate"]["count"] == half["candidate"]["converted"]
         assert half["baseline"]["count"] < half["candidate"]["count"]
         assert half["baseline"]["converted"] == (half["candidate" if len(numbers) == 1 else "baseline"]["count"])
+    [replicate] = [row for row in rows if row["kind"] == "replicate"]
+    assert {role: len(seconds) for role, seconds in replicate["dropped_s"].items()} == dict.fromkeys(Role, 1)
 
 
 LOOP = """

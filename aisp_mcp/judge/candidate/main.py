@@ -17,6 +17,7 @@ GATE      on a GPU, with calls that wait in the stream until the parent opens th
 ISOLATED  with inputs that come one call at a time (timing/cpu.py, verifier/handoff_gpu.py)
 TOUCH     no calls; only their memory is touched (outputs.py), or allocated again on a GPU (device_turns.py)
 CONVERT   no calls; the next round's inputs become the arguments of two functions, such as lists (outputs.py)
+DROP      with NO_COPY on a CPU: each output is released after its call; nobody compares it
 SETTLE    no calls; the outputs of the last round become tensors, and the control block says where (outputs.py)
 """
 
@@ -56,6 +57,7 @@ from aisp_mcp.judge.protocol.messages import (
     CALLING,
     CONVERT,
     DONE,
+    DROP,
     DUMMY,
     GATE,
     ISOLATED,
@@ -354,7 +356,7 @@ class Worker:
             self.torch.cuda.reset_peak_memory_stats()
         try:
             if not self.cuda and message & NO_COPY:
-                self.at_rest.round_at_rest(count, run)
+                self.at_rest.round_at_rest(count, run, bool(message & DROP))
                 self.kept = [self.at_rest.last] if self.kept == [] else self.kept
             elif not self.cuda:
                 self.round_cpu(count, run, bool(message & ISOLATED))

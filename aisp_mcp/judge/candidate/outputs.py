@@ -260,8 +260,9 @@ class HeldOutputs:
         tensors = self.outputs[-1]
         return tensors[0] if len(tensors) == 1 else tensors
 
-    def round_at_rest(self, count: int, run: Callable[..., Any]) -> None:
+    def round_at_rest(self, count: int, run: Callable[..., Any], drops: bool = False) -> None:
         """Time `count` calls, each on new inputs, and record the addresses of their outputs, or leave that to settle().
+        drops: release each output after its call instead.
 
         What happens between two calls counts as time of the round, and only the rest of a gain is proven. So outputs of
         a program that has met the contract are only kept.
@@ -276,11 +277,14 @@ class HeldOutputs:
             given, run = self._arguments_of(count, run), steps.function if self._are_done else steps.whole
             if self._are_done and not is_late:
                 keep = self._keep_first
+        if drops:
+            keep = _drop
         for call, (args, kwargs) in enumerate(given):
             begin = clock()
             output = run(*args, **kwargs)
             end = clock()
             keep(output)
+            del output
             durations[call] = end - begin
         self._late = outputs
         self._show()
@@ -423,3 +427,7 @@ class HeldOutputs:
         ]
         self.copied_ns += time.perf_counter_ns() - begin
         return copies
+
+
+def _drop(output: Any) -> None:
+    """Keep nothing."""

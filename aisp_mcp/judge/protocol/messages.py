@@ -156,5 +156,5 @@ CALLING = "aisp_mcp.judge.candidate.calling"  # what the files of two functions 
 LOADED, READY, DONE, RAISED, QUEUED, SHARED = b"L", b"R", b"D", b"X", b"Q", b"S"
 DUMMY, TRACE, WARM, NO_COPY = 1 << 31, 1 << 30, 1 << 29, 1 << 28
 GATE, ISOLATED, STORE, TOUCH = 1 << 27, 1 << 26, 1 << 25, 1 << 24
-CONVERT, SETTLE = 1 << 23, 1 << 22
-BITS = DUMMY | TRACE | WARM | NO_COPY | GATE | ISOLATED | STORE | TOUCH | CONVERT | SETTLE
+CONVERT, SETTLE, DROP = 1 << 23, 1 << 22, 1 << 21
+BITS = DUMMY | TRACE | WARM | NO_COPY | GATE | ISOLATED | STORE | TOUCH | CONVERT | SETTLE | DROP

@@ -104,6 +104,7 @@ def _concluded(terms: Terms, replicates: list[Replicate], comparison_flags: list
         *flags.input_flags(terms.opened["facts"]),
     ]
     level_now = level(terms.preset, len(replicates))
+    apart = estimates.dropped_apart(replicates) if terms.opened["goal"] == "speed" else 0.0
 
     def judge(ratios: Ratios, flags_so_far: Sequence[Flag]) -> Judgement:
         return verdict.judge(
@@ -113,6 +114,7 @@ def _concluded(terms: Terms, replicates: list[Replicate], comparison_flags: list
             level=level_now,
             flags=flags_so_far,
             verification=common["verification"],
+            apart=apart,
             counted=terms.opened["goal"] == "memory",
         )
 

@@ -272,6 +272,25 @@ def nearest(estimates: Sequence[SecondsByRole], log_ratio: float) -> SecondsByRo
     return min(estimates, key=lambda seconds: abs(ratio(seconds)[0] - log_ratio))
 
 
+def dropped_apart(replicates: Sequence[Replicate]) -> float:
+    """The log-ratio where outputs are released at once minus that where they are kept, on the workers' own clocks: the
+    part of the mean over replicates that its standard error does not explain. 0 without such rounds.
+
+    In timed rounds outputs are kept until they are compared, so each call writes to memory that no earlier one has
+    left in the caches. A caller who drops them sees another ratio: 2.0 instead of 1.8 for results of 512 KiB in 150 µs.
+    """
+    apart = []
+    for replicate in replicates:
+        if replicate.dropped_s and min(map(min, replicate.dropped_s.values())) > 0:
+            dropped = ratio({role: statistics.median(row) for role, row in replicate.dropped_s.items()})[0]
+            apart.append(dropped - _by_rounds(replicate, "worker").log_ratio)
+    if not apart or not all(map(math.isfinite, apart)):
+        return 0.0
+    mean = fmean(apart)
+    error = statistics.stdev(apart) / math.sqrt(len(apart)) if len(apart) > 1 else 0.0
+    return math.copysign(math.sqrt(max(mean * mean - error * error, 0.0)), mean)
+
+
 # --- seconds per call on each clock
 
 

@@ -91,14 +91,16 @@ def judge(
     level: float = 0.95,
     flags: Sequence[Flag] = (),
     verification: Verification | None = None,
+    apart: float = 0.0,
     counted: bool = False,
 ) -> Judgement:
     """Judge one candidate.
 
     log_ratios: ln(baseline) - ln(candidate) per replicate. noise: the A/A log-ratio per replicate, ln(baseline) -
     ln(baseline repeat). margin: a fraction; 0 accepts a difference of any size above the noise floor and makes `same`
-    impossible. level: of the interval; a planned look has its own. counted: the metric is counted, not timed (bytes),
-    so equal replicates are legitimate.
+    impossible. level: of the interval; a planned look has its own. apart: what the log-ratio gains or loses where the
+    programs are used in another way than in rounds; the interval holds both. counted: the metric is counted, not timed
+    (bytes), so equal replicates are legitimate.
     """
     verdict = _ended(flags, verification)
     if verdict is not None:
@@ -107,7 +109,7 @@ def judge(
         if len(log_ratios) != len(noise):
             message = wording.noise_is_missing(differences=len(noise), replicates=len(log_ratios))
             raise UnusableError("missing", message)
-        numbers = _numbers(log_ratios, noise, margin, level, counted)
+        numbers = _numbers(log_ratios, noise, margin, level, apart, counted)
     except UnusableError as error:
         return unusable(error)
     verdict, reason = word(numbers)
@@ -197,7 +199,12 @@ def _deciding_message(verdict: Verdict, flags: Sequence[Flag], verification: Ver
 
 
 def _numbers(
-    log_ratios: Sequence[float], noise: Sequence[float], margin: float | None, level: float, counted: bool
+    log_ratios: Sequence[float],
+    noise: Sequence[float],
+    margin: float | None,
+    level: float,
+    apart: float,
+    counted: bool,
 ) -> Numbers:
     if margin is not None and not 0.0 <= margin < math.inf:
         raise ValueError(f"A margin must be a fraction from 0 on, got {margin}.")
@@ -207,6 +214,7 @@ def _numbers(
         estimate = _estimate(ratios, level, counted)
     else:
         estimate = _single(ratios[0], _floor(differences, counted, level).half_width, level)
+    estimate = replace(estimate, low=estimate.low + min(apart, 0.0), high=estimate.high + max(apart, 0.0))
     default = max(MIN_MARGIN, FLOORS_PER_MARGIN * math.expm1(floor))
     if len(ratios) == 1:
         return Numbers(estimate, floor, max(default if margin is None else margin, SINGLE_MARGIN), False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import weakref
 from typing import Any
 
 import pytest
@@ -61,6 +62,21 @@ def test_outputs_of_all_calls_are_there_at_the_end(structure: str, reused: bool)
     assert outputs.addresses == places
     assert len(set(places)) == len(places)
     assert (outputs.copied_ns > 0) == reused
+
+
+def test_outputs_that_are_dropped_leave_their_memory_to_the_next_call() -> None:
+    outputs, alive, most = held(torch.empty(2, 3)), weakref.WeakSet[Any](), list[int]()
+
+    def run() -> torch.Tensor:
+        most.append(len(alive))
+        alive.add(made := torch.ones(2, 3))
+        return made
+
+    for drops in (False, True, False):
+        outputs.clear()
+        most.clear()
+        outputs.round_at_rest(4, run, drops)
+        assert most == [most[0] + (0 if drops else call) for call in range(4)]
 
 
 def test_an_output_with_other_strides_is_copied_and_so_are_all_later_ones() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -20,7 +21,7 @@ from aisp_mcp.judge.parent.timing.gpu.round import COMPARED, MAX_COMPARED
 from aisp_mcp.judge.parent.timing.gpu.strategy import GpuStrategy
 from aisp_mcp.judge.parent.timing.replicate import ReplicateRun
 from aisp_mcp.judge.presets import PRESETS
-from aisp_mcp.judge.protocol.messages import DUMMY
+from aisp_mcp.judge.protocol.messages import DROP, DUMMY
 from aisp_mcp.judge.protocol.roles import Role
 from aisp_mcp.judge.verifier.inputs.bank import InputBank
 
@@ -221,7 +222,9 @@ def test_whatever_ends_the_comparison_no_replicate_is_left(monkeypatch: pytest.M
 
 @pytest.mark.parametrize(("palindromes", "dry"), [(1, 2), (2, 4), (3, 3), (9, 9)])
 def test_the_loop_is_measured_all_along_a_replicate(palindromes: int, dry: int) -> None:
-    """Behind each first half of a palindrome, and where these are few behind each half; by either baseline."""
+    """Behind each first half of a palindrome, and where these are few behind each half; by either baseline. Every third
+    palindrome is followed by rounds of all roles whose outputs are dropped.
+    """
     driver = trial(Verifier())
     preset = replace(PRESETS["default"], palindromes=palindromes)
     options: Any = SimpleNamespace(protections=replace(ALL, adversarial=False), preset=preset, device="cpu")
@@ -231,14 +234,16 @@ def test_the_loop_is_measured_all_along_a_replicate(palindromes: int, dry: int) 
     driver.fill = driver.verify = driver.fetch = lambda *_, **__: None  # type: ignore[method-assign]
     strategy = CpuStrategy()
     strategy.readable = True
-    driver.session.opened.update(goal="speed", converts=False)
+    driver.session.opened.update(goal="speed", converts=False, in_place=[])
     driver.run_round = lambda side, count, bits=0: requests.append((side, bits)) or timed  # type: ignore
     run = ReplicateRun(driver, strategy)
     turns = [run._half_palindrome(half, -1, 1) for half in run._half_palindromes()]
     sides = [side for side, bits in requests if bits & DUMMY]
     assert len(sides) == dry == len([turn for turn in turns if turn])
     assert set(sides) <= {Role.BASELINE, Role.BASELINE_REPEAT}
-    assert len(requests) - dry == 6 * palindromes
+    dropped = Counter(side for side, bits in requests if bits & DROP)
+    assert dropped == (dict.fromkeys(Role, palindromes // 3) if palindromes >= 3 else {})
+    assert len(requests) - dry - dropped.total() == 6 * palindromes
 
 
 def test_the_truth_of_a_call_is_computed_once_until_other_inputs_come() -> None:

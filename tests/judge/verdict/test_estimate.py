@@ -53,6 +53,29 @@ def test_the_parents_ratio_on_a_gpu_bounds_the_workers(
 
 
 @pytest.mark.parametrize(
+    ("dropped", "apart"),
+    [
+        ([2.2, 2.2, 2.2], math.log(1.1)),
+        ([1.8, 1.8, 1.8], math.log(0.9)),
+        ([2.01, 1.98, 2.015], 0.0),  # as the mean itself is not known
+        ([2.2, 0.0, 2.2], math.log(1.1)),  # a clock that shows nothing
+        ([], 0.0),
+    ],
+)
+def test_what_outputs_that_are_dropped_change_is_told_from_scatter(dropped: list[float], apart: float) -> None:
+    replicates = list[Replicate]()
+    for index, shown in enumerate(dropped or [0.0]):
+        replicate = Replicate(index)
+        for role in (*Role, *reversed(Role)):
+            own = 1.0 if role == Role.CANDIDATE else 2.0
+            replicate.rounds.append(Round(role, own, own, RoundTiming(1, own, [round(1e9 * own)], Account())))
+        if dropped:
+            replicate.dropped_s = {Role(role): [own] * 3 for role, own in seconds(shown).items()}
+        replicates.append(replicate)
+    assert estimate.dropped_apart(replicates) == pytest.approx(apart)
+
+
+@pytest.mark.parametrize(
     ("alone", "with_host", "copying", "proven"),
     [
         (0.7, None, True, 0.7),

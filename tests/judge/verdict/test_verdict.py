@@ -117,6 +117,14 @@ def test_p_values_are_those_of_the_tests_that_decide():
     assert judge([-0.6], [0.02]).p_value == pytest.approx(single)
 
 
+def test_the_interval_holds_what_another_use_of_the_programs_shows():
+    alone, more, less = (judge(around(0.05), QUIET, apart=math.log1p(apart)) for apart in (0.0, 0.03, -0.06))
+    assert (more.verdict, more.ratio, more.interval.low) == ("faster", alone.ratio, alone.interval.low)
+    assert more.interval.high == pytest.approx(1.03 * alone.interval.high)
+    assert less.verdict == "inconclusive"
+    assert less.interval.low == pytest.approx(0.94 * alone.interval.low)
+
+
 def test_two_process_pairs_have_an_interval_of_their_own():
     from scipy import stats as oracle
 

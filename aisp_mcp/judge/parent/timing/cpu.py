@@ -26,9 +26,10 @@ from aisp_mcp.judge.parent.timing.memory.imports import note_imports
 from aisp_mcp.judge.parent.timing.strategy import Strategy
 from aisp_mcp.judge.presets import round_count
 from aisp_mcp.judge.protocol.layout import Layout
-from aisp_mcp.judge.protocol.messages import CONVERT, DUMMY, ISOLATED, NO_COPY, SETTLE, TOUCH
+from aisp_mcp.judge.protocol.messages import CONVERT, DROP, DUMMY, ISOLATED, NO_COPY, SETTLE, TOUCH
 from aisp_mcp.judge.protocol.roles import BASELINES, Role
 from aisp_mcp.judge.protocol.shared_memory import UNSETTLED
+from aisp_mcp.judge.verdict import replay
 from aisp_mcp.judge.verdict.estimate import fit_overhead
 
 ROUND_S, MIN_CALLS = 1e-3, 3  # of isolated calls
@@ -38,6 +39,7 @@ MOST_ROUNDS, DISTURBED = 2.5, 0.02  # times the preset's, with disturbed ones; d
 COMPARED = 10
 COPY_ROUNDS = 9  # of one call per role, for a candidate that returns one buffer again and again
 MOST_SETTLING, QUIET_ROUNDS, FEW_FAULTS = 8, 2, 32  # faults in a round
+NUMBER_BYTES = 16  # of an output that is a number: it takes no memory that matters
 LARGE_FRAME = 64 << 10  # bytes of a call, for which it is worth drawing inputs of longer rounds
 STEADY_SHARE = 0.05  # of the faults of a call, where each call asks the kernel for memory
 SINGLE_ROUNDS = 4  # rounds of one call per role, if the verifier has no core of its own; the shortest counts
@@ -134,6 +136,18 @@ class CpuStrategy(Strategy):
                 why = "the kernel does not let this user read the memory of its own processes"
                 session.log.append("unreadable", why=why)
         return NO_COPY if self.readable else 0
+
+    def drop_outputs(self, driver: Driver, counts: dict[Role, int]) -> None:
+        """Outputs of timed rounds stay in memory until they are compared, so each call writes to new memory. Nothing is
+        compared here, so a candidate may do what it likes: these rounds can only widen an interval.
+        """
+        layout = driver.workers[Role.BASELINE].control.layout
+        is_number = sum(spec.nbytes for spec in layout.outputs) <= NUMBER_BYTES
+        if is_number or driver.session.opened["in_place"] or not self.output_bits(driver):
+            return
+        for role, count in counts.items():
+            timing = driver.run_round(role, count, NO_COPY | DROP)
+            driver.result.dropped_s.setdefault(role, []).append(replay.median_s(timing))
 
     def measure_isolated_calls(self, driver: Driver) -> None:
         if verifier_has_a_core(driver):

@@ -106,6 +106,7 @@ def _end(driver: Driver | None, strategy: Strategy, traced: bool) -> None:
 KINDS_SHARE, KINDS_FIRST_CALL_S, KINDS_CALL_S = 4, 0.05, 0.003
 # Times for plain inputs, with which others are compared, and for a kind that looks worse; once if it does not.
 KINDS_TIMES = 6
+DROP_EVERY = 3  # palindromes between rounds whose outputs are dropped
 SOME_MODES = 2  # kinds of adversarial inputs that a candidate sees in most replicates, besides its hidden round
 
 
@@ -273,6 +274,8 @@ class ReplicateRun:
             driver.verify(role, sample if role is Role.CANDIDATE else [], timed=True)
         enough = self.options.preset.palindromes >= len(Role)
         number = half[0][0]
+        if not (number + len(Role)) % (DROP_EVERY * ROUNDS_PER_PALINDROME):
+            self.strategy.drop_outputs(driver, counts)
         if enough and number % ROUNDS_PER_PALINDROME:
             return None
         calls = 1 if number // ROUNDS_PER_PALINDROME % 2 else counts[Role.BASELINE]

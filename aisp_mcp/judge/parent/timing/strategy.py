@@ -42,6 +42,9 @@ class Strategy(ABC):
         """
         return {}
 
+    def drop_outputs(self, driver: Driver, counts: dict[Role, int]) -> None:
+        """Time a round of each role whose outputs are released at once, for the verdict's interval; needed on a CPU."""
+
     @abstractmethod
     def measure_isolated_calls(self, driver: Driver) -> None:
         """Time isolated warm calls before the timed rounds."""
