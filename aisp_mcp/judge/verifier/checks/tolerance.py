@@ -150,9 +150,8 @@ def compare(
     if out.numel() == 0:
         return 0.0, None
     if _must_be_equal(out, tolerance):
-        wrong = int((out != base).sum())
-        message = f"{wrong} of {out.numel()} elements differ; the contract demands exact equality"
-        return (math.inf, message) if wrong else (0.0, None)
+        wrong = (out != base).flatten()
+        return (math.inf, _unequal(out, base, wrong)) if bool(wrong.any()) else (0.0, None)
     kind, type_of_output = torch.finfo(out.dtype), out.dtype
     out, base, ref = map(components, (out, base, ref))
     limits = ErrorLimits.of(tolerance, type_of_output, slack, elements=out.dtype)
@@ -184,6 +183,15 @@ def compare(
         rows, failure = _off_as_a_whole(out, base, ref, tolerance, limits)
         share = max(share, rows)
     return max(ratio, share * tolerance.error_ratio), failure if share > 1.0 else None
+
+
+def _unequal(out: Any, base: Any, wrong: Any) -> str:
+    """What differs, with the first example. wrong: of the flat outputs."""
+    index = int(wrong.int().argmax())
+    value, right = (each.flatten()[index].item() for each in (out, base))
+    return (
+        f"{int(wrong.sum())} of {out.numel()} elements differ and must be equal; element {index}: {value}, not {right}"
+    )
 
 
 def near(out: Any, base: Any, tolerance: Tolerance) -> bool:
