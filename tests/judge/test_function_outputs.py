@@ -164,7 +164,18 @@ JUDGED |= {
         "x=np.randn(500, 16)",
     ),
 }
+JUDGED |= {
+    "an input that is changed, and nothing returned": (
+        "def f(x):\n    for part in x.split(100):\n        part.clamp_(-1, 1)\n",
+        "def f(x):\n    x.clamp_(-1, 1)\n",
+        "x=torch.randn(2000, in_place=True)",
+    ),
+}
 WRONG = {
+    "most of an input that is to be changed": (
+        "def f(x):\n    x[:1999].clamp_(-1, 1)\n",
+        JUDGED["an input that is changed, and nothing returned"],
+    ),
     "a module left out": (
         BESIDE + "def f(x):\n    return torch.matmul(x[:, :, :30], W)\n",
         JUDGED["weights and a module beside a function"],

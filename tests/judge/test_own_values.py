@@ -46,6 +46,9 @@ def varying(seed, n):
 
 def raising(seed, n):
     return [n / 0]
+
+def two(seed, n):
+    return [n], seed
 """
 CHECKER = """
 def is_solution(items, answer):
@@ -56,6 +59,9 @@ def lax(items, answer):
 
 def raising(items, answer):
     return answer.missing
+
+def asserting(items, answer):
+    assert answer
 """
 # Tells in its error what it can find of the user's files.
 SPY = """
@@ -449,6 +455,12 @@ def test_a_candidate_finds_neither_generator_nor_checker(pair: Path) -> None:
     [
         ({"make": "generator.py:varying"}, "MAKER_VARIES", "different arguments for one seed"),
         ({"make": "generator.py:raising"}, "MAKER_RAISED", "ZeroDivisionError in line 12 of generator.py"),
+        (
+            {"make": "generator.py:two"},
+            "MADE_OTHERS",
+            r"2 argument\(s\) \(list, int\), and the baseline takes \(items\)",
+        ),
+        ({"check": "checker.py:asserting"}, "CHECKER_REFUSES", "refused it: it returned None, not True"),
         ({"check": "checker.py:raising"}, "CHECKER_RAISED", "AttributeError in line 9 of checker.py"),
         ({"check": "checker.py:lax"}, "CHECKER_ACCEPTS", "lax accepts an empty answer"),
     ],

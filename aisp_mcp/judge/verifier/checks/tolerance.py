@@ -174,7 +174,7 @@ def compare(
         value, true = float(out.flatten()[index]), float(ref.flatten()[index])
         return ratio, (
             f"error is {ratio * slack:.3g} times the baseline's own (allowed {limits.error:g}); "
-            f"worst element {index} of {out.numel()}: {value:.6g}, truth {true:.6g}"
+            f"worst element {index} of {out.numel()}: {', truth '.join(_distinct(value, true))}"
         )
     lost = count_lost(error, own, truth, limits.element, limits.element_own)
     share = lost / _most_lost(out)
@@ -183,6 +183,12 @@ def compare(
         rows, failure = _off_as_a_whole(out, base, ref, tolerance, limits)
         share = max(share, rows)
     return max(ratio, share * tolerance.error_ratio), failure if share > 1.0 else None
+
+
+def _distinct(one: float, other: float) -> tuple[str, str]:
+    """Two numbers with as many digits as tell them apart, from six on."""
+    pairs = ((f"{one:.{digits}g}", f"{other:.{digits}g}") for digits in range(6, 18))
+    return next((pair for pair in pairs if pair[0] != pair[1]), (repr(one), repr(other)))
 
 
 def _unequal(out: Any, base: Any, wrong: Any) -> str:

@@ -121,7 +121,8 @@ def own(path: str, name: str) -> Check:
             verdict = function(arguments, found, expected) if takes > 2 else function(arguments, found)
         except Exception as error:
             raise BenchmarkError("CHECKER_RAISED", f"{name} raised {where(error, path)}.") from error
-        return None if bool(verdict) else f"{name} of {Path(path).name} refused it"
+        returned = "" if isinstance(verdict, bool) else f": it returned {shown(verdict)}, not True"
+        return None if bool(verdict) else f"{name} of {Path(path).name} refused it{returned}"
 
     return check
 
