@@ -84,7 +84,7 @@ def short_sentence(verdict: Verdict, message: str) -> str:
 
 
 def no_gain_is_proven(ratio: float | None) -> str:
-    return f"inconclusive: no gain is proven, only a ratio of at least {ratio:.3g}x"
+    return f"inconclusive: no gain is proven; the candidate is at least {ratio:.3g}x as fast"
 
 
 def batched_gain_is_unproven(amounts: str) -> str:
